@@ -51,6 +51,7 @@ const (
 	QuotaRevoked
 	QuotaRevocation
 	OveruseNotRevocable
+	QuotaNotFollowed
 )
 
 const (
@@ -357,5 +358,12 @@ var entries = [...]Entry{
 			"for each pod.",
 		Does: "It plans again when a cause ends.",
 		Do:   "Change what the text names: labels, PodDisruptionBudgets, gangs, limits of revocation.",
+	},
+	QuotaNotFollowed: {
+		Name: "QuotaNotFollowed", From: manager, On: "ElasticQuota",
+		Means: "The quota says something that cannot be followed: a parent that does not exist or is below it, an " +
+			"amount that is negative, above max or without a max, text that cannot be read, the name of another quota.",
+		Does: "The scheduler counts what the text says instead.",
+		Do:   "Correct what the text names; the webhook refuses such changes while the manager runs.",
 	},
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -28,7 +29,7 @@ const (
 )
 
 // Quotas keeps the account of a cluster's pods in their quotas, from Nodes, Pods and ElasticQuotas. All methods may be
-// called from any goroutine. While no quota exists a pod costs the update of a map, and Limits takes no lock.
+// called from any goroutine, and Limits takes no lock.
 //
 //	ElasticQuota of both groups ─► one by name ─┐
 //	Node ─► total of the counted nodes ─────────┼─► quota.Account, behind one mutex
@@ -39,17 +40,15 @@ type Quotas struct {
 	claimed    atomic.Pointer[claims]
 	freed      atomic.Pointer[func()] // nil before OnFreed
 
-	mu      sync.Mutex // guards everything below
-	config  quota.Config
-	rules   quota.Rules
-	account *quota.Account
-	sealed  bool // something was put
-	// counting: pods are in the account. Before, nothing limits any, and they wait in pods and reserved.
-	counting bool
+	mu       sync.Mutex // guards everything below
+	config   quota.Config
+	rules    quota.Rules
+	sealed   bool // config and rules are in force
+	account  *quota.Account
 	objects  map[string][]*v1alpha1.ElasticQuota // by name of the quota; the first counts
-	problems map[string][]string                 // of the objects themselves, by name of the quota
+	changes  uint64                              // of objects
+	problems map[string][]string                 // by name of the quota: what cannot be read of its objects
 	pods     map[types.UID]*corev1.Pod           // as they were put last
-	reserved map[string]bool                     // by UID, while not counting
 	refused  map[string]*quota.Excess            // by UID, of the last attempt
 	nodes    map[string]*countedNode
 	total    quota.Amounts // of the counted nodes
@@ -71,8 +70,8 @@ type countedNode struct {
 func NewQuotas(now func() time.Time) *Quotas {
 	s := &Quotas{
 		now: now, config: quota.Config{ScaleMin: true}, objects: map[string][]*v1alpha1.ElasticQuota{},
-		problems: map[string][]string{}, pods: map[types.UID]*corev1.Pod{}, reserved: map[string]bool{},
-		refused: map[string]*quota.Excess{}, nodes: map[string]*countedNode{}, total: quota.Amounts{},
+		problems: map[string][]string{}, pods: map[types.UID]*corev1.Pod{}, refused: map[string]*quota.Excess{},
+		nodes: map[string]*countedNode{}, total: quota.Amounts{},
 	}
 	s.account = quota.NewAccount(s.config, s.rules)
 	return s
@@ -84,16 +83,14 @@ func (s *Quotas) Configure(c quota.Config, r quota.Rules) error {
 	s.configured.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sealed && (!reflect.DeepEqual(c, s.config) || r != s.rules) {
-		return errors.New("all profiles must give the plugin ElasticQuota equal arguments")
-	}
-	if !s.sealed {
-		s.config, s.rules, s.account, s.sealed = c, r, quota.NewAccount(c, r), true
-		if len(c.DefaultMax) > 0 || r.Missing == quota.MissingReject {
-			s.count() // pods are limited before there is a quota
+	if !reflect.DeepEqual(c, s.config) || r != s.rules {
+		if s.sealed || len(s.pods)+len(s.objects)+len(s.nodes) > 0 {
+			return errors.New("all profiles must give the plugin ElasticQuota equal arguments")
 		}
+		s.config, s.rules, s.account = c, r, quota.NewAccount(c, r)
 		s.publish()
 	}
+	s.sealed = true
 	return nil
 }
 
@@ -126,15 +123,31 @@ func (s *Quotas) Misses(p *corev1.Pod) bool {
 func (s *Quotas) Read(f func(*quota.Account)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count()
 	f(s.account)
+}
+
+// Objects returns all ElasticQuotas, also those that do not count, and a number that changes with them.
+func (s *Quotas) Objects() (all []*v1alpha1.ElasticQuota, changes uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, objects := range s.objects {
+		all = append(all, objects...)
+	}
+	return all, s.changes
+}
+
+// Changes returns the number that Objects does.
+func (s *Quotas) Changes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changes
 }
 
 // Reports describes all quotas, by name. Each is true of one moment, and not all of the same: the account is free for
 // its writers between two of them.
 func (s *Quotas) Reports() []quota.Report {
 	var names []string
-	s.Read(func(a *quota.Account) {
+	s.Read(func(*quota.Account) {
 		names = append(slices.Collect(maps.Keys(s.objects)), quota.Root, quota.System, quota.Default)
 	})
 	slices.Sort(names)
@@ -161,94 +174,75 @@ func (s *Quotas) Report(name string) (r quota.Report, known bool) {
 func (s *Quotas) Problems(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := slices.Clone(s.problems[name])
-	if len(s.objects[name]) > 0 {
-		for _, p := range s.account.Forest().Find(name).Problems() { // others can cause them, and end them
-			out = append(out, p.String())
+	texts := slices.Clone(s.problems[name])
+	if q := s.account.Forest().Find(name); q != nil {
+		for _, p := range q.Problems() {
+			texts = append(texts, p.String())
+		}
+		if q.Spec().IsParent {
+			if own := s.account.Members(q); len(own) > 0 {
+				texts = append(texts, fmt.Sprintf("quota %q is a parent and has pods of its own, such as %s/%s; they "+
+					"count with it, and its children are promised as much as without them", name, own[0].Namespace,
+					own[0].Name))
+			}
 		}
 	}
-	return out
+	return texts
+}
+
+// use returns what f does with the account.
+func use[T any](s *Quotas, f func(*quota.Account) T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f(s.account)
 }
 
 // Admit is quota.Account's.
-func (s *Quotas) Admit(uids ...string) (x *quota.Excess) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.counting {
-		return nil
-	}
-	return s.account.Admit(uids...)
+func (s *Quotas) Admit(uids ...string) *quota.Excess {
+	return use(s, func(a *quota.Account) *quota.Excess { return a.Admit(uids...) })
 }
 
 // Reserve is quota.Account's: until the pods are bound, Release takes it back.
 func (s *Quotas) Reserve(uids ...string) *quota.Excess {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.counting {
+	return use(s, func(a *quota.Account) *quota.Excess {
+		x := a.Reserve(uids...)
 		for _, uid := range uids {
-			s.reserved[uid] = true
+			if x == nil {
+				delete(s.refused, uid)
+			}
 		}
-		return nil
-	}
-	x := s.account.Reserve(uids...)
-	for _, uid := range uids {
-		if x == nil {
-			delete(s.refused, uid)
-		}
-	}
-	return x
+		return x
+	})
 }
 
 // Release is quota.Account's.
-func (s *Quotas) Release(uids ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, uid := range uids {
-		delete(s.reserved, uid)
-	}
-	s.account.Release(uids...)
-}
+func (s *Quotas) Release(uids ...string) { s.Read(func(a *quota.Account) { a.Release(uids...) }) }
 
 // Trial is quota.Account's: a dry run for a pending pod, nil for one that no quota can hold back.
-func (s *Quotas) Trial(uid string) (t *quota.Trial) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.account.Try(uid)
+func (s *Quotas) Trial(uid string) *quota.Trial {
+	return use(s, func(a *quota.Account) *quota.Trial { return a.Try(uid) })
 }
 
 // Take is quota.Account's.
-func (s *Quotas) Take(t *quota.Trial, uid string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.account.Take(t, uid)
-}
+func (s *Quotas) Take(t *quota.Trial, uid string) { s.Read(func(a *quota.Account) { a.Take(t, uid) }) }
 
 // Give is quota.Account's.
-func (s *Quotas) Give(t *quota.Trial, uid string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.account.Give(t, uid)
-}
+func (s *Quotas) Give(t *quota.Trial, uid string) { s.Read(func(a *quota.Account) { a.Give(t, uid) }) }
 
 // AdmitTrial is quota.Account's.
 func (s *Quotas) AdmitTrial(t *quota.Trial) *quota.Excess {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.account.AdmitTrial(t)
+	return use(s, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) })
 }
 
 // MayPreempt is quota.Account's.
 func (s *Quotas) MayPreempt(preemptor, victim string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.counting || s.account.MayPreempt(preemptor, victim)
+	return use(s, func(a *quota.Account) bool { return a.MayPreempt(preemptor, victim) })
 }
 
 // VictimNodes is quota.Account's.
 func (s *Quotas) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.account.VictimNodes(uid)
+	s.Read(func(a *quota.Account) { nodes, inside = a.VictimNodes(uid) })
+	return nodes, inside
 }
 
 // Refuse remembers why an attempt on a pod failed, for Grew.
@@ -284,63 +278,56 @@ func (s *Quotas) Grown() map[string]*corev1.Pod {
 
 // PutPod records a pod; one that has ended holds nothing.
 func (s *Quotas) PutPod(p *corev1.Pod) {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if convert.Ended(p) {
 		s.RemovePod(p)
 		return
 	}
-	s.follow(p, func(was *corev1.Pod) {
-		if was == p {
-			return
-		}
+	is := convert.QuotaPod(p)
+	s.follow(is.UID, func() {
 		s.pods[p.UID] = p
-		if p.Spec.NodeName != "" {
-			delete(s.reserved, string(p.UID))
-			delete(s.refused, string(p.UID))
+		if is.Node != "" {
+			delete(s.refused, is.UID)
 		}
-		if s.counting {
-			s.account.Put(s.podOf(was, p))
-		}
+		s.account.Put(is)
 	})
 }
 
 // RemovePod forgets a pod.
 func (s *Quotas) RemovePod(p *corev1.Pod) {
-	s.follow(p, func(*corev1.Pod) {
+	uid := string(p.UID)
+	s.follow(uid, func() {
 		delete(s.pods, p.UID)
-		delete(s.reserved, string(p.UID))
-		delete(s.refused, string(p.UID))
-		s.account.Remove(string(p.UID))
+		delete(s.refused, uid)
+		s.account.Remove(uid)
 	})
 }
 
 // Nominate is quota.Account's.
 func (s *Quotas) Nominate(p *corev1.Pod) {
-	s.follow(p, func(*corev1.Pod) { s.account.Nominate(string(p.UID)) })
+	s.follow(string(p.UID), func() { s.account.Nominate(string(p.UID)) })
 }
 
 // Withdraw is quota.Account's.
 func (s *Quotas) Withdraw(p *corev1.Pod) {
-	s.follow(p, func(*corev1.Pod) { s.account.Withdraw(string(p.UID)) })
+	s.follow(string(p.UID), func() { s.account.Withdraw(string(p.UID)) })
 }
 
 // follow calls OnFreed's function when f takes something from what a pending pod asks of a quota, or its nomination.
-func (s *Quotas) follow(p *corev1.Pod, f func(was *corev1.Pod)) {
-	if s.change(p, f) {
-		if freed := s.freed.Load(); freed != nil {
-			(*freed)()
-		}
+func (s *Quotas) follow(uid string, f func()) {
+	if freed := s.freed.Load(); s.frees(uid, f) && freed != nil {
+		(*freed)()
 	}
 }
 
-func (s *Quotas) change(p *corev1.Pod, f func(was *corev1.Pod)) (freed bool) {
+func (s *Quotas) frees(uid string, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, counted := s.account.Find(string(p.UID))
-	f(s.pods[p.UID])
+	was, counted := s.account.Find(uid)
+	f()
 	if !counted || was.State != quota.Pending || was.Quota.Name() == quota.Default {
 		return false
 	}
-	is, left := s.account.Find(string(p.UID))
+	is, left := s.account.Find(uid)
 	return !left || is.Quota != was.Quota || !maps.Equal(is.Amounts, was.Amounts) ||
 		was.Nominated && !is.Nominated && is.State == quota.Pending
 }
@@ -437,7 +424,7 @@ func (s *Quotas) RemoveQuota(q *v1alpha1.ElasticQuota) { s.putQuota(q, true) }
 func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count()
+	s.changes++
 	same := slices.DeleteFunc(slices.Clone(s.objects[q.Name]), func(o *v1alpha1.ElasticQuota) bool {
 		return o.Namespace == q.Namespace && o.GroupVersionKind().Group == q.GroupVersionKind().Group
 	})
@@ -456,27 +443,13 @@ func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
 	s.publish()
 }
 
-// count puts what has waited into the account.
-func (s *Quotas) count() {
-	if s.counting {
-		return
-	}
-	s.counting, s.sealed = true, true
-	for _, p := range s.pods {
-		s.account.Put(s.podOf(nil, p))
-	}
-	for uid := range s.reserved {
-		s.account.Reserve(uid)
-	}
-	clear(s.reserved)
-}
-
+// publish tells Limits what it asks for.
 func (s *Quotas) publish() {
-	if !s.counting {
-		return
-	}
 	_, limited := s.objects[quota.Default]
-	c := &claims{namespaces: map[string]struct{}{}, all: limited || len(s.config.DefaultMax) > 0}
+	c := &claims{
+		namespaces: map[string]struct{}{},
+		all:        limited || len(s.config.DefaultMax) > 0,
+	}
 	for _, namespace := range s.account.Namespaces() {
 		c.namespaces[namespace] = struct{}{}
 	}

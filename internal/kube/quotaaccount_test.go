@@ -234,6 +234,20 @@ func TestProblemsBeginAndEndWithTheirCause(t *testing.T) {
 	expect("the quota goes", "")
 }
 
+func TestAParentWithPodsIsAProblem(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	s.PutQuota(elastic("x", "team", 0, 10, annotation.QuotaIsParent, "true"))
+	if got := s.Problems("team"); len(got) != 0 {
+		t.Errorf("problems without pods: %q", got)
+	}
+	s.PutPod(asking("p", "", "n", 1)) // of another namespace
+	s.PutPod(asking("q", "team", "", 1))
+	if got := s.Problems("team"); len(got) != 1 || !strings.Contains(got[0], "pods of its own, such as x/q") {
+		t.Errorf("problems %q", got)
+	}
+}
+
 func TestAnAnnotationThatCannotBeReadLeavesWhatItSaid(t *testing.T) {
 	t.Parallel()
 	_, s := clockAt()

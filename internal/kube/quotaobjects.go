@@ -3,12 +3,9 @@ package kube
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -82,41 +79,3 @@ func (s *Quotas) set(name string) {
 	s.account.Set(spec)
 	s.problems[name] = problems
 }
-
-// podOf is what the account reads of a pod. Adding up what it asks for costs more than all else, so that is done only
-// when it has changed.
-func (s *Quotas) podOf(was, is *corev1.Pod) quota.Pod {
-	if was != nil && asksAlike(was, is) {
-		if m, known := s.account.Find(string(is.UID)); known {
-			return convert.QuotaPod(is, m.Amounts)
-		}
-	}
-	return convert.QuotaPod(is, convert.PodAmounts(is))
-}
-
-// asksAlike reports whether two states of a pod ask for the same. The status of a container may have a resize, so such
-// pods always differ.
-func asksAlike(was, is *corev1.Pod) bool {
-	a, b := &was.Spec, &is.Spec
-	for i := range is.Status.ContainerStatuses {
-		if is.Status.ContainerStatuses[i].Resources != nil {
-			return false
-		}
-	}
-	return a.Resources == nil && b.Resources == nil && sameList(a.Overhead, b.Overhead) &&
-		sameRequests(a.Containers, b.Containers) && sameRequests(a.InitContainers, b.InitContainers)
-}
-
-func sameRequests(a, b []corev1.Container) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !sameList(a[i].Resources.Requests, b[i].Resources.Requests) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameList(a, b corev1.ResourceList) bool { return maps.EqualFunc(a, b, resource.Quantity.Equal) }

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -43,28 +41,6 @@ func NewQuotaInformer(client rest.Interface, group string) cache.SharedIndexInfo
 			return read(&p)
 		},
 	}, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{})
-}
-
-// NewPodLabelInformer returns an informer of the metadata of pods that have not ended: the name, and the quota that is
-// named.
-func NewPodLabelInformer(client metadata.Interface) (cache.SharedIndexInformer, error) {
-	i := metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("pods"),
-		metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-			o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
-		}).Informer()
-	return i, i.SetTransform(func(obj any) (any, error) {
-		pod, ok := obj.(*metav1.PartialObjectMetadata)
-		if !ok {
-			return obj, nil
-		}
-		kept := metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		}
-		if name, ok := pod.Labels[annotation.QuotaName]; ok {
-			kept.Labels = map[string]string{annotation.QuotaName: name}
-		}
-		return &metav1.PartialObjectMetadata{TypeMeta: pod.TypeMeta, ObjectMeta: kept}, nil
-	})
 }
 
 // ReadQuota reads the JSON of an ElasticQuota. Quantities that would take seconds to read are among those that it

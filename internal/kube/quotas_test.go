@@ -4,10 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/metadata/fake"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -65,35 +62,5 @@ func TestReadQuotaNamesEveryFieldThatItCannotRead(t *testing.T) {
 	}
 	if _, err := kube.ReadQuota([]byte(`{"metadata":[]}`)); err == nil {
 		t.Error("a list for metadata is read")
-	}
-}
-
-func TestPodsAreKeptWithTheLabelOfTheirQuotaAlone(t *testing.T) {
-	t.Parallel()
-	scheme := fake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	i, err := kube.NewPodLabelInformer(fake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "n", Name: "p", UID: "u", Annotations: map[string]string{"a": "b"},
-			Labels: map[string]string{annotation.QuotaName: "q", "app": "x"},
-		},
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	start(t, i)
-	object, _, err := i.GetStore().GetByKey("n/p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := metav1.ObjectMeta{
-		Namespace: "n", Name: "p", UID: "u", Labels: map[string]string{annotation.QuotaName: "q"},
-	}
-	got, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok || !cmp.Equal(want, got.ObjectMeta) {
-		t.Errorf("got %+v, want %+v", object, want)
 	}
 }

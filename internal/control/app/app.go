@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,7 +26,6 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -92,6 +91,8 @@ func Run(ctx context.Context, o Options) error {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err
 	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 50, 100 // the status of quotas alone takes 20 writes a second
 	graceful := stopTimeout
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                  scheme,
@@ -112,21 +113,37 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer counters.Unregister(metrics.Registry)
-	quotas, err := newQuotas(config)
-	if err != nil {
-		return fmt.Errorf("follow elastic quotas: %w", err)
-	}
-	quotas.RelaxResourceKeys = o.RelaxResourceKeys
-	if err := mgr.Add(quotas); err != nil {
+	store, divided := kube.NewQuotas(time.Now), cmp.Or(o.Quotas, DefaultQuotaOptions())
+	if err := store.Configure(divided.Config, divided.Rules); err != nil {
 		return err
 	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	known, err := newCluster(config, client, store)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(known); err != nil {
+		return err
+	}
+	quotas := webhook.NewQuotas(store, known.hasSynced)
+	quotas.RelaxResourceKeys = o.RelaxResourceKeys
 	// Only a server that was asked for is started with the manager.
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas,
 	}, counters)
 	if o.Quotas != nil {
-		if err := mgr.Add(&quotaControllers{*o.Quotas, config}); err != nil { // they wait for the lease
-			return err
+		m := newQuotaMetrics()
+		for _, counter := range []prometheus.Collector{m.writes, m.evictions} {
+			if err := metrics.Registry.Register(counter); err != nil {
+				return fmt.Errorf("register metrics: %w", err)
+			}
+			defer metrics.Registry.Unregister(counter)
+		}
+		if err := addControllers(mgr, o.Quotas, known, client, m); err != nil {
+			return fmt.Errorf("set up the controllers of quotas: %w", err)
 		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -139,26 +156,6 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("run the manager: %w", err)
 	}
 	return nil
-}
-
-func newQuotas(config *rest.Config) (*webhook.Quotas, error) {
-	client, err := kube.NewClient(config)
-	if err != nil {
-		return nil, err
-	}
-	names, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := kube.NewPodLabelInformer(names)
-	if err != nil {
-		return nil, err
-	}
-	var quotas []cache.SharedIndexInformer
-	for _, group := range v1alpha1.Groups() {
-		quotas = append(quotas, kube.NewQuotaInformer(client, group))
-	}
-	return webhook.NewQuotas(pods, quotas...)
 }
 
 func newServer(o Options) (ctrlwebhook.Server, error) {

@@ -2,29 +2,23 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
-	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
 	"github.com/tenon-project/tenon/internal/control/quotastatus"
 	"github.com/tenon-project/tenon/internal/core/quota"
-	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -75,95 +69,66 @@ func newQuotaOptions(a *config.ElasticQuotaArgs) *QuotaOptions {
 	return o
 }
 
-// quotaControllers run while this manager leads.
-type quotaControllers struct {
-	options QuotaOptions
-	config  *rest.Config
-}
-
-// Start runs until ctx ends.
-func (q *quotaControllers) Start(ctx context.Context) error {
-	// The status of quotas alone takes 20 writes a second.
-	limited := rest.CopyConfig(q.config)
-	limited.QPS, limited.Burst = 50, 100
-	client, err := kubernetes.NewForConfig(limited)
+// addControllers adds what works while this manager leads, once the caches are synced.
+func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kubernetes.Interface, m quotaMetrics,
+) error {
+	objects, err := dynamic.NewForConfig(mgr.GetConfig())
 	if err != nil {
-		return fmt.Errorf("client of quotas: %w", err)
-	}
-	objects, err := dynamic.NewForConfig(limited)
-	if err != nil {
-		return fmt.Errorf("client of quotas: %w", err)
-	}
-	reader, err := kube.NewClient(limited)
-	if err != nil {
-		return fmt.Errorf("client of quotas: %w", err)
-	}
-	store := kube.NewQuotas(time.Now)
-	if err := store.Configure(q.options.Config, q.options.Rules); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields))
-	defer factory.Shutdown()
-	defer stop()
-
-	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
-	budgets := factory.Policy().V1().PodDisruptionBudgets()
-	synced := []cache.InformerSynced{budgets.Informer().HasSynced}
-	follow := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) {
-		registration, failed := i.AddEventHandler(h)
-		if err = errors.Join(err, failed); failed == nil {
-			synced = append(synced, registration.HasSynced)
-		}
+	recorder := mgr.GetEventRecorder("tenon-manager")
+	nodes := corelisters.NewNodeLister(c.nodes.GetIndexer())
+	starts := []func(context.Context) error{
+		quotastatus.New(quotastatus.Options{
+			Quotas: c.store.Reports, Problems: c.store.Problems, Object: c.quota, Client: objects, Events: recorder,
+			Writes: m.writes,
+		}).Start,
+		quotaprofile.New(nodes, objects).Start,
 	}
-	follow(kube.ByUID(pods.Informer()), store.PodHandler())
-	follow(nodes.Informer(), store.NodeHandler())
-	for _, group := range v1alpha1.Groups() {
-		i := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(reader, group))
-		follow(i, store.QuotaHandler())
-		running.Go(func() { i.RunWithContext(ctx) })
+	if o.Revoke != nil {
+		r := *o.Revoke
+		r.Read, r.Object, r.Client, r.Events, r.Evictions = c.store.Read, c.quota, client, recorder, m.evictions
+		r.Pods = corelisters.NewPodLister(c.pods.GetIndexer())
+		r.Budgets = policylisters.NewPodDisruptionBudgetLister(c.budgets.GetIndexer())
+		starts = append(starts, quotarevoke.New(r).Start)
 	}
-	if err != nil {
-		return fmt.Errorf("follow pods, nodes and quotas: %w", err)
-	}
-	factory.StartWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil // ctx has ended
-	}
-	running.Go(func() { store.Run(ctx) })
-
-	controllers := []func(context.Context) error{
-		quotastatus.New(store, objects).Start, quotaprofile.New(nodes.Lister(), objects).Start,
-	}
-	if q.options.Revoke != nil {
-		o := *q.options.Revoke
-		o.Read, o.Pods, o.Budgets, o.Client, o.Objects = store.Read, pods.Lister(), budgets.Lister(), client, objects
-		broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-			return fmt.Errorf("send Events: %w", err)
-		}
-		defer broadcaster.Shutdown()
-		o.Events = broadcaster.NewRecorder(scheme.Scheme, "tenon-manager")
-		controllers = append(controllers, quotarevoke.New(o).Start)
-	}
-	ended := make(chan error, len(controllers))
-	for _, start := range controllers {
-		running.Go(func() { ended <- start(ctx) })
-	}
-	for range controllers {
-		if err := <-ended; err != nil {
+	for _, start := range starts {
+		if err := mgr.Add(&leading{c.synced, start}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// withoutManagedFields keeps caches small.
-func withoutManagedFields(object any) (any, error) {
-	if o, err := meta.Accessor(object); err == nil {
-		o.SetManagedFields(nil)
+// leading is work of the leader that begins when caches are synced.
+type leading struct {
+	synced []cache.InformerSynced
+	start  func(context.Context) error
+}
+
+// Start works until ctx ends.
+func (l *leading) Start(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), l.synced...) {
+		return nil // ctx has ended
 	}
-	return object, nil
+	return l.start(ctx)
+}
+
+// NeedLeaderElection is true: two replicas must not write at once.
+func (*leading) NeedLeaderElection() bool { return true }
+
+// quotaMetrics count what the controllers of quotas do. Their labels are bounded.
+type quotaMetrics struct{ writes, evictions *prometheus.CounterVec }
+
+func newQuotaMetrics() quotaMetrics {
+	return quotaMetrics{
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_quota_status_writes_total",
+			Help: "Writes of what quotas use into their objects, by outcome (written, failed).",
+		}, []string{"outcome"}),
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_quota_evictions_total",
+			Help: "Evictions of pods whose quota used more than its share, by outcome (evicted, refused, failed).",
+		}, []string{"outcome"}),
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/tenon-project/tenon/internal/control/webhook"
 )
 
 // TestQuotasAreWrittenByTheLeaderAlone, and every replica answers about them: what does not say that it needs no leader
@@ -18,10 +16,10 @@ func TestQuotasAreWrittenByTheLeaderAlone(t *testing.T) {
 		l, says := r.(manager.LeaderElectionRunnable)
 		return !says || l.NeedLeaderElection()
 	}
-	if !needsLeader(&quotaControllers{}) {
+	if !needsLeader(&leading{}) {
 		t.Error("the controllers that write quotas and evict pods run without the lease")
 	}
-	if needsLeader(&webhook.Quotas{}) {
-		t.Error("the webhooks of a replica wait for the lease")
+	if needsLeader(&cluster{}) {
+		t.Error("the informers of a replica's webhooks wait for the lease")
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
@@ -47,9 +47,10 @@ type Options struct {
 	Pods    corelisters.PodLister
 	Budgets policylisters.PodDisruptionBudgetLister
 	Client  kubernetes.Interface
-	// Objects reads ElasticQuotas, about which Events are sent.
-	Objects dynamic.Interface
-	Events  events.EventRecorder
+	// Object returns an ElasticQuota, about which Events are sent; nil where there is none.
+	Object    func(group, namespace, name string) *v1alpha1.ElasticQuota
+	Events    events.EventRecorder
+	Evictions *prometheus.CounterVec // by outcome: evicted, refused or failed
 }
 
 // Controller revokes. One at a time may run: the leader's.
@@ -115,7 +116,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) {
 			break
 		}
 	}
-	c.report(ctx, now, plans)
+	c.report(now, plans)
 	c.mark(ctx, now, plans)
 }
 
@@ -144,7 +145,7 @@ func (c *Controller) revoke(ctx context.Context, now time.Time, p plan) bool {
 	}
 	klog.FromContext(ctx).Info("Quota revoked", "donor", p.donor.Name, "claimant", p.claimant, "levels", p.levels,
 		"pod", klog.KObj(p.units[0][0]), "pods", len(p.units[0]), "outcome", outcome)
-	c.record(ctx, p.donor, p.units[0][0], event.QuotaRevocation, outcome+" "+names(p.units[0])+": "+p.text)
+	c.record(p.donor, p.units[0][0], event.QuotaRevocation, outcome+" "+names(p.units[0])+": "+p.text)
 	return true
 }
 
@@ -161,9 +162,13 @@ func (c *Controller) evictAll(ctx context.Context, now time.Time, pods []*corev1
 		})
 		switch {
 		case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone
+			c.Evictions.WithLabelValues("evicted").Inc()
 			delete(c.refused, pod.UID)
 			continue
-		case !apierrors.IsTooManyRequests(err) && ctx.Err() == nil:
+		case apierrors.IsTooManyRequests(err):
+			c.Evictions.WithLabelValues("refused").Inc()
+		case ctx.Err() == nil:
+			c.Evictions.WithLabelValues("failed").Inc()
 			klog.FromContext(ctx).Error(err, "Pod not evicted", "pod", klog.KObj(pod))
 		}
 		r := c.refused[pod.UID]
@@ -179,7 +184,7 @@ func (c *Controller) evictAll(ctx context.Context, now time.Time, pods []*corev1
 }
 
 // report says of which quota nothing can be taken back and why, and, in a dry run, what would be.
-func (c *Controller) report(ctx context.Context, now time.Time, plans []plan) {
+func (c *Controller) report(now time.Time, plans []plan) {
 	said := map[string]string{}
 	for _, p := range plans {
 		reason, text := event.QuotaRevocation, p.text
@@ -198,24 +203,22 @@ func (c *Controller) report(ctx context.Context, now time.Time, plans []plan) {
 			continue
 		}
 		if said[p.donor.Name] = text; c.reported[p.donor.Name] != text {
-			c.record(ctx, p.donor, nil, reason, text)
+			c.record(p.donor, nil, reason, text)
 		}
 	}
 	c.reported = said
 }
 
 // record sends an Event about a quota that has an object.
-func (c *Controller) record(ctx context.Context, q quota.Spec, pod *corev1.Pod, reason event.Reason, text string) {
-	client := c.Objects.Resource(v1alpha1.Resource(q.Group)).Namespace(q.Namespace)
-	object, err := client.Get(ctx, q.Name, metav1.GetOptions{})
-	if err != nil {
-		return
+func (c *Controller) record(q quota.Spec, pod *corev1.Pod, reason event.Reason, text string) {
+	object := c.Object(q.Group, q.Namespace, q.Name)
+	switch {
+	case object == nil:
+	case pod == nil: // which is no nil of an interface
+		c.event(object, nil, reason, "Revoke", "%s", text)
+	default:
+		c.event(object, pod, reason, "Revoke", "%s", text)
 	}
-	var related runtime.Object
-	if pod != nil {
-		related = pod
-	}
-	c.event(object, related, reason, "Revoke", "%s", text)
 }
 
 func (c *Controller) event(about, related runtime.Object, reason event.Reason, action, format string, args ...any) {

@@ -11,15 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
@@ -85,17 +84,16 @@ func (w *world) add(of, name, node string, cpus int64, change ...func(*corev1.Po
 		c(pod)
 	}
 	w.put(pod)
-	p := convert.QuotaPod(pod, quota.Amounts{cpu: cpus * 1000})
-	p.Quota = of
+	p := convert.QuotaPod(pod)
+	p.Quota, p.Amounts = of, quota.Amounts{cpu: cpus * 1000}
 	w.account.Put(p)
 	return pod
 }
 
-func elasticQuota(name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(v1alpha1.Resource(v1alpha1.GroupName).GroupVersion().WithKind("ElasticQuota"))
-	o.SetNamespace("team")
-	o.SetName(name)
+func elasticQuota(group, namespace, name string) *v1alpha1.ElasticQuota {
+	o := &v1alpha1.ElasticQuota{}
+	o.SetGroupVersionKind(v1alpha1.Resource(group).GroupVersion().WithKind("ElasticQuota"))
+	o.Namespace, o.Name = namespace, name
 	return o
 }
 
@@ -177,7 +175,8 @@ func (w *world) run(change func(*quotarevoke.Options), f func()) {
 			f(w.account)
 		},
 		Budgets: policylisters.NewPodDisruptionBudgetLister(w.budgets), Client: client, Events: w.events,
-		Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), elasticQuota("A"), elasticQuota("B")),
+		Object:    elasticQuota,
+		Evictions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "evictions"}, []string{"outcome"}),
 	}
 	if change != nil {
 		change(&o)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // plan is a revocation with the objects of its pods.
@@ -67,8 +67,8 @@ func (s *snapshot) translate(r quota.Revocation) plan {
 	var levels []string
 	for _, l := range r.Levels {
 		name := s.account.Forest().NameOf(l.Dimension)
-		levels = append(levels, fmt.Sprintf("%s used %s, goal %s, predicted %s", name, amount(name, l.Used),
-			amount(name, l.Goal), amount(name, l.After)))
+		levels = append(levels, fmt.Sprintf("%s used %s, goal %s, predicted %s", name,
+			convert.QuotaText(name, l.Used), convert.QuotaText(name, l.Goal), convert.QuotaText(name, l.After)))
 	}
 	p.levels = strings.Join(levels, "; ")
 	p.text = fmt.Sprintf("quota %s uses more than its share (%s)", r.Donor.Name(), p.levels)
@@ -91,14 +91,6 @@ func (s *snapshot) translate(r quota.Revocation) plan {
 	slices.Sort(kept)
 	p.kept = strings.Join(kept, ", ")
 	return p
-}
-
-// amount writes an amount as people do: CPUs, else plain units.
-func amount(dimension string, n int64) string {
-	if dimension == string(corev1.ResourceCPU) {
-		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // claimants returns the pending pods that their last scheduling cycle rejected by a quota or for lack of a resource.

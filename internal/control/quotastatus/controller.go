@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
@@ -21,23 +25,30 @@ const (
 	// scanInterval is the time between two looks at all quotas, writeInterval between two writes.
 	scanInterval  = time.Second
 	writeInterval = time.Second / 20
-	// resyncInterval is the time between two lists of all objects, which find what other writers changed.
-	resyncInterval = 5 * time.Minute
+	// laterShare: of so many writes one is left to annotations that take a write of their own.
+	laterShare = 10
 )
 
-// Quotas are the quotas of the cluster.
-type Quotas interface {
-	Reports() []quota.Report
-	Read(f func(*quota.Account))
+// Options are what a controller reads and writes.
+type Options struct {
+	// Quotas describes all quotas, and Problems what is wrong with the objects of one.
+	Quotas   func() []quota.Report
+	Problems func(name string) []string
+	// Object returns an ElasticQuota as it was shown last; nil where there is none.
+	Object func(group, namespace, name string) *v1alpha1.ElasticQuota
+	Client dynamic.Interface
+	Events events.EventRecorder
+	Writes *prometheus.CounterVec // by outcome: written or failed
 }
 
 // Controller writes. One at a time may run: the leader's.
 type Controller struct {
-	quotas Quotas
-	client dynamic.Interface
-
+	Options
 	records map[object]*record
-	queue   []*record // those to be written, first those whose values changed first
+	// now is the queue of writes with status, later that of annotations where they take a write of their own; in each
+	// those come first that have waited longest.
+	now, later []job
+	writes     int
 	// apart are the groups whose API ignores status in a write of the object.
 	apart map[string]bool
 }
@@ -48,21 +59,29 @@ type object struct{ group, namespace, name string }
 // record is one object.
 type record struct {
 	object
-	says   statement    // as it was last read or written
-	report quota.Report // of the last scan
-	queued bool
+	report  quota.Report           // of the last scan
+	shown   *v1alpha1.ElasticQuota // by the last scan; nil to compare again
+	wrote   string                 // the resource version of the last write
+	waiting part                   // in a queue
+	told    []string               // the problems that Events were sent about
+}
+
+// job is parts of an object that wait for one write.
+type job struct {
+	*record
+	parts part
 }
 
 // New returns a controller that does not run.
-func New(quotas Quotas, client dynamic.Interface) *Controller {
-	return &Controller{quotas: quotas, client: client, records: map[object]*record{}, apart: map[string]bool{}}
+func New(o Options) *Controller {
+	return &Controller{Options: o, records: map[object]*record{}, apart: map[string]bool{}}
 }
 
 // Start writes until ctx ends.
 func (c *Controller) Start(ctx context.Context) error {
 	tick := time.NewTicker(writeInterval)
 	defer tick.Stop()
-	var listed, scanned time.Time
+	var scanned time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,13 +89,6 @@ func (c *Controller) Start(ctx context.Context) error {
 		case now := <-tick.C:
 			if now.Sub(scanned) >= scanInterval {
 				scanned = now
-				if now.Sub(listed) >= resyncInterval {
-					if err := c.list(ctx); err != nil {
-						klog.FromContext(ctx).Error(err, "Quota objects not listed")
-						continue
-					}
-					listed = now
-				}
 				c.scan()
 			}
 			if err := c.writeNext(ctx); err != nil && ctx.Err() == nil {
@@ -86,98 +98,112 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// list reads what all objects say. A group that the API server does not have has none.
-func (c *Controller) list(ctx context.Context) error {
-	for _, group := range v1alpha1.Groups() {
-		list, err := c.client.Resource(v1alpha1.Resource(group)).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("list quotas of %s: %w", group, err)
-		}
-		for i := range list.Items {
-			o := object{group, list.Items[i].GetNamespace(), list.Items[i].GetName()}
-			r := c.record(o)
-			r.says, r.report = readStatement(&list.Items[i]), quota.Report{}
-		}
-	}
-	return nil
-}
-
-func (c *Controller) record(o object) *record {
-	r := c.records[o]
-	if r == nil {
-		r = &record{object: o}
-		c.records[o] = r
-	}
-	return r
-}
-
 // scan queues the objects that do not say what their quota is.
 func (c *Controller) scan() {
-	reports := c.quotas.Reports()
-	objects := make([]object, len(reports))
-	c.quotas.Read(func(a *quota.Account) {
-		for i := range reports {
-			if q := a.Forest().Find(reports[i].Name); q != nil {
-				objects[i] = object{q.Spec().Group, q.Spec().Namespace, q.Name()}
-			}
-		}
-	})
 	known := c.records
 	c.records = make(map[object]*record, len(known))
-	for i, o := range objects {
-		if o.group == "" { // a quota without object
+	for _, report := range c.Quotas() {
+		o := object{report.Group, report.Namespace, report.Name}
+		shown := c.Object(o.group, o.namespace, o.name)
+		if shown == nil { // a quota without object
 			continue
 		}
-		if r := known[o]; r != nil {
-			c.records[o] = r
+		r := known[o]
+		if r == nil {
+			r = &record{object: o}
 		}
-		r := c.record(o)
-		if reflect.DeepEqual(r.report, reports[i]) {
+		c.records[o] = r
+		c.report(r, shown)
+		if r.shown == shown && reflect.DeepEqual(r.report, report) || isOlder(shown.ResourceVersion, r.wrote) {
 			continue
 		}
-		r.report = reports[i]
-		if !r.queued && !r.says.equals(newStatement(&r.report)) {
-			r.queued = true
-			c.queue = append(c.queue, r)
+		r.report, r.shown = report, shown
+		c.queue(r)
+	}
+}
+
+// queue makes an object wait for the writes that it may need and does not wait for.
+func (c *Controller) queue(r *record) {
+	if !c.apart[r.group] {
+		c.now = r.enqueue(c.now, used|annotations)
+		return
+	}
+	c.now = r.enqueue(c.now, used)
+	c.later = r.enqueue(c.later, annotations)
+}
+
+func (r *record) enqueue(queue []job, parts part) []job {
+	if r.waiting&parts != 0 {
+		return queue
+	}
+	r.waiting |= parts
+	return append(queue, job{r, parts})
+}
+
+// isOlder reports whether a version of an object came before the one that a write made.
+func isOlder(version, wrote string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, wrote)
+	return wrote != "" && err == nil && order < 0
+}
+
+// report sends an Event about each problem of an object that is new.
+func (c *Controller) report(r *record, shown *v1alpha1.ElasticQuota) {
+	problems := c.Problems(r.name)
+	for _, text := range problems {
+		if !slices.Contains(r.told, text) {
+			e := event.QuotaNotFollowed
+			c.Events.Eventf(shown, nil, e.Type(), e.String(), "Follow", "%s", text)
 		}
 	}
+	r.told = problems
 }
 
 // writeNext writes the newest values of the object that has waited longest.
 func (c *Controller) writeNext(ctx context.Context) error {
-	for len(c.queue) > 0 {
-		r := c.queue[0]
-		c.queue = c.queue[1:]
-		r.queued = false
-		if is := newStatement(&r.report); c.records[r.object] == r && !r.says.equals(is) {
-			return c.write(ctx, r, is)
+	for len(c.now)+len(c.later) > 0 {
+		from := &c.now
+		if len(c.now) == 0 || c.writes%laterShare == 0 && len(c.later) > 0 {
+			from = &c.later
+		}
+		j := (*from)[0]
+		*from = (*from)[1:]
+		j.waiting &^= j.parts
+		switch {
+		case c.records[j.object] != j.record || j.shown == nil: // it is gone, or compared again by the next scan
+		case j.parts == used|annotations && c.apart[j.group]:
+			c.queue(j.record)
+		default:
+			says := newStatement(&j.report)
+			if body := says.patch(j.shown, j.parts); body != nil {
+				c.writes++
+				return c.write(ctx, j, says, body)
+			}
 		}
 	}
 	return nil
 }
 
-// write makes an object say what a statement does, and changes nothing else of it. Where status is apart, that is the
-// next write.
-func (c *Controller) write(ctx context.Context, r *record, is statement) error {
-	body, subresources := r.says.patchTo(is), []string(nil)
-	if c.apart[r.group] && r.says.annotationsEqual(is) {
-		body, subresources = r.says.patchTo(statement{used: is.used}), []string{"status"}
+// write changes parts of an object, and nothing else of it.
+func (c *Controller) write(ctx context.Context, j job, says statement, body []byte) error {
+	var subresources []string
+	if j.parts == used {
+		subresources = []string{"status"}
 	}
-	got, err := c.client.Resource(v1alpha1.Resource(r.group)).Namespace(r.namespace).Patch(ctx, r.name,
+	got, err := c.Client.Resource(v1alpha1.Resource(j.group)).Namespace(j.namespace).Patch(ctx, j.name,
 		types.MergePatchType, body, metav1.PatchOptions{FieldManager: "tenon-manager"}, subresources...)
-	if apierrors.IsNotFound(err) {
-		return nil // so will be its quota
+	switch {
+	case apierrors.IsNotFound(err): // so will be its quota
+		return nil
+	case err != nil:
+		j.shown = nil // the next scan queues it again
+		c.Writes.WithLabelValues("failed").Inc()
+		return fmt.Errorf("write quota %s/%s: %w", j.namespace, j.name, err)
 	}
-	if err != nil {
-		r.report = quota.Report{} // the next scan queues it again
-		return fmt.Errorf("write quota %s/%s: %w", r.namespace, r.name, err)
-	}
-	if r.says = readStatement(got); subresources == nil && !equality.Semantic.DeepEqual(r.says.used, is.used) {
-		c.apart[r.group], r.queued = true, true
-		c.queue = append([]*record{r}, c.queue...)
+	c.Writes.WithLabelValues("written").Inc()
+	j.wrote = got.GetResourceVersion()
+	if j.parts == used|annotations && !says.isUsed(got) {
+		c.apart[j.group] = true
+		c.now = j.enqueue(c.now, used)
 	}
 	return nil
 }

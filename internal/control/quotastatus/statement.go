@@ -5,27 +5,34 @@ import (
 	"fmt"
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// statement is what an object says of its quota.
-type statement struct {
-	used        corev1.ResourceList
-	annotations map[string]corev1.ResourceList
-}
+// part is a set of parts of an object.
+type part uint8
+
+const (
+	used        part = 1 << iota // status.used
+	annotations                  // those that start with what a quota may use now
+)
+
+// statement is what an object is to say of its quota.
+type statement struct{ used, annotations map[string]string }
 
 func newStatement(r *quota.Report) statement {
 	asked := maps.Clone(r.Request)
 	for name, n := range r.Passed { // lifted to min where the quota does not lend
 		asked[name] = max(asked[name], n)
 	}
-	s := statement{used: convert.ResourceList(r.Used), annotations: map[string]corev1.ResourceList{}}
+	s := statement{map[string]string{}, map[string]string{}}
+	for name, n := range r.Used {
+		s.used[name] = convert.QuotaText(name, n)
+	}
 	for key, amounts := range map[string]quota.Amounts{
 		annotation.QuotaRuntime:               r.Runtime,
 		annotation.QuotaRequest:               asked,
@@ -35,59 +42,49 @@ func newStatement(r *quota.Report) statement {
 		annotation.QuotaNonPreemptibleRequest: r.NonPreemptibleRequest,
 		annotation.QuotaNonPreemptibleUsed:    r.NonPreemptibleUsed,
 	} {
-		s.annotations[key] = convert.ResourceList(amounts)
+		s.annotations[key] = annotation.Amounts(convert.ResourceList(amounts)).String()
 	}
 	return s
 }
 
-// readStatement returns what an object says; what cannot be read is not said.
-func readStatement(u *unstructured.Unstructured) statement {
-	s := statement{annotations: map[string]corev1.ResourceList{}}
-	if used, found, err := unstructured.NestedFieldNoCopy(u.Object, "status", "used"); found && err == nil {
-		if text, err := json.Marshal(used); err == nil {
-			if amounts, _, err := annotation.ParseAmounts(string(text)); err == nil {
-				s.used = corev1.ResourceList(amounts)
-			}
+// patch returns a merge patch that makes parts of an object say what a statement does; nil where they do.
+func (s statement) patch(shown *v1alpha1.ElasticQuota, parts part) []byte {
+	body := map[string]any{}
+	if said := usedOf(shown); parts&used != 0 && !maps.Equal(said, s.used) {
+		amounts := map[string]any{}
+		for name := range said {
+			amounts[name] = nil
 		}
-	}
-	for key := range newStatement(&quota.Report{}).annotations {
-		if text, found := u.GetAnnotations()[key]; found {
-			if amounts, _, err := annotation.ParseAmounts(text); err == nil {
-				s.annotations[key] = corev1.ResourceList(amounts)
-			}
+		for name, text := range s.used {
+			amounts[name] = text
 		}
+		body["status"] = map[string]any{"used": amounts}
 	}
-	return s
-}
-
-func (s statement) equals(o statement) bool {
-	return equality.Semantic.DeepEqual(s.used, o.used) && s.annotationsEqual(o)
-}
-
-func (s statement) annotationsEqual(o statement) bool {
-	return equality.Semantic.DeepEqual(s.annotations, o.annotations)
-}
-
-// patchTo returns a merge patch that makes an object which says s say o; annotations only where o has any.
-func (s statement) patchTo(o statement) []byte {
-	used := map[string]any{}
-	for name := range s.used {
-		used[string(name)] = nil
+	differ := maps.Clone(s.annotations)
+	maps.DeleteFunc(differ, func(key, text string) bool { return shown.Annotations[key] == text })
+	if parts&annotations != 0 && len(differ) > 0 {
+		body["metadata"] = map[string]any{"annotations": differ}
 	}
-	for name, q := range o.used {
-		used[string(name)] = q.String()
-	}
-	body := map[string]any{"status": map[string]any{"used": used}}
-	if o.annotations != nil {
-		annotations := map[string]string{}
-		for key, list := range o.annotations {
-			annotations[key] = annotation.Amounts(list).String()
-		}
-		body["metadata"] = map[string]any{"annotations": annotations}
+	if len(body) == 0 {
+		return nil
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
-		panic(fmt.Sprintf("quotastatus: names and quantities always encode: %v", err))
+		panic(fmt.Sprintf("quotastatus: texts always encode: %v", err))
 	}
 	return text
+}
+
+func usedOf(q *v1alpha1.ElasticQuota) map[string]string {
+	out := map[string]string{}
+	for name, n := range q.Status.Used {
+		out[string(name)] = n.String()
+	}
+	return out
+}
+
+// isUsed reports whether an answer of the API server has the status of a statement.
+func (s statement) isUsed(answer *unstructured.Unstructured) bool {
+	said, _, err := unstructured.NestedStringMap(answer.Object, "status", "used")
+	return err == nil && maps.Equal(said, s.used)
 }

@@ -6,16 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -30,30 +27,25 @@ import (
 const pendingFor = 10 * time.Second
 
 // Quotas answers about ElasticQuotas and the quotas of pods, from what informers have shown and from the changes that
-// it
-// admitted since. Its answers come one after the other, so that two changes which exclude each other are not both
+// it admitted since. Its answers come one after the other, so that two changes which exclude each other are not both
 // admitted.
 type Quotas struct {
 	// RelaxResourceKeys accepts a child whose max has only some dimensions of its parent's.
 	RelaxResourceKeys bool
+	// HasSynced reports whether the informers have shown everything that there was at first.
+	HasSynced func() bool
 
-	informers []cache.SharedIndexInformer
-	handlers  []cache.ResourceEventHandlerRegistration
+	store *kube.Quotas
 
 	mu      sync.Mutex // guards what follows
-	seen    map[quotaKey]seenQuota
 	pending map[quotaKey]pendingQuota
-	pods    map[quota.PodsOf]int
-	rules   *quota.Checker // nil when quotas have changed
-	expires time.Time      // when rules are void because a change is no longer pending
+	rules   *quota.Checker      // nil when a change was admitted since
+	of      uint64              // the state of the store's quotas that rules are about
+	shown   map[quotaKey]string // resource versions in that state
+	expires time.Time           // when rules are void because a change is no longer pending
 }
 
 type quotaKey struct{ group, namespace, name string }
-
-type seenQuota struct {
-	spec quota.Spec
-	used quota.Amounts
-}
 
 // pendingQuota is an admitted change: spec is nil for a deletion. base is the resource version that it changed.
 type pendingQuota struct {
@@ -62,91 +54,12 @@ type pendingQuota struct {
 	until time.Time
 }
 
-// NewQuotas returns Quotas that follow informers of ElasticQuotas, and one of the metadata of pods that have not ended.
-func NewQuotas(pods cache.SharedIndexInformer, quotas ...cache.SharedIndexInformer) (*Quotas, error) {
-	q := &Quotas{
-		informers: slices.Concat(quotas, []cache.SharedIndexInformer{pods}),
-		seen:      map[quotaKey]seenQuota{}, pending: map[quotaKey]pendingQuota{}, pods: map[quota.PodsOf]int{},
-	}
-	handler, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { q.count(obj, 1) },
-		UpdateFunc: func(old, obj any) {
-			q.count(old, -1)
-			q.count(obj, 1)
-		},
-		DeleteFunc: func(obj any) { q.count(obj, -1) },
-	})
-	q.handlers = append(q.handlers, handler)
-	for _, informer := range quotas {
-		handler, failed := informer.AddEventHandler(kube.Handler(q.put, q.remove))
-		q.handlers, err = append(q.handlers, handler), errors.Join(err, failed)
-	}
-	return q, err
-}
-
-// Start runs the informers until ctx ends.
-func (q *Quotas) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	for _, informer := range q.informers {
-		running.Go(func() { informer.RunWithContext(ctx) })
-	}
-	running.Wait()
-	return nil
-}
-
-// NeedLeaderElection is false: every replica answers.
-func (q *Quotas) NeedLeaderElection() bool { return false }
-
-func (q *Quotas) put(e *v1alpha1.ElasticQuota) {
-	spec, _ := convert.Quota(e)
-	key := keyOf(&spec)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.seen[key] = seenQuota{spec, convert.Amounts(e.Status.Used)}
-	if p, ok := q.pending[key]; ok {
-		if newer, err := resourceversion.CompareResourceVersion(e.ResourceVersion, cmp.Or(p.base,
-			"1")); err != nil || newer > 0 {
-			delete(q.pending, key)
-		}
-	}
-	q.rules = nil
-}
-
-func (q *Quotas) remove(e *v1alpha1.ElasticQuota) {
-	spec, _ := convert.Quota(e)
-	key := keyOf(&spec)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.seen, key)
-	if p := q.pending[key]; p.spec == nil {
-		delete(q.pending, key)
-	}
-	q.rules = nil
-}
-
-func (q *Quotas) count(obj any, n int) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	pod, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return
-	}
-	key := convert.PodsOf(&corev1.Pod{ObjectMeta: pod.ObjectMeta})
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.pods[key] += n; q.pods[key] == 0 {
-		delete(q.pods, key)
-	}
+// NewQuotas returns Quotas that answer from a store.
+func NewQuotas(store *kube.Quotas, hasSynced func() bool) *Quotas {
+	return &Quotas{HasSynced: hasSynced, store: store, pending: map[quotaKey]pendingQuota{}}
 }
 
 func keyOf(s *quota.Spec) quotaKey { return quotaKey{s.Group, s.Namespace, s.Name} }
-
-// HasSynced reports whether the informers have shown everything that there was at first.
-func (q *Quotas) HasSynced() bool {
-	return !slices.ContainsFunc(q.handlers,
-		func(h cache.ResourceEventHandlerRegistration) bool { return !h.HasSynced() })
-}
 
 // locked calls f with the rules in force.
 func (q *Quotas) locked(f func(rules *quota.Checker)) error {
@@ -155,7 +68,7 @@ func (q *Quotas) locked(f func(rules *quota.Checker)) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if now := time.Now(); q.rules == nil || !q.expires.After(now) {
+	if now := time.Now(); q.rules == nil || q.of != q.store.Changes() || !q.expires.After(now) {
 		q.rules = q.newRules(now)
 	}
 	f(q.rules)
@@ -163,18 +76,21 @@ func (q *Quotas) locked(f func(rules *quota.Checker)) error {
 }
 
 func (q *Quotas) newRules(now time.Time) *quota.Checker {
-	w := quota.World{Pods: q.pods, RelaxResourceKeys: q.RelaxResourceKeys}
-	used := map[string]quota.Amounts{}
-	for key, s := range q.seen {
-		used[key.name] = s.used
-		if q.pending[key].until.Before(now) {
-			w.Quotas = append(w.Quotas, s.spec)
+	w := quota.World{RelaxResourceKeys: q.RelaxResourceKeys, Used: q.used}
+	q.expires, q.shown = now.Add(time.Hour), map[quotaKey]string{}
+	var objects []*v1alpha1.ElasticQuota
+	objects, q.of = q.store.Objects()
+	for _, o := range objects {
+		spec, _ := convert.Quota(o)
+		key := keyOf(&spec)
+		q.shown[key] = o.ResourceVersion
+		if p, pending := q.pending[key]; !pending || !p.until.After(now) || p.isShown(o.ResourceVersion) {
+			delete(q.pending, key)
+			w.Quotas = append(w.Quotas, spec)
 		}
 	}
-	w.Used = func(name string) quota.Amounts { return used[name] }
-	q.expires = now.Add(time.Hour)
 	for key, p := range q.pending {
-		if p.until.Before(now) {
+		if !p.until.After(now) {
 			delete(q.pending, key)
 			continue
 		}
@@ -188,6 +104,17 @@ func (q *Quotas) newRules(now time.Time) *quota.Checker {
 	return quota.NewChecker(w)
 }
 
+// isShown reports whether a version of the object is the change or comes after it.
+func (p pendingQuota) isShown(version string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, p.base)
+	return p.base == "" || err != nil || order > 0
+}
+
+func (q *Quotas) used(name string) quota.Amounts {
+	r, _ := q.store.Report(name)
+	return r.Used
+}
+
 // answer admits or refuses a change of an ElasticQuota.
 func (q *Quotas) answer(req ctrl.Request, by admission.Author) ctrl.Response {
 	now, old, err := readQuotas(req)
@@ -196,12 +123,13 @@ func (q *Quotas) answer(req ctrl.Request, by admission.Author) ctrl.Response {
 	}
 	var a admission.Answer
 	if err := q.locked(func(rules *quota.Checker) {
+		q.store.Read(func(pods *quota.Account) { rules.Pods = pods.Counts() })
 		a = admission.Quota(now, old, rules, by)
 		if !a.Allowed() || req.DryRun != nil && *req.DryRun {
 			return
 		}
 		spec, _ := convert.Quota(cmp.Or(now, old))
-		p := pendingQuota{until: time.Now().Add(pendingFor)}
+		p := pendingQuota{base: q.shown[keyOf(&spec)], until: time.Now().Add(pendingFor)}
 		if old != nil {
 			p.base = old.ResourceVersion
 		}

@@ -14,13 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
-	fcache "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/webhook"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/test/badquota"
 )
 
@@ -49,32 +50,39 @@ func typedQuota(t *testing.T, text string) *v1alpha1.ElasticQuota {
 	return q
 }
 
-// quotaServer answers about quotas that informers have shown.
+// quotaServer answers about the quotas and pods of a store.
 type quotaServer struct {
 	mux
-	quotas, pods *fcache.FakeControllerSource
+	store *kube.Quotas
 }
 
+// serveQuotas serves quotas and pods (namespace/quota). What a quota uses is held by a pod.
 func serveQuotas(t *testing.T, relax bool, pods []string, quotas ...string) quotaServer {
 	t.Helper()
-	s := quotaServer{mux{}, fcache.NewFakeControllerSource(), fcache.NewFakeControllerSource()}
-	for _, text := range quotas {
-		s.quotas.Add(typedQuota(t, text))
-	}
-	for i, pod := range pods {
-		namespace, named, _ := strings.Cut(pod, "/")
-		p := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint(i)}}
-		if named != "" {
-			p.Labels = map[string]string{annotation.QuotaName: named}
+	s := quotaServer{mux{}, kube.NewQuotas(time.Now)}
+	put := func(namespace, named string, holds corev1.ResourceList) {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Labels: map[string]string{annotation.QuotaName: named},
+		}}
+		s.store.Read(func(a *quota.Account) { p.UID = types.UID(fmt.Sprint(len(a.Counts()), named, namespace)) })
+		if holds != nil {
+			p.Spec.NodeName = "n0"
+			p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: holds}}}
 		}
-		s.pods.Add(p)
+		s.store.PutPod(p)
 	}
-	q, err := webhook.NewQuotas(
-		cache.NewSharedIndexInformer(s.pods, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{}),
-		cache.NewSharedIndexInformer(s.quotas, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{}))
-	if err != nil {
-		t.Fatal(err)
+	for _, text := range quotas {
+		q := typedQuota(t, text)
+		s.store.PutQuota(q)
+		if len(q.Status.Used) > 0 {
+			put("n", q.Name, q.Status.Used)
+		}
 	}
+	for _, pod := range pods {
+		namespace, named, _ := strings.Cut(pod, "/")
+		put(namespace, named, nil)
+	}
+	q := webhook.NewQuotas(s.store, func() bool { return true })
 	q.RelaxResourceKeys = relax
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -85,18 +93,6 @@ func serveQuotas(t *testing.T, relax bool, pods []string, quotas ...string) quot
 		t.Fatal(err)
 	}
 	webhook.Register(s.mux, ctrl.NewDecoder(scheme), webhook.Rules{Schedulers: []string{scheduler}, Quotas: q}, metrics)
-	ended := make(chan error, 1)
-	go func() { ended <- q.Start(t.Context()) }()
-	t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		s.quotas.Shutdown()
-		s.pods.Shutdown()
-	})
-	for !q.HasSynced() {
-		<-time.After(time.Millisecond)
-	}
 	return s
 }
 
@@ -275,7 +271,8 @@ func TestPodsAndTheirQuotas(t *testing.T) {
 		}
 		return p
 	}
-	s := serveQuotas(t, false, nil, p100, a50, "{name: m, namespace: m, labels: {is-parent: 'true'}, max: {cpu: 1}}")
+	s := serveQuotas(t, false, nil, p100, a50, "{name: m, namespace: m, labels: {is-parent: 'true'}, max: {cpu: 1}}",
+		`{name: l, labels: {is-parent: 'true'}, max: {cpu: 1}, annotations: {namespaces: '["listed"]'}}`)
 	for title, test := range map[string]struct {
 		pod, old *corev1.Pod
 		want     string
@@ -291,6 +288,14 @@ func TestPodsAndTheirQuotas(t *testing.T) {
 		"V12 the parent of the namespace": {
 			labelled("m", annotation.QuotaPreemptible, "true"), nil,
 			name + "pods of namespace m are in quota m, which is a parent: only leaves have pods (V12)",
+		},
+		"V12 the parent of the namespace, for a pod without labels": {
+			labelled("m"), nil,
+			name + "pods of namespace m are in quota m, which is a parent: only leaves have pods (V12)",
+		},
+		"V12 a parent that lists the namespace": {
+			labelled("listed"), nil,
+			name + "pods of namespace listed are in quota l, which is a parent: only leaves have pods (V12)",
 		},
 		"V12 a pod moves to a parent": {
 			labelled("n", annotation.QuotaName, "p"), labelled("n", annotation.QuotaName, "a"),
@@ -362,8 +367,7 @@ func TestAdmittedChangesCountBeforeTheyAreSeen(t *testing.T) {
 			t.Fatalf("the second child after the first was dropped: %s", got)
 		}
 		seen := typedQuota(t, b50)
-		s.quotas.Add(seen)
-		synctest.Wait()
+		s.store.PutQuota(seen)
 		if got := answer(false, admissionv1.Create, a50, ""); got != sum {
 			t.Fatalf("a child beside the one that was shown: %q", got)
 		}
@@ -373,8 +377,7 @@ func TestAdmittedChangesCountBeforeTheyAreSeen(t *testing.T) {
 		if got := answer(false, admissionv1.Create, a50, ""); got != "" {
 			t.Fatalf("a child after the deletion: %s", got)
 		}
-		s.quotas.Delete(seen)
-		synctest.Wait()
+		s.store.RemoveQuota(seen)
 		if got := answer(false, admissionv1.Create, b50, ""); got != sum {
 			t.Fatalf("the first child must still count: %q", got)
 		}
@@ -393,8 +396,7 @@ func TestADeletionDoesNotEndALaterCreation(t *testing.T) {
 				t.Fatalf("%s: %s", r.operation, got.Result.Message)
 			}
 		}
-		s.quotas.Delete(typedQuota(t, a50))
-		synctest.Wait()
+		s.store.RemoveQuota(typedQuota(t, a50))
 		r := request{operation: admissionv1.Delete, old: parseQuota(t, p100)}
 		if got := s.ask(t, "/validate-elasticquota", r); got.Allowed {
 			t.Error("the parent of the new quota may be deleted")
@@ -421,8 +423,7 @@ func TestOldEventsDoNotEndADecision(t *testing.T) {
 		}
 		one := request{operation: admissionv1.Create, object: parseQuota(t,
 			"{name: b, labels: {parent: p}, min: {cpu: 1, memory: 1Gi}, max: {cpu: 1, memory: 1Gi}}"), dryRun: true}
-		s.quotas.Modify(typedQuota(t, a50)) // a resource version far below 99
-		synctest.Wait()
+		s.store.PutQuota(typedQuota(t, a50)) // a resource version far below 99
 		if got := s.ask(t, "/validate-elasticquota", one); got.Allowed {
 			t.Error("an older event ended the decision")
 		}

@@ -105,23 +105,21 @@ func NewAccount(c Config, r Rules) *Account {
 // Forest returns the quotas, for reading: they are changed through the account alone.
 func (a *Account) Forest() *Forest { return a.forest }
 
-// Set adds a quota or replaces its spec, and moves the pods that belong elsewhere now. It returns what Forest.Set does.
-func (a *Account) Set(s Spec) []Problem {
+// Set adds a quota or replaces its spec, and moves the pods that belong elsewhere now.
+func (a *Account) Set(s Spec) {
 	was := a.unmap(s.Name)
-	problems := a.forest.Set(s)
+	a.forest.Set(s)
 	if !isReserved(s.Name) {
 		a.mapping.add(&a.forest.Find(s.Name).spec)
 	}
 	a.regroup(s.Name, was, append([]string{s.Namespace}, s.Namespaces...))
-	return problems
 }
 
-// Unset forgets a quota, and moves its pods. It returns what Forest.Remove does.
-func (a *Account) Unset(name string) []Problem {
+// Unset forgets a quota, and moves its pods.
+func (a *Account) Unset(name string) {
 	was := a.unmap(name)
-	problems := a.forest.Remove(name)
+	a.forest.Remove(name)
 	a.regroup(name, was)
-	return problems
 }
 
 // SetNodes sets what the counted nodes have together.
@@ -292,6 +290,15 @@ func (a *Account) Gangs() map[string]*Gang {
 		g.Min = cmp.Or(g.Min, g.Bound)
 	}
 	return gangs
+}
+
+// Counts returns how many pods there are of each namespace and name of a quota.
+func (a *Account) Counts() map[PodsOf]int {
+	counts := map[PodsOf]int{}
+	for _, e := range a.pods {
+		counts[PodsOf{e.pod.Namespace, e.pod.Quota}]++
+	}
+	return counts
 }
 
 // QuotaOf returns the quota of pods. missing reports that they name one that does not exist and count with Default.

@@ -145,6 +145,38 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// With the webhooks down pods can be in a parent, by its name, as the quota of their namespace, or by its list: they
+// count there, and the parent and all above it limit them as they do pods of leaves.
+func TestPodsOfAParentAreWithinItsLimits(t *testing.T) {
+	t.Parallel()
+	search := Spec{
+		Name: "search", Namespace: "search", Parent: "eng", IsParent: true, Namespaces: []string{"listed"},
+		Min: Amounts{cpuName: 60}, Max: Amounts{cpuName: 110},
+	}
+	for name, in := range map[string]PodsOf{
+		"that name it": {"x", "search"}, "of its namespace": {Namespace: "search"},
+		"that it lists": {Namespace: "listed"},
+	} {
+		a := tree(Rules{})
+		a.Set(search)
+		for uid, n := range map[string]int64{"all": 110, "more": 1} {
+			p := pending(uid, in.Quota, n)
+			p.Namespace = in.Namespace
+			a.Put(p)
+		}
+		if x := a.Reserve("all"); x != nil {
+			t.Errorf("pods %s within its max: %v", name, x)
+		}
+		if x := a.Admit("more"); x == nil || x.Quota != "search" || x.Shortages[0].Used != 110 {
+			t.Errorf("pods %s above its max: %v", name, x)
+		}
+		a.Put(pending("train", "train", 1))
+		if x := a.Admit("train"); x == nil || x.Quota != "search" {
+			t.Errorf("a pod of a leaf beside pods %s: %v", name, x)
+		}
+	}
+}
+
 func TestDefaultIsLimitedByItsMax(t *testing.T) {
 	t.Parallel()
 	a := NewAccount(Config{DefaultMax: Amounts{cpuName: 10}}, Rules{})

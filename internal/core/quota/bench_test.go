@@ -14,7 +14,7 @@ func grow(fanout []int, c Config, names ...string) (*Forest, []*Quota) {
 
 // plant makes the root of a forest have, and its quotas down to the leaves, which it returns, the given numbers of
 // children, with random requests of about twice the total in all dimensions. Quotas are added by set.
-func plant(f *Forest, set func(Spec) []Problem, fanout []int, names ...string) []*Quota {
+func plant(f *Forest, set func(Spec), fanout []int, names ...string) []*Quota {
 	random := rand.New(rand.NewPCG(1, 2))
 	var leaves []*Quota
 	total := Amounts{}

@@ -47,15 +47,14 @@ func New(c Config) *Forest {
 	return f
 }
 
-// Set adds a quota or replaces its spec. It returns what it replaced in the specs of the quotas that it set or moved.
-// The specs of Root and System are ignored, of that of Default only max counts.
-func (f *Forest) Set(s Spec) []Problem {
+// Set adds a quota or replaces its spec. The specs of Root and System are ignored, of that of Default only max counts.
+func (f *Forest) Set(s Spec) {
 	switch s.Name {
 	case Root, System:
-		return nil
+		return
 	case Default:
 		f.setDefault(s.Max)
-		return f.fallback.Problems()
+		return
 	}
 	q := f.quotas[s.Name]
 	var moved []*Quota
@@ -70,19 +69,18 @@ func (f *Forest) Set(s Spec) []Problem {
 	moved = append(append(moved, f.cycle(q)...), q)
 	f.place(moved)
 	f.limit(q)
-	return problemsOf(moved)
 }
 
-// Remove forgets a quota: its children hang under Root, and what its own pods ask for and use counts with Default. It
-// returns what it replaced in the specs of the quotas that it moved. Default gets its first max back.
-func (f *Forest) Remove(name string) []Problem {
+// Remove forgets a quota: its children hang under Root, and what its own pods ask for and use counts with Default.
+// Default gets its first max back.
+func (f *Forest) Remove(name string) {
 	q := f.quotas[name]
 	switch q {
 	case nil, f.system:
-		return nil
+		return
 	case f.fallback:
 		f.setDefault(f.config.DefaultMax)
-		return nil
+		return
 	}
 	moved := slices.DeleteFunc(slices.Concat(f.cycle(q), q.children), func(o *Quota) bool { return o == q })
 	delete(f.quotas, name)
@@ -94,7 +92,6 @@ func (f *Forest) Remove(name string) []Problem {
 	q.spec = Spec{Name: name}
 	f.limit(q) // without limits it passes all that its pods ask for
 	f.transfer(q, f.fallback, sum.plus)
-	return problemsOf(moved)
 }
 
 // Find returns the quota of a name: nil where there is none.

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,20 +49,15 @@ func (p Problem) String() string {
 }
 
 // Problems lists what the forest replaced in the specs that it has, by quota.
-func (f *Forest) Problems() []Problem { return problemsOf(slices.Collect(maps.Values(f.quotas))) }
-
-// problemsOf lists the problems of quotas, each once, by name.
-func problemsOf(quotas []*Quota) []Problem {
-	sorted := slices.Clone(quotas)
-	slices.SortFunc(sorted, func(a, b *Quota) int { return cmp.Compare(a.spec.Name, b.spec.Name) })
+func (f *Forest) Problems() []Problem {
 	var out []Problem
-	for _, q := range slices.Compact(sorted) {
-		out = append(out, q.Problems()...)
+	for _, name := range slices.Sorted(maps.Keys(f.quotas)) {
+		out = append(out, f.quotas[name].Problems()...)
 	}
 	return out
 }
 
-// Problems lists what the forest replaces in the quota's spec: nothing once the cause has gone.
+// Problems lists what the forest replaced in the quota's spec, in the place that it has now.
 func (q *Quota) Problems() []Problem {
 	s := &q.spec
 	var out []Problem

@@ -11,6 +11,7 @@ import (
 // too; the sums also have what is not 0 of others.
 type Report struct {
 	Name, Parent, Tree string
+	Namespace, Group   string // of the object
 	// Path is from below the top of the default tree, or from the top of an extra one, to the quota.
 	Path            []string
 	IsParent, Lends bool
@@ -29,7 +30,10 @@ type Report struct {
 
 // Report describes a quota. It does not change with the forest.
 func (f *Forest) Report(q *Quota) Report {
-	r := Report{Name: q.spec.Name, IsParent: q.spec.IsParent, Lends: !q.spec.KeepsMin}
+	r := Report{
+		Name: q.spec.Name, Namespace: q.spec.Namespace, Group: q.spec.Group, IsParent: q.spec.IsParent,
+		Lends: !q.spec.KeepsMin,
+	}
 	if q.parent != nil {
 		r.Parent = q.parent.spec.Name
 	}
