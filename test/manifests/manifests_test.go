@@ -49,6 +49,7 @@ type cluster struct {
 	client  kubernetes.Interface
 	config  *rest.Config
 	applier *install.Applier
+	metrics string // the address of the manager's
 }
 
 // TestDeploy starts one API server, because a process can have only one, and asks everything of it.
@@ -58,6 +59,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("pods that will hold CPUs require the agent", c.fence)
 	t.Run("CPUs of a bound pod are not resized", c.resize)
 	t.Run("elastic quotas keep the rules of their tree", c.quotas)
+	t.Run("the manager has the rights that its controllers need", c.controllers)
 }
 
 func start(t *testing.T) *cluster {
@@ -96,7 +98,7 @@ func start(t *testing.T) *cluster {
 	check(t, err)
 	applier, err := install.NewApplier(config)
 	check(t, err)
-	c := &cluster{client, config, applier}
+	c := &cluster{client, config, applier, freeAddress(t)}
 	for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses()} {
 		objects, err := install.Parse(docs...)
 		check(t, err)
@@ -106,8 +108,11 @@ func start(t *testing.T) *cluster {
 	check(t, err)
 	check(t, ports.Release(datadir.Webhooks))
 	check(t, ports.Release(datadir.ManagerHealth))
-	c.answer(t, config, manager.Options{
-		RESTConfig: config, CertFile: serving.CertFile, KeyFile: serving.KeyFile, RequireNRIPlugin: true,
+	quotas := manager.DefaultQuotaOptions()
+	quotas.Revoke.Delay, quotas.Revoke.Interval = time.Second, 100*time.Millisecond
+	c.answer(t, manager.Options{
+		RESTConfig: c.managerConfig(t), LeaderElectNamespace: "tenon-system", MetricsAddress: c.metrics, Quotas: quotas,
+		CertFile: serving.CertFile, KeyFile: serving.KeyFile, RequireNRIPlugin: true,
 		WebhookAddress: ports.Address(datadir.Webhooks), HealthAddress: ports.Address(datadir.ManagerHealth),
 	})
 	objects, err := install.Parse(deploy.Webhooks()...)
@@ -131,7 +136,7 @@ func start(t *testing.T) *cluster {
 }
 
 // answer runs a manager until the test ends.
-func (c *cluster) answer(t *testing.T, config *rest.Config, o manager.Options) {
+func (c *cluster) answer(t *testing.T, o manager.Options) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

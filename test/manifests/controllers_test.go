@@ -1,0 +1,152 @@
+package manifests
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"testing"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/local/install"
+)
+
+// managerConfig is that of the manager's own service account.
+func (c *cluster) managerConfig(t *testing.T) *rest.Config {
+	t.Helper()
+	answer, err := c.client.CoreV1().ServiceAccounts("tenon-system").CreateToken(t.Context(), "tenon-manager",
+		&authentication.TokenRequest{}, metav1.CreateOptions{})
+	check(t, err)
+	return &rest.Config{
+		Host: c.config.Host, BearerToken: answer.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.config.CAData},
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	check(t, err)
+	defer func() { check(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+func await(t *testing.T, what string, done func(context.Context) (bool, error)) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, done)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// controllers checks what the leading manager does for quotas with the rights of its own account, and that a missing
+// right shows in its metrics.
+func (c *cluster) controllers(t *testing.T) {
+	client, err := dynamic.NewForConfig(c.config)
+	check(t, err)
+	quotas := map[string]dynamic.ResourceInterface{}
+	for group, name := range map[string]string{
+		v1alpha1.GroupName: "borrower", v1alpha1.CommunityGroupName: "lender",
+	} {
+		quotas[name] = client.Resource(v1alpha1.Resource(group)).Namespace("default")
+		_, err := quotas[name].Create(t.Context(), elasticQuota(group, name, "", "20", "60"), metav1.CreateOptions{})
+		check(t, err)
+	}
+	inQuota := func(name, of string) *corev1.Pod {
+		p := pod(name, "LS", "20")
+		p.Labels[annotation.QuotaName] = of
+		return p
+	}
+	used := func(name, want string) {
+		t.Helper()
+		await(t, "status.used of "+name+" is "+want, func(ctx context.Context) (bool, error) {
+			q, err := quotas[name].Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			got, _, err := unstructured.NestedString(q.Object, "status", "used", "cpu")
+			return got == want && q.GetAnnotations()[annotation.QuotaRuntime] != "", err
+		})
+	}
+	pods := c.client.CoreV1().Pods("default")
+	c.run(t, inQuota("lent", "lender"))
+	used("lender", "20")
+	check(t, pods.Delete(t.Context(), "lent", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	used("lender", "0")
+
+	names := []string{"borrowed-0", "borrowed-1", "borrowed-2"}
+	for _, name := range names {
+		c.run(t, inQuota(name, "borrower"))
+	}
+	used("borrower", "60")
+	claimant, err := pods.Create(t.Context(), inQuota("claimant", "lender"), metav1.CreateOptions{})
+	check(t, err)
+	claimant.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/1 nodes are available: 1 Insufficient cpu.",
+	}}
+	_, err = pods.UpdateStatus(t.Context(), claimant, metav1.UpdateOptions{})
+	check(t, err)
+	await(t, "a pod of the borrower is evicted", func(ctx context.Context) (bool, error) {
+		for _, name := range names {
+			p, err := pods.Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) || err == nil && p.DeletionTimestamp != nil {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+
+	profile := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"quotaName": "pool", "nodeSelector": map[string]any{"matchLabels": map[string]any{"pool": "none"}},
+	}}}
+	profile.SetGroupVersionKind(quotav1alpha1.Resource().GroupVersion().WithKind("ElasticQuotaProfile"))
+	profile.SetName("pool")
+	_, err = client.Resource(quotav1alpha1.Resource()).Namespace("default").Create(t.Context(), profile,
+		metav1.CreateOptions{})
+	check(t, err)
+	await(t, "the quota of the profile", func(ctx context.Context) (bool, error) {
+		q, err := quotas["borrower"].Get(ctx, "pool", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil && q.GetLabels()[annotation.QuotaProfile] == "pool", err
+	})
+
+	check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager-quota", metav1.DeleteOptions{}))
+	c.run(t, inQuota("lent", "lender"))
+	failed := regexp.MustCompile(`tenon_quota_status_writes_total{outcome="failed"} [1-9]`)
+	await(t, "writes without rights are counted as failed", func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.metrics+"/metrics", http.NoBody)
+		if err != nil {
+			return false, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, err
+		}
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return false, err
+		}
+		return failed.Match(text), response.Body.Close()
+	})
+	objects, err := install.Parse(deploy.RBAC()...)
+	check(t, err)
+	check(t, c.applier.Apply(t.Context(), objects))
+	used("lender", "20")
+}
