@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"container/heap"
 	"math/big"
 	"math/bits"
 	"slices"
@@ -57,7 +58,7 @@ type divider struct {
 	members  []member // ascending name
 	parts    []part
 	rests    []sum
-	heap     []int
+	queue    []int // parts that still get units
 
 	// pool is what the last division had above all bases, weights those of its last round.
 	pool    int64
@@ -184,27 +185,6 @@ func share(weight, pool uint64, weights sum) (whole int64, rest sum) {
 	return q.Int64(), rest
 }
 
-// rounded returns weight·level/(2·weights), rounded half up. It must be below 2⁶³.
-func rounded(weight, level uint64, weights sum) int64 {
-	n := product(weight, level).plus(weights)
-	if weights.high == 0 && weights.low>>63 == 0 {
-		q, _ := bits.Div64(uint64(n.high), n.low, 2*weights.low)
-		return int64(q)
-	}
-	return n.big().Quo(n.big(), weights.plus(weights).big()).Int64()
-}
-
-// atLeast reports whether weight·level ≥ weights·n.
-func atLeast(weight, level uint64, weights sum, n uint64) bool {
-	over, high := bits.Mul64(uint64(weights.high), n)
-	carried, low := bits.Mul64(weights.low, n)
-	high, carry := bits.Add64(high, carried, 0)
-	if over+carry > 0 || high>>63 > 0 {
-		return false
-	}
-	return product(weight, level).compare(sum{int64(high), low}) >= 0
-}
-
 // largestRemainder divides the pool among the parts in proportion to their weights, regardless of their room. It
 // reports whether units went to some of several parts with equal remainders.
 func (v *divider) largestRemainder(pool int64) (tied bool) {
@@ -248,83 +228,74 @@ func (v *divider) largestRemainder(pool int64) (tied bool) {
 }
 
 // sainteLague gives the pool unit by unit to the part with the largest weight/(2·got+1) that has room. It starts from
-// the water level λ at which min(room, weight·λ + ½) adds up to the pool: every unit whose quotient is at least
-// 1/(2λ), that is min(room, ⌊weight·λ + ½⌋) of each part, comes before all others, and less than one unit a part is
-// then left.
+// what every part has at the end for sure: of n parts, ⌊weight·(pool − n/2)/Σ weight⌋ units, or its room. At the end a
+// part without that has at most weight·λ + ½ units for one λ, so λ ≥ (pool − n/2)/Σ weight, and at least weight·λ − ½.
+// Less than two units a part are then left.
 func (v *divider) sainteLague(pool int64) (tied bool) {
-	// λ = level/(2·weights) over the parts that do not reach their room.
 	weights, left, n := v.weigh(), pool, len(v.parts)
-	level := func() uint64 { return max(2*uint64(left), uint64(n)) - uint64(n) }
+	sure := func(p *part) int64 {
+		units, _ := share(uint64(p.weight), uint64(max(left-int64(n+1)/2, 0)), weights)
+		return units
+	}
 	for i := range v.parts {
 		v.parts[i].got, v.parts[i].done = 0, false
 	}
 	for found := true; found; {
 		found = false
 		for i := range v.parts {
-			p := &v.parts[i]
-			if !p.done && atLeast(uint64(p.weight), level(), weights, 2*uint64(p.room)-1) {
+			if p := &v.parts[i]; !p.done && sure(p) >= p.room {
 				p.got, p.done, found = p.room, true, true
 				weights, left, n = weights.minus(sumOf(p.weight)), left-p.room, n-1
 			}
 		}
 	}
-	v.heap = v.heap[:0]
-	start := level()
+	v.queue, pool = v.queue[:0], left
 	for i := range v.parts {
 		if p := &v.parts[i]; !p.done {
-			p.got = rounded(uint64(p.weight), start, weights)
-			left -= p.got
-			v.heap = append(v.heap, i)
+			p.got = sure(p)
+			pool -= p.got
+			v.queue = append(v.queue, i)
 		}
 	}
-	if left == 0 || len(v.heap) == 0 {
-		return false
-	}
-	for i := len(v.heap)/2 - 1; i >= 0; i-- {
-		v.sift(i)
-	}
-	for {
-		p := &v.parts[v.heap[0]]
+	heap.Init(v)
+	for ; pool > 0 && len(v.queue) > 0; pool-- {
+		p := &v.parts[v.queue[0]]
 		last := *p
 		if p.got++; p.got == p.room {
-			v.heap[0] = v.heap[len(v.heap)-1]
-			v.heap = v.heap[:len(v.heap)-1]
+			heap.Pop(v)
+		} else {
+			heap.Fix(v, 0)
 		}
-		v.sift(0)
-		if left--; left == 0 {
-			return len(v.heap) > 0 && quotients(&last, &v.parts[v.heap[0]]) == 0
-		}
+		tied = pool == 1 && len(v.queue) > 0 && quotients(&last, &v.parts[v.queue[0]]) == 0
 	}
+	return tied
 }
 
-// sift moves the root of a heap down to its place: the part that gets the next unit is on top.
-func (v *divider) sift(root int) {
-	for {
-		child := 2*root + 1
-		if child >= len(v.heap) {
-			return
-		}
-		if child+1 < len(v.heap) && v.before(v.heap[child+1], v.heap[child]) {
-			child++
-		}
-		if !v.before(v.heap[child], v.heap[root]) {
-			return
-		}
-		v.heap[root], v.heap[child] = v.heap[child], v.heap[root]
-		root = child
-	}
-}
+// Len is heap.Interface's, as are Less, Swap, Push and Pop: the part that gets the next unit comes first.
+func (v *divider) Len() int { return len(v.queue) }
 
-func (v *divider) before(i, j int) bool {
-	a, b := &v.parts[i], &v.parts[j]
+// Less reports which of two parts gets a unit first.
+func (v *divider) Less(i, j int) bool {
+	a, b := &v.parts[v.queue[i]], &v.parts[v.queue[j]]
 	switch c := quotients(a, b); {
 	case c != 0:
 		return c > 0
 	case a.uses() != b.uses():
 		return a.uses()
-	default:
-		return i < j
 	}
+	return v.queue[i] < v.queue[j]
+}
+
+// Swap changes two places.
+func (v *divider) Swap(i, j int) { v.queue[i], v.queue[j] = v.queue[j], v.queue[i] }
+
+// Push is not called.
+func (v *divider) Push(any) {}
+
+// Pop drops the last part.
+func (v *divider) Pop() any {
+	v.queue = v.queue[:len(v.queue)-1]
+	return nil
 }
 
 // quotients compares weight/(2·got+1) of two parts.

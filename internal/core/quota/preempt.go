@@ -1,6 +1,9 @@
 package quota
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // MayPreempt reports whether the victim may be evicted for the preemptor by the rules of quotas. Inside a quota it is a
 // pod of the same quota that is preemptible, of lower priority, and not of the preemptor's gang. Pods of Default take
@@ -56,9 +59,8 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 type Trial struct {
 	uid    string
 	leaf   *Quota
-	claims []claim // of the pod; what they hold is for the added pods, less those that are taken
-	taken  []string
-	added  []string
+	claims []claim          // of the pod; what they hold is for the added pods, less those that are taken
+	moved  map[string]int64 // by UID: 1 for an added pod, -1 for a taken one
 }
 
 // Try begins a dry run for a pod; nil for one that is not known or not pending.
@@ -73,18 +75,18 @@ func (a *Account) Try(uid string) *Trial {
 // trial begins a dry run. What is held for nominated pods that come first are added pods, as far as pods that leave do
 // not make room for them: those go whatever becomes of the dry run.
 func (a *Account) trial(e *entry) *Trial {
-	t := &Trial{uid: e.pod.UID, leaf: e.group.quota}
+	t := &Trial{uid: e.pod.UID, leaf: e.group.quota, moved: map[string]int64{}}
 	if e.state != Pending {
 		return t
 	}
 	t.claims = a.claim(nil, e)
 	for uid, n := range a.nominated {
 		if uid != t.uid && n.precedes(e) {
-			t.added = append(t.added, uid)
+			t.moved[uid] = 1
 			a.shift(t.claims, n, 1)
 		}
 	}
-	if len(t.added) == 0 {
+	if len(t.moved) == 0 {
 		return t
 	}
 	for _, g := range a.groupsOf(t.leaf) {
@@ -103,32 +105,32 @@ func (a *Account) trial(e *entry) *Trial {
 
 // Clone returns a copy that changes by itself.
 func (t *Trial) Clone() *Trial {
-	return &Trial{t.uid, t.leaf, slices.Clone(t.claims), slices.Clone(t.taken), slices.Clone(t.added)}
+	return &Trial{t.uid, t.leaf, slices.Clone(t.claims), maps.Clone(t.moved)}
 }
 
 // Take removes a pod from what is used: a victim, or one that was added before.
-func (a *Account) Take(t *Trial, uid string) {
-	switch e := a.pods[uid]; {
-	case e == nil || slices.Contains(t.taken, uid):
-	case slices.Contains(t.added, uid):
-		t.added = slices.DeleteFunc(t.added, func(u string) bool { return u == uid })
-		a.shift(t.claims, e, -1)
-	case e.state != Pending:
-		t.taken = append(t.taken, uid)
-		a.shift(t.claims, e, -1)
-	}
-}
+func (a *Account) Take(t *Trial, uid string) { a.step(t, uid, -1) }
 
 // Give adds a pod to what is used: a victim that is spared, or a pending pod that is to come first.
 func (a *Account) Give(t *Trial, uid string) {
-	switch e := a.pods[uid]; {
-	case e == nil || uid == t.uid || slices.Contains(t.added, uid):
-	case slices.Contains(t.taken, uid):
-		t.taken = slices.DeleteFunc(t.taken, func(u string) bool { return u == uid })
-		a.shift(t.claims, e, 1)
-	case e.state == Pending:
-		t.added = append(t.added, uid)
-		a.shift(t.claims, e, 1)
+	if uid != t.uid {
+		a.step(t, uid, 1)
+	}
+}
+
+// step moves a pod, at most once from where it is: one that holds its amounts is removed, and a pending one is added.
+func (a *Account) step(t *Trial, uid string, sign int64) {
+	e := a.pods[uid]
+	if e == nil {
+		return
+	}
+	away := int64(-1)
+	if e.state == Pending {
+		away = 1
+	}
+	if to := t.moved[uid] + sign; to == 0 || to == away {
+		t.moved[uid] = to
+		a.shift(t.claims, e, sign)
 	}
 }
 

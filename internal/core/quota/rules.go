@@ -48,8 +48,7 @@ type Violation struct {
 	// Other is the other quota, or the namespace, with which the change conflicts.
 	Other string
 	// Field is name, min, max, weight, total, parent, isParent, tree, isRoot or namespaces, with the dimension where
-	// one
-	// is meant: min[cpu].
+	// one is meant: min[cpu].
 	Field string
 	// Text is Koordinator's, where it has one, with the values.
 	Text string
@@ -193,18 +192,16 @@ func (x *Checker) delete(r *report, s *Spec) {
 			len(children), children[0].Name)
 	}
 	if n, namespace := x.podsOf(s); n > 0 {
-		r.add(V9, namespace, "name", "delete quota failed, quota %s has %d pods, such as those of namespace %s",
-			s.Name, n,
-			namespace)
+		r.add(V9, namespace, "name", "delete quota failed, quota %s has %d pods, such as those of namespace %s", s.Name,
+			n, namespace)
 	}
 }
 
 // noPods has the half of V4 about parents.
 func (x *Checker) noPods(r *report, s *Spec) {
 	if n, namespace := x.podsOf(s); n > 0 || s.Name == Default {
-		r.add(V4, namespace, "isParent", "quota has bound pods, isParent is forbidden to modify as true: %s has %d "+
-			"pods, "+
-			"such as those of namespace %s", s.Name, n, cmp.Or(namespace, "any"))
+		r.add(V4, namespace, "isParent", "quota has bound pods, isParent is forbidden to modify as true: "+
+			"%s has %d pods, such as those of namespace %s", s.Name, n, cmp.Or(namespace, "any"))
 	}
 }
 
@@ -258,9 +255,8 @@ func (x *Checker) amounts(r *report, s *Spec) {
 	}
 	for _, d := range keys(s.Min) {
 		if ceiling, ok := s.Max[d]; !ok {
-			r.add(V2, "", "min["+d+"]", "resourceKey %s of quota %s is included in min, which is not included in "+
-				"max", d,
-				s.Name)
+			r.add(V2, "", "min["+d+"]",
+				"resourceKey %s of quota %s is included in min, which is not included in max", d, s.Name)
 		} else if s.Min[d] > ceiling {
 			r.add(V2, "", "min["+d+"]", "resourceKey %s of quota %s min %s > max %s", d, s.Name, text(d, s.Min[d]),
 				text(d, ceiling))
@@ -293,8 +289,7 @@ func (x *Checker) place(r *report, s *Spec) {
 	if children := x.children[s.Name]; len(children) > 0 && !s.IsParent {
 		r.add(V4, children[0].Name, "isParent",
 			"quota has children, isParent is forbidden to modify as false: %s has %d, such as %s", s.Name,
-			len(children),
-			children[0].Name)
+			len(children), children[0].Name)
 	}
 	if s.IsParent {
 		x.noPods(r, s)
@@ -352,8 +347,7 @@ func (x *Checker) pair(r *report, s, parent, child *Spec) {
 	}
 	if !includes(parent.Min, child.Min) {
 		r.add(V7, other, "min", "%s's min keys %v are not all included in %s's %v", child.Name, keys(child.Min),
-			parent.Name,
-			keys(parent.Min))
+			parent.Name, keys(parent.Min))
 	}
 	if rule := "not all included in"; !includes(parent.Max, child.Max) || !x.RelaxResourceKeys &&
 		len(parent.Max) != len(child.Max) {
@@ -434,8 +428,7 @@ func (x *Checker) names(r *report, s *Spec) {
 			}
 			if o.Namespace == namespace && x.mapping.own(namespace) == o.Name {
 				r.add(V11, o.Name, "namespaces", "namespace %s is listed by %s and has its own quota %s", namespace,
-					s.Name,
-					o.Name)
+					s.Name, o.Name)
 			}
 		}
 		if x.mapping.own(s.Namespace) == s.Name && slices.Contains(o.Namespaces, s.Namespace) {
