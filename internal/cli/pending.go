@@ -71,11 +71,13 @@ func groupPending(pods []view.Pod) []*pendingGroup {
 		since, cause := ptr.Deref(answer.Since, time.Time{}), answer.RootCause.Code.String()
 		g := groups[cause]
 		if g == nil {
-			g = &pendingGroup{RootCause: cause, Class: answer.RootCause.Class, Oldest: since}
+			g = &pendingGroup{
+				RootCause: cause, Class: answer.RootCause.Class, Oldest: since, Message: answer.RootCause.Message,
+			}
 			groups[cause] = g
 		}
 		g.Pods = append(g.Pods, answer.Pod)
-		if !since.After(g.Oldest) {
+		if since.Before(g.Oldest) {
 			g.Oldest, g.Message = since, answer.RootCause.Message
 		}
 	}

@@ -276,16 +276,19 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 }
 
 func quotasOf(s *kube.Quotas, rounds bool) (out []view.Quota) {
-	for _, r := range s.Reports() { // by name
-		s.Read(func(a *quota.Account) {
-			q := a.Forest().Find(r.Name)
-			v := view.QuotaOf(a.Forest(), q, convert.QuotaText)
+	s.Read(func(a *quota.Account) {
+		f := a.Forest()
+		exact := f.Shares()
+		for _, r := range f.Reports() { // by name
+			v := view.QuotaOf(f, f.Find(r.Name), convert.QuotaText)
 			if rounds {
-				v.AddDivisions(a.Forest(), q)
+				v.AddDivisions(f, f.Find(r.Name), exact)
 			}
 			out = append(out, v)
-		})
-		out[len(out)-1].Problems = s.Problems(r.Name)
+		}
+	})
+	for i := range out {
+		out[i].Problems = s.Problems(out[i].Name)
 	}
 	return out
 }

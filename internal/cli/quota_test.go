@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -288,4 +290,24 @@ func TestQuotasOfAServer(t *testing.T) {
 	golden(t, "quota.json", list)
 	_, one, _ := run(t, "kubectl-tenon", "quota", "d", "-o", "json", "--kubeconfig", with)
 	golden(t, "quota-one.json", one)
+}
+
+func TestSiblingsShareTheirExactShares(t *testing.T) {
+	const siblings = 200
+	s := kube.NewQuotas(func() time.Time { return born })
+	n := node("n", "10000", nil)
+	s.PutNode(&n)
+	for i := range siblings {
+		name := fmt.Sprintf("q%03d", i)
+		s.PutQuota(elastic(name, "", "cpu=10", "cpu=400"))
+		p := asking(name, name, "", map[corev1.ResourceName]string{"cpu": strconv.Itoa(i)})
+		s.PutPod(&p)
+	}
+	if quotas := quotasOf(s, true); len(quotas) != siblings+3 || len(quotas[100].Trace) != 1 {
+		t.Fatalf("got %d quotas", len(quotas))
+	}
+	// The shares of one set allocate for each sibling; made for each quota anew they would be siblings times as many.
+	if each := testing.AllocsPerRun(1, func() { quotasOf(s, true) }) / siblings; each > 10*siblings {
+		t.Errorf("%v allocations for each of %d siblings", each, siblings)
+	}
 }

@@ -102,11 +102,10 @@ func QuotaOf(f *quota.Forest, q *quota.Quota, text AmountText) Quota {
 // exactDigits is how many digits of an exact share follow the point.
 const exactDigits = 3
 
-// AddDivisions adds how the runtimes of q, which v describes, come about. The work is in the number of its siblings
-// and of those of the quotas above it.
-func (v *Quota) AddDivisions(f *quota.Forest, q *quota.Quota) {
+// AddDivisions adds how the runtimes of q, which v describes, come about. The work is in the number of its siblings;
+// a set of siblings whose shares exact does not know yet costs a hundred times as much, once.
+func (v *Quota) AddDivisions(f *quota.Forest, q *quota.Quota, exact *quota.Shares) {
 	v.ExactShare, v.Trace = map[string]string{}, map[string]QuotaTrace{}
-	exact := f.Shares()
 	for resource := range v.Runtime {
 		d := f.Dimension(resource)
 		if share, limited := exact.Exact(q, d); limited {

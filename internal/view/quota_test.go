@@ -31,9 +31,10 @@ func seedForest() *quota.Forest {
 }
 
 func described(f *quota.Forest) (out []view.Quota) {
+	exact := f.Shares()
 	for _, r := range f.Reports() {
 		q := view.QuotaOf(f, f.Find(r.Name), number)
-		q.AddDivisions(f, f.Find(r.Name))
+		q.AddDivisions(f, f.Find(r.Name), exact)
 		out = append(out, q)
 	}
 	return out
@@ -43,7 +44,7 @@ func TestTheQuotasOfTheSeed(t *testing.T) {
 	t.Parallel()
 	f := seedForest()
 	q := view.QuotaOf(f, f.Find("c"), number)
-	q.AddDivisions(f, f.Find("c"))
+	q.AddDivisions(f, f.Find("c"), f.Shares())
 	unit := func(n string) map[string]string { return map[string]string{"unit": n} }
 	want := view.Quota{
 		Name: "c", Parent: quota.Root, Path: []string{"c"}, Lends: true, Max: unit("50"), Min: unit("20"),

@@ -16,7 +16,7 @@ import (
 // cost the most.
 func (p *Plugin) Diagnostics() diag.Service {
 	one := func(r *http.Request, mayRead func(string) bool) any {
-		if q := p.describe(r.PathValue("name"), r, mayRead); q != nil {
+		if q := p.describe(r.PathValue("name"), newQuestion(r, mayRead)); q != nil {
 			return q
 		}
 		return nil
@@ -25,9 +25,9 @@ func (p *Plugin) Diagnostics() diag.Service {
 		{Path: "quota/{name}", Names: "quota", Answer: one},
 		{Path: "quotas/{name}", Names: "quota", Answer: one},
 		{Path: "quotas", Answer: func(r *http.Request, mayRead func(string) bool) any {
-			all := map[string]*view.Quota{}
+			all, asked := map[string]*view.Quota{}, newQuestion(r, mayRead)
 			for _, q := range p.quotas.Reports() {
-				if is := p.describe(q.Name, r, mayRead); is != nil {
+				if is := p.describe(q.Name, asked); is != nil {
 					all[q.Name] = is
 				}
 			}
@@ -41,9 +41,21 @@ func anywhere(mayRead func(namespace string) bool) func(namespace string) bool {
 	return func(namespace string) bool { return namespace == "" || mayRead("") || mayRead(namespace) }
 }
 
+// question is what a request asks of quotas.
+type question struct {
+	rounds, pods bool
+	mayRead      func(namespace string) bool
+	// exact has the shares of the moment at which a set of siblings was first looked at, for all quotas of the answer.
+	exact *quota.Shares
+}
+
+func newQuestion(r *http.Request, mayRead func(namespace string) bool) *question {
+	of := r.URL.Query()
+	return &question{of.Get("rounds") != "false", of.Get("includePods") == "true", anywhere(mayRead), nil}
+}
+
 // describe returns what is known of a quota; nil where there is none, or none that the caller may see.
-func (p *Plugin) describe(name string, r *http.Request, mayRead func(namespace string) bool) (out *view.Quota) {
-	mayRead = anywhere(mayRead)
+func (p *Plugin) describe(name string, asked *question) (out *view.Quota) {
 	var members []quota.Member
 	namespace := ""
 	p.quotas.Read(func(a *quota.Account) {
@@ -54,18 +66,22 @@ func (p *Plugin) describe(name string, r *http.Request, mayRead func(namespace s
 		}
 		namespace = q.Spec().Namespace
 		v := view.QuotaOf(f, q, convert.QuotaText)
-		if out = &v; r.URL.Query().Get("rounds") != "false" {
-			v.AddDivisions(f, q)
+		out = &v
+		if asked.rounds {
+			if asked.exact == nil {
+				asked.exact = f.Shares()
+			}
+			v.AddDivisions(f, q, asked.exact)
 		}
-		if r.URL.Query().Get("includePods") == "true" {
+		if asked.pods {
 			members = a.Members(q)
 		}
 	})
-	if out == nil || !mayRead(namespace) {
+	if out == nil || !asked.mayRead(namespace) {
 		return nil
 	}
 	out.Problems = p.quotas.Problems(name)
-	out.AddPods(members, convert.QuotaText, mayRead)
+	out.AddPods(members, convert.QuotaText, asked.mayRead)
 	return out
 }
 

@@ -49,8 +49,8 @@ func TestDivisionsCanBeLeftOut(t *testing.T) {
 	f := newFixture(t, "")
 	f.tree()
 	f.put(t, "a", "train", "n", 5, 0)
-	q := f.describe("train", httptest.NewRequest(http.MethodGet, "/?rounds=false", nil),
-		func(string) bool { return true })
+	q := f.describe("train", newQuestion(httptest.NewRequest(http.MethodGet, "/?rounds=false", nil),
+		func(string) bool { return true }))
 	if q == nil || q.Trace != nil || q.ExactShare != nil || q.Runtime["cpu"] != "5" || q.Borrowed["cpu"] != "1" {
 		t.Errorf("got %+v", q)
 	}
