@@ -176,9 +176,7 @@ func (s *Quotas) Problems(name string) []string {
 	defer s.mu.Unlock()
 	texts := slices.Clone(s.problems[name])
 	if q := s.account.Forest().Find(name); q != nil {
-		for _, p := range q.Problems() {
-			texts = append(texts, p.String())
-		}
+		texts = append(texts, q.Problems()...)
 		if q.Spec().IsParent {
 			if own := s.account.Members(q); len(own) > 0 {
 				texts = append(texts, fmt.Sprintf("quota %q is a parent and has pods of its own, such as %s/%s; they "+
@@ -335,19 +333,19 @@ func (s *Quotas) frees(uid string, f func()) bool {
 // PutNode records a node.
 func (s *Quotas) PutNode(n *corev1.Node) {
 	is := &countedNode{}
-	is.until, is.counted = Counted(n, s.now())
-	is.amounts = convert.Amounts(convert.Schedulable(n).Status.Allocatable)
-	for d, amount := range is.amounts {
-		is.amounts[d] = min(amount, mostPerNode)
-	}
+	is.amounts, is.until, is.counted = Counted(n, s.now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replace(n.Name, is)
 }
 
-// Counted reports whether a node counts in totals: it is not being deleted, and ready, or not ready since a short time.
-// until is the end of that time, zero for a ready node.
-func Counted(n *corev1.Node, now time.Time) (until time.Time, counted bool) {
+// Counted returns what a node has for pods, and reports whether it counts in totals: it is not being deleted, and
+// ready, or not ready since a short time. until is the end of that time, zero for a ready node.
+func Counted(n *corev1.Node, now time.Time) (amounts quota.Amounts, until time.Time, counted bool) {
+	amounts = convert.Amounts(convert.Schedulable(n).Status.Allocatable)
+	for d, amount := range amounts {
+		amounts[d] = min(amount, mostPerNode)
+	}
 	counted = n.DeletionTimestamp == nil
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
@@ -359,7 +357,7 @@ func Counted(n *corev1.Node, now time.Time) (until time.Time, counted bool) {
 			counted = counted && now.Before(until)
 		}
 	}
-	return until, counted
+	return amounts, until, counted
 }
 
 // RemoveNode forgets a node.

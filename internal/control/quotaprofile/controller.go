@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,7 +27,9 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // interval is the time between two comparisons of profiles, nodes and quotas.
@@ -143,26 +144,28 @@ func topOf(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.Node, now
 			return nil, fmt.Errorf("annotation %s: %w", annotation.QuotaResourceKeys, err)
 		}
 	}
-	total, cordoned := corev1.ResourceList{}, corev1.ResourceList{}
-	for _, key := range keys {
-		name := corev1.ResourceName(key)
-		all, off := resource.Quantity{}, resource.Quantity{}
-		for _, node := range nodes {
-			if _, counted := kube.Counted(node, now); !counted || !selector.Matches(labels.Set(node.Labels)) {
-				continue
-			}
-			all.Add(node.Status.Allocatable[name])
+	all, off := quota.Amounts{}, quota.Amounts{} // off is on cordoned nodes
+	for _, node := range nodes {
+		has, _, counted := kube.Counted(node, now)
+		if !counted || !selector.Matches(labels.Set(node.Labels)) {
+			continue
+		}
+		for _, key := range keys {
+			all[key] += has[key]
 			if node.Spec.Unschedulable {
-				off.Add(node.Status.Allocatable[name])
+				off[key] += has[key]
 			}
 		}
-		total[name], cordoned[name] = times(name, all, ratio), times(name, off, ratio)
 	}
+	for _, key := range keys {
+		all[key], off[key] = times(all[key], ratio), times(off[key], ratio)
+	}
+	total := convert.ResourceList(all)
 	q := &v1alpha1.ElasticQuota{ObjectMeta: metav1.ObjectMeta{
 		Namespace: profile.Namespace, Name: profile.Spec.QuotaName, Labels: maps.Clone(profile.Spec.QuotaLabels),
 		Annotations: map[string]string{
 			annotation.QuotaTotal:         annotation.Amounts(total).String(),
-			annotation.QuotaUnschedulable: annotation.Amounts(cordoned).String(),
+			annotation.QuotaUnschedulable: annotation.Amounts(convert.ResourceList(off)).String(),
 		},
 	}, Spec: v1alpha1.ElasticQuotaSpec{Min: total, Max: total}}
 	q.SetGroupVersionKind(v1alpha1.Resource(v1alpha1.GroupName).GroupVersion().WithKind("ElasticQuota"))
@@ -183,21 +186,13 @@ func treeID(profile *quotav1alpha1.ElasticQuotaProfile) string {
 	return strconv.FormatUint(h.Sum64(), 10)
 }
 
-// times returns the whole units of a part of a quantity.
-func times(name corev1.ResourceName, q resource.Quantity, ratio *big.Rat) resource.Quantity {
-	n := q.Value()
-	if name == corev1.ResourceCPU {
-		n = q.MilliValue()
-	}
+// times returns the whole units of a part of an amount, or all where they do not fit.
+func times(n int64, ratio *big.Rat) int64 {
 	part := new(big.Rat).Mul(new(big.Rat).SetInt64(n), ratio)
-	whole := new(big.Int).Quo(part.Num(), part.Denom())
-	switch {
-	case !whole.IsInt64():
-		return q
-	case name == corev1.ResourceCPU:
-		return *resource.NewMilliQuantity(whole.Int64(), resource.DecimalSI)
+	if whole := new(big.Int).Quo(part.Num(), part.Denom()); whole.IsInt64() {
+		return whole.Int64()
 	}
-	return *resource.NewQuantity(whole.Int64(), cmp.Or(q.Format, resource.DecimalSI))
+	return n
 }
 
 // change returns a merge patch of what the profile decides and the object does not say; nil without a difference. The

@@ -119,7 +119,11 @@ func TestTheQuotaOfAProfileIsMadeAndFollowsItsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.node("a", "x", nil)
-		w.node("b", "x", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.node("b", "x", func(n *corev1.Node) {
+			n.Spec.Unschedulable = true
+			n.Status.Allocatable["cpu"] = resource.MustParse("12")
+			n.Annotations = map[string]string{annotation.NodeReservation: `{"resources":{"cpu":"2"}}`}
+		})
 		w.node("other", "y", nil)
 		w.node("late", "x", func(n *corev1.Node) {
 			n.Status.Conditions[0] = corev1.NodeCondition{

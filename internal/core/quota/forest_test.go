@@ -79,11 +79,7 @@ func TestBrokenSpecsAreReplacedAndReported(t *testing.T) {
 			for _, s := range c.specs {
 				f.Set(s)
 			}
-			var got []string
-			for _, p := range f.Problems() {
-				got = append(got, p.String())
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := cmp.Diff(c.want, f.Problems()); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 			under := map[string]string{}

@@ -26,7 +26,7 @@ func (f *Forest) cycle(q *Quota) []*Quota {
 }
 
 // home returns where q hangs, and why not where its spec says. It depends on the specs alone, not on their order.
-func (f *Forest) home(q *Quota) (*Quota, Fault) {
+func (f *Forest) home(q *Quota) (*Quota, fault) {
 	p := f.wanted(q)
 	switch {
 	case q.spec.IsRoot:
@@ -34,9 +34,9 @@ func (f *Forest) home(q *Quota) (*Quota, Fault) {
 	case p == nil && (q.spec.Parent == "" || q.spec.Parent == Root):
 		return f.root, ""
 	case p == nil:
-		return f.root, UnknownParent
+		return f.root, unknownParent
 	case f.cycle(q) != nil:
-		return f.root, ParentCycle
+		return f.root, parentCycle
 	default:
 		return p, ""
 	}
@@ -59,10 +59,10 @@ func (f *Forest) place(quotas []*Quota) {
 }
 
 func (f *Forest) move(q *Quota) {
-	home, fault := f.home(q)
-	q.misplaced = fault
+	home, misplaced := f.home(q)
+	q.misplaced = misplaced
 	awaits := ""
-	if fault == UnknownParent {
+	if misplaced == unknownParent {
 		awaits = q.spec.Parent
 	}
 	f.await(q, awaits)

@@ -6,81 +6,49 @@ import (
 	"slices"
 )
 
-// Fault is what a forest cannot follow in a Spec.
-type Fault string
+// fault is why a quota hangs under Root and not where its spec says, as words about the parent.
+type fault string
 
-// The faults, and what counts instead.
 const (
-	UnknownParent Fault = "UnknownParent" // hangs under Root until the parent appears
-	ParentCycle   Fault = "ParentCycle"   // each quota on the cycle hangs under Root
-	Negative      Fault = "Negative"      // 0
-	MinAboveMax   Fault = "MinAboveMax"   // max
-	NotInMax      Fault = "NotInMax"      // nothing: a min or weight of a dimension that max does not limit
+	unknownParent fault = "does not exist"
+	parentCycle   fault = "is below it"
 )
 
-// Problem is one thing that a forest replaced in a Spec.
-type Problem struct {
-	Quota string
-	Fault Fault
-	// Parent is set for UnknownParent and ParentCycle, the others for the other faults: Field is "min", "max",
-	// "weight" or "total", Value what it says of Dimension.
-	Parent           string
-	Field, Dimension string
-	Value            int64
-}
-
-// String returns the problem as one sentence, with what counts instead.
-func (p Problem) String() string {
-	switch p.Fault {
-	case UnknownParent:
-		return fmt.Sprintf("quota %q: parent %q does not exist; it counts under %s", p.Quota, p.Parent, Root)
-	case ParentCycle:
-		return fmt.Sprintf("quota %q: parent %q is below it; it counts under %s", p.Quota, p.Parent, Root)
-	}
-	is := fmt.Sprintf("quota %q: %s of %s is %d", p.Quota, p.Field, p.Dimension, p.Value)
-	switch p.Fault {
-	case Negative:
-		return is + ", must not be negative; 0 counts"
-	case MinAboveMax:
-		return is + ", must not exceed max; max counts"
-	default:
-		return is + " without a max; it is ignored"
-	}
-}
-
 // Problems lists what the forest replaced in the specs that it has, by quota.
-func (f *Forest) Problems() []Problem {
-	var out []Problem
+func (f *Forest) Problems() []string {
+	var out []string
 	for _, name := range slices.Sorted(maps.Keys(f.quotas)) {
 		out = append(out, f.quotas[name].Problems()...)
 	}
 	return out
 }
 
-// Problems lists what the forest replaced in the quota's spec, in the place that it has now.
-func (q *Quota) Problems() []Problem {
+// Problems lists what the forest replaced in the quota's spec, in the place that it has now, each as a sentence with
+// what counts instead.
+func (q *Quota) Problems() []string {
 	s := &q.spec
-	var out []Problem
+	var out []string
+	report := func(what, instead string) {
+		out = append(out, fmt.Sprintf("quota %q: %s; %s", s.Name, what, instead))
+	}
 	if q.misplaced != "" {
-		out = append(out, Problem{Quota: s.Name, Fault: q.misplaced, Parent: s.Parent})
+		report(fmt.Sprintf("parent %q %s", s.Parent, q.misplaced), "it counts under "+Root)
 	}
 	for _, field := range []struct {
 		name    string
 		amounts Amounts
 	}{{"max", s.Max}, {"min", s.Min}, {"weight", s.Weight}, {"total", s.Total}} {
-		for _, dimension := range slices.Sorted(maps.Keys(field.amounts)) {
+		for _, dimension := range keys(field.amounts) {
 			value := field.amounts[dimension]
 			ceiling, named := s.Max[dimension]
-			report := func(fault Fault) {
-				out = append(out, Problem{s.Name, fault, "", field.name, dimension, value})
-			}
+			is := fmt.Sprintf("%s of %s is %d", field.name, dimension, value)
 			switch {
 			case value < 0:
-				report(Negative)
+				report(is+", must not be negative", "0 counts")
 			case !named && field.name != "total":
-				report(NotInMax)
+				report(is+" without a max", "it is ignored")
 			case field.name == "min" && value > max(ceiling, 0):
-				report(MinAboveMax)
+				report(is+", must not exceed max", "max counts")
 			}
 		}
 	}

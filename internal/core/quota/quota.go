@@ -14,7 +14,7 @@ type Quota struct {
 	cells    []cell   // by dimension. Invariant: no child has more.
 
 	// misplaced says why the quota hangs under Root and not where its spec says; awaits is the parent that is missing.
-	misplaced Fault
+	misplaced fault
 	awaits    string
 	removed   bool
 }
