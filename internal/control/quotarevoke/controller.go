@@ -18,6 +18,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/event"
@@ -59,7 +60,7 @@ type Controller struct {
 	revoker *quota.Revoker
 
 	marked  map[types.UID]*mark
-	refused map[types.UID]*refusal
+	refused *flowcontrol.Backoff // of pods whose eviction was refused, by UID
 	// leaving are the members of a gang of which another member was evicted: they follow, whatever a plan says.
 	leaving []*corev1.Pod
 	// reported is what was last said of a quota from which nothing can be taken, or in a dry run.
@@ -73,16 +74,11 @@ type mark struct {
 	warned bool // that the eviction is imminent
 }
 
-type refusal struct {
-	until time.Time
-	pause time.Duration
-}
-
 // New returns a controller that does not run.
 func New(o Options) *Controller {
 	return &Controller{
 		Options: o, revoker: quota.NewRevoker(o.Policy, o.Delay, o.Limits), marked: map[types.UID]*mark{},
-		refused: map[types.UID]*refusal{}, reported: map[string]string{},
+		refused: flowcontrol.NewBackOff(refusedPause, maxRefusedPause), reported: map[string]string{},
 	}
 }
 
@@ -104,11 +100,7 @@ func (c *Controller) Start(ctx context.Context) error {
 }
 
 func (c *Controller) pass(ctx context.Context, now time.Time) {
-	for uid, r := range c.refused {
-		if now.Sub(r.until) > maxRefusedPause {
-			delete(c.refused, uid)
-		}
-	}
+	c.refused.GC()
 	c.leaving = c.evictAll(ctx, now, c.leaving)
 	plans := c.plan(ctx, now)
 	for _, p := range plans {
@@ -152,7 +144,7 @@ func (c *Controller) revoke(ctx context.Context, now time.Time, p plan) bool {
 // evictAll evicts pods and returns those that are still to go.
 func (c *Controller) evictAll(ctx context.Context, now time.Time, pods []*corev1.Pod) (left []*corev1.Pod) {
 	for _, pod := range pods {
-		if r := c.refused[pod.UID]; r != nil && now.Before(r.until) {
+		if c.refused.IsInBackOffSinceUpdate(string(pod.UID), now) {
 			left = append(left, pod)
 			continue
 		}
@@ -163,7 +155,7 @@ func (c *Controller) evictAll(ctx context.Context, now time.Time, pods []*corev1
 		switch {
 		case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone
 			c.Evictions.WithLabelValues("evicted").Inc()
-			delete(c.refused, pod.UID)
+			c.refused.DeleteEntry(string(pod.UID))
 			continue
 		case apierrors.IsTooManyRequests(err):
 			c.Evictions.WithLabelValues("refused").Inc()
@@ -171,13 +163,7 @@ func (c *Controller) evictAll(ctx context.Context, now time.Time, pods []*corev1
 			c.Evictions.WithLabelValues("failed").Inc()
 			klog.FromContext(ctx).Error(err, "Pod not evicted", "pod", klog.KObj(pod))
 		}
-		r := c.refused[pod.UID]
-		if r == nil {
-			r = &refusal{pause: refusedPause / 2}
-			c.refused[pod.UID] = r
-		}
-		r.pause = min(2*r.pause, maxRefusedPause)
-		r.until = now.Add(r.pause)
+		c.refused.Next(string(pod.UID), now)
 		left = append(left, pod)
 	}
 	return left

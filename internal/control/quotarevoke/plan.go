@@ -159,7 +159,7 @@ func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
 
 // budgetsOf returns the disruption budgets that count a pod. One whose eviction was refused a moment ago has none left.
 func (s *snapshot) budgetsOf(pod *corev1.Pod) []*quota.Budget {
-	if r := s.refused[pod.UID]; r != nil && s.now.Before(r.until) {
+	if s.refused.IsInBackOffSinceUpdate(string(pod.UID), s.now) {
 		return []*quota.Budget{{Name: "refused"}}
 	}
 	all, known := s.budgets[pod.Namespace]
