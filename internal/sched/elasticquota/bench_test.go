@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -103,21 +104,29 @@ func BenchmarkRefused(b *testing.B) {
 		f.quotas.PutPod(bound)
 	}
 	pods, ctx := pods[1000:], b.Context()
+	attempt := func(b *testing.B, pod *corev1.Pod) {
+		b.Helper()
+		cs := framework.NewCycleState()
+		_, refused := f.PreFilter(ctx, cs, pod, nil)
+		if _, s := f.PostFilter(ctx, cs, pod, nil); refused.IsSuccess() || s.IsSuccess() {
+			b.Fatal(refused, s)
+		}
+	}
 	b.Run("attempt", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			cs := framework.NewCycleState()
-			_, refused := f.PreFilter(ctx, cs, pods[i%len(pods)], nil)
-			if _, s := f.PostFilter(ctx, cs, pods[i%len(pods)], nil); refused.IsSuccess() || s.IsSuccess() {
-				b.Fatal(refused, s)
-			}
+			attempt(b, pods[i%len(pods)])
 		}
 	})
 	b.Run("hint", func(b *testing.B) {
+		for _, pod := range pods {
+			attempt(b, pod)
+		}
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			if _, err := f.hint(klog.Background(), pods[i%len(pods)], pods[0], nil); err != nil {
-				b.Fatal(err)
+			if h, err := f.hint(klog.Background(), pods[i%len(pods)], pods[0], nil); err != nil || h != fwk.QueueSkip &&
+				i%len(pods) > 0 {
+				b.Fatal(h, err)
 			}
 		}
 	})
