@@ -23,12 +23,7 @@ type elasticQuota struct {
 // admitQuotas asks the webhook about each quota, parents before their children whatever the order of the input. Those
 // of a cluster are there already. w.rules then holds for pods.
 func (w *world) admitQuotas(warn io.Writer, p *problems) {
-	known := quota.World{Pods: map[quota.PodsOf]int{}}
-	for _, pod := range w.existing {
-		if !convert.Ended(pod.Pod) {
-			known.Pods[convert.PodsOf(pod.Pod)]++
-		}
-	}
+	var known quota.World // of pods only changes and deletions ask
 	w.rules = quota.NewChecker(known)
 	sortByDepth(w.quotas)
 	for _, q := range w.quotas {
@@ -78,11 +73,12 @@ func sortByDepth(quotas []elasticQuota) {
 func (e *engine) quotasOf(w *world) []view.Quota {
 	out := []view.Quota{}
 	for _, q := range w.quotas {
+		var v view.Quota
 		e.quotas.Read(func(a *quota.Account) {
-			if f := a.Forest(); f.Find(q.Name) != nil {
-				out = append(out, view.QuotaOf(f, f.Find(q.Name), convert.QuotaText))
-			}
+			v = view.QuotaOf(a.Forest(), a.Forest().Find(q.Name), convert.QuotaText)
 		})
+		v.Problems = e.quotas.Problems(q.Name)
+		out = append(out, v)
 	}
 	slices.SortFunc(out, func(a, b view.Quota) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(out, func(a, b view.Quota) bool { return a.Name == b.Name })

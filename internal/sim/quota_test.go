@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -208,9 +209,37 @@ func TestTheDefaultQuotaCanBeLimited(t *testing.T) {
 }
 
 func TestAListOfQuotasNeedNotNameTheirKind(t *testing.T) {
-	r, _ := simulate(t, plain("n0", 16)+"\n{apiVersion: scheduling.x-k8s.io/v1alpha1, "+
-		"kind: ElasticQuotaList, metadata: {}, items: [{metadata: {name: q}, spec: {max: {cpu: 1}}}]}", "-")
-	if len(r.Quotas) != 1 || r.Quotas[0].Name != "q" {
+	docs, err := readDocuments([]string{"-"}, strings.NewReader(plain("n0", 16)+
+		"\n{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: ElasticQuotaList, metadata: {}, "+
+		"items: [{metadata: {name: q}, spec: {max: {cpu: 1}}}]}"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := read(docs, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.quotas) != 1 || w.quotas[0].Name != "q" || w.quotas[0].GroupVersionKind().Group != community {
+		t.Errorf("got %+v", w.quotas)
+	}
+}
+
+func TestAQuotaGetsTheTreeOfItsParent(t *testing.T) {
+	amount := "{cpu: 4}"
+	r, _ := simulate(t, plain("n0", 16)+elastic(koordinator, "child", below+"top", amount, amount)+
+		elastic(koordinator, "top", isParent+", quota.scheduling.koordinator.sh/tree-id: t, "+
+			`quota.scheduling.koordinator.sh/is-root: "true"`, amount, amount), "-")
+	if len(r.Quotas) != 2 || r.Quotas[0].Tree != "t" || strings.Join(r.Quotas[0].Path, "/") != "top/child" {
 		t.Errorf("got %+v", r.Quotas)
+	}
+}
+
+func TestQuotasOfAClusterAreNotAskedAbout(t *testing.T) {
+	wrong := []byte(`{"apiVersion":"scheduling.sigs.k8s.io/v1alpha1","kind":"ElasticQuota","metadata":{"name":"old"},` +
+		`"spec":{"min":{"cpu":"5"},"max":{"cpu":"4"}}}`)
+	there := document{origin{file: clusterName, document: 1}, wrong}
+	r, err := Run(t.Context(), []string{"-"}, strings.NewReader(plain("n0", 16)), io.Discard, there)
+	if err != nil || len(r.Quotas) != 1 || r.Quotas[0].Min["cpu"] != "4" || len(r.Quotas[0].Problems) != 1 {
+		t.Errorf("got %+v, %v; want the quota as the scheduler counts it, with what is wrong", r.Quotas, err)
 	}
 }

@@ -99,7 +99,7 @@ func TestTablesFollowTheTrees(t *testing.T) {
 	f.Set(quota.Spec{
 		Name: "apart", Tree: "t", IsRoot: true, Total: quota.Amounts{"unit": 7}, Max: quota.Amounts{"unit": 8},
 	})
-	f.Set(quota.Spec{Name: "other", Max: quota.Amounts{"thing": 1}})
+	f.Set(quota.Spec{Name: "bb", Max: quota.Amounts{"thing": 1}})
 	names := func(quotas []view.Quota) (out []string) {
 		for _, row := range view.QuotaTables(quotas)[1].Rows {
 			out = append(out, row[0])
