@@ -151,10 +151,10 @@ func treeOf(quotas []Quota) (nodes []quotaNode) {
 
 // rank puts the default tree before the others, and what is outside of all trees last.
 func rank(name string) int {
-	switch {
-	case name == quota.Root:
+	switch name {
+	case quota.Root:
 		return 0
-	case name == quota.System || name == quota.Default:
+	case quota.System, quota.Default:
 		return 2
 	}
 	return 1

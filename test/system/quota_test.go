@@ -346,10 +346,10 @@ func (w *load) kill(t *testing.T, verb string, begun map[string]time.Time) {
 	}
 	killed := pid
 	waitFor(t, time.Minute, verb+" to be started again", func() error {
-		if err := alive(); err != nil || pid == killed {
-			return fmt.Errorf("process %d: %v", pid, err)
+		if err := alive(); err != nil || pid != killed {
+			return err
 		}
-		return nil
+		return fmt.Errorf("process %d still runs", pid)
 	})
 	begun[verb] = time.Now()
 }
