@@ -280,14 +280,28 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 		s.RemovePod(p)
 		return
 	}
-	is := convert.QuotaPod(p)
-	s.follow(is.UID, func() {
+	s.follow(string(p.UID), func() {
+		is := s.read(p)
 		s.pods[p.UID] = p
 		if is.Node != "" {
 			delete(s.refused, is.UID)
 		}
 		s.account.Put(is)
 	})
+}
+
+// read is convert.QuotaPod. To add up what a pod asks for costs more than all else that the account does for it, so that
+// is not done again where neither its spec nor a resize has changed it.
+func (s *Quotas) read(p *corev1.Pod) quota.Pod {
+	resized := func(c corev1.ContainerStatus) bool { return c.Resources != nil }
+	was := s.pods[p.UID]
+	if was == nil || p.Generation == 0 || p.Generation != was.Generation ||
+		slices.ContainsFunc(was.Status.ContainerStatuses, resized) ||
+		slices.ContainsFunc(p.Status.ContainerStatuses, resized) {
+		return convert.QuotaPod(p, convert.PodAmounts(p))
+	}
+	known, _ := s.account.Find(string(p.UID))
+	return convert.QuotaPod(p, known.Amounts)
 }
 
 // RemovePod forgets a pod.

@@ -49,7 +49,9 @@ func elastic(namespace, name string, least, most int, labels ...string) *v1alpha
 // asking is a pod that asks for CPUs and names a quota; bound where node is not empty.
 func asking(name, quota, node string, n int) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name, UID: types.UID(name), Labels: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "x", Name: name, UID: types.UID(name), Labels: map[string]string{}, Generation: generation(n),
+		},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: cpus(n)},
 		}}},
@@ -59,6 +61,9 @@ func asking(name, quota, node string, n int) *corev1.Pod {
 	}
 	return p
 }
+
+// generation is that of a pod which asks for n CPUs: it changes with them.
+func generation(n int) int64 { return int64(n) + 1 }
 
 func sized(name string, n int) *corev1.Node {
 	return &corev1.Node{
@@ -412,6 +417,14 @@ func TestPodsAskForWhatTheSchedulerCounts(t *testing.T) {
 	if got := report(t, s, "team").Used["cpu"]; got != 5000 {
 		t.Errorf("used %d while a pod shrinks from 5 CPUs to 3, want 5000", got)
 	}
+	s.PutPod(asking("p", "team", "n", 3))
+	if got := report(t, s, "team").Used["cpu"]; got != 3000 {
+		t.Errorf("used %d after a pod has shrunk from 5 CPUs to 3, want 3000", got)
+	}
+	s.PutPod(asking("p", "team", "n", 4))
+	if got := report(t, s, "team").Used["cpu"]; got != 4000 {
+		t.Errorf("used %d after a pod has grown from 3 CPUs to 4, want 4000", got)
+	}
 }
 
 func TestAPendingPodThatLeavesIsReported(t *testing.T) {
@@ -499,8 +512,9 @@ func TestTheStoreEqualsARebuild(t *testing.T) {
 				}
 			case 6: // a resize
 				if p := pods[name]; p != nil {
+					n := r.IntN(8)
 					p = p.DeepCopy()
-					p.Spec.Containers[0].Resources.Requests = cpus(r.IntN(8))
+					p.Generation, p.Spec.Containers[0].Resources.Requests = generation(n), cpus(n)
 					pods[name] = p
 					s.PutPod(p)
 				}

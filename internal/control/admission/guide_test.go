@@ -156,7 +156,7 @@ func TestTheGuideHasTheSharesOfItsExample(t *testing.T) {
 			template := d.Spec.Template
 			for i := range *d.Spec.Replicas {
 				pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-				p := convert.QuotaPod(pod)
+				p := convert.QuotaPod(pod, convert.PodAmounts(pod))
 				p.Amounts = scale(p.Amounts)
 				p.UID = fmt.Sprintf("%s-%d", d.Name, i)
 				a.Put(p)

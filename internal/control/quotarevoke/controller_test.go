@@ -84,7 +84,7 @@ func (w *world) add(of, name, node string, cpus int64, change ...func(*corev1.Po
 		c(pod)
 	}
 	w.put(pod)
-	p := convert.QuotaPod(pod)
+	p := convert.QuotaPod(pod, convert.PodAmounts(pod))
 	p.Quota, p.Amounts = of, quota.Amounts{cpu: cpus * 1000}
 	w.account.Put(p)
 	return pod

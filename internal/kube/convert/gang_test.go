@@ -52,7 +52,7 @@ func TestGangOfAPod(t *testing.T) {
 			if test.native != nil {
 				pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: test.native}
 			}
-			p := convert.QuotaPod(pod)
+			p := convert.QuotaPod(pod, convert.PodAmounts(pod))
 			if got := fmt.Sprint(p.Gang, " ", p.GangMin); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

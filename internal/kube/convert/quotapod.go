@@ -9,11 +9,11 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
-// QuotaPod is what the account of quotas reads of a pod.
-func QuotaPod(p *corev1.Pod) quota.Pod {
+// QuotaPod is what the account of quotas reads of a pod that asks for amounts.
+func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 	out := quota.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Quota: p.Labels[annotation.QuotaName],
-		Amounts: PodAmounts(p), NonPreemptible: !IsPreemptible(p), Node: p.Spec.NodeName,
+		Amounts: amounts, NonPreemptible: !IsPreemptible(p), Node: p.Spec.NodeName,
 		Leaving: p.DeletionTimestamp != nil, Nominated: p.Status.NominatedNodeName != "",
 	}
 	out.Gang, out.GangMin = gangOf(p)

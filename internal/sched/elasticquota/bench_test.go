@@ -52,6 +52,7 @@ func crowd(b *testing.B, leaves int, most corev1.ResourceList, label bool) (f *f
 		if label {
 			pod.Labels[annotation.QuotaName] = name(0, i%leaves)
 		}
+		pod.Generation = 1
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: three(100, 1)}}}
 		f.quotas.PutPod(pod)
 		pods = append(pods, pod)
