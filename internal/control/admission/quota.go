@@ -34,7 +34,7 @@ func Quota(q, old *v1alpha1.ElasticQuota, rules *quota.Checker, by Author) Answe
 		}
 		if spec.IsParent && len(spec.Namespaces) > 0 {
 			a.warn(annotationField(annotation.QuotaNamespaces),
-				"%s is a parent: pods of these namespaces that name no other quota cannot be scheduled", spec.Name)
+				"%s is a parent: pods of these namespaces that name no other quota should be in a leaf", spec.Name)
 		}
 	}
 	for _, v := range rules.Check(c) {

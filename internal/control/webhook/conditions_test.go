@@ -154,12 +154,31 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 			"validating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"),
 			nil, true,
 		},
-		"others: a bare pod": {"validating/others.pods.tenon.sh", pod(nil, nil), nil, true},
-		"others: a pod of someone else": {
-			"validating/others.pods.tenon.sh", pod(keys("app", "web"), keys("example.com/x", "y")), nil, true,
+		"warn: a bare pod": {"validating/warn.pods.tenon.sh", pod(nil, nil), nil, false},
+		"warn: a pod of someone else": {
+			"validating/warn.pods.tenon.sh",
+			pod(keys("app", "web"), keys("example.com/x", "y")), nil, false,
 		},
-		"others: a pod that names a quota": {
-			"validating/others.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil), nil, false,
+		"warn: a pod with plain amounts": {"validating/warn.pods.tenon.sh", with("cpu"), nil, false},
+		"warn: a member of a gang": {
+			"validating/warn.pods.tenon.sh",
+			pod(nil, keys("gang.scheduling.koordinator.sh/name", "g")), nil, true,
+		},
+		"warn: a pod of a quota": {
+			"validating/warn.pods.tenon.sh",
+			pod(keys("quota.scheduling.koordinator.sh/name", "q"), nil), nil, true,
+		},
+		"warn: a misspelt domain": {
+			"validating/warn.pods.tenon.sh",
+			pod(keys("koordiantor.sh/qosClass", "LSR"), nil), nil, true,
+		},
+		"warn: a pod of a queue of Volcano": {
+			"validating/warn.pods.tenon.sh",
+			pod(nil, keys("scheduling.volcano.sh/queue-name", "q")), nil, true,
+		},
+		"warn: a pod with a part of a GPU": {
+			"validating/warn.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil,
+			true,
 		},
 		"node: usage thresholds": {
 			"validating/nodes.tenon.sh",
@@ -367,8 +386,8 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			continue
 		}
 		want := admissionregistrationv1.Fail
-		if name == "validating/others.pods.tenon.sh" {
-			want = admissionregistrationv1.Ignore // it is asked about pods that use nothing of Tenon
+		if name == "validating/warn.pods.tenon.sh" {
+			want = admissionregistrationv1.Ignore // no pod waits for a warning
 		}
 		if *h.policy != want {
 			t.Errorf("%s: failurePolicy = %s, want %s", name, *h.policy, want)
