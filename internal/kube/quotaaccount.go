@@ -290,8 +290,8 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 	})
 }
 
-// read is convert.QuotaPod. To add up what a pod asks for costs more than all else that the account does for it, so that
-// is not done again where neither its spec nor a resize has changed it.
+// read is convert.QuotaPod. To add up what a pod asks for costs more than all else that the account does for it, so it
+// is not done again where neither the spec nor a resize has changed it.
 func (s *Quotas) read(p *corev1.Pod) quota.Pod {
 	resized := func(c corev1.ContainerStatus) bool { return c.Resources != nil }
 	was := s.pods[p.UID]
