@@ -293,15 +293,20 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 // read is convert.QuotaPod. To add up what a pod asks for costs more than all else that the account does for it, so it
 // is not done again where neither the spec nor a resize has changed it.
 func (s *Quotas) read(p *corev1.Pod) quota.Pod {
-	resized := func(c corev1.ContainerStatus) bool { return c.Resources != nil }
 	was := s.pods[p.UID]
 	if was == nil || p.Generation == 0 || p.Generation != was.Generation ||
-		slices.ContainsFunc(was.Status.ContainerStatuses, resized) ||
-		slices.ContainsFunc(p.Status.ContainerStatuses, resized) {
+		statusHasAmounts(was) || statusHasAmounts(p) {
 		return convert.QuotaPod(p, convert.PodAmounts(p))
 	}
 	known, _ := s.account.Find(string(p.UID))
 	return convert.QuotaPod(p, known.Amounts)
+}
+
+// statusHasAmounts reports whether a kubelet has written what the pod or a container of it has, as it does in a resize.
+func statusHasAmounts(p *corev1.Pod) bool {
+	has := func(c corev1.ContainerStatus) bool { return c.Resources != nil }
+	return p.Status.Resources != nil || slices.ContainsFunc(p.Status.ContainerStatuses, has) ||
+		slices.ContainsFunc(p.Status.InitContainerStatuses, has)
 }
 
 // RemovePod forgets a pod.
@@ -455,7 +460,7 @@ func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
 	s.publish()
 }
 
-// publish tells Limits what it asks for.
+// publish updates what Limits reads.
 func (s *Quotas) publish() {
 	_, limited := s.objects[quota.Default]
 	c := &claims{

@@ -421,6 +421,18 @@ func TestPodsAskForWhatTheSchedulerCounts(t *testing.T) {
 	if got := report(t, s, "team").Used["cpu"]; got != 3000 {
 		t.Errorf("used %d after a pod has shrunk from 5 CPUs to 3, want 3000", got)
 	}
+	alwaysRuns := asking("p", "team", "n", 3)
+	alwaysRuns.Spec.InitContainers = []corev1.Container{sidecar}
+	alwaysRuns.Generation++
+	s.PutPod(alwaysRuns)
+	alwaysRuns = alwaysRuns.DeepCopy()
+	alwaysRuns.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: sidecar.Name, AllocatedResources: actual, Resources: &corev1.ResourceRequirements{Requests: actual},
+	}}
+	s.PutPod(alwaysRuns)
+	if got := report(t, s, "team").Used["cpu"]; got != 8000 {
+		t.Errorf("used %d while a sidecar shrinks from 5 CPUs to 2 beside 3, want 8000", got)
+	}
 	s.PutPod(asking("p", "team", "n", 4))
 	if got := report(t, s, "team").Used["cpu"]; got != 4000 {
 		t.Errorf("used %d after a pod has grown from 3 CPUs to 4, want 4000", got)

@@ -158,7 +158,7 @@ func list(amounts quota.Amounts) string {
 	return "{" + strings.Join(words, ", ") + "}"
 }
 
-// asks is what a pod that no quota can admit is told.
+// asks is what the condition of a pod says that no quota can admit.
 func (a *quotas) asks(namespace, of string) string {
 	a.pod("huge", namespace, of, 1_000_000, false)
 	x := a.Reserve("huge")

@@ -542,17 +542,17 @@ func (s *state) revocations() (donors []string) {
 				if r.Claimant.Level != nil {
 					level = r.Claimant.Level.Name()
 				}
-				donors = append(donors, fmt.Sprintf("%s for %s of %s, which lacks %s by %s and is told %q: %+v",
+				donors = append(donors, fmt.Sprintf("%s for %s of %s, which lacks %s by %s whose condition is %q: %+v",
 					r.Donor.Name(), r.Claimant.Pod, r.Claimant.Quota.Name(), a.Forest().NameOf(r.Claimant.Dimension),
-					level, s.told(r.Claimant.Pod), r.Levels))
+					level, s.condition(r.Claimant.Pod), r.Levels))
 			}
 		}
 	})
 	return donors
 }
 
-// told is what the scheduler said last of a pod.
-func (s *state) told(name string) string {
+// condition is what the scheduler said last of a pod.
+func (s *state) condition(name string) string {
 	for i := range s.pods {
 		for _, c := range s.pods[i].Status.Conditions {
 			if s.pods[i].Name == name && c.Type == corev1.PodScheduled {

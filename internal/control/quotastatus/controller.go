@@ -63,7 +63,7 @@ type record struct {
 	shown   *v1alpha1.ElasticQuota // by the last scan; nil to compare again
 	wrote   string                 // the resource version of the last write
 	waiting part                   // in a queue
-	told    []string               // the problems that Events were sent about
+	sent    []string               // the problems that Events were sent about
 }
 
 // job is parts of an object that wait for one write.
@@ -150,12 +150,12 @@ func isOlder(version, wrote string) bool {
 func (c *Controller) report(r *record, shown *v1alpha1.ElasticQuota) {
 	problems := c.Problems(r.name)
 	for _, text := range problems {
-		if !slices.Contains(r.told, text) {
+		if !slices.Contains(r.sent, text) {
 			e := event.QuotaNotFollowed
 			c.Events.Eventf(shown, nil, e.Type(), e.String(), "Follow", "%s", text)
 		}
 	}
-	r.told = problems
+	r.sent = problems
 }
 
 // writeNext writes the newest values of the object that has waited longest.
