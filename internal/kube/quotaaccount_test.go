@@ -276,6 +276,33 @@ func TestAnAnnotationThatCannotBeReadLeavesWhatItSaid(t *testing.T) {
 	}
 }
 
+// TestALimitThatCannotBeReadStaysInForce: past the webhook, the API server accepts quantities that nobody can read.
+func TestALimitThatCannotBeReadStaysInForce(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	put := func(least, most string) {
+		q, err := kube.ReadQuota([]byte(`{"metadata":{"name":"team","namespace":"a"},` +
+			`"spec":{"min":{"cpu":"` + least + `"},"max":{"cpu":"` + most + `"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.PutQuota(q)
+	}
+	put("1", "2")
+	put("1e-9999999", "1e-9999999")
+	if r := report(t, s, "team"); r.Min["cpu"] != 1000 || r.Max["cpu"] != 2000 {
+		t.Errorf("min %v, max %v; want what was said last, 1000 and 2000", r.Min, r.Max)
+	}
+	if got := s.Problems("team"); len(got) != 2 || !strings.Contains(got[0], "a/team: spec.max: ") ||
+		!strings.Contains(got[1], "a/team: spec.min: ") {
+		t.Errorf("problems %q", got)
+	}
+	put("1", "3")
+	if r, got := report(t, s, "team"), s.Problems("team"); r.Max["cpu"] != 3000 || len(got) != 0 {
+		t.Errorf("max %v, problems %q", r.Max, got)
+	}
+}
+
 // TestStatusIsNoChangeOfAQuota: the leader writes status and annotations of a thousand quotas all the time.
 func TestStatusIsNoChangeOfAQuota(t *testing.T) {
 	t.Parallel()

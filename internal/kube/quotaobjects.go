@@ -48,8 +48,8 @@ func older(a, b *v1alpha1.ElasticQuota) int {
 	)
 }
 
-// set puts the object of a name that counts into the account. An annotation that cannot be read leaves in force what it
-// said last.
+// set puts the object of a name that counts into the account. A field or an annotation that cannot be read leaves
+// in force what it said last.
 func (s *Quotas) set(name string) {
 	objects := s.objects[name]
 	var last *quota.Spec
@@ -64,6 +64,10 @@ func (s *Quotas) set(name string) {
 			continue
 		}
 		switch fault.Key {
+		case "spec.min":
+			spec.Min = last.Min
+		case "spec.max":
+			spec.Max = last.Max
 		case annotation.QuotaSharedWeight:
 			spec.Weight = last.Weight
 		case annotation.QuotaTotal:

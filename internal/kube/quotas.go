@@ -2,8 +2,6 @@ package kube
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +20,7 @@ import (
 func NewQuotaInformer(client rest.Interface, group string) cache.SharedIndexInformer {
 	kind := v1alpha1.Resource(group).GroupVersion().WithKind("ElasticQuota")
 	read := func(p *publishedQuota) *v1alpha1.ElasticQuota {
-		q, _ := p.read() // a quantity that cannot be read is absent
+		q := p.read()
 		q.SetGroupVersionKind(kind)
 		return q
 	}
@@ -43,14 +41,14 @@ func NewQuotaInformer(client rest.Interface, group string) cache.SharedIndexInfo
 	}, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{})
 }
 
-// ReadQuota reads the JSON of an ElasticQuota. Quantities that would take seconds to read are among those that it
-// refuses.
+// ReadQuota reads the JSON of an ElasticQuota. What cannot be read of it is in Unread, quantities that would take
+// seconds to read among it.
 func ReadQuota(text []byte) (*v1alpha1.ElasticQuota, error) {
 	var p publishedQuota
 	if err := json.Unmarshal(text, &p); err != nil {
 		return nil, err
 	}
-	return p.read()
+	return p.read(), nil
 }
 
 // publishedQuota is an object whose quantities are not read yet.
@@ -61,10 +59,10 @@ type publishedQuota struct {
 	Status   struct{ Used json.RawMessage }
 }
 
-func (p *publishedQuota) read() (*v1alpha1.ElasticQuota, error) {
+// read leaves out what cannot be read, and says so in Unread.
+func (p *publishedQuota) read() *v1alpha1.ElasticQuota {
 	q := &v1alpha1.ElasticQuota{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata}
 	q.ManagedFields = nil
-	var faults []error
 	for _, part := range []struct {
 		field string
 		text  json.RawMessage
@@ -79,9 +77,12 @@ func (p *publishedQuota) read() (*v1alpha1.ElasticQuota, error) {
 		}
 		list, _, err := annotation.ParseQuantities(string(part.text))
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", part.field, err))
+			if q.Unread == nil {
+				q.Unread = map[string]string{}
+			}
+			q.Unread[part.field] = err.Error()
 		}
 		*part.into = corev1.ResourceList(list)
 	}
-	return q, errors.Join(faults...)
+	return q
 }

@@ -326,9 +326,14 @@ func countsInstead() map[string][]string {
 		"V1 ignore-default-tree without a value": word("ignore-default-tree", ""),
 		"V1 allow-force-update: TRUE":            word("allow-force-update", "TRUE"),
 		// The API server keeps most of these out by the schema.
-		"V1 a min that is a word":             {plain, full},
-		"V1 a min that takes seconds to read": {plain, full},
-		"V1 a max that is a list":             {root + "min {}, max {}", "a pod of a million CPUs is admitted"},
+		"V1 a min that is a word": {plain, full, "spec.min: byte 7: cpu: quantities must match"},
+		"V1 a min that takes seconds to read": {
+			plain, full, `spec.min: byte 7: cpu: quantity "1e-9999999" is out of range`,
+		},
+		"V1 a max that is a list": {
+			root + "min {}, max {}", "a pod of a million CPUs is admitted",
+			"spec.max: byte 1: want an object, got array",
+		},
 		"V2 min above max": {
 			root + "min {cpu 3000}, max {cpu 3000}, weight {cpu 3000}, effective {cpu 3000}",
 			`q: quota "q": min of cpu is 5000, must not exceed max; max counts`,

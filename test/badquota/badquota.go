@@ -151,13 +151,13 @@ func Cases() map[string]Case {
 			label + `allow-force-update]: Unsupported value "TRUE": supported true, false (V1)`,
 		}},
 		"V1 a min that is a word": {nil, nil, Create, One("min: {cpu: many}"), []string{
-			"spec: spec.min: byte 7: cpu: quantities must match", "(V1)",
+			"spec.min: byte 7: cpu: quantities must match", "(V1)",
 		}},
 		"V1 a max that is a list": {nil, nil, Create, "{name: q, max: [cpu]}", []string{
-			"spec: spec.max: byte 1: want an object, got array (V1)",
+			"spec.max: byte 1: want an object, got array (V1)",
 		}},
 		"V1 a min that takes seconds to read": {nil, nil, Create, One("min: {cpu: '1e-9999999'}"), []string{
-			"spec: spec.min: byte 7: cpu: quantity \"1e-9999999\" is out of range (V1)",
+			"spec.min: byte 7: cpu: quantity \"1e-9999999\" is out of range (V1)",
 		}},
 		"V2 min above max": {nil, nil, Create, "{name: q, min: {cpu: 5}, max: {cpu: 3}}", []string{
 			"spec.min[cpu]: resourceKey cpu of quota q min 5 > max 3 (V2)",

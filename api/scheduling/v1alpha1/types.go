@@ -22,6 +22,9 @@ type ElasticQuota struct {
 	// Status is what its pods hold.
 	// +optional
 	Status ElasticQuotaStatus `json:"status,omitempty"`
+
+	// Unread is why a field could not be read, by its path. It is not of the API.
+	Unread map[string]string `json:"-"`
 }
 
 // ElasticQuotaList is a list of ElasticQuota.

@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -34,6 +36,9 @@ func Quota(q *v1alpha1.ElasticQuota) (quota.Spec, []Problem) {
 	readQuota(&r, annotation.QuotaUnschedulable, annotation.ParseAmounts)
 	readQuota(&r, annotation.QuotaAdmission, annotation.ParseAmounts)
 	readQuota(&r, annotation.QuotaResourceKeys, annotation.ParseResourceKeys)
+	for _, field := range slices.Sorted(maps.Keys(q.Unread)) {
+		r.report(BadValue, field, "", q.Unread[field])
+	}
 	return s, r.problems
 }
 
