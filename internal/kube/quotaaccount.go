@@ -52,6 +52,9 @@ type Quotas struct {
 	refused  map[string]*quota.Excess            // by UID, of the last attempt
 	nodes    map[string]*countedNode
 	total    quota.Amounts // of the counted nodes
+
+	limited map[string]int // by name of a device: how many quotas limit it
+	devices []string       // these names, sorted: what pods and nodes count under
 }
 
 // claims is what can be known of a pod's quota without a lock.
@@ -61,8 +64,9 @@ type claims struct {
 }
 
 type countedNode struct {
-	amounts quota.Amounts
-	until   time.Time // the end of the grace, zero for a node that is ready
+	has     quota.Amounts // as the node says
+	amounts quota.Amounts // under the names that limit devices too
+	until   time.Time     // the end of the grace, zero for a node that is ready
 	counted bool
 }
 
@@ -71,7 +75,7 @@ func NewQuotas(now func() time.Time) *Quotas {
 	s := &Quotas{
 		now: now, config: quota.Config{ScaleMin: true}, objects: map[string][]*v1alpha1.ElasticQuota{},
 		problems: map[string][]string{}, pods: map[types.UID]*corev1.Pod{}, refused: map[string]*quota.Excess{},
-		nodes: map[string]*countedNode{}, total: quota.Amounts{},
+		nodes: map[string]*countedNode{}, total: quota.Amounts{}, limited: map[string]int{},
 	}
 	s.account = quota.NewAccount(s.config, s.rules)
 	return s
@@ -88,6 +92,8 @@ func (s *Quotas) Configure(c quota.Config, r quota.Rules) error {
 			return errors.New("all profiles must give the plugin ElasticQuota equal arguments")
 		}
 		s.config, s.rules, s.account = c, r, quota.NewAccount(c, r)
+		s.limits(quota.Default, 1)
+		s.respell()
 		s.publish()
 	}
 	s.sealed = true
@@ -296,7 +302,7 @@ func (s *Quotas) read(p *corev1.Pod) quota.Pod {
 	was := s.pods[p.UID]
 	if was == nil || p.Generation == 0 || p.Generation != was.Generation ||
 		statusHasAmounts(was) || statusHasAmounts(p) {
-		return convert.QuotaPod(p, convert.PodAmounts(p))
+		return convert.QuotaPod(p, convert.PodAmounts(p).Asked(s.devices))
 	}
 	known, _ := s.account.Find(string(p.UID))
 	return convert.QuotaPod(p, known.Amounts)
@@ -352,9 +358,10 @@ func (s *Quotas) frees(uid string, f func()) bool {
 // PutNode records a node.
 func (s *Quotas) PutNode(n *corev1.Node) {
 	is := &countedNode{}
-	is.amounts, is.until, is.counted = Counted(n, s.now())
+	is.has, is.until, is.counted = Counted(n, s.now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	is.amounts = is.has.Offered(s.devices)
 	s.replace(n.Name, is)
 }
 
@@ -392,7 +399,9 @@ func (s *Quotas) Expire() {
 	defer s.mu.Unlock()
 	for name, n := range s.nodes {
 		if n.counted && !n.until.IsZero() && !s.now().Before(n.until) {
-			s.replace(name, &countedNode{amounts: n.amounts, until: n.until})
+			is := *n
+			is.counted = false
+			s.replace(name, &is)
 		}
 	}
 }
@@ -449,6 +458,7 @@ func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
 		same = append(same, q)
 	}
 	slices.SortFunc(same, older)
+	s.limits(q.Name, -1)
 	if len(same) == 0 {
 		delete(s.objects, q.Name)
 		delete(s.problems, q.Name)
@@ -457,6 +467,8 @@ func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
 		s.objects[q.Name] = same
 		s.set(q.Name)
 	}
+	s.limits(q.Name, 1)
+	s.respell()
 	s.publish()
 }
 

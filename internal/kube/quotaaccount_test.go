@@ -33,6 +33,12 @@ func cpus(n int) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)}
 }
 
+// gpus is n GPUs or a part of one, by one of their names.
+func gpus(n int) corev1.ResourceList {
+	name := []corev1.ResourceName{"cpu", "nvidia.com/gpu", "koordinator.sh/gpu", "kubernetes.io/gpu-memory"}[n%4]
+	return corev1.ResourceList{name: *resource.NewQuantity(int64(n), resource.DecimalSI)}
+}
+
 // elastic is an ElasticQuota of the first group, with labels as key and value in turn.
 func elastic(namespace, name string, least, most int, labels ...string) *v1alpha1.ElasticQuota {
 	q := &v1alpha1.ElasticQuota{
@@ -517,6 +523,8 @@ func TestTheStoreEqualsARebuild(t *testing.T) {
 				if was := quotas[q.Name]; was != nil && was.Namespace != q.Namespace {
 					s.RemoveQuota(was)
 				}
+				limited := corev1.ResourceName(pick("memory", "nvidia.com/gpu", "koordinator.sh/gpu-core"))
+				devices(q.Spec.Max, limited, r.Int64N(500))
 				quotas[q.Name] = q
 				s.PutQuota(q)
 			case 1:
@@ -526,6 +534,7 @@ func TestTheStoreEqualsARebuild(t *testing.T) {
 				}
 			case 2:
 				n := sized(pick("n", "m"), r.IntN(50))
+				maps.Copy(n.Status.Allocatable, gpus(r.IntN(8)))
 				nodes[n.Name] = n
 				s.PutNode(n)
 			case 3: // the members of a gang, which bind or fail later
@@ -554,11 +563,14 @@ func TestTheStoreEqualsARebuild(t *testing.T) {
 					n := r.IntN(8)
 					p = p.DeepCopy()
 					p.Generation, p.Spec.Containers[0].Resources.Requests = generation(n), cpus(n)
+					maps.Copy(p.Spec.Containers[0].Resources.Requests, gpus(n))
 					pods[name] = p
 					s.PutPod(p)
 				}
 			default:
-				p := asking(name, pick("", "a", "b", "absent"), pick("", "n"), r.IntN(8))
+				n := r.IntN(8)
+				p := asking(name, pick("", "a", "b", "absent"), pick("", "n"), n)
+				maps.Copy(p.Spec.Containers[0].Resources.Requests, gpus(n))
 				if was := pods[name]; was != nil && was.Spec.NodeName != "" {
 					p.Spec.NodeName = was.Spec.NodeName
 				}

@@ -80,6 +80,7 @@ func (s *Quotas) set(name string) {
 		problems = append(problems, fmt.Sprintf("ElasticQuota %s/%s of %s has the name of an older one; it is ignored",
 			o.Namespace, o.Name, o.GroupVersionKind().Group))
 	}
+	spec.Total = spec.Total.Offered(s.devices)
 	s.account.Set(spec)
 	s.problems[name] = problems
 }

@@ -1,0 +1,122 @@
+package quota
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// Resource names of devices. Those that begin with koordinator.sh/ are also written with kubernetes.io/.
+const (
+	gpu       = "koordinator.sh/gpu" // percent of cores and memory
+	gpuCore   = "koordinator.sh/gpu-core"
+	gpuRatio  = "koordinator.sh/gpu-memory-ratio"
+	gpuBytes  = "koordinator.sh/gpu-memory"
+	gpuShared = "koordinator.sh/gpu.shared" // how many GPUs a share is spread over
+	rdma      = "koordinator.sh/rdma"
+	fpga      = "koordinator.sh/fpga"
+	nvidiaGPU = "nvidia.com/gpu"
+
+	wholeGPU = 100 // percent
+	// mostDevices is above every amount of a real machine, and hundreds of them do not overflow.
+	mostDevices = math.MaxInt64 / 1000
+)
+
+var (
+	vendorGPUs = []string{nvidiaGPU, "amd.com/gpu", "dcu.com/gpu"}
+	aliasOf    = map[string]string{
+		"kubernetes.io/gpu": gpu, "kubernetes.io/gpu-core": gpuCore, "kubernetes.io/gpu-memory-ratio": gpuRatio,
+		"kubernetes.io/gpu-memory": gpuBytes, "kubernetes.io/rdma": rdma, "kubernetes.io/fpga": fpga,
+	}
+)
+
+// IsDevice reports whether a resource is a device that has other names.
+func IsDevice(name string) bool {
+	_, alias := aliasOf[name]
+	return alias || slices.Contains(vendorGPUs, name) ||
+		slices.Contains([]string{gpu, gpuCore, gpuRatio, gpuBytes, rdma, fpga}, name)
+}
+
+// Asked adds to what a pod asks for what that is under the names that limit devices: a limit under one name must hold
+// pods that use another. What cannot be known before the pod has its GPU counts as all of one: a share of a GPU
+// under the name of whole ones (NVIDIA's, since a share names no vendor), and a share in bytes as a share in percent.
+// The bytes of a share in percent, and of a whole GPU, count for none.
+func (a Amounts) Asked(names []string) Amounts {
+	return a.spelled(names, func(d devices) devices {
+		shares := max(percentToWhole(d.core), percentToWhole(d.ratio), d.shared)
+		if d.bytes > 0 {
+			shares = max(shares, 1)
+			if d.ratio == 0 {
+				d.ratio = wholeGPU * shares
+			}
+		}
+		d.percent = max(d.core, d.ratio) + wholeGPU*d.whole
+		d.core, d.ratio = d.core+wholeGPU*d.whole, d.ratio+wholeGPU*d.whole
+		d.nvidia = shares
+		return d
+	})
+}
+
+// Offered adds to what a node has what that is under the names that limit devices. What the node says itself
+// counts; a part of a GPU is no whole one.
+func (a Amounts) Offered(names []string) Amounts {
+	return a.spelled(names, func(d devices) devices {
+		if d.core == 0 && d.ratio == 0 {
+			d.core, d.ratio = wholeGPU*d.whole, wholeGPU*d.whole
+		}
+		d.percent = min(d.core, d.ratio)
+		if d.whole == 0 {
+			d.nvidia = d.percent / wholeGPU
+		}
+		return d
+	})
+}
+
+// devices are the devices of a pod or a node: what its names say, then what counts.
+type devices struct {
+	core, ratio, percent int64
+	whole, shared        int64
+	nvidia               int64 // whole ones that no vendor's name says
+	bytes, rdma, fpga    int64
+}
+
+func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
+	if len(names) == 0 {
+		return a
+	}
+	canonical := map[string]int64{}
+	for name, n := range a {
+		if as, alias := aliasOf[name]; alias {
+			name = as
+		}
+		canonical[name] = min(canonical[name]+min(max(n, 0), mostDevices), mostDevices)
+	}
+	d := devices{
+		core: canonical[gpuCore] + canonical[gpu], ratio: canonical[gpuRatio] + canonical[gpu],
+		shared: canonical[gpuShared], bytes: canonical[gpuBytes], rdma: canonical[rdma], fpga: canonical[fpga],
+	}
+	for _, name := range vendorGPUs {
+		d.whole += canonical[name]
+	}
+	d = derive(d)
+	is := map[string]int64{
+		gpu: d.percent, gpuCore: d.core, gpuRatio: d.ratio, gpuBytes: d.bytes, rdma: d.rdma, fpga: d.fpga,
+	}
+	for _, name := range vendorGPUs {
+		is[name] = canonical[name]
+	}
+	is[nvidiaGPU] += d.nvidia
+	out := maps.Clone(a)
+	for _, name := range names {
+		as, alias := aliasOf[name]
+		if !alias {
+			as = name
+		}
+		if n := max(a[name], is[as]); n > 0 {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+func percentToWhole(percent int64) int64 { return (percent + wholeGPU - 1) / wholeGPU }
