@@ -35,11 +35,15 @@ properties() { # FOLDER CHECKS FLAGS…: its property tests with a seed of their
   $GO test -tags "$TAGS" -timeout 2h "./$folder" "$@" -rapid.checks="$n" -rapid.seed="$seed" || failed=1
 }
 
+# ended: the log's only failure is that the time of a fuzz target was over, which Go before 1.27 may report as one
+# (golang/go#75804).
+ended() { grep -qx '    context deadline exceeded' "$log" && ! grep -q 'Failing input' "$log"; }
+
 fuzz() { # FOLDER TARGET
   local count
   # By default each input that finds new code is made smaller for up to a minute, and a target with real inputs does
   # nothing else: seven executions in all were seen.
-  if ! $GO test -tags "$TAGS" -run '^$' -fuzz "^$2\$" -fuzztime "$fuzztime" -fuzzminimizetime 100x "./$1" >"$log" 2>&1; then
+  if ! $GO test -tags "$TAGS" -run '^$' -fuzz "^$2\$" -fuzztime "$fuzztime" -fuzzminimizetime 100x "./$1" >"$log" 2>&1 && ! ended; then
     cat "$log"
     echo "FAIL  $1 $2"
     failed=1
