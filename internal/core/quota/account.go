@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -343,7 +344,12 @@ func (e *entry) next(p *Pod) State {
 // counts reports whether p counts as the entry does already.
 func (e *entry) counts(p *Pod) bool {
 	return e.pod.key() == p.key() && (e.state == Pending) == (e.next(p) == Pending) &&
-		e.pod.NonPreemptible == p.NonPreemptible && maps.Equal(e.pod.Amounts, p.Amounts)
+		e.pod.NonPreemptible == p.NonPreemptible && e.pod.Amounts.equal(p.Amounts)
+}
+
+// equal is maps.Equal, at once for one and the same map.
+func (a Amounts) equal(b Amounts) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() || maps.Equal(a, b)
 }
 
 func (e *entry) member() Member { return Member{e.pod, e.state, e.group.quota, e.group.missing} }

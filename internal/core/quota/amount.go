@@ -2,7 +2,6 @@ package quota
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"math/big"
 	"math/bits"
@@ -50,8 +49,13 @@ func (f *Forest) NameOf(d Dimension) string { return f.names[d] }
 
 // Vector translates amounts. Negative ones count as 0.
 func (f *Forest) Vector(amounts Amounts) Vector {
-	v := make(Vector, 0, len(amounts))
-	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+	names := make([]string, 0, 8) // of a constant size, so that it is not allocated
+	for name := range amounts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	v := make(Vector, 0, len(names))
+	for _, name := range names {
 		v = append(v, Amount{f.Dimension(name), max(amounts[name], 0)})
 	}
 	return v
