@@ -208,15 +208,15 @@ func (s *Quotas) Admit(uids ...string) *quota.Excess {
 
 // Reserve is quota.Account's: until the pods are bound, Release takes it back.
 func (s *Quotas) Reserve(uids ...string) *quota.Excess {
-	return use(s, func(a *quota.Account) *quota.Excess {
-		x := a.Reserve(uids...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.account.Reserve(uids...)
+	if x == nil {
 		for _, uid := range uids {
-			if x == nil {
-				delete(s.refused, uid)
-			}
+			delete(s.refused, uid)
 		}
-		return x
-	})
+	}
+	return x
 }
 
 // Release is quota.Account's.
@@ -286,8 +286,8 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 		s.RemovePod(p)
 		return
 	}
-	s.follow(string(p.UID), func() {
-		is := s.read(p)
+	s.follow(string(p.UID), func(known quota.Amounts) {
+		is := convert.QuotaPod(p, s.amounts(p, known))
 		s.pods[p.UID] = p
 		if is.Node != "" {
 			delete(s.refused, is.UID)
@@ -296,29 +296,21 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 	})
 }
 
-// read is convert.QuotaPod. To add up what a pod asks for costs more than all else that the account does for it, so it
-// is not done again where neither the spec nor a resize has changed it.
-func (s *Quotas) read(p *corev1.Pod) quota.Pod {
+// amounts is what a pod counts, under the names that limit devices too. known, which the pod has counted until now, is
+// not computed again where neither the spec nor a resize has changed it.
+func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
 	was := s.pods[p.UID]
 	if was == nil || p.Generation == 0 || p.Generation != was.Generation ||
-		statusHasAmounts(was) || statusHasAmounts(p) {
-		return convert.QuotaPod(p, convert.PodAmounts(p).Asked(s.devices))
+		convert.IsResizing(was) || convert.IsResizing(p) {
+		return convert.PodAmounts(p).Asked(s.devices)
 	}
-	known, _ := s.account.Find(string(p.UID))
-	return convert.QuotaPod(p, known.Amounts)
-}
-
-// statusHasAmounts reports whether a kubelet has written what the pod or a container of it has, as it does in a resize.
-func statusHasAmounts(p *corev1.Pod) bool {
-	has := func(c corev1.ContainerStatus) bool { return c.Resources != nil }
-	return p.Status.Resources != nil || slices.ContainsFunc(p.Status.ContainerStatuses, has) ||
-		slices.ContainsFunc(p.Status.InitContainerStatuses, has)
+	return known
 }
 
 // RemovePod forgets a pod.
 func (s *Quotas) RemovePod(p *corev1.Pod) {
 	uid := string(p.UID)
-	s.follow(uid, func() {
+	s.follow(uid, func(quota.Amounts) {
 		delete(s.pods, p.UID)
 		delete(s.refused, uid)
 		s.account.Remove(uid)
@@ -327,26 +319,27 @@ func (s *Quotas) RemovePod(p *corev1.Pod) {
 
 // Nominate is quota.Account's.
 func (s *Quotas) Nominate(p *corev1.Pod) {
-	s.follow(string(p.UID), func() { s.account.Nominate(string(p.UID)) })
+	s.follow(string(p.UID), func(quota.Amounts) { s.account.Nominate(string(p.UID)) })
 }
 
 // Withdraw is quota.Account's.
 func (s *Quotas) Withdraw(p *corev1.Pod) {
-	s.follow(string(p.UID), func() { s.account.Withdraw(string(p.UID)) })
+	s.follow(string(p.UID), func(quota.Amounts) { s.account.Withdraw(string(p.UID)) })
 }
 
-// follow calls OnFreed's function when f takes something from what a pending pod asks of a quota, or its nomination.
-func (s *Quotas) follow(uid string, f func()) {
+// follow calls OnFreed's function when f takes something from what a pending pod asks of a quota, or its nomination. f
+// gets what the pod has asked for until now.
+func (s *Quotas) follow(uid string, f func(known quota.Amounts)) {
 	if freed := s.freed.Load(); s.frees(uid, f) && freed != nil {
 		(*freed)()
 	}
 }
 
-func (s *Quotas) frees(uid string, f func()) bool {
+func (s *Quotas) frees(uid string, f func(known quota.Amounts)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, counted := s.account.Find(uid)
-	f()
+	f(was.Amounts)
 	if !counted || was.State != quota.Pending || was.Quota.Name() == quota.Default {
 		return false
 	}

@@ -89,17 +89,17 @@ func Amounts(list corev1.ResourceList) quota.Amounts {
 }
 
 func amount(name corev1.ResourceName, q apiresource.Quantity) int64 {
-	of, value := apiresource.NewQuantity, valueOf
+	unit := apiresource.Scale(0)
 	if name == corev1.ResourceCPU {
-		of, value = apiresource.NewMilliQuantity, milliOf
+		unit = apiresource.Milli
 	}
 	switch {
-	case q.Cmp(*of(math.MaxInt64, apiresource.DecimalSI)) >= 0:
+	case q.Cmp(*apiresource.NewScaledQuantity(math.MaxInt64, unit)) >= 0:
 		return math.MaxInt64
-	case q.Cmp(*of(math.MinInt64, apiresource.DecimalSI)) <= 0:
+	case q.Cmp(*apiresource.NewScaledQuantity(math.MinInt64, unit)) <= 0:
 		return math.MinInt64
 	}
-	return value(q)
+	return q.ScaledValue(unit)
 }
 
 // ResourceList is the inverse of Amounts, in canonical form.
@@ -121,9 +121,69 @@ func ResourceList(amounts quota.Amounts) corev1.ResourceList {
 // PodAmounts is what a pod counts in its quota: the sum that the scheduler accounts on a node, with init containers,
 // sidecars, overhead, pod-level resources and a resize in place. Until a resize is done the larger amount counts.
 func PodAmounts(pod *corev1.Pod) quota.Amounts {
-	return Amounts(resource.PodRequests(pod, resource.PodResourcesOptions{
-		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	}))
+	if len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil || IsResizing(pod) {
+		return Amounts(resource.PodRequests(pod, resource.PodResourcesOptions{
+			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		}))
+	}
+	// Of most pods only the containers count, and then the sum needs no more than its result.
+	var amounts quota.Amounts
+	for i := range pod.Spec.Containers {
+		requests := pod.Spec.Containers[i].Resources.Requests
+		if amounts == nil && len(requests) > 0 {
+			amounts = make(quota.Amounts, len(requests))
+		}
+		for name, q := range requests {
+			if _, counted := amounts[string(name)]; !counted {
+				amounts[string(name)] = amount(name, withLater(q, name, pod.Spec.Containers[i+1:]))
+			}
+		}
+	}
+	return amounts
+}
+
+// withLater returns q and what later containers request, not rounded.
+func withLater(q apiresource.Quantity, name corev1.ResourceName, later []corev1.Container) apiresource.Quantity {
+	sum := q.DeepCopy()
+	for i := range later {
+		sum.Add(later[i].Resources.Requests[name])
+	}
+	return sum
+}
+
+// IsResizing reports whether a kubelet has written that the pod or a container of it has other amounts than its spec
+// asks for. Where it does not, what the pod counts follows from its spec alone.
+func IsResizing(pod *corev1.Pod) bool {
+	return pod.Status.Resources != nil || isResizing(pod.Spec.Containers, pod.Status.ContainerStatuses) ||
+		isResizing(pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
+}
+
+func isResizing(specs []corev1.Container, statuses []corev1.ContainerStatus) bool {
+	for i := range statuses {
+		is := &statuses[i]
+		if is.Resources == nil {
+			continue
+		}
+		at := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == is.Name })
+		if at < 0 {
+			return true
+		}
+		asked, has := specs[at].Resources.Requests, is.Resources.Requests
+		if !isWithin(has, asked) || !isWithin(asked, has) || !isWithin(is.AllocatedResources, asked) {
+			return true
+		}
+	}
+	return false
+}
+
+// isWithin reports whether a list has nothing that another lacks or has less of.
+func isWithin(list, of corev1.ResourceList) bool {
+	for name, q := range list {
+		if most, found := of[name]; !found || q.Cmp(most) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // PodsOf is where quota.Mapping looks for the quota of a pod.

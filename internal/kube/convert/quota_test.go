@@ -1,12 +1,15 @@
 package convert_test
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -196,6 +199,20 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 			},
 			quota.Amounts{"cpu": 3000},
 		},
+		"a resize that the node has no room for": {
+			corev1.Pod{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: requests("cpu", "3")}}},
+				Status: corev1.PodStatus{
+					Conditions: []corev1.PodCondition{{
+						Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible,
+					}},
+					ContainerStatuses: []corev1.ContainerStatus{{
+						Name: "c", Resources: &corev1.ResourceRequirements{Requests: quantities("cpu", "1")},
+					}},
+				},
+			},
+			quota.Amounts{"cpu": 1000},
+		},
 		"no requests": {corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,6 +221,100 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 				t.Errorf("amounts (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// drawAsking draws a pod of which each part that changes its requests is there or not: most have none of them.
+func drawAsking(t *rapid.T) *corev1.Pod {
+	seldom := func(label string) bool { return rapid.IntRange(0, 7).Draw(t, label) == 0 }
+	names := []string{"cpu", "memory", "hugepages-2Mi", "nvidia.com/gpu"}
+	amounts := []string{"0", "1", "2", "100m", "0.1m", "1u", "1.5Gi", "1e3", "9223372036854775807", "1e30"}
+	list := func(label string) corev1.ResourceList {
+		return quantities(rapid.Custom(func(t *rapid.T) (pairs []string) {
+			for _, name := range names {
+				if rapid.Bool().Draw(t, name) {
+					pairs = append(pairs, name, rapid.SampledFrom(amounts).Draw(t, "amount"))
+				}
+			}
+			return pairs
+		}).Draw(t, label)...)
+	}
+	pod := &corev1.Pod{}
+	add := func(to *[]corev1.Container, statuses *[]corev1.ContainerStatus, name string) *corev1.Container {
+		c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(name)}}
+		*to = append(*to, c)
+		is := corev1.ContainerStatus{Name: name}
+		if rapid.Bool().Draw(t, "reported") {
+			is.Resources = c.Resources.DeepCopy()
+			is.AllocatedResources = is.Resources.DeepCopy().Requests
+		}
+		if is.Resources != nil && seldom("resized") {
+			if is.Resources.Requests = list("actual"); rapid.Bool().Draw(t, "grown") {
+				maps.Copy(is.Resources.Requests, c.Resources.Requests)
+			}
+		}
+		if seldom("allocated") {
+			is.AllocatedResources = list("allocated")
+		}
+		if !seldom("unreported") {
+			*statuses = append([]corev1.ContainerStatus{is}, *statuses...)
+		}
+		return &(*to)[len(*to)-1]
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "containers") {
+		add(&pod.Spec.Containers, &pod.Status.ContainerStatuses, fmt.Sprint("c", i))
+	}
+	for i := range max(rapid.IntRange(-8, 2).Draw(t, "initContainers"), 0) {
+		c := add(&pod.Spec.InitContainers, &pod.Status.InitContainerStatuses, fmt.Sprint("i", i))
+		if always := corev1.ContainerRestartPolicyAlways; rapid.Bool().Draw(t, "sidecar") {
+			c.RestartPolicy = &always
+		}
+	}
+	if seldom("overhead") {
+		pod.Spec.Overhead = list("of the sandbox")
+	}
+	if seldom("pod-level") {
+		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("of the pod")}
+		if rapid.Bool().Draw(t, "pod resized") {
+			pod.Status.Resources = &corev1.ResourceRequirements{Requests: list("of the pod, actual")}
+			pod.Status.AllocatedResources = list("of the pod, allocated")
+		}
+	}
+	if rapid.Bool().Draw(t, "infeasible") {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible,
+		}}
+	}
+	return pod
+}
+
+// The sum of containers that most pods need is the scheduler's, also where it is rounded or does not fit an int64; and
+// the status of a pod that is not resized changes nothing.
+func TestPodAmountsOfAnyPodAreTheSchedulers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		for range 8 {
+			checkAmounts(t, drawAsking(t))
+		}
+	})
+}
+
+func checkAmounts(t *rapid.T, pod *corev1.Pod) {
+	plain, copied := pod.DeepCopy(), pod.DeepCopy()
+	want := convert.Amounts(resource.PodRequests(copied, resource.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}))
+	got := convert.PodAmounts(pod)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("amounts of %v (-scheduler's +got):\n%s", pod, diff)
+	}
+	// Upstream adds the overhead to amounts that a pod-level request shares.
+	if again := convert.PodAmounts(pod); pod.Spec.Resources == nil && !cmp.Equal(again, got) {
+		t.Fatalf("the second sum, %v, is not the first, %v", again, got)
+	}
+	plain.Status = corev1.PodStatus{}
+	if diff := cmp.Diff(convert.PodAmounts(plain), got); diff != "" && !convert.IsResizing(pod) {
+		t.Fatalf("amounts of %v, not resized (-without its status +got):\n%s", pod, diff)
 	}
 }
 
