@@ -38,10 +38,9 @@ type Excess struct {
 	path   []*Quota // from the quota of the first pod upwards, as it was
 }
 
-// block is a limit, and what was left below it.
+// block is a limit that a claim exceeds, and what was left below it.
 type block struct {
 	claim
-	kind LimitKind
 	free int64
 }
 
@@ -49,11 +48,9 @@ type block struct {
 type claim struct {
 	quota     *Quota
 	dimension Dimension
-	n         int64
-	firm      int64 // of it, by pods that are not preemptible, at their own quota
-	// held counts as used besides what is: for nominated pods that come first, and in a dry run less what is taken.
-	// heldFirm is the part of pods that are not preemptible, at their own quota.
-	held, heldFirm int64
+	firm      bool  // of its min, by the pods of its own that are not preemptible
+	n         int64 // more than 0
+	held      int64 // counts as used besides what is: for nominated pods, and in a dry run less what is taken
 }
 
 // Admit reports why pending pods may not hold what they ask for together, nil when they may: at each quota on their
@@ -102,53 +99,55 @@ func (e *entry) precedes(o *entry) bool {
 	return !o.pod.Nominated || e.pod.UID < o.pod.UID
 }
 
-// shift adds to what claims hold what a pod asks for on its path, times sign.
-func (a *Account) shift(claims []claim, e *entry, sign int64) {
+// each calls f with what a pod asks of each quota on its path.
+func (a *Account) each(e *entry, f func(claim)) {
 	leaf := e.group.quota
-	for n := leaf; n != nil; n = n.parent {
-		for i := range claims {
-			c := &claims[i]
-			if c.quota != n {
-				continue
-			}
-			for _, asked := range e.vector {
-				if asked.Dimension != c.dimension {
-					continue
-				}
-				c.held = plus(c.held, sign*asked.N)
-				if e.pod.NonPreemptible && n == leaf && leaf != a.fallback {
-					c.heldFirm = plus(c.heldFirm, sign*asked.N)
-				}
-			}
-		}
-	}
-}
-
-// claim adds what a pod asks of each quota on its path.
-func (a *Account) claim(claims []claim, e *entry) []claim {
-	leaf, others := e.group.quota, len(claims)
 	for n := leaf; n != nil && n != a.root && n != a.system; n = n.parent {
 		for _, asked := range e.vector {
 			if asked.N == 0 {
 				continue
 			}
 			c := claim{quota: n, dimension: asked.Dimension, n: asked.N}
-			if e.pod.NonPreemptible && n == leaf && leaf != a.fallback {
-				c.firm = asked.N
+			f(c)
+			if c.firm = true; e.pod.NonPreemptible && n == leaf && n != a.fallback {
+				f(c)
 			}
-			i := slices.IndexFunc(claims[:others], func(o claim) bool {
-				return o.quota == n && o.dimension == c.dimension
-			})
-			if i < 0 {
-				claims = append(claims, c)
-				continue
-			}
-			claims[i].n, claims[i].firm = plus(claims[i].n, c.n), plus(claims[i].firm, c.firm)
 		}
 		if a.rules.LeafOnly {
 			break
 		}
 	}
+}
+
+// find returns the claim on what another claims too; nil where there is none.
+func find(claims []claim, o claim) *claim {
+	for i := range claims {
+		if c := &claims[i]; c.quota == o.quota && c.dimension == o.dimension && c.firm == o.firm {
+			return c
+		}
+	}
+	return nil
+}
+
+// shift adds to what claims hold what a pod asks for on its path, times sign.
+func (a *Account) shift(claims []claim, e *entry, sign int64) {
+	a.each(e, func(asked claim) {
+		if c := find(claims, asked); c != nil {
+			c.held = plus(c.held, sign*asked.n)
+		}
+	})
+}
+
+// claim adds what a pod asks of each quota on its path.
+func (a *Account) claim(claims []claim, e *entry) []claim {
+	others := len(claims)
+	a.each(e, func(asked claim) {
+		if c := find(claims[:others], asked); c != nil {
+			c.n = plus(c.n, asked.n)
+		} else {
+			claims = append(claims, asked)
+		}
+	})
 	return claims
 }
 
@@ -168,41 +167,47 @@ func (a *Account) check(leaf *Quota, claims []claim) *Excess {
 	var x *Excess
 	for _, c := range claims {
 		limit, kind, used := a.limit(c)
-		if used = plus(used, c.held); kind != "" && plus(used, c.n) > limit {
+		if kind != "" && plus(used, c.n) > limit {
 			x = x.add(c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.n}, kind)
-		}
-		if _, named := c.quota.Max(c.dimension); c.firm <= 0 || !named {
-			continue
-		}
-		limit, used = c.quota.Min(c.dimension), plus(c.quota.Amount(NonPreemptibleUsed, c.dimension), c.heldFirm)
-		if plus(used, c.firm) > limit {
-			x = x.add(c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.firm}, MinLimit)
 		}
 	}
 	if x != nil {
 		slices.SortFunc(x.Shortages, func(s, o Shortage) int { return cmp.Compare(s.Dimension, o.Dimension) })
-		for n := leaf; n != nil && n != a.root; n = n.parent {
-			x.path, x.Path = append(x.path, n), append(x.Path, n.Name())
+		x.path = a.path(leaf)
+		for _, n := range slices.Backward(x.path) {
+			x.Path = append(x.Path, n.Name())
 		}
-		slices.Reverse(x.Path)
 	}
 	return x
 }
 
-// limit returns what the quota of a claim may use and what it uses; no kind where it is not limited.
+// path returns the quotas from one upwards, without Root.
+func (a *Account) path(q *Quota) (path []*Quota) {
+	for ; q != nil && q != a.root; q = q.parent {
+		path = append(path, q)
+	}
+	return path
+}
+
+// limit returns what the quota of a claim may use, and what it uses and holds; no kind where it is not limited.
 func (a *Account) limit(c claim) (limit int64, kind LimitKind, used int64) {
-	var named bool
-	kind = RuntimeLimit
-	if a.rules.ByMax || c.quota == a.fallback {
+	m, named := Used, false
+	switch {
+	case c.firm:
+		kind, m = MinLimit, NonPreemptibleUsed
+		limit = c.quota.Min(c.dimension)
+		_, named = c.quota.Max(c.dimension)
+	case a.rules.ByMax || c.quota == a.fallback:
 		kind = MaxLimit
 		limit, named = c.quota.Max(c.dimension)
-	} else {
+	default:
+		kind = RuntimeLimit
 		limit, named = a.forest.Runtime(c.quota, c.dimension)
 	}
 	if !named {
 		return 0, "", 0
 	}
-	return limit, kind, c.quota.Amount(Used, c.dimension)
+	return limit, kind, plus(c.quota.Amount(m, c.dimension), c.held)
 }
 
 func (x *Excess) add(c claim, s Shortage, kind LimitKind) *Excess {
@@ -212,7 +217,7 @@ func (x *Excess) add(c claim, s Shortage, kind LimitKind) *Excess {
 	if x.Quota == c.quota.Name() && x.LimitKind == kind {
 		x.Shortages = append(x.Shortages, s)
 	}
-	x.blocks = append(x.blocks, block{c, kind, s.Limit - s.Used})
+	x.blocks = append(x.blocks, block{c, s.Limit - s.Used})
 	return x
 }
 
@@ -227,33 +232,16 @@ func (a *Account) Grew(uid string, x *Excess) bool {
 	if e == nil {
 		return false
 	}
-	n := e.group.quota
-	for _, was := range x.path {
-		if n != was {
-			return true
-		}
-		n = n.parent
-	}
-	if n != nil && n != a.root {
+	if !slices.Equal(x.path, a.path(e.group.quota)) {
 		return true
 	}
 	a.claims = a.claims[:0]
 	for _, b := range x.blocks {
-		a.claims = append(a.claims, claim{quota: b.quota, dimension: b.dimension})
+		a.claims = append(a.claims, claim{quota: b.quota, dimension: b.dimension, firm: b.firm})
 	}
 	a.holdAhead(a.claims, uid)
-	for i, b := range x.blocks {
-		limit, kind, used := a.limit(b.claim)
-		held := a.claims[i].held
-		if b.kind == MinLimit {
-			_, named := b.quota.Max(b.dimension)
-			if kind = MinLimit; !named {
-				kind = ""
-			}
-			limit, used = b.quota.Min(b.dimension), b.quota.Amount(NonPreemptibleUsed, b.dimension)
-			held = a.claims[i].heldFirm
-		}
-		if kind == "" || limit-plus(used, held) > b.free {
+	for i, c := range a.claims {
+		if limit, kind, used := a.limit(c); kind == "" || limit-used > x.blocks[i].free {
 			return true
 		}
 	}

@@ -97,8 +97,7 @@ func (a *Account) trial(e *entry) *Trial {
 		}
 	}
 	for i := range t.claims {
-		c := &t.claims[i]
-		c.held, c.heldFirm = max(c.held, 0), max(c.heldFirm, 0)
+		t.claims[i].held = max(t.claims[i].held, 0)
 	}
 	return t
 }
