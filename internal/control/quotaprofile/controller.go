@@ -3,7 +3,6 @@ package quotaprofile
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -20,9 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
@@ -48,18 +49,12 @@ func New(nodes corelisters.NodeLister, client dynamic.Interface) *Controller {
 
 // Start works until ctx ends. The cache of nodes must be synced.
 func (c *Controller) Start(ctx context.Context) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := c.pass(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Profiles not followed")
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	}, interval)
+	return nil
 }
 
 // pass makes the quota of every profile what the profile says. A cluster without the kind has no profiles.
@@ -96,15 +91,15 @@ func (c *Controller) follow(ctx context.Context, now time.Time, object *unstruct
 	if err != nil {
 		return err
 	}
-	client := c.client.Resource(v1alpha1.Resource(v1alpha1.GroupName)).Namespace(profile.Namespace)
-	found, err := client.Get(ctx, want.Name, metav1.GetOptions{})
+	quotas := c.client.Resource(v1alpha1.Resource(v1alpha1.GroupName)).Namespace(profile.Namespace)
+	found, err := quotas.Get(ctx, want.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
 		if err != nil {
 			return err
 		}
 		unstructured.RemoveNestedField(content, "status")
-		_, err = client.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+		_, err = quotas.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
 		return err
 	}
 	if err != nil {
@@ -122,7 +117,7 @@ func (c *Controller) follow(ctx context.Context, now time.Time, object *unstruct
 	if err != nil || patch == nil {
 		return err
 	}
-	_, err = client.Patch(ctx, is.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "tenon-manager"})
+	_, err = quotas.Patch(ctx, is.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "tenon-manager"})
 	return err
 }
 
@@ -198,36 +193,18 @@ func times(n int64, ratio *big.Rat) int64 {
 // change returns a merge patch of what the profile decides and the object does not say; nil without a difference. The
 // tree of a quota is never changed.
 func change(is, want *v1alpha1.ElasticQuota) ([]byte, error) {
-	metadata := map[string]map[string]string{"labels": {}, "annotations": {}}
+	next := is.DeepCopy()
 	for key, value := range want.Labels {
-		if key != annotation.QuotaTreeID && is.Labels[key] != value {
-			metadata["labels"][key] = value
+		if key != annotation.QuotaTreeID {
+			metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)
 		}
 	}
 	for key, value := range want.Annotations {
-		if is.Annotations[key] != value {
-			metadata["annotations"][key] = value
-		}
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, value)
 	}
-	body := map[string]any{"metadata": metadata}
-	if !equality.Semantic.DeepEqual(is.Spec, want.Spec) {
-		body["spec"] = map[string]any{
-			"min": replaced(is.Spec.Min, want.Spec.Min), "max": replaced(is.Spec.Max, want.Spec.Max),
-		}
-	} else if len(metadata["labels"])+len(metadata["annotations"]) == 0 {
+	next.Spec = want.Spec
+	if equality.Semantic.DeepEqual(is, next) {
 		return nil, nil
 	}
-	return json.Marshal(body)
-}
-
-// replaced is a list as a merge patch over another.
-func replaced(was, is corev1.ResourceList) map[string]any {
-	out := map[string]any{}
-	for name := range was {
-		out[string(name)] = nil
-	}
-	for name, q := range is {
-		out[string(name)] = q.String()
-	}
-	return out
+	return client.MergeFrom(is).Data(next)
 }
