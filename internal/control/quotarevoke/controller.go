@@ -196,14 +196,9 @@ func (c *Controller) report(now time.Time, plans []plan) {
 }
 
 // record sends an Event about a quota that has an object.
-func (c *Controller) record(q quota.Spec, pod *corev1.Pod, reason event.Reason, text string) {
-	object := c.Object(q.Group, q.Namespace, q.Name)
-	switch {
-	case object == nil:
-	case pod == nil: // which is no nil of an interface
-		c.event(object, nil, reason, "Revoke", "%s", text)
-	default:
-		c.event(object, pod, reason, "Revoke", "%s", text)
+func (c *Controller) record(q quota.Spec, related runtime.Object, reason event.Reason, text string) {
+	if object := c.Object(q.Group, q.Namespace, q.Name); object != nil {
+		c.event(object, related, reason, "Revoke", "%s", text)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -33,20 +33,16 @@ type snapshot struct {
 	account *quota.Account
 	now     time.Time
 	pods    map[string]*corev1.Pod // by UID, those that holders were made of
-	budgets map[string][]budget    // by namespace
+	budgets map[*policyv1.PodDisruptionBudget]*quota.Budget
 	gangs   map[string]*quota.Gang // nil until holders are asked for
 	err     error
-}
-
-type budget struct {
-	*quota.Budget
-	selector labels.Selector
 }
 
 // plan returns what is to be taken back now. What cannot be read is not decided on.
 func (c *Controller) plan(ctx context.Context, now time.Time) []plan {
 	s := &snapshot{
-		Controller: c, now: now, pods: map[string]*corev1.Pod{}, budgets: map[string][]budget{},
+		Controller: c, now: now, pods: map[string]*corev1.Pod{},
+		budgets: map[*policyv1.PodDisruptionBudget]*quota.Budget{},
 	}
 	var plans []plan
 	c.Read(func(a *quota.Account) {
@@ -162,28 +158,16 @@ func (s *snapshot) budgetsOf(pod *corev1.Pod) []*quota.Budget {
 	if s.refused.IsInBackOffSinceUpdate(string(pod.UID), s.now) {
 		return []*quota.Budget{{Name: "refused"}}
 	}
-	all, known := s.budgets[pod.Namespace]
-	if !known {
-		list, err := s.Budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
-		s.err = cmp.Or(s.err, err)
-		for _, b := range list {
-			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-			if err != nil {
-				selector = labels.Everything()
-			}
-			one := budget{&quota.Budget{Name: b.Name}, selector}
-			if b.Status.ObservedGeneration >= b.Generation { // else the Eviction API refuses
-				one.Allowed = int(b.Status.DisruptionsAllowed)
-			}
-			all = append(all, one)
-		}
-		s.budgets[pod.Namespace] = all
-	}
+	all, _ := s.Budgets.GetPodPodDisruptionBudgets(pod) // the error says that there is none
 	var out []*quota.Budget
 	for _, b := range all {
-		if b.selector.Matches(labels.Set(pod.Labels)) {
-			out = append(out, b.Budget)
+		if s.budgets[b] == nil {
+			s.budgets[b] = &quota.Budget{Name: b.Name}
+			if b.Status.ObservedGeneration >= b.Generation { // else the Eviction API refuses
+				s.budgets[b].Allowed = int(b.Status.DisruptionsAllowed)
+			}
 		}
+		out = append(out, s.budgets[b])
 	}
 	return out
 }
