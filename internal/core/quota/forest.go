@@ -28,8 +28,7 @@ type Forest struct {
 	quotas           map[string]*Quota // by name, with System and Default, without Root
 	root             *Quota
 	system, fallback *Quota
-	tops             []*Quota            // of extra trees
-	awaited          map[string][]*Quota // those whose parent does not exist, by its name
+	tops             []*Quota // of extra trees
 
 	nodes   []int64 // amounts of the counted nodes, by dimension
 	divider divider
@@ -38,7 +37,7 @@ type Forest struct {
 // New returns a forest without quotas and nodes.
 func New(c Config) *Forest {
 	f := &Forest{
-		config: c, dimensions: map[string]Dimension{}, awaited: map[string][]*Quota{},
+		config: c, dimensions: map[string]Dimension{},
 		root: &Quota{spec: Spec{Name: Root, IsParent: true}}, system: &Quota{spec: Spec{Name: System}},
 		fallback: &Quota{}, divider: divider{rounding: c.Rounding},
 	}
@@ -61,7 +60,11 @@ func (f *Forest) Set(s Spec) {
 	if q == nil {
 		q = &Quota{}
 		f.quotas[s.Name] = q
-		moved = slices.Clone(f.awaited[s.Name])
+		for _, o := range f.root.children {
+			if o.spec.Parent == s.Name {
+				moved = append(moved, o)
+			}
+		}
 	} else {
 		moved = f.cycle(q)
 	}
@@ -86,7 +89,6 @@ func (f *Forest) Remove(name string) {
 	delete(f.quotas, name)
 	f.place(moved)
 	f.detach(q)
-	f.await(q, "")
 	f.tops = slices.DeleteFunc(f.tops, func(o *Quota) bool { return o == q })
 	q.removed = true
 	q.spec = Spec{Name: name}

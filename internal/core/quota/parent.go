@@ -61,11 +61,6 @@ func (f *Forest) place(quotas []*Quota) {
 func (f *Forest) move(q *Quota) {
 	home, misplaced := f.home(q)
 	q.misplaced = misplaced
-	awaits := ""
-	if misplaced == unknownParent {
-		awaits = q.spec.Parent
-	}
-	f.await(q, awaits)
 	top := slices.Index(f.tops, q)
 	switch {
 	case home == nil && top < 0:
@@ -78,21 +73,6 @@ func (f *Forest) move(q *Quota) {
 		if home != nil {
 			f.attach(q, home)
 		}
-	}
-}
-
-// await keeps the list of quotas whose parent is missing; an empty name takes q off it.
-func (f *Forest) await(q *Quota, parent string) {
-	if q.awaits == parent {
-		return
-	}
-	if left := slices.DeleteFunc(f.awaited[q.awaits], func(o *Quota) bool { return o == q }); len(left) > 0 {
-		f.awaited[q.awaits] = left
-	} else {
-		delete(f.awaited, q.awaits)
-	}
-	if q.awaits = parent; parent != "" {
-		f.awaited[parent] = append(f.awaited[parent], q)
 	}
 }
 

@@ -13,9 +13,7 @@ type Quota struct {
 	children []*Quota // Invariant: ascending name.
 	cells    []cell   // by dimension. Invariant: no child has more.
 
-	// misplaced says why the quota hangs under Root and not where its spec says; awaits is the parent that is missing.
-	misplaced fault
-	awaits    string
+	misplaced fault // why the quota hangs under Root and not where its spec says
 	removed   bool
 }
 
