@@ -31,12 +31,10 @@ func (s *Spec) limits(dimension string) limits {
 	if !named {
 		return limits{}
 	}
-	weight, set := s.Weight[dimension]
-	if !set {
-		weight = ceiling
-	}
 	ceiling = max(ceiling, 0)
-	return limits{true, min(max(s.Min[dimension], 0), ceiling), ceiling, max(weight, 0), s.KeepsMin, s.FixedMin}
+	return limits{
+		true, min(max(s.Min[dimension], 0), ceiling), ceiling, max(s.weight(dimension), 0), s.KeepsMin, s.FixedMin,
+	}
 }
 
 // cell is a quota in one dimension, and the set of its children in it.

@@ -369,10 +369,14 @@ func (x *Checker) sumOfMin(r *report, s, parent *Spec) {
 	if s == parent {
 		other, phrase = children[0].Name, "all children's MinQuota > current MinQuota, current: %s; %s: %s > %s"
 	}
-	for _, d := range dimensions(children) {
-		sum, _ := total(children, func(c *Spec) int64 { return c.Min[d] })
-		if sum > parent.Min[d] {
-			r.add(V5, other, "min["+d+"]", phrase, parent.Name, d, text(d, sum), text(d, parent.Min[d]))
+	asked := Amounts{} // for the names of the dimensions
+	for _, c := range children {
+		maps.Copy(asked, c.Min)
+	}
+	for _, d := range keys(asked) {
+		n := total(children, func(c *Spec) int64 { return c.Min[d] }).amount()
+		if n > parent.Min[d] {
+			r.add(V5, other, "min["+d+"]", phrase, parent.Name, d, text(d, n), text(d, parent.Min[d]))
 		}
 	}
 }
@@ -394,7 +398,7 @@ func (x *Checker) overflow(r *report, s *Spec) {
 			{"max", func(o *Spec) int64 { return o.Max[d] }},
 			{"weight", func(o *Spec) int64 { return o.weight(d) }},
 		} {
-			if _, fits := total(siblings, of.amount); !fits {
+			if total(siblings, of.amount).compare(sumOf(math.MaxInt64)) > 0 {
 				o := slices.MaxFunc(others, func(a, b *Spec) int { return cmp.Compare(of.amount(a), of.amount(b)) })
 				r.add(V15, o.Name, of.field+"["+d+"]", "the sum over siblings overflows int64: %s %s, %s %s", s.Name,
 					text(d, of.amount(s)), o.Name, text(d, of.amount(o)))
@@ -450,25 +454,12 @@ func includes(all, some Amounts) bool {
 	return true
 }
 
-// dimensions returns those of the mins of quotas, sorted.
-func dimensions(quotas []*Spec) []string {
-	all := Amounts{}
+// total adds up what is above 0.
+func total(quotas []*Spec, of func(*Spec) int64) (all sum) {
 	for _, q := range quotas {
-		maps.Copy(all, q.Min)
+		all = all.plus(sumOf(max(of(q), 0)))
 	}
-	return keys(all)
-}
-
-// total adds up what is above 0. fits is false where the sum is above the largest int64, which it is then.
-func total(quotas []*Spec, of func(*Spec) int64) (sum int64, fits bool) {
-	for _, q := range quotas {
-		n := max(of(q), 0)
-		if sum > math.MaxInt64-n {
-			return math.MaxInt64, false
-		}
-		sum += n
-	}
-	return sum, true
+	return all
 }
 
 // text writes an amount as a quantity: CPU in cores or milli, whole multiples of 1024 in binary units.
