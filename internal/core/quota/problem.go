@@ -1,10 +1,6 @@
 package quota
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "fmt"
 
 // fault is why a quota hangs under Root and not where its spec says, as words about the parent.
 type fault string
@@ -13,15 +9,6 @@ const (
 	unknownParent fault = "does not exist"
 	parentCycle   fault = "is below it"
 )
-
-// Problems lists what the forest replaced in the specs that it has, by quota.
-func (f *Forest) Problems() []string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(f.quotas)) {
-		out = append(out, f.quotas[name].Problems()...)
-	}
-	return out
-}
 
 // Problems lists what the forest replaced in the quota's spec, in the place that it has now, each as a sentence with
 // what counts instead.
