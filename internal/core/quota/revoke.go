@@ -2,7 +2,6 @@ package quota
 
 import (
 	"maps"
-	"math/big"
 	"slices"
 	"time"
 )
@@ -198,11 +197,7 @@ func claimantOf(shares *Shares, donor *Quota, levels []Level, claimants []Claima
 			continue
 		}
 		exact, named := shares.Exact(q, d)
-		if !named || q.cells[d].limited() <= q.Amount(Used, d) {
-			continue
-		}
-		whole := new(big.Int).Quo(exact.Num(), exact.Denom())
-		if big.NewInt(q.Amount(Used, d)).Cmp(whole) < 0 {
+		if named && q.Amount(Used, d) < min(floor(exact), q.cells[d].limited()) {
 			return c
 		}
 	}

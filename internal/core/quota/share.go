@@ -3,6 +3,7 @@ package quota
 import (
 	"math"
 	"math/big"
+	"slices"
 )
 
 // Shares are the runtimes of a forest without rounding: rational numbers from the totals down. Revocation compares
@@ -40,33 +41,35 @@ func (s *Shares) Goal(q *Quota, d Dimension) int64 {
 		return math.MaxInt64
 	}
 	runtime, _ := s.forest.Runtime(q, d)
-	up := new(big.Int).Add(exact.Num(), exact.Denom())
-	up.Sub(up, big.NewInt(1)).Quo(up, exact.Denom()).Add(up, big.NewInt(s.Slack(q, d)))
-	if !up.IsInt64() {
-		return math.MaxInt64
+	up := floor(exact)
+	if !exact.IsInt() {
+		up = plus(up, 1)
 	}
-	return max(runtime, up.Int64())
+	return max(runtime, plus(up, s.Slack(q, d)))
+}
+
+// floor returns the whole units of a share, at most the largest int64.
+func floor(share *big.Rat) int64 {
+	if n := new(big.Int).Quo(share.Num(), share.Denom()); n.IsInt64() {
+		return n.Int64()
+	}
+	return math.MaxInt64
 }
 
 // Slack returns by how many units above its exact share, rounded up, the runtime of a quota may have been before a
 // change that took nothing from its exact share: a unit for every round on its path but one. Divisor needs none.
 func (s *Shares) Slack(q *Quota, d Dimension) int64 {
-	if s.forest.config.Rounding == Divisor {
+	f, rounds := s.forest, 0
+	if f.config.Rounding == Divisor {
 		return 0
 	}
-	return max(int64(s.forest.roundsAbove(q, d))-1, 0)
-}
-
-// roundsAbove returns the number of roundings on the path of a quota: rounds of divisions, and scaled sets of mins.
-func (f *Forest) roundsAbove(q *Quota, d Dimension) int {
 	f.Runtime(q, d)
-	rounds := 0
 	for n := f.live(q); n.parent != nil; n = n.parent {
 		if n.cells[d].named {
 			rounds += n.parent.cells[d].rounds
 		}
 	}
-	return rounds
+	return int64(max(rounds-1, 0))
 }
 
 func (s *Shares) portion(q *Quota, d Dimension) portion {
@@ -83,23 +86,22 @@ func (s *Shares) portion(q *Quota, d Dimension) portion {
 // divide computes the portions of the children of q.
 func (s *Shares) divide(q *Quota, d Dimension) {
 	f, total := s.forest, s.portion(q, d)
+	f.gather(q, d)
+	members := f.divider.members
 	reference := total.runtime
 	if total.effective.Cmp(reference) > 0 {
 		reference = total.effective
 	}
-	f.gather(q, d)
-	members := f.divider.members
 	mins := exactMins(members, reference, f.config.ScaleMin)
 	runtimes := exactRuntimes(members, mins, total.runtime)
-	i := 0
 	for _, child := range q.children {
 		if int(d) >= len(child.cells) {
 			continue
 		}
 		p := total
 		if child.cells[d].named {
-			p = portion{runtimes[i], mins[i]}
-			i++
+			p = portion{runtimes[0], mins[0]}
+			runtimes, mins = runtimes[1:], mins[1:]
 		}
 		s.known[place{child, d}] = p
 	}
@@ -113,62 +115,52 @@ func exactMins(members []member, reference *big.Rat, scaled bool) []*big.Rat {
 		mins[i] = new(big.Rat).SetInt64(m.effective)
 		sums[m.fixed].Add(sums[m.fixed], mins[i])
 	}
-	if !scaled || new(big.Rat).Add(sums[true], sums[false]).Cmp(reference) <= 0 {
+	left := new(big.Rat).Sub(reference, sums[true])
+	if !scaled || left.Cmp(sums[false]) >= 0 {
 		return mins
 	}
-	short := sums[true].Cmp(reference) > 0 // even for the fixed ones
-	left := reference
-	if !short {
-		left = new(big.Rat).Sub(reference, sums[true])
+	factors := map[bool]*big.Rat{true: big.NewRat(1, 1)}
+	if left.Sign() >= 0 {
+		factors[false] = left.Quo(left, sums[false])
+	} else {
+		factors[true], factors[false] = new(big.Rat).Quo(reference, sums[true]), new(big.Rat)
 	}
 	for i, m := range members {
-		switch {
-		case m.fixed == short:
-			mins[i].Mul(mins[i], left).Quo(mins[i], sums[short])
-		case short:
-			mins[i].SetInt64(0)
-		}
+		mins[i].Mul(mins[i], factors[m.fixed])
 	}
 	return mins
 }
 
 // exactRuntimes is divider.lend in rational numbers: min(limited, min + weight·λ) with one λ for all borrowers.
 func exactRuntimes(members []member, mins []*big.Rat, total *big.Rat) []*big.Rat {
-	runtimes, rooms := make([]*big.Rat, len(members)), make([]*big.Rat, len(members))
-	left, weights := new(big.Rat).Set(total), new(big.Rat)
+	type borrower struct {
+		runtime, weight *big.Rat
+		full            *big.Rat // the λ from which on it has all that it asks for
+	}
+	var borrowers []borrower
+	runtimes, left, weights := make([]*big.Rat, len(members)), new(big.Rat).Set(total), new(big.Rat)
 	for i, m := range members {
-		limited := new(big.Rat).SetInt64(m.limited)
+		limited, weight := new(big.Rat).SetInt64(m.limited), new(big.Rat).SetInt64(m.weight)
 		runtimes[i] = new(big.Rat).Set(mins[i])
-		if room := limited.Sub(limited, mins[i]); room.Sign() > 0 && m.weight > 0 {
-			rooms[i] = room
-			weights.Add(weights, new(big.Rat).SetInt64(m.weight))
+		if room := new(big.Rat).Sub(limited, mins[i]); room.Sign() > 0 && m.weight > 0 {
+			borrowers = append(borrowers, borrower{runtimes[i], weight, room.Quo(room, weight)})
+			weights.Add(weights, weight)
 		} else if room.Sign() < 0 && !m.keeps {
-			runtimes[i].SetInt64(m.limited)
+			runtimes[i] = limited
 		}
 		left.Sub(left, runtimes[i])
 	}
-	if left.Sign() <= 0 {
-		return runtimes
-	}
-	need := func(i int) *big.Rat { return new(big.Rat).SetInt64(members[i].weight) }
-	for served := true; served; {
-		served = false
-		for i, room := range rooms {
-			// A borrower is served in full where room ≤ weight·left/weights.
-			if room == nil || new(big.Rat).Mul(room, weights).Cmp(new(big.Rat).Mul(need(i), left)) > 0 {
-				continue
-			}
-			runtimes[i].Add(runtimes[i], room)
-			left.Sub(left, room)
-			weights.Sub(weights, need(i))
-			rooms[i], served = nil, true
+	slices.SortFunc(borrowers, func(a, b borrower) int { return a.full.Cmp(b.full) })
+	for _, b := range borrowers {
+		gain := new(big.Rat).Quo(left, weights)
+		if b.full.Cmp(gain) < 0 {
+			gain = b.full
 		}
-	}
-	for i, room := range rooms {
-		if room != nil {
-			gain := need(i)
-			runtimes[i].Add(runtimes[i], gain.Mul(gain, left).Quo(gain, weights))
+		if gain.Mul(gain, b.weight); gain.Sign() > 0 {
+			b.runtime.Add(b.runtime, gain)
+			left.Sub(left, gain)
 		}
+		weights.Sub(weights, b.weight)
 	}
 	return runtimes
 }
