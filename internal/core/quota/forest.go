@@ -117,16 +117,19 @@ func (f *Forest) SetNodes(amounts Amounts) {
 
 // Add counts what a pod of the quota asks for or uses, up to the top of the tree. The work is in the depth of the
 // quota; a request stops where it is above max.
-func (f *Forest) Add(q *Quota, m Measure, v Vector) {
-	for _, a := range v {
-		f.change(f.live(q), m, a.Dimension, sumOf(a.N))
-	}
-}
+func (f *Forest) Add(q *Quota, m Measure, v Vector) { f.change(q, m, v, 1) }
 
 // Subtract takes back what Add counted.
-func (f *Forest) Subtract(q *Quota, m Measure, v Vector) {
+func (f *Forest) Subtract(q *Quota, m Measure, v Vector) { f.change(q, m, v, -1) }
+
+func (f *Forest) change(q *Quota, m Measure, v Vector, sign int64) {
+	q = f.live(q)
 	for _, a := range v {
-		f.change(f.live(q), m, a.Dimension, sumOf(-a.N))
+		if delta := sumOf(sign * a.N); m == Request {
+			f.addRequest(q, a.Dimension, delta)
+		} else {
+			f.addSum(q, m, a.Dimension, delta)
+		}
 	}
 }
 
@@ -154,14 +157,6 @@ func (f *Forest) live(q *Quota) *Quota {
 func (f *Forest) setDefault(ceilings Amounts) {
 	f.fallback.spec = Spec{Name: Default, Max: maps.Clone(ceilings)}
 	f.limit(f.fallback)
-}
-
-func (f *Forest) change(q *Quota, m Measure, d Dimension, delta sum) {
-	if m == Request {
-		f.addRequest(q, d, delta)
-	} else {
-		f.addSum(q, m, d, delta)
-	}
 }
 
 // addRequest changes the request of a quota and, as far as that changes what it asks of its parent, of those above.
