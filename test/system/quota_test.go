@@ -528,9 +528,7 @@ func (s *state) revocations() (donors []string) {
 		holders := func(q *quota.Quota) (out []quota.Holder) {
 			for _, m := range a.Members(q) {
 				if m.State != quota.Pending {
-					out = append(out, quota.Holder{
-						ID: m.UID, Uses: a.Forest().Vector(m.Amounts), NonPreemptible: m.NonPreemptible,
-					})
+					out = append(out, quota.Holder{Member: m})
 				}
 			}
 			return out

@@ -75,14 +75,13 @@ func (s *snapshot) translate(r quota.Revocation) plan {
 	for _, victims := range r.Victims {
 		var unit []*corev1.Pod
 		for _, h := range victims {
-			unit = append(unit, s.pods[h.ID])
+			unit = append(unit, s.pods[h.UID])
 		}
 		p.units = append(p.units, unit)
 	}
 	var kept []string
 	for _, k := range r.Kept {
-		pod := s.pods[k.Pod.ID]
-		kept = append(kept, fmt.Sprintf("%s/%s: %s", pod.Namespace, pod.Name, k.Why))
+		kept = append(kept, fmt.Sprintf("%s/%s: %s", k.Pod.Namespace, k.Pod.Name, k.Why))
 	}
 	slices.Sort(kept)
 	p.kept = strings.Join(kept, ", ")
@@ -134,10 +133,7 @@ func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
 		if m.State == quota.Pending {
 			continue
 		}
-		h := quota.Holder{
-			ID: m.UID, Uses: s.account.Forest().Vector(m.Amounts), Priority: m.Priority, Started: m.Start,
-			NonPreemptible: m.NonPreemptible, Gang: s.gangs[m.Gang],
-		}
+		h := quota.Holder{Member: m, Gang: s.gangs[m.Gang]}
 		pod, err := s.Pods.Pods(m.Namespace).Get(m.Name)
 		if err != nil || string(pod.UID) != m.UID || m.Leaving {
 			h.Leaving = true
@@ -156,13 +152,13 @@ func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
 // budgetsOf returns the disruption budgets that count a pod. One whose eviction was refused a moment ago has none left.
 func (s *snapshot) budgetsOf(pod *corev1.Pod) []*quota.Budget {
 	if s.refused.IsInBackOffSinceUpdate(string(pod.UID), s.now) {
-		return []*quota.Budget{{Name: "refused"}}
+		return []*quota.Budget{{}}
 	}
 	all, _ := s.Budgets.GetPodPodDisruptionBudgets(pod) // the error says that there is none
 	var out []*quota.Budget
 	for _, b := range all {
 		if s.budgets[b] == nil {
-			s.budgets[b] = &quota.Budget{Name: b.Name}
+			s.budgets[b] = &quota.Budget{}
 			if b.Status.ObservedGeneration >= b.Generation { // else the Eviction API refuses
 				s.budgets[b].Allowed = int(b.Status.DisruptionsAllowed)
 			}

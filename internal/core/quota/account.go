@@ -213,6 +213,7 @@ func (a *Account) Release(uids ...string) {
 // Member is a pod of a quota.
 type Member struct {
 	Pod
+	Uses  Vector // Amounts
 	State State
 	Quota *Quota
 	// Missing reports that the quota which the pod names does not exist.
@@ -279,7 +280,7 @@ func (a *Account) Gangs() map[string]*Gang {
 		}
 		g := gangs[name]
 		if g == nil {
-			g = &Gang{Name: name}
+			g = &Gang{}
 			gangs[name] = g
 		}
 		g.Min = max(g.Min, e.pod.GangMin)
@@ -352,7 +353,9 @@ func (a Amounts) equal(b Amounts) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() || maps.Equal(a, b)
 }
 
-func (e *entry) member() Member { return Member{e.pod, e.state, e.group.quota, e.group.missing} }
+func (e *entry) member() Member {
+	return Member{e.pod, e.vector, e.state, e.group.quota, e.group.missing}
+}
 
 // turn changes a pending pod to one that holds its amounts, or back.
 func (a *Account) turn(e *entry, to State) {

@@ -334,7 +334,7 @@ func TestGangsCountMembersOfAllQuotas(t *testing.T) {
 		a.Put(p)
 	}
 	a.Reserve("3")
-	want := map[string]*Gang{"g": {Name: "g", Min: 3, Bound: 3}, "silent": {Name: "silent", Min: 2, Bound: 2}}
+	want := map[string]*Gang{"g": {Min: 3, Bound: 3}, "silent": {Min: 2, Bound: 2}}
 	if diff := cmp.Diff(want, a.Gangs()); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)
 	}

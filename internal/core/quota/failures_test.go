@@ -72,7 +72,7 @@ func TestAnEvictionBeginsAboveMin(t *testing.T) {
 			for _, unit := range plan.Victims {
 				if used <= guaranteed {
 					t.Fatalf("%s uses %d, is guaranteed %d, and loses %s: %s", plan.Donor.Name(), used, guaranteed,
-						unit[0].ID, victims(plan))
+						unit[0].UID, victims(plan))
 				}
 				for _, h := range unit {
 					used -= h.Uses[0].N
@@ -237,7 +237,7 @@ func TestTwoQueuesDoNotReclaimForEver(t *testing.T) {
 						f.Subtract(plan.Donor, quota.Used, unit[0].Uses)
 						name := plan.Donor.Name()
 						running[name] = slices.DeleteFunc(running[name], func(h quota.Holder) bool {
-							return h.ID == unit[0].ID
+							return h.UID == unit[0].UID
 						})
 					}
 				}

@@ -16,32 +16,19 @@ const (
 	Strict
 )
 
-// Holder is a pod that is reserved or bound, as revocation sees it.
+// Holder is a pod that is reserved or bound, as revocation sees it. What it uses counts as given back while it leaves.
 type Holder struct {
-	ID       string // unique
-	Uses     Vector
-	Priority int32
-	Started  time.Time
-	// NonPreemptible pods are never revoked.
-	NonPreemptible bool
-	// Leaving pods are being deleted already: what they use counts as given back.
-	Leaving bool
+	Member
 	Gang    *Gang     // nil where the pod is in none
 	Budgets []*Budget // that count the pod
 }
 
 // Gang is pods of which at least Min run, or none. Bound counts the members that are reserved or bound and not leaving,
 // in all quotas.
-type Gang struct {
-	Name       string
-	Min, Bound int
-}
+type Gang struct{ Min, Bound int }
 
 // Budget is by how many the pods that it counts may become fewer.
-type Budget struct {
-	Name    string
-	Allowed int
-}
+type Budget struct{ Allowed int }
 
 // Claimant is a pending pod that its last scheduling cycle rejected for lack of a dimension.
 type Claimant struct {

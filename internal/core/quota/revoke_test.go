@@ -40,7 +40,8 @@ func none() []quota.Claimant { return nil }
 
 // one is a pod that uses n of cpu.
 func one(f *quota.Forest, id string, n int64, change ...func(*quota.Holder)) quota.Holder {
-	h := quota.Holder{ID: id, Uses: f.Vector(quota.Amounts{cpu: n}), Started: eleven.Add(-time.Hour)}
+	h := quota.Holder{Member: quota.Member{Uses: f.Vector(quota.Amounts{cpu: n})}}
+	h.UID, h.Start = id, eleven.Add(-time.Hour)
 	for _, c := range change {
 		c(&h)
 	}
@@ -53,7 +54,7 @@ func victims(r quota.Revocation) string {
 	for _, unit := range r.Victims {
 		var ids []string
 		for _, h := range unit {
-			ids = append(ids, h.ID)
+			ids = append(ids, h.UID)
 		}
 		word := strings.Join(ids, "+")
 		if len(unit) > 1 {
@@ -67,7 +68,7 @@ func victims(r quota.Revocation) string {
 func kept(r quota.Revocation) string {
 	var words []string
 	for _, k := range r.Kept {
-		words = append(words, k.Pod.ID+"="+string(k.Why))
+		words = append(words, k.Pod.UID+"="+string(k.Why))
 	}
 	return strings.Join(words, " ")
 }
@@ -83,7 +84,7 @@ func story() (*quota.Forest, pods, []quota.Claimant) {
 	p := pods{}
 	for i := range 10 {
 		p.run(f, "A", one(f, fmt.Sprintf("a%d", i), 10, func(h *quota.Holder) {
-			h.Started = h.Started.Add(time.Duration(i) * time.Minute)
+			h.Start = h.Start.Add(time.Duration(i) * time.Minute)
 		}))
 	}
 	return f, p, []quota.Claimant{{Pod: "b0", Quota: f.Find("B"), Dimension: f.Dimension(cpu)}}
@@ -203,7 +204,7 @@ func TestVictims(t *testing.T) {
 	const gpu = "gpu"
 	urgent := func(h *quota.Holder) { h.Priority = 100 }
 	fixed := func(h *quota.Holder) { h.NonPreemptible = true }
-	late := func(h *quota.Holder) { h.Started = eleven }
+	late := func(h *quota.Holder) { h.Start = eleven }
 	leaving := func(h *quota.Holder) { h.Leaving = true }
 	budget := func(b ...*quota.Budget) func(*quota.Holder) { return func(h *quota.Holder) { h.Budgets = b } }
 	member := func(g *quota.Gang) func(*quota.Holder) { return func(h *quota.Holder) { h.Gang = g } }
@@ -395,8 +396,8 @@ func TestLimitsHoldInEveryMinute(t *testing.T) {
 // drawn is up to eight pods of one quota, with gangs and budgets.
 func drawn(t *rapid.T, f *quota.Forest, dimensions []string, budgets int) []quota.Holder {
 	var gangs []*quota.Gang
-	for i := range rapid.IntRange(0, 2).Draw(t, "gangs") {
-		gangs = append(gangs, &quota.Gang{Name: fmt.Sprint(i), Min: rapid.IntRange(0, 4).Draw(t, "min")})
+	for range rapid.IntRange(0, 2).Draw(t, "gangs") {
+		gangs = append(gangs, &quota.Gang{Min: rapid.IntRange(0, 4).Draw(t, "min")})
 	}
 	var all []*quota.Budget
 	for range budgets {
@@ -408,12 +409,12 @@ func drawn(t *rapid.T, f *quota.Forest, dimensions []string, budgets int) []quot
 		for _, d := range dimensions {
 			uses[d] = rapid.Int64Range(0, 6).Draw(t, d)
 		}
-		h := quota.Holder{
-			ID: fmt.Sprint(i), Uses: f.Vector(uses), Priority: rapid.Int32Range(0, 2).Draw(t, "priority"),
-			Started:        eleven.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "start")) * time.Second),
+		h := quota.Holder{Member: quota.Member{Uses: f.Vector(uses), Pod: quota.Pod{
+			UID: fmt.Sprint(i), Priority: rapid.Int32Range(0, 2).Draw(t, "priority"),
+			Start:          eleven.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "start")) * time.Second),
 			NonPreemptible: rapid.IntRange(0, 5).Draw(t, "fixed") == 0,
 			Leaving:        rapid.IntRange(0, 7).Draw(t, "leaving") == 0,
-		}
+		}}}
 		if g := rapid.IntRange(-2, len(gangs)-1).Draw(t, "gang"); g >= 0 {
 			h.Gang = gangs[g]
 			if !h.Leaving {
@@ -437,7 +438,7 @@ func allowed(holders []quota.Holder, set map[string]bool) bool {
 		if h.Gang != nil && !h.Leaving {
 			here[h.Gang]++
 		}
-		if !set[h.ID] {
+		if !set[h.UID] {
 			continue
 		}
 		if h.NonPreemptible || h.Leaving || len(h.Budgets) > 1 {
@@ -466,7 +467,7 @@ func reaches(holders []quota.Holder, levels []quota.Level, set map[string]bool, 
 		left := l.Used
 		for _, h := range holders {
 			for _, a := range h.Uses {
-				if set[h.ID] && a.Dimension == l.Dimension {
+				if set[h.UID] && a.Dimension == l.Dimension {
 					left -= a.N
 				}
 			}
@@ -506,11 +507,11 @@ func TestNoVictimCanBePutBack(t *testing.T) {
 		var ids []string
 		for _, unit := range plan.Victims {
 			for _, h := range unit {
-				if set[h.ID] {
-					t.Fatalf("%s is a victim twice", h.ID)
+				if set[h.UID] {
+					t.Fatalf("%s is a victim twice", h.UID)
 				}
-				set[h.ID] = true
-				ids = append(ids, h.ID)
+				set[h.UID] = true
+				ids = append(ids, h.UID)
 			}
 		}
 		if !allowed(holders, set) {
@@ -533,8 +534,8 @@ func TestNoVictimCanBePutBack(t *testing.T) {
 			other, smaller := map[string]bool{}, bits != 0
 			for i, h := range holders {
 				if bits>>i&1 == 1 {
-					other[h.ID] = true
-					smaller = smaller && set[h.ID]
+					other[h.UID] = true
+					smaller = smaller && set[h.UID]
 				}
 			}
 			if budgets == 0 && !choice && !reached && allowed(holders, other) &&
@@ -552,14 +553,14 @@ func TestNoVictimCanBePutBack(t *testing.T) {
 // isWhole says whether a smaller set has, of each gang that goes whole, all members or none.
 func isWhole(holders []quota.Holder, set, smaller map[string]bool) bool {
 	for _, h := range holders {
-		if h.Gang == nil || !set[h.ID] {
+		if h.Gang == nil || !set[h.UID] {
 			continue
 		}
 		gone, still := 0, 0
 		for _, o := range holders {
-			if o.Gang == h.Gang && set[o.ID] {
+			if o.Gang == h.Gang && set[o.UID] {
 				gone++
-				if smaller[o.ID] {
+				if smaller[o.UID] {
 					still++
 				}
 			}
@@ -589,10 +590,10 @@ func TestAHigherPodGoesOnlyWhereAllLowerOnesAreNotEnough(t *testing.T) {
 			for _, unit := range plan.Victims {
 				lower := map[string]bool{}
 				for _, h := range holders {
-					lower[h.ID] = !h.NonPreemptible && !h.Leaving && h.Priority < unit[0].Priority
+					lower[h.UID] = !h.NonPreemptible && !h.Leaving && h.Priority < unit[0].Priority
 				}
 				if reaches(holders, plan.Levels, lower, func(l quota.Level) int64 { return l.Goal }) {
-					t.Fatalf("%s goes, and %v would be enough", unit[0].ID, lower)
+					t.Fatalf("%s goes, and %v would be enough", unit[0].UID, lower)
 				}
 			}
 		}

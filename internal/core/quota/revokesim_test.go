@@ -176,18 +176,18 @@ func TestRevocationEnds(t *testing.T) {
 				t.Fatalf("%s: no victims for %+v", plan.Donor.Name(), plan.Levels)
 			}
 			name, victim := plan.Donor.Name(), *plan.Victims[0][0]
-			if gone[victim.ID] {
-				t.Fatalf("%s is evicted twice", victim.ID)
+			if gone[victim.UID] {
+				t.Fatalf("%s is evicted twice", victim.UID)
 			}
-			gone[victim.ID] = true
+			gone[victim.UID] = true
 			// Use can decide a tie, and so shift a goal by a unit: Φ is compared over the goals that were planned with.
 			goals := g.goals(policy)
 			before := g.excess(goals)
 			g.f.Subtract(g.f.Find(name), quota.Used, victim.Uses)
 			if after := g.excess(goals); after >= before {
-				t.Fatalf("%s goes for %+v: %d above the goals, %d before", victim.ID, plan.Levels, after, before)
+				t.Fatalf("%s goes for %+v: %d above the goals, %d before", victim.UID, plan.Levels, after, before)
 			}
-			running[name] = slices.DeleteFunc(running[name], func(h quota.Holder) bool { return h.ID == victim.ID })
+			running[name] = slices.DeleteFunc(running[name], func(h quota.Holder) bool { return h.UID == victim.UID })
 			pending[name] = append(pending[name], victim)
 			g.admit(running, pending)
 		}

@@ -37,7 +37,7 @@ type selection struct {
 
 // order ranks victims: the lowest priority first, then the latest start.
 func order(a, b *Holder) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Started.Compare(a.Started), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Start.Compare(a.Start), cmp.Compare(a.UID, b.UID))
 }
 
 // choose takes units from low to high that lower a level above its goal, then gives back from high to low what is not
