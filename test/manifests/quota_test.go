@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -78,9 +79,14 @@ func (c *cluster) quotas(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), "quota child has 1 pods"), nil // once the pod is shown
 		}))
 
-	child.Object["status"] = map[string]any{"used": map[string]any{"cpu": "3"}}
-	child, err = of(v1alpha1.CommunityGroupName).UpdateStatus(t.Context(), child, metav1.UpdateOptions{})
-	check(t, err)
+	check(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the manager writes what the pod asks for
+		if child, err = of(v1alpha1.CommunityGroupName).Get(t.Context(), "child", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		child.Object["status"] = map[string]any{"used": map[string]any{"cpu": "3"}}
+		child, err = of(v1alpha1.CommunityGroupName).UpdateStatus(t.Context(), child, metav1.UpdateOptions{})
+		return err
+	}))
 	if used, _, _ := unstructured.NestedString(child.Object, "status", "used", "cpu"); used != "3" {
 		t.Errorf("status.used is %q, want 3", used)
 	}
