@@ -58,6 +58,10 @@ func TestAdmit(t *testing.T) {
 			held: []Pod{pending("h", "train", 60, onNode)},
 			ask:  []Pod{pending("p", "train", 40)},
 		},
+		"min, which preemptible pods do not use": {
+			held: []Pod{pending("h", "train", 60, onNode)},
+			ask:  []Pod{pending("p", "train", 20, firm)},
+		},
 		"one above what is left": {
 			held: []Pod{pending("h", "train", 60, onNode)},
 			ask:  []Pod{pending("p", "train", 41)},

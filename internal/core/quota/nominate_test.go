@@ -56,6 +56,32 @@ func TestWhatANominatedPodAsksForIsHeld(t *testing.T) {
 	}
 }
 
+// train may use 100, of which pods that are not preemptible may use its min of 20.
+func TestWhatANominatedPodAsksForIsHeldOfMinToo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pod  Pod
+		want *Shortage
+	}{
+		"what is left of min":     {pending("q", "train", 5, firm), nil},
+		"more":                    {pending("q", "train", 6, firm), &Shortage{cpuName, 20, 15, 6}},
+		"what is left of runtime": {pending("q", "train", 85), nil},
+		"more than that":          {pending("q", "train", 86), &Shortage{cpuName, 100, 15, 86}},
+	} {
+		a := tree(Rules{})
+		a.Put(pending("much", "train", 100, withPriority(-1)))
+		a.Put(pending("p", "train", 15, firm, withPriority(5)))
+		a.Nominate("p")
+		a.Put(c.pod)
+		switch x := a.Admit("q"); {
+		case c.want == nil && x != nil:
+			t.Errorf("%s: %v", name, x)
+		case c.want != nil && (x == nil || cmp.Diff([]Shortage{*c.want}, x.Shortages) != ""):
+			t.Errorf("%s: refused with %v, want %+v", name, x, *c.want)
+		}
+	}
+}
+
 func TestANominationEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*Account){
