@@ -315,7 +315,7 @@ func (a *Account) Namespaces() []string { return a.mapping.namespaces() }
 // Hash identifies the state: what all reports say, and each pod with its quota and what it holds.
 func (a *Account) Hash() uint64 {
 	h := fnv.New64a()
-	fmt.Fprintln(h, a.forest.Hash())
+	fmt.Fprintln(h, a.forest.Reports()) // maps are printed by ascending key
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
 		e := a.pods[uid]
 		fmt.Fprintln(h, uid, e.state, e.group.quota.Name(), e.group.missing, e.pod)

@@ -1,6 +1,8 @@
 package quota
 
 import (
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 )
@@ -12,4 +14,14 @@ func (f *Forest) Problems() []string {
 		out = append(out, f.quotas[name].Problems()...)
 	}
 	return out
+}
+
+// Hash identifies the state: what all reports say. Forests with equal quotas, nodes and sums have equal hashes,
+// whatever the order in which they came.
+func (f *Forest) Hash() uint64 {
+	h := fnv.New64a()
+	for _, r := range f.Reports() {
+		fmt.Fprintf(h, "%+v\n", r) // maps are printed by ascending key
+	}
+	return h.Sum64()
 }

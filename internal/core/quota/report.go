@@ -2,8 +2,6 @@ package quota
 
 import (
 	"cmp"
-	"fmt"
-	"hash/fnv"
 	"slices"
 )
 
@@ -81,16 +79,6 @@ func (f *Forest) Reports() []Report {
 	}
 	slices.SortFunc(reports, func(a, b Report) int { return cmp.Compare(a.Name, b.Name) })
 	return reports
-}
-
-// Hash identifies the state: what all reports say. Forests with equal quotas, nodes and sums have equal hashes,
-// whatever the order in which they came.
-func (f *Forest) Hash() uint64 {
-	h := fnv.New64a()
-	for _, r := range f.Reports() {
-		fmt.Fprintf(h, "%+v\n", r) // maps are printed by ascending key
-	}
-	return h.Sum64()
 }
 
 func (f *Forest) allocated(q *Quota, d Dimension) int64 {
