@@ -74,6 +74,7 @@ type Account struct {
 	pods                   map[string]*entry // by UID
 	nominated              map[string]*entry // of these, those that are pending and nominated
 	groups                 map[PodsOf]*group // Invariant: none is empty.
+	gangs                  map[string]gang   // by Pod.Gang. Invariant: none is empty.
 	mapping                *Mapping          // of the forest's specs
 
 	claims []claim // of the check under way
@@ -99,7 +100,7 @@ func NewAccount(c Config, r Rules) *Account {
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
 		pods: map[string]*entry{}, nominated: map[string]*entry{}, groups: map[PodsOf]*group{},
-		mapping: NewMapping(nil),
+		gangs: map[string]gang{}, mapping: NewMapping(nil),
 	}
 }
 
@@ -130,7 +131,9 @@ func (a *Account) SetNodes(amounts Amounts) { a.forest.SetNodes(amounts) }
 func (a *Account) Put(p Pod) {
 	e, k := a.pods[p.UID], p.key()
 	if e != nil && e.counts(&p) {
+		a.part(e)
 		e.pod, e.state = p, e.next(&p)
+		a.join(e)
 		a.track(e)
 		return
 	}
@@ -140,6 +143,7 @@ func (a *Account) Put(p Pod) {
 	} else {
 		a.count(e, (*Forest).Subtract)
 		a.leave(e)
+		a.part(e)
 	}
 	e.pod, e.state, e.vector = p, e.next(&p), a.forest.Vector(p.Amounts)
 	g := a.groups[k]
@@ -150,6 +154,7 @@ func (a *Account) Put(p Pod) {
 	}
 	g.pods[p.UID], e.group = e, g
 	a.count(e, (*Forest).Add)
+	a.join(e)
 	a.track(e)
 }
 
@@ -158,6 +163,7 @@ func (a *Account) Remove(uid string) {
 	if e := a.pods[uid]; e != nil {
 		a.count(e, (*Forest).Subtract)
 		a.leave(e)
+		a.part(e)
 		delete(a.pods, uid)
 		delete(a.nominated, uid)
 	}
@@ -267,31 +273,6 @@ func (a *Account) groupsOf(q *Quota) []*group {
 		add(a.groups[PodsOf{Namespace: namespace}])
 	}
 	return out
-}
-
-// Gangs returns the gangs of all pods, by Pod.Gang. A gang needs the most that a member says; all that are bound where
-// none says anything.
-func (a *Account) Gangs() map[string]*Gang {
-	gangs := map[string]*Gang{}
-	for _, e := range a.pods {
-		name := e.pod.Gang
-		if name == "" {
-			continue
-		}
-		g := gangs[name]
-		if g == nil {
-			g = &Gang{}
-			gangs[name] = g
-		}
-		g.Min = max(g.Min, e.pod.GangMin)
-		if e.state != Pending && !e.pod.Leaving {
-			g.Bound++
-		}
-	}
-	for _, g := range gangs {
-		g.Min = cmp.Or(g.Min, g.Bound)
-	}
-	return gangs
 }
 
 // Counts returns how many pods there are of each namespace and name of a quota.

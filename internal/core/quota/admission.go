@@ -34,6 +34,9 @@ type Excess struct {
 	// Shortages are by name of the dimension. Invariant: empty for NoQuota alone.
 	Shortages []Shortage
 
+	// Pods is how many were asked for together, members of their gangs included.
+	Pods int
+
 	blocks []block  // all limits on all paths that the pods would exceed
 	path   []*Quota // from the quota of the first pod upwards, as it was
 }
@@ -57,9 +60,11 @@ type claim struct {
 // paths, in each dimension that they ask for and that the quota's max names, what is used and what they ask for must be
 // within the runtime, or the max by the rules; of pods that are not preemptible also within the min of their own quota.
 // System is never limited, Default by its max alone. Pods that hold it already ask for nothing. What is held for
-// nominated pods that come first counts as used. The work for a pod is in its depth times its dimensions, and as much
-// for each nominated pod of its quota; success allocates nothing.
+// nominated pods that come first counts as used. With a member of a gang it asks for as many others as the gang lacks.
+// The work for a pod is in its depth times its dimensions, and as much for each nominated pod of its quota; success
+// allocates nothing where there is no gang.
 func (a *Account) Admit(uids ...string) *Excess {
+	uids = a.together(uids)
 	a.claims = a.claims[:0]
 	var leaf *Quota
 	for _, uid := range uids {
@@ -74,7 +79,7 @@ func (a *Account) Admit(uids ...string) *Excess {
 		a.claims = a.claim(a.claims, e)
 	}
 	a.holdAhead(a.claims, uids...)
-	return a.check(leaf, a.claims)
+	return a.check(leaf, a.claims, len(uids))
 }
 
 // holdAhead adds to claims what is held for nominated pods that come before one of the pods.
@@ -162,8 +167,8 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// check returns what the claims exceed; leaf is the quota whose path is named.
-func (a *Account) check(leaf *Quota, claims []claim) *Excess {
+// check returns what the claims of so many pods exceed; leaf is the quota whose path is named.
+func (a *Account) check(leaf *Quota, claims []claim, pods int) *Excess {
 	var x *Excess
 	for _, c := range claims {
 		limit, kind, used := a.limit(c)
@@ -172,6 +177,7 @@ func (a *Account) check(leaf *Quota, claims []claim) *Excess {
 		}
 	}
 	if x != nil {
+		x.Pods = pods
 		slices.SortFunc(x.Shortages, func(s, o Shortage) int { return cmp.Compare(s.Dimension, o.Dimension) })
 		x.path = a.path(leaf)
 		for _, n := range slices.Backward(x.path) {
@@ -222,7 +228,7 @@ func (x *Excess) add(c claim, s Shortage, kind LimitKind) *Excess {
 }
 
 // Grew reports whether a pod that was refused can be admitted now, with or without victims: more is left than then
-// under one of the limits that refused it, or it is under other limits.
+// under one of the limits that refused it, it is under other limits, or its gang lacks fewer members.
 func (a *Account) Grew(uid string, x *Excess) bool {
 	if x.LimitKind == NoQuota {
 		_, missing := a.QuotaOf(PodsOf{Quota: x.Quota})
@@ -232,7 +238,7 @@ func (a *Account) Grew(uid string, x *Excess) bool {
 	if e == nil {
 		return false
 	}
-	if !slices.Equal(x.path, a.path(e.group.quota)) {
+	if !slices.Equal(x.path, a.path(e.group.quota)) || len(a.together([]string{uid})) < x.Pods {
 		return true
 	}
 	a.claims = a.claims[:0]

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,6 +128,9 @@ func TestAdmit(t *testing.T) {
 			for _, p := range c.ask {
 				uids = append(uids, p.UID)
 			}
+			if c.want != nil && c.want.LimitKind != NoQuota {
+				c.want.Pods = len(c.ask)
+			}
 			before := a.Hash()
 			got := a.Admit(uids...)
 			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreUnexported(Excess{})); diff != "" {
@@ -188,6 +192,7 @@ func TestDefaultIsLimitedByItsMax(t *testing.T) {
 	a.Put(pending("p", "", 3, firm))
 	want := &Excess{
 		Quota: Default, LimitKind: MaxLimit, Path: []string{Default}, Shortages: []Shortage{{cpuName, 10, 8, 3}},
+		Pods: 1,
 	}
 	if diff := cmp.Diff(want, a.Admit("p"), cmpopts.IgnoreUnexported(Excess{})); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
@@ -208,6 +213,36 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 	}
 }
 
+// withGangs adds, one member at a time, what gangs of pending pods lack: the best of those that wait.
+func withGangs(a *Account, uids []string) []string {
+	out := slices.Clone(uids)
+	for _, uid := range uids {
+		e := a.pods[uid]
+		for e != nil && e.state == Pending && e.pod.Gang != "" {
+			least, runs, next := 0, 0, (*entry)(nil)
+			for _, o := range a.pods {
+				if o.pod.Gang != e.pod.Gang {
+					continue
+				}
+				least = max(least, o.pod.GangMin)
+				switch {
+				case o.pod.Leaving:
+				case o.state != Pending || slices.Contains(out, o.pod.UID):
+					runs++
+				case next == nil || o.pod.Priority > next.pod.Priority ||
+					o.pod.Priority == next.pod.Priority && o.pod.UID < next.pod.UID:
+					next = o
+				}
+			}
+			if runs >= least || next == nil {
+				break
+			}
+			out = append(out, next.pod.UID)
+		}
+	}
+	return out
+}
+
 // fits is admission by brute force: the runtimes before, and what every quota would use.
 func fits(a *Account, uids []string) bool {
 	type place struct {
@@ -215,7 +250,7 @@ func fits(a *Account, uids []string) bool {
 		d     Dimension
 	}
 	asked, firmly := map[place]int64{}, map[place]int64{}
-	for _, uid := range uids {
+	for _, uid := range withGangs(a, uids) {
 		e := a.pods[uid]
 		if e == nil || e.state != Pending {
 			continue

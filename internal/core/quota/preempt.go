@@ -57,9 +57,9 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 
 // Trial is a pending pod, with what a dry run takes from the pods around it or adds to them. Copy it by Clone.
 type Trial struct {
-	uid    string
+	pods   []string // the pending one, and the members of its gang that start with it
 	leaf   *Quota
-	claims []claim          // of the pod; what they hold is for the added pods, less those that are taken
+	claims []claim          // of the pods; what they hold is for the added pods, less those that are taken
 	moved  map[string]int64 // by UID: 1 for an added pod, -1 for a taken one
 }
 
@@ -75,13 +75,16 @@ func (a *Account) Try(uid string) *Trial {
 // trial begins a dry run. What is held for nominated pods that come first are added pods, as far as pods that leave do
 // not make room for them: those go whatever becomes of the dry run.
 func (a *Account) trial(e *entry) *Trial {
-	t := &Trial{uid: e.pod.UID, leaf: e.group.quota, moved: map[string]int64{}}
+	t := &Trial{leaf: e.group.quota, moved: map[string]int64{}}
 	if e.state != Pending {
 		return t
 	}
-	t.claims = a.claim(nil, e)
+	t.pods = a.together([]string{e.pod.UID})
+	for _, uid := range t.pods {
+		t.claims = a.claim(t.claims, a.pods[uid])
+	}
 	for uid, n := range a.nominated {
-		if uid != t.uid && n.precedes(e) {
+		if !slices.Contains(t.pods, uid) && n.precedes(e) {
 			t.moved[uid] = 1
 			a.shift(t.claims, n, 1)
 		}
@@ -104,7 +107,7 @@ func (a *Account) trial(e *entry) *Trial {
 
 // Clone returns a copy that changes by itself.
 func (t *Trial) Clone() *Trial {
-	return &Trial{t.uid, t.leaf, slices.Clone(t.claims), maps.Clone(t.moved)}
+	return &Trial{t.pods, t.leaf, slices.Clone(t.claims), maps.Clone(t.moved)}
 }
 
 // Take removes a pod from what is used: a victim, or one that was added before.
@@ -112,7 +115,7 @@ func (a *Account) Take(t *Trial, uid string) { a.step(t, uid, -1) }
 
 // Give adds a pod to what is used: a victim that is spared, or a pending pod that is to come first.
 func (a *Account) Give(t *Trial, uid string) {
-	if uid != t.uid {
+	if !slices.Contains(t.pods, uid) {
 		a.step(t, uid, 1)
 	}
 }
@@ -135,4 +138,4 @@ func (a *Account) step(t *Trial, uid string, sign int64) {
 
 // AdmitTrial is Admit for the pod of a dry run. What quotas may use is what they may use now: once a victim is gone its
 // quota asks for less, but never for less than what is then used.
-func (a *Account) AdmitTrial(t *Trial) *Excess { return a.check(t.leaf, t.claims) }
+func (a *Account) AdmitTrial(t *Trial) *Excess { return a.check(t.leaf, t.claims, len(t.pods)) }

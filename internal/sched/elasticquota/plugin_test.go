@@ -294,6 +294,32 @@ func TestAPodAboveItsQuotaIsRefusedWithTheNumbers(t *testing.T) {
 	}
 }
 
+func TestAPodOfAGangIsRefusedWithWhatTheGangNeeds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.tree()
+	gang := func(p *corev1.Pod) {
+		p.Labels["pod-group.scheduling.sigs.k8s.io/name"] = "g"
+		p.Labels["pod-group.scheduling.sigs.k8s.io/min-available"] = "3"
+	}
+	f.put(t, "low", "train", "n", 2, 0)
+	first, second := f.put(t, "g0", "train", "", 4, 5, gang), f.put(t, "g1", "train", "", 4, 5, gang)
+	if refused, _, _ := f.attempt(t, first); !refused.IsSuccess() {
+		t.Errorf("two of the gang fit and a third has not come: %v", refused)
+	}
+	f.put(t, "g2", "train", "", 4, 5, gang)
+	for _, p := range []*corev1.Pod{first, second} {
+		refused, preempts, _ := f.attempt(t, p)
+		if !strings.Contains(refused.Message(), "request: cpu:12") ||
+			!strings.HasSuffix(refused.Message(), "together with 2 more of its gang") {
+			t.Errorf("refused with %q, want what three ask for", refused.Message())
+		}
+		if preempts != "" {
+			t.Errorf("a pod is evicted on %s, and the gang does not fit without it", preempts)
+		}
+	}
+}
+
 func TestPlainPodsAreNotHeldUp(t *testing.T) {
 	f := newFixture(t, "")
 	plain := f.put(t, "plain", "", "", 1, 0)

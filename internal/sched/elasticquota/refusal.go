@@ -35,6 +35,9 @@ func (r *refusal) Error() string {
 	if len(r.Path) > 1 {
 		text += ", path: " + strings.Join(r.Path, "/")
 	}
+	if r.Pods > 1 {
+		text += fmt.Sprintf(", together with %d more of its gang", r.Pods-1)
+	}
 	return text
 }
 

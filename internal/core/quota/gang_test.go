@@ -1,0 +1,124 @@
+package quota_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/quota"
+)
+
+func member(name, of string, least int, cpus int64) quota.Pod {
+	return quota.Pod{UID: name, Name: name, Quota: of, Amounts: quota.Amounts{"cpu": cpus}, Gang: "g", GangMin: least}
+}
+
+func accountOf(limit int64) *quota.Account {
+	a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true})
+	a.SetNodes(quota.Amounts{"cpu": 1000})
+	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: quota.Amounts{"cpu": limit}})
+	for _, leaf := range []string{"a", "b"} {
+		a.Set(quota.Spec{Name: leaf, Parent: "parent", Max: quota.Amounts{"cpu": 1000}})
+	}
+	return a
+}
+
+// TestAGangAsksForAllThatItNeedsAtOnce: 4 of 5 members must run; their quotas have room for so many only together.
+func TestAGangAsksForAllThatItNeedsAtOnce(t *testing.T) {
+	t.Parallel()
+	a := accountOf(39)
+	for i := range 5 {
+		a.Put(member(fmt.Sprint("p", i), []string{"a", "b"}[i%2], 4, 10))
+	}
+	x := a.Admit("p3")
+	if x == nil || x.Quota != "parent" || x.Pods != 4 || x.Shortages[0].Request != 40 {
+		t.Fatalf("got %+v, want 4 pods of 10 each above the 39 of parent", x)
+	}
+	if a.Grew("p3", x) {
+		t.Error("nothing has changed, and the pod may be tried again")
+	}
+	if trial := a.Try("p3"); a.AdmitTrial(trial) == nil || a.AdmitTrial(trial).Pods != 4 {
+		t.Error("a dry run asks for less than the gang")
+	}
+	a.Put(member("p4", "a", 3, 10)) // the most that one says counts
+	if a.Grew("p3", x) || a.Reserve("p3") == nil {
+		t.Error("a gang starts with less than a member says that it needs")
+	}
+	for i := range 5 {
+		a.Put(member(fmt.Sprint("p", i), "a", 3, 10))
+	}
+	if !a.Grew("p3", x) {
+		t.Error("the gang needs fewer, and the pod is not tried again")
+	}
+	for i, want := range []bool{true, true, true, false, false} {
+		if got := a.Reserve(fmt.Sprint("p", i)) == nil; got != want {
+			t.Errorf("member %d of 3 that fit: admitted %v", i, got)
+		}
+	}
+	// One of three ends, and another takes its place.
+	a.Remove("p0")
+	if x := a.Admit("p4"); x != nil {
+		t.Errorf("a gang of 2 that lacks 1: %v", x)
+	}
+}
+
+func TestAGangWithoutAllItsMembersAsksForThoseThereAre(t *testing.T) {
+	t.Parallel()
+	a := accountOf(20)
+	a.Put(member("p0", "a", 4, 10))
+	a.Put(member("p1", "a", 4, 10))
+	if x := a.Admit("p0"); x != nil {
+		t.Errorf("two members of 10 in 20: %v", x)
+	}
+	leaving := member("p2", "a", 4, 10)
+	leaving.Leaving = true
+	a.Put(leaving)
+	if x := a.Admit("p0"); x != nil {
+		t.Errorf("a member that leaves is asked for: %v", x)
+	}
+	a.Put(member("p2", "a", 4, 10))
+	if x := a.Admit("p0"); x == nil || x.Pods != 3 {
+		t.Errorf("three members of 10 in 20: %+v", x)
+	}
+	a.Nominate("p1") // what is held for a member is not held against its gang
+	if x := a.Admit("p0", "p1", "p2"); x == nil || x.Shortages[0].Request != 30 || x.Shortages[0].Used != 0 {
+		t.Errorf("three members of 10 in 20, one nominated: %+v", x)
+	}
+}
+
+// TestNoGangStartsThatItsQuotasCannotHold reserves the members of random gangs one after the other, each gang when the
+// one before it is done: it holds what it needs, or nothing.
+func TestNoGangStartsThatItsQuotasCannotHold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Int64Range(0, 60).Draw(t, "limit")
+		a := accountOf(limit)
+		var used int64
+		for g := range rapid.IntRange(1, 5).Draw(t, "gangs") {
+			size, least := rapid.IntRange(1, 6).Draw(t, "size"), rapid.IntRange(0, 7).Draw(t, "min")
+			each := rapid.Int64Range(1, 5).Draw(t, "amount")
+			var pods []quota.Pod
+			for i := range size {
+				p := member(fmt.Sprint(g, "-", i), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "quota"), least, each)
+				p.Gang, p.Priority = fmt.Sprint(g), rapid.Int32Range(0, 2).Draw(t, "priority")
+				a.Put(p)
+				pods = append(pods, p)
+			}
+			held := 0
+			for _, p := range rapid.Permutation(pods).Draw(t, "order") {
+				if a.Reserve(p.UID) == nil {
+					held++
+				}
+			}
+			needed := min(max(least, 1), size)
+			want := int64(0)
+			if free := (limit - used) / each; free >= int64(needed) {
+				want = min(free, int64(size))
+			}
+			if int64(held) != want {
+				t.Fatalf("gang of %d, at least %d, of %d each: %d start where %d of %d are used, want %d", size, least,
+					each, held, used, limit, want)
+			}
+			used += want * each
+		}
+	})
+}
