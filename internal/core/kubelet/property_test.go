@@ -645,10 +645,11 @@ func TestMoreFreeNeverTakesAHint(t *testing.T) {
 		p := w.drawPod()
 		p.Containers = p.Containers[len(p.Containers)-1:]
 		full := w.state.Explain(p).Steps
-		empty := w.state.Without(w.pods[0].UID).Explain(p).Steps
-		if len(full) == 0 {
-			return
+		less := w.state.Without(w.pods[0].UID).Explain(p)
+		if len(full) == 0 || less.Refusal != nil && less.Refusal.Reason.Code == why.KubeletWouldHang {
+			return // there are no lists: with all their hints the kubelet would merge them for minutes
 		}
+		empty := less.Steps
 		for i, l := range full[0].Lists {
 			if l.Resource == "memory" || l.Resource == "hugepages-2Mi" || l.List == nil {
 				continue
