@@ -22,6 +22,7 @@ const (
 	mostDevices = math.MaxInt64 / 1000
 )
 
+//nolint:gochecknoglobals // never written
 var (
 	vendorGPUs = []string{nvidiaGPU, "amd.com/gpu", "dcu.com/gpu"}
 	aliasOf    = map[string]string{
@@ -81,7 +82,7 @@ type devices struct {
 }
 
 func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
-	if len(names) == 0 {
+	if len(names) == 0 || !a.hasDevices() {
 		return a
 	}
 	canonical := map[string]int64{}
@@ -117,6 +118,15 @@ func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
 		}
 	}
 	return out
+}
+
+func (a Amounts) hasDevices() bool {
+	for name := range a {
+		if IsDevice(name) {
+			return true
+		}
+	}
+	return false
 }
 
 func percentToWhole(percent int64) int64 { return (percent + wholeGPU - 1) / wholeGPU }
