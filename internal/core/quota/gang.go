@@ -49,7 +49,7 @@ func (a *Account) Gangs() map[string]*Gang {
 }
 
 // together returns the pods, and the pending members of their gangs that must start with them: as many as each gang
-// lacks, or as there are, by priority and UID. No gang is to start where its quotas lack what all that it needs ask for.
+// lacks, or as there are, by priority and UID. No gang is to start where its quotas lack room for all that it needs.
 func (a *Account) together(uids []string) []string {
 	all, done := uids, ""
 	for _, uid := range uids {
