@@ -145,6 +145,7 @@ func topOf(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.Node, now
 		if !counted || !selector.Matches(labels.Set(node.Labels)) {
 			continue
 		}
+		has = has.Offered(keys)
 		for _, key := range keys {
 			all[key] += has[key]
 			if node.Spec.Unschedulable {

@@ -204,12 +204,13 @@ func TestAProfileSaysWhichResourcesAndWhichTree(t *testing.T) {
 		w := newWorld(t)
 		w.node("a", "x", nil)
 		w.profile(func(p *quotav1alpha1.ElasticQuotaProfile) {
-			p.Annotations = map[string]string{annotation.QuotaResourceKeys: `["nvidia.com/gpu","absent"]`}
+			p.Annotations = map[string]string{annotation.QuotaResourceKeys: `["nvidia.com/gpu","koordinator.sh/gpu-core","absent"]`}
 			p.Labels = map[string]string{annotation.QuotaTreeID: "gpus"}
 		})
 		w.run(func() {
 			q := w.quota()
-			if got := q.Annotations[annotation.QuotaTotal]; got != `{"absent":"0","nvidia.com/gpu":"1"}` {
+			want := `{"absent":"0","koordinator.sh/gpu-core":"100","nvidia.com/gpu":"1"}`
+			if got := q.Annotations[annotation.QuotaTotal]; got != want {
 				t.Errorf("total = %s", got)
 			}
 			if got := q.Labels[annotation.QuotaTreeID]; got != "gpus" {
