@@ -204,7 +204,9 @@ func TestAProfileSaysWhichResourcesAndWhichTree(t *testing.T) {
 		w := newWorld(t)
 		w.node("a", "x", nil)
 		w.profile(func(p *quotav1alpha1.ElasticQuotaProfile) {
-			p.Annotations = map[string]string{annotation.QuotaResourceKeys: `["nvidia.com/gpu","koordinator.sh/gpu-core","absent"]`}
+			p.Annotations = map[string]string{
+				annotation.QuotaResourceKeys: `["nvidia.com/gpu","koordinator.sh/gpu-core","absent"]`,
+			}
 			p.Labels = map[string]string{annotation.QuotaTreeID: "gpus"}
 		})
 		w.run(func() {

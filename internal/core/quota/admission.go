@@ -197,7 +197,8 @@ func (a *Account) path(q *Quota) (path []*Quota) {
 
 // limit returns what the quota of a claim may use, and what it uses and holds; no kind where it is not limited.
 func (a *Account) limit(c claim) (limit int64, kind LimitKind, used int64) {
-	m, named := Used, false
+	m := Used
+	var named bool
 	switch {
 	case c.firm:
 		kind, m = MinLimit, NonPreemptibleUsed
