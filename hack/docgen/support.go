@@ -17,8 +17,8 @@ func support() []byte {
 
 *Done*: read, with Koordinator's or Volcano's meaning. *Planned*: has no effect in this version, a later one will read
 it; quotas count devices and gangs already. *Not planned*: has no effect. A Pod or Node with a key that has no effect is
-admitted with one warning for each such key; ` + "`tenon explain` and `tenon simulate`" + ` name them too. A key that ends in * is a
-prefix.
+admitted with one warning for each such key; ` + "`tenon explain` and `tenon simulate`" + ` name them too.
+A key that ends in * is a prefix.
 `)
 	for _, state := range []annotation.State{annotation.Done, annotation.Planned, annotation.NotPlanned} {
 		fmt.Fprintf(&b, "\n## %s\n\n| Feature | Where | Keys |\n|---|---|---|\n",

@@ -229,26 +229,32 @@ func (x *Excess) add(c claim, s Shortage, kind LimitKind) *Excess {
 }
 
 // Grew reports whether a pod that was refused can be admitted now, with or without victims: more is left than then
-// under one of the limits that refused it, it is under other limits, or its gang lacks fewer members.
+// under one of the limits that refused it, it is under other limits, or it and its gang ask for less there.
 func (a *Account) Grew(uid string, x *Excess) bool {
-	if x.LimitKind == NoQuota {
-		_, missing := a.QuotaOf(PodsOf{Quota: x.Quota})
-		return !missing
-	}
 	e := a.pods[uid]
 	if e == nil {
 		return false
 	}
-	if !slices.Equal(x.path, a.path(e.group.quota)) || len(a.together([]string{uid})) < x.Pods {
+	uids := a.together([]string{uid})
+	if x.LimitKind == NoQuota {
+		_, missing := a.QuotaOf(PodsOf{Quota: x.Quota})
+		names := func(uid string) bool { return a.pods[uid].pod.Quota == x.Quota }
+		return !missing || !slices.ContainsFunc(uids, names)
+	}
+	if !slices.Equal(x.path, a.path(e.group.quota)) {
 		return true
 	}
 	a.claims = a.claims[:0]
-	for _, b := range x.blocks {
-		a.claims = append(a.claims, claim{quota: b.quota, dimension: b.dimension, firm: b.firm})
+	for _, uid := range uids {
+		a.claims = a.claim(a.claims, a.pods[uid])
 	}
-	a.holdAhead(a.claims, uid)
-	for i, c := range a.claims {
-		if limit, kind, used := a.limit(c); kind == "" || limit-used > x.blocks[i].free {
+	a.holdAhead(a.claims, uids...)
+	for _, b := range x.blocks {
+		c := find(a.claims, b.claim)
+		if c == nil || c.n < b.n {
+			return true
+		}
+		if limit, kind, used := a.limit(*c); kind == "" || limit-used > b.free {
 			return true
 		}
 	}

@@ -62,6 +62,29 @@ func TestAGangAsksForAllThatItNeedsAtOnce(t *testing.T) {
 	}
 }
 
+// TestAPodIsTriedAgainWhenItsGangAsksForLess: the member that was in the way is gone, and another takes its place.
+func TestAPodIsTriedAgainWhenItsGangAsksForLess(t *testing.T) {
+	t.Parallel()
+	large, lost := member("p1", "a", 2, 35), member("p1", "absent", 2, 10)
+	for name, inTheWay := range map[string]quota.Pod{"a large one": large, "one whose quota does not exist": lost} {
+		a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true, Missing: quota.MissingReject})
+		a.Set(quota.Spec{Name: "a", Max: quota.Amounts{"cpu": 40}})
+		inTheWay.Priority = 1
+		for _, p := range []quota.Pod{member("p0", "a", 2, 10), inTheWay, member("p2", "a", 2, 10)} {
+			a.Put(p)
+		}
+		x := a.Admit("p0")
+		if x == nil || a.Grew("p0", x) {
+			t.Errorf("%s: refused with %v, and already grown or not refused", name, x)
+			continue
+		}
+		a.Remove("p1")
+		if a.Admit("p0") != nil || !a.Grew("p0", x) {
+			t.Errorf("%s is gone: admitted %t, tried again %t", name, a.Admit("p0") == nil, a.Grew("p0", x))
+		}
+	}
+}
+
 func TestAGangWithoutAllItsMembersAsksForThoseThereAre(t *testing.T) {
 	t.Parallel()
 	a := accountOf(20)
