@@ -45,6 +45,7 @@ type Support struct {
 // notes in `tenon explain` and of the support table in the reference.
 func Supports() []Support {
 	const koord, sched, node = "koordinator.sh/", "scheduling.koordinator.sh/", "node.koordinator.sh/"
+	const gangs = "gang scheduling (quotas count gangs)"
 	return []Support{
 		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
 		{"CPU binding", Done, PodAnnotation, []string{ResourceSpecKey, ResourceStatusKey}},
@@ -76,10 +77,10 @@ func Supports() []Support {
 			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
 		}},
 		{"devices", Planned, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
-		{"gang scheduling", Planned, PodAnnotation, []string{
+		{gangs, Planned, PodAnnotation, []string{
 			"gang.scheduling.koordinator.sh/*", "pod-group.scheduling.sigs.k8s.io/*", "scheduling.k8s.io/group-name",
 		}},
-		{"gang scheduling", Planned, PodLabel, []string{
+		{gangs, Planned, PodLabel, []string{
 			"pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/*", "scheduling.x-k8s.io/pod-group",
 		}},
 		{"gang scheduling", Planned, ObjectKind, []string{

@@ -20,7 +20,9 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 		},
 		"a gang": {
 			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/name"},
-			want: []Ignored{{"gang.scheduling.koordinator.sh/name", "has no effect: gang scheduling: planned"}},
+			want: []Ignored{{
+				"gang.scheduling.koordinator.sh/name", "has no effect: gang scheduling (quotas count gangs): planned",
+			}},
 		},
 		"what will not come, sorted": {
 			at: PodAnnotation, keys: []string{"scheduling.volcano.sh/queue-name", "koordinator.sh/cpuBurst"},

@@ -615,8 +615,8 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"a pod with a key without effect": {
 			[]string{"explain", "member", "--kubeconfig", without},
 			ExitOK,
-			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/name]: has no effect: gang scheduling: " +
-				"planned"},
+			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/name]: has no effect: gang " +
+				"scheduling (quotas count gangs): planned"},
 			nil,
 		},
 		"a scheduler that does not answer": {

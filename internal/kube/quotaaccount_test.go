@@ -282,7 +282,7 @@ func TestAnAnnotationThatCannotBeReadLeavesWhatItSaid(t *testing.T) {
 	}
 }
 
-// TestALimitThatCannotBeReadStaysInForce: past the webhook, the API server accepts quantities that nobody can read.
+// TestALimitThatCannotBeReadStaysInForce: past the webhook, the API server accepts quantities that cannot be read.
 func TestALimitThatCannotBeReadStaysInForce(t *testing.T) {
 	t.Parallel()
 	_, s := clockAt()
