@@ -207,8 +207,12 @@ func (d *dispatcher) peer(endpoint string) (*peer, error) {
 }
 
 // awake returns at once when no process listens on the endpoint, and detects at once when one listens again: gRPC by
-// itself would wait for the end of its backoff.
+// itself would wait for the end of its backoff. An attempt to connect that is under way may have begun before the
+// process listened, so its end is awaited.
 func (p *peer) awake(ctx context.Context, endpoint string) error {
+	if err := p.leave(ctx, connectivity.Connecting); err != nil {
+		return err
+	}
 	if p.conn.GetState() != connectivity.TransientFailure {
 		return nil
 	}
@@ -216,7 +220,12 @@ func (p *peer) awake(ctx context.Context, endpoint string) error {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	p.conn.ResetConnectBackoff()
-	for s := p.conn.GetState(); s == connectivity.TransientFailure; s = p.conn.GetState() {
+	return p.leave(ctx, connectivity.TransientFailure)
+}
+
+// leave waits while the connection is in a state.
+func (p *peer) leave(ctx context.Context, s connectivity.State) error {
+	for p.conn.GetState() == s {
 		if !p.conn.WaitForStateChange(ctx, s) {
 			return status.FromContextError(ctx.Err()).Err()
 		}

@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectLimit is the longest time to check whether a process listens on a unix socket.
-const connectLimit = 50 * time.Millisecond
+// connectLimit is the longest time to check whether a process listens on a unix socket: the kernel answers at once, and
+// only a process that gets no CPU takes longer.
+const connectLimit = time.Second
 
 // ErrClaimed is returned by Claim when another process has the socket.
 var ErrClaimed = errors.New("another process has the socket")
