@@ -29,6 +29,14 @@ const (
 	QuotaExceeded
 	QuotaNotFound
 
+	// Gang.
+	GangNotFound
+	GangGroupNotMutual
+	GangNotReady
+	GangHolding
+	GangSiblingFailed
+	GangTimeout
+
 	// Data.
 	InvalidTopology
 	TopologyMissing

@@ -56,6 +56,7 @@ const (
 	fitPlugin     = "NodeResourcesFit"
 	defaultPreemp = "DefaultPreemption"
 	quotaPlugin   = "ElasticQuota"
+	gangPlugin    = "Coscheduling"
 )
 
 var registry = [numCodes]Entry{
@@ -124,6 +125,46 @@ var registry = [numCodes]Entry{
 		Cause: "The label quota.scheduling.koordinator.sh/name names no ElasticQuota, and the plugin's argument " +
 			"missingQuotaPolicy is Reject.",
 		Remedy: "Create the ElasticQuota or correct the label.",
+	},
+
+	GangNotFound: {
+		Name: "GangNotFound", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "the PodGroup that the pod names does not exist", Chinese: "Pod 指定的 PodGroup 不存在",
+		Cause:  "A label of the pod names a PodGroup of its namespace that does not exist.",
+		Remedy: "Create the PodGroup or correct the label.",
+	},
+	GangGroupNotMutual: {
+		Name: "GangGroupNotMutual", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "the gangs of the group do not all list each other", Chinese: "同组的 gang 没有相互列出",
+		Cause: "The gang lists others with which it starts together, and one of them does not exist or does not " +
+			"list the same gangs.",
+		Remedy: "List the same gangs, in the form namespace/name, in each gang of the group.",
+	},
+	GangNotReady: {
+		Name: "GangNotReady", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "the gang has fewer members than must run", Chinese: "gang 的成员数少于最小数量",
+		Cause:  "Fewer pods of the gang, or of a gang of its group, exist than must start together.",
+		Remedy: "Create the other members, or lower the gang's minimum.",
+	},
+	GangHolding: {
+		Name: "GangHolding", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "members of the gang are reserved and wait for the others", Chinese: "gang 的成员已预留,等待其他成员",
+		Cause: "The pod, or another member of its gang, is reserved until the others are, or what members reserved " +
+			"is being given back.",
+		Remedy: "Wait: within the gang's waiting time all members start, or none.",
+	},
+	GangSiblingFailed: {
+		Name: "GangSiblingFailed", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "another member of the gang does not fit", Chinese: "gang 的其他成员无法调度",
+		Cause:  "Too few members of the gang fit; the message names the one that failed.",
+		Remedy: "See why that member does not fit.",
+	},
+	GangTimeout: {
+		Name: "GangTimeout", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "the gang has waited too long for its other members", Chinese: "gang 等待其他成员超时",
+		Cause: "Members were reserved, and the rest could not be within the gang's waiting time; what was reserved " +
+			"is given back.",
+		Remedy: "Make room for all members, or raise gang.scheduling.koordinator.sh/waiting-time.",
 	},
 
 	InvalidTopology: {

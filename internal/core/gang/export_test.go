@@ -1,0 +1,74 @@
+package gang
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Check returns what is wrong with a State: each number it keeps is counted again.
+func (s *State) Check() error {
+	for id, g := range s.gangs {
+		var count [numPhases]int
+		untried, oldest := 0, (*member)(nil)
+		for uid, m := range g.members {
+			count[m.phase]++
+			if g.group != nil && m.cycle > g.group.cycle {
+				return fmt.Errorf("%s was tried in cycle %d of %d", uid, m.cycle, g.group.cycle)
+			}
+			if m.phase == Pending && (g.group == nil || m.cycle < g.group.cycle) {
+				untried++
+			}
+			if m.older(oldest) {
+				oldest = m
+			}
+			if s.members[uid] != m || m.gang != g || m.pod.Gang != id {
+				return fmt.Errorf("%s is a member of %s and of %s", uid, id, m.pod.Gang)
+			}
+		}
+		switch {
+		case id != g.id || len(g.members) == 0 && g.object == nil:
+			return fmt.Errorf("gang %s is kept under %s, with %d members", g.id, id, len(g.members))
+		case count != g.count || g.group != nil && untried != g.untried:
+			return fmt.Errorf("gang %s counts %v, %d untried, and has %v, %d", id, g.count, g.untried, count, untried)
+		case oldest != g.oldest:
+			return fmt.Errorf("the oldest of %s is another", id)
+		case (g.group != nil) != (s.stranger(g) == ""):
+			return fmt.Errorf("gang %s has the group %v and lacks %q", id, g.group, s.stranger(g))
+		case g.group == nil:
+			if count[Waiting] > 0 {
+				return fmt.Errorf("members of %s wait without a group", id)
+			}
+			continue
+		case s.groups[g.group.key] != g.group || g.group.key != strings.Join(g.settings.Group, ","):
+			return fmt.Errorf("gang %s has another group than %v", id, g.settings.Group)
+		case len(g.group.gangs) != len(g.settings.Group) || !slices.Contains(g.group.gangs, g):
+			return fmt.Errorf("gang %s is not in its group", id)
+		case count[Waiting] > 0 && g.group.deadline.IsZero():
+			return fmt.Errorf("members of %s wait for ever", id)
+		case count[Waiting] > 0 && g.isOpen():
+			return fmt.Errorf("members of %s wait, and it is satisfied", id)
+		}
+	}
+	for key, g := range s.groups {
+		if len(g.gangs) == 0 {
+			return fmt.Errorf("group %s is empty", key)
+		}
+	}
+	listers := 0
+	for id, by := range s.listers {
+		listers += len(by)
+		for lister, g := range by {
+			if s.gangs[lister] != g || !slices.Contains(g.settings.Group, id) {
+				return fmt.Errorf("%s does not list %s", lister, id)
+			}
+		}
+	}
+	for _, g := range s.gangs {
+		listers -= len(g.settings.Group)
+	}
+	if listers != 0 {
+		return fmt.Errorf("%d listings too many", listers)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Mode is what becomes of reservations when the gang cannot be completed.
+type Mode string
+
+// Modes. A group is NonStrict where all its gangs are.
+const (
+	Strict    Mode = "Strict"    // they end
+	NonStrict Mode = "NonStrict" // they wait for the rest, until the waiting time is over
+)
+
+// MatchPolicy is which members count towards the minimum.
+type MatchPolicy string
+
+// Match policies.
+const (
+	OnceSatisfied     MatchPolicy = "once-satisfied"      // waiting and bound; satisfied once, it is forever
+	OnlyWaiting       MatchPolicy = "only-waiting"        // waiting
+	WaitingAndRunning MatchPolicy = "waiting-and-running" // waiting and bound
+)
+
+// Settings are what a pod, a PodGroup or the arguments of the scheduler say of a gang. A field that is zero says
+// nothing.
+type Settings struct {
+	Min    int // of members; Total where nothing is said, and 1 where that is not either
+	Total  int // of members, to be shown
+	Mode   Mode
+	Policy MatchPolicy
+	Wait   time.Duration // from the first reservation of the group; not negative
+	Group  []string      // all gangs of its group
+}
+
+// over returns what s says, and what o says where s says nothing.
+func (s Settings) over(o Settings) Settings {
+	if len(s.Group) > 0 {
+		o.Group = s.Group
+	}
+	return Settings{
+		Min: cmp.Or(s.Min, o.Min), Total: cmp.Or(s.Total, o.Total), Mode: cmp.Or(s.Mode, o.Mode),
+		Policy: cmp.Or(s.Policy, o.Policy), Wait: cmp.Or(s.Wait, o.Wait), Group: o.Group,
+	}
+}
+
+func (s Settings) equal(o Settings) bool {
+	return s.Min == o.Min && s.Total == o.Total && s.Mode == o.Mode && s.Policy == o.Policy && s.Wait == o.Wait &&
+		slices.Equal(s.Group, o.Group)
+}
+
+// Pod is what a State reads of a pod of a gang that has not ended.
+type Pod struct {
+	UID, Namespace, Name string
+	// Gang is namespace/name of the gang. InObject is set for one that a PodGroup must describe.
+	Gang     string
+	InObject bool
+	Settings Settings
+	Fault    string // what cannot be read of its settings; names the key
+	Priority int32
+	Created  time.Time
+	Node     string // empty until it is bound
+}
+
+// Object is what a State reads of a PodGroup.
+type Object struct {
+	Gang     string // namespace/name
+	Settings Settings
+	Fault    string // what cannot be read of it; names the field
+	Created  time.Time
+	Started  bool // its status says that the gang was satisfied once
+}
+
+// Phase is what a member holds.
+type Phase int
+
+// Phases.
+const (
+	Pending   Phase = iota
+	Waiting         // reserved, until all gangs of the group have their minimum
+	Returning       // its reservation is to end
+	Allowed         // reserved, and may be bound
+	Bound
+	numPhases
+)
+
+// gang is a gang with its members. Invariant: it has members or an object.
+type gang struct {
+	id       string
+	object   *Object
+	members  map[string]*member // by UID
+	oldest   *member            // that decides; nil without members
+	settings Settings           // in force. Invariant: Group is sorted and has id.
+	group    *group             // nil where a gang of list does not exist or lists others
+	started  bool               // satisfied once, or members are bound; never reset
+	count    [numPhases]int     // of members, by phase
+	untried  int                // pending members that were not tried in the round
+}
+
+type member struct {
+	pod   Pod
+	gang  *gang
+	phase Phase
+	cycle int // of the group, when it was last tried
+}
+
+// older reports whether a member comes before another one of its gang.
+func (m *member) older(o *member) bool {
+	return o == nil || cmp.Or(m.pod.Created.Compare(o.pod.Created), cmp.Compare(m.pod.Name, o.pod.Name),
+		cmp.Compare(m.pod.UID, o.pod.UID)) < 0
+}
+
+// fault returns what cannot be read of the settings in force.
+func (g *gang) fault() string {
+	switch {
+	case g.oldest != nil && g.oldest.pod.Fault != "":
+		return g.oldest.pod.Fault
+	case g.object != nil:
+		return g.object.Fault
+	}
+	return ""
+}
+
+// lacksObject reports whether a PodGroup must describe the gang and does not exist.
+func (g *gang) lacksObject() bool { return g.object == nil && g.oldest != nil && g.oldest.pod.InObject }
+
+// isOpen reports whether members are scheduled like pods without a gang.
+func (g *gang) isOpen() bool {
+	return g.started && g.settings.Policy == OnceSatisfied && g.refusal().Code == why.None
+}
+
+// running is how many members hold what they need, apart from those that wait, as far as they count.
+func (g *gang) running() int {
+	if g.settings.Policy == OnlyWaiting {
+		return 0
+	}
+	return g.count[Allowed] + g.count[Bound]
+}
+
+func (g *gang) isSatisfied() bool {
+	return g.isOpen() || g.refusal().Code == why.None && g.count[Waiting]+g.running() >= g.settings.Min
+}
+
+// canComplete reports whether the minimum can still be reached in this round.
+func (g *gang) canComplete() bool {
+	return g.isOpen() || g.count[Waiting]+g.running()+g.untried >= g.settings.Min
+}
+
+// present is how many members there are of those that count.
+func (g *gang) present() int {
+	return g.count[Pending] + g.count[Waiting] + g.count[Returning] + g.running()
+}
+
+// isShort reports whether there are too few members for the minimum.
+func (g *gang) isShort() bool { return !g.isOpen() && g.present() < g.settings.Min }
+
+// isDegraded reports whether fewer members than the minimum run of a gang that has started, and others are pending.
+func (g *gang) isDegraded() bool {
+	return g.isOpen() && g.count[Allowed]+g.count[Bound] < g.settings.Min && g.count[Pending] > 0
+}
+
+// created is when the gang was: its object, or its oldest member.
+func (g *gang) created() time.Time {
+	switch {
+	case g.object != nil:
+		return g.object.Created
+	case g.oldest != nil:
+		return g.oldest.pod.Created
+	}
+	return time.Time{}
+}

@@ -1,0 +1,78 @@
+package gang
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Gate returns why a member may not be tried, whatever else happens in the cluster; no refusal for a pod that is not
+// known. The work is in the number of gangs of its group.
+func (s *State) Gate(uid string) Refusal {
+	m := s.members[uid]
+	if m == nil {
+		return Refusal{}
+	}
+	g := m.gang
+	if refused := g.refusal(); refused.Code != why.None {
+		return refused
+	}
+	if g.group == nil {
+		return Refusal{Code: why.GangGroupNotMutual, Gang: s.stranger(g)}
+	}
+	if g.isOpen() {
+		return Refusal{}
+	}
+	for _, o := range g.group.gangs {
+		if refused := o.refusal(); refused.Code != why.None {
+			return refused
+		}
+		if o.isShort() {
+			return Refusal{Code: why.GangNotReady, Gang: o.id, Need: o.settings.Min, Have: o.present()}
+		}
+	}
+	return Refusal{}
+}
+
+// refusal is why no member of the gang may be tried, apart from their number.
+func (g *gang) refusal() Refusal {
+	switch text := g.fault(); {
+	case text != "":
+		return Refusal{Code: why.BadAnnotation, Gang: g.id, Text: text}
+	case g.lacksObject():
+		return Refusal{Code: why.GangNotFound, Gang: g.id}
+	}
+	return Refusal{}
+}
+
+// Try returns why a member may not be tried now.
+func (s *State) Try(uid string) Refusal {
+	m := s.members[uid]
+	if m == nil {
+		return Refusal{}
+	}
+	if refused := s.Gate(uid); refused.Code != why.None || m.gang.isOpen() {
+		return refused
+	}
+	group := m.gang.group
+	returns := slices.ContainsFunc(group.gangs, func(o *gang) bool { return o.count[Returning] > 0 })
+	if returns || group.isStrict() && m.cycle == group.cycle {
+		return group.lacking(why.GangHolding)
+	}
+	return Refusal{}
+}
+
+// Why returns why a pending member is not bound: the gate, or what ended the last round of its group.
+func (s *State) Why(uid string) Refusal {
+	m := s.members[uid]
+	if m == nil || m.phase >= Allowed {
+		return Refusal{}
+	}
+	if refused := s.Gate(uid); refused.Code != why.None || m.gang.isOpen() {
+		return refused
+	}
+	if m.phase == Waiting {
+		return m.gang.group.lacking(why.GangHolding)
+	}
+	return m.gang.group.failure
+}

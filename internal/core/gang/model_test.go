@@ -1,0 +1,440 @@
+package gang_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+// model is a State beside what a caller knows: all pods and objects, and what each member holds.
+type model struct {
+	*rapid.T
+	state   *gang.State
+	now     time.Time
+	pods    map[string]gang.Pod
+	holds   map[string]gang.Phase
+	objects map[string]gang.Object
+	started map[string]bool // gangs that were satisfied once
+	born    int
+}
+
+var (
+	names    = []string{"ns/a", "ns/b", "other/c"}
+	policies = []gang.MatchPolicy{"", gang.OnceSatisfied, gang.OnlyWaiting, gang.WaitingAndRunning}
+)
+
+func (m *model) drawSettings() gang.Settings {
+	s := gang.Settings{
+		Min: rapid.IntRange(0, 4).Draw(m.T, "min"), Total: rapid.IntRange(0, 4).Draw(m.T, "total"),
+		Mode:   rapid.SampledFrom([]gang.Mode{"", gang.Strict, gang.NonStrict}).Draw(m.T, "mode"),
+		Policy: rapid.SampledFrom(policies).Draw(m.T, "policy"),
+		Wait:   time.Duration(rapid.IntRange(0, 3).Draw(m.T, "wait")) * time.Minute,
+	}
+	if rapid.Bool().Draw(m.T, "lists") {
+		s.Group = rapid.SliceOfN(rapid.SampledFrom(names), 0, 3).Draw(m.T, "group")
+	}
+	return s
+}
+
+func (m *model) drawPod(uid string) gang.Pod {
+	id := rapid.SampledFrom(names).Draw(m.T, "gang")
+	p := gang.Pod{
+		UID: uid, Namespace: "ns", Name: "p" + fmt.Sprint(rapid.IntRange(0, 3).Draw(m.T, "name")), Gang: id,
+		InObject: rapid.IntRange(0, 4).Draw(m.T, "object") == 0, Settings: m.drawSettings(),
+		Created: time.Unix(int64(rapid.IntRange(0, 3).Draw(m.T, "created")), 0),
+	}
+	if rapid.IntRange(0, 9).Draw(m.T, "faulty") == 0 {
+		p.Fault = "cannot be read"
+	}
+	return p
+}
+
+// settings is what counts for a gang by the words of the reference: the oldest pod, the object, the defaults.
+func (m *model) settings(id string) (s gang.Settings, fault string, exists bool) {
+	var oldest *gang.Pod
+	for _, p := range m.pods {
+		if p.Gang == id && (oldest == nil || p.Created.Before(oldest.Created) || p.Created.Equal(oldest.Created) &&
+			p.Name+"/"+p.UID < oldest.Name+"/"+oldest.UID) {
+			oldest = &p
+		}
+	}
+	object, known := m.objects[id]
+	var layers []gang.Settings
+	if oldest != nil {
+		layers = append(layers, oldest.Settings)
+		fault = oldest.Fault
+		if oldest.InObject && !known {
+			fault += "no object"
+		}
+	}
+	if known {
+		layers = append(layers, object.Settings)
+		fault += object.Fault
+	}
+	layers = append(layers, gang.Settings{Mode: gang.Strict, Policy: gang.OnceSatisfied, Wait: 10 * time.Minute})
+	for _, l := range slices.Backward(layers) {
+		if l.Min != 0 {
+			s.Min = l.Min
+		}
+		if l.Total != 0 {
+			s.Total = l.Total
+		}
+		if l.Mode != "" {
+			s.Mode = l.Mode
+		}
+		if l.Policy != "" {
+			s.Policy = l.Policy
+		}
+		if len(l.Group) > 0 {
+			s.Group = l.Group
+		}
+	}
+	if s.Min == 0 {
+		s.Min = max(s.Total, 1)
+	}
+	s.Group = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(s.Group), id))))
+	return s, fault, oldest != nil || known
+}
+
+// mutual reports whether all gangs that one lists exist and list the same.
+func (m *model) mutual(s gang.Settings) bool {
+	for _, id := range s.Group {
+		if o, _, exists := m.settings(id); !exists || !slices.Equal(o.Group, s.Group) {
+			return false
+		}
+	}
+	return true
+}
+
+// count is the members of a gang that hold one of the phases.
+func (m *model) count(id string, phases ...gang.Phase) (n int) {
+	for uid, p := range m.pods {
+		if p.Gang == id && slices.Contains(phases, m.holds[uid]) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) running(id string, s gang.Settings) int {
+	if s.Policy == gang.OnlyWaiting {
+		return 0
+	}
+	return m.count(id, gang.Allowed, gang.Bound)
+}
+
+func (m *model) open(id string) bool {
+	s, fault, _ := m.settings(id)
+	return fault == "" && s.Policy == gang.OnceSatisfied && m.started[id]
+}
+
+// gated reports whether the members of a gang may not be tried.
+func (m *model) gated(id string) bool {
+	s, fault, _ := m.settings(id)
+	if fault != "" || !m.mutual(s) {
+		return true
+	}
+	if m.open(id) {
+		return false
+	}
+	for _, other := range s.Group {
+		o, fault, _ := m.settings(other)
+		there := m.count(other, gang.Pending, gang.Waiting, gang.Returning) + m.running(other, o)
+		if fault != "" || !m.open(other) && there < o.Min {
+			return true
+		}
+	}
+	return false
+}
+
+// apply carries out effects, and checks that nothing is allowed before its whole group has its minimum.
+func (m *model) apply(e gang.Effects) {
+	satisfied := map[string]bool{}
+	for _, uid := range e.Allow {
+		id := m.pods[uid].Gang
+		s, _, _ := m.settings(id)
+		ready := m.open(id)
+		if !ready {
+			ready = true
+			for _, other := range s.Group {
+				o, fault, _ := m.settings(other)
+				has := m.count(other, gang.Waiting) + m.running(other, o)
+				ready = ready && fault == "" && (m.open(other) || has >= o.Min)
+			}
+			for _, other := range s.Group {
+				satisfied[other] = ready
+			}
+		}
+		if !ready || m.holds[uid] != gang.Waiting {
+			m.Fatalf("%s of %s may start, and holds %d; of the group %v not all have their minimum", uid, id,
+				m.holds[uid], s.Group)
+		}
+	}
+	for id, is := range satisfied {
+		m.started[id] = m.started[id] || is
+	}
+	for _, uid := range e.Allow {
+		m.holds[uid] = gang.Allowed
+	}
+	for _, uid := range e.GiveBack {
+		if m.holds[uid] != gang.Waiting {
+			m.Fatalf("%s is to give back and holds %d", uid, m.holds[uid])
+		}
+		m.holds[uid] = gang.Returning
+	}
+	for id := range m.started { // a gang without pods and object is gone
+		if _, _, exists := m.settings(id); !exists {
+			delete(m.started, id)
+		}
+	}
+}
+
+// verify compares the State with what the model knows.
+func (m *model) verify(after string) {
+	if err := m.state.Check(); err != nil {
+		m.Fatalf("after %s: %v", after, err)
+	}
+	for uid, p := range m.pods {
+		if got := m.state.Gate(uid).Code != why.None; got != m.gated(p.Gang) {
+			m.Fatalf("after %s: %s of %s is gated %v (%v), want %v", after, uid, p.Gang, got, m.state.Gate(uid).Code,
+				!got)
+		}
+		s, _, _ := m.settings(p.Gang)
+		if m.holds[uid] == gang.Waiting && !m.mutual(s) {
+			m.Fatalf("after %s: %s waits and its group is not complete", after, uid)
+		}
+	}
+	m.rounds(after)
+	for _, id := range m.state.Gangs() {
+		r, _ := m.state.Find(id)
+		if r.Started != m.started[id] {
+			m.Fatalf("after %s: %s has started: %v", after, id, r.Started)
+		}
+		for _, member := range r.Members {
+			if member.Phase != m.holds[member.UID] {
+				m.Fatalf("after %s: %s is %d, want %d", after, member.UID, member.Phase, m.holds[member.UID])
+			}
+		}
+	}
+}
+
+// rounds checks that a Strict group that cannot be completed holds nothing, and that a round ends when all were tried.
+func (m *model) rounds(after string) {
+	for _, id := range m.state.Gangs() {
+		s, _, _ := m.settings(id)
+		if !m.mutual(s) {
+			continue
+		}
+		strict, waiting, possible, tried, left := false, 0, true, 0, 0
+		for _, other := range s.Group {
+			o, _, _ := m.settings(other)
+			r, _ := m.state.Find(other)
+			untried := 0
+			for _, member := range r.Members {
+				if member.Cycle == r.Cycle {
+					tried++
+				} else if member.Phase == gang.Pending {
+					untried++
+				}
+			}
+			left += untried
+			strict = strict || o.Mode == gang.Strict
+			waiting += m.count(other, gang.Waiting)
+			has := m.count(other, gang.Waiting) + m.running(other, o) + untried
+			possible = possible && (m.open(other) || has >= o.Min)
+		}
+		switch {
+		case strict && waiting > 0 && !possible:
+			m.Fatalf("after %s: the group %v waits and cannot be completed", after, s.Group)
+		case tried > 0 && left == 0:
+			m.Fatalf("after %s: the round of %v is not over, and all were tried", after, s.Group)
+		}
+	}
+}
+
+func (m *model) uids(phases ...gang.Phase) (uids []string) {
+	for uid := range m.pods {
+		if slices.Contains(phases, m.holds[uid]) {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+func (m *model) put(p gang.Pod) {
+	m.pods[p.UID] = p
+	if p.Node != "" {
+		m.holds[p.UID], m.started[p.Gang] = gang.Bound, true
+	}
+	m.apply(m.state.Put(p))
+}
+
+func (m *model) place(uid string) {
+	m.holds[uid] = gang.Waiting
+	m.apply(m.state.Place(uid, m.now))
+}
+
+func (m *model) lose(uid string) {
+	m.holds[uid] = gang.Pending
+	m.apply(m.state.Lose(uid, why.Finding{}))
+}
+
+// step draws one event.
+func (m *model) step() (event string) {
+	pick := func(phases ...gang.Phase) (uid string, ok bool) {
+		uids := m.uids(phases...)
+		if len(uids) == 0 {
+			return "", false
+		}
+		return rapid.SampledFrom(uids).Draw(m.T, "uid"), true
+	}
+	switch kind := rapid.IntRange(0, 11).Draw(m.T, "event"); kind {
+	case 0, 1:
+		p := m.drawPod(fmt.Sprint("u", m.born))
+		m.born++
+		m.holds[p.UID] = gang.Pending
+		m.put(p)
+		return "put " + p.UID
+	case 2:
+		if uid, ok := pick(gang.Pending); ok {
+			p := m.drawPod(uid)
+			p.Gang = m.pods[uid].Gang
+			m.put(p)
+			return "change " + uid
+		}
+	case 3:
+		if uid, ok := pick(gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound); ok {
+			delete(m.pods, uid)
+			delete(m.holds, uid)
+			m.apply(m.state.Remove(uid))
+			return "remove " + uid
+		}
+	case 4:
+		o := gang.Object{Gang: rapid.SampledFrom(names).Draw(m.T, "gang"), Settings: m.drawSettings()}
+		o.Started = rapid.IntRange(0, 9).Draw(m.T, "started") == 0
+		m.objects[o.Gang] = o
+		m.started[o.Gang] = m.started[o.Gang] || o.Started
+		m.apply(m.state.PutObject(o))
+		return "object " + o.Gang
+	case 5:
+		id := rapid.SampledFrom(names).Draw(m.T, "gang")
+		delete(m.objects, id)
+		m.apply(m.state.RemoveObject(id))
+		return "gone " + id
+	case 6, 7, 8:
+		if uid, ok := pick(gang.Pending); ok && m.state.Try(uid).Code == why.None {
+			m.place(uid)
+			return "place " + uid
+		}
+	case 9:
+		if uid, ok := pick(gang.Pending); ok && m.state.Try(uid).Code == why.None {
+			m.apply(m.state.Fail(uid, why.Finding{}))
+			return "fail " + uid
+		}
+	case 10:
+		if uid, ok := pick(gang.Waiting, gang.Returning, gang.Allowed); ok {
+			m.lose(uid)
+			return "lose " + uid
+		}
+	default:
+		if uid, ok := pick(gang.Allowed); ok {
+			p := m.pods[uid]
+			p.Node = "node"
+			m.put(p)
+			return "bind " + uid
+		}
+		m.now = m.now.Add(30 * time.Second)
+		m.apply(m.state.Expire(m.now))
+		return "time"
+	}
+	return "nothing"
+}
+
+// TestAGangStartsAsAWholeOrNotAtAll is G1 to G5, G8, G9 and G13: random pods, PodGroups, attempts and failures of three
+// gangs that list each other or do not. Nothing is allowed before its group has its minimum; what is reserved ends with
+// its round; and at the end, where nothing is in the way, each gang that may be tried starts.
+func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{
+			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
+			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			m.verify(m.step())
+		}
+		m.returnsAll()
+		m.isRebuilt()
+		m.startsAll()
+		m.expiresAll()
+	})
+}
+
+// returnsAll ends what is being given back.
+func (m *model) returnsAll() {
+	for uids := m.uids(gang.Returning); len(uids) > 0; uids = m.uids(gang.Returning) {
+		m.lose(uids[0])
+		m.verify("return")
+	}
+}
+
+// startsAll tries all pending members until no round changes anything: what may be tried starts.
+func (m *model) startsAll() {
+	for range 3 {
+		for _, uid := range rapid.Permutation(m.uids(gang.Pending)).Draw(m.T, "order") {
+			if m.holds[uid] == gang.Pending && m.state.Try(uid).Code == why.None {
+				m.place(uid)
+				m.verify("place at last")
+			}
+			m.returnsAll()
+		}
+	}
+	for uid, p := range m.pods {
+		if m.holds[uid] < gang.Allowed && !m.gated(p.Gang) {
+			m.Fatalf("%s of %s has not started: it is %d, refused by %+v", uid, p.Gang, m.holds[uid], m.state.Try(uid))
+		}
+	}
+}
+
+// expiresAll lets the longest waiting time pass: nothing is reserved any more that may not start.
+func (m *model) expiresAll() {
+	m.apply(m.state.Expire(m.now.Add(time.Hour)))
+	m.returnsAll()
+	if uids := m.uids(gang.Waiting); len(uids) > 0 {
+		m.Fatalf("%v wait for more than their time", uids)
+	}
+	if next, waits := m.state.Deadline(); waits {
+		m.Fatalf("nothing waits, and a deadline is at %v", next)
+	}
+}
+
+// isRebuilt compares with a State that is given the same objects in another order: what is reserved is not known to it,
+// and neither is who has started without a member that runs.
+func (m *model) isRebuilt() {
+	again := gang.New(gang.Settings{})
+	for _, id := range rapid.Permutation(names).Draw(m.T, "objects") {
+		if o, known := m.objects[id]; known {
+			o.Started = m.started[id]
+			again.PutObject(o)
+		}
+	}
+	uids := m.uids(gang.Pending, gang.Waiting, gang.Allowed, gang.Bound)
+	for _, uid := range rapid.Permutation(uids).Draw(m.T, "pods") {
+		again.Put(m.pods[uid])
+	}
+	for _, id := range m.state.Gangs() {
+		r, _ := m.state.Find(id)
+		o, _ := again.Find(id)
+		if fmt.Sprint(r.Settings) != fmt.Sprint(o.Settings) {
+			m.Fatalf("%s has the settings %+v, rebuilt %+v", id, r.Settings, o.Settings)
+		}
+	}
+}

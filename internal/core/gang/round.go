@@ -1,0 +1,267 @@
+package gang
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// group is the gangs that start together. A round is one attempt of each of its pending members.
+type group struct {
+	key      string
+	gangs    []*gang // by name
+	cycle    int     // of the round, from 1. Invariant: no member has a greater one.
+	deadline time.Time
+	failure  Refusal // of the last round; none where the gate ended it, or it succeeded
+}
+
+// Refusal is why a member may not be tried, or why the last round of its group failed. The zero value is none.
+type Refusal struct {
+	Code why.Code
+	Gang string // that the code is about
+	Need int    // members of Gang
+	Have int    // members of Gang that exist, or that were placed and count
+	Text string // what cannot be read
+
+	Pod   string      // namespace/name of the member that failed
+	Cause why.Finding // why it did
+}
+
+// set moves a member to a phase.
+func (g *gang) set(m *member, p Phase) {
+	g.leave(m)
+	g.enter(m, p)
+}
+
+func (g *gang) enter(m *member, p Phase) {
+	m.phase = p
+	g.count[p]++
+	if p == Pending && (g.group == nil || m.cycle < g.group.cycle) {
+		g.untried++
+	}
+}
+
+func (g *gang) leave(m *member) {
+	g.count[m.phase]--
+	if m.phase == Pending && (g.group == nil || m.cycle < g.group.cycle) {
+		g.untried--
+	}
+}
+
+// stamp notes that a member was tried in the round.
+func (g *gang) stamp(m *member) {
+	g.leave(m)
+	m.cycle = g.group.cycle
+	g.enter(m, m.phase)
+}
+
+// Place records that a member was reserved. One that may not be tried any more is given back.
+func (s *State) Place(uid string, now time.Time) Effects {
+	m := s.members[uid]
+	if m == nil || m.phase != Pending {
+		return Effects{}
+	}
+	g := m.gang
+	if s.Gate(uid).Code != why.None {
+		g.set(m, Returning)
+		return Effects{GiveBack: []string{uid}}
+	}
+	g.stamp(m)
+	g.set(m, Waiting)
+	if g.group.deadline.IsZero() {
+		g.group.deadline = now.Add(g.group.wait())
+	}
+	return g.group.settle()
+}
+
+// Fail records that a member was tried and does not fit, or was refused for another reason.
+func (s *State) Fail(uid string, cause why.Finding) Effects {
+	m := s.members[uid]
+	if m == nil || m.phase != Pending || m.gang.group == nil {
+		return Effects{}
+	}
+	g := m.gang
+	g.stamp(m)
+	return m.failed(cause)
+}
+
+// Lose records that the reservation of a member has ended. cause is why, where that was not asked for.
+func (s *State) Lose(uid string, cause why.Finding) Effects {
+	m := s.members[uid]
+	if m == nil || m.phase == Pending || m.phase == Bound {
+		return Effects{}
+	}
+	returned := m.phase == Returning
+	m.gang.set(m, Pending)
+	switch {
+	case m.gang.group == nil:
+		return Effects{}
+	case returned:
+		return m.gang.group.settle()
+	}
+	return m.failed(cause)
+}
+
+// failed ends the round where the gang of a member that does not fit cannot reach its minimum.
+func (m *member) failed(cause why.Finding) Effects {
+	g := m.gang
+	if g.group.isStrict() && !g.canComplete() {
+		failure := g.short(why.GangSiblingFailed)
+		failure.Pod, failure.Cause = m.pod.Namespace+"/"+m.pod.Name, cause
+		return g.group.end(failure)
+	}
+	return g.group.settle()
+}
+
+// Deadline returns when Expire is due next; false while nothing waits.
+func (s *State) Deadline() (next time.Time, waits bool) {
+	for _, g := range s.groups {
+		if !g.deadline.IsZero() && (!waits || g.deadline.Before(next)) {
+			next, waits = g.deadline, true
+		}
+	}
+	return next, waits
+}
+
+// Expire gives back what has waited for too long.
+func (s *State) Expire(now time.Time) (effects Effects) {
+	for _, g := range s.groups {
+		if !g.deadline.IsZero() && !now.Before(g.deadline) {
+			effects.add(g.end(g.lacking(why.GangTimeout)))
+		}
+	}
+	effects.sort()
+	return effects
+}
+
+// lacking returns a refusal that names the first gang whose minimum is not reached.
+func (g *group) lacking(code why.Code) Refusal {
+	of := g.gangs[0]
+	for _, o := range slices.Backward(g.gangs) {
+		if !o.isSatisfied() {
+			of = o
+		}
+	}
+	return of.short(code)
+}
+
+// short returns a refusal that counts the members that wait or run.
+func (g *gang) short(code why.Code) Refusal {
+	return Refusal{Code: code, Gang: g.id, Need: g.settings.Min, Have: g.count[Waiting] + g.running()}
+}
+
+// isStrict reports whether a failure ends all reservations.
+func (g *group) isStrict() bool {
+	return slices.ContainsFunc(g.gangs, func(g *gang) bool { return g.settings.Mode != NonStrict })
+}
+
+func (g *group) wait() time.Duration {
+	shortest := g.gangs[0].settings.Wait
+	for _, o := range g.gangs {
+		shortest = min(shortest, o.settings.Wait)
+	}
+	return shortest
+}
+
+// settle allows what may be bound, ends a round that cannot succeed any more, and begins the next one when all were
+// tried.
+func (g *group) settle() Effects {
+	ready := true
+	for _, o := range g.gangs {
+		ready = ready && o.isSatisfied()
+	}
+	effects := Effects{Allow: g.allow(ready)}
+	if !slices.ContainsFunc(g.gangs, func(o *gang) bool { return o.count[Waiting] > 0 }) {
+		g.over()
+		return effects
+	}
+	for _, o := range g.gangs {
+		switch {
+		case o.refusal().Code != why.None, g.isStrict() && o.isShort():
+			effects.add(g.end(Refusal{})) // the gate says why
+			return effects
+		case g.isStrict() && !o.canComplete():
+			effects.add(g.end(o.short(why.GangSiblingFailed)))
+			return effects
+		}
+	}
+	g.over()
+	return effects
+}
+
+// allow returns the waiting members that may be bound: all where the group is ready, else those of gangs that have
+// started.
+func (g *group) allow(ready bool) (uids []string) {
+	for _, o := range g.gangs {
+		if !ready && !o.isOpen() || o.count[Waiting] == 0 {
+			continue
+		}
+		for uid, m := range o.members {
+			if m.phase == Waiting {
+				o.set(m, Allowed)
+				uids = append(uids, uid)
+			}
+		}
+	}
+	if ready && len(uids) > 0 {
+		g.deadline, g.failure = time.Time{}, Refusal{}
+		for _, o := range g.gangs {
+			o.started = true
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// over begins the next round when each member was tried in this one or has left.
+func (g *group) over() {
+	tried := false
+	for _, o := range g.gangs {
+		if o.untried > 0 {
+			return
+		}
+		for _, m := range o.members {
+			tried = tried || m.cycle == g.cycle
+		}
+	}
+	if tried {
+		g.next()
+	}
+}
+
+func (g *group) next() {
+	g.cycle++
+	for _, o := range g.gangs {
+		o.untried = o.count[Pending]
+	}
+}
+
+// end ends a round without success: what is reserved is given back, and who was not tried counts as tried.
+func (g *group) end(why Refusal) Effects {
+	effects := g.giveBack()
+	g.failure = why
+	for _, o := range g.gangs {
+		for _, m := range o.members {
+			if m.phase == Pending {
+				o.stamp(m)
+			}
+		}
+	}
+	g.next()
+	return effects
+}
+
+func (g *group) giveBack() (effects Effects) {
+	g.deadline = time.Time{}
+	for _, o := range g.gangs {
+		for uid, m := range o.members {
+			if m.phase == Waiting {
+				o.set(m, Returning)
+				effects.GiveBack = append(effects.GiveBack, uid)
+			}
+		}
+	}
+	slices.Sort(effects.GiveBack)
+	return effects
+}

@@ -1,0 +1,205 @@
+package gang_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+var update = flag.Bool("update", false, "write what the scripts print")
+
+// TestScripts runs each script of testdata: a line that does not begin with "  " is an event, and what follows it is
+// what the event made.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scripts: %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := run(t, string(text))
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(string(text), got); diff != "" && !*update {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+func run(t *testing.T, text string) string {
+	var out strings.Builder
+	var p *player
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "# "):
+			p = &player{t: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{}}
+			fmt.Fprintln(&out, line)
+		case line == "":
+			fmt.Fprintln(&out)
+		case !strings.HasPrefix(line, "  "):
+			fmt.Fprintf(&out, "%s\n%s", line, p.do(strings.Fields(line)))
+		}
+	}
+	return out.String()
+}
+
+type player struct {
+	t     *testing.T
+	state *gang.State
+	now   time.Time
+	pods  map[string]gang.Pod
+
+	refused string
+}
+
+// do carries out one event. Events are: put POD… [gang=G] [KEY=VALUE…], object G [KEY=VALUE…], gone G, remove POD…,
+// bind POD…, place POD…, fail POD…, lose POD…, wait DURATION, show.
+func (p *player) do(words []string) string {
+	var names []string
+	var s gang.Settings
+	of, object := "ns/g", false
+	for _, w := range words[1:] {
+		key, value, isSetting := strings.Cut(w, "=")
+		n, _ := strconv.Atoi(value)
+		switch {
+		case !isSetting:
+			names = append(names, w)
+		case key == "gang":
+			of = "ns/" + value
+		case key == "min":
+			s.Min = n
+		case key == "total":
+			s.Total = n
+		case key == "mode":
+			s.Mode = gang.Mode(value)
+		case key == "policy":
+			s.Policy = gang.MatchPolicy(value)
+		case key == "wait":
+			s.Wait, _ = time.ParseDuration(value)
+		case key == "object":
+			object = true
+		case key == "group":
+			for g := range strings.SplitSeq(value, ",") {
+				s.Group = append(s.Group, "ns/"+g)
+			}
+		default:
+			p.t.Fatalf("%v: unknown key", words)
+		}
+	}
+	switch words[0] {
+	case "object":
+		return p.effects(p.state.PutObject(gang.Object{Gang: "ns/" + names[0], Settings: s}))
+	case "gone":
+		return p.effects(p.state.RemoveObject("ns/" + names[0]))
+	case "wait":
+		d, err := time.ParseDuration(names[0])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.now = p.now.Add(d)
+		return p.effects(p.state.Expire(p.now))
+	case "show":
+		return p.show()
+	}
+	var all string
+	for _, name := range names {
+		all += p.effects(p.one(words[0], gang.Pod{
+			UID: name, Namespace: "ns", Name: name, Gang: of, InObject: object, Settings: s,
+		}))
+	}
+	all += p.refused
+	p.refused = ""
+	return all
+}
+
+func (p *player) one(event string, pod gang.Pod) gang.Effects {
+	switch event {
+	case "put", "bind":
+		if event == "bind" {
+			pod = p.pods[pod.UID]
+			pod.Node = "node"
+		}
+		p.pods[pod.UID] = pod
+		return p.state.Put(pod)
+	case "remove":
+		return p.state.Remove(pod.UID)
+	case "place":
+		if refused := p.state.Try(pod.UID); refused.Code != why.None {
+			p.refused += "  " + pod.UID + " is refused: " + text(refused) + "\n"
+			return gang.Effects{}
+		}
+		return p.state.Place(pod.UID, p.now)
+	case "fail":
+		return p.state.Fail(pod.UID, why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}})
+	case "lose":
+		return p.state.Lose(pod.UID, why.Finding{})
+	}
+	p.t.Fatalf("unknown event %q", event)
+	return gang.Effects{}
+}
+
+// effects carries them out: what is given back is lost at once.
+func (p *player) effects(e gang.Effects) (out string) {
+	if len(e.Allow) > 0 {
+		out += "  allow " + strings.Join(e.Allow, " ") + "\n"
+	}
+	if len(e.GiveBack) > 0 {
+		out += "  give back " + strings.Join(e.GiveBack, " ") + "\n"
+	}
+	for _, uid := range e.GiveBack {
+		out += p.effects(p.state.Lose(uid, why.Finding{}))
+	}
+	return out
+}
+
+// show prints each gang, and each member with its phase, the cycle in which it was tried and why it is not bound.
+func (p *player) show() (out string) {
+	phases := []string{"pending", "waiting", "returning", "allowed", "bound"}
+	for _, id := range p.state.Gangs() {
+		r, _ := p.state.Find(id)
+		out += fmt.Sprintf("  %s cycle %d min %d", id, r.Cycle, r.Settings.Min)
+		if r.Started {
+			out += " started"
+		}
+		if r.Degraded {
+			out += " degraded"
+		}
+		if !r.Deadline.IsZero() {
+			out += " until " + r.Deadline.Sub(time.Unix(0, 0)).String()
+		}
+		out += "\n"
+		for _, m := range r.Members {
+			out += fmt.Sprintf("    %s %s %d %s\n", m.Name, phases[m.Phase], m.Cycle, text(p.state.Why(m.UID)))
+		}
+	}
+	return strings.ReplaceAll(out, " \n", "\n")
+}
+
+func text(r gang.Refusal) string {
+	if r.Code == why.None {
+		return ""
+	}
+	out := fmt.Sprintf("%s %s %d/%d", r.Code, r.Gang, r.Have, r.Need)
+	if r.Pod != "" {
+		out += fmt.Sprintf(" %s %s", r.Pod, r.Cause.Code)
+	}
+	return out + r.Text
+}

@@ -1,0 +1,237 @@
+package gang
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// State is all gangs of the pods of one scheduler. Gangs, their groups and the gate depend on what it was given last of
+// each pod and object, not on the order; rounds depend on the attempts as well. It is not safe for concurrent use.
+type State struct {
+	defaults Settings
+	gangs    map[string]*gang
+	members  map[string]*member          // by UID
+	groups   map[string]*group           // Invariant: each has a gang, and its gangs list exactly each other.
+	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
+}
+
+// Effects are what the caller must do. UIDs are in ascending order.
+type Effects struct {
+	Allow    []string // bind these members
+	GiveBack []string // end the reservations of these, and call Lose for each
+}
+
+func (e *Effects) add(o Effects) {
+	e.Allow = append(e.Allow, o.Allow...)
+	e.GiveBack = append(e.GiveBack, o.GiveBack...)
+}
+
+// New returns a State without gangs. Its gangs have the defaults where nothing else is said.
+func New(defaults Settings) *State {
+	return &State{
+		defaults: defaults.over(Settings{Mode: Strict, Policy: OnceSatisfied, Wait: 10 * time.Minute}),
+		gangs:    map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
+		listers: map[string]map[string]*gang{},
+	}
+}
+
+// Put records a pod that has not ended. One whose Node is known is bound.
+func (s *State) Put(p Pod) (effects Effects) {
+	m := s.members[p.UID]
+	if m != nil && m.gang.id != p.Gang {
+		effects = s.Remove(p.UID)
+		m = nil
+	}
+	if m == nil {
+		g := s.find(p.Gang)
+		m = &member{gang: g}
+		g.members[p.UID], s.members[p.UID] = m, m
+		g.enter(m, Pending)
+	}
+	g := m.gang
+	m.pod = p
+	if p.Node != "" {
+		g.set(m, Bound)
+		g.started = true
+	}
+	if g.oldest == m || m.older(g.oldest) {
+		g.elect()
+	}
+	effects.add(s.refresh(g))
+	return effects
+}
+
+// Remove forgets a pod that is deleted or has ended. Its own reservation is the caller's to end.
+func (s *State) Remove(uid string) Effects {
+	m := s.members[uid]
+	if m == nil {
+		return Effects{}
+	}
+	m.gang.leave(m)
+	delete(s.members, uid)
+	delete(m.gang.members, uid)
+	if m.gang.oldest == m {
+		m.gang.elect()
+	}
+	return s.refresh(m.gang)
+}
+
+// PutObject records a PodGroup.
+func (s *State) PutObject(o Object) Effects {
+	g := s.find(o.Gang)
+	g.object = &o
+	g.started = g.started || o.Started
+	return s.refresh(g)
+}
+
+// RemoveObject forgets the PodGroup of a gang.
+func (s *State) RemoveObject(id string) Effects {
+	g := s.gangs[id]
+	if g == nil {
+		return Effects{}
+	}
+	g.object = nil
+	return s.refresh(g)
+}
+
+func (s *State) find(id string) *gang {
+	g := s.gangs[id]
+	if g == nil {
+		g = &gang{id: id, members: map[string]*member{}}
+		s.gangs[id] = g
+	}
+	return g
+}
+
+// elect finds the oldest member.
+func (g *gang) elect() {
+	g.oldest = nil
+	for _, m := range g.members {
+		if m.older(g.oldest) {
+			g.oldest = m
+		}
+	}
+}
+
+// refresh follows a change of the members or the object of a gang.
+func (s *State) refresh(g *gang) Effects {
+	listed := g.settings.Group
+	if len(g.members) == 0 && g.object == nil {
+		delete(s.gangs, g.id)
+		g.settings.Group = nil
+	} else {
+		g.settings = s.settingsOf(g)
+	}
+	var effects Effects
+	if !slices.Equal(listed, g.settings.Group) {
+		s.list(g, listed)
+		for _, h := range s.affected(g) {
+			effects.add(s.regroup(h))
+		}
+	}
+	if g.group != nil {
+		effects.add(g.group.settle())
+	}
+	effects.sort()
+	return effects
+}
+
+func (e *Effects) sort() {
+	slices.Sort(e.Allow)
+	slices.Sort(e.GiveBack)
+}
+
+// settingsOf returns what counts: what the oldest pod says, then the object, then the defaults.
+func (s *State) settingsOf(g *gang) (of Settings) {
+	if g.oldest != nil {
+		of = g.oldest.pod.Settings
+	}
+	if g.object != nil {
+		of = of.over(g.object.Settings)
+	}
+	of = of.over(s.defaults)
+	of.Min = cmp.Or(of.Min, of.Total, 1)
+	of.Total = max(of.Total, of.Min)
+	of.Group = append(slices.Clone(of.Group), g.id)
+	slices.Sort(of.Group)
+	of.Group = slices.Compact(of.Group)
+	return of
+}
+
+// list follows a change of the names that a gang lists.
+func (s *State) list(g *gang, before []string) {
+	for _, id := range before {
+		if delete(s.listers[id], g.id); len(s.listers[id]) == 0 {
+			delete(s.listers, id)
+		}
+	}
+	for _, id := range g.settings.Group {
+		if s.listers[id] == nil {
+			s.listers[id] = map[string]*gang{}
+		}
+		s.listers[id][g.id] = g
+	}
+}
+
+// affected returns a gang and those that list it, in order.
+func (s *State) affected(g *gang) []*gang {
+	all := append(slices.Collect(maps.Values(s.listers[g.id])), g)
+	slices.SortFunc(all, func(a, b *gang) int { return cmp.Compare(a.id, b.id) })
+	return slices.Compact(all)
+}
+
+// regroup moves a gang to the group that it belongs to. What the group that it leaves has reserved is given back.
+func (s *State) regroup(g *gang) (effects Effects) {
+	to := s.groupOf(g)
+	if from := g.group; from != nil && from.key != to {
+		effects = from.giveBack()
+		from.gangs = slices.DeleteFunc(from.gangs, func(o *gang) bool { return o == g })
+		g.group = nil
+		if len(from.gangs) == 0 {
+			delete(s.groups, from.key)
+		}
+	}
+	if to != "" && g.group == nil {
+		s.join(g, to)
+	}
+	return effects
+}
+
+// groupOf returns the key of the group of a gang: each gang that it lists exists and lists the same; empty where one
+// does not, and for a gang that is gone.
+func (s *State) groupOf(g *gang) string {
+	if s.stranger(g) != "" {
+		return ""
+	}
+	return strings.Join(g.settings.Group, ",")
+}
+
+// stranger returns the first gang that a gang lists and that does not exist or lists others.
+func (s *State) stranger(g *gang) string {
+	for _, id := range g.settings.Group {
+		if o := s.gangs[id]; o == nil || !slices.Equal(o.settings.Group, g.settings.Group) {
+			return id
+		}
+	}
+	return ""
+}
+
+func (s *State) join(g *gang, key string) {
+	to := s.groups[key]
+	if to == nil {
+		to = &group{key: key, cycle: 1}
+		s.groups[key] = to
+	}
+	to.gangs = append(to.gangs, g)
+	slices.SortFunc(to.gangs, func(a, b *gang) int { return cmp.Compare(a.id, b.id) })
+	g.group = to
+	for _, m := range g.members {
+		to.cycle = max(to.cycle, m.cycle+1)
+	}
+	for _, g := range to.gangs {
+		g.untried = g.count[Pending]
+	}
+}

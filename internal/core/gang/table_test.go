@@ -1,0 +1,124 @@
+package gang_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// protocol is the scheduling cycle of Koordinator's release 0.7 as its table has it, for one gang whose members must
+// all run, with the end of a round made explicit: it follows the last attempt.
+type protocol struct {
+	cycle   int
+	valid   bool
+	stamps  map[string]int
+	waiting []string
+}
+
+// try is the attempt of a member; fits is what its Filter says.
+func (p *protocol) try(uid string, fits bool) (refused bool) {
+	refused = !p.valid || p.stamps[uid] >= p.cycle
+	p.stamps[uid] = p.cycle
+	switch {
+	case refused:
+	case fits:
+		p.waiting = append(p.waiting, uid)
+	default:
+		p.valid, p.waiting = false, nil
+	}
+	for _, stamp := range p.stamps {
+		if stamp < p.cycle {
+			return refused
+		}
+	}
+	p.cycle, p.valid = p.cycle+1, true
+	return refused
+}
+
+func permutations(of []string) (all [][]string) {
+	if len(of) == 0 {
+		return [][]string{nil}
+	}
+	for i, first := range of {
+		rest := slices.Delete(slices.Clone(of), i, i+1)
+		for _, p := range permutations(rest) {
+			all = append(all, append([]string{first}, p...))
+		}
+	}
+	return all
+}
+
+// TestRoundsEqualTheSeedsTable is G14: all orders of five members, and each that may fail, or none. At the end of the
+// round cycle, stamps and what waits are those of the table.
+func TestRoundsEqualTheSeedsTable(t *testing.T) {
+	t.Parallel()
+	uids := []string{"p1", "p2", "p3", "p4", "p5"}
+	for _, order := range permutations(uids) {
+		for _, fails := range append([]string{""}, uids...) {
+			s := gang.New(gang.Settings{})
+			want := &protocol{cycle: 1, valid: true, stamps: map[string]int{}}
+			for _, uid := range uids {
+				s.Put(gang.Pod{UID: uid, Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 5}})
+				want.stamps[uid] = 0
+			}
+			ended := false
+			for _, uid := range order {
+				refused := want.try(uid, uid != fails)
+				if ended != refused {
+					t.Fatalf("%v, %s fails: %s is refused: %v, want %v", order, fails, uid, ended, refused)
+				}
+				var e gang.Effects
+				switch {
+				case ended: // our round has ended with the failure: who was not tried is not tried in it
+				case uid == fails:
+					e = s.Fail(uid, why.Finding{})
+					ended = true
+				default:
+					e = s.Place(uid, time.Unix(0, 0))
+				}
+				for _, back := range e.GiveBack {
+					s.Lose(back, why.Finding{})
+				}
+			}
+			r, _ := s.Find("ns/g")
+			var allowed []string
+			for _, m := range r.Members {
+				if m.Cycle != want.stamps[m.Name] {
+					t.Errorf("%v, %s fails: %s was tried in cycle %d, want %d", order, fails, m.Name, m.Cycle,
+						want.stamps[m.Name])
+				}
+				if m.Phase == gang.Allowed {
+					allowed = append(allowed, m.Name)
+				}
+			}
+			slices.Sort(want.waiting)
+			if r.Cycle != want.cycle || !slices.Equal(allowed, want.waiting) {
+				t.Errorf("%v, %s fails: cycle %d with %v, want %d with %v", order, fails, r.Cycle, allowed, want.cycle,
+					want.waiting)
+			}
+		}
+	}
+}
+
+// BenchmarkGate is the question of the scheduling queue about each pod.
+func BenchmarkGate(b *testing.B) {
+	for _, members := range []int{4, 1000} {
+		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
+			s := gang.New(gang.Settings{})
+			for i := range members {
+				name := fmt.Sprint(i)
+				s.Put(gang.Pod{UID: name, Name: name, Gang: "ns/g", Settings: gang.Settings{Min: members}})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if s.Gate("0").Code != why.None {
+					b.Fatal("gated")
+				}
+			}
+		})
+	}
+}
