@@ -98,6 +98,7 @@ type gang struct {
 	settings Settings           // in force. Invariant: Group is sorted and has id.
 	group    *group             // nil where a gang of list does not exist or lists others
 	started  bool               // satisfied once, or members are bound; never reset
+	gated    bool               // members could not be tried after the last event that may change it
 	count    [numPhases]int     // of members, by phase
 	untried  int                // pending members that were not tried in the round
 }

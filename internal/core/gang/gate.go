@@ -13,7 +13,10 @@ func (s *State) Gate(uid string) Refusal {
 	if m == nil {
 		return Refusal{}
 	}
-	g := m.gang
+	return s.gate(m.gang)
+}
+
+func (s *State) gate(g *gang) Refusal {
 	if refused := g.refusal(); refused.Code != why.None {
 		return refused
 	}

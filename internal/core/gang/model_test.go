@@ -22,6 +22,8 @@ type model struct {
 	holds   map[string]gang.Phase
 	objects map[string]gang.Object
 	started map[string]bool // gangs that were satisfied once
+	closed  map[string]bool // gangs whose members may not be tried
+	opened  map[string]bool // by effects, since the last event
 	born    int
 }
 
@@ -156,6 +158,9 @@ func (m *model) gated(id string) bool {
 
 // apply carries out effects, and checks that nothing is allowed before its whole group has its minimum.
 func (m *model) apply(e gang.Effects) {
+	for _, id := range e.Opened {
+		m.opened[id] = true
+	}
 	satisfied := map[string]bool{}
 	for _, uid := range e.Allow {
 		id := m.pods[uid].Gang
@@ -212,6 +217,15 @@ func (m *model) verify(after string) {
 		}
 	}
 	m.rounds(after)
+	for _, id := range names {
+		_, _, exists := m.settings(id)
+		closed := exists && m.gated(id)
+		if exists && m.closed[id] && !closed != m.opened[id] {
+			m.Fatalf("after %s: the gate of %s is open: %v, and the effects say %v", after, id, !closed, m.opened[id])
+		}
+		m.closed[id] = closed
+	}
+	clear(m.opened)
 	for _, id := range m.state.Gangs() {
 		r, _ := m.state.Find(id)
 		if r.Started != m.started[id] {
@@ -367,6 +381,7 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 		m := &model{
 			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
 			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
+			closed: map[string]bool{}, opened: map[string]bool{},
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			m.verify(m.step())

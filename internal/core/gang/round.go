@@ -72,7 +72,9 @@ func (s *State) Place(uid string, now time.Time) Effects {
 	if g.group.deadline.IsZero() {
 		g.group.deadline = now.Add(g.group.wait())
 	}
-	return g.group.settle()
+	effects := g.group.settle()
+	effects.Opened = s.opened(g) // those that count waiting members alone are closed by what is allowed
+	return effects
 }
 
 // Fail records that a member was tried and does not fit, or was refused for another reason.
@@ -94,13 +96,15 @@ func (s *State) Lose(uid string, cause why.Finding) Effects {
 	}
 	returned := m.phase == Returning
 	m.gang.set(m, Pending)
+	effects := Effects{Opened: s.opened(m.gang)}
 	switch {
 	case m.gang.group == nil:
-		return Effects{}
 	case returned:
-		return m.gang.group.settle()
+		effects.add(m.gang.group.settle())
+	default:
+		effects.add(m.failed(cause))
 	}
-	return m.failed(cause)
+	return effects
 }
 
 // failed ends the round where the gang of a member that does not fit cannot reach its minimum.

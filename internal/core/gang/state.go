@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // State is all gangs of the pods of one scheduler. Gangs, their groups and the gate depend on what it was given last of
@@ -18,13 +20,15 @@ type State struct {
 	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
 }
 
-// Effects are what the caller must do. UIDs are in ascending order.
+// Effects are what the caller must do. All are in ascending order.
 type Effects struct {
 	Allow    []string // bind these members
 	GiveBack []string // end the reservations of these, and call Lose for each
+	Opened   []string // gangs whose members may be tried, and could not before
 }
 
 func (e *Effects) add(o Effects) {
+	e.Opened = append(e.Opened, o.Opened...)
 	e.Allow = append(e.Allow, o.Allow...)
 	e.GiveBack = append(e.GiveBack, o.GiveBack...)
 }
@@ -135,11 +139,25 @@ func (s *State) refresh(g *gang) Effects {
 	if g.group != nil {
 		effects.add(g.group.settle())
 	}
+	effects.Opened = append(effects.Opened, s.opened(g)...)
 	effects.sort()
 	return effects
 }
 
+// opened returns the gangs whose gate a change of another has opened: those that list it.
+func (s *State) opened(g *gang) (ids []string) {
+	for _, o := range s.affected(g) {
+		was := o.gated
+		o.gated = s.gate(o).Code != why.None
+		if was && !o.gated {
+			ids = append(ids, o.id)
+		}
+	}
+	return ids
+}
+
 func (e *Effects) sort() {
+	slices.Sort(e.Opened)
 	slices.Sort(e.Allow)
 	slices.Sort(e.GiveBack)
 }
