@@ -50,6 +50,8 @@ type simContainer struct {
 	stored  string // the set that the runtime has for it
 	runs    bool
 	waiting []simWrite
+	// others are sets of other containers that came with the answer to Create. They are written before it starts.
+	others []hook.Update
 }
 
 // simWrite is a set that the runtime received, and the call that it makes after it has written it.
@@ -130,6 +132,21 @@ func (r *runtime) finish(c *simContainer, i int) {
 	w.done()
 }
 
+// writeOther writes the first set that came with the answer to Create.
+func (r *runtime) writeOther(c *simContainer) {
+	u := c.others[0]
+	c.others = c.others[1:]
+	if o := r.containers[u.ContainerID]; o != nil {
+		r.write(o, u.CPUs)
+	}
+}
+
+func (r *runtime) flush(c *simContainer) {
+	for len(c.others) > 0 {
+		r.writeOther(c)
+	}
+}
+
 func (r *runtime) actions() map[string]func(*rapid.T) {
 	runs := func(c *simContainer) bool { return c.runs }
 	return map[string]func(*rapid.T){
@@ -144,12 +161,7 @@ func (r *runtime) actions() map[string]func(*rapid.T) {
 			if err != nil {
 				return
 			}
-			for _, u := range updates {
-				if o := r.containers[u.ContainerID]; o != nil {
-					r.write(o, u.CPUs)
-				}
-			}
-			c.stored = a.CPUs
+			c.stored, c.others = a.CPUs, updates
 			r.containers[c.ID] = c
 		},
 		"start": func(t *rapid.T) {
@@ -157,6 +169,7 @@ func (r *runtime) actions() map[string]func(*rapid.T) {
 			if c == nil {
 				return
 			}
+			r.flush(c)
 			r.must(r.tree.MkdirAll(c.group()))
 			r.must(r.tree.Write(c.group(), desired.CPUs, c.stored))
 			c.Has.CPUs = c.stored
@@ -195,6 +208,11 @@ func (r *runtime) actions() map[string]func(*rapid.T) {
 				r.finish(c, rapid.IntRange(0, len(c.waiting)-1).Draw(t, "which"))
 			}
 		},
+		"write others": func(*rapid.T) {
+			if c := r.pick(func(c *simContainer) bool { return len(c.others) > 0 }); c != nil {
+				r.writeOther(c)
+			}
+		},
 		"exit": func(*rapid.T) {
 			if c := r.pick(runs); c != nil {
 				r.end(c)
@@ -218,6 +236,7 @@ func (r *runtime) end(c *simContainer) {
 }
 
 func (r *runtime) remove(c *simContainer) {
+	r.flush(c)
 	r.service.Remove(c.Container)
 	delete(r.containers, c.ID)
 }
@@ -226,11 +245,16 @@ func (r *runtime) remove(c *simContainer) {
 func (r *runtime) connect() {
 	var pods []hook.Pod
 	var all []hook.Container
-	for _, id := range slices.Sorted(maps.Keys(r.containers)) {
+	ids := slices.Sorted(maps.Keys(r.containers))
+	for _, id := range ids {
 		c := r.containers[id]
 		for len(c.waiting) > 0 {
 			r.finish(c, 0)
 		}
+		r.flush(c)
+	}
+	for _, id := range ids {
+		c := r.containers[id]
 		c.Has.CPUs, c.Running = c.stored, c.runs
 		pods, all = append(pods, c.Pod), append(all, c.Container)
 	}
@@ -239,6 +263,11 @@ func (r *runtime) connect() {
 
 // settle lets all of it come to rest: the kernel has what is wanted, and the runtime what the kernel has.
 func (r *runtime) settle() {
+	for _, id := range slices.Sorted(maps.Keys(r.containers)) {
+		if c := r.containers[id]; !c.runs {
+			r.remove(c) // it was never started
+		}
+	}
 	for range 10 {
 		r.clock.Step(10 * time.Second)
 		r.must(r.engine.Verify())

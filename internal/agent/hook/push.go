@@ -78,7 +78,12 @@ func (s *Service) Sent(updates []Update) {
 
 // launch records that a set is sent to the runtime. The caller holds mu.
 func (s *Service) launch(c *container, from origin, cpus string) {
-	c.stored, c.flights[from] = cpus, flight{cpus, s.o.Clock.Now().Add(flightTime)}
+	now, before := s.o.Clock.Now(), c.flights[from]
+	is := flight{cpus: cpus, until: now.Add(flightTime)}
+	if before.flies(now) {
+		is.cpus, is.more = before.cpus+","+cpus, before.more+1
+	}
+	c.stored, c.flights[from] = cpus, is
 }
 
 // landed records that the runtime has written a set that it received. If it received another set meanwhile, the order
@@ -89,8 +94,11 @@ func (s *Service) landed(id string, from origin) {
 	c := s.containers[id]
 	stale := false
 	if c != nil {
-		cpus := c.flights[from].cpus
-		c.flights[from] = flight{}
+		f := &c.flights[from]
+		cpus := f.cpus
+		if f.more--; f.more < 0 {
+			*f = flight{}
+		}
 		if cpus != "" && c.stored != cpus {
 			c.stored = ""
 		}
@@ -115,11 +123,17 @@ func (s *Service) landingOn(c *Container) error {
 		return nil
 	}
 	now, threats := s.o.Clock.Now(), map[string]string{} // container id to UID
+	check := func(id string, x *container, f flight) {
+		if x != nil && f.flies(now) && x.uid != c.UID && overlap(cpus, f.cpus) {
+			threats[id] = x.uid
+		}
+	}
 	for id, x := range s.containers {
 		for _, f := range x.flights {
-			if f.flies(now) && x.uid != c.UID && overlap(cpus, f.cpus) {
-				threats[id] = x.uid
-			}
+			check(id, x, f)
+		}
+		for other, f := range x.others {
+			check(other, s.containers[other], f)
 		}
 	}
 	s.mu.Unlock()
@@ -132,22 +146,22 @@ func (s *Service) landingOn(c *Container) error {
 	return nil
 }
 
-// shrinking returns updates for containers that the kernel still has on CPUs that a container of the pod uid is to have
-// for itself. As a rule there are none: the engine moves the pools when the pod is bound.
-func (s *Service) shrinking(uid, cpus string) []Update {
-	if cpus == "" || !s.o.Engine.Binds(uid) {
+// shrinking returns updates for containers that the kernel still has on CPUs that a container is to have for itself. As
+// a rule there are none: the engine moves the pools when the pod is bound.
+func (s *Service) shrinking(c *Container, known *container, cpus string) []Update {
+	if cpus == "" || !s.o.Engine.Binds(c.UID) {
 		return nil
 	}
 	s.mu.Lock()
 	there, judged := map[string]container{}, map[string]bool{} // most containers have one of a few sets
 	for id, x := range s.containers {
 		set := cmp.Or(x.kernel, x.stored)
-		yes, known := judged[set]
-		if !known {
+		yes, done := judged[set]
+		if !done {
 			yes = overlap(set, cpus)
 			judged[set] = yes
 		}
-		if yes && x.uid != uid && !x.ended {
+		if yes && x.uid != c.UID && !x.ended {
 			there[id] = *x
 		}
 	}
@@ -155,22 +169,68 @@ func (s *Service) shrinking(uid, cpus string) []Update {
 	var out []Update
 	for _, id := range slices.Sorted(maps.Keys(there)) {
 		x := there[id]
-		if !s.o.Engine.Excludes(uid, x.uid) {
+		if !s.o.Engine.Excludes(c.UID, x.uid) {
 			continue
 		}
-		rows, err := s.o.Engine.Peek(apply.Container{PodUID: x.uid, Name: x.name, Group: x.group})
-		set := resources(rows).CPUs
-		if err != nil || set == "" || overlap(set, cpus) {
-			continue // the start waits until it is gone
+		peek := func() string {
+			rows, err := s.o.Engine.Peek(apply.Container{PodUID: x.uid, Name: x.name, Group: x.group})
+			if set := resources(rows).CPUs; err == nil && !overlap(set, cpus) {
+				return set
+			}
+			return "" // the start waits until it is gone
 		}
-		s.mu.Lock()
-		if live := s.containers[id]; live != nil {
-			live.stored = set
+		set := s.send(peek, func(set string) {
+			if live := s.containers[id]; live != nil && set != "" {
+				live.stored = set
+			}
+			if known.others == nil {
+				known.others = map[string]flight{}
+			}
+			known.others[id] = flight{cpus: set, until: s.o.Clock.Now().Add(flightTime)}
+		})
+		if set != "" {
+			out = append(out, Update{ContainerID: id, Resources: Resources{CPUs: set}})
 		}
-		s.mu.Unlock()
-		out = append(out, Update{ContainerID: id, Resources: Resources{CPUs: set}})
 	}
 	return out
+}
+
+// send notes a set that is to be sent until it is what the engine wants after it was noted: a container that started in
+// between knows nothing of the set, and one that starts later does. note is called with mu held.
+func (s *Service) send(wanted func() string, note func(cpus string)) string {
+	for cpus := wanted(); ; {
+		s.mu.Lock()
+		note(cpus)
+		s.mu.Unlock()
+		again := wanted()
+		if again == cpus {
+			return cpus
+		}
+		cpus = again
+	}
+}
+
+// wrote records that the runtime has written the sets that came with the answer to the Create of a container.
+func (s *Service) wrote(id string) {
+	s.mu.Lock()
+	stale := false
+	if c := s.containers[id]; c != nil {
+		for other, f := range c.others {
+			x := s.containers[other]
+			if x == nil || f.cpus == "" {
+				continue
+			}
+			if x.stored != f.cpus {
+				x.stored = ""
+			}
+			stale = stale || x.kernel != "" && x.kernel != f.cpus
+		}
+		c.others = nil
+	}
+	s.mu.Unlock()
+	if stale {
+		s.o.Engine.Recheck()
+	}
 }
 
 // overlap reports whether two lists have a CPU in common. One that cannot be read overlaps everything.

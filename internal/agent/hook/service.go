@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -78,6 +79,9 @@ type container struct {
 	// flights are sets that were sent to the runtime, which may write them at any time, whatever the engine does
 	// meanwhile.
 	flights [origins]flight
+	// others are sets of other containers that were sent with the answer to Create, by container: the runtime has
+	// written them when it asks for the start, or gives up.
+	others map[string]flight
 }
 
 // origin is how a set was sent to the runtime.
@@ -92,8 +96,9 @@ const (
 
 // flight is a set on its way to a group; cpus is "" for none. It expires at until.
 type flight struct {
-	cpus  string
+	cpus  string // of all that are on their way
 	until time.Time
+	more  int // others that were sent before it and may not have been written yet
 }
 
 // flightTime is the longest time that a runtime may take to write a set that it received. The runtime reports the
@@ -217,7 +222,7 @@ func (s *Service) Create(_ context.Context, c Container) (Resources, []Update, e
 		known.stored = a.CPUs
 	}
 	s.mu.Unlock()
-	return a, s.shrinking(c.UID, a.CPUs), nil
+	return a, s.shrinking(&c, known, a.CPUs), nil
 }
 
 // decide returns the rows of a container that is to be created.
@@ -292,6 +297,7 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 		s.remember(&c)
 		s.supersede(&c)
 	}
+	s.wrote(c.ID)
 	s.o.Engine.Introduce(introduced(&c.Pod))
 	if !s.o.Writes() {
 		if groupOf(c.Cgroup) != "" {
@@ -331,7 +337,8 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 	}
 	s.mu.Lock()
 	if known := s.containers[c.ID]; known != nil && c.Has.CPUs != "" {
-		known.stored, known.flights[starting] = c.Has.CPUs, flight{c.Has.CPUs, s.o.Clock.Now().Add(startTime)}
+		until := s.o.Clock.Now().Add(startTime)
+		known.stored, known.flights[starting] = c.Has.CPUs, flight{cpus: c.Has.CPUs, until: until}
 	}
 	s.mu.Unlock()
 	if err := s.o.Engine.Admit(ctx, engineContainer(c), c.Has.CPUs); err != nil {
@@ -362,11 +369,22 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 	}
 	known := s.remember(&c)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.CPUs != "" {
-		s.launch(known, replied, a.CPUs)
-	} else {
+	before := known.flights[replied]
+	if a.CPUs == "" {
 		known.stored = asked.CPUs
+	}
+	s.mu.Unlock()
+	if a.CPUs != "" {
+		wanted := func() string {
+			if rows, err := s.rows(&c, introduced(&c.Pod), s.o.Engine.Peek); err == nil {
+				a.CPUs = cmp.Or(resources(rows).CPUs, a.CPUs)
+			}
+			return a.CPUs
+		}
+		s.send(wanted, func(cpus string) {
+			known.flights[replied] = before
+			s.launch(known, replied, cpus)
+		})
 	}
 	return a, nil
 }
@@ -384,6 +402,7 @@ func (s *Service) Updated(c Container) { s.landed(c.ID, replied) }
 // Stop implements Handler.
 func (s *Service) Stop(c Container) {
 	s.landed(c.ID, starting)
+	s.wrote(c.ID)
 	s.mu.Lock()
 	if known := s.containers[c.ID]; known != nil {
 		known.ended = true
@@ -399,6 +418,7 @@ func (s *Service) Stop(c Container) {
 // Remove implements Handler.
 func (s *Service) Remove(c Container) {
 	e := s.identify(&c)
+	s.wrote(c.ID)
 	s.mu.Lock()
 	delete(s.containers, c.ID)
 	s.mu.Unlock()
@@ -458,7 +478,7 @@ func (s *Service) supersede(c *Container) {
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.containers, func(id string, x *container) bool {
 		return id != c.ID && x.uid == c.UID && x.name == c.Name && x.group == "" &&
-			!slices.ContainsFunc(x.flights[:], func(f flight) bool { return f.flies(now) })
+			!slices.ContainsFunc(x.flights[:], func(f flight) bool { return f.flies(now) }) && len(x.others) == 0
 	})
 }
 

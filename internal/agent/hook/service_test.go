@@ -527,6 +527,56 @@ func TestOthersLeaveBeforeTheKernelHasHeardOfThePod(t *testing.T) {
 	}
 }
 
+// TestSharedPodsDoNotGetBackTheCPUsOfAPodThatStartedMeanwhile: a set of another container came with the answer to
+// Create, and the runtime writes it after a second exclusive pod was bound and started.
+func TestSharedPodsDoNotGetBackTheCPUsOfAPodThatStartedMeanwhile(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(*node, hook.Container){
+		"its container starts":     func(n *node, c hook.Container) { _ = n.service.Start(n.t.Context(), c) },
+		"its container is removed": func(n *node, c hook.Container) { n.service.Remove(c) },
+		"it was never written":     func(n *node, _ hook.Container) { n.clock.Step(5 * time.Second) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := ready(t)
+			n.must(n.run(in(sandbox("a", "LS", ""), "c1")))
+			first, second := sandbox("b", "LSR", "6-7"), sandbox("c", "LSR", "4-5")
+			n.engine.Update(desired.FromAPI(convert.ReadPod(object(first)))) // and no pass comes
+			_, updates, err := n.create(in(first, "c2"))
+			n.must(err)
+			if len(updates) != 1 || updates[0].CPUs != "0-5" {
+				t.Fatalf("updates = %v, want 0-5 for c1", updates)
+			}
+			wantCause(t, n.run(in(second, "c3")), apply.ErrHandOverPending)
+			end(n, in(first, "c2"))
+			n.must(n.service.Start(t.Context(), in(second, "c3")))
+		})
+	}
+}
+
+func TestOfTwoSetsOnTheirWayToAContainerBothAreAwaited(t *testing.T) {
+	t.Parallel()
+	n := ready(t)
+	ls := in(sandbox("a", "LS", ""), "c1")
+	n.must(n.run(ls))
+	update := func(want string) {
+		answer, err := n.service.Update(t.Context(), ls, hook.Resources{CPUs: "0-7"})
+		if n.must(err); answer.CPUs != want {
+			t.Fatalf("answer %s, want %s", answer.CPUs, want)
+		}
+	}
+	update("0-7")
+	lse := in(sandbox("b", "LSE", "6-7"), "c2")
+	n.engine.Update(desired.FromAPI(convert.ReadPod(object(lse.Pod))))
+	update("0-5")
+	wantCause(t, n.run(lse), apply.ErrHandOverPending)
+	n.service.Updated(ls) // of one of the two
+	wantCause(t, n.service.Start(t.Context(), lse), apply.ErrHandOverPending)
+	n.service.Updated(ls)
+	n.must(n.service.Start(t.Context(), lse))
+}
+
 func TestAPodThatOnlyTheRuntimeKnowsEndsWithItsLastSandbox(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
