@@ -39,7 +39,12 @@ func spelling(value, canonical string) string {
 	return fmt.Sprintf("%q is read as %q: values are case-sensitive on output", value, canonical)
 }
 
-// Unsupported is the text of a refusal of value, with the values that are allowed.
+// Unsupported is the text of a refusal of value, of which it has the beginning, with the values that are allowed.
 func Unsupported(value string, allowed ...string) string {
-	return fmt.Sprintf("Unsupported value %q: supported %s", value, strings.Join(allowed, ", "))
+	return fmt.Sprintf("Unsupported value %.64q: supported %s", value, strings.Join(allowed, ", "))
+}
+
+// invalid refuses a value that breaks a rule. The text has the beginning of the value.
+func invalid(value, rule string) *Error {
+	return &Error{Value: value, Text: fmt.Sprintf("Invalid value %.64q: %s", value, rule)}
 }

@@ -96,17 +96,42 @@ func FuzzPredictedPlacement(f *testing.F) {
 			`"count":2}]}}}}}`)
 }
 
-func FuzzMode(f *testing.F) {
-	f.Add("follow")
+// plain is roundTrip for values that are written as fmt does.
+func plain[T comparable](f *testing.F, parse func(string) (T, []Warning, error), seeds ...string) {
+	f.Helper()
+	for _, s := range append(seeds, "", "0", "-1", " ") {
+		f.Add(s)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
-		mode, _, err := ParseMode(text)
+		v, _, err := parse(text)
 		if err != nil {
+			if e := (*Error)(nil); !errors.As(err, &e) || e.Value != text || len(e.Error()) > 1000 {
+				t.Fatalf("parse %q: error %#v does not say what was read, or all of it", text, err)
+			}
 			return
 		}
-		if again, warnings, err := ParseMode(mode); err != nil || len(warnings) != 0 || again != mode {
-			t.Fatalf("%q was read as %q, which reads as %q with %v, %v", text, mode, again, warnings, err)
+		if again, warnings, err := parse(fmt.Sprint(v)); err != nil || len(warnings) != 0 || again != v {
+			t.Fatalf("%q was read as %v, which reads as %v with %v, %v", text, v, again, warnings, err)
 		}
 	})
+}
+
+func FuzzMode(f *testing.F) { plain(f, ParseMode, "follow") }
+
+func FuzzGangName(f *testing.F) { plain(f, ParseGangName, "job-1.a_B", "a,b", "a/b") }
+
+func FuzzMembers(f *testing.F) { plain(f, ParseMembers, "1", "+3", "007", "2147483648", "1e3") }
+
+func FuzzGangMode(f *testing.F) { plain(f, ParseGangMode, "Strict", "nonstrict") }
+
+func FuzzMatchPolicy(f *testing.F) { plain(f, ParseMatchPolicy, "once-satisfied", "Only-Waiting") }
+
+func FuzzWaitingTime(f *testing.F) {
+	plain(f, ParseWaitingTime, "600s", "72h", "-1h", "1d", "2562048h")
+}
+
+func FuzzGangGroups(f *testing.F) {
+	roundTrip(f, ParseGangGroups, `["a/b","c/D_e"]`, `["a/b","a/b"]`, `["a"]`)
 }
 
 func FuzzReport(f *testing.F) { roundTrip(f, ParseReport, `{"gen":1}`) }

@@ -1,5 +1,16 @@
 package annotation
 
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
 // Labels of a Pod that name its gang. A pod's spec.schedulingGroup comes before them, then the first one found counts.
 const (
 	// PodGroup names a PodGroup of scheduling.sigs.k8s.io.
@@ -8,14 +19,109 @@ const (
 	CommunityPodGroup = "scheduling.x-k8s.io/pod-group"
 	// LightweightGang names a gang without an object.
 	LightweightGang = "pod-group.scheduling.sigs.k8s.io/name"
-	// LightweightMinAvailable is how many members a gang without an object needs.
+	// LightweightMinAvailable is how many members the gang needs, read where the annotation min-available is absent.
 	LightweightMinAvailable = "pod-group.scheduling.sigs.k8s.io/min-available"
 )
 
 // Annotations of a Pod that name its gang, read where no label does.
 const (
-	// GangName names a gang without an object.
+	// GangName names a gang without an object: up to 253 letters, digits, '-', '_' and '.'.
 	GangName = "gang.scheduling.koordinator.sh/name"
-	// GangMinAvailable is how many members the gang needs, before LightweightMinAvailable.
-	GangMinAvailable = "gang.scheduling.koordinator.sh/min-available"
 )
+
+// Annotations of a Pod or a PodGroup that describe the gang. Those of its oldest pod come before those of its PodGroup,
+// and these before its spec.
+const (
+	// GangMinAvailable is how many members must start together, from 1. Default: total-number; 1 without it.
+	GangMinAvailable = "gang.scheduling.koordinator.sh/min-available"
+	// GangTotalNumber is how many members there will be, from 1; one below the minimum is taken as the minimum.
+	GangTotalNumber = "gang.scheduling.koordinator.sh/total-number"
+	// GangMode is Strict or NonStrict: what becomes of reservations when the gang cannot be completed. Default: Strict.
+	GangMode = "gang.scheduling.koordinator.sh/mode"
+	// GangGroups holds Names: namespace/name of each gang that starts together with this one. Default: this one alone.
+	GangGroups = "gang.scheduling.koordinator.sh/groups"
+	// GangMatchPolicy is once-satisfied, only-waiting or waiting-and-running: which members count towards the minimum.
+	// Default: once-satisfied.
+	GangMatchPolicy = "gang.scheduling.koordinator.sh/match-policy"
+	// GangMatchPolicyAlias is read where GangMatchPolicy is absent.
+	GangMatchPolicyAlias = "pod-group.scheduling.sigs.k8s.io/match-policy"
+	// GangWaitingTime is how long reserved members wait for the others, as a Go duration. Default: 600s, also for one
+	// that is not above 0.
+	GangWaitingTime = "gang.scheduling.koordinator.sh/waiting-time"
+)
+
+// Values of GangMode.
+const (
+	GangStrict    = "Strict"
+	GangNonStrict = "NonStrict"
+)
+
+// Values of GangMatchPolicy.
+const (
+	GangOnceSatisfied     = "once-satisfied"
+	GangOnlyWaiting       = "only-waiting"
+	GangWaitingAndRunning = "waiting-and-running"
+)
+
+// maxGangGroup is the most gangs that GangGroups may list. Each change of a gang costs work for all gangs of its group.
+const maxGangGroup = 1000
+
+// gangName matches what a label and the name of an object can hold, so that every gang can be listed.
+var gangName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+
+const gangNameRule = "must be up to 253 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+
+// ParseGangName reads the name of a gang.
+func ParseGangName(text string) (string, []Warning, error) {
+	if !isGangName(text) {
+		return "", nil, invalid(text, gangNameRule)
+	}
+	return text, nil, nil
+}
+
+func isGangName(text string) bool {
+	return len(text) <= validation.DNS1123SubdomainMaxLength && gangName.MatchString(text)
+}
+
+// ParseMembers reads a number of members.
+func ParseMembers(text string) (int, []Warning, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || n == 0 {
+		return 0, nil, invalid(text, fmt.Sprintf("must be a whole number from 1 to %d", math.MaxInt32))
+	}
+	return int(n), nil, nil
+}
+
+// ParseGangMode reads GangStrict or GangNonStrict.
+func ParseGangMode(text string) (string, []Warning, error) {
+	return word(text, GangStrict, GangNonStrict)
+}
+
+// ParseMatchPolicy reads GangOnceSatisfied, GangOnlyWaiting or GangWaitingAndRunning.
+func ParseMatchPolicy(text string) (string, []Warning, error) {
+	return word(text, GangOnceSatisfied, GangOnlyWaiting, GangWaitingAndRunning)
+}
+
+// ParseWaitingTime reads a duration; one below 0 is 0.
+func ParseWaitingTime(text string) (time.Duration, []Warning, error) {
+	wait, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, nil, invalid(text, "must be a Go duration of at most 290 years, such as 600s, 1h30m or 48h")
+	}
+	return max(wait, 0), nil, nil
+}
+
+// ParseGangGroups reads Names that are namespace/name of gangs.
+func ParseGangGroups(text string) (Names, []Warning, error) {
+	names, warnings, err := parseNames(text, func(gang string) []string {
+		namespace, name, _ := strings.Cut(gang, "/")
+		if len(validation.IsDNS1123Label(namespace)) > 0 || !isGangName(name) {
+			return []string{"must be namespace/name of a gang; the name " + gangNameRule}
+		}
+		return nil
+	})
+	if len(names) > maxGangGroup {
+		return nil, nil, &Error{Text: fmt.Sprintf("lists %d gangs: supported up to %d", len(names), maxGangGroup)}
+	}
+	return names, warnings, err
+}

@@ -2,7 +2,6 @@ package annotation
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -98,7 +97,7 @@ func ParseAmounts(text string) (Amounts, []Warning, error) {
 	})
 }
 
-// Names are names of namespaces or of resources, each once.
+// Names are names of namespaces, resources or gangs, each once.
 type Names []string
 
 // String returns the canonical JSON.
@@ -122,16 +121,18 @@ func ParseResourceKeys(text string) (Names, []Warning, error) {
 // parseNames reads a list without repeated names, each of which breaks none of the rules that broken returns.
 func parseNames(text string, broken func(string) []string) (Names, []Warning, error) {
 	return read(text, func(r *reader, n *Names) {
-		unique := Names{}
+		unique, listed := Names{}, make(map[string]bool, len(*n))
 		for i, name := range *n {
 			field := fmt.Sprintf("[%d]", i)
 			if rules := broken(name); len(rules) > 0 {
-				r.refuse(field, Error{Value: name, Text: fmt.Sprintf("Invalid value %q: %s", name, rules[0])})
+				r.refuse(field, *invalid(name, rules[0]))
+				return
 			}
-			if slices.Contains(unique, name) {
+			if listed[name] {
 				r.warnings = append(r.warnings, Warning{Field: field, Text: fmt.Sprintf("%q is listed twice", name)})
 				continue
 			}
+			listed[name] = true
 			unique = append(unique, name)
 		}
 		*n = unique

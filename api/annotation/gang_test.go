@@ -1,0 +1,166 @@
+package annotation_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	. "github.com/tenon-project/tenon/api/annotation"
+)
+
+func TestParseGangAnnotations(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		parse    parser
+		text     string
+		want     any
+		warnings []Warning
+	}{
+		"a name as labels have it":  {parse: of(ParseGangName), text: "Job_1", want: "Job_1"},
+		"a name as objects have it": {parse: of(ParseGangName), text: "job-1.team", want: "job-1.team"},
+		"the smallest gang":         {parse: of(ParseMembers), text: "1", want: 1},
+		"the largest gang":          {parse: of(ParseMembers), text: "2147483647", want: 2147483647},
+		"zeros in front":            {parse: of(ParseMembers), text: "007", want: 7},
+		"a strict gang":             {parse: of(ParseGangMode), text: "Strict", want: GangStrict},
+		"a gang that is not":        {parse: of(ParseGangMode), text: "NonStrict", want: GangNonStrict},
+		"members that wait and run": {
+			parse: of(ParseMatchPolicy), text: "waiting-and-running", want: GangWaitingAndRunning,
+		},
+		"members that wait": {
+			parse: of(ParseMatchPolicy), text: "only-waiting", want: GangOnlyWaiting,
+		},
+		"a waiting time in seconds":          {parse: of(ParseWaitingTime), text: "600s", want: 10 * time.Minute},
+		"a waiting time of days":             {parse: of(ParseWaitingTime), text: "72h", want: 72 * time.Hour},
+		"a waiting time of 0 is the default": {parse: of(ParseWaitingTime), text: "0s", want: time.Duration(0)},
+		"a waiting time below 0 is, too":     {parse: of(ParseWaitingTime), text: "-5m", want: time.Duration(0)},
+		"a list without gangs says nothing":  {parse: of(ParseGangGroups), text: `[]`, want: Names{}},
+		"null says nothing":                  {parse: of(ParseGangGroups), text: `null`, want: Names{}},
+		"gangs of several namespaces": {
+			parse: of(ParseGangGroups), text: `["a/b","c/D_e"]`, want: Names{"a/b", "c/D_e"},
+		},
+		"as many gangs as a group may have": {parse: of(ParseGangGroups), text: gangs(1000), want: manyGangs(1000)},
+		"a policy in capitals, with a warning": {
+			parse: of(ParseMatchPolicy), text: "Once-Satisfied", want: GangOnceSatisfied,
+			warnings: []Warning{{
+				"", `"Once-Satisfied" is read as "once-satisfied": values are case-sensitive on output`,
+			}},
+		},
+		"a gang twice, with a warning": {
+			parse: of(ParseGangGroups), text: `["a/b","c/d","a/b"]`, want: Names{"a/b", "c/d"},
+			warnings: []Warning{{"[2]", `"a/b" is listed twice`}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, warnings, err := test.parse(test.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("parse %.99q (-want +got):\n%s", test.text, diff)
+			}
+			if diff := cmp.Diff(test.warnings, warnings); diff != "" {
+				t.Errorf("warnings of %.99q (-want +got):\n%s", test.text, diff)
+			}
+		})
+	}
+}
+
+func manyGangs(n int) Names {
+	names := Names{}
+	for i := range n {
+		names = append(names, fmt.Sprintf("n/g%d", i))
+	}
+	return names
+}
+
+func gangs(n int) string { return manyGangs(n).String() }
+
+func TestGangAnnotationsAreRefusedWithValueAndRule(t *testing.T) {
+	t.Parallel()
+	const members = "must be a whole number from 1 to 2147483647"
+	const name = "must be up to 253 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+	const listed = "must be namespace/name of a gang; the name " + name
+	const wait = "must be a Go duration of at most 290 years, such as 600s, 1h30m or 48h"
+	const policies = "supported once-satisfied, only-waiting, waiting-and-running"
+	long := strings.Repeat("x", 1<<18)
+	for title, test := range map[string]struct {
+		parse parser
+		text  string
+		want  string
+	}{
+		"no members":                {of(ParseMembers), "0", `byte 0: Invalid value "0": ` + members},
+		"fewer than none":           {of(ParseMembers), "-1", `byte 0: Invalid value "-1": ` + members},
+		"a sign":                    {of(ParseMembers), "+1", `byte 0: Invalid value "+1": ` + members},
+		"half a member":             {of(ParseMembers), "1.5", `byte 0: Invalid value "1.5": ` + members},
+		"a word for a number":       {of(ParseMembers), "many", `byte 0: Invalid value "many": ` + members},
+		"no text for a number":      {of(ParseMembers), "", `byte 0: Invalid value "": ` + members},
+		"more than there can be":    {of(ParseMembers), "2147483648", `byte 0: Invalid value "2147483648": ` + members},
+		"a number with a space":     {of(ParseMembers), " 1", `byte 0: Invalid value " 1": ` + members},
+		"a name with a comma":       {of(ParseGangName), "a,b", `byte 0: Invalid value "a,b": ` + name},
+		"a name with a namespace":   {of(ParseGangName), "n/a", `byte 0: Invalid value "n/a": ` + name},
+		"a name that ends in a dot": {of(ParseGangName), "a.", `byte 0: Invalid value "a.": ` + name},
+		"a name with a line end":    {of(ParseGangName), "a\n", `byte 0: Invalid value "a\n": ` + name},
+		"a long name":               {of(ParseGangName), long, `byte 0: Invalid value "` + long[:64] + `": ` + name},
+		"an unknown mode": {
+			of(ParseGangMode), "strictly", `byte 0: Unsupported value "strictly": supported Strict, NonStrict`,
+		},
+		"a long mode": {
+			of(ParseGangMode), long, `byte 0: Unsupported value "` + long[:64] + `": supported Strict, NonStrict`,
+		},
+		"an unknown policy":    {of(ParseMatchPolicy), "once", `byte 0: Unsupported value "once": ` + policies},
+		"seconds without unit": {of(ParseWaitingTime), "600", `byte 0: Invalid value "600": ` + wait},
+		"days":                 {of(ParseWaitingTime), "2d", `byte 0: Invalid value "2d": ` + wait},
+		"300 years":            {of(ParseWaitingTime), "2628000h", `byte 0: Invalid value "2628000h": ` + wait},
+		"a list in YAML": {
+			of(ParseGangGroups), "- a/b", "byte 2: invalid character ' ' in numeric literal",
+		},
+		"one gang without list": {of(ParseGangGroups), `"a/b"`, "byte 5: want a list, got string"},
+		"a gang without namespace": {
+			of(ParseGangGroups), `["a/b","c"]`, `byte 0: [1]: Invalid value "c": ` + listed,
+		},
+		"a namespace that cannot be": {
+			of(ParseGangGroups), `["N/a"]`, `byte 0: [0]: Invalid value "N/a": ` + listed,
+		},
+		"a gang that cannot be": {
+			of(ParseGangGroups), `["n/a,b/c"]`,
+			`byte 0: [0]: Invalid value "n/a,b/c": ` + listed,
+		},
+		"null for a gang": {
+			of(ParseGangGroups), `[null]`, `byte 0: [0]: Invalid value "": ` + listed,
+		},
+		"too many gangs": {of(ParseGangGroups), gangs(1001), "byte 0: lists 1001 gangs: supported up to 1000"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := test.parse(test.text)
+			var e *Error
+			if !errors.As(err, &e) || e.Error() != test.want {
+				t.Errorf("parse %.99q: got %v, want %s", test.text, err, test.want)
+			}
+		})
+	}
+}
+
+// The largest annotation that the API server accepts holds 256 KiB.
+func TestTheLargestListsAreReadInLinearTime(t *testing.T) {
+	t.Parallel()
+	for name, list := range map[string][]string{
+		"distinct": manyGangs(1 << 15), "equal": strings.Split(strings.Repeat("a/b ", 1<<15), " ")[:1<<15],
+	} {
+		text, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_, _, err = ParseGangGroups(string(text))
+		if took := time.Since(start); took > 2*time.Second || (name == "distinct") != (err != nil) {
+			t.Errorf("%s: %v after %s", name, err, took)
+		}
+	}
+}
