@@ -21,10 +21,13 @@ fi
 
 "${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... paths=./api/scheduling/... paths=./api/quota/... \
   output:crd:dir="$crds"
-# ElasticQuota is the same in its other group, which needs no approval, and where status is a subresource.
-sed -e 's/scheduling\.sigs\.k8s\.io/scheduling.x-k8s.io/; /api-approved/d' \
-  -e 's/^    storage: true$/&\n    subresources:\n      status: {}/' \
-  "$crds/scheduling.sigs.k8s.io_elasticquotas.yaml" >"$crds/scheduling.x-k8s.io_elasticquotas.yaml"
+# ElasticQuota and PodGroup are the same in their other group, which needs no approval, and where status is a
+# subresource.
+for kind in elasticquotas podgroups; do
+  sed -e '/^  name:\|^  group:/s/scheduling\.sigs\.k8s\.io/scheduling.x-k8s.io/; /api-approved/d' \
+    -e 's/^    storage: true$/&\n    subresources:\n      status: {}/' \
+    "$crds/scheduling.sigs.k8s.io_$kind.yaml" >"$crds/scheduling.x-k8s.io_$kind.yaml"
+done
 go run ./hack/docgen "$pages"
 # The page of flags is written by a test, which links every program; the tests check it.
 [ "${1:-}" = --check ] || go test -tags "${TAGS:-nomsgpack}" ./cmd/tenon -run Flags -update
