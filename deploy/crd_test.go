@@ -76,6 +76,15 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 		"a min that is a list": {
 			"elasticquotas.scheduling.sigs.k8s.io", `{spec: {min: [cpu]}}`, "spec.min in body must be of type object",
 		},
+		"a gang": {
+			"podgroups.scheduling.sigs.k8s.io",
+			`{spec: {minMember: 3, minResources: {cpu: 1}, scheduleTimeoutSeconds: 60}, status: {phase: Whatever}}`, "",
+		},
+		"a gang that says nothing": {"podgroups.scheduling.x-k8s.io", `{spec: {minMember: 0}}`, ""},
+		"a minimum that is a string": {
+			"podgroups.scheduling.x-k8s.io", `{spec: {minMember: "3"}}`,
+			"spec.minMember in body must be of type integer",
+		},
 		"a profile": {
 			"elasticquotaprofiles.quota.koordinator.sh",
 			`{spec: {quotaName: q, quotaLabels: {a: b}, resourceRatio: "0.9", nodeSelector: {}}}`, "",

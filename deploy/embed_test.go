@@ -38,6 +38,8 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 		"numatopologies.nodeinfo.volcano.sh":          {"v1alpha1": true},
 		"elasticquotas.scheduling.sigs.k8s.io":        {"v1alpha1": true},
 		"elasticquotas.scheduling.x-k8s.io":           {"v1alpha1": true},
+		"podgroups.scheduling.sigs.k8s.io":            {"v1alpha1": true},
+		"podgroups.scheduling.x-k8s.io":               {"v1alpha1": true},
 		"elasticquotaprofiles.quota.koordinator.sh":   {"v1alpha1": true},
 	}
 	got := map[string]map[string]bool{}
