@@ -5,6 +5,7 @@
 //	Node, NodeResourceTopology → ledger.Facts
 //	ledger.Offer → annotation.ResourceStatus
 //	ElasticQuota → quota.Spec, Pod → quota.Amounts, and amounts back
+//	PodGroup → gang.Object, Pod → gang.Pod
 //
 // Translating what runs never fails: what cannot be used is left out and reported as a Problem. Only a request, which
 // nothing holds yet, is refused.

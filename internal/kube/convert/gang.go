@@ -2,28 +2,144 @@ package convert
 
 import (
 	"cmp"
-	"strconv"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
-// gangOf identifies the gang of a pod in the cluster, by its namespace and name, and returns how many members the pod
-// says that it needs: 0 where it says nothing that can be read. A pod without a gang has an empty one.
-func gangOf(p *corev1.Pod) (gang string, least int) {
-	name, _, _ := annotation.Lookup(p.Labels, annotation.PodGroup, annotation.CommunityPodGroup,
-		annotation.LightweightGang)
-	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		name = *g.PodGroupName
+// GangPod translates a pod that has not ended; false for one without a gang, and for one with spec.schedulingGroup. A
+// setting that cannot be read says nothing, and the Fault names the first one. It may be called for every pod: for one
+// without a gang it allocates nothing.
+func GangPod(p *corev1.Pod) (gang.Pod, bool) {
+	at, key, name := gangName(p)
+	if name == "" || p.Spec.SchedulingGroup != nil {
+		return gang.Pod{}, false
 	}
-	if name = cmp.Or(name, p.Annotations[annotation.GangName]); name == "" {
+	r := gangReader{object: "Pod/" + p.Namespace + "/" + p.Name}
+	id, err := gangID(p.Namespace, name)
+	r.note(at+"["+key+"]", err)
+	out := gang.Pod{
+		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Gang: id,
+		InObject: key == annotation.PodGroup || key == annotation.CommunityPodGroup,
+		Settings: r.settings(p.Annotations, p.Labels), Created: p.CreationTimestamp.Time, Node: p.Spec.NodeName,
+	}
+	if p.Spec.Priority != nil {
+		out.Priority = *p.Spec.Priority
+	}
+	out.Fault = r.fault
+	return out, true
+}
+
+// GangObject translates a PodGroup of either group. Its annotations come before its spec. A setting that cannot be read
+// says nothing, and the Fault names the first one.
+func GangObject(o *v1alpha1.PodGroup) gang.Object {
+	r := gangReader{object: "PodGroup/" + o.Namespace + "/" + o.Name}
+	s := r.settings(o.Annotations, nil)
+	s.Min = cmp.Or(s.Min, max(int(o.Spec.MinMember), 0))
+	if seconds := o.Spec.ScheduleTimeoutSeconds; seconds != nil {
+		s.Wait = cmp.Or(s.Wait, max(time.Duration(*seconds)*time.Second, 0))
+	}
+	for _, field := range slices.Sorted(maps.Keys(o.Unread)) {
+		r.note(field, errors.New(o.Unread[field]))
+	}
+	return gang.Object{
+		Gang: o.Namespace + "/" + o.Name, Settings: s, Fault: r.fault, Created: o.CreationTimestamp.Time,
+		Started: o.Status.Phase.IsStarted(),
+	}
+}
+
+// gangOf identifies the gang of a pod in the cluster, a native one too, and returns how many members the pod says that
+// it needs: 0 where it says nothing that can be read. A pod without a gang has an empty one.
+func gangOf(p *corev1.Pod) (id string, least int) {
+	_, _, name := gangName(p)
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		name = cmp.Or(*g.PodGroupName, name)
+	}
+	if name == "" {
 		return "", 0
 	}
-	least, err := strconv.Atoi(cmp.Or(p.Annotations[annotation.GangMinAvailable],
-		p.Labels[annotation.LightweightMinAvailable]))
-	if err != nil {
-		least = 0
+	id, _ = gangID(p.Namespace, name) // one that cannot be read is a gang as well
+	return id, new(gangReader).minAvailable(p.Annotations, p.Labels)
+}
+
+const (
+	inLabels      = "metadata.labels"
+	inAnnotations = "metadata.annotations"
+)
+
+// gangName returns the first gang that the labels of a pod name, then its annotation, and where; empty without one.
+func gangName(p *corev1.Pod) (at, key, name string) {
+	for _, key := range [...]string{annotation.PodGroup, annotation.CommunityPodGroup, annotation.LightweightGang} {
+		if name := p.Labels[key]; name != "" {
+			return inLabels, key, name
+		}
 	}
-	return p.Namespace + "/" + name, max(least, 0)
+	return inAnnotations, annotation.GangName, p.Annotations[annotation.GangName]
+}
+
+// gangID returns namespace/name of a gang. A name that is not valid is escaped and cut, so that the result is never the
+// ID of another gang nor, with its commas, that of several.
+func gangID(namespace, name string) (string, error) {
+	_, _, err := annotation.ParseGangName(name)
+	if err != nil {
+		name = url.PathEscape(cut(name))
+	}
+	return namespace + "/" + name, err
+}
+
+// gangReader reads what an object says of its gang, and keeps the first fault.
+type gangReader struct {
+	object string // kind, namespace and name
+	fault  string
+}
+
+func (r *gangReader) note(field string, err error) {
+	if err != nil && r.fault == "" {
+		r.fault = fmt.Sprintf("%s: %s: %v", r.object, field, err)
+	}
+}
+
+func (r *gangReader) settings(annotations, labels map[string]string) gang.Settings {
+	mode := readGang(r, annotations, annotation.ParseGangMode, annotation.GangMode)
+	policy := readGang(r, annotations, annotation.ParseMatchPolicy, annotation.GangMatchPolicy,
+		annotation.GangMatchPolicyAlias)
+	return gang.Settings{
+		Min:    r.minAvailable(annotations, labels),
+		Total:  readGang(r, annotations, annotation.ParseMembers, annotation.GangTotalNumber),
+		Mode:   gang.Mode(mode),
+		Policy: gang.MatchPolicy(policy),
+		Wait:   readGang(r, annotations, annotation.ParseWaitingTime, annotation.GangWaitingTime),
+		Group:  readGang(r, annotations, annotation.ParseGangGroups, annotation.GangGroups),
+	}
+}
+
+// minAvailable reads the annotation; the label where it is absent.
+func (r *gangReader) minAvailable(annotations, labels map[string]string) int {
+	if _, found := annotations[annotation.GangMinAvailable]; found {
+		return readGang(r, annotations, annotation.ParseMembers, annotation.GangMinAvailable)
+	}
+	n, _, err := parse(labels, annotation.LightweightMinAvailable, annotation.ParseMembers)
+	r.note(inLabels+"["+annotation.LightweightMinAvailable+"]", err)
+	return n
+}
+
+// readGang reads the first of these annotations that is present.
+func readGang[T any](r *gangReader, from map[string]string, with func(string) (T, []annotation.Warning, error),
+	keys ...string,
+) (value T) {
+	if text, key, found := annotation.Lookup(from, keys...); found {
+		var err error
+		value, _, err = with(text)
+		r.note(inAnnotations+"["+key+"]", err)
+	}
+	return value
 }

@@ -2,12 +2,18 @@ package convert_test
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -37,6 +43,15 @@ func TestGangOfAPod(t *testing.T) {
 			},
 			annotations: map[string]string{annotation.GangName: "a", annotation.GangMinAvailable: "3"}, want: "n/c 3",
 		},
+		"an empty label names nothing": {
+			labels: map[string]string{annotation.PodGroup: "", annotation.CommunityPodGroup: "c"}, want: "n/c 0",
+		},
+		"the own field without a name": {
+			native: new(string), labels: map[string]string{annotation.PodGroup: "g"}, want: "n/g 0",
+		},
+		"a name that is not valid": {
+			annotations: map[string]string{annotation.GangName: "a,n/b"}, want: "n/a%2Cn%2Fb 0",
+		},
 		"the label's min": {
 			labels: map[string]string{
 				annotation.PodGroup: "g", annotation.CommunityPodGroup: "c", annotation.LightweightMinAvailable: "4",
@@ -58,4 +73,312 @@ func TestGangOfAPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+const (
+	gangs       = "gang.scheduling.koordinator.sh/"
+	podGroups   = "pod-group.scheduling.sigs.k8s.io/"
+	membersRule = "must be a whole number from 1 to 2147483647"
+	nameRule    = "must be up to 253 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+)
+
+func gangPod(labels, annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "p", Labels: labels, Annotations: annotations,
+	}}
+}
+
+func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {
+	t.Parallel()
+	type keys = map[string]string
+	for title, test := range map[string]struct {
+		labels, annotations keys
+		want                gang.Pod
+	}{
+		"an annotation": {annotations: keys{gangs + "name": "a"}, want: gang.Pod{Gang: "n/a"}},
+		"the old label before the annotation": {
+			labels: keys{podGroups + "name": "l"}, annotations: keys{gangs + "name": "a"}, want: gang.Pod{Gang: "n/l"},
+		},
+		"a PodGroup of the community before the old label": {
+			labels: keys{annotation.CommunityPodGroup: "c", podGroups + "name": "l"},
+			want:   gang.Pod{Gang: "n/c", InObject: true},
+		},
+		"Koordinator's PodGroup before all": {
+			labels:      keys{annotation.PodGroup: "g", annotation.CommunityPodGroup: "c", podGroups + "name": "l"},
+			annotations: keys{gangs + "name": "a"}, want: gang.Pod{Gang: "n/g", InObject: true},
+		},
+		"an empty label names nothing": {
+			labels: keys{annotation.PodGroup: ""}, annotations: keys{gangs + "name": "a"}, want: gang.Pod{Gang: "n/a"},
+		},
+		"all settings": {
+			annotations: keys{
+				gangs + "name": "a", gangs + "min-available": "2", gangs + "total-number": "4",
+				gangs + "mode": "NonStrict", gangs + "match-policy": "only-waiting", gangs + "waiting-time": "72h",
+				gangs + "groups": `["m/b","n/a","m/b"]`,
+			},
+			want: gang.Pod{Gang: "n/a", Settings: gang.Settings{
+				Min: 2, Total: 4, Mode: gang.NonStrict, Policy: gang.OnlyWaiting, Wait: 72 * time.Hour,
+				Group: []string{"m/b", "n/a"},
+			}},
+		},
+		"settings that say nothing": {
+			annotations: keys{gangs + "name": "a", gangs + "waiting-time": "0s", gangs + "groups": "[]"},
+			want:        gang.Pod{Gang: "n/a", Settings: gang.Settings{Group: []string{}}},
+		},
+		"the annotation's minimum before the label's": {
+			labels:      keys{annotation.PodGroup: "g", podGroups + "min-available": "4"},
+			annotations: keys{gangs + "min-available": "3"},
+			want:        gang.Pod{Gang: "n/g", InObject: true, Settings: gang.Settings{Min: 3}},
+		},
+		"the label's minimum": {
+			labels: keys{podGroups + "name": "l", podGroups + "min-available": "4"},
+			want:   gang.Pod{Gang: "n/l", Settings: gang.Settings{Min: 4}},
+		},
+		"the policy's other key": {
+			annotations: keys{gangs + "name": "a", podGroups + "match-policy": "waiting-and-running"},
+			want:        gang.Pod{Gang: "n/a", Settings: gang.Settings{Policy: gang.WaitingAndRunning}},
+		},
+		"the policy's own key before the other": {
+			annotations: keys{
+				gangs + "name": "a", podGroups + "match-policy": "waiting-and-running",
+				gangs + "match-policy": "once-satisfied",
+			},
+			want: gang.Pod{Gang: "n/a", Settings: gang.Settings{Policy: gang.OnceSatisfied}},
+		},
+		"a minimum that cannot be read": {
+			annotations: keys{gangs + "name": "a", gangs + "min-available": "0", gangs + "total-number": "3"},
+			want: gang.Pod{
+				Gang: "n/a", Settings: gang.Settings{Total: 3},
+				Fault: "metadata.annotations[" + gangs + `min-available]: byte 0: Invalid value "0": ` + membersRule,
+			},
+		},
+		"a label's minimum that cannot be read": {
+			labels: keys{podGroups + "name": "l", podGroups + "min-available": "x"},
+			want: gang.Pod{
+				Gang:  "n/l",
+				Fault: "metadata.labels[" + podGroups + `min-available]: byte 0: Invalid value "x": ` + membersRule,
+			},
+		},
+		"a minimum that cannot be read does not leave it to the label": {
+			labels:      keys{podGroups + "name": "l", podGroups + "min-available": "4"},
+			annotations: keys{gangs + "min-available": ""},
+			want: gang.Pod{
+				Gang:  "n/l",
+				Fault: "metadata.annotations[" + gangs + `min-available]: byte 0: Invalid value "": ` + membersRule,
+			},
+		},
+		"a total that cannot be read": {
+			annotations: keys{gangs + "name": "a", gangs + "total-number": "-1"},
+			want: gang.Pod{
+				Gang:  "n/a",
+				Fault: "metadata.annotations[" + gangs + `total-number]: byte 0: Invalid value "-1": ` + membersRule,
+			},
+		},
+		"an unknown mode": {
+			annotations: keys{gangs + "name": "a", gangs + "mode": "Relaxed"},
+			want: gang.Pod{Gang: "n/a", Fault: "metadata.annotations[" + gangs +
+				`mode]: byte 0: Unsupported value "Relaxed": supported Strict, NonStrict`},
+		},
+		"an unknown policy under the other key": {
+			annotations: keys{gangs + "name": "a", podGroups + "match-policy": "once"},
+			want: gang.Pod{Gang: "n/a", Fault: "metadata.annotations[" + podGroups + `match-policy]: byte 0: ` +
+				`Unsupported value "once": supported once-satisfied, only-waiting, waiting-and-running`},
+		},
+		"a waiting time without unit": {
+			annotations: keys{gangs + "name": "a", gangs + "waiting-time": "600"},
+			want: gang.Pod{Gang: "n/a", Fault: "metadata.annotations[" + gangs + `waiting-time]: byte 0: ` +
+				`Invalid value "600": must be a Go duration of at most 290 years, such as 600s, 1h30m or 48h`},
+		},
+		"a group without namespaces": {
+			annotations: keys{gangs + "name": "a", gangs + "groups": `["a","b"]`},
+			want: gang.Pod{Gang: "n/a", Fault: "metadata.annotations[" + gangs + `groups]: byte 0: [0]: ` +
+				`Invalid value "a": must be namespace/name of a gang; the name ` + nameRule},
+		},
+		"a name that would be two gangs": {
+			annotations: keys{gangs + "name": "a,n/b"},
+			want: gang.Pod{
+				Gang:  "n/a%2Cn%2Fb",
+				Fault: "metadata.annotations[" + gangs + `name]: byte 0: Invalid value "a,n/b": ` + nameRule,
+			},
+		},
+		"a label that is not valid": {
+			labels: keys{annotation.PodGroup: "-"},
+			want: gang.Pod{
+				Gang: "n/-", InObject: true,
+				Fault: "metadata.labels[" + annotation.PodGroup + `]: byte 0: Invalid value "-": ` + nameRule,
+			},
+		},
+		"of several faults the name's": {
+			annotations: keys{gangs + "name": "a b", gangs + "mode": "x", gangs + "min-available": "x"},
+			want: gang.Pod{
+				Gang:  "n/a%20b",
+				Fault: "metadata.annotations[" + gangs + `name]: byte 0: Invalid value "a b": ` + nameRule,
+			},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			test.want.Namespace, test.want.Name = "n", "p"
+			if test.want.Fault != "" {
+				test.want.Fault = "Pod/n/p: " + test.want.Fault
+			}
+			got, ok := convert.GangPod(gangPod(test.labels, test.annotations))
+			if diff := cmp.Diff(test.want, got); diff != "" || !ok {
+				t.Errorf("%v (-want +got):\n%s", ok, diff)
+			}
+		})
+	}
+}
+
+func TestGangPodReadsTheRestOfThePod(t *testing.T) {
+	t.Parallel()
+	created, priority := time.Unix(1, 0), int32(7)
+	p := gangPod(map[string]string{annotation.PodGroup: "g"}, nil)
+	p.UID, p.CreationTimestamp, p.Spec.NodeName, p.Spec.Priority = "u", metav1.NewTime(created), "node", &priority
+	got, ok := convert.GangPod(p)
+	want := gang.Pod{
+		UID: "u", Namespace: "n", Name: "p", Gang: "n/g", InObject: true, Priority: 7, Created: created, Node: "node",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !ok {
+		t.Errorf("%v (-want +got):\n%s", ok, diff)
+	}
+}
+
+func TestPodsWithoutAGangCostNothing(t *testing.T) {
+	native := gangPod(map[string]string{annotation.PodGroup: "g"}, nil)
+	native.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &native.Name}
+	many := map[string]string{}
+	for i := range 50 {
+		many[fmt.Sprintf("example.com/%d", i)] = "x"
+	}
+	for title, p := range map[string]*corev1.Pod{
+		"nothing said": gangPod(nil, nil), "keys of others": gangPod(many, many),
+		"settings alone": gangPod(nil, map[string]string{annotation.GangMinAvailable: "x"}),
+		"empty names": gangPod(
+			map[string]string{annotation.PodGroup: ""}, map[string]string{annotation.GangName: ""},
+		),
+		"the own field of Kubernetes, with a label": native,
+	} {
+		if got, ok := convert.GangPod(p); ok || !reflect.DeepEqual(got, gang.Pod{}) {
+			t.Errorf("%s: got %+v", title, got)
+		}
+		if n := testing.AllocsPerRun(100, func() { convert.GangPod(p) }); n > 0 {
+			t.Errorf("%s: %v allocations", title, n)
+		}
+	}
+}
+
+func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
+	t.Parallel()
+	type keys = map[string]string
+	seconds := func(n int32) *int32 { return &n }
+	for title, test := range map[string]struct {
+		annotations keys
+		spec        v1alpha1.PodGroupSpec
+		unread      keys
+		want        gang.Object
+	}{
+		"nothing said": {},
+		"the spec": {
+			spec: v1alpha1.PodGroupSpec{MinMember: 3, ScheduleTimeoutSeconds: seconds(1<<31 - 1)},
+			want: gang.Object{Settings: gang.Settings{Min: 3, Wait: (1<<31 - 1) * time.Second}},
+		},
+		"numbers below 1 say nothing": {
+			spec: v1alpha1.PodGroupSpec{MinMember: -3, ScheduleTimeoutSeconds: seconds(-1)},
+		},
+		"annotations before the spec": {
+			annotations: keys{
+				gangs + "min-available": "4", gangs + "waiting-time": "5s", gangs + "mode": "NonStrict",
+				gangs + "total-number": "6", podGroups + "match-policy": "only-waiting",
+				gangs + "groups": `["n/g","n/h"]`,
+			},
+			spec: v1alpha1.PodGroupSpec{MinMember: 3, ScheduleTimeoutSeconds: seconds(60)},
+			want: gang.Object{Settings: gang.Settings{
+				Min: 4, Total: 6, Mode: gang.NonStrict, Policy: gang.OnlyWaiting, Wait: 5 * time.Second,
+				Group: []string{"n/g", "n/h"},
+			}},
+		},
+		"an annotation that cannot be read": {
+			annotations: keys{gangs + "min-available": "x"}, spec: v1alpha1.PodGroupSpec{MinMember: 3},
+			want: gang.Object{
+				Settings: gang.Settings{Min: 3},
+				Fault:    "metadata.annotations[" + gangs + `min-available]: byte 0: Invalid value "x": ` + membersRule,
+			},
+		},
+		"the first field that cannot be read": {
+			unread: keys{"spec.scheduleTimeoutSeconds": "bad", "spec.minMember": "worse"},
+			want:   gang.Object{Fault: "spec.minMember: worse"},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			created := time.Unix(1, 0)
+			test.want.Gang, test.want.Created = "n/g", created
+			if test.want.Fault != "" {
+				test.want.Fault = "PodGroup/n/g: " + test.want.Fault
+			}
+			got := convert.GangObject(&v1alpha1.PodGroup{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "n", Name: "g", Annotations: test.annotations,
+					CreationTimestamp: metav1.NewTime(created),
+					Labels:            keys{annotation.LightweightMinAvailable: "9"}, // a label of pods
+				},
+				Spec: test.spec, Unread: test.unread,
+			})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	scheduled := &v1alpha1.PodGroup{Status: v1alpha1.PodGroupStatus{Phase: v1alpha1.PodGroupScheduled}}
+	if !convert.GangObject(scheduled).Started {
+		t.Error("a gang that was scheduled has not started")
+	}
+}
+
+// The two spellings of a value are one, since the text of an annotation becomes a setting as it is.
+func TestSettingsAreSpeltLikeTheirAnnotations(t *testing.T) {
+	t.Parallel()
+	for text, setting := range map[string]any{
+		annotation.GangStrict: gang.Strict, annotation.GangNonStrict: gang.NonStrict,
+		annotation.GangOnceSatisfied: gang.OnceSatisfied, annotation.GangOnlyWaiting: gang.OnlyWaiting,
+		annotation.GangWaitingAndRunning: gang.WaitingAndRunning,
+	} {
+		if text != fmt.Sprint(setting) {
+			t.Errorf("%s is %v in the core", text, setting)
+		}
+	}
+}
+
+func FuzzGangPod(f *testing.F) {
+	f.Add("g", "", "", "1", "2", "3", "Strict", `["n/a"]`, "once-satisfied", "600s")
+	f.Add("", "l", "a,b", "x", "", "-1", "Relaxed", `["n/a",`, "once", "-1h")
+	f.Fuzz(func(t *testing.T, podGroup, label, name, least, oldLeast, total, mode, groups, policy, wait string) {
+		p := gangPod(map[string]string{
+			annotation.PodGroup: podGroup, annotation.LightweightGang: label,
+			annotation.LightweightMinAvailable: oldLeast,
+		}, map[string]string{
+			annotation.GangName: name, annotation.GangMinAvailable: least, annotation.GangTotalNumber: total,
+			annotation.GangMode: mode, annotation.GangGroups: groups, annotation.GangMatchPolicyAlias: policy,
+			annotation.GangWaitingTime: wait,
+		})
+		got, ok := convert.GangPod(p)
+		if again, _ := convert.GangPod(p); !reflect.DeepEqual(got, again) {
+			t.Fatalf("read as %+v, then as %+v", got, again)
+		}
+		if want := podGroup != "" || label != "" || name != ""; ok != want {
+			t.Fatalf("a gang: %v, want %v", ok, want)
+		}
+		if !ok {
+			return
+		}
+		id, found := strings.CutPrefix(got.Gang, "n/")
+		if !found || id == "" || strings.ContainsAny(id, ",/") || len(got.Gang) > 1000 || len(got.Fault) > 1000 {
+			t.Fatalf("gang %q, fault %q", got.Gang, got.Fault)
+		}
+		s := got.Settings
+		if s.Min < 0 || s.Total < 0 || s.Wait < 0 || got.Fault == "" && s.Min == 0 {
+			t.Fatalf("settings %+v, fault %q", s, got.Fault)
+		}
+	})
 }
