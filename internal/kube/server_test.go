@@ -33,7 +33,7 @@ func client(tb testing.TB, objects ...*unstructured.Unstructured) (rest.Interfac
 		}
 		plural := map[string]string{
 			"NodeResourceTopology": "noderesourcetopologies", "Numatopology": "numatopologies",
-			"ElasticQuota": "elasticquotas",
+			"ElasticQuota": "elasticquotas", "PodGroup": "podgroups",
 		}[o.GetKind()]
 		path := "/apis/" + o.GetAPIVersion() + "/" + plural
 		s.items[path] = append(s.items[path], text)

@@ -17,6 +17,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
 )
 
 const (
@@ -45,6 +48,65 @@ type source[T any] struct {
 	begin func() runtime.Object            // a new list
 	add   func(all runtime.Object, one *T) // an object of a page, trimmed
 	read  func(*unstructured.Unstructured) runtime.Object
+}
+
+// informerOf returns an informer of a kind. Objects are decoded as a P, from which read makes what is kept; they name
+// their kind and group. A cluster without the resource looks like one without objects until it is installed.
+func informerOf[P any, L, O runtime.Object](client rest.Interface, of schema.GroupVersionResource, kind string,
+	begin func() L, add func(all L, one O), read func(*P) O,
+) cache.SharedIndexInformer {
+	named := func(p *P) O {
+		one := read(p)
+		one.GetObjectKind().SetGroupVersionKind(of.GroupVersion().WithKind(kind))
+		return one
+	}
+	return cache.NewSharedIndexInformer(&source[P]{
+		client: client, versions: []schema.GroupVersionResource{of},
+		begin: func() runtime.Object { return begin() },
+		add:   func(all runtime.Object, one *P) { add(all.(L), named(one)) },
+		read: func(u *unstructured.Unstructured) runtime.Object {
+			var p P
+			if text, err := json.Marshal(u.Object); err == nil {
+				_ = json.Unmarshal(text, &p) // what does not fit the type is left out
+			}
+			return named(&p)
+		},
+	}, read(new(P)), 0, cache.Indexers{})
+}
+
+// unread is why fields could not be read, by their path.
+type unread map[string]string
+
+func (u *unread) add(field, text string) {
+	if *u == nil {
+		*u = unread{}
+	}
+	(*u)[field] = text
+}
+
+// quantities reads a field, or leaves it out. Those that would take seconds to read are refused.
+func (u *unread) quantities(field string, text json.RawMessage) corev1.ResourceList {
+	if len(text) == 0 {
+		return nil
+	}
+	list, _, err := annotation.ParseQuantities(string(text))
+	if err != nil {
+		u.add(field, err.Error())
+	}
+	return corev1.ResourceList(list)
+}
+
+// readWhole reads a field whose type is an int32, or a pointer to one, or leaves it out.
+func readWhole[T any](u *unread, field string, text json.RawMessage) (value T) {
+	var read T
+	switch err := json.Unmarshal(text, &read); {
+	case len(text) == 0:
+	case err != nil:
+		u.add(field, fmt.Sprintf("must be a whole number that fits int32, is %.64s", text))
+	default:
+		value = read
+	}
+	return value
 }
 
 // IsWatchListSemanticsUnSupported lets reflectors list in pages, which trims sooner, and find a missing resource.
