@@ -28,6 +28,7 @@ type State string
 // States of support.
 const (
 	Done       State = "done"
+	Partly     State = "partly done" // the feature says what is planned
 	Planned    State = "planned"
 	NotPlanned State = "not planned"
 )
@@ -45,7 +46,8 @@ type Support struct {
 // notes in `tenon explain` and of the support table in the reference.
 func Supports() []Support {
 	const koord, sched, node = "koordinator.sh/", "scheduling.koordinator.sh/", "node.koordinator.sh/"
-	const gangs = "gang scheduling (quotas count gangs)"
+	const gang = "gang.scheduling.koordinator.sh/"
+	const gangs = "gang scheduling (pods of an incomplete gang are held; all-or-nothing placement is planned)"
 	return []Support{
 		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
 		{"CPU binding", Done, PodAnnotation, []string{ResourceSpecKey, ResourceStatusKey}},
@@ -65,6 +67,13 @@ func Supports() []Support {
 		{"simulated containers", Done, PodAnnotation, []string{SimulateKey}},
 		{"allocations written by the scheduler", Done, PodAnnotation, []string{PredictedPlacementKey}},
 
+		{gangs, Partly, PodAnnotation, []string{
+			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
+			GangWaitingTime,
+		}},
+		{gangs, Partly, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
+		{gangs, Partly, ObjectKind, []string{"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io"}},
+
 		{"devices", Planned, PodResource, []string{
 			koord + "gpu*", koord + "rdma", koord + "fpga", "kubernetes.io/gpu*", "kubernetes.io/rdma",
 			"kubernetes.io/fpga",
@@ -77,15 +86,11 @@ func Supports() []Support {
 			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
 		}},
 		{"devices", Planned, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
-		{gangs, Planned, PodAnnotation, []string{
-			"gang.scheduling.koordinator.sh/*", "pod-group.scheduling.sigs.k8s.io/*", "scheduling.k8s.io/group-name",
+		{"gang scheduling", Planned, PodAnnotation, []string{
+			gang + "network-topology-spec", gang + "network-topology-index", gang + "timeout",
+			"scheduling.k8s.io/group-name",
 		}},
-		{gangs, Planned, PodLabel, []string{
-			"pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/*", "scheduling.x-k8s.io/pod-group",
-		}},
-		{"gang scheduling", Planned, ObjectKind, []string{
-			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
-		}},
+		{"gang scheduling", Planned, ObjectKind, []string{"PodGroup.scheduling.k8s.io"}},
 		{"reservations", Planned, PodAnnotation, []string{
 			sched + "reservation-*", sched + "exact-match-reservation", sched + "reserve-pod",
 		}},
@@ -137,14 +142,14 @@ func Supports() []Support {
 	}
 }
 
-// Ignored is a key that has no effect.
+// Ignored is a key that has no effect, or a part of it only.
 type Ignored struct{ Key, Text string }
 
 // String returns the key and the text.
 func (i Ignored) String() string { return i.Key + ": " + i.Text }
 
-// IgnoredKeys returns those of keys, set at a place, that this version does not read, sorted: keys of features that it
-// does not have, and misspellings of keys that it reads.
+// IgnoredKeys returns those of keys, set at a place, that do not have their whole effect in this version, sorted: keys
+// of features that it does not have or has in part, and misspellings of keys that it reads.
 func IgnoredKeys(at Place, keys []string) []Ignored {
 	var out []Ignored
 	supports := Supports()
@@ -164,18 +169,21 @@ func ignored(supports []Support, at Place, key string) string {
 	var read []string
 	elsewhere := Place("")
 	for _, s := range supports {
+		isRead := s.State == Done || s.State == Partly
 		for _, k := range s.Keys {
 			switch known := matches(k, key); {
 			case known && s.Place == at && s.State == Done:
 				return ""
+			case known && s.Place == at && s.State == Partly:
+				return "has a part of its effect: " + s.Feature
 			case known && at == PodResource:
 				return fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
 			case known && s.Place == at:
 				return fmt.Sprintf("has no effect: %s: %s", s.Feature, s.State)
-			case known && s.State == Done:
+			case known && isRead:
 				elsewhere = s.Place
 			}
-			if s.Place == at && s.State == Done {
+			if s.Place == at && isRead {
 				read = append(read, k)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const gangs = "gang scheduling (pods of an incomplete gang are held; all-or-nothing placement is planned)"
+
 func TestKeysWithoutEffectAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -18,11 +20,33 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 			at:   PodAnnotation,
 			keys: []string{"example.com/owner", "kubectl.kubernetes.io/restartedAt"},
 		},
-		"a gang": {
-			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/name"},
+		"a gang that is read, and whose promise is not kept yet": {
+			at: PodAnnotation, keys: []string{GangName},
+			want: []Ignored{{GangName, "has a part of its effect: " + gangs}},
+		},
+		"a PodGroup": {
+			at: PodLabel, keys: []string{PodGroup, CommunityPodGroup},
+			want: []Ignored{
+				{PodGroup, "has a part of its effect: " + gangs},
+				{CommunityPodGroup, "has a part of its effect: " + gangs},
+			},
+		},
+		"a key of gangs that is not read": {
+			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/network-topology-spec"},
 			want: []Ignored{{
-				"gang.scheduling.koordinator.sh/name", "has no effect: gang scheduling (quotas count gangs): planned",
+				"gang.scheduling.koordinator.sh/network-topology-spec", "has no effect: gang scheduling: planned",
 			}},
+		},
+		"a misspelt key of gangs": {
+			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/min-avialable"},
+			want: []Ignored{{
+				"gang.scheduling.koordinator.sh/min-avialable",
+				`has no effect: unknown key, did you mean "gang.scheduling.koordinator.sh/min-available"?`,
+			}},
+		},
+		"a label of gangs written as an annotation": {
+			at: PodAnnotation, keys: []string{PodGroup},
+			want: []Ignored{{PodGroup, "has no effect here: it is a Pod label"}},
 		},
 		"what will not come, sorted": {
 			at: PodAnnotation, keys: []string{"scheduling.volcano.sh/queue-name", "koordinator.sh/cpuBurst"},

@@ -612,11 +612,11 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			},
 			nil,
 		},
-		"a pod with a key without effect": {
+		"a pod with a key that has a part of its effect": {
 			[]string{"explain", "member", "--kubeconfig", without},
 			ExitOK,
-			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/name]: has no effect: gang " +
-				"scheduling (quotas count gangs): planned"},
+			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/name]: has a part of its effect: gang " +
+				"scheduling (pods of an incomplete gang are held; all-or-nothing placement is planned)"},
 			nil,
 		},
 		"a scheduler that does not answer": {

@@ -30,8 +30,8 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	}
 	want := []string{
 		`metadata.labels[koordinator.sh/qosClas]: has no effect: unknown key, did you mean "koordinator.sh/qosClass"?`,
-		"metadata.annotations[gang.scheduling.koordinator.sh/name]: has no effect: gang scheduling " +
-			"(quotas count gangs): planned",
+		"metadata.annotations[gang.scheduling.koordinator.sh/name]: has a part of its effect: gang scheduling " +
+			"(pods of an incomplete gang are held; all-or-nothing placement is planned)",
 		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
 		"spec.containers[*].resources[koordinator.sh/gpu-core]: no component of Tenon provides this resource: " +
 			"devices: planned",
