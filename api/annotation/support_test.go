@@ -38,9 +38,9 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 			}},
 		},
 		"a misspelt key of gangs": {
-			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/min-avialable"},
+			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/min_available"},
 			want: []Ignored{{
-				"gang.scheduling.koordinator.sh/min-avialable",
+				"gang.scheduling.koordinator.sh/min_available",
 				`has no effect: unknown key, did you mean "gang.scheduling.koordinator.sh/min-available"?`,
 			}},
 		},

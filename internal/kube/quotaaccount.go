@@ -481,21 +481,15 @@ func (s *Quotas) publish() {
 // PodHandler puts pods. Like the other handlers it does nothing before Configure: a scheduler none of whose profiles
 // has the plugin keeps no account.
 func (s *Quotas) PodHandler() cache.ResourceEventHandler {
-	return s.whenConfigured(Handler(s.PutPod, s.RemovePod))
+	return whenTrue(&s.configured, Handler(s.PutPod, s.RemovePod))
 }
 
 // NodeHandler puts nodes, as the API server has them.
 func (s *Quotas) NodeHandler() cache.ResourceEventHandler {
-	return s.whenConfigured(Handler(s.PutNode, s.RemoveNode))
+	return whenTrue(&s.configured, Handler(s.PutNode, s.RemoveNode))
 }
 
 // QuotaHandler puts ElasticQuotas.
 func (s *Quotas) QuotaHandler() cache.ResourceEventHandler {
-	return s.whenConfigured(Handler(s.PutQuota, s.RemoveQuota))
-}
-
-func (s *Quotas) whenConfigured(h cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{
-		FilterFunc: func(any) bool { return s.configured.Load() }, Handler: h,
-	}
+	return whenTrue(&s.configured, Handler(s.PutQuota, s.RemoveQuota))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -47,6 +48,12 @@ func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
 	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) &&
 		slices.Equal(a.Attributes, b.Attributes) && (shared || equality.Semantic.DeepEqual(a.Zones, b.Zones))
+}
+
+// SamePodGroup reports whether nothing that a gang is read from differs: its status changes with each member.
+func SamePodGroup(a, b *v1alpha1.PodGroup) bool {
+	return maps.Equal(a.Annotations, b.Annotations) && maps.Equal(a.Unread, b.Unread) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec) && a.Status.Phase.IsStarted() == b.Status.Phase.IsStarted()
 }
 
 // SameNumatopology reports whether nothing that facts are read from differs: the exporter's time stamp is ignored.

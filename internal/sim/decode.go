@@ -45,7 +45,7 @@ type object struct {
 // kinds of a group that matter to other features than those built.
 var notBuilt = map[string]string{
 	"Device":                "devices",
-	"PodGroup":              "gangs",
+	"PodGroup":              "native gangs",
 	"ElasticQuotaProfile":   "quotas that the manager keeps; give the ElasticQuota",
 	"ElasticQuotaTree":      "quota trees in one object",
 	"Reservation":           "reservations",
@@ -68,14 +68,16 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 // supportedKinds is isSupported in words.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet " +
 	"and DaemonSet, batch/v1 Job and CronJob, " +
-	"Service, Namespace, ElasticQuota, scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
+	"Service, Namespace, ElasticQuota, PodGroup of scheduling.sigs.k8s.io and scheduling.x-k8s.io, " +
+	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
 func isSupported(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology,
 		*corev1.Pod, *corev1.Service, *corev1.Namespace,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
-		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota:
+		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
+		*quotav1alpha1.PodGroup:
 		return true
 	}
 	return false
@@ -169,9 +171,13 @@ func (d *decoder) list(at origin, h header) {
 	}
 }
 
+func isPodGroup(k schema.GroupVersionKind) bool {
+	return k.Kind == "PodGroup" && slices.Contains(quotav1alpha1.Groups(), k.Group)
+}
+
 func (d *decoder) one(at origin, h header, text []byte) {
 	kind := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
-	if feature, later := notBuilt[h.Kind]; later {
+	if feature, later := notBuilt[h.Kind]; later && !isPodGroup(kind) {
 		d.add(at, "kind: %s (%s) is not supported yet: it is about %s", h.Kind, h.APIVersion, feature)
 		return
 	}
@@ -197,8 +203,9 @@ func (d *decoder) one(at origin, h header, text []byte) {
 			return
 		}
 	}
-	if q, ok := out.(*quotav1alpha1.ElasticQuota); ok {
-		q.SetGroupVersionKind(kind) // items of a list of their kind do not name it
+	switch out.(type) {
+	case *quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup:
+		out.GetObjectKind().SetGroupVersionKind(kind) // items of a list of their kind do not name it
 	}
 	scheme().Default(out)
 	d.objects = append(d.objects, object{at, out})

@@ -45,6 +45,7 @@ type engine struct {
 	api    *apiServer
 	store  *kube.Store
 	quotas *kube.Quotas
+	gangs  *kube.Gangs
 	rank   map[string]int // of the nodes, the first by name highest
 
 	// The scheduling cycle under way.
@@ -89,7 +90,8 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	start := e.api.clock.now
 	e.quotas = kube.NewQuotas(func() time.Time { return start })
 	// Before all handlers of the scheduler, as in a cluster.
-	e.api.pods.handlers = append(e.api.pods.handlers, e.quotas.PodHandler())
+	e.gangs = kube.NewGangs()
+	e.api.pods.handlers = append(e.api.pods.handlers, e.quotas.PodHandler(), e.gangs.PodHandler())
 	if err := e.build(ctx, client, factory); err != nil {
 		return nil, err
 	}
@@ -118,7 +120,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
 	tracker.Order.NoWait = true // a pod ahead waits for a permit, which only the next pods can bring
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
-	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered))
+	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs)
 	changes := &upstream.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result says what happened
 	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
@@ -158,6 +160,9 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	}
 	for _, q := range w.quotas {
 		e.quotas.PutQuota(q.ElasticQuota)
+	}
+	for _, g := range w.podGroups {
+		e.gangs.PutGroup(g)
 	}
 	for i, n := range w.nodes {
 		e.rank[n.Name] = len(w.nodes) - i
@@ -252,15 +257,6 @@ func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandle
 		e.failed[pod.Pod.UID] = failure{findings, err}
 		handle(ctx, f, pod, status, nominating, start)
 	}
-}
-
-func (e *engine) held(ctx context.Context, p *corev1.Pod) []why.Finding {
-	for _, plugin := range e.core.Profiles[p.Spec.SchedulerName].PreEnqueuePlugins() {
-		if status := plugin.PreEnqueue(ctx, p); !status.IsSuccess() {
-			return verdict.Findings(p, nil, why.PreEnqueue, status, plugin.Name())
-		}
-	}
-	return nil
 }
 
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }

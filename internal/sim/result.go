@@ -9,18 +9,18 @@ import (
 const (
 	Scheduled     = "Scheduled"
 	Unschedulable = "Unschedulable"
-	Waiting       = "Waiting"   // it has a node and waits for a permit to bind
+	Waiting       = "Waiting"   // its gang holds it back, or it has a node and waits for a permit to bind
 	Preempted     = "Preempted" // it was evicted from its node, for a pod that its reasons name
 	Refused       = "Refused"   // a webhook said no
 	Existing      = "Existing"  // the input already had spec.nodeName
 )
 
 // Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out. Nothing
-// fills Gangs and a pod's Devices yet.
+// fills a pod's Devices yet.
 type Result struct {
 	Pods   []Pod        `json:"pods"`
 	Quotas []view.Quota `json:"quotas"`
-	Gangs  []struct{}   `json:"gangs"`
+	Gangs  []Gang       `json:"gangs"`
 	Nodes  []Node       `json:"nodes"`
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -49,7 +50,7 @@ func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs
 func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, error) {
 	defer e.end()
 	hooks := readWebhooks(w.rules)
-	r := Result{Pods: []Pod{}, Gangs: []struct{}{}, Nodes: []Node{}}
+	r := Result{Pods: []Pod{}, Gangs: []Gang{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
 		p.given = maps.Clone(p.Annotations)
@@ -87,7 +88,7 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	for _, n := range w.nodes {
 		r.Nodes = append(r.Nodes, pools(e.store, n.Name))
 	}
-	r.Quotas = e.quotasOf(w)
+	r.Quotas, r.Gangs = e.quotasOf(w), e.gangsNow()
 	return r, nil
 }
 
@@ -199,7 +200,10 @@ func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
 		return e.outcome(e.waiting[i].pod, Waiting), nil
 	}
 	failed := e.failed[p.UID]
-	if held := e.held(ctx, p.Pod); len(held) > 0 {
+	if held := verdict.Held(ctx, e.core.Profiles[p.Spec.SchedulerName], p.Pod); len(held) > 0 {
+		if held[0].Code.Class() == why.Gang {
+			return e.outcome(p.Pod, Waiting, reasons(held)...), nil
+		}
 		failed = failure{findings: held}
 	}
 	if failed.err != nil {

@@ -209,7 +209,8 @@ func TestPriorityThenDocumentOrderDecidesWhoGetsTheCPUs(t *testing.T) {
 }
 
 func TestANodeWithoutTopologyTakesNoExclusivePods(t *testing.T) {
-	in := `{apiVersion: v1, kind: Node, metadata: {name: bare}, status: {capacity: {cpu: "32", memory: 64Gi, pods: "110"}}}
+	in := `{apiVersion: v1, kind: Node, metadata: {name: bare},
+  status: {capacity: {cpu: "32", memory: 64Gi, pods: "110"}}}
 ---` + exclusive("a", 2, "LSE", "", "")
 	r, _ := simulate(t, in, "-")
 	p := stateOf(r, "a")

@@ -25,7 +25,8 @@ import (
 // validate asks the API server's own rules. A pod with a node is loaded as it is: only its name and node must be there.
 func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
-	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *quotav1alpha1.ElasticQuota:
+	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *quotav1alpha1.ElasticQuota,
+		*quotav1alpha1.PodGroup:
 		return named(t)
 	case *corev1.Pod:
 		if t.Spec.NodeName != "" {

@@ -42,6 +42,7 @@ type world struct {
 	numatopologies []*nodeinfo.Numatopology
 	// quotas are parents first; rules are those that the quotas of pods are admitted by.
 	quotas     []elasticQuota
+	podGroups  []*quotav1alpha1.PodGroup
 	rules      *quota.Checker
 	namespaces map[string]*corev1.Namespace
 	classes    map[string]*schedulingv1.PriorityClass
@@ -99,6 +100,8 @@ func (w *world) add(o object, p *problems) {
 		w.numatopologies = append(w.numatopologies, t)
 	case *quotav1alpha1.ElasticQuota:
 		w.quotas = append(w.quotas, elasticQuota{o.origin, t})
+	case *quotav1alpha1.PodGroup:
+		w.podGroups = append(w.podGroups, t)
 	case *corev1.Pod:
 		w.addPod(o.origin, t, p)
 	default:

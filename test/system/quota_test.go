@@ -273,10 +273,10 @@ func (w *load) gang(t *testing.T, leaf string) {
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("gang-%s-%d", leaf, i),
 				Labels: map[string]string{
-					annotation.QuotaName: leaf, annotation.PodGroup: leaf,
+					annotation.QuotaName: leaf,
 				},
 				Annotations: map[string]string{
-					annotation.GangMinAvailable: fmt.Sprint(gangLeast),
+					annotation.GangName: leaf, annotation.GangMinAvailable: fmt.Sprint(gangLeast),
 				},
 			},
 			Spec: corev1.PodSpec{

@@ -3,6 +3,7 @@ package system
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,44 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 			}
 			return nil
 		})
+	})
+
+	t.Run("pods of a gang wait until all of them exist, and say so", func(t *testing.T) {
+		create := func(name string) {
+			of := template("gang", map[string]string{annotation.GangName: "g", annotation.GangMinAvailable: "3"})
+			pod := &corev1.Pod{ObjectMeta: of.ObjectMeta, Spec: of.Spec}
+			pod.Name = name
+			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		members := func(is func(*corev1.Pod) bool) func() error {
+			return func() error {
+				list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app=gang"})
+				if err != nil {
+					return err
+				}
+				for i := range list.Items {
+					if p := &list.Items[i]; !is(p) {
+						return fmt.Errorf("%s is %s on %q, %+v", p.Name, p.Status.Phase, p.Spec.NodeName,
+							p.Status.Conditions)
+					}
+				}
+				return nil
+			}
+		}
+		create("gang-0")
+		create("gang-1")
+		waitFor(t, time.Minute, "two members that say why they wait", members(func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == "" && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodScheduled && strings.HasPrefix(c.Message, "GangNotReady: ") &&
+					strings.Contains(c.Message, "gang work/g has 2 of the 3 members")
+			})
+		}))
+		create("gang-2")
+		waitFor(t, time.Minute, "three members that run", members(func(p *corev1.Pod) bool {
+			return p.Status.Phase == corev1.PodRunning
+		}))
 	})
 
 	t.Run("a Job completes", func(t *testing.T) {

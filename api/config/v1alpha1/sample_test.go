@@ -57,6 +57,12 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 		t.Errorf("the sample does not show the defaults (-default +sample):\n%s", diff)
 	}
 	namesAll(t, args[1].Args, reflect.TypeFor[v1alpha1.ElasticQuotaArgs]())
+
+	gangs, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: args[2].Args})
+	if err != nil || gangs.DefaultMatchPolicy != v1alpha1.MatchOnceSatisfied || gangs.DefaultTimeout.Minutes() != 10 {
+		t.Errorf("the sample does not show the defaults of Coscheduling: %+v, %v", gangs, err)
+	}
+	namesAll(t, args[2].Args, reflect.TypeFor[v1alpha1.CoschedulingArgs]())
 }
 
 func namesAll(t *testing.T, args json.RawMessage, of reflect.Type) {

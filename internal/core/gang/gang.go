@@ -2,7 +2,6 @@ package gang
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -47,11 +46,6 @@ func (s Settings) over(o Settings) Settings {
 		Min: cmp.Or(s.Min, o.Min), Total: cmp.Or(s.Total, o.Total), Mode: cmp.Or(s.Mode, o.Mode),
 		Policy: cmp.Or(s.Policy, o.Policy), Wait: cmp.Or(s.Wait, o.Wait), Group: o.Group,
 	}
-}
-
-func (s Settings) equal(o Settings) bool {
-	return s.Min == o.Min && s.Total == o.Total && s.Mode == o.Mode && s.Policy == o.Policy && s.Wait == o.Wait &&
-		slices.Equal(s.Group, o.Group)
 }
 
 // Pod is what a State reads of a pod of a gang that has not ended.

@@ -86,7 +86,8 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	}}
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("128")}
 	client := fake.NewClientset(node)
-	factory := upstream.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now))
+	factory := upstream.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now),
+		kube.NewGangs())
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { seen <- obj.(*corev1.Node).Status.Allocatable.Cpu().String() },

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
@@ -34,7 +35,8 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	tracker := follow.NewTracker(store, follow.NewMetrics(export), time.Now)
 	decisions := placement.NewDecisions(store, placement.NewMetrics(export), tracker)
 	quotas := kube.NewQuotas(time.Now)
-	if err := registry.Merge(Registry(decisions, quotas, elasticquota.NewMetrics(export))); err != nil {
+	ours := Registry(decisions, quotas, elasticquota.NewMetrics(export), kube.NewGangs())
+	if err := registry.Merge(ours); err != nil {
 		t.Fatal(err)
 	}
 	profile := cfg.Profiles[0].DeepCopy()
@@ -85,7 +87,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		case names.DefaultPreemption:
 			name = elasticquota.Name
 		case names.DefaultBinder:
-			want = append(want, nodenumaresource.Name)
+			want = append(want, nodenumaresource.Name, coscheduling.Name)
 		}
 		want = append(want, name)
 	}

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 )
 
 // Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost.
@@ -20,6 +24,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	go s.tracker.Audit(ctx, s.pods())
 	go s.tracker.Run(ctx, s.failed)
 	go s.quotas.Run(ctx)
+	go (&coscheduling.Held{
+		Gangs: s.gangs, Client: s.config.Client, Recorder: s.recorder, Leading: s.tracker.Leading.Load,
+		Clock: clock.RealClock{},
+	}).Run(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
 	err := upstream.Run(ctx, s.config, s.core)
@@ -30,6 +38,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return cause
 	}
 	return err
+}
+
+func (s *Scheduler) recorder(name string) events.EventRecorderLogger {
+	return s.config.EventBroadcaster.NewRecorder(name)
 }
 
 // markSynced opens the queue when every handler has had every object that existed at start: from then on the accounts

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -37,6 +38,7 @@ type Scheduler struct {
 	plugins  diag.Plugins
 	store    *kube.Store
 	quotas   *kube.Quotas
+	gangs    *kube.Gangs
 	rebuild  *metrics.Histogram
 	reporter *upstream.Reporter
 	tracker  *follow.Tracker
@@ -49,8 +51,10 @@ type Scheduler struct {
 }
 
 // Registry returns our plugins by name.
-func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics) frameworkruntime.Registry {
+func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs,
+) frameworkruntime.Registry {
 	return frameworkruntime.Registry{
+		coscheduling.Name:     coscheduling.Factory(g),
 		elasticquota.Name:     elasticquota.Factory(q, m),
 		nodenumaresource.Name: nodenumaresource.Factory(d),
 		topologyspread.Name:   topologyspread.New,
@@ -73,15 +77,16 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	}
 	client, err := kube.NewClient(c.KubeConfig)
 	if err != nil {
-		return nil, fmt.Errorf("client for NodeResourceTopology, Numatopology and ElasticQuota: %w", err)
+		return nil, fmt.Errorf("client for NodeResourceTopology, Numatopology, ElasticQuota and PodGroup: %w", err)
 	}
-	store, quotas := kube.NewStore(), kube.NewQuotas(time.Now)
-	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory, quotas)
-	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, client)
+	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs()
+	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory, quotas, gangs)
+	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, quotas: quotas, failed: kube.NewRejectionInformer(cc.Client),
-		decisions: &diag.Ring{}, flags: &diag.Flags{}, plugins: diag.Plugins{},
+		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs,
+		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
+		plugins: diag.Plugins{},
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name:    "tenon_ledger_rebuild_seconds",
 			Help:    "Time from start until every node's account was known.",
@@ -92,7 +97,8 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	exportInfo(&cc.ComponentConfig)
 	s.tracker = follow.NewTracker(store, follow.NewMetrics(export), time.Now)
 	placed := placement.NewMetrics(export)
-	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker), quotas, elasticquota.NewMetrics(export))
+	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker), quotas, elasticquota.NewMetrics(export),
+		gangs)
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}

@@ -20,22 +20,25 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Informers returns a factory with upstream's informers of pods and nodes, which quotas has first. Namesakes are kept
-// apart: upstream ends the process over an update from a bound pod to its pending namesake. Nodes come without what is
-// reserved on them.
+// Informers returns a factory with upstream's informers of pods and nodes, which quotas and gangs have first. Namesakes
+// are kept apart: upstream ends the process over an update from a bound pod to its pending namesake. Nodes come without
+// what is reserved on them.
 func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
+	gangs *kube.Gangs,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
-	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), kube.ByUID(core.Pods().Informer())))
+	pods := kube.First(gangs.PodHandler(), kube.ByUID(core.Pods().Informer()))
+	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
 	serve(&corev1.Node{}, kube.Mapped(kube.First(quotas.NodeHandler(), core.Nodes().Informer()), convert.Schedulable))
 	return factory
 }
 
-// resources serves the objects that describe nodes and quotas from trimmed caches, which the accounts read first.
+// resources serves the objects that describe nodes, quotas and gangs from trimmed caches, which the accounts read
+// first.
 type resources struct {
 	dynamicinformer.DynamicSharedInformerFactory
 	ours map[schema.GroupVersionResource]cache.SharedIndexInformer
@@ -44,10 +47,10 @@ type resources struct {
 	running sync.WaitGroup
 }
 
-// Resources returns a factory with the objects that describe nodes, which client reads and store has first, and those
-// of quotas, which quotas has first.
+// Resources returns a factory with the objects that describe nodes, which client reads and store has first, those of
+// quotas, which quotas has first, and those of gangs, which gangs has first.
 func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, quotas *kube.Quotas,
-	client rest.Interface,
+	gangs *kube.Gangs, client rest.Interface,
 ) dynamicinformer.DynamicSharedInformerFactory {
 	r := &resources{
 		DynamicSharedInformerFactory: upstream,
@@ -60,6 +63,8 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 	for _, group := range v1alpha1.Groups() {
 		objects := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(client, group))
 		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)
+		podGroups := kube.Distinct(kube.SamePodGroup, kube.NewPodGroupInformer(client, group))
+		r.ours[v1alpha1.PodGroupResource(group)] = kube.First(gangs.GroupHandler(), podGroups)
 	}
 	return r
 }

@@ -47,6 +47,9 @@ func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, err
 		return view.Verdict{Names: names, Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
 	}
 	v, err := Of(ctx, f, pod)
+	if len(pod.Spec.SchedulingGates) == 0 { // which are known without a scheduler
+		v.Findings = append(Held(ctx, f, pod), v.Findings...)
+	}
 	v.Generation = l.round
 	return v, err
 }

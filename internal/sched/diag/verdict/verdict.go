@@ -14,6 +14,16 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
+// Held returns why a pod does not pass the queue.
+func Held(ctx context.Context, f framework.Framework, pod *corev1.Pod) []why.Finding {
+	for _, plugin := range f.PreEnqueuePlugins() {
+		if status := plugin.PreEnqueue(ctx, pod); !status.IsSuccess() {
+			return Findings(pod, nil, why.PreEnqueue, status, plugin.Name())
+		}
+	}
+	return nil
+}
+
 // Of runs all filters for a pod on every node of the framework's snapshot, which must not change meanwhile.
 func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdict, error) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()

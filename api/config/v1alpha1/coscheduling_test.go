@@ -1,0 +1,33 @@
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+)
+
+func TestDecodeCoscheduling(t *testing.T) {
+	t.Parallel()
+	a, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: []byte(
+		"kind: CoschedulingArgs\ndefaultTimeout: 60s\ncontrollerWorkers: 3\nenablePreemption: false\n")})
+	if err != nil || a.DefaultTimeout.Seconds() != 60 || a.DefaultMatchPolicy != v1alpha1.MatchOnceSatisfied {
+		t.Errorf("read as %+v, %v", a, err)
+	}
+	if _, err := v1alpha1.DecodeCoscheduling(nil); err != nil {
+		t.Errorf("no arguments: %v", err)
+	}
+	for raw, want := range map[string]string{
+		`{"defaultTimeOut":"1s"}`:         `defaultTimeOut: unknown field, did you mean "defaultTimeout"?`,
+		`{"defaultTimeout":"0s"}`:         `defaultTimeout: Invalid value: "0s": must be more than 0`,
+		`{"defaultMatchPolicy":"always"}`: `defaultMatchPolicy: Unsupported value: "always": supported values: "once-s`,
+		`{"kind":"ElasticQuotaArgs"}`:     `kind: Unsupported value: "ElasticQuotaArgs"`,
+	} {
+		if _, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", raw, err, want)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package kube_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+func memberOf(name, least string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{
+			annotation.GangName: "g", annotation.GangMinAvailable: least,
+		},
+	}}
+}
+
+func inGroup(name string) *corev1.Pod {
+	p := memberOf(name, "1")
+	p.Annotations = nil
+	p.Labels = map[string]string{annotation.PodGroup: "g"}
+	return p
+}
+
+func podGroup(group string, least int32) *v1alpha1.PodGroup {
+	g := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}
+	g.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: "PodGroup"})
+	g.Spec.MinMember = least
+	return g
+}
+
+// gangs returns a store, and the names of the pods that it activates.
+func gangs(t *testing.T) (*kube.Gangs, func() []string) {
+	t.Helper()
+	s := kube.NewGangs()
+	if err := s.Configure(gang.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	var opened []string
+	s.OnOpened(func(pods map[string]*corev1.Pod) {
+		for _, key := range slices.Sorted(maps.Keys(pods)) {
+			if p := pods[key]; p == nil || key != p.Namespace+"/"+p.Name {
+				t.Errorf("%s is activated as %v", key, p)
+			}
+			opened = append(opened, key)
+		}
+	})
+	return s, func() []string {
+		got := opened
+		opened = nil
+		return got
+	}
+}
+
+func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
+	t.Parallel()
+	s, activated := gangs(t)
+	s.PutPod(memberOf("a", "3"))
+	s.PutPod(memberOf("b", "3"))
+	if code := s.Gate(memberOf("a", "3")).Code; code != why.GangNotReady || len(activated()) > 0 {
+		t.Fatalf("two of three: %v", code)
+	}
+	leaves := memberOf("c", "3")
+	leaves.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	s.PutPod(leaves)
+	ended := memberOf("d", "3")
+	ended.Status.Phase = corev1.PodSucceeded
+	s.PutPod(ended)
+	if code := s.Gate(memberOf("a", "3")).Code; code != why.GangNotReady {
+		t.Errorf("pods that leave or have ended count: %v", code)
+	}
+	s.PutPod(memberOf("e", "3"))
+	if got := activated(); !slices.Equal(got, []string{"ns/a", "ns/b", "ns/e"}) {
+		t.Errorf("activated %v, want all three", got)
+	}
+	s.PutPod(memberOf("e", "3"))
+	if got := activated(); len(got) > 0 {
+		t.Errorf("activated again: %v", got)
+	}
+	s.RemovePod(memberOf("b", "3"))
+	if code := s.Gate(memberOf("a", "3")).Code; code != why.GangNotReady {
+		t.Errorf("two are left of three: %v", code)
+	}
+	// Nothing but an annotation of the oldest changes.
+	s.PutPod(memberOf("a", "2"))
+	if got := activated(); !slices.Equal(got, []string{"ns/a", "ns/e"}) {
+		t.Errorf("activated %v after min-available was lowered, want both", got)
+	}
+}
+
+func TestOfTwoPodGroupsOfOneNameThatOfSigsCounts(t *testing.T) {
+	t.Parallel()
+	s, activated := gangs(t)
+	s.PutPod(inGroup("a"))
+	s.PutPod(inGroup("b"))
+	if code := s.Gate(inGroup("a")).Code; code != why.GangNotFound {
+		t.Fatalf("without a PodGroup: %v", code)
+	}
+	groups := v1alpha1.Groups()
+	sigs, community := slices.Min(groups), slices.Max(groups)
+	s.PutGroup(podGroup(community, 2))
+	if got := activated(); len(got) != 2 {
+		t.Errorf("activated %v, want both", got)
+	}
+	s.PutGroup(podGroup(sigs, 3))
+	if r := s.Gate(inGroup("a")); r.Code != why.GangNotReady || r.Need != 3 {
+		t.Errorf("with both: %+v, want 3 of %s", r, sigs)
+	}
+	s.PutGroup(podGroup(community, 1))
+	if r := s.Gate(inGroup("a")); r.Need != 3 {
+		t.Errorf("the other is put again: %+v", r)
+	}
+	s.RemoveGroup(podGroup(sigs, 3))
+	if r := s.Gate(inGroup("a")); r.Code != why.None {
+		t.Errorf("with that of %s alone: %+v", community, r)
+	}
+	s.RemoveGroup(podGroup(community, 1))
+	if r := s.Gate(inGroup("a")); r.Code != why.GangNotFound {
+		t.Errorf("both are gone: %+v", r)
+	}
+}
+
+func TestAllProfilesMustGiveEqualDefaultsOfGangs(t *testing.T) {
+	t.Parallel()
+	s := kube.NewGangs()
+	for i, want := range []bool{true, true, false} {
+		d := gang.Settings{Policy: gang.OnlyWaiting}
+		if i == 2 {
+			d.Policy = gang.OnceSatisfied
+		}
+		if got := s.Configure(d) == nil; got != want {
+			t.Errorf("call %d is accepted: %v", i, got)
+		}
+	}
+}
+
+// TestGangsFromManyGoroutines is for the race detector, and that each gang is opened once.
+func TestGangsFromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	s := kube.NewGangs()
+	if err := s.Configure(gang.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	opened := 0
+	s.OnOpened(func(pods map[string]*corev1.Pod) {
+		mu.Lock()
+		defer mu.Unlock()
+		opened += len(pods)
+	})
+	const members = 50
+	var all sync.WaitGroup
+	for i := range members {
+		all.Go(func() {
+			p := memberOf(fmt.Sprint(i), fmt.Sprint(members))
+			s.PutPod(p)
+			s.Gate(p)
+			s.Pods(func(uid string, state *gang.State) bool { return state.Gate(uid).Code != why.None })
+		})
+	}
+	all.Wait()
+	if opened != members {
+		t.Errorf("%d pods were activated, want %d once", opened, members)
+	}
+}

@@ -1,0 +1,131 @@
+package coscheduling
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+const (
+	heldPeriod = time.Second
+	// heldDelay is how long a reason must last before it is written: the members of most gangs are created at once.
+	heldDelay = 5 * time.Second
+	// heldRepeat is the least time between two writes about a pod that is held for reasons of one code.
+	heldRepeat = time.Minute
+
+	heldPerSecond = 20
+	heldBurst     = 100
+)
+
+// Held writes why pods are held back before the queue, which upstream does for none but its own gates: a condition and
+// an Event.
+type Held struct {
+	Gangs    *kube.Gangs
+	Client   clientset.Interface
+	Recorder func(schedulerName string) events.EventRecorderLogger
+	Leading  func() bool
+	Clock    clock.WithTicker
+
+	budget flowcontrol.RateLimiter
+	known  map[string]*held // by UID
+}
+
+// held is what is known of a pod that is held back.
+type held struct {
+	is      gang.Refusal
+	since   time.Time
+	said    gang.Refusal // what was written last
+	written time.Time
+}
+
+// Run writes until ctx ends.
+func (h *Held) Run(ctx context.Context) {
+	tick := h.Clock.NewTicker(heldPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+			h.Look(ctx)
+		}
+	}
+}
+
+// Look writes about the pods that are due, as many as the budget allows. One goroutine may call it.
+func (h *Held) Look(ctx context.Context) {
+	if !h.Leading() {
+		return
+	}
+	if h.known == nil {
+		h.budget = flowcontrol.NewTokenBucketRateLimiterWithClock(heldPerSecond, heldBurst, h.Clock)
+		h.known = map[string]*held{}
+	}
+	now := h.Clock.Now()
+	refusals := map[string]gang.Refusal{}
+	pods := h.Gangs.Pods(func(uid string, s *gang.State) bool {
+		r := s.Gate(uid)
+		if r.Code != why.None {
+			refusals[uid] = r
+		}
+		return r.Code != why.None
+	})
+	for uid := range h.known {
+		if refusals[uid].Code == why.None {
+			delete(h.known, uid)
+		}
+	}
+	for _, p := range pods {
+		uid := string(p.UID)
+		k := h.known[uid]
+		if k == nil {
+			k = &held{}
+			h.known[uid] = k
+		}
+		if r := refusals[uid]; k.is != r {
+			k.is, k.since = r, now
+		}
+		due := k.said.Code != k.is.Code || k.said != k.is && now.Sub(k.written) >= heldRepeat
+		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < heldDelay {
+			continue
+		}
+		if !h.budget.TryAccept() {
+			return
+		}
+		if err := h.write(ctx, p, k); err != nil && !apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).Error(err, "Failed to write why a pod of a gang is held back", "pod", klog.KObj(p))
+			continue
+		}
+		k.said, k.written = k.is, now
+	}
+}
+
+func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
+	found := (&refusal{k.is}).Finding()
+	found.Plugin, found.Phase = Name, why.PreEnqueue
+	message := why.Message([]why.Finding{found}, 0)
+	status := p.Status.DeepCopy()
+	condition := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}
+	condition.Reason = corev1.PodReasonUnschedulable
+	if !podutil.UpdatePodCondition(status, &condition) {
+		return nil // as a scheduler before this one wrote
+	}
+	if k.said.Code != k.is.Code {
+		h.Recorder(p.Spec.SchedulerName).Eventf(p, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s",
+			message)
+	}
+	return schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status)
+}

@@ -1,0 +1,232 @@
+package coscheduling_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+)
+
+func member(name, of, least string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{
+			annotation.GangName: of, annotation.GangMinAvailable: least,
+		},
+	}}
+}
+
+// handle is the scheduling queue.
+type handle struct {
+	fwk.Handle
+	activated []string
+}
+
+func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
+}
+
+func newPlugin(t *testing.T) (*coscheduling.Plugin, *kube.Gangs) {
+	t.Helper()
+	gangs := kube.NewGangs()
+	p, err := coscheduling.Factory(gangs)(t.Context(), nil, &handle{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*coscheduling.Plugin), gangs
+}
+
+func TestPodsOfAnIncompleteGangAreHeldWithAReason(t *testing.T) {
+	t.Parallel()
+	p, gangs := newPlugin(t)
+	inObject := member("o", "", "")
+	inObject.Annotations, inObject.Labels = nil, map[string]string{annotation.PodGroup: "none"}
+	listing := member("l", "lists", "1")
+	listing.Annotations[annotation.GangGroups] = `["ns/lists","ns/other"]`
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		code why.Code
+		text string
+	}{
+		{member("a", "g", "2"), why.GangNotReady, "gang ns/g has 1 of the 2 members that must start together"},
+		{member("b", "g", "2"), why.None, ""},
+		{member("f", "faulty", "none"), why.BadAnnotation, `"none"`},
+		{inObject, why.GangNotFound, "PodGroup ns/none does not exist"},
+		{listing, why.GangGroupNotMutual, "gang ns/other, which the pod's gang lists, does not exist or lists other"},
+		{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "plain", UID: "plain"}}, why.None, ""},
+	} {
+		gangs.PutPod(c.pod)
+		status := p.PreEnqueue(t.Context(), c.pod)
+		if c.code == why.None {
+			if !status.IsSuccess() {
+				t.Errorf("%s is held: %v", c.pod.Name, status)
+			}
+			continue
+		}
+		found := verdict.Findings(c.pod, nil, why.PreEnqueue, status, coscheduling.Name)
+		if status.Code() != fwk.UnschedulableAndUnresolvable || len(found) != 1 || found[0].Code != c.code ||
+			!strings.Contains(found[0].Detail, c.text) {
+			t.Errorf("%s: %v, %+v, want %v, %s", c.pod.Name, status, found, c.code, c.text)
+		}
+	}
+}
+
+func TestTheQueueIsAskedAgainForTheMembersOfACompleteGang(t *testing.T) {
+	t.Parallel()
+	gangs, h := kube.NewGangs(), &handle{}
+	factory := coscheduling.Factory(gangs)
+	for range 2 { // profiles
+		if _, err := factory(t.Context(), nil, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gangs.PutPod(member("a", "g", "2"))
+	gangs.PutPod(member("b", "g", "2"))
+	if want := []string{"ns/a", "ns/b"}; !slices.Equal(h.activated, want) {
+		t.Errorf("activated %v, want %v", h.activated, want)
+	}
+}
+
+func TestArgumentsThatCannotBeUsedEndTheStart(t *testing.T) {
+	t.Parallel()
+	factory := coscheduling.Factory(kube.NewGangs())
+	for i, c := range []struct{ raw, want string }{
+		{`{"defaultMatchPolicy":"x"}`, "arguments of Coscheduling"},
+		{`{"defaultMatchPolicy":"only-waiting"}`, ""},
+		{`{"defaultMatchPolicy":"only-waiting"}`, ""}, // of a second profile
+		{`{}`, "equal arguments"},
+	} {
+		_, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(c.raw)}, &handle{})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("call %d: %v, want %q", i, err, c.want)
+		}
+	}
+}
+
+// writer is Held with a fake API server that counts what is written.
+type writer struct {
+	*coscheduling.Held
+	clock   *testclock.FakeClock
+	events  *events.FakeRecorder
+	patches map[string][]string // messages of conditions, by pod
+	leading bool
+	fails   bool
+}
+
+func newWriter(t *testing.T, gangs *kube.Gangs) *writer {
+	t.Helper()
+	w := &writer{
+		clock: testclock.NewFakeClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(1000),
+		patches: map[string][]string{}, leading: true,
+	}
+	client := fake.NewClientset()
+	client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if w.fails {
+			return true, nil, errors.New("not now")
+		}
+		patch := a.(clienttesting.PatchAction)
+		var p corev1.Pod
+		if err := json.Unmarshal(patch.GetPatch(), &p); err != nil {
+			t.Error(err)
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				w.patches[patch.GetName()] = append(w.patches[patch.GetName()], c.Message)
+			}
+		}
+		return true, &corev1.Pod{}, nil
+	})
+	w.Held = &coscheduling.Held{
+		Gangs: gangs, Client: client, Leading: func() bool { return w.leading }, Clock: w.clock,
+		Recorder: func(string) events.EventRecorderLogger { return w.events },
+	}
+	return w
+}
+
+// pass lets so many seconds go by.
+func (w *writer) pass(ctx context.Context, seconds int) {
+	for range seconds {
+		w.clock.Step(time.Second)
+		w.Look(ctx)
+	}
+}
+
+func TestAPodThatIsHeldSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, gangs := newPlugin(t)
+	w := newWriter(t, gangs)
+	gangs.PutPod(member("a", "g", "3"))
+	w.leading = false
+	w.pass(t.Context(), 20)
+	if len(w.patches) > 0 {
+		t.Fatalf("a replica that does not lead writes %v", w.patches)
+	}
+	w.leading = true
+	w.pass(t.Context(), 5)
+	if len(w.patches) > 0 {
+		t.Fatalf("the reason has lasted for 5 s, and is written: %v", w.patches)
+	}
+	w.fails = true
+	w.pass(t.Context(), 1)
+	w.fails = false
+	w.pass(t.Context(), 30)
+	said := w.patches["a"]
+	if len(said) != 1 || !strings.Contains(said[0], "gang ns/g has 1 of the 3 members") ||
+		!strings.HasPrefix(said[0], "GangNotReady: ") || len(w.events.Events) != 2 {
+		t.Fatalf("conditions %v with %d Events, want one, and an Event for each attempt", said, len(w.events.Events))
+	}
+	gangs.PutPod(member("b", "g", "3"))
+	w.pass(t.Context(), 20)
+	if len(w.patches["a"]) != 1 || len(w.patches["b"]) != 1 {
+		t.Errorf("another number: %v, want nothing for a within a minute of the last", w.patches)
+	}
+	w.pass(t.Context(), 60)
+	if said := w.patches["a"]; len(said) != 2 || !strings.Contains(said[1], "2 of the 3") {
+		t.Errorf("after a minute: %v", said)
+	}
+	gangs.PutPod(member("c", "g", "3"))
+	before := fmt.Sprint(w.patches)
+	w.pass(t.Context(), 120)
+	if fmt.Sprint(w.patches) != before {
+		t.Errorf("the gang is complete, and %v is written", w.patches)
+	}
+}
+
+func TestManyPodsThatAreHeldAreWrittenAFewAtATime(t *testing.T) {
+	t.Parallel()
+	_, gangs := newPlugin(t)
+	w := newWriter(t, gangs)
+	const pods = 300
+	for i := range pods {
+		gangs.PutPod(member(fmt.Sprint(i), "g", "1000"))
+	}
+	w.pass(t.Context(), 7)
+	if n := len(w.patches); n < 100 || n > 150 {
+		t.Errorf("%d conditions within two seconds, want the burst of 100 and 20 a second", n)
+	}
+	w.pass(t.Context(), 20)
+	if n := len(w.patches); n != pods {
+		t.Errorf("%d conditions in the end, want %d", n, pods)
+	}
+}
