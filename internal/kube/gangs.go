@@ -50,7 +50,7 @@ func (s *Gangs) Configure(defaults gang.Settings) error {
 	return nil
 }
 
-// PutPod records a pod; one that has ended or is being deleted before it runs is no member.
+// PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
 func (s *Gangs) PutPod(p *corev1.Pod) {
 	is, member := convert.GangPod(p)
 	if !member || convert.Ended(p) || p.DeletionTimestamp != nil && p.Spec.NodeName == "" {

@@ -55,6 +55,9 @@ func (s *State) Check() error {
 			return fmt.Errorf("group %s is empty", key)
 		}
 	}
+	if len(s.ended) != len(s.endings) || len(s.ended) > mostEnded {
+		return fmt.Errorf("%d ended gangs in a ring of %d", len(s.ended), len(s.endings))
+	}
 	listers := 0
 	for id, by := range s.listers {
 		listers += len(by)

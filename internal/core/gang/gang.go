@@ -56,6 +56,7 @@ type Pod struct {
 	InObject bool
 	Settings Settings
 	Fault    string // what cannot be read of its settings; names the key
+	Owner    string // UID of its controller; empty without one
 	Priority int32
 	Created  time.Time
 	Node     string // empty until it is bound

@@ -21,9 +21,10 @@ type model struct {
 	pods    map[string]gang.Pod
 	holds   map[string]gang.Phase
 	objects map[string]gang.Object
-	started map[string]bool // gangs that were satisfied once
-	closed  map[string]bool // gangs whose members may not be tried
-	opened  map[string]bool // by effects, since the last event
+	started map[string]bool   // gangs that were satisfied once
+	ended   map[string]string // the last owner of gangs that had started, while they have no pods
+	closed  map[string]bool   // gangs whose members may not be tried
+	opened  map[string]bool   // by effects, since the last event
 	born    int
 }
 
@@ -51,6 +52,7 @@ func (m *model) drawPod(uid string) gang.Pod {
 		UID: uid, Namespace: "ns", Name: "p" + fmt.Sprint(rapid.IntRange(0, 3).Draw(m.T, "name")), Gang: id,
 		InObject: rapid.IntRange(0, 4).Draw(m.T, "object") == 0, Settings: m.drawSettings(),
 		Created: time.Unix(int64(rapid.IntRange(0, 3).Draw(m.T, "created")), 0),
+		Owner:   rapid.SampledFrom([]string{"", "x", "y"}).Draw(m.T, "owner"),
 	}
 	if rapid.IntRange(0, 9).Draw(m.T, "faulty") == 0 {
 		p.Fault = "cannot be read"
@@ -123,6 +125,10 @@ func (m *model) count(id string, phases ...gang.Phase) (n int) {
 		}
 	}
 	return n
+}
+
+func (m *model) members(id string) int {
+	return m.count(id, gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound)
 }
 
 func (m *model) running(id string, s gang.Settings) int {
@@ -284,6 +290,9 @@ func (m *model) uids(phases ...gang.Phase) (uids []string) {
 }
 
 func (m *model) put(p gang.Pod) {
+	if m.members(p.Gang) == 0 && p.Owner != "" && m.ended[p.Gang] == p.Owner {
+		m.started[p.Gang] = true
+	}
 	m.pods[p.UID] = p
 	if p.Node != "" {
 		m.holds[p.UID], m.started[p.Gang] = gang.Bound, true
@@ -326,8 +335,12 @@ func (m *model) step() (event string) {
 		}
 	case 3:
 		if uid, ok := pick(gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound); ok {
+			p := m.pods[uid]
 			delete(m.pods, uid)
 			delete(m.holds, uid)
+			if m.started[p.Gang] && m.members(p.Gang) == 0 {
+				m.ended[p.Gang] = p.Owner
+			}
 			m.apply(m.state.Remove(uid))
 			return "remove " + uid
 		}
@@ -381,7 +394,7 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 		m := &model{
 			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
 			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
-			closed: map[string]bool{}, opened: map[string]bool{},
+			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			m.verify(m.step())

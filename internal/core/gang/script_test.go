@@ -75,7 +75,7 @@ type player struct {
 func (p *player) do(words []string) string {
 	var names []string
 	var s gang.Settings
-	of, object := "ns/g", false
+	of, object, owner := "ns/g", false, ""
 	for _, w := range words[1:] {
 		key, value, isSetting := strings.Cut(w, "=")
 		n, _ := strconv.Atoi(value)
@@ -94,6 +94,8 @@ func (p *player) do(words []string) string {
 			s.Policy = gang.MatchPolicy(value)
 		case key == "wait":
 			s.Wait, _ = time.ParseDuration(value)
+		case key == "owner":
+			owner = value
 		case key == "object":
 			object = true
 		case key == "group":
@@ -123,6 +125,7 @@ func (p *player) do(words []string) string {
 	for _, name := range names {
 		all += p.effects(p.one(words[0], gang.Pod{
 			UID: name, Namespace: "ns", Name: name, Gang: of, InObject: object, Settings: s,
+			Owner: owner,
 		}))
 	}
 	all += p.refused

@@ -18,7 +18,16 @@ type State struct {
 	members  map[string]*member          // by UID
 	groups   map[string]*group           // Invariant: each has a gang, and its gangs list exactly each other.
 	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
+
+	// ended has the last owner of gangs that had started and have no members any more, by name: a pod that this owner
+	// creates again is of the same gang. endings are its keys, from oldest on as a ring.
+	ended   map[string]string
+	endings []string
+	oldest  int
 }
+
+// mostEnded bounds what is known of gangs that are gone.
+const mostEnded = 10000
 
 // Effects are what the caller must do. All are in ascending order.
 type Effects struct {
@@ -38,7 +47,7 @@ func New(defaults Settings) *State {
 	return &State{
 		defaults: defaults.over(Settings{Mode: Strict, Policy: OnceSatisfied, Wait: 10 * time.Minute}),
 		gangs:    map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
-		listers: map[string]map[string]*gang{},
+		listers: map[string]map[string]*gang{}, ended: map[string]string{},
 	}
 }
 
@@ -51,6 +60,9 @@ func (s *State) Put(p Pod) (effects Effects) {
 	}
 	if m == nil {
 		g := s.find(p.Gang)
+		if len(g.members) == 0 && p.Owner != "" && s.ended[p.Gang] == p.Owner {
+			g.started = true
+		}
 		m = &member{gang: g}
 		g.members[p.UID], s.members[p.UID] = m, m
 		g.enter(m, Pending)
@@ -74,6 +86,9 @@ func (s *State) Remove(uid string) Effects {
 	if m == nil {
 		return Effects{}
 	}
+	if len(m.gang.members) == 1 && m.gang.started {
+		s.remember(m.gang.id, m.pod.Owner)
+	}
 	m.gang.leave(m)
 	delete(s.members, uid)
 	delete(m.gang.members, uid)
@@ -81,6 +96,21 @@ func (s *State) Remove(uid string) Effects {
 		m.gang.elect()
 	}
 	return s.refresh(m.gang)
+}
+
+// remember notes that a gang has started whose last member is gone. A new gang of its name that another owner creates
+// is another gang.
+func (s *State) remember(id, owner string) {
+	if _, known := s.ended[id]; !known {
+		if len(s.endings) < mostEnded {
+			s.endings = append(s.endings, id)
+		} else {
+			delete(s.ended, s.endings[s.oldest])
+			s.endings[s.oldest] = id
+			s.oldest = (s.oldest + 1) % mostEnded
+		}
+	}
+	s.ended[id] = owner
 }
 
 // PutObject records a PodGroup.

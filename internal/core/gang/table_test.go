@@ -104,6 +104,30 @@ func TestRoundsEqualTheSeedsTable(t *testing.T) {
 	}
 }
 
+// TestGangsThatHaveEndedAreForgotten: what is remembered of them is bounded, and the oldest go first.
+func TestGangsThatHaveEndedAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	member := func(i int, node string) gang.Pod {
+		id := fmt.Sprint("ns/", i)
+		return gang.Pod{UID: id, Name: id, Gang: id, Settings: gang.Settings{Min: 2}, Owner: "job", Node: node}
+	}
+	const gangs = 10001
+	for i := range gangs {
+		s.Put(member(i, "node"))
+		s.Remove(fmt.Sprint("ns/", i))
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range map[int]why.Code{0: why.GangNotReady, 1: why.None, gangs - 1: why.None} {
+		s.Put(member(i, ""))
+		if got := s.Gate(fmt.Sprint("ns/", i)).Code; got != want {
+			t.Errorf("a pod of gang %d of %d again: %v, want %v", i, gangs, got, want)
+		}
+	}
+}
+
 // BenchmarkGate is the question of the scheduling queue about each pod.
 func BenchmarkGate(b *testing.B) {
 	for _, members := range []int{4, 1000} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -34,6 +35,9 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
+	}
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+		out.Owner = string(owner.UID)
 	}
 	out.Fault = r.fault
 	return out, true

@@ -235,9 +235,11 @@ func TestGangPodReadsTheRestOfThePod(t *testing.T) {
 	created, priority := time.Unix(1, 0), int32(7)
 	p := gangPod(map[string]string{annotation.PodGroup: "g"}, nil)
 	p.UID, p.CreationTimestamp, p.Spec.NodeName, p.Spec.Priority = "u", metav1.NewTime(created), "node", &priority
+	p.OwnerReferences = []metav1.OwnerReference{{UID: "no controller"}, {UID: "job", Controller: new(true)}}
 	got, ok := convert.GangPod(p)
 	want := gang.Pod{
 		UID: "u", Namespace: "n", Name: "p", Gang: "n/g", InObject: true, Priority: 7, Created: created, Node: "node",
+		Owner: "job",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !ok {
 		t.Errorf("%v (-want +got):\n%s", ok, diff)
