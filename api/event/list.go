@@ -45,6 +45,7 @@ const (
 	PlacementUnconfirmed
 	KubeletModelSuspect
 	AccountRepaired
+	GangHeld
 	QuotaNotFound
 	QuotaRevocationPlanned
 	QuotaRevocationCancelled
@@ -322,6 +323,13 @@ var entries = [...]Entry{
 		Means: "The scheduler's account of the node differed from the API for a minute.",
 		Does:  "It repaired the account.",
 		Do:    "Report it with the scheduler's log.",
+	},
+	GangHeld: {
+		Name: "GangHeld", From: scheduler, On: "Pod",
+		Means: "The gang of the pod has too few members, its PodGroup or a gang of its group is missing, or what is " +
+			"said of it cannot be read.",
+		Does: "It does not try the pod. The condition PodScheduled has the same message.",
+		Do:   "Create the members or the PodGroup, or correct what the message names.",
 	},
 	QuotaNotFound: {
 		Name: "QuotaNotFound", From: scheduler, On: "Pod",

@@ -14,6 +14,7 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -124,8 +125,8 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 		return nil // as a scheduler before this one wrote
 	}
 	if k.said.Code != k.is.Code {
-		h.Recorder(p.Spec.SchedulerName).Eventf(p, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s",
-			message)
+		e := event.GangHeld
+		h.Recorder(p.Spec.SchedulerName).Eventf(p, nil, e.Type(), e.String(), "Scheduling", "%s", message)
 	}
 	return schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status)
 }
