@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +74,11 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 		default:
 			spec.judge(pod)
 		}
+	}
+	is, _ := convert.GangPod(pod)
+	was, _ := convert.GangPod(old)
+	if is.Gang != was.Gang || is.Fault != was.Fault || !reflect.DeepEqual(is.Settings, was.Settings) {
+		a.gang(pod)
 	}
 }
 

@@ -1,0 +1,76 @@
+package admission_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/control/admission"
+)
+
+func inGang(options ...podOption) *corev1.Pod {
+	return newPod(append([]podOption{annot(annotation.GangName, "g")}, options...)...)
+}
+
+func TestWhatAPodSaysOfItsGang(t *testing.T) {
+	t.Parallel()
+	const (
+		ofGang = "metadata.annotations[gang.scheduling.koordinator.sh/"
+	)
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		"all settings": {inGang(annot(annotation.GangMinAvailable, "2"), annot(annotation.GangTotalNumber, "3"),
+			annot(annotation.GangMode, "NonStrict"), annot(annotation.GangMatchPolicy, "only-waiting"),
+			annot(annotation.GangWaitingTime, "72h"), annot(annotation.GangGroups, `["default/g","other/h"]`)), nil},
+		"no members": {inGang(annot(annotation.GangMinAvailable, "0")), []string{ofGang + "min-available]: " +
+			`byte 0: Invalid value "0": must be a whole number from 1 to 2147483647`}},
+		"a number in words": {inGang(annot(annotation.GangTotalNumber, "three")), []string{ofGang + "total-number]: " +
+			`byte 0: Invalid value "three": must be a whole number from 1 to 2147483647`}},
+		"an unknown mode": {inGang(annot(annotation.GangMode, "soft")), []string{ofGang + "mode]: " +
+			`byte 0: Unsupported value "soft": supported Strict, NonStrict`}},
+		"an unknown policy": {inGang(annot(annotation.GangMatchPolicy, "always")), []string{ofGang + "match-policy]: " +
+			`byte 0: Unsupported value "always": supported once-satisfied, only-waiting, waiting-and-running`}},
+		"an unknown policy under the other name": {inGang(annot(annotation.GangMatchPolicyAlias, "always")), []string{
+			"metadata.annotations[pod-group.scheduling.sigs.k8s.io/match-policy]: " +
+				`byte 0: Unsupported value "always": supported once-satisfied, only-waiting, waiting-and-running`,
+		}},
+		"a group without the pod's gang": {inGang(annot(annotation.GangGroups, `["default/h","default/i"]`)), []string{
+			ofGang + "groups]: must list the pod's own gang, default/g, with the others: it lists default/h, default/i",
+		}},
+		"an old label": {inGang(label(annotation.LightweightMinAvailable, "x")), []string{
+			"metadata.labels[pod-group.scheduling.sigs.k8s.io/min-available]: " +
+				`byte 0: Invalid value "x": must be a whole number from 1 to 2147483647`,
+		}},
+		"two gangs": {inGang(label(annotation.PodGroup, "h")), []string{ofGang + "name]: " +
+			`names the gang "g", and pod-group.scheduling.sigs.k8s.io names "h": a pod is in one gang`}},
+		"one gang under two keys": {inGang(label(annotation.PodGroup, "g")), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			a := admission.Create(c.pod)
+			for _, r := range a.Refusals {
+				got = append(got, r.String())
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("refusals:\n got %q\nwant %q", got, c.want)
+			}
+			a = admission.Update(c.pod, newPod(), admission.Anyone)
+			if updated := len(a.Refusals) > 0; updated != (c.want != nil) {
+				t.Errorf("as an update: %v", a.Refusals)
+			}
+			if again := admission.Update(c.pod, c.pod, admission.Anyone); !again.Allowed() {
+				t.Errorf("an update of something else is refused: %v", again.Refusals)
+			}
+		})
+	}
+	for _, key := range []string{annotation.GangGroups, annotation.GangWaitingTime, annotation.GangName} {
+		if a := admission.Create(inGang(annot(key, "{,}"))); a.Allowed() {
+			t.Errorf("%s of {,} is admitted", key)
+		}
+	}
+}
