@@ -218,19 +218,20 @@ func (r *Reporter) Queued(pod *corev1.Pod, q queue.SchedulingQueue, c *config.Ku
 	}
 	active := q.PodsInActiveQ()
 	out := &view.Queue{Length: len(active)}
+	last, attempted := r.last(pod.UID)
 	switch {
 	case holds(active):
 		out.Place = "active"
 	case holds(q.PodsInBackoffQ()):
 		out.Place = "backoff"
-	case holds(q.UnschedulablePods()) && len(pod.Spec.SchedulingGates) > 0:
-		out.Place = "gated"
+	case holds(q.UnschedulablePods()) && (!attempted || len(pod.Spec.SchedulingGates) > 0):
+		out.Place = "gated" // only a gate, or a plugin before the queue, brings a pod there without an attempt
 	case holds(q.UnschedulablePods()):
 		out.Place = "unschedulable"
 	case holds(q.InFlightPods()):
 		out.Place = "scheduling"
 	}
-	if last, ok := r.last(pod.UID); ok {
+	if attempted {
 		out.Attempts, out.LastAttempt = last.attempts, &last.at
 		if out.Place == "backoff" {
 			next := last.at.Add(backoff(c, last.attempts))
