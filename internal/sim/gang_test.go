@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -48,21 +49,21 @@ func TestGangsAreTriedWhenAllTheirMembersExist(t *testing.T) {
 		}
 	}
 	gangs := []Gang{
-		{Name: "default/a", State: GangBound, Members: 2, MinMember: 2, Bound: 2},
-		{Name: "default/b", State: GangWaiting, Members: 1, MinMember: 2},
-		{Name: "default/c", State: GangBound, Members: 2, MinMember: 2, Bound: 2},
-		{Name: "default/d", State: GangWaiting, Members: 1, MinMember: 1},
-		{Name: "default/e", State: GangBound, Members: 1, MinMember: 1, Bound: 1},
+		{Name: "default/a", State: gang.StatusBound, Members: 2, MinMember: 2, Bound: 2},
+		{Name: "default/b", State: gang.StatusWaiting, Members: 1, MinMember: 2},
+		{Name: "default/c", State: gang.StatusBound, Members: 2, MinMember: 2, Bound: 2},
+		{Name: "default/d", State: gang.StatusWaiting, Members: 1, MinMember: 1},
+		{Name: "default/e", State: gang.StatusBound, Members: 1, MinMember: 1, Bound: 1},
 	}
 	if diff := cmp.Diff(gangs, r.Gangs); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)
 	}
 }
 
-func TestAGangWhoseSettingsCannotBeReadIsHeld(t *testing.T) {
+func TestAGangWhoseSettingsCannotBeReadIsRefused(t *testing.T) {
 	r, _ := simulate(t, machineWith(gpu, 1)+inGang("p", says("g", 0)), "-")
 	reasons := r.Pods[0].Reasons
-	if r.Pods[0].State != Unschedulable || len(reasons) != 1 || reasons[0].Code != why.BadAnnotation ||
+	if r.Pods[0].State != Refused || len(reasons) != 1 || reasons[0].Code != why.BadAnnotation ||
 		!strings.Contains(reasons[0].Message, "min-available") {
 		t.Errorf("the pod is %s, %v", r.Pods[0].State, reasons)
 	}

@@ -1,10 +1,30 @@
 package gang
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
+
+// String says which gang lacks what.
+func (r Refusal) String() string {
+	switch r.Code {
+	case why.GangNotFound:
+		return fmt.Sprintf("PodGroup %s does not exist", r.Gang)
+	case why.GangGroupNotMutual:
+		return fmt.Sprintf("gang %s, which the pod's gang lists, does not exist or lists other gangs", r.Gang)
+	case why.GangNotReady:
+		return fmt.Sprintf("gang %s has %d of the %d members that must start together", r.Gang, r.Have, r.Need)
+	case why.GangHolding:
+		return fmt.Sprintf("gang %s holds %d of the %d members that must start together", r.Gang, r.Have, r.Need)
+	case why.GangSiblingFailed:
+		return fmt.Sprintf("of gang %s only %d of %d members fit: pod %s does not", r.Gang, r.Have, r.Need, r.Pod)
+	case why.GangTimeout:
+		return fmt.Sprintf("gang %s had only %d of %d members within its waiting time", r.Gang, r.Have, r.Need)
+	}
+	return r.Text
+}
 
 // Gate returns why a member may not be tried, whatever else happens in the cluster; no refusal for a pod that is not
 // known. The work is in the number of gangs of its group.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Report is what is known of a gang at one moment.
@@ -18,6 +20,38 @@ type Report struct {
 	Cycle    int       // of the group's round; 0 where the group is not complete
 	Deadline time.Time // of what waits; zero where nothing does
 	Members  []Member  // by name
+	Why      Refusal   // why members that are not bound are not; none where all are, or nothing is in the way
+}
+
+// Status is what a gang does, in a word.
+type Status string
+
+// Statuses.
+const (
+	StatusBound   Status = "Bound"   // the minimum is bound
+	StatusHolding Status = "Holding" // members hold reservations
+	StatusWaiting Status = "Waiting"
+)
+
+// In returns the members in some phases.
+func (r Report) In(phases ...Phase) (members []Member) {
+	for _, m := range r.Members {
+		if slices.Contains(phases, m.Phase) {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// Status returns what the gang does.
+func (r Report) Status() Status {
+	switch {
+	case len(r.In(Bound)) >= r.Settings.Min:
+		return StatusBound
+	case len(r.In(Waiting, Returning, Allowed)) > 0:
+		return StatusHolding
+	}
+	return StatusWaiting
 }
 
 // Member is a member of a gang.
@@ -47,6 +81,11 @@ func (s *State) Find(id string) (Report, bool) {
 	slices.SortFunc(r.Members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
+	for _, m := range append(r.In(Pending), r.In(Returning, Waiting)...) {
+		if r.Why.Code == why.None {
+			r.Why = s.Why(m.UID)
+		}
+	}
 	return r, true
 }
 
