@@ -302,7 +302,7 @@ func TestTheRuntimeProxyHasNoAPIClient(t *testing.T) {
 
 // within are the folders of internal/sched that others there may import; app may import all.
 var within = map[string][]string{
-	"diag":      {"upstream", "nodenumaresource", "elasticquota"},
+	"diag":      {"upstream", "nodenumaresource", "elasticquota", "coscheduling"},
 	"follow":    {"placement", "nodenumaresource"},
 	"placement": {"nodenumaresource"},
 }

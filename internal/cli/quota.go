@@ -140,9 +140,9 @@ func (o *quotaOptions) inTree(quotas []view.Quota) ([]view.Quota, error) {
 // namesShown is how many names an error about an unknown one lists.
 const namesShown = 10
 
-func unknownOf(what, name string, quotas []view.Quota, of func(view.Quota) string) error {
+func unknownOf[T any](what, name string, all []T, of func(T) string) error {
 	var known []string
-	for _, q := range quotas {
+	for _, q := range all {
 		known = append(known, cmp.Or(of(q), `"" (the default tree)`))
 	}
 	slices.Sort(known)

@@ -19,6 +19,15 @@ func NewPodGroupInformer(client rest.Interface, group string) cache.SharedIndexI
 		(*publishedPodGroup).read)
 }
 
+// ReadPodGroup reads the JSON of a PodGroup. What cannot be read of it is in Unread.
+func ReadPodGroup(text []byte) (*v1alpha1.PodGroup, error) {
+	var p publishedPodGroup
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, err
+	}
+	return p.read(), nil
+}
+
 // publishedPodGroup is an object whose fields are not read yet, so that one odd object cannot hide the others.
 type publishedPodGroup struct {
 	metav1.TypeMeta

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -115,8 +116,9 @@ func (s *server) provide(plugin string, of Service) {
 		serve := func(w http.ResponseWriter, r *http.Request) {
 			body := e.Answer(r, s.reader(r))
 			if body == nil {
+				name := path.Join(r.PathValue("namespace"), r.PathValue("name"))
 				writeError(w, http.StatusNotFound, "cannot find %s %s", cmp.Or(e.Names, "node"),
-					cmp.Or(r.PathValue("nodeName"), r.PathValue("name")))
+					cmp.Or(r.PathValue("nodeName"), name))
 				return
 			}
 			writeJSON(w, body)

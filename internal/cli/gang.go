@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+type gangOptions struct{ format, color, address string }
+
+func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	var o gangOptions
+	c := &cobra.Command{
+		Use:   "gang [NAME | NAMESPACE/NAME]",
+		Short: "Show which gangs run, and what the others wait for",
+		Long: `Show which gangs run, and what the others wait for: of all namespaces, or one of them with its pods.
+
+STATE is Bound where as many members run as must, Holding where members are reserved, and else Waiting. PENDING counts
+the members without a node.
+
+The scheduler is asked where the kubeconfig names its diagnostics address; else pods and PodGroups are read.`,
+		Example: `  # all gangs
+  tenon gang
+
+  # one gang of the current namespace
+  tenon gang train
+
+  # for programs
+  tenon gang ml/train -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+				if !strings.Contains(name, "/") {
+					namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+					if err != nil {
+						return err
+					}
+					name = namespace + "/" + name
+				}
+			}
+			return showGangs(c.Context(), &o, name, flags, streams)
+		},
+	}
+	outputFlag(c, &o.format)
+	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
+	c.Flags().StringVar(&o.address, "diagnostics", "",
+		"address of the scheduler's diagnostics (default: from the kubeconfig)")
+	return c
+}
+
+func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericclioptions.ConfigFlags,
+	streams genericiooptions.IOStreams,
+) error {
+	if err := checkFormat(o.format); err != nil {
+		return err
+	}
+	p, err := newPaint(o.color, streams.Out, os.Getenv)
+	if err != nil {
+		return err
+	}
+	scheduler, err := findDiagnostics(flags, o.address)
+	if err != nil {
+		return err
+	}
+	gangs, err := scheduler.gangs(ctx, streams.ErrOut)
+	if err == nil && gangs == nil {
+		gangs, err = gangsOfObjects(ctx, flags)
+	}
+	if err != nil {
+		return err
+	}
+	width := terminalWidth(streams.Out)
+	if name == "" {
+		return printAnswer(streams.Out, o.format, newList("GangList", gangs),
+			func() string { return drawGangs(gangs, p, width) })
+	}
+	i := slices.IndexFunc(gangs, func(g view.Gang) bool { return g.Name == name })
+	if i < 0 {
+		return unknownOf("gang", name, gangs, func(g view.Gang) string { return g.Name })
+	}
+	answer := struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		view.Gang
+	}{apiVersion, "Gang", gangs[i]}
+	return printAnswer(streams.Out, o.format, answer, func() string { return drawGang(&gangs[i], p, width) })
+}
+
+func drawGangs(gangs []view.Gang, p paint, width int) string {
+	if len(gangs) == 0 {
+		return "no pod is in a gang, and there is no PodGroup\n"
+	}
+	c := columns{paint: p, width: width}
+	c.add("GANG", "STATE", "MIN", "MEMBERS", "BOUND", "RESERVED", "PENDING", "AGE", "MESSAGE")
+	for _, g := range gangs {
+		created := "-"
+		if !g.CreateTime.IsZero() {
+			created = age(time.Since(g.CreateTime))
+		}
+		c.add(g.Name, g.State, g.Min, len(g.Members), len(g.Bound), len(g.Waiting), len(g.Pending), created, g.Message)
+	}
+	return c.String()
+}
+
+// drawGang draws one gang with its members.
+func drawGang(g *view.Gang, p paint, width int) string {
+	from := "annotations of its pods"
+	if g.From == view.GangFromObject {
+		from = "PodGroup"
+	}
+	text := fmt.Sprintf("gang %s   %s   %d must start together, %d exist\n", g.Name, g.State, g.Min, len(g.Members))
+	c := columns{paint: p, width: width, indent: "  "}
+	c.add("says", fmt.Sprintf("%s · %s · %s · waiting time %s", from, g.Mode, g.MatchPolicy, g.WaitTime))
+	if len(g.Group) > 1 {
+		c.add("group", strings.Join(g.Group, ", "))
+	}
+	if g.Reason != "" {
+		c.add("waits", g.Reason+": "+g.Message)
+	}
+	if g.Degraded {
+		c.add("degraded", "it has started, and fewer than the minimum run")
+	}
+	for _, m := range []struct {
+		label string
+		names []string
+	}{{"bound", g.Bound}, {"reserved", g.Waiting}, {"pending", g.Pending}} {
+		if len(m.names) > 0 {
+			c.add(m.label, strings.Join(m.names, ", "))
+		}
+	}
+	return text + c.String()
+}
+
+// gangs asks the scheduler; nil where the objects must do.
+func (d diagnostics) gangs(ctx context.Context, warn io.Writer) ([]view.Gang, error) {
+	if len(d) == 0 {
+		return nil, nil
+	}
+	var found map[string]view.Gang
+	err := d.get(ctx, &found, "/apis/v1/plugins/Coscheduling/gangs", "")
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
+		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin Coscheduling, "+
+			"so no gang acts; enable the plugin in a profile", err)}
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
+		return nil, ctx.Err()
+	}
+	gangs := []view.Gang{}
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		gangs = append(gangs, found[id])
+	}
+	return gangs, nil
+}
+
+// gangsOfObjects reads what the API says, as a scheduler with default arguments would.
+func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) ([]view.Gang, error) {
+	c, err := connect(flags)
+	if err != nil {
+		return nil, err
+	}
+	s := kube.NewGangs()
+	for _, group := range v1alpha1.Groups() {
+		r := v1alpha1.PodGroupResource(group)
+		objects, err := c.objects(ctx, r, "")
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list podgroups of %s: %w", group, err)
+		}
+		for i := range objects {
+			text, err := objects[i].MarshalJSON()
+			if err != nil {
+				return nil, fmt.Errorf("encode PodGroup %s: %w", objects[i].GetName(), err)
+			}
+			g, err := kube.ReadPodGroup(text)
+			if err != nil {
+				return nil, fmt.Errorf("read PodGroup %s: %w", objects[i].GetName(), err)
+			}
+			g.SetGroupVersionKind(r.GroupVersion().WithKind("PodGroup"))
+			s.PutGroup(g)
+		}
+	}
+	pods, err := c.core.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		s.PutPod(&pods.Items[i])
+	}
+	return gangsOf(s), nil
+}
+
+func gangsOf(s *kube.Gangs) []view.Gang {
+	gangs := []view.Gang{}
+	s.Read(func(state *gang.State) {
+		for _, id := range state.Gangs() {
+			gangs = append(gangs, *view.GangOf(state, id))
+		}
+	})
+	return gangs
+}

@@ -1,0 +1,82 @@
+package view
+
+import (
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Gang is what is known of a gang, under the names of seed 003 and of Koordinator's endpoints; those at the end are
+// ours.
+type Gang struct {
+	Name           string           `json:"name"`     // namespace/name
+	WaitTime       time.Duration    `json:"waitTime"` // nanoseconds
+	CreateTime     time.Time        `json:"createTime"`
+	Mode           gang.Mode        `json:"mode"`
+	MatchPolicy    gang.MatchPolicy `json:"gangMatchPolicy"`
+	Min            int              `json:"minRequiredNumber"`
+	Total          int              `json:"totalChildrenNum"`
+	Group          []string         `json:"gangGroup"`
+	Members        []string         `json:"children"` // namespace/name, as the next ones
+	Pending        []string         `json:"pendingChildren"`
+	Waiting        []string         `json:"waitingForBindChildren"`
+	Bound          []string         `json:"boundChildren"`
+	Started        bool             `json:"onceResourceSatisfied"`
+	RoundValid     bool             `json:"scheduleCycleValid"` // always: a round that fails ends at once
+	Round          int              `json:"scheduleCycle"`
+	RoundsOfMember map[string]int   `json:"childrenScheduleRoundMap"`
+	From           string           `json:"gangFrom"` // GangFromObject or GangFromPods
+	Initialized    bool             `json:"hasGangInit"`
+
+	State        gang.Status `json:"state"`
+	Reason       string      `json:"reason,omitempty"` // the code of why members wait
+	Message      string      `json:"message,omitempty"`
+	RootCausePod string      `json:"rootCausePod,omitempty"`
+	Degraded     bool        `json:"degraded,omitempty"`
+	Deadline     *time.Time  `json:"deadline,omitempty"` // until which reserved members wait
+}
+
+// Where a gang is described.
+const (
+	GangFromObject = "GangFromPodGroupCrd"
+	GangFromPods   = "GangFromPodAnnotation"
+)
+
+// GangOf describes a gang; nil for one that does not exist.
+func GangOf(s *gang.State, id string) *Gang {
+	r, known := s.Find(id)
+	if !known {
+		return nil
+	}
+	out := &Gang{
+		Name: id, WaitTime: r.Settings.Wait, CreateTime: r.Created, Mode: r.Settings.Mode,
+		MatchPolicy: r.Settings.Policy, Min: r.Settings.Min, Total: r.Settings.Total, Group: r.Settings.Group,
+		Members: names(r.Members), Pending: names(r.In(gang.Pending)),
+		Waiting: names(r.In(gang.Waiting, gang.Returning, gang.Allowed)), Bound: names(r.In(gang.Bound)),
+		Started: r.Started, RoundValid: true, Round: r.Cycle, RoundsOfMember: map[string]int{},
+		From: GangFromPods, Initialized: true,
+		State: r.Status(), Degraded: r.Degraded,
+	}
+	if r.InObject {
+		out.From = GangFromObject
+	}
+	if r.Why.Code != why.None {
+		out.Reason, out.Message, out.RootCausePod = r.Why.Code.String(), r.Why.String(), r.Why.Pod
+	}
+	if !r.Deadline.IsZero() {
+		out.Deadline = &r.Deadline
+	}
+	for _, m := range r.Members {
+		out.RoundsOfMember[m.Namespace+"/"+m.Name] = m.Cycle
+	}
+	return out
+}
+
+func names(members []gang.Member) []string {
+	out := make([]string, len(members))
+	for i, m := range members {
+		out[i] = m.Namespace + "/" + m.Name
+	}
+	return out
+}

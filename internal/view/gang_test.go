@@ -1,0 +1,45 @@
+package view_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// TestAGangHasTheKeysOfTheSeed: with one member that waits, one that was tried, and the deadline.
+func TestAGangHasTheKeysOfTheSeed(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	created := time.Unix(1e9, 0).UTC()
+	for _, uid := range []string{"p1", "p2", "p3"} {
+		s.Put(gang.Pod{
+			UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Created: created,
+			Settings: gang.Settings{Min: 3, Mode: gang.NonStrict, Wait: time.Minute},
+		})
+	}
+	s.Place("p1", created)
+	s.Fail("p2", why.Finding{})
+	text, err := json.Marshal(view.GangOf(s, "ns/g"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"name":"ns/g","waitTime":60000000000,"createTime":"2001-09-09T01:46:40Z","mode":"NonStrict",` +
+		`"gangMatchPolicy":"once-satisfied","minRequiredNumber":3,"totalChildrenNum":3,"gangGroup":["ns/g"],` +
+		`"children":["ns/p1","ns/p2","ns/p3"],"pendingChildren":["ns/p2","ns/p3"],"waitingForBindChildren":["ns/p1"],` +
+		`"boundChildren":[],"onceResourceSatisfied":false,"scheduleCycleValid":true,"scheduleCycle":1,` +
+		`"childrenScheduleRoundMap":{"ns/p1":1,"ns/p2":1,"ns/p3":0},"gangFrom":"GangFromPodAnnotation",` +
+		`"hasGangInit":true,"state":"Holding","reason":"GangHolding",` +
+		`"message":"gang ns/g holds 1 of the 3 members that must start together","deadline":"2001-09-09T01:47:40Z"}`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if g := view.GangOf(s, "ns/none"); g != nil {
+		t.Errorf("a gang that does not exist is %+v", g)
+	}
+}
