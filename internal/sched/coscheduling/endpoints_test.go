@@ -1,6 +1,7 @@
 package coscheduling_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestACallerSeesTheGangsOfItsNamespaces(t *testing.T) {
 	one, all := endpoints[0], endpoints[1]
 	for namespace, want := range map[string]int{"ns": 1, "other": 1, "none": 0, "": 2} {
 		may := func(n string) bool { return n == namespace }
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		if got := all.Answer(r, may).(map[string]*view.Gang); len(got) != want {
 			t.Errorf("who may read %q sees %d gangs, want %d", namespace, len(got), want)
 		}
