@@ -22,6 +22,7 @@ type Gangs struct {
 	opened     atomic.Pointer[func(map[string]*corev1.Pod)] // nil before OnOpened
 
 	mu       sync.Mutex // guards everything below
+	names    []string   // of the schedulers whose pods are members; empty for all
 	defaults gang.Settings
 	state    *gang.State
 	pods     map[string]*corev1.Pod          // members, by UID, as they were put last
@@ -50,10 +51,24 @@ func (s *Gangs) Configure(defaults gang.Settings) error {
 	return nil
 }
 
+// Serve leaves out the pods of schedulers with other names. It is called before the first pod.
+func (s *Gangs) Serve(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = names
+}
+
+func (s *Gangs) serves(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.names) == 0 || slices.Contains(s.names, name)
+}
+
 // PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
 func (s *Gangs) PutPod(p *corev1.Pod) {
 	is, member := convert.GangPod(p)
-	if !member || convert.Ended(p) || p.DeletionTimestamp != nil && p.Spec.NodeName == "" {
+	if !member || convert.Ended(p) || p.DeletionTimestamp != nil && p.Spec.NodeName == "" ||
+		!s.serves(p.Spec.SchedulerName) {
 		s.RemovePod(p)
 		return
 	}

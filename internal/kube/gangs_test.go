@@ -101,6 +101,20 @@ func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
 	}
 }
 
+func TestPodsOfOtherSchedulersAreNoMembers(t *testing.T) {
+	t.Parallel()
+	s, _ := gangs(t)
+	s.Serve("ours", "ours-too")
+	for name, scheduler := range map[string]string{"a": "ours", "b": "theirs", "c": "ours-too"} {
+		p := memberOf(name, "3")
+		p.Spec.SchedulerName = scheduler
+		s.PutPod(p)
+	}
+	if r := s.Gate(memberOf("a", "3")); r.Code != why.GangNotReady || r.Have != 2 {
+		t.Errorf("two of ours and one of theirs: %+v", r)
+	}
+}
+
 func TestOfTwoPodGroupsOfOneNameThatOfSigsCounts(t *testing.T) {
 	t.Parallel()
 	s, activated := gangs(t)

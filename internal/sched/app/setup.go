@@ -79,7 +79,11 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for NodeResourceTopology, Numatopology, ElasticQuota and PodGroup: %w", err)
 	}
-	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs()
+	store, quotas, gangs, served := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs(), []string{}
+	for _, p := range c.ComponentConfig.Profiles {
+		served = append(served, p.SchedulerName)
+	}
+	gangs.Serve(served...)
 	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory, quotas, gangs)
 	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()
