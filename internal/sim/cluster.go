@@ -25,6 +25,8 @@ var fromCluster = []schema.GroupVersionResource{
 	schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
 	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
+	quotav1alpha1.PodGroupResource(quotav1alpha1.GroupName),
+	quotav1alpha1.PodGroupResource(quotav1alpha1.CommunityGroupName),
 }
 
 // clusterName stands for the file in the origin of what --cluster reads.

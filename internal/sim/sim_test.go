@@ -483,6 +483,8 @@ func TestACurrentClusterIsInput(t *testing.T) {
 			`"name":"there"},"spec":{"nodeName":"n0","containers":[{"name":"c","image":"i",` +
 			`"resources":{"requests":{"cpu":"3"}}}]}}]}`,
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"NamespaceList","items":[{"metadata":{"name":"a"}}]}`,
+		"/apis/scheduling.x-k8s.io/v1alpha1/podgroups": `{"apiVersion":"scheduling.x-k8s.io/v1alpha1",` +
+			`"kind":"PodGroupList","items":[{"metadata":{"namespace":"default","name":"g"},"spec":{"minMember":2}}]}`,
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -502,7 +504,8 @@ func TestACurrentClusterIsInput(t *testing.T) {
 	}
 	var out bytes.Buffer
 	in := "{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [{name: c, image: i, resources: " +
-		"{requests: {cpu: 2}}}]}}"
+		"{requests: {cpu: 2}}}]}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: of-g, labels: " +
+		"{scheduling.x-k8s.io/pod-group: g}}, spec: {containers: [{name: c, image: i}]}}"
 	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: io.Discard}, nil)
 	c.SetArgs([]string{"--cluster", "--kubeconfig", kubeconfig, "-f", "-"})
 	if err := c.ExecuteContext(t.Context()); err != nil {
@@ -510,7 +513,7 @@ func TestACurrentClusterIsInput(t *testing.T) {
 	}
 	for _, want := range []string{
 		"a          there  Existing       n0", "default    new    Unschedulable  -",
-		"InsufficientCPU: 1 Insufficient cpu",
+		"InsufficientCPU: 1 Insufficient cpu", "gang default/g has 1 of the 2 members",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, out.String())
