@@ -197,3 +197,28 @@ func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, 
 	}
 	return found.Items, nil
 }
+
+// each reads the objects of a resource, and reports whether the cluster serves it.
+func each[T any](ctx context.Context, c cluster, r schema.GroupVersionResource, read func([]byte) (T, error),
+	put func(T),
+) (served bool, err error) {
+	objects, err := c.objects(ctx, r, "")
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("list %s: %w", r.GroupResource(), err)
+	}
+	for i := range objects {
+		text, err := objects[i].MarshalJSON()
+		if err != nil {
+			return false, fmt.Errorf("encode %s %s: %w", r.GroupResource(), objects[i].GetName(), err)
+		}
+		o, err := read(text)
+		if err != nil {
+			return false, fmt.Errorf("read %s %s: %w", r.GroupResource(), objects[i].GetName(), err)
+		}
+		put(o)
+	}
+	return true, nil
+}

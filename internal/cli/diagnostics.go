@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,4 +153,26 @@ func said(status int, text []byte) string {
 		return fmt.Sprintf("%d %s", status, http.StatusText(status))
 	}
 	return e.Message
+}
+
+// ofPlugin asks the scheduler for all that a plugin has, by name; nil where the objects must do.
+func ofPlugin[T any](ctx context.Context, d diagnostics, plugin, path, query string, warn io.Writer) ([]T, error) {
+	if len(d) == 0 {
+		return nil, nil
+	}
+	var found map[string]T
+	err := d.get(ctx, &found, "/apis/v1/plugins/"+plugin+"/"+path, query)
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
+		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin %[2]s, so its %[3]s "+
+			"do not act; enable the plugin in a profile", err, plugin, path)}
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
+		return nil, ctx.Err()
+	}
+	all := []T{}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, found[name])
+	}
+	return all, nil
 }

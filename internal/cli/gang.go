@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -155,24 +151,7 @@ func drawGang(g *view.Gang, p paint, width int) string {
 
 // gangs asks the scheduler; nil where the objects must do.
 func (d diagnostics) gangs(ctx context.Context, warn io.Writer) ([]view.Gang, error) {
-	if len(d) == 0 {
-		return nil, nil
-	}
-	var found map[string]view.Gang
-	err := d.get(ctx, &found, "/apis/v1/plugins/Coscheduling/gangs", "")
-	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
-		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin Coscheduling, "+
-			"so no gang acts; enable the plugin in a profile", err)}
-	}
-	if err != nil {
-		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
-		return nil, ctx.Err()
-	}
-	gangs := []view.Gang{}
-	for _, id := range slices.Sorted(maps.Keys(found)) {
-		gangs = append(gangs, found[id])
-	}
-	return gangs, nil
+	return ofPlugin[view.Gang](ctx, d, "Coscheduling", "gangs", "", warn)
 }
 
 // gangsOfObjects reads what the API says, as a scheduler with default arguments would.
@@ -184,24 +163,12 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 	s := kube.NewGangs()
 	for _, group := range v1alpha1.Groups() {
 		r := v1alpha1.PodGroupResource(group)
-		objects, err := c.objects(ctx, r, "")
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list podgroups of %s: %w", group, err)
-		}
-		for i := range objects {
-			text, err := objects[i].MarshalJSON()
-			if err != nil {
-				return nil, fmt.Errorf("encode PodGroup %s: %w", objects[i].GetName(), err)
-			}
-			g, err := kube.ReadPodGroup(text)
-			if err != nil {
-				return nil, fmt.Errorf("read PodGroup %s: %w", objects[i].GetName(), err)
-			}
+		_, err := each(ctx, c, r, kube.ReadPodGroup, func(g *v1alpha1.PodGroup) {
 			g.SetGroupVersionKind(r.GroupVersion().WithKind("PodGroup"))
 			s.PutGroup(g)
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	pods, err := c.core.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})

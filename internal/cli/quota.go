@@ -3,11 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -207,23 +203,8 @@ func drawQuotas(shown, all []view.Quota, parents []string, rounds bool, p paint,
 
 // quotas asks the scheduler; nil where the objects must do.
 func (d diagnostics) quotas(ctx context.Context, rounds bool, warn io.Writer) ([]view.Quota, error) {
-	if len(d) == 0 {
-		return nil, nil
-	}
-	var found map[string]view.Quota
-	err := d.get(ctx, &found, "/apis/v1/plugins/ElasticQuota/quotas", fmt.Sprintf("rounds=%t", rounds))
-	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
-		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin ElasticQuota, "+
-			"so no quota acts; enable the plugin in a profile", err)}
-	}
-	if err != nil {
-		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
-		return nil, ctx.Err()
-	}
-	return slices.SortedFunc(maps.Values(found), byName), nil
+	return ofPlugin[view.Quota](ctx, d, "ElasticQuota", "quotas", fmt.Sprintf("rounds=%t", rounds), warn)
 }
-
-func byName(a, b view.Quota) int { return strings.Compare(a.Name, b.Name) }
 
 // quotasOfObjects accounts what the API says.
 func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, rounds bool) ([]view.Quota, error) {
@@ -234,24 +215,12 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 	s := kube.NewQuotas(time.Now)
 	served := 0
 	for _, group := range v1alpha1.Groups() {
-		objects, err := c.objects(ctx, v1alpha1.Resource(group), "")
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		found, err := each(ctx, c, v1alpha1.Resource(group), kube.ReadQuota, s.PutQuota)
 		if err != nil {
-			return nil, fmt.Errorf("list elasticquotas of %s: %w", group, err)
+			return nil, err
 		}
-		served++
-		for i := range objects {
-			text, err := objects[i].MarshalJSON()
-			if err != nil {
-				return nil, fmt.Errorf("encode elastic quota %s: %w", objects[i].GetName(), err)
-			}
-			q, err := kube.ReadQuota(text)
-			if err != nil {
-				return nil, fmt.Errorf("read elastic quota %s: %w", objects[i].GetName(), err)
-			}
-			s.PutQuota(q)
+		if found {
+			served++
 		}
 	}
 	if served == 0 {
