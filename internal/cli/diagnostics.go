@@ -163,8 +163,8 @@ func ofPlugin[T any](ctx context.Context, d diagnostics, plugin, path, query str
 	var found map[string]T
 	err := d.get(ctx, &found, "/apis/v1/plugins/"+plugin+"/"+path, query)
 	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
-		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin %[2]s, so its %[3]s "+
-			"do not act; enable the plugin in a profile", err, plugin, path)}
+		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin %s, so its %s do "+
+			"not act; enable the plugin in a profile", err, plugin, path)}
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
