@@ -45,7 +45,7 @@ func (s *Gangs) Configure(defaults gang.Settings) error {
 		if s.configured.Load() || len(s.pods)+len(s.objects) > 0 {
 			return errors.New("all profiles must give the plugin Coscheduling equal arguments")
 		}
-		s.defaults, s.state = defaults, gang.New(defaults)
+		s.defaults, s.state = defaults, gang.New(counted(defaults))
 	}
 	s.configured.Store(true)
 	return nil
@@ -72,6 +72,7 @@ func (s *Gangs) PutPod(p *corev1.Pod) {
 		s.RemovePod(p)
 		return
 	}
+	is.Settings = counted(is.Settings)
 	s.follow(func() gang.Effects {
 		s.pods[is.UID] = p
 		return s.state.Put(is)
@@ -139,7 +140,18 @@ func (s *Gangs) replace(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) gang.Effe
 		delete(s.objects, id)
 		return s.state.RemoveObject(id)
 	}
-	return s.state.PutObject(convert.GangObject(is[0]))
+	o := convert.GangObject(is[0])
+	o.Settings = counted(o.Settings)
+	return s.state.PutObject(o)
+}
+
+// counted lets members that run count under every policy. Members are bound one after the other as long as none is
+// reserved before the others: under only-waiting the first one that is bound would close the gate for the rest.
+func counted(of gang.Settings) gang.Settings {
+	if of.Policy == gang.OnlyWaiting {
+		of.Policy = gang.WaitingAndRunning
+	}
+	return of
 }
 
 // Gate returns why a pod may not be tried; nothing for a pod without a gang.

@@ -101,6 +101,43 @@ func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
 	}
 }
 
+// TestAGangThatHasBegunIsNotHeldBack: one member is bound, and the other is tried once more.
+func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{
+		annotation.GangOnceSatisfied, annotation.GangOnlyWaiting, annotation.GangWaitingAndRunning,
+	} {
+		for _, by := range []string{"pods", "PodGroup", "arguments"} {
+			s := kube.NewGangs()
+			defaults := gang.Settings{}
+			if by == "arguments" {
+				defaults.Policy = gang.MatchPolicy(policy)
+			}
+			if err := s.Configure(defaults); err != nil {
+				t.Fatal(err)
+			}
+			g := podGroup(v1alpha1.GroupName, 2)
+			a, b := inGroup("a"), inGroup("b")
+			switch by {
+			case "pods":
+				a.Annotations = map[string]string{annotation.GangMatchPolicy: policy}
+				b.Annotations = a.Annotations
+			case "PodGroup":
+				g.Annotations = map[string]string{annotation.GangMatchPolicy: policy}
+			}
+			s.PutGroup(g)
+			s.PutPod(a)
+			s.PutPod(b)
+			bound := a.DeepCopy()
+			bound.Spec.NodeName = "n"
+			s.PutPod(bound)
+			if r := s.Gate(b); r.Code != why.None {
+				t.Errorf("%s by %s: one of two runs, and the other is held: %v", policy, by, r)
+			}
+		}
+	}
+}
+
 func TestPodsOfOtherSchedulersAreNoMembers(t *testing.T) {
 	t.Parallel()
 	s, _ := gangs(t)
