@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tenon-project/tenon/api/annotation"
 )
 
 // CoschedulingKind is what the arguments of Coscheduling may call themselves.
@@ -35,13 +37,6 @@ type CoschedulingArgs struct {
 	AwareNetworkTopology *bool `json:"awareNetworkTopology,omitempty"`
 }
 
-// Match policies of gangs.
-const (
-	MatchOnceSatisfied     = "once-satisfied"
-	MatchOnlyWaiting       = "only-waiting"
-	MatchWaitingAndRunning = "waiting-and-running"
-)
-
 // DecodeCoscheduling is Decode for the plugin Coscheduling.
 func DecodeCoscheduling(obj runtime.Object) (CoschedulingArgs, error) {
 	return decode[CoschedulingArgs](obj, CoschedulingKind)
@@ -49,14 +44,16 @@ func DecodeCoscheduling(obj runtime.Object) (CoschedulingArgs, error) {
 
 // SetDefaults fills what is not said.
 func (a *CoschedulingArgs) SetDefaults() {
-	a.DefaultMatchPolicy = cmp.Or(a.DefaultMatchPolicy, MatchOnceSatisfied)
+	a.DefaultMatchPolicy = cmp.Or(a.DefaultMatchPolicy, annotation.GangOnceSatisfied)
 	a.DefaultTimeout = cmp.Or(a.DefaultTimeout, &metav1.Duration{Duration: 10 * time.Minute})
 }
 
 // Validate returns every field whose value cannot be used.
 func (a *CoschedulingArgs) Validate() field.ErrorList {
 	errs := validateKind(a.TypeMeta, CoschedulingKind)
-	allowed := []string{MatchOnceSatisfied, MatchOnlyWaiting, MatchWaitingAndRunning}
+	allowed := []string{
+		annotation.GangOnceSatisfied, annotation.GangOnlyWaiting, annotation.GangWaitingAndRunning,
+	}
 	if !slices.Contains(allowed, a.DefaultMatchPolicy) {
 		errs = append(errs, field.NotSupported(field.NewPath("defaultMatchPolicy"), a.DefaultMatchPolicy, allowed))
 	}

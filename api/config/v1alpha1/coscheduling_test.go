@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 )
 
@@ -13,7 +14,7 @@ func TestDecodeCoscheduling(t *testing.T) {
 	t.Parallel()
 	a, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: []byte(
 		"kind: CoschedulingArgs\ndefaultTimeout: 60s\ncontrollerWorkers: 3\nenablePreemption: false\n")})
-	if err != nil || a.DefaultTimeout.Seconds() != 60 || a.DefaultMatchPolicy != v1alpha1.MatchOnceSatisfied {
+	if err != nil || a.DefaultTimeout.Seconds() != 60 || a.DefaultMatchPolicy != annotation.GangOnceSatisfied {
 		t.Errorf("read as %+v, %v", a, err)
 	}
 	if _, err := v1alpha1.DecodeCoscheduling(nil); err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 )
 
@@ -59,7 +60,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	namesAll(t, args[1].Args, reflect.TypeFor[v1alpha1.ElasticQuotaArgs]())
 
 	gangs, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: args[2].Args})
-	if err != nil || gangs.DefaultMatchPolicy != v1alpha1.MatchOnceSatisfied || gangs.DefaultTimeout.Minutes() != 10 {
+	if err != nil || gangs.DefaultMatchPolicy != annotation.GangOnceSatisfied || gangs.DefaultTimeout.Minutes() != 10 {
 		t.Errorf("the sample does not show the defaults of Coscheduling: %+v, %v", gangs, err)
 	}
 	namesAll(t, args[2].Args, reflect.TypeFor[v1alpha1.CoschedulingArgs]())
