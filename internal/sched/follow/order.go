@@ -54,48 +54,47 @@ func (q *Order) Add(node string, pod types.UID) {
 	b.pods = append(b.pods, queuedBinding{pod: pod, stale: stale})
 }
 
-// Wait returns when the pod is at the head of the queue, when no pod ahead of it has left for maxBindWait, or when ctx
-// ends. It reports whether the pod's prediction is stale. A pod that is not in a queue does not wait.
+// Wait returns when the pod may be bound: no other Binding to the node is on its way, and the pod is at the head of
+// the queue, or none of those ahead has left it for maxBindWait. It also returns when ctx ends. It reports whether the
+// pod's prediction is stale. A pod that is not in a queue does not wait.
 func (q *Order) Wait(ctx context.Context, node string, pod types.UID) (stale bool) {
+	overtakes := q.NoWait
 	for {
-		moved := q.ahead(node, pod)
-		if moved == nil || q.NoWait {
-			return q.begin(node, pod)
+		moved, stale := q.begin(node, pod, overtakes)
+		if moved == nil {
+			return stale
 		}
 		select {
 		case <-moved:
+			overtakes = q.NoWait
 		case <-time.After(maxBindWait):
-			return q.begin(node, pod)
+			overtakes = true
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// ahead returns a channel that is closed when a pod leaves the queue; nil if none is ahead of this one.
-func (q *Order) ahead(node string, pod types.UID) <-chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if b := q.byNode[node]; b.find(pod) > 0 {
-		return b.moved
-	}
-	return nil
-}
-
-// begin starts the pod's Binding. If it overtakes pods, all predictions in the queue become stale.
-func (q *Order) begin(node string, pod types.UID) (stale bool) {
+// begin starts the pod's Binding, before pods ahead of it if it overtakes them: then all predictions in the queue
+// become stale. Where it must wait, it returns a channel that is closed when a pod leaves the queue. Of two Bindings on
+// their way the API server may carry out the second one first.
+func (q *Order) begin(node string, pod types.UID, overtakes bool) (moved <-chan struct{}, stale bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.byNode[node]
 	i := b.find(pod)
 	if i < 0 {
-		return false
+		return nil, false
+	}
+	other := func(p queuedBinding) bool { return p.going && p.pod != pod }
+	if slices.ContainsFunc(b.pods, other) || i > 0 && !overtakes {
+		return b.moved, false
 	}
 	b.pods[i].going = true
-	if slices.ContainsFunc(b.pods[:i], func(p queuedBinding) bool { return !p.going }) {
+	if i > 0 {
 		b.markStale(0)
 	}
-	return b.pods[i].stale
+	return nil, b.pods[i].stale
 }
 
 // IsStale reports whether a pod's prediction is stale before its Binding starts.

@@ -47,6 +47,45 @@ func TestBindingsOfANodeGoInOrder(t *testing.T) {
 	})
 }
 
+// TestABindingThatTakesLongIsNotOvertaken: of two Bindings to one node the API server may carry out the second one
+// first, and then the kubelet meets the pods in that order.
+func TestABindingThatTakesLongIsNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all Order
+		uids := []types.UID{"stuck", "slow", "next", "last"}
+		for _, uid := range uids {
+			all.Add("n", uid)
+		}
+		var mu sync.Mutex
+		var order []types.UID
+		flying := 0
+		var running sync.WaitGroup
+		for _, uid := range uids {
+			running.Go(func() {
+				if uid == "stuck" { // it waits for a permit
+					time.Sleep(4 * maxBindWait) //nolint:forbidigo // the clock is the bubble's
+				}
+				stale := all.Wait(t.Context(), "n", uid)
+				mu.Lock()
+				order = append(order, uid)
+				if flying++; flying > 1 || !stale {
+					t.Errorf("%s is sent beside %d others, its prediction is stale: %v", uid, flying-1, stale)
+				}
+				mu.Unlock()
+				time.Sleep(3 * maxBindWait) //nolint:forbidigo // the write
+				mu.Lock()
+				flying--
+				mu.Unlock()
+				all.Leave("n", uid)
+			})
+		}
+		running.Wait()
+		if len(order) != len(uids) {
+			t.Errorf("sent %v", order)
+		}
+	})
+}
+
 func TestNoPodWaitsLongForABlockedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all Order
@@ -93,9 +132,9 @@ func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
 		stale   []types.UID
 	}{
 		"all are bound in order": {func(all *Order) {
-			all.begin("n", "a")
+			all.begin("n", "a", false)
 			all.Leave("n", "a")
-			all.begin("n", "b")
+			all.begin("n", "b", false)
 			all.Leave("n", "b")
 		}, nil},
 		"one gives up: those behind it": {
@@ -108,11 +147,11 @@ func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
 			[]types.UID{"b", "c", "d"},
 		},
 		"one overtakes others that wait: all": {
-			func(all *Order) { all.begin("n", "c") },
+			func(all *Order) { all.begin("n", "c", true) },
 			[]types.UID{"a", "b", "c", "d"},
 		},
-		"one comes after another that is not done yet": {
-			func(all *Order) { all.begin("n", "a"); all.begin("n", "b") },
+		"one comes after another that is not done yet, and waits": {
+			func(all *Order) { all.begin("n", "a", false); all.begin("n", "b", true) },
 			nil,
 		},
 		"one comes while another is stale": {func(all *Order) {
@@ -126,9 +165,9 @@ func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
 			all.Add("n", "d")
 		}, nil},
 		"a stranger": {func(all *Order) {
-			all.begin("n", "x")
+			all.begin("n", "x", true)
 			all.Leave("n", "x")
-			all.begin("nowhere", "a")
+			all.begin("nowhere", "a", true)
 			all.GiveUp("nowhere", "a")
 		}, nil},
 	}
@@ -149,7 +188,7 @@ func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
 		}
 	}
 	all := newQueues()
-	all.begin("n", "a")
+	all.begin("n", "a", false)
 	if got := all.waiting("n"); !slices.Equal(got, []types.UID{"b", "c", "d"}) || all.waiting("nowhere") != nil {
 		t.Errorf("waiting are %v, want those whose Binding is not on the way", got)
 	}
