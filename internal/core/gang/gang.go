@@ -22,7 +22,7 @@ type MatchPolicy string
 // Match policies.
 const (
 	OnceSatisfied     MatchPolicy = "once-satisfied"      // waiting and bound; satisfied once, it is forever
-	OnlyWaiting       MatchPolicy = "only-waiting"        // waiting
+	OnlyWaiting       MatchPolicy = "only-waiting"        // waiting; bound ones too while they lack some of the minimum
 	WaitingAndRunning MatchPolicy = "waiting-and-running" // waiting and bound
 )
 
@@ -130,12 +130,14 @@ func (g *gang) isOpen() bool {
 	return g.started && g.settings.Policy == OnceSatisfied && g.refusal().Code == why.None
 }
 
-// running is how many members hold what they need, apart from those that wait, as far as they count.
+// running is how many members hold what they need, apart from those that wait, as far as they count. Where waiting
+// members alone count, those of a set that lacks some of its minimum do too: else the rest could never follow.
 func (g *gang) running() int {
-	if g.settings.Policy == OnlyWaiting {
+	n := g.count[Allowed] + g.count[Bound]
+	if g.settings.Policy == OnlyWaiting && n >= g.settings.Min {
 		return 0
 	}
-	return g.count[Allowed] + g.count[Bound]
+	return n
 }
 
 func (g *gang) isSatisfied() bool {

@@ -2,7 +2,6 @@ package gang
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -19,7 +18,14 @@ func (r Refusal) String() string {
 	case why.GangHolding:
 		return fmt.Sprintf("gang %s holds %d of the %d members that must start together", r.Gang, r.Have, r.Need)
 	case why.GangSiblingFailed:
-		return fmt.Sprintf("of gang %s only %d of %d members fit: pod %s does not", r.Gang, r.Have, r.Need, r.Pod)
+		text := fmt.Sprintf("of gang %s only %d of %d members fit", r.Gang, r.Have, r.Need)
+		if r.Pod != "" {
+			text += ": pod " + r.Pod + " does not"
+		}
+		if r.Cause.Detail != "" {
+			text += ": " + r.Cause.Detail
+		}
+		return text
 	case why.GangTimeout:
 		return fmt.Sprintf("gang %s had only %d of %d members within its waiting time", r.Gang, r.Have, r.Need)
 	}
@@ -78,8 +84,8 @@ func (s *State) Try(uid string) Refusal {
 		return refused
 	}
 	group := m.gang.group
-	returns := slices.ContainsFunc(group.gangs, func(o *gang) bool { return o.count[Returning] > 0 })
-	if returns || group.isStrict() && m.cycle == group.cycle {
+	if group.returns() || group.isStrict() && m.cycle == group.cycle {
+		group.asked = true
 		return group.lacking(why.GangHolding)
 	}
 	return Refusal{}

@@ -132,10 +132,11 @@ func (m *model) members(id string) int {
 }
 
 func (m *model) running(id string, s gang.Settings) int {
-	if s.Policy == gang.OnlyWaiting {
+	n := m.count(id, gang.Allowed, gang.Bound)
+	if s.Policy == gang.OnlyWaiting && n >= s.Min {
 		return 0
 	}
-	return m.count(id, gang.Allowed, gang.Bound)
+	return n
 }
 
 func (m *model) open(id string) bool {
@@ -310,6 +311,81 @@ func (m *model) lose(uid string) {
 	m.apply(m.state.Lose(uid, why.Finding{}))
 }
 
+// plans plans the round of a member's group: some members fit, others do not, and of those that fit some may fail when
+// they are reserved. The plan ends as soon as some gang cannot have its minimum, and not before.
+func (m *model) plans(uid string) bool {
+	plan, refused := m.state.Begin(uid)
+	id := m.pods[uid].Gang
+	s, _, _ := m.settings(id)
+	strict := slices.ContainsFunc(s.Group, func(other string) bool {
+		o, _, _ := m.settings(other)
+		return o.Mode == gang.Strict
+	})
+	if refused.Code != m.state.Try(uid).Code || (plan != nil) != (refused.Code == why.None && strict && !m.open(id)) {
+		m.Fatalf("%s of %s has the plan %v, and is refused with %v", uid, id, plan, refused.Code)
+	}
+	if plan == nil {
+		return false
+	}
+	var fit, placed []string
+	var f gang.Failure
+	left := slices.Clone(plan.Members)
+	for len(left) > 0 {
+		uid, of := left[0], m.pods[left[0]].Gang
+		if m.holds[uid] != gang.Pending || m.open(of) {
+			m.Fatalf("%s of %s is planned, and holds %d", uid, of, m.holds[uid])
+		}
+		left = left[1:]
+		if rapid.IntRange(0, 3).Draw(m.T, "fits") > 0 {
+			plan.Place(uid)
+			fit = append(fit, uid)
+			continue
+		}
+		have, possible := plan.Fail(uid)
+		own, _, _ := m.settings(of)
+		if want := m.running(of, own) + m.of(fit, of); have != want {
+			m.Fatalf("%s has %d members that run or fit, want %d", of, have, want)
+		}
+		can := true
+		for _, other := range s.Group {
+			o, _, _ := m.settings(other)
+			can = can && (m.open(other) || m.running(other, o)+m.of(fit, other)+m.of(left, other) >= o.Min)
+		}
+		if can != possible {
+			m.Fatalf("the group %v can start: %v, and the plan says %v", s.Group, can, possible)
+		}
+		if !possible {
+			fit, f = nil, gang.Failure{UID: uid, Have: have}
+			break
+		}
+	}
+	for _, uid := range fit {
+		if rapid.IntRange(0, 9).Draw(m.T, "is reserved") > 0 {
+			placed = append(placed, uid)
+			m.holds[uid] = gang.Waiting
+		} else {
+			f = gang.Failure{UID: uid}
+		}
+	}
+	m.apply(m.state.Conclude(plan.Members, placed, f, m.now))
+	if uids := m.uids(gang.Waiting); slices.ContainsFunc(uids, func(uid string) bool {
+		return slices.Contains(s.Group, m.pods[uid].Gang)
+	}) {
+		m.Fatalf("a plan has ended, and %v wait", uids)
+	}
+	return true
+}
+
+// of counts the pods of a gang.
+func (m *model) of(uids []string, id string) (n int) {
+	for _, uid := range uids {
+		if m.pods[uid].Gang == id {
+			n++
+		}
+	}
+	return n
+}
+
 // step draws one event.
 func (m *model) step() (event string) {
 	pick := func(phases ...gang.Phase) (uid string, ok bool) {
@@ -319,7 +395,7 @@ func (m *model) step() (event string) {
 		}
 		return rapid.SampledFrom(uids).Draw(m.T, "uid"), true
 	}
-	switch kind := rapid.IntRange(0, 11).Draw(m.T, "event"); kind {
+	switch kind := rapid.IntRange(0, 14).Draw(m.T, "event"); kind {
 	case 0, 1:
 		p := m.drawPod(fmt.Sprint("u", m.born))
 		m.born++
@@ -366,7 +442,11 @@ func (m *model) step() (event string) {
 			m.apply(m.state.Fail(uid, why.Finding{}))
 			return "fail " + uid
 		}
-	case 10:
+	case 10, 11, 12:
+		if uid, ok := pick(gang.Pending); ok && m.plans(uid) {
+			return "plan for " + uid
+		}
+	case 13:
 		if uid, ok := pick(gang.Waiting, gang.Returning, gang.Allowed); ok {
 			m.lose(uid)
 			return "lose " + uid

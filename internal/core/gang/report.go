@@ -99,3 +99,17 @@ func (s *State) GangOf(uid string) string {
 	}
 	return ""
 }
+
+// Min returns how many members of a gang must start together; 0 for one that does not exist.
+func (s *State) Min(id string) int {
+	if g := s.gangs[id]; g != nil {
+		return g.settings.Min
+	}
+	return 0
+}
+
+// IsOpen reports whether a member is scheduled like a pod without a gang.
+func (s *State) IsOpen(uid string) bool {
+	m := s.members[uid]
+	return m != nil && m.gang.isOpen()
+}

@@ -14,6 +14,7 @@ type group struct {
 	cycle    int     // of the round, from 1. Invariant: no member has a greater one.
 	deadline time.Time
 	failure  Refusal // of the last round; none where the gate ended it, or it succeeded
+	asked    bool    // a member was refused because others were still being given back
 }
 
 // Refusal is why a member may not be tried, or why the last round of its group failed. The zero value is none.
@@ -57,24 +58,32 @@ func (g *gang) stamp(m *member) {
 }
 
 // Place records that a member was reserved. One that may not be tried any more is given back.
-func (s *State) Place(uid string, now time.Time) Effects {
+func (s *State) Place(uid string, now time.Time) (effects Effects) {
+	if g := s.reserve(uid, now, &effects); g != nil {
+		effects.add(g.settle())
+		effects.Opened = s.opened(s.members[uid].gang) // what is allowed closes those that count waiting members alone
+	}
+	return effects
+}
+
+// reserve lets a pending member wait, and returns its group. One that may not be tried any more is given back.
+func (s *State) reserve(uid string, now time.Time, effects *Effects) *group {
 	m := s.members[uid]
 	if m == nil || m.phase != Pending {
-		return Effects{}
+		return nil
 	}
-	g := m.gang
 	if s.Gate(uid).Code != why.None {
-		g.set(m, Returning)
-		return Effects{GiveBack: []string{uid}}
+		m.gang.set(m, Returning)
+		effects.GiveBack = append(effects.GiveBack, uid)
+		return nil
 	}
-	g.stamp(m)
-	g.set(m, Waiting)
-	if g.group.deadline.IsZero() {
-		g.group.deadline = now.Add(g.group.wait())
+	m.gang.stamp(m)
+	m.gang.set(m, Waiting)
+	g := m.gang.group
+	if g.deadline.IsZero() {
+		g.deadline = now.Add(g.wait())
 	}
-	effects := g.group.settle()
-	effects.Opened = s.opened(g) // those that count waiting members alone are closed by what is allowed
-	return effects
+	return g
 }
 
 // Fail records that a member was tried and does not fit, or was refused for another reason.
@@ -97,14 +106,27 @@ func (s *State) Lose(uid string, cause why.Finding) Effects {
 	returned := m.phase == Returning
 	m.gang.set(m, Pending)
 	effects := Effects{Opened: s.opened(m.gang)}
-	switch {
-	case m.gang.group == nil:
-	case returned:
-		effects.add(m.gang.group.settle())
-	default:
+	switch group := m.gang.group; {
+	case group == nil:
+	case !returned:
 		effects.add(m.failed(cause))
+		if !group.isStrict() && s.gate(m.gang).Code == why.None { // others wait for it still
+			effects.Opened = append(effects.Opened, m.gang.id)
+		}
+	default:
+		effects.add(group.settle())
+		if group.asked && !group.returns() {
+			group.asked = false
+			effects.Opened = append(effects.Opened, s.open(group)...)
+		}
 	}
+	effects.sort()
 	return effects
+}
+
+// returns reports whether reservations of the group have yet to end.
+func (g *group) returns() bool {
+	return slices.ContainsFunc(g.gangs, func(o *gang) bool { return o.count[Returning] > 0 })
 }
 
 // failed ends the round where the gang of a member that does not fit cannot reach its minimum.

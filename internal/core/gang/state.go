@@ -86,16 +86,41 @@ func (s *State) Remove(uid string) Effects {
 	if m == nil {
 		return Effects{}
 	}
-	if len(m.gang.members) == 1 && m.gang.started {
-		s.remember(m.gang.id, m.pod.Owner)
+	g := m.gang
+	if len(g.members) == 1 && g.started {
+		s.remember(g.id, m.pod.Owner)
 	}
-	m.gang.leave(m)
+	blamed := g.group != nil && g.group.failure.Pod == m.pod.Namespace+"/"+m.pod.Name
+	g.leave(m)
 	delete(s.members, uid)
-	delete(m.gang.members, uid)
-	if m.gang.oldest == m {
-		m.gang.elect()
+	delete(g.members, uid)
+	if g.oldest == m {
+		g.elect()
 	}
-	return s.refresh(m.gang)
+	effects := s.refresh(g)
+	if blamed {
+		effects.add(s.retry(g))
+	}
+	return effects
+}
+
+// retry lets a group be tried again whose last round failed for a reason that is gone.
+func (s *State) retry(g *gang) (effects Effects) {
+	if g.group != nil && g.group.failure.Code != why.None {
+		g.group.failure = Refusal{}
+		effects.Opened = s.open(g.group)
+	}
+	return effects
+}
+
+// open returns the gangs of a group whose members may be tried.
+func (s *State) open(g *group) (ids []string) {
+	for _, o := range g.gangs {
+		if s.gate(o).Code == why.None {
+			ids = append(ids, o.id)
+		}
+	}
+	return ids
 }
 
 // remember notes that a gang has started whose last member is gone. A new gang of its name that another owner creates
@@ -152,7 +177,7 @@ func (g *gang) elect() {
 
 // refresh follows a change of the members or the object of a gang.
 func (s *State) refresh(g *gang) Effects {
-	listed := g.settings.Group
+	listed, was := g.settings.Group, g.settings
 	if len(g.members) == 0 && g.object == nil {
 		delete(s.gangs, g.id)
 		g.settings.Group = nil
@@ -168,6 +193,9 @@ func (s *State) refresh(g *gang) Effects {
 	}
 	if g.group != nil {
 		effects.add(g.group.settle())
+	}
+	if was.Min != g.settings.Min || was.Mode != g.settings.Mode || was.Policy != g.settings.Policy {
+		effects.add(s.retry(g))
 	}
 	effects.Opened = append(effects.Opened, s.opened(g)...)
 	effects.sort()
@@ -188,6 +216,7 @@ func (s *State) opened(g *gang) (ids []string) {
 
 func (e *Effects) sort() {
 	slices.Sort(e.Opened)
+	e.Opened = slices.Compact(e.Opened)
 	slices.Sort(e.Allow)
 	slices.Sort(e.GiveBack)
 }

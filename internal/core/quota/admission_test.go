@@ -219,7 +219,7 @@ func withGangs(a *Account, uids []string) []string {
 	for _, uid := range uids {
 		e := a.pods[uid]
 		for e != nil && e.state == Pending && e.pod.Gang != "" {
-			least, runs, next := 0, 0, (*entry)(nil)
+			least, runs, next := a.least[e.pod.Gang], 0, (*entry)(nil)
 			for _, o := range a.pods {
 				if o.pod.Gang != e.pod.Gang {
 					continue
@@ -292,6 +292,7 @@ func TestAdmissionIsBruteForce(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
 			a.Put(drawPod(t, fmt.Sprint("p", i)))
 		}
+		a.SetGang("g", rapid.IntRange(0, 4).Draw(t, "set"))
 		for range 4 {
 			uids := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p0", "p1", "p2", "p3", "p4", "p5"}), 1, 4,
 				rapid.ID[string]).Draw(t, "asked")

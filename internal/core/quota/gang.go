@@ -26,9 +26,17 @@ func (a *Account) part(e *entry) {
 	}
 }
 
-// needs returns how many members must run, the most that one of them says, and how many hold their amounts and stay.
-func (g gang) needs() (least, bound int) {
-	for _, e := range g {
+// SetGang sets how many members of a gang must run, for one whose members do not say it; 0 where nothing does.
+func (a *Account) SetGang(name string, least int) {
+	if a.least[name] = least; least == 0 {
+		delete(a.least, name)
+	}
+}
+
+// needs returns how many members of a gang must run, the most that is said, and how many hold their amounts and stay.
+func (a *Account) needs(name string) (least, bound int) {
+	least = a.least[name]
+	for _, e := range a.gangs[name] {
 		least = max(least, e.pod.GangMin)
 		if e.state != Pending && !e.pod.Leaving {
 			bound++
@@ -41,8 +49,8 @@ func (g gang) needs() (least, bound int) {
 // none says anything.
 func (a *Account) Gangs() map[string]*Gang {
 	gangs := map[string]*Gang{}
-	for name, g := range a.gangs {
-		least, bound := g.needs()
+	for name := range a.gangs {
+		least, bound := a.needs(name)
 		gangs[name] = &Gang{Min: cmp.Or(least, bound), Bound: bound}
 	}
 	return gangs
@@ -58,11 +66,10 @@ func (a *Account) together(uids []string) []string {
 			continue
 		}
 		done = e.pod.Gang
-		g := a.gangs[done]
-		least, bound := g.needs()
+		least, bound := a.needs(done)
 		lacks := least - bound
 		var others []*entry
-		for _, o := range g {
+		for _, o := range a.gangs[done] {
 			switch {
 			case o.state != Pending || o.pod.Leaving:
 			case slices.Contains(all, o.pod.UID):

@@ -62,6 +62,27 @@ func TestAGangAsksForAllThatItNeedsAtOnce(t *testing.T) {
 	}
 }
 
+// TestAGangWhoseMembersSayNothingAsksForWhatIsSet: its PodGroup says it.
+func TestAGangWhoseMembersSayNothingAsksForWhatIsSet(t *testing.T) {
+	t.Parallel()
+	a := accountOf(39)
+	a.SetGang("g", 4)
+	for i := range 5 {
+		a.Put(member(fmt.Sprint("p", i), "a", 0, 10))
+	}
+	x := a.Admit("p0")
+	if x == nil || x.Pods != 4 {
+		t.Fatalf("got %+v, want 4 pods of 10 each above the 39 of parent", x)
+	}
+	if a.SetGang("g", 3); !a.Grew("p0", x) || a.Admit("p0") != nil {
+		t.Error("the gang needs 3, and is refused")
+	}
+	a.SetGang("g", 4)
+	if a.SetGang("g", 0); a.Admit("p0") != nil {
+		t.Error("nothing is set any more, and the gang still needs 4")
+	}
+}
+
 // TestAPodIsTriedAgainWhenItsGangAsksForLess: the member that was in the way is gone, and another takes its place.
 func TestAPodIsTriedAgainWhenItsGangAsksForLess(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,22 @@ func Message(findings []Finding, nodes int) string {
 	if root.OK() {
 		return ""
 	}
-	head, tail := root.Code.String()+": ", " "+root.Flat()
-	return head + summary(findings, root, nodes, MaxMessage-len(head)-len(tail)) + tail
+	tail := " " + root.Flat()
+	return text(findings, root, nodes, MaxMessage-len(tail)) + tail
+}
+
+// Text is Message without its JSON, and half as long, so that it can be a part of another message.
+func Text(findings []Finding, nodes int) string {
+	root := Root(findings)
+	if root.OK() {
+		return ""
+	}
+	return text(findings, root, nodes, MaxMessage/2)
+}
+
+func text(findings []Finding, root Obstacle, nodes, room int) string {
+	head := root.Code.String() + ": "
+	return head + summary(findings, root, nodes, room-len(head))
 }
 
 func summary(findings []Finding, root Obstacle, nodes, room int) string {

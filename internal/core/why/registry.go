@@ -157,7 +157,7 @@ var registry = [numCodes]Entry{
 		Name: "GangSiblingFailed", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
 		Text: "another member of the gang does not fit", Chinese: "gang 的其他成员无法调度",
 		Cause:  "Too few members of the gang fit; the message names the one that failed.",
-		Remedy: "See why that member does not fit.",
+		Remedy: "Make room for that member, or lower the gang's minimum.",
 	},
 	GangTimeout: {
 		Name: "GangTimeout", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,

@@ -1,0 +1,122 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Plan is a round of a Strict group whose members are looked at together, before any of them is reserved.
+type Plan struct {
+	Members []string // by UID: what is to be tried, in this order
+
+	gang   map[string]*tally // by member
+	tallys []*tally
+}
+
+// tally is what is known of a gang while its group is planned.
+type tally struct {
+	least, placed, left int // members that must run, that do or were placed, and that have yet to be tried
+}
+
+// Failure is the member for which a plan failed.
+type Failure struct {
+	UID   string
+	Have  int // members of its gang that run or were placed
+	Cause why.Finding
+}
+
+// Begin returns the plan of a member's group, or why the member may not be tried. There is neither for a pod that is
+// tried alone: one that is not known, or of a gang that has started, or of a NonStrict group.
+func (s *State) Begin(uid string) (*Plan, Refusal) {
+	m := s.members[uid]
+	if m == nil || m.phase != Pending {
+		return nil, Refusal{}
+	}
+	refused := s.Try(uid)
+	if refused.Code != why.None || m.gang.isOpen() || !m.gang.group.isStrict() {
+		return nil, refused
+	}
+	p := &Plan{gang: map[string]*tally{}}
+	var members []*member
+	for _, g := range m.gang.group.gangs {
+		if g.isOpen() {
+			continue // its members start alone
+		}
+		t := &tally{least: g.settings.Min, placed: g.running(), left: g.count[Pending]}
+		p.tallys = append(p.tallys, t)
+		for uid, m := range g.members {
+			if m.phase == Pending {
+				members = append(members, m)
+				p.gang[uid] = t
+			}
+		}
+	}
+	slices.SortFunc(members, func(a, b *member) int {
+		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), a.pod.Created.Compare(b.pod.Created),
+			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name),
+			cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+	for _, m := range members {
+		p.Members = append(p.Members, m.pod.UID)
+	}
+	return p, Refusal{}
+}
+
+// Place notes that a member fits beside those before it.
+func (p *Plan) Place(uid string) {
+	t := p.gang[uid]
+	t.left--
+	t.placed++
+}
+
+// Fail notes that a member does not fit, and reports whether its group can still start. have is how many members of its
+// gang run or were placed.
+func (p *Plan) Fail(uid string) (have int, possible bool) {
+	t := p.gang[uid]
+	t.left--
+	return t.placed, !slices.ContainsFunc(p.tallys, func(t *tally) bool { return t.placed+t.left < t.least })
+}
+
+// Conclude ends the round of a Strict group in which these members were tried, and those of placed were reserved: they
+// may be bound where all gangs have their minimum with them. Else they are given back, and f says why; the group is to
+// be tried again at once where that member is gone. In a NonStrict group they wait.
+func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effects Effects) {
+	for _, uid := range placed {
+		s.reserve(uid, now, &effects)
+	}
+	var group *group
+	for _, uid := range tried {
+		m := s.members[uid]
+		if m == nil || m.gang.group == nil {
+			continue
+		}
+		group = m.gang.group
+		if m.phase == Pending {
+			m.gang.stamp(m)
+		}
+	}
+	failed := s.members[f.UID]
+	switch {
+	case group == nil:
+	case !group.isStrict() || !slices.ContainsFunc(group.gangs, func(g *gang) bool { return !g.isSatisfied() }):
+		effects.add(group.settle())
+	case failed == nil || failed.gang.group != group:
+		effects.add(group.end(Refusal{}))
+		effects.Opened = s.open(group)
+	default:
+		effects.add(group.end(Refusal{
+			Code: why.GangSiblingFailed, Gang: failed.gang.id, Need: failed.gang.settings.Min, Have: f.Have,
+			Pod: failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause,
+		}))
+	}
+	if group != nil {
+		for _, g := range group.gangs {
+			effects.Opened = append(effects.Opened, s.opened(g)...)
+		}
+	}
+	effects.sort()
+	return effects
+}
