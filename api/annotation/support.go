@@ -28,7 +28,6 @@ type State string
 // States of support.
 const (
 	Done       State = "done"
-	Partly     State = "partly done" // the feature says what is planned
 	Planned    State = "planned"
 	NotPlanned State = "not planned"
 )
@@ -47,7 +46,7 @@ type Support struct {
 func Supports() []Support {
 	const koord, sched, node = "koordinator.sh/", "scheduling.koordinator.sh/", "node.koordinator.sh/"
 	const gang = "gang.scheduling.koordinator.sh/"
-	const gangs = "gang scheduling (pods of an incomplete gang are held; all-or-nothing placement is planned)"
+	const gangs = "gang scheduling"
 	return []Support{
 		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
 		{"CPU binding", Done, PodAnnotation, []string{ResourceSpecKey, ResourceStatusKey}},
@@ -67,12 +66,12 @@ func Supports() []Support {
 		{"simulated containers", Done, PodAnnotation, []string{SimulateKey}},
 		{"allocations written by the scheduler", Done, PodAnnotation, []string{PredictedPlacementKey}},
 
-		{gangs, Partly, PodAnnotation, []string{
+		{gangs, Done, PodAnnotation, []string{
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
 			GangWaitingTime,
 		}},
-		{gangs, Partly, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
-		{gangs, Partly, ObjectKind, []string{"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io"}},
+		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
+		{gangs, Done, ObjectKind, []string{"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io"}},
 
 		{"devices", Planned, PodResource, []string{
 			koord + "gpu*", koord + "rdma", koord + "fpga", "kubernetes.io/gpu*", "kubernetes.io/rdma",
@@ -148,8 +147,8 @@ type Ignored struct{ Key, Text string }
 // String returns the key and the text.
 func (i Ignored) String() string { return i.Key + ": " + i.Text }
 
-// IgnoredKeys returns those of keys, set at a place, that do not have their whole effect in this version, sorted: keys
-// of features that it does not have or has in part, and misspellings of keys that it reads.
+// IgnoredKeys returns those of keys, set at a place, that have no effect in this version, sorted: keys of features that
+// it does not have, and misspellings of keys that it reads.
 func IgnoredKeys(at Place, keys []string) []Ignored {
 	var out []Ignored
 	supports := Supports()
@@ -169,21 +168,18 @@ func ignored(supports []Support, at Place, key string) string {
 	var read []string
 	elsewhere := Place("")
 	for _, s := range supports {
-		isRead := s.State == Done || s.State == Partly
 		for _, k := range s.Keys {
 			switch known := matches(k, key); {
 			case known && s.Place == at && s.State == Done:
 				return ""
-			case known && s.Place == at && s.State == Partly:
-				return "has a part of its effect: " + s.Feature
 			case known && at == PodResource:
 				return fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
 			case known && s.Place == at:
 				return fmt.Sprintf("has no effect: %s: %s", s.Feature, s.State)
-			case known && isRead:
+			case known && s.State == Done:
 				elsewhere = s.Place
 			}
-			if s.Place == at && isRead {
+			if s.Place == at && s.State == Done {
 				read = append(read, k)
 			}
 		}

@@ -6,8 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const gangs = "gang scheduling (pods of an incomplete gang are held; all-or-nothing placement is planned)"
-
 func TestKeysWithoutEffectAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -20,17 +18,8 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 			at:   PodAnnotation,
 			keys: []string{"example.com/owner", "kubectl.kubernetes.io/restartedAt"},
 		},
-		"a gang that is read, and whose promise is not kept yet": {
-			at: PodAnnotation, keys: []string{GangName},
-			want: []Ignored{{GangName, "has a part of its effect: " + gangs}},
-		},
-		"a PodGroup": {
-			at: PodLabel, keys: []string{PodGroup, CommunityPodGroup},
-			want: []Ignored{
-				{PodGroup, "has a part of its effect: " + gangs},
-				{CommunityPodGroup, "has a part of its effect: " + gangs},
-			},
-		},
+		"a gang":     {at: PodAnnotation, keys: []string{GangName}},
+		"a PodGroup": {at: PodLabel, keys: []string{PodGroup, CommunityPodGroup}},
 		"a key of gangs that is not read": {
 			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/network-topology-spec"},
 			want: []Ignored{{

@@ -326,10 +326,11 @@ var entries = [...]Entry{
 	},
 	GangHeld: {
 		Name: "GangHeld", From: scheduler, On: "Pod",
-		Means: "The gang of the pod has too few members, its PodGroup or a gang of its group is missing, or what is " +
-			"said of it cannot be read.",
-		Does: "It does not try the pod. The condition PodScheduled has the same message.",
-		Do:   "Create the members or the PodGroup, or correct what the message names.",
+		Means: "The gang of the pod has too few members, its PodGroup or a gang of its group is missing, what is " +
+			"said of it cannot be read, or too few of its members fit.",
+		Does: "It binds no member of the gang. The condition PodScheduled has the same message.",
+		Do: "Create the members or the PodGroup, correct what the message names, or make room for the member that it " +
+			"names.",
 	},
 	QuotaNotFound: {
 		Name: "QuotaNotFound", From: scheduler, On: "Pod",

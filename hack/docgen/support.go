@@ -15,14 +15,12 @@ func support() []byte {
 
 <!-- Written by hack/docgen from api/annotation/support.go. -->
 
-*Done*: read, with Koordinator's or Volcano's meaning. *Partly done*: read, and the feature says what is planned.
-*Planned*: has no effect in this version, a later one will read it; quotas count devices already. *Not planned*: has no
-effect. A Pod or Node with a key that has no effect, or a part of it, is admitted with one warning for each such key;
-` + "`tenon explain` and `tenon simulate`" + ` name them too. A key that ends in * is a prefix.
+*Done*: read, with Koordinator's or Volcano's meaning. *Planned*: has no effect in this version, a later one will read
+it; quotas count devices already. *Not planned*: has no effect. A Pod or Node with a key that has no effect is admitted
+with one warning for each such key; ` + "`tenon explain` and `tenon simulate`" + ` name them too. A key that ends in *
+is a prefix.
 `)
-	for _, state := range []annotation.State{
-		annotation.Done, annotation.Partly, annotation.Planned, annotation.NotPlanned,
-	} {
+	for _, state := range []annotation.State{annotation.Done, annotation.Planned, annotation.NotPlanned} {
 		fmt.Fprintf(&b, "\n## %s\n\n| Feature | Where | Keys |\n|---|---|---|\n",
 			strings.ToUpper(string(state[:1]))+string(state[1:]))
 		for _, s := range annotation.Supports() {

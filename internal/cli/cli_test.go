@@ -527,7 +527,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 	other := pod("elsewhere", "", "", "epyc", "")
 	other.Namespace = "ml"
 	member := pod("member", "LS", "1", "epyc", "")
-	member.Annotations["gang.scheduling.koordinator.sh/name"] = "g"
+	member.Annotations["gang.scheduling.koordinator.sh/network-topology-spec"] = "g"
 	pods = append(pods, blocked, other, member, pod("lost", "LSR", "2", "gone", ""))
 	api := apiServer(t, nodes, pods, topologies)
 	diagnostics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -612,11 +612,11 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			},
 			nil,
 		},
-		"a pod with a key that has a part of its effect": {
+		"a pod with a key without effect": {
 			[]string{"explain", "member", "--kubeconfig", without},
 			ExitOK,
-			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/name]: has a part of its effect: gang " +
-				"scheduling (pods of an incomplete gang are held; all-or-nothing placement is planned)"},
+			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/network-topology-spec]: has no effect: " +
+				"gang scheduling: planned"},
 			nil,
 		},
 		"a scheduler that does not answer": {

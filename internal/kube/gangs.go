@@ -7,24 +7,27 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Gangs keeps the gangs of a cluster's pods, from Pods and PodGroups. All methods may be called from any goroutine.
 type Gangs struct {
 	configured atomic.Bool
-	opened     atomic.Pointer[func(map[string]*corev1.Pod)] // nil before OnOpened
+	handler    atomic.Pointer[GangHandler] // nil before Handle
 
 	mu       sync.Mutex // guards everything below
 	names    []string   // of the schedulers whose pods are members; empty for all
 	defaults gang.Settings
 	state    *gang.State
+	least    map[string]int                  // by gang: its minimum, as the handler knows it
 	pods     map[string]*corev1.Pod          // members, by UID, as they were put last
 	objects  map[string][]*v1alpha1.PodGroup // by gang; the first counts
 }
@@ -32,7 +35,8 @@ type Gangs struct {
 // NewGangs returns an empty store with the default arguments.
 func NewGangs() *Gangs {
 	return &Gangs{
-		state: gang.New(gang.Settings{}), pods: map[string]*corev1.Pod{}, objects: map[string][]*v1alpha1.PodGroup{},
+		state: gang.New(gang.Settings{}), least: map[string]int{}, pods: map[string]*corev1.Pod{},
+		objects: map[string][]*v1alpha1.PodGroup{},
 	}
 }
 
@@ -45,7 +49,7 @@ func (s *Gangs) Configure(defaults gang.Settings) error {
 		if s.configured.Load() || len(s.pods)+len(s.objects) > 0 {
 			return errors.New("all profiles must give the plugin Coscheduling equal arguments")
 		}
-		s.defaults, s.state = defaults, gang.New(counted(defaults))
+		s.defaults, s.state = defaults, gang.New(defaults)
 	}
 	s.configured.Store(true)
 	return nil
@@ -64,44 +68,86 @@ func (s *Gangs) serves(name string) bool {
 	return len(s.names) == 0 || slices.Contains(s.names, name)
 }
 
+func (s *Gangs) gangOf(uid string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.GangOf(uid)
+}
+
 // PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
 func (s *Gangs) PutPod(p *corev1.Pod) {
-	is, member := convert.GangPod(p)
-	if !member || convert.Ended(p) || p.DeletionTimestamp != nil && p.Spec.NodeName == "" ||
-		!s.serves(p.Spec.SchedulerName) {
-		s.RemovePod(p)
-		return
+	is, counts := convert.GangPod(p)
+	counts = counts && !convert.Ended(p) && (p.DeletionTimestamp == nil || p.Spec.NodeName != "") &&
+		s.serves(p.Spec.SchedulerName)
+	if was := s.gangOf(string(p.UID)); was != "" && (!counts || was != is.Gang) {
+		s.remove(was, string(p.UID))
 	}
-	is.Settings = counted(is.Settings)
-	s.follow(func() gang.Effects {
-		s.pods[is.UID] = p
-		return s.state.Put(is)
-	})
+	if counts {
+		s.follow(is.Gang, func(state *gang.State) gang.Effects {
+			s.pods[is.UID] = p
+			return state.Put(is)
+		})
+	}
 }
 
 // RemovePod forgets a pod.
 func (s *Gangs) RemovePod(p *corev1.Pod) {
-	s.follow(func() gang.Effects {
-		delete(s.pods, string(p.UID))
-		return s.state.Remove(string(p.UID))
-	})
-}
-
-// OnOpened makes f learn of pods, by namespace/name, that may be tried and could not before. It is called without the
-// store's lock.
-func (s *Gangs) OnOpened(f func(map[string]*corev1.Pod)) { s.opened.Store(&f) }
-
-// follow calls OnOpened's function with the pods of the gangs that an event opens.
-func (s *Gangs) follow(event func() gang.Effects) {
-	if pods, f := s.after(event), s.opened.Load(); len(pods) > 0 && f != nil {
-		(*f)(pods)
+	if of := s.gangOf(string(p.UID)); of != "" {
+		s.remove(of, string(p.UID))
 	}
 }
 
-func (s *Gangs) after(event func() gang.Effects) (pods map[string]*corev1.Pod) {
+func (s *Gangs) remove(of, uid string) {
+	s.follow(of, func(state *gang.State) gang.Effects {
+		delete(s.pods, uid)
+		return state.Remove(uid)
+	})
+}
+
+// GangHandler carries out what an event makes of gangs. It is called without the store's lock.
+type GangHandler interface {
+	// Opened is called with pods, by namespace/name, that may be tried and could not before, or failed before.
+	Opened(pods map[string]*corev1.Pod)
+	// Allow is called with the UIDs of reserved pods that may be bound, GiveBack with those that are to be given back.
+	Allow(uids []string)
+	GiveBack(uids []string)
+	// Needs is called when a gang needs another number of members than before, 0 for one that is gone.
+	Needs(id string, least int)
+}
+
+// Handle sets the handler.
+func (s *Gangs) Handle(h GangHandler) { s.handler.Store(&h) }
+
+// follow carries out what an event makes.
+func (s *Gangs) follow(of string, event func(*gang.State) gang.Effects) {
+	pods, effects, least := s.after(of, event)
+	handler := s.handler.Load()
+	if handler == nil {
+		return
+	}
+	h := *handler
+	if least >= 0 {
+		h.Needs(of, least)
+	}
+	if len(effects.Allow) > 0 {
+		h.Allow(effects.Allow)
+	}
+	if len(effects.GiveBack) > 0 {
+		h.GiveBack(effects.GiveBack)
+	}
+	if len(pods) > 0 {
+		h.Opened(pods)
+	}
+}
+
+// after returns what an event about a gang makes: the pods of opened gangs, the effects, and its new minimum; -1 where
+// that has not changed.
+func (s *Gangs) after(of string, event func(*gang.State) gang.Effects,
+) (pods map[string]*corev1.Pod, effects gang.Effects, least int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range event().Opened {
+	effects = event(s.state)
+	for _, id := range effects.Opened {
 		r, _ := s.state.Find(id)
 		for _, m := range r.Members {
 			if m.Phase != gang.Pending {
@@ -113,7 +159,76 @@ func (s *Gangs) after(event func() gang.Effects) (pods map[string]*corev1.Pod) {
 			pods[m.Namespace+"/"+m.Name] = s.pods[m.UID]
 		}
 	}
-	return pods
+	if least = s.state.Min(of); least == s.least[of] {
+		return pods, effects, -1
+	}
+	if s.least[of] = least; least == 0 {
+		delete(s.least, of)
+	}
+	return pods, effects, least
+}
+
+// Begin returns the round of the pod's group with its members, or why the pod may not be tried. There is neither for a
+// pod that is tried alone.
+func (s *Gangs) Begin(p *corev1.Pod) (plan *gang.Plan, members []*corev1.Pod, refused gang.Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	plan, refused = s.state.Begin(string(p.UID))
+	if plan != nil {
+		for _, uid := range plan.Members {
+			members = append(members, s.pods[uid])
+		}
+	}
+	return plan, members, refused
+}
+
+// Conclude is gang.State's.
+func (s *Gangs) Conclude(tried, placed []string, f gang.Failure, now time.Time) {
+	s.follow("", func(state *gang.State) gang.Effects { return state.Conclude(tried, placed, f, now) })
+}
+
+// Pass records that a pod was reserved, and reports whether it must wait for others of its gang.
+func (s *Gangs) Pass(p *corev1.Pod, now time.Time) (waits bool) {
+	uid := string(p.UID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.pods[uid] == nil:
+		return false
+	case !s.state.IsOpen(uid):
+		return true
+	}
+	s.state.Place(uid, now)
+	return false
+}
+
+// Fail is gang.State's.
+func (s *Gangs) Fail(p *corev1.Pod) {
+	s.follow("", func(state *gang.State) gang.Effects { return state.Fail(string(p.UID), why.Finding{}) })
+}
+
+// Lose is gang.State's.
+func (s *Gangs) Lose(uid string) {
+	s.follow("", func(state *gang.State) gang.Effects { return state.Lose(uid, why.Finding{}) })
+}
+
+// Expire is gang.State's.
+func (s *Gangs) Expire(now time.Time) {
+	s.follow("", func(state *gang.State) gang.Effects { return state.Expire(now) })
+}
+
+// Why returns why a pod is not bound; nothing for a pod without a gang.
+func (s *Gangs) Why(p *corev1.Pod) gang.Refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Why(string(p.UID))
+}
+
+// Alone reports whether a pod starts without others: it is of no gang, or of one that has started.
+func (s *Gangs) Alone(p *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[string(p.UID)] == nil || s.state.IsOpen(string(p.UID))
 }
 
 // PutGroup records a PodGroup. Of two of one name that of scheduling.sigs.k8s.io counts.
@@ -123,7 +238,7 @@ func (s *Gangs) PutGroup(g *v1alpha1.PodGroup) { s.putGroup(g, []*v1alpha1.PodGr
 func (s *Gangs) RemoveGroup(g *v1alpha1.PodGroup) { s.putGroup(g, nil) }
 
 func (s *Gangs) putGroup(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) {
-	s.follow(func() gang.Effects { return s.replace(g, is) })
+	s.follow(g.Namespace+"/"+g.Name, func(*gang.State) gang.Effects { return s.replace(g, is) })
 }
 
 func (s *Gangs) replace(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) gang.Effects {
@@ -140,18 +255,7 @@ func (s *Gangs) replace(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) gang.Effe
 		delete(s.objects, id)
 		return s.state.RemoveObject(id)
 	}
-	o := convert.GangObject(is[0])
-	o.Settings = counted(o.Settings)
-	return s.state.PutObject(o)
-}
-
-// counted lets members that run count under every policy. Members are bound one after the other as long as none is
-// reserved before the others: under only-waiting the first one that is bound would close the gate for the rest.
-func counted(of gang.Settings) gang.Settings {
-	if of.Policy == gang.OnlyWaiting {
-		of.Policy = gang.WaitingAndRunning
-	}
-	return of
+	return s.state.PutObject(convert.GangObject(is[0]))
 }
 
 // Gate returns why a pod may not be tried; nothing for a pod without a gang.
@@ -169,11 +273,11 @@ func (s *Gangs) Read(f func(*gang.State)) {
 }
 
 // Pods returns the members that f chooses, by what the gangs know of them.
-func (s *Gangs) Pods(f func(uid string, state *gang.State) bool) (pods []*corev1.Pod) {
+func (s *Gangs) Pods(f func(p *corev1.Pod, state *gang.State) bool) (pods []*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for uid, p := range s.pods {
-		if f(uid, s.state) {
+	for _, p := range s.pods {
+		if f(p, s.state) {
 			pods = append(pods, p)
 		}
 	}

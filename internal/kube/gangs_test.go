@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,20 +50,39 @@ func gangs(t *testing.T) (*kube.Gangs, func() []string) {
 	if err := s.Configure(gang.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	var opened []string
-	s.OnOpened(func(pods map[string]*corev1.Pod) {
-		for _, key := range slices.Sorted(maps.Keys(pods)) {
-			if p := pods[key]; p == nil || key != p.Namespace+"/"+p.Name {
-				t.Errorf("%s is activated as %v", key, p)
-			}
-			opened = append(opened, key)
-		}
-	})
+	h := &gangHandler{T: t, needs: map[string]int{}}
+	s.Handle(h)
 	return s, func() []string {
-		got := opened
-		opened = nil
+		got := h.opened
+		h.opened = nil
 		return got
 	}
+}
+
+// gangHandler notes what it is called with.
+type gangHandler struct {
+	*testing.T
+	opened, allowed, returned []string
+	needs                     map[string]int
+}
+
+func (h *gangHandler) Opened(pods map[string]*corev1.Pod) {
+	for _, key := range slices.Sorted(maps.Keys(pods)) {
+		if p := pods[key]; p == nil || key != p.Namespace+"/"+p.Name {
+			h.Errorf("%s is activated as %v", key, p)
+		}
+		h.opened = append(h.opened, key)
+	}
+}
+
+func (h *gangHandler) Allow(uids []string)    { h.allowed = append(h.allowed, uids...) }
+func (h *gangHandler) GiveBack(uids []string) { h.returned = append(h.returned, uids...) }
+
+func (h *gangHandler) Needs(id string, least int) {
+	if h.needs[id] == least {
+		h.Errorf("%s needs %d, as before", id, least)
+	}
+	h.needs[id] = least
 }
 
 func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
@@ -138,6 +158,73 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 	}
 }
 
+func TestTheHandlerLearnsHowManyMembersAGangNeeds(t *testing.T) {
+	t.Parallel()
+	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]int{}}
+	if err := s.Configure(gang.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Handle(h)
+	moved := inGroup("a")
+	moved.Labels = map[string]string{annotation.PodGroup: "other"}
+	for i, c := range []struct {
+		event func()
+		want  string
+	}{
+		{func() { s.PutPod(inGroup("a")) }, "map[ns/g:1]"},
+		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 4)) }, "map[ns/g:4]"},
+		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 3)) }, "map[ns/g:3]"},
+		{func() { s.PutPod(moved) }, "map[ns/g:3 ns/other:1]"},
+		{func() { s.RemoveGroup(podGroup(v1alpha1.GroupName, 3)) }, "map[ns/g:0 ns/other:1]"},
+		{func() { s.RemovePod(moved) }, "map[ns/g:0 ns/other:0]"},
+	} {
+		c.event()
+		if got := fmt.Sprint(h.needs); got != c.want {
+			t.Errorf("after event %d: %s, want %s", i, got, c.want)
+		}
+	}
+}
+
+func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
+	t.Parallel()
+	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]int{}}
+	if err := s.Configure(gang.Settings{Mode: gang.NonStrict, Wait: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	s.Handle(h)
+	a, b := memberOf("a", "2"), memberOf("b", "2")
+	s.PutPod(a)
+	s.PutPod(b)
+	start := time.Unix(0, 0)
+	reserve := func(p *corev1.Pod) {
+		if !s.Pass(p, start) {
+			t.Errorf("%s need not wait", p.Name)
+		}
+		s.Conclude([]string{string(p.UID)}, []string{string(p.UID)}, gang.Failure{}, start)
+	}
+	reserve(a)
+	s.Expire(start.Add(time.Hour))
+	if want := []string{"uid-a"}; !slices.Equal(h.returned, want) || len(h.allowed) > 0 {
+		t.Fatalf("after the waiting time %v are to return, want %v; allowed %v", h.returned, want, h.allowed)
+	}
+	h.opened = nil
+	if _, _, refused := s.Begin(b); refused.Code != why.GangHolding {
+		t.Errorf("one is still returning: %+v", refused)
+	}
+	s.Lose("uid-a")
+	if want := []string{"ns/a", "ns/b"}; !slices.Equal(h.opened, want) {
+		t.Errorf("all have returned, and %v may be tried, want %v", h.opened, want)
+	}
+	reserve(a)
+	reserve(b)
+	if want := []string{"uid-a", "uid-b"}; !slices.Equal(h.allowed, want) {
+		t.Errorf("both are reserved, and %v may be bound, want %v", h.allowed, want)
+	}
+	if late := memberOf("c", "2"); !s.Alone(b) || s.Pass(late, start) {
+		t.Error("a pod of a gang that has started must wait")
+	}
+}
+
 func TestPodsOfOtherSchedulersAreNoMembers(t *testing.T) {
 	t.Parallel()
 	s, _ := gangs(t)
@@ -205,13 +292,8 @@ func TestGangsFromManyGoroutines(t *testing.T) {
 	if err := s.Configure(gang.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	opened := 0
-	s.OnOpened(func(pods map[string]*corev1.Pod) {
-		mu.Lock()
-		defer mu.Unlock()
-		opened += len(pods)
-	})
+	opened := &counter{}
+	s.Handle(opened)
 	const members = 50
 	var all sync.WaitGroup
 	for i := range members {
@@ -219,11 +301,20 @@ func TestGangsFromManyGoroutines(t *testing.T) {
 			p := memberOf(fmt.Sprint(i), fmt.Sprint(members))
 			s.PutPod(p)
 			s.Gate(p)
-			s.Pods(func(uid string, state *gang.State) bool { return state.Gate(uid).Code != why.None })
+			s.Pods(func(p *corev1.Pod, state *gang.State) bool { return state.Gate(string(p.UID)).Code != why.None })
 		})
 	}
 	all.Wait()
-	if opened != members {
-		t.Errorf("%d pods were activated, want %d once", opened, members)
+	if n := opened.n.Load(); n != members {
+		t.Errorf("%d pods were activated, want %d once", n, members)
 	}
 }
+
+// counter counts the pods that are activated.
+type counter struct {
+	gangHandler
+	n atomic.Int64
+}
+
+func (c *counter) Opened(pods map[string]*corev1.Pod) { c.n.Add(int64(len(pods))) }
+func (*counter) Needs(string, int)                    {}

@@ -317,6 +317,14 @@ func (s *Quotas) RemovePod(p *corev1.Pod) {
 	})
 }
 
+// SetGang is quota.Account's.
+func (s *Quotas) SetGang(id string, least int) {
+	s.Read(func(a *quota.Account) { a.SetGang(id, least) })
+	if freed := s.freed.Load(); freed != nil {
+		(*freed)()
+	}
+}
+
 // Nominate is quota.Account's.
 func (s *Quotas) Nominate(p *corev1.Pod) {
 	s.follow(string(p.UID), func(quota.Amounts) { s.account.Nominate(string(p.UID)) })

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -46,6 +47,7 @@ type engine struct {
 	store  *kube.Store
 	quotas *kube.Quotas
 	gangs  *kube.Gangs
+	rounds *coscheduling.Rounds
 	rank   map[string]int // of the nodes, the first by name highest
 
 	// The scheduling cycle under way.
@@ -136,8 +138,10 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
-	e.core.NextPod = e.limit(e.core.NextPod)
-	e.core.FailureHandler = changes.Failures(e.note(e.core.FailureHandler))
+	e.rounds = &coscheduling.Rounds{Gangs: e.gangs, Core: e.core, Shown: changes.Shown, Dry: placement.Dry}
+	e.core.NextPod = e.rounds.Next(e.limit(e.core.NextPod))
+	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
+	e.core.FailureHandler = e.rounds.Fail(changes.Failures(e.note(e.core.FailureHandler)))
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
 		orderVictims(e.core.Profiles[name], e.rank)
@@ -145,7 +149,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 		if err != nil {
 			return err
 		}
-		ranked.ByName = true
+		ranked.ByName, ranked.Together = true, e.rounds
 		e.core.Profiles[name] = &profile{Framework: ranked, engine: e}
 	}
 	return nil
@@ -191,11 +195,17 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 // run schedules until no pod is left that an event has woken.
 func (e *engine) run(ctx context.Context) error {
 	for n := e.queued(); n > 0; n = e.queued() {
-		for range n { // no pod leaves the queues but by being taken
+		for n > 0 { // no pod leaves the queues but by being taken
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			before, _ := e.rounds.Pulled()
 			e.step(ctx)
+			all, left := e.rounds.Pulled()
+			n -= 1 + all - before
+			for ; left > 0; _, left = e.rounds.Pulled() {
+				e.step(ctx)
+			}
 		}
 	}
 	return nil

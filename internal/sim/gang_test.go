@@ -1,14 +1,24 @@
 package sim
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // inGang is a Pod whose metadata has more, as YAML that begins with a comma.
@@ -67,4 +77,281 @@ func TestAGangWhoseSettingsCannotBeReadIsRefused(t *testing.T) {
 		!strings.Contains(reasons[0].Message, "min-available") {
 		t.Errorf("the pod is %s, %v", r.Pods[0].State, reasons)
 	}
+}
+
+// cpuNode is a node with so many CPUs.
+func cpuNode(name string, cpus int) string {
+	has := fmt.Sprintf("{cpu: %d, memory: 64Gi, pods: 200}", cpus)
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {kubernetes.io/hostname: %[1]s}}, "+
+		"status: {capacity: %[2]s, allocatable: %[2]s}}\n---", name, has)
+}
+
+// cpuPod is a Pod that asks for CPUs; its metadata and spec have more, as YAML that begins with a comma.
+func cpuPod(name string, cpus int, metadata, spec string) string {
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s%s}, spec: {containers: [{name: c, image: i, "+
+		"resources: {requests: {cpu: %d}}}]%s}}\n---", name, metadata, cpus, spec)
+}
+
+// TestAGangStartsWholeOrNotAtAll: what is bound on nodes of 4 CPUs, and why the rest is not.
+func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
+	group := func(gang string, least int, more string) string {
+		return strings.TrimSuffix(says(gang, least), "}") + ", " + more + "}"
+	}
+	const both = `gang.scheduling.koordinator.sh/groups: '["default/a","default/b"]'`
+	const nonStrict = "gang.scheduling.koordinator.sh/mode: NonStrict"
+	const apart = ", affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: " +
+		"kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}]}}"
+	const app = ", labels: {app: a}"
+	for name, c := range map[string]struct {
+		nodes int
+		pods  string
+		want  string // a name and a state or code for each pod
+	}{
+		"one of three does not fit: the room is left to others": {
+			nodes: 1,
+			pods: cpuPod("a0", 2, says("a", 3), "") + cpuPod("a1", 2, says("a", 3), "") +
+				cpuPod("a2", 2, says("a", 3), "") + cpuPod("b", 4, "", ""),
+			want: "a0 GangSiblingFailed, a1 GangSiblingFailed, a2 GangSiblingFailed, b Scheduled",
+		},
+		"a member beyond the minimum does not fit": {
+			nodes: 1,
+			pods: cpuPod("a0", 2, says("a", 2), "") + cpuPod("a1", 3, says("a", 2), "") +
+				cpuPod("a2", 2, says("a", 2), ""),
+			want: "a0 Scheduled, a1 InsufficientCPU, a2 Scheduled",
+		},
+		"two gangs want the room of one": {
+			nodes: 2,
+			pods: cpuPod("a0", 4, says("a", 2), "") + cpuPod("b0", 4, says("b", 2), "") +
+				cpuPod("a1", 4, says("a", 2), "") + cpuPod("b1", 4, says("b", 2), ""),
+			want: "a0 Scheduled, a1 Scheduled, b0 GangSiblingFailed, b1 GangSiblingFailed",
+		},
+		"gangs of one group, and one does not fit": {
+			nodes: 1,
+			pods: cpuPod("a0", 2, group("a", 1, both), "") + cpuPod("b0", 2, group("b", 2, both), "") +
+				cpuPod("b1", 2, group("b", 2, both), ""),
+			want: "a0 GangSiblingFailed, b0 GangSiblingFailed, b1 GangSiblingFailed",
+		},
+		"gangs of one group, and all fit": {
+			nodes: 2,
+			pods: cpuPod("a0", 2, group("a", 1, both), "") + cpuPod("b0", 2, group("b", 2, both), "") +
+				cpuPod("b1", 2, group("b", 2, both), ""),
+			want: "a0 Scheduled, b0 Scheduled, b1 Scheduled",
+		},
+		"members that keep apart": {
+			nodes: 2,
+			pods: cpuPod("a0", 1, app+says("a", 3), apart) + cpuPod("a1", 1, app+says("a", 3), apart) +
+				cpuPod("a2", 1, app+says("a", 3), apart),
+			want: "a0 GangSiblingFailed, a1 GangSiblingFailed, a2 GangSiblingFailed",
+		},
+		"NonStrict: what fits waits for the rest": {
+			nodes: 1,
+			pods: cpuPod("a0", 2, group("a", 3, nonStrict), "") + cpuPod("a1", 1, group("a", 3, nonStrict), "") +
+				cpuPod("a2", 2, group("a", 3, nonStrict), ""),
+			want: "a0 Waiting, a1 Waiting, a2 InsufficientCPU",
+		},
+		"NonStrict: all fit": {
+			nodes: 1,
+			pods:  cpuPod("a0", 2, group("a", 2, nonStrict), "") + cpuPod("a1", 1, group("a", 2, nonStrict), ""),
+			want:  "a0 Scheduled, a1 Scheduled",
+		},
+		"a member that is held back by a gate": {
+			nodes: 1,
+			pods: cpuPod("a0", 1, says("a", 2), "") +
+				cpuPod("a1", 1, says("a", 2), ", schedulingGates: [{name: example.com/later}]"),
+			want: "a0 GangSiblingFailed, a1 SchedulingGate",
+		},
+		"no victim goes for one member": {
+			nodes: 1,
+			pods: "\n{apiVersion: v1, kind: Pod, metadata: {name: low}, spec: {nodeName: n0, priority: 0, " +
+				"containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}}\n---" +
+				cpuPod("a0", 2, says("a", 3), ", priority: 10") + cpuPod("a1", 2, says("a", 3), ", priority: 10") +
+				cpuPod("a2", 2, says("a", 3), ", priority: 10"),
+			want: "a0 GangSiblingFailed, a1 GangSiblingFailed, a2 GangSiblingFailed, low Existing",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := ""
+			for i := range c.nodes {
+				in += cpuNode(fmt.Sprint("n", i), 4)
+			}
+			r, _ := simulate(t, in+c.pods, "-")
+			var got []string
+			for _, p := range r.Pods {
+				is := p.State
+				if is != Scheduled && len(p.Reasons) > 0 {
+					is = p.Reasons[0].Code.String()
+				}
+				got = append(got, p.Name+" "+is)
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("got  %s\nwant %s\n%+v", got, c.want, r.Pods)
+			}
+		})
+	}
+}
+
+// stepped decides about a text, and calls after between two steps of the scheduler. It returns how often a pod was
+// assumed, and how often one was tried.
+func stepped(t *testing.T, in string, after func(*engine)) (r Result, assumed, tried int) {
+	t.Helper()
+	r, err := simulated(t, in, func(e *engine) {
+		next := e.core.NextPod
+		e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+			after(e)
+			return next(logger)
+		}
+		e.core.Cache = &countingCache{e.core.Cache, &assumed}
+		for name, f := range e.core.Profiles {
+			e.core.Profiles[name] = &countingProfile{f, &tried}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, assumed, tried
+}
+
+type countingCache struct {
+	cache.Cache
+	assumed *int
+}
+
+func (c *countingCache) AssumePod(logger klog.Logger, p *corev1.Pod) error {
+	*c.assumed++
+	return c.Cache.AssumePod(logger, p)
+}
+
+type countingProfile struct {
+	framework.Framework
+	tried *int
+}
+
+func (c *countingProfile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, p *corev1.Pod,
+) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+	*c.tried++
+	return c.Framework.RunPreFilterPlugins(ctx, state, p)
+}
+
+// TestAGangThatDoesNotFitReservesNothing: of 300 members that bind cores and count in a quota, the nodes have room for
+// 299. Each is tried once, none is assumed, and no step leaves anything reserved.
+func TestAGangThatDoesNotFitReservesNothing(t *testing.T) {
+	const members = 300
+	in := "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {name: default, " +
+		"namespace: default}, spec: {max: {cpu: 1000}, min: {cpu: 1000}}}\n---" +
+		"\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: a}, " +
+		fmt.Sprintf("spec: {minMember: %d}}\n---", members) + cpuNode("n0", 100) + cpuNode("n1", 199) +
+		strings.Replace(cpuNode("cordoned", 100), "status:", "spec: {unschedulable: true}, status:", 1)
+	for i := range members {
+		in += cpuPod(fmt.Sprint("a", i), 1, ", labels: {pod-group.scheduling.sigs.k8s.io: a}", "")
+	}
+	check := func(e *engine) {
+		for _, n := range []string{"n0", "n1"} {
+			for held := range e.store.View(n).Entries() {
+				t.Errorf("%s holds something on %s between two steps", held.UID, n)
+			}
+		}
+		if r, _ := e.quotas.Report("default"); r.Used["cpu"] > 0 {
+			t.Errorf("the quota uses %v between two steps", r.Used)
+		}
+	}
+	r, assumed, tried := stepped(t, in, check)
+	for _, p := range r.Pods {
+		if p.State != Waiting || len(p.Reasons) != 1 || p.Reasons[0].Code != why.GangSiblingFailed ||
+			!strings.Contains(p.Reasons[0].Message, "only 299 of 300 members fit") {
+			t.Fatalf("%s is %s, %v", p.Name, p.State, p.Reasons)
+		}
+	}
+	if assumed != 0 || tried > members+1 {
+		t.Errorf("%d assumed and %d tried, want none and each once", assumed, tried)
+	}
+	r, assumed, _ = stepped(t, in+cpuNode("n2", 1), func(*engine) {})
+	if g := r.Gangs[0]; g.Bound != members || assumed != members {
+		t.Errorf("with room for all: %+v, %d assumed", g, assumed)
+	}
+}
+
+// TestGangsNeverStartInPart is G1, G2 and G6 with random gangs, some in groups, and single pods: each gang has its
+// minimum or nothing, with all gangs of its group; nodes hold no more than they have; and no gang that waits fits in
+// what is left.
+func TestGangsNeverStartInPart(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		type member struct {
+			name, gang string
+			cpus       int
+		}
+		gangs := []string{"a", "b", "c", ""}
+		least, size := map[string]int{}, map[string]int{}
+		together := rapid.Bool().Draw(rt, "a and b start together")
+		var members []member
+		for i := range rapid.IntRange(1, 9).Draw(rt, "pods") {
+			m := member{
+				fmt.Sprint("p", i), rapid.SampledFrom(gangs).Draw(rt, "gang"), rapid.IntRange(1, 3).Draw(rt, "CPUs"),
+			}
+			members = append(members, m)
+			size[m.gang]++
+		}
+		for _, g := range gangs {
+			least[g] = rapid.IntRange(1, 4).Draw(rt, "minimum")
+		}
+		together = together && size["a"] > 0 && size["b"] > 0
+		nodes, pods, spec := "", map[string]string{}, map[string]member{}
+		for i := range rapid.IntRange(1, 2).Draw(rt, "nodes") {
+			nodes += cpuNode(fmt.Sprint("n", i), 4)
+		}
+		for _, m := range members {
+			metadata := ""
+			if m.gang != "" {
+				metadata = says(m.gang, least[m.gang])
+				if together && m.gang != "c" {
+					metadata = strings.TrimSuffix(metadata, "}") +
+						`, gang.scheduling.koordinator.sh/groups: '["default/a","default/b"]'}`
+				}
+			}
+			pods[m.name], spec[m.name] = cpuPod(m.name, m.cpus, metadata, ""), m
+		}
+		all := nodes
+		for _, m := range members {
+			all += pods[m.name]
+		}
+		r, _ := simulate(t, all, "-")
+		bound, used := map[string]int{}, map[string]int{}
+		rest := nodes
+		for _, p := range r.Pods {
+			if p.State != Scheduled {
+				continue
+			}
+			bound[spec[p.Name].gang]++
+			used[p.Node] += spec[p.Name].cpus
+			rest += cpuPod(p.Name, spec[p.Name].cpus, "", ", nodeName: "+p.Node)
+		}
+		starts := func(g string) bool { return bound[g] >= least[g] }
+		for _, g := range gangs[:3] {
+			if bound[g] > 0 && !starts(g) || together && g != "c" && bound[g] > 0 && !(starts("a") && starts("b")) {
+				rt.Fatalf("gangs that need %v have %v", least, bound)
+			}
+		}
+		for n, cpus := range used {
+			if cpus > 4 {
+				rt.Fatalf("%s has 4 CPUs, and %d are given", n, cpus)
+			}
+		}
+		for _, g := range gangs[:3] {
+			if bound[g] > 0 || size[g] == 0 {
+				continue
+			}
+			again := rest
+			for _, m := range members {
+				if m.gang == g || together && g != "c" && (m.gang == "a" || m.gang == "b") {
+					again += pods[m.name]
+				}
+			}
+			r, _ := simulate(t, again, "-")
+			for _, is := range r.Gangs {
+				if is.Name == "default/"+g && is.Bound > 0 {
+					rt.Fatalf("gang %s waits, and fits in what is left: %+v", g, r.Pods)
+				}
+			}
+		}
+	})
 }

@@ -23,8 +23,7 @@ type CoschedulingArgs struct {
 
 	// DefaultMatchPolicy is for gangs that say none: once-satisfied (default), only-waiting or waiting-and-running.
 	DefaultMatchPolicy string `json:"defaultMatchPolicy,omitempty"`
-	// DefaultTimeout is the waiting time of gangs that say none, more than 0. Default: 600s. It has no effect yet: no
-	// member is reserved before the others.
+	// DefaultTimeout is how long reserved members of NonStrict gangs wait that say nothing, more than 0. Default: 600s.
 	DefaultTimeout *metav1.Duration `json:"defaultTimeout,omitempty"`
 
 	// ControllerWorkers may be set, as in configurations of Koordinator. It has no effect.

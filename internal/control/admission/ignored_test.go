@@ -21,7 +21,9 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 				"quota.scheduling.koordinator.sh/name": "team-a", // the scheduler reads it: no warning
 				"koordinator.sh/qosClas":               "LSR", "app": "web",
 			},
-			Annotations: map[string]string{"gang.scheduling.koordinator.sh/name": "g", "koordinator.sh/cpuBurst": "{}"},
+			Annotations: map[string]string{
+				"gang.scheduling.koordinator.sh/network-topology-spec": "{}", "koordinator.sh/cpuBurst": "{}",
+			},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{container, container}},
 	})
@@ -30,8 +32,8 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	}
 	want := []string{
 		`metadata.labels[koordinator.sh/qosClas]: has no effect: unknown key, did you mean "koordinator.sh/qosClass"?`,
-		"metadata.annotations[gang.scheduling.koordinator.sh/name]: has a part of its effect: gang scheduling " +
-			"(pods of an incomplete gang are held; all-or-nothing placement is planned)",
+		"metadata.annotations[gang.scheduling.koordinator.sh/network-topology-spec]: has no effect: gang scheduling: " +
+			"planned",
 		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
 		"spec.containers[*].resources[koordinator.sh/gpu-core]: no component of Tenon provides this resource: " +
 			"devices: planned",

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-// Ignored returns each label, annotation and resource of a pod that does not have its whole effect in this version, by
-// its field. Keys that are neither Tenon's nor listed in annotation.Supports belong to other software.
+// Ignored returns each label, annotation and resource of a pod that has no effect in this version, by its field. Keys
+// that are neither Tenon's nor listed in annotation.Supports belong to other software.
 func Ignored(pod *corev1.Pod) []annotation.Ignored {
 	resources := map[string]string{}
 	for _, c := range containers(pod) {

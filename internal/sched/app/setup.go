@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -54,7 +55,7 @@ type Scheduler struct {
 func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs,
 ) frameworkruntime.Registry {
 	return frameworkruntime.Registry{
-		coscheduling.Name:     coscheduling.Factory(g),
+		coscheduling.Name:     coscheduling.Factory(g, q),
 		elasticquota.Name:     elasticquota.Factory(q, m),
 		nodenumaresource.Name: nodenumaresource.Factory(d),
 		topologyspread.Name:   topologyspread.New,
@@ -79,11 +80,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for NodeResourceTopology, Numatopology, ElasticQuota and PodGroup: %w", err)
 	}
-	store, quotas, gangs, served := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs(), []string{}
-	for _, p := range c.ComponentConfig.Profiles {
-		served = append(served, p.SchedulerName)
-	}
-	gangs.Serve(served...)
+	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs()
 	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory, quotas, gangs)
 	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()
@@ -136,11 +133,18 @@ func (s *Scheduler) build(ctx context.Context) error {
 		return err
 	}
 	s.core = core
+	var served []string
 	for name, f := range core.Profiles {
+		if slices.ContainsFunc(f.ListPlugins().Permit.Enabled, func(p schedulerconfig.Plugin) bool {
+			return p.Name == coscheduling.Name
+		}) {
+			served = append(served, name)
+		}
 		if err := elasticquota.Exclusive(f.ListPlugins()); err != nil {
 			return fmt.Errorf("profile %s: %w", name, err)
 		}
 	}
+	s.gangs.Serve(served...)
 	return options.LogOrWriteConfig(klog.FromContext(ctx), s.options.WriteConfigTo, &cc.ComponentConfig, completed)
 }
 
@@ -148,8 +152,9 @@ func (s *Scheduler) build(ctx context.Context) error {
 func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &upstream.Changes{}
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
-	s.core.FailureHandler = changes.Failures(s.reporter.Wrap(s.core.FailureHandler))
-	s.core.SchedulePod = s.decisions.Record(s.flags, s.core.SchedulePod)
+	rounds := &coscheduling.Rounds{Gangs: s.gangs, Core: s.core, Shown: changes.Shown, Dry: placement.Dry}
+	s.core.FailureHandler = rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
+	s.core.SchedulePod = s.decisions.Record(s.flags, rounds.Schedule(s.core.SchedulePod))
 	s.gate = &upstream.Gate{
 		Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
 	}
@@ -159,10 +164,10 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ranked.Bindings = s.gate.Bindings
+		ranked.Bindings, ranked.Together = s.gate.Bindings, rounds
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
-	s.core.NextPod = s.gate.Wrap(ctx, s.core.NextPod)
+	s.core.NextPod = rounds.Next(s.gate.Wrap(ctx, s.core.NextPod))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())

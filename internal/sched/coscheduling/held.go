@@ -31,8 +31,8 @@ const (
 	heldBurst     = 100
 )
 
-// Held writes why pods are held back before the queue, which upstream does for none but its own gates: a condition and
-// an Event.
+// Held writes why pods wait for their gang, before the queue, which upstream does for none but its own gates, or behind
+// it: a condition and an Event. It also ends what has waited for too long.
 type Held struct {
 	Gangs    *kube.Gangs
 	Client   clientset.Interface
@@ -61,6 +61,7 @@ func (h *Held) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C():
+			h.Gangs.Expire(h.Clock.Now())
 			h.Look(ctx)
 		}
 	}
@@ -77,8 +78,12 @@ func (h *Held) Look(ctx context.Context) {
 	}
 	now := h.Clock.Now()
 	refusals := map[string]gang.Refusal{}
-	pods := h.Gangs.Pods(func(uid string, s *gang.State) bool {
-		r := s.Gate(uid)
+	pods := h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
+		uid := string(p.UID)
+		r := s.Why(uid)
+		if r.Pod == p.Namespace+"/"+p.Name {
+			return false // its own reason was written when it was tried
+		}
 		if r.Code != why.None {
 			refusals[uid] = r
 		}
@@ -115,9 +120,7 @@ func (h *Held) Look(ctx context.Context) {
 }
 
 func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
-	found := (&refusal{k.is}).Finding()
-	found.Plugin, found.Phase = Name, why.PreEnqueue
-	message := why.Message([]why.Finding{found}, 0)
+	message := (&refusal{k.is}).Message()
 	status := p.Status.DeepCopy()
 	condition := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}
 	condition.Reason = corev1.PodReasonUnschedulable

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -28,12 +30,14 @@ type Plugin struct {
 
 var (
 	_ fwk.PreEnqueuePlugin  = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.PermitPlugin      = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions = (*Plugin)(nil)
 )
 
-// Factory makes the plugin for each profile, on one set of gangs. Unknown fields and values of its arguments are
-// refused, and so are arguments that differ between profiles.
-func Factory(gangs *kube.Gangs) frameworkruntime.PluginFactory {
+// Factory makes the plugin for each profile, on one set of gangs, whose sizes quotas learns. Unknown fields and values
+// of its arguments are refused, and so are arguments that differ between profiles.
+func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFactory {
 	var once sync.Once
 	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := v1alpha1.DecodeCoscheduling(raw)
@@ -44,7 +48,7 @@ func Factory(gangs *kube.Gangs) frameworkruntime.PluginFactory {
 			return nil, err
 		}
 		once.Do(func() { // a second instance in the process evaluates pods for explanations
-			gangs.OnOpened(func(pods map[string]*corev1.Pod) { h.Activate(klog.Background(), pods) })
+			gangs.Handle(&handler{h, gangs, quotas})
 		})
 		return &Plugin{gangs}, nil
 	}
@@ -61,8 +65,68 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	return nil
 }
 
-// EventsToRegister names PodGroups of both groups, so that they are read. Members are activated when their gate opens:
-// the queue has no event for a change of another pending pod.
+// Waiting returns why a pod that passes the queue is not bound.
+func (p *Plugin) Waiting(pod *corev1.Pod) *fwk.Status {
+	if r := p.gangs.Why(pod); r.Code != why.None {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r})
+	}
+	return nil
+}
+
+// Reserve does nothing: a member holds what the other plugins reserve.
+func (*Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status { return nil }
+
+// Unreserve records that a member holds nothing any more.
+func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	p.gangs.Lose(string(pod.UID))
+}
+
+// longestWait is more than the framework lets a pod wait. The gang's own waiting time ends the wait.
+const longestWait = time.Hour
+
+// Permit lets a member wait for the others.
+func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
+	if p.gangs.Pass(pod, time.Now()) {
+		return fwk.NewStatus(fwk.Wait), longestWait
+	}
+	return nil, 0
+}
+
+// handler carries out what becomes of gangs, for all profiles: they share queue and waiting pods.
+type handler struct {
+	fwk.Handle
+	gangs  *kube.Gangs
+	quotas *kube.Quotas
+}
+
+// Opened queues the pods.
+func (h *handler) Opened(pods map[string]*corev1.Pod) { h.Activate(klog.Background(), pods) }
+
+// Needs tells the quotas.
+func (h *handler) Needs(id string, least int) { h.quotas.SetGang(id, least) }
+
+// Allow lets pods be bound.
+func (h *handler) Allow(uids []string) {
+	h.each(uids, func(w fwk.WaitingPod) { w.Allow(Name) })
+}
+
+// GiveBack ends the reservations of pods.
+func (h *handler) GiveBack(uids []string) {
+	h.each(uids, func(w fwk.WaitingPod) { w.Reject(Name, "the gang cannot start") })
+}
+
+func (h *handler) each(uids []string, f func(fwk.WaitingPod)) {
+	for _, uid := range uids {
+		if w := h.GetWaitingPod(types.UID(uid)); w != nil {
+			f(w)
+		} else { // rejected by another, or deleted
+			h.gangs.Lose(uid)
+		}
+	}
+}
+
+// EventsToRegister names PodGroups of both groups, so that they are read. Members are activated when they can be tried
+// again: the queue has no event for a change of another pending pod.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	var events []fwk.ClusterEventWithHint
 	for _, group := range scheduling.Groups() {
@@ -72,15 +136,10 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 				Resource:   fwk.EventResource(r.Resource + "." + r.Version + "." + r.Group),
 				ActionType: fwk.Add | fwk.Update | fwk.Delete,
 			},
-			QueueingHintFn: p.afterChange,
+			QueueingHintFn: skip,
 		})
 	}
 	return events, nil
 }
 
-func (p *Plugin) afterChange(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
-	if p.gangs.Gate(pod).Code == why.None {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
-}
+func skip(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.QueueSkip, nil }

@@ -23,6 +23,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
@@ -50,7 +51,7 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 func newPlugin(t *testing.T) (*coscheduling.Plugin, *kube.Gangs) {
 	t.Helper()
 	gangs := kube.NewGangs()
-	p, err := coscheduling.Factory(gangs)(t.Context(), nil, &handle{})
+	p, err := coscheduling.Factory(gangs, kube.NewQuotas(time.Now))(t.Context(), nil, &handle{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestPodsOfAnIncompleteGangAreHeldWithAReason(t *testing.T) {
 func TestTheQueueIsAskedAgainForTheMembersOfACompleteGang(t *testing.T) {
 	t.Parallel()
 	gangs, h := kube.NewGangs(), &handle{}
-	factory := coscheduling.Factory(gangs)
+	factory := coscheduling.Factory(gangs, kube.NewQuotas(time.Now))
 	for range 2 { // profiles
 		if _, err := factory(t.Context(), nil, h); err != nil {
 			t.Fatal(err)
@@ -110,7 +111,7 @@ func TestTheQueueIsAskedAgainForTheMembersOfACompleteGang(t *testing.T) {
 
 func TestArgumentsThatCannotBeUsedEndTheStart(t *testing.T) {
 	t.Parallel()
-	factory := coscheduling.Factory(kube.NewGangs())
+	factory := coscheduling.Factory(kube.NewGangs(), kube.NewQuotas(time.Now))
 	for i, c := range []struct{ raw, want string }{
 		{`{"defaultMatchPolicy":"x"}`, "arguments of Coscheduling"},
 		{`{"defaultMatchPolicy":"only-waiting"}`, ""},
@@ -210,6 +211,28 @@ func TestAPodThatIsHeldSaysWhy(t *testing.T) {
 	w.pass(t.Context(), 120)
 	if fmt.Sprint(w.patches) != before {
 		t.Errorf("the gang is complete, and %v is written", w.patches)
+	}
+}
+
+// TestAMemberSaysWhichSiblingDidNotFit: the one that did not has its own reason.
+func TestAMemberSaysWhichSiblingDidNotFit(t *testing.T) {
+	t.Parallel()
+	_, gangs := newPlugin(t)
+	w := newWriter(t, gangs)
+	for _, name := range []string{"a", "b", "c"} {
+		gangs.PutPod(member(name, "g", "3"))
+	}
+	plan, _, _ := gangs.Begin(member("a", "g", "3"))
+	full := why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}, Detail: "0/1 nodes are available"}
+	gangs.Conclude(plan.Members, nil, gang.Failure{UID: "uid-c", Have: 2, Cause: full}, time.Unix(0, 0))
+	w.pass(t.Context(), 10)
+	want := []string{"GangSiblingFailed: of gang ns/g only 2 of 3 members fit: pod ns/c does not: 0/1 nodes are " +
+		`available. {"code":"GangSiblingFailed","gang":"ns/g","need":3,"placed":2,` +
+		`"rootCause":{"pod":"ns/c","code":"InsufficientCPU"}}`}
+	for name, want := range map[string][]string{"a": want, "b": want, "c": nil} {
+		if got := w.patches[name]; !slices.Equal(got, want) {
+			t.Errorf("%s says %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package coscheduling
 
 import (
+	"encoding/json"
+	"fmt"
+
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -14,4 +17,38 @@ func (r *refusal) Error() string { return r.String() }
 // Finding returns the reason; the reader adds plugin and phase.
 func (r *refusal) Finding() why.Finding {
 	return why.Finding{Reason: why.Reason{Code: r.Code}, Detail: r.Error()}
+}
+
+// wire is the JSON at the end of the condition of a pod that waits for its gang.
+type wire struct {
+	Code      why.Code `json:"code"`
+	Gang      string   `json:"gang,omitempty"`
+	Need      int      `json:"need,omitempty"`
+	Have      *int     `json:"have,omitempty"`   // members that exist
+	Placed    *int     `json:"placed,omitempty"` // members that fit, or are reserved
+	RootCause *cause   `json:"rootCause,omitempty"`
+}
+
+type cause struct {
+	Pod  string   `json:"pod"`
+	Code why.Code `json:"code"`
+}
+
+// Message is the text of the condition.
+func (r *refusal) Message() string {
+	w := wire{Code: r.Code, Gang: r.Gang, Need: r.Need}
+	switch r.Code {
+	case why.GangNotReady:
+		w.Have = &r.Have
+	case why.GangHolding, why.GangSiblingFailed, why.GangTimeout:
+		w.Placed = &r.Have
+	}
+	if r.Pod != "" {
+		w.RootCause = &cause{r.Pod, r.Cause.Code}
+	}
+	tail, err := json.Marshal(w)
+	if err != nil {
+		panic(fmt.Sprintf("coscheduling: numbers and names always encode: %v", err))
+	}
+	return why.Text([]why.Finding{r.Finding()}, 0) + " " + string(tail)
 }

@@ -47,10 +47,12 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		}
 		err := p.store.Commit(node, offer)
 		if err == nil {
-			p.metrics.commit("ok")
-			p.metrics.Decided(p.name, "granted")
 			s.Offer, s.view, s.reserved = offer, view, node
-			p.tracker.Reserved(pod.UID, view, offer)
+			if !isDry(cs) {
+				p.metrics.commit("ok")
+				p.metrics.Decided(p.name, "granted")
+				p.tracker.Reserved(pod.UID, view, offer)
+			}
 			return nil
 		}
 		p.tracker.Order.Leave(node, pod.UID)

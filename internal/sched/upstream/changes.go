@@ -39,6 +39,18 @@ func (c *Changes) Node(name string) {
 	c.next++
 }
 
+// Shown logs a node that has changed in the snapshot in use.
+func (c *Changes) Shown(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := c.next; i > c.seen; i-- { // behind come the changes that the snapshot does not have
+		c.log[i%changesKept] = c.log[(i-1)%changesKept]
+	}
+	c.log[c.seen%changesKept] = name
+	c.seen++
+	c.next++
+}
+
 func (c *Changes) nodeSet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,6 +40,16 @@ type Spreader interface {
 	IgnoresIncomplete(pod *corev1.Pod) bool
 }
 
+// Together knows the pods that start together.
+type Together interface {
+	// Planned returns the node that a pod is to have, "" for one that may have any.
+	Planned(pod *corev1.Pod) (node string)
+	// MayPreempt reports whether victims may be looked for, for a pod that does not fit.
+	MayPreempt(pod *corev1.Pod) bool
+	// Waits is called when a reserved pod waits for a permit.
+	Waits(pod *corev1.Pod)
+}
+
 type scorer struct {
 	fwk.ScorePlugin
 	pre    fwk.PreScorePlugin // nil without
@@ -53,6 +63,8 @@ type Profile struct {
 	ByName bool
 	// Bindings counts those of the profile; nil counts none.
 	Bindings *Bindings
+	// Together is asked about pods that start together; nil where there are none.
+	Together Together
 
 	changes  *Changes
 	usable   bool     // every score plugin is known
@@ -136,8 +148,14 @@ func (p *Profile) GetNodeHint(
 	defer func() {
 		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
 	}()
-	p.used, p.feasible = nil, nil
+	p.used, p.feasible, p.key = nil, nil, ""
 	p.rejected.Store(0)
+	if p.Together != nil {
+		if node := p.Together.Planned(pod); node != "" {
+			result = "hint"
+			return node
+		}
+	}
 	p.key = p.keyOf(ctx, pod, signature, state)
 	if known, ok := p.rankings.Get(p.key); ok && p.key != "" {
 		r := known.(*ranking)
@@ -179,6 +197,35 @@ func (p *Profile) keyOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodS
 		key = append(append(key, ' '), p.spreader.SpreadKey(pod)...)
 	}
 	return string(key)
+}
+
+// RunPostFilterPlugins looks for no victims where none may be evicted.
+func (p *Profile) RunPostFilterPlugins(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.Together == nil || p.Together.MayPreempt(pod) {
+		return p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
+	}
+	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, withoutVictims{nodes})
+	if status.IsRejected() {
+		status = fwk.NewStatus(fwk.Unschedulable, "preemption: not eligible: the pod starts with others")
+	}
+	return result, status
+}
+
+// withoutVictims says that no node has victims.
+type withoutVictims struct{ fwk.NodeToStatusReader }
+
+func (withoutVictims) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeInfo, error) {
+	return nil, nil
+}
+
+// AddWaitingPod tells of a pod that waits.
+func (p *Profile) AddWaitingPod(pod *corev1.Pod, waits map[string]time.Duration) {
+	p.Framework.AddWaitingPod(pod, waits)
+	if p.Together != nil {
+		p.Together.Waits(pod)
+	}
 }
 
 // RunFilterPluginsWithNominatedPods counts the nodes that refuse.

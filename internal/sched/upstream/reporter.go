@@ -169,8 +169,9 @@ func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c caus
 	defer r.mu.Unlock()
 	r.count(next)
 	last, known := r.pending[pod.Pod.UID]
-	report := !known || last.root.Code != found.root.Code ||
-		last.said != found.message && now.Sub(last.reported) >= repeatAfter
+	// why a whole gang waits is written beside the scheduling cycle, a few members at a time
+	report := found.root.Code != why.GangSiblingFailed && (!known || last.root.Code != found.root.Code ||
+		last.said != found.message && now.Sub(last.reported) >= repeatAfter)
 	if !report {
 		next.said, next.reported = last.said, last.reported
 	}

@@ -28,6 +28,7 @@ var codes = map[string]why.Code{
 	names.InterPodAffinity:   why.PodAffinity,
 	names.PodTopologySpread:  why.PodTopologySpread,
 	"TenonPodTopologySpread": why.PodTopologySpread, // upstream's, under the name that our profile gives it
+	"Coscheduling":           why.GangSiblingFailed, // a reservation that was given back; its Waiting says why
 	names.VolumeBinding:      why.Volume,
 	names.VolumeZone:         why.Volume,
 	names.VolumeRestrictions: why.Volume,

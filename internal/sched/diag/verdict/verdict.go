@@ -14,11 +14,25 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Held returns why a pod does not pass the queue.
+// waiting is a plugin that lets pods wait for others.
+type waiting interface {
+	fwk.Plugin
+	// Waiting returns why a pod that passes the queue is not bound; nil for one that waits for none.
+	Waiting(pod *corev1.Pod) *fwk.Status
+}
+
+// Held returns why a pod does not pass the queue, or waits for others behind it.
 func Held(ctx context.Context, f framework.Framework, pod *corev1.Pod) []why.Finding {
 	for _, plugin := range f.PreEnqueuePlugins() {
 		if status := plugin.PreEnqueue(ctx, pod); !status.IsSuccess() {
 			return Findings(pod, nil, why.PreEnqueue, status, plugin.Name())
+		}
+	}
+	for _, plugin := range f.EnqueueExtensions() {
+		if w, ok := plugin.(waiting); ok {
+			if status := w.Waiting(pod); !status.IsSuccess() {
+				return Findings(pod, nil, why.Permit, status, w.Name())
+			}
 		}
 	}
 	return nil
