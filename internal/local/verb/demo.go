@@ -83,7 +83,7 @@ func outcome(pods []corev1.Pod) string {
 	if node := placed(pods); node != "" {
 		fmt.Fprintf(&b, "  %s topology node/%s\n", name(), node)
 	}
-	fmt.Fprintf(&b, "  %s quota --rounds\n", name())
+	fmt.Fprintf(&b, "  %[1]s quota --rounds\n  %[1]s gang\n", name())
 	return b.String()
 }
 

@@ -43,7 +43,8 @@ func TestTheOutcomeOfTheDemoNamesTheNextCommands(t *testing.T) {
 	}
 	got := outcome([]corev1.Pod{pod("web", "LS", "n1"), pod("search", "LSR", "n0"), pod("cannot-fit", "LSR", "")})
 	want := "Demo: 2 pods are placed, 1 pending (cannot-fit). Go on with:\n" +
-		"  " + name() + " explain pod/cannot-fit\n  " + name() + " topology node/n0\n  " + name() + " quota --rounds\n"
+		"  " + name() + " explain pod/cannot-fit\n  " + name() + " topology node/n0\n" +
+		"  " + name() + " quota --rounds\n  " + name() + " gang\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
