@@ -238,9 +238,7 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 	created := 0
 	create := func(n int) {
 		for range n {
-			if _, err := pods.Create(ctx, mixed(created), metav1.CreateOptions{}); err != nil {
-				t.Fatalf("create pod %d: %v", created, err)
-			}
+			l.submit(t, mixed(created))
 			created++
 		}
 	}

@@ -144,10 +144,7 @@ func (l *gangLoad) make(t *testing.T) {
 	}
 	for m := range size {
 		pod.Name = fmt.Sprintf("%s-%d", name, m)
-		if _, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod,
-			metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		l.submit(t, pod)
 	}
 }
 

@@ -292,11 +292,12 @@ func (w *load) gang(t *testing.T, leaf string) {
 	}
 }
 
-// submit creates a pod. While the manager is dead its webhook refuses all.
-func (w *load) submit(t *testing.T, pod *corev1.Pod) {
+// submit creates a pod. While the manager is dead, or the machine too busy for its webhook to answer in time, all are
+// refused.
+func (l *local) submit(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	waitFor(t, time.Minute, "pod "+pod.Name+" to be created", func() error {
-		_, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{})
+		_, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}

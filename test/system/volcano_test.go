@@ -73,9 +73,7 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 	for w := range volcanoWriters {
 		writers.Go(func() {
 			for i := w; i < volcanoPods; i += volcanoWriters {
-				if _, err := pods.Create(ctx, volcanoPod(i), metav1.CreateOptions{}); err != nil {
-					t.Errorf("create pod %d: %v", i, err)
-				}
+				l.submit(t, volcanoPod(i))
 			}
 		})
 	}
