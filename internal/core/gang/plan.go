@@ -12,8 +12,8 @@ import (
 type Plan struct {
 	Members []string // by UID: what is to be tried, in this order
 
-	gang   map[string]*tally // by member
-	tallys []*tally
+	gang    map[string]*tally // by member
+	tallies []*tally
 }
 
 // tally is what is known of a gang while its group is planned.
@@ -46,7 +46,7 @@ func (s *State) Begin(uid string) (*Plan, Refusal) {
 			continue // its members start alone
 		}
 		t := &tally{least: g.settings.Min, placed: g.running(), left: g.count[Pending]}
-		p.tallys = append(p.tallys, t)
+		p.tallies = append(p.tallies, t)
 		for uid, m := range g.members {
 			if m.phase == Pending {
 				members = append(members, m)
@@ -77,7 +77,7 @@ func (p *Plan) Place(uid string) {
 func (p *Plan) Fail(uid string) (have int, possible bool) {
 	t := p.gang[uid]
 	t.left--
-	return t.placed, !slices.ContainsFunc(p.tallys, func(t *tally) bool { return t.placed+t.left < t.least })
+	return t.placed, !slices.ContainsFunc(p.tallies, func(t *tally) bool { return t.placed+t.left < t.least })
 }
 
 // Conclude ends the round of a Strict group in which these members were tried, and those of placed were reserved: they
@@ -108,8 +108,9 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 		effects.Opened = s.open(group)
 	default:
 		effects.add(group.end(Refusal{
-			Code: why.GangSiblingFailed, Gang: failed.gang.id, Need: failed.gang.settings.Min, Have: f.Have,
-			Pod: failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause,
+			Code: why.GangSiblingFailed, Gang: failed.gang.id, Need: failed.gang.settings.Min,
+			Have: max(f.Have, failed.gang.count[Waiting]+failed.gang.running()), // fit, or were reserved until now
+			Pod:  failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause,
 		}))
 	}
 	if group != nil {

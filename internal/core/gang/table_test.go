@@ -146,3 +146,17 @@ func BenchmarkGate(b *testing.B) {
 		})
 	}
 }
+
+// TestAMemberThatCannotBeReservedIsNamedBesideThoseThatWere: the plan has room for it, and Reserve does not.
+func TestAMemberThatCannotBeReservedIsNamedBesideThoseThatWere(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	for _, uid := range []string{"p1", "p2", "p3"} {
+		s.Put(gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 3}})
+	}
+	plan, _ := s.Begin("p1")
+	e := s.Conclude(plan.Members, []string{"p1", "p2"}, gang.Failure{UID: "p3"}, time.Unix(0, 0))
+	if r := s.Why("p3"); len(e.GiveBack) != 2 || len(e.Allow) > 0 || r.Have != 2 || r.Need != 3 || r.Pod != "ns/p3" {
+		t.Errorf("effects %+v, reason %+v, want p1 and p2 back, and that p3 failed beside 2 of 3", e, r)
+	}
+}

@@ -102,7 +102,7 @@ type handler struct {
 // Opened queues the pods.
 func (h *handler) Opened(pods map[string]*corev1.Pod) { h.Activate(klog.Background(), pods) }
 
-// Needs tells the quotas.
+// Needs is what quotas ask for at once.
 func (h *handler) Needs(id string, least int) { h.quotas.SetGang(id, least) }
 
 // Allow lets pods be bound.

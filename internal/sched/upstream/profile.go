@@ -220,7 +220,7 @@ func (withoutVictims) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.No
 	return nil, nil
 }
 
-// AddWaitingPod tells of a pod that waits.
+// AddWaitingPod reports that a pod waits.
 func (p *Profile) AddWaitingPod(pod *corev1.Pod, waits map[string]time.Duration) {
 	p.Framework.AddWaitingPod(pod, waits)
 	if p.Together != nil {
