@@ -121,3 +121,24 @@ func TestQuotaAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 		})
 	}
 }
+
+func TestQuantitiesThatTakeSecondsAreRefused(t *testing.T) {
+	t.Parallel()
+	for text, slow := range map[string]bool{
+		"E3320368592234775807": true, "1e-99999999": true, "-9E+9999999": true, "1e100": true,
+		strings.Repeat("9", 65): true,
+		"1e-99":                 false, "500m": false, "1Gi": false, "-3": false, "12e6": false, "E": false, "0": false,
+	} {
+		got, err := ParseQuantity(text)
+		if slow != (err != nil && strings.Contains(err.Error(), "is out of range")) {
+			t.Errorf("%s: error %v, want one: %v", text, err, slow)
+		}
+		if slow {
+			continue
+		}
+		want, wrong := resource.ParseQuantity(text) //nolint:forbidigo // what is compared with
+		if (wrong != nil) != (err != nil) || !got.Equal(want) {
+			t.Errorf("%s is %s, %v; want %s, %v", text, got.String(), err, want.String(), wrong)
+		}
+	}
+}

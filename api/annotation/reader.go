@@ -2,6 +2,7 @@ package annotation
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // reader checks what was decoded from a text. It keeps the first refusal and all warnings. Fields are named by their
@@ -91,14 +93,30 @@ var slowQuantity = regexp.MustCompile(
 	`:\s*(-?[\d.]{65,}|-?[\d.]*[eE][-+]?0*[1-9]\d{2,}|` +
 		`"[^"\w]*[\d.]{65,}[^"]*"|"[^"\w]*[\d.]*[eE][-+]?0*[1-9]\d{2,}[^"\w]*")`)
 
-// readAmounts is read for a T with quantities. It refuses slow ones before they are decoded: bringing 1e-9999999 to its
-// canonical form takes seconds, and any user may write the text.
+// HasSlowQuantity reports whether a JSON object or list has a value that takes seconds to read as a quantity, as
+// 1e-9999999 does: to bring it to its canonical form, a number of so many digits is made.
+func HasSlowQuantity(text string) bool { return slowQuantity.MatchString(text) }
+
+// ParseQuantity is resource.ParseQuantity, apart from quantities that take seconds to read or to compare.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	if HasSlowQuantity(`:"` + text + `"`) {
+		return resource.Quantity{}, errors.New(outOfRange(text))
+	}
+	return resource.ParseQuantity(text) //nolint:forbidigo // here alone
+}
+
+func outOfRange(quantity string) string {
+	return fmt.Sprintf("quantity %.32s is out of range", quantity)
+}
+
+// readAmounts is read for a T with quantities. It refuses slow ones before they are decoded: any user may write the
+// text.
 func readAmounts[T any](text string, check func(r *reader, v *T)) (T, []Warning, error) {
 	at := slowQuantity.FindStringSubmatchIndex(text)
 	if at == nil {
 		return read(text, check)
 	}
-	e := &Error{Text: fmt.Sprintf("quantity %.32s is out of range", text[at[2]:at[3]])}
+	e := &Error{Text: outOfRange(text[at[2]:at[3]])}
 	for _, f := range outermost(text) {
 		if f.offset <= int64(at[2]) {
 			e.Offset, e.Field = f.offset, f.name

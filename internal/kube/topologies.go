@@ -79,7 +79,9 @@ func (m *models) trim(p *publishedTopology) *v1alpha2.NodeResourceTopology {
 	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 	readPart(p.TopologyPolicies, &t.TopologyPolicies)
 	readPart(p.Attributes, &t.Attributes)
-	readPart(p.Zones, &t.Zones)
+	if !annotation.HasSlowQuantity(string(p.Zones)) {
+		readPart(p.Zones, &t.Zones)
+	}
 	keepKubeletPins(t.Annotations)
 	for i := range t.Zones {
 		z := &t.Zones[i]

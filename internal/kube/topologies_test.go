@@ -107,13 +107,17 @@ func TestOneOddObjectDoesNotHideTheOthers(t *testing.T) {
 	odd.Object["zones"] = "none"
 	odd.Object["attributes"] = map[string]any{"a": int64(1)}
 	odd.Object["topologyPolicies"] = int64(7)
-	c, _ := client(t, odd, object(t, "v1alpha2", "fine", "{}"))
+	slow := object(t, "v1alpha2", "slow", "{}") // in seconds it would be read
+	slow.Object["zones"] = []any{map[string]any{"name": "node-0", "resources": []any{
+		map[string]any{"name": "cpu", "capacity": "1e-2147483647", "allocatable": "1", "available": "1"},
+	}}}
+	c, _ := client(t, odd, slow, object(t, "v1alpha2", "fine", "{}"))
 	i := kube.NewTopologyInformer(c)
 	start(t, i)
 	got := i.GetStore().ListKeys()
 	slices.Sort(got)
-	if !slices.Equal(got, []string{"fine", "odd"}) {
-		t.Errorf("got %v, want both", got)
+	if !slices.Equal(got, []string{"fine", "odd", "slow"}) {
+		t.Errorf("got %v, want all", got)
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -187,6 +188,16 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		d.unused[h.Kind]++
 		return
 	}
+	var bad []string
+	if annotation.HasSlowQuantity(string(text)) { // the decoder would take seconds
+		bad = ofKind(kind, text)
+	}
+	for _, problem := range bad {
+		d.add(at, "%s", problem)
+	}
+	if len(bad) > 0 {
+		return
+	}
 	out, _, err := d.codec.Decode(text, &kind, nil)
 	if err != nil {
 		d.refuse(at, h, kind, text, err)
@@ -222,17 +233,22 @@ func (d *decoder) refuse(at origin, h header, kind schema.GroupVersionKind, text
 		}
 		return
 	}
-	var bad []string
-	var value any
-	if typed, unknown := scheme().New(kind); unknown == nil && json.Unmarshal(text, &value) == nil {
-		bad = badQuantities(reflect.TypeOf(typed), value, nil)
-	}
+	bad := ofKind(kind, text)
 	if len(bad) == 0 {
 		bad = []string{fieldOf(err)}
 	}
 	for _, problem := range bad {
 		d.add(at, "%s", problem)
 	}
+}
+
+// ofKind returns the bad quantities of an object.
+func ofKind(kind schema.GroupVersionKind, text []byte) []string {
+	var value any
+	if typed, unknown := scheme().New(kind); unknown == nil && json.Unmarshal(text, &value) == nil {
+		return badQuantities(reflect.TypeOf(typed), value, nil)
+	}
+	return nil
 }
 
 // badQuantities walks a value along its type, and names the fields whose quantities cannot be read: the decoder's error
@@ -243,7 +259,7 @@ func badQuantities(t reflect.Type, value any, path *field.Path) []string {
 	}
 	if t == reflect.TypeFor[resource.Quantity]() {
 		given := fmt.Sprint(value)
-		if _, err := resource.ParseQuantity(given); value != nil && err != nil {
+		if _, err := annotation.ParseQuantity(given); value != nil && err != nil {
 			return []string{fmt.Sprintf("%s: Invalid value: %q: %s", path, given, oneLine(err))}
 		}
 		return nil

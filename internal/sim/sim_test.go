@@ -410,6 +410,12 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 			`standard input: document 2 (Pod a): spec.containers[1].resources.limits[cpu]: Invalid value: "1x": ` +
 				`quantities must match`,
 		},
+		"a quantity that takes seconds to read": {
+			okNode +
+				"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, " +
+				"resources: {limits: {cpu: '1e-2147483647'}}}]}}",
+			`document 2 (Pod a): spec.containers[0].resources.limits[cpu]: Invalid value: "1e-2147483647": quantity`,
+		},
 		"a quantity of a node": {
 			"{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {memory: 1 Gi}}}",
 			`document 1 (Node n0): status.allocatable[memory]: Invalid value: "1 Gi"`,

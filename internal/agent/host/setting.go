@@ -126,7 +126,7 @@ func reserveMemory(k *annotation.Kubelet, item string) error {
 	if kind != corev1.ResourceMemory && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
 		return fmt.Errorf("the type %q is neither memory nor hugepages-SIZE", kind)
 	}
-	q, err := resource.ParseQuantity(amount)
+	q, err := annotation.ParseQuantity(amount)
 	if err != nil || q.Sign() <= 0 {
 		return fmt.Errorf("the amount %q is not a positive quantity, such as 1Gi", amount)
 	}

@@ -129,7 +129,7 @@ func (r *reader) milliCPU(field string, amounts map[string]string) int64 {
 	if !ok {
 		return 0
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := annotation.ParseQuantity(text)
 	switch {
 	case err != nil || q.Sign() < 0:
 		r.refuse(field+"[cpu]", text, "want an amount of CPU, 0 or more")
@@ -150,7 +150,7 @@ func (r *reader) memory(list []reservation) map[int32]corev1.ResourceList {
 				"want the id of a NUMA node")
 		}
 		for _, kind := range slices.Sorted(maps.Keys(one.Limits)) {
-			q, err := resource.ParseQuantity(one.Limits[kind])
+			q, err := annotation.ParseQuantity(one.Limits[kind])
 			if err != nil || q.Sign() < 0 || q.CmpInt64(maxBytes) > 0 {
 				r.refuse(fmt.Sprintf("reservedMemory[%d].limits[%s]", i, kind), one.Limits[kind],
 					"want an amount, from 0 to 1Ei")

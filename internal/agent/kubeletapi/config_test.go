@@ -98,6 +98,7 @@ func TestSettingsThatCannotBeReadAreRefusedByName(t *testing.T) {
 		"an unknown driver":        {with(`"cgroupDriver":"x"`), "want cgroupfs, systemd"},
 		"a reservation of no CPUs": {with(`"reservedSystemCPUs":"3-1"`), "kubeletconfig.reservedSystemCPUs"},
 		"an amount that is none":   {with(`"kubeReserved":{"cpu":"two"}`), "kubeletconfig.kubeReserved[cpu]"},
+		"an amount without end":    {with(`"kubeReserved":{"cpu":"1e-2147483647"}`), "kubeletconfig.kubeReserved[cpu]"},
 		"a negative amount":        {with(`"systemReserved":{"cpu":"-1"}`), "kubeletconfig.systemReserved[cpu]"},
 		"memory of a node below zero": {
 			with(`"reservedMemory":[{"numaNode":-1,"limits":{"memory":"1Gi"}}]`),
@@ -134,6 +135,7 @@ func FuzzParseConfig(f *testing.F) {
 		[]byte(
 			`{"kubeletconfig":{"cpuManagerPolicy":"static","kubeReserved":{"cpu":"9223372036854775807"},` +
 				`"systemReserved":{"cpu":"9E"}}}`))
+	f.Add([]byte(`{"kubeletconfig":{"cpuManagerPolicy":"c","kubeReserved":{"cpu":"E3320368592234775807"}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := kubeletapi.ParseConfig(text)
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -102,7 +101,7 @@ func (r *factReader) importedCPUManager() annotation.KubeletCPUManager {
 func (r *factReader) importedReservation(m *topo.Machine) cpuset.Set {
 	const key = "spec.resReserved[cpu]"
 	text := r.numa.Spec.ResReserved[string(corev1.ResourceCPU)]
-	amount, err := apiresource.ParseQuantity(cmp.Or(text, "0"))
+	amount, err := annotation.ParseQuantity(cmp.Or(text, "0"))
 	if err != nil || amount.Sign() < 0 {
 		r.onNuma(key, text, fmt.Errorf("want an amount of CPU, 0 or more: %w",
 			cmp.Or(err, errors.New("it is negative"))))

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -34,7 +33,7 @@ func (d *Description) takeHugepages(words []string) (rest []string, err error) {
 			return nil, fmt.Errorf("%s: Unsupported page size: supported %s", word,
 				strings.Join(slices.Sorted(maps.Keys(sizes)), ", "))
 		}
-		amount, err := resource.ParseQuantity(value)
+		amount, err := annotation.ParseQuantity(value)
 		if err != nil || amount.Sign() < 0 || amount.Value()%size != 0 {
 			return nil, fmt.Errorf("%s: the amount must be a multiple of the page size, such as %s=4Gi", word, key)
 		}

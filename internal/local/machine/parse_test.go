@@ -119,11 +119,12 @@ func TestBadSpecsSayWhatIsMeant(t *testing.T) {
 		"epyc-2s@scope=node":              "want container or pod",
 		"/does/not/exist.tar.bz2":         "an archive or a folder",
 
-		"xeon-2s@hugepages-4Mi=1Gi":      "supported 1Gi, 2Mi",
-		"xeon-2s@hugepages-1Gi=1500Mi":   "must be a multiple of the page size",
-		"xeon-2s@hugepages-1Gi=many":     "must be a multiple of the page size",
-		"xeon-2s@hugepages-1Gi=200Gi":    "its huge pages take",
-		"xeon-2s@hugepages-1Gi=8Gi=lots": `count "lots"`,
+		"xeon-2s@hugepages-4Mi=1Gi":        "supported 1Gi, 2Mi",
+		"xeon-2s@hugepages-1Gi=1500Mi":     "must be a multiple of the page size",
+		"xeon-2s@hugepages-1Gi=9e99999999": "must be a multiple of the page size",
+		"xeon-2s@hugepages-1Gi=many":       "must be a multiple of the page size",
+		"xeon-2s@hugepages-1Gi=200Gi":      "its huge pages take",
+		"xeon-2s@hugepages-1Gi=8Gi=lots":   `count "lots"`,
 
 		"epyc-2s@none,follow": "follow needs the CPU policy static",
 		"epyc-2s@folow":       "Did you mean follow?",
