@@ -26,6 +26,8 @@ func (r Refusal) String() string {
 			text += ": " + r.Cause.Detail
 		}
 		return text
+	case why.GangPreempting:
+		return fmt.Sprintf("gang %s fits when pods of lower priority have ended, which are evicted for it", r.Gang)
 	case why.GangTimeout:
 		return fmt.Sprintf("gang %s had only %d of %d members within its waiting time", r.Gang, r.Have, r.Need)
 	}

@@ -23,9 +23,10 @@ type tally struct {
 
 // Failure is the member for which a plan failed.
 type Failure struct {
-	UID   string
-	Have  int // members of its gang that run or were placed
-	Cause why.Finding
+	UID      string
+	Have     int // members of its gang that run or were placed
+	Cause    why.Finding
+	Preempts bool // its group will fit when pods have ended that are evicted for it
 }
 
 // Begin returns the plan of a member's group, or why the member may not be tried. There is neither for a pod that is
@@ -72,6 +73,9 @@ func (p *Plan) Place(uid string) {
 	t.placed++
 }
 
+// Lacks reports whether the gang of a member needs more members than were placed.
+func (p *Plan) Lacks(uid string) bool { return p.gang[uid].placed < p.gang[uid].least }
+
 // Fail notes that a member does not fit, and reports whether its group can still start. have is how many members of its
 // gang run or were placed.
 func (p *Plan) Fail(uid string) (have int, possible bool) {
@@ -103,12 +107,19 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 	case group == nil:
 	case !group.isStrict() || !slices.ContainsFunc(group.gangs, func(g *gang) bool { return !g.isSatisfied() }):
 		effects.add(group.settle())
+		if group.isStrict() { // who did not fit beyond the minimum is tried alone from now on
+			effects.Opened = s.open(group)
+		}
 	case failed == nil || failed.gang.group != group:
 		effects.add(group.end(Refusal{}))
 		effects.Opened = s.open(group)
 	default:
+		code := why.GangSiblingFailed
+		if f.Preempts {
+			code = why.GangPreempting
+		}
 		effects.add(group.end(Refusal{
-			Code: why.GangSiblingFailed, Gang: failed.gang.id, Need: failed.gang.settings.Min,
+			Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min,
 			Have: max(f.Have, failed.gang.count[Waiting]+failed.gang.running()), // fit, or were reserved until now
 			Pod:  failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause,
 		}))

@@ -35,6 +35,7 @@ const (
 	GangNotReady
 	GangHolding
 	GangSiblingFailed
+	GangPreempting
 	GangTimeout
 
 	// Data.

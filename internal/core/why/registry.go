@@ -159,6 +159,13 @@ var registry = [numCodes]Entry{
 		Cause:  "Too few members of the gang fit; the message names the one that failed.",
 		Remedy: "Make room for that member, or lower the gang's minimum.",
 	},
+	GangPreempting: {
+		Name: "GangPreempting", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "pods are evicted for the gang", Chinese: "正在为 gang 驱逐低优先级的 Pod",
+		Cause: "The gang fits when pods of lower priority have ended. They are evicted, and what they leave is held " +
+			"for its members.",
+		Remedy: "Wait for their grace period to end.",
+	},
 	GangTimeout: {
 		Name: "GangTimeout", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
 		Text: "the gang has waited too long for its other members", Chinese: "gang 等待其他成员超时",
