@@ -74,6 +74,23 @@ func (s *Gangs) gangOf(uid string) string {
 	return s.state.GangOf(uid)
 }
 
+// GangOf returns the gang of a pod, as namespace/name; empty for a pod without one.
+func (s *Gangs) GangOf(p *corev1.Pod) string { return s.gangOf(string(p.UID)) }
+
+// Pod returns a member, nil for one that is not known.
+func (s *Gangs) Pod(uid string) *corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[uid]
+}
+
+// Units is gang.State's.
+func (s *Gangs) Units(victims []string, gone func(uid string) bool) [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Units(victims, gone)
+}
+
 // PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
 func (s *Gangs) PutPod(p *corev1.Pod) {
 	is, counts := convert.GangPod(p)

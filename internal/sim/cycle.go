@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream"
 )
 
 type profile struct {
@@ -27,13 +29,13 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 	return scores, status
 }
 
-// RunPostFilterPlugins notes for whom pods are deleted.
-func (p *profile) RunPostFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
-	nodes fwk.NodeToStatusReader,
-) (*fwk.PostFilterResult, *fwk.Status) {
-	p.engine.preemptor = pod
-	defer func() { p.engine.preemptor = nil }()
-	return p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
+// ClassOf is that of the profile around which p is.
+func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
+) string {
+	if is, ok := p.Framework.(*upstream.Profile); ok {
+		return is.ClassOf(ctx, pod, signature, state)
+	}
+	return ""
 }
 
 // RunPermitPlugins is the last step before a binding cycle begins.

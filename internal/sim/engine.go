@@ -138,13 +138,13 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
-	e.rounds = &coscheduling.Rounds{Gangs: e.gangs, Core: e.core, Shown: changes.Shown, Dry: placement.Dry}
+	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes)
 	e.core.NextPod = e.rounds.Next(e.limit(e.core.NextPod))
 	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
 	e.core.FailureHandler = e.rounds.Fail(changes.Failures(e.note(e.core.FailureHandler)))
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
-		orderVictims(e.core.Profiles[name], e.rank)
+		e.orderVictims(e.core.Profiles[name])
 		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name)
 		if err != nil {
 			return err

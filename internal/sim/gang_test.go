@@ -9,9 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
@@ -354,4 +356,33 @@ func TestGangsNeverStartInPart(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatHelpsAnotherKindOfMemberWakesTheGang: a0 took the node with the GPU that a1 needs. A new node lets both
+// start, though it does not take a1.
+func TestWhatHelpsAnotherKindOfMemberWakesTheGang(t *testing.T) {
+	in := strings.ReplaceAll(cpuNode("n0", 4), "pods: 200", "pods: 200, nvidia.com/gpu: 1") +
+		cpuPod("a0", 3, says("a", 2), "") +
+		strings.ReplaceAll(cpuPod("a1", 3, says("a", 2), ""), "requests:", "limits: {nvidia.com/gpu: 1}, requests:") +
+		cpuPod("b", 100, "", ", priority: -5")
+	r, err := simulated(t, in, func(e *engine) {
+		schedule := e.core.SchedulePod
+		e.core.SchedulePod = func(ctx context.Context, f framework.Framework, s fwk.CycleState,
+			p *framework.QueuedPodInfo,
+		) (scheduler.ScheduleResult, error) {
+			if p.Pod.Name == "b" && len(e.api.nodes.GetStore().List()) == 1 { // after the gang
+				has := corev1.ResourceList{"cpu": resource.MustParse("8"), "pods": resource.MustParse("9")}
+				n := &corev1.Node{Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
+				n.Name = "n1"
+				e.api.create(e.api.nodes, n)
+			}
+			return schedule(ctx, f, s, p)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := states(r), "a0 Scheduled, a1 Scheduled, b Unschedulable"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 
-	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/app"
 )
 
 // stepClock moves on by a millisecond with each look at it: what happens later has a later time, and no waiting time
@@ -30,13 +30,20 @@ func (c *stepClock) Now() time.Time {
 
 func (c *stepClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 
-// orderVictims lets names decide where upstream's preemption leaves the choice to chance, and looks at all nodes.
-func orderVictims(f framework.Framework, rank map[string]int) {
-	for _, p := range f.PreEnqueuePlugins() {
-		if p, ok := p.(*elasticquota.Plugin); ok {
-			p.Preemption.MoreImportantPod = moreImportant
-			p.Preemption.Evaluator.Interface = victims{p.Preemption.Evaluator.Interface, rank}
+// orderVictims lets names decide where upstream's preemption leaves the choice to chance, looks at all nodes, and notes
+// for whom pods are deleted.
+func (e *engine) orderVictims(f framework.Framework) {
+	p := app.PreemptionOf(f)
+	p.MoreImportantPod = moreImportant
+	p.Evaluator.Interface = victims{p.Evaluator.Interface, e.rank}
+	preempt := p.Executor.PreemptPod
+	p.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor,
+		victim *corev1.Pod, plugin string,
+	) error {
+		for _, e.preemptor = range by.Pods() { // one, or one of a gang
 		}
+		defer func() { e.preemptor = nil }()
+		return preempt(ctx, c, by, victim, plugin)
 	}
 }
 

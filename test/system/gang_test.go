@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -248,4 +249,87 @@ func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
 	}
 	t.Logf("%d gangs, %d schedulers killed; the longest took %v to start", total, gangKills,
 		longest.Round(time.Millisecond))
+	l.evict(t)
+}
+
+// evict fills the nodes with gangs of low priority, and lets one of high priority make room for itself: the fewest of
+// them go that make room for all of it, each whole.
+func (l *gangLoad) evict(t *testing.T) {
+	t.Helper()
+	const size, important = 8, 10
+	for name, value := range map[string]int32{"low": 1, "high": 1000} {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+		_, err := l.client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	gang := func(name, class string, size int) {
+		for m := range size {
+			l.submit(t, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: fmt.Sprintf("%s-%d", name, m), Labels: map[string]string{"of": name, "class": class},
+					Annotations: map[string]string{
+						annotation.GangName: name, annotation.GangMinAvailable: fmt.Sprint(size),
+					},
+				},
+				Spec: corev1.PodSpec{
+					SchedulerName: "tenon-scheduler", PriorityClassName: class,
+					TerminationGracePeriodSeconds: new(int64(1)),
+					Containers: []corev1.Container{{Name: "main", Image: "app", Resources: corev1.ResourceRequirements{
+						Requests: corev1.ResourceList{
+							corev1.ResourceCPU: *resource.NewQuantity(memberCPUs, resource.DecimalSI),
+						},
+					}}},
+				},
+			})
+		}
+	}
+	// bound counts the bound pods of a class by gang.
+	bound := func(class string) (of map[string]int, all int) {
+		pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(),
+			metav1.ListOptions{LabelSelector: "class=" + class})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of = map[string]int{}
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
+				of[p.Labels["of"]]++
+				all++
+			}
+		}
+		return of, all
+	}
+	for i := range gangNodes * 96 / memberCPUs / size {
+		gang(fmt.Sprint("low-", i), "low", size)
+	}
+	full, since := 0, time.Now()
+	waitFor(t, time.Minute, "the nodes to be full", func() error {
+		before := full
+		if _, full = bound("low"); full != before {
+			since = time.Now()
+		}
+		if full == 0 || time.Since(since) < 3*time.Second {
+			return fmt.Errorf("%d pods are bound", full)
+		}
+		return nil
+	})
+	gang("high", "high", important)
+	waitFor(t, time.Minute, "the gang of high priority to start", func() error {
+		if _, n := bound("high"); n != important {
+			return fmt.Errorf("%d of its %d members are bound", n, important)
+		}
+		return nil
+	})
+	left, n := bound("low")
+	for name, n := range left {
+		if n != size {
+			t.Errorf("of gang %s %d of %d are left", name, n, size)
+		}
+	}
+	if fewest := (important + size - 1) / size * size; full-n > fewest || full == n {
+		t.Errorf("%d of %d pods of low priority were evicted for %d", full-n, full, important)
+	}
+	t.Logf("%d of %d pods of low priority were evicted for a gang of %d", full-n, full, important)
 }

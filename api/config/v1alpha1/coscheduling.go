@@ -25,13 +25,13 @@ type CoschedulingArgs struct {
 	DefaultMatchPolicy string `json:"defaultMatchPolicy,omitempty"`
 	// DefaultTimeout is how long reserved members of NonStrict gangs wait that say nothing, more than 0. Default: 600s.
 	DefaultTimeout *metav1.Duration `json:"defaultTimeout,omitempty"`
+	// EnablePreemption lets a gang evict pods of lower priority where all its members fit then. Default: true.
+	EnablePreemption *bool `json:"enablePreemption,omitempty"`
 
 	// ControllerWorkers may be set, as in configurations of Koordinator. It has no effect.
 	ControllerWorkers *int64 `json:"controllerWorkers,omitempty"`
 	// SkipCheckScheduleCycle may be set, as in configurations of Koordinator. It has no effect.
 	SkipCheckScheduleCycle *bool `json:"skipCheckScheduleCycle,omitempty"`
-	// EnablePreemption may be set, as in configurations of Koordinator. It has no effect yet.
-	EnablePreemption *bool `json:"enablePreemption,omitempty"`
 	// AwareNetworkTopology may be set, as in configurations of Koordinator. It has no effect yet.
 	AwareNetworkTopology *bool `json:"awareNetworkTopology,omitempty"`
 }
@@ -45,6 +45,7 @@ func DecodeCoscheduling(obj runtime.Object) (CoschedulingArgs, error) {
 func (a *CoschedulingArgs) SetDefaults() {
 	a.DefaultMatchPolicy = cmp.Or(a.DefaultMatchPolicy, annotation.GangOnceSatisfied)
 	a.DefaultTimeout = cmp.Or(a.DefaultTimeout, &metav1.Duration{Duration: 10 * time.Minute})
+	a.EnablePreemption = cmp.Or(a.EnablePreemption, new(true))
 }
 
 // Validate returns every field whose value cannot be used.

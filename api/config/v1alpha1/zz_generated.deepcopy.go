@@ -19,6 +19,11 @@ func (in *CoschedulingArgs) DeepCopyInto(out *CoschedulingArgs) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.EnablePreemption != nil {
+		in, out := &in.EnablePreemption, &out.EnablePreemption
+		*out = new(bool)
+		**out = **in
+	}
 	if in.ControllerWorkers != nil {
 		in, out := &in.ControllerWorkers, &out.ControllerWorkers
 		*out = new(int64)
@@ -26,11 +31,6 @@ func (in *CoschedulingArgs) DeepCopyInto(out *CoschedulingArgs) {
 	}
 	if in.SkipCheckScheduleCycle != nil {
 		in, out := &in.SkipCheckScheduleCycle, &out.SkipCheckScheduleCycle
-		*out = new(bool)
-		**out = **in
-	}
-	if in.EnablePreemption != nil {
-		in, out := &in.EnablePreemption, &out.EnablePreemption
 		*out = new(bool)
 		**out = **in
 	}

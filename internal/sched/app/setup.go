@@ -16,6 +16,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
@@ -60,6 +62,34 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 		nodenumaresource.Name: nodenumaresource.Factory(d),
 		topologyspread.Name:   topologyspread.New,
 	}
+}
+
+// Rounds returns what places the members of gangs for a scheduling core.
+func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *upstream.Changes,
+) *coscheduling.Rounds {
+	r := &coscheduling.Rounds{
+		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted,
+		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf,
+	}
+	for _, f := range core.Profiles {
+		if p := PreemptionOf(f); p != nil {
+			r.Guard(p)
+		}
+	}
+	return r
+}
+
+// PreemptionOf returns what chooses victims for a profile; nil for one that does not preempt.
+func PreemptionOf(f framework.Framework) *defaultpreemption.DefaultPreemption {
+	for _, p := range f.PreEnqueuePlugins() {
+		switch p := p.(type) {
+		case *elasticquota.Plugin:
+			return p.Preemption
+		case *defaultpreemption.DefaultPreemption:
+			return p
+		}
+	}
+	return nil
 }
 
 // Setup builds the scheduler from parsed options. Nothing is read from the API server before Run.
@@ -152,7 +182,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &upstream.Changes{}
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
-	rounds := &coscheduling.Rounds{Gangs: s.gangs, Core: s.core, Shown: changes.Shown, Dry: placement.Dry}
+	rounds := Rounds(s.core, s.gangs, s.quotas, s.store, changes)
 	s.core.FailureHandler = rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
 	s.core.SchedulePod = s.decisions.Record(s.flags, rounds.Schedule(s.core.SchedulePod))
 	s.gate = &upstream.Gate{

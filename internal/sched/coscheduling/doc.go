@@ -1,3 +1,7 @@
 // Package coscheduling is the plugin Coscheduling: pods of a gang are not tried before the gang has enough members, its
 // PodGroup exists, and the gangs of its group list each other.
+//
+//	Rounds       takes the members out of the queue together, and gives each of them its cycle
+//	attempt      places members on the snapshot and on copies of the accounts, and takes all of it back
+//	preemption   is an attempt with pods of lower priority out of the way
 package coscheduling

@@ -25,7 +25,8 @@ const Name = "Coscheduling"
 
 // Plugin is the plugin of one profile.
 type Plugin struct {
-	gangs *kube.Gangs
+	gangs    *kube.Gangs
+	preempts bool // gangs may evict others
 }
 
 var (
@@ -50,7 +51,7 @@ func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFact
 		once.Do(func() { // a second instance in the process evaluates pods for explanations
 			gangs.Handle(&handler{h, gangs, quotas})
 		})
-		return &Plugin{gangs}, nil
+		return &Plugin{gangs, *args.EnablePreemption}, nil
 	}
 }
 

@@ -2,18 +2,20 @@ package coscheduling
 
 import (
 	"context"
-	"slices"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -31,20 +33,37 @@ import (
 //
 // The scheduling loop alone calls it, apart from the handler of failures.
 type Rounds struct {
-	Gangs *kube.Gangs
-	Core  *scheduler.Scheduler
+	Gangs  *kube.Gangs
+	Core   *scheduler.Scheduler
+	Quotas *kube.Quotas
 	// Shown is called when a node has changed in the snapshot in use.
 	Shown func(node string)
-	// Dry marks the state of an attempt that is taken back.
-	Dry func(fwk.CycleState)
+	// Trial returns a copy of the accounts of nodes.
+	Trial func() Trial
+	// Admitted marks an attempt about whose quotas the caller decides.
+	Admitted func(fwk.CycleState)
+	// Preemption returns what chooses victims on a node for a profile; nil for one that does not preempt.
+	Preemption func(framework.Framework) *defaultpreemption.DefaultPreemption
 
-	schedule schedulePod
-	fail     scheduler.FailureHandlerFn
-	pulled   int
+	schedule   schedulePod
+	fail       scheduler.FailureHandlerFn
+	pulled     int
+	failed     *round      // the last one, while the cycle of its last member is under way
+	preempting *preemption // under way
 
-	mu     sync.Mutex // guards the rest: failures of bindings are reported from goroutines of their own
-	round  *round     // under way, nil between rounds
-	single types.UID  // of the pod that is tried alone
+	mu       sync.Mutex        // guards the rest: failures of bindings are reported from goroutines of their own
+	round    *round            // under way, nil between rounds
+	single   types.UID         // of the pod that is tried alone
+	evicting map[string]string // by UID of members: the nodes for which victims are about to be evicted
+}
+
+// Trial is the accounts of nodes as they would be with other pods. It changes none of them.
+type Trial interface {
+	// Mark puts an attempt on trial.
+	Mark(attempt fwk.CycleState)
+	// Take removes a pod from the account of a node, Give returns it.
+	Take(node, uid string)
+	Give(node, uid string)
 }
 
 type (
@@ -63,6 +82,11 @@ type round struct {
 	placed  []string
 	failure gang.Failure // the first
 	cause   error        // of a failed plan; nil where the member was not in the queue
+
+	// After a failed plan: what becomes of the nominations of its members.
+	asked     map[string]sets.Set[string] // by UID: the plugins whose events concern a member that did not fail itself
+	kept      bool                        // as they are: victims have yet to end
+	nominated map[string]string           // by UID: nodes on which victims are evicted
 }
 
 // Next returns the siblings of a pod after it.
@@ -91,6 +115,7 @@ func (r *Rounds) Next(next nextPod) nextPod {
 func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *round {
 	plan, members, refused := r.Gangs.Begin(pod.Pod)
 	uid := string(pod.Pod.UID)
+	r.failed = nil
 	is := &round{plan: plan, queued: map[string]*framework.QueuedPodInfo{uid: pod}, pending: map[string]bool{}}
 	switch {
 	case refused.Code != why.None:
@@ -134,8 +159,32 @@ func (r *Rounds) Planned(pod *corev1.Pod) string {
 	return ""
 }
 
-// MayPreempt reports whether victims may be looked for: for one member of a gang they would be evicted in vain.
-func (r *Rounds) MayPreempt(pod *corev1.Pod) bool { return r.Gangs.Alone(pod) }
+// Alone reports whether a pod starts without others: for one member of a gang victims would be evicted in vain.
+func (r *Rounds) Alone(pod *corev1.Pod) bool { return r.Gangs.Alone(pod) }
+
+// PostFilter returns what becomes of the nomination of a member that did not fit.
+func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
+	is, text := r.failed, "the pod starts with others"
+	if is == nil || is.queued[string(pod.UID)] == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, notEligible+text)
+	}
+	node := is.nominated[string(pod.UID)]
+	if node == "" {
+		r.Quotas.Withdraw(pod)
+	} else {
+		r.Quotas.Nominate(pod)
+	}
+	result := framework.NewPostFilterResultWithNominatedNode(node)
+	switch {
+	case is.kept:
+		text = "a terminating pod on the nominated node."
+	case node != "":
+		return result, nil
+	}
+	return result, fwk.NewStatus(fwk.Unschedulable, notEligible+text)
+}
+
+const notEligible = "preemption: not eligible: "
 
 // Schedule makes the plan when the first member of a round is tried. Each member of a round that fits gets its planned
 // node, if that still takes it.
@@ -151,7 +200,9 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		case is.plan == nil:
 			return r.refuse(state, pod)
 		case is.planned == nil && !r.makePlan(ctx, is, uid):
-			r.failAll(ctx, is)
+			evict := r.preempt(ctx, is, uid)
+			r.failAll(ctx, is, uid)
+			evict()
 			if uid != is.failure.UID {
 				return r.refuse(state, pod)
 			}
@@ -161,7 +212,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			}
 			return r.refuse(state, pod)
 		}
-		result, err := schedule(ctx, f, state, pod)
+		result, err := schedule(ctx, f, state, anywhere(pod))
 		if was := is.planned[uid]; err == nil && was.SuggestedHost == result.SuggestedHost {
 			result = was
 		}
@@ -180,31 +231,31 @@ func (r *Rounds) refuse(state fwk.CycleState, pod *framework.QueuedPodInfo) (sch
 func (r *Rounds) refusal(pod *corev1.Pod) error {
 	status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r.Gangs.Why(pod)})
 	status.SetPlugin(Name)
+	var asked sets.Set[string]
+	if r.failed != nil {
+		asked = r.failed.asked[string(pod.UID)]
+	}
 	fit := &framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
-		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(Name),
+		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(Name).Union(asked),
 		PreFilterMsg: status.Message(),
 	}}
 	fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
 	return fit
 }
 
-// snapshot is what upstream's snapshot can do besides being read.
-type snapshot interface {
-	AssumePod(pod *framework.PodInfo) error
-	ForgetPod(logger klog.Logger, pod *corev1.Pod) error
-}
-
 // makePlan tries the members, the current one first, each on a snapshot with those before it, until the group cannot
-// start any more. In the end the snapshot and all accounts are as they were.
+// start any more. In the end the snapshot is as it was.
 func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits bool) {
 	is.planned = map[string]scheduler.ScheduleResult{}
-	var undo []func()
-	defer func() {
-		for _, f := range slices.Backward(undo) {
-			f()
+	for uid, pod := range is.queued {
+		if pod != nil {
+			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
 		}
-	}()
+	}
+	a := r.attempt(ctx, is)
+	defer a.back(0)
 	cannot := func(uid string, cause why.Finding) bool {
+		delete(is.planned, uid)
 		have, possible := is.plan.Fail(uid)
 		if !possible {
 			is.failure = gang.Failure{UID: uid, Have: have, Cause: cause}
@@ -219,54 +270,13 @@ func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits 
 		}
 	}
 	for _, uid := range append([]string{current}, is.next...) {
-		pod := is.queued[uid]
-		f := r.Core.Profiles[pod.Pod.Spec.SchedulerName]
-		result, err := r.try(ctx, f, pod, &undo)
-		if err == nil {
+		if _, err := a.try(uid); err == nil {
 			is.plan.Place(uid)
-			is.planned[uid] = result
-		} else if is.cause = err; cannot(uid, causeOf(f, pod.Pod, err)) {
+		} else if is.cause = err; cannot(uid, causeOf(a.profile(uid), is.queued[uid].Pod, err)) {
 			return false
 		}
 	}
 	return true
-}
-
-// try chooses a node for a member and reserves it, until the functions that it adds to undo are called from behind.
-func (r *Rounds) try(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, undo *[]func(),
-) (scheduler.ScheduleResult, error) {
-	state := framework.NewCycleState()
-	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
-	r.Dry(state)
-	result, err := r.schedule(ctx, f, state, pod)
-	if err != nil {
-		return result, err
-	}
-	node, assumed := result.SuggestedHost, pod.DeepCopy()
-	assumed.Pod.Spec.NodeName = node
-	shot := f.SnapshotSharedLister().(snapshot)
-	if err := shot.AssumePod(assumed.PodInfo); err != nil {
-		return result, err
-	}
-	r.Shown(node)
-	back := func() {
-		f.RunReservePluginsUnreserve(ctx, state, assumed.Pod, node)
-		if err := shot.ForgetPod(klog.FromContext(ctx), assumed.Pod); err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Failed to take a planned pod off the snapshot")
-		}
-		r.Shown(node)
-	}
-	if status := f.RunReservePluginsReserve(ctx, state, assumed.Pod, node); !status.IsSuccess() {
-		fit := &framework.FitError{Pod: pod.Pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{
-			NodeToStatus: framework.NewDefaultNodeToStatus(),
-		}}
-		fit.Diagnosis.NodeToStatus.Set(node, status)
-		fit.Diagnosis.AddPluginStatus(status)
-		back()
-		return result, fit
-	}
-	*undo = append(*undo, back)
-	return result, nil
 }
 
 func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
@@ -277,10 +287,12 @@ func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
 	return why.Finding{Reason: why.Reason{Code: why.Root(findings).Code}, Detail: why.Text(findings, nodes)}
 }
 
-// failAll reports that a plan has failed, and sends its members back to the queue, apart from the one whose cycle is
-// under way: none of the others gets a cycle.
-func (r *Rounds) failAll(ctx context.Context, is *round) {
+// failAll reports that a plan has failed, and sends its members back to the queue, apart from the current one, whose
+// cycle is under way: none of the others gets a cycle.
+func (r *Rounds) failAll(ctx context.Context, is *round, current string) {
 	r.conclude()
+	r.failed = is
+	is.ask(current)
 	for _, uid := range is.next {
 		pod := is.queued[uid]
 		err := r.refusal(pod.Pod)
@@ -288,9 +300,45 @@ func (r *Rounds) failAll(ctx context.Context, is *round) {
 			err = is.cause
 		}
 		f := r.Core.Profiles[pod.Pod.Spec.SchedulerName]
-		r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err),
-			&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}, time.Now())
+		var nominating *fwk.NominatingInfo
+		if result, _ := r.PostFilter(pod.Pod); result != nil {
+			nominating = result.NominatingInfo
+		}
+		r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, time.Now())
 	}
+}
+
+// ask chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that refused
+// that one: what helps another kind may make room for it.
+func (is *round) ask(current string) {
+	var cause *framework.FitError
+	if !errors.As(is.cause, &cause) {
+		return
+	}
+	is.asked = map[string]sets.Set[string]{}
+	kinds := map[string]bool{demands(is.queued[is.failure.UID].Pod): true}
+	for _, uid := range append([]string{current}, is.next...) {
+		if kind := demands(is.queued[uid].Pod); !kinds[kind] {
+			kinds[kind] = true
+			is.asked[uid] = cause.Diagnosis.UnschedulablePlugins
+		}
+	}
+}
+
+// demands is what decides which events may help a pod. Members of one Job differ in names and variables alone.
+func demands(pod *corev1.Pod) string {
+	s := pod.Spec
+	needs := []any{s.NodeSelector, s.Affinity, s.Tolerations, s.TopologySpreadConstraints, s.Resources}
+	for _, containers := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range containers {
+			needs = append(needs, containers[i].Resources, containers[i].Ports)
+		}
+	}
+	text, err := json.Marshal(needs)
+	if err != nil {
+		panic(fmt.Sprintf("coscheduling: pods always encode: %v", err))
+	}
+	return string(text)
 }
 
 // Fail notes which members of a round do not fit after all.

@@ -1,6 +1,10 @@
 package elasticquota
 
-import "testing"
+import (
+	"testing"
+
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
 
 // TestWhatVictimsLeaveIsHeldForTheirPreemptor: else the pods that come in the place of the victims take it, and the
 // preemptor evicts them again and again.
@@ -19,7 +23,7 @@ func TestWhatVictimsLeaveIsHeldForTheirPreemptor(t *testing.T) {
 	if refused, _, _ := f.attempt(t, again); refused.IsSuccess() {
 		t.Error("the pod in the place of the victim takes what it left")
 	}
-	if s := f.Reserve(t.Context(), nil, again, "m"); s.IsSuccess() {
+	if s := f.Reserve(t.Context(), framework.NewCycleState(), again, "m"); s.IsSuccess() {
 		t.Error("nor may it reserve that")
 	}
 	if refused, _, _ := f.attempt(t, small); !refused.IsSuccess() {

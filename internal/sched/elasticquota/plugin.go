@@ -144,11 +144,26 @@ func read(cs fwk.CycleState) *cycle {
 	return nil
 }
 
+const admittedKey fwk.StateKey = Name + "Admitted"
+
+type admitted struct{}
+
+// Clone returns a.
+func (a admitted) Clone() fwk.StateData { return a }
+
+// Admitted marks an attempt about whose quotas the caller decides.
+func Admitted(cs fwk.CycleState) { cs.Write(admittedKey, admitted{}) }
+
+func isAdmitted(cs fwk.CycleState) bool {
+	_, err := cs.Read(admittedKey)
+	return err == nil
+}
+
 // PreFilter asks the account. The other plugins are asked too, so that preemption has their state. An admitted pod has
 // no more to do with quotas until Reserve: preemption for want of a node only gives its quota back.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.quotas.Limits(pod) {
+	if !p.quotas.Limits(pod) || isAdmitted(cs) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	uid := string(pod.UID)
@@ -257,7 +272,10 @@ func (o only) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fw
 }
 
 // Reserve checks again and takes the amounts in one step: what PreFilter saw may have changed.
-func (p *Plugin) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+	if isAdmitted(cs) {
+		return nil
+	}
 	if x := p.quotas.Reserve(string(pod.UID)); x != nil {
 		p.quotas.Refuse(string(pod.UID), x)
 		p.metrics.refused(x, "Reserve")

@@ -489,10 +489,10 @@ func TestReserveChecksAgainAndUnreserveTakesItBack(t *testing.T) {
 			t.Fatalf("%s: %v", p.Name, refused)
 		}
 	}
-	if s := f.Reserve(t.Context(), nil, a, "n"); !s.IsSuccess() {
+	if s := f.Reserve(t.Context(), framework.NewCycleState(), a, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
-	if s := f.Reserve(t.Context(), nil, b, "n"); s.Code() != fwk.Unschedulable {
+	if s := f.Reserve(t.Context(), framework.NewCycleState(), b, "n"); s.Code() != fwk.Unschedulable {
 		t.Errorf("two pods of six CPUs within ten: %v", s)
 	}
 	if f.quotas.Grew("b") {
@@ -504,7 +504,7 @@ func TestReserveChecksAgainAndUnreserveTakesItBack(t *testing.T) {
 			t.Errorf("after a failed bind %d are used, the other pod wakes: %t", used(), f.quotas.Grew("b"))
 		}
 	}
-	if s := f.Reserve(t.Context(), nil, b, "n"); !s.IsSuccess() || used() != 6000 {
+	if s := f.Reserve(t.Context(), framework.NewCycleState(), b, "n"); !s.IsSuccess() || used() != 6000 {
 		t.Errorf("%v, %d used", s, used())
 	}
 	bound := b.DeepCopy()
@@ -593,7 +593,7 @@ func TestAQuotaThatDoesNotExist(t *testing.T) {
 	if refused, _, _ := f.attempt(t, pod); !refused.IsSuccess() {
 		t.Errorf("refused: %v", refused)
 	}
-	if s := f.Reserve(t.Context(), nil, pod, "n"); !s.IsSuccess() {
+	if s := f.Reserve(t.Context(), framework.NewCycleState(), pod, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
 	select {

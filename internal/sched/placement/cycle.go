@@ -20,6 +20,7 @@ type Cycle struct {
 	// changed is the view of node in a dry run, whose state the framework clones for each node.
 	node    string
 	changed *ledger.View
+	trial   *Trial // nil for a pod that is not on trial
 
 	// Offer is what was reserved for the pod, on the account of reserved.
 	Offer    ledger.Offer
@@ -48,25 +49,13 @@ func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
 	return s
 }
 
-const dryKey fwk.StateKey = "PlacementDry"
-
-type dry struct{}
-
-// Clone returns d.
-func (d dry) Clone() fwk.StateData { return d }
-
-// Dry marks the cycle of an attempt whose reservation is taken back before the next one begins: it is not counted.
-func Dry(cs fwk.CycleState) { cs.Write(dryKey, dry{}) }
-
-func isDry(cs fwk.CycleState) bool {
-	_, err := cs.Read(dryKey)
-	return err == nil
-}
-
 // View returns the view that the cycle must use for the node.
 func (c *Cycle) View(node string) *ledger.View {
-	if c.changed != nil && c.node == node {
+	switch {
+	case c.changed != nil && c.node == node:
 		return c.changed
+	case c.trial != nil:
+		return c.trial.view(node)
 	}
 	return c.store.View(node)
 }

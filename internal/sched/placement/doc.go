@@ -7,7 +7,8 @@
 //	PreBind     the same record as a patch, only where another binder binds
 //
 // Where a node's kubelet is predicted, Filter also asks its model; in Follow mode Reserve commits what the kubelet will
-// give. Preemption's dry runs work on a copy of one node's view that lives in the cycle's state.
+// give. Preemption's dry runs work on a copy of one node's view that lives in the cycle's state, those for gangs on a
+// Trial of all nodes.
 //
 // A profile has one decision, whatever the number of names that it appears under (Plugin).
 package placement

@@ -26,6 +26,15 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	if s == nil || s.reserved != "" {
 		return nil
 	}
+	if s.trial != nil {
+		offer, reason := p.try(s.View(node), s.Request, pod, node)
+		if !reason.OK() {
+			return (&refusal{Reason: reason}).status()
+		}
+		s.trial.reserve(node, offer)
+		s.Offer, s.reserved = offer, node
+		return nil
+	}
 	start := time.Now()
 	defer func() { p.metrics.place.WithLabelValues("Reserve").Observe(time.Since(start).Seconds()) }()
 	status := fwk.AsStatus(ledger.ErrExpired)
@@ -48,11 +57,9 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		err := p.store.Commit(node, offer)
 		if err == nil {
 			s.Offer, s.view, s.reserved = offer, view, node
-			if !isDry(cs) {
-				p.metrics.commit("ok")
-				p.metrics.Decided(p.name, "granted")
-				p.tracker.Reserved(pod.UID, view, offer)
-			}
+			p.metrics.commit("ok")
+			p.metrics.Decided(p.name, "granted")
+			p.tracker.Reserved(pod.UID, view, offer)
 			return nil
 		}
 		p.tracker.Order.Leave(node, pod.UID)
@@ -95,6 +102,11 @@ func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node s
 func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
 	s := Read(cs)
 	if s == nil || s.reserved == "" {
+		return
+	}
+	if s.trial != nil {
+		s.trial.Take(node, s.Request.UID)
+		s.Offer, s.reserved = ledger.Offer{}, ""
 		return
 	}
 	if s.recorded && p.isBound(ctx, pod, node, time.Now()) {

@@ -44,8 +44,10 @@ type Spreader interface {
 type Together interface {
 	// Planned returns the node that a pod is to have, "" for one that may have any.
 	Planned(pod *corev1.Pod) (node string)
-	// MayPreempt reports whether victims may be looked for, for a pod that does not fit.
-	MayPreempt(pod *corev1.Pod) bool
+	// Alone reports whether a pod starts without others: it may have victims of its own.
+	Alone(pod *corev1.Pod) bool
+	// PostFilter returns what preemption makes of a pod that does not fit and starts with others.
+	PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status)
 	// Waits is called when a reserved pod waits for a permit.
 	Waits(pod *corev1.Pod)
 }
@@ -156,7 +158,7 @@ func (p *Profile) GetNodeHint(
 			return node
 		}
 	}
-	p.key = p.keyOf(ctx, pod, signature, state)
+	p.key = p.ClassOf(ctx, pod, signature, state)
 	if known, ok := p.rankings.Get(p.key); ok && p.key != "" {
 		r := known.(*ranking)
 		node, reason := r.best(ctx, p, state, pod)
@@ -170,9 +172,10 @@ func (p *Profile) GetNodeHint(
 	return ""
 }
 
-// keyOf returns what rankings are known by: all that is read of the pod. It is "" for pods whose place depends on more
-// than each node by itself and the pods that they are spread against.
-func (p *Profile) keyOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) string {
+// ClassOf returns what rankings are known by: all that is read of the pod. It is "" for pods whose place depends on
+// more than each node by itself and the pods that they are spread against.
+func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
+) string {
 	if signature == nil || !p.usable || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" {
 		return ""
 	}
@@ -199,18 +202,18 @@ func (p *Profile) keyOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodS
 	return string(key)
 }
 
-// RunPostFilterPlugins looks for no victims where none may be evicted.
+// RunPostFilterPlugins looks for no victims for a pod that starts with others.
 func (p *Profile) RunPostFilterPlugins(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
-	if p.Together == nil || p.Together.MayPreempt(pod) {
+	if p.Together == nil || p.Together.Alone(pod) {
 		return p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
 	}
 	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, withoutVictims{nodes})
-	if status.IsRejected() {
-		status = fwk.NewStatus(fwk.Unschedulable, "preemption: not eligible: the pod starts with others")
+	if !status.IsRejected() {
+		return result, status
 	}
-	return result, status
+	return p.Together.PostFilter(pod)
 }
 
 // withoutVictims says that no node has victims.

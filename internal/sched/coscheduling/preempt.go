@@ -1,0 +1,414 @@
+package coscheduling
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
+)
+
+// preemption is an attempt of which pods of lower priority make way. Each member that does not fit gets the node where
+// the least is lost with the victims there and with all that must go with them; then what need not go is given back.
+// What fits where is known by class, and looked up anew for the nodes that have changed since.
+type preemption struct {
+	*attempt
+	lister  fwk.NodeInfoLister
+	lowest  int32 // priority of the members
+	pdbs    []*policyv1.PodDisruptionBudget
+	budgets []budget
+	classes map[string]*class
+	gone    map[string]bool // UIDs of victims
+	taken   []*unit
+	spared  map[string]bool         // gangs that are not evicted: those of the group, and those that cannot go whole
+	trials  map[string]*quota.Trial // by UID of a member of each gang
+}
+
+// class is where pods of equal demands fit.
+type class struct {
+	seen    int                // of the changed nodes
+	fits    map[string]bool    // nodes that may take one as they are
+	options map[string]*option // by node: what to evict for one
+}
+
+// preempt looks for pods whose eviction lets a failed plan succeed, and decides about the nominations of the members.
+// The function that it returns begins to evict.
+func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict func()) {
+	order := append([]string{current}, is.next...)
+	if is.cause == nil || !r.mayPreempt(ctx, is, order) {
+		return func() {}
+	}
+	p := &preemption{
+		attempt: r.attempt(ctx, is), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
+		trials: map[string]*quota.Trial{},
+	}
+	p.admits = true
+	r.preempting = p
+	found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order)
+	nominated := map[string]string{}
+	for uid, on := range p.placed {
+		nominated[uid] = on.pod.Pod.Spec.NodeName
+	}
+	victims := slices.Clone(p.taken)
+	p.back(0)
+	r.preempting = nil
+	if !found || p.broken || len(victims) == 0 {
+		return func() {}
+	}
+	is.nominated, is.failure.Preempts = nominated, true
+	return func() { r.evict(ctx, is, victims) }
+}
+
+// mayPreempt reports whether all members may have victims, and none still waits for its own: then they keep what they
+// are nominated for.
+func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := map[string]string{}
+	for _, uid := range order {
+		pod := is.queued[uid].Pod
+		f := r.Core.Profiles[pod.Spec.SchedulerName]
+		chooser, never := r.Preemption(f), ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever
+		if chooser == nil || never || !preempts(f) {
+			return false
+		}
+		eligible, _ := chooser.PodEligibleToPreemptOthers(ctx, pod, nil)
+		is.kept = is.kept || !eligible || r.evicting[uid] != ""
+		held[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
+	}
+	if is.kept {
+		is.nominated, is.failure.Preempts = held, true
+	}
+	return !is.kept
+}
+
+func preempts(f framework.Framework) bool {
+	return slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
+		is, ok := p.(*Plugin)
+		return ok && is.preempts
+	})
+}
+
+// Guard adds the rules of gangs to those by which victims are chosen on a node.
+func (r *Rounds) Guard(p *defaultpreemption.DefaultPreemption) {
+	may := p.IsEligiblePod
+	p.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
+		return may(node, victim, preemptor) && (r.preempting == nil || r.preempting.allows(victim.GetPod()))
+	}
+}
+
+// allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.
+func (p *preemption) allows(victim *corev1.Pod) bool {
+	of := p.Gangs.GangOf(victim)
+	return corev1helpers.PodPriority(victim) < p.lowest && !p.spared[of]
+}
+
+// read notes what holds for all members.
+func (p *preemption) read(order []string) bool {
+	known := map[string]bool{}
+	for i, uid := range order {
+		pod := p.is.queued[uid].Pod
+		if priority := corev1helpers.PodPriority(pod); i == 0 || priority < p.lowest {
+			p.lowest = priority
+		}
+		if of := p.Gangs.GangOf(pod); !known[of] {
+			known[of] = true
+			p.Gangs.Read(func(s *gang.State) {
+				report, _ := s.Find(of)
+				for _, id := range report.Settings.Group {
+					p.spared[id] = true
+				}
+			})
+			if p.Quotas.Limits(pod) {
+				p.trials[uid] = p.Quotas.Trial(uid)
+			}
+		}
+	}
+	f := p.profile(order[0])
+	var err error
+	p.lister = f.SnapshotSharedLister().NodeInfos()
+	p.pdbs, err = f.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
+	for _, b := range p.pdbs {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && !selector.Empty() {
+			p.budgets = append(p.budgets, budget{
+				b.Namespace, selector, b.Status.DisruptedPods, b.Status.DisruptionsAllowed,
+			})
+		}
+	}
+	nodes, listed := p.lister.List()
+	return err == nil && listed == nil && slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool {
+		return slices.ContainsFunc(n.GetPods(), func(i fwk.PodInfo) bool {
+			return corev1helpers.PodPriority(i.GetPod()) < p.lowest
+		})
+	})
+}
+
+// place finds a node for each member: with victims for those that its gang needs, as it is for the others.
+func (p *preemption) place(order []string) bool {
+	plan, _, _ := p.Gangs.Begin(p.is.queued[order[0]].Pod)
+	if plan == nil {
+		return false
+	}
+	for _, uid := range plan.Members {
+		if p.is.queued[uid] != nil {
+			continue
+		}
+		if _, possible := plan.Fail(uid); !possible {
+			return false
+		}
+	}
+	for _, uid := range order {
+		if p.fit(uid, plan.Lacks(uid)) {
+			plan.Place(uid)
+		} else if _, possible := plan.Fail(uid); !possible {
+			return false
+		}
+	}
+	return true
+}
+
+// classifier knows what placing a pod depends on; the class of a pod with demands of its own is "".
+type classifier interface {
+	ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) string
+}
+
+// fit places a member.
+func (p *preemption) fit(uid string, evicts bool) bool {
+	pod, f, state := anywhere(p.is.queued[uid]), p.profile(uid), p.state()
+	key := uid
+	_, status, _ := f.RunPreFilterPlugins(p.ctx, state, pod.Pod)
+	if f, ok := f.(classifier); ok && status.IsSuccess() {
+		key = cmp.Or(f.ClassOf(p.ctx, pod.Pod, pod.PodSignature, state), uid)
+	}
+	key = pod.Pod.Spec.SchedulerName + " " + key
+	c := p.classes[key]
+	if c == nil {
+		state, err := p.try(uid)
+		var fit *framework.FitError
+		if err == nil || !errors.As(err, &fit) {
+			return err == nil
+		}
+		nodes, err := fit.Diagnosis.NodeToStatus.NodesForStatusCode(p.lister, fwk.Unschedulable)
+		if err != nil {
+			return false
+		}
+		c = &class{seen: len(p.changed), fits: map[string]bool{}, options: map[string]*option{}}
+		p.classes[key] = c
+		p.offer(c, uid, state, nodes)
+	}
+	p.update(c, uid, state)
+	for _, node := range slices.Sorted(maps.Keys(c.fits)) {
+		if p.tryOn(uid, node) {
+			return true
+		}
+		delete(c.fits, node)
+	}
+	for evicts && len(c.options) > 0 {
+		node := c.best()
+		was := c.options[node]
+		delete(c.options, node)
+		o, _ := p.option(uid, was.victims) // gangs may have lost members elsewhere
+		if o == nil || o.loss != was.loss {
+			p.offer(c, uid, state, p.named(node))
+			continue
+		}
+		before := len(p.undo)
+		for _, u := range o.units {
+			p.take(u)
+		}
+		if p.tryOn(uid, node) {
+			return true
+		}
+		p.back(before)
+	}
+	return false
+}
+
+// best returns the node where the least is lost.
+func (c *class) best() (node string) {
+	for n, o := range c.options {
+		if node == "" || cmp.Or(o.loss.Compare(c.options[node].loss), cmp.Compare(n, node)) < 0 {
+			node = n
+		}
+	}
+	return node
+}
+
+func (p *preemption) named(node string) []fwk.NodeInfo {
+	if n, err := p.lister.Get(node); err == nil {
+		return []fwk.NodeInfo{n}
+	}
+	return nil
+}
+
+// tryOn places a member on a node, or on another that takes it.
+func (p *preemption) tryOn(uid, node string) bool {
+	p.is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	if _, err := p.try(uid); err != nil {
+		delete(p.is.planned, uid)
+		return false
+	}
+	return true
+}
+
+// update looks at the nodes that have changed since the class was looked at.
+func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
+	changed := slices.Compact(slices.Sorted(slices.Values(p.changed[c.seen:])))
+	c.seen = len(p.changed)
+	var full []fwk.NodeInfo
+	for _, name := range changed {
+		delete(c.fits, name)
+		delete(c.options, name)
+		node, err := p.lister.Get(name)
+		if err != nil {
+			continue
+		}
+		status := p.profile(uid).RunFilterPluginsWithNominatedPods(p.ctx, state, p.is.queued[uid].Pod, node)
+		switch {
+		case status.IsSuccess():
+			c.fits[name] = true
+		case status.Code() == fwk.Unschedulable:
+			full = append(full, node)
+		}
+	}
+	p.offer(c, uid, state, full)
+}
+
+// offer looks for victims on nodes. Where they belong to a gang that cannot go, others are looked for.
+func (p *preemption) offer(c *class, uid string, state fwk.CycleState, nodes []fwk.NodeInfo) {
+	pod, chooser := p.is.queued[uid].Pod, p.Preemption(p.profile(uid))
+	for len(nodes) > 0 {
+		found, _, err := chooser.Evaluator.DryRunPreemption(p.ctx, state, pod, nodes, p.pdbs, 0, int32(len(nodes)))
+		if err != nil {
+			return
+		}
+		nodes = nil
+		for _, candidate := range found {
+			switch o, kept := p.option(uid, candidate.Victims().Pods); {
+			case o != nil:
+				c.options[candidate.Name()] = o
+			case kept != "":
+				p.spared[kept] = true
+				nodes = append(nodes, p.named(candidate.Name())...)
+			}
+		}
+	}
+}
+
+// admit evicts from the members' quotas what their nodes did not need, the least important first, until all members are
+// admitted.
+func (p *preemption) admit() bool {
+	for uid := range p.placed {
+		for _, t := range p.trials {
+			p.Quotas.Give(t, uid)
+		}
+	}
+	type choice struct {
+		uid string
+		*option
+	}
+	var choices []choice
+	for uid := range p.trials {
+		nodes, _ := p.Quotas.VictimNodes(uid)
+		for name := range nodes {
+			for _, node := range p.named(name) {
+				for _, info := range node.GetPods() {
+					may := p.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.is.queued[uid].Pod)
+					if o, _ := p.option(uid, []*corev1.Pod{info.GetPod()}); may && o != nil {
+						choices = append(choices, choice{uid, o})
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(choices, func(a, b choice) int {
+		return cmp.Or(a.loss.Compare(b.loss), cmp.Compare(a.victims[0].UID, b.victims[0].UID))
+	})
+	for _, c := range choices {
+		if p.admitted() {
+			return true
+		}
+		if o, _ := p.option(c.uid, c.victims); o != nil && !p.gone[string(c.victims[0].UID)] {
+			for _, u := range o.units {
+				p.take(u)
+			}
+		}
+	}
+	return p.admitted()
+}
+
+func (p *preemption) admitted() bool {
+	for _, t := range p.trials {
+		if p.Quotas.AdmitTrial(t) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// giveBack spares each unit without which all members fit as well, the most important first.
+func (p *preemption) giveBack() bool {
+	units := slices.Clone(p.taken)
+	slices.SortStableFunc(units, func(a, b *unit) int {
+		if a.violates != b.violates {
+			if a.violates {
+				return -1
+			}
+			return 1
+		}
+		return b.loss.Compare(a.loss)
+	})
+	for _, u := range units {
+		before := len(p.undo)
+		on := map[string]bool{}
+		for _, info := range u.pods {
+			on[info.GetPod().Spec.NodeName] = true
+		}
+		var moved []string
+		for uid, m := range p.placed {
+			if on[m.pod.Pod.Spec.NodeName] {
+				moved = append(moved, uid)
+			}
+		}
+		slices.Sort(moved)
+		for _, uid := range moved {
+			p.lift(uid)
+		}
+		p.give(u)
+		if slices.ContainsFunc(moved, func(uid string) bool { return !p.fit(uid, false) }) || !p.admitted() {
+			p.back(before)
+		}
+	}
+	return true
+}
+
+// verify places all members once more, now that it is known who makes way.
+func (p *preemption) verify(order []string) bool {
+	on := map[string]string{}
+	for _, uid := range order {
+		if m := p.placed[uid]; m != nil {
+			on[uid] = m.pod.Pod.Spec.NodeName
+			p.lift(uid)
+		}
+	}
+	for _, uid := range order {
+		if on[uid] != "" && !p.tryOn(uid, on[uid]) {
+			return false
+		}
+	}
+	return true
+}

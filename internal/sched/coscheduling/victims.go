@@ -1,0 +1,168 @@
+package coscheduling
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+// option is what is evicted with some victims.
+type option struct {
+	victims []*corev1.Pod
+	units   []*unit
+	loss    gang.Loss
+}
+
+// unit is pods that are evicted together.
+type unit struct {
+	pods     []fwk.PodInfo
+	loss     gang.Loss
+	violates bool // a disruption budget
+}
+
+type budget struct {
+	namespace string
+	selector  labels.Selector
+	excused   map[string]metav1.Time // pods that are evicted already
+	left      int32
+}
+
+// option returns what is evicted with these pods for a member, or the gang that cannot go.
+func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept string) {
+	preemptor, chooser := p.is.queued[uid].Pod, p.Preemption(p.profile(uid))
+	known, uids := map[string]*corev1.Pod{}, make([]string, 0, len(pods))
+	for _, pod := range pods {
+		known[string(pod.UID)] = pod
+		uids = append(uids, string(pod.UID))
+	}
+	o = &option{victims: pods}
+	for _, together := range p.Gangs.Units(uids, func(uid string) bool { return p.gone[uid] }) {
+		u, whole := &unit{}, true
+		for _, uid := range together {
+			pod := known[uid]
+			if pod == nil {
+				pod = p.Gangs.Pod(uid)
+			} else {
+				kept = p.Gangs.GangOf(pod)
+			}
+			info, node := p.find(pod)
+			whole = whole && info != nil && chooser.IsEligiblePod(node, info, preemptor)
+			u.pods = append(u.pods, info)
+		}
+		if !whole {
+			return nil, kept
+		}
+		u.loss = p.lossOf(u)
+		o.units = append(o.units, u)
+	}
+	o.loss = p.lossOf(o.units...)
+	return o, ""
+}
+
+// find returns a pod as the snapshot has it, nil where it has not.
+func (p *preemption) find(pod *corev1.Pod) (fwk.PodInfo, fwk.NodeInfo) {
+	if pod != nil && pod.Spec.NodeName == "" { // it is not known to be bound
+		pod, _ = p.Core.Cache.GetPod(pod)
+	}
+	if pod == nil {
+		return nil, nil
+	}
+	node, err := p.lister.Get(pod.Spec.NodeName)
+	if err != nil {
+		return nil, nil
+	}
+	for _, info := range node.GetPods() {
+		if info.GetPod().UID == pod.UID {
+			return info, node
+		}
+	}
+	return nil, nil
+}
+
+func (p *preemption) lossOf(units ...*unit) gang.Loss {
+	loss := gang.Loss{Units: len(units)}
+	budgets := slices.Clone(p.budgets)
+	for _, u := range units {
+		for _, info := range u.pods {
+			pod := info.GetPod()
+			if pod.DeletionTimestamp != nil {
+				continue // it goes anyway
+			}
+			loss.Add(corev1helpers.PodPriority(pod), schedutil.GetPodStartTime(pod).Time)
+			if charge(budgets, pod, 1) {
+				loss.Violations++
+			}
+		}
+	}
+	return loss
+}
+
+// charge counts a pod that is evicted, or given back, and reports whether a budget does not allow it.
+func charge(budgets []budget, pod *corev1.Pod, n int32) (violates bool) {
+	for i := range budgets {
+		b := &budgets[i]
+		if _, excused := b.excused[pod.Name]; b.namespace == pod.Namespace && len(pod.Labels) > 0 && !excused &&
+			b.selector.Matches(labels.Set(pod.Labels)) {
+			b.left -= n
+			violates = violates || b.left < 0
+		}
+	}
+	return violates
+}
+
+// take evicts a unit, give returns it.
+func (p *preemption) take(u *unit) {
+	p.move(u, true)
+	p.undo = append(p.undo, func() { p.move(u, false) })
+}
+
+func (p *preemption) give(u *unit) {
+	p.move(u, false)
+	p.undo = append(p.undo, func() { p.move(u, true) })
+}
+
+func (p *preemption) move(u *unit, away bool) {
+	if away {
+		p.taken = append(p.taken, u)
+	} else {
+		p.taken = slices.DeleteFunc(p.taken, func(o *unit) bool { return o == u })
+	}
+	for _, info := range u.pods {
+		pod := info.GetPod()
+		uid, name := string(pod.UID), pod.Spec.NodeName
+		if node, err := p.lister.Get(name); err == nil {
+			node := node.(*framework.NodeInfo)
+			generation := node.Generation // of the cache: the snapshot is as before in the end
+			if away {
+				err = node.RemovePod(klog.FromContext(p.ctx), pod)
+			} else {
+				node.AddPodInfo(info)
+			}
+			node.Generation = generation
+			p.broken = p.broken || err != nil
+		}
+		move, count := p.trial.Give, p.Quotas.Give
+		if away {
+			move, count = p.trial.Take, p.Quotas.Take
+			u.violates = charge(p.budgets, pod, 1) || u.violates
+			p.gone[uid] = true
+		} else {
+			charge(p.budgets, pod, -1)
+			delete(p.gone, uid)
+		}
+		move(name, uid)
+		for _, t := range p.trials {
+			count(t, uid)
+		}
+		p.note(name)
+	}
+}

@@ -1,0 +1,338 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/sched/app"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+// states returns a name and a state or code for each pod.
+func states(r Result) string {
+	var got []string
+	for _, p := range r.Pods {
+		is := p.State
+		if is == Waiting && len(p.Reasons) > 0 {
+			is = p.Reasons[0].Code.String()
+		}
+		got = append(got, p.Name+" "+is)
+	}
+	slices.Sort(got)
+	return strings.Join(got, ", ")
+}
+
+// TestAGangEvictsOnlyWhatLetsAllOfItStart: who makes way on nodes of 4 CPUs. Pods l… are on nodes, with priority 1.
+func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
+	runs := func(name, node string, cpus int, metadata string, priority int) string {
+		return cpuPod(name, cpus, metadata, fmt.Sprintf(", nodeName: %s, priority: %d", node, priority))
+	}
+	gang := func(n, least, cpus int, more string) (pods string) {
+		for i := range n {
+			pods += cpuPod(fmt.Sprint("a", i), cpus, says("a", least), ", priority: 10"+more)
+		}
+		return pods
+	}
+	in := func(quota string) string { return ", labels: {quota.scheduling.koordinator.sh/name: " + quota + "}" }
+	for name, c := range map[string]struct {
+		nodes int
+		pods  string
+		want  string
+	}{
+		"each member a node of its own": {
+			nodes: 2,
+			pods:  runs("l0", "n0", 4, "", 1) + runs("l1", "n1", 4, "", 1) + gang(2, 2, 4, ""),
+			want:  "a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Preempted",
+		},
+		"one node cannot be freed, so none is": {
+			nodes: 2,
+			pods:  runs("l0", "n0", 4, "", 1) + runs("l1", "n1", 4, "", 10) + gang(2, 2, 4, ""),
+			want:  "a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing, l1 Existing",
+		},
+		"a pod instead of a gang": {
+			nodes: 2,
+			pods: runs("l0", "n0", 2, says("l", 2), 1) + runs("l1", "n1", 2, says("l", 2), 1) +
+				runs("l2", "n1", 2, "", 1) + runs("l3", "n0", 2, "", 10) + gang(1, 1, 2, ""),
+			want: "a0 Scheduled, l0 Existing, l1 Existing, l2 Preempted, l3 Existing",
+		},
+		"a gang goes whole": {
+			nodes: 2,
+			pods: runs("l0", "n0", 4, says("l", 2), 1) + runs("l1", "n1", 2, says("l", 2), 1) +
+				runs("l2", "n1", 2, "", 10) + gang(1, 1, 2, ""),
+			want: "a0 Scheduled, l0 Preempted, l1 Preempted, l2 Existing",
+		},
+		"a member above the minimum of its gang": {
+			nodes: 2,
+			pods:  runs("l0", "n0", 4, says("l", 1), 1) + runs("l1", "n1", 4, says("l", 1), 1) + gang(1, 1, 4, ""),
+			want:  "a0 Scheduled, l0 Existing, l1 Preempted",
+		},
+		"one member above the minimum, and not two": {
+			nodes: 4,
+			pods: runs("l3", "n3", 4, "", 1) + runs("l0", "n0", 4, says("l", 2), 1) +
+				runs("l1", "n1", 4, says("l", 2), 1) + runs("l2", "n2", 4, says("l", 2), 1) + gang(2, 2, 4, ""),
+			want: "a0 Scheduled, a1 Scheduled, l0 Existing, l1 Existing, l2 Preempted, l3 Preempted",
+		},
+		"a gang with a member that is as important stays": {
+			nodes: 2,
+			pods:  runs("l0", "n0", 4, says("l", 2), 1) + runs("l1", "n1", 4, says("l", 2), 10) + gang(1, 1, 4, ""),
+			want:  "a0 GangSiblingFailed, l0 Existing, l1 Existing",
+		},
+		"the least important first": {
+			nodes: 3,
+			pods: runs("l0", "n0", 4, "", 3) + runs("l1", "n1", 4, "", 1) + runs("l2", "n2", 4, "", 2) +
+				gang(2, 2, 4, ""),
+			want: "a0 Scheduled, a1 Scheduled, l0 Existing, l1 Preempted, l2 Preempted",
+		},
+		"what is needed and no more": {
+			nodes: 1,
+			pods: runs("l0", "n0", 1, "", 1) + runs("l1", "n0", 1, "", 2) + runs("l2", "n0", 2, "", 1) +
+				gang(2, 2, 1, ""),
+			want: "a0 Scheduled, a1 Scheduled, l0 Existing, l1 Existing, l2 Preempted",
+		},
+		"a member beyond the minimum evicts for itself": {
+			nodes: 2,
+			pods:  runs("l0", "n0", 4, "", 1) + runs("l1", "n1", 4, "", 1) + gang(2, 1, 4, ""),
+			want:  "a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Preempted",
+		},
+		"victims of its own quota, though there is room elsewhere": {
+			nodes: 3,
+			pods: elastic("scheduling.sigs.k8s.io", "one", "", "{cpu: 6}", "{cpu: 6}") +
+				elastic("scheduling.sigs.k8s.io", "two", "", "{cpu: 6}", "{cpu: 12}") +
+				runs("l0", "n0", 3, in("one"), 1) + runs("l1", "n0", 1, in("one"), 1) +
+				runs("l2", "n1", 2, in("two"), 1) +
+				strings.ReplaceAll(gang(2, 2, 2, ""), ", annotations", in("one")+", annotations"),
+			want: "a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Existing, l2 Existing",
+		},
+		"no victims of other quotas": {
+			nodes: 2,
+			pods: elastic("scheduling.sigs.k8s.io", "one", "", "{cpu: 4}", "{cpu: 8}") +
+				elastic("scheduling.sigs.k8s.io", "two", "", "{cpu: 4}", "{cpu: 8}") +
+				runs("l0", "n0", 4, in("two"), 1) + runs("l1", "n1", 2, in("one"), 1) +
+				strings.ReplaceAll(gang(2, 2, 3, ""), ", annotations", in("one")+", annotations"),
+			want: "a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing, l1 Existing",
+		},
+		"a budget is kept where it can be": {
+			nodes: 2,
+			pods: "\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: kept}, spec: " +
+				"{minAvailable: 1, selector: {matchLabels: {app: kept}}}}\n---" +
+				runs("l0", "n0", 4, ", labels: {app: kept}", 0) + runs("l1", "n1", 4, "", 1) + gang(1, 1, 4, ""),
+			want: "a0 Scheduled, l0 Existing, l1 Preempted",
+		},
+		"a policy that forbids it": {
+			nodes: 1,
+			pods:  runs("l0", "n0", 4, "", 1) + gang(2, 2, 1, ", preemptionPolicy: Never"),
+			want:  "a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := ""
+			for i := range c.nodes {
+				in += cpuNode(fmt.Sprint("n", i), 4)
+			}
+			r, _ := simulate(t, in+c.pods, "-")
+			if got := states(r); got != c.want {
+				t.Errorf("got  %s\nwant %s\n%+v", got, c.want, r.Pods)
+			}
+		})
+	}
+}
+
+// TestAGangEvictsTheLeast compares with brute force, on nodes of 4 CPUs with pods and gangs of several priorities: the
+// gang starts whole or evicts none, other gangs keep their minimum or nothing, none can be spared of what was evicted,
+// and where nothing was, the gang does not fit without all that it might evict either.
+func TestAGangEvictsTheLeast(t *testing.T) {
+	const mine = 2 // the gang's priority
+	rapid.Check(t, func(rt *rapid.T) {
+		type running struct {
+			name, node, gang string
+			cpus, priority   int
+		}
+		least := map[string]int{"": 0}
+		for _, g := range []string{"x", "z"} {
+			least[g] = rapid.IntRange(1, 3).Draw(rt, "minimum")
+		}
+		nodes, all := "", []running{}
+		for n := range rapid.IntRange(1, 3).Draw(rt, "nodes") {
+			node := fmt.Sprint("n", n)
+			nodes += cpuNode(node, 4)
+			for free := 4; free > 0; {
+				p := running{
+					fmt.Sprint("l", len(all)), node, rapid.SampledFrom([]string{"", "", "x", "z"}).Draw(rt, "gang"),
+					rapid.IntRange(1, free).Draw(rt, "CPUs"),
+					rapid.SampledFrom([]int{0, 1, 1, mine}).Draw(rt, "priority"),
+				}
+				free -= p.cpus
+				all = append(all, p)
+			}
+		}
+		size, cpus := rapid.IntRange(1, 4).Draw(rt, "members"), rapid.IntRange(1, 4).Draw(rt, "CPUs of a member")
+		// run simulates with some of them.
+		run := func(stays func(running) bool, policy string) (bound int, evicted map[string]bool) {
+			in := nodes
+			for _, p := range all {
+				metadata := ""
+				if p.gang != "" {
+					metadata = says(p.gang, least[p.gang])
+				}
+				if stays(p) {
+					in += cpuPod(p.name, p.cpus, metadata,
+						fmt.Sprintf(", nodeName: %s, priority: %d", p.node, p.priority))
+				}
+			}
+			for i := range size {
+				in += cpuPod(fmt.Sprint("a", i), cpus, says("a", size), fmt.Sprintf(", priority: %d%s", mine, policy))
+			}
+			r, _ := simulate(t, in, "-")
+			evicted = map[string]bool{}
+			for _, p := range r.Pods {
+				switch p.State {
+				case Scheduled:
+					bound++
+				case Preempted:
+					evicted[p.Name] = true
+				}
+			}
+			return bound, evicted
+		}
+		fits := func(stays func(running) bool) bool {
+			bound, _ := run(stays, ", preemptionPolicy: Never")
+			return bound == size
+		}
+		bound, evicted := run(func(running) bool { return true }, "")
+		if bound != 0 && bound != size {
+			rt.Fatalf("%d of %d members started", bound, size)
+		}
+		left, important := map[string]int{}, map[string]bool{}
+		for _, p := range all {
+			if !evicted[p.name] {
+				left[p.gang]++
+			}
+			important[p.gang] = important[p.gang] || p.priority >= mine
+			if evicted[p.name] && (bound == 0 || p.priority >= mine) {
+				rt.Errorf("%+v was evicted, %d members started", p, bound)
+			}
+		}
+		before := map[string]int{}
+		for _, p := range all {
+			before[p.gang]++
+		}
+		for _, g := range []string{"x", "z"} {
+			if left[g] > 0 && left[g] < before[g] && left[g] < least[g] {
+				rt.Errorf("gang %s has %d of %d left", g, left[g], least[g])
+			}
+		}
+		if bound == 0 {
+			if fits(func(p running) bool { return p.priority >= mine || p.gang != "" && important[p.gang] }) {
+				rt.Errorf("the gang fits without what it might evict, and evicted nothing")
+			}
+			return
+		}
+		for _, p := range all {
+			whole := p.gang != "" && left[p.gang] == 0
+			if evicted[p.name] && fits(func(o running) bool {
+				return !evicted[o.name] || o.name == p.name || whole && o.gang == p.gang
+			}) {
+				rt.Errorf("%s need not have been evicted, of %v", p.name, evicted)
+			}
+		}
+	})
+}
+
+// TestVictimsThatTakeLongAreWaitedFor: while victims of a gang have yet to end it evicts no others, and what the first
+// of them leaves is not for a pod of lower priority.
+func TestVictimsThatTakeLongAreWaitedFor(t *testing.T) {
+	in := cpuNode("n0", 4) + cpuNode("n1", 4) + cpuNode("n2", 4)
+	for i := range 3 {
+		in += cpuPod(fmt.Sprint("l", i), 4, "", fmt.Sprintf(", nodeName: n%d, priority: %d", i, i))
+	}
+	for i := range 4 {
+		in += cpuPod(fmt.Sprint("a", i), 2, says("a", 4), ", priority: 10")
+	}
+	in += cpuPod("b", 4, "", ", priority: 5, preemptionPolicy: Never")
+	var evicted []*corev1.Pod
+	var waits []string // what the gang waits for when b is tried
+	r, err := simulated(t, in, func(e *engine) {
+		for _, f := range e.core.Profiles {
+			app.PreemptionOf(f).Executor.PreemptPod = func(_ context.Context, _ preemption.Candidate,
+				_ preemption.ExecutorPreemptor, victim *corev1.Pod, _ string,
+			) error {
+				ends, now := victim.DeepCopy(), metav1.NewTime(e.api.clock.Now())
+				ends.DeletionTimestamp = &now
+				ends.Status.Conditions = append(ends.Status.Conditions, corev1.PodCondition{
+					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+					Reason: corev1.PodReasonPreemptionByScheduler,
+				})
+				e.api.update(victim, ends)
+				evicted = append(evicted, ends)
+				return nil
+			}
+		}
+		schedule := e.core.SchedulePod
+		e.core.SchedulePod = func(ctx context.Context, f framework.Framework, s fwk.CycleState,
+			p *framework.QueuedPodInfo,
+		) (scheduler.ScheduleResult, error) {
+			result, err := schedule(ctx, f, s, p)
+			if p.Pod.Name == "b" && len(waits) < 2 {
+				var report gang.Report
+				e.gangs.Read(func(s *gang.State) { report, _ = s.Find("default/a") })
+				waits = append(waits, report.Why.Code.String())
+				e.api.remove(evicted[len(waits)-1])
+			}
+			return result, err
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "a0 Scheduled, a1 Scheduled, a2 Scheduled, a3 Scheduled, b Unschedulable, l0 Preempted, l1 Preempted, " +
+		"l2 Existing"
+	if got := states(r); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if len(evicted) != 2 || !slices.Equal(waits, []string{"GangPreempting", "GangPreempting"}) {
+		t.Errorf("%d were evicted, want 2; the gang waits for %v", len(evicted), waits)
+	}
+}
+
+// TestAGangThatIsGoneEvictsNoMore: the first victim's eviction finds the gang short of a member.
+func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
+	in := cpuNode("n0", 4) + cpuNode("n1", 4)
+	for i := range 2 {
+		in += cpuPod(fmt.Sprint("l", i), 4, "", fmt.Sprintf(", nodeName: n%d, priority: 1", i)) +
+			cpuPod(fmt.Sprint("a", i), 4, says("a", 2), ", priority: 10")
+	}
+	r, err := simulated(t, in, func(e *engine) {
+		for _, f := range e.core.Profiles {
+			executor := app.PreemptionOf(f).Executor
+			preempt := executor.PreemptPod
+			executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor,
+				victim *corev1.Pod, plugin string,
+			) error {
+				for _, o := range e.api.pods.GetStore().List() {
+					if p := o.(*corev1.Pod); p.Name == "a1" {
+						e.api.remove(p)
+					}
+				}
+				return preempt(ctx, c, by, victim, plugin)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := states(r); strings.Count(got, " Existing") != 1 || !strings.Contains(got, "a0 GangNotReady") {
+		t.Errorf("got %s, want one that was evicted before the gang was known to be short of a1", got)
+	}
+}
