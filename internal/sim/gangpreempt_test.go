@@ -306,6 +306,31 @@ func TestVictimsThatTakeLongAreWaitedFor(t *testing.T) {
 	}
 }
 
+// TestVictimsThatHaveNotStarted have no start time, as pods that were only just bound.
+func TestVictimsThatHaveNotStarted(t *testing.T) {
+	in := ""
+	for i := range 2 {
+		in += cpuNode(fmt.Sprint("n", i), 4) +
+			cpuPod(fmt.Sprint("l", i), 4, "", fmt.Sprintf(", nodeName: n%d, priority: 1", i)) +
+			cpuPod(fmt.Sprint("a", i), 4, says("a", 2), ", priority: 10")
+	}
+	r, err := simulated(t, in, func(e *engine) {
+		for _, o := range e.api.pods.GetStore().List() {
+			if p := o.(*corev1.Pod); p.Spec.NodeName != "" {
+				bound := p.DeepCopy()
+				bound.Status.StartTime = nil
+				e.api.update(p, bound)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := states(r), "a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Preempted"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // TestAGangThatIsGoneEvictsNoMore: the first victim's eviction finds the gang short of a member.
 func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
 	in := cpuNode("n0", 4) + cpuNode("n1", 4)

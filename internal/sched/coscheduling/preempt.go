@@ -222,7 +222,7 @@ func (p *preemption) fit(uid string, evicts bool) bool {
 		was := c.options[node]
 		delete(c.options, node)
 		o, _ := p.option(uid, was.victims) // gangs may have lost members elsewhere
-		if o == nil || o.loss != was.loss {
+		if o == nil || o.loss.Compare(was.loss) != 0 {
 			p.offer(c, uid, state, p.named(node))
 			continue
 		}

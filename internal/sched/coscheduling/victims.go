@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
@@ -88,6 +88,9 @@ func (p *preemption) find(pod *corev1.Pod) (fwk.PodInfo, fwk.NodeInfo) {
 	return nil, nil
 }
 
+// notStarted is after all others, and the same at each look.
+var notStarted = metav1.Unix(1<<40, 0)
+
 func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	loss := gang.Loss{Units: len(units)}
 	budgets := slices.Clone(p.budgets)
@@ -97,7 +100,7 @@ func (p *preemption) lossOf(units ...*unit) gang.Loss {
 			if pod.DeletionTimestamp != nil {
 				continue // it goes anyway
 			}
-			loss.Add(corev1helpers.PodPriority(pod), schedutil.GetPodStartTime(pod).Time)
+			loss.Add(corev1helpers.PodPriority(pod), ptr.Deref(pod.Status.StartTime, notStarted).Time)
 			if charge(budgets, pod, 1) {
 				loss.Violations++
 			}
