@@ -26,7 +26,7 @@ type Gang struct {
 	RoundValid     bool             `json:"scheduleCycleValid"` // always: a round that fails ends at once
 	Round          int              `json:"scheduleCycle"`
 	RoundsOfMember map[string]int   `json:"childrenScheduleRoundMap"`
-	From           string           `json:"gangFrom"` // GangFromObject or GangFromPods
+	From           string           `json:"gangFrom"` // GangFromObject, GangFromNative or GangFromPods
 	Initialized    bool             `json:"hasGangInit"`
 
 	State        gang.Status `json:"state"`
@@ -40,13 +40,14 @@ type Gang struct {
 // Where a gang is described.
 const (
 	GangFromObject = "GangFromPodGroupCrd"
+	GangFromNative = "GangFromNativePodGroup"
 	GangFromPods   = "GangFromPodAnnotation"
 )
 
-// GangOf describes a gang; nil for one that does not exist.
+// GangOf describes a gang; nil for one that does not exist, and for a PodGroup whose pods are not a gang.
 func GangOf(s *gang.State, id string) *Gang {
 	r, known := s.Find(id)
-	if !known {
+	if !known || r.Object != nil && r.Object.Plain {
 		return nil
 	}
 	out := &Gang{
@@ -58,7 +59,11 @@ func GangOf(s *gang.State, id string) *Gang {
 		From: GangFromPods, Initialized: true,
 		State: r.Status(), Degraded: r.Degraded,
 	}
-	if r.InObject {
+	switch {
+	case r.Object == nil:
+	case r.Object.Native:
+		out.From = GangFromNative
+	default:
 		out.From = GangFromObject
 	}
 	if r.Why.Code != why.None {

@@ -69,6 +69,9 @@ type Object struct {
 	Fault    string // what cannot be read of it; names the field
 	Created  time.Time
 	Started  bool // its status says that the gang was satisfied once
+	Plain    bool // it is not a gang: its pods start one by one, whatever else is said
+	Whole    bool // its pods are evicted together
+	Native   bool // it is Kubernetes' own
 }
 
 // Phase is what a member holds.
@@ -114,7 +117,7 @@ func (m *member) older(o *member) bool {
 // fault returns what cannot be read of the settings in force.
 func (g *gang) fault() string {
 	switch {
-	case g.oldest != nil && g.oldest.pod.Fault != "":
+	case g.oldest != nil && g.oldest.pod.Fault != "" && !g.isPlain():
 		return g.oldest.pod.Fault
 	case g.object != nil:
 		return g.object.Fault
@@ -125,9 +128,12 @@ func (g *gang) fault() string {
 // lacksObject reports whether a PodGroup must describe the gang and does not exist.
 func (g *gang) lacksObject() bool { return g.object == nil && g.oldest != nil && g.oldest.pod.InObject }
 
+// isPlain reports whether a PodGroup says that the pods are not a gang.
+func (g *gang) isPlain() bool { return g.object != nil && g.object.Plain }
+
 // isOpen reports whether members are scheduled like pods without a gang.
 func (g *gang) isOpen() bool {
-	return g.started && g.settings.Policy == OnceSatisfied && g.refusal().Code == why.None
+	return (g.isPlain() || g.started && g.settings.Policy == OnceSatisfied) && g.refusal().Code == why.None
 }
 
 // running is how many members hold what they need, apart from those that wait, as far as they count. Where waiting

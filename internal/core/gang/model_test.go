@@ -70,6 +70,9 @@ func (m *model) settings(id string) (s gang.Settings, fault string, exists bool)
 		}
 	}
 	object, known := m.objects[id]
+	if object.Plain {
+		return gang.Settings{Mode: gang.Strict, Policy: gang.OnceSatisfied, Group: []string{id}}, object.Fault, true
+	}
 	var layers []gang.Settings
 	if oldest != nil {
 		layers = append(layers, oldest.Settings)
@@ -141,7 +144,7 @@ func (m *model) running(id string, s gang.Settings) int {
 
 func (m *model) open(id string) bool {
 	s, fault, _ := m.settings(id)
-	return fault == "" && s.Policy == gang.OnceSatisfied && m.started[id]
+	return fault == "" && s.Policy == gang.OnceSatisfied && (m.started[id] || m.objects[id].Plain)
 }
 
 // gated reports whether the members of a gang may not be tried.
@@ -183,6 +186,8 @@ func (m *model) apply(e gang.Effects) {
 			for _, other := range s.Group {
 				satisfied[other] = ready
 			}
+		} else if m.objects[id].Plain {
+			satisfied[id] = true // for a PodGroup of its name that is a gang
 		}
 		if !ready || m.holds[uid] != gang.Waiting {
 			m.Fatalf("%s of %s may start, and holds %d; of the group %v not all have their minimum", uid, id,
@@ -423,6 +428,7 @@ func (m *model) step() (event string) {
 	case 4:
 		o := gang.Object{Gang: rapid.SampledFrom(names).Draw(m.T, "gang"), Settings: m.drawSettings()}
 		o.Started = rapid.IntRange(0, 9).Draw(m.T, "started") == 0
+		o.Plain = rapid.IntRange(0, 4).Draw(m.T, "plain") == 0
 		m.objects[o.Gang] = o
 		m.started[o.Gang] = m.started[o.Gang] || o.Started
 		m.apply(m.state.PutObject(o))

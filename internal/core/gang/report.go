@@ -13,7 +13,7 @@ import (
 type Report struct {
 	Gang     string // namespace/name
 	Settings Settings
-	InObject bool // a PodGroup describes it
+	Object   *Object // the PodGroup that describes it; nil without one
 	Created  time.Time
 	Started  bool      // it was satisfied once
 	Degraded bool      // it has started, fewer than the minimum run, and others are pending
@@ -68,7 +68,7 @@ func (s *State) Find(id string) (Report, bool) {
 		return Report{}, false
 	}
 	r := Report{
-		Gang: id, Settings: g.settings, InObject: g.object != nil, Created: g.created(), Started: g.started,
+		Gang: id, Settings: g.settings, Object: g.object, Created: g.created(), Started: g.started,
 		Degraded: g.isDegraded(),
 	}
 	r.Settings.Group = slices.Clone(g.settings.Group)
@@ -89,8 +89,10 @@ func (s *State) Find(id string) (Report, bool) {
 	return r, true
 }
 
-// Gangs returns the names of all gangs, sorted.
-func (s *State) Gangs() []string { return slices.Sorted(maps.Keys(s.gangs)) }
+// Gangs returns the names of all gangs, sorted, without those of PodGroups that are Plain.
+func (s *State) Gangs() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.gangs)), func(id string) bool { return s.gangs[id].isPlain() })
+}
 
 // GangOf returns the gang of a member; empty for a pod that is not known.
 func (s *State) GangOf(uid string) string {

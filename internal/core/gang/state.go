@@ -221,8 +221,12 @@ func (e *Effects) sort() {
 	slices.Sort(e.GiveBack)
 }
 
-// settingsOf returns what counts: what the oldest pod says, then the object, then the defaults.
+// settingsOf returns what counts: what the oldest pod says, then the object, then the defaults. Pods that are not a
+// gang have no minimum.
 func (s *State) settingsOf(g *gang) (of Settings) {
+	if g.isPlain() {
+		return Settings{Group: []string{g.id}}.over(s.defaults)
+	}
 	if g.oldest != nil {
 		of = g.oldest.pod.Settings
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // Units returns what is evicted where these members are, of those that have not gone: each alone where its gang keeps
-// its minimum, else with all that its group has reserved or bound. A pod that is not known is a unit of its own.
+// its minimum and its PodGroup does not want it whole, else with all that its group has reserved or bound. A pod that
+// is not known is a unit of its own.
 func (s *State) Units(victims []string, gone func(uid string) bool) (units [][]string) {
 	leaving := map[*gang][]string{}
 	for _, uid := range victims {
@@ -17,7 +18,8 @@ func (s *State) Units(victims []string, gone func(uid string) bool) (units [][]s
 	}
 	broken := map[*gang]bool{}
 	for g, uids := range leaving {
-		if broken[g] || len(g.holders(gone))-len(uids) >= g.settings.Min {
+		whole := g.object != nil && g.object.Whole
+		if broken[g] || !whole && len(g.holders(gone))-len(uids) >= g.settings.Min {
 			continue
 		}
 		all := []*gang{g}

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
-// TestVictimsOfAGangGoWhole compares with the rule: a member above its gang's minimum goes alone, else all that its
-// group has goes with it.
+// TestVictimsOfAGangGoWhole compares with the rule: a member above its gang's minimum goes alone, unless the PodGroup
+// wants it whole, else all that its group has goes with it.
 func TestVictimsOfAGangGoWhole(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -24,6 +24,16 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 		}
 		for _, id := range names {
 			least[id] = rapid.IntRange(1, 4).Draw(t, "minimum")
+		}
+		whole := rapid.SampledFrom(append([]string{""}, names...)).Draw(t, "goes whole")
+		if whole != "" {
+			o := gang.Object{Gang: whole, Whole: true, Plain: rapid.Bool().Draw(t, "plain")}
+			if s.PutObject(o); o.Plain {
+				least[whole] = 0
+			}
+			if o.Plain && whole != "other/c" {
+				groupOf["ns/b"] = "ns/b" // one of the two lists no other
+			}
 		}
 		of, gone, holders := map[string]string{}, map[string]bool{}, map[string][]string{}
 		var victims, want []string
@@ -61,7 +71,7 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 					taken++
 				}
 			}
-			if taken > 0 && len(holders[id])-taken < least[id] {
+			if taken > 0 && (len(holders[id])-taken < least[id] || id == whole) {
 				broken[groupOf[id]] = true
 			}
 		}
