@@ -71,7 +71,9 @@ func Supports() []Support {
 			GangWaitingTime,
 		}},
 		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
-		{gangs, Done, ObjectKind, []string{"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io"}},
+		{gangs, Done, ObjectKind, []string{
+			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
+		}},
 
 		{"devices", Planned, PodResource, []string{
 			koord + "gpu*", koord + "rdma", koord + "fpga", "kubernetes.io/gpu*", "kubernetes.io/rdma",
@@ -89,7 +91,6 @@ func Supports() []Support {
 			gang + "network-topology-spec", gang + "network-topology-index", gang + "timeout",
 			"scheduling.k8s.io/group-name",
 		}},
-		{"gang scheduling", Planned, ObjectKind, []string{"PodGroup.scheduling.k8s.io"}},
 		{"reservations", Planned, PodAnnotation, []string{
 			sched + "reservation-*", sched + "exact-match-reservation", sched + "reserve-pod",
 		}},

@@ -123,8 +123,11 @@ func drawGangs(gangs []view.Gang, p paint, width int) string {
 // drawGang draws one gang with its members.
 func drawGang(g *view.Gang, p paint, width int) string {
 	from := "annotations of its pods"
-	if g.From == view.GangFromObject {
+	switch g.From {
+	case view.GangFromObject:
 		from = "PodGroup"
+	case view.GangFromNative:
+		from = "PodGroup of Kubernetes"
 	}
 	text := fmt.Sprintf("gang %s   %s   %d must start together, %d exist\n", g.Name, g.State, g.Min, len(g.Members))
 	c := columns{paint: p, width: width, indent: "  "}
@@ -161,14 +164,17 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 		return nil, err
 	}
 	s := kube.NewGangs()
-	for _, group := range v1alpha1.Groups() {
-		r := v1alpha1.PodGroupResource(group)
-		_, err := each(ctx, c, r, kube.ReadPodGroup, func(g *v1alpha1.PodGroup) {
-			g.SetGroupVersionKind(r.GroupVersion().WithKind("PodGroup"))
-			s.PutGroup(g)
-		})
-		if err != nil {
-			return nil, err
+	for _, group := range v1alpha1.PodGroupGroups() {
+		for _, r := range v1alpha1.PodGroupResources(group) {
+			served, err := each(ctx, c, r, func(text []byte) (*v1alpha1.PodGroup, error) {
+				return kube.ReadPodGroup(r.GroupVersion(), text)
+			}, s.PutGroup)
+			if err != nil {
+				return nil, err
+			}
+			if served {
+				break
+			}
 		}
 	}
 	pods, err := c.core.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})

@@ -28,7 +28,10 @@ func gangPods() []corev1.Pod {
 	}
 	lost := pod("lost-0", "", "", "", "")
 	lost.Labels[annotation.PodGroup] = "lost"
+	own := pod("own-0", "", "", "", "")
+	own.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("own")}
 	return []corev1.Pod{
+		own,
 		in("runs-0", "runs", "n", annotation.GangMinAvailable, "2"), in("runs-1", "runs", "n"),
 		in("runs-2", "runs", ""),
 		in("short-0", "short", "", annotation.GangMinAvailable, "3"), lost,
@@ -84,7 +87,15 @@ func TestGangsComeFromTheSchedulerOrTheObjects(t *testing.T) {
 	t.Cleanup(plain.Close)
 	rest := apiServer(t, nil, gangPods(), nil).Config.Handler
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/apis/"+v1alpha1.GroupName+"/v1alpha1/podgroups" {
+		switch r.URL.Path {
+		case "/apis/" + v1alpha1.GroupName + "/v1alpha1/podgroups":
+		case "/apis/scheduling.k8s.io/v1alpha2/podgroups":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"apiVersion":"scheduling.k8s.io/v1alpha2","kind":"PodGroupList","items":[{` +
+				`"metadata":{"namespace":"default","name":"own"},` +
+				`"spec":{"schedulingPolicy":{"gang":{"minCount":5}}}}]}`))
+			return
+		default:
 			rest.ServeHTTP(w, r)
 			return
 		}
@@ -113,6 +124,16 @@ func TestGangsComeFromTheSchedulerOrTheObjects(t *testing.T) {
 			[]string{"gang", "lost", "--kubeconfig", without},
 			ExitOK,
 			[]string{"gang default/lost", "7 must start together, 1 exist", "GangNotReady"},
+		},
+		"a PodGroup of Kubernetes": {
+			[]string{"gang", "own", "--kubeconfig", without},
+			ExitOK,
+			[]string{"PodGroup of Kubernetes", "5 must start together, 1 exist", "GangNotReady"},
+		},
+		"a PodGroup of Kubernetes as JSON": {
+			[]string{"gang", "own", "-o", "json", "--kubeconfig", without},
+			ExitOK,
+			[]string{`"gangFrom": "GangFromNativePodGroup"`},
 		},
 		"as JSON": {
 			[]string{"gang", "default/runs", "-o", "json", "--kubeconfig", without},

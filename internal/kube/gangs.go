@@ -248,7 +248,7 @@ func (s *Gangs) Alone(p *corev1.Pod) bool {
 	return s.pods[string(p.UID)] == nil || s.state.IsOpen(string(p.UID))
 }
 
-// PutGroup records a PodGroup. Of two of one name that of scheduling.sigs.k8s.io counts.
+// PutGroup records a PodGroup. Of several of one name that of the first of PodGroupGroups counts.
 func (s *Gangs) PutGroup(g *v1alpha1.PodGroup) { s.putGroup(g, []*v1alpha1.PodGroup{g}) }
 
 // RemoveGroup forgets a PodGroup.
@@ -266,13 +266,17 @@ func (s *Gangs) replace(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) gang.Effe
 		}
 	}
 	slices.SortFunc(is, func(a, b *v1alpha1.PodGroup) int {
-		return cmp.Compare(a.GroupVersionKind().Group, b.GroupVersionKind().Group)
+		return cmp.Compare(rank(a), rank(b))
 	})
 	if s.objects[id] = is; len(is) == 0 {
 		delete(s.objects, id)
 		return s.state.RemoveObject(id)
 	}
 	return s.state.PutObject(convert.GangObject(is[0]))
+}
+
+func rank(g *v1alpha1.PodGroup) int {
+	return slices.Index(v1alpha1.PodGroupGroups(), g.GroupVersionKind().Group)
 }
 
 // Gate returns why a pod may not be tried; nothing for a pod without a gang.

@@ -158,6 +158,53 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 	}
 }
 
+// TestPodsOfABasicPodGroupAreNotHeld beyond the time when it does not exist: they are activated when it does, start by
+// themselves, are evicted by themselves, and need no others.
+func TestPodsOfABasicPodGroupAreNotHeld(t *testing.T) {
+	t.Parallel()
+	s, activated := gangs(t)
+	faulty := inGroup("a")
+	faulty.Annotations = map[string]string{annotation.GangMode: "x", annotation.GangMinAvailable: "3"}
+	pods := []*corev1.Pod{faulty, inGroup("b")}
+	for _, p := range pods {
+		s.PutPod(p)
+		if code := s.Gate(p).Code; code == why.None {
+			t.Errorf("%s may be tried before its PodGroup exists", p.Name)
+		}
+	}
+	basic := podGroup(v1alpha1.NativeGroupName, 0)
+	basic.Basic = true
+	s.PutGroup(basic)
+	if got := activated(); !slices.Equal(got, []string{"ns/a", "ns/b"}) {
+		t.Errorf("activated %v, want both", got)
+	}
+	for _, p := range pods {
+		plan, _, refused := s.Begin(p)
+		if plan != nil || refused.Code != why.None || !s.Alone(p) || s.Pass(p, time.Unix(0, 0)) {
+			t.Errorf("%s: plan %v, refused by %+v, alone %v", p.Name, plan, refused, s.Alone(p))
+		}
+	}
+	none := func(string) bool { return false }
+	if got := s.Units([]string{"uid-a", "uid-b"}, none); len(got) != 2 {
+		t.Errorf("evicted as %v, want each by itself", got)
+	}
+	s.Read(func(state *gang.State) {
+		if got := state.Gangs(); len(got) > 0 {
+			t.Errorf("gangs %v", got)
+		}
+	})
+	whole := podGroup(v1alpha1.NativeGroupName, 0)
+	whole.Basic, whole.Whole = true, true
+	s.PutGroup(whole)
+	if got := s.Units([]string{"uid-a"}, none); len(got) != 1 || len(got[0]) != 2 {
+		t.Errorf("of pods that go together %v go", got)
+	}
+	s.RemoveGroup(whole)
+	if r := s.Gate(pods[1]); r.Code == why.None {
+		t.Error("the PodGroup is gone, and a pod may be tried")
+	}
+}
+
 func TestTheHandlerLearnsHowManyMembersAGangNeeds(t *testing.T) {
 	t.Parallel()
 	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]int{}}
@@ -239,7 +286,7 @@ func TestPodsOfOtherSchedulersAreNoMembers(t *testing.T) {
 	}
 }
 
-func TestOfTwoPodGroupsOfOneNameThatOfSigsCounts(t *testing.T) {
+func TestOfSeveralPodGroupsOfOneNameTheFirstCounts(t *testing.T) {
 	t.Parallel()
 	s, activated := gangs(t)
 	s.PutPod(inGroup("a"))
@@ -247,8 +294,7 @@ func TestOfTwoPodGroupsOfOneNameThatOfSigsCounts(t *testing.T) {
 	if code := s.Gate(inGroup("a")).Code; code != why.GangNotFound {
 		t.Fatalf("without a PodGroup: %v", code)
 	}
-	groups := v1alpha1.Groups()
-	sigs, community := slices.Min(groups), slices.Max(groups)
+	const sigs, community, native = v1alpha1.GroupName, v1alpha1.CommunityGroupName, v1alpha1.NativeGroupName
 	s.PutGroup(podGroup(community, 2))
 	if got := activated(); len(got) != 2 {
 		t.Errorf("activated %v, want both", got)
@@ -261,6 +307,17 @@ func TestOfTwoPodGroupsOfOneNameThatOfSigsCounts(t *testing.T) {
 	if r := s.Gate(inGroup("a")); r.Need != 3 {
 		t.Errorf("the other is put again: %+v", r)
 	}
+	s.PutGroup(podGroup(native, 4))
+	if r := s.Gate(inGroup("a")); r.Need != 4 {
+		t.Errorf("with all: %+v, want 4 of %s", r, native)
+	}
+	basic := podGroup(native, 0)
+	basic.Basic = true
+	s.PutGroup(basic)
+	if r := s.Gate(inGroup("a")); r.Code != why.None || !s.Alone(inGroup("a")) {
+		t.Errorf("Kubernetes' own says that they are not a gang: %+v", r)
+	}
+	s.RemoveGroup(basic)
 	s.RemoveGroup(podGroup(sigs, 3))
 	if r := s.Gate(inGroup("a")); r.Code != why.None {
 		t.Errorf("with that of %s alone: %+v", community, r)

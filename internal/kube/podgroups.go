@@ -1,50 +1,117 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"math"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
-// NewPodGroupInformer returns an informer of the PodGroups of a group, whose objects name the group; what cannot be
-// read of one is in Unread. A cluster without the resource looks like one without objects until it is installed.
+// NewPodGroupInformer returns an informer of the PodGroups of a group, whose objects name the group and its version;
+// what cannot be read of one is in Unread. A cluster without the resource looks like one without objects until it is
+// installed.
 func NewPodGroupInformer(client rest.Interface, group string) cache.SharedIndexInformer {
-	return informerOf(client, v1alpha1.PodGroupResource(group), "PodGroup",
+	return informerOf(client, v1alpha1.PodGroupResources(group), "PodGroup",
 		func() *v1alpha1.PodGroupList { return &v1alpha1.PodGroupList{} },
 		func(all *v1alpha1.PodGroupList, g *v1alpha1.PodGroup) { all.Items = append(all.Items, *g) },
-		(*publishedPodGroup).read)
+		func(p *publishedPodGroup) *v1alpha1.PodGroup { return p.read(group) })
 }
 
-// ReadPodGroup reads the JSON of a PodGroup. What cannot be read of it is in Unread.
-func ReadPodGroup(text []byte) (*v1alpha1.PodGroup, error) {
+// ReadPodGroup reads the JSON of a PodGroup, which may leave out its version. What cannot be read of it is in Unread.
+func ReadPodGroup(of schema.GroupVersion, text []byte) (*v1alpha1.PodGroup, error) {
 	var p publishedPodGroup
 	if err := json.Unmarshal(text, &p); err != nil {
 		return nil, err
 	}
-	return p.read(), nil
+	g := p.read(of.Group)
+	g.SetGroupVersionKind(of.WithKind("PodGroup"))
+	return g, nil
 }
 
 // publishedPodGroup is an object whose fields are not read yet, so that one odd object cannot hide the others.
 type publishedPodGroup struct {
 	metav1.TypeMeta
 	Metadata metav1.ObjectMeta
-	Spec     struct{ MinMember, MinResources, ScheduleTimeoutSeconds json.RawMessage }
-	Status   json.RawMessage
+	Spec     struct {
+		MinMember, MinResources, ScheduleTimeoutSeconds json.RawMessage
+		SchedulingPolicy, DisruptionMode                json.RawMessage // of Kubernetes' own
+	}
+	Status json.RawMessage
 }
 
-func (p *publishedPodGroup) read() *v1alpha1.PodGroup {
+func (p *publishedPodGroup) read(group string) *v1alpha1.PodGroup {
 	g := &v1alpha1.PodGroup{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata}
 	g.ManagedFields = nil
 	var faults unread
-	g.Spec.MinMember = readWhole[int32](&faults, "spec.minMember", p.Spec.MinMember)
-	g.Spec.MinResources = faults.quantities("spec.minResources", p.Spec.MinResources)
-	g.Spec.ScheduleTimeoutSeconds = readWhole[*int32](&faults, "spec.scheduleTimeoutSeconds",
-		p.Spec.ScheduleTimeoutSeconds)
+	if group == v1alpha1.NativeGroupName {
+		p.readPolicy(g, &faults)
+		g.Whole = readWholeDisruption(&faults, p.Spec.DisruptionMode)
+		g.Status.Phase = nativePhase(p.Status)
+	} else {
+		g.Spec.MinMember = readWhole[int32](&faults, "spec.minMember", p.Spec.MinMember)
+		g.Spec.MinResources = faults.quantities("spec.minResources", p.Spec.MinResources)
+		g.Spec.ScheduleTimeoutSeconds = readWhole[*int32](&faults, "spec.scheduleTimeoutSeconds",
+			p.Spec.ScheduleTimeoutSeconds)
+		_ = json.Unmarshal(p.Status, &g.Status) // what does not fit the type is left out
+	}
 	g.Unread = faults
-	_ = json.Unmarshal(p.Status, &g.Status) // what does not fit the type is left out
 	return g
 }
+
+// readPolicy reads what pods of Kubernetes' own PodGroup start together.
+func (p *publishedPodGroup) readPolicy(g *v1alpha1.PodGroup, faults *unread) {
+	var policy struct {
+		Basic *struct{}
+		Gang  *struct{ MinCount json.RawMessage }
+	}
+	err := json.Unmarshal(p.Spec.SchedulingPolicy, &policy)
+	switch basic := policy.Basic != nil; {
+	case err != nil || basic == (policy.Gang != nil):
+		faults.add("spec.schedulingPolicy", "must have either gang or basic, is "+shown(p.Spec.SchedulingPolicy))
+	case basic:
+		g.Basic = true
+	case json.Unmarshal(policy.Gang.MinCount, &g.Spec.MinMember) != nil || g.Spec.MinMember < 1:
+		g.Spec.MinMember = 0
+		faults.add("spec.schedulingPolicy.gang.minCount", fmt.Sprintf("must be a whole number from 1 to %d, is %s",
+			math.MaxInt32, shown(policy.Gang.MinCount)))
+	}
+}
+
+// readWholeDisruption reads whether pods go together: a word in Kubernetes 1.36, a union in 1.37.
+func readWholeDisruption(faults *unread, text json.RawMessage) bool {
+	var word string
+	var union struct{ Single, All *struct{} }
+	switch {
+	case len(text) == 0:
+	case json.Unmarshal(text, &word) == nil && (word == "" || word == "Pod" || word == "PodGroup"):
+		return word == "PodGroup"
+	case json.Unmarshal(text, &union) == nil && (union.Single == nil) != (union.All == nil):
+		return union.All != nil
+	default:
+		faults.add("spec.disruptionMode", "must be Pod, PodGroup, {single: {}} or {all: {}}, is "+shown(text))
+	}
+	return false
+}
+
+// nativePhase returns what the conditions of Kubernetes' own PodGroup prove: those of 1.36 and of 1.37.
+func nativePhase(text json.RawMessage) (phase v1alpha1.PodGroupPhase) {
+	var status struct {
+		Conditions []struct{ Type, Status string }
+	}
+	_ = json.Unmarshal(text, &status) // what does not fit the type is left out
+	for _, c := range status.Conditions {
+		if (c.Type == "PodGroupScheduled" || c.Type == "PodGroupInitiallyScheduled") && c.Status == "True" {
+			phase = v1alpha1.PodGroupScheduled
+		}
+	}
+	return phase
+}
+
+func shown(text json.RawMessage) string { return fmt.Sprintf("%.64s", cmp.Or(string(text), "absent")) }

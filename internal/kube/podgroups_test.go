@@ -3,6 +3,7 @@ package kube_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,10 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 func publishedPodGroup(group, name string, spec map[string]any) *unstructured.Unstructured {
@@ -72,6 +75,172 @@ func TestPodGroupsOfEachGroupAreRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", group, diff)
 		}
 	}
+}
+
+// What API servers of Kubernetes 1.36 and 1.37 print.
+const (
+	of136 = `{"apiVersion":"scheduling.k8s.io/v1alpha2","kind":"PodGroup","metadata":{"name":"train-workers-x7k2p",` +
+		`"namespace":"ml","uid":"0a1f","resourceVersion":"812","creationTimestamp":"2026-05-04T09:11:31Z",` +
+		`"annotations":{"gang.scheduling.koordinator.sh/mode":"NonStrict"},"finalizers":[` +
+		`"scheduling.k8s.io/podgroup-protection"],"ownerReferences":[{"apiVersion":"scheduling.k8s.io/v1alpha2",` +
+		`"kind":"Workload","name":"train","uid":"9d","controller":true}],"managedFields":[{"manager":"m"}]},` +
+		`"spec":{"podGroupTemplateRef":{"workload":{"workloadName":"train","podGroupTemplateName":"workers"}},` +
+		`"schedulingPolicy":{"gang":{"minCount":4}},"disruptionMode":"PodGroup","priority":100},` +
+		`"status":{"conditions":[{"type":"PodGroupScheduled","status":"True","observedGeneration":1,` +
+		`"lastTransitionTime":"2026-05-04T09:11:32Z","reason":"Scheduled","message":""}]}}`
+	of137 = `{"apiVersion":"scheduling.k8s.io/v1beta1","kind":"PodGroup","metadata":{"name":"train-workers-x7k2p",` +
+		`"namespace":"ml","uid":"0a1f","resourceVersion":"9120","generation":2,"creationTimestamp":` +
+		`"2026-09-01T10:00:00Z","annotations":{"gang.scheduling.koordinator.sh/mode":"NonStrict"},"managedFields":[` +
+		`{"manager":"m"}]},"spec":{"workloadRef":{"workloadName":"train","templateName":"workers"},` +
+		`"schedulingPolicy":{"gang":{"minCount":4}},"disruptionMode":{"all":{}},"preemptionPolicy":` +
+		`"PreemptLowerPriority","priority":100},"status":{"conditions":[{"type":"DisruptionTarget","status":"False",` +
+		`"lastTransitionTime":null,"reason":"","message":""},{"type":"PodGroupInitiallyScheduled","status":"True",` +
+		`"lastTransitionTime":"2026-09-01T10:00:02Z","reason":"Scheduled","message":""}]}}`
+)
+
+// withSpec is one of them with another spec, without status.
+func withSpec(recorded, name, policy, more string) string {
+	head, _, _ := strings.Cut(recorded, `,"spec":`)
+	return strings.Replace(head, "train-workers-x7k2p", name, 1) + `,"spec":{"schedulingPolicy":` + policy + more + "}}"
+}
+
+// TestPodGroupsOfKubernetesAreRead of a server that has one of the two versions.
+func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
+	t.Parallel()
+	type read struct {
+		Min          int32
+		Basic, Whole bool
+		Started      bool
+		Unread       string
+	}
+	for version, recorded := range map[string]string{"v1alpha2": of136, "v1beta1": of137} {
+		const policy = "spec.schedulingPolicy must have either gang or basic, is "
+		const count = "spec.schedulingPolicy.gang.minCount must be a whole number from 1 to 2147483647, is "
+		const mode = "spec.disruptionMode must be Pod, PodGroup, {single: {}} or {all: {}}, is "
+		specs := map[string]struct {
+			policy, more string
+			want         read
+		}{
+			"basic": {`{"basic":{}}`, `,"disruptionMode":"Pod"`, read{Basic: true}},
+			"whole": {
+				`{"basic":{},"gang":null}`, `,"disruptionMode":{"all":{}}`, read{Basic: true, Whole: true},
+			},
+			"single":         {`{"gang":{"minCount":2}}`, `,"disruptionMode":{"single":{}}`, read{Min: 2}},
+			"no-mode":        {`{"gang":{"minCount":2}}`, `,"disruptionMode":null`, read{Min: 2}},
+			"none":           {`null`, "", read{Unread: policy + "null"}},
+			"empty":          {`{}`, "", read{Unread: policy + "{}"}},
+			"both":           {`{"basic":{},"gang":{}}`, "", read{Unread: policy + `{"basic":{},"gang":{}}`}},
+			"new-policy":     {`{"elastic":{"max":3}}`, "", read{Unread: policy + `{"elastic":{"max":3}}`}},
+			"odd-policy":     {`"gang"`, "", read{Unread: policy + `"gang"`}},
+			"no-count":       {`{"gang":{}}`, "", read{Unread: count + "absent"}},
+			"null-count":     {`{"gang":{"minCount":null}}`, "", read{Unread: count + "null"}},
+			"zero":           {`{"gang":{"minCount":0}}`, "", read{Unread: count + "0"}},
+			"negative":       {`{"gang":{"minCount":-1}}`, "", read{Unread: count + "-1"}},
+			"large":          {`{"gang":{"minCount":2147483648}}`, "", read{Unread: count + "2147483648"}},
+			"in-words":       {`{"gang":{"minCount":"3"}}`, "", read{Unread: count + `"3"`}},
+			"of-another-api": {`{"gang":{"minCount":2}}`, `,"minMember":9`, read{Min: 2}},
+			"new-mode": {
+				`{"gang":{"minCount":2}}`, `,"disruptionMode":"Job"`, read{Min: 2, Unread: mode + `"Job"`},
+			},
+			"new-union": {
+				`{"gang":{"minCount":2}}`, `,"disruptionMode":{"some":{}}`, read{Min: 2, Unread: mode + `{"some":{}}`},
+			},
+		}
+		objects := []*unstructured.Unstructured{decoded(t, recorded)}
+		want := map[string]read{"train-workers-x7k2p": {Min: 4, Whole: true, Started: true}}
+		for name, s := range specs {
+			objects = append(objects, decoded(t, withSpec(recorded, name, s.policy, s.more)))
+			want[name] = s.want
+		}
+		c, _ := client(t, objects...)
+		i := kube.NewPodGroupInformer(c, v1alpha1.NativeGroupName)
+		start(t, i)
+		got := map[string]read{}
+		for _, object := range i.GetStore().List() {
+			g := object.(*v1alpha1.PodGroup)
+			r := read{Min: g.Spec.MinMember, Basic: g.Basic, Whole: g.Whole, Started: g.Status.Phase.IsStarted()}
+			for _, field := range slices.Sorted(maps.Keys(g.Unread)) {
+				r.Unread += field + " " + g.Unread[field]
+			}
+			got[g.Name] = r
+			of := schema.GroupVersionKind{Group: v1alpha1.NativeGroupName, Version: version, Kind: "PodGroup"}
+			if g.GroupVersionKind() != of || g.ManagedFields != nil || g.CreationTimestamp.IsZero() ||
+				g.Annotations[annotation.GangMode] != "NonStrict" {
+				t.Errorf("%s: read %+v", version, g)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", version, diff)
+		}
+	}
+}
+
+func decoded(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestTheVersionOfPodGroupsFollowsTheServer from Kubernetes 1.36 to 1.37, whose API server lacks the old version.
+func TestTheVersionOfPodGroupsFollowsTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, server := client(t, decoded(t, of136))
+		var upgraded atomic.Bool
+		server.moved = func(path string) string {
+			if upgraded.Load() {
+				return strings.NewReplacer("v1alpha2", "gone", "v1beta1", "v1alpha2").Replace(path)
+			}
+			return path
+		}
+		i := kube.NewPodGroupInformer(c, v1alpha1.NativeGroupName)
+		start(t, i)
+		version := func() string {
+			t.Helper()
+			g, found, err := i.GetStore().GetByKey("ml/train-workers-x7k2p")
+			if !found || err != nil {
+				t.Fatalf("the object is not found: %v", err)
+			}
+			return g.(*v1alpha1.PodGroup).GroupVersionKind().Version
+		}
+		if got := version(); got != "v1alpha2" {
+			t.Errorf("read in version %s", got)
+		}
+		upgraded.Store(true)
+		time.Sleep(time.Hour) //nolint:forbidigo // the clock is the bubble's
+		synctest.Wait()
+		if got := version(); got != "v1beta1" {
+			t.Errorf("read in version %s after the upgrade", got)
+		}
+	})
+}
+
+// FuzzPodGroup holds that whatever an object says, a gang of Kubernetes has a minimum, or a fault that names the field.
+func FuzzPodGroup(f *testing.F) {
+	for _, text := range []string{
+		of136, of137, `{"spec":{"minMember":3,"scheduleTimeoutSeconds":60},"status":{"phase":"Running"}}`,
+		`{"spec":{"schedulingPolicy":{"basic":{}},"disruptionMode":"PodGroup"}}`, `{"spec":[]}`, "null",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, group := range v1alpha1.PodGroupGroups() {
+			g, err := kube.ReadPodGroup(v1alpha1.PodGroupResource(group).GroupVersion(), text)
+			if err != nil {
+				return // of all groups
+			}
+			o := convert.GangObject(g)
+			native := group == v1alpha1.NativeGroupName
+			switch {
+			case o.Native != native || !native && (o.Plain || o.Whole):
+				t.Fatalf("%s is read as %+v", group, o)
+			case native && !o.Plain && o.Settings.Min < 1 && o.Fault == "", len(o.Fault) > 2000 && len(g.Name) < 300:
+				t.Fatalf("%+v of %s", o, text)
+			}
+		}
+	})
 }
 
 func TestPodGroupsThatAreNotInstalledYet(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -13,7 +14,7 @@ import (
 // NewQuotaInformer returns an informer of the ElasticQuotas of a group, whose objects name the group. A cluster without
 // the resource looks like one without objects until it is installed.
 func NewQuotaInformer(client rest.Interface, group string) cache.SharedIndexInformer {
-	return informerOf(client, v1alpha1.Resource(group), "ElasticQuota",
+	return informerOf(client, []schema.GroupVersionResource{v1alpha1.Resource(group)}, "ElasticQuota",
 		func() *v1alpha1.ElasticQuotaList { return &v1alpha1.ElasticQuotaList{} },
 		func(all *v1alpha1.ElasticQuotaList, q *v1alpha1.ElasticQuota) { all.Items = append(all.Items, *q) },
 		(*publishedQuota).read)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -19,13 +20,17 @@ import (
 // server is an API server that has some resources, by path. It answers pages of lists; its watches never send anything.
 type server struct {
 	items  map[string][][]byte
-	hidden func() bool // for a while, all resources are missing
+	hidden func() bool              // for a while, all resources are missing
+	moved  func(path string) string // where the items of a path are
 }
 
 // client returns a client of a server that has these objects, and the server.
 func client(tb testing.TB, objects ...*unstructured.Unstructured) (rest.Interface, *server) {
 	tb.Helper()
-	s := &server{items: map[string][][]byte{}, hidden: func() bool { return false }}
+	s := &server{
+		items: map[string][][]byte{}, hidden: func() bool { return false },
+		moved: func(path string) string { return path },
+	}
 	for _, o := range objects {
 		text, err := json.Marshal(o)
 		if err != nil {
@@ -57,15 +62,20 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 			Body: io.NopCloser(bytes.NewReader(text)), Request: r,
 		}, nil
 	}
-	items, found := s.items[r.URL.Path]
+	items, found := s.items[s.moved(r.URL.Path)]
 	if !found || s.hidden() {
 		return answer(http.StatusNotFound, []byte(
 			`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`))
 	}
 	q := r.URL.Query()
 	if q.Get("watch") != "" {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+		timeout, _ := time.ParseDuration(q.Get("timeoutSeconds") + "s")
+		select {
+		case <-time.After(timeout):
+			return answer(http.StatusOK, nil)
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
 	}
 	from, _ := strconv.Atoi(q.Get("continue"))
 	limit, err := strconv.Atoi(q.Get("limit"))

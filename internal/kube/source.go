@@ -50,28 +50,27 @@ type source[T any] struct {
 	read  func(*unstructured.Unstructured) runtime.Object
 }
 
-// informerOf returns an informer of a kind. Objects are decoded as a P, from which read makes what is kept; they name
-// their kind and group. A cluster without the resource looks like one without objects until it is installed.
-func informerOf[P any, L, O runtime.Object](client rest.Interface, of schema.GroupVersionResource, kind string,
+// informerOf returns an informer of a kind, in the first version that the server has. Objects are decoded as a P, from
+// which read makes what is kept; they name their kind, group and version. A cluster without the resource looks like one
+// without objects until it is installed.
+func informerOf[P any, L, O runtime.Object](client rest.Interface, versions []schema.GroupVersionResource, kind string,
 	begin func() L, add func(all L, one O), read func(*P) O,
 ) cache.SharedIndexInformer {
-	named := func(p *P) O {
+	s := &source[P]{client: client, versions: versions, begin: func() runtime.Object { return begin() }}
+	named := func(p *P, of schema.GroupVersion) O {
 		one := read(p)
-		one.GetObjectKind().SetGroupVersionKind(of.GroupVersion().WithKind(kind))
+		one.GetObjectKind().SetGroupVersionKind(of.WithKind(kind))
 		return one
 	}
-	return cache.NewSharedIndexInformer(&source[P]{
-		client: client, versions: []schema.GroupVersionResource{of},
-		begin: func() runtime.Object { return begin() },
-		add:   func(all runtime.Object, one *P) { add(all.(L), named(one)) },
-		read: func(u *unstructured.Unstructured) runtime.Object {
-			var p P
-			if text, err := json.Marshal(u.Object); err == nil {
-				_ = json.Unmarshal(text, &p) // what does not fit the type is left out
-			}
-			return named(&p)
-		},
-	}, read(new(P)), 0, cache.Indexers{})
+	s.add = func(all runtime.Object, one *P) { add(all.(L), named(one, s.versions[0].GroupVersion())) }
+	s.read = func(u *unstructured.Unstructured) runtime.Object {
+		var p P
+		if text, err := json.Marshal(u.Object); err == nil {
+			_ = json.Unmarshal(text, &p) // what does not fit the type is left out
+		}
+		return named(&p, u.GroupVersionKind().GroupVersion())
+	}
+	return cache.NewSharedIndexInformer(s, read(new(P)), 0, cache.Indexers{})
 }
 
 // unread is why fields could not be read, by their path.

@@ -24,8 +24,10 @@ type PodGroup struct {
 	// +optional
 	Status PodGroupStatus `json:"status,omitempty"`
 
-	// Unread is why a field could not be read, by its path. It is not of the API.
+	// Unread is why a field could not be read, by its path. It is not of the API, like what follows.
 	Unread map[string]string `json:"-"`
+	// Basic and Whole are read of Kubernetes' own PodGroup: its pods start one by one; its pods are evicted together.
+	Basic, Whole bool `json:"-"`
 }
 
 // PodGroupList is a list of PodGroup.

@@ -12,6 +12,8 @@ const (
 	GroupName = "scheduling.sigs.k8s.io"
 	// CommunityGroupName is that of today's scheduler-plugins.
 	CommunityGroupName = "scheduling.x-k8s.io"
+	// NativeGroupName is Kubernetes' own, of PodGroup alone, whose kind has other fields: it is read, not registered.
+	NativeGroupName = "scheduling.k8s.io"
 )
 
 // Groups returns the groups of ElasticQuota and PodGroup. A cluster may serve both, and objects of both count.
@@ -22,10 +24,23 @@ func Resource(group string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "elasticquotas"}
 }
 
-// PodGroupResource is the resource under which a group serves PodGroups.
-func PodGroupResource(group string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "podgroups"}
+// PodGroupGroups returns the groups of PodGroup. A cluster may serve several; of namesakes that of the first counts.
+func PodGroupGroups() []string { return append([]string{NativeGroupName}, Groups()...) }
+
+// PodGroupResources returns the resources under which a group may serve PodGroups, the preferred one first.
+func PodGroupResources(group string) (resources []schema.GroupVersionResource) {
+	versions := []string{"v1alpha1"}
+	if group == NativeGroupName {
+		versions = []string{"v1beta1", "v1alpha2"} // of Kubernetes 1.37 and 1.36
+	}
+	for _, v := range versions {
+		resources = append(resources, schema.GroupVersionResource{Group: group, Version: v, Resource: "podgroups"})
+	}
+	return resources
 }
+
+// PodGroupResource is the first of PodGroupResources, by which the group is known.
+func PodGroupResource(group string) schema.GroupVersionResource { return PodGroupResources(group)[0] }
 
 // AddToScheme registers this package's kinds in both groups: decoders need the apiVersion of the object.
 func AddToScheme(s *runtime.Scheme) error {

@@ -130,8 +130,8 @@ var registry = [numCodes]Entry{
 	GangNotFound: {
 		Name: "GangNotFound", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
 		Text: "the PodGroup that the pod names does not exist", Chinese: "Pod 指定的 PodGroup 不存在",
-		Cause:  "A label of the pod names a PodGroup of its namespace that does not exist.",
-		Remedy: "Create the PodGroup or correct the label.",
+		Cause:  "A label or spec.schedulingGroup of the pod names a PodGroup of its namespace that does not exist.",
+		Remedy: "Create the PodGroup or correct the name.",
 	},
 	GangGroupNotMutual: {
 		Name: "GangGroupNotMutual", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,

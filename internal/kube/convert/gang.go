@@ -17,20 +17,19 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
-// GangPod translates a pod that has not ended; false for one without a gang, and for one with spec.schedulingGroup. A
-// setting that cannot be read says nothing, and the Fault names the first one. It may be called for every pod: for one
-// without a gang it allocates nothing.
+// GangPod translates a pod that has not ended; false for one without a gang. A setting that cannot be read says
+// nothing, and the Fault names the first one. It may be called for every pod: for one without a gang it allocates
+// nothing.
 func GangPod(p *corev1.Pod) (gang.Pod, bool) {
-	at, key, name := gangName(p)
-	if name == "" || p.Spec.SchedulingGroup != nil {
+	field, name, inObject := gangName(p)
+	if name == "" {
 		return gang.Pod{}, false
 	}
 	r := gangReader{object: "Pod/" + p.Namespace + "/" + p.Name}
 	id, err := gangID(p.Namespace, name)
-	r.note(at+"["+key+"]", err)
+	r.note(field, err)
 	out := gang.Pod{
-		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Gang: id,
-		InObject: key == annotation.PodGroup || key == annotation.CommunityPodGroup,
+		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Gang: id, InObject: inObject,
 		Settings: r.settings(p.Annotations, p.Labels), Created: p.CreationTimestamp.Time, Node: p.Spec.NodeName,
 	}
 	if p.Spec.Priority != nil {
@@ -43,12 +42,15 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 	return out, true
 }
 
-// GangObject translates a PodGroup of either group. Its annotations come before its spec. A setting that cannot be read
-// says nothing, and the Fault names the first one.
+// GangObject translates a PodGroup of any group. Its annotations come before its spec; they say nothing of one whose
+// pods start one by one. A setting that cannot be read says nothing, and the Fault names the first one.
 func GangObject(o *v1alpha1.PodGroup) gang.Object {
 	r := gangReader{object: "PodGroup/" + o.Namespace + "/" + o.Name}
-	s := r.settings(o.Annotations, nil)
-	s.Min = cmp.Or(s.Min, max(int(o.Spec.MinMember), 0))
+	var s gang.Settings
+	if !o.Basic {
+		s = r.settings(o.Annotations, nil)
+		s.Min = cmp.Or(s.Min, max(int(o.Spec.MinMember), 0))
+	}
 	if seconds := o.Spec.ScheduleTimeoutSeconds; seconds != nil {
 		s.Wait = cmp.Or(s.Wait, max(time.Duration(*seconds)*time.Second, 0))
 	}
@@ -57,17 +59,15 @@ func GangObject(o *v1alpha1.PodGroup) gang.Object {
 	}
 	return gang.Object{
 		Gang: o.Namespace + "/" + o.Name, Settings: s, Fault: r.fault, Created: o.CreationTimestamp.Time,
-		Started: o.Status.Phase.IsStarted(),
+		Started: o.Status.Phase.IsStarted(), Plain: o.Basic, Whole: o.Whole,
+		Native: o.GroupVersionKind().Group == v1alpha1.NativeGroupName,
 	}
 }
 
-// gangOf identifies the gang of a pod in the cluster, a native one too, and returns how many members the pod says that
-// it needs: 0 where it says nothing that can be read. A pod without a gang has an empty one.
+// gangOf identifies the gang of a pod in the cluster, and returns how many members the pod says that it needs: 0 where
+// it says nothing that can be read. A pod without a gang has an empty one.
 func gangOf(p *corev1.Pod) (id string, least int) {
-	_, _, name := gangName(p)
-	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		name = cmp.Or(*g.PodGroupName, name)
-	}
+	_, name, _ := gangName(p)
 	if name == "" {
 		return "", 0
 	}
@@ -80,14 +80,18 @@ const (
 	inAnnotations = "metadata.annotations"
 )
 
-// gangName returns the first gang that the labels of a pod name, then its annotation, and where; empty without one.
-func gangName(p *corev1.Pod) (at, key, name string) {
+// gangName returns the gang that a pod names, empty without one, in which field, and whether a PodGroup must describe
+// it: that of Kubernetes' own field, then of the labels, then of the annotation.
+func gangName(p *corev1.Pod) (field, name string, inObject bool) {
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil && *g.PodGroupName != "" {
+		return "spec.schedulingGroup.podGroupName", *g.PodGroupName, true
+	}
 	for _, key := range [...]string{annotation.PodGroup, annotation.CommunityPodGroup, annotation.LightweightGang} {
 		if name := p.Labels[key]; name != "" {
-			return inLabels, key, name
+			return inLabels + "[" + key + "]", name, key != annotation.LightweightGang
 		}
 	}
-	return inAnnotations, annotation.GangName, p.Annotations[annotation.GangName]
+	return inAnnotations + "[" + annotation.GangName + "]", p.Annotations[annotation.GangName], false
 }
 
 // gangID returns namespace/name of a gang. A name that is not valid is escaped and cut, so that the result is never the

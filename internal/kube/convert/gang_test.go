@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -92,9 +93,20 @@ func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {
 	t.Parallel()
 	type keys = map[string]string
 	for title, test := range map[string]struct {
+		native              string
 		labels, annotations keys
 		want                gang.Pod
 	}{
+		"Kubernetes' own field before all": {
+			native: "own", labels: keys{annotation.PodGroup: "g"}, annotations: keys{
+				gangs + "name": "a", gangs + "mode": "NonStrict",
+			},
+			want: gang.Pod{Gang: "n/own", InObject: true, Settings: gang.Settings{Mode: gang.NonStrict}},
+		},
+		"an own field that is not valid": {native: "-", want: gang.Pod{
+			Gang: "n/-", InObject: true,
+			Fault: `spec.schedulingGroup.podGroupName: byte 0: Invalid value "-": ` + nameRule,
+		}},
 		"an annotation": {annotations: keys{gangs + "name": "a"}, want: gang.Pod{Gang: "n/a"}},
 		"the old label before the annotation": {
 			labels: keys{podGroups + "name": "l"}, annotations: keys{gangs + "name": "a"}, want: gang.Pod{Gang: "n/l"},
@@ -222,7 +234,9 @@ func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {
 			if test.want.Fault != "" {
 				test.want.Fault = "Pod/n/p: " + test.want.Fault
 			}
-			got, ok := convert.GangPod(gangPod(test.labels, test.annotations))
+			p := gangPod(test.labels, test.annotations)
+			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &test.native}
+			got, ok := convert.GangPod(p)
 			if diff := cmp.Diff(test.want, got); diff != "" || !ok {
 				t.Errorf("%v (-want +got):\n%s", ok, diff)
 			}
@@ -247,8 +261,8 @@ func TestGangPodReadsTheRestOfThePod(t *testing.T) {
 }
 
 func TestPodsWithoutAGangCostNothing(t *testing.T) {
-	native := gangPod(map[string]string{annotation.PodGroup: "g"}, nil)
-	native.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &native.Name}
+	native := gangPod(nil, nil)
+	native.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
 	many := map[string]string{}
 	for i := range 50 {
 		many[fmt.Sprintf("example.com/%d", i)] = "x"
@@ -259,7 +273,7 @@ func TestPodsWithoutAGangCostNothing(t *testing.T) {
 		"empty names": gangPod(
 			map[string]string{annotation.PodGroup: ""}, map[string]string{annotation.GangName: ""},
 		),
-		"the own field of Kubernetes, with a label": native,
+		"the own field of Kubernetes without a name": native,
 	} {
 		if got, ok := convert.GangPod(p); ok || !reflect.DeepEqual(got, gang.Pod{}) {
 			t.Errorf("%s: got %+v", title, got)
@@ -332,6 +346,17 @@ func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
 			}
 		})
 	}
+	for group, want := range map[string]bool{v1alpha1.NativeGroupName: true, v1alpha1.GroupName: false} {
+		basic := &v1alpha1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Annotations: keys{gangs + "mode": "x", gangs + "min-available": "2"}},
+			Basic:      true, Whole: true,
+		}
+		basic.SetGroupVersionKind(schema.GroupVersionKind{Group: group})
+		if diff := cmp.Diff(gang.Object{Gang: "/", Plain: true, Whole: true, Native: want},
+			convert.GangObject(basic)); diff != "" {
+			t.Errorf("%s: pods that are not a gang (-want +got):\n%s", group, diff)
+		}
+	}
 	scheduled := &v1alpha1.PodGroup{Status: v1alpha1.PodGroupStatus{Phase: v1alpha1.PodGroupScheduled}}
 	if !convert.GangObject(scheduled).Started {
 		t.Error("a gang that was scheduled has not started")
@@ -353,9 +378,11 @@ func TestSettingsAreSpeltLikeTheirAnnotations(t *testing.T) {
 }
 
 func FuzzGangPod(f *testing.F) {
-	f.Add("g", "", "", "1", "2", "3", "Strict", `["n/a"]`, "once-satisfied", "600s")
-	f.Add("", "l", "a,b", "x", "", "-1", "Relaxed", `["n/a",`, "once", "-1h")
-	f.Fuzz(func(t *testing.T, podGroup, label, name, least, oldLeast, total, mode, groups, policy, wait string) {
+	f.Add("", "g", "", "", "1", "2", "3", "Strict", `["n/a"]`, "once-satisfied", "600s")
+	f.Add("own", "", "l", "a,b", "x", "", "-1", "Relaxed", `["n/a",`, "once", "-1h")
+	f.Fuzz(func(t *testing.T, native, podGroup, label, name, least, oldLeast, total, mode, groups, policy,
+		wait string,
+	) {
 		p := gangPod(map[string]string{
 			annotation.PodGroup: podGroup, annotation.LightweightGang: label,
 			annotation.LightweightMinAvailable: oldLeast,
@@ -364,11 +391,12 @@ func FuzzGangPod(f *testing.F) {
 			annotation.GangMode: mode, annotation.GangGroups: groups, annotation.GangMatchPolicyAlias: policy,
 			annotation.GangWaitingTime: wait,
 		})
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &native}
 		got, ok := convert.GangPod(p)
 		if again, _ := convert.GangPod(p); !reflect.DeepEqual(got, again) {
 			t.Fatalf("read as %+v, then as %+v", got, again)
 		}
-		if want := podGroup != "" || label != "" || name != ""; ok != want {
+		if want := native != "" || podGroup != "" || label != "" || name != ""; ok != want {
 			t.Fatalf("a gang: %v, want %v", ok, want)
 		}
 		if !ok {

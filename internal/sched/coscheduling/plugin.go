@@ -126,11 +126,11 @@ func (h *handler) each(uids []string, f func(fwk.WaitingPod)) {
 	}
 }
 
-// EventsToRegister names PodGroups of both groups, so that they are read. Members are activated when they can be tried
+// EventsToRegister names PodGroups of all groups, so that they are read. Members are activated when they can be tried
 // again: the queue has no event for a change of another pending pod.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	var events []fwk.ClusterEventWithHint
-	for _, group := range scheduling.Groups() {
+	for _, group := range scheduling.PodGroupGroups() {
 		r := scheduling.PodGroupResource(group)
 		events = append(events, fwk.ClusterEventWithHint{
 			Event: fwk.ClusterEvent{

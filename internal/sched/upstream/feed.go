@@ -63,6 +63,8 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 	for _, group := range v1alpha1.Groups() {
 		objects := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(client, group))
 		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)
+	}
+	for _, group := range v1alpha1.PodGroupGroups() {
 		podGroups := kube.Distinct(kube.SamePodGroup, kube.NewPodGroupInformer(client, group))
 		r.ours[v1alpha1.PodGroupResource(group)] = kube.First(gangs.GroupHandler(), podGroups)
 	}
