@@ -18,8 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -253,6 +256,9 @@ func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {
 		"an argument of a plugin": {head +
 			"profiles: [{schedulerName: x, plugins: {multiPoint: {enabled: [{name: NodeNUMAResource}]}}, " +
 			"pluginConfig: [{name: NodeNUMAResource, args: {foo: 1}}]}]\n", "foo"},
+		"two owners of gangs": {head +
+			"profiles: [{schedulerName: x, plugins: {multiPoint: {enabled: [{name: Coscheduling}, {name: " +
+			"GangScheduling}]}}}]\n", "profile x: plugin Coscheduling and plugin GangScheduling are both enabled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "scheduler.yaml")
@@ -267,6 +273,18 @@ func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {
 				t.Errorf("got %v, want %s and %s", err, file, c.field)
 			}
 		})
+	}
+}
+
+func TestASchedulerWithTwoOwnersOfGangsDoesNotStart(t *testing.T) {
+	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{
+		features.GenericWorkload: true, features.GangScheduling: true,
+	})
+	o := NewOptions()
+	o.SecureServing.BindPort, o.Master = 0, "http://127.0.0.1:1"
+	_, err := Setup(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "plugin Coscheduling and plugin GangScheduling are both enabled") {
+		t.Errorf("got %v, want both plugins named", err)
 	}
 }
 

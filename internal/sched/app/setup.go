@@ -7,6 +7,7 @@ import (
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
@@ -171,6 +172,9 @@ func (s *Scheduler) build(ctx context.Context) error {
 			served = append(served, name)
 		}
 		if err := elasticquota.Exclusive(f.ListPlugins()); err != nil {
+			return fmt.Errorf("profile %s: %w", name, err)
+		}
+		if err := coscheduling.Exclusive(f.ListPlugins(), utilfeature.DefaultFeatureGate); err != nil {
 			return fmt.Errorf("profile %s: %w", name, err)
 		}
 	}

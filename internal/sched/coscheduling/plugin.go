@@ -3,14 +3,19 @@ package coscheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
@@ -124,6 +129,30 @@ func (h *handler) each(uids []string, f func(fwk.WaitingPod)) {
 			h.gangs.Lose(uid)
 		}
 	}
+}
+
+// Exclusive returns an error for a profile in which Kubernetes schedules gangs too: each would hold members back until
+// the other lets the whole gang go.
+func Exclusive(plugins *schedulerconfig.Plugins, gates featuregate.FeatureGate) error {
+	other := ""
+	switch {
+	case !enables(plugins.Permit, Name):
+	case enables(plugins.Permit, names.GangScheduling), enables(plugins.PreEnqueue, names.GangScheduling):
+		other = "plugin GangScheduling"
+	case gates.Enabled(features.GenericWorkload):
+		other = "feature gate GenericWorkload"
+	}
+	if other == "" {
+		return nil
+	}
+	return fmt.Errorf("plugin Coscheduling and %s are both enabled: each would hold the pods of a PodGroup of "+
+		"scheduling.k8s.io back until the other lets them go; Coscheduling starts such gangs by itself: turn the "+
+		"feature gates GangScheduling and GenericWorkload of this scheduler off and remove plugin GangScheduling "+
+		"from the profile, or disable Coscheduling", other)
+}
+
+func enables(set schedulerconfig.PluginSet, name string) bool {
+	return slices.ContainsFunc(set.Enabled, func(p schedulerconfig.Plugin) bool { return p.Name == name })
 }
 
 // EventsToRegister names PodGroups of all groups, so that they are read. Members are activated when they can be tried

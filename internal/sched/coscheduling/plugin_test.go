@@ -18,8 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -121,6 +125,45 @@ func TestArgumentsThatCannotBeUsedEndTheStart(t *testing.T) {
 		_, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(c.raw)}, &handle{})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("call %d: %v, want %q", i, err, c.want)
+		}
+	}
+}
+
+func TestNoProfileHasTwoOwnersOfGangs(t *testing.T) {
+	t.Parallel()
+	gate := func(on bool) featuregate.FeatureGate {
+		g := featuregate.NewFeatureGate()
+		if err := g.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+			features.GenericWorkload: {Default: on, PreRelease: featuregate.Alpha},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	with := func(enabled ...string) (set config.PluginSet) {
+		for _, name := range enabled {
+			set.Enabled = append(set.Enabled, config.Plugin{Name: name})
+		}
+		return set
+	}
+	const ours, theirs = coscheduling.Name, names.GangScheduling
+	for name, c := range map[string]struct {
+		plugins config.Plugins
+		gate    bool
+		want    string
+	}{
+		"ours":             {config.Plugins{Permit: with("Other", ours)}, false, ""},
+		"theirs":           {config.Plugins{Permit: with(theirs), PreEnqueue: with(theirs)}, true, ""},
+		"both":             {config.Plugins{Permit: with(ours, theirs)}, false, "plugin GangScheduling "},
+		"both, one a gate": {config.Plugins{Permit: with(ours)}, true, "feature gate GenericWorkload "},
+		"theirs in the queue alone": {
+			config.Plugins{Permit: with(ours), PreEnqueue: with(ours, theirs)}, true, "plugin GangScheduling ",
+		},
+	} {
+		err := coscheduling.Exclusive(&c.plugins, gate(c.gate))
+		want := "plugin Coscheduling and " + c.want + "are both enabled"
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
 }
