@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -37,6 +38,9 @@ func (a *Answer) gang(pod *corev1.Pod) {
 // oneGang refuses a pod that names several gangs, or a name that is none.
 func (a *Answer) oneGang(pod *corev1.Pod) {
 	first, by := "", ""
+	if g := pod.Spec.SchedulingGroup; g != nil { // the API server judges the name
+		first, by = ptr.Deref(g.PodGroupName, ""), "spec.schedulingGroup.podGroupName"
+	}
 	for _, at := range []struct {
 		values map[string]string
 		key    string

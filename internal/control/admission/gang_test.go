@@ -14,6 +14,10 @@ func inGang(options ...podOption) *corev1.Pod {
 	return newPod(append([]podOption{annot(annotation.GangName, "g")}, options...)...)
 }
 
+func native(name string) podOption {
+	return func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name} }
+}
+
 func TestWhatAPodSaysOfItsGang(t *testing.T) {
 	t.Parallel()
 	const (
@@ -48,6 +52,21 @@ func TestWhatAPodSaysOfItsGang(t *testing.T) {
 		"two gangs": {inGang(label(annotation.PodGroup, "h")), []string{ofGang + "name]: " +
 			`names the gang "g", and pod-group.scheduling.sigs.k8s.io names "h": a pod is in one gang`}},
 		"one gang under two keys": {inGang(label(annotation.PodGroup, "g")), nil},
+		"two gangs, one by Kubernetes' own field": {inGang(native("h")), []string{ofGang + "name]: " +
+			`names the gang "g", and spec.schedulingGroup.podGroupName names "h": a pod is in one gang`}},
+		"three gangs": {inGang(native("h"), label(annotation.CommunityPodGroup, "i")), []string{
+			"metadata.labels[scheduling.x-k8s.io/pod-group]: " +
+				`names the gang "i", and spec.schedulingGroup.podGroupName names "h": a pod is in one gang`,
+			ofGang + "name]: names the gang " +
+				`"g", and spec.schedulingGroup.podGroupName names "h": a pod is in one gang`,
+		}},
+		"one gang, by Kubernetes' own field too": {inGang(native("g")), nil},
+		"Kubernetes' own field without a name":   {inGang(native("")), nil},
+		"a group without the gang of Kubernetes' own field": {
+			newPod(native("h"), annot(annotation.GangGroups, `["default/g"]`)), []string{
+				ofGang + "groups]: must list the pod's own gang, default/h, with the others: it lists default/g",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
