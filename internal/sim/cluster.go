@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,15 +19,13 @@ import (
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
-// fromCluster are the kinds that --cluster reads. Workloads are not among them: their pods are.
+// fromCluster are the kinds that --cluster reads, beside PodGroups. Workloads are not among them: their pods are.
 var fromCluster = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("namespaces"), corev1.SchemeGroupVersion.WithResource("nodes"),
 	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
 	schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
 	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
-	quotav1alpha1.PodGroupResource(quotav1alpha1.GroupName),
-	quotav1alpha1.PodGroupResource(quotav1alpha1.CommunityGroupName),
 }
 
 // clusterName stands for the file in the origin of what --cluster reads.
@@ -39,8 +38,16 @@ func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, err
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
+	resources := slices.Clone(fromCluster)
+	for _, group := range quotav1alpha1.PodGroupGroups() {
+		resources = append(resources, quotav1alpha1.PodGroupResources(group)...)
+	}
 	var docs []document
-	for i, resource := range fromCluster {
+	served := map[schema.GroupResource]bool{} // in a version before
+	for i, resource := range resources {
+		if served[resource.GroupResource()] {
+			continue
+		}
 		list, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
@@ -48,6 +55,7 @@ func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, err
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", resource.Resource, err)
 		}
+		served[resource.GroupResource()] = true
 		text, err := list.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", resource.Resource, err)

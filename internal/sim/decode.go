@@ -36,6 +36,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 type object struct {
@@ -46,13 +47,13 @@ type object struct {
 // kinds of a group that matter to other features than those built.
 var notBuilt = map[string]string{
 	"Device":                "devices",
-	"PodGroup":              "native gangs",
+	"PodGroup":              "gangs of APIs that are not read",
 	"ElasticQuotaProfile":   "quotas that the manager keeps; give the ElasticQuota",
 	"ElasticQuotaTree":      "quota trees in one object",
 	"Reservation":           "reservations",
 	"NodeMetric":            "load-aware scheduling",
 	"PodMigrationJob":       "descheduling",
-	"Workload":              "native gangs",
+	"Workload":              "templates of PodGroups; give the PodGroup",
 	"ResourceClaim":         "dynamic resource allocation",
 	"ResourceClaimTemplate": "dynamic resource allocation",
 	"ResourceSlice":         "dynamic resource allocation",
@@ -69,7 +70,8 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 // supportedKinds is isSupported in words.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet " +
 	"and DaemonSet, batch/v1 Job and CronJob, " +
-	"Service, Namespace, ElasticQuota, PodGroup of scheduling.sigs.k8s.io and scheduling.x-k8s.io, " +
+	"Service, Namespace, ElasticQuota, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io and " +
+	"scheduling.x-k8s.io, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
 func isSupported(o runtime.Object) bool {
@@ -173,7 +175,10 @@ func (d *decoder) list(at origin, h header) {
 }
 
 func isPodGroup(k schema.GroupVersionKind) bool {
-	return k.Kind == "PodGroup" && slices.Contains(quotav1alpha1.Groups(), k.Group)
+	return k.Kind == "PodGroup" && slices.Contains(quotav1alpha1.PodGroupGroups(), k.Group) &&
+		slices.ContainsFunc(quotav1alpha1.PodGroupResources(k.Group), func(r schema.GroupVersionResource) bool {
+			return r.Version == k.Version
+		})
 }
 
 func (d *decoder) one(at origin, h header, text []byte) {
@@ -199,6 +204,10 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		return
 	}
 	out, _, err := d.codec.Decode(text, &kind, nil)
+	if isPodGroup(kind) && kind.Group == quotav1alpha1.NativeGroupName &&
+		(err == nil || runtime.IsNotRegisteredError(err)) { // the library has no type of v1beta1
+		out, err = kube.ReadPodGroup(kind.GroupVersion(), text)
+	}
 	if err != nil {
 		d.refuse(at, h, kind, text, err)
 		return
@@ -214,9 +223,14 @@ func (d *decoder) one(at origin, h header, text []byte) {
 			return
 		}
 	}
-	switch out.(type) {
-	case *quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup:
-		out.GetObjectKind().SetGroupVersionKind(kind) // items of a list of their kind do not name it
+	switch t := out.(type) {
+	case *quotav1alpha1.ElasticQuota:
+		t.SetGroupVersionKind(kind) // items of a list of their kind do not name it
+	case *quotav1alpha1.PodGroup:
+		t.SetGroupVersionKind(kind)
+		for _, path := range slices.Sorted(maps.Keys(t.Unread)) {
+			d.add(at, "%s: %s", path, t.Unread[path])
+		}
 	}
 	scheme().Default(out)
 	d.objects = append(d.objects, object{at, out})

@@ -20,6 +20,8 @@ func FuzzInput(f *testing.F) {
 	f.Add("{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}]}")
 	f.Add("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 3}}")
 	f.Add("---\n---\na: [")
+	f.Add(nativeGroup("v1alpha2", "a", "{gang: {minCount: 3}}") + nativeGroup("v1beta1", "b", "{basic: {}}") +
+		cpuPod("p", 1, "", own("a")))
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Count(text, "replicas") > 0 || strings.Count(text, "arallelism") > 0 {
 			t.Skip("a huge number of pods is not what this is about")

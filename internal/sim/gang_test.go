@@ -35,6 +35,15 @@ func says(gang string, least int) string {
 		`gang.scheduling.koordinator.sh/min-available: "%d"}`, gang, least)
 }
 
+// own is what a pod says of a PodGroup of Kubernetes in its spec.
+func own(group string) string { return ", schedulingGroup: {podGroupName: " + group + "}" }
+
+// nativeGroup is a PodGroup of Kubernetes.
+func nativeGroup(version, name, policy string) string {
+	return fmt.Sprintf("\n{apiVersion: scheduling.k8s.io/%s, kind: PodGroup, metadata: {name: %s}, spec: "+
+		"{schedulingPolicy: %s}}\n---", version, name, policy)
+}
+
 func TestGangsAreTriedWhenAllTheirMembersExist(t *testing.T) {
 	const label = ", labels: {pod-group.scheduling.sigs.k8s.io: %s}"
 	in := machineWith(gpu, 1) +
@@ -45,11 +54,15 @@ func TestGangsAreTriedWhenAllTheirMembersExist(t *testing.T) {
 		"\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: c}, " +
 		"spec: {minMember: 2}}\n---" +
 		inGang("e0", ", labels: {scheduling.x-k8s.io/pod-group: e}") +
-		"\n{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: e}, spec: {minMember: 1}}"
+		"\n{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: e}, spec: {minMember: 1}}\n---" +
+		cpuPod("f0", 1, "", own("f")) + cpuPod("f1", 1, "", own("f")) +
+		nativeGroup("v1alpha2", "f", "{gang: {minCount: 2}}") +
+		cpuPod("g0", 1, "", own("g")) + nativeGroup("v1beta1", "g", "{gang: {minCount: 2}}") +
+		cpuPod("h0", 1, "", own("h")) + nativeGroup("v1alpha2", "h", "{basic: {}}") + cpuPod("i0", 1, "", own("i"))
 	r, _ := simulate(t, in, "-")
 	want := map[string]string{
 		"a0": Scheduled, "a1": Scheduled, "b0": "GangNotReady", "c0": Scheduled, "c1": Scheduled, "d0": "GangNotFound",
-		"e0": Scheduled,
+		"e0": Scheduled, "f0": Scheduled, "f1": Scheduled, "g0": "GangNotReady", "h0": Scheduled, "i0": "GangNotFound",
 	}
 	for _, p := range r.Pods {
 		got := p.State
@@ -66,6 +79,9 @@ func TestGangsAreTriedWhenAllTheirMembersExist(t *testing.T) {
 		{Name: "default/c", State: gang.StatusBound, Members: 2, MinMember: 2, Bound: 2},
 		{Name: "default/d", State: gang.StatusWaiting, Members: 1, MinMember: 1},
 		{Name: "default/e", State: gang.StatusBound, Members: 1, MinMember: 1, Bound: 1},
+		{Name: "default/f", State: gang.StatusBound, Members: 2, MinMember: 2, Bound: 2},
+		{Name: "default/g", State: gang.StatusWaiting, Members: 1, MinMember: 2},
+		{Name: "default/i", State: gang.StatusWaiting, Members: 1, MinMember: 1},
 	}
 	if diff := cmp.Diff(gangs, r.Gangs); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)
@@ -114,6 +130,32 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 			pods: cpuPod("a0", 2, says("a", 3), "") + cpuPod("a1", 2, says("a", 3), "") +
 				cpuPod("a2", 2, says("a", 3), "") + cpuPod("b", 4, "", ""),
 			want: "a0 GangSiblingFailed, a1 GangSiblingFailed, a2 GangSiblingFailed, b Scheduled",
+		},
+		"PodGroups of Kubernetes: one of three does not fit": {
+			nodes: 1,
+			pods: nativeGroup("v1alpha2", "a", "{gang: {minCount: 3}}") + cpuPod("a0", 2, "", own("a")) +
+				cpuPod("a1", 2, "", own("a")) + cpuPod("a2", 2, "", own("a")) + cpuPod("b", 4, "", ""),
+			want: "a0 GangSiblingFailed, a1 GangSiblingFailed, a2 GangSiblingFailed, b Scheduled",
+		},
+		"PodGroups of Kubernetes 1.37: two want the room of one": {
+			nodes: 2,
+			pods: nativeGroup("v1beta1", "a", "{gang: {minCount: 2}}") +
+				nativeGroup("v1beta1", "b", "{gang: {minCount: 2}}") +
+				cpuPod("a0", 4, "", own("a")) + cpuPod("b0", 4, "", own("b")) + cpuPod("a1", 4, "", own("a")) +
+				cpuPod("b1", 4, "", own("b")),
+			want: "a0 Scheduled, a1 Scheduled, b0 GangSiblingFailed, b1 GangSiblingFailed",
+		},
+		"PodGroups of Kubernetes: pods of one that is no gang start one by one": {
+			nodes: 1,
+			pods: nativeGroup("v1alpha2", "a", "{basic: {}}") + cpuPod("a0", 2, says("a", 3), own("a")) +
+				cpuPod("a1", 2, says("a", 3), own("a")) + cpuPod("a2", 2, says("a", 3), own("a")),
+			want: "a0 Scheduled, a1 Scheduled, a2 InsufficientCPU",
+		},
+		"PodGroups of Kubernetes: annotations count": {
+			nodes: 1,
+			pods: nativeGroup("v1alpha2", "a, annotations: {"+nonStrict+"}", "{gang: {minCount: 3}}") +
+				cpuPod("a0", 2, "", own("a")) + cpuPod("a1", 1, "", own("a")) + cpuPod("a2", 2, "", own("a")),
+			want: "a0 Waiting, a1 Waiting, a2 InsufficientCPU",
 		},
 		"a member beyond the minimum does not fit": {
 			nodes: 1,

@@ -337,6 +337,22 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 		},
 		"a kind of a later time": {"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: " +
 			"n0}}", "(Device n0): kind: Device (scheduling.koordinator.sh/v1alpha1) is not supported yet"},
+		"a PodGroup of Kubernetes without a policy": {
+			nativeGroup("v1alpha2", "a", "{}"),
+			"(PodGroup a): spec.schedulingPolicy: must have either gang or basic, is {}",
+		},
+		"a PodGroup of Kubernetes with a misspelt field": {
+			nativeGroup("v1alpha2", "a", "{gang: {mincount: 2}}"),
+			`unknown field "spec.schedulingPolicy.gang.mincount"`,
+		},
+		"a PodGroup of Kubernetes 1.37 without a minimum": {
+			nativeGroup("v1beta1", "a", "{gang: {minCount: 0}}"),
+			"spec.schedulingPolicy.gang.minCount: must be a whole number from 1 to 2147483647, is 0",
+		},
+		"a PodGroup of a later version": {
+			nativeGroup("v9", "a", "{gang: {minCount: 2}}"),
+			"kind: PodGroup (scheduling.k8s.io/v9) is not supported yet",
+		},
 		"old version of a kind": {
 			"{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a}}",
 			"document 1 (Deployment a): kind: Deployment (apps/v1beta1) is not supported: the input may hold Node",
@@ -491,6 +507,10 @@ func TestACurrentClusterIsInput(t *testing.T) {
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"NamespaceList","items":[{"metadata":{"name":"a"}}]}`,
 		"/apis/scheduling.x-k8s.io/v1alpha1/podgroups": `{"apiVersion":"scheduling.x-k8s.io/v1alpha1",` +
 			`"kind":"PodGroupList","items":[{"metadata":{"namespace":"default","name":"g"},"spec":{"minMember":2}}]}`,
+		"/apis/scheduling.k8s.io/v1beta1/podgroups": `{"apiVersion":"scheduling.k8s.io/v1beta1","kind":` +
+			`"PodGroupList","items":[{"metadata":{"namespace":"default","name":"h"},"spec":{"schedulingPolicy":` +
+			`{"gang":{"minCount":3}},"disruptionMode":{"single":{}}}}]}`,
+		"/apis/scheduling.k8s.io/v1alpha2/podgroups": "is served, and not read",
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -511,7 +531,8 @@ func TestACurrentClusterIsInput(t *testing.T) {
 	var out bytes.Buffer
 	in := "{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [{name: c, image: i, resources: " +
 		"{requests: {cpu: 2}}}]}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: of-g, labels: " +
-		"{scheduling.x-k8s.io/pod-group: g}}, spec: {containers: [{name: c, image: i}]}}"
+		"{scheduling.x-k8s.io/pod-group: g}}, spec: {containers: [{name: c, image: i}]}}\n---" +
+		cpuPod("of-h", 1, "", own("h"))
 	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: io.Discard}, nil)
 	c.SetArgs([]string{"--cluster", "--kubeconfig", kubeconfig, "-f", "-"})
 	if err := c.ExecuteContext(t.Context()); err != nil {
@@ -520,6 +541,7 @@ func TestACurrentClusterIsInput(t *testing.T) {
 	for _, want := range []string{
 		"a          there  Existing       n0", "default    new    Unschedulable  -",
 		"InsufficientCPU: 1 Insufficient cpu", "gang default/g has 1 of the 2 members",
+		"gang default/h has 1 of the 3 members",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, out.String())

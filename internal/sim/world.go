@@ -163,9 +163,6 @@ func unsupportedFields(s *corev1.PodSpec) []string {
 	if s.RuntimeClassName != nil {
 		out = append(out, "spec.runtimeClassName: RuntimeClass is not supported yet")
 	}
-	if s.SchedulingGroup != nil {
-		out = append(out, "spec.schedulingGroup: native gangs are not supported yet")
-	}
 	return out
 }
 
