@@ -24,6 +24,7 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -101,6 +102,12 @@ func (w *world) add(o object, p *problems) {
 	case *quotav1alpha1.ElasticQuota:
 		w.quotas = append(w.quotas, elasticQuota{o.origin, t})
 	case *quotav1alpha1.PodGroup:
+		if o.file != clusterName {
+			answer := admission.PodGroup(t, nil)
+			for _, r := range answer.Refusals {
+				p.add(o.origin, "%s", r.String())
+			}
+		}
 		w.podGroups = append(w.podGroups, t)
 	case *corev1.Pod:
 		w.addPod(o.origin, t, p)

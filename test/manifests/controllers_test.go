@@ -127,6 +127,35 @@ func (c *cluster) controllers(t *testing.T) {
 		return err == nil && q.GetLabels()[annotation.QuotaProfile] == "pool", err
 	})
 
+	for group, label := range map[string]string{
+		v1alpha1.GroupName: annotation.PodGroup, v1alpha1.CommunityGroupName: annotation.CommunityPodGroup,
+	} {
+		gang := "of-" + group
+		groups := client.Resource(v1alpha1.PodGroupResource(group)).Namespace("default")
+		create := func(name string, least int64) error {
+			g := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": least}}}
+			g.SetGroupVersionKind(v1alpha1.PodGroupResource(group).GroupVersion().WithKind("PodGroup"))
+			g.SetName(name)
+			_, err := groups.Create(t.Context(), g, metav1.CreateOptions{})
+			return err
+		}
+		if err := create("negative", -1); !apierrors.IsInvalid(err) {
+			t.Errorf("a PodGroup with a negative minimum: %v, want Invalid", err)
+		}
+		check(t, create(gang, 1))
+		p := pod("member-"+group, "LS", "1")
+		p.Labels[label] = gang
+		c.run(t, p)
+		await(t, "the PodGroup of "+group+" is Running", func(ctx context.Context) (bool, error) {
+			g, err := groups.Get(ctx, gang, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			phase, _, err := unstructured.NestedString(g.Object, "status", "phase")
+			return phase == string(v1alpha1.PodGroupRunning), err
+		})
+	}
+
 	check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager-quota", metav1.DeleteOptions{}))
 	c.run(t, inQuota("lent", "lender"))
 	failed := regexp.MustCompile(`tenon_quota_status_writes_total{outcome="failed"} [1-9]`)

@@ -46,7 +46,7 @@ type PodGroupSpec struct {
 	// +optional
 	MinMember int32 `json:"minMember,omitempty"`
 	// MinResources is what must be free in the whole cluster before the gang is tried, as quantities by resource, 0 or
-	// more. Default: nothing. It has no effect in this version.
+	// more. What pods of lower priority have is free where the gang may evict them. Default: nothing.
 	// +optional
 	MinResources corev1.ResourceList `json:"minResources,omitempty"`
 	// ScheduleTimeoutSeconds is how long reserved pods wait for the others, in seconds. Default, also for a number
@@ -97,5 +97,8 @@ type PodGroupStatus struct {
 
 // IsStarted reports whether the phase proves that the minimum of members was reserved once.
 func (p PodGroupPhase) IsStarted() bool {
-	return p == PodGroupScheduled || p == PodGroupRunning || p == PodGroupFinished
+	return p == PodGroupScheduled || p == PodGroupRunning || p == PodGroupUnknown || p.IsFinal()
 }
+
+// IsFinal reports whether all pods of the gang have ended.
+func (p PodGroupPhase) IsFinal() bool { return p == PodGroupFinished || p == PodGroupFailed }

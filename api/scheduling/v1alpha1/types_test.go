@@ -62,7 +62,7 @@ func TestPhasesThatProveThatAGangHasStarted(t *testing.T) {
 	for phase, want := range map[v1alpha1.PodGroupPhase]bool{
 		"": false, v1alpha1.PodGroupPending: false, v1alpha1.PodGroupPreScheduling: false,
 		v1alpha1.PodGroupScheduling: false, v1alpha1.PodGroupScheduled: true, v1alpha1.PodGroupRunning: true,
-		v1alpha1.PodGroupUnknown: false, v1alpha1.PodGroupFinished: true, v1alpha1.PodGroupFailed: false,
+		v1alpha1.PodGroupUnknown: true, v1alpha1.PodGroupFinished: true, v1alpha1.PodGroupFailed: true,
 	} {
 		if got := phase.IsStarted(); got != want {
 			t.Errorf("%q: %v, want %v", phase, got, want)

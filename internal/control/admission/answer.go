@@ -48,12 +48,12 @@ func (a *Answer) values(field string, warnings []annotation.Warning) {
 	}
 }
 
-// parsed reads an annotation of a pod, with its warnings. ok is false where it is absent, or where it cannot be read,
-// which is refused.
-func parsed[T any](a *Answer, pod *corev1.Pod, key string,
+// parsed reads an annotation, with its warnings. ok is false where it is absent, or where it cannot be read, which is
+// refused.
+func parsed[T any](a *Answer, annotations map[string]string, key string,
 	parse func(string) (T, []annotation.Warning, error),
 ) (value T, ok bool) {
-	text, ok := pod.Annotations[key]
+	text, ok := annotations[key]
 	if !ok {
 		return value, false
 	}

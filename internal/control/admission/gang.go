@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -15,24 +17,49 @@ import (
 // gang judges what a pod says of its gang. Whether the gangs of a group list each other is the scheduler's to find out:
 // the first of two is always alone.
 func (a *Answer) gang(pod *corev1.Pod) {
-	parsed(a, pod, annotation.GangMinAvailable, annotation.ParseMembers)
-	parsed(a, pod, annotation.GangTotalNumber, annotation.ParseMembers)
-	parsed(a, pod, annotation.GangMode, annotation.ParseGangMode)
-	parsed(a, pod, annotation.GangMatchPolicy, annotation.ParseMatchPolicy)
-	parsed(a, pod, annotation.GangMatchPolicyAlias, annotation.ParseMatchPolicy)
-	parsed(a, pod, annotation.GangWaitingTime, annotation.ParseWaitingTime)
-	group, grouped := parsed(a, pod, annotation.GangGroups, annotation.ParseGangGroups)
+	id := ""
+	if is, member := convert.GangPod(pod); member {
+		id = is.Gang
+	}
+	a.gangSettings(pod.Annotations, id)
 	if text, ok := pod.Labels[annotation.LightweightMinAvailable]; ok {
 		if _, _, err := annotation.ParseMembers(text); err != nil {
 			a.refuse(why.BadAnnotation, labelField(annotation.LightweightMinAvailable), "%v", err)
 		}
 	}
 	a.oneGang(pod)
-	is, member := convert.GangPod(pod)
-	if grouped && member && len(group) > 0 && !slices.Contains(group, is.Gang) {
+}
+
+// gangSettings judges what annotations say of a gang; its name is empty where it is not known.
+func (a *Answer) gangSettings(of map[string]string, id string) {
+	parsed(a, of, annotation.GangMinAvailable, annotation.ParseMembers)
+	parsed(a, of, annotation.GangTotalNumber, annotation.ParseMembers)
+	parsed(a, of, annotation.GangMode, annotation.ParseGangMode)
+	parsed(a, of, annotation.GangMatchPolicy, annotation.ParseMatchPolicy)
+	parsed(a, of, annotation.GangMatchPolicyAlias, annotation.ParseMatchPolicy)
+	parsed(a, of, annotation.GangWaitingTime, annotation.ParseWaitingTime)
+	group, grouped := parsed(a, of, annotation.GangGroups, annotation.ParseGangGroups)
+	if grouped && id != "" && len(group) > 0 && !slices.Contains(group, id) {
 		a.refuse(why.BadAnnotation, annotationField(annotation.GangGroups),
-			"must list the pod's own gang, %s, with the others: it lists %s", is.Gang, strings.Join(group, ", "))
+			"must list its own gang, %s, with the others: it lists %s", id, strings.Join(group, ", "))
 	}
+}
+
+// PodGroup answers about a PodGroup that is created (old is nil) or changed: what it said before is not judged again.
+func PodGroup(g, old *v1alpha1.PodGroup) (a Answer) {
+	a.gangSettings(g.Annotations, g.Namespace+"/"+g.Name)
+	for _, field := range slices.Sorted(maps.Keys(g.Unread)) {
+		a.refuse(why.InvalidField, field, "%s", g.Unread[field])
+	}
+	if g.Spec.MinMember < 0 {
+		a.refuse(why.InvalidField, "spec.minMember", "must be 0 or more: it is %d", g.Spec.MinMember)
+	}
+	if old != nil {
+		was := PodGroup(old, nil)
+		known := func(r Refusal) bool { return slices.Contains(was.Refusals, r) }
+		a.Refusals = slices.DeleteFunc(a.Refusals, known)
+	}
+	return a
 }
 
 // oneGang refuses a pod that names several gangs, or a name that is none.

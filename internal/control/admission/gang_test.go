@@ -43,7 +43,7 @@ func TestWhatAPodSaysOfItsGang(t *testing.T) {
 				`byte 0: Unsupported value "always": supported once-satisfied, only-waiting, waiting-and-running`,
 		}},
 		"a group without the pod's gang": {inGang(annot(annotation.GangGroups, `["default/h","default/i"]`)), []string{
-			ofGang + "groups]: must list the pod's own gang, default/g, with the others: it lists default/h, default/i",
+			ofGang + "groups]: must list its own gang, default/g, with the others: it lists default/h, default/i",
 		}},
 		"an old label": {inGang(label(annotation.LightweightMinAvailable, "x")), []string{
 			"metadata.labels[pod-group.scheduling.sigs.k8s.io/min-available]: " +
@@ -64,7 +64,7 @@ func TestWhatAPodSaysOfItsGang(t *testing.T) {
 		"Kubernetes' own field without a name":   {inGang(native("")), nil},
 		"a group without the gang of Kubernetes' own field": {
 			newPod(native("h"), annot(annotation.GangGroups, `["default/g"]`)), []string{
-				ofGang + "groups]: must list the pod's own gang, default/h, with the others: it lists default/g",
+				ofGang + "groups]: must list its own gang, default/h, with the others: it lists default/g",
 			},
 		},
 	} {

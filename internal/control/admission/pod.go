@@ -140,7 +140,7 @@ func (a *Answer) batch(field string, c *corev1.Container) {
 }
 
 func (a *Answer) resourceSpec(pod *corev1.Pod) {
-	spec, ok := parsed(a, pod, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
+	spec, ok := parsed(a, pod.Annotations, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
 	if !ok {
 		return
 	}
@@ -198,9 +198,9 @@ func pinsARM64(pod *corev1.Pod) bool {
 }
 
 func (a *Answer) topologySpec(pod *corev1.Pod) {
-	parsed(a, pod, annotation.NUMATopologySpecKey, annotation.ParseNUMATopologySpec)
+	parsed(a, pod.Annotations, annotation.NUMATopologySpecKey, annotation.ParseNUMATopologySpec)
 }
 
 func (a *Answer) simulate(pod *corev1.Pod) {
-	parsed(a, pod, annotation.SimulateKey, annotation.ParseSimulate)
+	parsed(a, pod.Annotations, annotation.SimulateKey, annotation.ParseSimulate)
 }

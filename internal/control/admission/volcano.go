@@ -10,7 +10,7 @@ import (
 // volcano judges volcano.sh/numa-topology-policy: a pod with a policy other than none must be Guaranteed (seed 004),
 // and whole CPUs in every container are what its kubelet can pin.
 func (a *Answer) volcano(pod *corev1.Pod) {
-	policy, ok := parsed(a, pod, annotation.VolcanoTopologyPolicy, annotation.ParseVolcanoTopologyPolicy)
+	policy, ok := parsed(a, pod.Annotations, annotation.VolcanoTopologyPolicy, annotation.ParseVolcanoTopologyPolicy)
 	if !ok {
 		return
 	}

@@ -135,15 +135,15 @@ func Run(ctx context.Context, o Options) error {
 		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas,
 	}, counters)
 	if o.Quotas != nil {
-		m := newQuotaMetrics()
-		for _, counter := range []prometheus.Collector{m.writes, m.evictions} {
+		m := newWriteMetrics()
+		for _, counter := range []prometheus.Collector{m.writes, m.evictions, m.groups} {
 			if err := metrics.Registry.Register(counter); err != nil {
 				return fmt.Errorf("register metrics: %w", err)
 			}
 			defer metrics.Registry.Unregister(counter)
 		}
 		if err := addControllers(mgr, o.Quotas, known, client, m); err != nil {
-			return fmt.Errorf("set up the controllers of quotas: %w", err)
+			return fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

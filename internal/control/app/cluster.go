@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,7 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -24,6 +27,7 @@ type cluster struct {
 	store                *kube.Quotas
 	quotas               map[string]cache.SharedIndexInformer // by group
 	pods, nodes, budgets cache.SharedIndexInformer            // pods are those that have not ended
+	groups, members      []cache.SharedIndexInformer          // PodGroups, and all pods that name one in a label
 	synced               []cache.InformerSynced
 }
 
@@ -40,9 +44,19 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
 		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
+	for group, label := range map[string]string{
+		v1alpha1.GroupName: annotation.PodGroup, v1alpha1.CommunityGroupName: annotation.CommunityPodGroup,
+	} {
+		c.groups = append(c.groups, kube.NewPodGroupInformer(reader, group))
+		c.members = append(c.members, coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0,
+			gangstatus.IndexPods(), func(o *metav1.ListOptions) { o.LabelSelector = label }))
+	}
 	var failed []error
 	for _, i := range []cache.SharedIndexInformer{c.pods, c.nodes, c.budgets} {
 		failed = append(failed, i.SetTransform(withoutManagedFields))
+	}
+	for _, i := range c.members {
+		failed = append(failed, i.SetTransform(gangstatus.Trim))
 	}
 	follow := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) {
 		registration, err := i.AddEventHandler(h)
@@ -69,7 +83,7 @@ func (c *cluster) Start(ctx context.Context) error {
 	for _, i := range c.quotas {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	for _, i := range []cache.SharedIndexInformer{c.pods, c.nodes, c.budgets} {
+	for _, i := range slices.Concat(c.groups, c.members, []cache.SharedIndexInformer{c.pods, c.nodes, c.budgets}) {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	running.Go(func() { c.store.Run(ctx) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
 	"github.com/tenon-project/tenon/internal/control/quotastatus"
@@ -70,7 +72,7 @@ func newQuotaOptions(a *config.ElasticQuotaArgs) *QuotaOptions {
 }
 
 // addControllers adds what works while this manager leads, once the caches are synced.
-func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kubernetes.Interface, m quotaMetrics,
+func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kubernetes.Interface, m writeMetrics,
 ) error {
 	objects, err := dynamic.NewForConfig(mgr.GetConfig())
 	if err != nil {
@@ -97,7 +99,13 @@ func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kub
 			return err
 		}
 	}
-	return nil
+	var synced []cache.InformerSynced
+	for _, i := range slices.Concat(c.groups, c.members) {
+		synced = append(synced, i.HasSynced)
+	}
+	return mgr.Add(&leading{synced, gangstatus.New(gangstatus.Options{
+		Groups: c.groups, Pods: c.members, Client: objects, Writes: m.groups,
+	}).Start})
 }
 
 // leading is work of the leader that begins when caches are synced.
@@ -117,11 +125,15 @@ func (l *leading) Start(ctx context.Context) error {
 // NeedLeaderElection is true: two replicas must not write at once.
 func (*leading) NeedLeaderElection() bool { return true }
 
-// quotaMetrics count what the controllers of quotas do. Their labels are bounded.
-type quotaMetrics struct{ writes, evictions *prometheus.CounterVec }
+// writeMetrics count what the controllers do. Their labels are bounded.
+type writeMetrics struct{ writes, evictions, groups *prometheus.CounterVec }
 
-func newQuotaMetrics() quotaMetrics {
-	return quotaMetrics{
+func newWriteMetrics() writeMetrics {
+	return writeMetrics{
+		groups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_pod_group_status_writes_total",
+			Help: "Writes of what the pods of gangs do into their PodGroups, by outcome (written, failed).",
+		}, []string{"outcome"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_quota_status_writes_total",
 			Help: "Writes of what quotas use into their objects, by outcome (written, failed).",

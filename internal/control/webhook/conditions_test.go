@@ -343,6 +343,16 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 			node(map[string]string{annotation.NodeCPUBindPolicy: "x", "a": "b"}),
 			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
 		},
+		"PodGroup: it is created": {"validating/podgroups.tenon.sh", podGroup("", 1, ""), nil, true},
+		"PodGroup: its status changes": {
+			"validating/podgroups.tenon.sh", podGroup("", 1, "Running"), podGroup("", 1, ""), false,
+		},
+		"PodGroup: its minimum changes": {
+			"validating/podgroups.tenon.sh", podGroup("", 2, ""), podGroup("", 1, ""), true,
+		},
+		"PodGroup: its mode changes": {
+			"validating/podgroups.tenon.sh", podGroup("Strict", 1, ""), podGroup("", 1, ""), true,
+		},
 		"node: a policy goes": {
 			"validating/nodes.tenon.sh", node(nil),
 			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
@@ -367,6 +377,15 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	}
 }
 
+func podGroup(mode string, least int32, phase v1alpha1.PodGroupPhase) *v1alpha1.PodGroup {
+	g := &v1alpha1.PodGroup{Spec: v1alpha1.PodGroupSpec{MinMember: least}}
+	if mode != "" {
+		g.Annotations = map[string]string{annotation.GangMode: mode}
+	}
+	g.Status.Phase = phase
+	return g
+}
+
 func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 	t.Parallel()
 	for name, h := range hooks(t) {
@@ -386,8 +405,9 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			continue
 		}
 		want := admissionregistrationv1.Fail
-		if name == "validating/warn.pods.tenon.sh" {
-			want = admissionregistrationv1.Ignore // no pod waits for a warning
+		switch name { // no pod waits for a warning, and the scheduler holds what it cannot read
+		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh":
+			want = admissionregistrationv1.Ignore
 		}
 		if *h.policy != want {
 			t.Errorf("%s: failurePolicy = %s, want %s", name, *h.policy, want)

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -11,9 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Rules are what differs from one cluster to the next.
@@ -39,6 +43,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 			return admission.Node(node)
 		}),
 	}
+	all["/validate-podgroup"] = judgePodGroup
 	if q := rules.Quotas; q != nil {
 		all["/mutate-elasticquota"] = q.addTree
 		all["/validate-elasticquota"] = func(_ context.Context, req ctrl.Request) ctrl.Response {
@@ -111,6 +116,20 @@ func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Ans
 		h.rules.Quotas.addPod(&a, pod, old)
 	}
 	return a
+}
+
+func judgePodGroup(_ context.Context, req ctrl.Request) ctrl.Response {
+	var old *v1alpha1.PodGroup
+	of := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}
+	if len(req.OldObject.Raw) > 0 {
+		old, _ = kube.ReadPodGroup(of, req.OldObject.Raw) // what cannot be read of it does not matter
+	}
+	g, err := kube.ReadPodGroup(of, req.Object.Raw)
+	if err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	g.Namespace = cmp.Or(g.Namespace, req.Namespace)
+	return respond(req, admission.PodGroup(g, old))
 }
 
 func (r Rules) author(req ctrl.Request) admission.Author {

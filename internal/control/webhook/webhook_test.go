@@ -254,3 +254,59 @@ tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="valida
 		t.Error(err)
 	}
 }
+
+// TestWhatAPodGroupSays is judged when it says it, and not again.
+func TestWhatAPodGroupSays(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	of := func(metadata, spec string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: []byte(`{"apiVersion":"scheduling.sigs.k8s.io/v1alpha1",` +
+			`"kind":"PodGroup","metadata":{"name":"train","namespace":"ml"` + metadata + `},"spec":{` +
+			spec + `}}`)}
+	}
+	annotated := func(key, value string) string { return `,"annotations":{"` + key + `":"` + value + `"}` }
+	const ofGang = "metadata.annotations[gang.scheduling.koordinator.sh/"
+	for name, c := range map[string]struct {
+		now, was runtime.RawExtension
+		want     string // empty for what is admitted
+	}{
+		"all settings": {
+			now: of(annotated(annotation.GangMode, "NonStrict"), `"minMember":3,"scheduleTimeoutSeconds":-1`),
+		},
+		"a negative minimum": {
+			now: of("", `"minMember":-1`), want: "spec.minMember: must be 0 or more: it is -1",
+		},
+		"a minimum in words": {now: of("", `"minMember":"two"`), want: "spec.minMember: "},
+		"an unknown mode": {
+			now:  of(annotated(annotation.GangMode, "soft"), `"minMember":3`),
+			want: ofGang + `mode]: byte 0: Unsupported value "soft": supported Strict, NonStrict`,
+		},
+		"a group without itself": {
+			now:  of(annotated(annotation.GangGroups, `[\"ml/other\"]`), ""),
+			want: ofGang + `groups]: must list its own gang, ml/train, with the others: it lists ml/other`,
+		},
+		"a group with itself": {now: of(annotated(annotation.GangGroups, `[\"ml/train\",\"ml/other\"]`), "")},
+		"what it said before": {
+			now: of(annotated(annotation.GangMode, "soft"), `"minMember":3`),
+			was: of(annotated(annotation.GangMode, "soft"), `"minMember":2`),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			operation := admissionv1.Create
+			if c.was.Raw != nil {
+				operation = admissionv1.Update
+			}
+			got := send(t, m["/validate-podgroup"], &admissionv1.AdmissionRequest{
+				Operation: operation, Object: c.now, OldObject: c.was,
+			})
+			text := ""
+			if !got.Allowed {
+				text = got.Result.Message
+			}
+			if got.Allowed != (c.want == "") || !strings.HasPrefix(text, c.want) {
+				t.Errorf("allowed = %v, %q; want %q", got.Allowed, text, c.want)
+			}
+		})
+	}
+}
