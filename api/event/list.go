@@ -46,6 +46,7 @@ const (
 	KubeletModelSuspect
 	AccountRepaired
 	GangHeld
+	GangConfigMismatch
 	QuotaNotFound
 	QuotaRevocationPlanned
 	QuotaRevocationCancelled
@@ -331,6 +332,12 @@ var entries = [...]Entry{
 		Does: "It binds no member of the gang. The condition PodScheduled has the same message.",
 		Do: "Create the members or the PodGroup, correct what the message names, or make room for the member that it " +
 			"names.",
+	},
+	GangConfigMismatch: {
+		Name: "GangConfigMismatch", From: scheduler, On: "Pod",
+		Means: "The annotations of the pod say other things of its gang than those of its oldest pod.",
+		Does:  "It follows the oldest pod.",
+		Do:    "Give all pods of the gang the same annotations, or put them on its PodGroup.",
 	},
 	QuotaNotFound: {
 		Name: "QuotaNotFound", From: scheduler, On: "Pod",

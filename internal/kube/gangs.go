@@ -84,6 +84,16 @@ func (s *Gangs) Pod(uid string) *corev1.Pod {
 	return s.pods[uid]
 }
 
+// MinResources returns what must be free before a gang is tried, as its PodGroup says; nil where it says nothing.
+func (s *Gangs) MinResources(id string) corev1.ResourceList {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.objects[id]; len(o) > 0 {
+		return o[0].Spec.MinResources
+	}
+	return nil
+}
+
 // Units is gang.State's.
 func (s *Gangs) Units(victims []string, gone func(uid string) bool) [][]string {
 	s.mu.Lock()
@@ -227,6 +237,18 @@ func (s *Gangs) Fail(p *corev1.Pod) {
 // Lose is gang.State's.
 func (s *Gangs) Lose(uid string) {
 	s.follow("", func(state *gang.State) gang.Effects { return state.Lose(uid, why.Finding{}) })
+}
+
+// Holders is gang.State's.
+func (s *Gangs) Holders() []gang.Holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Holders()
+}
+
+// Release is gang.State's.
+func (s *Gangs) Release(winner string, behind []string) {
+	s.follow("", func(state *gang.State) gang.Effects { return state.Release(winner, behind) })
 }
 
 // Expire is gang.State's.

@@ -192,8 +192,22 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	e.store.MarkSynced()
 }
 
-// run schedules until no pod is left that an event has woken.
+// run schedules until no pod is left that an event has woken, and no gangs keep each other from starting.
 func (e *engine) run(ctx context.Context) error {
+	for before := -1; before < e.rounds.Releases(); {
+		before = e.rounds.Releases()
+		if err := e.drain(ctx); err != nil {
+			return err
+		}
+		e.rounds.Stir(klog.FromContext(ctx))
+		if err := e.drain(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *engine) drain(ctx context.Context) error {
 	for n := e.queued(); n > 0; n = e.queued() {
 		for n > 0 { // no pod leaves the queues but by being taken
 			if err := ctx.Err(); err != nil {

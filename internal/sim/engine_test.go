@@ -61,7 +61,13 @@ func simulated(t *testing.T, in string, change func(*engine)) (Result, error) {
 		t.Fatal(err)
 	}
 	change(e)
-	return e.decide(ctx, w, io.Discard)
+	r, err := e.decide(ctx, w, io.Discard)
+	for _, p := range e.core.SchedulingQueue.InFlightPods() { // a leak (kubernetes #140478) but for what waits
+		if e.core.Profiles[p.Spec.SchedulerName].GetWaitingPod(p.UID) == nil {
+			t.Errorf("pod %s was taken from the queue and has not come back", p.Name)
+		}
+	}
+	return r, err
 }
 
 func TestPodsOfHigherPriorityPreempt(t *testing.T) {

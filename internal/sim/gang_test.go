@@ -120,6 +120,21 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 	const apart = ", affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: " +
 		"kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}]}}"
 	const app = ", labels: {app: a}"
+	const ofObject = ", labels: {pod-group.scheduling.sigs.k8s.io: a}"
+	free := func(cpus int) string { // must be, for a gang of 1
+		return fmt.Sprintf("\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: a}, "+
+			"spec: {minResources: {cpu: %d}}}\n---", cpus)
+	}
+	pair := func(of, with string) string { // a gang of one that starts with another
+		const key = "gang.scheduling.koordinator.sh/groups"
+		return group(of, 1, fmt.Sprintf(`%s: '["default/%s","default/%s"]'`, key, of, with))
+	}
+	numbered := map[string]int{}
+	inQuota := func(of string, cpus int) string { // the next member
+		name := fmt.Sprint(of, numbered[of])
+		numbered[of]++
+		return cpuPod(name, cpus, ", labels: {quota.scheduling.koordinator.sh/name: ten}"+group(of, 2, nonStrict), "")
+	}
 	for name, c := range map[string]struct {
 		nodes int
 		pods  string
@@ -181,6 +196,12 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 				cpuPod("b1", 2, group("b", 2, both), ""),
 			want: "a0 Scheduled, b0 Scheduled, b1 Scheduled",
 		},
+		"two groups of two gangs, one after the other interleaved (koordinator #872)": {
+			nodes: 1,
+			pods: cpuPod("a", 2, pair("a", "b"), "") + cpuPod("c", 2, pair("c", "d"), "") +
+				cpuPod("b", 2, pair("b", "a"), "") + cpuPod("d", 2, pair("d", "c"), ""),
+			want: "a Scheduled, b Scheduled, c GangSiblingFailed, d GangSiblingFailed",
+		},
 		"members that keep apart": {
 			nodes: 2,
 			pods: cpuPod("a0", 1, app+says("a", 3), apart) + cpuPod("a1", 1, app+says("a", 3), apart) +
@@ -198,11 +219,42 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 			pods:  cpuPod("a0", 2, group("a", 2, nonStrict), "") + cpuPod("a1", 1, group("a", 2, nonStrict), ""),
 			want:  "a0 Scheduled, a1 Scheduled",
 		},
+		"NonStrict: two hold what each other needs, and the older one starts": {
+			nodes: 1,
+			pods: cpuPod("a0", 1, group("a", 2, nonStrict), "") + cpuPod("b0", 2, group("b", 2, nonStrict), "") +
+				cpuPod("a1", 2, group("a", 2, nonStrict), "") + cpuPod("b1", 2, group("b", 2, nonStrict), ""),
+			want: "a0 Scheduled, a1 Scheduled, b0 InsufficientCPU, b1 InsufficientCPU",
+		},
+		"NonStrict: three gangs in a quota of 10, where the first two can start": {
+			nodes: 4,
+			pods: elastic("scheduling.sigs.k8s.io", "ten", "", "{cpu: 10}", "{cpu: 10}") +
+				inQuota("a", 3) + inQuota("b", 3) + inQuota("c", 4) + inQuota("a", 2) + inQuota("b", 2) +
+				inQuota("c", 1),
+			want: "a0 Scheduled, a1 Scheduled, b0 Scheduled, b1 Scheduled, c0 QuotaExceeded, c1 QuotaExceeded",
+		},
 		"a member that is held back by a gate": {
 			nodes: 1,
 			pods: cpuPod("a0", 1, says("a", 2), "") +
 				cpuPod("a1", 1, says("a", 2), ", schedulingGates: [{name: example.com/later}]"),
 			want: "a0 GangSiblingFailed, a1 SchedulingGate",
+		},
+		"less is free in the cluster than minResources": {
+			nodes: 2, pods: free(9) + cpuPod("a0", 1, ofObject, ""), want: "a0 GangSiblingFailed",
+		},
+		"as much is free as minResources": {
+			nodes: 2, pods: free(8) + cpuPod("a0", 1, ofObject, ""), want: "a0 Scheduled",
+		},
+		"pods that it may evict have some of minResources": {
+			nodes: 2,
+			pods: free(8) + cpuPod("b", 1, "", ", nodeName: n0, priority: 1") +
+				cpuPod("a0", 1, ofObject, ", priority: 10"),
+			want: "a0 Scheduled, b Existing",
+		},
+		"pods that it may not evict have some of minResources": {
+			nodes: 2,
+			pods: free(8) + cpuPod("b", 1, "", ", nodeName: n0, priority: 1") +
+				cpuPod("a0", 1, ofObject, ", priority: 10, preemptionPolicy: Never"),
+			want: "a0 GangSiblingFailed, b Existing",
 		},
 		"no victim goes for one member": {
 			nodes: 1,

@@ -151,7 +151,8 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 
 // TestAGangEvictsTheLeast compares with brute force, on nodes of 4 CPUs with pods and gangs of several priorities: the
 // gang starts whole or evicts none, other gangs keep their minimum or nothing, none can be spared of what was evicted,
-// and where nothing was, the gang does not fit without all that it might evict either.
+// and where nothing was, the gang does not fit without all that it might evict either. A plain pod in the gang's place
+// follows the same rules, but that upstream's choice may evict more than it must.
 func TestAGangEvictsTheLeast(t *testing.T) {
 	const mine = 2 // the gang's priority
 	rapid.Check(t, func(rt *rapid.T) {
@@ -177,7 +178,12 @@ func TestAGangEvictsTheLeast(t *testing.T) {
 				all = append(all, p)
 			}
 		}
+		plain := rapid.Bool().Draw(rt, "plain")
 		size, cpus := rapid.IntRange(1, 4).Draw(rt, "members"), rapid.IntRange(1, 4).Draw(rt, "CPUs of a member")
+		metadata := says("a", size)
+		if plain {
+			size, metadata = 1, ""
+		}
 		// run simulates with some of them.
 		run := func(stays func(running) bool, policy string) (bound int, evicted map[string]bool) {
 			in := nodes
@@ -192,7 +198,7 @@ func TestAGangEvictsTheLeast(t *testing.T) {
 				}
 			}
 			for i := range size {
-				in += cpuPod(fmt.Sprint("a", i), cpus, says("a", size), fmt.Sprintf(", priority: %d%s", mine, policy))
+				in += cpuPod(fmt.Sprint("a", i), cpus, metadata, fmt.Sprintf(", priority: %d%s", mine, policy))
 			}
 			r, _ := simulate(t, in, "-")
 			evicted = map[string]bool{}
@@ -240,6 +246,9 @@ func TestAGangEvictsTheLeast(t *testing.T) {
 			return
 		}
 		for _, p := range all {
+			if plain {
+				break
+			}
 			whole := p.gang != "" && left[p.gang] == 0
 			if evicted[p.name] && fits(func(o running) bool {
 				return !evicted[o.name] || o.name == p.name || whole && o.gang == p.gang
@@ -248,6 +257,60 @@ func TestAGangEvictsTheLeast(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAPlainPodEvictsNoPartThatAGangNeeds: what a gang cannot spare goes with all of it, or not at all.
+func TestAPlainPodEvictsNoPartThatAGangNeeds(t *testing.T) {
+	runs := func(name, node string, cpus int, metadata string, priority int) string {
+		return cpuPod(name, cpus, metadata, fmt.Sprintf(", nodeName: %s, priority: %d", node, priority))
+	}
+	plain := cpuPod("a", 4, "", ", priority: 10")
+	for name, c := range map[string]struct{ pods, want string }{
+		"a gang goes whole": {
+			pods: runs("l0", "n0", 4, says("l", 2), 1) + runs("l1", "n1", 2, says("l", 2), 1) +
+				runs("l2", "n1", 2, "", 10) + plain,
+			want: "a Scheduled, l0 Preempted, l1 Preempted, l2 Existing",
+		},
+		"a pod rather than a gang": {
+			pods: runs("l0", "n0", 2, says("l", 2), 1) + runs("l1", "n0", 2, says("l", 2), 1) +
+				runs("l2", "n1", 1, "", 1) + runs("l3", "n1", 3, "", 1) + plain,
+			want: "a Scheduled, l0 Existing, l1 Existing, l2 Preempted, l3 Preempted",
+		},
+		"a pod rather than a gang with a member elsewhere": {
+			pods: runs("l0", "n0", 4, says("l", 2), 1) + runs("l1", "n1", 1, says("l", 2), 1) +
+				runs("l2", "n1", 3, "", 10) + runs("l3", "n2", 4, "", 1) + plain,
+			want: "a Scheduled, l0 Existing, l1 Existing, l2 Existing, l3 Preempted",
+		},
+		"a member above the minimum": {
+			pods: runs("l0", "n0", 4, says("l", 1), 1) + runs("l1", "n1", 4, says("l", 1), 10) + plain,
+			want: "a Scheduled, l0 Preempted, l1 Existing",
+		},
+		"a gang with a member that is as important": {
+			pods: runs("l0", "n0", 4, says("l", 2), 1) + runs("l1", "n1", 4, says("l", 2), 10) + plain,
+			want: "a Unschedulable, l0 Existing, l1 Existing",
+		},
+		"two of a node where one could go": {
+			pods: runs("l0", "n0", 2, says("l", 2), 1) + runs("l1", "n0", 2, says("l", 2), 1) +
+				runs("l2", "n1", 4, says("l", 2), 10) + plain,
+			want: "a Unschedulable, l0 Existing, l1 Existing, l2 Existing",
+		},
+		"its own gang": {
+			pods: runs("l0", "n0", 4, says("l", 1), 1) + runs("l1", "n1", 4, says("l", 1), 1) +
+				cpuPod("a", 4, says("l", 1), ", priority: 10"),
+			want: "a Unschedulable, l0 Existing, l1 Existing",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := cpuNode("n0", 4) + cpuNode("n1", 4)
+			if strings.Contains(c.pods, "n2") {
+				in += cpuNode("n2", 4)
+			}
+			r, _ := simulate(t, in+c.pods, "-")
+			if got := states(r); got != c.want {
+				t.Errorf("got  %s\nwant %s\n%+v", got, c.want, r.Pods)
+			}
+		})
+	}
 }
 
 // TestVictimsThatTakeLongAreWaitedFor: while victims of a gang have yet to end it evicts no others, and what the first

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -28,6 +29,8 @@ func (r Refusal) String() string {
 		return text
 	case why.GangPreempting:
 		return fmt.Sprintf("gang %s fits when pods of lower priority have ended, which are evicted for it", r.Gang)
+	case why.GangDeadlockReleased:
+		return fmt.Sprintf("the gang held what gang %s needs to start, and follows when that has started", r.Gang)
 	case why.GangTimeout:
 		return fmt.Sprintf("gang %s had only %d of %d members within its waiting time", r.Gang, r.Have, r.Need)
 	}
@@ -53,6 +56,10 @@ func (s *State) gate(g *gang) Refusal {
 	}
 	if g.isOpen() {
 		return Refusal{}
+	}
+	if after := g.group.after; after != nil {
+		first, _, _ := strings.Cut(after.key, ",")
+		return Refusal{Code: why.GangDeadlockReleased, Gang: first}
 	}
 	for _, o := range g.group.gangs {
 		if refused := o.refusal(); refused.Code != why.None {

@@ -2,7 +2,9 @@ package gang_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +27,12 @@ type model struct {
 	ended   map[string]string // the last owner of gangs that had started, while they have no pods
 	closed  map[string]bool   // gangs whose members may not be tried
 	opened  map[string]bool   // by effects, since the last event
+	after   map[string]behind // by gang: it gave back for the sake of another group
 	born    int
 }
+
+// behind is the group of a gang, and the one that must start before it.
+type behind struct{ own, winner []string }
 
 var (
 	names    = []string{"ns/a", "ns/b", "other/c"}
@@ -156,6 +162,9 @@ func (m *model) gated(id string) bool {
 	if m.open(id) {
 		return false
 	}
+	if _, waits := m.after[id]; waits {
+		return true
+	}
 	for _, other := range s.Group {
 		o, fault, _ := m.settings(other)
 		there := m.count(other, gang.Pending, gang.Waiting, gang.Returning) + m.running(other, o)
@@ -218,6 +227,13 @@ func (m *model) verify(after string) {
 	if err := m.state.Check(); err != nil {
 		m.Fatalf("after %s: %v", after, err)
 	}
+	maps.DeleteFunc(m.after, func(id string, b behind) bool {
+		s, _, _ := m.settings(id)
+		w, _, _ := m.settings(b.winner[0])
+		holds := slices.ContainsFunc(b.winner, func(other string) bool { return m.count(other, gang.Waiting) > 0 })
+		return !holds || !slices.Equal(s.Group, b.own) || !m.mutual(s) || !slices.Equal(w.Group, b.winner) ||
+			!m.mutual(w)
+	})
 	for uid, p := range m.pods {
 		if got := m.state.Gate(uid).Code != why.None; got != m.gated(p.Gang) {
 			m.Fatalf("after %s: %s of %s is gated %v (%v), want %v", after, uid, p.Gang, got, m.state.Gate(uid).Code,
@@ -391,6 +407,33 @@ func (m *model) of(uids []string, id string) (n int) {
 	return n
 }
 
+// release lets some holders give back for the sake of another.
+func (m *model) release() bool {
+	all := m.state.Holders()
+	if len(all) < 2 {
+		return false
+	}
+	order := rapid.Permutation(all).Draw(m.T, "holders")
+	n := rapid.IntRange(1, len(order)-1).Draw(m.T, "give back")
+	var keys []string
+	winner := strings.Split(order[0].Key, ",")
+	for _, h := range order[1 : n+1] {
+		keys = append(keys, h.Key)
+		for _, id := range strings.Split(h.Key, ",") {
+			m.after[id] = behind{strings.Split(h.Key, ","), winner}
+		}
+	}
+	m.apply(m.state.Release(order[0].Key, keys))
+	for _, h := range order[1 : n+1] {
+		for _, uid := range h.Reserved {
+			if m.holds[uid] != gang.Returning {
+				m.Fatalf("%s of %s holds %d, and is to give back", uid, h.Key, m.holds[uid])
+			}
+		}
+	}
+	return true
+}
+
 // step draws one event.
 func (m *model) step() (event string) {
 	pick := func(phases ...gang.Phase) (uid string, ok bool) {
@@ -400,7 +443,7 @@ func (m *model) step() (event string) {
 		}
 		return rapid.SampledFrom(uids).Draw(m.T, "uid"), true
 	}
-	switch kind := rapid.IntRange(0, 14).Draw(m.T, "event"); kind {
+	switch kind := rapid.IntRange(0, 15).Draw(m.T, "event"); kind {
 	case 0, 1:
 		p := m.drawPod(fmt.Sprint("u", m.born))
 		m.born++
@@ -452,6 +495,10 @@ func (m *model) step() (event string) {
 		if uid, ok := pick(gang.Pending); ok && m.plans(uid) {
 			return "plan for " + uid
 		}
+	case 14:
+		if m.release() {
+			return "release"
+		}
 	case 13:
 		if uid, ok := pick(gang.Waiting, gang.Returning, gang.Allowed); ok {
 			m.lose(uid)
@@ -481,6 +528,7 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
 			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
 			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
+			after: map[string]behind{},
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			m.verify(m.step())

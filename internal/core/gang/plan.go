@@ -55,15 +55,21 @@ func (s *State) Begin(uid string) (*Plan, Refusal) {
 			}
 		}
 	}
+	p.Members = inOrder(members)
+	return p, Refusal{}
+}
+
+// inOrder returns the UIDs of members in the order in which they are tried.
+func inOrder(members []*member) (uids []string) {
 	slices.SortFunc(members, func(a, b *member) int {
 		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), a.pod.Created.Compare(b.pod.Created),
 			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name),
 			cmp.Compare(a.pod.UID, b.pod.UID))
 	})
 	for _, m := range members {
-		p.Members = append(p.Members, m.pod.UID)
+		uids = append(uids, m.pod.UID)
 	}
-	return p, Refusal{}
+	return uids
 }
 
 // Place notes that a member fits beside those before it.
@@ -129,6 +135,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 			effects.Opened = append(effects.Opened, s.opened(g)...)
 		}
 	}
+	effects.add(s.follow())
 	effects.sort()
 	return effects
 }

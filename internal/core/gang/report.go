@@ -3,6 +3,7 @@ package gang
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -87,6 +88,17 @@ func (s *State) Find(id string) (Report, bool) {
 		}
 	}
 	return r, true
+}
+
+// Overruled returns the oldest member of a pod's gang, as namespace/name, where that says other things of the gang than
+// the pod, which then do not count.
+func (s *State) Overruled(uid string) (by string, overruled bool) {
+	m := s.members[uid]
+	if m == nil || m.gang.isPlain() || reflect.DeepEqual(m.pod.Settings, m.gang.oldest.pod.Settings) {
+		return "", false
+	}
+	oldest := m.gang.oldest.pod
+	return oldest.Namespace + "/" + oldest.Name, true
 }
 
 // Gangs returns the names of all gangs, sorted, without those of PodGroups that are Plain.

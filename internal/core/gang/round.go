@@ -15,6 +15,7 @@ type group struct {
 	deadline time.Time
 	failure  Refusal // of the last round; none where the gate ended it, or it succeeded
 	asked    bool    // a member was refused because others were still being given back
+	after    *group  // it gave back what it held so that this one can start; nil when that has
 }
 
 // Refusal is why a member may not be tried, or why the last round of its group failed. The zero value is none.
@@ -62,6 +63,8 @@ func (s *State) Place(uid string, now time.Time) (effects Effects) {
 	if g := s.reserve(uid, now, &effects); g != nil {
 		effects.add(g.settle())
 		effects.Opened = s.opened(s.members[uid].gang) // what is allowed closes those that count waiting members alone
+		effects.add(s.follow())
+		effects.sort()
 	}
 	return effects
 }
@@ -94,6 +97,9 @@ func (s *State) Fail(uid string, cause why.Finding) Effects {
 	}
 	g := m.gang
 	g.stamp(m)
+	if !g.group.isStrict() {
+		g.group.failure = Refusal{} // each member has its own reason
+	}
 	return m.failed(cause)
 }
 
@@ -120,6 +126,7 @@ func (s *State) Lose(uid string, cause why.Finding) Effects {
 			effects.Opened = append(effects.Opened, s.open(group)...)
 		}
 	}
+	effects.add(s.follow())
 	effects.sort()
 	return effects
 }
@@ -157,6 +164,7 @@ func (s *State) Expire(now time.Time) (effects Effects) {
 			effects.add(g.end(g.lacking(why.GangTimeout)))
 		}
 	}
+	effects.add(s.follow())
 	effects.sort()
 	return effects
 }

@@ -19,6 +19,8 @@ type State struct {
 	groups   map[string]*group           // Invariant: each has a gang, and its gangs list exactly each other.
 	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
 
+	releases []*release // whose winners have yet to start
+
 	// ended has the last owner of gangs that had started and have no members any more, by name: a pod that this owner
 	// creates again is of the same gang. endings are its keys, from oldest on as a ring.
 	ended   map[string]string
@@ -198,6 +200,7 @@ func (s *State) refresh(g *gang) Effects {
 		effects.add(s.retry(g))
 	}
 	effects.Opened = append(effects.Opened, s.opened(g)...)
+	effects.add(s.follow())
 	effects.sort()
 	return effects
 }

@@ -37,6 +37,7 @@ const (
 	GangSiblingFailed
 	GangPreempting
 	GangTimeout
+	GangDeadlockReleased
 
 	// Data.
 	InvalidTopology

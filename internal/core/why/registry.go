@@ -173,6 +173,13 @@ var registry = [numCodes]Entry{
 			"is given back.",
 		Remedy: "Make room for all members, or raise gang.scheduling.koordinator.sh/waiting-time.",
 	},
+	GangDeadlockReleased: {
+		Name: "GangDeadlockReleased", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "the gang gave back what another one needs to start", Chinese: "gang 已释放资源以解除死锁",
+		Cause: "NonStrict gangs held what each other needs, so that none could start; this one follows the one " +
+			"that the message names.",
+		Remedy: "Wait until that gang has started, or let such gangs be Strict: they hold nothing while they wait.",
+	},
 
 	InvalidTopology: {
 		Name: "InvalidTopology", Class: Data, Plugin: numaPlugin,

@@ -43,6 +43,7 @@ type Scheduler struct {
 	store    *kube.Store
 	quotas   *kube.Quotas
 	gangs    *kube.Gangs
+	rounds   *coscheduling.Rounds
 	rebuild  *metrics.Histogram
 	reporter *upstream.Reporter
 	tracker  *follow.Tracker
@@ -186,9 +187,9 @@ func (s *Scheduler) build(ctx context.Context) error {
 func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &upstream.Changes{}
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
-	rounds := Rounds(s.core, s.gangs, s.quotas, s.store, changes)
-	s.core.FailureHandler = rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
-	s.core.SchedulePod = s.decisions.Record(s.flags, rounds.Schedule(s.core.SchedulePod))
+	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
+	s.core.FailureHandler = s.rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
+	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(s.core.SchedulePod))
 	s.gate = &upstream.Gate{
 		Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
 	}
@@ -198,10 +199,10 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ranked.Bindings, ranked.Together = s.gate.Bindings, rounds
+		ranked.Bindings, ranked.Together = s.gate.Bindings, s.rounds
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
-	s.core.NextPod = rounds.Next(s.gate.Wrap(ctx, s.core.NextPod))
+	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.core.NextPod))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())

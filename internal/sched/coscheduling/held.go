@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ import (
 
 const (
 	heldPeriod = time.Second
+	// resolverPeriod is how often it is looked whether gangs keep each other from starting.
+	resolverPeriod = 5 * time.Second
 	// heldDelay is how long a reason must last before it is written: the members of most gangs are created at once.
 	heldDelay = 5 * time.Second
 	// heldRepeat is the least time between two writes about a pod that is held for reasons of one code.
@@ -39,9 +42,12 @@ type Held struct {
 	Recorder func(schedulerName string) events.EventRecorderLogger
 	Leading  func() bool
 	Clock    clock.WithTicker
+	// Stir is called every resolverPeriod.
+	Stir func(klog.Logger)
 
-	budget flowcontrol.RateLimiter
-	known  map[string]*held // by UID
+	budget    flowcontrol.RateLimiter
+	known     map[string]*held // by UID
+	overruled map[string]bool  // UIDs of pods that got an Event about it
 }
 
 // held is what is known of a pod that is held back.
@@ -56,6 +62,8 @@ type held struct {
 func (h *Held) Run(ctx context.Context) {
 	tick := h.Clock.NewTicker(heldPeriod)
 	defer tick.Stop()
+	stir := h.Clock.NewTicker(resolverPeriod)
+	defer stir.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,6 +71,10 @@ func (h *Held) Run(ctx context.Context) {
 		case <-tick.C():
 			h.Gangs.Expire(h.Clock.Now())
 			h.Look(ctx)
+		case <-stir.C():
+			if h.Leading() {
+				h.Stir(klog.FromContext(ctx))
+			}
 		}
 	}
 }
@@ -78,8 +90,13 @@ func (h *Held) Look(ctx context.Context) {
 	}
 	now := h.Clock.Now()
 	refusals := map[string]gang.Refusal{}
+	overruled := map[*corev1.Pod]string{} // what the Event says
 	pods := h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
 		uid := string(p.UID)
+		if by, is := s.Overruled(uid); is && p.Spec.NodeName == "" {
+			overruled[p] = fmt.Sprintf("what the pod says of gang %s differs from what %s says, which is older and "+
+				"counts", s.GangOf(uid), by)
+		}
 		r := s.Why(uid)
 		if r.Pod == p.Namespace+"/"+p.Name {
 			return false // its own reason was written when it was tried
@@ -89,6 +106,7 @@ func (h *Held) Look(ctx context.Context) {
 		}
 		return r.Code != why.None
 	})
+	h.overrule(overruled)
 	for uid := range h.known {
 		if refusals[uid].Code == why.None {
 			delete(h.known, uid)
@@ -116,6 +134,23 @@ func (h *Held) Look(ctx context.Context) {
 			continue
 		}
 		k.said, k.written = k.is, now
+	}
+}
+
+// overrule sends an Event about each pod for which another one decides about the gang, once.
+func (h *Held) overrule(pods map[*corev1.Pod]string) {
+	was := h.overruled
+	h.overruled = map[string]bool{}
+	e := event.GangConfigMismatch
+	for p, text := range pods {
+		uid := string(p.UID)
+		if !was[uid] {
+			if !h.budget.TryAccept() {
+				continue
+			}
+			h.Recorder(p.Spec.SchedulerName).Eventf(p, nil, e.Type(), e.String(), "Scheduling", "%s", text)
+		}
+		h.overruled[uid] = true
 	}
 }
 

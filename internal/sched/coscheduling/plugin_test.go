@@ -279,6 +279,36 @@ func TestAMemberSaysWhichSiblingDidNotFit(t *testing.T) {
 	}
 }
 
+// TestPodsThatDisagreeAboutTheirGang: the oldest decides, and each of the others says so once.
+func TestPodsThatDisagreeAboutTheirGang(t *testing.T) {
+	t.Parallel()
+	_, gangs := newPlugin(t)
+	w := newWriter(t, gangs)
+	for name, least := range map[string]string{"a": "3", "b": "3", "c": "2", "d": "4"} {
+		gangs.PutPod(member(name, "g", least))
+	}
+	w.leading = false
+	w.pass(t.Context(), 3)
+	w.leading = true
+	w.pass(t.Context(), 3) // no condition is due
+	var said []string
+	for len(w.events.Events) > 0 {
+		said = append(said, <-w.events.Events)
+	}
+	slices.Sort(said)
+	text := "Warning GangConfigMismatch what the pod says of gang ns/g differs from what ns/a says, which is older " +
+		"and counts"
+	if !slices.Equal(said, []string{text, text}) {
+		t.Errorf("Events %q, want one of each of c and d", said)
+	}
+	gangs.RemovePod(member("a", "g", "3"))
+	gangs.RemovePod(member("b", "g", "3"))
+	w.pass(t.Context(), 1)
+	if n := len(w.events.Events); n != 0 {
+		t.Errorf("%d Events more: d was named before, and c decides", n)
+	}
+}
+
 func TestManyPodsThatAreHeldAreWrittenAFewAtATime(t *testing.T) {
 	t.Parallel()
 	_, gangs := newPlugin(t)

@@ -9,16 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/utils/ptr"
 
-	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -52,11 +49,7 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 	if is.cause == nil || !r.mayPreempt(ctx, is, order) {
 		return func() {}
 	}
-	p := &preemption{
-		attempt: r.attempt(ctx, is), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
-		trials: map[string]*quota.Trial{},
-	}
-	p.admits = true
+	p := r.newPreemption(ctx, is)
 	r.preempting = p
 	found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order)
 	nominated := map[string]string{}
@@ -71,6 +64,15 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 	}
 	is.nominated, is.failure.Preempts = nominated, true
 	return func() { r.evict(ctx, is, victims) }
+}
+
+func (r *Rounds) newPreemption(ctx context.Context, is *round) *preemption {
+	p := &preemption{
+		attempt: r.attempt(ctx, is), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
+		trials: map[string]*quota.Trial{},
+	}
+	p.admits = true
+	return p
 }
 
 // mayPreempt reports whether all members may have victims, and none still waits for its own: then they keep what they
@@ -103,14 +105,6 @@ func preempts(f framework.Framework) bool {
 	})
 }
 
-// Guard adds the rules of gangs to those by which victims are chosen on a node.
-func (r *Rounds) Guard(p *defaultpreemption.DefaultPreemption) {
-	may := p.IsEligiblePod
-	p.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
-		return may(node, victim, preemptor) && (r.preempting == nil || r.preempting.allows(victim.GetPod()))
-	}
-}
-
 // allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.
 func (p *preemption) allows(victim *corev1.Pod) bool {
 	of := p.Gangs.GangOf(victim)
@@ -127,12 +121,9 @@ func (p *preemption) read(order []string) bool {
 		}
 		if of := p.Gangs.GangOf(pod); !known[of] {
 			known[of] = true
-			p.Gangs.Read(func(s *gang.State) {
-				report, _ := s.Find(of)
-				for _, id := range report.Settings.Group {
-					p.spared[id] = true
-				}
-			})
+			for _, id := range p.group(pod) {
+				p.spared[id] = true
+			}
 			if p.Quotas.Limits(pod) {
 				p.trials[uid] = p.Quotas.Trial(uid)
 			}
@@ -142,13 +133,7 @@ func (p *preemption) read(order []string) bool {
 	var err error
 	p.lister = f.SnapshotSharedLister().NodeInfos()
 	p.pdbs, err = f.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
-	for _, b := range p.pdbs {
-		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && !selector.Empty() {
-			p.budgets = append(p.budgets, budget{
-				b.Namespace, selector, b.Status.DisruptedPods, b.Status.DisruptionsAllowed,
-			})
-		}
-	}
+	p.budgets = budgetsOf(p.pdbs)
 	nodes, listed := p.lister.List()
 	return err == nil && listed == nil && slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool {
 		return slices.ContainsFunc(n.GetPods(), func(i fwk.PodInfo) bool {
@@ -312,11 +297,7 @@ func (p *preemption) offer(c *class, uid string, state fwk.CycleState, nodes []f
 // admit evicts from the members' quotas what their nodes did not need, the least important first, until all members are
 // admitted.
 func (p *preemption) admit() bool {
-	for uid := range p.placed {
-		for _, t := range p.trials {
-			p.Quotas.Give(t, uid)
-		}
-	}
+	p.claim()
 	type choice struct {
 		uid string
 		*option
@@ -349,6 +330,15 @@ func (p *preemption) admit() bool {
 		}
 	}
 	return p.admitted()
+}
+
+// claim counts the placed members in quotas.
+func (p *preemption) claim() {
+	for uid := range p.placed {
+		for _, t := range p.trials {
+			p.Quotas.Give(t, uid)
+		}
+	}
 }
 
 func (p *preemption) admitted() bool {

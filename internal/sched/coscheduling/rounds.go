@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,12 @@ type Rounds struct {
 	pulled     int
 	failed     *round      // the last one, while the cycle of its last member is under way
 	preempting *preemption // under way
+	mayWhole   sync.Map    // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
+
+	stirred  atomic.Bool   // deadlocks are looked at in the next cycle
+	stuck    []gang.Holder // of the last look, which helped none
+	looked   time.Time
+	releases int
 
 	mu       sync.Mutex        // guards the rest: failures of bindings are reported from goroutines of their own
 	round    *round            // under way, nil between rounds
@@ -81,7 +88,7 @@ type round struct {
 	planned map[string]scheduler.ScheduleResult // nil before the plan is made
 	placed  []string
 	failure gang.Failure // the first
-	cause   error        // of a failed plan; nil where the member was not in the queue
+	cause   error        // of a failed plan; nil where no member was tried on the nodes
 
 	// After a failed plan: what becomes of the nominations of its members.
 	asked     map[string]sets.Set[string] // by UID: the plugins whose events concern a member that did not fail itself
@@ -194,8 +201,12 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
 		is, uid := r.round, string(pod.Pod.UID)
+		r.mayWhole.Clear()
 		switch {
 		case is == nil || !is.pending[uid]:
+			if r.stirred.Swap(false) {
+				r.resolve(ctx)
+			}
 			return schedule(ctx, f, state, pod)
 		case is.plan == nil:
 			return r.refuse(state, pod)
@@ -203,7 +214,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			evict := r.preempt(ctx, is, uid)
 			r.failAll(ctx, is, uid)
 			evict()
-			if uid != is.failure.UID {
+			if uid != is.failure.UID || is.cause == nil {
 				return r.refuse(state, pod)
 			}
 			// once more, on the snapshot without its siblings: what follows reads the state of the attempt
@@ -247,6 +258,9 @@ func (r *Rounds) refusal(pod *corev1.Pod) error {
 // start any more. In the end the snapshot is as it was.
 func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits bool) {
 	is.planned = map[string]scheduler.ScheduleResult{}
+	if r.lacks(is, current) {
+		return false
+	}
 	for uid, pod := range is.queued {
 		if pod != nil {
 			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -34,6 +35,17 @@ type budget struct {
 	selector  labels.Selector
 	excused   map[string]metav1.Time // pods that are evicted already
 	left      int32
+}
+
+func budgetsOf(pdbs []*policyv1.PodDisruptionBudget) (budgets []budget) {
+	for _, b := range pdbs {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && !selector.Empty() {
+			budgets = append(budgets, budget{
+				b.Namespace, selector, b.Status.DisruptedPods, b.Status.DisruptionsAllowed,
+			})
+		}
+	}
+	return budgets
 }
 
 // option returns what is evicted with these pods for a member, or the gang that cannot go.

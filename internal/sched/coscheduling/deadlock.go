@@ -1,0 +1,119 @@
+package coscheduling
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+const (
+	// mostHolders bounds the gangs that are looked at, the most important ones.
+	mostHolders = 20
+	// lookAgain is how long an answer that none could start holds where the same gangs hold the same.
+	lookAgain = time.Minute
+)
+
+// Stir makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each other from
+// starting, and sees that there is one. It does nothing where none holds a reservation. Any goroutine may call it.
+func (r *Rounds) Stir(logger klog.Logger) {
+	for _, h := range r.Gangs.Holders() {
+		for _, lack := range h.Lacks {
+			for _, uid := range lack.Pending {
+				if pod := r.Gangs.Pod(uid); pod != nil {
+					r.stirred.Store(true)
+					r.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+					return
+				}
+			}
+		}
+	}
+}
+
+// Releases returns how often gangs gave back what they held for the sake of another.
+func (r *Rounds) Releases() int { return r.releases }
+
+// resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
+func (r *Rounds) resolve(ctx context.Context) {
+	holders := r.Gangs.Holders()
+	if reflect.DeepEqual(holders, r.stuck) && time.Since(r.looked) < lookAgain {
+		return
+	}
+	r.stuck, r.looked = holders, time.Now()
+	winner, released := gang.Resolve(min(len(holders), mostHolders), func(h int, without []int) bool {
+		var others []string
+		for _, o := range without {
+			others = append(others, holders[o].Reserved...)
+		}
+		return r.couldStart(ctx, holders[h], others)
+	})
+	var behind []string
+	for _, o := range released {
+		behind = append(behind, holders[o].Key)
+	}
+	if len(behind) > 0 {
+		klog.FromContext(ctx).V(2).Info("Gangs give back what another one needs to start", "gangs",
+			holders[winner].Key, "behind", behind)
+		r.releases++
+		r.stuck = nil
+		r.Gangs.Release(holders[winner].Key, behind)
+	}
+}
+
+// couldStart reports whether a gang would have its minimum without these reserved pods of others: on nodes, in their
+// accounts, and in quotas.
+func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
+	is := &round{queued: map[string]*framework.QueuedPodInfo{}, planned: map[string]scheduler.ScheduleResult{}}
+	var order []string
+	for _, lack := range h.Lacks {
+		for _, uid := range lack.Pending {
+			pod := r.Gangs.Pod(uid)
+			if pod == nil || r.Core.Profiles[pod.Spec.SchedulerName] == nil {
+				return false
+			}
+			info, err := framework.NewPodInfo(pod)
+			if err != nil {
+				return false
+			}
+			is.queued[uid] = &framework.QueuedPodInfo{PodInfo: info}
+			order = append(order, uid)
+		}
+	}
+	if len(order) == 0 {
+		return false
+	}
+	p := r.newPreemption(ctx, is)
+	p.read(order)
+	defer p.back(0)
+	for _, uid := range without {
+		info, _ := p.find(r.Gangs.Pod(uid))
+		if info == nil {
+			return false
+		}
+		u := &unit{}
+		u.pods = append(u.pods, info)
+		p.take(u)
+	}
+	for _, lack := range h.Lacks {
+		left := lack.Members
+		for i, uid := range lack.Pending {
+			if left == 0 || left > len(lack.Pending)-i {
+				break
+			}
+			if _, err := p.try(uid); err == nil {
+				left--
+			}
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	p.claim()
+	return p.admitted() && !p.broken
+}

@@ -1,0 +1,117 @@
+package coscheduling
+
+import (
+	"context"
+	"slices"
+	"sort"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	upstream "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+// Guard adds the rules of gangs to those by which a profile chooses victims: for a pod that starts without others too,
+// what a gang cannot spare goes with all of it or not at all.
+func (r *Rounds) Guard(p *defaultpreemption.DefaultPreemption) {
+	may := p.IsEligiblePod
+	p.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
+		switch {
+		case !may(node, victim, preemptor):
+			return false
+		case r.preempting != nil:
+			return r.preempting.allows(victim.GetPod())
+		}
+		return r.mayGo(node, victim.GetPod(), preemptor, may)
+	}
+	p.Evaluator.Interface = whole{p.Evaluator.Interface, r, p}
+}
+
+// mayGo reports whether gangs allow a victim of a pod that starts without others. Where there are not enough members
+// above the minimum for all those of the node, it is allowed with its whole group.
+func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may defaultpreemption.IsEligiblePodFunc) bool {
+	of := r.Gangs.GangOf(victim)
+	if of == "" {
+		return true
+	}
+	var here []string
+	for _, info := range node.GetPods() {
+		if pod := info.GetPod(); r.Gangs.GangOf(pod) == of {
+			here = append(here, string(pod.UID))
+		}
+	}
+	for _, unit := range r.Gangs.Units(here, func(string) bool { return false }) {
+		if len(unit) == 1 {
+			continue
+		}
+		key := [2]string{string(preemptor.UID), of}
+		known, found := r.mayWhole.Load(key)
+		if !found {
+			known = !slices.ContainsFunc(unit, func(uid string) bool {
+				pod := r.Gangs.Pod(uid)
+				return pod == nil || corev1helpers.PodPriority(pod) >= corev1helpers.PodPriority(preemptor) ||
+					!may(node, &framework.PodInfo{Pod: pod}, preemptor)
+			})
+			r.mayWhole.Store(key, known)
+		}
+		if !known.(bool) {
+			return false
+		}
+	}
+	return !slices.Contains(r.group(preemptor), of)
+}
+
+// group returns the gangs that start with a pod; none for a pod without a gang.
+func (r *Rounds) group(pod *corev1.Pod) (ids []string) {
+	if of := r.Gangs.GangOf(pod); of != "" {
+		r.Gangs.Read(func(s *gang.State) {
+			report, _ := s.Find(of)
+			ids = report.Settings.Group
+		})
+	}
+	return ids
+}
+
+// whole is upstream's choice of victims on a node, with those on other nodes that go with them.
+type whole struct {
+	upstream.Interface
+	*Rounds
+	plugin *defaultpreemption.DefaultPreemption
+}
+
+// SelectVictimsOnNode returns the victims, the most important first, and how many disruption budgets do not allow.
+func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	pdbs []*policyv1.PodDisruptionBudget,
+) ([]*corev1.Pod, int, *fwk.Status) {
+	victims, violating, status := w.Interface.SelectVictimsOnNode(ctx, state, pod, node, pdbs)
+	if w.preempting != nil {
+		return victims, violating, status
+	}
+	here := map[string]bool{}
+	uids := make([]string, 0, len(victims))
+	budgets := budgetsOf(pdbs)
+	for _, v := range victims {
+		here[string(v.UID)] = true
+		uids = append(uids, string(v.UID))
+		charge(budgets, v, 1)
+	}
+	for _, unit := range w.Gangs.Units(uids, func(string) bool { return false }) {
+		for _, uid := range unit {
+			other := w.Gangs.Pod(uid)
+			if here[uid] || other == nil || other.DeletionTimestamp != nil {
+				continue
+			}
+			victims = append(victims, other)
+			if charge(budgets, other, 1) {
+				violating++
+			}
+		}
+	}
+	sort.SliceStable(victims, func(i, j int) bool { return w.plugin.MoreImportantPod(victims[i], victims[j]) })
+	return victims, violating, status
+}

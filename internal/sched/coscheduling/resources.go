@@ -1,0 +1,88 @@
+package coscheduling
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// lacks reports whether the cluster has not what PodGroups of the round say that must be free before their gangs are
+// tried. What pods of lower priority have is free where the gang may evict them.
+func (r *Rounds) lacks(is *round, current string) bool {
+	member := is.queued[current].Pod
+	f := r.Core.Profiles[member.Spec.SchedulerName]
+	never := ptr.Deref(member.Spec.PreemptionPolicy, "") == corev1.PreemptNever
+	evicts := !never && r.Preemption(f) != nil && preempts(f)
+	for _, id := range r.group(member) {
+		least := r.Gangs.MinResources(id)
+		asked := framework.NewResource(least)
+		for _, name := range slices.Sorted(maps.Keys(least)) {
+			has := freeOf(f, name, corev1helpers.PodPriority(member), evicts)
+			if has >= amountOf(asked, name) {
+				continue
+			}
+			code, free := why.InsufficientExtended, resource.NewQuantity(has, least.Name(name, "").Format)
+			switch name {
+			case corev1.ResourceCPU:
+				code, free = why.InsufficientCPU, resource.NewMilliQuantity(has, resource.DecimalSI)
+			case corev1.ResourceMemory:
+				code = why.InsufficientMemory
+			case corev1.ResourceEphemeralStorage:
+				code = why.InsufficientEphemeralStorage
+			}
+			is.failure = gang.Failure{UID: current, Cause: why.Finding{
+				Reason: why.Reason{Code: code}, Detail: fmt.Sprintf(
+					"minResources of PodGroup %s: %s of %s must be free in the whole cluster, and %s is",
+					id, least.Name(name, ""), name, free),
+			}}
+			is.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
+			return true
+		}
+	}
+	return false
+}
+
+// freeOf returns how much of a resource the pods on all nodes leave, milli-CPUs of CPU; those of a priority below are
+// not counted where they may be evicted.
+func freeOf(f framework.Framework, name corev1.ResourceName, below int32, evicts bool) (free int64) {
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return 0
+	}
+	for _, n := range nodes {
+		left := amountOf(n.GetAllocatable(), name) - amountOf(n.GetRequested(), name)
+		for _, info := range n.GetPods() {
+			if evicts && corev1helpers.PodPriority(info.GetPod()) < below {
+				left += amountOf(info.CalculateResource().Resource, name)
+			}
+		}
+		free += max(left, 0)
+	}
+	return free
+}
+
+func amountOf(r fwk.Resource, name corev1.ResourceName) int64 {
+	switch name {
+	case corev1.ResourceCPU:
+		return r.GetMilliCPU()
+	case corev1.ResourceMemory:
+		return r.GetMemory()
+	case corev1.ResourceEphemeralStorage:
+		return r.GetEphemeralStorage()
+	case corev1.ResourcePods:
+		return int64(r.GetAllowedPodNumber())
+	}
+	return r.GetScalarResources()[name]
+}
