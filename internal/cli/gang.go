@@ -21,7 +21,10 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-type gangOptions struct{ format, color, address string }
+type gangOptions struct {
+	format, color, address string
+	watch                  bool
+}
 
 func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var o gangOptions
@@ -40,6 +43,9 @@ The scheduler is asked where the kubeconfig names its diagnostics address; else 
   # one gang of the current namespace
   tenon gang train
 
+  # and again whenever something changes
+  tenon gang -w
+
   # for programs
   tenon gang ml/train -o json`,
 		Args:              cobra.MaximumNArgs(1),
@@ -56,10 +62,15 @@ The scheduler is asked where the kubeconfig names its diagnostics address; else 
 					name = namespace + "/" + name
 				}
 			}
-			return showGangs(c.Context(), &o, name, flags, streams)
+			return repeat(c.Context(), o.watch, watchInterval, streams.Out, func(w io.Writer) error {
+				to := streams
+				to.Out = w
+				return showGangs(c.Context(), &o, name, flags, to, terminalWidth(streams.Out))
+			})
 		},
 	}
 	outputFlag(c, &o.format)
+	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again whenever it changes")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig)")
@@ -67,7 +78,7 @@ The scheduler is asked where the kubeconfig names its diagnostics address; else 
 }
 
 func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericclioptions.ConfigFlags,
-	streams genericiooptions.IOStreams,
+	streams genericiooptions.IOStreams, width int,
 ) error {
 	if err := checkFormat(o.format); err != nil {
 		return err
@@ -87,7 +98,6 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 	if err != nil {
 		return err
 	}
-	width := terminalWidth(streams.Out)
 	if name == "" {
 		return printAnswer(streams.Out, o.format, newList("GangList", gangs),
 			func() string { return drawGangs(gangs, p, width) })
