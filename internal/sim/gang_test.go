@@ -160,7 +160,7 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 				cpuPod("b1", 4, "", own("b")),
 			want: "a0 Scheduled, a1 Scheduled, b0 GangSiblingFailed, b1 GangSiblingFailed",
 		},
-		"PodGroups of Kubernetes: pods of one that is no gang start one by one": {
+		"PodGroups of Kubernetes: pods of one that is not a gang start one by one": {
 			nodes: 1,
 			pods: nativeGroup("v1alpha2", "a", "{basic: {}}") + cpuPod("a0", 2, says("a", 3), own("a")) +
 				cpuPod("a1", 2, says("a", 3), own("a")) + cpuPod("a2", 2, says("a", 3), own("a")),
