@@ -192,12 +192,12 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, is v1alpha
 		return c.Client.Resource(v1alpha1.PodGroupResource(group)).Namespace(g.Namespace).Patch(ctx, g.Name,
 			types.MergePatchType, body, metav1.PatchOptions{FieldManager: "tenon-manager"}, subresources...)
 	}
-	var got *unstructured.Unstructured
 	if !c.whole[group] {
-		got, err = patch("status")
+		_, err = patch("status")
 		c.whole[group] = apierrors.IsNotFound(err)
 	}
 	if c.whole[group] {
+		var got *unstructured.Unstructured
 		if got, err = patch(); err == nil {
 			phase, _, _ := unstructured.NestedString(got.Object, "status", "phase")
 			c.whole[group] = phase == string(is.Phase)
