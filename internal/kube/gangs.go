@@ -101,6 +101,13 @@ func (s *Gangs) Units(victims []string, gone func(uid string) bool) [][]string {
 	return s.state.Units(victims, gone)
 }
 
+// Splits is gang.State's.
+func (s *Gangs) Splits(uids []string, gone func(uid string) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Splits(uids, gone)
+}
+
 // PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
 func (s *Gangs) PutPod(p *corev1.Pod) {
 	is, counts := convert.GangPod(p)

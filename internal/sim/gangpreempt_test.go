@@ -84,6 +84,15 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 				runs("l1", "n1", 4, says("l", 2), 1) + runs("l2", "n2", 4, says("l", 2), 1) + gang(2, 2, 4, ""),
 			want: "a0 Scheduled, a1 Scheduled, l0 Existing, l1 Existing, l2 Preempted, l3 Preempted",
 		},
+		"two of five could go alone, and four must: all go": {
+			nodes: 3,
+			pods: runs("l0", "n0", 2, says("l", 3), 0) + runs("l1", "n0", 1, says("l", 3), 0) +
+				runs("l2", "n0", 1, says("l", 3), 0) + runs("l3", "n1", 3, says("l", 3), 1) +
+				runs("l4", "n1", 1, "", 1) + runs("l5", "n2", 2, "", 1) + runs("l6", "n2", 2, says("l", 3), 1) +
+				gang(3, 3, 3, ""),
+			want: "a0 Scheduled, a1 Scheduled, a2 Scheduled, l0 Preempted, l1 Preempted, l2 Preempted, l3 Preempted, " +
+				"l4 Existing, l5 Preempted, l6 Preempted",
+		},
 		"a gang with a member that is as important stays": {
 			nodes: 2,
 			pods:  runs("l0", "n0", 4, says("l", 2), 1) + runs("l1", "n1", 4, says("l", 2), 10) + gang(1, 1, 4, ""),

@@ -77,7 +77,8 @@ func Trim(object any) (any, error) {
 			CreationTimestamp: p.CreationTimestamp, Labels: p.Labels, Annotations: p.Annotations,
 			OwnerReferences: p.OwnerReferences,
 		},
-		Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: corev1.PodStatus{Phase: p.Status.Phase},
+		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulingGroup: p.Spec.SchedulingGroup},
+		Status: corev1.PodStatus{Phase: p.Status.Phase},
 	}, nil
 }
 

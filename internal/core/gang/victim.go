@@ -43,6 +43,27 @@ func (s *State) Units(victims []string, gone func(uid string) bool) (units [][]s
 	return units
 }
 
+// Splits reports whether the group of one of these members has lost what a gang of it needs, and has others left.
+func (s *State) Splits(uids []string, gone func(uid string) bool) bool {
+	return slices.ContainsFunc(uids, func(uid string) bool {
+		m := s.members[uid]
+		if m == nil {
+			return false
+		}
+		all := []*gang{m.gang}
+		if m.gang.group != nil {
+			all = m.gang.group.gangs
+		}
+		short, left := false, false
+		for _, g := range all {
+			has := len(g.holders(gone))
+			left = left || has > 0
+			short = short || has < g.settings.Min && has < len(g.holders(func(string) bool { return false }))
+		}
+		return short && left
+	})
+}
+
 // holders returns the members that are reserved or bound, of those that have not gone.
 func (g *gang) holders(gone func(uid string) bool) (uids []string) {
 	for uid, m := range g.members {

@@ -2,6 +2,7 @@ package gang_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -97,6 +98,16 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 			got = append(got, u...)
 			if key := fmt.Sprint(u); !units[key] && !(len(u) == 1 && units[u[0]]) {
 				t.Errorf("unit %v is none of %v", u, units)
+			}
+		}
+		taken := maps.Clone(gone)
+		for _, uid := range got {
+			taken[uid] = true
+		}
+		isGone, isTaken := func(uid string) bool { return gone[uid] }, func(uid string) bool { return taken[uid] }
+		for _, uid := range got { // what goes with all that must go splits no gang, apart from those that were split
+			if s.Splits([]string{uid}, isTaken) && !s.Splits([]string{uid}, isGone) {
+				t.Errorf("victims %v, gone %v: with %v gone the gang of %s is split", victims, gone, got, uid)
 			}
 		}
 		slices.Sort(got)

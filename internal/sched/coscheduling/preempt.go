@@ -350,7 +350,8 @@ func (p *preemption) admitted() bool {
 	return true
 }
 
-// giveBack spares each unit without which all members fit as well, the most important first.
+// giveBack spares each unit without which all members fit as well, the most important first. A member of a gang that
+// loses others which it needs is not spared alone.
 func (p *preemption) giveBack() bool {
 	units := slices.Clone(p.taken)
 	slices.SortStableFunc(units, func(a, b *unit) int {
@@ -365,8 +366,10 @@ func (p *preemption) giveBack() bool {
 	for _, u := range units {
 		before := len(p.undo)
 		on := map[string]bool{}
+		var uids []string
 		for _, info := range u.pods {
 			on[info.GetPod().Spec.NodeName] = true
+			uids = append(uids, string(info.GetPod().UID))
 		}
 		var moved []string
 		for uid, m := range p.placed {
@@ -379,6 +382,10 @@ func (p *preemption) giveBack() bool {
 			p.lift(uid)
 		}
 		p.give(u)
+		if p.Gangs.Splits(uids, func(uid string) bool { return p.gone[uid] }) {
+			p.back(before)
+			continue
+		}
 		if slices.ContainsFunc(moved, func(uid string) bool { return !p.fit(uid, false) }) || !p.admitted() {
 			p.back(before)
 		}
