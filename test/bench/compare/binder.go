@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +22,7 @@ func bindAll(ctx context.Context, kubeconfig string, nodes int) error {
 		pod := &pods.Items[i]
 		return c.kube.CoreV1().Pods(namespace).Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: namespace, UID: pod.UID},
-			Target:     corev1.ObjectReference{Kind: "Node", Name: fmt.Sprintf("node-%05d", i%nodes)},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName(i % nodes)},
 		}, metav1.CreateOptions{})
 	})
 }

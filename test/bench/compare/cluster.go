@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,7 +98,7 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 // addNodes creates nodes of 32 CPUs (2 sockets × 1 NUMA node × 8 cores × 2 threads), 256 GiB, a disk of 1 TiB and 250
 // pods, with topology.
 func (c *cluster) addNodes(ctx context.Context, n int) error {
-	for _, name := range []string{namespace, quotaNamespace} {
+	for _, name := range []string{namespace, quotaNamespace, fillNamespace} {
 		if _, err := c.kube.CoreV1().Namespaces().Create(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			return err
@@ -105,12 +107,17 @@ func (c *cluster) addNodes(ctx context.Context, n int) error {
 	if err := c.addOwners(ctx); err != nil {
 		return err
 	}
+	if _, err := c.kube.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: aboveFill}, Value: 1000,
+	}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
 	topology, err := benchTopology()
 	if err != nil {
 		return err
 	}
 	return each(ctx, n, func(ctx context.Context, i int) error {
-		name := fmt.Sprintf("node-%05d", i)
+		name := nodeName(i)
 		res := corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
 			corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
@@ -146,6 +153,8 @@ func (c *cluster) addNodes(ctx context.Context, n int) error {
 	})
 }
 
+func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
+
 func benchTopology() (string, error) {
 	type cpu struct {
 		ID     int `json:"id"`
@@ -172,6 +181,9 @@ type workload struct {
 	owner       string // kind of the pods' controller
 	owners      int    // number of controllers, in round robin
 	leaves      int    // number of quotas, in round robin
+	size        int    // of gangs; 0 is none
+	native      bool   // gangs are those of Kubernetes
+	priority    string // class
 }
 
 // alternating is the number of workloads in the cases that have several.
@@ -214,6 +226,10 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 		pod.Labels[annotation.QuotaName] = leafName(i % w.leaves)
 		req[corev1.ResourceEphemeralStorage] = resource.MustParse("512Mi")
 	}
+	if w.size > 0 {
+		w.join(pod, gangName(run, i/w.size))
+	}
+	pod.Spec.PriorityClassName = w.priority
 	if w.limits {
 		pod.Spec.Containers[0].Resources.Limits = req
 	}
@@ -259,15 +275,20 @@ func (c *cluster) addOwners(ctx context.Context) error {
 	return nil
 }
 
-func (c *cluster) addPods(ctx context.Context, run string, w workload, n int) error {
-	return each(ctx, n, func(ctx context.Context, i int) error {
-		_, err := c.kube.CoreV1().Pods(namespace).Create(ctx, w.pod(run, i), metav1.CreateOptions{})
+// addPods creates pods first…last-1 of a run.
+func (c *cluster) addPods(ctx context.Context, run string, w workload, first, last int) error {
+	return each(ctx, last-first, func(ctx context.Context, i int) error {
+		_, err := c.kube.CoreV1().Pods(namespace).Create(ctx, w.pod(run, first+i), metav1.CreateOptions{})
 		return err
 	})
 }
 
 // clean deletes every pod and event and waits until the pods are gone.
 func (c *cluster) clean(ctx context.Context) error {
+	return errors.Join(c.cleanNamespace(ctx, namespace), c.cleanNamespace(ctx, fillNamespace))
+}
+
+func (c *cluster) cleanNamespace(ctx context.Context, namespace string) error {
 	grace := int64(0)
 	del := metav1.DeleteOptions{GracePeriodSeconds: &grace}
 	for {

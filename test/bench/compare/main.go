@@ -24,14 +24,19 @@ type benchCase struct {
 	ratioTo     string // the case whose stock figures count
 	load        workload
 	openLoop    bool
-	perNode     bool // one pod fills a node: as many pods as nodes, at most
-	leaves      int  // of the tree of ElasticQuotas in the cluster; 0 is no object
+	perNode     bool     // one pod fills a node: as many pods as nodes, at most
+	leaves      int      // of the tree of ElasticQuotas in the cluster; 0 is none
+	among       []string // contenders; all if empty
+	gangs       func(nodes int) gangs
+	arrive      bool // gangs come one after the other to a warm scheduler
 }
 
 // suite is what is measured beside what.
 type suite struct {
 	contenders []contender
-	base       string // the contender that ratios are formed against
+	base       string   // the contender that ratios are formed against
+	beside     []string // those that ratios of gangs are formed against
+	plane      []string // more flags of the API server
 	cases      []benchCase
 	digits     int // of ratios, after the point
 	benchmarks []benchmark
@@ -104,19 +109,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return bindAll(ctx, args[1], nodes)
 	}
-	if len(args) == 2 && args[0] == "plane" { // hidden: the control plane's process
+	if len(args) >= 2 && args[0] == "plane" { // hidden: the control plane's process
 		debug.SetGCPercent(100)
-		return servePlane(ctx, args[1])
+		return servePlane(ctx, args[1], args[2:])
 	}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	of := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler) or quota "+
-		"(tenon-scheduler's default profile without and with ElasticQuota)")
+	of := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler), quota "+
+		"(tenon-scheduler's default profile without and with ElasticQuota) or gang (gangs in both and in "+
+		"scheduler-plugins)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
+	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
 	sizes := flags.String("nodes", "1000,5000", "numbers of nodes")
 	pods := flags.Int("pods", 5000, "pods of a burst")
 	paced := flags.Int("paced-pods", 1500, "pods of the open loop, at 100 a second")
 	rounds := flags.Int("rounds", 3, "interleaved rounds")
+	limit := flags.Duration("limit", 5*time.Minute, "bound on one case of one scheduler")
 	without := flags.String("without", "", "schedulers to leave out, as in binder")
 	only := flags.String("cases", "", "cases to run, as in a,b; default all")
 	goTests := flags.String("go-tests", "bin", "folder of the test binaries whose benchmarks the suite has")
@@ -136,8 +144,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = stockSuite(*stock, *tenon)
 	case "quota":
 		chosen = quotaSuite(*tenon)
+	case "gang":
+		chosen = gangSuite(*stock, *community, *tenon)
 	default:
-		return fmt.Errorf("--suite: %q is neither stock nor quota", *of)
+		return fmt.Errorf("--suite: %q is not stock, quota or gang", *of)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
@@ -160,11 +170,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	var results []result
 	for _, nodes := range counts {
-		more, err := series(ctx, &bench{nodes: nodes, self: self, profiles: *profiles}, *rounds, *pods, *paced, chosen)
+		b := &bench{nodes: nodes, self: self, limit: *limit, profiles: *profiles}
+		more, err := series(ctx, b, *rounds, *pods, *paced, chosen)
 		results = append(results, more...)
 		if err != nil {
 			return err
 		}
+	}
+	if slices.ContainsFunc(chosen.cases, benchCase.ofGangs) {
+		gangTable(out, results, chosen, counts)
 	}
 	table(out, results, chosen, counts)
 	benchmarkTable(out, chosen, speeds, results, counts[0])
@@ -189,7 +203,8 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 			err = os.RemoveAll(scratch)
 		}
 	}()
-	plane, err := start(ctx, filepath.Join(scratch, "plane.log"), b.self, "plane", filepath.Join(scratch, "plane"))
+	plane, err := start(ctx, filepath.Join(scratch, "plane.log"), b.self,
+		append([]string{"plane", filepath.Join(scratch, "plane")}, s.plane...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -225,6 +240,9 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 				return results, fmt.Errorf("create quotas: %w", err)
 			}
 			for _, who := range order {
+				if len(kase.among) > 0 && !slices.Contains(kase.among, who.name) {
+					continue
+				}
 				r := result{Case: kase.name, Nodes: b.nodes, Round: round, Scheduler: who.name}
 				n := pods
 				if kase.perNode {
@@ -236,8 +254,10 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 					continue // the binder binds what is there; it has no loop
 				case kase.openLoop:
 					r.Figures, err = b.openLoop(ctx, who, id, kase.load, paced, 100)
+				case kase.ofGangs():
+					r.Figures, err = b.gangs(ctx, who, id, kase)
 				default:
-					r.Figures, err = b.burst(ctx, who, id, kase.load, n)
+					r.Figures, err = b.burst(ctx, who, id, kase.load, n, n)
 				}
 				if ctx.Err() != nil {
 					return results, ctx.Err()
@@ -253,6 +273,9 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 					r.Figures.Of, r.Figures.PodsPerSecond,
 					r.Figures.SchedulerCPUms, r.Figures.PlaneCPUms, short(r.Figures.P50), short(r.Figures.P99),
 					megabytes(float64(r.Figures.PeakMemory)), load(), r.Error)
+				if kase.ofGangs() {
+					fmt.Fprintf(os.Stderr, "    %+v\n", r.Figures.Gangs)
+				}
 				if err := c.clean(ctx); err != nil {
 					return results, fmt.Errorf("clean up: %w", err)
 				}

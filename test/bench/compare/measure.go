@@ -23,9 +23,10 @@ type figures struct {
 	Bound, Of      int
 	BatchHints     map[string]float64 `json:"batch,omitempty"`
 	Startup        time.Duration
+	Gangs          gangFigures `json:"gangs,omitzero"`
 }
 
-func (f figures) complete() bool { return f.Bound == f.Of }
+func (f figures) complete() bool { return f.Bound == f.Of && f.Gangs.Partial == 0 }
 
 // binds follows the pods of a run and notes when each was first seen with a node.
 type binds struct {
@@ -33,14 +34,15 @@ type binds struct {
 	created map[string]time.Time // by pod: create call begun, or due time
 	bound   map[string]time.Time
 	want    int
+	size    int // of gangs; 0 is none
 	all     chan struct{}
 	first   chan struct{}
 }
 
-func newBinds(want int) *binds {
+func newBinds(want, size int) *binds {
 	return &binds{
-		created: map[string]time.Time{}, bound: map[string]time.Time{}, want: want, all: make(chan struct{}),
-		first: make(chan struct{}),
+		created: map[string]time.Time{}, bound: map[string]time.Time{}, want: want, size: size,
+		all: make(chan struct{}), first: make(chan struct{}),
 	}
 }
 

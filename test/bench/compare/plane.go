@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -26,7 +27,7 @@ var unthrottled = []string{
 
 // servePlane runs etcd and the API server in this process until ctx ends. The kubeconfig appears when both are ready
 // and the topology CRD is there.
-func servePlane(ctx context.Context, path string) error {
+func servePlane(ctx context.Context, path string, flags []string) error {
 	dir, err := datadir.Resolve(path)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func servePlane(ctx context.Context, path string) error {
 	}
 	p, err := plane.Start(ctx, plane.Config{
 		Dir: dir, PKI: authority, Listener: listener, Log: os.Stderr, Admin: cfg,
-		Flags: unthrottled,
+		Flags: slices.Concat(unthrottled, flags),
 	})
 	if err != nil {
 		return err

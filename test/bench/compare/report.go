@@ -20,6 +20,9 @@ type result struct {
 
 // table writes the medians per case, size and contender as Markdown, each with its ratio to the base in the same round.
 func table(w io.Writer, results []result, s suite, sizes []int) {
+	if s.cases = slices.DeleteFunc(slices.Clone(s.cases), benchCase.ofGangs); len(s.cases) == 0 {
+		return
+	}
 	for _, nodes := range sizes {
 		fmt.Fprintf(w, "\n### %d nodes\n\n", nodes)
 		fmt.Fprintf(w,

@@ -13,31 +13,36 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // contender is a scheduler under measurement.
 type contender struct {
 	name string
 	path string // "" is the trivial binder
-	// instead replaces plugins of the scheduler's default profiles by others, in the file config.
+	// instead replaces plugins of the scheduler's default profiles by others, or by none for "", and also adds one at
+	// the end, in the file config.
 	instead map[string]string
+	also    string
 	config  string
+	flags   []string
+	native  bool // gangs are those of Kubernetes
 }
-
-// limit bounds one case of one scheduler.
-const limit = 5 * time.Minute
 
 // bench is one series: one control plane with one number of nodes.
 type bench struct {
 	cluster *cluster
 	nodes   int
 	scratch string
-	self    string // this binary, for the trivial binder
+	self    string        // this binary, for the trivial binder
+	limit   time.Duration // of one case of one scheduler
 	// profiles is where CPU and heap profiles of each run go; "" for none, since profiling costs the profiled.
 	profiles string
 }
@@ -62,14 +67,14 @@ func (b *bench) command(ctx context.Context, who contender, run string) (*proces
 }
 
 func (b *bench) arguments(who contender, port int) []string {
-	return []string{
+	return append([]string{
 		"--kubeconfig=" + b.cluster.config, "--leader-elect=false",
 		"--kube-api-qps=50000", "--kube-api-burst=50000", "--kube-api-content-type=application/vnd.kubernetes.protobuf",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 		"--cert-dir=" + filepath.Join(b.scratch, who.name),
 		"--authentication-skip-lookup=true",
 		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/*",
-	}
+	}, who.flags...)
 }
 
 // configure writes the configuration that the contender has by default with other plugins in the place of some. The
@@ -87,28 +92,42 @@ func (b *bench) configure(ctx context.Context, who contender) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const points = "multiPoint:\n"
-	changes := map[string]string{points: points + "      disabled: [{name: '*'}]\n"}
-	for plugin, other := range who.instead {
-		changes["- name: "+plugin+"\n"] = "- name: " + other + "\n"
+	var config configv1.KubeSchedulerConfiguration
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return "", err
 	}
-	for was, is := range changes {
-		if !strings.Contains(string(text), was) {
-			return "", fmt.Errorf("the default configuration of %s has no %q", who.name, was)
+	for i := range config.Profiles {
+		points := &config.Profiles[i].Plugins.MultiPoint
+		points.Disabled = []configv1.Plugin{{Name: "*"}}
+		for plugin, other := range who.instead {
+			at := slices.IndexFunc(points.Enabled, func(p configv1.Plugin) bool { return p.Name == plugin })
+			switch {
+			case at < 0:
+				return "", fmt.Errorf("the default configuration of %s has no plugin %s", who.name, plugin)
+			case other == "":
+				points.Enabled = slices.Delete(points.Enabled, at, at+1)
+			default:
+				points.Enabled[at].Name = other
+			}
 		}
-		text = []byte(strings.ReplaceAll(string(text), was, is))
+		if who.also != "" {
+			points.Enabled = append(points.Enabled, configv1.Plugin{Name: who.also})
+		}
+	}
+	if text, err = yaml.Marshal(config); err != nil {
+		return "", err
 	}
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// burst creates n pods, then starts the scheduler and waits until all are bound.
-func (b *bench) burst(ctx context.Context, who contender, run string, w workload, n int) (figures, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// burst creates n pods, then starts the scheduler and waits until those are bound that there is room for.
+func (b *bench) burst(ctx context.Context, who contender, run string, w workload, n, room int) (figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
-	if err := b.cluster.addPods(ctx, run, w, n); err != nil {
+	if err := b.cluster.addPods(ctx, run, w, 0, n); err != nil {
 		return figures{}, fmt.Errorf("create pods: %w", err)
 	}
-	seen := newBinds(n)
+	seen := newBinds(room, w.size)
 	watching := make(chan error, 1)
 	watchCtx, stopWatch := context.WithCancel(ctx)
 	defer stopWatch()
@@ -123,18 +142,23 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 		return figures{}, err
 	}
 	defer p.stop()
+	from, err := b.cluster.account(p.cmd.Process.Pid)
+	if err != nil {
+		return figures{}, err
+	}
 	select {
 	case <-seen.first:
 	case <-ctx.Done():
-		return figures{Of: n}, nil
+		return figures{Of: room}, nil
 	case err := <-p.done:
 		p.done <- err
 		return figures{}, fmt.Errorf("%s ended before its first bind (see %s.log): %w", who.name, run, err)
 	}
-	f := figures{Of: n, Startup: time.Since(began)}
-	from, err := b.cluster.account(p.cmd.Process.Pid)
-	if err != nil {
-		return f, err
+	f := figures{Of: room, Startup: time.Since(began)}
+	if w.size == 0 { // a gang is work before its first bind
+		if from, err = b.cluster.account(p.cmd.Process.Pid); err != nil {
+			return f, err
+		}
 	}
 	stored := b.profile(ctx, port, run)
 	defer stored()
@@ -145,7 +169,7 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 func (b *bench) openLoop(ctx context.Context, who contender, run string, w workload, n, perSecond int) (figures,
 	error,
 ) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	p, port, err := b.command(ctx, who, run)
 	if err != nil {
@@ -155,7 +179,7 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, w workl
 	if !sleep(ctx, 8*time.Second) {
 		return figures{}, ctx.Err()
 	}
-	seen := newBinds(n)
+	seen := newBinds(n, 0)
 	watching := make(chan error, 1)
 	watchCtx, stopWatch := context.WithCancel(ctx)
 	defer stopWatch()
@@ -221,6 +245,9 @@ func (b *bench) finish(ctx context.Context, p *process, port int, seen *binds, f
 			return f, err
 		}
 		f.BatchHints = scrape(ctx, port, "scheduler_batch_attempts_total", "scheduler_batch_cache_flushed_total")
+	}
+	if seen.size > 0 {
+		return b.finishGangs(ctx, p, seen, f, from, to)
 	}
 	return f, nil
 }
