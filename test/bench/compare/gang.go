@@ -116,14 +116,17 @@ func (b *bench) gangs(ctx context.Context, who contender, run string, kase bench
 	writes += float64(n.exist*w.size + n.exist - early) // the harness's own
 	if kase.arrive {
 		f, err = b.arrivals(ctx, who, run, w, n.exist)
-		f.PodsPerSecond = float64(w.size) / max(f.P50, 1).Seconds()
 	} else {
 		f, err = b.burst(ctx, who, run, w, n.exist*w.size, n.fit*w.size)
-		f.PodsPerSecond = float64(f.Bound) / max(f.Gangs.Slowest, 1).Seconds()
 	}
 	if err != nil {
 		return f, err
 	}
+	pods, took := f.Bound, f.Gangs.Slowest
+	if kase.arrive {
+		pods, took = w.size, f.P50
+	}
+	f.PodsPerSecond = float64(pods) / max(took, time.Millisecond).Seconds()
 	f.Gangs.Writes = (f.Gangs.Writes - writes) / float64(max(1, f.Bound))
 	f.Gangs.Evicted, f.Gangs.PartEvicted, err = b.cluster.lost(ctx, 2*(b.nodes-n.free))
 	return f, err

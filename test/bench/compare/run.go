@@ -19,7 +19,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -92,27 +92,32 @@ func (b *bench) configure(ctx context.Context, who contender) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var config configv1.KubeSchedulerConfiguration
+	var config map[string]any // not the type, which would add fields that an older scheduler refuses
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		return "", err
 	}
-	for i := range config.Profiles {
-		points := &config.Profiles[i].Plugins.MultiPoint
-		points.Disabled = []configv1.Plugin{{Name: "*"}}
+	for _, profile := range config["profiles"].([]any) {
+		points, _, err := unstructured.NestedFieldNoCopy(profile.(map[string]any), "plugins", "multiPoint")
+		if err != nil {
+			return "", err
+		}
+		set := points.(map[string]any)
+		enabled := set["enabled"].([]any)
 		for plugin, other := range who.instead {
-			at := slices.IndexFunc(points.Enabled, func(p configv1.Plugin) bool { return p.Name == plugin })
+			at := slices.IndexFunc(enabled, func(p any) bool { return p.(map[string]any)["name"] == plugin })
 			switch {
 			case at < 0:
 				return "", fmt.Errorf("the default configuration of %s has no plugin %s", who.name, plugin)
 			case other == "":
-				points.Enabled = slices.Delete(points.Enabled, at, at+1)
+				enabled = slices.Delete(enabled, at, at+1)
 			default:
-				points.Enabled[at].Name = other
+				enabled[at].(map[string]any)["name"] = other
 			}
 		}
 		if who.also != "" {
-			points.Enabled = append(points.Enabled, configv1.Plugin{Name: who.also})
+			enabled = append(enabled, map[string]any{"name": who.also})
 		}
+		set["enabled"], set["disabled"] = enabled, []any{map[string]any{"name": "*"}}
 	}
 	if text, err = yaml.Marshal(config); err != nil {
 		return "", err
