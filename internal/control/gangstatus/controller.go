@@ -201,7 +201,9 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, is v1alpha
 		var got *unstructured.Unstructured
 		if got, err = patch(); err == nil {
 			phase, _, _ := unstructured.NestedString(got.Object, "status", "phase")
-			c.whole[group] = phase == string(is.Phase)
+			if c.whole[group] = phase == string(is.Phase); !c.whole[group] {
+				err = errors.New("the API has the status apart") // an object that was gone looked like one without
+			}
 		}
 	}
 	switch {

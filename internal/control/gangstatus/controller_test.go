@@ -37,6 +37,7 @@ type world struct {
 	shown   map[string]*v1alpha1.PodGroup
 	writes  []string
 	refusal error
+	gone    bool // what is asked for, until it is there again
 }
 
 // run starts a controller on the world for as long as f runs.
@@ -114,7 +115,7 @@ func (w *world) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	switch {
 	case w.refusal != nil:
 		return true, nil, w.refusal
-	case was == nil || p.GetSubresource() == "status" && !apart:
+	case was == nil || w.gone || p.GetSubresource() == "status" && !apart:
 		return true, nil, missing
 	case body.Metadata.ResourceVersion != was.ResourceVersion || body.Metadata.UID != was.UID:
 		return true, nil, apierrors.NewConflict(p.GetResource().GroupResource(), p.GetName(), errors.New("changed"))
@@ -166,6 +167,20 @@ func TestChangesOfASecondAreOneWrite(t *testing.T) {
 			w.wrote(t, group+" Unknown 0")
 		})
 	}
+}
+
+// TestAPodGroupThatWasGone does not look like an API that has the status in the object for good.
+func TestAPodGroupThatWasGone(t *testing.T) {
+	run(t, func(w *world) {
+		w.gone = true
+		w.add(v1alpha1.CommunityGroupName)
+		w.wrote(t)
+		w.mu.Lock()
+		w.gone = false
+		w.mu.Unlock()
+		w.addPods(annotation.CommunityPodGroup, "rrr")
+		w.wrote(t, v1alpha1.CommunityGroupName+" Running 3")
+	})
 }
 
 // TestAPodThatLeavesItsGang counts for it no more.

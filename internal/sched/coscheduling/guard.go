@@ -94,24 +94,31 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 	}
 	here := map[string]bool{}
 	uids := make([]string, 0, len(victims))
-	budgets := budgetsOf(pdbs)
 	for _, v := range victims {
 		here[string(v.UID)] = true
 		uids = append(uids, string(v.UID))
-		charge(budgets, v, 1)
 	}
+	var others []*corev1.Pod
 	for _, unit := range w.Gangs.Units(uids, func(string) bool { return false }) {
 		for _, uid := range unit {
-			other := w.Gangs.Pod(uid)
-			if here[uid] || other == nil || other.DeletionTimestamp != nil {
-				continue
-			}
-			victims = append(victims, other)
-			if charge(budgets, other, 1) {
-				violating++
+			if o := w.Gangs.Pod(uid); !here[uid] && o != nil && o.DeletionTimestamp == nil {
+				others = append(others, o)
 			}
 		}
 	}
+	if len(others) == 0 { // pods without a gang do not pay for the budgets
+		return victims, violating, status
+	}
+	budgets := budgetsOf(pdbs)
+	for _, v := range victims {
+		charge(budgets, v, 1)
+	}
+	for _, o := range others {
+		if charge(budgets, o, 1) {
+			violating++
+		}
+	}
+	victims = append(victims, others...)
 	sort.SliceStable(victims, func(i, j int) bool { return w.plugin.MoreImportantPod(victims[i], victims[j]) })
 	return victims, violating, status
 }
