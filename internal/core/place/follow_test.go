@@ -70,10 +70,12 @@ func pinnedRequest(uid string, n int, bytes int64) *place.Request {
 
 // TestWhatFitsAKubeletIsGranted is L7 where kubelets are predicted, and M1 and M2 of the offers: on one view Fits
 // accepts exactly when Try does, the offer can be committed, in Follow mode it names no CPUs of ours and the kubelet,
-// asked in that order, gives what was predicted.
+// asked in that order, gives what was predicted. A prediction that says it is uncertain need not come true: a kubelet
+// under best-effort can give memory of a NUMA node that is in a group already, and then the order of all pods counts,
+// which the account does not keep.
 func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 	t.Parallel()
-	granted, refused, unaligned := 0, 0, 0
+	granted, refused, unaligned, uncertain := 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		policy := rapid.SampledFrom([]hint.Policy{
 			hint.None, hint.BestEffort, hint.Restricted,
@@ -124,6 +126,13 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 				t.Fatalf("commit: %v", err)
 			}
 			granted++
+			if v.Kubelet() != nil && v.Kubelet().Uncertain(r.Kubelet) {
+				if p := o.Entry.Guest.Prediction; p != nil && !p.Held[0].Uncertain {
+					t.Fatalf("%s follows from an order that is not known, and is predicted as certain: %+v", r.UID, p)
+				}
+				uncertain++
+				return
+			}
 			after, placement, refusal := replay.Admit(r.Kubelet)
 			if refusal != nil {
 				t.Fatalf("%s is granted, and rejected with %s", r.UID, refusal.Status)
@@ -149,10 +158,9 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 			}
 		}
 	})
-	if granted == 0 || refused == 0 || unaligned == 0 {
-		t.Errorf(
-			"%d granted, %d refused, %d of them by a policy tighter than the kubelet's: the generator is too narrow",
-			granted, refused, unaligned)
+	if granted == 0 || refused == 0 || unaligned == 0 || uncertain > granted/50 {
+		t.Errorf("%d granted, %d of them with an uncertain prediction, %d refused, %d of them by a policy tighter than "+
+			"the kubelet's: the generator is too narrow", granted, uncertain, refused, unaligned)
 	}
 }
 
