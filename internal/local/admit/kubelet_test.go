@@ -457,8 +457,8 @@ func (h *history) forget(t *rapid.T) {
 }
 
 func (h *history) restart(t *rapid.T) {
-	before, _ := h.recorded(t)
-	if inTwoGroups(before) {
+	before, free := h.recorded(t)
+	if inTwoGroups(before) || h.checksAgain(before, len(free)) {
 		return
 	}
 	h.kubelet.Close()
@@ -476,6 +476,16 @@ func (h *history) restart(t *rapid.T) {
 	if fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Fatalf("before the restart %v, after it %v", before, after)
 	}
+}
+
+// checksAgain reports whether a pod may have more CPUs than whole cores are free. A kubelet before 1.37 with
+// full-pcpus-only then refuses it at its next start, although the pod has its CPUs already.
+func (h *history) checksAgain(held map[types.UID]allocation, free int) bool {
+	reserved, _, _ := h.machine.ParseList(h.settings.CPU.Reserved)
+	return h.settings.CPU.Options["full-pcpus-only"] != "" &&
+		slices.ContainsFunc(slices.Collect(maps.Values(held)), func(a allocation) bool {
+			return len(a.cpus) > free-2*reserved.Len() // of a reserved CPU its sibling does not count either
+		})
 }
 
 // inTwoGroups reports whether the memory of a NUMA node is given out alone and together with other nodes'. The kubelet
