@@ -321,7 +321,7 @@ var entries = [...]Entry{
 	},
 	AccountRepaired: {
 		Name: "AccountRepaired", From: scheduler, On: "Node",
-		Means: "The scheduler's account of the node differed from the API for a minute.",
+		Means: "The scheduler's account of the node or of its pods' quotas differed from the API for a minute.",
 		Does:  "It repaired the account.",
 		Do:    "Report it with the scheduler's log.",
 	},

@@ -6,15 +6,20 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Difference is a pod about which the accounts say something else than its object.
+// Difference is where an account says something else than the objects: about a pod, or about what the pods of a quota
+// use together.
 type Difference struct {
-	Node string // whose account holds the pod, or should
-	UID  string
+	Node  string // whose account holds the pod, or should
+	UID   string // of the pod
+	Quota string // whose use is wrong; then there is no pod
 }
 
 // Differences returns where accounts contradict pods, every pod of the cluster, by node and UID. Accounts and pods come
@@ -48,7 +53,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 			if ok && want.node == node && convert.Keeping(want.entry, e).Equal(e) {
 				delete(wanted, e.UID)
 			} else if !pending[e.UID] {
-				found = append(found, Difference{node, e.UID})
+				found = append(found, Difference{Node: node, UID: e.UID})
 				delete(wanted, e.UID)
 			}
 		}
@@ -56,11 +61,15 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	})
 	for uid, missing := range wanted {
 		if missing.concerns {
-			found = append(found, Difference{missing.node, uid})
+			found = append(found, Difference{Node: missing.node, UID: uid})
 		}
 	}
+	return sorted(found)
+}
+
+func sorted(found []Difference) []Difference {
 	slices.SortFunc(found, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Quota, b.Quota), cmp.Compare(a.Node, b.Node), cmp.Compare(a.UID, b.UID))
 	})
 	return found
 }
@@ -74,5 +83,49 @@ func (s *Store) Repair(d Difference, pods []*corev1.Pod) {
 	}
 	if i >= 0 {
 		s.PutPod(pods[i])
+	}
+}
+
+// Differences is Store's, of the account of quotas, by quota, node and UID.
+func (s *Quotas) Differences(pods []*corev1.Pod) []Difference {
+	if !s.configured.Load() {
+		return nil
+	}
+	var found []Difference
+	listed := make(map[types.UID]bool, len(pods))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range pods {
+		listed[p.UID] = true
+		was, ended := s.pods[p.UID], convert.Ended(p)
+		if ended == (was != nil) || was != nil && (was.Spec.NodeName != p.Spec.NodeName ||
+			was.Generation != p.Generation || was.Labels[annotation.QuotaName] != p.Labels[annotation.QuotaName]) {
+			found = append(found, Difference{Node: p.Spec.NodeName, UID: string(p.UID)})
+		}
+	}
+	for uid, p := range s.pods {
+		if !listed[uid] {
+			found = append(found, Difference{Node: p.Spec.NodeName, UID: string(uid)})
+		}
+	}
+	for _, name := range s.account.Miscounted() {
+		found = append(found, Difference{Quota: name})
+	}
+	return sorted(found)
+}
+
+// Repair is Store's. A quota whose use is wrong makes the whole account be computed anew.
+func (s *Quotas) Repair(d Difference, pods []*corev1.Pod) {
+	if d.Quota != "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.account = s.account.Rebuilt()
+		clear(s.refused)
+		return
+	}
+	if i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return string(p.UID) == d.UID }); i >= 0 {
+		s.PutPod(pods[i])
+	} else {
+		s.RemovePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(d.UID)}})
 	}
 }

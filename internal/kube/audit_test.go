@@ -1,11 +1,13 @@
 package kube_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -81,5 +83,59 @@ func TestReservationInFlightIsNotADifference(t *testing.T) {
 	s.Repair(got[0], nil)
 	if _, _, held := s.Holder(string(pending.UID)); held || len(s.Differences(nil)) != 0 {
 		t.Error("the reservation of a pod that is gone is left after the repair")
+	}
+}
+
+// Q1: status.used is wrong for good. The account of quotas is compared with the pods too.
+func TestDifferencesBetweenQuotasAndPods(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	if found := s.Differences([]*corev1.Pod{asking("p", "team", "n", 1)}); found != nil {
+		t.Errorf("a scheduler without the plugin keeps no account: %v", found)
+	}
+	if err := s.Configure(quota.Config{}, quota.Rules{}); err != nil {
+		t.Fatal(err)
+	}
+	same, gone, moved, ended := asking("same", "team", "n", 1), asking("gone", "team", "n", 2),
+		asking("moved", "team", "", 3), asking("ended", "team", "n", 4)
+	for _, p := range []*corev1.Pod{same, gone, moved, ended} {
+		s.PutPod(p)
+	}
+	moved, ended = moved.DeepCopy(), ended.DeepCopy()
+	moved.Spec.NodeName, ended.Status.Phase = "n", corev1.PodFailed
+	pods := []*corev1.Pod{same, moved, ended, asking("new", "team", "", 5)}
+	var uids []string
+	for _, d := range s.Differences(pods) {
+		uids = append(uids, d.UID)
+		s.Repair(d, pods)
+	}
+	want := []string{string(pods[3].UID), string(ended.UID), string(gone.UID), string(moved.UID)}
+	slices.Sort(uids)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, uids); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if left := s.Differences(pods); left != nil {
+		t.Errorf("%v are left after the repair", left)
+	}
+	_, again := clockAt()
+	for _, p := range pods {
+		again.PutPod(p)
+	}
+	if hash(s) != hash(again) {
+		t.Errorf("(-rebuilt +repaired):\n%s", cmp.Diff(again.Reports(), s.Reports()))
+	}
+	s.Read(func(a *quota.Account) {
+		f := a.Forest()
+		f.Add(f.Find(quota.Default), quota.Used, f.Vector(quota.Amounts{"cpu": 1}))
+	})
+	for _, d := range s.Differences(pods) {
+		if d.Quota != quota.Default {
+			t.Errorf("%+v differs, want only the use of %s", d, quota.Default)
+		}
+		s.Repair(d, pods)
+	}
+	if hash(s) != hash(again) {
+		t.Errorf("(-rebuilt +repaired):\n%s", cmp.Diff(again.Reports(), s.Reports()))
 	}
 }

@@ -257,6 +257,12 @@ func TestAnyOrderOfEventsEqualsARebuild(t *testing.T) {
 				diff := cmp.Diff(b.Forest().Reports(), a.Forest().Reports())
 				t.Fatalf("after event %d (-rebuilt +live):\n%s", i, diff)
 			}
+			if names := a.Miscounted(); names != nil {
+				t.Fatalf("after event %d the use of %q is not that of their pods", i, names)
+			}
+			if i%10 == 9 && a.Rebuilt().Hash() != a.Hash() {
+				t.Fatalf("after event %d an account of the same objects and reservations differs", i)
+			}
 			for uid, p := range w.pods {
 				if m, known := a.Find(uid); !known || m.Quota.Name() != w.quotaOf(p) {
 					t.Fatalf("pod %+v counts with %q, want %q", p, m.Quota.Name(), w.quotaOf(p))
@@ -337,5 +343,34 @@ func TestGangsCountMembersOfAllQuotas(t *testing.T) {
 	want := map[string]*Gang{"g": {Min: 3, Bound: 3}, "silent": {Min: 2, Bound: 2}}
 	if diff := cmp.Diff(want, a.Gangs()); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)
+	}
+}
+
+// TestACountThatIsWrongIsFoundAndEnds takes more from a quota than its pods hold: the quota and those above it are
+// named, and the account that is computed anew counts right.
+//
+// Q1: used is above max or wrong, and remains so. Q23: a counter below 0 counts too much from then on.
+func TestACountThatIsWrongIsFoundAndEnds(t *testing.T) {
+	t.Parallel()
+	a := NewAccount(Config{DefaultMax: Amounts{cpuName: 7}}, Rules{})
+	a.SetNodes(Amounts{cpuName: 100})
+	a.Set(Spec{Name: "org", IsParent: true, Max: Amounts{cpuName: 100}})
+	a.Set(Spec{Name: "team", Parent: "org", Max: Amounts{cpuName: 100}})
+	a.SetGang("x/g", 2)
+	for uid, node := range map[string]string{"bound": "n", "reserved": "", "pending": ""} {
+		a.Put(Pod{UID: uid, Namespace: "x", Quota: "team", Gang: "x/g", Amounts: Amounts{cpuName: 10}, Node: node})
+	}
+	a.turn(a.pods["reserved"], Reserved)
+	want, f := a.Hash(), a.Forest()
+	f.Subtract(f.Find("team"), Used, f.Vector(Amounts{cpuName: 15}))
+	if diff := cmp.Diff([]string{Root, "org", "team"}, a.Miscounted()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	b := a.Rebuilt()
+	if names := b.Miscounted(); names != nil || b.Hash() != want {
+		t.Errorf("computed anew, %q are wrong: %+v", names, b.Forest().Reports())
+	}
+	if least, _ := b.needs("x/g"); least != 2 {
+		t.Errorf("a gang needs %d of its members, want 2", least)
 	}
 }

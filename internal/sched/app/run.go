@@ -21,7 +21,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return err
 	}
 	go s.markSynced(ctx)
-	go s.tracker.Audit(ctx, s.pods())
+	go s.tracker.Audit(ctx, s.pods(), s.quotas)
 	go s.tracker.Run(ctx, s.failed)
 	go s.quotas.Run(ctx)
 	go (&coscheduling.Held{

@@ -27,18 +27,19 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 	if err := known.Add(pod); err != nil {
 		t.Fatal(err)
 	}
-	a := &auditor{store: kube.NewStore(), pods: corelisters.NewPodLister(known)}
+	store := kube.NewStore()
+	a := &auditor{account: store, pods: corelisters.NewPodLister(known)}
 	for i, step := range []struct {
 		forget bool // the account loses the pod
 		want   int
 	}{{want: 0}, {want: 1}, {want: 0}, {forget: true, want: 0}, {want: 1}, {want: 0}} {
 		if step.forget {
-			a.store.RemovePod(pod)
+			store.RemovePod(pod)
 		}
 		if got := a.repair(); len(got) != step.want {
 			t.Errorf("step %d: repaired %v, want %d", i, got, step.want)
 		}
-		if _, held := a.store.View("n").Entry("u"); held != (i != 0 && i != 3) {
+		if _, held := store.View("n").Entry("u"); held != (i != 0 && i != 3) {
 			t.Errorf("step %d: the account has the pod: %t", i, held)
 		}
 	}

@@ -29,8 +29,8 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		}, []string{"reason"}),
 		mismatches: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_ledger_mismatch_total",
-			Help: "Pods about which an account and the API server's objects differed for a minute; each is " +
-				"repaired. Always 0.",
+			Help: "Pods, and quotas, about which an account and the API server's objects differed for a minute; " +
+				"each is repaired. Always 0.",
 		}),
 	}
 	register(m.predictions, m.mispredictions, m.rejections, m.mismatches)
