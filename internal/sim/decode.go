@@ -35,6 +35,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -48,7 +49,6 @@ type object struct {
 var notBuilt = map[string]string{
 	"Device":                "devices",
 	"PodGroup":              "gangs of APIs that are not read",
-	"ElasticQuotaProfile":   "quotas that the manager keeps; give the ElasticQuota",
 	"ElasticQuotaTree":      "quota trees in one object",
 	"Reservation":           "reservations",
 	"NodeMetric":            "load-aware scheduling",
@@ -70,7 +70,7 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 // supportedKinds is isSupported in words.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet " +
 	"and DaemonSet, batch/v1 Job and CronJob, " +
-	"Service, Namespace, ElasticQuota, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io and " +
+	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io and " +
 	"scheduling.x-k8s.io, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
@@ -80,7 +80,7 @@ func isSupported(o runtime.Object) bool {
 		*corev1.Pod, *corev1.Service, *corev1.Namespace,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
-		*quotav1alpha1.PodGroup:
+		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile:
 		return true
 	}
 	return false
@@ -116,6 +116,7 @@ type decoder struct {
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
+		profiles.AddToScheme,
 	} {
 		utilruntime.Must(add(legacyscheme.Scheme))
 	}

@@ -8,9 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -18,6 +20,34 @@ import (
 type elasticQuota struct {
 	origin
 	*v1alpha1.ElasticQuota
+}
+
+type quotaProfile struct {
+	origin
+	*quotav1alpha1.ElasticQuotaProfile
+}
+
+// followProfiles adds what the manager makes of profiles.
+func (w *world) followProfiles(p *problems) {
+	for _, from := range w.profiles {
+		top, err := kube.ProfileQuota(from.ElasticQuotaProfile, w.nodes, w.latest())
+		if err != nil {
+			p.add(from.origin, "%s", oneLine(err))
+			continue
+		}
+		i := slices.IndexFunc(w.quotas, func(q elasticQuota) bool {
+			return q.Namespace == top.Namespace && q.Name == top.Name && q.GroupVersionKind() == top.GroupVersionKind()
+		})
+		switch {
+		case i < 0:
+			w.quotas = append(w.quotas, elasticQuota{from.origin, top})
+		case w.quotas[i].Labels[annotation.QuotaProfile] == from.Name:
+			w.quotas[i].ElasticQuota = kube.WithProfile(w.quotas[i].ElasticQuota, top)
+		default:
+			p.add(from.origin, "spec.quotaName: Invalid value: %q: an ElasticQuota of this name is in the input, and "+
+				"its label %s is not %q", top.Name, annotation.QuotaProfile, from.Name)
+		}
+	}
 }
 
 // admitQuotas asks the webhook about each quota, parents before their children whatever the order of the input. Those

@@ -179,9 +179,17 @@ func TestAQuotaThatTheWebhookRefusesIsBadInput(t *testing.T) {
 			elastic(koordinator, "q", "", amount(1), "{cpu: 4x}"),
 			`spec.max[cpu]: Invalid value: "4x"`,
 		},
-		"a profile": {
-			"\n{apiVersion: quota.koordinator.sh/v1alpha1, kind: ElasticQuotaProfile, metadata: {name: q}}",
-			"is not supported yet: it is about quotas that the manager keeps; give the ElasticQuota",
+		"a profile without a quota": {
+			"\n{apiVersion: quota.koordinator.sh/v1alpha1, kind: ElasticQuotaProfile, metadata: {name: q}, " +
+				"spec: {nodeSelector: {}}}",
+			"ElasticQuotaProfile q): spec.quotaName: Required value",
+		},
+		"a profile with a ratio that is none": {
+			profileOf("top", "1/0"), `resourceRatio "1/0": must be a decimal number, 0 or more`,
+		},
+		"a profile of a quota that is there": {
+			elastic(koordinator, "top", "", amount(1), amount(4)) + profileOf("top", "1"),
+			`spec.quotaName: Invalid value: "top": an ElasticQuota of this name is in the input`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,6 +200,43 @@ func TestAQuotaThatTheWebhookRefusesIsBadInput(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got  %s\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+// profileOf keeps a quota at the top of a tree of the nodes n0 and n1.
+func profileOf(quota, ratio string) string {
+	return fmt.Sprintf("\n{apiVersion: quota.koordinator.sh/v1alpha1, kind: ElasticQuotaProfile, metadata: "+
+		"{name: pool, labels: {quota.scheduling.koordinator.sh/tree-id: pool}}, spec: {quotaName: %s, "+
+		"resourceRatio: %q, nodeSelector: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, "+
+		"values: [n0, n1]}]}}}\n---", quota, ratio)
+}
+
+// TestProfilesAreFollowed: the top of a profile's tree has what the manager would give it, whether or not the input has
+// the quota that the manager keeps, and its children are held to it.
+func TestProfilesAreFollowed(t *testing.T) {
+	t.Parallel()
+	const kept = `, quota.scheduling.koordinator.sh/profile: pool, quota.scheduling.koordinator.sh/tree-id: pool, ` +
+		`quota.scheduling.koordinator.sh/is-root: "true"` + isParent
+	for name, there := range map[string]string{
+		"the quota is made":     "",
+		"the quota was smaller": elastic(koordinator, "top", kept, "{cpu: 1}", "{cpu: 1, memory: 1Gi}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := plain("n0", 16) + plain("n1", 16) + plain("n2", 16) + there + profileOf("top", "0.5") +
+				elastic(koordinator, "team", below+"top, quota.scheduling.koordinator.sh/tree-id: pool",
+					"{cpu: 0}", "{cpu: 100, memory: 1Ti}") + asking("team", "cpu", 9, 2)
+			r, _ := simulate(t, in, "-")
+			placed := 0
+			for _, p := range r.Pods {
+				if p.Node != "" {
+					placed++
+				}
+			}
+			if placed != 8 {
+				t.Errorf("%d pods of 2 CPUs are placed in half of 32 CPUs, want 8: %+v", placed, r.Quotas)
 			}
 		})
 	}

@@ -99,6 +99,7 @@ func read(docs []document, warn io.Writer) (*world, error) {
 	}
 	w := newWorld(d.objects, &d.problems)
 	w.prioritize(&d.problems)
+	w.followProfiles(&d.problems)
 	if d.err() == nil {
 		w.admitQuotas(warn, &d.problems)
 	}

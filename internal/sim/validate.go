@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
@@ -27,6 +28,11 @@ func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *quotav1alpha1.ElasticQuota,
 		*quotav1alpha1.PodGroup:
+		return named(t)
+	case *profiles.ElasticQuotaProfile:
+		if t.Spec.QuotaName == "" {
+			return append(named(t), field.Required(field.NewPath("spec", "quotaName"), ""))
+		}
 		return named(t)
 	case *corev1.Pod:
 		if t.Spec.NodeName != "" {

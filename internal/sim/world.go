@@ -22,6 +22,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
@@ -43,6 +44,7 @@ type world struct {
 	numatopologies []*nodeinfo.Numatopology
 	// quotas are parents first; rules are those that the quotas of pods are admitted by.
 	quotas     []elasticQuota
+	profiles   []quotaProfile
 	podGroups  []*quotav1alpha1.PodGroup
 	rules      *quota.Checker
 	namespaces map[string]*corev1.Namespace
@@ -101,6 +103,8 @@ func (w *world) add(o object, p *problems) {
 		w.numatopologies = append(w.numatopologies, t)
 	case *quotav1alpha1.ElasticQuota:
 		w.quotas = append(w.quotas, elasticQuota{o.origin, t})
+	case *profiles.ElasticQuotaProfile:
+		w.profiles = append(w.profiles, quotaProfile{o.origin, t})
 	case *quotav1alpha1.PodGroup:
 		if o.file != clusterName {
 			answer := admission.PodGroup(t, nil)
