@@ -119,7 +119,7 @@ func (s *Quotas) Repair(d Difference, pods []*corev1.Pod) {
 	if d.Quota != "" {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.account = s.account.Rebuilt()
+		s.account, s.checker = s.account.Rebuilt(), nil
 		clear(s.refused)
 		return
 	}

@@ -47,6 +47,7 @@ type Quotas struct {
 	account  *quota.Account
 	objects  map[string][]*v1alpha1.ElasticQuota // by name of the quota; the first counts
 	changes  uint64                              // of objects
+	checker  *quota.Checker                      // of the specs; nil after a change
 	problems map[string][]string                 // by name of the quota: what cannot be read of its objects
 	pods     map[types.UID]*corev1.Pod           // as they were put last
 	refused  map[string]*quota.Excess            // by UID, of the last attempt
@@ -183,6 +184,10 @@ func (s *Quotas) Problems(name string) []string {
 	texts := slices.Clone(s.problems[name])
 	if q := s.account.Forest().Find(name); q != nil {
 		texts = append(texts, q.Problems()...)
+		for _, v := range s.checkerOf().Broken(q.Spec()) {
+			texts = append(texts, fmt.Sprintf("quota %q: %s: %s (%s); it counts as it says", name, v.Field, v.Text,
+				v.Rule))
+		}
 		if q.Spec().IsParent {
 			if own := s.account.Members(q); len(own) > 0 {
 				texts = append(texts, fmt.Sprintf("quota %q is a parent and has pods of its own, such as %s/%s; they "+
@@ -192,6 +197,21 @@ func (s *Quotas) Problems(name string) []string {
 		}
 	}
 	return texts
+}
+
+// checkerOf returns the rules' view of the quotas that count.
+func (s *Quotas) checkerOf() *quota.Checker {
+	if s.checker != nil {
+		return s.checker
+	}
+	f := s.account.Forest()
+	// Whether the webhooks relax the rule is a flag of the manager.
+	w := quota.World{RelaxResourceKeys: true, Used: func(name string) quota.Amounts { return f.Report(f.Find(name)).Used }}
+	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
+		w.Quotas = append(w.Quotas, *f.Find(name).Spec())
+	}
+	s.checker = quota.NewChecker(w)
+	return s.checker
 }
 
 // use returns what f does with the account.
@@ -452,6 +472,7 @@ func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes++
+	s.checker = nil
 	same := slices.DeleteFunc(slices.Clone(s.objects[q.Name]), func(o *v1alpha1.ElasticQuota) bool {
 		return o.Namespace == q.Namespace && o.GroupVersionKind().Group == q.GroupVersionKind().Group
 	})

@@ -137,6 +137,23 @@ func (x *Checker) Check(c Change) []Violation {
 	return r.found
 }
 
+// Broken returns the rules that a quota of the world breaks as it is and that the forest does not mend: it counts as it
+// says. Quota.Problems has those that are mended. Of two quotas that contradict each other the lower one breaks the
+// rule; of a sum, the parent.
+func (x *Checker) Broken(s *Spec) []Violation {
+	r := &report{quota: s.Name}
+	x.place(r, s)
+	x.strict(r, s)
+	if parent := x.byName[s.above()]; len(parent) > 0 {
+		x.pair(r, s, parent[0], s)
+	}
+	x.sumOfMin(r, s, s)
+	x.names(r, s)
+	return slices.DeleteFunc(r.found, func(v Violation) bool {
+		return v.Rule == V10 || v.Rule == V3 && len(x.byName[s.above()]) == 0
+	})
+}
+
 // CheckPods returns V12 where pods would be in a parent.
 func (x *Checker) CheckPods(p PodsOf) []Violation {
 	name, _ := x.mapping.Of(p)
@@ -268,6 +285,11 @@ func (x *Checker) amounts(r *report, s *Spec) {
 				"resourceKey %s of quota %s is included in shared-weight, which is not included in max", d, s.Name)
 		}
 	}
+	x.strict(r, s)
+}
+
+// strict has V8.
+func (x *Checker) strict(r *report, s *Spec) {
 	for _, d := range s.Strict {
 		if ceiling, ok := s.Max[d]; ok && x.Used != nil && ceiling < x.Used(s.Name)[d] {
 			r.add(V8, "", "max["+d+"]", "resourceKey %s of quota %s max %s < used %s", d, s.Name, text(d, ceiling),
