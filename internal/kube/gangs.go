@@ -270,6 +270,28 @@ func (s *Gangs) Why(p *corev1.Pod) gang.Refusal {
 	return s.state.Why(string(p.UID))
 }
 
+// Compare is negative where a pod is to be tried before another one of the same priority: members of gangs that lack
+// some of their minimum first, then by the time of creation, of the gang for a member.
+func (s *Gangs) Compare(a, b *corev1.Pod) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, y := s.turn(a), s.turn(b)
+	if x.Degraded != y.Degraded {
+		if x.Degraded {
+			return -1
+		}
+		return 1
+	}
+	return x.Created.Compare(y.Created)
+}
+
+func (s *Gangs) turn(p *corev1.Pod) gang.Turn {
+	if t, member := s.state.Turn(string(p.UID)); member {
+		return t
+	}
+	return gang.Turn{Created: p.CreationTimestamp.Time}
+}
+
 // Alone reports whether a pod starts without others: it is of no gang, or of one that has started.
 func (s *Gangs) Alone(p *corev1.Pod) bool {
 	s.mu.Lock()

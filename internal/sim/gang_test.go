@@ -44,6 +44,36 @@ func nativeGroup(version, name, policy string) string {
 		"{schedulingPolicy: %s}}\n---", version, name, policy)
 }
 
+// TestTheOlderGangIsTriedFirst: of two gangs of which one fits, that whose PodGroup is older starts, whatever the order
+// of the input and the age of the pods; without PodGroups that with the oldest pod.
+func TestTheOlderGangIsTriedFirst(t *testing.T) {
+	group := func(name, created string) string {
+		return "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: " + name +
+			created + "}, spec: {minMember: 2}}\n---"
+	}
+	const (
+		of    = ", labels: {pod-group.scheduling.sigs.k8s.io: %s}"
+		first = `, creationTimestamp: "2026-01-01T00:00:00Z"`
+		later = `, creationTimestamp: "2026-01-02T00:00:00Z"`
+	)
+	for name, in := range map[string]string{
+		"by their PodGroups": group("a", later) + group("b", first) + cpuPod("a0", 6, fmt.Sprintf(of, "a")+first, "") +
+			cpuPod("a1", 6, fmt.Sprintf(of, "a")+first, "") + cpuPod("b0", 6, fmt.Sprintf(of, "b")+later, "") +
+			cpuPod("b1", 6, fmt.Sprintf(of, "b")+later, ""),
+		"by their oldest pods": cpuPod("a0", 6, says("a", 2)+later, "") + cpuPod("a1", 6, says("a", 2)+later, "") +
+			cpuPod("b0", 6, says("b", 2)+later, "") + cpuPod("b1", 6, says("b", 2)+first, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := simulate(t, plain("n0", 16)+in, "-")
+			for _, p := range r.Pods {
+				if (p.Node != "") != strings.HasPrefix(p.Name, "b") {
+					t.Errorf("%s is %s %v", p.Name, p.State, p.Reasons)
+				}
+			}
+		})
+	}
+}
+
 func TestGangsAreTriedWhenAllTheirMembersExist(t *testing.T) {
 	const label = ", labels: {pod-group.scheduling.sigs.k8s.io: %s}"
 	in := machineWith(gpu, 1) +

@@ -168,10 +168,10 @@ func (g *gang) isDegraded() bool {
 	return g.isOpen() && g.count[Allowed]+g.count[Bound] < g.settings.Min && g.count[Pending] > 0
 }
 
-// created is when the gang was: its object, or its oldest member.
+// created is when the gang was: its object, or its oldest member. An object of a file says no time.
 func (g *gang) created() time.Time {
 	switch {
-	case g.object != nil:
+	case g.object != nil && (g.oldest == nil || !g.object.Created.IsZero()):
 		return g.object.Created
 	case g.oldest != nil:
 		return g.oldest.pod.Created

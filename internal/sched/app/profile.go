@@ -32,6 +32,7 @@ func DefaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 		p.SchedulerName = name
 		cfg.Profiles = append(cfg.Profiles, *p)
 	}
+	coscheduling.SortQueue(cfg.Profiles)
 	return cfg, nil
 }
 

@@ -101,7 +101,11 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 	if diff := cmp.Diff(NewOptions().SchedulerNames, served); diff != "" {
 		t.Errorf("scheduler names (-want +got):\n%s", diff)
 	}
-	binders := newFramework(t, cfg).ListPlugins().Bind.Enabled
+	made := newFramework(t, cfg).ListPlugins()
+	if diff := cmp.Diff([]string{coscheduling.Name}, namesOf(made.QueueSort.Enabled)); diff != "" {
+		t.Errorf("what sorts the queue (-want +got):\n%s", diff)
+	}
+	binders := made.Bind.Enabled
 	if diff := cmp.Diff([]string{nodenumaresource.Name, names.DefaultBinder}, namesOf(binders)); diff != "" {
 		t.Errorf("binders (-want +got):\n%s", diff)
 	}

@@ -108,6 +108,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, o.inFile(err)
 	}
+	coscheduling.SortQueue(c.ComponentConfig.Profiles)
 	client, err := kube.NewClient(c.KubeConfig)
 	if err != nil {
 		return nil, fmt.Errorf("client for NodeResourceTopology, Numatopology, ElasticQuota and PodGroup: %w", err)

@@ -1,6 +1,7 @@
 package coscheduling
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/featuregate"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -35,6 +37,7 @@ type Plugin struct {
 }
 
 var (
+	_ fwk.QueueSortPlugin   = (*Plugin)(nil)
 	_ fwk.PreEnqueuePlugin  = (*Plugin)(nil)
 	_ fwk.ReservePlugin     = (*Plugin)(nil)
 	_ fwk.PermitPlugin      = (*Plugin)(nil)
@@ -62,6 +65,49 @@ func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFact
 
 // Name returns Name.
 func (*Plugin) Name() string { return Name }
+
+// Less puts pods in order: by priority, highest first, then as Gangs.Compare does, then by the time at which they came
+// into the queue. The times of creation are whole seconds.
+func (p *Plugin) Less(a, b fwk.QueuedPodInfo) bool {
+	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
+	if order := cmp.Compare(corev1helpers.PodPriority(y), corev1helpers.PodPriority(x)); order != 0 {
+		return order < 0
+	}
+	return cmp.Or(p.gangs.Compare(x, y), a.GetTimestamp().Compare(b.GetTimestamp())) < 0
+}
+
+// SortQueue gives profiles that say nothing of it the queue's order of one that does, else Less, where one of them has
+// the plugin: all profiles share one queue, whose order must be the same in all.
+func SortQueue(profiles []schedulerconfig.KubeSchedulerProfile) {
+	by := schedulerconfig.PluginSet{
+		Enabled: []schedulerconfig.Plugin{{Name: Name}}, Disabled: []schedulerconfig.Plugin{{Name: "*"}},
+	}
+	var args []schedulerconfig.PluginConfig
+	found := false
+	for i := range profiles {
+		if p := &profiles[i]; p.Plugins != nil {
+			found = found || enables(p.Plugins.MultiPoint, Name)
+			if len(p.Plugins.QueueSort.Enabled) > 0 {
+				by = p.Plugins.QueueSort
+			}
+			if at := slices.IndexFunc(p.PluginConfig, isOurs); at >= 0 {
+				args = p.PluginConfig[at : at+1]
+			}
+		}
+	}
+	for i := range profiles {
+		p := &profiles[i]
+		if !found || p.Plugins == nil || len(p.Plugins.QueueSort.Enabled) > 0 {
+			continue
+		}
+		p.Plugins.QueueSort = *by.DeepCopy()
+		if !slices.ContainsFunc(p.PluginConfig, isOurs) {
+			p.PluginConfig = append(p.PluginConfig, args...)
+		}
+	}
+}
+
+func isOurs(c schedulerconfig.PluginConfig) bool { return c.Name == Name }
 
 // PreEnqueue holds back a pod whose gang may not be tried.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,10 +24,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -324,5 +327,109 @@ func TestManyPodsThatAreHeldAreWrittenAFewAtATime(t *testing.T) {
 	w.pass(t.Context(), 20)
 	if n := len(w.patches); n != pods {
 		t.Errorf("%d conditions in the end, want %d", n, pods)
+	}
+}
+
+// TestTheQueueIsInOrder: the gang's age decides and not that of its pods, members of a gang that has lost some go first,
+// and a pod that was tried goes behind those of its second alone.
+//
+// F19: a gang below its minimum after a node's repair is starved.
+func TestTheQueueIsInOrder(t *testing.T) {
+	t.Parallel()
+	p, gangs := newPlugin(t)
+	at := func(second int64) metav1.Time { return metav1.Unix(1_800_000_000+second, 0) }
+	created := func(p *corev1.Pod, second int64) *corev1.Pod {
+		p.CreationTimestamp = at(second)
+		gangs.PutPod(p)
+		return p
+	}
+	single := func(name string, second int64) *corev1.Pod {
+		p := member(name, "", "")
+		p.Annotations = nil
+		return created(p, second)
+	}
+	gangs.PutGroup(&v1alpha1.PodGroup{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "PodGroup"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "old", CreationTimestamp: at(2)},
+		Spec:       v1alpha1.PodGroupSpec{MinMember: 2},
+	})
+	ofOld := member("of-old", "", "")
+	ofOld.Labels, ofOld.Annotations = map[string]string{annotation.PodGroup: "old"}, nil
+	runs := member("runs", "degraded", "2")
+	runs.Spec.NodeName = "n"
+	created(runs, 3)
+	high := int32(1)
+	urgent := single("urgent", 200)
+	urgent.Spec.Priority = &high
+	want := []*corev1.Pod{
+		urgent, created(member("of-degraded", "degraded", "2"), 100), single("first", 1), created(ofOld, 50),
+		created(member("m0", "young", "2"), 4), created(member("m1", "young", "2"), 60), single("last", 5),
+		single("last-tried", 5),
+	}
+	var queued []fwk.QueuedPodInfo
+	for i, pod := range want {
+		info, err := framework.NewPodInfo(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		queued = append(queued, &framework.QueuedPodInfo{PodInfo: info, Timestamp: at(300 + int64(i)).Time})
+	}
+	for i, a := range queued {
+		for j, b := range queued {
+			if p.Less(a, b) != (i < j) {
+				t.Errorf("%s is before %s: %t", want[i].Name, want[j].Name, p.Less(a, b))
+			}
+		}
+	}
+}
+
+func TestAllProfilesSortTheQueueAlike(t *testing.T) {
+	t.Parallel()
+	set := func(enabled ...string) (s config.PluginSet) {
+		for _, name := range enabled {
+			s.Enabled = append(s.Enabled, config.Plugin{Name: name})
+		}
+		return s
+	}
+	only := func(name string) config.PluginSet {
+		s := set(name)
+		s.Disabled = []config.Plugin{{Name: "*"}}
+		return s
+	}
+	profile := func(multi, sort config.PluginSet, args ...config.PluginConfig) config.KubeSchedulerProfile {
+		return config.KubeSchedulerProfile{
+			Plugins: &config.Plugins{MultiPoint: multi, QueueSort: sort}, PluginConfig: args,
+		}
+	}
+	ours := set(names.PrioritySort, coscheduling.Name)
+	args := config.PluginConfig{Name: coscheduling.Name, Args: &runtime.Unknown{Raw: []byte("{}")}}
+	for name, c := range map[string]struct{ is, want []config.KubeSchedulerProfile }{
+		"a profile with the plugin": {
+			[]config.KubeSchedulerProfile{profile(ours, config.PluginSet{})},
+			[]config.KubeSchedulerProfile{profile(ours, only(coscheduling.Name))},
+		},
+		"another without it has the same order and arguments": {
+			[]config.KubeSchedulerProfile{
+				profile(ours, config.PluginSet{}, args), profile(set(names.PrioritySort), config.PluginSet{}), {},
+			},
+			[]config.KubeSchedulerProfile{
+				profile(ours, only(coscheduling.Name), args),
+				profile(set(names.PrioritySort), only(coscheduling.Name), args),
+				{},
+			},
+		},
+		"what one profile says holds for all": {
+			[]config.KubeSchedulerProfile{profile(ours, config.PluginSet{}), profile(ours, only(names.PrioritySort))},
+			[]config.KubeSchedulerProfile{profile(ours, only(names.PrioritySort)), profile(ours, only(names.PrioritySort))},
+		},
+		"no profile with the plugin": {
+			[]config.KubeSchedulerProfile{profile(set(names.PrioritySort), config.PluginSet{})},
+			[]config.KubeSchedulerProfile{profile(set(names.PrioritySort), config.PluginSet{})},
+		},
+	} {
+		coscheduling.SortQueue(c.is)
+		if diff := cmp.Diff(c.want, c.is); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
