@@ -19,7 +19,7 @@ import (
 type Difference struct {
 	Node  string // whose account holds the pod, or should
 	UID   string // of the pod
-	Quota string // whose use is wrong; then there is no pod
+	Quota string // whose use is wrong, instead of a pod
 }
 
 // Differences returns where accounts contradict pods, every pod of the cluster, by node and UID. Accounts and pods come

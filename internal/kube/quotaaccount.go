@@ -206,7 +206,9 @@ func (s *Quotas) checkerOf() *quota.Checker {
 	}
 	f := s.account.Forest()
 	// Whether the webhooks relax the rule is a flag of the manager.
-	w := quota.World{RelaxResourceKeys: true, Used: func(name string) quota.Amounts { return f.Report(f.Find(name)).Used }}
+	w := quota.World{RelaxResourceKeys: true, Used: func(name string) quota.Amounts {
+		return f.Report(f.Find(name)).Used
+	}}
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
 		w.Quotas = append(w.Quotas, *f.Find(name).Spec())
 	}

@@ -21,9 +21,8 @@ import (
 )
 
 // ProfileQuota returns the quota that a profile asks for: the top of a tree of its own.
-func ProfileQuota(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.Node, now time.Time) (*v1alpha1.ElasticQuota,
-	error,
-) {
+func ProfileQuota(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.Node, now time.Time,
+) (*v1alpha1.ElasticQuota, error) {
 	selector, err := metav1.LabelSelectorAsSelector(profile.Spec.NodeSelector)
 	if err != nil {
 		return nil, fmt.Errorf("nodeSelector: %w", err)
@@ -90,8 +89,8 @@ func times(n int64, ratio *big.Rat) int64 {
 	return n
 }
 
-// WithProfile returns the object is with what its profile decides, as ProfileQuota says it. The tree of a quota is never
-// changed.
+// WithProfile returns the object is with what its profile decides, as ProfileQuota says it. The tree of a quota is
+// never changed.
 func WithProfile(is, want *v1alpha1.ElasticQuota) *v1alpha1.ElasticQuota {
 	next := is.DeepCopy()
 	for key, value := range want.Labels {

@@ -159,8 +159,8 @@ func TestWhatFitsAKubeletIsGranted(t *testing.T) {
 		}
 	})
 	if granted == 0 || refused == 0 || unaligned == 0 || uncertain > granted/50 {
-		t.Errorf("%d granted, %d of them with an uncertain prediction, %d refused, %d of them by a policy tighter than "+
-			"the kubelet's: the generator is too narrow", granted, uncertain, refused, unaligned)
+		t.Errorf("%d granted, %d of them with an uncertain prediction, %d refused, %d of them by a policy tighter "+
+			"than the kubelet's: the generator is too narrow", granted, uncertain, refused, unaligned)
 	}
 }
 

@@ -330,8 +330,8 @@ func TestManyPodsThatAreHeldAreWrittenAFewAtATime(t *testing.T) {
 	}
 }
 
-// TestTheQueueIsInOrder: the gang's age decides and not that of its pods, members of a gang that has lost some go first,
-// and a pod that was tried goes behind those of its second alone.
+// TestTheQueueIsInOrder: the gang's age decides and not that of its pods, members of a gang that has lost some go
+// first, and a pod that was tried goes behind those of its second alone.
 //
 // F19: a gang below its minimum after a node's repair is starved.
 func TestTheQueueIsInOrder(t *testing.T) {
@@ -420,7 +420,9 @@ func TestAllProfilesSortTheQueueAlike(t *testing.T) {
 		},
 		"what one profile says holds for all": {
 			[]config.KubeSchedulerProfile{profile(ours, config.PluginSet{}), profile(ours, only(names.PrioritySort))},
-			[]config.KubeSchedulerProfile{profile(ours, only(names.PrioritySort)), profile(ours, only(names.PrioritySort))},
+			[]config.KubeSchedulerProfile{
+				profile(ours, only(names.PrioritySort)), profile(ours, only(names.PrioritySort)),
+			},
 		},
 		"no profile with the plugin": {
 			[]config.KubeSchedulerProfile{profile(set(names.PrioritySort), config.PluginSet{})},
