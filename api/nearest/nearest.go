@@ -65,7 +65,7 @@ func UnknownField(t reflect.Type, path string) string {
 	parts := strings.Split(path, ".")
 	for _, part := range parts[:len(parts)-1] {
 		name, _, _ := strings.Cut(part, "[")
-		if t = fields(t)[name]; t == nil {
+		if t = below(t, name); t == nil {
 			return "unknown field"
 		}
 	}
@@ -75,11 +75,25 @@ func UnknownField(t reflect.Type, path string) string {
 	return "unknown field"
 }
 
-// fields are the types of a struct's fields, by their names in JSON. The struct may be below pointers and lists.
-func fields(t reflect.Type) map[string]reflect.Type {
+// below is the type of a field, or of the values of a map.
+func below(t reflect.Type, name string) reflect.Type {
+	if t = plain(t); t.Kind() == reflect.Map {
+		return t.Elem()
+	}
+	return fields(t)[name]
+}
+
+// plain is the type below pointers and lists.
+func plain(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
+	return t
+}
+
+// fields are the types of a struct's fields, by their names in JSON. The struct may be below pointers and lists.
+func fields(t reflect.Type) map[string]reflect.Type {
+	t = plain(t)
 	named := map[string]reflect.Type{}
 	if t.Kind() != reflect.Struct {
 		return named

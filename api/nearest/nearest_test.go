@@ -58,6 +58,8 @@ func TestUnknownField(t *testing.T) {
 		List     []inner `json:"list"`
 		Pointer  *inner  `json:"pointer"`
 		Word     string  `json:"word"`
+
+		ByName map[string]*inner `json:"byName"`
 	}
 	for path, want := range map[string]string{
 		"lisst":        `unknown field, did you mean "list"?`,
@@ -65,6 +67,7 @@ func TestUnknownField(t *testing.T) {
 		"pointer.nmae": `unknown field, did you mean "name"?`,
 		"pointer.x":    "unknown field",
 		"word.x":       "unknown field",
+		"byName.a.nam": `unknown field, did you mean "name"?`,
 		"gone.name":    "unknown field",
 	} {
 		if got := UnknownField(reflect.TypeFor[outer](), path); got != want {
