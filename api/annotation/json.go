@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/json"
@@ -41,8 +42,8 @@ type Warning struct {
 // String returns the field and the text.
 func (w Warning) String() string { return w.Field + ": " + w.Text }
 
-// decode reads one JSON value and nothing after it. Keys are case-sensitive.
-func decode(text string, into any) ([]Warning, error) {
+// Decode reads one JSON value and nothing after it. Keys are case-sensitive. An error is an *Error.
+func Decode(text string, into any) ([]Warning, error) {
 	strict, err := json.UnmarshalStrict([]byte(text), into)
 	if err != nil {
 		return nil, jsonError(text, reflect.TypeOf(into).Elem(), err)
@@ -66,10 +67,17 @@ func jsonError(text string, target reflect.Type, err error) error {
 		return &Error{Offset: offset, Text: err.Error()}
 	}
 	if e := (*gojson.UnmarshalTypeError)(nil); errors.As(err, &e) {
-		return &Error{Offset: e.Offset, Field: e.Field, Text: fmt.Sprintf("want %s, got %s", kindName(e.Type), e.Value)}
+		text := fmt.Sprintf("want %s, got %s", kindName(e.Type), e.Value)
+		return &Error{Offset: e.Offset, Field: jsonPath(e.Field), Text: text}
 	}
 	offset, name := blame(text, target)
 	return &Error{Offset: offset, Field: name, Text: err.Error()}
+}
+
+// jsonPath is a path as decoders write it, without the embedded structs that they name in it.
+func jsonPath(path string) string {
+	embedded := func(name string) bool { return name != "" && 'A' <= name[0] && name[0] <= 'Z' }
+	return strings.Join(slices.DeleteFunc(strings.Split(path, "."), embedded), ".")
 }
 
 // blame finds the field of the outermost object whose own reader failed, for errors that say no place: the first one

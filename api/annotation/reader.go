@@ -23,7 +23,7 @@ type reader struct {
 
 func read[T any](text string, check func(r *reader, v *T)) (T, []Warning, error) {
 	var v, none T
-	warnings, err := decode(text, &v)
+	warnings, err := Decode(text, &v)
 	if err != nil {
 		return none, nil, err
 	}
