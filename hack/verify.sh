@@ -11,7 +11,7 @@ all="$TAGS,e2e_cgroup,e2e_node,e2e_cluster,e2e_guest"
 failed=0
 # Hits that are accepted today, of CONTRIBUTING.md's rules on words and lines: lower them with every pass over the texts.
 most_words=60
-most_lines=30
+most_lines=28
 
 check() { # NAME COMMAND…: passes when the command succeeds; its output is shown when it does not
   local name=$1 out

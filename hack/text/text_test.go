@@ -49,6 +49,7 @@ func TestLines(t *testing.T) {
 	}{
 		"116 columns behind a tab":   {head + "// " + strings.Repeat("é", 113) + "\n}\n", []string{}},
 		"117 columns behind a tab":   {head + "// " + strings.Repeat("é", 114) + "\n}\n", []string{"121 columns"}},
+		"a marker":                   {"package p\n\n// +kubebuilder:" + strings.Repeat("x", 113), []string{}},
 		"two statements on one line": {head + "g(func() { a(); b() })\n}\n", []string{}},
 		"three of them":              {head + "g(func() { a(); b(); c() })\n}\n", []string{"3 statements on one line"}},
 		"a for loop's header":        {head + "for i := 0; i < 3; i++ {\n}\n}\n", []string{}},
