@@ -8,9 +8,14 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/deploy"
@@ -59,6 +64,10 @@ func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
 	}
 }
 
+func devices(entries ...string) string {
+	return `{spec: {devices: [{` + strings.Join(entries, "}, {") + `}]}}`
+}
+
 func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -84,6 +93,68 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 		"a minimum that is a string": {
 			"podgroups.scheduling.x-k8s.io", `{spec: {minMember: "3"}}`,
 			"spec.minMember in body must be of type integer",
+		},
+		"the devices of a node": {
+			"devices.scheduling.koordinator.sh",
+			`{metadata: {name: n}, spec: {devices: [
+			  {type: gpu, id: GPU-98583a5c, minor: 0, moduleID: 1, health: true, labels: {a: b}, resources:
+			    {koordinator.sh/gpu-core: 100, koordinator.sh/gpu-memory: 15472384Ki,
+			     koordinator.sh/gpu-memory-ratio: "100"},
+			   topology: {socketID: -1, nodeID: 64, pcieID: "pci0000:3a", busID: "0000:3b:00.0"}, conditions:
+			    [{type: Degraded, status: "False", reason: Ecc, message: "",
+			      lastTransitionTime: "2026-01-02T03:04:05Z"}]},
+			  {type: rdma, id: GPU-98583a5c, minor: 0, resources: {koordinator.sh/rdma: 0, other: "1e9"}, vfGroups:
+			    [{labels: {type: general}, vfs: [{minor: -1, busID: "0000:09:00.2"}, {busID: "0000:09:00.3"}]}]}]},
+			  status: {allocations: [{type: gpu, entries: [{name: p, namespace: d, uuid: u, minors: [0]}]}]}}`,
+			"",
+		},
+		"two devices with one id": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a`, `type: gpu, id: a`),
+			"spec.devices[1]: Duplicate value",
+		},
+		"a device without an id":  {"devices.scheduling.koordinator.sh", devices(`type: gpu`), "spec.devices[0].id"},
+		"a device without a type": {"devices.scheduling.koordinator.sh", devices(`id: a`), "spec.devices[0].type"},
+		"a device with an empty id": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: ""`), "spec.devices[0].id",
+		},
+		"health as a word": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a, health: good`), "spec.devices[0].health",
+		},
+		"health that its condition contradicts": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a, health: true, conditions: [{type: Healthy,
+			  status: "False", reason: Xid79, message: m, lastTransitionTime: "2026-01-02T03:04:05Z"}]`),
+			"the condition Healthy must not contradict health",
+		},
+		"a condition that contradicts the default of health": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a, conditions: [{type: Healthy,
+			  status: "True", reason: Ok, message: m, lastTransitionTime: "2026-01-02T03:04:05Z"}]`),
+			"the condition Healthy must not contradict health",
+		},
+		"more than a GPU": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a, resources: {koordinator.sh/gpu-core: 101}`),
+			"must be whole percentages from 0 to 100",
+		},
+		"a part of a percent": {
+			"devices.scheduling.koordinator.sh",
+			devices(`type: fpga, id: a, resources: {koordinator.sh/fpga: "1500m"}`),
+			"must be whole percentages from 0 to 100",
+		},
+		"negative memory": {
+			"devices.scheduling.koordinator.sh",
+			devices(`type: gpu, id: a, resources: {koordinator.sh/gpu-memory: "-4Gi"}`),
+			"quantities must not be negative",
+		},
+		"a negative number": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a, resources: {other: -1}`),
+			"quantities must not be negative",
+		},
+		"a NUMA node below -1": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a, topology: {nodeID: -2}`),
+			"spec.devices[0].topology.nodeID",
+		},
+		"a virtual function without an address": {
+			"devices.scheduling.koordinator.sh", devices(`type: rdma, id: a, vfGroups: [{vfs: [{minor: 0}]}]`),
+			"spec.devices[0].vfGroups[0].vfs[0].busID",
 		},
 		"a profile": {
 			"elasticquotaprofiles.quota.koordinator.sh",
@@ -123,6 +194,15 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 				t.Fatal(err)
 			}
 			errs := apivalidation.ValidateCustomResource(nil, object, validator)
+			structural, err := schema.NewStructural(properties.OpenAPIV3Schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defaulting.Default(object, structural)
+			errs = append(errs, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
+			if rules := cel.NewValidator(structural, true, celconfig.PerCallLimit); rules != nil && len(errs) == 0 {
+				errs, _ = rules.Validate(t.Context(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
+			}
 			switch got := errs.ToAggregate(); {
 			case test.want == "" && got != nil:
 				t.Errorf("refused: %v", got)

@@ -41,6 +41,7 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 		"podgroups.scheduling.sigs.k8s.io":            {"v1alpha1": true},
 		"podgroups.scheduling.x-k8s.io":               {"v1alpha1": true},
 		"elasticquotaprofiles.quota.koordinator.sh":   {"v1alpha1": true},
+		"devices.scheduling.koordinator.sh":           {"v1alpha1": true},
 	}
 	got := map[string]map[string]bool{}
 	for _, crd := range parse(t, deploy.CRDs()) {
