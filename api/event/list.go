@@ -46,6 +46,11 @@ const (
 	KubeletModelSuspect
 	AccountRepaired
 	GangHeld
+	GangRoundFailed
+	GangTimeout
+	GangDeadlockReleased
+	GangScheduled
+	GangDegraded
 	GangConfigMismatch
 	QuotaNotFound
 	QuotaRevocationPlanned
@@ -327,11 +332,38 @@ var entries = [...]Entry{
 	},
 	GangHeld: {
 		Name: "GangHeld", From: scheduler, On: "Pod",
-		Means: "The gang of the pod has too few members, its PodGroup or a gang of its group is missing, what is " +
-			"said of it cannot be read, or too few of its members fit.",
+		Means: "The gang of the pod has too few members, its PodGroup or a gang of its group is missing, or what is " +
+			"said of it cannot be read.",
 		Does: "It binds no member of the gang. The condition PodScheduled has the same message.",
-		Do: "Create the members or the PodGroup, correct what the message names, or make room for the member that it " +
-			"names.",
+		Do:   "Create the members or the PodGroup, or correct what the message names.",
+	},
+	GangRoundFailed: {
+		Name: "GangRoundFailed", From: scheduler, On: "Pod",
+		Means: "All members of the gang were tried together and too few fit, for what the named member lacks.",
+		Does:  "It reserves nothing for the gang, and tries it again when something changes that may help.",
+		Do:    "Make room for the member that the message names.",
+	},
+	GangTimeout: {
+		Name: "GangTimeout", From: scheduler, On: "Pod",
+		Means: "The waiting time of a NonStrict gang was over before enough members were reserved.",
+		Does:  "It gives back what was reserved, and tries the gang again.",
+		Do:    "Make room for the missing members, or set a longer waiting-time.",
+	},
+	GangDeadlockReleased: {
+		Name: "GangDeadlockReleased", From: scheduler, On: "Pod",
+		Means: "NonStrict gangs held what the others needed, so that none could start.",
+		Does:  "It gives back what this gang held, for a more important one, and tries it again when that has started.",
+		Do:    "Nothing, or make the gangs Strict.",
+	},
+	GangScheduled: {
+		Name: "GangScheduled", From: manager, On: "PodGroup", Normal: true,
+		Means: "As many pods of the gang as must start are on nodes.",
+	},
+	GangDegraded: {
+		Name: "GangDegraded", From: manager, On: "PodGroup",
+		Means: "A gang has started, and fewer of its pods are left on nodes than must run.",
+		Does:  "It writes the phase Unknown. The scheduler tries the gang's pending pods before others.",
+		Do:    "Look which pods have failed, and whether others are pending.",
 	},
 	GangConfigMismatch: {
 		Name: "GangConfigMismatch", From: scheduler, On: "Pod",

@@ -104,6 +104,7 @@ func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kub
 		synced = append(synced, i.HasSynced)
 	}
 	return mgr.Add(&leading{synced, gangstatus.New(gangstatus.Options{
+		Events: recorder,
 		Groups: c.groups, Pods: c.members, Client: objects, Writes: m.groups,
 	}).Start})
 }

@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -39,6 +41,7 @@ type Options struct {
 	// Groups are informers of PodGroups, Pods of all their pods, ended ones too, indexed by IndexPods.
 	Groups, Pods []cache.SharedIndexInformer
 	Client       dynamic.Interface
+	Events       events.EventRecorder
 	Writes       *prometheus.CounterVec // by outcome: written or failed
 }
 
@@ -214,7 +217,22 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, is v1alpha
 		return fmt.Errorf("write PodGroup %s/%s: %w", g.Namespace, g.Name, err)
 	}
 	c.Writes.WithLabelValues("written").Inc()
+	c.report(g, is)
 	return nil
+}
+
+// report sends an Event when a gang has started, and when fewer pods than its minimum are left of it.
+func (c *Controller) report(g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus) {
+	send := func(e event.Reason, format string, args ...any) {
+		c.Events.Eventf(g, nil, e.Type(), e.String(), "Scheduling", format, args...)
+	}
+	was := g.Status.Phase
+	switch {
+	case is.Phase == v1alpha1.PodGroupUnknown && was != is.Phase:
+		send(event.GangDegraded, "fewer pods than the minimum are left on nodes; %d run", is.Running)
+	case is.Phase.IsStarted() && !was.IsStarted():
+		send(event.GangScheduled, "the minimum of pods is on nodes; %d run", is.Running)
+	}
 }
 
 // patchOf returns a status as a merge patch in which what is empty is removed.

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -32,6 +34,8 @@ import (
 type world struct {
 	pods   *fcache.FakeControllerSource
 	groups map[string]*fcache.FakeControllerSource
+
+	events *events.FakeRecorder
 
 	mu      sync.Mutex // guards the rest
 	shown   map[string]*v1alpha1.PodGroup
@@ -46,7 +50,7 @@ func run(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			pods: fcache.NewFakeControllerSource(), groups: map[string]*fcache.FakeControllerSource{},
-			shown: map[string]*v1alpha1.PodGroup{},
+			shown: map[string]*v1alpha1.PodGroup{}, events: events.NewFakeRecorder(100),
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -55,6 +59,7 @@ func run(t *testing.T, f func(w *world)) {
 			return []cache.SharedIndexInformer{i}
 		}
 		o := Options{
+			Events: w.events,
 			Pods:   start(cache.NewSharedIndexInformer(w.pods, &corev1.Pod{}, 0, IndexPods())),
 			Writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "writes"}, []string{"outcome"}),
 		}
@@ -165,6 +170,20 @@ func TestChangesOfASecondAreOneWrite(t *testing.T) {
 				w.pods.Delete(p)
 			}
 			w.wrote(t, group+" Unknown 0")
+			close(w.events.Events)
+			sent := slices.Collect(func(yield func(string) bool) {
+				for e := range w.events.Events {
+					if !yield(e) {
+						return
+					}
+				}
+			})
+			if diff := cmp.Diff([]string{
+				"Normal GangScheduled the minimum of pods is on nodes; 3 run",
+				"Warning GangDegraded fewer pods than the minimum are left on nodes; 0 run",
+			}, sent); diff != "" {
+				t.Errorf("Events about %s (-want +got):\n%s", group, diff)
+			}
 		})
 	}
 }

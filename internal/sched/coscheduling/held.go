@@ -154,6 +154,19 @@ func (h *Held) overrule(pods map[*corev1.Pod]string) {
 	}
 }
 
+// eventOf is the Event about a reason.
+func eventOf(c why.Code) event.Reason {
+	switch c {
+	case why.GangSiblingFailed:
+		return event.GangRoundFailed
+	case why.GangTimeout:
+		return event.GangTimeout
+	case why.GangDeadlockReleased:
+		return event.GangDeadlockReleased
+	}
+	return event.GangHeld
+}
+
 func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 	message := (&refusal{k.is}).Message()
 	status := p.Status.DeepCopy()
@@ -163,7 +176,7 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 		return nil // as a scheduler before this one wrote
 	}
 	if k.said.Code != k.is.Code {
-		e := event.GangHeld
+		e := eventOf(k.is.Code)
 		h.Recorder(p.Spec.SchedulerName).Eventf(p, nil, e.Type(), e.String(), "Scheduling", "%s", message)
 	}
 	return schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status)

@@ -240,7 +240,8 @@ func TestAPodThatIsHeldSaysWhy(t *testing.T) {
 	w.pass(t.Context(), 30)
 	said := w.patches["a"]
 	if len(said) != 1 || !strings.Contains(said[0], "gang ns/g has 1 of the 3 members") ||
-		!strings.HasPrefix(said[0], "GangNotReady: ") || len(w.events.Events) != 2 {
+		!strings.HasPrefix(said[0], "GangNotReady: ") || len(w.events.Events) != 2 ||
+		!strings.HasPrefix(<-w.events.Events, "Warning GangHeld GangNotReady: ") {
 		t.Fatalf("conditions %v with %d Events, want one, and an Event for each attempt", said, len(w.events.Events))
 	}
 	gangs.PutPod(member("b", "g", "3"))
@@ -278,6 +279,11 @@ func TestAMemberSaysWhichSiblingDidNotFit(t *testing.T) {
 	for name, want := range map[string][]string{"a": want, "b": want, "c": nil} {
 		if got := w.patches[name]; !slices.Equal(got, want) {
 			t.Errorf("%s says %q, want %q", name, got, want)
+		}
+	}
+	for len(w.events.Events) > 0 {
+		if e := <-w.events.Events; e != "Warning GangRoundFailed "+want[0] {
+			t.Errorf("Event %q", e)
 		}
 	}
 }
