@@ -20,7 +20,7 @@ done
 [ -n "$missing" ] || exec "${build[@]}" "$@"
 
 total=$("$GO" list -tags "$TAGS" -deps "$@" | wc -l)
-echo "compiling $total packages, most of them of Kubernetes: about 5 CPU-minutes; later builds take seconds"
+echo "compiling $total packages, most of them of Kubernetes: 5 to 10 minutes on 2 cores; later builds take seconds"
 terminal=
 [ -t 1 ] && terminal=yes
 # -v prints the path of each package as it is compiled. What is not a path is an error of the compiler.
