@@ -16,11 +16,10 @@ func (a *Account) Miscounted() []string {
 	}
 	for q, sums := range own {
 		for ; q != nil; q = q.parent {
-			above := append(held[q], make([]sum, max(len(sums)-len(held[q]), 0))...)
+			held[q] = append(held[q], make([]sum, max(len(sums)-len(held[q]), 0))...)
 			for d, n := range sums {
-				above[d] = above[d].plus(n)
+				held[q][d] = held[q][d].plus(n)
 			}
-			held[q] = above
 		}
 	}
 	var names []string
