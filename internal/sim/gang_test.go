@@ -226,6 +226,18 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 				cpuPod("b1", 2, group("b", 2, both), ""),
 			want: "a0 Scheduled, b0 Scheduled, b1 Scheduled",
 		},
+		"a member beyond the minimum of one gang, in the room that another needs": {
+			nodes: 1,
+			pods: cpuPod("b0", 3, group("b", 1, both), "") + cpuPod("b1", 1, group("b", 1, both), "") +
+				cpuPod("a0", 1, group("a", 1, both), ""),
+			want: "a0 Scheduled, b0 Scheduled, b1 InsufficientCPU",
+		},
+		"a gang that can do without its largest member, in the room that another needs": {
+			nodes: 1,
+			pods: cpuPod("a0", 1, group("a", 2, both), "") + cpuPod("a1", 3, group("a", 2, both), "") +
+				cpuPod("a2", 1, group("a", 2, both), "") + cpuPod("b0", 2, group("b", 1, both), ""),
+			want: "a0 Scheduled, a1 InsufficientCPU, a2 Scheduled, b0 Scheduled",
+		},
 		"two groups of two gangs, one after the other interleaved (koordinator #872)": {
 			nodes: 1,
 			pods: cpuPod("a", 2, pair("a", "b"), "") + cpuPod("c", 2, pair("c", "d"), "") +

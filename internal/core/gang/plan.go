@@ -79,6 +79,13 @@ func (p *Plan) Place(uid string) {
 	t.placed++
 }
 
+// Chooses reports whether a gang has more members to try than it needs, so that others of them may fit.
+func (p *Plan) Chooses() bool {
+	return slices.ContainsFunc(p.tallies, func(t *tally) bool {
+		return t.placed < t.least && t.placed+t.left > t.least
+	})
+}
+
 // Lacks reports whether the gang of a member needs more members than were placed.
 func (p *Plan) Lacks(uid string) bool { return p.gang[uid].placed < p.gang[uid].least }
 
@@ -88,6 +95,30 @@ func (p *Plan) Fail(uid string) (have int, possible bool) {
 	t := p.gang[uid]
 	t.left--
 	return t.placed, !slices.ContainsFunc(p.tallies, func(t *tally) bool { return t.placed+t.left < t.least })
+}
+
+// Try looks for room for members in this order, those beyond the minimum of their gang after all others: they must not
+// take the room that another gang of the group needs. It stops at the first that does not fit and without which the
+// group cannot start, and returns it, with how many members of its gang run or were placed; else it returns "".
+func (p *Plan) Try(order []string, fits func(uid string) bool) (failed string, have int) {
+	var beyond []string
+	for _, uid := range order {
+		if !p.Lacks(uid) {
+			beyond = append(beyond, uid)
+		} else if fits(uid) {
+			p.Place(uid)
+		} else if have, possible := p.Fail(uid); !possible {
+			return uid, have
+		}
+	}
+	for _, uid := range beyond {
+		if fits(uid) {
+			p.Place(uid)
+		} else {
+			p.Fail(uid)
+		}
+	}
+	return "", 0
 }
 
 // Conclude ends the round of a Strict group in which these members were tried, and those of placed were reserved: they

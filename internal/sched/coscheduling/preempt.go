@@ -156,14 +156,8 @@ func (p *preemption) place(order []string) bool {
 			return false
 		}
 	}
-	for _, uid := range order {
-		if p.fit(uid, plan.Lacks(uid)) {
-			plan.Place(uid)
-		} else if _, possible := plan.Fail(uid); !possible {
-			return false
-		}
-	}
-	return true
+	failed, _ := plan.Try(order, func(uid string) bool { return p.fit(uid, plan.Lacks(uid)) })
+	return failed == ""
 }
 
 // classifier knows what placing a pod depends on; the class of a pod with demands of its own is "".

@@ -1,10 +1,12 @@
 package coscheduling
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,6 +88,7 @@ type round struct {
 	next    []string                            // of these, those whose cycles have not begun
 	pending map[string]bool                     // and those whose cycles have not ended
 	planned map[string]scheduler.ScheduleResult // nil before the plan is made
+	unfit   map[string]error                    // by UID: members that the plan does without
 	placed  []string
 	failure gang.Failure // the first
 	cause   error        // of a failed plan; nil where no member was tried on the nodes
@@ -222,6 +225,8 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 				return scheduler.ScheduleResult{}, err
 			}
 			return r.refuse(state, pod)
+		case is.unfit[uid] != nil && slices.ContainsFunc(is.next, is.isPlanned):
+			return unplaced(state, is.unfit[uid]) // before the others it would take their room
 		}
 		result, err := schedule(ctx, f, state, anywhere(pod))
 		if was := is.planned[uid]; err == nil && was.SuggestedHost == result.SuggestedHost {
@@ -231,12 +236,19 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 	}
 }
 
-// refuse returns why a member may not start. No plugin is asked for victims, as none has looked at the pod.
+func (is *round) isPlanned(uid string) bool { return is.unfit[uid] == nil }
+
+// refuse returns why a member may not start.
 func (r *Rounds) refuse(state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+	return unplaced(state, r.refusal(pod.Pod))
+}
+
+// unplaced returns an error. No plugin is asked for victims, as none has looked at the pod.
+func unplaced(state fwk.CycleState, err error) (scheduler.ScheduleResult, error) {
 	if s, ok := state.(*framework.CycleState); ok {
 		s.SetSkipAllPostFilterPlugins(true)
 	}
-	return scheduler.ScheduleResult{}, r.refusal(pod.Pod)
+	return scheduler.ScheduleResult{}, err
 }
 
 func (r *Rounds) refusal(pod *corev1.Pod) error {
@@ -255,12 +267,52 @@ func (r *Rounds) refusal(pod *corev1.Pod) error {
 }
 
 // makePlan tries the members, the current one first, each on a snapshot with those before it, until the group cannot
-// start any more. In the end the snapshot is as it was.
+// start any more. Where a gang may do without some of its members, they are then tried once more, the smallest first.
+// Members that the plan does without come last. In the end the snapshot is as it was.
 func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits bool) {
 	is.planned = map[string]scheduler.ScheduleResult{}
 	if r.lacks(is, current) {
 		return false
 	}
+	order, chooses := append([]string{current}, is.next...), is.plan.Chooses()
+	defer func() {
+		slices.SortStableFunc(is.next, func(a, b string) int {
+			if is.isPlanned(a) == is.isPlanned(b) {
+				return 0
+			} else if is.isPlanned(a) {
+				return -1
+			}
+			return 1
+		})
+	}()
+	if r.tryAll(ctx, is, order) {
+		return true
+	}
+	if !chooses || is.cause == nil {
+		return false
+	}
+	failure, cause, plan := is.failure, is.cause, is.plan
+	if is.plan, _, _ = r.Gangs.Begin(is.queued[current].Pod); is.plan != nil {
+		slices.SortStableFunc(order, func(a, b string) int { return compareSizes(is.queued[a], is.queued[b]) })
+		if r.tryAll(ctx, is, order) {
+			is.failure, is.cause = gang.Failure{}, nil
+			return true
+		}
+	}
+	is.failure, is.cause, is.plan = failure, cause, plan
+	return false
+}
+
+// compareSizes orders pods by what they ask for: CPU, then memory.
+func compareSizes(a, b *framework.QueuedPodInfo) int {
+	x, y := a.CalculateResource().Resource, b.CalculateResource().Resource
+	return cmp.Or(cmp.Compare(x.GetMilliCPU(), y.GetMilliCPU()), cmp.Compare(x.GetMemory(), y.GetMemory()))
+}
+
+// tryAll tries members in order.
+func (r *Rounds) tryAll(ctx context.Context, is *round, order []string) (fits bool) {
+	clear(is.planned)
+	is.unfit = map[string]error{}
 	for uid, pod := range is.queued {
 		if pod != nil {
 			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
@@ -268,29 +320,31 @@ func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits 
 	}
 	a := r.attempt(ctx, is)
 	defer a.back(0)
-	cannot := func(uid string, cause why.Finding) bool {
-		delete(is.planned, uid)
-		have, possible := is.plan.Fail(uid)
-		if !possible {
-			is.failure = gang.Failure{UID: uid, Have: have, Cause: cause}
-		}
-		return !possible
-	}
 	for _, uid := range is.plan.Members {
-		if is.queued[uid] == nil && cannot(uid, why.Finding{
-			Reason: why.Reason{Code: why.SchedulingGate}, Detail: "it is held back by a gate, or has only just come",
-		}) {
+		if is.queued[uid] != nil {
+			continue
+		}
+		if have, possible := is.plan.Fail(uid); !possible {
+			is.failure = gang.Failure{UID: uid, Have: have, Cause: why.Finding{
+				Reason: why.Reason{Code: why.SchedulingGate},
+				Detail: "it is held back by a gate, or has only just come",
+			}}
 			return false
 		}
 	}
-	for _, uid := range append([]string{current}, is.next...) {
-		if _, err := a.try(uid); err == nil {
-			is.plan.Place(uid)
-		} else if is.cause = err; cannot(uid, causeOf(a.profile(uid), is.queued[uid].Pod, err)) {
-			return false
+	failed, have := is.plan.Try(order, func(uid string) bool {
+		_, err := a.try(uid)
+		if err != nil {
+			is.cause, is.unfit[uid] = err, err
+			delete(is.planned, uid)
 		}
+		return err == nil
+	})
+	if failed != "" {
+		cause := causeOf(a.profile(failed), is.queued[failed].Pod, is.cause)
+		is.failure = gang.Failure{UID: failed, Have: have, Cause: cause}
 	}
-	return true
+	return failed == ""
 }
 
 func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
