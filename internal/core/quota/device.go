@@ -3,39 +3,23 @@ package quota
 import (
 	"maps"
 	"math"
-	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
-// Resource names of devices. Those that begin with koordinator.sh/ are also written with kubernetes.io/.
 const (
-	gpu       = "koordinator.sh/gpu" // percent of cores and memory
-	gpuCore   = "koordinator.sh/gpu-core"
-	gpuRatio  = "koordinator.sh/gpu-memory-ratio"
-	gpuBytes  = "koordinator.sh/gpu-memory"
-	gpuShared = "koordinator.sh/gpu.shared" // how many GPUs a share is spread over
-	rdma      = "koordinator.sh/rdma"
-	fpga      = "koordinator.sh/fpga"
-	nvidiaGPU = "nvidia.com/gpu"
-
 	wholeGPU = 100 // percent
 	// mostDevices is above every amount of a real machine, and hundreds of them do not overflow.
 	mostDevices = math.MaxInt64 / 1000
 )
 
-//nolint:gochecknoglobals // never written
-var (
-	vendorGPUs = []string{nvidiaGPU, "amd.com/gpu", "dcu.com/gpu"}
-	aliasOf    = map[string]string{
-		"kubernetes.io/gpu": gpu, "kubernetes.io/gpu-core": gpuCore, "kubernetes.io/gpu-memory-ratio": gpuRatio,
-		"kubernetes.io/gpu-memory": gpuBytes, "kubernetes.io/rdma": rdma, "kubernetes.io/fpga": fpga,
-	}
-)
-
 // IsDevice reports whether a resource is a device that has other names.
 func IsDevice(name string) bool {
-	_, alias := aliasOf[name]
-	return alias || slices.Contains(vendorGPUs, name) ||
-		slices.Contains([]string{gpu, gpuCore, gpuRatio, gpuBytes, rdma, fpga}, name)
+	switch name = device.Canonical(name); name {
+	case device.GPUPercent, device.GPUCore, device.GPURatio, device.GPUMemory, device.RDMAShare, device.FPGAShare:
+		return true
+	}
+	return device.IsWholeGPU(name)
 }
 
 // Asked adds to what a pod asks for what that is under the names that limit devices: a limit under one name must hold
@@ -87,33 +71,29 @@ func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
 	}
 	canonical := map[string]int64{}
 	for name, n := range a {
-		if as, alias := aliasOf[name]; alias {
-			name = as
-		}
+		name = device.Canonical(name)
 		canonical[name] = min(canonical[name]+min(max(n, 0), mostDevices), mostDevices)
 	}
 	d := devices{
-		core: canonical[gpuCore] + canonical[gpu], ratio: canonical[gpuRatio] + canonical[gpu],
-		shared: canonical[gpuShared], bytes: canonical[gpuBytes], rdma: canonical[rdma], fpga: canonical[fpga],
+		core:   canonical[device.GPUCore] + canonical[device.GPUPercent],
+		ratio:  canonical[device.GPURatio] + canonical[device.GPUPercent],
+		shared: canonical[device.GPUShared], bytes: canonical[device.GPUMemory],
+		rdma: canonical[device.RDMAShare], fpga: canonical[device.FPGAShare],
 	}
-	for _, name := range vendorGPUs {
-		d.whole += canonical[name]
+	is := map[string]int64{}
+	for name, n := range canonical {
+		if device.IsWholeGPU(name) {
+			d.whole += n
+			is[name] = n
+		}
 	}
 	d = derive(d)
-	is := map[string]int64{
-		gpu: d.percent, gpuCore: d.core, gpuRatio: d.ratio, gpuBytes: d.bytes, rdma: d.rdma, fpga: d.fpga,
-	}
-	for _, name := range vendorGPUs {
-		is[name] = canonical[name]
-	}
-	is[nvidiaGPU] += d.nvidia
+	is[device.GPUPercent], is[device.GPUCore], is[device.GPURatio] = d.percent, d.core, d.ratio
+	is[device.GPUMemory], is[device.RDMAShare], is[device.FPGAShare] = d.bytes, d.rdma, d.fpga
+	is[device.NVIDIAGPU] += d.nvidia
 	out := maps.Clone(a)
 	for _, name := range names {
-		as, alias := aliasOf[name]
-		if !alias {
-			as = name
-		}
-		if n := max(a[name], is[as]); n > 0 {
+		if n := max(a[name], is[device.Canonical(name)]); n > 0 {
 			out[name] = n
 		}
 	}

@@ -1,0 +1,195 @@
+package device
+
+import "slices"
+
+// Role is when a container runs.
+type Role uint8
+
+// Roles. A sidecar is an init container that restarts: it runs beside the init containers after it, and the others.
+const (
+	App Role = iota
+	Sidecar
+	Init
+)
+
+// Container is what a container of a pod says, in the order of the pod: init containers first. Amounts are by resource
+// name, rounded up to integers.
+type Container struct {
+	Name             string
+	Role             Role
+	Requests, Limits map[string]int64
+}
+
+// Need is what a container asks of one device.
+type Need struct {
+	Amount   Vector // Bytes is 0 where Ratio says it
+	Ratio    int64  // percent of the device's memory
+	Whole    bool   // all of a device that no other container has
+	Vendor   string // name of whole GPUs, such as nvidia.com/gpu; "" for any
+	Profile  string // of a MIG device; "" for devices that are none
+	Template bool   // Amount and Ratio must be those of a template
+}
+
+// Part is what one container asks of devices of one type: Count different ones, Need of each.
+type Part struct {
+	Container string // "" where the pod is read as the sum of its containers
+	Role      Role
+	Type      Type
+	Count     int64
+	Need      Need
+}
+
+// Strategy is how many devices an amount means.
+type Strategy uint8
+
+// Strategies.
+const (
+	ByAmount        Strategy = iota
+	ApplyForAll              // the amount from every device that matches
+	RequestsAsCount          // the amount is a number of devices
+)
+
+// Level is the part of a machine that a scope or exclusivity is about, deepest first.
+type Level uint8
+
+// Levels.
+const (
+	AnyLevel Level = iota
+	DeviceLevel
+	PCIeLevel
+	NUMALevel
+	MachineLevel
+)
+
+// Hint is what a pod demands of all its devices of a type. Every field is a hard rule.
+type Hint struct {
+	Selector  Selector
+	VF        *Selector // demands a virtual function of a matching group
+	Strategy  Strategy  // not for GPUs
+	Scope     Level     // all devices are in one
+	Exclusive Level     // DeviceLevel or PCIeLevel: nothing of the type is in use there
+}
+
+// JointScope is what the devices of a joint allocation have in common.
+type JointScope uint8
+
+// Joint scopes.
+const (
+	Anywhere JointScope = iota
+	SamePCIe
+	SamePCIeSwitch
+)
+
+// Joint asks for devices of several types next to each other. The first type is the primary one.
+type Joint struct {
+	Types []Type
+	Scope JointScope
+}
+
+// PartitionWish is the pod's annotation gpu-partition-spec.
+type PartitionWish struct {
+	Restricted bool  // only the best partitions that the table has for the count
+	Bandwidth  int64 // least bytes per second of a ring; 0 asks nothing
+}
+
+// Pod is what a pod says of devices.
+type Pod struct {
+	Containers []Container
+	Hints      map[Type]Hint
+	Joint      Joint
+	Partition  *PartitionWish
+}
+
+// Request is what a pod asks of the devices of one node. It does not depend on the node.
+type Request struct {
+	Parts     []Part // by type, then in the order of the containers
+	Hints     map[Type]Hint
+	Joint     Joint // only types of Parts that take part; none below two
+	Partition *PartitionWish
+	Warnings  []Fault
+}
+
+// NewRequest reads what a pod asks for. The container of each fault can never work as it is written. A pod without
+// devices has no Parts. Zero amounts ask for nothing; Zeros names them.
+func NewRequest(p Pod, kinds Kinds) (*Request, []Fault) {
+	amounts, faults := spelled(p.Containers, kinds)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	r := &Request{Hints: p.Hints, Partition: p.Partition}
+	read := reader{kinds: kinds, hints: p.Hints}
+	for i, c := range p.Containers {
+		read.container(c.Name, c.Role, amounts[i])
+	}
+	if len(read.faults) > 0 {
+		sum := reader{kinds: kinds, hints: p.Hints}
+		sum.container("", App, total(p.Containers, amounts))
+		if len(p.Containers) < 2 || len(sum.faults) > 0 {
+			return nil, read.faults
+		}
+		for _, f := range read.faults {
+			r.Warnings = append(r.Warnings, Fault{Container: f.Container, Field: f.Field, Rule: InvalidAlone})
+		}
+		read = sum
+	}
+	r.Parts = read.parts
+	slices.SortStableFunc(r.Parts, func(a, b Part) int { return compareTypes(a.Type, b.Type) })
+	if p.Hints[GPU].Strategy != ByAmount {
+		r.Warnings = append(r.Warnings, Fault{Field: "allocateStrategy of gpu", Rule: NoEffect})
+	}
+	r.joint(p.Joint)
+	return r, nil
+}
+
+// joint keeps the types that take part in a joint allocation: those that are asked for by amount.
+func (r *Request) joint(j Joint) {
+	r.Joint.Scope = j.Scope
+	for _, t := range j.Types {
+		asked := slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Type == t })
+		if asked && !r.forAll(t) && !slices.Contains(r.Joint.Types, t) {
+			r.Joint.Types = append(r.Joint.Types, t)
+		}
+	}
+	if len(j.Types) == 1 && j.Scope != Anywhere {
+		r.Warnings = append(r.Warnings, Fault{Field: "requiredScope", Rule: NoEffect})
+	}
+	if len(r.Joint.Types) < 2 {
+		r.Joint = Joint{}
+	}
+}
+
+func (r *Request) forAll(t Type) bool { return t != GPU && r.Hints[t].Strategy == ApplyForAll }
+
+// Types returns the types that r asks for, GPUs first, then by name.
+func (r *Request) Types() []Type {
+	var types []Type
+	for i, p := range r.Parts {
+		if i == 0 || p.Type != r.Parts[i-1].Type {
+			types = append(types, p.Type)
+		}
+	}
+	return types
+}
+
+func (r *Request) of(t Type) []Part {
+	first := slices.IndexFunc(r.Parts, func(p Part) bool { return p.Type == t })
+	if first < 0 {
+		return nil
+	}
+	last := first
+	for last < len(r.Parts) && r.Parts[last].Type == t {
+		last++
+	}
+	return r.Parts[first:last]
+}
+
+// compareTypes orders GPUs first, then by name.
+func compareTypes(a, b Type) int {
+	switch {
+	case a == b:
+		return 0
+	case a == GPU, b != GPU && a < b:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,85 @@
+package device
+
+import "math/bits"
+
+// whole is a device in percent.
+const whole = 100
+
+// Dim is a dimension of one device's account.
+type Dim uint8
+
+// Dimensions. GPUs have Cores, Bytes and Slots, other devices Share, Ascend NPUs the units of templates too.
+const (
+	Cores Dim = iota // percent
+	Bytes            // of memory; percent on a device whose memory is not known
+	Slots            // one for each container that shares the device
+	Share            // as Kind.Unit counts
+	NPUCores
+	NPUCPUs
+	NPUDVPPs
+	numDims
+)
+
+// Vector is an amount in every dimension of one device.
+type Vector [numDims]int64
+
+func (v *Vector) add(o *Vector, sign int64) {
+	for d := range v {
+		v[d] += sign * o[d]
+	}
+}
+
+// Within reports whether v is at most o in every dimension.
+func (v *Vector) Within(o *Vector) bool {
+	for d := range v {
+		if v[d] > o[d] {
+			return false
+		}
+	}
+	return true
+}
+
+func (v *Vector) raise(o *Vector) {
+	for d := range v {
+		v[d] = max(v[d], o[d])
+	}
+}
+
+// minus is v − o, 0 where that is negative.
+func (v *Vector) minus(o *Vector) Vector {
+	var out Vector
+	for d := range v {
+		out[d] = max(v[d]-o[d], 0)
+	}
+	return out
+}
+
+// BytesOf returns ratio percent of a memory of total bytes, rounded down: what several ratios of at most 100 together
+// come to is never more than the total.
+func BytesOf(total, ratio int64) int64 { return total/whole*ratio + total%whole*ratio/whole }
+
+// UsedRatio returns the percent of total that are used, rounded up and at most 100, so that used memory is never shown
+// as free.
+func UsedRatio(total, used int64) int64 {
+	switch {
+	case used <= 0:
+		return 0
+	case used >= total:
+		return whole
+	}
+	high, low := bits.Mul64(uint64(used), whole)
+	quotient, rest := bits.Div64(high, low, uint64(total))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(quotient)
+}
+
+// FreeRatio returns the percent of total that are free, rounded down.
+func FreeRatio(total, free int64) int64 {
+	if total <= 0 {
+		return 0
+	}
+	free = min(max(free, 0), total)
+	return whole - UsedRatio(total, total-free)
+}
