@@ -93,7 +93,7 @@ func total(containers []Container, list []amounts) amounts {
 	return sum
 }
 
-// reader turns amounts into parts.
+// reader makes parts of amounts.
 type reader struct {
 	kinds  Kinds
 	hints  map[Type]Hint

@@ -1,0 +1,210 @@
+package device
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// How close two devices are on the PCI tree. A lane between them is worth more than any of these.
+const (
+	Remote      = 10 // another NUMA node, or unknown (NVML: SYSTEM)
+	SameNode    = 20 // (NODE)
+	SameRoot    = 30 // one root complex (HOSTBRIDGE)
+	SameBridges = 40 // several PCI switches between them (MULTIPLE)
+	SameSwitch  = 50 // one PCI switch (SINGLE)
+	SameBoard   = 60 // (INTERNAL)
+
+	lane = 100
+)
+
+// mostTabled is the number of devices up to which a class has tables of all sets.
+const mostTabled = 16
+
+// Classes shares what equal servers have in common. The zero value is ready, nil shares nothing. It is not safe for
+// concurrent use: the adapter that owns it holds its lock.
+type Classes struct {
+	known map[string]*Class
+}
+
+func (c *Classes) of(w []int32, nodes []topo.NodeSet, places []int) *Class {
+	if c == nil {
+		return newClass(w, nodes, places)
+	}
+	key := binary.AppendUvarint(nil, uint64(len(nodes)))
+	for _, x := range w {
+		key = binary.AppendVarint(key, int64(x))
+	}
+	for i, x := range nodes {
+		key = binary.AppendVarint(binary.AppendUvarint(key, uint64(x)), int64(places[i]))
+	}
+	if c.known == nil {
+		c.known = map[string]*Class{}
+	}
+	if c.known[string(key)] == nil {
+		c.known[string(key)] = newClass(w, nodes, places)
+	}
+	return c.known[string(key)]
+}
+
+// Class is how the devices of one type are linked and placed in one model of server. It never changes.
+type Class struct {
+	n     int
+	w     []int32        // n × n, symmetric: 100 · lanes + closeness
+	nodes []topo.NodeSet // NUMA node by device; 0 = unknown
+	// places are equal where devices are connected to one bridge.
+	places []int
+	groups []uint64 // of a class without tables; see twins
+	// Below, of classes with tables, by set.
+	links, levels []int32    // sums over the pairs of a set: of 100 · lanes, and of closeness
+	ring          []int32    // the weakest link of the best ring through the set
+	best          [3][]int32 // the heaviest 8, 4 and 2 of the set; 0 where it has fewer
+	touched       []uint8    // NUMA nodes
+	// order has the sets of k devices, better ones first by ring, links, NUMA nodes and levels, then the smaller set.
+	order [][]uint16
+}
+
+func newClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
+	n := len(nodes)
+	c := &Class{n: n, w: w, nodes: nodes, places: places}
+	if n > mostTabled {
+		c.groups = c.twins()
+		return c
+	}
+	c.sums()
+	c.rings()
+	for i, k := range sizes() {
+		c.best[i] = c.heaviest(k)
+	}
+	c.order = make([][]uint16, n+1)
+	for mask := 1; mask < 1<<n; mask++ {
+		k := bits.OnesCount(uint(mask))
+		c.order[k] = append(c.order[k], uint16(mask))
+	}
+	for _, masks := range c.order {
+		slices.SortFunc(masks, c.compare)
+	}
+	return c
+}
+
+// sizes are the numbers of devices that what is left over is valued by.
+func sizes() [3]int { return [3]int{8, 4, 2} }
+
+func (c *Class) compare(a, b uint16) int {
+	return cmp.Or(cmp.Compare(c.ring[b], c.ring[a]), cmp.Compare(c.links[b], c.links[a]),
+		cmp.Compare(c.touched[a], c.touched[b]), cmp.Compare(c.levels[b], c.levels[a]), cmp.Compare(a, b))
+}
+
+// sums fills in what adds up over pairs: a set is one device less, and the edges of that device.
+func (c *Class) sums() {
+	c.links, c.levels = make([]int32, 1<<c.n), make([]int32, 1<<c.n)
+	c.touched = make([]uint8, 1<<c.n)
+	for mask := 1; mask < 1<<c.n; mask++ {
+		i, rest := bits.TrailingZeros(uint(mask)), mask&(mask-1)
+		links, levels := c.links[rest], c.levels[rest]
+		for m := rest; m != 0; m &= m - 1 {
+			w := c.w[i*c.n+bits.TrailingZeros(uint(m))]
+			links, levels = links+w-w%lane, levels+w%lane
+		}
+		c.links[mask], c.levels[mask] = links, levels
+		c.touched[mask] = uint8(c.nodesTouched(uint64(mask)))
+	}
+}
+
+// nodesTouched counts NUMA nodes; devices on unknown ones count as one more.
+func (c *Class) nodesTouched(mask uint64) int {
+	nodes, unknown := topo.NodeSet(0), 0
+	for ; mask != 0; mask &= mask - 1 {
+		if n := c.nodes[bits.TrailingZeros64(mask)]; n == 0 {
+			unknown = 1
+		} else {
+			nodes |= n
+		}
+	}
+	return nodes.Len() + unknown
+}
+
+// rings finds the best ring through every set: paths from its lowest device, by the device in which they end. One
+// device has no ring, and 0; the ring of two is their link.
+func (c *Class) rings() {
+	n := c.n
+	c.ring = make([]int32, 1<<n)
+	path := make([]int32, n<<n) // entry mask·n + end: the weakest link of the best path
+	for mask := 1; mask < 1<<n; mask++ {
+		first := bits.TrailingZeros(uint(mask))
+		if mask&(mask-1) == 0 {
+			path[mask*n+first] = 1<<31 - 1
+			continue
+		}
+		for ends := mask & (mask - 1); ends != 0; ends &= ends - 1 {
+			end := bits.TrailingZeros(uint(ends))
+			rest := mask &^ (1 << end)
+			before := rest & (rest - 1)
+			if before == 0 {
+				before = rest // the path begins here
+			}
+			weakest := int32(0)
+			for ; before != 0; before &= before - 1 {
+				p := bits.TrailingZeros(uint(before))
+				weakest = max(weakest, min(path[rest*n+p], c.w[p*n+end]))
+			}
+			path[mask*n+end] = weakest
+			c.ring[mask] = max(c.ring[mask], min(weakest, c.w[end*n+first]))
+		}
+	}
+}
+
+// heaviest is the weight of the heaviest k devices of every set.
+func (c *Class) heaviest(k int) []int32 {
+	best := make([]int32, 1<<c.n)
+	for mask := 1; mask < 1<<c.n; mask++ {
+		switch size := bits.OnesCount(uint(mask)); {
+		case size == k:
+			best[mask] = c.links[mask] + c.levels[mask]
+		case size > k:
+			for m := mask; m != 0; m &= m - 1 {
+				best[mask] = max(best[mask], best[mask&^(m&-m)])
+			}
+		}
+	}
+	return best
+}
+
+// Demand is how often 8, 4 and 2 whole devices are asked for, in relation to each other. The zero value is equally
+// often.
+type Demand [3]int64
+
+// residual values what is left over: for each size the heaviest set of it, by demand.
+func (c *Class) residual(left uint64, q Demand) int64 {
+	if c.order == nil {
+		return c.residualOfMany(left, q)
+	}
+	r := int64(0)
+	for i := range c.best {
+		r += q[i] * int64(c.best[i][left])
+	}
+	return r
+}
+
+// linksOf is the sum of 100 · lanes over the pairs of a set.
+func (c *Class) linksOf(mask uint64) int64 {
+	if c.order != nil {
+		return int64(c.links[mask])
+	}
+	links, _ := c.sumOf(mask)
+	return links
+}
+
+func (c *Class) sumOf(mask uint64) (links, levels int64) {
+	for m := mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		for o := m & (m - 1); o != 0; o &= o - 1 {
+			w := c.w[i*c.n+bits.TrailingZeros64(o)]
+			links, levels = links+int64(w-w%lane), levels+int64(w%lane)
+		}
+	}
+	return links, levels
+}

@@ -1,0 +1,15 @@
+package device
+
+import "github.com/tenon-project/tenon/internal/core/topo"
+
+// NewClass returns a class of given links, one bit of a NUMA node or none by device, and places.
+func NewClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
+	return newClass(w, nodes, places)
+}
+
+// Untabled returns the class as one of more devices than tables are for.
+func (c *Class) Untabled() *Class {
+	u := &Class{n: c.n, w: c.w, nodes: c.nodes, places: c.places}
+	u.groups = u.twins()
+	return u
+}

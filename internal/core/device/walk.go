@@ -1,0 +1,113 @@
+package device
+
+import "cmp"
+
+// walk visits the sets of k devices of open, better ones first by all that does not depend on the account.
+type walk struct {
+	class *Class
+	open  uint64
+	k, at int
+	fine  bool // see Keys.band
+	// list has the sets where they do not come from the tables of the class.
+	list   []Keys
+	listed bool
+	// approximate: not all sets are there, or their order is not known; it is, for those before doubt.
+	approximate bool
+	doubt       int
+}
+
+// next returns the next set, with the keys that the class knows; false at the end.
+func (w *walk) next(k *Keys) bool {
+	if w.listed {
+		if w.at == len(w.list) {
+			return false
+		}
+		*k = w.list[w.at]
+		w.at++
+		return true
+	}
+	if w.k >= len(w.class.order) {
+		return false
+	}
+	c, order, closed := w.class, w.class.order[w.k], ^w.open
+	for at := w.at; at < len(order); at++ {
+		if mask := uint64(order[at]); mask&closed == 0 {
+			w.at = at + 1
+			*k = Keys{
+				Ring: int64(c.ring[mask]), Links: int64(c.links[mask]), Nodes: int64(c.touched[mask]),
+				Levels: int64(c.levels[mask]), Mask: mask,
+			}
+			return true
+		}
+	}
+	w.at = len(order)
+	return false
+}
+
+// best returns the best set by all keys that check accepts: of the first band that has one. check fills in the keys
+// about other types and shares; nil accepts all. left are the devices that are free before the choice.
+func (w *walk) best(left uint64, q Demand, check func(Keys) (Keys, bool)) (best Keys, found bool) {
+	var k Keys
+	for w.next(&k) {
+		if found && !k.band(&best, w.fine) {
+			break
+		}
+		if w.complete(&k, left, q, check) && (!found || k.Compare(&best) < 0) {
+			best, found = k, true
+		}
+	}
+	return best, found
+}
+
+// complete fills in the keys that depend on the account; false where check refuses the set.
+func (w *walk) complete(k *Keys, left uint64, q Demand, check func(Keys) (Keys, bool)) (ok bool) {
+	if check != nil {
+		if *k, ok = check(*k); !ok {
+			return false
+		}
+	}
+	w.approximate = w.approximate || w.listed && w.at > w.doubt
+	k.Residual = w.class.residual(left&^k.Mask, q)
+	k.LinksLeft = w.class.linksOf(left &^ k.Mask)
+	return true
+}
+
+// band returns the sets of the next band that has any which check accepts, in any order; none at the end.
+func (w *walk) band(left uint64, q Demand, check func(Keys) (Keys, bool)) (list []Keys) {
+	var k Keys
+	for w.next(&k) {
+		if len(list) > 0 && !k.band(&list[0], w.fine) {
+			w.at--
+			break
+		}
+		if w.complete(&k, left, q, check) {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// Select returns the keys of the best k of the free devices of a class; false where there are fewer. Of classes with up
+// to 16 devices it looks at no more than all sets of k devices, 12,870, and allocates nothing.
+func (c *Class) Select(free uint64, k int, q Demand) (Keys, bool) {
+	if c.order == nil {
+		return c.many(free, 0, k).best(free, q.orEqual(), nil)
+	}
+	w := walk{class: c, open: free, k: k, fine: true}
+	return w.best(free, q.orEqual(), nil)
+}
+
+// orEqual is q, and the same for all sizes where it is zero.
+func (q Demand) orEqual() Demand {
+	if q == (Demand{}) {
+		return Demand{1, 1, 1}
+	}
+	return q
+}
+
+// compareStatic orders sets by what a class knows of them, as its tables do.
+func compareStatic(a, b Keys) int {
+	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Kept, a.Kept), cmp.Compare(b.Ring, a.Ring),
+		cmp.Compare(b.Links, a.Links), cmp.Compare(a.Nodes, b.Nodes), cmp.Compare(b.Levels, a.Levels),
+		cmp.Compare(a.Mask, b.Mask))
+}
