@@ -1,0 +1,293 @@
+package device
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// MaxDevices is the number of devices of one type that a node may have.
+const MaxDevices = 64
+
+// mostAmount bounds what a device has of one dimension, so that sums over devices and products with percent are exact.
+const mostAmount = math.MaxInt64 / 10_000
+
+// VF is a virtual function of a NIC.
+type VF struct {
+	Bus    string            // PCI address
+	Labels map[string]string // of its group
+}
+
+// Device is one device of a node. Its identity is Type and ID (UUID or PCI address); Minor and Module are names that
+// other programs use.
+type Device struct {
+	Type          Type
+	ID            string
+	Minor, Module int32 // Module is the physical number in Fabric Manager; -1 = unknown
+	Healthy       bool
+	// Total is what it has. Cores, slots and share may be 0 for the usual 100; a GPU without Bytes has memory of
+	// unknown size.
+	Total   Vector
+	Vendor  string // the name of whole GPUs of its vendor; "" = unknown
+	Profile string // of a MIG device
+	Parent  string // ID of the GPU that a MIG device is a slice of; it is not given to any pod itself
+	Model   string // as templates name it: vendor and model
+	Labels  map[string]string
+	Location
+	VFs []VF
+}
+
+// Location is where a device is connected. Bridges are the PCI bridges from the root complex, which is the first, to
+// the device; empty when unknown.
+type Location struct {
+	NUMAID  int    // kernel id; -1 = unknown
+	PCIe    string // root complex, pciDDDD:BB; "" = unknown
+	Bus     string // PCI address
+	Bridges []string
+}
+
+// Link joins two devices of one type directly, with so many lanes from A to B. Where a second link says what B has to
+// A, the smaller number counts. Level is the closeness where a driver reports it; 0 is read from the locations.
+type Link struct {
+	Type  Type
+	A, B  string // IDs
+	Lanes int64
+	Level int64
+}
+
+// Switch joins devices of one type with each other: each has so many lanes to it, by ID.
+type Switch struct {
+	Type  Type
+	Lanes map[string]int64
+}
+
+// Spec is what is known of the devices of a node.
+type Spec struct {
+	Devices  []Device
+	Links    []Link
+	Switches []Switch
+	// LaneBytes is what a lane carries per second in one direction; 0 = unknown.
+	LaneBytes  int64
+	Partitions Partitions
+}
+
+// unit is a device with what follows from its place in the inventory.
+type unit struct {
+	Device
+	node    topo.NodeSet // its NUMA node; 0 = unknown
+	pcie    int          // index of the root complex, -1 = unknown
+	port    int          // index of the bridge below it, -1 = unknown
+	blind   bool         // the size of its memory is unknown: Bytes count percent
+	offered bool         // pods may have it: it is not the parent of MIG devices
+}
+
+// rack is the devices of one type: units first … first+n-1, whose bits in masks are 0 … n-1.
+type rack struct {
+	kind     Type
+	first, n int
+	class    *Class
+	pcie     []uint64 // devices by root complex; one of an unknown one is by itself
+	numa     []uint64 // devices that one NUMA node, or an unknown one, may have
+}
+
+// Inventory is the devices of a node, without what pods hold. It never changes; views share it.
+type Inventory struct {
+	units      []unit // Invariant: by type (GPUs first), PCI address, ID.
+	racks      []rack
+	at         map[identity]int
+	laneBytes  int64
+	partitions Partitions
+	sets       []partition // of GPUs, by their masks; see newPartitions
+}
+
+type identity struct {
+	kind Type
+	id   string
+}
+
+// NewInventory validates a Spec. It refuses, naming the device: one without type or ID, one that is there twice,
+// amounts that are negative or above all real ones, and more than MaxDevices devices of a type. m gives NUMA nodes
+// their numbers; nil numbers those of the devices in ascending order. Equal servers share a class of classes. The Spec
+// is not kept, but its maps and slices are.
+func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error) {
+	inv := &Inventory{at: map[identity]int{}, laneBytes: s.LaneBytes, partitions: s.Partitions}
+	nodes, roots, ports := nodesOf(s.Devices, m), index{}, index{}
+	for _, d := range s.Devices {
+		if err := d.validate(); err != nil {
+			return nil, err
+		}
+		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.of(d.root()), port: -1, offered: true}
+		if len(d.Bridges) > 1 {
+			u.port = ports.of(d.Bridges[0] + " " + d.Bridges[1])
+		}
+		u.complete()
+		inv.units = append(inv.units, u)
+	}
+	slices.SortFunc(inv.units, func(a, b unit) int {
+		return cmp.Or(compareTypes(a.Type, b.Type), cmp.Compare(a.Bus, b.Bus), cmp.Compare(a.ID, b.ID))
+	})
+	for i := range inv.units {
+		u := &inv.units[i]
+		key := identity{u.Type, u.ID}
+		if _, twice := inv.at[key]; twice {
+			return nil, fmt.Errorf("device %s %q is there twice", u.Type, u.ID)
+		}
+		inv.at[key] = i
+		if i == 0 || inv.units[i-1].Type != u.Type {
+			inv.racks = append(inv.racks, rack{kind: u.Type, first: i})
+		}
+		inv.racks[len(inv.racks)-1].n++
+	}
+	for i := range inv.units {
+		u := &inv.units[i]
+		if parent, ok := inv.at[identity{u.Type, u.Parent}]; ok && u.Parent != "" {
+			inv.units[parent].offered = false
+		}
+	}
+	for i := range inv.racks {
+		r := &inv.racks[i]
+		if r.n > MaxDevices {
+			return nil, fmt.Errorf("%d devices of type %s, at most %d are supported", r.n, r.kind, MaxDevices)
+		}
+		inv.arrange(r, s, classes)
+	}
+	inv.sets = inv.newPartitions()
+	return inv, nil
+}
+
+func (d *Device) validate() error {
+	if d.Type == "" || d.ID == "" {
+		return fmt.Errorf("device %q of type %q: type and id must not be empty", d.ID, d.Type)
+	}
+	for dim, n := range d.Total {
+		if n < 0 || n > mostAmount {
+			return fmt.Errorf("device %s %q: amount %d in dimension %d, want 0 to %d", d.Type, d.ID, n, dim,
+				int64(mostAmount))
+		}
+	}
+	return nil
+}
+
+func (d *Device) root() string {
+	if d.PCIe == "" && len(d.Bridges) > 0 {
+		return d.Bridges[0]
+	}
+	return d.PCIe
+}
+
+// complete fills in the usual amounts.
+func (u *unit) complete() {
+	t := &u.Total
+	if u.Type != GPU {
+		t[Share] = cmp.Or(t[Share], whole)
+		return
+	}
+	t[Cores], t[Slots] = cmp.Or(t[Cores], whole), cmp.Or(t[Slots], whole)
+	if u.blind = t[Bytes] == 0; u.blind {
+		t[Bytes] = whole
+	}
+}
+
+// nodeIndex is the NUMA node as a number, -1 for an unknown one.
+func (u *unit) nodeIndex() int {
+	if u.node == 0 {
+		return -1
+	}
+	return int(u.node.First())
+}
+
+// index numbers names in the order in which they come; -1 is the empty name.
+type index map[string]int
+
+func (x index) of(name string) int {
+	if name == "" {
+		return -1
+	}
+	if _, known := x[name]; !known {
+		x[name] = len(x)
+	}
+	return x[name]
+}
+
+// nodesOf numbers NUMA nodes. Unknown nodes, and those beyond topo.MaxNodes, have no bit.
+func nodesOf(devices []Device, m *topo.Machine) map[int]topo.NodeSet {
+	var ids []int
+	for i := range devices {
+		if devices[i].NUMAID >= 0 {
+			ids = append(ids, devices[i].NUMAID)
+		}
+	}
+	slices.Sort(ids)
+	nodes := map[int]topo.NodeSet{}
+	for _, id := range slices.Compact(ids) {
+		n := topo.NUMA(len(nodes))
+		if m != nil {
+			known := false
+			if n, known = m.NUMAByID(id); !known {
+				continue
+			}
+		}
+		if n < topo.MaxNodes {
+			nodes[id] = 1 << n
+		}
+	}
+	return nodes
+}
+
+// scopes are the devices of a rack by key, in ascending order; -1 is an unknown one.
+func (inv *Inventory) scopes(r *rack, key func(*unit) int) (masks []uint64, unknown uint64) {
+	known := map[int]uint64{}
+	for i := range r.n {
+		if k := key(&inv.units[r.first+i]); k >= 0 {
+			known[k] |= 1 << i
+		} else {
+			unknown |= 1 << i
+		}
+	}
+	return slices.Sorted(maps.Values(known)), unknown
+}
+
+// arrange sorts the devices of a rack by root complex and NUMA node, and finds its class.
+func (inv *Inventory) arrange(r *rack, s *Spec, classes *Classes) {
+	var unknown uint64
+	r.pcie, unknown = inv.scopes(r, func(u *unit) int { return u.pcie })
+	for ; unknown != 0; unknown &= unknown - 1 {
+		r.pcie = append(r.pcie, unknown&-unknown)
+	}
+	r.numa, unknown = inv.scopes(r, func(u *unit) int { return u.nodeIndex() })
+	if len(r.numa) == 0 {
+		r.numa = []uint64{0}
+	}
+	for i := range r.numa {
+		r.numa[i] |= unknown
+	}
+	nodes, places, known := make([]topo.NodeSet, r.n), make([]int, r.n), index{}
+	for i := range r.n {
+		l := &inv.units[r.first+i].Location
+		nodes[i], places[i] = inv.units[r.first+i].node, known.of(l.PCIe+"|"+strings.Join(l.Bridges, " "))
+	}
+	r.class = classes.of(inv.weights(r, s), nodes, places)
+}
+
+// rack returns the devices of a type; nil where the node has none.
+func (inv *Inventory) rack(t Type) *rack {
+	for i := range inv.racks {
+		if inv.racks[i].kind == t {
+			return &inv.racks[i]
+		}
+	}
+	return nil
+}
+
+// NodesOf returns the NUMA node of a device; 0 where it is unknown.
+func (inv *Inventory) NodesOf(t Type, id string) topo.NodeSet {
+	if i, ok := inv.at[identity{t, id}]; ok {
+		return inv.units[i].node
+	}
+	return 0
+}

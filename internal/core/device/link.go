@@ -1,0 +1,78 @@
+package device
+
+// closeness reads how close two devices are from where they are connected.
+func closeness(a, b *unit) int64 {
+	common := 0
+	for common < min(len(a.Bridges), len(b.Bridges)) && a.Bridges[common] == b.Bridges[common] {
+		common++
+	}
+	switch {
+	case common > 1 && len(a.Bridges)-common <= 1 && len(b.Bridges)-common <= 1:
+		return SameSwitch
+	case common > 1:
+		return SameBridges
+	case common == 1, a.pcie >= 0 && a.pcie == b.pcie:
+		return SameRoot
+	case a.node != 0 && a.node == b.node:
+		return SameNode
+	}
+	return Remote
+}
+
+// weights are the links of a rack: entry i·n+j is 100 · lanes + closeness, in the weaker direction, and 0 for a device
+// with itself.
+func (inv *Inventory) weights(r *rack, s *Spec) []int32 {
+	local := func(t Type, id string) int {
+		if i, ok := inv.at[identity{t, id}]; ok && t == r.kind {
+			return i - r.first
+		}
+		return -1
+	}
+	n := r.n
+	directed, switched, levels := make([]int64, n*n), make([]int64, n*n), make([]int64, n*n)
+	said := make([]bool, n*n)
+	for _, l := range s.Links {
+		a, b := local(l.Type, l.A), local(l.Type, l.B)
+		if a < 0 || b < 0 || a == b {
+			continue
+		}
+		directed[a*n+b] += bounded(l.Lanes)
+		said[a*n+b] = true
+		levels[a*n+b] = max(levels[a*n+b], l.Level)
+		levels[b*n+a] = levels[a*n+b]
+	}
+	for _, sw := range s.Switches {
+		for a, of := range sw.Lanes {
+			for b, to := range sw.Lanes {
+				if i, j := local(sw.Type, a), local(sw.Type, b); i >= 0 && j >= 0 {
+					switched[i*n+j] += bounded(min(of, to))
+				}
+			}
+		}
+	}
+	w := make([]int32, n*n)
+	for i := range n {
+		for j := range n {
+			if i == j {
+				continue
+			}
+			there, back := directed[i*n+j], directed[j*n+i]
+			if !said[i*n+j] {
+				there = back
+			} else if !said[j*n+i] {
+				back = there
+			}
+			level := min(max(levels[i*n+j], levels[j*n+i]), SameBoard)
+			if level <= 0 {
+				level = closeness(&inv.units[r.first+i], &inv.units[r.first+j])
+			}
+			w[i*n+j] = int32(lane*bounded(min(there, back)+switched[i*n+j]) + level)
+		}
+	}
+	return w
+}
+
+// mostLanes bounds the lanes between two devices, so that sums over 64 devices are exact in 32 bits.
+const mostLanes = 10_000
+
+func bounded(lanes int64) int64 { return min(max(lanes, 0), mostLanes) }

@@ -1,0 +1,240 @@
+package device
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// Grant is what a pod has of one device. Amount and Ratio are those of the pod: the most that its containers have of
+// the device at one time.
+type Grant struct {
+	Type   Type
+	ID     string // "" where an old annotation says the minor alone
+	Minor  int32
+	Amount Vector // without slots: they follow from the containers
+	Ratio  int64  // percent of a GPU's memory; counts where Amount has no bytes
+	// Containers are by name; nil where it is not known who has what.
+	Containers []ContainerGrant
+	VFs        []string // PCI addresses
+	Template   string
+}
+
+// ContainerGrant is what one container has of a device.
+type ContainerGrant struct {
+	Name   string
+	Amount Vector
+	Ratio  int64
+}
+
+// Holding is what a pod holds, by its UID: names come back, UIDs do not.
+type Holding struct {
+	UID    string
+	Grants []Grant
+}
+
+// state is what pods hold of a unit.
+type state struct {
+	used    Vector
+	holders int      // grants
+	vfs     []string // in use
+}
+
+// View is an immutable account of a node's devices: what its pods hold, and what follows. Holdings of devices that the
+// inventory does not have are kept, so that a device that comes back is not given twice.
+type View struct {
+	*Inventory
+	holdings []*Holding // Invariant: ascending UID, each once.
+	states   []state    // of units
+}
+
+// NewView returns the account of an inventory with the holdings of its pods. Of two of one pod the last counts.
+func NewView(inv *Inventory, holdings iter.Seq[*Holding]) *View {
+	v := &View{Inventory: inv, states: make([]state, len(inv.units))}
+	last := map[string]*Holding{}
+	for h := range holdings {
+		last[h.UID] = h
+	}
+	for _, uid := range slices.Sorted(maps.Keys(last)) {
+		v.holdings = append(v.holdings, last[uid])
+		v.charge(last[uid], 1)
+	}
+	return v
+}
+
+// On returns the account of the same holdings on another inventory.
+func (v *View) On(inv *Inventory) *View { return NewView(inv, slices.Values(v.holdings)) }
+
+// With returns an account in which a pod holds h, and nothing else. v does not change.
+func (v *View) With(h *Holding) *View {
+	next := &View{Inventory: v.Inventory, states: slices.Clone(v.states)}
+	i, known := v.find(h.UID)
+	if known {
+		next.holdings = slices.Clone(v.holdings)
+		next.charge(v.holdings[i], -1)
+		next.holdings[i] = h
+	} else {
+		next.holdings = slices.Concat(v.holdings[:i], []*Holding{h}, v.holdings[i:])
+	}
+	next.charge(h, 1)
+	return next
+}
+
+// Without returns an account in which a pod holds nothing: v itself where it holds nothing already.
+func (v *View) Without(uid string) *View {
+	i, known := v.find(uid)
+	if !known {
+		return v
+	}
+	next := &View{Inventory: v.Inventory, states: slices.Clone(v.states)}
+	next.holdings = slices.Concat(v.holdings[:i], v.holdings[i+1:])
+	next.charge(v.holdings[i], -1)
+	return next
+}
+
+func (v *View) find(uid string) (int, bool) {
+	return slices.BinarySearchFunc(v.holdings, uid, func(h *Holding, uid string) int { return cmp.Compare(h.UID, uid) })
+}
+
+// Holdings yields what pods hold, by UID.
+func (v *View) Holdings() iter.Seq[*Holding] { return slices.Values(v.holdings) }
+
+// HoldingOf returns what a pod holds; nil for nothing.
+func (v *View) HoldingOf(uid string) *Holding {
+	if i, ok := v.find(uid); ok {
+		return v.holdings[i]
+	}
+	return nil
+}
+
+// charge adds a holding to the states, or takes it off. Lists of VFs are replaced, never changed: views share them.
+func (v *View) charge(h *Holding, sign int) {
+	for i := range h.Grants {
+		g := &h.Grants[i]
+		for _, at := range v.named(g) {
+			s := &v.states[at]
+			amount := v.units[at].debit(g)
+			s.used.add(&amount, int64(sign))
+			s.holders += sign
+			if len(g.VFs) == 0 {
+				continue
+			}
+			s.vfs = slices.Clone(s.vfs)
+			for _, vf := range g.VFs {
+				j, _ := slices.BinarySearch(s.vfs, vf)
+				if sign > 0 {
+					s.vfs = slices.Insert(s.vfs, j, vf)
+				} else {
+					s.vfs = slices.Delete(s.vfs, j, j+1)
+				}
+			}
+			if len(s.vfs) == 0 {
+				s.vfs = nil
+			}
+		}
+	}
+}
+
+// named returns the units that a grant is about. A minor alone may mean several: all are charged, since none of them
+// may be given twice.
+func (inv *Inventory) named(g *Grant) []int {
+	if g.ID != "" {
+		if i, ok := inv.at[identity{g.Type, g.ID}]; ok {
+			return []int{i}
+		}
+		return nil
+	}
+	var found []int
+	if r := inv.rack(g.Type); r != nil {
+		for i := r.first; i < r.first+r.n; i++ {
+			if inv.units[i].Minor == g.Minor {
+				found = append(found, i)
+			}
+		}
+	}
+	return found
+}
+
+// debit is what a grant takes of a unit. Memory is charged in bytes; where they are not known on one side, as a ratio.
+func (u *unit) debit(g *Grant) Vector {
+	amount := g.Amount
+	switch {
+	case u.blind:
+		amount[Bytes] = g.Ratio
+	case amount[Bytes] == 0 && g.Ratio > 0:
+		amount[Bytes] = BytesOf(u.Total[Bytes], g.Ratio)
+	}
+	if amount[Slots] = 0; u.Total[Slots] > 0 {
+		amount[Slots] = max(int64(len(g.Containers)), 1)
+	}
+	return amount
+}
+
+// free is what pods may still have of a unit: nothing of one that is not healthy or not offered.
+func (v *View) free(i int) Vector {
+	if u := &v.units[i]; u.Healthy && u.offered {
+		return u.Total.minus(&v.states[i].used)
+	}
+	return Vector{}
+}
+
+// Status is the account of one device.
+type Status struct {
+	*Device
+	Used, Free Vector
+	Holders    int
+	Offered    bool // pods may have it; see Device.Parent
+	// MemoryUnknown: Bytes count percent.
+	MemoryUnknown bool
+}
+
+// Devices yields the devices by type, PCI address and ID.
+func (v *View) Devices() iter.Seq[Status] {
+	return func(yield func(Status) bool) {
+		for i := range v.units {
+			u, s := &v.units[i], &v.states[i]
+			if !yield(Status{&u.Device, s.used, v.free(i), s.holders, u.offered, u.blind}) {
+				return
+			}
+		}
+	}
+}
+
+// Admits says why a pod cannot hold h in addition to what other pods hold: a device that is not there, not healthy or
+// not free. It is asked before a choice that was made on an older account is committed.
+func (v *View) Admits(h *Holding) Reason {
+	v = v.Without(h.UID)
+	next := &View{Inventory: v.Inventory, states: slices.Clone(v.states)}
+	for _, g := range h.Grants {
+		units := next.named(&g)
+		if len(units) == 0 {
+			return Reason{Code: MissingDevice, Type: g.Type}
+		}
+		for _, at := range units {
+			amount, free := next.units[at].debit(&g), next.free(at)
+			taken := func(vf string) bool { return slices.Contains(next.states[at].vfs, vf) }
+			if !amount.Within(&free) || slices.ContainsFunc(g.VFs, taken) {
+				return Reason{Code: InsufficientDevices, Type: g.Type, Asked: 1}
+			}
+		}
+		next.charge(&Holding{Grants: []Grant{g}}, 1)
+	}
+	return Reason{}
+}
+
+// Equal reports whether two accounts of one inventory are the same.
+func (v *View) Equal(o *View) bool {
+	return v.Inventory == o.Inventory && slices.EqualFunc(v.holdings, o.holdings, (*Holding).Equal) &&
+		slices.EqualFunc(v.states, o.states, func(a, b state) bool {
+			return a.used == b.used && a.holders == b.holders && slices.Equal(a.vfs, b.vfs)
+		})
+}
+
+// Equal reports whether two holdings are the same.
+func (h *Holding) Equal(o *Holding) bool {
+	return h.UID == o.UID && slices.EqualFunc(h.Grants, o.Grants, func(a, b Grant) bool {
+		return a.Type == b.Type && a.ID == b.ID && a.Minor == b.Minor && a.Amount == b.Amount && a.Ratio == b.Ratio &&
+			a.Template == b.Template && slices.Equal(a.VFs, b.VFs) && slices.Equal(a.Containers, b.Containers)
+	})
+}
