@@ -1,0 +1,77 @@
+package device
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Choice is a set of devices for a request.
+type Choice struct {
+	Keys  Keys
+	Nodes topo.NodeSet // of all its devices; those of unknown NUMA node add none
+	// Grants are what the pod holds with it.
+	Grants []Grant
+	// Approximate: there were too many sets to look at all of them; a better one may exist.
+	Approximate bool
+}
+
+// choice spells a set out.
+func (s *search) choice(k *Keys, w *walk) Choice {
+	c := Choice{Keys: *k, Nodes: s.view.nodes(s.lead.rack, k.Mask), Approximate: !s.complete || w.approximate}
+	var to [MaxDevices]int8
+	s.lead.assign(k.Mask, &to)
+	c.Grants = s.grants(c.Grants, s.lead, &to, bits.OnesCount64(k.Mask))
+	if len(s.rest) > 0 {
+		s.surround(k.Mask, c.Nodes)
+		for t := range s.rest {
+			n := &s.found[t]
+			c.Nodes |= s.view.nodes(s.rest[t].rack, n.mask)
+			c.Grants = s.grants(c.Grants, &s.rest[t], &n.to, n.count)
+		}
+	}
+	return c
+}
+
+// grants appends what a pod holds of n devices: bundle j of device to[j].
+func (s *search) grants(list []Grant, p *pick, to *[MaxDevices]int8, n int) []Grant {
+	first := len(list)
+	for j := range n {
+		u := &s.view.units[p.rack.first+int(to[j])]
+		b := p.bundle(j)
+		g := Grant{Type: u.Type, ID: u.ID, Minor: u.Minor, Amount: b.on(u)}
+		g.Amount[Slots] = 0
+		g.Ratio = u.ratio(&g.Amount)
+		for _, part := range b {
+			amount := part.Need.on(u)
+			g.Containers = append(g.Containers, ContainerGrant{part.Container, amount, u.ratio(&amount)})
+			if part.Need.Template {
+				g.Template = s.template(&part.Need, u).Name
+			}
+		}
+		if u.blind {
+			g.Amount[Bytes] = 0
+			for i := range g.Containers {
+				g.Containers[i].Amount[Bytes] = 0
+			}
+		}
+		if p.hint.VF != nil {
+			g.VFs = []string{s.view.vf(p, int(to[j]))}
+		}
+		list = append(list, g)
+	}
+	slices.SortFunc(list[first:], func(a, b Grant) int {
+		return cmp.Compare(s.view.at[identity{a.Type, a.ID}], s.view.at[identity{b.Type, b.ID}])
+	})
+	return list
+}
+
+// ratio is the percent of a GPU's memory that an amount is; 0 for other devices.
+func (u *unit) ratio(amount *Vector) int64 {
+	if u.Type != GPU {
+		return 0
+	}
+	return UsedRatio(u.Total[Bytes], amount[Bytes])
+}

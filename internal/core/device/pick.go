@@ -1,0 +1,210 @@
+package device
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Template is a part of a device that its maker allows. A request for one must be equal to it.
+type Template struct {
+	Name, Model string
+	Amount      Vector
+	Ratio       int64
+}
+
+// Options are what a choice depends on besides the account and the request.
+type Options struct {
+	// Accept reports whether the rest of the pod can be had on NUMA nodes, or on others in addition to them where the
+	// policy allows that. What accepts a set accepts its subsets; the empty set asks nothing. nil accepts all.
+	Accept func(topo.NodeSet) bool
+	Demand Demand
+	// Worth ranks devices for a share of one, higher is better; nil ranks all alike.
+	Worth     func(Type, string) int64
+	Templates []Template
+	WholeOnly []string // models whose devices are not shared
+}
+
+// pick is one type of a search: what is asked of it, and which devices could serve.
+type pick struct {
+	rack    *rack
+	hint    Hint
+	all     bool // every matching device gets the bundle
+	joint   bool
+	bundles []bundle
+	fits    []uint64 // devices by bundle
+	equal   bool     // the bundles are
+	open    uint64   // devices of any bundle
+	match   uint64   // devices that hints allow and that are healthy, whatever is free
+	scopes  []uint64 // all devices are within one of these; nil asks nothing
+}
+
+// prepare finds the devices that can serve each bundle.
+func (s *search) prepare(p *pick) {
+	v := s.view
+	p.fits, p.open, p.equal, p.match, p.scopes = make([]uint64, len(p.bundles)), 0, true, 0, nil
+	for i := range p.rack.n {
+		if u := &v.units[p.rack.first+i]; u.Healthy && u.offered && v.matches(p, i) {
+			p.match |= 1 << i
+		}
+	}
+	for b := range p.bundles {
+		if b > 0 && p.bundles[b].equal(p.bundles[b-1]) {
+			p.fits[b] = p.fits[b-1]
+			continue
+		}
+		p.equal = b == 0
+		for m := p.match; m != 0; m &= m - 1 {
+			if i := bits.TrailingZeros64(m); s.serves(p, p.bundles[b], i) {
+				p.fits[b] |= 1 << i
+			}
+		}
+		p.open |= p.fits[b]
+	}
+	switch p.hint.Scope {
+	case DeviceLevel:
+		for i := range p.rack.n {
+			p.scopes = append(p.scopes, 1<<i)
+		}
+	case PCIeLevel:
+		p.scopes = p.rack.pcie
+	case NUMALevel:
+		p.scopes = p.rack.numa
+	}
+}
+
+// matches reports whether the labels of device i of a rack and of its VFs are asked for.
+func (v *View) matches(p *pick, i int) bool {
+	u := &v.units[p.rack.first+i]
+	return p.hint.Selector.Matches(u.Labels) && (p.hint.VF == nil ||
+		slices.ContainsFunc(u.VFs, func(vf VF) bool { return p.hint.VF.Matches(vf.Labels) }))
+}
+
+// serves reports whether device i of a rack can serve a bundle: every dimension is free, and every hard rule about the
+// device holds.
+func (s *search) serves(p *pick, b bundle, i int) bool {
+	v, at := s.view, p.rack.first+i
+	u := &v.units[at]
+	for _, part := range b {
+		n := &part.Need
+		switch {
+		case n.Profile != u.Profile,
+			n.Vendor != "" && u.Vendor != "" && n.Vendor != u.Vendor,
+			u.blind && n.Amount[Bytes] > 0,
+			n.Template && (len(b) > 1 || s.template(n, u) == nil),
+			!n.Whole && u.Type == GPU && slices.Contains(s.opt.WholeOnly, u.Model):
+			return false
+		}
+	}
+	need, free := b.on(u), v.free(at)
+	if !need.Within(&free) || b.whole() && v.states[at].holders > 0 {
+		return false
+	}
+	if p.hint.VF != nil && v.vf(p, i) == "" {
+		return false
+	}
+	switch p.hint.Exclusive {
+	case DeviceLevel:
+		return v.states[at].holders == 0
+	case PCIeLevel:
+		return u.pcie >= 0 && v.untouchedRoot(p.rack, u.pcie)
+	}
+	return true
+}
+
+func (s *search) template(n *Need, u *unit) *Template {
+	i := slices.IndexFunc(s.opt.Templates, func(t Template) bool {
+		return t.Model == u.Model && t.Amount == n.Amount && t.Ratio == n.Ratio
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.opt.Templates[i]
+}
+
+// vf returns the free virtual function with the lowest address that is asked for; "" for none.
+func (v *View) vf(p *pick, i int) string {
+	lowest, used := "", v.states[p.rack.first+i].vfs
+	for _, vf := range v.units[p.rack.first+i].VFs {
+		if _, taken := slices.BinarySearch(used, vf.Bus); !taken && p.hint.VF.Matches(vf.Labels) &&
+			(lowest == "" || vf.Bus < lowest) {
+			lowest = vf.Bus
+		}
+	}
+	return lowest
+}
+
+// untouchedRoot reports whether no device of a rack under a root complex is in use.
+func (v *View) untouchedRoot(r *rack, pcie int) bool {
+	for i := r.first; i < r.first+r.n; i++ {
+		if v.units[i].pcie == pcie && v.states[i].holders > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// untouched are the devices of a rack of which a pod could have all.
+func (v *View) untouched(r *rack) uint64 {
+	mask := uint64(0)
+	for i := range r.n {
+		if u := &v.units[r.first+i]; u.Healthy && u.offered && v.states[r.first+i].holders == 0 {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// nodes are the NUMA nodes of devices of a rack.
+func (inv *Inventory) nodes(r *rack, mask uint64) topo.NodeSet {
+	var nodes topo.NodeSet
+	for ; mask != 0; mask &= mask - 1 {
+		nodes |= inv.units[r.first+bits.TrailingZeros64(mask)].node
+	}
+	return nodes
+}
+
+// inScope reports whether devices are in one of the scopes that are demanded.
+func (p *pick) inScope(mask uint64) bool {
+	return p.scopes == nil ||
+		slices.ContainsFunc(p.scopes, func(scope uint64) bool { return mask&^scope == 0 })
+}
+
+// assign gives bundles to the devices of mask, one each, and those beyond the bundles to the first; to[j] is the
+// device of bundle j. It finds a way where there is one.
+func (p *pick) assign(mask uint64, to *[MaxDevices]int8) bool {
+	if p.equal {
+		for j := 0; mask != 0; j, mask = j+1, mask&(mask-1) {
+			to[j] = int8(bits.TrailingZeros64(mask))
+		}
+		return true
+	}
+	var cost costs
+	k := bits.OnesCount64(mask)
+	for j := range k {
+		for i := range p.rack.n {
+			if cost[j][i] = never; mask&p.fit(j)>>i&1 != 0 {
+				cost[j][i] = 0
+			}
+		}
+	}
+	_, ok := assignment(k, p.rack.n, &cost, to)
+	return ok
+}
+
+// fit returns the devices for want j: a want beyond the bundles is one more of the first.
+func (p *pick) fit(j int) uint64 {
+	if j < len(p.fits) {
+		return p.fits[j]
+	}
+	return p.fits[0]
+}
+
+// bundle returns what want j takes.
+func (p *pick) bundle(j int) bundle {
+	if j < len(p.bundles) {
+		return p.bundles[j]
+	}
+	return p.bundles[0]
+}

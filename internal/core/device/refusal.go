@@ -1,0 +1,128 @@
+package device
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// refusal finds the first reason why nothing was found: what each type lacks by itself, then what they lack together.
+func (v *View) refusal(r *Request, o *Options) Reason {
+	s := v.search(r, o)
+	if s.lacking.Code != NoReason {
+		return s.lacking
+	}
+	for i, t := range s.types {
+		if reason := s.alone(i, t); !reason.OK() {
+			return reason
+		}
+	}
+	anywhere := *s.opt
+	anywhere.Accept = nil
+	if _, found := v.search(r, &anywhere).first(); found {
+		return Reason{Code: InsufficientOnNUMA, Type: s.types[0]}
+	}
+	return Reason{Code: JointViolation, Type: s.types[0]}
+}
+
+// alone asks for one type of a request, in the way with the fewest devices.
+func (s *search) alone(i int, t Type) Reason {
+	p := pick{rack: s.view.rack(t), hint: s.req.Hints[t], all: s.req.forAll(t)}
+	reason := Reason{Type: t}
+	for _, bundles := range s.packings[i] {
+		p.bundles = bundles
+		s.prepare(&p)
+		if n := int64(bits.OnesCount64(p.open)); reason.Asked == 0 || n > reason.Free {
+			reason.Asked, reason.Free = int64(len(bundles)), n
+		}
+		if reason.InScope = p.mostInScope(); reason.Free >= reason.Asked && !slices.Contains(p.fits, 0) {
+			break
+		}
+	}
+	if p.all {
+		reason.Asked = int64(bits.OnesCount64(p.match))
+	}
+	s.describe(&p, &reason)
+	if reason.Code = s.never(&p); reason.Code != NoReason {
+		return reason
+	}
+	only := *s.req
+	only.Parts, only.Joint = s.req.of(t), Joint{}
+	anywhere := *s.opt
+	anywhere.Accept = nil
+	if _, found := s.view.search(&only, &anywhere).first(); found {
+		return Reason{}
+	}
+	switch {
+	case reason.Free < max(reason.Asked, 1), p.all:
+		reason.Code = InsufficientDevices
+	case p.scopes != nil && reason.InScope < reason.Asked:
+		reason.Code = InsufficientInScope
+	case p.tabled() && (s.req.Partition != nil || s.view.partitions.Policy != NoPartitionPolicy):
+		reason.Code = InsufficientPartitions
+	default:
+		reason.Code = InsufficientDevices
+	}
+	return reason
+}
+
+// never finds what no free device would change.
+func (s *search) never(p *pick) ReasonCode {
+	r := p.rack
+	models, vfs, templates, shares := 0, false, true, false
+	for i := range r.n {
+		u := &s.view.units[r.first+i]
+		if slices.Contains(s.opt.WholeOnly, u.Model) {
+			models++
+		}
+		vfs = vfs || p.hint.VF != nil && slices.ContainsFunc(u.VFs, func(vf VF) bool {
+			return p.hint.VF.Matches(vf.Labels)
+		})
+	}
+	for _, part := range s.req.of(r.kind) {
+		shares = shares || !part.Need.Whole
+		matched := !part.Need.Template
+		for i := range r.n {
+			matched = matched || s.template(&part.Need, &s.view.units[r.first+i]) != nil
+		}
+		templates = templates && matched
+	}
+	wish, table := s.req.Partition, s.view.partitions
+	byTable := p.tabled() && (wish != nil || table.Policy == HonorPartitions)
+	switch {
+	case !templates:
+		return NoTemplate
+	case shares && r.kind == GPU && models == r.n:
+		return ShareUnsupported
+	case p.hint.VF != nil && !vfs:
+		return InsufficientVFs
+	case byTable && len(table.Table) == 0 && (wish == nil || wish.Restricted || table.Policy == HonorPartitions):
+		return MissingPartitions
+	case byTable && len(table.Table) > 0 && !slices.ContainsFunc(s.view.sets, func(row partition) bool {
+		return bits.OnesCount64(row.mask) == len(p.bundles)
+	}):
+		return UnsupportedCount
+	}
+	return NoReason
+}
+
+// describe adds what is free of a type.
+func (s *search) describe(p *pick, r *Reason) {
+	r.Whole = int64(bits.OnesCount64(s.view.untouched(p.rack)))
+	r.Model = s.view.units[p.rack.first].Model
+	for i := range p.rack.n {
+		free := s.view.free(p.rack.first + i)
+		if main, best := free[Cores]+free[Share], r.Best[Cores]+r.Best[Share]; main > best ||
+			main == best && free[Bytes] > r.Best[Bytes] {
+			r.Best = free
+		}
+	}
+}
+
+// mostInScope is the most devices that fit in one of the scopes that are demanded.
+func (p *pick) mostInScope() int64 {
+	most := 0
+	for _, scope := range p.scopes {
+		most = max(most, bits.OnesCount64(p.open&scope))
+	}
+	return int64(most)
+}

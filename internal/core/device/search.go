@@ -1,0 +1,283 @@
+package device
+
+import (
+	"iter"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Sets yields the sets of devices that serve a request, best first, each with all of its devices. It computes them band
+// by band (Keys.Ring and Keys.Links), so a reader that takes the first does not pay for the others. Containers share
+// devices as far as that is feasible; other ways are tried where none is.
+func (v *View) Sets(r *Request, o *Options) iter.Seq[Choice] {
+	return func(yield func(Choice) bool) {
+		v.search(r, o).each(func(s *search) bool {
+			seen := map[uint64]bool{} // a set may be in the table and free
+			for _, w := range s.walks() {
+				for {
+					band := w.band(s.left, s.opt.Demand.orEqual(), s.check)
+					slices.SortFunc(band, func(a, b Keys) int { return a.Compare(&b) })
+					for i := range band {
+						if mask := band[i].Mask; !seen[mask] {
+							if seen[mask] = true; !yield(s.choice(&band[i], w)) {
+								return true
+							}
+						}
+					}
+					if len(band) == 0 {
+						break
+					}
+				}
+			}
+			return len(seen) > 0
+		})
+	}
+}
+
+// Choose returns the best set of devices for a request, or says why there is none. A request without devices gets the
+// zero Choice.
+func (v *View) Choose(r *Request, o *Options) (Choice, Reason) {
+	s := v.search(r, o)
+	if len(s.types) == 0 {
+		return Choice{}, Reason{}
+	}
+	if chosen, found := s.first(); found {
+		return chosen, Reason{}
+	}
+	return Choice{}, v.refusal(r, o)
+}
+
+func (s *search) first() (chosen Choice, found bool) {
+	s.each(func(s *search) bool {
+		for _, w := range s.walks() {
+			var keys Keys
+			if keys, found = w.best(s.left, s.opt.Demand.orEqual(), s.check); found {
+				chosen = s.choice(&keys, w)
+				return true
+			}
+		}
+		return false
+	})
+	return chosen, found
+}
+
+// search is one request on one account.
+type search struct {
+	view     *View
+	req      *Request
+	opt      *Options
+	types    []Type
+	packings [][][]bundle // by type
+	lacking  Reason       // why a type has no packing
+	complete bool         // all packings, and all sets, are looked at
+
+	lead    *pick // the type whose sets are enumerated
+	rest    []pick
+	left    uint64                // devices of the lead that are untouched
+	here    [MaxDevices]uint64    // devices of the lead in the place of each
+	others  []neighbours          // by other type
+	found   []gift                // what check has found, by other type
+	answers map[topo.NodeSet]bool // of Accept
+}
+
+func (v *View) search(r *Request, o *Options) *search {
+	s := &search{view: v, req: r, opt: o, types: r.Types(), complete: true}
+	if o == nil {
+		s.opt = &Options{}
+	}
+	s.order()
+	for _, t := range s.types {
+		rack := v.rack(t)
+		if rack == nil {
+			s.lacking = Reason{Code: MissingDevice, Type: t}
+			return s
+		}
+		parts, asked := r.of(t), int64(0)
+		for _, p := range parts {
+			asked = max(asked, p.Count)
+		}
+		switch {
+		case r.forAll(t):
+			var all bundle
+			for i := range parts {
+				all = append(all, &parts[i])
+			}
+			s.packings = append(s.packings, [][]bundle{{all}})
+			continue
+		case asked > int64(rack.n):
+			s.lacking = Reason{Code: InsufficientDevices, Type: t, Asked: asked, Free: int64(rack.n)}
+			return s
+		}
+		list, complete := packings(parts, rack.n)
+		if len(list) == 0 {
+			s.lacking = Reason{Code: InsufficientDevices, Type: t, Asked: int64(rack.n) + 1, Free: int64(rack.n)}
+			return s
+		}
+		s.packings, s.complete = append(s.packings, list), s.complete && complete
+	}
+	return s
+}
+
+// order puts the type whose sets are enumerated first: GPUs, unless they take no part in a joint allocation; else its
+// primary type; else any that does not get all devices.
+func (s *search) order() {
+	first := 0
+	if joint := s.req.Joint.Types; len(joint) > 0 && !slices.Contains(joint, GPU) {
+		first = slices.Index(s.types, joint[0])
+	} else if i := slices.IndexFunc(s.types, func(t Type) bool { return !s.req.forAll(t) }); i > 0 {
+		first = i
+	}
+	if first > 0 {
+		t := s.types[first]
+		s.types = slices.Insert(slices.Delete(slices.Clone(s.types), first, first+1), 0, t)
+	}
+}
+
+// each calls try with every combination of packings until it returns true.
+func (s *search) each(try func(*search) bool) {
+	if s.lacking.Code != NoReason || len(s.types) == 0 {
+		return
+	}
+	picks := make([]pick, len(s.types))
+	var from func(i int) bool
+	from = func(i int) bool {
+		if i == len(picks) {
+			s.begin(picks)
+			return try(s)
+		}
+		t := s.types[i]
+		for _, bundles := range s.packings[i] {
+			picks[i] = pick{
+				rack: s.view.rack(t), hint: s.req.Hints[t], all: s.req.forAll(t), bundles: bundles,
+				joint: slices.Contains(s.req.Joint.Types, t),
+			}
+			s.prepare(&picks[i])
+			if slices.Contains(picks[i].fits, 0) && !picks[i].all {
+				continue
+			}
+			if from(i + 1) {
+				return true
+			}
+		}
+		return false
+	}
+	from(0)
+}
+
+func (s *search) begin(picks []pick) {
+	s.lead, s.rest = &picks[0], picks[1:]
+	s.left = s.view.untouched(s.lead.rack)
+	if len(s.rest) > 0 {
+		s.survey()
+	}
+}
+
+// walks are the ways through the sets of the lead: of each number of devices that the request can mean, first those of
+// its partition table, then free ones.
+func (s *search) walks() []*walk {
+	p := s.lead
+	if p.all {
+		return []*walk{s.listed([]uint64{p.match})}
+	}
+	var list []*walk
+	for k := len(p.bundles); k <= s.most(); k++ {
+		partitions, free := s.partitions(k)
+		if partitions != nil {
+			list = append(list, partitions)
+		}
+		if free {
+			w := &walk{class: p.rack.class, open: p.open, k: k}
+			if p.rack.class.order == nil {
+				apart := p.open // shares of equal devices differ by what is free
+				if p.bundles[0].whole() && p.equal {
+					apart = 0
+				}
+				w = p.rack.class.many(p.open, apart, k, slices.Concat(p.rack.numa, p.rack.pcie)...)
+			}
+			w.fine = len(s.rest) == 0
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// most is the largest number of devices of the lead. It is more than what is asked for where another type is the
+// primary one of a joint allocation within a scope: then it follows the number of that type's places.
+func (s *search) most() int {
+	own := len(s.lead.bundles)
+	if j := &s.req.Joint; j.Scope != Anywhere && s.lead.joint && j.Types[0] != s.lead.rack.kind {
+		for i := range s.rest {
+			if s.rest[i].rack.kind == j.Types[0] {
+				return max(own, min(len(s.rest[i].bundles), s.lead.rack.n))
+			}
+		}
+	}
+	return own
+}
+
+// listed is a walk through given sets.
+func (s *search) listed(masks []uint64) *walk {
+	w := &walk{class: s.lead.rack.class, fine: len(s.rest) == 0, listed: true}
+	for _, mask := range masks {
+		if mask != 0 {
+			w.list = append(w.list, w.class.keys(mask))
+		}
+	}
+	slices.SortFunc(w.list, compareStatic)
+	w.doubt = len(w.list)
+	return w
+}
+
+// check applies the hard rules to a set of the lead, and fills in the keys that depend on the account.
+func (s *search) check(k Keys) (Keys, bool) {
+	p, nodes := s.lead, s.view.nodes(s.lead.rack, k.Mask)
+	var to [MaxDevices]int8
+	if p.all && k.Mask&^p.fits[0] != 0 || !p.inScope(k.Mask) || !s.carries(&k) ||
+		!p.equal && !p.assign(k.Mask, &to) || !s.accepts(nodes) {
+		return k, false
+	}
+	ok := true
+	if len(s.rest) > 0 {
+		k.NICs, ok = s.surround(k.Mask, nodes)
+	}
+	k.Worth, k.Spare = s.shared(k.Mask)
+	return k, ok
+}
+
+// accepts asks Accept, each question once.
+func (s *search) accepts(nodes topo.NodeSet) bool {
+	if s.opt.Accept == nil {
+		return true
+	}
+	answer, known := s.answers[nodes]
+	if !known {
+		if s.answers == nil {
+			s.answers = map[topo.NodeSet]bool{}
+		}
+		answer = s.opt.Accept(nodes)
+		s.answers[nodes] = answer
+	}
+	return answer
+}
+
+// shared are the keys of shares of a set: their worth, and how much of the devices is free.
+func (s *search) shared(mask uint64) (worth, spare int64) {
+	if s.lead.bundles[0].whole() && s.lead.equal {
+		return 0, 0
+	}
+	for ; mask != 0; mask &= mask - 1 {
+		at := s.lead.rack.first + bits.TrailingZeros64(mask)
+		u, free := &s.view.units[at], s.view.free(at)
+		if u.Type == GPU {
+			spare += min(1000*free[Cores]/max(u.Total[Cores], 1), 1000*free[Bytes]/u.Total[Bytes])
+		} else {
+			spare += 1000 * free[Share] / u.Total[Share]
+		}
+		if s.opt.Worth != nil {
+			worth += s.opt.Worth(u.Type, u.ID)
+		}
+	}
+	return worth, spare
+}

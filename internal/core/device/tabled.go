@@ -1,0 +1,76 @@
+package device
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// tabled reports whether whole GPUs are asked for, which partitions are about: shares and MIG devices never use them.
+func (p *pick) tabled() bool {
+	return p.rack.kind == GPU && !slices.ContainsFunc(p.bundles, func(b bundle) bool {
+		return slices.ContainsFunc(b, func(p *Part) bool { return !p.Need.Whole || p.Need.Profile != "" })
+	})
+}
+
+// partitions returns the walk through the sets of k GPUs in the table, nil where it is not asked, and whether sets that
+// are not in it are allowed too. The best score comes first, and with Restricted only the best that the table has for
+// the count; of equal ones, those that leave larger partitions free.
+func (s *search) partitions(k int) (w *walk, free bool) {
+	wish, inv := s.req.Partition, s.view.Inventory
+	policy, table := inv.partitions.Policy, len(inv.partitions.Table) > 0
+	switch {
+	case !s.lead.tabled() || policy == NoPartitionPolicy && wish == nil:
+		return nil, true
+	case !table:
+		// BestEffort chooses freely, among sets whose links carry what is asked: see check.
+		return nil, policy != HonorPartitions && (wish == nil || !wish.Restricted)
+	}
+	best, first := int64(0), true
+	for _, p := range inv.sets {
+		if bits.OnesCount64(p.mask) == k && (first || p.score > best) {
+			best, first = p.score, false
+		}
+	}
+	w = s.listed(nil)
+	for _, p := range inv.sets {
+		switch {
+		case bits.OnesCount64(p.mask) != k || p.mask&^s.lead.open != 0,
+			wish != nil && wish.Restricted && p.score < best,
+			wish != nil && p.bandwidth < wish.Bandwidth:
+			continue
+		}
+		keys := s.lead.rack.class.keys(p.mask)
+		keys.Score, keys.Kept = p.score, s.kept(s.left&^p.mask)
+		w.list = append(w.list, keys)
+	}
+	slices.SortFunc(w.list, compareStatic)
+	w.doubt = len(w.list)
+	return w, policy == PreferPartitions && wish == nil
+}
+
+// kept counts the partitions of 8, 4 and 2 GPUs that are wholly left, as one number: one of a larger size outweighs all
+// of smaller ones.
+func (s *search) kept(left uint64) int64 {
+	kept := int64(0)
+	for _, size := range sizes() {
+		n := int64(0)
+		for _, p := range s.view.sets {
+			if bits.OnesCount64(p.mask) == size && p.mask&^left == 0 {
+				n++
+			}
+		}
+		kept = kept<<16 | min(n, 1<<16-1)
+	}
+	return kept
+}
+
+// carries reports whether the ring of a set that is not a partition has the bandwidth that a pod asks for.
+func (s *search) carries(k *Keys) bool {
+	wish := s.req.Partition
+	if wish == nil || wish.Bandwidth == 0 || len(s.view.partitions.Table) > 0 || !s.lead.tabled() ||
+		k.Mask&(k.Mask-1) == 0 {
+		return true
+	}
+	lanes := k.Ring / lane
+	return lanes > 0 && s.view.laneBytes > 0 && (wish.Bandwidth-1)/s.view.laneBytes < lanes
+}
