@@ -1,0 +1,188 @@
+package fragment
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+)
+
+const (
+	length       = 80  // specs of a sequence
+	overOffer    = 3   // a sequence ends when it has offered this many times what is free
+	mismatch     = 100 // weight of keeping GPUs for specs that may run on few models
+	maxSequences = 10_000
+	maxSpecs     = 1 << 16 // of a generation
+	maxWeight    = 1 << 40 // of a spec
+	ofDemand     = 6       // times the part of the demand for GPUs that specs with several have: see Settings
+	weightBits   = 26      // of the sum of the weights, after scaling
+	thousand     = 1000
+	microPerGPU  = 1_000_000
+	micro        = microPerGPU / Whole // per milli
+)
+
+// Weighted is a spec with how often it is expected, beside the others.
+type Weighted struct {
+	Spec
+	Weight int64 // more than 0
+}
+
+// Settings are the parameters of a generation.
+type Settings struct {
+	Sequences int // that are offered to each state
+	// MultiGPU is how many thousandths of FGD's measure, over the specs with several GPUs, are added to a value. Where
+	// these specs ask for more than a sixth of all GPUs it is multiplied by six times that part: few sequences contain
+	// what they need, and a node that has lost a GPU to a smaller pod is lost to them.
+	MultiGPU int64
+	Seed     uint64 // of the sequences
+}
+
+// Standard returns the settings with which the figures of the documentation were measured.
+func Standard() Settings { return Settings{Sequences: 80, MultiGPU: 20, Seed: 1} }
+
+// Generation values states by one set of specs. It never changes, and remembers the values that it computed: it may be
+// used from any number of goroutines. What is remembered costs no allocation.
+type Generation struct {
+	settings  Settings
+	specs     []Weighted // ascending. Invariant: the sum of weights is below 2<<weightBits.
+	multi     []Weighted // those with several GPUs; weights times GPUs
+	added     int64      // of FGD's measure over multi, in thousandths
+	sequences []uint16   // of specs; length for each
+	minCPU    int64      // of the specs with GPUs
+	minMilli  int64
+	blocked   [64]int64 // by model, the weight of specs with GPUs that may not run on it
+	gpuWeight int64     // of the specs with GPUs
+	memo      memo
+}
+
+// New returns the generation of some specs. The order of the specs does not matter.
+func New(specs []Weighted, settings Settings) (*Generation, error) {
+	if n := len(specs); n == 0 || n > maxSpecs {
+		return nil, fmt.Errorf("%d specs; must be from 1 to %d", n, maxSpecs)
+	}
+	if n := settings.Sequences; n < 1 || n > maxSequences {
+		return nil, fmt.Errorf("Sequences is %d; must be from 1 to %d", n, maxSequences)
+	}
+	if n := settings.MultiGPU; n < 0 || n > thousand {
+		return nil, fmt.Errorf("MultiGPU is %d; must be from 0 to %d", n, thousand)
+	}
+	g := &Generation{settings: settings, specs: slices.Clone(specs), minCPU: 1<<63 - 1, minMilli: Whole}
+	sum, demand, multi := uint64(0), int64(0), int64(0)
+	for i, s := range g.specs {
+		if err := s.check(); err != nil {
+			return nil, fmt.Errorf("spec %d: %w", i, err)
+		}
+		if s.Weight < 1 || s.Weight > maxWeight {
+			return nil, fmt.Errorf("spec %d: Weight is %d; must be from 1 to %d", i, s.Weight, int64(maxWeight))
+		}
+		sum += uint64(s.Weight)
+	}
+	slices.SortFunc(g.specs, func(a, b Weighted) int { return a.compare(b.Spec) })
+	shift := max(bits.Len64(sum)-weightBits, 0)
+	for i := range g.specs {
+		s := &g.specs[i]
+		s.Weight = max(s.Weight>>shift, 1)
+		g.consider(*s)
+		demand += s.Weight * s.GPUs * s.Milli
+		if s.GPUs > 1 {
+			multi += s.Weight * s.GPUs * s.Milli
+		}
+	}
+	g.added = max(settings.MultiGPU, settings.MultiGPU*ofDemand*multi/max(demand, 1))
+	g.draw()
+	return g, nil
+}
+
+// consider adds a spec to the sums of the generation.
+func (g *Generation) consider(s Weighted) {
+	if s.GPUs == 0 {
+		return
+	}
+	g.minCPU, g.minMilli = min(g.minCPU, s.MilliCPU), min(g.minMilli, s.Milli)
+	g.gpuWeight += s.Weight
+	for model := range g.blocked {
+		if !s.Models.allows(Model(model)) {
+			g.blocked[model] += s.Weight
+		}
+	}
+	if s.GPUs > 1 {
+		s.Weight *= s.GPUs
+		g.multi = append(g.multi, s)
+	}
+}
+
+// draw fills the sequences. At each position the sequences divide the weights evenly among themselves, in an order that
+// differs by position: what is rare occurs as often as it should (Latin hypercube sampling). Equal random numbers give
+// specs that are beside each other in their order, so generations with similar weights have similar sequences.
+func (g *Generation) draw() {
+	upTo := make([]uint64, len(g.specs)) // sum of the weights, of all specs up to this one
+	sum := uint64(0)
+	for i, s := range g.specs {
+		sum += uint64(s.Weight)
+		upTo[i] = sum
+	}
+	n := g.settings.Sequences
+	g.sequences = make([]uint16, n*length)
+	random, stratum := rand.New(rand.NewPCG(g.settings.Seed, 0)), ^uint64(0)/uint64(n)
+	for position := range length {
+		for i, j := range random.Perm(n) {
+			at, _ := bits.Mul64(uint64(j)*stratum+random.Uint64()/uint64(n), sum)
+			spec, _ := slices.BinarySearch(upTo, at+1)
+			g.sequences[i*length+position] = uint16(spec)
+		}
+	}
+}
+
+// Fragmentation is FGD's measure of a state, over all specs: the expected part of what is free that a spec cannot use.
+func (g *Generation) Fragmentation(s State) int64 {
+	var h shape
+	h.set(s, Spec{}, 0)
+	return fragmentation(g.specs, &h)
+}
+
+// fragmentation is the mean of what each spec cannot use, in micro-GPUs: all that is free where it asks for no GPU or
+// does not fit, else the GPUs that are too small.
+func fragmentation(specs []Weighted, h *shape) int64 {
+	lost, weights, all := int64(0), int64(0), h.sum()
+	for i := range specs {
+		s := &specs[i]
+		small, first := int64(0), 0
+		for ; first < h.n && int64(h.free[first]) < s.Milli; first++ {
+			small += int64(h.free[first])
+		}
+		if s.GPUs == 0 || s.MilliCPU > h.milliCPU || !s.Models.allows(h.model) || int64(h.n-first) < s.GPUs {
+			small = all
+		}
+		lost += s.Weight * small
+		weights += s.Weight
+	}
+	if weights == 0 {
+		return 0
+	}
+	return lost * micro / weights
+}
+
+// Value is what a state is expected to leave idle, with what is added for the specs that sequences rarely contain.
+func (g *Generation) Value(s State) int64 {
+	var h shape
+	h.set(s, Spec{}, 0)
+	return g.value(&h)
+}
+
+func (g *Generation) value(h *shape) int64 {
+	if h.n == 0 {
+		return 0
+	}
+	hash := h.hash()
+	value, remembered := g.memo.recall(h, hash)
+	if remembered {
+		return value
+	}
+	value = g.idle(h) * micro / int64(g.settings.Sequences)
+	value += fragmentation(g.multi, h) * g.added / thousand
+	if g.gpuWeight > 0 {
+		value += mismatch * micro * h.sum() * g.blocked[h.model] / g.gpuWeight
+	}
+	g.memo.keep(h, hash, value)
+	return value
+}

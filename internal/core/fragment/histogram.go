@@ -1,0 +1,57 @@
+package fragment
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	maxLearnt = 128     // specs of a histogram that are used
+	firstUnit = 1 << 24 // weight of an arrival at the start; it grows to twice that, then all weights are halved
+	growth    = 595_423 // 2^(1/5000) − 1 in units of 2^−32: weights halve in 5,000 arrivals
+	forgotten = 5       // half-lives after which a spec that arrived once is dropped
+)
+
+// Histogram is how often each spec arrived, of late: an arrival counts half as much as one 5,000 arrivals later.
+type Histogram struct {
+	weights  map[Spec]int64
+	unit     int64 // weight of an arrival now
+	arrivals int64
+}
+
+// NewHistogram returns a histogram that expects pods with one GPU and 8 CPUs until others have arrived.
+func NewHistogram() *Histogram {
+	return &Histogram{weights: map[Spec]int64{{MilliCPU: 8000, GPUs: 1, Milli: Whole}: firstUnit}, unit: firstUnit}
+}
+
+// Count counts an arrival, and reports whether a new generation is due: every 25 arrivals up to 400, then every 250.
+func (h *Histogram) Count(s Spec) (due bool) {
+	h.weights[s] += h.unit
+	if h.unit += h.unit * growth >> 32; h.unit >= 2*firstUnit {
+		h.unit /= 2
+		for spec, weight := range h.weights {
+			if weight /= 2; weight < h.unit>>forgotten {
+				delete(h.weights, spec)
+			} else {
+				h.weights[spec] = weight
+			}
+		}
+	}
+	h.arrivals++
+	if h.arrivals <= 400 {
+		return h.arrivals%25 == 0
+	}
+	return h.arrivals%250 == 0
+}
+
+// Specs returns the heaviest specs, at most 128.
+func (h *Histogram) Specs() []Weighted {
+	all := make([]Weighted, 0, len(h.weights))
+	for spec, weight := range h.weights {
+		all = append(all, Weighted{spec, weight})
+	}
+	slices.SortFunc(all, func(a, b Weighted) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), a.compare(b.Spec))
+	})
+	return all[:min(len(all), maxLearnt)]
+}
