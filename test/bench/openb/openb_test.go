@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const (
+	nodeHead = "sn,cpu_milli,memory_mib,gpu,model\n"
+	podHead  = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+)
+
+// made returns a cluster of 48 nodes, and pods of all kinds.
+func made(t *testing.T) *trace {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(7, 7))
+	var nodes, pods strings.Builder
+	nodes.WriteString(nodeHead)
+	pods.WriteString(podHead)
+	for i := range 48 {
+		fmt.Fprintf(&nodes, "node-%02d,96000,393216,8,A\n", i)
+	}
+	for i := range 400 {
+		switch rng.IntN(10) {
+		case 0:
+			fmt.Fprintf(&pods, "pod-%d,%d,8192,0,0,\n", i, 1000*(1+rng.IntN(8)))
+		case 1:
+			fmt.Fprintf(&pods, "pod-%d,64000,65536,8,1000,\n", i)
+		case 2, 3, 4:
+			fmt.Fprintf(&pods, "pod-%d,6000,16384,1,%d,\n", i, []int{320, 470, 650, 810}[rng.IntN(4)])
+		default:
+			fmt.Fprintf(&pods, "pod-%d,8000,16384,1,1000,A|B\n", i)
+		}
+	}
+	loaded, err := load(write(t, "nodes.csv", nodes.String()), write(t, "pods.csv", pods.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+func TestRolloutAllocatesMoreThanLeastAllocated(t *testing.T) {
+	t.Parallel()
+	loaded := made(t)
+	for seed := range uint64(3) {
+		at := map[string]float64{}
+		for _, name := range []string{"rollout", "least", "random", "bestfit", "fgd"} {
+			got, err := replay(loaded, name, fragment.Standard(), seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.at100 <= 0 || got.at100 > got.at130 || got.at130 > 100 {
+				t.Errorf("seed %d: %s allocates %+v", seed, name, got)
+			}
+			again, _ := replay(loaded, name, fragment.Standard(), seed)
+			if again != got {
+				t.Errorf("seed %d: %s allocates %+v, then %+v", seed, name, got, again)
+			}
+			at[name] = got.at100
+		}
+		if at["rollout"] < at["least"]+10 || at["rollout"] < at["bestfit"] {
+			t.Errorf("seed %d: %v; want rollout 10 percent above least and not below bestfit", seed, at)
+		}
+	}
+}
+
+func TestPodsOnlyRunOnTheirModels(t *testing.T) {
+	t.Parallel()
+	loaded, err := load(write(t, "nodes.csv", nodeHead+"a,8000,100,1,A\nb,8000,100,1,B\n"),
+		write(t, "pods.csv", podHead+"p,1000,1,1,1000,B|C\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"rollout", "fgd", "random", "bestfit", "least"} {
+		if got, err := replay(loaded, name, fragment.Standard(), 1); err != nil || got.at130 != 50 {
+			t.Errorf("%s: %+v, %v; want 50 percent", name, got, err)
+		}
+	}
+}
+
+func TestTheRepositoryRepeatsThePublishedReplays(t *testing.T) {
+	t.Parallel()
+	dir := testkit.SharedData(t, "openb")
+	for trace, least := range map[string]float64{"default": 95.5, "multigpu50": 96.5} {
+		check := trace == "default"
+		var out strings.Builder
+		err := run([]string{
+			"-nodes", filepath.Join(dir, "openb_node_list_gpu_node.csv"), "-seeds", "1",
+			fmt.Sprintf("-check=%t", check),
+			"-pods", filepath.Join(dir, "openb_pod_list_"+trace+".csv"),
+		}, &out)
+		if err != nil {
+			t.Errorf("%v\n%s", err, &out)
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		var at100, low, high float64
+		format := "openb trace=" + trace + " seeds=1 alloc100=%f min=%f max=%f"
+		_, err = fmt.Sscanf(lines[len(lines)-1], format, &at100, &low, &high)
+		checked := strings.Contains(out.String(), "check: fgd")
+		if err != nil || at100 < least || low != at100 || high != at100 || checked != check {
+			t.Errorf("trace %s: %v, want at least %.1f, after a check: %t\n%s", trace, err, least, check, &out)
+		}
+	}
+}
+
+func TestFaultsOfFilesAndFlagsAreNamed(t *testing.T) {
+	t.Parallel()
+	nodes, pods := write(t, "nodes.csv", nodeHead+"a,1,1,1,A\n"), write(t, "pods.csv", podHead+"p,1,1,1,500,\n")
+	for want, args := range map[string][]string{
+		"-nodes and -pods are required": {"-pods", pods},
+		"-seeds must be 1 or more":      {"-nodes", nodes, "-pods", pods, "-seeds", "0"},
+		"-policy is \"best\"; must be":  {"-nodes", nodes, "-pods", pods, "-policy", "best"},
+		`:2: gpu is "65"; must be a number from 0 to 64`: {
+			"-nodes", write(t, "n.csv", nodeHead+"a,1,1,65,A\n"), "-pods", pods,
+		},
+		`:2: gpu_milli is "half"; must be a number from 1 to 1000`: {
+			"-nodes", nodes, "-pods", write(t, "p.csv", podHead+"p,1,1,1,half,\n"),
+		},
+		`:2: gpu_milli is "0"; must be a number from 1 to 1000`: {
+			"-nodes", nodes, "-pods", write(t, "p.csv", podHead+"p,1,1,1,0,\n"),
+		},
+		"columns; must have at least 5": {"-nodes", nodes, "-pods", write(t, "p.csv", "name,cpu\n")},
+		"no pod asks for GPUs":          {"-nodes", nodes, "-pods", write(t, "p.csv", podHead+"p,1,1,0,0,\n")},
+		"no node has GPUs":              {"-nodes", write(t, "n.csv", nodeHead+"a,1,1,0,A\n"), "-pods", pods},
+	} {
+		var out strings.Builder
+		if err := run(args, &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
