@@ -494,6 +494,19 @@ func TestGangsNeverStartInPart(t *testing.T) {
 	})
 }
 
+// TestAPlanThatDoesWithoutTheFirstMember: a1 is tried first, by its age, and takes no room of a2 and b0.
+func TestAPlanThatDoesWithoutTheFirstMember(t *testing.T) {
+	const both = `, gang.scheduling.koordinator.sh/groups: '["default/a","default/b"]'}`
+	of := func(gang string, least int) string { return strings.TrimSuffix(says(gang, least), "}") + both }
+	in := cpuNode("n0", 4) + cpuPod("a1", 3, of("a", 1)+`, creationTimestamp: "2026-01-01T00:00:00Z"`, "") +
+		cpuPod("a2", 1, of("a", 1)+`, creationTimestamp: "2026-01-02T00:00:00Z"`, "") +
+		cpuPod("b0", 2, of("b", 1)+`, creationTimestamp: "2026-01-02T00:00:00Z"`, "")
+	r, _ := simulate(t, in, "-")
+	if got, want := states(r), "a1 Unschedulable, a2 Scheduled, b0 Scheduled"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // TestWhatHelpsAnotherKindOfMemberWakesTheGang: a0 took the node with the GPU that a1 needs. A new node lets both
 // start, though it does not take a1.
 func TestWhatHelpsAnotherKindOfMemberWakesTheGang(t *testing.T) {
