@@ -61,12 +61,13 @@ func (s *search) surround(mask uint64, nodes topo.NodeSet) (total int64, ok bool
 func (s *search) nearest(mask uint64, within topo.NodeSet) (total int64, around topo.NodeSet, ok bool) {
 	for t := range s.rest {
 		p, n := &s.rest[t], &s.found[t]
-		inside, d, found := ^uint64(0), int64(0), false
+		inside, d := ^uint64(0), int64(0)
 		for i := 0; i < p.rack.n && within != anyNodes; i++ {
 			if !s.view.units[p.rack.first+i].node.Within(within) {
 				inside &^= 1 << i
 			}
 		}
+		var found bool
 		switch {
 		case p.all:
 			found = n.all(p, inside) && p.inScope(n.mask)

@@ -227,7 +227,7 @@ func nodesOf(devices []Device, m *topo.Machine) map[int]topo.NodeSet {
 	for _, id := range slices.Compact(ids) {
 		n := topo.NUMA(len(nodes))
 		if m != nil {
-			known := false
+			var known bool
 			if n, known = m.NUMAByID(id); !known {
 				continue
 			}

@@ -148,10 +148,10 @@ func TestNewRefusesWhatIsNotASpec(t *testing.T) {
 		"spec 0: GPUs is 65; must be from 0 to 64": {
 			fragment.Weighted{Spec: fragment.Spec{GPUs: 65, Milli: 1}, Weight: 1}, fragment.Standard(),
 		},
-		"spec 0: Milli is 1001 with 2 GPUs; must be from 1 to 1000": {
+		"spec 0: with 2 GPUs, Milli is 1001; must be from 1 to 1000": {
 			fragment.Weighted{Spec: fragment.Spec{GPUs: 2, Milli: 1001}, Weight: 1}, fragment.Standard(),
 		},
-		"spec 0: Milli is 5 with 0 GPUs; must be from 0 to 0": {
+		"spec 0: with 0 GPUs, Milli is 5; must be from 0 to 0": {
 			fragment.Weighted{Spec: fragment.Spec{Milli: 5}, Weight: 1}, fragment.Standard(),
 		},
 		"spec 0: Weight is 0; must be from 1 to 1099511627776": {

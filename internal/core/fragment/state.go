@@ -48,7 +48,7 @@ func (s Spec) check() error {
 	case s.GPUs < 0 || s.GPUs > MaxGPUs:
 		return fmt.Errorf("GPUs is %d; must be from 0 to %d", s.GPUs, MaxGPUs)
 	case s.Milli < low || s.Milli > high:
-		return fmt.Errorf("Milli is %d with %d GPUs; must be from %d to %d", s.Milli, s.GPUs, low, high)
+		return fmt.Errorf("with %d GPUs, Milli is %d; must be from %d to %d", s.GPUs, s.Milli, low, high)
 	}
 	return nil
 }
