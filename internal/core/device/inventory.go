@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -97,12 +98,22 @@ type rack struct {
 
 // Inventory is the devices of a node, without what pods hold. It never changes; views share it.
 type Inventory struct {
+	spec       Spec
+	machine    *topo.Machine
 	units      []unit // Invariant: by type (GPUs first), PCI address, ID.
 	racks      []rack
 	at         map[identity]int
 	laneBytes  int64
 	partitions Partitions
 	sets       []partition // of GPUs, by their masks; see newPartitions
+}
+
+// Equal reports whether two inventories are of equal Specs, on equal machines; either may be nil.
+func (inv *Inventory) Equal(o *Inventory) bool {
+	if inv == o || inv == nil || o == nil {
+		return inv == o
+	}
+	return inv.machine.Equal(o.machine) && reflect.DeepEqual(&inv.spec, &o.spec)
 }
 
 type identity struct {
@@ -112,10 +123,10 @@ type identity struct {
 
 // NewInventory validates a Spec. It refuses, naming the device: one without type or ID, one that is there twice,
 // amounts that are negative or above all real ones, and more than MaxDevices devices of a type. m gives NUMA nodes
-// their numbers; nil numbers those of the devices in ascending order. Equal servers share a class of classes. The Spec
-// is not kept, but its maps and slices are.
+// their numbers; nil numbers those of the devices in ascending order. Equal servers share a class of classes. Maps and
+// slices of the Spec are kept.
 func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error) {
-	inv := &Inventory{at: map[identity]int{}, laneBytes: s.LaneBytes, partitions: s.Partitions}
+	inv := &Inventory{spec: *s, machine: m, at: map[identity]int{}, laneBytes: s.LaneBytes, partitions: s.Partitions}
 	nodes, roots, ports := nodesOf(s.Devices, m), index{}, index{}
 	for _, d := range s.Devices {
 		if err := d.validate(); err != nil {

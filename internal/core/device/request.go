@@ -1,6 +1,9 @@
 package device
 
-import "slices"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Role is when a container runs.
 type Role uint8
@@ -159,6 +162,24 @@ func (r *Request) joint(j Joint) {
 }
 
 func (r *Request) forAll(t Type) bool { return t != GPU && r.Hints[t].Strategy == ApplyForAll }
+
+// Sign appends what nodes answer r by.
+func (r *Request) Sign(b []byte) []byte {
+	signed := *r
+	signed.Warnings = nil
+	text, err := json.Marshal(&signed)
+	if err != nil {
+		panic(err) // there are only numbers, words, and maps of them
+	}
+	return append(b, text...)
+}
+
+// LeftToKubelet reports whether r asks for whole GPUs, or MIG devices, by their vendor's name and for nothing else: a
+// kubelet with the vendor's device plugin can serve it.
+func (r *Request) LeftToKubelet() bool {
+	return len(r.Hints) == 0 && len(r.Joint.Types) == 0 && r.Partition == nil &&
+		!slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Need.Vendor == "" && p.Need.Profile == "" })
+}
 
 // Types returns the types that r asks for, GPUs first, then by name.
 func (r *Request) Types() []Type {

@@ -203,7 +203,14 @@ func (v *View) Devices() iter.Seq[Status] {
 
 // Admits says why a pod cannot hold h in addition to what other pods hold: a device that is not there, not healthy or
 // not free. It is asked before a choice that was made on an older account is committed.
+// The account of a node without devices admits nothing.
 func (v *View) Admits(h *Holding) Reason {
+	if h == nil {
+		return Reason{}
+	}
+	if v == nil {
+		return Reason{Code: MissingDevice, Type: h.Grants[0].Type}
+	}
 	v = v.Without(h.UID)
 	next := &View{Inventory: v.Inventory, states: slices.Clone(v.states)}
 	for _, g := range h.Grants {
@@ -233,8 +240,24 @@ func (v *View) Equal(o *View) bool {
 
 // Equal reports whether two holdings are the same.
 func (h *Holding) Equal(o *Holding) bool {
-	return h.UID == o.UID && slices.EqualFunc(h.Grants, o.Grants, func(a, b Grant) bool {
-		return a.Type == b.Type && a.ID == b.ID && a.Minor == b.Minor && a.Amount == b.Amount && a.Ratio == b.Ratio &&
-			a.Template == b.Template && slices.Equal(a.VFs, b.VFs) && slices.Equal(a.Containers, b.Containers)
-	})
+	return h.UID == o.UID && slices.EqualFunc(h.Grants, o.Grants, Grant.Equal)
+}
+
+// Equal reports whether two grants are the same.
+func (g Grant) Equal(o Grant) bool {
+	return g.Type == o.Type && g.ID == o.ID && g.Minor == o.Minor && g.Amount == o.Amount && g.Ratio == o.Ratio &&
+		g.Template == o.Template && slices.Equal(g.VFs, o.VFs) && slices.Equal(g.Containers, o.Containers)
+}
+
+// SortedGrants returns grants by type, ID and minor: list itself where they are.
+func SortedGrants(list []Grant) []Grant {
+	order := func(a, b Grant) int {
+		return cmp.Or(compareTypes(a.Type, b.Type), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Minor, b.Minor))
+	}
+	if slices.IsSortedFunc(list, order) {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, order)
+	return list
 }

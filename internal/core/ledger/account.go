@@ -3,6 +3,7 @@ package ledger
 import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -21,6 +22,22 @@ type account struct {
 	uses topo.NodeSet
 	// tenant is the pod as the machine's kubelet sees it; nil without Guest.
 	tenant *kubelet.Tenant
+}
+
+// holding is what the pod holds of devices; nil for nothing, and for no pod.
+func (a *account) holding() *device.Holding {
+	if a == nil || len(a.Devices) == 0 {
+		return nil
+	}
+	return &device.Holding{UID: a.UID, Grants: a.Devices}
+}
+
+// guest is tenant; nil for no pod.
+func (a *account) guest() *kubelet.Tenant {
+	if a == nil {
+		return nil
+	}
+	return a.tenant
 }
 
 // newAccount translates e. Without a machine the entry is kept and holds nothing.

@@ -4,6 +4,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -13,6 +14,7 @@ import (
 // constant number of allocations. With c, the kubelet state changes by one pod instead of being recomputed.
 func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	v := &View{frame: fr, accounts: accounts, version: version}
+	v.equip(c)
 	if fr.facts.Machine == nil {
 		return v
 	}
@@ -26,11 +28,33 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	return v
 }
 
-// change names the view from which another one is derived, and the changed tenant: nil before the pod is there, and
+// change names the view from which another one is derived, and the changed account: nil before the pod is there, and
 // when it is gone. The zero change is a view that comes from none.
 type change struct {
 	before  *View
-	was, is *kubelet.Tenant
+	was, is *account
+}
+
+// equip computes what pods hold of devices: from the view before, which shares the frame, or anew.
+func (v *View) equip(c change) {
+	inventory := v.facts.Devices
+	switch {
+	case inventory == nil:
+	case c.before == nil:
+		v.devices = device.NewView(inventory, func(yield func(*device.Holding) bool) {
+			for _, a := range v.accounts {
+				if h := a.holding(); h != nil && !yield(h) {
+					return
+				}
+			}
+		})
+	case c.is.holding() != nil:
+		v.devices = c.before.devices.With(c.is.holding())
+	case c.was.holding() != nil:
+		v.devices = c.before.devices.Without(c.was.UID)
+	default:
+		v.devices = c.before.devices
+	}
 }
 
 func (v *View) hold() {
@@ -51,7 +75,7 @@ func (v *View) settle(c change) {
 		return
 	}
 	if c.before != nil && c.before.tenancy != nil {
-		if next, ok := c.before.tenancy.Change(c.was, c.is); ok {
+		if next, ok := c.before.tenancy.Change(c.was.guest(), c.is.guest()); ok {
 			v.tenancy = next
 			return
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -25,6 +26,8 @@ type Entry struct {
 	// Amounts are what the pod holds of rows on each NUMA node: of pods with CPUList or NUMAIDs that were placed under
 	// a topology policy.
 	Amounts []align.Amount
+	// Devices are what the pod holds of devices.
+	Devices []device.Grant
 	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
 	// anything of its own.
 	Guest *kubelet.Guest
@@ -35,7 +38,8 @@ func (e Entry) Equal(o Entry) bool {
 	e, o = e.normal(), o.normal()
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
-		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) && slices.Equal(e.Amounts, o.Amounts)
+		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) && slices.Equal(e.Amounts, o.Amounts) &&
+		slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
 }
 
 func (e Entry) predictedLike(o Entry) bool {
@@ -47,7 +51,7 @@ func (e Entry) predictedLike(o Entry) bool {
 	return e.Equal(o)
 }
 
-// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs and Amounts, so that entries that
+// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs, Amounts and Devices, so that entries that
 // mean the same are the same.
 func (e Entry) normal() Entry {
 	if !e.Role.Binds() {
@@ -57,6 +61,7 @@ func (e Entry) normal() Entry {
 		e.Amounts = nil
 	}
 	e.Amounts = slices.Clone(align.Normal(e.Amounts))
+	e.Devices = device.SortedGrants(e.Devices)
 	if e.Role != qos.SharedPool || len(e.NUMAIDs) == 0 {
 		e.NUMAIDs, e.MilliCPU = nil, 0
 		return e

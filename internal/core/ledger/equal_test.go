@@ -5,9 +5,11 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/testkit/vary"
 )
 
@@ -23,8 +25,8 @@ func TestFactsDifferByEveryField(t *testing.T) {
 	if !reason.OK() {
 		t.Fatal(reason)
 	}
-	facts := ledger.Facts{Machine: m, Model: kubelet.Facts{Node: node}}
-	kinds := vary.Whole(other, another, cpuset.Of(5), align.Kind{Page: 2})
+	facts := ledger.Facts{Machine: m, Model: kubelet.Facts{Node: node}, Devices: gpus(t, m, "a")}
+	kinds := vary.Whole(other, another, cpuset.Of(5), align.Kind{Page: 2}, gpus(t, m, "b"))
 	vary.Fill(&facts, kinds)
 	same := facts
 	if !facts.Equal(&same) {
@@ -37,6 +39,20 @@ func TestFactsDifferByEveryField(t *testing.T) {
 	})
 }
 
+// gpus is an inventory of GPUs with the given IDs.
+func gpus(t testing.TB, m *topo.Machine, ids ...string) *device.Inventory {
+	t.Helper()
+	var spec device.Spec
+	for _, id := range ids {
+		spec.Devices = append(spec.Devices, device.Device{Type: device.GPU, ID: id, Healthy: true})
+	}
+	inventory, err := device.NewInventory(&spec, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inventory
+}
+
 // TestEntriesDifferByEveryField: of the roles that give a field a meaning, at least one must differ.
 func TestEntriesDifferByEveryField(t *testing.T) {
 	t.Parallel()
@@ -44,7 +60,7 @@ func TestEntriesDifferByEveryField(t *testing.T) {
 	roles := []qos.Role{qos.Exclusive, qos.SharedPool}
 	for _, role := range roles {
 		entry := ledger.Entry{CPUList: "1-2"}
-		kinds := vary.Whole()
+		kinds := vary.Whole(device.Vector{device.Cores: 7})
 		vary.Fill(&entry, kinds)
 		entry.Role = role
 		same := entry

@@ -6,6 +6,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -68,6 +69,10 @@ type Facts struct {
 	// take no part in any decision.
 	Amounts []align.Amount
 	Table   *align.Table
+	// Devices are those that the node's Device object lists; nil without a usable one. Own: Tenon decides who gets them,
+	// and not the node's kubelet.
+	Devices    *device.Inventory
+	OwnDevices bool
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
 }
@@ -79,5 +84,5 @@ func (f *Facts) Equal(o *Facts) bool {
 		f.StrategyByLabel == o.StrategyByLabel && f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
 		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
 		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
-		f.Table == o.Table && slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
+		f.Table == o.Table && f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices && slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
 }

@@ -94,6 +94,8 @@ func (l *Ledger) Commit(o Offer) error {
 		refusal = "its shared pool is promised to other pods"
 	case !align.Has(v.summary.Rows, a.holds):
 		refusal = "its memory is not free"
+	case !v.devices.Admits(a.holding()).OK():
+		refusal = "its devices are not free"
 	}
 	if refusal != "" {
 		return fmt.Errorf("commit offer for pod %s/%s: %w: %s", a.Namespace, a.Name, ErrTaken, refusal)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -24,6 +25,7 @@ type View struct {
 	lse, lsr, kubeletStatic cpuset.Set
 	// tenancy is nil while the kubelet is not predicted.
 	tenancy *kubelet.Tenancy
+	devices *device.View // nil without devices
 	summary Summary
 	memo    Memo
 }
@@ -77,6 +79,10 @@ func (v *View) Tenancy() *kubelet.Tenancy {
 
 // Kubelet returns the state of the node's kubelet; nil while it is not predicted.
 func (v *View) Kubelet() *kubelet.State { return v.Tenancy().Kubelet() }
+
+// Devices returns the account of the node's devices; nil where the node has no usable Device object. Pods that hold
+// devices are kept meanwhile.
+func (v *View) Devices() *device.View { return v.devices }
 
 // Admits says why the node's kubelet would not run p, as far as it is known: of some only the CPUs are counted.
 func (v *View) Admits(p *kubelet.Pod) why.Reason {
@@ -171,15 +177,15 @@ func (v *View) put(a *account, version uint64) *View {
 	if ok {
 		accounts := slices.Clone(v.accounts)
 		accounts[i] = a
-		return derive(v.frame, accounts, version, change{v, v.accounts[i].tenant, a.tenant})
+		return derive(v.frame, accounts, version, change{v, v.accounts[i], a})
 	}
 	accounts := slices.Concat(v.accounts[:i], []*account{a}, v.accounts[i:])
-	return derive(v.frame, accounts, version, change{v, nil, a.tenant})
+	return derive(v.frame, accounts, version, change{v, nil, a})
 }
 
 func (v *View) remove(i int, version uint64) *View {
 	accounts := slices.Concat(v.accounts[:i], v.accounts[i+1:])
-	return derive(v.frame, accounts, version, change{v, v.accounts[i].tenant, nil})
+	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil})
 }
 
 // Equal reports whether two views are the same account, whatever their versions.

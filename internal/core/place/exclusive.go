@@ -156,11 +156,15 @@ func (o *order) most(v *ledger.View, r *Request) int {
 }
 
 // take computes the CPUs, and where the other rows go. An even spread is dropped where it needs more NUMA nodes than
-// the topology policy allows, or others than have the rest.
-func (o *order) take(v *ledger.View, r *Request) (cpualloc.Result, []align.Amount, why.Reason) {
+// the topology policy allows, or others than have the rest. devices are the NUMA nodes of devices.
+func (o *order) take(v *ledger.View, r *Request, devices topo.NodeSet) (
+	cpualloc.Result, []align.Amount, why.Reason,
+) {
 	var j joint
 	j.exclusive(v, r, o)
 	j.separate()
+	j.meet(v, r, o, devices)
+	o.spread = j.spread
 	state := v.State().Limited(o.req.Bind)
 	req := o.req
 	result, reason := cpualloc.Allocate(state, req)

@@ -23,6 +23,7 @@ type joint struct {
 	// spread is the number of NUMA nodes that the policy allows.
 	spread int
 	open   topo.NodeSet // NUMA nodes that may take part
+	must   topo.NodeSet // those that do
 	wants  NUMAExclusive
 
 	// cpus and milli are the rows of CPU: those that the bind policy counts, or the size of shared pools and what of
@@ -124,7 +125,7 @@ func (j *joint) reach(nodes topo.NodeSet) reach {
 }
 
 func (j *joint) holds(nodes topo.NodeSet) bool {
-	return nodes.Within(j.open) && j.reach(nodes).rows == j.rows()
+	return j.must.Within(nodes) && nodes.Within(j.open) && j.reach(nodes).rows == j.rows()
 }
 
 // separate leaves the NUMA nodes with pods of the other kind out, where the pod wants that and the policy says how many

@@ -19,10 +19,16 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 		return reason
 	}
 	if r.followed(v.Facts()) {
-		return fitsFollowed(v, r)
+		if reason := fitsFollowed(v, r); !reason.OK() {
+			return reason
+		}
+		_, reason := chooseDevices(v, r, nil)
+		return reason
 	}
+	var cpus order
 	if r.CPUs > 0 {
-		if _, reason := checkCPUs(v, r); !reason.OK() {
+		var reason why.Reason
+		if cpus, reason = checkCPUs(v, r); !reason.OK() {
 			return reason
 		}
 	} else if r.wantsPool() {
@@ -33,7 +39,11 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 			}
 		}
 	}
-	return guard(v, r)
+	if reason := guard(v, r); !reason.OK() {
+		return reason
+	}
+	_, reason := chooseDevices(v, r, &cpus)
+	return reason
 }
 
 // Try computes the offer for r, or says why there is none. A pod that neither binds nor is confined gets an offer too:
@@ -50,23 +60,29 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		},
 		Version: v.Version(),
 	}
+	var o order
+	if r.CPUs > 0 && !r.followed(v.Facts()) {
+		o, _ = checkCPUs(v, r)
+	}
+	devices, _ := chooseDevices(v, r, &o)
+	offer.Entry.Devices = devices.Grants
 	if r.followed(v.Facts()) {
 		return complete(v, r, offer)
 	}
 	if r.CPUs > 0 {
-		o, _ := checkCPUs(v, r)
-		result, held, reason := o.take(v, r)
+		result, held, reason := o.take(v, r, devices.Nodes)
 		if !reason.OK() {
 			return ledger.Offer{}, reason
 		}
 		offer.Entry.CPUList = v.Machine().FormatList(result.CPUs)
 		offer.Entry.Exclusive, offer.Entry.Amounts = r.Exclusive, held
 		offer.CPUs, offer.Stage = result.CPUs, result.Stage
-		offer.Nodes = v.Machine().NodesOf(&result.CPUs) | holding(v.Machine(), held)
+		offer.Nodes = v.Machine().NodesOf(&result.CPUs) | holding(v.Machine(), held) | devices.Nodes
 	} else if r.wantsPool() {
 		var j joint
 		if j.pool(v, r) {
 			j.separate()
+			j.meet(v, r, &o, devices.Nodes)
 			offer.Nodes = j.choose()
 			offer.Entry.Amounts = j.place(offer.Nodes, offer.Nodes)
 			offer.Entry.NUMAIDs, offer.Entry.MilliCPU = v.Machine().NodeIDs(offer.Nodes), r.RequestMilli

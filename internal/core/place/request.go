@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -50,6 +51,10 @@ type Request struct {
 	// Needs are what the pod asks of rows, ordinary memory first; each resource once, more than 0 and in whole pages.
 	// They take part where a topology policy of BestEffort or tighter places the pod.
 	Needs []align.Need
+	// Devices are what the pod asks of devices; nil for nothing, and where another plugin decides about them.
+	Devices *device.Request
+	// Options are what is chosen by besides; Accept is not read.
+	Options device.Options
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology hint.Policy
 	// NUMAExclusive keeps pods that use one NUMA node and pods that use several off each other's NUMA nodes.
@@ -89,7 +94,7 @@ func (r *Request) On(f *ledger.Facts) *Request {
 // policy is Restricted or tighter, when it has CPUs of a kubelet also nodes with a static kubelet, and when it has
 // OnPolicyNodes those.
 func (r *Request) Concerns() bool {
-	return r.CPUs > 0 || r.wantsPool() || r.Kubelet != nil
+	return r.CPUs > 0 || r.wantsPool() || r.Kubelet != nil || r.Devices != nil
 }
 
 // wantsPool reports whether a topology policy or ConstrainedBurst can confine r to the shared pools of some NUMA nodes.
@@ -154,6 +159,9 @@ func (r *Request) sign(b []byte) []byte {
 	}
 	if r.Kubelet != nil {
 		b = signGuest(b, r.Kubelet)
+	}
+	if r.Devices != nil {
+		b = r.Devices.Sign(append(b, 'v'))
 	}
 	return b
 }

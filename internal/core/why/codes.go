@@ -17,6 +17,7 @@ const (
 	CPURequestNotInteger
 	InvalidField
 	RequestLimitMismatch
+	InvalidDeviceRequest
 
 	// Attention: no scheduler has attempted the pod.
 	NoScheduler
@@ -70,6 +71,18 @@ const (
 	KubeletRejected
 	EnforcementDegraded
 	KubeletAssumed
+	DeviceMissing
+	DevicesOfKubelet
+	PartitionTableMissing
+	PartitionCountUnsupported
+	SharedTemplateMissing
+	DeviceShareUnsupported
+	VirtualFunctionsMissing
+	DeviceJointAllocation
+	InsufficientNUMADevices
+	InsufficientPartitions
+	InsufficientScopedDevices
+	InsufficientDevices
 
 	// Capacity.
 	InsufficientCPU

@@ -57,6 +57,7 @@ const (
 	defaultPreemp = "DefaultPreemption"
 	quotaPlugin   = "ElasticQuota"
 	gangPlugin    = "Coscheduling"
+	devicePlugin  = "DeviceShare"
 )
 
 var registry = [numCodes]Entry{
@@ -89,6 +90,13 @@ var registry = [numCodes]Entry{
 		Text: "requests must equal limits", Chinese: "request 必须等于 limit",
 		Cause:  "LSE and LSR pods have guaranteed resources, so their requests must equal their limits.",
 		Remedy: "Set limits equal to requests for cpu and memory of every container.",
+	},
+	InvalidDeviceRequest: {
+		Name: "InvalidDeviceRequest", Class: Request, Plugin: devicePlugin,
+		Text: "invalid request for devices", Chinese: "设备请求无效",
+		Cause: "The resources or device annotations of the pod contradict each other, or ask for what no device can " +
+			"give.",
+		Remedy: "Correct the field that the message names.",
 	},
 
 	NoScheduler: {
@@ -417,6 +425,84 @@ var registry = [numCodes]Entry{
 			"are not in the model (condition tenon.sh/KubeletAssumed), so what it chooses is a guess.",
 		Remedy: "Run a kubelet that the model knows, remove the option or gate that the node's condition names, or " +
 			"set the plugin argument followAssumedKubelets to RankLast or Trust.",
+	},
+	DeviceMissing: {
+		Name: "DeviceMissing", Class: Placement, Plugin: devicePlugin,
+		Text: "node(s) missing Device", Chinese: "节点没有 Device 对象或没有该类设备",
+		Cause: "The node has no Device object that can be read, or no device of the requested type, vendor or " +
+			"profile in it.",
+		Remedy: "Use other nodes; on this one check that its agent reports devices.",
+	},
+	DevicesOfKubelet: {
+		Name: "DevicesOfKubelet", Class: Placement, Plugin: devicePlugin,
+		Text: "node(s) kubelet gives out the devices", Chinese: "节点的设备由 kubelet 分配",
+		Cause: "The node is in device mode Follow: its kubelet chooses whole GPUs, and nobody could enforce a share " +
+			"or a choice of Tenon.",
+		Remedy: "Request whole GPUs by their vendor's name, or move the node's devices to device mode Own.",
+	},
+	PartitionTableMissing: {
+		Name: "PartitionTableMissing", Class: Placement, Plugin: devicePlugin,
+		Text: "node(s) missing GPU Partition Table", Chinese: "节点缺少 GPU 分区表",
+		Cause: "The pod or the node's label gpu-partition-policy demands partitions, and the Device object has no " +
+			"table of them.",
+		Remedy: "Write the annotation gpu-partitions, or let the pod's gpu-partition-spec be BestEffort.",
+	},
+	PartitionCountUnsupported: {
+		Name: "PartitionCountUnsupported", Class: Placement, Plugin: devicePlugin,
+		Text: "node(s) Unsupported number of GPU requests", Chinese: "节点的分区表不支持该 GPU 数量",
+		Cause:  "The node's partition table has no partition of as many GPUs as the pod requests.",
+		Remedy: "Request a number of GPUs that the table has.",
+	},
+	SharedTemplateMissing: {
+		Name: "SharedTemplateMissing", Class: Placement, Plugin: devicePlugin,
+		Text: "no matched GPU shared resource template", Chinese: "没有匹配的 GPU 共享模板",
+		Cause:  "The requested units equal no template that the node's devices have.",
+		Remedy: "Request the exact units of a template.",
+	},
+	DeviceShareUnsupported: {
+		Name: "DeviceShareUnsupported", Class: Placement, Plugin: devicePlugin,
+		Text: "model does not support GPU Share", Chinese: "该型号不支持共享 GPU",
+		Cause:  "The plugin argument gpuShareUnsupportedModels names the model of the node's GPUs.",
+		Remedy: "Request whole GPUs, or use nodes with other models.",
+	},
+	VirtualFunctionsMissing: {
+		Name: "VirtualFunctionsMissing", Class: Placement, Plugin: devicePlugin,
+		Text: "Insufficient VirtualFunctions", Chinese: "虚拟功能(VF)不足",
+		Cause:  "The pod demands a virtual function, and no device of the node has one that matches.",
+		Remedy: "Make virtual functions on the NICs, or correct the pod's vfSelector.",
+	},
+	DeviceJointAllocation: {
+		Name: "DeviceJointAllocation", Class: Placement, Plugin: devicePlugin, Resolvable: true,
+		Text: "node(s) Device Joint-Allocate rules violation", Chinese: "不满足设备联合分配规则",
+		Cause:  "Each type of device is free by itself, but no combination satisfies the pod's joint allocation.",
+		Remedy: "Wait, or relax requiredScope.",
+	},
+	InsufficientNUMADevices: {
+		Name: "InsufficientNUMADevices", Class: Placement, Plugin: devicePlugin, Resolvable: true,
+		Text: "Insufficient NUMA Scoped Devices", Chinese: "同一 NUMA 节点上的设备不足",
+		Cause: "Devices are free, but not on NUMA nodes that the topology policy allows together with the pod's CPUs " +
+			"and memory.",
+		Remedy: "Wait, request less, or relax the topology policy of pod or node.",
+	},
+	InsufficientPartitions: {
+		Name: "InsufficientPartitions", Class: Placement, Plugin: devicePlugin, Resolvable: true, Amount: true,
+		Text: "Insufficient Partitioned GPU Devices", Chinese: "可用的 GPU 分区不足",
+		Cause:  "GPUs are free, but no whole partition of the table.",
+		Remedy: "Wait until the GPUs of one partition are free.",
+	},
+	InsufficientScopedDevices: {
+		Name: "InsufficientScopedDevices", Class: Placement, Plugin: devicePlugin, Resolvable: true, Amount: true,
+		Text: "Insufficient Topology Scoped Devices", Chinese: "同一拓扑范围内的设备不足",
+		Cause:  "Devices are free, but not enough within one scope of the pod's requiredTopologyScope.",
+		Remedy: "Wait, or demand a wider scope.",
+	},
+	InsufficientDevices: {
+		Name: "InsufficientDevices", Class: Placement, Plugin: devicePlugin, Resolvable: true, Amount: true,
+		Extra: "whole", ExtraMeaning: "devices of the type that no pod has a part of",
+		Text: "Insufficient devices", Chinese: "设备不足",
+		Cause: "The node has too few devices that can give what the pod asks of each: in use by other pods, not " +
+			"healthy, or excluded by a selector.",
+		Remedy: "Wait until pods end, request less, or add nodes.",
 	},
 
 	InsufficientCPU: {

@@ -46,8 +46,23 @@ func (r Reason) Text() string {
 		return "insufficient CPUs to satisfy required cpu bind policy FullPCPUs"
 	case r.Code == InsufficientExclusiveCPU && r.Extra == int64(RequiredSpreadByPCPUs):
 		return "insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs"
+	case r.Resource != NoResource && r.Code >= DeviceMissing && r.Code <= InsufficientDevices:
+		return r.device(text)
 	}
 	return text + r.cause()
+}
+
+// device is the text with the type of the devices, or their model, where Koordinator's texts have it.
+func (r Reason) device(text string) string {
+	switch word, rest, _ := strings.Cut(text, " "); r.Code {
+	case InsufficientDevices, VirtualFunctionsMissing:
+		return word + " " + string(r.Resource) + " " + rest
+	case InsufficientScopedDevices:
+		return strings.Replace(text, "Devices", strings.Replace(string(r.Resource), "gpu", "GPU", 1)+" Devices", 1)
+	case DeviceShareUnsupported:
+		return fmt.Sprintf("%s %q %s", word, r.Resource, rest)
+	}
+	return text
 }
 
 var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-node"}

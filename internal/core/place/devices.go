@@ -1,0 +1,149 @@
+package place
+
+import (
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// beside is how devices and the rest of a pod meet on NUMA nodes.
+type beside struct {
+	joint
+	asks   bool // CPUs or a shared pool are chosen with the devices
+	spread int  // NUMA nodes that the policy allows the devices, and the rest together with them
+}
+
+// chooseDevices decides which devices r gets where Tenon gives them out, o being what checkCPUs says of its CPUs. On
+// other nodes whole GPUs by their vendor's name are left to the kubelet and to who counts for it.
+func chooseDevices(v *ledger.View, r *Request, o *order) (device.Choice, why.Reason) {
+	if r.Devices == nil {
+		return device.Choice{}, why.Reason{}
+	}
+	if f := v.Facts(); f.Devices == nil || !f.OwnDevices {
+		switch {
+		case r.Devices.LeftToKubelet():
+			return device.Choice{}, why.Reason{}
+		case f.Devices == nil:
+			return device.Choice{}, why.Reason{Code: why.DeviceMissing}
+		}
+		return device.Choice{}, why.Reason{Code: why.DevicesOfKubelet}
+	}
+	options := r.Options
+	options.Accept = accept(v, r, o)
+	choice, reason := v.Devices().Choose(r.Devices, &options)
+	return choice, deviceReason(reason)
+}
+
+// accept returns the question whether the rest of the pod can be had with devices on NUMA nodes; nil where the topology
+// policies allow everything.
+func accept(v *ledger.View, r *Request, o *order) func(topo.NodeSet) bool {
+	policy := max(v.Facts().Topology, r.Topology)
+	if policy < hint.Restricted {
+		return nil
+	}
+	if m := v.Machine(); m != nil && r.followed(v.Facts()) {
+		placement, _ := predict(v, r)
+		mask := touched(m, placement)
+		return func(nodes topo.NodeSet) bool { return mask == 0 || nodes.Within(mask) }
+	}
+	b := withDevices(v, r, o)
+	return b.accepts
+}
+
+// withDevices makes the question for CPUs or shared pools beside devices. Devices may be on as many NUMA nodes as they
+// need on an empty machine, or as the CPUs need.
+func withDevices(v *ledger.View, r *Request, o *order) *beside {
+	b := &beside{}
+	if r.CPUs > 0 {
+		b.exclusive(v, r, o)
+		b.asks = true
+	} else {
+		b.asks = b.pool(v, r)
+	}
+	if b.asks {
+		b.separate()
+	}
+	switch b.spread = b.joint.spread; max(v.Facts().Topology, r.Topology) {
+	case hint.SingleNUMANode:
+		b.spread = 1
+	case hint.Restricted:
+		b.spread = max(b.spread, fewestForDevices(v, r))
+	}
+	b.joint.spread = b.spread
+	return b
+}
+
+func (b *beside) accepts(nodes topo.NodeSet) bool {
+	if nodes.Len() > b.spread {
+		return false
+	}
+	return !b.asks || b.near(nodes)
+}
+
+// near makes j choose only sets of NUMA nodes that contain those of devices, as far as these have CPUs; false where
+// none holds the pod.
+func (j *joint) near(nodes topo.NodeSet) bool {
+	j.must = nodes & j.machine.NodesWithCPUs()
+	return j.choose() != 0
+}
+
+// fewestForDevices is the number of NUMA nodes that the devices need when no pod is there.
+func fewestForDevices(v *ledger.View, r *Request) int {
+	empty := device.NewView(v.Facts().Devices, func(func(*device.Holding) bool) {})
+	options := r.Options
+	for k := 1; k < topo.MaxNodes; k++ {
+		options.Accept = func(nodes topo.NodeSet) bool { return nodes.Len() <= k }
+		if _, reason := empty.Choose(r.Devices, &options); reason.Code != device.InsufficientOnNUMA {
+			return k
+		}
+	}
+	return topo.MaxNodes
+}
+
+// deviceReason translates a refusal.
+func deviceReason(d device.Reason) why.Reason {
+	codes := [...]why.Code{
+		device.NoReason:               why.None,
+		device.MissingDevice:          why.DeviceMissing,
+		device.InsufficientDevices:    why.InsufficientDevices,
+		device.InsufficientPartitions: why.InsufficientPartitions,
+		device.InsufficientInScope:    why.InsufficientScopedDevices,
+		device.InsufficientVFs:        why.VirtualFunctionsMissing,
+		device.JointViolation:         why.DeviceJointAllocation,
+		device.InsufficientOnNUMA:     why.InsufficientNUMADevices,
+		device.MissingPartitions:      why.PartitionTableMissing,
+		device.UnsupportedCount:       why.PartitionCountUnsupported,
+		device.NoTemplate:             why.SharedTemplateMissing,
+		device.ShareUnsupported:       why.DeviceShareUnsupported,
+	}
+	r := why.Reason{Code: codes[d.Code], Resource: why.Resource(d.Type)}
+	switch d.Code {
+	case device.ShareUnsupported:
+		r.Resource = why.Resource(d.Model)
+	case device.InsufficientDevices, device.InsufficientPartitions, device.InsufficientInScope:
+		r.Unit, r.Asked, r.Free = why.Count, max(d.Asked, 1), d.Free
+		if d.Code == device.InsufficientInScope {
+			r.Free = d.InScope
+		}
+		r.Free = min(r.Free, r.Asked-1) // as many are free, but not together
+		if d.Code == device.InsufficientDevices {
+			r.Extra = d.Whole
+		}
+	}
+	return r
+}
+
+// meet makes j choose NUMA nodes that contain those of devices that were chosen: where the policy demands it, and else
+// where that is possible.
+func (j *joint) meet(v *ledger.View, r *Request, o *order, devices topo.NodeSet) {
+	if devices == 0 {
+		return
+	}
+	before := j.spread
+	j.spread = withDevices(v, r, o).spread
+	if !j.near(devices) {
+		j.must, j.spread = 0, before
+	}
+}
