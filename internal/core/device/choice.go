@@ -69,9 +69,9 @@ func (s *search) grants(list []Grant, p *pick, to *[MaxDevices]int8, n int) []Gr
 }
 
 // ratio is the percent of a GPU's memory that an amount is; 0 for other devices.
-func (u *unit) ratio(amount *Vector) int64 {
-	if u.Type != GPU {
+func (d *Device) ratio(amount *Vector) int64 {
+	if d.Type != GPU {
 		return 0
 	}
-	return UsedRatio(u.Total[Bytes], amount[Bytes])
+	return UsedRatio(d.Total[Bytes], amount[Bytes])
 }

@@ -230,9 +230,29 @@ func (v *View) Admits(h *Holding) Reason {
 	return Reason{}
 }
 
-// Equal reports whether two accounts of one inventory are the same.
+// Rest is all that is free of the devices of some types, as what one pod could hold.
+func (v *View) Rest(types []Type) []Grant {
+	var all []Grant
+	for d := range v.Devices() {
+		if g := (Grant{Type: d.Type, ID: d.ID, Minor: d.Minor, Amount: d.Free}); slices.Contains(types, d.Type) {
+			g.Amount[Slots] = 0
+			if g.Ratio = d.ratio(&g.Amount); d.MemoryUnknown {
+				g.Amount[Bytes] = 0
+			}
+			if g.Amount != (Vector{}) || g.Ratio > 0 {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+// Equal reports whether two accounts are the same, either of which may be nil.
 func (v *View) Equal(o *View) bool {
-	return v.Inventory == o.Inventory && slices.EqualFunc(v.holdings, o.holdings, (*Holding).Equal) &&
+	if v == nil || o == nil {
+		return v == o
+	}
+	return v.Inventory.Equal(o.Inventory) && slices.EqualFunc(v.holdings, o.holdings, (*Holding).Equal) &&
 		slices.EqualFunc(v.states, o.states, func(a, b state) bool {
 			return a.used == b.used && a.holders == b.holders && slices.Equal(a.vfs, b.vfs)
 		})

@@ -40,8 +40,7 @@ func TestFactsDifferByEveryField(t *testing.T) {
 }
 
 // gpus is an inventory of GPUs with the given IDs.
-func gpus(t testing.TB, m *topo.Machine, ids ...string) *device.Inventory {
-	t.Helper()
+func gpus(t interface{ Fatal(...any) }, m *topo.Machine, ids ...string) *device.Inventory {
 	var spec device.Spec
 	for _, id := range ids {
 		spec.Devices = append(spec.Devices, device.Device{Type: device.GPU, ID: id, Healthy: true})

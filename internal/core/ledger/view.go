@@ -193,6 +193,7 @@ func (v *View) Equal(o *View) bool {
 	return v.facts.Equal(&o.facts) && v.base == o.base && v.floor == o.floor &&
 		v.kubeletReserved == o.kubeletReserved && v.lse == o.lse && v.lsr == o.lsr &&
 		v.kubeletStatic == o.kubeletStatic && v.summary.equal(&o.summary) && v.tenancy.Equal(o.tenancy) &&
+		v.devices.Equal(o.devices) &&
 		slices.EqualFunc(v.accounts, o.accounts, func(a, b *account) bool {
 			return a == b || a.Entry.Equal(b.Entry) && a.cpus == b.cpus && a.nodes == b.nodes
 		})

@@ -121,22 +121,29 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 // are still there, it takes all that is free: nothing that it waits for may be given away in the meantime.
 func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
 	r, refused := d.request(pod)
-	if refused != nil || !d.concerns(r) || v.Machine() == nil {
+	if refused != nil || !d.concerns(r) || v.Machine() == nil && r.Devices == nil {
 		return ledger.Entry{}, false
 	}
 	if offer, reason := place.Try(v, r); reason.OK() {
 		return offer.Entry, true
 	}
 	r = r.On(v.Facts())
-	free := v.Machine().FormatList(v.State().Free)
 	e := ledger.Entry{UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role}
+	free := ""
+	if v.Machine() != nil {
+		free = v.Machine().FormatList(v.State().Free)
+	}
 	switch {
+	case v.Machine() == nil:
 	case v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.Kubelet.CPUs() > 0:
 		e.Guest = greedy(&v.Facts().Model, r, free)
 	case r.Role.Binds():
 		e.CPUList, e.Amounts = free, allMemory(v, r)
-	default:
+	case r.Devices == nil:
 		return ledger.Entry{}, false
+	}
+	if r.Devices != nil && v.Devices() != nil {
+		e.Devices = v.Devices().Rest(r.Devices.Types())
 	}
 	return e, true
 }

@@ -101,7 +101,7 @@ func (d *decision) concerns(r *place.Request) bool {
 	if !r.Concerns() {
 		return false
 	}
-	if r.Role.Binds() || r.ConstrainedBurst || r.Topology != 0 || r.OnPolicyNodes != nil {
+	if r.Devices != nil || r.Role.Binds() || r.ConstrainedBurst || r.Topology != 0 || r.OnPolicyNodes != nil {
 		return true
 	}
 	return r.Role == qos.SharedPool && d.store.AnyConstrained() || d.mayBeRefused(r)

@@ -1,0 +1,97 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+func percent(uid, gpu string, n int64) ledger.Entry {
+	return ledger.Entry{UID: uid, Devices: []device.Grant{{
+		Type: device.GPU, ID: gpu, Amount: device.Vector{device.Cores: n}, Ratio: n,
+	}}}
+}
+
+// TestDevicesOfAnAccount: after every event the devices of the account are those of its facts and entries, with or
+// without a machine; what was lent out is neither lost nor given twice while the Device object comes and goes.
+func TestDevicesOfAnAccount(t *testing.T) {
+	t.Parallel()
+	taken, machines := 0, []*topo.Machine{nil, build(t, shape{1, 1, 2, 1, 1, nil})}
+	rapid.Check(t, func(t *rapid.T) {
+		account, entries, offers := ledger.New(ledger.Facts{}), map[string]ledger.Entry{}, map[string]ledger.Offer{}
+		for range rapid.IntRange(1, 20).Draw(t, "events") {
+			uid := fmt.Sprint("pod-", rapid.IntRange(0, 4).Draw(t, "pod"))
+			e := percent(uid, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "GPU"),
+				int64(rapid.SampledFrom([]int{30, 60, 100}).Draw(t, "percent")))
+			switch rapid.SampledFrom([]string{"facts", "put", "remove", "commit", "commit", "revert"}).Draw(t, "event") {
+			case "facts":
+				f := ledger.Facts{Machine: rapid.SampledFrom(machines).Draw(t, "machine")}
+				if rapid.IntRange(0, 3).Draw(t, "has devices") > 0 {
+					f.Devices = gpus(t, f.Machine, "a", "b")
+				}
+				account.SetFacts(f)
+			case "put":
+				account.Put(e)
+				entries[uid] = e
+				delete(offers, uid)
+			case "remove":
+				account.Remove(uid)
+				delete(entries, uid)
+				delete(offers, uid)
+			case "commit":
+				o := ledger.Offer{Entry: e, Version: account.View().Version()}
+				_, known := entries[uid]
+				ok := !known && account.View().Devices().Admits(&device.Holding{UID: uid, Grants: e.Devices}).OK()
+				if err := account.Commit(o); (err == nil) != ok || err != nil && !errors.Is(err, ledger.ErrTaken) {
+					t.Fatalf("commit of %+v: %v, want it to be taken: %v", e, err, ok)
+				}
+				if ok {
+					entries[uid], offers[uid] = e, o
+					taken++
+				}
+			case "revert":
+				if o, assumed := offers[uid]; assumed {
+					account.Revert(o)
+					delete(entries, uid)
+					delete(offers, uid)
+				}
+			}
+			checkDevices(t, account.View(), maps.Values(entries))
+		}
+	})
+	if taken == 0 {
+		t.Error("no offer was taken: the generator is too narrow")
+	}
+}
+
+// checkDevices adds up by hand what pods hold.
+func checkDevices(t *rapid.T, v *ledger.View, entries iter.Seq[ledger.Entry]) {
+	if (v.Devices() == nil) != (v.Facts().Devices == nil) {
+		t.Fatalf("devices %v with facts %v", v.Devices(), v.Facts().Devices)
+	}
+	if rebuilt := ledger.New(*v.Facts(), slices.Collect(entries)...).View(); !rebuilt.Equal(v) {
+		t.Fatalf("the account differs from one that is rebuilt")
+	}
+	if v.Devices() == nil {
+		return
+	}
+	used := map[string]int64{}
+	for e := range entries {
+		used[e.Devices[0].ID] += e.Devices[0].Amount[device.Cores]
+	}
+	for d := range v.Devices().Devices() {
+		if d.Used[device.Cores] != used[d.ID] || d.Free[device.Cores] != max(100-used[d.ID], 0) {
+			t.Fatalf("GPU %s: %d used and %d free, want %d used", d.ID, d.Used[device.Cores], d.Free[device.Cores],
+				used[d.ID])
+		}
+	}
+}
