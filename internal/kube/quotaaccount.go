@@ -56,6 +56,7 @@ type Quotas struct {
 
 	limited map[string]int // by name of a device: how many quotas limit it
 	devices []string       // these names, sorted: what pods and nodes count under
+	latest  quota.Amounts  // of the last pod
 }
 
 // claims is what can be known of a pod's quota without a lock.
@@ -324,7 +325,11 @@ func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
 	was := s.pods[p.UID]
 	if was == nil || p.Generation == 0 || p.Generation != was.Generation ||
 		convert.IsResizing(was) || convert.IsResizing(p) {
-		return convert.PodAmounts(p).Asked(s.devices)
+		is := convert.PodAmounts(p).Asked(s.devices)
+		if !maps.Equal(is, s.latest) { // pods come in crowds of equal ones, which share theirs
+			s.latest = is
+		}
+		return s.latest
 	}
 	return known
 }

@@ -303,6 +303,9 @@ func TestSetsAreAllThatIsFeasible(t *testing.T) {
 			o.Accept = func(n topo.NodeSet) bool { return n.Within(allowed[0]) || n.Within(allowed[1]) }
 		}
 		chosen, reason := v.Choose(r, &o)
+		if fits := v.Fits(r, &o); fits != reason {
+			t.Fatalf("Fits says %+v, Choose says %+v", fits, reason)
+		}
 		if reason.OK() != (len(chosen.Grants) > 0) {
 			t.Fatalf("%+v: chosen %+v, reason %+v", p, chosen, reason)
 		}

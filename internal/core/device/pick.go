@@ -89,8 +89,7 @@ func (s *search) serves(p *pick, b bundle, i int) bool {
 	for _, part := range b {
 		n := &part.Need
 		switch {
-		case n.Profile != u.Profile,
-			n.Vendor != "" && u.Vendor != "" && n.Vendor != u.Vendor,
+		case !n.of(u),
 			u.blind && n.Amount[Bytes] > 0,
 			n.Template && (len(b) > 1 || s.template(n, u) == nil),
 			!n.Whole && u.Type == GPU && slices.Contains(s.opt.WholeOnly, u.Model):
@@ -111,6 +110,11 @@ func (s *search) serves(p *pick, b bundle, i int) bool {
 		return u.pcie >= 0 && v.untouchedRoot(p.rack, u.pcie)
 	}
 	return true
+}
+
+// of reports whether a device is one of those that are asked for by vendor and profile.
+func (n *Need) of(u *unit) bool {
+	return n.Profile == u.Profile && (n.Vendor == "" || u.Vendor == "" || n.Vendor == u.Vendor)
 }
 
 func (s *search) template(n *Need, u *unit) *Template {

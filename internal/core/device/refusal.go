@@ -5,6 +5,43 @@ import (
 	"slices"
 )
 
+// Fits is Choose without the choice. It allocates nothing for a request of one container for one type without further
+// demands: as many devices serve it as are counted.
+func (v *View) Fits(r *Request, o *Options) Reason {
+	if reason, decided := v.count(r, o); decided {
+		return reason
+	}
+	_, reason := v.Choose(r, o)
+	return reason
+}
+
+func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
+	if len(r.Parts) != 1 || len(r.Hints) > 0 || r.Partition != nil || len(v.partitions.Table) > 0 ||
+		v.partitions.Policy != NoPartitionPolicy {
+		return Reason{}, false
+	}
+	part := &r.Parts[0]
+	reason = Reason{Type: part.Type, Asked: part.Count}
+	rack := v.rack(part.Type)
+	if rack == nil || part.Count > int64(rack.n) {
+		return Reason{}, false
+	}
+	s, p, b := search{view: v, req: r, opt: o}, pick{rack: rack}, [...]*Part{part}
+	for i := range rack.n {
+		if u := &v.units[rack.first+i]; u.Healthy && u.offered && s.serves(&p, b[:], i) {
+			reason.Free++
+		}
+	}
+	if reason.Free >= reason.Asked {
+		return Reason{}, o.Accept == nil
+	}
+	s.describe(&p, &reason)
+	if reason.Code = s.never(&p); reason.OK() {
+		reason.Code = InsufficientDevices
+	}
+	return reason, true
+}
+
 // refusal finds the first reason why nothing was found: what each type lacks by itself, then what they lack together.
 func (v *View) refusal(r *Request, o *Options) Reason {
 	s := v.search(r, o)
@@ -68,7 +105,7 @@ func (s *search) alone(i int, t Type) Reason {
 // never finds what no free device would change.
 func (s *search) never(p *pick) ReasonCode {
 	r := p.rack
-	models, vfs, templates, shares := 0, false, true, false
+	models, vfs, templates, shares, missing := 0, false, true, false, false
 	for i := range r.n {
 		u := &s.view.units[r.first+i]
 		if slices.Contains(s.opt.WholeOnly, u.Model) {
@@ -80,15 +117,19 @@ func (s *search) never(p *pick) ReasonCode {
 	}
 	for _, part := range s.req.of(r.kind) {
 		shares = shares || !part.Need.Whole
-		matched := !part.Need.Template
+		matched, there := !part.Need.Template, false
 		for i := range r.n {
-			matched = matched || s.template(&part.Need, &s.view.units[r.first+i]) != nil
+			u := &s.view.units[r.first+i]
+			matched = matched || s.template(&part.Need, u) != nil
+			there = there || u.offered && part.Need.of(u)
 		}
-		templates = templates && matched
+		templates, missing = templates && matched, missing || !there
 	}
 	wish, table := s.req.Partition, s.view.partitions
 	byTable := p.tabled() && (wish != nil || table.Policy == HonorPartitions)
 	switch {
+	case missing:
+		return MissingDevice
 	case !templates:
 		return NoTemplate
 	case shares && r.kind == GPU && models == r.n:

@@ -150,7 +150,7 @@ func TestASliceOfAGPU(t *testing.T) {
 	}
 	for _, a := range []asks{{device.NVIDIAGPU: 1}, {device.GPUPercent: 10}, {"nvidia.com/mig-2g.10gb": 1}} {
 		r, _ = device.NewRequest(pod(a), nil)
-		if c, reason = v.Choose(r, nil); reason.Code != device.InsufficientDevices {
+		if c, reason = v.Choose(r, nil); reason.Code != device.MissingDevice {
 			t.Errorf("%v gets %+v, %+v", a, c.Grants, reason)
 		}
 	}

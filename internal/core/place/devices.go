@@ -17,23 +17,43 @@ type beside struct {
 
 // chooseDevices decides which devices r gets where Tenon gives them out, o being what checkCPUs says of its CPUs. On
 // other nodes whole GPUs by their vendor's name are left to the kubelet and to who counts for it.
-func chooseDevices(v *ledger.View, r *Request, o *order) (device.Choice, why.Reason) {
-	if r.Devices == nil {
-		return device.Choice{}, why.Reason{}
-	}
-	if f := v.Facts(); f.Devices == nil || !f.OwnDevices {
-		switch {
-		case r.Devices.LeftToKubelet():
-			return device.Choice{}, why.Reason{}
-		case f.Devices == nil:
-			return device.Choice{}, why.Reason{Code: why.DeviceMissing}
-		}
-		return device.Choice{}, why.Reason{Code: why.DevicesOfKubelet}
+func chooseDevices(v *ledger.View, r *Request, o *order) device.Choice {
+	if _, gives := givesDevices(v, r); !gives {
+		return device.Choice{}
 	}
 	options := r.Options
 	options.Accept = accept(v, r, o)
-	choice, reason := v.Devices().Choose(r.Devices, &options)
-	return choice, deviceReason(reason)
+	choice, _ := v.Devices().Choose(r.Devices, &options)
+	return choice
+}
+
+// fitsDevices reports why chooseDevices chooses none.
+func fitsDevices(v *ledger.View, r *Request, o *order) why.Reason {
+	reason, gives := givesDevices(v, r)
+	if !gives {
+		return reason
+	}
+	if question := accept(v, r, o); question != nil {
+		options := r.Options
+		options.Accept = question
+		return deviceReason(v.Devices().Fits(r.Devices, &options))
+	}
+	return deviceReason(v.Devices().Fits(r.Devices, &r.Options))
+}
+
+// givesDevices reports whether Tenon gives r devices of the node; else why not, where that is a refusal.
+func givesDevices(v *ledger.View, r *Request) (reason why.Reason, gives bool) {
+	switch f := v.Facts(); {
+	case r.Devices == nil:
+		return why.Reason{}, false
+	case f.Devices != nil && f.OwnDevices:
+		return why.Reason{}, true
+	case r.Devices.LeftToKubelet():
+		return why.Reason{}, false
+	case f.Devices == nil:
+		return why.Reason{Code: why.DeviceMissing}, false
+	}
+	return why.Reason{Code: why.DevicesOfKubelet}, false
 }
 
 // accept returns the question whether the rest of the pod can be had with devices on NUMA nodes; nil where the topology

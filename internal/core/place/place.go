@@ -22,8 +22,7 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 		if reason := fitsFollowed(v, r); !reason.OK() {
 			return reason
 		}
-		_, reason := chooseDevices(v, r, nil)
-		return reason
+		return fitsDevices(v, r, nil)
 	}
 	var cpus order
 	if r.CPUs > 0 {
@@ -42,8 +41,7 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 	if reason := guard(v, r); !reason.OK() {
 		return reason
 	}
-	_, reason := chooseDevices(v, r, &cpus)
-	return reason
+	return fitsDevices(v, r, &cpus)
 }
 
 // Try computes the offer for r, or says why there is none. A pod that neither binds nor is confined gets an offer too:
@@ -64,7 +62,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 	if r.CPUs > 0 && !r.followed(v.Facts()) {
 		o, _ = checkCPUs(v, r)
 	}
-	devices, _ := chooseDevices(v, r, &o)
+	devices := chooseDevices(v, r, &o)
 	offer.Entry.Devices = devices.Grants
 	if r.followed(v.Facts()) {
 		return complete(v, r, offer)

@@ -53,7 +53,7 @@ type Request struct {
 	Needs []align.Need
 	// Devices are what the pod asks of devices; nil for nothing, and where another plugin decides about them.
 	Devices *device.Request
-	// Options are what is chosen by besides; Accept is not read.
+	// Options are what devices are chosen by besides, with Accept nil.
 	Options device.Options
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology hint.Policy
