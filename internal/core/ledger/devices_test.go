@@ -32,7 +32,8 @@ func TestDevicesOfAnAccount(t *testing.T) {
 			uid := fmt.Sprint("pod-", rapid.IntRange(0, 4).Draw(t, "pod"))
 			e := percent(uid, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "GPU"),
 				int64(rapid.SampledFrom([]int{30, 60, 100}).Draw(t, "percent")))
-			switch rapid.SampledFrom([]string{"facts", "put", "remove", "commit", "commit", "revert"}).Draw(t, "event") {
+			kinds := []string{"facts", "put", "remove", "commit", "commit", "revert"}
+			switch rapid.SampledFrom(kinds).Draw(t, "event") {
 			case "facts":
 				f := ledger.Facts{Machine: rapid.SampledFrom(machines).Draw(t, "machine")}
 				if rapid.IntRange(0, 3).Draw(t, "has devices") > 0 {

@@ -51,8 +51,8 @@ func (e Entry) predictedLike(o Entry) bool {
 	return e.Equal(o)
 }
 
-// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs, Amounts and Devices, so that entries that
-// mean the same are the same.
+// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs, Amounts and Devices, so that
+// entries that mean the same are the same.
 func (e Entry) normal() Entry {
 	if !e.Role.Binds() {
 		e.CPUList, e.Exclusive = "", cpualloc.NotExclusive

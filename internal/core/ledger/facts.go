@@ -69,8 +69,8 @@ type Facts struct {
 	// take no part in any decision.
 	Amounts []align.Amount
 	Table   *align.Table
-	// Devices are those that the node's Device object lists; nil without a usable one. Own: Tenon decides who gets them,
-	// and not the node's kubelet.
+	// Devices are those that the node's Device object lists; nil without a usable one. OwnDevices: Tenon decides who
+	// gets them, and not the node's kubelet.
 	Devices    *device.Inventory
 	OwnDevices bool
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
@@ -84,5 +84,6 @@ func (f *Facts) Equal(o *Facts) bool {
 		f.StrategyByLabel == o.StrategyByLabel && f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
 		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
 		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
-		f.Table == o.Table && f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices && slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
+		f.Table == o.Table && f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices &&
+		slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
 }
