@@ -45,12 +45,14 @@ func (s *search) grants(list []Grant, p *pick, to *[MaxDevices]int8, n int) []Gr
 		g.Amount[Slots] = 0
 		g.Ratio = u.ratio(&g.Amount)
 		for _, part := range b {
-			amount := part.Need.on(u)
-			g.Containers = append(g.Containers, ContainerGrant{part.Container, amount, u.ratio(&amount)})
+			if amount := part.Need.on(u); part.Container != "" {
+				g.Containers = append(g.Containers, ContainerGrant{part.Container, amount, u.ratio(&amount)})
+			}
 			if part.Need.Template {
 				g.Template = s.template(&part.Need, u).Name
 			}
 		}
+		slices.SortFunc(g.Containers, func(a, b ContainerGrant) int { return cmp.Compare(a.Name, b.Name) })
 		if u.blind {
 			g.Amount[Bytes] = 0
 			for i := range g.Containers {

@@ -15,7 +15,7 @@ type Grant struct {
 	Minor  int32
 	Amount Vector // without slots: they follow from the containers
 	Ratio  int64  // percent of a GPU's memory; counts where Amount has no bytes
-	// Containers are by name; nil where it is not known who has what.
+	// Containers are sorted by name; nil where it is not known who has what.
 	Containers []ContainerGrant
 	VFs        []string // PCI addresses
 	Template   string
