@@ -41,8 +41,16 @@ const (
 	BindTimestampKey = "scheduling.koordinator.sh/bind-timestamp"
 )
 
-// Labels of a Device or a Node about GPUs (planned: no component reads them yet), with their values.
+// Labels of a Device, or of one device of it, about GPUs. The gpu-partition-policy is the object's.
 const (
+	// GPUVendorLabel is the vendor: nvidia, amd, hygon, huawei or another.
+	GPUVendorLabel = "node.koordinator.sh/gpu-vendor"
+	// GPUModelLabel is the model.
+	GPUModelLabel = "node.koordinator.sh/gpu-model"
+	// MIGProfileLabel is the profile of a MIG device, such as 1g.10gb.
+	MIGProfileLabel = "node.tenon.sh/mig-profile"
+	// MIGParentLabel is the id of the GPU that a MIG device is a part of.
+	MIGParentLabel = "node.tenon.sh/parent"
 	// GPUPartitionPolicyLabel is Prefer or Honor: whether GPUs are allocated outside GPUPartitions too.
 	GPUPartitionPolicyLabel = "node.koordinator.sh/gpu-partition-policy"
 	// PartitionPrefer allows GPUs that are no partition together where none fits.
@@ -51,9 +59,9 @@ const (
 	PartitionHonor = "Honor"
 )
 
-// Annotations of a Device (planned: no component reads them yet).
+// Annotations of a Device.
 const (
-	// DevicesCheckpointsKey holds DevicesCheckpoints.
+	// DevicesCheckpointsKey holds DevicesCheckpoints (planned: no component reads it yet).
 	DevicesCheckpointsKey = "node.koordinator.sh/devices-checkpoints"
 	// DevicesCheckpointsAlias is read where devices-checkpoints is absent.
 	DevicesCheckpointsAlias = "node.koordinator.sh/gpu-checkpoints"

@@ -24,12 +24,12 @@ const (
 	PredictedPlacementKey = "tenon.sh/predicted-placement"
 )
 
-// Annotations of a Pod that only a scheduler writes. Their JSON belongs to features that are read nowhere yet; the keys
-// are known so that a copied manifest cannot smuggle an allocation in.
+// Annotations of a Pod that only a scheduler writes. They are removed from pods that are created, so that a copied
+// manifest cannot smuggle an allocation in.
 const (
-	// DeviceAllocatedKey is removed from pods that are created.
+	// DeviceAllocatedKey holds DeviceAllocations, written by the scheduler in the Binding.
 	DeviceAllocatedKey = "scheduling.koordinator.sh/device-allocated"
-	// ReservationAllocatedKey is removed from pods that are created.
+	// ReservationAllocatedKey is removed from pods that are created; no component reads it yet.
 	ReservationAllocatedKey = "scheduling.koordinator.sh/reservation-allocated"
 	// BindKeyPrefix begins keys that are removed from pods that are created.
 	BindKeyPrefix = "scheduling.koordinator.sh/bind-"

@@ -97,6 +97,9 @@ type DeviceInfo struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// Foreign is the condition of a device that is in use, by whom is not known.
+const Foreign = "Foreign"
+
 // DeviceTopology is where a device is.
 type DeviceTopology struct {
 	// SocketID is the kernel's id of the package. Default: -1, not known.

@@ -2,8 +2,8 @@
 // serves the scheduler, the agent, simulate and diagnostics.
 //
 //	Pod  → place.Request (before it is bound), ledger.Entry (after)
-//	Node, NodeResourceTopology → ledger.Facts
-//	ledger.Offer → annotation.ResourceStatus
+//	Node, NodeResourceTopology, Device → ledger.Facts
+//	ledger.Offer → annotation.ResourceStatus, annotation.DeviceAllocations
 //	ElasticQuota → quota.Spec, Pod → quota.Amounts, and amounts back
 //	PodGroup → gang.Object, Pod → gang.Pod
 //

@@ -43,6 +43,8 @@ func read(pod *corev1.Pod, args Args) *Pod {
 	report(annotation.PredictedPlacementKey, err)
 	spec, _, err := parse(pod.Annotations, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
 	report(annotation.ResourceSpecKey, err)
+	devices, err := Grants(pod)
+	report(annotation.DeviceAllocatedKey, err)
 	if pod.Spec.NodeName == "" || Ended(pod) {
 		return p
 	}
@@ -51,7 +53,8 @@ func read(pod *corev1.Pod, args Args) *Pod {
 	milli := boundMilli(pod)
 	p.Entry = ledger.Entry{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
-		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
+		Role:    qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
+		Devices: devices,
 	}
 	e := &p.Entry
 	switch {
@@ -68,7 +71,7 @@ func read(pod *corev1.Pod, args Args) *Pod {
 		}
 	}
 	e.Guest = guest(pod, kube, predicted)
-	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil
+	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil || e.Devices != nil
 	return p
 }
 
@@ -102,13 +105,16 @@ func EntryUnder(args Args, pod *corev1.Pod) (e ledger.Entry, concerns bool) {
 	return p.Entry, p.Concerns
 }
 
-// Keeping returns e with what was, an earlier entry of the same pod on the same node, held by its resource-status,
-// where e holds nothing by it: the scheduler never takes a resource-status back, so it was removed or damaged, and the
-// agent keeps the pod where it runs.
+// Keeping returns e with what was, an earlier entry of the same pod on the same node, held by its resource-status or by
+// its device-allocated, where e holds nothing by it: the scheduler never takes either back, so it was removed or
+// damaged, and the agent keeps the pod where it runs.
 func Keeping(e, was ledger.Entry) ledger.Entry {
 	if e.CPUList == "" && e.NUMAIDs == nil && (was.CPUList != "" || was.NUMAIDs != nil) {
 		e.Role, e.CPUList, e.Exclusive = was.Role, was.CPUList, was.Exclusive
 		e.NUMAIDs, e.MilliCPU, e.Amounts = was.NUMAIDs, was.MilliCPU, was.Amounts
+	}
+	if e.Devices == nil {
+		e.Devices = was.Devices
 	}
 	return e
 }

@@ -32,6 +32,7 @@ type Sources struct {
 	// Numatopology is read where Topology has no CPU topology: in clusters that run Volcano's exporter and not our
 	// agent.
 	Numatopology *nodeinfo.Numatopology
+	Devices      *Devices
 }
 
 // Read is the package's Facts, of all sources.
@@ -44,6 +45,8 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 			node.Name = nrt.Name
 		case s.Numatopology != nil:
 			node.Name = s.Numatopology.Name
+		case s.Devices != nil:
+			node.Name = s.Devices.Name
 		}
 	}
 	if nrt == nil {
@@ -59,6 +62,7 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	r.exporter()
 	r.machine()
 	r.amounts(s, args)
+	r.devices(s.Devices)
 	r.kubelet()
 	r.pins()
 	r.reserved()

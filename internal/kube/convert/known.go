@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -23,6 +24,8 @@ type Known struct {
 	// byKubelet finds the kubelet that a machine with these settings and this inventory has.
 	byKubelet map[kubeletText]known
 	nodes     topo.Pool[*kubelet.Node]
+	// classes are the kinds of server by their devices.
+	classes device.Classes
 }
 
 type kubeletText struct {

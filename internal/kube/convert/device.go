@@ -1,0 +1,222 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Devices is a Device object and what Known read of it last: equal facts are one value while the object and the machine
+// remain. Like Known it is not safe for concurrent use.
+type Devices struct {
+	*devicev1alpha1.Device
+
+	read      bool
+	machine   *topo.Machine
+	inventory *device.Inventory // nil where the object lists nothing
+	problems  []Problem
+}
+
+// devices reads the node's Device object. Devices whose mode is not known are not given out: another program may do it.
+func (r *factReader) devices(d *Devices) {
+	if d == nil {
+		return
+	}
+	if !d.read || d.machine != r.facts.Machine {
+		reader := deviceReader{Device: d.Device}
+		d.read, d.machine = true, r.facts.Machine
+		d.inventory, d.problems = reader.inventory(d.machine, &r.known.classes), reader.problems
+	}
+	r.facts.Devices, r.problems = d.inventory, append(r.problems, d.problems...)
+	mode, _, err := annotation.ParseDeviceMode(d.Annotations[annotation.DeviceModeKey])
+	r.facts.OwnDevices = d.inventory != nil && err == nil && mode == annotation.DeviceOwn
+}
+
+type deviceReader struct {
+	*devicev1alpha1.Device
+	problems []Problem
+}
+
+func (r *deviceReader) report(key, value string, kind ProblemKind, err error) {
+	if err != nil {
+		r.problems = append(r.problems, Problem{
+			Object: "Device/" + r.Name, Key: key, Value: cut(value), Text: err.Error(), Kind: kind,
+		})
+	}
+}
+
+// inventory reads all that can be used of the object.
+func (r *deviceReader) inventory(m *topo.Machine, classes *device.Classes) *device.Inventory {
+	for _, path := range slices.Sorted(maps.Keys(r.Unread)) {
+		r.report(path, "", BadValue, errors.New(r.Unread[path]))
+	}
+	_, _, err := parse(r.Annotations, annotation.DeviceModeKey, annotation.ParseDeviceMode)
+	r.report(annotation.DeviceModeKey, r.Annotations[annotation.DeviceModeKey], BadValue, err)
+	if len(r.Spec.Devices) == 0 && len(r.Unread) == 0 {
+		return nil
+	}
+	links, _, err := parse(r.Annotations, annotation.DeviceLinksKey, annotation.ParseDeviceLinks)
+	r.report(annotation.DeviceLinksKey, r.Annotations[annotation.DeviceLinksKey], BadValue, err)
+	var s device.Spec
+	count := map[device.Type]int{}
+	for i := range r.Spec.Devices {
+		d := r.device(&r.Spec.Devices[i], links.Bridges)
+		if count[d.Type]++; count[d.Type] > device.MaxDevices {
+			r.report(fmt.Sprintf("spec.devices[%d]", i), d.ID, BadValue,
+				fmt.Errorf("at most %d devices of type %s are supported", device.MaxDevices, d.Type))
+			continue
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	r.link(&s, &links)
+	r.partition(&s)
+	inventory, err := device.NewInventory(&s, m, classes)
+	r.report("spec.devices", "", BadValue, err)
+	return inventory
+}
+
+func (r *deviceReader) device(d *devicev1alpha1.DeviceInfo, bridges map[string][]string) device.Device {
+	out := device.Device{
+		Type: device.Type(d.Type), ID: d.ID, Minor: number(d.Minor), Module: number(d.ModuleID), Labels: d.Labels,
+		Healthy:  d.Health && !meta.IsStatusConditionTrue(d.Conditions, devicev1alpha1.Foreign),
+		Location: device.Location{NUMAID: -1},
+	}
+	amounts := amountsOf(d.Resources)
+	out.Total, _ = device.Measure(out.Type, amounts)
+	if out.Type == device.GPU {
+		vendor := cmp.Or(d.Labels[annotation.GPUVendorLabel], r.Labels[annotation.GPUVendorLabel])
+		model := cmp.Or(d.Labels[annotation.GPUModelLabel], r.Labels[annotation.GPUModelLabel])
+		out.Vendor, out.Model = wholeGPU(vendor), strings.Trim(vendor+"-"+model, "-")
+		out.Profile, out.Parent = d.Labels[annotation.MIGProfileLabel], d.Labels[annotation.MIGParentLabel]
+	} else {
+		out.Bus = d.ID
+	}
+	for _, name := range [...]string{device.GPUCore, device.ShareOf(out.Type)} {
+		if n, stated := amounts[name]; stated && n == 0 {
+			out.Healthy = false // 0 is not the default of 100
+		}
+	}
+	if t := d.Topology; t != nil {
+		out.NUMAID, out.PCIe, out.Bus = int(t.NodeID), t.PCIEID, cmp.Or(t.BusID, out.Bus)
+	}
+	out.Bridges = bridges[out.Bus]
+	for _, group := range d.VFGroups {
+		for _, vf := range group.VFs {
+			out.VFs = append(out.VFs, device.VF{Bus: vf.BusID, Labels: group.Labels})
+		}
+	}
+	return out
+}
+
+// number returns a minor or a module; -1 where it is not known.
+func number(n *int32) int32 {
+	if n == nil {
+		return -1
+	}
+	return max(*n, -1)
+}
+
+// wholeGPU returns the resource that counts whole GPUs of a vendor, "" where no vendor is known. For vendors without
+// one it is a name that no pod asks for.
+func wholeGPU(vendor string) string {
+	switch vendor = strings.ToLower(vendor); vendor {
+	case "":
+		return ""
+	case "hygon":
+		return device.DCUGPU
+	}
+	return vendor + ".com/gpu"
+}
+
+// link reads what connects devices. Lines about devices that the object does not list are left out.
+func (r *deviceReader) link(s *device.Spec, links *annotation.DeviceLinks) {
+	types := map[string][]device.Type{}
+	for i := range s.Devices {
+		types[s.Devices[i].ID] = append(types[s.Devices[i].ID], s.Devices[i].Type)
+	}
+	known := func(l annotation.DeviceLink) []device.Type {
+		for _, id := range l.IDs {
+			if types[id] == nil {
+				r.report(annotation.DeviceLinksKey, id, BadValue, fmt.Errorf("%.64q is not a device of the object", id))
+				return nil
+			}
+		}
+		if len(l.IDs) == 0 {
+			return nil
+		}
+		return types[l.IDs[0]]
+	}
+	for _, l := range links.Links {
+		for _, t := range known(l) {
+			s.Links = append(s.Links, device.Link{Type: t, A: l.IDs[0], B: l.IDs[1], Lanes: int64(l.Count)})
+		}
+	}
+	for _, l := range links.Switches {
+		lanes := map[string]int64{}
+		for _, id := range l.IDs {
+			lanes[id] = int64(l.Count)
+		}
+		for _, t := range known(l) {
+			s.Switches = append(s.Switches, device.Switch{Type: t, Lanes: lanes})
+		}
+	}
+}
+
+// partition reads the table of partitions. It names GPUs by module, or by minor where none has a module. A node that
+// has a table and no policy prefers it, as in Koordinator.
+func (r *deviceReader) partition(s *device.Spec) {
+	modules := map[int32]bool{}
+	byModule := slices.ContainsFunc(s.Devices, func(d device.Device) bool {
+		return d.Type == device.GPU && d.Module >= 0
+	})
+	for i := range s.Devices {
+		if d := &s.Devices[i]; d.Type == device.GPU {
+			if !byModule {
+				d.Module = d.Minor
+			}
+			modules[d.Module] = true
+		}
+	}
+	text := r.Annotations[annotation.GPUPartitionsKey]
+	table, found, err := parse(r.Annotations, annotation.GPUPartitionsKey, annotation.ParseGPUPartitions)
+	r.report(annotation.GPUPartitionsKey, text, BadValue, err)
+	for _, size := range slices.Sorted(maps.Keys(table)) {
+		for _, p := range table[size] {
+			if i := slices.IndexFunc(p.Minors, func(n int32) bool { return !modules[n] }); i >= 0 {
+				r.report(annotation.GPUPartitionsKey, text, BadValue, fmt.Errorf(
+					"%d: no GPU of the object has the number %d (moduleID, or minor where none has one)", size,
+					p.Minors[i]))
+				continue
+			}
+			s.Partitions.Table = append(s.Partitions.Table, device.Partition{
+				Modules: p.Minors, Score: int64(p.AllocationScore), Bandwidth: bandwidth(p.RingBusBandwidth),
+			})
+		}
+	}
+	policy, labelled, err := parse(r.Labels, annotation.GPUPartitionPolicyLabel, annotation.ParseGPUPartitionPolicy)
+	r.report(annotation.GPUPartitionPolicyLabel, r.Labels[annotation.GPUPartitionPolicyLabel], BadLabel, err)
+	switch {
+	case policy == annotation.PartitionHonor:
+		s.Partitions.Policy = device.HonorPartitions
+	case labelled && err == nil || found:
+		s.Partitions.Policy = device.PreferPartitions
+	}
+}
+
+func bandwidth(q *resource.Quantity) int64 {
+	if q == nil {
+		return 0
+	}
+	return q.Value()
+}
