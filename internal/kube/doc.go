@@ -3,6 +3,7 @@
 //	Node ────┐
 //	NRT  ────┼─► Store ─► node record ─► ledger.Ledger ─► *ledger.View   (atomic pointer: read without a lock)
 //	Numa ────┤              │            (Numatopology: read where no NRT has a CPU topology)
+//	Device ──┤              │
 //	Pod  ────┘              │
 //	                        └─ facts are parsed once per change; machines with equal topology share one topo.Machine
 //

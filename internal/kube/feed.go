@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
@@ -16,6 +17,11 @@ func (s *Store) TopologyHandler() cache.ResourceEventHandler {
 // NumatopologyHandler puts Numatopologies.
 func (s *Store) NumatopologyHandler() cache.ResourceEventHandler {
 	return Handler(s.PutNumatopology, func(n *nodeinfo.Numatopology) { s.RemoveNumatopology(n.Name) })
+}
+
+// DeviceHandler puts Devices.
+func (s *Store) DeviceHandler() cache.ResourceEventHandler {
+	return Handler(s.PutDevice, func(d *devicev1alpha1.Device) { s.RemoveDevice(d.Name) })
 }
 
 // Handler calls put with what is and remove with what was, unwrapping the tombstones of missed deletions.

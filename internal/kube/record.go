@@ -41,7 +41,11 @@ func (r *record) snapshot() Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := &r.sources
-	return Node{o.Node, o.Topology, o.Numatopology, r.ledger.View(), r.problems}
+	n := Node{o.Node, o.Topology, o.Numatopology, nil, r.ledger.View(), r.problems}
+	if o.Devices != nil {
+		n.Devices = o.Devices.Device
+	}
+	return n
 }
 
 // set replaces an object of a record, nil for none. Facts are read again unless the two are the same to them.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -48,6 +49,12 @@ func SameTopology(a, b *v1alpha2.NodeResourceTopology) bool {
 	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 	return maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.TopologyPolicies, b.TopologyPolicies) &&
 		slices.Equal(a.Attributes, b.Attributes) && (shared || equality.Semantic.DeepEqual(a.Zones, b.Zones))
+}
+
+// SameDevice reports whether nothing that facts are read from differs: the status is for people.
+func SameDevice(a, b *devicev1alpha1.Device) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		maps.Equal(a.Unread, b.Unread) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // SamePodGroup reports whether nothing that a gang is read from differs: its status changes with each member.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -137,6 +138,7 @@ type Node struct {
 	Topology *v1alpha2.NodeResourceTopology // nil without; what the scheduler reads of it
 	// Numatopology is nil without; View's facts tell whether it counts (Imported).
 	Numatopology *nodeinfo.Numatopology
+	Devices      *devicev1alpha1.Device // nil without
 	View         *ledger.View
 	Problems     []convert.Problem
 }
@@ -239,8 +241,29 @@ func (s *Store) RemoveNumatopology(name string) {
 	s.change(name, func(r *record) { set(s, r, &r.sources.Numatopology, nil, SameNumatopology) })
 }
 
+// PutDevice records the Device of the node of the same name.
+func (s *Store) PutDevice(d *devicev1alpha1.Device) {
+	s.create(d.Name, func(r *record) {
+		if was := r.sources.Devices; was == nil || !SameDevice(was.Device, d) {
+			r.sources.Devices = &convert.Devices{Device: d}
+			r.setFacts(s)
+		}
+	})
+}
+
+// RemoveDevice forgets a Device. Pods keep what they hold of its devices, so that they are not given twice when it is
+// back.
+func (s *Store) RemoveDevice(name string) {
+	s.change(name, func(r *record) {
+		if r.sources.Devices != nil {
+			r.sources.Devices = nil
+			r.setFacts(s)
+		}
+	})
+}
+
 // PutPod records a pod. A pod without node, or in a terminal phase, holds nothing; a terminating pod holds what it has
-// until it is gone, and so does a pod whose resource-status was removed or damaged while it runs.
+// until it is gone, and so does a pod whose resource-status or device-allocated was removed or damaged while it runs.
 func (s *Store) PutPod(p *corev1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
@@ -248,7 +271,7 @@ func (s *Store) PutPod(p *corev1.Pod) {
 	entry, concerns := convert.EntryUnder(s.Args(), p)
 	if node, was, held := s.Holder(entry.UID); held && node == p.Spec.NodeName {
 		entry = convert.Keeping(entry, was)
-		concerns = concerns || entry.Equal(was)
+		concerns = concerns || entry.Equal(was) || entry.Devices != nil
 	}
 	if !concerns {
 		s.RemovePod(p)

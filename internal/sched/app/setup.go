@@ -111,7 +111,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	coscheduling.SortQueue(c.ComponentConfig.Profiles)
 	client, err := kube.NewClient(c.KubeConfig)
 	if err != nil {
-		return nil, fmt.Errorf("client for NodeResourceTopology, Numatopology, ElasticQuota and PodGroup: %w", err)
+		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
 	}
 	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs()
 	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory, quotas, gangs)

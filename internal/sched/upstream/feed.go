@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -55,8 +56,9 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 	r := &resources{
 		DynamicSharedInformerFactory: upstream,
 		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{
-			v1alpha2.Resource(): kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
-			nodeinfo.Resource(): kube.First(store.NumatopologyHandler(), kube.NewNumatopologyInformer(client)),
+			v1alpha2.Resource():       kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
+			nodeinfo.Resource():       kube.First(store.NumatopologyHandler(), kube.NewNumatopologyInformer(client)),
+			devicev1alpha1.Resource(): kube.First(store.DeviceHandler(), kube.NewDeviceInformer(client)),
 		},
 		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}
