@@ -169,6 +169,7 @@ func (f *fixture) after(t *testing.T, resource fwk.EventResource) fwk.QueueingHi
 const (
 	topologies     fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
 	numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
+	devices        fwk.EventResource = "devices.v1alpha1.scheduling.koordinator.sh"
 )
 
 // request reads a pod as the plugin does.

@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 )
 
@@ -45,6 +46,16 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 	nominated := lsr("nominated", 2)
 	nominated.Status.NominatedNodeName = "roomy"
 	afterNode, afterTopology, afterPod := f.after(t, fwk.Node), f.after(t, topologies), f.after(t, fwk.Pod)
+	afterDevice := f.after(t, devices)
+	device := func(node string, health bool) *devicev1alpha1.Device {
+		d := &devicev1alpha1.Device{}
+		d.Name, d.Spec.Devices = node, []devicev1alpha1.DeviceInfo{{Type: "gpu", ID: "GPU-0", Health: health}}
+		return d
+	}
+	counted := device("roomy", true)
+	counted.Status.Allocations = []devicev1alpha1.DeviceAllocation{{Type: "gpu"}}
+	given := lsr("other", 2, bound("roomy", "0,8"))
+	given.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-0","resources":{}}]}`
 	tests := map[string]struct {
 		hint     func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error)
 		old, obj any
@@ -57,6 +68,17 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 		"the topology of a full node":        {afterTopology, nrt("full"), nrt("full"), fwk.QueueSkip},
 		"a topology that says nothing new":   {afterTopology, nrt("roomy"), nrt("roomy"), fwk.QueueSkip},
 		"a topology that says something new": {afterTopology, nrt("roomy"), pinned, fwk.Queue},
+		"the devices of a node with room":    {afterDevice, nil, device("roomy", true), fwk.Queue},
+		"a device that works again":          {afterDevice, device("roomy", false), device("roomy", true), fwk.Queue},
+		"devices of which the status changes": {
+			afterDevice, device("roomy", true), counted, fwk.QueueSkip,
+		},
+		"the devices of a full node":         {afterDevice, nil, device("full", true), fwk.QueueSkip},
+		"the devices of a node with room go": {afterDevice, device("roomy", true), nil, fwk.Queue},
+		"the devices of a full node go":      {afterDevice, device("full", true), nil, fwk.QueueSkip},
+		"another pod's devices change on a roomy node": {
+			afterPod, lsr("other", 2, bound("roomy", "0,8")), given, fwk.Queue,
+		},
 		"room on a node that the pod's selector bars": {
 			afterPod, lsr("gone", 2, bound("barred", "0,8")), nil,
 			fwk.QueueSkip,

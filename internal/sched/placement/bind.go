@@ -27,17 +27,22 @@ import (
 
 // Record returns the annotations that record what was reserved, nil when there is nothing to record.
 func (c *Cycle) Record() map[string]string {
-	if c == nil || c.reserved == "" || c.view.Machine() == nil {
+	if c == nil || c.reserved == "" {
 		return nil
 	}
 	record := map[string]string{}
-	status := convert.Status(c.view.Machine(), c.view, c.Request, c.Offer)
-	if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
-		record[annotation.ResourceStatusKey] = status.String()
+	if m := c.view.Machine(); m != nil {
+		status := convert.Status(m, c.view, c.Request, c.Offer)
+		if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
+			record[annotation.ResourceStatusKey] = status.String()
+		}
+		maps.Copy(record, c.store.Args().Resources.Records(c.Offer))
+		if predicted, ok := convert.Predicted(c.Offer); ok {
+			record[annotation.PredictedPlacementKey] = predicted.String()
+		}
 	}
-	maps.Copy(record, c.store.Args().Resources.Records(c.Offer))
-	if predicted, ok := convert.Predicted(c.Offer); ok {
-		record[annotation.PredictedPlacementKey] = predicted.String()
+	if devices := c.Offer.Entry.Devices; len(devices) > 0 {
+		record[annotation.DeviceAllocatedKey] = convert.Allocations(devices).String()
 	}
 	if len(record) == 0 {
 		return nil
@@ -62,7 +67,7 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	}
 	klog.FromContext(ctx).V(3).Info("Binding pod with its CPUs", "pod", klog.KObj(pod), "node", node,
 		"resourceStatus", record[annotation.ResourceStatusKey], "predictedPlacement",
-		record[annotation.PredictedPlacementKey])
+		record[annotation.PredictedPlacementKey], "deviceAllocated", record[annotation.DeviceAllocatedKey])
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: record},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},

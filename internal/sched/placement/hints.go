@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,10 +18,11 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// NodeResourceTopology and Volcano's Numatopology as the framework names resources: <plural>.<version>.<group>.
+// NodeResourceTopology, Volcano's Numatopology and Device as the framework names resources: <plural>.<version>.<group>.
 const (
 	topologies     fwk.EventResource = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
 	numatopologies fwk.EventResource = "numatopologies.v1alpha1.nodeinfo.volcano.sh"
+	devices        fwk.EventResource = "devices.v1alpha1.scheduling.koordinator.sh"
 )
 
 // EventsToRegister names the events that change accounts. Each is about one node, whose hint wakes a pod only when the
@@ -36,6 +38,8 @@ func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 			d.afterNode),
 		on(topologies, fwk.Add|fwk.Update, after(d, kube.SameTopology)),
 		on(numatopologies, fwk.Add|fwk.Update, after(d, kube.SameNumatopology)),
+		// Deleted too: whole GPUs are left to the kubelet where there is no Device.
+		on(devices, fwk.Add|fwk.Update|fwk.Delete, after(d, kube.SameDevice)),
 		// Update, not a narrower event: annotations of the refused pod itself count.
 		on(fwk.Pod, fwk.Delete|fwk.Update, d.afterPod),
 	}, nil
@@ -52,14 +56,17 @@ func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.Qu
 // agent reported what was known, or only the time has moved.
 func after[T metav1.Object](d *decision, same func(was, is T) bool) fwk.QueueingHintFn {
 	return func(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
-		is, ok := obj.(T)
-		if !ok {
-			return fwk.Queue, nil // another owner's cache: its objects are not ours to read
-		}
-		if was, ok := old.(T); ok && same(was, is) {
+		was, had := old.(T)
+		is, has := obj.(T)
+		switch {
+		case has && had && same(was, is):
 			return fwk.QueueSkip, nil
+		case has:
+			return d.hint(pod, is.GetName())
+		case had && obj == nil:
+			return d.hint(pod, was.GetName())
 		}
-		return d.hint(pod, is.GetName())
+		return fwk.Queue, nil // another owner's cache: its objects are not ours to read
 	}
 }
 
@@ -72,9 +79,7 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 			return fwk.QueueSkip, nil // its status: our own refusal, most often
 		}
 		return fwk.Queue, nil
-	case is != nil && was != nil &&
-		was.Annotations[annotation.ResourceStatusKey] == is.Annotations[annotation.ResourceStatusKey] &&
-		was.Annotations[annotation.PredictedPlacementKey] == is.Annotations[annotation.PredictedPlacementKey]:
+	case is != nil && was != nil && !moved(was, is):
 		return fwk.QueueSkip, nil
 	case is != nil:
 		return d.hint(pod, is.Spec.NodeName)
@@ -82,6 +87,13 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 		return d.hint(pod, cmp.Or(was.Spec.NodeName, was.Status.NominatedNodeName))
 	}
 	return fwk.QueueSkip, nil
+}
+
+// moved reports whether a pod holds something else than before.
+func moved(was, is *corev1.Pod) bool {
+	return slices.ContainsFunc([]string{
+		annotation.ResourceStatusKey, annotation.PredictedPlacementKey, annotation.DeviceAllocatedKey,
+	}, func(key string) bool { return was.Annotations[key] != is.Annotations[key] })
 }
 
 func edited(was, is *corev1.Pod) bool {
