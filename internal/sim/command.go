@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,11 +32,11 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 		Long: `Say where the pods of manifests would go, with no cluster. Nothing is started; the same input gives the
 same bytes.
 
-Input: Node, NodeResourceTopology, Numatopology, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob,
-Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota, ElasticQuotaProfile, PodGroup and v1 List. Pods
-with spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried by priority, highest
-first, then by age where it is given, then in the order of the input, by the scheduler's own queue, plugins and
-preemption. Waiting times do not pass.
+Input: Node, NodeResourceTopology, Numatopology, Device, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job,
+CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota, ElasticQuotaProfile, PodGroup and v1
+List. Pods with spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried by
+priority, highest first, then by age where it is given, then in the order of the input, by the scheduler's own queue,
+plugins and preemption. Waiting times do not pass.
 
 MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It
 adds the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
@@ -125,6 +126,12 @@ func table(r Result) []byte {
 			cmp.Or(view.IDs(p.NUMANodes), "-"), reasonText(p.Reasons),
 		})
 	}
+	if slices.ContainsFunc(r.Pods, func(p Pod) bool { return len(p.Devices) > 0 }) {
+		rows[0] = slices.Insert(rows[0], len(rows[0])-1, "DEVICES")
+		for i, p := range r.Pods {
+			rows[i+1] = slices.Insert(rows[i+1], len(rows[i+1])-1, cmp.Or(devicesText(p.Devices), "-"))
+		}
+	}
 	alignRows(&out, rows)
 	var sums []string
 	for _, state := range []string{Scheduled, Unschedulable, Waiting, Preempted, Refused, Existing} {
@@ -152,6 +159,27 @@ func alignRows(out *bytes.Buffer, rows [][]string) {
 		out.Write(bytes.TrimRight(line, " \n"))
 		out.WriteByte('\n')
 	}
+}
+
+// devicesText lists minors by type: "gpu 0,1; rdma 0". A device without one has its id there.
+func devicesText(devices map[string][]view.Device) string {
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(devices)) {
+		var minors []int
+		var names []string
+		for _, d := range devices[kind] {
+			if d.Minor >= 0 {
+				minors = append(minors, int(d.Minor))
+			} else {
+				names = append(names, d.ID)
+			}
+		}
+		if len(minors) > 0 {
+			names = append(names, view.IDs(minors))
+		}
+		parts = append(parts, kind+" "+strings.Join(names, ","))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func reasonText(reasons []Reason) string {

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -47,7 +48,6 @@ type object struct {
 
 // kinds of a group that matter to other features than those built.
 var notBuilt = map[string]string{
-	"Device":                "devices",
 	"PodGroup":              "gangs of APIs that are not read",
 	"ElasticQuotaTree":      "quota trees in one object",
 	"Reservation":           "reservations",
@@ -67,9 +67,9 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 	"PriorityLevelConfiguration", "Role", "RoleBinding", "Secret", "ServiceAccount", "ValidatingAdmissionPolicy",
 	"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")
 
-// supportedKinds is isSupported in words.
-const supportedKinds = "Node, NodeResourceTopology, Numatopology, Pod, apps/v1 Deployment, ReplicaSet, StatefulSet " +
-	"and DaemonSet, batch/v1 Job and CronJob, " +
+// supportedKinds is isSupported, and Device, in words.
+const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, Pod, " +
+	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
 	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io " +
 	"and scheduling.x-k8s.io, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
@@ -188,6 +188,10 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		d.add(at, "kind: %s (%s) is not supported yet: it is about %s", h.Kind, h.APIVersion, feature)
 		return
 	}
+	if kind == devicev1alpha1.GroupVersion().WithKind("Device") {
+		d.device(at, text)
+		return
+	}
 	// Groups that are not of Kubernetes itself use the same kinds for other things.
 	ofKubernetes := !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
 	if irrelevant.Has(h.Kind) && ofKubernetes {
@@ -234,6 +238,22 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		}
 	}
 	scheme().Default(out)
+	d.objects = append(d.objects, object{at, out})
+}
+
+// device reads a Device in every spelling of its fields. What has no effect, or cannot be read, is refused.
+func (d *decoder) device(at origin, text []byte) {
+	out, warnings, err := devicev1alpha1.Decode(text)
+	if err != nil {
+		d.add(at, "%s", oneLine(err))
+		return
+	}
+	for _, w := range warnings {
+		d.add(at, "%s", w)
+	}
+	for _, path := range slices.Sorted(maps.Keys(out.Unread)) {
+		d.add(at, "%s: %s", path, out.Unread[path])
+	}
 	d.objects = append(d.objects, object{at, out})
 }
 

@@ -179,6 +179,9 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	for _, n := range w.numatopologies {
 		e.store.PutNumatopology(n)
 	}
+	for _, d := range w.devices {
+		e.store.PutDevice(d)
+	}
 	for _, p := range w.existing {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue // the scheduler does not see them

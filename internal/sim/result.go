@@ -15,8 +15,7 @@ const (
 	Existing      = "Existing"  // the input already had spec.nodeName
 )
 
-// Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out. Nothing
-// fills a pod's Devices yet.
+// Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out.
 type Result struct {
 	Pods   []Pod        `json:"pods"`
 	Quotas []view.Quota `json:"quotas"`
@@ -31,9 +30,9 @@ type Pod struct {
 	State     string `json:"state"`
 	Node      string `json:"node,omitempty"`
 	// CPUSet is the exclusive CPUs, NUMANodes the NUMA nodes that they or the pod's shared pools are on.
-	CPUSet    string                `json:"cpuset,omitempty"`
-	NUMANodes []int                 `json:"numaNodes"`
-	Devices   map[string][]struct{} `json:"devices"`
+	CPUSet    string                   `json:"cpuset,omitempty"`
+	NUMANodes []int                    `json:"numaNodes"`
+	Devices   map[string][]view.Device `json:"devices"`
 	// Annotations are those that the scheduler or a webhook wrote.
 	Annotations map[string]string `json:"annotations"`
 	Reasons     []Reason          `json:"reasons"`

@@ -154,6 +154,9 @@ func (w *world) descriptions() (out []description) {
 	for _, n := range w.numatopologies {
 		out = append(out, description{"Numatopology", n.Name})
 	}
+	for _, d := range w.devices {
+		out = append(out, description{"Device", d.Name})
+	}
 	return out
 }
 
@@ -223,7 +226,7 @@ func reasons(findings []why.Finding) (out []Reason) {
 func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 	out := Pod{
 		Namespace: p.Namespace, Name: p.Name, State: state, Node: p.Spec.NodeName, NUMANodes: []int{},
-		Devices: map[string][]struct{}{}, Annotations: map[string]string{}, Reasons: append([]Reason{}, reasons...),
+		Devices: map[string][]view.Device{}, Annotations: map[string]string{}, Reasons: append([]Reason{}, reasons...),
 	}
 	v := e.store.View(out.Node)
 	if out.Node == "" || v == nil {
@@ -233,6 +236,7 @@ func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 	if !ok {
 		return out
 	}
+	out.Devices = view.DevicesOf(held.Devices)
 	m := v.Machine()
 	switch {
 	case held.Role.Binds() && m != nil:

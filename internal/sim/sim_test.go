@@ -335,8 +335,34 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 			"{apiVersion: example.com/v1, kind: Frob, metadata: {name: a}}",
 			"document 1 (Frob a): kind: Frob (example.com/v1) is not known",
 		},
-		"a kind of a later time": {"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: " +
-			"n0}}", "(Device n0): kind: Device (scheduling.koordinator.sh/v1alpha1) is not supported yet"},
+		"a kind of a later time": {
+			"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: " +
+				"{name: r}}",
+			"(Reservation r): kind: Reservation (scheduling.koordinator.sh/v1alpha1) is not supported yet",
+		},
+		"a device that cannot be read": {
+			okNode + deviceOf("n0", "{type: gpu, id: GPU-0, resources: {koordinator.sh/gpu-core: 101}}"),
+			"standard input: document 2 (Device n0): spec.devices[0].resources: koordinator.sh/gpu-core: must be a " +
+				"whole percentage from 0 to 100, is 101",
+		},
+		"a device with an unknown field": {
+			okNode + deviceOf("n0", "{type: gpu, id: GPU-0, healthy: true}"),
+			`standard input: document 2 (Device n0): spec.devices[0].healthy: unknown field`,
+		},
+		"a device of an amount that takes seconds to read": {
+			okNode + deviceOf("n0", "{type: gpu, id: GPU-0, resources: {koordinator.sh/gpu-memory: '1e-2147483647'}}"),
+			"(Device n0): spec.devices[0].resources: quantity \"1e-2147483647\" is out of range",
+		},
+		"devices that are not a list": {
+			okNode + strings.ReplaceAll(deviceOf("n0", ""), "[]", "{}"),
+			"(Device n0): spec.devices: want a list, got object",
+		},
+		"a device of another version": {
+			"{apiVersion: scheduling.koordinator.sh/v9, kind: Device, metadata: {name: n0}}",
+			"kind: Device (scheduling.koordinator.sh/v9) is not known",
+		},
+		"devices without a name":     {deviceOf("''", ""), "metadata.name: Required value"},
+		"devices of one node in two": {deviceOf("n0", "") + "\n---\n" + deviceOf("n0", ""), `Duplicate value "n0"`},
 		"a PodGroup of Kubernetes without a policy": {
 			nativeGroup("v1alpha2", "a", "{}"),
 			"(PodGroup a): spec.schedulingPolicy: must have either gang or basic, is {}",

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
@@ -26,8 +27,8 @@ import (
 // validate asks the API server's own rules. A pod with a node is loaded as it is: only its name and node must be there.
 func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
-	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *quotav1alpha1.ElasticQuota,
-		*quotav1alpha1.PodGroup:
+	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *devicev1alpha1.Device,
+		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup:
 		return named(t)
 	case *profiles.ElasticQuotaProfile:
 		if t.Spec.QuotaName == "" {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
@@ -42,6 +43,7 @@ type world struct {
 	topologies []*v1alpha2.NodeResourceTopology
 	// numatopologies describe the nodes without a CPU topology of ours.
 	numatopologies []*nodeinfo.Numatopology
+	devices        []*devicev1alpha1.Device
 	// quotas are parents first; rules are those that the quotas of pods are admitted by.
 	quotas     []elasticQuota
 	profiles   []quotaProfile
@@ -101,6 +103,8 @@ func (w *world) add(o object, p *problems) {
 		w.topologies = append(w.topologies, t)
 	case *nodeinfo.Numatopology:
 		w.numatopologies = append(w.numatopologies, t)
+	case *devicev1alpha1.Device:
+		w.devices = append(w.devices, t)
 	case *quotav1alpha1.ElasticQuota:
 		w.quotas = append(w.quotas, elasticQuota{o.origin, t})
 	case *profiles.ElasticQuotaProfile:
@@ -123,7 +127,7 @@ func (w *world) add(o object, p *problems) {
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
-		*nodeinfo.Numatopology:
+		*nodeinfo.Numatopology, *devicev1alpha1.Device:
 		return false
 	}
 	return true

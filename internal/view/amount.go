@@ -7,8 +7,11 @@ func CPUText(milli int64) string {
 	if milli%1000 != 0 {
 		return strconv.FormatInt(milli, 10) + "m"
 	}
-	return scaled(milli/1000, 1000, "", "k", "M", "G", "T", "P", "E")
+	return CountText(milli / 1000)
 }
+
+// CountText writes a number as Kubernetes does: "4", "2k".
+func CountText(n int64) string { return scaled(n, 1000, "", "k", "M", "G", "T", "P", "E") }
 
 // BytesText writes an amount of memory as Kubernetes does: "1Gi", "1536Mi".
 func BytesText(n int64) string {
