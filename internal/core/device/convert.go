@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // amounts are what a container asks for, by canonical name.
@@ -50,6 +51,11 @@ func names(a, b map[string]int64) []string {
 	}
 	maps.Copy(all, b)
 	return slices.Sorted(maps.Keys(all))
+}
+
+// IsDevice reports whether a name, in any spelling, asks for devices of the kinds that need no Device object.
+func IsDevice(name string) bool {
+	return strings.IndexByte(name, '/') > 0 && isDevice(Canonical(name), nil)
 }
 
 func isDevice(canonical string, kinds Kinds) bool {

@@ -8,7 +8,7 @@ import (
 // Rule is what a request for devices breaks.
 type Rule uint8
 
-// Rules. NoEffect and InvalidAlone are warnings: the request is read all the same.
+// Rules. NoEffect, NotAsked and InvalidAlone are warnings: the request is read all the same.
 const (
 	NoRule          Rule = iota
 	OneGPUName           // a container names whole GPUs beside shares, or two vendors
@@ -25,6 +25,7 @@ const (
 	OneSpelling          // two spellings of one name in a pod
 	NotZero              // an amount of nothing
 	NoEffect             // a wish that means nothing here
+	NotAsked             // a wish about devices that the pod does not request
 	InvalidAlone         // containers that are only valid as their sum
 )
 
@@ -41,11 +42,15 @@ type Fault struct {
 
 // Error names container, field and rule.
 func (f Fault) Error() string {
-	var b strings.Builder
-	if f.Container != "" {
-		fmt.Fprintf(&b, "container %q: ", f.Container)
+	if f.Container == "" {
+		return f.Field + ": " + f.Text()
 	}
-	fmt.Fprintf(&b, "%s: ", f.Field)
+	return fmt.Sprintf("container %q: %s: %s", f.Container, f.Field, f.Text())
+}
+
+// Text is the rule alone.
+func (f Fault) Text() string {
+	var b strings.Builder
 	switch f.Rule {
 	case OneGPUName:
 		fmt.Fprintf(&b, "must not be requested together with %s; a container names GPUs in one way", f.Other)
@@ -76,6 +81,8 @@ func (f Fault) Error() string {
 		b.WriteString("must be greater than zero")
 	case NoEffect:
 		b.WriteString("has no effect here")
+	case NotAsked:
+		b.WriteString("has no effect: no container requests such devices")
 	case InvalidAlone:
 		b.WriteString("is only valid as the sum of all containers; give each container a valid request")
 	}

@@ -2,6 +2,7 @@ package device
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 )
 
@@ -31,6 +32,14 @@ type Need struct {
 	Vendor   string // name of whole GPUs, such as nvidia.com/gpu; "" for any
 	Profile  string // of a MIG device; "" for devices that are none
 	Template bool   // Amount and Ratio must be those of a template
+}
+
+// VendorName is the name of a resource by which a vendor's device plugin can serve n; "" where there is none.
+func (n Need) VendorName() string {
+	if n.Profile != "" {
+		return migPrefix + n.Profile
+	}
+	return n.Vendor
 }
 
 // Part is what one container asks of devices of one type: Count different ones, Need of each.
@@ -119,7 +128,7 @@ func NewRequest(p Pod, kinds Kinds) (*Request, []Fault) {
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	r := &Request{Hints: p.Hints, Partition: p.Partition}
+	r := &Request{}
 	read := reader{kinds: kinds, hints: p.Hints}
 	for i, c := range p.Containers {
 		read.container(c.Name, c.Role, amounts[i])
@@ -137,19 +146,40 @@ func NewRequest(p Pod, kinds Kinds) (*Request, []Fault) {
 	}
 	r.Parts = read.parts
 	slices.SortStableFunc(r.Parts, func(a, b Part) int { return compareTypes(a.Type, b.Type) })
+	r.hint(p)
+	r.joint(p.Joint)
+	return r, nil
+}
+
+// hint keeps what is demanded of types that are asked for.
+func (r *Request) hint(p Pod) {
 	if p.Hints[GPU].Strategy != ByAmount {
 		r.Warnings = append(r.Warnings, Fault{Field: "allocateStrategy of gpu", Rule: NoEffect})
 	}
-	r.joint(p.Joint)
-	return r, nil
+	for _, t := range slices.Sorted(maps.Keys(p.Hints)) {
+		if !r.asks(t) {
+			r.Warnings = append(r.Warnings, Fault{Field: string(t), Rule: NotAsked})
+			continue
+		}
+		if r.Hints == nil {
+			r.Hints = map[Type]Hint{}
+		}
+		r.Hints[t] = p.Hints[t]
+	}
+	if r.asks(GPU) {
+		r.Partition = p.Partition
+	}
+}
+
+func (r *Request) asks(t Type) bool {
+	return slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Type == t })
 }
 
 // joint keeps the types that take part in a joint allocation: those that are asked for by amount.
 func (r *Request) joint(j Joint) {
 	r.Joint.Scope = j.Scope
 	for _, t := range j.Types {
-		asked := slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Type == t })
-		if asked && !r.forAll(t) && !slices.Contains(r.Joint.Types, t) {
+		if r.asks(t) && !r.forAll(t) && !slices.Contains(r.Joint.Types, t) {
 			r.Joint.Types = append(r.Joint.Types, t)
 		}
 	}
@@ -178,7 +208,7 @@ func (r *Request) Sign(b []byte) []byte {
 // kubelet with the vendor's device plugin can serve it.
 func (r *Request) LeftToKubelet() bool {
 	return len(r.Hints) == 0 && len(r.Joint.Types) == 0 && r.Partition == nil &&
-		!slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Need.Vendor == "" && p.Need.Profile == "" })
+		!slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Need.VendorName() == "" })
 }
 
 // Types returns the types that r asks for, GPUs first, then by name.
