@@ -82,6 +82,9 @@ func MilliCPU(pod *corev1.Pod) int64 {
 	return effective(pod, corev1.ResourceCPU, milliOf)
 }
 
+// Amount is what a pod that is not bound yet asks of a resource, as the scheduler counts it, rounded up.
+func Amount(pod *corev1.Pod, name corev1.ResourceName) int64 { return effective(pod, name, valueOf) }
+
 // effective is the request of a pod that is not bound yet as the scheduler counts it, overhead included, in the unit of
 // value, without the maps that the general computation needs.
 func effective(pod *corev1.Pod, name corev1.ResourceName, value func(apiresource.Quantity) int64) int64 {

@@ -30,6 +30,8 @@ type Args struct {
 	FilterLSROnDegradedNodes bool
 	// Assumed is what kubelets that the model does not know are good for in mode Follow.
 	Assumed kubelet.Trust
+	// Devices: requests for devices are read. Without it another plugin decides about them.
+	Devices bool
 	// VolcanoScore ranks nodes for pods with Volcano's annotation by the number of NUMA nodes alone (seed 004).
 	VolcanoScore bool
 	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.

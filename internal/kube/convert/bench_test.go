@@ -22,15 +22,16 @@ func lsrPod() *corev1.Pod {
 
 // A pod that asks for nothing of ours costs two allocations per cycle: its Request, and its memory there.
 func TestRequestOfAPlainPodAllocatesTwice(t *testing.T) {
-	pod, args := plainPod(), convert.DefaultArgs()
+	pod, args := plainPod(), withDevices()
 	if got := testing.AllocsPerRun(100, func() { convert.Request(pod, args) }); got > 2 {
 		t.Errorf("%v allocations, want at most 2", got)
 	}
 }
 
 func BenchmarkRequest(b *testing.B) {
-	args := convert.DefaultArgs()
-	for name, pod := range map[string]*corev1.Pod{"pod=plain": plainPod(), "pod=LSR": lsrPod()} {
+	args := withDevices()
+	gpu := newPod(gpus("c", false, "koordinator.sh/gpu", "50"))
+	for name, pod := range map[string]*corev1.Pod{"pod=plain": plainPod(), "pod=LSR": lsrPod(), "pod=GPU": gpu} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -3,7 +3,6 @@ package convert
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,8 +14,8 @@ import (
 )
 
 // Request translates a pod that is not bound yet. A pod that can never work as written is refused: BadAnnotation (its
-// Extra is the byte of the annotation), InvalidField, CPURequestNotInteger or RequestLimitMismatch, with a detail that
-// names the field. It is called once per pod and scheduling cycle.
+// Extra is the byte of the annotation), InvalidField, CPURequestNotInteger, RequestLimitMismatch or
+// InvalidDeviceRequest, with a detail that names the field. It is called once per pod and scheduling cycle.
 func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 	class, ok := ParseClass(pod.Labels[annotation.QoSClass])
 	if !ok {
@@ -31,12 +30,21 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 	}
 	r.LimitMilli, _ = podLimitMilli(pod)
 	r.Role = qos.RoleOf(qos.Pod{Class: class, Band: bandOf(pod), Kube: kube, MilliCPU: r.RequestMilli})
-	r.Kubelet, r.Created = kubeletPod(pod, kube), created(pod)
+	r.Created = created(pod)
+	extended := anyName(pod, hasDomain) // one look for most pods, which name none
+	if extended || kube == qos.Guaranteed {
+		r.Kubelet = kubeletPod(pod, kube)
+	}
 	if reason, detail := readSpec(pod, r, args); !reason.OK() {
 		return nil, reason, detail
 	}
 	if reason, detail := readTopology(pod, r, args); !reason.OK() {
 		return nil, reason, detail
+	}
+	if extended && args.Devices {
+		if reason, detail := readDevices(pod, r); !reason.OK() {
+			return nil, reason, detail
+		}
 	}
 	if r.Role.Binds() {
 		if reason, detail := wholeCPUs(pod, r); !reason.OK() {
@@ -100,7 +108,7 @@ func wish(policy string) place.BindWish {
 	wishes := [...]string{
 		place.WantFullPCPUs: annotation.BindFullPCPUs, place.WantSpreadByPCPUs: annotation.BindSpreadByPCPUs,
 	}
-	return place.BindWish(max(slices.Index(wishes[:], policy), 0))
+	return place.BindWish(index(wishes[:], policy))
 }
 
 func readTopology(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string) {
@@ -118,7 +126,7 @@ func topologyPolicy(name string) hint.Policy {
 		hint.BestEffort: annotation.TopologyBestEffort, hint.Restricted: annotation.TopologyRestricted,
 		hint.SingleNUMANode: annotation.TopologySingleNUMANode,
 	}
-	return hint.Policy(max(slices.Index(policies[:], name), 0))
+	return hint.Policy(index(policies[:], name))
 }
 
 func numaExclusive(spec annotation.NUMATopologySpec) place.NUMAExclusive {

@@ -1,0 +1,179 @@
+package convert
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// AsksForDevices reports whether a container names a resource of devices.
+func AsksForDevices(pod *corev1.Pod) bool { return anyName(pod, device.IsDevice) }
+
+// hasDomain reports whether a name has a domain, as those of all devices have.
+func hasDomain(name string) bool { return strings.IndexByte(name, '/') > 0 }
+
+// anyName reports whether a container names a resource of a kind. It allocates nothing.
+func anyName(pod *corev1.Pod, is func(string) bool) bool {
+	for _, c := range containers(pod) {
+		for _, list := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name := range list {
+				if is(string(name)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// readDevices reads what a pod asks of devices.
+func readDevices(pod *corev1.Pod, r *place.Request) (why.Reason, string) {
+	if !AsksForDevices(pod) {
+		return why.Reason{}, ""
+	}
+	p, reason, detail := DevicePod(pod)
+	if !reason.OK() {
+		return reason, detail
+	}
+	request, faults := device.NewRequest(p, nil)
+	if len(faults) > 0 {
+		texts := make([]string, 0, len(faults))
+		for _, f := range faults {
+			texts = append(texts, f.Error())
+		}
+		return why.Reason{Code: why.InvalidDeviceRequest}, strings.Join(texts, "; ")
+	}
+	if len(request.Parts) > 0 {
+		r.Devices = request
+	}
+	return why.Reason{}, ""
+}
+
+// DevicePod returns what a pod says of devices: the webhook and the scheduler both read it with device.NewRequest. An
+// annotation that cannot be read is refused; the containers are returned with that, too.
+func DevicePod(pod *corev1.Pod) (p device.Pod, reason why.Reason, detail string) {
+	for f, c := range containers(pod) {
+		role := device.App
+		switch {
+		case f.isInit() && isSidecar(c):
+			role = device.Sidecar
+		case f.isInit():
+			role = device.Init
+		}
+		p.Containers = append(p.Containers, device.Container{
+			Name: c.Name, Role: role,
+			Requests: devicesIn(c.Resources.Requests), Limits: devicesIn(c.Resources.Limits),
+		})
+	}
+	hints, _, err := parse(pod.Annotations, annotation.DeviceAllocateHintKey, annotation.ParseDeviceAllocateHints)
+	if err != nil {
+		reason, detail = badAnnotation(annotation.DeviceAllocateHintKey, err)
+		return p, reason, detail
+	}
+	joint, _, err := parse(pod.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)
+	if err != nil {
+		reason, detail = badAnnotation(annotation.DeviceJointAllocateKey, err)
+		return p, reason, detail
+	}
+	wish, found, err := parse(pod.Annotations, annotation.GPUPartitionSpecKey, annotation.ParseGPUPartitionSpec)
+	if err != nil {
+		reason, detail = badAnnotation(annotation.GPUPartitionSpecKey, err)
+		return p, reason, detail
+	}
+	p.Hints, p.Joint = deviceHints(hints), jointDevices(joint)
+	if found {
+		p.Partition = &device.PartitionWish{Restricted: wish.AllocatePolicy == annotation.PartitionRestricted}
+		if q := wish.RingBusBandwidth; q != nil {
+			p.Partition.Bandwidth = q.Value()
+		}
+	}
+	return p, why.Reason{}, ""
+}
+
+// devicesIn are the amounts of devices in a list, rounded up to integers; nil for none.
+func devicesIn(list corev1.ResourceList) map[string]int64 {
+	var out map[string]int64
+	for name, q := range list {
+		if !device.IsDevice(string(name)) {
+			continue
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[string(name)] = q.Value()
+	}
+	return out
+}
+
+// deviceHints translates hints that their codec has checked. A hint that demands nothing is left out.
+func deviceHints(hints annotation.DeviceAllocateHints) map[device.Type]device.Hint {
+	strategies := [...]string{
+		device.ApplyForAll: annotation.ApplyForAll, device.RequestsAsCount: annotation.RequestsAsCount,
+	}
+	scopes := [...]string{
+		device.DeviceLevel: annotation.ScopeDevice, device.PCIeLevel: annotation.ScopePCIe,
+		device.NUMALevel: annotation.ScopeNUMANode, device.MachineLevel: annotation.ScopeNode,
+	}
+	levels := [...]string{device.DeviceLevel: annotation.ExclusiveDevice, device.PCIeLevel: annotation.ExclusivePCIe}
+	out := map[device.Type]device.Hint{}
+	for kind, h := range hints {
+		if h == (annotation.DeviceHint{}) {
+			continue
+		}
+		hint := device.Hint{
+			Selector: selector(h.Selector), Strategy: device.Strategy(index(strategies[:], h.AllocateStrategy)),
+			Scope:     device.Level(index(scopes[:], h.RequiredTopologyScope)),
+			Exclusive: device.Level(index(levels[:], h.ExclusivePolicy)),
+		}
+		if h.VFSelector != nil {
+			vf := selector(h.VFSelector)
+			hint.VF = &vf
+		}
+		out[device.Type(kind)] = hint
+	}
+	return out
+}
+
+func jointDevices(j annotation.DeviceJointAllocate) device.Joint {
+	scopes := [...]string{
+		device.SamePCIe: annotation.SamePCIe, device.SamePCIeSwitch: annotation.SamePCIeSwitch,
+	}
+	out := device.Joint{Scope: device.JointScope(index(scopes[:], j.RequiredScope))}
+	for _, kind := range j.DeviceTypes {
+		out.Types = append(out.Types, device.Type(kind))
+	}
+	return out
+}
+
+// selector translates a label selector that its codec has checked.
+func selector(s *metav1.LabelSelector) device.Selector {
+	if s == nil {
+		return nil
+	}
+	operators := [...]string{
+		device.In: string(metav1.LabelSelectorOpIn), device.NotIn: string(metav1.LabelSelectorOpNotIn),
+		device.Exists:       string(metav1.LabelSelectorOpExists),
+		device.DoesNotExist: string(metav1.LabelSelectorOpDoesNotExist),
+	}
+	var terms device.Selector
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		terms = append(terms, device.Term{Key: key, Operator: device.In, Values: []string{s.MatchLabels[key]}})
+	}
+	for _, e := range s.MatchExpressions {
+		terms = append(terms, device.Term{
+			Key: e.Key, Operator: device.Operator(index(operators[:], string(e.Operator))), Values: e.Values,
+		})
+	}
+	return terms
+}
+
+// index is the place of a word, 0 for one that is not there.
+func index(words []string, word string) int { return max(slices.Index(words, word), 0) }
