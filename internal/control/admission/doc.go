@@ -3,8 +3,8 @@
 // the cluster.
 //
 //	Mutate     a pod that is created: keys that only a scheduler may set are taken away, limits that Guaranteed
-//	           pods lack are added
-//	Fence      a pod that is created and will hold CPUs: its runtime must not start it without the agent
+//	           pods lack are added, requests for devices get canonical names
+//	Fence      a pod that is created and will hold CPUs or devices: its runtime must not start it without the agent
 //	Create     what can never work, each with its field, the rule and the allowed values
 //	Update     what must not change, and what a change brings in
 //	Resize     CPUs that a pod holds by number

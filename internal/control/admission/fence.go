@@ -14,14 +14,14 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Fence is a mutation that makes a container runtime refuse the containers of a pod that will hold CPUs of its own
-// while Tenon's NRI plugin is not connected: without it the runtime would start them on all CPUs. Plugins that the user
-// already requires remain required. A pod that holds no CPUs is not changed. The Answer refuses a list that the runtime
-// cannot read either.
+// Fence is a mutation that makes a container runtime refuse the containers of a pod that will hold CPUs of its own, or
+// devices that no kubelet can serve, while Tenon's NRI plugin is not connected: without it the runtime would start them
+// on all CPUs, and without their devices or with all of them. Plugins that the user already requires remain required.
+// Another pod is not changed. The Answer refuses a list that the runtime cannot read either.
 func Fence(pod *corev1.Pod) (Mutation, Answer) {
 	var m Mutation
 	var a Answer
-	if !willHoldCPUs(pod) {
+	if !willHoldCPUs(pod) && !willHoldDevices(pod) {
 		return m, a
 	}
 	keys, podWide := requirements(pod)
@@ -45,6 +45,11 @@ func Fence(pod *corev1.Pod) (Mutation, Answer) {
 func willHoldCPUs(pod *corev1.Pod) bool {
 	class, band, kube := convert.PodQoS(pod)
 	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: convert.MilliCPU(pod)}).Binds()
+}
+
+func willHoldDevices(pod *corev1.Pod) bool {
+	r := deviceRequest(pod)
+	return r != nil && len(r.Parts) > 0 && !r.LeftToKubelet()
 }
 
 // requirements returns the keys that already require plugins, sorted. The runtime reads the most special key alone:

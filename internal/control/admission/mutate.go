@@ -29,7 +29,7 @@ type Step struct {
 // Mutate returns what is changed on a pod that is created. Annotations that only a scheduler writes are removed: a
 // copied manifest or a restored backup must not bring an allocation in. A pod with a policy of
 // volcano.sh/numa-topology-policy must be Guaranteed: a limit that is missing is its request. (A missing request is the
-// limit: the API server sees to that.)
+// limit: the API server sees to that.) Requests for devices get canonical names and the number of GPUs.
 func Mutate(pod *corev1.Pod) Mutation {
 	var m Mutation
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
@@ -46,6 +46,7 @@ func Mutate(pod *corev1.Pod) Mutation {
 		})
 		m.limits("containers", pod.Spec.Containers, func(p *corev1.Pod) []corev1.Container { return p.Spec.Containers })
 	}
+	m.devices(pod)
 	return m
 }
 

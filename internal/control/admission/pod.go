@@ -28,6 +28,7 @@ func Create(pod *corev1.Pod) Answer {
 	a.resourceSpec(pod)
 	a.topologySpec(pod)
 	a.volcano(pod)
+	a.devices(pod)
 	a.gang(pod)
 	a.simulate(pod)
 	a.ignored(convert.Ignored(pod))

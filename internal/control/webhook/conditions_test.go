@@ -113,9 +113,12 @@ func elasticQuota(labelled, annotations map[string]string, ceiling string) *v1al
 	}
 }
 
-func with(list corev1.ResourceName) *corev1.Pod {
+func with(names ...corev1.ResourceName) *corev1.Pod {
 	p := pod(nil, nil)
-	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{list: resource.MustParse("1")}
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{}
+	for _, name := range names {
+		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")
+	}
 	return p
 }
 
@@ -127,6 +130,8 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	volcano := keys(annotation.VolcanoTopologyPolicy, "restricted")
 	batchInit := pod(nil, nil)
 	batchInit.Spec.InitContainers = with("kubernetes.io/batch-cpu").Spec.Containers
+	gpuInit := pod(nil, nil)
+	gpuInit.Spec.InitContainers = with("kubernetes.io/gpu-memory").Spec.Containers
 	node := func(l map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: l}}
 	}
@@ -179,6 +184,38 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		"warn: a pod with a part of a GPU": {
 			"validating/warn.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil,
 			true,
+		},
+		"create: a pod with a whole GPU": {"validating/create.pods.tenon.sh", with("nvidia.com/gpu"), nil, false},
+		"mutate: a pod with a whole GPU": {"mutating/create.pods.tenon.sh", with("nvidia.com/gpu"), nil, false},
+		"create: a pod with a slice": {
+			"validating/create.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, false,
+		},
+		"create: a pod with GPUs of two vendors": {
+			"validating/create.pods.tenon.sh", with("nvidia.com/gpu", "amd.com/gpu"), nil, true,
+		},
+		"create: a pod with a whole GPU and a slice": {
+			"validating/create.pods.tenon.sh", with("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"), nil, true,
+		},
+		"create: a pod with a part of a GPU": {
+			"validating/create.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, true,
+		},
+		"mutate: a pod with a part of a GPU": {
+			"mutating/create.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, true,
+		},
+		"create: a pod with an alias":        {"validating/create.pods.tenon.sh", with("kubernetes.io/gpu"), nil, true},
+		"mutate: a pod with an alias":        {"mutating/create.pods.tenon.sh", with("kubernetes.io/gpu"), nil, true},
+		"mutate: an init container with one": {"mutating/create.pods.tenon.sh", gpuInit, nil, true},
+		"create: an init container with a part of a GPU": {
+			"validating/create.pods.tenon.sh", gpuInit, nil, true,
+		},
+		"create: a pod with an adapter": {"validating/create.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true},
+		"mutate: a pod with an adapter": {"mutating/create.pods.tenon.sh", with("kubernetes.io/rdma"), nil, true},
+		"create: a pod with a template": {"validating/create.pods.tenon.sh", with("huawei.com/npu-core"), nil, true},
+		"mutate: a pod with batch amounts": {
+			"mutating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, false,
+		},
+		"mutate: a pod with a hint": {
+			"mutating/create.pods.tenon.sh", pod(nil, keys(annotation.DeviceAllocateHintKey, "{}")), nil, true,
 		},
 		"node: usage thresholds": {
 			"validating/nodes.tenon.sh",

@@ -1,0 +1,138 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// devices judges what a pod asks of devices, by the function that the scheduler reads it with.
+func (a *Answer) devices(pod *corev1.Pod) {
+	before := len(a.Refusals)
+	_, hinted := parsed(a, pod.Annotations, annotation.DeviceAllocateHintKey, annotation.ParseDeviceAllocateHints)
+	parsed(a, pod.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)
+	parsed(a, pod.Annotations, annotation.GPUPartitionSpecKey, annotation.ParseGPUPartitionSpec)
+	if len(a.Refusals) > before || !hinted && !convert.AsksForDevices(pod) {
+		return // what an annotation says decides how amounts are read
+	}
+	p, _, _ := convert.DevicePod(pod)
+	request, faults := device.NewRequest(p, nil)
+	for _, f := range slices.Concat(device.Zeros(p.Containers), faults) {
+		a.refuse(why.InvalidDeviceRequest, deviceField(pod, f), "%s", f.Text())
+	}
+	if request == nil {
+		return
+	}
+	for _, f := range request.Warnings {
+		a.warn(deviceField(pod, f), "%s", f.Text())
+	}
+}
+
+// deviceField is the path of the field that a fault is about: of a container's request, else of a hint.
+func deviceField(pod *corev1.Pod, f device.Fault) string {
+	if f.Container == "" {
+		return annotationField(annotation.DeviceAllocateHintKey) + ": " + f.Field
+	}
+	for field, c := range containers(pod) {
+		if c.Name == f.Container {
+			return field + ".resources.requests[" + f.Field + "]"
+		}
+	}
+	return f.Field
+}
+
+// deviceRequest is what a pod asks of devices; nil where it asks for none, and for what Create refuses.
+func deviceRequest(pod *corev1.Pod) *device.Request {
+	if !convert.AsksForDevices(pod) {
+		return nil
+	}
+	p, reason, _ := convert.DevicePod(pod)
+	request, faults := device.NewRequest(p, nil)
+	if !reason.OK() || len(faults) > 0 || len(device.Zeros(p.Containers)) > 0 {
+		return nil
+	}
+	return request
+}
+
+// devices writes requests for devices in one way: canonical names, compute and memory instead of koordinator.sh/gpu,
+// and the number of GPUs beside every share. Names of vendors are not changed.
+func (m *Mutation) devices(pod *corev1.Pod) {
+	request := deviceRequest(pod)
+	if request == nil {
+		return
+	}
+	shared := map[string]int64{} // GPUs of each container that asks for shares
+	for _, p := range request.Parts {
+		if p.Type == device.GPU && p.Need.VendorName() == "" && !p.Need.Template {
+			shared[p.Container] = p.Count
+		}
+	}
+	lists := map[string]func(*corev1.Pod) []corev1.Container{
+		"initContainers": func(p *corev1.Pod) []corev1.Container { return p.Spec.InitContainers },
+		"containers":     func(p *corev1.Pod) []corev1.Container { return p.Spec.Containers },
+	}
+	for _, name := range []string{"initContainers", "containers"} {
+		of := lists[name]
+		for i, c := range of(pod) {
+			path := fmt.Sprintf("/spec/%s/%d/resources/", name, i)
+			m.deviceAmounts(amounts{path + "requests/", c.Resources.Requests, func(p *corev1.Pod) corev1.ResourceList {
+				return of(p)[i].Resources.Requests
+			}}, shared[c.Name])
+			m.deviceAmounts(amounts{path + "limits/", c.Resources.Limits, func(p *corev1.Pod) corev1.ResourceList {
+				return of(p)[i].Resources.Limits
+			}}, shared[c.Name])
+		}
+	}
+}
+
+// amounts are the requests or the limits of a container: where they are, what they are, and how a step finds them.
+type amounts struct {
+	path string
+	list corev1.ResourceList
+	of   func(*corev1.Pod) corev1.ResourceList
+}
+
+// deviceAmounts rewrites the amounts of devices in a list; shared is 0 where the container asks for no share of GPUs.
+func (m *Mutation) deviceAmounts(a amounts, shared int64) {
+	share := false
+	for _, name := range slices.Sorted(maps.Keys(a.list)) {
+		if !device.IsDevice(string(name)) {
+			continue
+		}
+		q, canonical := a.list[name], device.Canonical(string(name))
+		q = *resource.NewQuantity(q.Value(), q.Format) // whole, as the scheduler reads it
+		share = share || canonical != device.RDMAShare && canonical != device.FPGAShare
+		switch {
+		case canonical == device.GPUPercent:
+			m.remove(a, name)
+			m.add(a, device.GPUCore, q)
+			m.add(a, device.GPURatio, q)
+		case canonical != string(name):
+			m.remove(a, name)
+			m.add(a, corev1.ResourceName(canonical), q)
+		}
+	}
+	if _, has := a.list[device.GPUShared]; share && shared > 0 && !has {
+		m.add(a, device.GPUShared, *resource.NewQuantity(shared, resource.DecimalSI))
+	}
+}
+
+func (m *Mutation) add(a amounts, name corev1.ResourceName, q resource.Quantity) {
+	m.Steps = append(m.Steps, Step{"add", a.path + pointer(string(name)), q.String(), func(p *corev1.Pod) {
+		a.of(p)[name] = q
+	}})
+}
+
+func (m *Mutation) remove(a amounts, name corev1.ResourceName) {
+	m.Steps = append(m.Steps, Step{"remove", a.path + pointer(string(name)), nil, func(p *corev1.Pod) {
+		delete(a.of(p), name)
+	}})
+}

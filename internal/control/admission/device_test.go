@@ -1,0 +1,258 @@
+package admission_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+// gpuPod is a pod whose containers c0, c1, … have equal requests and limits.
+func gpuPod(containers ...corev1.ResourceList) *corev1.Pod {
+	pod := newPod()
+	pod.Spec.Containers = nil
+	for i, list := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+			Name:      "c" + strconv.Itoa(i),
+			Resources: corev1.ResourceRequirements{Requests: list, Limits: maps.Clone(list)},
+		})
+	}
+	return pod
+}
+
+func quantities(list corev1.ResourceList) map[string]string {
+	out := map[string]string{}
+	for name, q := range list {
+		out[string(name)] = q.String()
+	}
+	return out
+}
+
+func TestRequestsForDevicesAreWrittenInOneWay(t *testing.T) {
+	t.Parallel()
+	type want = map[string]string
+	for name, test := range map[string]struct {
+		asked corev1.ResourceList
+		want  want
+	}{
+		"half a GPU": {amounts("koordinator.sh/gpu", "50", "cpu", "1"), want{
+			"cpu": "1", "koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50",
+			"koordinator.sh/gpu.shared": "1",
+		}},
+		"two GPUs by an alias": {amounts("kubernetes.io/gpu", "200"), want{
+			"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200",
+			"koordinator.sh/gpu.shared": "2",
+		}},
+		"aliases, rounded up": {amounts("kubernetes.io/gpu-core", "49500m", "kubernetes.io/gpu-memory", "4Gi"), want{
+			"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "4Gi", "koordinator.sh/gpu.shared": "1",
+		}},
+		"cores of two, bytes": {amounts("koordinator.sh/gpu-core", "200", "koordinator.sh/gpu-memory", "16Gi"), want{
+			"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory": "16Gi", "koordinator.sh/gpu.shared": "2",
+		}},
+		"memory alone": {amounts("kubernetes.io/gpu-memory-ratio", "30"), want{
+			"koordinator.sh/gpu-memory-ratio": "30", "koordinator.sh/gpu.shared": "1",
+		}},
+		"the number is given": {amounts("koordinator.sh/gpu.shared", "2", "koordinator.sh/gpu-memory", "4Gi"), want{
+			"koordinator.sh/gpu-memory": "4Gi", "koordinator.sh/gpu.shared": "2",
+		}},
+		"an adapter": {amounts("kubernetes.io/rdma", "50", "kubernetes.io/fpga", "100"), want{
+			"koordinator.sh/rdma": "50", "koordinator.sh/fpga": "100",
+		}},
+		"a share and an adapter": {amounts("koordinator.sh/rdma", "50", "koordinator.sh/gpu", "10"), want{
+			"koordinator.sh/rdma": "50", "koordinator.sh/gpu-core": "10", "koordinator.sh/gpu-memory-ratio": "10",
+			"koordinator.sh/gpu.shared": "1",
+		}},
+		"a vendor's name": {amounts("nvidia.com/gpu", "2"), want{"nvidia.com/gpu": "2"}},
+		"a MIG device":    {amounts("nvidia.com/mig-1g.5gb", "1"), want{"nvidia.com/mig-1g.5gb": "1"}},
+		"a template": {amounts("huawei.com/npu-core", "4", "kubernetes.io/gpu-memory-ratio", "25"), want{
+			"huawei.com/npu-core": "4", "koordinator.sh/gpu-memory-ratio": "25",
+		}},
+		"nothing":           {amounts("cpu", "1"), want{"cpu": "1"}},
+		"150 percent":       {amounts("kubernetes.io/gpu", "150"), want{"kubernetes.io/gpu": "150"}},
+		"none, explicitly":  {amounts("kubernetes.io/gpu", "0"), want{"kubernetes.io/gpu": "0"}},
+		"cores without any": {amounts("kubernetes.io/gpu-core", "50"), want{"kubernetes.io/gpu-core": "50"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := gpuPod(test.asked)
+			pod.Spec.InitContainers = []corev1.Container{*gpuPod(test.asked).Spec.Containers[0].DeepCopy()}
+			pod.Spec.InitContainers[0].Name = "init"
+			patched := pod.DeepCopy()
+			m := admission.Mutate(pod)
+			m.Apply(pod)
+			applyPatch(t, m.Steps, patched)
+			for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers, patched.Spec.Containers,
+				patched.Spec.InitContainers) {
+				for _, got := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+					if diff := cmp.Diff(test.want, quantities(got)); diff != "" {
+						t.Errorf("container %s (-want +got):\n%s", c.Name, diff)
+					}
+				}
+			}
+			if len(m.Warnings) > 0 {
+				t.Errorf("warnings: %v", m.Warnings)
+			}
+			again := admission.Mutate(pod)
+			if len(again.Steps) > 0 {
+				t.Errorf("a second time: %+v", again.Steps)
+			}
+		})
+	}
+}
+
+// applyPatch applies the steps as the API server does: by path, to JSON.
+func applyPatch(t *testing.T, steps []admission.Step, pod *corev1.Pod) {
+	t.Helper()
+	var object any
+	through(t, pod, &object)
+	for _, s := range steps {
+		parts := strings.Split(s.Path, "/")[1:]
+		at := object
+		for _, part := range parts[:len(parts)-1] {
+			if list, ok := at.([]any); ok {
+				i, err := strconv.Atoi(part)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = list[i]
+				continue
+			}
+			at = at.(map[string]any)[part]
+		}
+		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(parts[len(parts)-1])
+		if _, has := at.(map[string]any)[key]; s.Op == "remove" {
+			if !has {
+				t.Errorf("%s: not there to be removed", s.Path)
+			}
+			delete(at.(map[string]any), key)
+			continue
+		}
+		at.(map[string]any)[key] = s.Value
+	}
+	*pod = corev1.Pod{}
+	through(t, object, pod)
+}
+
+func through(t *testing.T, from, into any) {
+	t.Helper()
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A pod that the webhook has rewritten asks for exactly what it asked before, whatever it asked.
+func TestTheWebhookChangesNoRequestForDevices(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"koordinator.sh/gpu", "kubernetes.io/gpu", "koordinator.sh/gpu-core", "kubernetes.io/gpu-core",
+		"koordinator.sh/gpu-memory", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu.shared", "nvidia.com/gpu",
+		"huawei.com/npu-core", "koordinator.sh/rdma", "kubernetes.io/fpga",
+	}
+	valid := 0
+	rapid.Check(t, func(t *rapid.T) {
+		var lists []corev1.ResourceList
+		for range rapid.IntRange(1, 3).Draw(t, "containers") {
+			list := corev1.ResourceList{}
+			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(t, "names") {
+				n := rapid.SampledFrom([]int64{0, 1, 2, 4, 50, 99, 100, 150, 200, 400}).Draw(t, "amount")
+				list[corev1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)
+			}
+			lists = append(lists, list)
+		}
+		pod := gpuPod(lists...)
+		was, _, _ := convert.DevicePod(pod)
+		before, faults := device.NewRequest(was, nil)
+		m := admission.Mutate(pod)
+		m.Apply(pod)
+		is, _, _ := convert.DevicePod(pod)
+		after, _ := device.NewRequest(is, nil)
+		if refused := len(faults) > 0 || len(device.Zeros(was.Containers)) > 0; refused && len(m.Steps) > 0 {
+			t.Fatalf("a pod that is refused is changed: %+v", m.Steps)
+		} else if !refused && len(before.Warnings) == 0 {
+			valid++
+			if diff := cmp.Diff(before.Parts, after.Parts); diff != "" {
+				t.Fatalf("the request is another one (-before +after):\n%s", diff)
+			}
+		}
+	})
+	if valid < 5 {
+		t.Errorf("only %d of the drawn pods are valid", valid)
+	}
+}
+
+func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
+	t.Parallel()
+	const requests = "].resources.requests["
+	pod := gpuPod(amounts("nvidia.com/gpu", "1"), amounts("koordinator.sh/gpu", "50", "koordinator.sh/gpu.shared", "0"))
+	pod.Spec.InitContainers = gpuPod(amounts("koordinator.sh/gpu-core", "50")).Spec.Containers
+	pod.Spec.InitContainers[0].Name = "init"
+	check(t, admission.Create(pod), []string{
+		"spec.containers[1" + requests + "koordinator.sh/gpu.shared]: must be greater than zero",
+		"spec.initContainers[0" + requests + "koordinator.sh/gpu-core]: GPU memory and GPU memory ratio all is zero; " +
+			"request koordinator.sh/gpu-memory or koordinator.sh/gpu-memory-ratio too",
+	}, nil)
+
+	pod = gpuPod(amounts("koordinator.sh/gpu-core", "50"), amounts("koordinator.sh/gpu-memory-ratio", "40"))
+	pod.Annotations[annotation.DeviceAllocateHintKey] = `{"rdma":{"requiredTopologyScope":"pcie"},` +
+		`"gpu":{"allocateStrategy":"ApplyForAll"}}`
+	hint := "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: "
+	check(t, admission.Create(pod), nil, []string{
+		hint + "gpu.allocateStrategy: has no effect: it is for rdma and fpga",
+		hint + `rdma.requiredTopologyScope: "pcie" is read as "PCIe": values are case-sensitive on output`,
+		"spec.containers[0" + requests + "koordinator.sh/gpu-core]: is only valid as the sum of all containers; give " +
+			"each container a valid request",
+		hint + "rdma: has no effect: no container requests such devices",
+	})
+
+	pod = gpuPod(amounts("nvidia.com/gpu", "1"))
+	pod.Annotations[annotation.DeviceJointAllocateKey] = `{"deviceTypes":["gpu","tpu"]}`
+	check(t, admission.Create(pod), []string{
+		"metadata.annotations[scheduling.koordinator.sh/device-joint-allocate]: byte 15: deviceTypes: Unsupported " +
+			`value "tpu": supported gpu, rdma, fpga`,
+	}, nil)
+}
+
+func TestAPodThatWillHoldDevicesRequiresThePlugin(t *testing.T) {
+	t.Parallel()
+	hinted := gpuPod(amounts("nvidia.com/gpu", "1"))
+	hinted.Annotations[annotation.DeviceAllocateHintKey] = `{"gpu":{"exclusivePolicy":"PCIeLevel"}}`
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"a share":                        {gpuPod(amounts("koordinator.sh/gpu", "50")), true},
+		"a whole GPU of any vendor":      {gpuPod(amounts("koordinator.sh/gpu", "100")), true},
+		"an adapter":                     {gpuPod(amounts("koordinator.sh/rdma", "100")), true},
+		"a whole GPU by a vendor's name": {gpuPod(amounts("nvidia.com/gpu", "1")), false},
+		"a MIG device":                   {gpuPod(amounts("nvidia.com/mig-1g.5gb", "1")), false},
+		"a whole GPU with a hint":        {hinted, true},
+		"a share that Create refuses":    {gpuPod(amounts("koordinator.sh/gpu", "150")), false},
+		"an amount of zero":              {gpuPod(amounts("koordinator.sh/gpu-core", "0")), false},
+		"a pod that asks for no devices": {gpuPod(amounts("cpu", "1")), false},
+		"a share beside a vendor's whole": {gpuPod(
+			amounts("nvidia.com/gpu", "1"), amounts("koordinator.sh/gpu", "50"),
+		), true},
+	} {
+		m, answer := admission.Fence(test.pod)
+		if got := len(m.Steps) > 0; got != test.want || !answer.Allowed() {
+			t.Errorf("%s: fenced %v, want %v; refusals %v", name, got, test.want, answer.Refusals)
+		}
+	}
+}
