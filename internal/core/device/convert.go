@@ -173,7 +173,8 @@ func gpus(a amounts) (count int64, need Need, fault Fault) {
 	case len(shares) == 0:
 		return 0, need, fault
 	case a[GPUPercent] > 0 && len(shares) > 1:
-		return 0, need, Fault{Field: GPUPercent, Rule: ShorthandAlone, Other: shares[1]}
+		shares = slices.DeleteFunc(shares, func(name string) bool { return name == GPUPercent })
+		return 0, need, Fault{Field: GPUPercent, Rule: ShorthandAlone, Other: shares[0]}
 	case a[GPUMemory] > 0 && a[GPURatio] > 0:
 		return 0, need, Fault{Field: GPUMemory, Rule: OneMemory, Other: GPURatio}
 	case a[NPUCore] > 0 || a[NPUCPU] > 0 || a[NPUDVPP] > 0:
