@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Resources of devices (planned: no component reads them yet).
+// Resources of devices. Each but gpu.shared is also read with kubernetes.io/ in place of koordinator.sh/.
 const (
 	// ResourceGPU is compute and memory together, in percent of one GPU; only pods ask for it.
 	ResourceGPU = "koordinator.sh/gpu"
@@ -20,13 +20,15 @@ const (
 	ResourceGPUMemory = "koordinator.sh/gpu-memory"
 	// ResourceGPUMemoryRatio is memory, in percent of one GPU.
 	ResourceGPUMemoryRatio = "koordinator.sh/gpu-memory-ratio"
+	// ResourceGPUShared is the number of GPUs that the other amounts are spread over; only pods ask for it.
+	ResourceGPUShared = "koordinator.sh/gpu.shared"
 	// ResourceRDMA is percent of one RDMA adapter.
 	ResourceRDMA = "koordinator.sh/rdma"
 	// ResourceFPGA is percent of one FPGA.
 	ResourceFPGA = "koordinator.sh/fpga"
 )
 
-// Annotations of a Pod about devices (planned: no component reads them yet).
+// Annotations of a Pod about devices.
 const (
 	// DeviceAllocateHintKey holds DeviceAllocateHints, written by users.
 	DeviceAllocateHintKey = "scheduling.koordinator.sh/device-allocate-hint"
@@ -34,10 +36,10 @@ const (
 	DeviceJointAllocateKey = "scheduling.koordinator.sh/device-joint-allocate"
 	// GPUPartitionSpecKey holds a GPUPartitionSpec, written by users.
 	GPUPartitionSpecKey = "scheduling.koordinator.sh/gpu-partition-spec"
-	// GPUMinorsKey holds GPUMinors, written by the scheduler for device plugins of others.
+	// GPUMinorsKey holds GPUMinors, written by the scheduler for device plugins of others (planned).
 	GPUMinorsKey = "scheduling.koordinator.sh/gpu-minors"
 	// BindTimestampKey is when the pod was bound, in nanoseconds since 1970, written by the scheduler for device
-	// plugins of others.
+	// plugins of others (planned).
 	BindTimestampKey = "scheduling.koordinator.sh/bind-timestamp"
 )
 

@@ -75,18 +75,21 @@ func Supports() []Support {
 			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
 		}},
 
-		{"devices", Planned, PodResource, []string{
-			koord + "gpu*", koord + "rdma", koord + "fpga", "kubernetes.io/gpu*", "kubernetes.io/rdma",
-			"kubernetes.io/fpga",
+		{"devices", Done, PodResource, []string{
+			ResourceGPU, ResourceGPUCore, ResourceGPUMemory, ResourceGPUMemoryRatio, ResourceGPUShared,
+			"kubernetes.io/gpu", "kubernetes.io/gpu-core", "kubernetes.io/gpu-memory", "kubernetes.io/gpu-memory-ratio",
+			ResourceRDMA, ResourceFPGA, "kubernetes.io/rdma", "kubernetes.io/fpga",
 		}},
-		{"devices", Planned, PodAnnotation, []string{
-			sched + "device-*", sched + "gpu-partition-spec", sched + "gpu-minors",
+		{"devices", Done, PodAnnotation, []string{
+			DeviceAllocateHintKey, DeviceJointAllocateKey, GPUPartitionSpecKey, DeviceAllocatedKey,
 		}},
+		{"devices", Done, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
+
+		{"devices", Planned, PodAnnotation, []string{GPUMinorsKey}},
 		{"devices", Planned, PodLabel, []string{koord + "gpu-isolation-provider"}},
 		{"devices", Planned, NodeLabel, []string{
 			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
 		}},
-		{"devices", Planned, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{
 			gang + "network-topology-spec", gang + "network-topology-index", gang + "timeout",
 			"scheduling.k8s.io/group-name",

@@ -16,8 +16,8 @@ func support() []byte {
 <!-- Written by hack/docgen from api/annotation/support.go. -->
 
 *Done*: read, with Koordinator's or Volcano's meaning. *Planned*: has no effect in this version, a later one will read
-it; quotas count devices already. *Not planned*: has no effect. A Pod or Node with a key that has no effect is admitted
-with one warning for each such key; ` + "`tenon explain` and `tenon simulate`" + ` name them too. A key that ends in *
+it. *Not planned*: has no effect. A Pod or Node with a key that has no effect is admitted with one warning for each such
+key; ` + "`tenon explain` and `tenon simulate`" + ` name them too. A key that ends in *
 is a prefix.
 `)
 	for _, state := range []annotation.State{annotation.Done, annotation.Planned, annotation.NotPlanned} {

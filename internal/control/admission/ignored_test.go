@@ -13,8 +13,8 @@ import (
 
 func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	t.Parallel()
-	nic := corev1.ResourceList{"koordinator.sh/rdma": resource.MustParse("50"), "cpu": resource.MustParse("1")}
-	container := corev1.Container{Resources: corev1.ResourceRequirements{Requests: nic, Limits: nic}}
+	mid := corev1.ResourceList{"koordinator.sh/mid-cpu": resource.MustParse("50"), "cpu": resource.MustParse("1")}
+	container := corev1.Container{Resources: corev1.ResourceRequirements{Requests: mid, Limits: mid}}
 	answer := admission.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{
@@ -35,8 +35,8 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 		"metadata.annotations[gang.scheduling.koordinator.sh/network-topology-spec]: has no effect: gang scheduling: " +
 			"planned",
 		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
-		"spec.containers[*].resources[koordinator.sh/rdma]: no component of Tenon provides this resource: " +
-			"devices besides GPUs: planned",
+		"spec.containers[*].resources[koordinator.sh/mid-cpu]: no component of Tenon provides this resource: " +
+			"colocation: planned",
 	}
 	if diff := cmp.Diff(want, answer.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
