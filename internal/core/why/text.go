@@ -46,6 +46,8 @@ func (r Reason) Text() string {
 		return "insufficient CPUs to satisfy required cpu bind policy FullPCPUs"
 	case r.Code == InsufficientExclusiveCPU && r.Extra == int64(RequiredSpreadByPCPUs):
 		return "insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs"
+	case r.Code == InsufficientExtended && r.Resource != NoResource:
+		return "Insufficient " + string(r.Resource) // as NodeResourcesFit says it
 	case r.Resource != NoResource && r.Code >= DeviceMissing && r.Code <= InsufficientDevices:
 		return r.device(text)
 	}

@@ -17,6 +17,9 @@ type Cycle struct {
 	// signature is the request's, while some node is left alone for some shape; else "".
 	signature string
 
+	// counted is what nodes without devices of their own must have for the pod.
+	counted []counted
+
 	// changed is the view of node in a dry run, whose state the framework clones for each node.
 	node    string
 	changed *ledger.View

@@ -33,7 +33,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if !p.concerns(r) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	s := &Cycle{store: p.store, Request: r, trial: State[*Trial](cs, trialKey)}
+	s := &Cycle{store: p.store, Request: r, trial: State[*Trial](cs, trialKey), counted: p.counted(pod, r.Devices)}
 	if p.tracker.LeavesAlone() {
 		s.signature = r.Signature()
 	}
@@ -68,6 +68,11 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	}
 	if !reason.OK() {
 		return (&refusal{Reason: reason}).status()
+	}
+	if len(s.counted) > 0 && leftToKubelet(s.View(name).Facts()) {
+		if r := lack(s.counted, n); r != nil {
+			return r.status()
+		}
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 		on(devices, fwk.Add|fwk.Update|fwk.Delete, after(d, kube.SameDevice)),
 		// Update, not a narrower event: annotations of the refused pod itself count.
 		on(fwk.Pod, fwk.Delete|fwk.Update, d.afterPod),
+		on(fwk.Node, fwk.UpdateNodeAllocatable, d.afterNode), // of what is counted
 	}, nil
 }
 
@@ -109,7 +110,8 @@ func (d *decision) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) 
 	known, _ := d.store.Node(node)
 	r, refused := d.request(pod)
 	if refused == nil && place.Fits(d.store.View(node), r).OK() && d.tracker.Welcomes(node, r) &&
-		admits(known.Object, pod) && d.enforced(known.Object, r).OK() {
+		admits(known.Object, pod) && d.enforced(known.Object, r).OK() &&
+		(!leftToKubelet(d.store.View(node).Facts()) || d.offers(known.Object, pod, r)) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

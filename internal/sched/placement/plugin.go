@@ -16,6 +16,9 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 )
 
+// DeviceShare is the name under which a profile decides about devices. Requests for them are read in profiles with it.
+const DeviceShare = "DeviceShare"
+
 // Decisions makes the decision of each profile, on the accounts of one store.
 type Decisions struct {
 	store   *kube.Store
@@ -42,8 +45,13 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	if of == nil {
 		of = &decision{
 			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker,
-			args: sync.OnceValue(d.store.Args), names: map[string]bool{}, requests: lru.New(requestsKept),
+			names: map[string]bool{}, requests: lru.New(requestsKept),
 		}
+		of.args = sync.OnceValue(func() convert.Args {
+			args := d.store.Args()
+			args.Devices = of.names[DeviceShare]
+			return args
+		})
 		of.bindsFirst = sync.OnceValue(of.isFirstBinder)
 		d.byProfile[h] = of
 		d.tracker.Attach(h)

@@ -10,6 +10,7 @@ import (
 type refusal struct {
 	why.Reason
 	detail string // for codes that are asked once per pod: what exactly is wrong
+	never  bool   // no pod that ends can help, although the code is resolvable
 }
 
 // Error returns the text without numbers: the framework counts nodes by it.
@@ -27,7 +28,7 @@ func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason, D
 // status wraps the refusal. Preemption looks only at nodes whose refusal waiting or eviction can resolve.
 func (r *refusal) status() *fwk.Status {
 	code := fwk.UnschedulableAndUnresolvable
-	if r.Code.Resolvable() {
+	if r.Code.Resolvable() && !r.never {
 		code = fwk.Unschedulable
 	}
 	return fwk.NewStatus(code).WithError(r)
