@@ -26,6 +26,7 @@ func DefaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 	cfg.LeaderElection.ResourceName = SchedulerName
 	profile := cfg.Profiles[0]
 	extend(&profile)
+	leaveDevices(&profile)
 	cfg.Profiles = nil
 	for _, name := range schedulerNames {
 		p := profile.DeepCopy()

@@ -166,6 +166,11 @@ func (s *Scheduler) build(ctx context.Context) error {
 		return err
 	}
 	s.core = core
+	for i := range completed {
+		if err := checkDevices(&completed[i]); err != nil {
+			return fmt.Errorf("profile %s: %w", completed[i].SchedulerName, err)
+		}
+	}
 	var served []string
 	for name, f := range core.Profiles {
 		if slices.ContainsFunc(f.ListPlugins().Permit.Enabled, func(p schedulerconfig.Plugin) bool {

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+)
+
+// deviceGroup is the domain of names that DeviceShare alone counts.
+const deviceGroup = "koordinator.sh"
+
+// vendorNames are the names of whole GPUs that DeviceShare counts, on nodes without a Device object as
+// NodeResourcesFit would. NodeResourcesFit knows no prefixes, so it goes on counting MIG devices: a node offers those
+// that its status lists.
+func vendorNames() []string { return []string{device.NVIDIAGPU, device.AMDGPU, device.DCUGPU} }
+
+// leaveDevices makes NodeResourcesFit of a profile with DeviceShare leave devices to it: one GPU has many names, and
+// only DeviceShare knows that they mean the same.
+func leaveDevices(p *config.KubeSchedulerProfile) {
+	if !enables(&p.Plugins.MultiPoint, placement.DeviceShare) {
+		return
+	}
+	if args := fitArgs(p); args != nil {
+		args.IgnoredResourceGroups = union(args.IgnoredResourceGroups, deviceGroup)
+		args.IgnoredResources = union(args.IgnoredResources, vendorNames()...)
+	}
+}
+
+// checkDevices refuses a profile in which both count devices. Plugins must be expanded, arguments complete.
+func checkDevices(p *config.KubeSchedulerProfile) error {
+	args := fitArgs(p)
+	if args == nil || !enables(&p.Plugins.Filter, placement.DeviceShare) ||
+		!enables(&p.Plugins.Filter, names.NodeResourcesFit) {
+		return nil
+	}
+	groups := union(args.IgnoredResourceGroups, deviceGroup)
+	resources := slices.Clone(args.IgnoredResources)
+	for _, name := range vendorNames() {
+		if group, _, _ := strings.Cut(name, "/"); !slices.Contains(groups, group) {
+			resources = union(resources, name)
+		}
+	}
+	if len(groups) == len(args.IgnoredResourceGroups) && len(resources) == len(args.IgnoredResources) {
+		return nil
+	}
+	return fmt.Errorf("plugins DeviceShare and NodeResourcesFit would both count devices, which have many names and "+
+		"one account: add to pluginConfig of the profile\n- name: %s\n  args:\n    ignoredResourceGroups: [%s]\n    "+
+		"ignoredResources: [%s]", names.NodeResourcesFit, strings.Join(groups, ", "), strings.Join(resources, ", "))
+}
+
+func fitArgs(p *config.KubeSchedulerProfile) *config.NodeResourcesFitArgs {
+	for _, c := range p.PluginConfig {
+		if args, ok := c.Args.(*config.NodeResourcesFitArgs); ok {
+			return args
+		}
+	}
+	return nil
+}
+
+func enables(set *config.PluginSet, name string) bool {
+	return slices.ContainsFunc(set.Enabled, func(e config.Plugin) bool { return e.Name == name })
+}
+
+// union appends the words that list lacks.
+func union(list []string, words ...string) []string {
+	out := slices.Clone(list)
+	for _, word := range words {
+		if !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/sched/placement"
+)
+
+// devicesProfile is upstream's profile with further plugins, as a filter each, and arguments of NodeResourcesFit.
+func devicesProfile(t *testing.T, groups, resources []string, plugins ...string) *config.KubeSchedulerProfile {
+	t.Helper()
+	cfg, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &cfg.Profiles[0]
+	for _, name := range plugins {
+		p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, config.Plugin{Name: name})
+		p.Plugins.Filter.Enabled = append(p.Plugins.Filter.Enabled, config.Plugin{Name: name})
+	}
+	args := fitArgs(p)
+	if args == nil {
+		t.Fatal("upstream's profile has no arguments of NodeResourcesFit")
+	}
+	args.IgnoredResourceGroups, args.IgnoredResources = groups, resources
+	return p
+}
+
+func TestNodeResourcesFitLeavesDevicesToDeviceShare(t *testing.T) {
+	p := devicesProfile(t, nil, []string{"example.com/x"}, placement.DeviceShare, names.NodeResourcesFit)
+	leaveDevices(p)
+	args := fitArgs(p)
+	if diff := cmp.Diff([]string{"koordinator.sh"}, args.IgnoredResourceGroups); diff != "" {
+		t.Errorf("ignoredResourceGroups (-want +got):\n%s", diff)
+	}
+	want := []string{"example.com/x", "nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu"}
+	if diff := cmp.Diff(want, args.IgnoredResources); diff != "" {
+		t.Errorf("ignoredResources (-want +got):\n%s", diff)
+	}
+	if err := checkDevices(p); err != nil {
+		t.Errorf("the profile is refused: %v", err)
+	}
+	p = devicesProfile(t, nil, nil, names.NodeResourcesFit)
+	if leaveDevices(p); len(fitArgs(p).IgnoredResources) > 0 {
+		t.Error("without DeviceShare no plugin would count GPUs")
+	}
+}
+
+func TestAProfileThatCountsDevicesTwiceIsRefused(t *testing.T) {
+	vendors := []string{"nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu"}
+	both := []string{placement.DeviceShare, names.NodeResourcesFit}
+	for name, test := range map[string]struct {
+		groups, resources, plugins []string
+		want                       []string
+	}{
+		"nothing is ignored": {nil, nil, both, []string{
+			"ignoredResourceGroups: [koordinator.sh]", "ignoredResources: [nvidia.com/gpu, amd.com/gpu, dcu.com/gpu]",
+		}},
+		"a vendor lacks": {
+			[]string{"koordinator.sh", "x"}, []string{"nvidia.com/gpu", "y/z", "amd.com/gpu"}, both, []string{
+				"- name: NodeResourcesFit\n  args:\n", "ignoredResourceGroups: [koordinator.sh, x]",
+				"ignoredResources: [nvidia.com/gpu, y/z, amd.com/gpu, dcu.com/gpu]",
+			},
+		},
+		"the group lacks":               {nil, vendors, both, []string{"ignoredResourceGroups: [koordinator.sh]"}},
+		"all are ignored":               {[]string{"koordinator.sh"}, vendors, both, nil},
+		"a vendor's group is ignored":   {[]string{"koordinator.sh", "nvidia.com"}, vendors[1:], both, nil},
+		"DeviceShare is not enabled":    {nil, nil, []string{names.NodeResourcesFit}, nil},
+		"NodeResourcesFit is not there": {nil, nil, []string{placement.DeviceShare}, nil},
+	} {
+		err := checkDevices(devicesProfile(t, test.groups, test.resources, test.plugins...))
+		if (err != nil) != (test.want != nil) {
+			t.Errorf("%s: got %v", name, err)
+			continue
+		}
+		for _, want := range test.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want it to say %q", name, err, want)
+			}
+		}
+	}
+}
