@@ -21,6 +21,7 @@ import (
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -173,6 +174,50 @@ func TestTheGuideHasTheSharesOfItsExample(t *testing.T) {
 	for _, row := range []string{"**5** |", "**20** |", "**35** |", "**40** |", "35.385", "39.615"} {
 		if !strings.Contains(g.text, row) {
 			t.Errorf("the guide lacks %q", row)
+		}
+	}
+}
+
+// TestTheGuideOfDevicesSaysWhatHappens: its pods are admitted, and its tables have what requests are read as and what
+// the webhook answers.
+func TestTheGuideOfDevicesSaysWhatHappens(t *testing.T) {
+	t.Parallel()
+	g := readGuide(t, "devices.md")
+	if len(g.pods) < 3 {
+		t.Fatalf("the guide has %d pods", len(g.pods))
+	}
+	for _, p := range g.pods {
+		m := admission.Mutate(p)
+		m.Apply(p)
+		check(t, admission.Create(p), nil, nil)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([a-z.]+/[^`]*: [^`]*)` \\| (.*) \\|$").FindAllStringSubmatch(g.text, -1)
+	if len(rows) < 15 {
+		t.Fatalf("the guide has %d rows of requests", len(rows))
+	}
+	for _, row := range rows {
+		amounts := corev1.ResourceList{}
+		if err := yaml.Unmarshal([]byte("{"+row[1]+"}"), &amounts); err != nil {
+			t.Fatalf("%s: %v", row[1], err)
+		}
+		p, _, _ := convert.DevicePod(gpuPod(amounts))
+		r, faults := device.NewRequest(p, nil)
+		var got string
+		switch {
+		case len(faults) > 0:
+			got = faults[0].Field + ": " + faults[0].Text()
+		case r.Parts[0].Need.Whole:
+			got = fmt.Sprintf("%d | all of it", r.Parts[0].Count)
+		default:
+			n := r.Parts[0].Need
+			got = fmt.Sprintf("%d | compute %d, memory %d bytes", r.Parts[0].Count, n.Amount[device.Cores],
+				n.Amount[device.Bytes])
+			if n.Ratio > 0 {
+				got = fmt.Sprintf("%d | compute %d, memory %d %%", r.Parts[0].Count, n.Amount[device.Cores], n.Ratio)
+			}
+		}
+		if got != row[2] {
+			t.Errorf("`%s`: the guide says %q, want %q", row[1], row[2], got)
 		}
 	}
 }
