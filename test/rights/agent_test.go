@@ -180,6 +180,7 @@ func object(gvr schema.GroupVersionResource, name string) *unstructured.Unstruct
 	kind := map[string]string{
 		"noderesourcetopologies": "NodeResourceTopology",
 		"numatopologies":         "Numatopology",
+		"devices":                "Device",
 	}[gvr.Resource]
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": kind,

@@ -55,11 +55,14 @@ type Agent struct {
 	beginning sync.Mutex // guards the field below, and the first facts of the engine
 	joined    bool       // the API's objects are known
 
-	mu      sync.Mutex // guards the fields below; never held across a call out of the package
-	node    *corev1.Node
-	draft   *probe.Draft
-	facts   ledger.Facts
-	applied error // why the cgroup tree is not in order yet; nil once it was
+	mu    sync.Mutex // guards the fields below; never held across a call out of the package
+	node  *corev1.Node
+	draft *probe.Draft
+	// found are the devices that other programs tell of, dropFault what of that cannot be read.
+	found     []host.Dropped
+	dropFault string
+	facts     ledger.Facts
+	applied   error // why the cgroup tree is not in order yet; nil once it was
 
 	lock *statedir.Lock // set once at the beginning of Run
 
@@ -262,7 +265,7 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 	a.nodes = a.api.Node()
 	a.publisher, err = report.NewPublisher(ctx, report.PublisherOptions{
 		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
-		Source: a.whole, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
+		Devices: a.devices, Source: a.whole, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
 		API: a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
 	})
 	return errors.Join(err, watch.Handle(a.pods, a.keepPod, a.dropPod),

@@ -5,9 +5,11 @@ import (
 	"reflect"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -25,6 +27,7 @@ func (a *Agent) refresh(ctx context.Context) {
 		}
 	}
 	failed(a.readMachine(ctx), "Cannot use the machine's files, the last good topology counts")
+	a.readDevices(ctx)
 	failed(a.recordNode(), "The next agent cannot begin without the API server")
 	mode := a.Mode()
 	changed := a.kubelet.Refresh(ctx)
@@ -104,6 +107,37 @@ func (a *Agent) input(pods []*convert.Pod) probe.Input {
 		a.mu.Unlock()
 	}
 	return in
+}
+
+// readDevices reads what other programs tell of the node's devices, and publishes what has changed.
+func (a *Agent) readDevices(ctx context.Context) {
+	found, err := host.ReadDropped(a.o.Root)
+	fault := ""
+	if err != nil {
+		fault = err.Error()
+	}
+	a.mu.Lock()
+	changed, news := !reflect.DeepEqual(found, a.found), fault != a.dropFault
+	a.found, a.dropFault = found, fault
+	a.mu.Unlock()
+	if news && err != nil {
+		klog.FromContext(ctx).Error(err, "Files that tell of devices are left out", "node", a.o.Node)
+	}
+	if changed {
+		a.publish()
+	}
+}
+
+// devices is the node's Device object.
+func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device {
+	a.mu.Lock()
+	found := a.found
+	a.mu.Unlock()
+	device, err := probe.Device(in, found, published, metav1.NewTime(a.o.Clock.Now()))
+	if err != nil {
+		klog.Background().Error(err, "Facts about devices are left out", "node", a.o.Node)
+	}
+	return device
 }
 
 // isWired reports whether the API's objects are followed, and published.

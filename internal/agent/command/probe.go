@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -77,6 +78,17 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 		fmt.Fprintln(notes, "note:", p)
 	}
 	objects := []any{probe.Topology(in)}
+	dropped, err := host.ReadDropped(o.Root)
+	if err != nil {
+		fmt.Fprintln(notes, "note: of the devices that other programs tell of is left out:", err)
+	}
+	devices, err := probe.Device(in, dropped, nil, metav1.Now())
+	if err != nil {
+		fmt.Fprintln(notes, "note: of the devices is left out:", err)
+	}
+	if devices != nil {
+		objects = append(objects, devices)
+	}
 	if volcano := probe.Numatopology(in); f.volcano && volcano != nil {
 		objects = append(objects, volcano)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -34,6 +35,8 @@ type PublisherOptions struct {
 	Version schema.GroupVersion
 	// Numatopology: the node's Numatopology is published too.
 	Numatopology bool
+	// Devices returns the node's Device, given the one in the API; nil for none.
+	Devices func(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device
 	// Source returns what is known now; Known whether all of the node is.
 	Source func() probe.Input
 	Known  func() bool
@@ -51,6 +54,7 @@ type Publisher struct {
 	topologies cache.SharedIndexInformer
 	reporter   *Reporter
 	volcano    *NumatopologyReporter // nil unless it is asked for
+	devices    *DeviceReporter
 }
 
 // NewPublisher returns a Publisher whose parts do not run yet.
@@ -72,6 +76,13 @@ func NewPublisher(ctx context.Context, o PublisherOptions) (*Publisher, error) {
 		p.volcano = NewNumatopology(p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())),
 			owned(o.Source, probe.Numatopology))
 	}
+	p.devices = NewDevice(p.target("Device", o.Dynamic.Resource(devicev1alpha1.Resource())),
+		func(published *devicev1alpha1.Device) *devicev1alpha1.Device {
+			if in := o.Source(); in.Node != nil {
+				return o.Devices(in, published)
+			}
+			return published
+		})
 	return p, watch.Handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
 }
@@ -111,20 +122,23 @@ func (p *Publisher) Parts() []func(context.Context) error {
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { p.topologies.RunWithContext(ctx); return nil },
 		p.reporter.Run, p.o.API.Outdated,
+		func(ctx context.Context) error { return p.run(ctx, devicev1alpha1.Resource(), p.devices.loop) },
 	}
 	if p.volcano != nil {
-		parts = append(parts, p.runNumatopology)
+		parts = append(parts, func(ctx context.Context) error {
+			return p.run(ctx, nodeinfo.Resource(), p.volcano.loop)
+		})
 	}
 	return parts
 }
 
-// runNumatopology waits until the API serves Numatopologies, then keeps the node's until ctx ends.
-func (p *Publisher) runNumatopology(ctx context.Context) error {
-	if p.o.API.WaitServed(ctx, nodeinfo.Resource()) != nil || !cache.WaitForCacheSync(ctx.Done(), p.o.Known) {
+// run waits until the API serves a resource, then keeps the node's object until ctx ends.
+func (p *Publisher) run(ctx context.Context, resource schema.GroupVersionResource, l *loop) error {
+	if p.o.API.WaitServed(ctx, resource) != nil || !cache.WaitForCacheSync(ctx.Done(), p.o.Known) {
 		return nil
 	}
-	inf := p.o.API.Object(nodeinfo.Resource())
-	err := watch.Handle(inf, p.volcano.Observe, func(*unstructured.Unstructured) { p.volcano.Observe(nil) })
+	inf := p.o.API.Object(resource)
+	err := watch.Handle(inf, l.Observe, func(*unstructured.Unstructured) { l.Observe(nil) })
 	if err != nil {
 		return err
 	}
@@ -135,9 +149,9 @@ func (p *Publisher) runNumatopology(ctx context.Context) error {
 		return nil
 	}
 	if len(inf.GetStore().ListKeys()) == 0 {
-		p.volcano.Observe(nil)
+		l.Observe(nil)
 	}
-	return p.volcano.Run(ctx)
+	return l.Run(ctx)
 }
 
 // Synced reports whether the object in the API, or its absence, is known.
@@ -153,6 +167,7 @@ func (p *Publisher) Begin() {
 // Changed asks for a look whether there is something new.
 func (p *Publisher) Changed() {
 	p.reporter.Changed()
+	p.devices.Changed()
 	if p.volcano != nil {
 		p.volcano.Changed()
 	}

@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type server struct {
 	dynamic.ResourceInterface
 	fields *managedfields.FieldManager
 	gv     schema.GroupVersion
+	kind   string // of the object; "" for NodeResourceTopology
 
 	mu       sync.Mutex
 	object   *unstructured.Unstructured
@@ -123,7 +125,7 @@ func (s *server) live(name string) *unstructured.Unstructured {
 		return s.object.DeepCopy()
 	}
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(s.gv.WithKind("NodeResourceTopology"))
+	u.SetGroupVersionKind(s.gv.WithKind(cmp.Or(s.kind, "NodeResourceTopology")))
 	u.SetName(name)
 	return u
 }

@@ -27,6 +27,7 @@ type Description struct {
 
 	arch, model string
 	shape       shape
+	board       board
 	capture     string        // archive or folder; "" for a machine that is generated
 	topology    *topo.Machine // what the capture's files say, the parts that Of was given, or the shape
 }

@@ -25,6 +25,7 @@ func (d Description) generate(s *store) error {
 	}
 	w.nodeFiles()
 	w.proc(d.model)
+	w.devices(d.board)
 	return w.err
 }
 

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,7 +137,8 @@ func lscpuCounts(t *testing.T, dir string) string {
 func TestPresetsAreTheMachinesOfTheirSummary(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{ // CPUs, cores, sockets, NUMA nodes
-		"epyc-2s": "128 64 2 4", "xeon-2s": "96 48 2 2", "epyc-256": "256 128 2 8", "arm64-1s": "64 64 1 1",
+		"epyc-2s": "128 64 2 4", "xeon-2s": "96 48 2 2", "hgx-h100": "224 112 2 2", "t4-2": "64 32 2 2",
+		"epyc-256": "256 128 2 8", "arm64-1s": "64 64 1 1",
 		"snc2": "112 56 2 4", "hybrid": "32 24 1 1",
 	}
 	got := map[string]string{}
@@ -195,6 +197,40 @@ func TestCapturedMachineIsUsedLikeAPreset(t *testing.T) {
 		}
 		if got := counts(r.Machine); got != want {
 			t.Errorf("%s: machine of %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestPresetsTellOfTheirDevices(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		"hgx-h100": "8 gpu 8 rdma, 4 root complexes, 2 NUMA nodes, 56 links",
+		"t4-2":     "2 gpu 0 rdma, 2 root complexes, 2 NUMA nodes, 0 links",
+	}
+	for _, d := range machine.Presets() {
+		dir := filepath.Join(testkit.Dir(t), "node")
+		if err := d.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		found, err := host.ReadDropped(host.Root{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		types, roots, nodes, links := map[string]int{}, map[string]bool{}, map[string]bool{}, 0
+		for _, f := range found {
+			types[f.Type]++
+			roots[f.Topology.PCIEID], nodes[f.Topology.NodeID] = true, true
+			for _, l := range f.Topology.P2PLinks {
+				links += len(strings.Split(l.PeerMinor, ","))
+			}
+		}
+		got := ""
+		if len(found) > 0 {
+			got = fmt.Sprintf("%d gpu %d rdma, %d root complexes, %d NUMA nodes, %d links", types["gpu"], types["rdma"],
+				len(roots), len(nodes), links)
+		}
+		if got != want[d.Name] {
+			t.Errorf("%s: got %q, want %q", d.Name, got, want[d.Name])
 		}
 	}
 }

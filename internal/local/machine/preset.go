@@ -36,5 +36,18 @@ func Presets() []Description {
 			Summary: "1 socket: 8 performance cores × 2 threads + 16 efficiency cores = 32 CPUs, 64 GiB",
 			shape:   shape{1, 1, 8, 2, 0, 16, 64 * gib, nil, 10, 20},
 		},
+		{
+			Name: "hgx-h100", arch: "amd64", model: "Intel(R) Xeon(R) Platinum 8480C",
+			Summary: "2 sockets × 1 NUMA node × 56 cores × 2 threads = 224 CPUs, 2 TiB; 8 × H100 80 GiB on NVSwitch, 8 " +
+				"RDMA NICs, 4 PCI root complexes",
+			shape: shape{2, 1, 56, 2, 56, 0, 1024 * gib, nil, 10, 21},
+			board: board{model: "H100", gpus: 8, nics: 8, memory: 80 * gib, lanes: 18, rootComplexes: 4},
+		},
+		{
+			Name: "t4-2", arch: "amd64", model: "Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz",
+			Summary: "2 sockets × 1 NUMA node × 16 cores × 2 threads = 64 CPUs, 192 GiB; 2 × T4 16 GiB, one per socket",
+			shape:   shape{2, 1, 16, 2, 16, 0, 96 * gib, nil, 10, 21},
+			board:   board{model: "T4", gpus: 2, memory: 16 * gib, rootComplexes: 2},
+		},
 	}
 }

@@ -1,0 +1,82 @@
+package host_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+)
+
+func drop(tb testing.TB, files map[string]string) host.Root {
+	tb.Helper()
+	root := host.Root{Dir: tb.TempDir()}
+	for name, text := range files {
+		path := root.Path(name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestDropFiles(t *testing.T) {
+	t.Parallel()
+	const ours, theirs = "var/run/tenon/device-infos/", "var/run/koordlet/xpu-device-infos/"
+	root := drop(t, map[string]string{
+		ours + "b.json": `[{"uuid":"b","type":"dpu","minor":"3","resources":{"example.com/dpu":"1"},
+			"topology":{"nodeID":"1","p2pLinks":[{"peerMinor":"1,2","type":"HCCS"}]},
+			"status":{"healthy":false,"errCode":"79","errMessage":"lost"}}]`,
+		ours + "a.json":     `[{"uuid":"a","vendor":"v","model":"m"}]`,
+		ours + "a2.json":    `[{"uuid":"a"},{"uuid":"c"},{"vendor":"none"}]`,
+		ours + "bad.json":   `{"uuid":"x"}`,
+		ours + "worse.json": `[{"uuid":`,
+		ours + "empty.json": ``,
+		ours + "none.json":  `[]`,
+		ours + "note.txt":   `no`,
+		theirs + "x.json":   `[{"uuid":"d"}]`,
+	})
+	found, err := host.ReadDropped(root)
+	var names []string
+	for _, d := range found {
+		names = append(names, d.Type+" "+d.UUID)
+	}
+	if got := strings.Join(names, ", "); got != "gpu a, gpu c, dpu b, gpu d" {
+		t.Errorf("got %s", got)
+	}
+	if b := found[2]; b.Minor != "3" || b.Topology.NodeID != "1" || len(b.Topology.P2PLinks) != 1 || b.Status.Healthy ||
+		b.Status.ErrCode != "79" || b.Resources["example.com/dpu"] != "1" || found[0].Status != nil {
+		t.Errorf("got %+v", b)
+	}
+	for _, want := range []string{
+		`a2.json: [0].uuid: gpu "a" is in var/run/tenon/device-infos/a.json already`,
+		"a2.json: [2].uuid: must not be empty", "bad.json: want a JSON array", "worse.json: want a JSON array",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to say %s", err, want)
+		}
+	}
+	if found, err = host.ReadDropped(drop(t, nil)); len(found) != 0 || err != nil {
+		t.Errorf("a machine without drop files has %v, %v", found, err)
+	}
+}
+
+func FuzzDropped(f *testing.F) {
+	f.Add(`[{"uuid":"a","minor":"0","resources":{"gpu-core":"100"},"topology":{"nodeID":"0"},"status":{"healthy":true}}]`)
+	f.Add(`[{"uuid":"a"},{"uuid":"a"},{}]`)
+	f.Add(`[null]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		found, err := host.ReadDropped(drop(t, map[string]string{"var/run/tenon/device-infos/f.json": text}))
+		seen := map[string]bool{}
+		for _, d := range found {
+			if d.UUID == "" || d.Type == "" || seen[d.Type+"/"+d.UUID] {
+				t.Errorf("%q: got %+v, %v", text, found, err)
+			}
+			seen[d.Type+"/"+d.UUID] = true
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package probe_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+)
+
+func gpu(id, minor string, change ...func(*host.Dropped)) host.Dropped {
+	d := host.Dropped{
+		Type: "gpu", Vendor: "nvidia", Model: "H100", UUID: id, Minor: minor,
+		Resources: map[string]string{"gpu-memory": "80Gi"},
+		Topology:  host.DroppedTopology{SocketID: "0", NodeID: "0", PCIEID: "pci0000:3a", BusID: "0000:3b:00.0"},
+	}
+	for _, f := range change {
+		f(&d)
+	}
+	return d
+}
+
+func linked(peers string) func(*host.Dropped) {
+	return func(d *host.Dropped) {
+		d.Topology.P2PLinks = []host.DroppedLink{{PeerMinor: peers, Type: "NVLink", Count: 4}}
+	}
+}
+
+func TestTheDeviceObject(t *testing.T) {
+	t.Parallel()
+	in := probe.Input{NodeName: "n0", Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0", UID: "u"}}}
+	got, err := probe.Device(in, []host.Dropped{
+		gpu("GPU-b", "1", linked("0")), gpu("GPU-a", "0", linked("1")),
+		{Type: "dpu", UUID: "0000:01:00.0", Resources: map[string]string{"example.com/dpu": "1"}},
+	}, nil, metav1.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"labels": got.Labels, "annotations": got.Annotations, "owner": got.OwnerReferences[0].UID, "spec": got.Spec,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const card = `
+    health: true
+    id: GPU-%
+    labels:
+      node.koordinator.sh/gpu-model: H100
+      node.koordinator.sh/gpu-vendor: nvidia
+    minor: #
+    resources:
+      koordinator.sh/gpu-core: "100"
+      koordinator.sh/gpu-memory: 80Gi
+      koordinator.sh/gpu-memory-ratio: "100"
+    topology:
+      busID: 0000:3b:00.0
+      nodeID: 0
+      pcieID: pci0000:3a
+      socketID: 0
+    type: gpu
+`
+	list := func(id, minor string) string {
+		return strings.Replace(strings.NewReplacer("%", id, "#", minor).Replace(card), "\n    health", "  - health", 1)
+	}
+	want := `annotations:
+  node.tenon.sh/device-links: '` + `{"links":[{"ids":["GPU-b","GPU-a"],"type":"NVLink","count":4},` +
+		`{"ids":["GPU-a","GPU-b"],"type":"NVLink","count":4}]}` + `'
+labels:
+  node.koordinator.sh/gpu-model: H100
+  node.koordinator.sh/gpu-vendor: nvidia
+owner: u
+spec:
+  devices:
+  - health: true
+    id: "0000:01:00.0"
+    resources:
+      example.com/dpu: "1"
+    topology:
+      nodeID: -1
+      pcieID: ""
+      socketID: -1
+    type: dpu
+` + list("a", "0") + list("b", "1")
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLabelsOfTheObjectAreThoseOfAllGPUs(t *testing.T) {
+	t.Parallel()
+	other := func(d *host.Dropped) { d.Model = "T4" }
+	got, _ := probe.Device(probe.Input{}, []host.Dropped{gpu("a", "0"), gpu("b", "1", other)}, nil, metav1.Now())
+	if diff := cmp.Diff(map[string]string{"node.koordinator.sh/gpu-vendor": "nvidia"}, got.Labels); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got, err := probe.Device(probe.Input{}, nil, nil, metav1.Now()); got != nil || err != nil {
+		t.Errorf("a node without devices gets %+v, %v", got, err)
+	}
+}
+
+func TestADeviceThatVanishesKeepsItsHolder(t *testing.T) {
+	t.Parallel()
+	all := []host.Dropped{gpu("a", "0"), gpu("b", "1"), gpu("c", "2")}
+	before, _ := probe.Device(probe.Input{}, all, nil, metav1.Now())
+	in := probe.Input{Entries: []ledger.Entry{{UID: "p", Devices: []device.Grant{
+		{Type: device.GPU, ID: "a"}, {Type: device.GPU, ID: "b"},
+	}}}}
+	after, err := probe.Device(in, all[:1], before, metav1.Now())
+	if err != nil || len(after.Spec.Devices) != 2 || after.Spec.Devices[0].ID != "a" || !after.Spec.Devices[0].Health ||
+		after.Spec.Devices[1].ID != "b" || after.Spec.Devices[1].Health {
+		t.Errorf("got %+v, %v, want a, and b that does not work", after, err)
+	}
+}
+
+func TestAConditionKeepsItsTime(t *testing.T) {
+	t.Parallel()
+	broken := func(d *host.Dropped) {
+		d.Status = &host.DroppedStatus{ErrCode: "79", ErrMessage: "GPU has fallen off the bus"}
+	}
+	first, later := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
+	one, _ := probe.Device(probe.Input{}, []host.Dropped{gpu("a", "0", broken)}, nil, first)
+	c := one.Spec.Devices[0].Conditions[0]
+	if one.Spec.Devices[0].Health || c.Type != "Healthy" || c.Status != "False" || c.Reason != "Code79" ||
+		c.Message != "GPU has fallen off the bus" || !c.LastTransitionTime.Equal(&first) {
+		t.Errorf("got %+v", one.Spec.Devices[0])
+	}
+	two, _ := probe.Device(probe.Input{}, []host.Dropped{gpu("a", "0", broken)}, one, later)
+	if got := two.Spec.Devices[0].Conditions[0].LastTransitionTime; !got.Equal(&first) {
+		t.Errorf("the condition is dated %v, want %v", got, first)
+	}
+}
+
+func TestBadDropsAreNamed(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*host.Dropped){
+		`device gpu "a": minor: "x", want a whole number from -1`: func(d *host.Dropped) { d.Minor = "x" },
+		`device gpu "a": topology.nodeID: "-2", want a whole`:     func(d *host.Dropped) { d.Topology.NodeID = "-2" },
+		`device gpu "a": topology.socketID: "4294967296", want`: func(d *host.Dropped) {
+			d.Topology.SocketID = "4294967296"
+		},
+		`device gpu "a": resources[gpu-core]: "-1", want a quantity`:        core("-1"),
+		`device gpu "a": resources[gpu-core]: "1e999999999", want`:          core("1e999999999"),
+		`device gpu "a": topology.p2pLinks[].peerMinor: "7", want the min`:  linked("7"),
+		`device gpu "a": topology.p2pLinks[].peerMinor: "0", want the mino`: linked("0"),
+	} {
+		got, err := probe.Device(probe.Input{}, []host.Dropped{gpu("a", "0", change), gpu("b", "1")}, nil, metav1.Now())
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if got == nil || len(got.Spec.Devices) != 2 {
+			t.Errorf("%s: got %+v, want two devices all the same", want, got)
+		}
+	}
+}
+
+func core(amount string) func(*host.Dropped) {
+	return func(d *host.Dropped) { d.Resources["gpu-core"] = amount }
+}
