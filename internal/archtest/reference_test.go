@@ -20,6 +20,7 @@ var key = regexp.MustCompile(`^([a-z0-9.-]+\.)?(koordinator|tenon|volcano)\.sh/[
 // notKeys are strings that look like keys.
 var notKeys = []string{
 	"cli.tenon.sh/v",     // the version of what the command line prints
+	"tenon.sh/gpu",       // a kind of devices of the Container Device Interface
 	"tenon.sh/placement", // the scheduler's own state of a cycle
 }
 

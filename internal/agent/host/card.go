@@ -37,8 +37,8 @@ type DeviceFile struct {
 	Major, Minor int64
 }
 
-// Card is a PCI device that containers use through device files: a GPU, an RDMA adapter or a virtual function of one, an
-// FPGA.
+// Card is a PCI device that containers use through device files: a GPU, an RDMA adapter or a virtual function of one,
+// an FPGA.
 type Card struct {
 	Kind CardKind
 	// ID is the UUID of a GPU, the PCI address of another card; "" for a GPU whose driver does not report its UUID yet.

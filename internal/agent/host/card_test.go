@@ -110,7 +110,8 @@ func TestReadCards(t *testing.T) {
 		},
 		Common: map[host.CardKind][]host.DeviceFile{
 			host.NVIDIA: {
-				{Path: "/dev/nvidiactl", Major: 195, Minor: 255}, {Path: "/dev/nvidia-uvm", Major: 510},
+				{Path: "/dev/nvidiactl", Major: 195, Minor: 255},
+				{Path: "/dev/nvidia-uvm", Major: 510},
 				{Path: "/dev/nvidia-uvm-tools", Major: 510, Minor: 1},
 			},
 			host.AMD:  {{Path: "/dev/kfd", Major: 234}},
@@ -147,7 +148,7 @@ func TestABadCardDoesNotHideTheOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cards, err := host.ReadCards(accelerated(t, test.change))
-			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("err = %v, want one with %q", err, test.err)
 			}
 			if len(cards.List) != 8 {
