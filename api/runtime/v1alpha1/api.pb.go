@@ -516,6 +516,129 @@ func (x *ContainerMetadata) GetId() string {
 	return ""
 }
 
+// ContainerDevice is a device file of a container. It is Tenon's.
+type ContainerDevice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContainerPath string                 `protobuf:"bytes,1,opt,name=container_path,json=containerPath,proto3" json:"container_path,omitempty"`
+	HostPath      string                 `protobuf:"bytes,2,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
+	// Of r, w and m.
+	Permissions   string `protobuf:"bytes,3,opt,name=permissions,proto3" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerDevice) Reset() {
+	*x = ContainerDevice{}
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerDevice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerDevice) ProtoMessage() {}
+
+func (x *ContainerDevice) ProtoReflect() protoreflect.Message {
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerDevice.ProtoReflect.Descriptor instead.
+func (*ContainerDevice) Descriptor() ([]byte, []int) {
+	return file_api_runtime_v1alpha1_api_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ContainerDevice) GetContainerPath() string {
+	if x != nil {
+		return x.ContainerPath
+	}
+	return ""
+}
+
+func (x *ContainerDevice) GetHostPath() string {
+	if x != nil {
+		return x.HostPath
+	}
+	return ""
+}
+
+func (x *ContainerDevice) GetPermissions() string {
+	if x != nil {
+		return x.Permissions
+	}
+	return ""
+}
+
+// ContainerMount is a folder of the node in a container. It is Tenon's.
+type ContainerMount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContainerPath string                 `protobuf:"bytes,1,opt,name=container_path,json=containerPath,proto3" json:"container_path,omitempty"`
+	HostPath      string                 `protobuf:"bytes,2,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
+	Readonly      bool                   `protobuf:"varint,3,opt,name=readonly,proto3" json:"readonly,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerMount) Reset() {
+	*x = ContainerMount{}
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerMount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerMount) ProtoMessage() {}
+
+func (x *ContainerMount) ProtoReflect() protoreflect.Message {
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerMount.ProtoReflect.Descriptor instead.
+func (*ContainerMount) Descriptor() ([]byte, []int) {
+	return file_api_runtime_v1alpha1_api_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ContainerMount) GetContainerPath() string {
+	if x != nil {
+		return x.ContainerPath
+	}
+	return ""
+}
+
+func (x *ContainerMount) GetHostPath() string {
+	if x != nil {
+		return x.HostPath
+	}
+	return ""
+}
+
+func (x *ContainerMount) GetReadonly() bool {
+	if x != nil {
+		return x.Readonly
+	}
+	return false
+}
+
 // ContainerResourceHookRequest tells of a container around one step of its life.
 type ContainerResourceHookRequest struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -532,13 +655,18 @@ type ContainerResourceHookRequest struct {
 	PodCgroupParent string `protobuf:"bytes,8,opt,name=pod_cgroup_parent,json=podCgroupParent,proto3" json:"pod_cgroup_parent,omitempty"`
 	// Environment of a container that is about to be created. Values that are not UTF-8 are left out.
 	ContainerEnvs map[string]string `protobuf:"bytes,9,rep,name=container_envs,json=containerEnvs,proto3" json:"container_envs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Fields from 101 on are Tenon's. They are about a container that is about to be created: its device files, its CDI
+	// devices, and whether it sees all devices of the node.
+	ContainerDevices    []*ContainerDevice `protobuf:"bytes,101,rep,name=container_devices,json=containerDevices,proto3" json:"container_devices,omitempty"`
+	ContainerCdiDevices []string           `protobuf:"bytes,102,rep,name=container_cdi_devices,json=containerCdiDevices,proto3" json:"container_cdi_devices,omitempty"`
+	ContainerPrivileged bool               `protobuf:"varint,103,opt,name=container_privileged,json=containerPrivileged,proto3" json:"container_privileged,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ContainerResourceHookRequest) Reset() {
 	*x = ContainerResourceHookRequest{}
-	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[6]
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +678,7 @@ func (x *ContainerResourceHookRequest) String() string {
 func (*ContainerResourceHookRequest) ProtoMessage() {}
 
 func (x *ContainerResourceHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[6]
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +691,7 @@ func (x *ContainerResourceHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerResourceHookRequest.ProtoReflect.Descriptor instead.
 func (*ContainerResourceHookRequest) Descriptor() ([]byte, []int) {
-	return file_api_runtime_v1alpha1_api_proto_rawDescGZIP(), []int{6}
+	return file_api_runtime_v1alpha1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ContainerResourceHookRequest) GetPodMeta() *PodSandboxMetadata {
@@ -629,6 +757,27 @@ func (x *ContainerResourceHookRequest) GetContainerEnvs() map[string]string {
 	return nil
 }
 
+func (x *ContainerResourceHookRequest) GetContainerDevices() []*ContainerDevice {
+	if x != nil {
+		return x.ContainerDevices
+	}
+	return nil
+}
+
+func (x *ContainerResourceHookRequest) GetContainerCdiDevices() []string {
+	if x != nil {
+		return x.ContainerCdiDevices
+	}
+	return nil
+}
+
+func (x *ContainerResourceHookRequest) GetContainerPrivileged() bool {
+	if x != nil {
+		return x.ContainerPrivileged
+	}
+	return false
+}
+
 // ContainerResourceHookResponse changes a container that is about to be created, started or updated. Absent fields change
 // nothing. Before a start resources alone are read from it, after a step nothing.
 type ContainerResourceHookResponse struct {
@@ -641,13 +790,18 @@ type ContainerResourceHookResponse struct {
 	PodCgroupParent string `protobuf:"bytes,3,opt,name=pod_cgroup_parent,json=podCgroupParent,proto3" json:"pod_cgroup_parent,omitempty"`
 	// Variables are added to the environment or replace those of the same name, at creation only.
 	ContainerEnvs map[string]string `protobuf:"bytes,4,rep,name=container_envs,json=containerEnvs,proto3" json:"container_envs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Fields from 101 on are Tenon's. Device files and mounts are added or replace those of the same container_path, CDI
+	// devices are added, at creation only.
+	ContainerDevices    []*ContainerDevice `protobuf:"bytes,101,rep,name=container_devices,json=containerDevices,proto3" json:"container_devices,omitempty"`
+	ContainerCdiDevices []string           `protobuf:"bytes,102,rep,name=container_cdi_devices,json=containerCdiDevices,proto3" json:"container_cdi_devices,omitempty"`
+	ContainerMounts     []*ContainerMount  `protobuf:"bytes,103,rep,name=container_mounts,json=containerMounts,proto3" json:"container_mounts,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ContainerResourceHookResponse) Reset() {
 	*x = ContainerResourceHookResponse{}
-	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[7]
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +813,7 @@ func (x *ContainerResourceHookResponse) String() string {
 func (*ContainerResourceHookResponse) ProtoMessage() {}
 
 func (x *ContainerResourceHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[7]
+	mi := &file_api_runtime_v1alpha1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +826,7 @@ func (x *ContainerResourceHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerResourceHookResponse.ProtoReflect.Descriptor instead.
 func (*ContainerResourceHookResponse) Descriptor() ([]byte, []int) {
-	return file_api_runtime_v1alpha1_api_proto_rawDescGZIP(), []int{7}
+	return file_api_runtime_v1alpha1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ContainerResourceHookResponse) GetContainerAnnotations() map[string]string {
@@ -699,6 +853,27 @@ func (x *ContainerResourceHookResponse) GetPodCgroupParent() string {
 func (x *ContainerResourceHookResponse) GetContainerEnvs() map[string]string {
 	if x != nil {
 		return x.ContainerEnvs
+	}
+	return nil
+}
+
+func (x *ContainerResourceHookResponse) GetContainerDevices() []*ContainerDevice {
+	if x != nil {
+		return x.ContainerDevices
+	}
+	return nil
+}
+
+func (x *ContainerResourceHookResponse) GetContainerCdiDevices() []string {
+	if x != nil {
+		return x.ContainerCdiDevices
+	}
+	return nil
+}
+
+func (x *ContainerResourceHookResponse) GetContainerMounts() []*ContainerMount {
+	if x != nil {
+		return x.ContainerMounts
 	}
 	return nil
 }
@@ -763,7 +938,15 @@ const file_api_runtime_v1alpha1_api_proto_rawDesc = "" +
 	"\x11ContainerMetadata\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"\xc3\b\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"w\n" +
+	"\x0fContainerDevice\x12%\n" +
+	"\x0econtainer_path\x18\x01 \x01(\tR\rcontainerPath\x12\x1b\n" +
+	"\thost_path\x18\x02 \x01(\tR\bhostPath\x12 \n" +
+	"\vpermissions\x18\x03 \x01(\tR\vpermissions\"p\n" +
+	"\x0eContainerMount\x12%\n" +
+	"\x0econtainer_path\x18\x01 \x01(\tR\rcontainerPath\x12\x1b\n" +
+	"\thost_path\x18\x02 \x01(\tR\bhostPath\x12\x1a\n" +
+	"\breadonly\x18\x03 \x01(\bR\breadonly\"\xfa\t\n" +
 	"\x1cContainerResourceHookRequest\x12?\n" +
 	"\bpod_meta\x18\x01 \x01(\v2$.runtime.v1alpha1.PodSandboxMetadataR\apodMeta\x12J\n" +
 	"\x0econtainer_meta\x18\x02 \x01(\v2#.runtime.v1alpha1.ContainerMetadataR\rcontainerMeta\x12}\n" +
@@ -774,7 +957,10 @@ const file_api_runtime_v1alpha1_api_proto_rawDesc = "" +
 	"\n" +
 	"pod_labels\x18\a \x03(\v2=.runtime.v1alpha1.ContainerResourceHookRequest.PodLabelsEntryR\tpodLabels\x12*\n" +
 	"\x11pod_cgroup_parent\x18\b \x01(\tR\x0fpodCgroupParent\x12h\n" +
-	"\x0econtainer_envs\x18\t \x03(\v2A.runtime.v1alpha1.ContainerResourceHookRequest.ContainerEnvsEntryR\rcontainerEnvs\x1aG\n" +
+	"\x0econtainer_envs\x18\t \x03(\v2A.runtime.v1alpha1.ContainerResourceHookRequest.ContainerEnvsEntryR\rcontainerEnvs\x12N\n" +
+	"\x11container_devices\x18e \x03(\v2!.runtime.v1alpha1.ContainerDeviceR\x10containerDevices\x122\n" +
+	"\x15container_cdi_devices\x18f \x03(\tR\x13containerCdiDevices\x121\n" +
+	"\x14container_privileged\x18g \x01(\bR\x13containerPrivileged\x1aG\n" +
 	"\x19ContainerAnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
@@ -786,12 +972,15 @@ const file_api_runtime_v1alpha1_api_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a@\n" +
 	"\x12ContainerEnvsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9d\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x05\n" +
 	"\x1dContainerResourceHookResponse\x12~\n" +
 	"\x15container_annotations\x18\x01 \x03(\v2I.runtime.v1alpha1.ContainerResourceHookResponse.ContainerAnnotationsEntryR\x14containerAnnotations\x12Z\n" +
 	"\x13container_resources\x18\x02 \x01(\v2).runtime.v1alpha1.LinuxContainerResourcesR\x12containerResources\x12*\n" +
 	"\x11pod_cgroup_parent\x18\x03 \x01(\tR\x0fpodCgroupParent\x12i\n" +
-	"\x0econtainer_envs\x18\x04 \x03(\v2B.runtime.v1alpha1.ContainerResourceHookResponse.ContainerEnvsEntryR\rcontainerEnvs\x1aG\n" +
+	"\x0econtainer_envs\x18\x04 \x03(\v2B.runtime.v1alpha1.ContainerResourceHookResponse.ContainerEnvsEntryR\rcontainerEnvs\x12N\n" +
+	"\x11container_devices\x18e \x03(\v2!.runtime.v1alpha1.ContainerDeviceR\x10containerDevices\x122\n" +
+	"\x15container_cdi_devices\x18f \x03(\tR\x13containerCdiDevices\x12K\n" +
+	"\x10container_mounts\x18g \x03(\v2 .runtime.v1alpha1.ContainerMountR\x0fcontainerMounts\x1aG\n" +
 	"\x19ContainerAnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a@\n" +
@@ -819,7 +1008,7 @@ func file_api_runtime_v1alpha1_api_proto_rawDescGZIP() []byte {
 	return file_api_runtime_v1alpha1_api_proto_rawDescData
 }
 
-var file_api_runtime_v1alpha1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_api_runtime_v1alpha1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_api_runtime_v1alpha1_api_proto_goTypes = []any{
 	(*PodSandboxMetadata)(nil),            // 0: runtime.v1alpha1.PodSandboxMetadata
 	(*PodSandboxHookRequest)(nil),         // 1: runtime.v1alpha1.PodSandboxHookRequest
@@ -827,61 +1016,66 @@ var file_api_runtime_v1alpha1_api_proto_goTypes = []any{
 	(*LinuxContainerResources)(nil),       // 3: runtime.v1alpha1.LinuxContainerResources
 	(*HugepageLimit)(nil),                 // 4: runtime.v1alpha1.HugepageLimit
 	(*ContainerMetadata)(nil),             // 5: runtime.v1alpha1.ContainerMetadata
-	(*ContainerResourceHookRequest)(nil),  // 6: runtime.v1alpha1.ContainerResourceHookRequest
-	(*ContainerResourceHookResponse)(nil), // 7: runtime.v1alpha1.ContainerResourceHookResponse
-	nil,                                   // 8: runtime.v1alpha1.PodSandboxHookRequest.LabelsEntry
-	nil,                                   // 9: runtime.v1alpha1.PodSandboxHookRequest.AnnotationsEntry
-	nil,                                   // 10: runtime.v1alpha1.PodSandboxHookResponse.LabelsEntry
-	nil,                                   // 11: runtime.v1alpha1.PodSandboxHookResponse.AnnotationsEntry
-	nil,                                   // 12: runtime.v1alpha1.LinuxContainerResources.UnifiedEntry
-	nil,                                   // 13: runtime.v1alpha1.ContainerResourceHookRequest.ContainerAnnotationsEntry
-	nil,                                   // 14: runtime.v1alpha1.ContainerResourceHookRequest.PodAnnotationsEntry
-	nil,                                   // 15: runtime.v1alpha1.ContainerResourceHookRequest.PodLabelsEntry
-	nil,                                   // 16: runtime.v1alpha1.ContainerResourceHookRequest.ContainerEnvsEntry
-	nil,                                   // 17: runtime.v1alpha1.ContainerResourceHookResponse.ContainerAnnotationsEntry
-	nil,                                   // 18: runtime.v1alpha1.ContainerResourceHookResponse.ContainerEnvsEntry
+	(*ContainerDevice)(nil),               // 6: runtime.v1alpha1.ContainerDevice
+	(*ContainerMount)(nil),                // 7: runtime.v1alpha1.ContainerMount
+	(*ContainerResourceHookRequest)(nil),  // 8: runtime.v1alpha1.ContainerResourceHookRequest
+	(*ContainerResourceHookResponse)(nil), // 9: runtime.v1alpha1.ContainerResourceHookResponse
+	nil,                                   // 10: runtime.v1alpha1.PodSandboxHookRequest.LabelsEntry
+	nil,                                   // 11: runtime.v1alpha1.PodSandboxHookRequest.AnnotationsEntry
+	nil,                                   // 12: runtime.v1alpha1.PodSandboxHookResponse.LabelsEntry
+	nil,                                   // 13: runtime.v1alpha1.PodSandboxHookResponse.AnnotationsEntry
+	nil,                                   // 14: runtime.v1alpha1.LinuxContainerResources.UnifiedEntry
+	nil,                                   // 15: runtime.v1alpha1.ContainerResourceHookRequest.ContainerAnnotationsEntry
+	nil,                                   // 16: runtime.v1alpha1.ContainerResourceHookRequest.PodAnnotationsEntry
+	nil,                                   // 17: runtime.v1alpha1.ContainerResourceHookRequest.PodLabelsEntry
+	nil,                                   // 18: runtime.v1alpha1.ContainerResourceHookRequest.ContainerEnvsEntry
+	nil,                                   // 19: runtime.v1alpha1.ContainerResourceHookResponse.ContainerAnnotationsEntry
+	nil,                                   // 20: runtime.v1alpha1.ContainerResourceHookResponse.ContainerEnvsEntry
 }
 var file_api_runtime_v1alpha1_api_proto_depIdxs = []int32{
 	0,  // 0: runtime.v1alpha1.PodSandboxHookRequest.pod_meta:type_name -> runtime.v1alpha1.PodSandboxMetadata
-	8,  // 1: runtime.v1alpha1.PodSandboxHookRequest.labels:type_name -> runtime.v1alpha1.PodSandboxHookRequest.LabelsEntry
-	9,  // 2: runtime.v1alpha1.PodSandboxHookRequest.annotations:type_name -> runtime.v1alpha1.PodSandboxHookRequest.AnnotationsEntry
+	10, // 1: runtime.v1alpha1.PodSandboxHookRequest.labels:type_name -> runtime.v1alpha1.PodSandboxHookRequest.LabelsEntry
+	11, // 2: runtime.v1alpha1.PodSandboxHookRequest.annotations:type_name -> runtime.v1alpha1.PodSandboxHookRequest.AnnotationsEntry
 	3,  // 3: runtime.v1alpha1.PodSandboxHookRequest.overhead:type_name -> runtime.v1alpha1.LinuxContainerResources
 	3,  // 4: runtime.v1alpha1.PodSandboxHookRequest.resources:type_name -> runtime.v1alpha1.LinuxContainerResources
-	10, // 5: runtime.v1alpha1.PodSandboxHookResponse.labels:type_name -> runtime.v1alpha1.PodSandboxHookResponse.LabelsEntry
-	11, // 6: runtime.v1alpha1.PodSandboxHookResponse.annotations:type_name -> runtime.v1alpha1.PodSandboxHookResponse.AnnotationsEntry
+	12, // 5: runtime.v1alpha1.PodSandboxHookResponse.labels:type_name -> runtime.v1alpha1.PodSandboxHookResponse.LabelsEntry
+	13, // 6: runtime.v1alpha1.PodSandboxHookResponse.annotations:type_name -> runtime.v1alpha1.PodSandboxHookResponse.AnnotationsEntry
 	3,  // 7: runtime.v1alpha1.PodSandboxHookResponse.resources:type_name -> runtime.v1alpha1.LinuxContainerResources
 	4,  // 8: runtime.v1alpha1.LinuxContainerResources.hugepage_limits:type_name -> runtime.v1alpha1.HugepageLimit
-	12, // 9: runtime.v1alpha1.LinuxContainerResources.unified:type_name -> runtime.v1alpha1.LinuxContainerResources.UnifiedEntry
+	14, // 9: runtime.v1alpha1.LinuxContainerResources.unified:type_name -> runtime.v1alpha1.LinuxContainerResources.UnifiedEntry
 	0,  // 10: runtime.v1alpha1.ContainerResourceHookRequest.pod_meta:type_name -> runtime.v1alpha1.PodSandboxMetadata
 	5,  // 11: runtime.v1alpha1.ContainerResourceHookRequest.container_meta:type_name -> runtime.v1alpha1.ContainerMetadata
-	13, // 12: runtime.v1alpha1.ContainerResourceHookRequest.container_annotations:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.ContainerAnnotationsEntry
+	15, // 12: runtime.v1alpha1.ContainerResourceHookRequest.container_annotations:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.ContainerAnnotationsEntry
 	3,  // 13: runtime.v1alpha1.ContainerResourceHookRequest.container_resources:type_name -> runtime.v1alpha1.LinuxContainerResources
 	3,  // 14: runtime.v1alpha1.ContainerResourceHookRequest.pod_resources:type_name -> runtime.v1alpha1.LinuxContainerResources
-	14, // 15: runtime.v1alpha1.ContainerResourceHookRequest.pod_annotations:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.PodAnnotationsEntry
-	15, // 16: runtime.v1alpha1.ContainerResourceHookRequest.pod_labels:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.PodLabelsEntry
-	16, // 17: runtime.v1alpha1.ContainerResourceHookRequest.container_envs:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.ContainerEnvsEntry
-	17, // 18: runtime.v1alpha1.ContainerResourceHookResponse.container_annotations:type_name -> runtime.v1alpha1.ContainerResourceHookResponse.ContainerAnnotationsEntry
-	3,  // 19: runtime.v1alpha1.ContainerResourceHookResponse.container_resources:type_name -> runtime.v1alpha1.LinuxContainerResources
-	18, // 20: runtime.v1alpha1.ContainerResourceHookResponse.container_envs:type_name -> runtime.v1alpha1.ContainerResourceHookResponse.ContainerEnvsEntry
-	1,  // 21: runtime.v1alpha1.RuntimeHookService.PreRunPodSandboxHook:input_type -> runtime.v1alpha1.PodSandboxHookRequest
-	1,  // 22: runtime.v1alpha1.RuntimeHookService.PostStopPodSandboxHook:input_type -> runtime.v1alpha1.PodSandboxHookRequest
-	6,  // 23: runtime.v1alpha1.RuntimeHookService.PreCreateContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
-	6,  // 24: runtime.v1alpha1.RuntimeHookService.PreStartContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
-	6,  // 25: runtime.v1alpha1.RuntimeHookService.PostStartContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
-	6,  // 26: runtime.v1alpha1.RuntimeHookService.PostStopContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
-	6,  // 27: runtime.v1alpha1.RuntimeHookService.PreUpdateContainerResourcesHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
-	2,  // 28: runtime.v1alpha1.RuntimeHookService.PreRunPodSandboxHook:output_type -> runtime.v1alpha1.PodSandboxHookResponse
-	2,  // 29: runtime.v1alpha1.RuntimeHookService.PostStopPodSandboxHook:output_type -> runtime.v1alpha1.PodSandboxHookResponse
-	7,  // 30: runtime.v1alpha1.RuntimeHookService.PreCreateContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
-	7,  // 31: runtime.v1alpha1.RuntimeHookService.PreStartContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
-	7,  // 32: runtime.v1alpha1.RuntimeHookService.PostStartContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
-	7,  // 33: runtime.v1alpha1.RuntimeHookService.PostStopContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
-	7,  // 34: runtime.v1alpha1.RuntimeHookService.PreUpdateContainerResourcesHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
-	28, // [28:35] is the sub-list for method output_type
-	21, // [21:28] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	16, // 15: runtime.v1alpha1.ContainerResourceHookRequest.pod_annotations:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.PodAnnotationsEntry
+	17, // 16: runtime.v1alpha1.ContainerResourceHookRequest.pod_labels:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.PodLabelsEntry
+	18, // 17: runtime.v1alpha1.ContainerResourceHookRequest.container_envs:type_name -> runtime.v1alpha1.ContainerResourceHookRequest.ContainerEnvsEntry
+	6,  // 18: runtime.v1alpha1.ContainerResourceHookRequest.container_devices:type_name -> runtime.v1alpha1.ContainerDevice
+	19, // 19: runtime.v1alpha1.ContainerResourceHookResponse.container_annotations:type_name -> runtime.v1alpha1.ContainerResourceHookResponse.ContainerAnnotationsEntry
+	3,  // 20: runtime.v1alpha1.ContainerResourceHookResponse.container_resources:type_name -> runtime.v1alpha1.LinuxContainerResources
+	20, // 21: runtime.v1alpha1.ContainerResourceHookResponse.container_envs:type_name -> runtime.v1alpha1.ContainerResourceHookResponse.ContainerEnvsEntry
+	6,  // 22: runtime.v1alpha1.ContainerResourceHookResponse.container_devices:type_name -> runtime.v1alpha1.ContainerDevice
+	7,  // 23: runtime.v1alpha1.ContainerResourceHookResponse.container_mounts:type_name -> runtime.v1alpha1.ContainerMount
+	1,  // 24: runtime.v1alpha1.RuntimeHookService.PreRunPodSandboxHook:input_type -> runtime.v1alpha1.PodSandboxHookRequest
+	1,  // 25: runtime.v1alpha1.RuntimeHookService.PostStopPodSandboxHook:input_type -> runtime.v1alpha1.PodSandboxHookRequest
+	8,  // 26: runtime.v1alpha1.RuntimeHookService.PreCreateContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
+	8,  // 27: runtime.v1alpha1.RuntimeHookService.PreStartContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
+	8,  // 28: runtime.v1alpha1.RuntimeHookService.PostStartContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
+	8,  // 29: runtime.v1alpha1.RuntimeHookService.PostStopContainerHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
+	8,  // 30: runtime.v1alpha1.RuntimeHookService.PreUpdateContainerResourcesHook:input_type -> runtime.v1alpha1.ContainerResourceHookRequest
+	2,  // 31: runtime.v1alpha1.RuntimeHookService.PreRunPodSandboxHook:output_type -> runtime.v1alpha1.PodSandboxHookResponse
+	2,  // 32: runtime.v1alpha1.RuntimeHookService.PostStopPodSandboxHook:output_type -> runtime.v1alpha1.PodSandboxHookResponse
+	9,  // 33: runtime.v1alpha1.RuntimeHookService.PreCreateContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
+	9,  // 34: runtime.v1alpha1.RuntimeHookService.PreStartContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
+	9,  // 35: runtime.v1alpha1.RuntimeHookService.PostStartContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
+	9,  // 36: runtime.v1alpha1.RuntimeHookService.PostStopContainerHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
+	9,  // 37: runtime.v1alpha1.RuntimeHookService.PreUpdateContainerResourcesHook:output_type -> runtime.v1alpha1.ContainerResourceHookResponse
+	31, // [31:38] is the sub-list for method output_type
+	24, // [24:31] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_api_runtime_v1alpha1_api_proto_init() }
@@ -895,7 +1089,7 @@ func file_api_runtime_v1alpha1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_runtime_v1alpha1_api_proto_rawDesc), len(file_api_runtime_v1alpha1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 )
 
-// What Koordinator's hook servers and proxies speak. A difference here is a peer that no longer understands us.
+// What Koordinator's hook servers and proxies speak, with Tenon's fields from 101 on, which those skip. A difference
+// here is a peer that no longer understands us.
 func TestTheWireIsKoordinators(t *testing.T) {
 	want := map[string][]string{
 		"PodSandboxMetadata": {"name=1 string", "uid=2 string", "namespace=3 string", "attempt=4 uint32"},
@@ -38,12 +39,19 @@ func TestTheWireIsKoordinators(t *testing.T) {
 			"container_resources=4 runtime.v1alpha1.LinuxContainerResources",
 			"pod_resources=5 runtime.v1alpha1.LinuxContainerResources", "pod_annotations=6 map<string,string>",
 			"pod_labels=7 map<string,string>", "pod_cgroup_parent=8 string", "container_envs=9 map<string,string>",
+			"container_devices=101 repeated runtime.v1alpha1.ContainerDevice",
+			"container_cdi_devices=102 repeated string", "container_privileged=103 bool",
 		},
 		"ContainerResourceHookResponse": {
 			"container_annotations=1 map<string,string>",
 			"container_resources=2 runtime.v1alpha1.LinuxContainerResources",
 			"pod_cgroup_parent=3 string", "container_envs=4 map<string,string>",
+			"container_devices=101 repeated runtime.v1alpha1.ContainerDevice",
+			"container_cdi_devices=102 repeated string",
+			"container_mounts=103 repeated runtime.v1alpha1.ContainerMount",
 		},
+		"ContainerDevice": {"container_path=1 string", "host_path=2 string", "permissions=3 string"},
+		"ContainerMount":  {"container_path=1 string", "host_path=2 string", "readonly=3 bool"},
 	}
 	file := v1alpha1.File_api_runtime_v1alpha1_api_proto
 	if got := file.Package(); got != "runtime.v1alpha1" {
