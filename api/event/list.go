@@ -9,6 +9,9 @@ const (
 	EffectiveWiderThanDesired
 	CPUHandOverPending
 	UnallocatedExclusivePod
+	UnallocatedDevicePod
+	DeviceUnavailable
+	DeviceConflict
 	AllocationRefused
 	AllocationConflict
 	AllocationUnusable
@@ -104,6 +107,26 @@ var entries = [...]Entry{
 		Means: "An LSE or LSR pod was bound without CPUs, as by another scheduler.",
 		Does:  "It does not start.",
 		Do:    "Set spec.schedulerName and create the pod anew.",
+	},
+	UnallocatedDevicePod: {
+		Name: "UnallocatedDevicePod", From: agent, On: "Pod",
+		Means: "A pod that requests devices was bound without any, as by another scheduler, on a node whose devices " +
+			"are Tenon's.",
+		Does: "Its containers are not created.",
+		Do:   "Set spec.schedulerName and create the pod anew.",
+	},
+	DeviceUnavailable: {
+		Name: "DeviceUnavailable", From: agent, On: "Pod",
+		Means: "A device that was allocated to the pod is not on the machine, or its driver has no device file for it.",
+		Does:  "The pod's containers are not created.",
+		Do:    "Look for the device on the node; delete the pod to have it placed anew.",
+	},
+	DeviceConflict: {
+		Name: "DeviceConflict", From: agent, On: "Pod",
+		Means: "A container was to be created with devices that were not allocated to it, or without its own.",
+		Does:  "The container is not created.",
+		Do: "The text names the device: remove the other writer, such as a device plugin that passes device files, " +
+			"or the privilege.",
 	},
 	AllocationRefused: {
 		Name: "AllocationRefused", From: agent, On: "Pod",

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -217,6 +218,12 @@ func (e *Engine) Withdraw(uid string) { e.end(uid, func(p *pod) bool { return p.
 // Uses reports whether a pod that the Engine knows uses something of Tenon.
 func (e *Engine) Uses(uid string) bool {
 	return e.ofPod(uid, func(p *pod) bool { return p.Uses })
+}
+
+// Devices returns the types of device that a pod requests, as far as the API has sent it.
+func (e *Engine) Devices(uid string) (types []annotation.DeviceType) {
+	e.ofPod(uid, func(p *pod) bool { types = p.Devices; return true })
+	return types
 }
 
 // Binds reports whether a pod that the Engine knows has CPUs of its own.

@@ -152,7 +152,7 @@ func (x *exchange) createContainer(ctx context.Context, req *cri.CreateContainer
 	err = x.p.hooks.ask(ctx, PreCreateContainer, enforced,
 		func(ctx context.Context, c v1alpha1.RuntimeHookServiceClient) error {
 			request := containerOf(req).request(b)
-			request.ContainerEnvs = envsOf(req.GetConfig().GetEnvs())
+			describeDevices(request, req.GetConfig())
 			answer, err := c.PreCreateContainerHook(ctx, request)
 			if err == nil && mergeContainer(req, answer) {
 				changed = req
@@ -194,7 +194,7 @@ func containerOf(req *cri.CreateContainerRequest) *container {
 func mergeContainer(req *cri.CreateContainerRequest, answer *v1alpha1.ContainerResourceHookResponse) bool {
 	config := cmp.Or(req.GetConfig(), &cri.ContainerConfig{})
 	changed := mergeMap(&config.Annotations, answer.GetContainerAnnotations())
-	changed = mergeEnvs(&config.Envs, answer.GetContainerEnvs()) || changed
+	changed = mergeDevices(config, answer) || changed
 	linux := cmp.Or(config.GetLinux(), &cri.LinuxContainerConfig{})
 	if mergeResources(&linux.Resources, answer.GetContainerResources()) {
 		config.Linux = linux

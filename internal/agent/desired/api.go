@@ -4,7 +4,10 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -22,6 +25,7 @@ func FromAPI(pod *convert.Pod) Pod {
 	p := Pod{
 		Entry: e, Pinnable: e.Guest.CPUs() > 0 && MayBePinned(e),
 		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod.Problems),
+		Devices: deviceTypes(&pod.Spec),
 	}
 	for _, n := range pod.Allocation.NUMANodeResources {
 		for name, q := range n.Resources {
@@ -32,6 +36,36 @@ func FromAPI(pod *convert.Pod) Pod {
 		}
 	}
 	return p
+}
+
+// deviceTypes returns the types of device that containers request.
+func deviceTypes(spec *corev1.PodSpec) []annotation.DeviceType {
+	var types []annotation.DeviceType
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name, q := range list {
+				if kind := deviceType(device.Canonical(string(name))); kind != "" && !q.IsZero() {
+					types = append(types, kind)
+				}
+			}
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// deviceType returns the type of device that a canonical resource name requests; "" for none.
+func deviceType(name string) annotation.DeviceType {
+	switch {
+	case name == device.RDMAShare:
+		return annotation.DeviceRDMA
+	case name == device.FPGAShare:
+		return annotation.DeviceFPGA
+	case device.IsWholeGPU(name), strings.HasPrefix(name, "nvidia.com/mig-"), name == device.GPUPercent,
+		strings.HasPrefix(name, device.GPUPercent+"-"), strings.HasPrefix(name, device.GPUPercent+"."):
+		return annotation.DeviceGPU
+	}
+	return ""
 }
 
 // NodeGrants are grants with the UIDs by which the node knows pods, where the published ones are the API's.

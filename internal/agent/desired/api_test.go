@@ -1,6 +1,7 @@
 package desired_test
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,5 +107,50 @@ func TestAPodIsTranslatedForItsNode(t *testing.T) {
 					tt.role, tt.uses, tt.malformed)
 			}
 		})
+	}
+}
+
+func TestTypesOfDevicesThatAPodRequests(t *testing.T) {
+	t.Parallel()
+	list := func(names ...string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		for _, name := range names {
+			l[corev1.ResourceName(name)] = resource.MustParse("1")
+		}
+		return l
+	}
+	limits := func(names ...string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: list(names...)}
+	}
+	for name, test := range map[string]struct {
+		init, main corev1.ResourceRequirements
+		want       []string
+	}{
+		"CPUs and memory": {main: corev1.ResourceRequirements{Requests: list("cpu", "memory", "hugepages-2Mi")}},
+		"others' devices": {main: limits("example.com/gpu", "koordinator.sh/gpus")},
+		"a share": {
+			main: corev1.ResourceRequirements{Requests: list("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory")},
+			want: []string{"gpu"},
+		},
+		"an alias":    {main: limits("kubernetes.io/gpu"), want: []string{"gpu"}},
+		"shared GPUs": {main: limits("koordinator.sh/gpu.shared"), want: []string{"gpu"}},
+		"a vendor's":  {main: limits("amd.com/gpu"), want: []string{"gpu"}},
+		"a slice":     {main: limits("nvidia.com/mig-1g.5gb"), want: []string{"gpu"}},
+		"none of a GPU": {main: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+			"nvidia.com/gpu": resource.MustParse("0"),
+		}}},
+		"several types of several containers": {
+			init: limits("koordinator.sh/rdma", "nvidia.com/gpu"),
+			main: limits("koordinator.sh/fpga", "koordinator.sh/gpu"),
+			want: []string{"fpga", "gpu", "rdma"},
+		},
+	} {
+		got := desired.FromAPI(convert.ReadPod(&corev1.Pod{Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Resources: test.init}},
+			Containers:     []corev1.Container{{Resources: test.main}},
+		}})).Devices
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }

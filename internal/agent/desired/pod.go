@@ -1,6 +1,9 @@
 package desired
 
-import "github.com/tenon-project/tenon/internal/core/ledger"
+import (
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+)
 
 // Dialect is the cgroup version of a tree.
 type Dialect uint8
@@ -57,6 +60,8 @@ type Pod struct {
 	// Malformed says why the pod's allocation cannot be read; "" when it can, or there is none. No container of the pod
 	// starts then.
 	Malformed string
+	// Devices are the types of device that the pod requests; nil while only a runtime knows the pod.
+	Devices []annotation.DeviceType
 	// Cgroup is the pod's own group, the parent of its leaves; "" while unknown.
 	Cgroup string
 	Leaves []Leaf

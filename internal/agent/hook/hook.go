@@ -1,6 +1,10 @@
 package hook
 
-import "context"
+import (
+	"context"
+
+	"github.com/tenon-project/tenon/internal/agent/inject"
+)
 
 // Pod is a sandbox as a container runtime reports it.
 type Pod struct {
@@ -24,6 +28,8 @@ type Container struct {
 	Cgroup string
 	// Has is what the runtime has set for the container, or is about to set.
 	Has Resources
+	// Devices are what it is to be created with, before the agent's answer or, for CheckDevices, after all answers.
+	Devices inject.Sight
 	// Running is false for a container whose first process has not started or has ended, Ended true for the latter.
 	Running, Ended bool
 }
@@ -56,6 +62,11 @@ type Handler interface {
 	RemovePod(p Pod)
 	// Create answers what to set on a container before it exists, and what has to change on others first.
 	Create(ctx context.Context, c Container) (Resources, []Update, error)
+	// Devices answers which devices a container sees that is to be created. It waits for nothing, so that it is asked
+	// without a time limit.
+	Devices(c Container) (inject.Answer, error)
+	// CheckDevices rejects a container that is to be created with other devices than its own.
+	CheckDevices(c Container) error
 	// Check rejects a container whose settings, c.Has, differ from those that Create returned: another writer changed
 	// them.
 	Check(ctx context.Context, c Container) error

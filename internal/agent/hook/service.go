@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -36,6 +37,8 @@ type Options struct {
 	// while it is not, unless AllowDegraded.
 	Degraded      func() string
 	AllowDegraded bool
+	// Devices is what is known of the node's devices; nil for a node without. It must not block.
+	Devices func() *inject.Node
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
 	// Report is called with each step that failed. It must not block; nil drops them.
@@ -435,15 +438,19 @@ func (s *Service) reportBlocked(c *Container, err error) error {
 		return err
 	}
 	pass := !desired.Uses(c.Labels, c.Annotations) && !s.o.Engine.Uses(c.UID)
+	s.report(c, blocked, pass)
+	if pass {
+		return nil
+	}
+	return blocked
+}
+
+func (s *Service) report(c *Container, blocked *apply.Blocked, pass bool) {
 	if s.o.Report != nil {
 		s.o.Report(Trouble{
 			UID: c.UID, Namespace: c.Namespace, Name: c.Pod.Name, Container: c.Name, Err: blocked, LetPass: pass,
 		})
 	}
-	if pass {
-		return nil
-	}
-	return blocked
 }
 
 // remember stores what the runtime reports of a container.

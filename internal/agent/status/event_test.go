@@ -6,6 +6,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 )
 
 // What other packages name by a text is in the list of Events.
@@ -18,7 +19,8 @@ func TestEveryRecordCauseAndConditionIsAnEvent(t *testing.T) {
 	}
 	for _, cause := range []error{
 		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady,
-		apply.ErrEnforcement, hook.ErrDegraded,
+		apply.ErrEnforcement, hook.ErrDegraded, inject.ErrMalformed, inject.ErrUnallocated, inject.ErrUnavailable,
+		inject.ErrConflict,
 	} {
 		if _, ok := event.Parse(cause.Error()); !ok {
 			t.Errorf("the cause %v is not in the list of Events", cause)

@@ -105,6 +105,7 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 		event.EnforcementFailed, event.CheckpointLost, event.AllocationRefused, event.NRIDisconnected,
 		event.HookSocketUnusable, event.RuntimeCallSlow, event.CPUHandOverPending, event.UnallocatedExclusivePod,
 		event.UnknownPod, event.BadAnnotation, event.AgentNotReady, event.EnforcementDegraded,
+		event.UnallocatedDevicePod, event.DeviceUnavailable, event.DeviceConflict,
 	} {
 		m.Failures.WithLabelValues(code.String())
 	}

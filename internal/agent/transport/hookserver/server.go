@@ -92,8 +92,15 @@ func (s *server) PostStopPodSandboxHook(_ context.Context, r *podRequest) (*podA
 // the handler changes it in the tree before it lets this one start.
 func (s *server) PreCreateContainerHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
 	defer s.Asked("CreateContainer")()
-	answer, _, err := s.Handler.Create(ctx, containerOf(r))
-	return response(answer), refusal(err)
+	c := containerOf(r)
+	devices, err := s.Handler.Devices(c)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	answer, _, err := s.Handler.Create(ctx, c)
+	out := response(answer)
+	setDevices(out, devices)
+	return out, refusal(err)
 }
 
 // PreStartContainerHook answers the current set of a container, which a proxy sends to the runtime before the start: it
@@ -157,7 +164,7 @@ func containerOf(r *containerRequest) hook.Container {
 	return hook.Container{
 		Pod: sandbox(r.GetPodMeta(), r.GetPodLabels(), r.GetPodAnnotations(), r.GetPodCgroupParent()),
 		ID:  r.GetContainerMeta().GetId(), Name: r.GetContainerMeta().GetName(),
-		Has: resourcesOf(r.GetContainerResources()),
+		Has: resourcesOf(r.GetContainerResources()), Devices: sightOf(r),
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 	"github.com/tenon-project/tenon/internal/agent/transport/hookserver"
 )
@@ -40,8 +41,9 @@ type book struct {
 	mu    sync.Mutex
 	lines []any
 
-	answer hook.Resources
-	err    error
+	answer  hook.Resources
+	devices inject.Answer
+	err     error
 }
 
 type line struct {
@@ -67,6 +69,11 @@ func (b *book) RemovePod(p hook.Pod) { b.write(line{Step: "RemovePod", Pod: p}) 
 func (b *book) Create(_ context.Context, c hook.Container) (hook.Resources, []hook.Update, error) {
 	b.write(line{Step: "Create", Container: c})
 	return b.answer, nil, b.err
+}
+
+func (b *book) Devices(c hook.Container) (inject.Answer, error) {
+	b.write(line{Step: "Devices", Container: c})
+	return b.devices, b.err
 }
 
 func (b *book) Start(_ context.Context, c hook.Container) error {
@@ -174,6 +181,7 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 	}
 	want := []any{
 		line{Step: "RunPod", Pod: pod},
+		line{Step: "Devices", Container: container},
 		line{Step: "Create", Container: container},
 		line{Step: "Create", Container: container},
 		line{Step: "Start", Container: now},

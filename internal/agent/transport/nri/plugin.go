@@ -138,6 +138,10 @@ func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
 	[]*api.ContainerUpdate, error,
 ) {
+	devices, err := p.o.Handler.Devices(containerOf(pod, c))
+	if err != nil {
+		return nil, nil, err
+	}
 	type created struct {
 		hook.Resources
 		updates []hook.Update
@@ -149,13 +153,18 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if err != nil {
 		return nil, nil, err
 	}
-	return adjustment(a.Resources), toAPI(a.updates), nil
+	return adjustment(a.Resources, devices), toAPI(a.updates), nil
 }
 
 // ValidateContainerAdjustment checks that the container that is about to be made has what was decided, whichever plugin
 // asked for something else and whatever became of our own answer.
 func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
 	p.o.Fenced(fenced(req))
+	after := containerOf(req.GetPod(), req.GetContainer())
+	after.Devices = adjusted(after.Devices, req.GetAdjust())
+	if err := p.o.Handler.CheckDevices(after); err != nil {
+		return err
+	}
 	return p.step(ctx, "ValidateContainerAdjustment", req.GetPod(), func(ctx context.Context) error {
 		c := containerOf(req.GetPod(), req.GetContainer())
 		adjust(&c.Has, req.GetAdjust().GetLinux().GetResources())

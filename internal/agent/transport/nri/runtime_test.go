@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -61,6 +62,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 type box struct {
 	*api.Container
 	group string
+	// adjust is what the plugins answered to its creation.
+	adjust *api.ContainerAdjustment
 }
 
 // runtime is the other side of the socket: the NRI part of a container runtime, over a simulated kernel.
@@ -69,9 +72,11 @@ type runtime struct {
 	tree   *kernel.Tree
 	socket string
 	// front is where plugins connect: what is cut there ends as it does when the runtime dies.
-	front  net.Listener
-	nri    *adaptation.Adaptation
-	synced atomic.Int64
+	front net.Listener
+	// devices are those of the node; nil for one without.
+	devices func() *inject.Node
+	nri     *adaptation.Adaptation
+	synced  atomic.Int64
 
 	mu     sync.Mutex // the one lock of the node, as containerd has it
 	pods   map[string]*api.PodSandbox
@@ -199,6 +204,11 @@ func (r *runtime) run(p *api.PodSandbox) error {
 
 // create makes a container, as a runtime does: what NRI says is in its spec from the beginning.
 func (r *runtime) create(p *api.PodSandbox, id string) (*box, error) {
+	return r.createWith(p, id, func(*api.Container) {})
+}
+
+// createWith is create of a container that its image, its pod and the kubelet give more.
+func (r *runtime) createWith(p *api.PodSandbox, id string, change func(*api.Container)) (*box, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := &box{group: strings.TrimPrefix(p.Linux.CgroupParent, "/") + "/" + id, Container: &api.Container{
@@ -208,6 +218,7 @@ func (r *runtime) create(p *api.PodSandbox, id string) (*box, error) {
 			Resources:   &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(512)}},
 		},
 	}}
+	change(b.Container)
 	reply, err := r.nri.CreateContainer(context.Background(),
 		&api.CreateContainerRequest{Pod: p, Container: b.Container})
 	if err != nil {
@@ -216,6 +227,7 @@ func (r *runtime) create(p *api.PodSandbox, id string) (*box, error) {
 	if _, err := r.write(reply.Update); err != nil {
 		return nil, err
 	}
+	b.adjust = reply.GetAdjust()
 	cpu := reply.GetAdjust().GetLinux().GetResources().GetCpu()
 	b.Linux.Resources.Cpu.Cpus, b.Linux.Resources.Cpu.Mems, b.Linux.Resources.Cpu.Quota = cpu.GetCpus(), cpu.GetMems(),
 		cpu.GetQuota()
@@ -362,7 +374,7 @@ func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*nri.O
 		Cgroup: r.tree,
 		Moved:  func(pass uint64, sets map[string]string) { a.service.Moved(pass, sets) },
 	})
-	a.service = hook.New(hook.Options{Engine: a.engine})
+	a.service = hook.New(hook.Options{Engine: a.engine, Devices: r.devices})
 	a.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	a.engine.Prune(func(func(string) bool) {})
 	o := nri.Options{

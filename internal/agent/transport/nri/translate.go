@@ -6,6 +6,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 )
 
 func podOf(p *api.PodSandbox) hook.Pod {
@@ -18,7 +19,7 @@ func podOf(p *api.PodSandbox) hook.Pod {
 func containerOf(p *api.PodSandbox, c *api.Container) hook.Container {
 	return hook.Container{
 		Pod: podOf(p), ID: c.GetId(), Name: c.GetName(), Cgroup: c.GetLinux().GetCgroupsPath(),
-		Has: resourcesOf(c.GetLinux().GetResources()),
+		Has: resourcesOf(c.GetLinux().GetResources()), Devices: sightOf(c),
 		Running: c.GetState() == api.ContainerState_CONTAINER_RUNNING ||
 			c.GetState() == api.ContainerState_CONTAINER_PAUSED,
 		Ended: c.GetState() == api.ContainerState_CONTAINER_STOPPED,
@@ -44,12 +45,13 @@ func adjust(to *hook.Resources, r *api.LinuxResources) {
 }
 
 // adjustment returns what is to be set on a new container; nil when nothing is.
-func adjustment(r hook.Resources) *api.ContainerAdjustment {
-	if r == (hook.Resources{}) {
+func adjustment(r hook.Resources, d inject.Answer) *api.ContainerAdjustment {
+	if r == (hook.Resources{}) && d.IsEmpty() {
 		return nil
 	}
 	out := &api.ContainerAdjustment{}
 	set(out, r)
+	setDevices(out, d)
 	return out
 }
 
