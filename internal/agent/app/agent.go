@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/enforce"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
@@ -64,6 +65,9 @@ type Agent struct {
 	facts     ledger.Facts
 	applied   error // why the cgroup tree is not in order yet; nil once it was
 
+	// injects is what answers about containers' devices depend on; replaced under mu, never changed.
+	injects atomic.Pointer[inject.Node]
+
 	lock *statedir.Lock // set once at the beginning of Run
 
 	// Set once, before wired is closed.
@@ -108,6 +112,9 @@ func New(o Options) (*Agent, error) {
 		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
 		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1),
 		wired: make(chan struct{}), applied: errStarting,
+	}
+	if err := a.loadDevices(); err != nil {
+		a.notes = append(a.notes, err.Error())
 	}
 	a.status = status.New(status.Options{
 		Client: o.Client, Node: o.Node, Current: a.currentNode, Recorder: o.Recorder,
@@ -155,7 +162,7 @@ func New(o Options) (*Agent, error) {
 	a.service = hook.New(hook.Options{
 		Engine: a.tree.Engine, Writes: a.writes, Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock,
-		Overridden: a.o.Shared.Metrics.Overridden.Inc,
+		Overridden: a.o.Shared.Metrics.Overridden.Inc, Devices: a.injects.Load,
 	})
 	a.api = watch.New(watch.Options{
 		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,
@@ -228,6 +235,7 @@ func (a *Agent) work(ctx context.Context) error {
 	g.run(a.tree.Watch)
 	g.run(a.tree.Run)
 	g.run(a.bridge)
+	g.run(func(ctx context.Context) error { return a.followDevices(ctx, g) })
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
 	return g.wait()
 }

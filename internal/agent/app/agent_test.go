@@ -32,6 +32,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	device "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
@@ -97,7 +98,9 @@ func newWorld(t *testing.T, spec string) *world {
 		APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
 	}}
 	w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{v1alpha2.Resource(): "NodeResourceTopologyList"})
+		map[schema.GroupVersionResource]string{
+			v1alpha2.Resource(): "NodeResourceTopologyList", device.Resource(): "DeviceList",
+		})
 	w.objects.PrependReactor("patch", "noderesourcetopologies", w.apply)
 	w.options = app.Options{
 		Node: nodeName, Root: w.root, Client: w.client, Dynamic: w.objects, Kubelet: d.Kubelet, Cgroup: w.tree,

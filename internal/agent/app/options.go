@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
@@ -72,6 +73,9 @@ type Options struct {
 	NRISocket, HookSocket string
 	// AllowDegraded lets LSE pods start where it cannot be promised that no container starts without the agent.
 	AllowDegraded bool
+
+	// DeviceExempt pods without an allocation keep the devices that their image, their pod or the kubelet gives them.
+	DeviceExempt []inject.Exemption
 
 	// guessesRoot: CgroupRoot is not the user's word.
 	guessesRoot bool

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/view"
@@ -35,6 +36,7 @@ func newRunCommand() *cobra.Command {
 	var flags common
 	var ask askFlags
 	var kubeconfig, address string
+	var exempt []string
 	var o app.Options
 	c := &cobra.Command{
 		Use:   "run",
@@ -52,6 +54,13 @@ func newRunCommand() *cobra.Command {
 			}
 			if err := flags.parse(&o); err != nil {
 				return err
+			}
+			for _, text := range exempt {
+				e, err := inject.ParseExemption(text)
+				if err != nil {
+					return fmt.Errorf("--device-exempt %w", err)
+				}
+				o.DeviceExempt = append(o.DeviceExempt, e)
 			}
 			if err := connect(&o, kubeconfig); err != nil {
 				return err
@@ -77,6 +86,9 @@ func newRunCommand() *cobra.Command {
 			"else /)")
 	fs.BoolVar(&o.AllowDegraded, "allow-degraded-enforcement", false,
 		"let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
+	fs.StringArrayVar(&exempt, "device-exempt", nil,
+		"NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them, such as exporters "+
+			"of metrics; can be repeated")
 	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	fs.StringVar(&address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/watch"
+)
+
+// deviceFile keeps, in the agent's folder, what the Device object says: containers start while the API server is away.
+const deviceFile = "device.json"
+
+// deviceRecord is what answers about containers depend on of a Device object.
+type deviceRecord struct {
+	Mode  annotation.DeviceMode   `json:"mode"`
+	Types []annotation.DeviceType `json:"types"`
+}
+
+// loadDevices reads what an earlier agent kept.
+func (a *Agent) loadDevices() error {
+	var kept deviceRecord
+	_, err := a.dir.Load(deviceFile, &kept)
+	a.injects.Store(&inject.Node{Mode: kept.Mode, Types: kept.Types, Exempt: a.o.DeviceExempt})
+	return err
+}
+
+// setDevices changes what is known of the node's devices.
+func (a *Agent) setDevices(change func(*inject.Node)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := *a.injects.Load()
+	change(&n)
+	a.injects.Store(&n)
+}
+
+// readCards reads the machine's cards. What cannot be read is left out, so that a container which needs it is refused.
+func (a *Agent) readCards() error {
+	cards, err1 := host.ReadCards(a.o.Root)
+	names, err2 := host.ReadCDI(a.o.Root, inject.CDIKind)
+	a.setDevices(func(n *inject.Node) { n.Cards, n.CDI = cards, names })
+	return errors.Join(err1, err2)
+}
+
+// followDevices reads the cards at every resync until ctx ends, and follows the Device object of a machine with cards.
+// It is a part of its own: a driver that hangs holds up nothing else.
+func (a *Agent) followDevices(ctx context.Context, g *group) error {
+	tick := a.o.Clock.NewTicker(a.o.Resync)
+	defer tick.Stop()
+	watched, last := false, ""
+	for {
+		err := a.readCards()
+		if text := fmt.Sprint(err); err != nil && text != last {
+			last = text
+			klog.FromContext(ctx).Error(err, "Cannot read all cards of the machine", "node", a.o.Node)
+		}
+		if n := a.injects.Load(); !watched && (len(n.Cards.List) > 0 || n.Mode != "") {
+			watched = true
+			g.run(a.watchDevice)
+		}
+		select {
+		case <-tick.C():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watchDevice follows the node's Device object. When it is deleted, what it said last counts: without it any container
+// could see devices that pods hold. The mode Follow gives them back to the kubelet.
+func (a *Agent) watchDevice(ctx context.Context) error {
+	if a.api.WaitServed(ctx, v1alpha1.Resource()) != nil {
+		return nil // ctx has ended
+	}
+	inf := a.api.Object(v1alpha1.Resource())
+	log := klog.LoggerWithValues(klog.FromContext(ctx), "node", a.o.Node)
+	err := watch.Handle(inf, func(u *unstructured.Unstructured) {
+		if err := a.keepDevice(u); err != nil {
+			log.Error(err, "The Device object cannot be used or kept")
+		}
+	}, func(*unstructured.Unstructured) { log.Info("The Device object is gone, its last mode and types count") })
+	if err == nil {
+		inf.RunWithContext(ctx)
+	}
+	return err
+}
+
+func (a *Agent) keepDevice(u *unstructured.Unstructured) error {
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	d, _, err := v1alpha1.Decode(text)
+	if err != nil {
+		return err
+	}
+	mode, _, err := annotation.ParseDeviceMode(d.Annotations[annotation.DeviceModeKey])
+	if err != nil {
+		return fmt.Errorf("annotation %s: %w", annotation.DeviceModeKey, err)
+	}
+	r := deviceRecord{Mode: mode}
+	for _, device := range d.Spec.Devices {
+		r.Types = append(r.Types, device.Type)
+	}
+	slices.Sort(r.Types)
+	r.Types = slices.Compact(r.Types)
+	a.setDevices(func(n *inject.Node) { n.Mode, n.Types = r.Mode, r.Types })
+	return a.dir.Save(deviceFile, r)
+}

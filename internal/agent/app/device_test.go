@@ -1,0 +1,150 @@
+package app_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	device "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+const driver = "proc/driver/nvidia/gpus/0000:3b:00.0/information"
+
+// newAccelerated is a node with a GPU, whose Device object is not there yet.
+func newAccelerated(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, "arm64-1s")
+	w.file("proc/devices", "Character devices:\n195 nvidia\n")
+	w.file(driver, "GPU UUID: GPU-a\nDevice Minor: 1\n")
+	w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
+		GroupVersion: device.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "devices"}},
+	})
+	return w
+}
+
+// mode writes the node's Device object.
+func (w *world) mode(mode string) {
+	w.t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": device.GroupVersion().String(), "kind": "Device",
+		"metadata": map[string]any{
+			"name": nodeName, "annotations": map[string]any{annotation.DeviceModeKey: mode},
+		},
+		"spec": map[string]any{"devices": []any{
+			map[string]any{"type": "gpu", "id": "GPU-a", "health": true},
+		}},
+	}}
+	devices := w.objects.Resource(device.Resource())
+	_, err := devices.Update(w.t.Context(), u, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = devices.Create(w.t.Context(), u, metav1.CreateOptions{})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	later(100 * time.Millisecond)
+}
+
+// visible is what a container is to see; "-" where the agent leaves it alone.
+func visible(a *app.Agent, allocated string) string {
+	c := hook.Container{Name: "main", Pod: hook.Pod{UID: "u", Annotations: map[string]string{}}}
+	if allocated != "" {
+		c.Annotations[annotation.DeviceAllocatedKey] = allocated
+	}
+	answer, err := a.Attach().Devices(c)
+	switch {
+	case err != nil:
+		return err.Error()
+	case answer.IsEmpty():
+		return "-"
+	}
+	return answer.Env["NVIDIA_VISIBLE_DEVICES"]
+}
+
+const gpuA = `{"gpu":[{"id":"GPU-a","resources":{}}]}`
+
+func wantVisible(t *testing.T, a *app.Agent, when, plain, allocated string) {
+	t.Helper()
+	if got := visible(a, ""); got != plain {
+		t.Errorf("%s: a plain container sees %q, want %q", when, got, plain)
+	}
+	if got := visible(a, gpuA); got != allocated {
+		t.Errorf("%s: a container with an allocation sees %q, want %q", when, got, allocated)
+	}
+}
+
+func TestContainersSeeWhatTheModeOfTheNodeSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		w.run(func(a *app.Agent) {
+			wantVisible(t, a, "without a Device", "-", "GPU-a")
+			w.mode("")
+			wantVisible(t, a, "by default", "void", "GPU-a")
+			w.mode("Moving")
+			wantVisible(t, a, "while it moves", "-", "GPU-a")
+			w.mode("Own")
+			wantVisible(t, a, "under Own", "void", "GPU-a")
+			w.mode("Mine")
+			wantVisible(t, a, "under an unknown mode, which changes nothing", "void", "GPU-a")
+			w.mode("Follow")
+			wantVisible(t, a, "under Follow", "-", "-")
+		})
+	})
+}
+
+// Without what an earlier agent kept, a container that started while the API server was away would see every GPU.
+func TestARestartedAgentKnowsTheModeWithoutTheAPIServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		gone := w.away()
+		w.mode("Own")
+		w.run(func(a *app.Agent) { wantVisible(t, a, "with the API server", "void", "GPU-a") })
+		gone.Store(true)
+		w.run(func(a *app.Agent) { wantVisible(t, a, "without it", "void", "GPU-a") })
+	})
+}
+
+func TestADeletedDeviceObjectFreesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		w.mode("Own")
+		w.run(func(a *app.Agent) {
+			if err := w.objects.Resource(device.Resource()).Delete(t.Context(), nodeName,
+				metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			later(time.Second)
+			wantVisible(t, a, "after the deletion", "void", "GPU-a")
+		})
+	})
+}
+
+func TestACardThatVanishesIsNotGiven(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		w.mode("Own")
+		w.run(func(a *app.Agent) {
+			if err := os.RemoveAll(filepath.Join(w.root.Dir, filepath.Dir(driver))); err != nil {
+				t.Fatal(err)
+			}
+			later(w.options.Resync)
+			wantVisible(t, a, "without the card", "void",
+				`DeviceUnavailable: container "main" of pod u: no driver of this machine has the gpu "GPU-a"`)
+			w.file(driver, "GPU UUID: GPU-a\nDevice Minor: 0\n")
+			later(w.options.Resync)
+			wantVisible(t, a, "when it is back", "void", "GPU-a")
+		})
+	})
+}
