@@ -1,5 +1,5 @@
-// Package v1alpha1 is the configuration of Tenon's parts: here the arguments of the scheduler plugins NodeNUMAResource
-// and ElasticQuota, as they are written in the pluginConfig of a KubeSchedulerConfiguration.
+// Package v1alpha1 is the configuration of Tenon's parts: here the arguments of its scheduler plugins, as they are
+// written in the pluginConfig of a KubeSchedulerConfiguration.
 //
 // Configuration is strict: an unknown or repeated field, a wrong type or an unknown value keeps the process from
 // starting, with a text that names the field.

@@ -64,6 +64,18 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 		t.Errorf("the sample does not show the defaults of Coscheduling: %+v, %v", gangs, err)
 	}
 	namesAll(t, args[2].Args, reflect.TypeFor[v1alpha1.CoschedulingArgs]())
+
+	devices, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: args[3].Args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ofDevices v1alpha1.DeviceShareArgs
+	ofDevices.SetDefaults()
+	ofDevices.TypeMeta, ofDevices.GPUShareUnsupportedModels = devices.TypeMeta, devices.GPUShareUnsupportedModels
+	if diff := cmp.Diff(ofDevices, devices); diff != "" {
+		t.Errorf("the sample does not show the defaults of DeviceShare (-default +sample):\n%s", diff)
+	}
+	namesAll(t, args[3].Args, reflect.TypeFor[v1alpha1.DeviceShareArgs]())
 }
 
 func namesAll(t *testing.T, args json.RawMessage, of reflect.Type) {

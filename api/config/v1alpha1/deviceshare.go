@@ -1,0 +1,130 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// DeviceShareKind is what the arguments of DeviceShare may call themselves.
+const DeviceShareKind = "DeviceShareArgs"
+
+// FragmentationAware is a type of scoring strategy for devices.
+const FragmentationAware = "FragmentationAware"
+
+// DeviceShareArgs are the arguments of the plugin DeviceShare, which has the names and meanings of Koordinator's.
+//
+// +kubebuilder:object:root=true
+type DeviceShareArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// ScoringStrategy ranks nodes by their devices. Default: FragmentationAware.
+	ScoringStrategy *DeviceScoringStrategy `json:"scoringStrategy,omitempty"`
+
+	// DisableDeviceNUMATopologyAlignment must be false, as by default: devices and CPUs are decided together.
+	DisableDeviceNUMATopologyAlignment bool `json:"disableDeviceNUMATopologyAlignment,omitempty"`
+	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs. Not supported yet:
+	// must be left out.
+	GPUSharedResourceTemplatesConfig *runtime.RawExtension `json:"gpuSharedResourceTemplatesConfig,omitempty"`
+	// GPUShareUnsupportedModels are GPU models that are only given whole. Not supported yet: must be empty.
+	GPUShareUnsupportedModels []runtime.RawExtension `json:"gpuShareUnsupportedModels,omitempty"`
+	// DevicePluginAdaption writes the annotations that vendors' device plugins read. Not supported yet: must be false.
+	DevicePluginAdaption bool `json:"devicePluginAdaption,omitempty"`
+}
+
+// DeviceScoringStrategy ranks nodes by their devices.
+type DeviceScoringStrategy struct {
+	// Type is FragmentationAware (default), LeastAllocated or MostAllocated. FragmentationAware prefers the node on
+	// which the pod leaves the most that expected pods can use; it scores pods without devices, too, so that they leave
+	// the CPUs that GPUs need. The others score the nodes for pods with devices by the part of Resources in use.
+	Type string `json:"type,omitempty"`
+	// Resources are what LeastAllocated and MostAllocated compare: koordinator.sh/gpu-core, gpu-memory,
+	// gpu-memory-ratio, rdma and fpga. Default: gpu-memory-ratio, rdma and fpga, with weight 1 each. It must be left
+	// out with FragmentationAware.
+	Resources []ResourceWeight `json:"resources,omitempty"`
+}
+
+// DecodeDeviceShare is Decode for the plugin DeviceShare.
+func DecodeDeviceShare(obj runtime.Object) (DeviceShareArgs, error) {
+	return decode[DeviceShareArgs](obj, DeviceShareKind)
+}
+
+// SetDefaults fills what is not said.
+func (a *DeviceShareArgs) SetDefaults() {
+	if a.ScoringStrategy == nil {
+		a.ScoringStrategy = &DeviceScoringStrategy{}
+	}
+	s := a.ScoringStrategy
+	s.Type = cmp.Or(s.Type, FragmentationAware)
+	if len(s.Resources) == 0 && s.Type != FragmentationAware {
+		s.Resources = []ResourceWeight{
+			{Name: "koordinator.sh/gpu-memory-ratio"}, {Name: "koordinator.sh/rdma"}, {Name: "koordinator.sh/fpga"},
+		}
+	}
+	for i := range s.Resources {
+		s.Resources[i].Weight = cmp.Or(s.Resources[i].Weight, 1)
+	}
+}
+
+// Validate returns every field whose value cannot be used.
+func (a *DeviceShareArgs) Validate() field.ErrorList {
+	errs := validateKind(a.TypeMeta, DeviceShareKind)
+	if s := a.ScoringStrategy; s != nil {
+		path, allowed := field.NewPath("scoringStrategy"), []string{FragmentationAware, LeastAllocated, MostAllocated}
+		if !slices.Contains(allowed, s.Type) {
+			errs = append(errs, field.NotSupported(path.Child("type"), s.Type, allowed))
+		}
+		if s.Type == FragmentationAware && len(s.Resources) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("resources"),
+				fmt.Sprintf("must be left out with type %s, which compares no amounts", FragmentationAware)))
+		}
+		errs = append(errs, validateDeviceWeights(path.Child("resources"), s.Resources)...)
+	}
+	for _, f := range []struct {
+		name string
+		said bool
+		rule string
+	}{
+		{
+			"disableDeviceNUMATopologyAlignment", a.DisableDeviceNUMATopologyAlignment,
+			"must be false: devices and CPUs are decided together",
+		},
+		{
+			"gpuSharedResourceTemplatesConfig", a.GPUSharedResourceTemplatesConfig != nil,
+			"must be left out: templates are not supported yet",
+		},
+		{"gpuShareUnsupportedModels", len(a.GPUShareUnsupportedModels) > 0, "must be empty: not supported yet"},
+		{"devicePluginAdaption", a.DevicePluginAdaption, "must be false: not supported yet"},
+	} {
+		if f.said {
+			errs = append(errs, field.Forbidden(field.NewPath(f.name), f.rule))
+		}
+	}
+	return errs
+}
+
+func validateDeviceWeights(path *field.Path, resources []ResourceWeight) field.ErrorList {
+	var errs field.ErrorList
+	allowed := []string{
+		"koordinator.sh/gpu-core", "koordinator.sh/gpu-memory", "koordinator.sh/gpu-memory-ratio",
+		"koordinator.sh/rdma", "koordinator.sh/fpga",
+	}
+	seen := map[corev1.ResourceName]bool{}
+	for i, r := range resources {
+		switch {
+		case !slices.Contains(allowed, string(r.Name)):
+			errs = append(errs, field.NotSupported(path.Index(i).Child("name"), string(r.Name), allowed))
+		case seen[r.Name]:
+			errs = append(errs, field.Duplicate(path.Index(i).Child("name"), string(r.Name)))
+		case r.Weight < 1 || r.Weight > 100:
+			errs = append(errs, field.Invalid(path.Index(i).Child("weight"), r.Weight, "must be 1…100"))
+		}
+		seen[r.Name] = true
+	}
+	return errs
+}

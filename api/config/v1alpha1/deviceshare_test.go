@@ -1,0 +1,71 @@
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+)
+
+func TestDecodeDeviceShare(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]v1alpha1.DeviceScoringStrategy{
+		`{}`:                     {Type: "FragmentationAware"},
+		`{"scoringStrategy":{}}`: {Type: "FragmentationAware"},
+		`{"scoringStrategy":{"type":"LeastAllocated"}}`: {Type: "LeastAllocated", Resources: []v1alpha1.ResourceWeight{
+			{Name: "koordinator.sh/gpu-memory-ratio", Weight: 1},
+			{Name: "koordinator.sh/rdma", Weight: 1},
+			{Name: "koordinator.sh/fpga", Weight: 1},
+		}},
+		`{"scoringStrategy":{"type":"MostAllocated","resources":[{"name":"koordinator.sh/gpu-core"}]}}`: {
+			Type: "MostAllocated", Resources: []v1alpha1.ResourceWeight{{Name: "koordinator.sh/gpu-core", Weight: 1}},
+		},
+	} {
+		a, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: []byte(raw)})
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		if diff := cmp.Diff(&want, a.ScoringStrategy); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", raw, diff)
+		}
+	}
+	if a, err := v1alpha1.DecodeDeviceShare(nil); err != nil || a.ScoringStrategy.Type != "FragmentationAware" {
+		t.Errorf("no arguments: %+v, %v", a, err)
+	}
+}
+
+func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
+	t.Parallel()
+	least := func(resources string) string {
+		return `{"scoringStrategy":{"type":"LeastAllocated","resources":[` + resources + `]}}`
+	}
+	for raw, want := range map[string]string{
+		`{"scoringStrategi":{}}`:                      `scoringStrategi: unknown field, did you mean "scoringS`,
+		`{"scoringStrategy":{"types":"x"}}`:           `scoringStrategy.types: unknown field, did you mean "type"?`,
+		`{"scoringStrategy":{"type":"Packed"}}`:       `scoringStrategy.type: Unsupported value: "Packed": supported`,
+		`{"scoringStrategy":{"type":1}}`:              `cannot unmarshal number`,
+		`{"kind":"ElasticQuotaArgs"}`:                 `kind: Unsupported value: "ElasticQuotaArgs": supported`,
+		`{"apiVersion":"v2"}`:                         `apiVersion: Unsupported value: "v2"`,
+		`{"disableDeviceNUMATopologyAlignment":true}`: `disableDeviceNUMATopologyAlignment: Forbidden: must be false`,
+		`{"devicePluginAdaption":true}`:               `devicePluginAdaption: Forbidden: must be false`,
+		`{"gpuSharedResourceTemplatesConfig":{}}`:     `gpuSharedResourceTemplatesConfig: Forbidden: must be left out`,
+		`{"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":"A"}]}`: `gpuShareUnsupportedModels: Forbidden: ` +
+			`must be empty`,
+		`{"scoringStrategy":{"resources":[{"name":"koordinator.sh/rdma"}]}}`: `scoringStrategy.resources: Forbidden: ` +
+			`must be left out with type F`,
+		least(`{"name":"cpu"}`): `scoringStrategy.resources[0].name: Unsupported value: "cpu": supported`,
+		least(`{"name":"koordinator.sh/rdma"},{"name":"koordinator.sh/rdma"}`): `scoringStrategy.resources[1].name: ` +
+			`Duplicate value: "koordinator.sh/rdma"`,
+		least(`{"name":"koordinator.sh/rdma","weight":101}`): `scoringStrategy.resources[0].weight: Invalid value: ` +
+			`101: must be 1…100`,
+	} {
+		if _, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", raw, err, want)
+		}
+	}
+}
