@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -52,6 +53,17 @@ type Together interface {
 	Waits(pod *corev1.Pod)
 }
 
+// Valuer is a plugin that scores nodes by what pods of the cluster ask for.
+type Valuer interface {
+	// Arrived is called for each attempt on a pod, before its nodes are filtered.
+	Arrived(state fwk.CycleState, pod *corev1.Pod)
+	// Epoch changes when scores can be others although the pod and the nodes are the same; in Arrived alone.
+	Epoch() uint64
+	// Decides reports whether its score is to decide: nodes must get none for the CPUs and memory that they have free,
+	// nor for being apart from pods that the pod does not name.
+	Decides(state fwk.CycleState) bool
+}
+
 type scorer struct {
 	fwk.ScorePlugin
 	pre    fwk.PreScorePlugin // nil without
@@ -74,6 +86,7 @@ type Profile struct {
 	scorers  []scorer // that evaluate each node by itself
 	spreader Spreader // nil without
 	spreads  int64    // weight of spreader
+	valuer   Valuer   // nil without
 	affinity fwk.PreScorePlugin
 	rankings *lru.Cache // key → *ranking
 
@@ -99,6 +112,9 @@ func NewProfile(
 	made := map[string]fwk.Plugin{}
 	for _, e := range f.EnqueueExtensions() {
 		made[e.Name()] = e
+		if valuer, ok := e.(Valuer); ok {
+			p.valuer = valuer
+		}
 	}
 	isLocal := func(name string) bool { return slices.Contains(local, name) || slices.Contains(localPlugins, name) }
 	plugins := f.ListPlugins()
@@ -200,6 +216,42 @@ func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 		key = append(append(key, ' '), p.spreader.SpreadKey(pod)...)
 	}
 	return string(key)
+}
+
+// RunPreFilterPlugins reports the pod to the profile's Valuer.
+func (p *Profile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+	result, status, refusing := p.Framework.RunPreFilterPlugins(ctx, state, pod)
+	if p.valuer != nil && status.IsSuccess() {
+		p.valuer.Arrived(state, pod)
+	}
+	return result, status, refusing
+}
+
+// RunPreScorePlugins leaves out the scores of plugins that do not count for the pod.
+func (p *Profile) RunPreScorePlugins(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
+) *fwk.Status {
+	status := p.Framework.RunPreScorePlugins(ctx, state, pod, nodes)
+	if left := p.leftOut(state, pod); len(left) > 0 {
+		state.SetSkipScorePlugins(left.Union(state.GetSkipScorePlugins()))
+	}
+	return status
+}
+
+// leftOut returns the plugins whose scores do not count for the pod.
+func (p *Profile) leftOut(state fwk.CycleState, pod *corev1.Pod) sets.Set[string] {
+	if p.valuer == nil || !p.valuer.Decides(state) {
+		return nil
+	}
+	left := sets.New(names.NodeResourcesFit, names.NodeResourcesBalancedAllocation)
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		left.Insert(names.PodTopologySpread)
+		if p.spreader != nil {
+			left.Insert(p.spreader.Name())
+		}
+	}
+	return left
 }
 
 // RunPostFilterPlugins looks for no victims for a pod that starts with others.

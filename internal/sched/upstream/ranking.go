@@ -22,6 +22,7 @@ type ranking struct {
 
 	// seen and sets are the position in the log of changes up to which the scores hold.
 	seen, sets uint64
+	epoch      uint64  // of the profile's Valuer
 	member     []int32 // by node: index into members, -1 for others; nil before the first use
 
 	scores   []score // in the order of the profile's scorers
@@ -61,11 +62,15 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 	}
 	r.seen = seen
 	for i := range p.scorers {
-		if r.scores[i].active != p.scorers[i].prepare(ctx, state, pod) {
+		if r.scores[i].active != p.prepare(ctx, i, state, pod) {
 			return "", metrics.BatchFlushPodIncompatible
 		}
 	}
-	if !r.evaluate(ctx, p, state, pod, r.look(ctx, p, changed, !filled)) {
+	was := r.epoch
+	if p.valuer != nil {
+		r.epoch = p.valuer.Epoch()
+	}
+	if !r.evaluate(ctx, p, state, pod, r.look(ctx, p, changed, !filled || r.epoch != was)) {
 		return "", metrics.BatchFlushPodFailed
 	}
 	if r.count == 0 {
@@ -88,7 +93,7 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 	r.scores = make([]score, len(p.scorers))
 	for i := range p.scorers {
 		s := &r.scores[i]
-		if s.active = p.scorers[i].prepare(ctx, state, pod); !s.active {
+		if s.active = p.prepare(ctx, i, state, pod); !s.active {
 			continue
 		}
 		s.raw = make([]int64, n)
@@ -97,7 +102,7 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 			s.normal = make([]int64, n)
 		}
 	}
-	if p.spreader == nil || p.spreader.SpreadKey(pod) == "" {
+	if p.spreader == nil || p.spreader.SpreadKey(pod) == "" || p.leftOut(state, pod).Has(p.spreader.Name()) {
 		return true
 	}
 	var err error
@@ -107,15 +112,10 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 	return err == nil
 }
 
-// look counts the pods of the changed nodes again, and returns the members that have to be evaluated.
+// look counts the pods of the changed nodes again, and returns the members that have to be evaluated: all, or those
+// that have changed.
 func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bool) []int {
 	var todo []int
-	if all {
-		for m := range r.members {
-			todo = append(todo, m)
-		}
-		return todo
-	}
 	again := make(map[int]bool, len(changed)+len(r.yielding))
 	maps.Copy(again, r.yielding)
 	for _, name := range changed {
@@ -130,11 +130,19 @@ func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bo
 			again[int(m)] = true
 		}
 	}
-	return slices.AppendSeq(todo, maps.Keys(again))
+	if !all {
+		return slices.AppendSeq(todo, maps.Keys(again))
+	}
+	for m := range r.members {
+		todo = append(todo, m)
+	}
+	return todo
 }
 
-func (s *scorer) prepare(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
-	return s.pre == nil || s.pre.PreScore(ctx, state, pod, nil).IsSuccess()
+// prepare reports whether scorer i scores nodes for the pod.
+func (p *Profile) prepare(ctx context.Context, i int, state fwk.CycleState, pod *corev1.Pod) bool {
+	s := &p.scorers[i]
+	return !p.leftOut(state, pod).Has(s.Name()) && (s.pre == nil || s.pre.PreScore(ctx, state, pod, nil).IsSuccess())
 }
 
 func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, todo []int) bool {
