@@ -35,6 +35,8 @@ type Store struct {
 	static, constrained atomic.Int64
 	// memory and devices count nodes whose kubelet is predicted and gives out memory of NUMA nodes, or devices.
 	memory, devices atomic.Int64
+	// inventories counts nodes with a usable Device object.
+	inventories atomic.Int64
 
 	listener atomic.Pointer[Listener]          // nil before SetListener
 	changed  atomic.Pointer[func(node string)] // nil before OnChange
@@ -161,6 +163,9 @@ func (s *Store) AnyMemoryManager() bool { return s.memory.Load() > 0 }
 
 // AnyDevices reports whether some node's kubelet is known to hand out devices that it could refuse.
 func (s *Store) AnyDevices() bool { return s.devices.Load() > 0 }
+
+// AnyInventory reports whether some node has a usable Device object.
+func (s *Store) AnyInventory() bool { return s.inventories.Load() > 0 }
 
 // AnyConstrained reports whether the topology policy of some node whose agent writes cpusets is Restricted or
 // SingleNUMANode. While none is, a pod without a wish of its own is never constrained to NUMA nodes.
@@ -346,6 +351,7 @@ func (s *Store) count(was, is *ledger.Facts) {
 	s.static.Add(one(is.Model.Config.CPU.Static) - one(was.Model.Config.CPU.Static))
 	s.memory.Add(one(is.Model.Config.Memory.Static) - one(was.Model.Config.Memory.Static))
 	s.devices.Add(one(len(is.Model.Devices) > 0) - one(len(was.Model.Devices) > 0))
+	s.inventories.Add(one(is.Devices != nil) - one(was.Devices != nil))
 	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
 }
 

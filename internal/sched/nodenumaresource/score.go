@@ -24,10 +24,11 @@ func (s *scoring) Clone() fwk.StateData { return s }
 
 func read(cs fwk.CycleState) *scoring { return placement.State[*scoring](cs, stateKey) }
 
-// PreScore skips pods that are scored as any other.
+// PreScore skips pods that are scored as any other, and those that are scored by their devices: CPUs of their own alone
+// are ranked beside these.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	cycle := placement.Read(cs)
-	if cycle == nil {
+	if cycle == nil || p.ByDevices(cycle) && !cycle.Request.Role.Binds() {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})

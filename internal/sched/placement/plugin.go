@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/lru"
 
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -60,6 +61,17 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	return &Plugin{of, name}
 }
 
+// Rank makes w rank devices under all names of the profile. It is called before the profile's first pod.
+func (p *Plugin) Rank(w Worth) { p.worth = w }
+
+// Store returns the accounts that are decided on.
+func (p *Plugin) Store() *kube.Store { return p.store }
+
+// ByDevices reports whether nodes are compared by their devices for a pod.
+func (p *Plugin) ByDevices(c *Cycle) bool {
+	return c != nil && c.Request.Devices != nil && p.store.AnyInventory()
+}
+
 // decision is what all names of one profile have in common.
 type decision struct {
 	handle  fwk.Handle
@@ -71,7 +83,12 @@ type decision struct {
 	requests   *lru.Cache
 	names      map[string]bool // complete when all plugins of the profile are made
 	bindsFirst func() bool
+	worth      Worth // nil ranks all devices alike
 }
+
+// Worth returns what ranks the devices of a node for a share of one, as device.Options has it. v is an account of the
+// node, on which a pod asks for r.
+type Worth func(node string, v *ledger.View, r *place.Request) func(device.Type, string) int64
 
 // Plugin is a decision under one name.
 type Plugin struct {

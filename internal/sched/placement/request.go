@@ -3,6 +3,7 @@ package placement
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -29,4 +30,13 @@ func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
 		d.requests.Add(pod.UID, parsed{pod.ResourceVersion, r})
 	}
 	return r, nil
+}
+
+// Devices returns what the pod asks of devices; nil for nothing, and for a pod that cannot be read.
+func (d *decision) Devices(pod *corev1.Pod) *device.Request {
+	r, refused := d.request(pod)
+	if refused != nil {
+		return nil
+	}
+	return r.Devices
 }

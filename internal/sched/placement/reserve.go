@@ -89,10 +89,20 @@ func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node s
 		}
 	}
 	if promised != v {
-		if offer, reason := place.Try(promised, r); reason.OK() && !follows(offer) {
+		if offer, reason := d.offer(node, promised, r); reason.OK() && !follows(offer) {
 			offer.Version = v.Version()
 			return offer, reason
 		}
+	}
+	return d.offer(node, v, r)
+}
+
+// offer is place.Try with the profile's ranking of devices.
+func (d *decision) offer(node string, v *ledger.View, r *place.Request) (ledger.Offer, why.Reason) {
+	if d.worth != nil && r.Devices != nil && v.Devices() != nil {
+		ranked := *r
+		ranked.Options.Worth = d.worth(node, v, r)
+		r = &ranked
 	}
 	return place.Try(v, r)
 }
