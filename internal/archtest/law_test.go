@@ -302,9 +302,9 @@ func TestTheRuntimeProxyHasNoAPIClient(t *testing.T) {
 
 // within are the folders of internal/sched that others there may import; app may import all.
 var within = map[string][]string{
-	"diag":      {"upstream", "nodenumaresource", "elasticquota", "coscheduling"},
+	"diag":      {"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling"},
 	"follow":    {"placement", "nodenumaresource"},
-	"placement": {"nodenumaresource"},
+	"placement": {"nodenumaresource", "deviceshare"},
 }
 
 func TestPluginsNeverImportEachOther(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -145,7 +146,8 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
 		e.orderVictims(e.core.Profiles[name])
-		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name)
+		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name,
+			deviceshare.Name)
 		if err != nil {
 			return err
 		}

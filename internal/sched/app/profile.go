@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
@@ -37,6 +38,9 @@ func DefaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 	return cfg, nil
 }
 
+// deviceWeight lets the best node for a pod with devices win, whatever the plugins with weight 1 prefer a little.
+const deviceWeight = 10
+
 func extend(p *config.KubeSchedulerProfile) {
 	multi := &p.Plugins.MultiPoint
 	for i := range multi.Enabled {
@@ -57,5 +61,5 @@ func extend(p *config.KubeSchedulerProfile) {
 	// PreFilter refuses.
 	binder := slices.IndexFunc(multi.Enabled, func(e config.Plugin) bool { return e.Name == names.DefaultBinder })
 	multi.Enabled = slices.Insert(multi.Enabled, max(binder, 0), config.Plugin{Name: nodenumaresource.Name, Weight: 1},
-		config.Plugin{Name: coscheduling.Name})
+		config.Plugin{Name: deviceshare.Name, Weight: deviceWeight}, config.Plugin{Name: coscheduling.Name})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
@@ -87,7 +88,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		case names.DefaultPreemption:
 			name = elasticquota.Name
 		case names.DefaultBinder:
-			want = append(want, nodenumaresource.Name, coscheduling.Name)
+			want = append(want, nodenumaresource.Name, deviceshare.Name, coscheduling.Name)
 		}
 		want = append(want, name)
 	}
@@ -106,7 +107,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		t.Errorf("what sorts the queue (-want +got):\n%s", diff)
 	}
 	binders := made.Bind.Enabled
-	if diff := cmp.Diff([]string{nodenumaresource.Name, names.DefaultBinder}, namesOf(binders)); diff != "" {
+	if diff := cmp.Diff([]string{nodenumaresource.Name, deviceshare.Name, names.DefaultBinder}, namesOf(binders)); diff != "" {
 		t.Errorf("binders (-want +got):\n%s", diff)
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -55,11 +56,14 @@ type Scheduler struct {
 	gate *upstream.Gate
 }
 
+var _ upstream.Valuer = (*deviceshare.Plugin)(nil)
+
 // Registry returns our plugins by name.
 func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs,
 ) frameworkruntime.Registry {
 	return frameworkruntime.Registry{
 		coscheduling.Name:     coscheduling.Factory(g, q),
+		deviceshare.Name:      deviceshare.Factory(d),
 		elasticquota.Name:     elasticquota.Factory(q, m),
 		nodenumaresource.Name: nodenumaresource.Factory(d),
 		topologyspread.Name:   topologyspread.New,
@@ -201,7 +205,8 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	}
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
-		ranked, err := upstream.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name)
+		ranked, err := upstream.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name,
+			deviceshare.Name)
 		if err != nil {
 			return err
 		}

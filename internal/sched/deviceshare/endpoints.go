@@ -1,0 +1,161 @@
+package deviceshare
+
+import (
+	"net/http"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/sched/diag"
+)
+
+// Diagnostics are the endpoints of seed 003 about accounts of devices. All nodes at once are for who may read all pods.
+func (p *Plugin) Diagnostics() diag.Service { return endpoints(p.Store().Nodes, p.Account) }
+
+// endpoints serves the nodes that names returns, and what account returns, nil for a node that is not known.
+func endpoints(names func() []string, account func(node string) *ledger.View) diag.Service {
+	type reader = func(namespace string) bool
+	of := func(node string, mayRead reader) *summary {
+		v := account(node)
+		if v == nil || v.Devices() == nil {
+			return nil
+		}
+		return summaryOf(v, mayRead)
+	}
+	return diag.Service{Endpoints: []diag.Endpoint{
+		{Path: "nodeDeviceSummaries/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
+			if s := of(r.PathValue("nodeName"), mayRead); s != nil {
+				return s
+			}
+			return nil
+		}},
+		{Path: "nodeDeviceSummaries", Answer: func(_ *http.Request, mayRead func(string) bool) any {
+			all := map[string]*summary{}
+			if !mayRead("") {
+				return all
+			}
+			for _, node := range names() {
+				if s := of(node, mayRead); s != nil {
+					all[node] = s
+				}
+			}
+			return all
+		}},
+	}}
+}
+
+// detail is amounts of devices by type, then by minor; by id where a minor is not known or not the only one.
+type detail map[device.Type]map[string]corev1.ResourceList
+
+func (d detail) put(t device.Type, key string, amounts corev1.ResourceList) {
+	if d[t] == nil {
+		d[t] = map[string]corev1.ResourceList{}
+	}
+	d[t][key] = amounts
+}
+
+// summary is the JSON of seed 003: field names are contract. IDs and Version are Tenon's.
+type summary struct {
+	Total       corev1.ResourceList `json:"deviceTotal"`
+	Free        corev1.ResourceList `json:"deviceFree"`
+	Used        corev1.ResourceList `json:"deviceUsed"`
+	TotalDetail detail              `json:"deviceTotalDetail"`
+	FreeDetail  detail              `json:"deviceFreeDetail"`
+	UsedDetail  detail              `json:"deviceUsedDetail"`
+	// Allocations are what pods hold, by type, then by namespace and name.
+	Allocations map[device.Type]map[string]map[string]corev1.ResourceList `json:"allocateSet"`
+	PodsHidden  int                                                       `json:"podsHidden,omitempty"`
+	IDs         map[device.Type]map[string]string                         `json:"ids"`
+	Version     uint64                                                    `json:"version"`
+}
+
+type identity struct {
+	kind device.Type
+	id   string
+}
+
+func summaryOf(v *ledger.View, mayRead func(namespace string) bool) *summary {
+	s := &summary{
+		Total: corev1.ResourceList{}, Free: corev1.ResourceList{}, Used: corev1.ResourceList{},
+		TotalDetail: detail{}, FreeDetail: detail{}, UsedDetail: detail{},
+		Allocations: map[device.Type]map[string]map[string]corev1.ResourceList{},
+		IDs:         map[device.Type]map[string]string{}, Version: v.Version(),
+	}
+	keys := map[identity]string{}
+	for d := range v.Devices().Devices() {
+		keys[identity{d.Type, d.ID}] = s.add(&d)
+	}
+	for e := range v.Entries() {
+		if len(e.Devices) > 0 && !mayRead(e.Namespace) {
+			s.PodsHidden++
+			continue
+		}
+		for i := range e.Devices {
+			g := &e.Devices[i]
+			key, known := keys[identity{g.Type, g.ID}]
+			if !known {
+				key = strconv.Itoa(int(g.Minor))
+			}
+			s.hold(e.Namespace+"/"+e.Name, key, g)
+		}
+	}
+	return s
+}
+
+// add counts a device, and returns the key that it has in details.
+func (s *summary) add(d *device.Status) string {
+	if s.IDs[d.Type] == nil {
+		s.IDs[d.Type] = map[string]string{}
+	}
+	key := strconv.Itoa(int(d.Minor))
+	if _, taken := s.IDs[d.Type][key]; taken || d.Minor < 0 {
+		key = d.ID
+	}
+	s.IDs[d.Type][key] = d.ID
+	memory, ratio := d.Total[device.Bytes], int64(0)
+	if d.Type == device.GPU {
+		ratio = device.UsedRatio(memory, memory)
+	}
+	put := func(sum corev1.ResourceList, into detail, amounts device.Vector, ratio int64) {
+		if d.MemoryUnknown {
+			amounts[device.Bytes] = 0
+		}
+		list := quantities(amounts.Amounts(d.Type, ratio))
+		into.put(d.Type, key, list)
+		for name, q := range list {
+			added := sum[name]
+			added.Add(q)
+			sum[name] = added
+		}
+	}
+	put(s.Total, s.TotalDetail, d.Total, ratio)
+	put(s.Used, s.UsedDetail, d.Used, device.UsedRatio(memory, d.Used[device.Bytes]))
+	put(s.Free, s.FreeDetail, d.Free, device.FreeRatio(memory, d.Free[device.Bytes]))
+	return key
+}
+
+// hold adds what a pod has of a device.
+func (s *summary) hold(pod, key string, g *device.Grant) {
+	if s.Allocations[g.Type] == nil {
+		s.Allocations[g.Type] = map[string]map[string]corev1.ResourceList{}
+	}
+	if s.Allocations[g.Type][pod] == nil {
+		s.Allocations[g.Type][pod] = map[string]corev1.ResourceList{}
+	}
+	s.Allocations[g.Type][pod][key] = quantities(g.Amount.Amounts(g.Type, g.Ratio))
+}
+
+func quantities(amounts map[string]int64) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name, n := range amounts {
+		format := resource.DecimalSI
+		if name == device.GPUMemory {
+			format = resource.BinarySI
+		}
+		list[corev1.ResourceName(name)] = *resource.NewQuantity(n, format)
+	}
+	return list
+}

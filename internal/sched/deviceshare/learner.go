@@ -1,0 +1,215 @@
+package deviceshare
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+)
+
+const (
+	// remembered is the number of bound pods that are learnt from at the start: earlier ones would weigh nothing.
+	remembered = 20_000
+	// countedKept bounds the pods that are known to have been counted; it is above the number of those that wait.
+	countedKept = 1 << 16
+	// lastModel is the number of all models beyond those that fragment has numbers for.
+	lastModel fragment.Model = 63
+)
+
+// learner values the GPUs that nodes have free by what pods ask for. All methods may be called from any goroutine.
+type learner struct {
+	once  sync.Once // done when bound pods were learnt from
+	nodes sync.Map  // name → *gpus, as read last
+
+	counted *lru.Cache // UIDs of pods
+
+	mu     sync.Mutex // guards everything below
+	demand *fragment.Histogram
+	latest *generation // nil where a new one is due
+	made   uint64
+	models map[string]fragment.Model
+	unit   device.Vector // the GPU with the most memory
+}
+
+// modelLabel is the GPU model, of a node and of a device.
+const modelLabel = "node.koordinator.sh/gpu-model"
+
+// generation is numbered.
+type generation struct {
+	*fragment.Generation
+	number uint64
+}
+
+func newLearner() *learner {
+	return &learner{
+		counted: lru.New(countedKept), demand: fragment.NewHistogram(), models: map[string]fragment.Model{},
+		unit: device.Vector{device.Cores: 100, device.Bytes: 100},
+	}
+}
+
+// arrive learns from a pod at its first attempt.
+func (l *learner) arrive(uid types.UID, s fragment.Spec) {
+	if _, again := l.counted.Get(uid); !again {
+		l.counted.Add(uid, nil)
+		l.learn(s)
+	}
+}
+
+func (l *learner) learn(s fragment.Spec) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.demand.Count(s) {
+		l.latest = nil
+	}
+}
+
+// current returns the values in force.
+func (l *learner) current() *generation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latest == nil {
+		values, err := fragment.New(l.demand.Specs(), fragment.Standard())
+		if err != nil {
+			panic(err) // demandOf makes no other specs than valid ones
+		}
+		l.made++
+		l.latest = &generation{values, l.made}
+		l.nodes.Clear() // of nodes that are gone, too
+	}
+	return l.latest
+}
+
+// demandOf returns what a pod asks for, whatever the node: memory in bytes is compared with the largest GPU.
+func (l *learner) demandOf(pod *corev1.Pod, r *device.Request, milliCPU int64) fragment.Spec {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := specOf(r, milliCPU, &l.unit)
+	if s.GPUs == 0 {
+		return s
+	}
+	wanted := []string{pod.Spec.NodeSelector[modelLabel]}
+	for _, term := range r.Hints[device.GPU].Selector {
+		if term.Key == modelLabel && term.Operator == device.In {
+			wanted = append(wanted, term.Values...)
+		}
+	}
+	for name, model := range l.models { // which begins with the vendor
+		if slices.ContainsFunc(wanted, func(w string) bool {
+			return w != "" && (name == w || strings.HasSuffix(name, "-"+w))
+		}) {
+			s.Models |= fragment.ModelsOf(model)
+		}
+	}
+	return s
+}
+
+// specOf is what a pod asks of a node whose GPUs are like unit. Containers of one pod share GPUs where they can.
+func specOf(r *device.Request, milliCPU int64, unit *device.Vector) fragment.Spec {
+	s := fragment.Spec{MilliCPU: max(milliCPU, 0)}
+	if r == nil {
+		return s
+	}
+	together, first := int64(0), int64(0) // milli of containers that run at one time; of an init container
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if p.Type != device.GPU || p.Need.Profile != "" {
+			continue
+		}
+		s.GPUs = min(max(s.GPUs, p.Count), fragment.MaxGPUs)
+		asked := milliOf(askedOf(&p.Need, unit), unit) * min(p.Count, fragment.MaxGPUs)
+		if p.Role == device.Init {
+			first = max(first, asked)
+		} else {
+			together += asked
+		}
+	}
+	if s.GPUs > 0 {
+		together = max(together, first)
+		s.GPUs = min(max(s.GPUs, (together+fragment.Whole-1)/fragment.Whole), fragment.MaxGPUs)
+		s.Milli = min(max(together/s.GPUs, 1), fragment.Whole)
+	}
+	return s
+}
+
+// askedOf is what is asked of one device that has so much in total.
+func askedOf(n *device.Need, total *device.Vector) device.Vector {
+	if n.Whole {
+		return *total
+	}
+	v := n.Amount
+	if n.Ratio > 0 {
+		v[device.Bytes] = device.BytesOf(total[device.Bytes], n.Ratio)
+	}
+	return v
+}
+
+// milliOf is an amount of a GPU in thousandths of it, rounded down: the larger of cores and memory.
+func milliOf(v device.Vector, total *device.Vector) int64 {
+	return max(milli(v[device.Cores], total[device.Cores]), milli(v[device.Bytes], total[device.Bytes]))
+}
+
+func milli(n, total int64) int64 {
+	if n >= total {
+		return fragment.Whole
+	}
+	return fragment.Whole * n / total
+}
+
+// gpus are the GPUs of a node that Tenon gives out, as one account has them.
+type gpus struct {
+	account *device.View
+	ids     []string
+	free    []int64 // milli
+	model   fragment.Model
+	unit    device.Vector // the first of them
+}
+
+// gpusOf returns the GPUs of a node. While the account is the same it costs a look into a map.
+func (l *learner) gpusOf(node string, v *ledger.View) *gpus {
+	account := v.Devices()
+	if account == nil || !v.Facts().OwnDevices {
+		return &gpus{}
+	}
+	if known, ok := l.nodes.Load(node); ok && known.(*gpus).account == account {
+		return known.(*gpus)
+	}
+	g, model := &gpus{account: account}, ""
+	for d := range account.Devices() {
+		if d.Type != device.GPU || d.Profile != "" || !d.Offered {
+			continue
+		}
+		if len(g.ids) == 0 {
+			g.unit, model = d.Total, d.Model
+		}
+		g.ids = append(g.ids, d.ID)
+		g.free = append(g.free, min(milli(d.Free[device.Cores], d.Total[device.Cores]),
+			milli(d.Free[device.Bytes], d.Total[device.Bytes])))
+	}
+	if len(g.ids) > 0 {
+		g.model = l.meet(model, &g.unit)
+	}
+	l.nodes.Store(node, g)
+	return g
+}
+
+// meet returns the number of a model, of which unit is one.
+func (l *learner) meet(model string, unit *device.Vector) fragment.Model {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unit[device.Bytes] < unit[device.Bytes] {
+		l.unit = *unit
+	}
+	number, known := l.models[model]
+	if !known {
+		number = min(fragment.Model(len(l.models)), lastModel)
+		l.models[model] = number
+	}
+	return number
+}

@@ -1,0 +1,100 @@
+package deviceshare
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+)
+
+// Name is the plugin's name in profiles, statuses and metrics.
+const Name = "DeviceShare"
+
+// Plugin is the placement of a profile, with its arguments and its score.
+type Plugin struct {
+	*placement.Plugin
+	handle  fwk.Handle
+	learner *learner
+	weights map[string]int64 // by resource; nil for FragmentationAware
+	most    bool             // the fullest nodes are the best, else the emptiest
+}
+
+var (
+	_ fwk.PreScorePlugin  = (*Plugin)(nil)
+	_ fwk.ScorePlugin     = (*Plugin)(nil)
+	_ fwk.ScoreExtensions = (*Plugin)(nil)
+)
+
+// Factory makes the plugin for each profile; all learn together. Unknown fields and values of arguments are refused.
+func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
+	all := newLearner()
+	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		args, err := v1alpha1.DecodeDeviceShare(raw)
+		if err != nil {
+			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
+		}
+		p := &Plugin{Plugin: d.Join(h, Name), handle: h, learner: all}
+		strategy := args.ScoringStrategy
+		if strategy.Type == v1alpha1.FragmentationAware {
+			p.Rank(p.worth)
+			return p, nil
+		}
+		p.weights, p.most = map[string]int64{}, strategy.Type == v1alpha1.MostAllocated
+		for _, r := range strategy.Resources {
+			p.weights[string(r.Name)] = r.Weight
+		}
+		return p, nil
+	}
+}
+
+// Arrived learns from a pod. The first one while a node has devices brings those that are bound with it.
+func (p *Plugin) Arrived(cs fwk.CycleState, pod *corev1.Pod) {
+	if p.weights != nil || !p.Store().AnyInventory() {
+		return
+	}
+	p.learner.once.Do(p.recall)
+	s := p.scoring(cs, pod)
+	p.learner.arrive(pod.UID, p.learner.demandOf(pod, s.devices, s.milliCPU))
+}
+
+// Epoch is the number of the generation.
+func (p *Plugin) Epoch() uint64 {
+	if p.weights != nil {
+		return 0
+	}
+	return p.learner.current().number
+}
+
+// Decides reports whether nodes are compared by their devices for the pod.
+func (p *Plugin) Decides(cs fwk.CycleState) bool { return p.ByDevices(placement.Read(cs)) }
+
+// recall learns from the pods that are bound, as if they had arrived one after the other.
+func (p *Plugin) recall() {
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return // without a snapshot no pod is known
+	}
+	var pods []*corev1.Pod
+	for _, n := range nodes {
+		name := n.Node().Name
+		p.learner.gpusOf(name, p.Store().View(name)) // their models and size are known before pods that ask for them
+		for _, info := range n.GetPods() {
+			pods = append(pods, info.GetPod())
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	for _, pod := range pods[max(len(pods)-remembered, 0):] {
+		p.learner.learn(p.learner.demandOf(pod, p.Devices(pod), convert.MilliCPU(pod)))
+	}
+}

@@ -1,0 +1,149 @@
+package deviceshare
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+)
+
+const stateKey fwk.StateKey = "PreScore" + Name
+
+// unfit is the value, for each GPU, of a choice that needs more than is free by the thousandth: it comes last.
+const unfit = -1_000_000_000
+
+// scoring is what the scores of one cycle are made of.
+type scoring struct {
+	cycle    *placement.Cycle // nil for a pod without devices that placement treats as any other
+	devices  *device.Request  // nil for none
+	milliCPU int64
+	values   *generation
+}
+
+// Clone returns s, which is never changed.
+func (s *scoring) Clone() fwk.StateData { return s }
+
+func read(cs fwk.CycleState) *scoring { return placement.State[*scoring](cs, stateKey) }
+
+func (p *Plugin) scoring(cs fwk.CycleState, pod *corev1.Pod) *scoring {
+	s := &scoring{cycle: placement.Read(cs), milliCPU: convert.MilliCPU(pod)}
+	if s.cycle != nil {
+		s.devices = s.cycle.Request.Devices
+	}
+	return s
+}
+
+func (p *Plugin) view(s *scoring, node string) *ledger.View {
+	if s.cycle != nil {
+		return s.cycle.View(node)
+	}
+	return p.Store().View(node)
+}
+
+// PreScore skips pods without devices, unless a candidate has GPUs that such a pod could make useless.
+func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	if !p.Store().AnyInventory() {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	s := p.scoring(cs, pod)
+	if p.weights == nil {
+		s.values = p.learner.current()
+	}
+	if s.devices == nil && (s.values == nil || !p.anyGPU(s, nodes)) {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	cs.Write(stateKey, s)
+	return nil
+}
+
+// anyGPU reports whether a node has GPUs; a ranking of all nodes, which says none, counts as one that has.
+func (p *Plugin) anyGPU(s *scoring, nodes []fwk.NodeInfo) bool {
+	return nodes == nil || slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool {
+		name := n.Node().Name
+		return len(p.learner.gpusOf(name, p.view(s, name)).free) > 0
+	})
+}
+
+// Score is how much the value of what the node has free falls, in micro-GPUs; nodes without GPUs lose nothing. For the
+// other strategies it is from 0 to 100 for each type of device that is asked for.
+func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
+	s := read(cs)
+	if s == nil {
+		return 0, nil
+	}
+	name := n.Node().Name
+	view := p.view(s, name)
+	if s.values == nil {
+		return p.allocated(view.Devices(), s.devices), nil
+	}
+	g := p.learner.gpusOf(name, view)
+	if len(g.free) == 0 {
+		return 0, nil
+	}
+	return gain(s.values, g.state(n), specOf(s.devices, s.milliCPU, &g.unit), ^uint64(0)), nil
+}
+
+// state is what a node has free.
+func (g *gpus) state(n fwk.NodeInfo) fragment.State {
+	return fragment.State{
+		MilliCPU: n.GetAllocatable().GetMilliCPU() - n.GetRequested().GetMilliCPU(), Free: g.free, Model: g.model,
+	}
+}
+
+// gain is how much the value of a state falls when a pod gets the best of some GPUs.
+func gain(values *generation, state fragment.State, pod fragment.Spec, usable uint64) int64 {
+	choice, fits := values.Choose(state, pod, usable)
+	if !fits {
+		return unfit * max(pod.GPUs, 1)
+	}
+	return choice.Gain
+}
+
+// worth ranks GPUs for a share by the value that a node keeps with the share on each.
+func (p *Plugin) worth(node string, v *ledger.View, r *place.Request) func(device.Type, string) int64 {
+	g := p.learner.gpusOf(node, v)
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if len(g.free) == 0 || err != nil {
+		return nil
+	}
+	values, state, spec := p.learner.current(), g.state(info), specOf(r.Devices, r.RequestMilli, &g.unit)
+	spec.GPUs = min(spec.GPUs, 1)
+	return func(t device.Type, id string) int64 {
+		i := slices.Index(g.ids, id)
+		if t != device.GPU || i < 0 {
+			return 0
+		}
+		return gain(values, state, spec, 1<<i)
+	}
+}
+
+// ScoreExtensions returns p.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore gives 100 to the best node and at most 99 to all others; equal ones are decided by their names. Pods
+// without devices have any number of best nodes.
+func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod,
+	scores fwk.NodeScoreList,
+) *fwk.Status {
+	values := make([]int64, len(scores))
+	for i := range scores {
+		values[i] = scores[i].Score
+	}
+	winner := -1
+	if s := read(cs); s != nil && s.devices != nil {
+		winner = fragment.Winner(values, func(i int) string { return scores[i].Name })
+	}
+	fragment.Normalize(values, winner)
+	for i := range scores {
+		scores[i].Score = values[i]
+	}
+	return nil
+}

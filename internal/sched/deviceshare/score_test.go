@@ -1,0 +1,138 @@
+package deviceshare
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+// nodeWith has some milli-CPU, of which pods use a part.
+func nodeWith(name string, milliCPU, used int64) fwk.NodeInfo {
+	n := framework.NewNodeInfo(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: *resource.NewMilliQuantity(used, resource.DecimalSI),
+		}},
+	}}}})
+	n.SetNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
+		}},
+	})
+	return n
+}
+
+// The score of a node is the fall of the value, of the best of all ways to serve the pod, tried one by one.
+func TestTheScoreIsTheFallOfTheValue(t *testing.T) {
+	t.Parallel()
+	l := newLearner()
+	for i := range 60 {
+		l.learn(fragment.Spec{MilliCPU: int64(i%9) * 1000, GPUs: int64(1 + i%2*i%3), Milli: 1000})
+		l.learn(fragment.Spec{MilliCPU: int64(i%5) * 1000, GPUs: 1, Milli: int64(1+i%9) * 100})
+	}
+	values := l.current()
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 6).Draw(rt, "gpus")
+		free := make([]int64, n)
+		var entries []ledger.Entry
+		for i := range free {
+			percent := rapid.SampledFrom([]int64{0, 0, 10, 30, 50, 81, 100}).Draw(rt, "used")
+			free[i] = 1000 - 10*percent
+			if percent > 0 {
+				entries = append(entries, holds(fmt.Sprintf("p%d", i), percent, fmt.Sprintf("GPU-%d", i)))
+			}
+		}
+		g := l.gpusOf("n", viewOf(t, true, made(n, "A"), entries...))
+		if !slices.Equal(g.free, free) {
+			rt.Fatalf("free %v, want %v", g.free, free)
+		}
+		all := int64(64_000)
+		used := 1000 * rapid.Int64Range(0, 40).Draw(rt, "used CPUs")
+		s := &scoring{milliCPU: 1000 * rapid.Int64Range(0, 24).Draw(rt, "CPUs"), values: values}
+		percent := rapid.SampledFrom([]int64{0, 10, 50, 70, 100, 200}).Draw(rt, "asked")
+		if percent > 0 {
+			s.devices = asks(t, amounts{device.GPUPercent: percent})
+		}
+		state := fragment.State{MilliCPU: all - used, Free: free, Model: g.model}
+		count, each := max(percent/100, 1), min(10*percent, 1000)
+		if percent == 0 {
+			count = 0
+		}
+		best, fits := int64(0), false
+		for mask := range 1 << n {
+			after := fragment.State{MilliCPU: state.MilliCPU - s.milliCPU, Free: slices.Clone(free), Model: g.model}
+			taken, ok := int64(0), true
+			for i := range n {
+				if mask>>i&1 == 1 {
+					after.Free[i] -= each
+					taken, ok = taken+1, ok && after.Free[i] >= 0
+				}
+			}
+			if ok && taken == count {
+				if fall := values.Value(state) - values.Value(after); !fits || fall > best {
+					best, fits = fall, true
+				}
+			}
+		}
+		got := gain(values, g.state(nodeWith("n", all, used)), specOf(s.devices, s.milliCPU, &g.unit), ^uint64(0))
+		if fits && got != best || !fits && got >= 0 {
+			rt.Fatalf("free %v, %d %% asked: score %d, want %d (fits: %t)", free, percent, got, best, fits)
+		}
+	})
+}
+
+// P11: scores are from 0 to 100 and in the order of the values; a pod with devices has one best node, which does not
+// depend on the order of the nodes; a pod without has all that are best.
+func TestNormalizedScores(t *testing.T) {
+	t.Parallel()
+	p := &Plugin{}
+	rapid.Check(t, func(rt *rapid.T) {
+		value := rapid.OneOf(rapid.Int64Range(-3, 3), rapid.Int64())
+		var list fwk.NodeScoreList
+		for i, v := range rapid.SliceOfN(value, 1, 12).Draw(rt, "values") {
+			list = append(list, fwk.NodeScore{Name: fmt.Sprintf("n%02d", i), Score: v})
+		}
+		list = rapid.Permutation(list).Draw(rt, "order")
+		s := &scoring{}
+		if rapid.Bool().Draw(rt, "devices") {
+			s.devices = &device.Request{}
+		}
+		cs := framework.NewCycleState()
+		cs.Write(stateKey, s)
+		got := slices.Clone(list)
+		if status := p.NormalizeScore(t.Context(), cs, nil, got); !status.IsSuccess() {
+			rt.Fatal(status)
+		}
+		best := slices.MinFunc(list, func(a, b fwk.NodeScore) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))
+		})
+		for i, is := range got {
+			switch {
+			case is.Score < 0 || is.Score > 100:
+				rt.Errorf("score %d", is.Score)
+			case s.devices != nil && (is.Score == 100) != (is.Name == best.Name):
+				rt.Errorf("%v: score %d of node %s, the best is %s", list, is.Score, is.Name, best.Name)
+			case s.devices == nil && (is.Score == 100) != (list[i].Score == best.Score):
+				rt.Errorf("%v: score %d of node %s", list, is.Score, is.Name)
+			}
+			for j, other := range got {
+				if list[i].Score < list[j].Score && is.Score > other.Score {
+					rt.Errorf("%v: %s before %s", list, is.Name, other.Name)
+				}
+			}
+		}
+	})
+}
