@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -37,9 +38,6 @@ type learner struct {
 	models map[string]fragment.Model
 	unit   device.Vector // the GPU with the most memory
 }
-
-// modelLabel is the GPU model, of a node and of a device.
-const modelLabel = "node.koordinator.sh/gpu-model"
 
 // generation is numbered.
 type generation struct {
@@ -94,9 +92,9 @@ func (l *learner) demandOf(pod *corev1.Pod, r *device.Request, milliCPU int64) f
 	if s.GPUs == 0 {
 		return s
 	}
-	wanted := []string{pod.Spec.NodeSelector[modelLabel]}
+	wanted := []string{pod.Spec.NodeSelector[annotation.GPUModelLabel]}
 	for _, term := range r.Hints[device.GPU].Selector {
-		if term.Key == modelLabel && term.Operator == device.In {
+		if term.Key == annotation.GPUModelLabel && term.Operator == device.In {
 			wanted = append(wanted, term.Values...)
 		}
 	}

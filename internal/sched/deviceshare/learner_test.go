@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -171,11 +172,11 @@ func TestPodsForAModel(t *testing.T) {
 	r := asks(t, amounts{device.GPUPercent: 100})
 	selecting := asks(t, amounts{device.GPUPercent: 100})
 	selecting.Hints = map[device.Type]device.Hint{device.GPU: {Selector: device.Selector{
-		{Key: modelLabel, Values: []string{"A100", "L4"}},
-		{Key: modelLabel, Operator: device.NotIn, Values: []string{"H100"}},
+		{Key: annotation.GPUModelLabel, Values: []string{"A100", "L4"}},
+		{Key: annotation.GPUModelLabel, Operator: device.NotIn, Values: []string{"H100"}},
 	}}}
 	on := func(model string) *corev1.Pod {
-		return &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{modelLabel: model}}}
+		return &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{annotation.GPUModelLabel: model}}}
 	}
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod

@@ -17,7 +17,7 @@ import (
 )
 
 // Name is the plugin's name in profiles, statuses and metrics.
-const Name = "DeviceShare"
+const Name = placement.DeviceShare
 
 // Plugin is the placement of a profile, with its arguments and its score.
 type Plugin struct {

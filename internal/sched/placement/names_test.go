@@ -30,6 +30,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -108,6 +109,7 @@ func newBench(t *testing.T, nodes int, profiles ...[]plugin) *bench {
 		scheduler.WithFrameworkOutOfTreeRegistry(map[string]func(context.Context, runtime.Object,
 			fwk.Handle) (fwk.Plugin, error){
 			nodenumaresource.Name: nodenumaresource.Factory(d), otherName: newOther(d),
+			deviceshare.Name: deviceshare.Factory(d),
 		}))
 	if err != nil {
 		t.Fatal(err)

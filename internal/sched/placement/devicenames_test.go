@@ -1,0 +1,129 @@
+package placement_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+)
+
+// addGPUs gives a node GPUs <node>-0, <node>-1, ….
+func (b *bench) addGPUs(node string, n int) {
+	d := &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{
+		Name: node, Annotations: map[string]string{annotation.DeviceModeKey: string(annotation.DeviceOwn)},
+	}}
+	for i := range n {
+		d.Spec.Devices = append(d.Spec.Devices, devicev1alpha1.DeviceInfo{
+			Type: "gpu", ID: fmt.Sprintf("%s-%d", node, i), Health: true,
+			Resources: map[corev1.ResourceName]resource.Quantity{
+				"koordinator.sh/gpu-core":   resource.MustParse("100"),
+				"koordinator.sh/gpu-memory": resource.MustParse("80Gi"),
+			},
+		})
+	}
+	b.store.PutDevice(d)
+}
+
+// gpuPod asks for percent of GPUs, and for CPUs, of its own where the class is LSR.
+func gpuPod(name, profile, class string, cpus, percent int64) *corev1.Pod {
+	p := pod(name, profile, cpus)
+	p.Labels[annotation.QoSClass] = class
+	amounts := p.Spec.Containers[0].Resources.Requests
+	amounts["koordinator.sh/gpu"] = *resource.NewQuantity(percent, resource.DecimalSI)
+	return p
+}
+
+// Whatever the names that the decision has in a profile with DeviceShare, each pod gets the same GPUs, and CPUs, of the
+// same node, by one Commit and one Binding.
+func TestDevicesAreDecidedOnceUnderAnyNames(t *testing.T) {
+	t.Parallel()
+	own, devices := plugin{nodenumaresource.Name, 1}, plugin{deviceshare.Name, 10}
+	var want []string
+	for _, tc := range []struct {
+		name     string
+		profiles [][]plugin
+	}{
+		{"the only name", [][]plugin{{devices}}},
+		{"the second name", [][]plugin{{own, devices}}},
+		{"the other order", [][]plugin{{devices, own}}},
+		{"two profiles", [][]plugin{{own, devices}, {devices}}},
+	} {
+		b := newBench(t, 3, tc.profiles...)
+		for i := range 3 {
+			b.addGPUs(fmt.Sprintf("n%d", i), 2)
+		}
+		pods := []struct {
+			class         string
+			cpus, percent int64
+		}{{"LS", 2, 50}, {"LS", 2, 30}, {"LS", 4, 100}, {"LSR", 4, 200}, {"LS", 1, 60}, {"LS", 1, 100}}
+		var got []string
+		holders := map[string]int64{}
+		for i, p := range pods {
+			name := fmt.Sprintf("p%d", i)
+			b.try(t, gpuPod(name, profileName(i%len(tc.profiles)), p.class, p.cpus, p.percent))
+			select {
+			case binding := <-b.bound:
+				text := binding.Annotations[annotation.DeviceAllocatedKey]
+				got = append(got, fmt.Sprintf("%s on %s: %s %s", binding.Name, binding.Target.Name, text,
+					binding.Annotations[annotation.ResourceStatusKey]))
+				allocated, _, err := annotation.ParseDeviceAllocations(text)
+				if err != nil {
+					t.Fatalf("%s: device-allocated %s: %v", tc.name, text, err)
+				}
+				sum := int64(0)
+				for _, g := range allocated["gpu"] {
+					core := g.Resources["koordinator.sh/gpu-core"]
+					sum += core.Value()
+					if holders[g.ID] += core.Value(); holders[g.ID] > 100 {
+						t.Errorf("%s: %d percent of GPU %s are given away", tc.name, holders[g.ID], g.ID)
+					}
+				}
+				if sum != p.percent {
+					t.Errorf("%s: pod %s got %d percent, want %d: %s", tc.name, name, sum, p.percent, text)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%s: pod %s is not bound", tc.name, name)
+			}
+		}
+		if want == nil {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: placements (-%s +got):\n%s", tc.name, "the only name", diff)
+		}
+		if n := b.counted(t, "tenon_ledger_commits_total", "ok"); int(n) != len(pods) {
+			t.Errorf("%s: %v commits, want one for each of %d pods", tc.name, n, len(pods))
+		}
+	}
+}
+
+// Without DeviceShare in a profile its pods get no devices of Tenon, and those of others keep what they have.
+func TestProfilesWithoutDeviceShareLeaveDevicesToOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, []plugin{{nodenumaresource.Name, 1}}, []plugin{{deviceshare.Name, 10}})
+	b.addGPUs("n0", 1)
+	b.try(t, gpuPod("with", profileName(1), "LS", 2, 100))
+	if binding := <-b.bound; binding.Annotations[annotation.DeviceAllocatedKey] == "" {
+		t.Errorf("with DeviceShare, the Binding has %v", binding.Annotations)
+	}
+	b.try(t, gpuPod("without", profileName(0), "LS", 2, 100))
+	if binding := <-b.bound; binding.Annotations[annotation.DeviceAllocatedKey] != "" {
+		t.Errorf("without DeviceShare, the Binding has %v", binding.Annotations)
+	}
+	b.try(t, gpuPod("late", profileName(1), "LS", 2, 10))
+	if refused := b.SchedulingQueue.UnschedulablePods(); !slices.ContainsFunc(refused, func(p *corev1.Pod) bool {
+		return p.Name == "late"
+	}) {
+		t.Errorf("unschedulable are %v, want the pod for which no GPU is left", refused)
+	}
+}
