@@ -108,6 +108,14 @@ func schedulerCases() []bad {
 			[]string{"NodeNUMAResource", "defaultCPUBindPolicy", "FullPCPUz", "SpreadByPCPUs"},
 		},
 		{
+			"scheduler: a profile that counts devices twice",
+			starts(profile("plugins: {multiPoint: {enabled: [{name: DeviceShare}]}}")),
+			[]string{
+				"profile tenon-scheduler", "plugins DeviceShare and NodeResourcesFit would both count devices",
+				"ignoredResourceGroups: [koordinator.sh]", "ignoredResources: [nvidia.com/gpu, amd.com/gpu, dcu.com/gpu]",
+			},
+		},
+		{
 			"scheduler: a plugin that does not exist",
 			starts(profile("plugins: {filter: {enabled: [{name: NodeNUMAResourcez}]}}")),
 			[]string{"NodeNUMAResourcez", "does not exist"},

@@ -46,8 +46,8 @@ func simulateCases() []bad {
 		},
 		{
 			"simulate: a kind whose feature is not built",
-			in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: n0}}"),
-			[]string{"document 1 (Device n0)", "is not supported yet: it is about devices"},
+			in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: {name: r}}"),
+			[]string{"document 1 (Reservation r)", "is not supported yet: it is about reservations"},
 		},
 		{
 			"simulate: a field that does not exist, in the second document",

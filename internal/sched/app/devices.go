@@ -26,17 +26,18 @@ func leaveDevices(p *config.KubeSchedulerProfile) {
 	if !enables(&p.Plugins.MultiPoint, placement.DeviceShare) {
 		return
 	}
-	if args := fitArgs(p); args != nil {
+	if args := fitArgs(p.PluginConfig); args != nil {
 		args.IgnoredResourceGroups = union(args.IgnoredResourceGroups, deviceGroup)
 		args.IgnoredResources = union(args.IgnoredResources, vendorNames()...)
 	}
 }
 
-// checkDevices refuses a profile in which both count devices. Plugins must be expanded, arguments complete.
-func checkDevices(p *config.KubeSchedulerProfile) error {
-	args := fitArgs(p)
-	if args == nil || !enables(&p.Plugins.Filter, placement.DeviceShare) ||
-		!enables(&p.Plugins.Filter, names.NodeResourcesFit) {
+// checkDevices refuses a profile in which both count devices. It takes the plugins of each extension point, and the
+// complete arguments.
+func checkDevices(plugins *config.Plugins, complete []config.PluginConfig) error {
+	args := fitArgs(complete)
+	if args == nil || !enables(&plugins.Filter, placement.DeviceShare) ||
+		!enables(&plugins.Filter, names.NodeResourcesFit) {
 		return nil
 	}
 	groups := union(args.IgnoredResourceGroups, deviceGroup)
@@ -54,8 +55,8 @@ func checkDevices(p *config.KubeSchedulerProfile) error {
 		"ignoredResources: [%s]", names.NodeResourcesFit, strings.Join(groups, ", "), strings.Join(resources, ", "))
 }
 
-func fitArgs(p *config.KubeSchedulerProfile) *config.NodeResourcesFitArgs {
-	for _, c := range p.PluginConfig {
+func fitArgs(all []config.PluginConfig) *config.NodeResourcesFitArgs {
+	for _, c := range all {
 		if args, ok := c.Args.(*config.NodeResourcesFitArgs); ok {
 			return args
 		}

@@ -24,7 +24,7 @@ func devicesProfile(t *testing.T, groups, resources []string, plugins ...string)
 		p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, config.Plugin{Name: name})
 		p.Plugins.Filter.Enabled = append(p.Plugins.Filter.Enabled, config.Plugin{Name: name})
 	}
-	args := fitArgs(p)
+	args := fitArgs(p.PluginConfig)
 	if args == nil {
 		t.Fatal("upstream's profile has no arguments of NodeResourcesFit")
 	}
@@ -35,7 +35,7 @@ func devicesProfile(t *testing.T, groups, resources []string, plugins ...string)
 func TestNodeResourcesFitLeavesDevicesToDeviceShare(t *testing.T) {
 	p := devicesProfile(t, nil, []string{"example.com/x"}, placement.DeviceShare, names.NodeResourcesFit)
 	leaveDevices(p)
-	args := fitArgs(p)
+	args := fitArgs(p.PluginConfig)
 	if diff := cmp.Diff([]string{"koordinator.sh"}, args.IgnoredResourceGroups); diff != "" {
 		t.Errorf("ignoredResourceGroups (-want +got):\n%s", diff)
 	}
@@ -43,11 +43,11 @@ func TestNodeResourcesFitLeavesDevicesToDeviceShare(t *testing.T) {
 	if diff := cmp.Diff(want, args.IgnoredResources); diff != "" {
 		t.Errorf("ignoredResources (-want +got):\n%s", diff)
 	}
-	if err := checkDevices(p); err != nil {
+	if err := checkDevices(p.Plugins, p.PluginConfig); err != nil {
 		t.Errorf("the profile is refused: %v", err)
 	}
 	p = devicesProfile(t, nil, nil, names.NodeResourcesFit)
-	if leaveDevices(p); len(fitArgs(p).IgnoredResources) > 0 {
+	if leaveDevices(p); len(fitArgs(p.PluginConfig).IgnoredResources) > 0 {
 		t.Error("without DeviceShare no plugin would count GPUs")
 	}
 }
@@ -74,7 +74,8 @@ func TestAProfileThatCountsDevicesTwiceIsRefused(t *testing.T) {
 		"DeviceShare is not enabled":    {nil, nil, []string{names.NodeResourcesFit}, nil},
 		"NodeResourcesFit is not there": {nil, nil, []string{placement.DeviceShare}, nil},
 	} {
-		err := checkDevices(devicesProfile(t, test.groups, test.resources, test.plugins...))
+		p := devicesProfile(t, test.groups, test.resources, test.plugins...)
+		err := checkDevices(p.Plugins, p.PluginConfig)
 		if (err != nil) != (test.want != nil) {
 			t.Errorf("%s: got %v", name, err)
 			continue

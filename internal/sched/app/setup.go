@@ -171,8 +171,9 @@ func (s *Scheduler) build(ctx context.Context) error {
 	}
 	s.core = core
 	for i := range completed {
-		if err := checkDevices(&completed[i]); err != nil {
-			return fmt.Errorf("profile %s: %w", completed[i].SchedulerName, err)
+		name := completed[i].SchedulerName
+		if err := checkDevices(core.Profiles[name].ListPlugins(), completed[i].PluginConfig); err != nil {
+			return fmt.Errorf("profile %s: %w", name, err)
 		}
 	}
 	var served []string
