@@ -112,7 +112,8 @@ func schedulerCases() []bad {
 			starts(profile("plugins: {multiPoint: {enabled: [{name: DeviceShare}]}}")),
 			[]string{
 				"profile tenon-scheduler", "plugins DeviceShare and NodeResourcesFit would both count devices",
-				"ignoredResourceGroups: [koordinator.sh]", "ignoredResources: [nvidia.com/gpu, amd.com/gpu, dcu.com/gpu]",
+				"ignoredResourceGroups: [koordinator.sh]",
+				"ignoredResources: [nvidia.com/gpu, amd.com/gpu, dcu.com/gpu]",
 			},
 		},
 		{

@@ -66,7 +66,7 @@ func TestDropFiles(t *testing.T) {
 }
 
 func FuzzDropped(f *testing.F) {
-	f.Add(`[{"uuid":"a","minor":"0","resources":{"gpu-core":"100"},"topology":{"nodeID":"0"},"status":{"healthy":true}}]`)
+	f.Add(`[{"uuid":"a","minor":"0","resources":{"gpu-core":"100"},"topology":{"nodeID":"0"},"status":{}}]`)
 	f.Add(`[{"uuid":"a"},{"uuid":"a"},{}]`)
 	f.Add(`[null]`)
 	f.Fuzz(func(t *testing.T, text string) {

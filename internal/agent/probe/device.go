@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
 // koordinator is the domain of resource names that a drop file writes without one.
@@ -37,18 +38,35 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 		o.Spec.Devices = append(o.Spec.Devices, r.device(&found[i]))
 	}
 	o.Spec.Devices = append(o.Spec.Devices, lost(in, found, published)...)
-	since(o.Spec.Devices, published, now)
 	if len(o.Spec.Devices) == 0 {
 		return nil, errors.Join(r.faults...)
 	}
+	since(o.Spec.Devices, published, now)
 	slices.SortFunc(o.Spec.Devices, func(a, b devicev1alpha1.DeviceInfo) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
 	})
 	o.Labels = common(o.Spec.Devices)
+	o.Annotations = map[string]string{annotation.DeviceModeKey: modeOfDevices(in.Node, published)}
 	if links := r.links(); len(links.Links) > 0 {
-		o.Annotations = map[string]string{annotation.DeviceLinksKey: links.String()}
+		o.Annotations[annotation.DeviceLinksKey] = links.String()
 	}
 	return o, errors.Join(r.faults...)
+}
+
+// modeOfDevices is the published mode, which people change; where there is none, Follow on a node whose kubelet gives
+// GPUs out by their vendor's name already.
+func modeOfDevices(node *corev1.Node, published *devicev1alpha1.Device) annotation.DeviceMode {
+	if published != nil && published.Annotations[annotation.DeviceModeKey] != "" {
+		return published.Annotations[annotation.DeviceModeKey]
+	}
+	if node != nil {
+		for name, amount := range node.Status.Capacity {
+			if device.IsWholeGPU(string(name)) && !amount.IsZero() {
+				return annotation.DeviceFollow
+			}
+		}
+	}
+	return annotation.DeviceOwn
 }
 
 // lost are the published devices that are not found and that a pod holds.
@@ -200,6 +218,7 @@ func (r *dropReader) links() annotation.DeviceLinks {
 		}
 	}
 	var links annotation.DeviceLinks
+	told := map[[2]string]annotation.DeviceLink{} // by its devices; what both tell alike is written once
 	for i := range r.devices {
 		d := &r.devices[i]
 		for _, l := range d.Topology.P2PLinks {
@@ -209,9 +228,11 @@ func (r *dropReader) links() annotation.DeviceLinks {
 					r.fault(d, "topology.p2pLinks[].peerMinor", minor, "the minor of another device of its type")
 					continue
 				}
-				links.Links = append(links.Links, annotation.DeviceLink{
-					IDs: []string{d.UUID, peer}, Type: l.Type, Count: max(l.Count, 1),
-				})
+				link := annotation.DeviceLink{IDs: []string{d.UUID, peer}, Type: l.Type, Count: max(l.Count, 1)}
+				told[[2]string{d.UUID, peer}] = link
+				if same := told[[2]string{peer, d.UUID}]; same.Type != link.Type || same.Count != link.Count {
+					links.Links = append(links.Links, link)
+				}
 			}
 		}
 	}

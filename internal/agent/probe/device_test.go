@@ -7,9 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -72,8 +74,8 @@ func TestTheDeviceObject(t *testing.T) {
 		return strings.Replace(strings.NewReplacer("%", id, "#", minor).Replace(card), "\n    health", "  - health", 1)
 	}
 	want := `annotations:
-  node.tenon.sh/device-links: '` + `{"links":[{"ids":["GPU-b","GPU-a"],"type":"NVLink","count":4},` +
-		`{"ids":["GPU-a","GPU-b"],"type":"NVLink","count":4}]}` + `'
+  node.tenon.sh/device-links: '` + `{"links":[{"ids":["GPU-b","GPU-a"],"type":"NVLink","count":4}]}` + `'
+  node.tenon.sh/device-mode: Own
 labels:
   node.koordinator.sh/gpu-model: H100
   node.koordinator.sh/gpu-vendor: nvidia
@@ -136,6 +138,32 @@ func TestAConditionKeepsItsTime(t *testing.T) {
 	two, _ := probe.Device(probe.Input{}, []host.Dropped{gpu("a", "0", broken)}, one, later)
 	if got := two.Spec.Devices[0].Conditions[0].LastTransitionTime; !got.Equal(&first) {
 		t.Errorf("the condition is dated %v, want %v", got, first)
+	}
+}
+
+// TestTheModeOfDevices: what people have chosen counts, and a node whose kubelet gives out GPUs is left to it.
+func TestTheModeOfDevices(t *testing.T) {
+	t.Parallel()
+	withPlugin := &corev1.Node{}
+	withPlugin.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(8, resource.DecimalSI)}
+	chosen := &devicev1alpha1.Device{}
+	chosen.Annotations = map[string]string{"node.tenon.sh/device-mode": "Moving"}
+	for _, test := range []struct {
+		node      *corev1.Node
+		published *devicev1alpha1.Device
+		want      string
+	}{
+		{&corev1.Node{}, nil, "Own"},
+		{withPlugin, nil, "Follow"},
+		{withPlugin, &devicev1alpha1.Device{}, "Follow"},
+		{withPlugin, chosen, "Moving"},
+		{nil, chosen, "Moving"},
+	} {
+		in, found := probe.Input{Node: test.node}, []host.Dropped{gpu("a", "0")}
+		got, err := probe.Device(in, found, test.published, metav1.Now())
+		if mode := got.Annotations["node.tenon.sh/device-mode"]; err != nil || mode != test.want {
+			t.Errorf("mode %q, %v, want %q", mode, err, test.want)
+		}
 	}
 }
 

@@ -117,7 +117,8 @@ func TestTheNodesDeviceIsKept(t *testing.T) {
 		step("no device any more", nil, "no object", 3)
 		r.Observe(nil)
 		api.change("koordlet", func(u *unstructured.Unstructured) {
-			_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "gpu", "id": "k"}}, "spec", "devices")
+			theirs := []any{map[string]any{"type": "gpu", "id": "k"}}
+			_ = unstructured.SetNestedSlice(u.Object, theirs, "spec", "devices")
 		})
 		step("another reporter", deviceOf("a"), "k", 3)
 		if !strings.HasPrefix(condition, `ForeignWriter: the spec of Device n0 is written by "koordlet"`) {

@@ -38,8 +38,8 @@ func Presets() []Description {
 		},
 		{
 			Name: "hgx-h100", arch: "amd64", model: "Intel(R) Xeon(R) Platinum 8480C",
-			Summary: "2 sockets × 1 NUMA node × 56 cores × 2 threads = 224 CPUs, 2 TiB; 8 × H100 80 GiB on NVSwitch, 8 " +
-				"RDMA NICs, 4 PCI root complexes",
+			Summary: "2 sockets × 1 NUMA node × 56 cores × 2 threads = 224 CPUs, 2 TiB; 8 × H100 80 GiB on " +
+				"NVSwitch, 8 RDMA NICs, 4 PCI root complexes",
 			shape: shape{2, 1, 56, 2, 56, 0, 1024 * gib, nil, 10, 21},
 			board: board{model: "H100", gpus: 8, nics: 8, memory: 80 * gib, lanes: 18, rootComplexes: 4},
 		},

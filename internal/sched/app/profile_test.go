@@ -107,7 +107,8 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		t.Errorf("what sorts the queue (-want +got):\n%s", diff)
 	}
 	binders := made.Bind.Enabled
-	if diff := cmp.Diff([]string{nodenumaresource.Name, deviceshare.Name, names.DefaultBinder}, namesOf(binders)); diff != "" {
+	want := []string{nodenumaresource.Name, deviceshare.Name, names.DefaultBinder}
+	if diff := cmp.Diff(want, namesOf(binders)); diff != "" {
 		t.Errorf("binders (-want +got):\n%s", diff)
 	}
 }

@@ -153,6 +153,7 @@ func (d *decision) renew(s *Cycle) error {
 			return nil
 		}
 		offer.Version = view.Version()
+		offer.Entry.Devices = s.Offer.Entry.Devices // they are the pod's already
 		if err = d.store.Amend(s.reserved, s.Offer, offer); err == nil {
 			s.Offer = offer
 			return nil
