@@ -78,7 +78,7 @@ func (a *Agent) followDevices(ctx context.Context, g *group) error {
 // could see devices that pods hold. The mode Follow gives them back to the kubelet.
 func (a *Agent) watchDevice(ctx context.Context) error {
 	if a.api.WaitServed(ctx, v1alpha1.Resource()) != nil {
-		return nil // ctx has ended
+		return nil //nolint:nilerr // the agent ends
 	}
 	inf := a.api.Object(v1alpha1.Resource())
 	log := klog.LoggerWithValues(klog.FromContext(ctx), "node", a.o.Node)

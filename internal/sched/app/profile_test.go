@@ -107,8 +107,8 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		t.Errorf("what sorts the queue (-want +got):\n%s", diff)
 	}
 	binders := made.Bind.Enabled
-	want := []string{nodenumaresource.Name, deviceshare.Name, names.DefaultBinder}
-	if diff := cmp.Diff(want, namesOf(binders)); diff != "" {
+	inOrder := []string{nodenumaresource.Name, deviceshare.Name, names.DefaultBinder}
+	if diff := cmp.Diff(inOrder, namesOf(binders)); diff != "" {
 		t.Errorf("binders (-want +got):\n%s", diff)
 	}
 }

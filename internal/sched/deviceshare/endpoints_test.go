@@ -2,6 +2,7 @@ package deviceshare
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestSummariesOfDevices(t *testing.T) {
 	s := endpoints(func() []string { return []string{"bare", "n", "unknown"} },
 		func(node string) *ledger.View { return views[node] })
 	ask := func(i int, node string, mayRead func(string) bool) string {
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.SetPathValue("nodeName", node)
 		body := s.Endpoints[i].Answer(r, mayRead)
 		if body == nil {

@@ -20,7 +20,7 @@ import (
 // addGPUs gives a node GPUs <node>-0, <node>-1, ….
 func (b *bench) addGPUs(node string, n int) {
 	d := &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{
-		Name: node, Annotations: map[string]string{annotation.DeviceModeKey: string(annotation.DeviceOwn)},
+		Name: node, Annotations: map[string]string{annotation.DeviceModeKey: annotation.DeviceOwn},
 	}}
 	for i := range n {
 		d.Spec.Devices = append(d.Spec.Devices, devicev1alpha1.DeviceInfo{
