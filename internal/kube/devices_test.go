@@ -146,7 +146,7 @@ func TestLiveDevicesEqualARebuild(t *testing.T) {
 			held += strings.Count(strings.Join(statuses(is), "\n"), " 1 holders")
 		}
 	})
-	if held < 20 {
+	if held < 20 && !testing.Short() {
 		t.Errorf("only %d devices were held at the end: the generator is too narrow", held)
 	}
 }
@@ -271,7 +271,7 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 			rt.Fatalf("all is healthy again (-rebuilt +live):\n%s", diff)
 		}
 	})
-	if committed < 100 || refused < 20 {
+	if (committed < 100 || refused < 20) && !testing.Short() {
 		t.Errorf("%d pods committed, %d refused: the generator is too narrow", committed, refused)
 	}
 }

@@ -14,8 +14,13 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// devices judges what a pod asks of devices, by the function that the scheduler reads it with.
+// devices judges what a pod asks of devices, by the function that the scheduler reads it with. A pod that is created
+// with an allocation would be given devices that were not allocated to it.
 func (a *Answer) devices(pod *corev1.Pod) {
+	if _, forged := pod.Annotations[annotation.DeviceAllocatedKey]; forged {
+		a.refuse(why.InvalidField, annotationField(annotation.DeviceAllocatedKey), "%s is set by the scheduler",
+			annotation.DeviceAllocatedKey)
+	}
 	before := len(a.Refusals)
 	_, hinted := parsed(a, pod.Annotations, annotation.DeviceAllocateHintKey, annotation.ParseDeviceAllocateHints)
 	parsed(a, pod.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)

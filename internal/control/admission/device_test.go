@@ -256,3 +256,22 @@ func TestAPodThatWillHoldDevicesRequiresThePlugin(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAllocationIsTheSchedulers: a pod that is created with one would be given devices that other pods hold.
+func TestAnAllocationIsTheSchedulers(t *testing.T) {
+	t.Parallel()
+	const text = `{"gpu":[{"minor":0,"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"100"}}]}`
+	for _, pod := range []*corev1.Pod{
+		newPod(annot(annotation.DeviceAllocatedKey, text)), newPod(annot(annotation.DeviceAllocatedKey, "{")),
+	} {
+		answer := admission.Create(pod)
+		if len(answer.Refusals) != 1 || answer.Refusals[0].String() !=
+			"metadata.annotations[scheduling.koordinator.sh/device-allocated]: "+
+				"scheduling.koordinator.sh/device-allocated is set by the scheduler" {
+			t.Errorf("refusals %v", answer.Refusals)
+		}
+	}
+	if answer := admission.Create(newPod()); !answer.Allowed() {
+		t.Errorf("refusals %v", answer.Refusals)
+	}
+}

@@ -170,7 +170,7 @@ func TestVendorsResourcesAreCountedAsNodeResourcesFitCountsThem(t *testing.T) {
 		t.Fatalf("NodeResourcesFit says %+v, got %+v", stock, got)
 	})
 	for _, code := range []fwk.Code{fwk.Success, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable} {
-		if seen[code] == 0 {
+		if seen[code] == 0 && !testing.Short() {
 			t.Errorf("no pod of %v", seen)
 		}
 	}
