@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Dropped is a device that another program tells of, in a file of a drop directory. The format is Koordinator's: a file
+// Dropped is a device that another program reports, in a file of a drop directory. The format is Koordinator's: a file
 // is an array of these, and numbers are strings. Type and the Count of a link are Tenon's.
 type Dropped struct {
 	Type      string            `json:"type,omitempty"` // default: gpu
@@ -45,13 +45,13 @@ type DroppedStatus struct {
 	ErrMessage string `json:"errMessage,omitempty"`
 }
 
-// DropDirs are the folders whose files tell of devices: ours, and Koordinator's.
+// DropDirs are the folders whose files list devices: ours, and Koordinator's.
 func DropDirs() []string {
 	return []string{"var/run/tenon/device-infos", "var/run/koordlet/xpu-device-infos"}
 }
 
 // ReadDropped reads the files *.json of the drop directories. A file that cannot be read, or a device without uuid or
-// that is told of twice, is an error of its own and spoils none of the others.
+// that is listed twice, is an error of its own and spoils none of the others.
 func ReadDropped(r Root) ([]Dropped, error) {
 	var found []Dropped
 	var faults []error

@@ -25,7 +25,7 @@ const koordinator = "koordinator.sh/"
 
 // Device computes the object that lists the node's devices, with what of found cannot be used; nil for a node without
 // devices. A device of published that is not found any more is listed as one that does not work, for as long as a pod
-// of the node holds it: nobody gets it meanwhile, and its holder remains visible.
+// of the node holds it: no other pod gets it meanwhile, and its holder remains visible.
 func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, now metav1.Time) (
 	*devicev1alpha1.Device, error,
 ) {
@@ -218,7 +218,7 @@ func (r *dropReader) links() annotation.DeviceLinks {
 		}
 	}
 	var links annotation.DeviceLinks
-	told := map[[2]string]annotation.DeviceLink{} // by its devices; what both tell alike is written once
+	named := map[[2]string]annotation.DeviceLink{} // by its devices; one that both name alike is written once
 	for i := range r.devices {
 		d := &r.devices[i]
 		for _, l := range d.Topology.P2PLinks {
@@ -229,8 +229,8 @@ func (r *dropReader) links() annotation.DeviceLinks {
 					continue
 				}
 				link := annotation.DeviceLink{IDs: []string{d.UUID, peer}, Type: l.Type, Count: max(l.Count, 1)}
-				told[[2]string{d.UUID, peer}] = link
-				if same := told[[2]string{peer, d.UUID}]; same.Type != link.Type || same.Count != link.Count {
+				named[[2]string{d.UUID, peer}] = link
+				if same := named[[2]string{peer, d.UUID}]; same.Type != link.Type || same.Count != link.Count {
 					links.Links = append(links.Links, link)
 				}
 			}

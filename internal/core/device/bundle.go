@@ -17,7 +17,7 @@ type bundle []*Part
 func (b bundle) on(u *unit) Vector {
 	var peak, beside, apps Vector
 	for _, p := range b {
-		amount := p.Need.on(u)
+		amount := p.Need.Of(&u.Total)
 		switch p.Role {
 		case Init:
 			now := beside
@@ -36,16 +36,16 @@ func (b bundle) on(u *unit) Vector {
 	return peak
 }
 
-// on is what is needed of a device, without slots.
-func (n *Need) on(u *unit) Vector {
+// Of is what is needed of a device that has total, without slots.
+func (n *Need) Of(total *Vector) Vector {
 	if n.Whole {
-		amount := u.Total
+		amount := *total
 		amount[Slots] = 0
 		return amount
 	}
 	amount := n.Amount
 	if n.Ratio > 0 {
-		amount[Bytes] = BytesOf(u.Total[Bytes], n.Ratio)
+		amount[Bytes] = BytesOf(total[Bytes], n.Ratio)
 	}
 	return amount
 }

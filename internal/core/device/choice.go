@@ -45,7 +45,7 @@ func (s *search) grants(list []Grant, p *pick, to *[MaxDevices]int8, n int) []Gr
 		g.Amount[Slots] = 0
 		g.Ratio = u.ratio(&g.Amount)
 		for _, part := range b {
-			if amount := part.Need.on(u); part.Container != "" {
+			if amount := part.Need.Of(&u.Total); part.Container != "" {
 				g.Containers = append(g.Containers, ContainerGrant{part.Container, amount, u.ratio(&amount)})
 			}
 			if part.Need.Template {

@@ -436,8 +436,8 @@ var registry = [numCodes]Entry{
 	DevicesOfKubelet: {
 		Name: "DevicesOfKubelet", Class: Placement, Plugin: devicePlugin,
 		Text: "node(s) kubelet gives out the devices", Chinese: "节点的设备由 kubelet 分配",
-		Cause: "The node is in device mode Follow: its kubelet chooses whole GPUs, and nobody could enforce a share " +
-			"or a choice of Tenon.",
+		Cause: "The node is in device mode Follow: its kubelet chooses whole GPUs, and neither a share nor a choice " +
+			"of Tenon could be enforced.",
 		Remedy: "Request whole GPUs by their vendor's name, or move the node's devices to device mode Own.",
 	},
 	PartitionTableMissing: {

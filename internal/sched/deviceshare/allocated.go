@@ -24,7 +24,7 @@ func (p *Plugin) allocated(account *device.View, r *device.Request) int64 {
 		}
 		for i := range r.Parts {
 			if p := &r.Parts[i]; p.Type == t && p.Role != device.Init {
-				asked := askedOf(&p.Need, &unit)
+				asked := p.Need.Of(&unit)
 				for dim := range used {
 					used[dim] += p.Count * asked[dim]
 				}

@@ -121,7 +121,7 @@ func specOf(r *device.Request, milliCPU int64, unit *device.Vector) fragment.Spe
 			continue
 		}
 		s.GPUs = min(max(s.GPUs, p.Count), fragment.MaxGPUs)
-		asked := milliOf(askedOf(&p.Need, unit), unit) * min(p.Count, fragment.MaxGPUs)
+		asked := milliOf(p.Need.Of(unit), unit) * min(p.Count, fragment.MaxGPUs)
 		if p.Role == device.Init {
 			first = max(first, asked)
 		} else {
@@ -134,18 +134,6 @@ func specOf(r *device.Request, milliCPU int64, unit *device.Vector) fragment.Spe
 		s.Milli = min(max(together/s.GPUs, 1), fragment.Whole)
 	}
 	return s
-}
-
-// askedOf is what is asked of one device that has so much in total.
-func askedOf(n *device.Need, total *device.Vector) device.Vector {
-	if n.Whole {
-		return *total
-	}
-	v := n.Amount
-	if n.Ratio > 0 {
-		v[device.Bytes] = device.BytesOf(total[device.Bytes], n.Ratio)
-	}
-	return v
 }
 
 // milliOf is an amount of a GPU in thousandths of it, rounded down: the larger of cores and memory.
