@@ -78,10 +78,12 @@ func (a *Account) together(uids []string) []string {
 				others = append(others, o)
 			}
 		}
-		slices.SortFunc(others, func(x, y *entry) int {
-			return cmp.Or(cmp.Compare(y.pod.Priority, x.pod.Priority), cmp.Compare(x.pod.UID, y.pod.UID))
-		})
-		all = slices.Clip(all)
+		if lacks < len(others) { // else all of them count, in any order: most gangs need every member
+			slices.SortFunc(others, func(x, y *entry) int {
+				return cmp.Or(cmp.Compare(y.pod.Priority, x.pod.Priority), cmp.Compare(x.pod.UID, y.pod.UID))
+			})
+		}
+		all = slices.Grow(slices.Clip(all), min(max(lacks, 0), len(others)))
 		for _, o := range others[:min(max(lacks, 0), len(others))] {
 			all = append(all, o.pod.UID)
 		}

@@ -8,6 +8,8 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
@@ -53,7 +55,8 @@ type Scheduler struct {
 	decisions *diag.Ring
 	flags     *diag.Flags
 
-	gate *upstream.Gate
+	gate     *upstream.Gate
+	bindings *upstream.Bindings
 }
 
 var _ upstream.Valuer = (*deviceshare.Plugin)(nil)
@@ -113,6 +116,11 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, o.inFile(err)
 	}
 	coscheduling.SortQueue(c.ComponentConfig.Profiles)
+	bindings := upstream.NewBindings()
+	c.KubeConfig.Wrap(bindings.Limit)
+	if c.Client, err = kubernetes.NewForConfig(rest.AddUserAgent(c.KubeConfig, "scheduler")); err != nil {
+		return nil, fmt.Errorf("client for Bindings: %w", err)
+	}
 	client, err := kube.NewClient(c.KubeConfig)
 	if err != nil {
 		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
@@ -122,7 +130,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs,
+		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs, bindings: bindings,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
 		plugins: diag.Plugins{},
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
@@ -202,7 +210,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.core.FailureHandler = s.rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(s.core.SchedulePod))
 	s.gate = &upstream.Gate{
-		Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
+		Open: s.store.Synced(), Bindings: s.bindings, Leading: func() { s.tracker.Leading.Store(true) },
 	}
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"net/http"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,30 @@ func (b *Bindings) end() {
 	case b.ended <- struct{}{}:
 	default:
 	}
+}
+
+// Limit lets as many requests through at a time that bind a pod: the members of a gang may all be bound at once, beyond
+// what Wait holds back.
+func (b *Bindings) Limit(next http.RoundTripper) http.RoundTripper {
+	return limited{next, make(chan struct{}, BindingsInFlight)}
+}
+
+type limited struct {
+	http.RoundTripper
+	slots chan struct{}
+}
+
+func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/binding") {
+		return l.RoundTripper.RoundTrip(request)
+	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-request.Context().Done():
+		return nil, request.Context().Err()
+	}
+	defer func() { <-l.slots }()
+	return l.RoundTripper.RoundTrip(request)
 }
 
 // Wait returns when there is room for another Binding, or when ctx ends. Only the scheduling loop may call it.

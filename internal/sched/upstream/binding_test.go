@@ -2,7 +2,11 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -32,6 +36,65 @@ func TestABindingCountsUntilItEnds(t *testing.T) {
 	if n := bindings.count.Load(); n != 0 || f.most != 1 {
 		t.Errorf("got %d Bindings on their way at the end and %d while one is, want 0 and 1", n, f.most)
 	}
+}
+
+// transport counts the requests under way, and ends them when told.
+type transport struct {
+	running atomic.Int64
+	end     chan struct{}
+}
+
+func (t *transport) RoundTrip(*http.Request) (*http.Response, error) {
+	t.running.Add(1)
+	<-t.end
+	t.running.Add(-1)
+	return &http.Response{}, nil
+}
+
+// A gang of 1,000 members is bound at once; the API server takes 100 requests on one connection.
+func TestBindingsOfALargeGangShareOneConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &transport{end: make(chan struct{})}
+		client := NewBindings().Limit(server)
+		request := func(ctx context.Context, method, path string) error {
+			r, err := http.NewRequestWithContext(ctx, method, "https://server"+path, nil)
+			if err != nil {
+				return err
+			}
+			response, err := client.RoundTrip(r)
+			if response != nil && response.Body != nil {
+				err = errors.Join(err, response.Body.Close())
+			}
+			return err
+		}
+		const binding = "/api/v1/namespaces/n/pods/p/binding"
+		for range 1000 {
+			go func() {
+				if err := request(t.Context(), http.MethodPost, binding); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := server.running.Load(); n != BindingsInFlight {
+			t.Errorf("got %d Bindings at a time, want %d", n, BindingsInFlight)
+		}
+		others, cancel := context.WithCancel(t.Context())
+		go func() { _ = request(others, http.MethodGet, "/api/v1/pods") }()
+		synctest.Wait()
+		if n := server.running.Load(); n != BindingsInFlight+1 {
+			t.Errorf("got %d requests with one that binds no pod, want %d", n, BindingsInFlight+1)
+		}
+		cancel()
+		if err := request(others, http.MethodPost, binding); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v for a request that has ended while it waited", err)
+		}
+		close(server.end)
+		synctest.Wait()
+		if n := server.running.Load(); n != 0 {
+			t.Errorf("%d requests remain", n)
+		}
+	})
 }
 
 func TestWaitForABindingEndsWithTheContext(t *testing.T) {
