@@ -38,7 +38,7 @@ var filler = workload{cpu: "16", memory: "1Gi", size: 8}
 // gangs is how many gangs there are, how many of them fit, and on how many nodes; the other nodes are full of fillers.
 type gangs struct{ exist, fit, free int }
 
-func (c benchCase) ofGangs() bool { return c.gangs != nil }
+func (c benchCase) ofGangs() bool { return c.gangs != nil && c.perSecond == 0 }
 
 // gangSuite is Tenon's gangs beside those of Kubernetes, which are behind gates, and those of scheduler-plugins.
 func gangSuite(stock, community, tenon string) suite {
@@ -53,6 +53,11 @@ func gangSuite(stock, community, tenon string) suite {
 		}
 		c.load.size = size
 		return c
+	}
+	halves := workload{cpu: "20", memory: "1Gi", size: 64}
+	half := func(nodes int) gangs {
+		fit := min(nodes/64, 8)
+		return gangs{2 * fit, fit, min(nodes, 64*fit+32)}
 	}
 	return suite{
 		contenders: []contender{
@@ -71,11 +76,7 @@ func gangSuite(stock, community, tenon string) suite {
 			allFit("fits", 16, 64), allFit("1000x3", 1000, 3), allFit("3x1000", 3, 1000), allFit("9x1000", 9, 1000),
 			{
 				name: "half", title: "gangs of 64 of which half fit, one pod on a node", among: three,
-				load: workload{cpu: "20", memory: "1Gi", size: 64},
-				gangs: func(nodes int) gangs {
-					fit := min(nodes/64, 8)
-					return gangs{2 * fit, fit, min(nodes, 64*fit+32)}
-				},
+				load: halves, gangs: half,
 			},
 			{
 				name: "preempt", title: "gangs of 64 come to nodes full of gangs of 8, one pod in the place of two",
@@ -89,6 +90,14 @@ func gangSuite(stock, community, tenon string) suite {
 			{
 				name: "plain", title: "plain pods", ratioTo: "plain", load: small,
 				among: []string{"tenon-plain", "tenon"},
+			},
+			{
+				name: "open", title: "200 plain pods/s", ratioTo: "open", load: small, perSecond: 200,
+				among: []string{"stock", "tenon", "tenon-plain"},
+			},
+			{
+				name: "open-half", title: "200 plain pods/s beside gangs of which half fit", ratioTo: "open",
+				load: small, perSecond: 200, among: []string{"stock", "tenon"}, beside: halves, gangs: half,
 			},
 		},
 	}
@@ -301,6 +310,26 @@ func (c *cluster) fill(ctx context.Context, run string, w workload, first, nodes
 		_, err := c.kube.CoreV1().Pods(fillNamespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
+}
+
+// addHeld creates the pods of gangs that come while plain pods do, and what fills the nodes. Their schedulers hold them
+// until release creates the PodGroups.
+func (c *cluster) addHeld(ctx context.Context, run string, w workload, n gangs, nodes int) (
+	release func(context.Context) error, err error,
+) {
+	fill := filler
+	fill.native = w.native
+	if err := c.fill(ctx, run, fill, n.free, nodes); err != nil {
+		return nil, fmt.Errorf("fill nodes: %w", err)
+	}
+	run += "-beside"
+	err = each(ctx, n.exist*w.size, func(ctx context.Context, i int) error {
+		pod := w.pod(run, i)
+		pod.Namespace = fillNamespace
+		_, err := c.kube.CoreV1().Pods(fillNamespace).Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
+	return func(ctx context.Context) error { return c.addGangs(ctx, fillNamespace, run, w, 0, n.exist) }, err
 }
 
 // lost returns how many of n fillers are gone, and how many gangs lost a part of theirs.

@@ -23,12 +23,13 @@ type benchCase struct {
 	name, title string
 	ratioTo     string // the case whose stock figures count
 	load        workload
-	openLoop    bool
+	perSecond   int      // of an open loop; 0 is none
 	perNode     bool     // one pod fills a node: as many pods as nodes, at most
 	leaves      int      // of the tree of ElasticQuotas in the cluster; 0 is none
 	among       []string // contenders; all if empty
 	gangs       func(nodes int) gangs
-	arrive      bool // gangs come one after the other to a warm scheduler
+	arrive      bool     // gangs come one after the other to a warm scheduler
+	beside      workload // of gangs that come while an open loop lasts
 }
 
 // suite is what is measured beside what.
@@ -80,7 +81,7 @@ var stockCases = []benchCase{
 		load: workload{cpu: "100m", memory: "128Mi", owner: "Job"},
 	},
 	{
-		name: "d", title: "(d) 100 pods/s, open loop", ratioTo: "d", openLoop: true,
+		name: "d", title: "(d) 100 pods/s, open loop", ratioTo: "d", perSecond: 100,
 		load: workload{cpu: "100m", memory: "128Mi"},
 	},
 }
@@ -122,7 +123,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
 	sizes := flags.String("nodes", "1000,5000", "numbers of nodes")
 	pods := flags.Int("pods", 5000, "pods of a burst")
-	paced := flags.Int("paced-pods", 1500, "pods of the open loop, at 100 a second")
+	paced := flags.Int("paced-pods", 1500, "pods of an open loop")
 	rounds := flags.Int("rounds", 3, "interleaved rounds")
 	limit := flags.Duration("limit", 5*time.Minute, "bound on one case of one scheduler")
 	without := flags.String("without", "", "schedulers to leave out, as in binder")
@@ -250,10 +251,10 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 				}
 				id := fmt.Sprintf("%s-%s-%d", kase.name, who.name, round)
 				switch {
-				case kase.openLoop && who.path == "":
+				case kase.perSecond > 0 && who.path == "":
 					continue // the binder binds what is there; it has no loop
-				case kase.openLoop:
-					r.Figures, err = b.openLoop(ctx, who, id, kase.load, paced, 100)
+				case kase.perSecond > 0:
+					r.Figures, err = b.openLoop(ctx, who, id, kase, paced)
 				case kase.ofGangs():
 					r.Figures, err = b.gangs(ctx, who, id, kase)
 				default:

@@ -170,12 +170,22 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 	return b.finish(ctx, p, port, seen, f, from)
 }
 
-// openLoop starts the scheduler, lets it settle, then creates pods at a fixed rate whatever becomes of them.
-func (b *bench) openLoop(ctx context.Context, who contender, run string, w workload, n, perSecond int) (figures,
-	error,
-) {
+// openLoop starts the scheduler, lets it settle, then creates pods at a fixed rate whatever becomes of them. When a
+// quarter of them exist, gangs may start whose pods were there from the beginning.
+func (b *bench) openLoop(ctx context.Context, who contender, run string, kase benchCase, n int) (f figures, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
+	w, release := kase.load, func(context.Context) error { return nil }
+	if kase.gangs != nil {
+		load := kase.beside
+		load.native = who.native
+		defer func() {
+			err = errors.Join(err, b.cluster.removeGangs(context.WithoutCancel(ctx), load.podGroups()))
+		}()
+		if release, err = b.cluster.addHeld(ctx, run, load, kase.gangs(b.nodes), b.nodes); err != nil {
+			return figures{}, err
+		}
+	}
 	p, port, err := b.command(ctx, who, run)
 	if err != nil {
 		return figures{}, err
@@ -194,9 +204,12 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, w workl
 		return figures{}, err
 	}
 	began := time.Now()
-	created := make(chan error, n)
+	created := make(chan error, n+1)
 	for i := range n {
-		due := began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
+		if i == n/4 {
+			go func() { created <- release(ctx) }()
+		}
+		due := began.Add(time.Duration(i) * time.Second / time.Duration(kase.perSecond))
 		if !sleep(ctx, time.Until(due)) {
 			return figures{}, ctx.Err()
 		}
@@ -207,9 +220,9 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, w workl
 			created <- err
 		}()
 	}
-	for range n {
+	for range n + 1 {
 		if err := <-created; err != nil {
-			return figures{}, fmt.Errorf("create pod: %w", err)
+			return figures{}, fmt.Errorf("create pod or PodGroup: %w", err)
 		}
 	}
 	return b.finish(ctx, p, port, seen, figures{Of: n}, from)
