@@ -172,6 +172,9 @@ func (r *Rounds) Planned(pod *corev1.Pod) string {
 // Alone reports whether a pod starts without others: for one member of a gang victims would be evicted in vain.
 func (r *Rounds) Alone(pod *corev1.Pod) bool { return r.Gangs.Alone(pod) }
 
+// IsMember reports whether a pod is of a gang.
+func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != "" }
+
 // PostFilter returns what becomes of the nomination of a member that did not fit.
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	is, text := r.failed, "the pod starts with others"

@@ -21,7 +21,7 @@ type countingBinder struct {
 }
 
 func (f *countingBinder) RunBindPlugins(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
-	f.most = f.bindings.count.Load()
+	f.most = f.bindings.alone.Load()
 	return nil
 }
 
@@ -33,7 +33,7 @@ func TestABindingCountsUntilItEnds(t *testing.T) {
 	for range 2 {
 		p.RunBindPlugins(t.Context(), nil, nil, "n")
 	}
-	if n := bindings.count.Load(); n != 0 || f.most != 1 {
+	if n := bindings.alone.Load(); n != 0 || f.most != 1 {
 		t.Errorf("got %d Bindings on their way at the end and %d while one is, want 0 and 1", n, f.most)
 	}
 }
@@ -51,8 +51,9 @@ func (t *transport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{}, nil
 }
 
-// A gang of 1,000 members is bound at once; the API server takes 100 requests on one connection.
-func TestBindingsOfALargeGangShareOneConnection(t *testing.T) {
+// A gang of 1,000 members is bound at once; the API server takes 100 requests on one connection, and other pods need
+// some of them.
+func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &transport{end: make(chan struct{})}
 		client := NewBindings().Limit(server)
@@ -68,22 +69,26 @@ func TestBindingsOfALargeGangShareOneConnection(t *testing.T) {
 			return err
 		}
 		const binding = "/api/v1/namespaces/n/pods/p/binding"
-		for range 1000 {
-			go func() {
-				if err := request(t.Context(), http.MethodPost, binding); err != nil {
-					t.Error(err)
-				}
-			}()
+		bind := func(ctx context.Context, pods, want int) {
+			for range pods {
+				go func() {
+					if err := request(ctx, http.MethodPost, binding); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			synctest.Wait()
+			if n := int(server.running.Load()); n != want {
+				t.Errorf("got %d requests at a time, want %d", n, want)
+			}
 		}
-		synctest.Wait()
-		if n := server.running.Load(); n != BindingsInFlight {
-			t.Errorf("got %d Bindings at a time, want %d", n, BindingsInFlight)
-		}
+		bind(context.WithValue(t.Context(), bindsTogether{}, true), 1000, togetherInFlight)
+		bind(t.Context(), 1000, togetherInFlight+BindingsInFlight)
 		others, cancel := context.WithCancel(t.Context())
 		go func() { _ = request(others, http.MethodGet, "/api/v1/pods") }()
 		synctest.Wait()
-		if n := server.running.Load(); n != BindingsInFlight+1 {
-			t.Errorf("got %d requests with one that binds no pod, want %d", n, BindingsInFlight+1)
+		if n := server.running.Load(); n != togetherInFlight+BindingsInFlight+1 {
+			t.Errorf("got %d requests with one that binds no pod", n)
 		}
 		cancel()
 		if err := request(others, http.MethodPost, binding); !errors.Is(err, context.Canceled) {
@@ -99,7 +104,7 @@ func TestBindingsOfALargeGangShareOneConnection(t *testing.T) {
 
 func TestWaitForABindingEndsWithTheContext(t *testing.T) {
 	bindings := NewBindings()
-	bindings.count.Store(BindingsInFlight)
+	bindings.alone.Store(BindingsInFlight)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	bindings.Wait(ctx)

@@ -47,6 +47,8 @@ type Together interface {
 	Planned(pod *corev1.Pod) (node string)
 	// Alone reports whether a pod starts without others: it may have victims of its own.
 	Alone(pod *corev1.Pod) bool
+	// IsMember reports whether a pod may be bound at one moment with many others.
+	IsMember(pod *corev1.Pod) bool
 	// PostFilter returns what preemption makes of a pod that does not fit and starts with others.
 	PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status)
 	// Waits is called when a reserved pod waits for a permit.
