@@ -1,5 +1,7 @@
 package fragment
 
+import "slices"
+
 // Sequences returns the specs of each sequence.
 func (g *Generation) Sequences() (all [][]Spec) {
 	for from := 0; from < len(g.sequences); from += length {
@@ -16,15 +18,19 @@ func (g *Generation) Sequences() (all [][]Spec) {
 func (g *Generation) Remembers(s State) bool {
 	var h shape
 	h.set(s, Spec{}, 0)
-	_, known := g.memo.recall(&h, h.hash())
-	return known
+	for i := range g.memo.slots {
+		if e := g.memo.slots[i].Load(); e != nil && e.milliCPU == h.milliCPU && slices.Equal(e.free, h.free[:h.n]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Keep keeps a value of a state as if all had the same hash, and Recall returns it.
 func (g *Generation) Keep(s State, value int64) {
 	var h shape
 	h.set(s, Spec{}, 0)
-	g.memo.keep(&h, 0, value)
+	g.memo.keep(&h, 0, value, true)
 }
 
 // Recall returns what Keep has kept.

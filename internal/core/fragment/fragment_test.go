@@ -193,6 +193,34 @@ func TestWhatIsRememberedCostsNoAllocation(t *testing.T) {
 	}
 }
 
+// A generation computes beforehand what the last one was asked for, and not what that computed in vain itself.
+func TestANewGenerationKnowsWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	states := []fragment.State{
+		{MilliCPU: 96000, Free: []int64{1000, 530, 200}}, {MilliCPU: 8000, Free: []int64{470}, Model: 3},
+	}
+	first := generation(t, mixed(), fragment.Standard())
+	for _, s := range states {
+		first.Value(s)
+	}
+	demand := mixed()[:2]
+	second, fresh := generation(t, demand, fragment.Standard()), generation(t, demand, fragment.Standard())
+	second.Renew(first)
+	for _, s := range states {
+		if !second.Remembers(s) {
+			t.Errorf("state %+v is not known", s)
+		}
+	}
+	if got, want := second.Value(states[0]), fresh.Value(states[0]); got != want {
+		t.Errorf("the value is %d, want %d", got, want)
+	}
+	third := generation(t, mixed(), fragment.Standard())
+	third.Renew(second)
+	if !third.Remembers(states[0]) || third.Remembers(states[1]) {
+		t.Error("not exactly what the second generation was asked for is known")
+	}
+}
+
 func TestMemoryKeepsStatesWithEqualHashesApart(t *testing.T) {
 	t.Parallel()
 	g := generation(t, mixed(), fragment.Standard())

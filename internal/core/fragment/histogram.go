@@ -44,6 +44,14 @@ func (h *Histogram) Count(s Spec) (due bool) {
 	return h.arrivals%250 == 0
 }
 
+// Notice is how many more arrivals a generation that is due may take to be computed: fewer than until the next is due.
+func (h *Histogram) Notice() int {
+	if h.arrivals < 400 {
+		return 24
+	}
+	return 100
+}
+
 // Specs returns the heaviest specs, at most 128.
 func (h *Histogram) Specs() []Weighted {
 	all := make([]Weighted, 0, len(h.weights))

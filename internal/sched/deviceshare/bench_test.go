@@ -26,8 +26,8 @@ func fleet(b *testing.B, nodes int) []*ledger.View {
 	return views
 }
 
-// A pod is scored on all nodes: anew after each generation, else with values that are known. The first is what a pod
-// can wait for a generation, on one thread.
+// A pod is scored on all nodes: as the first one by a new generation, which was computed while the last one answered, or
+// with values that are known; on one thread.
 func BenchmarkScore(b *testing.B) {
 	for _, nodes := range []int{100, 1213, 5000} {
 		views := fleet(b, nodes)
@@ -39,16 +39,21 @@ func BenchmarkScore(b *testing.B) {
 		for _, due := range []bool{true, false} {
 			b.Run(fmt.Sprintf("nodes=%d/generation=%t", nodes, due), func(b *testing.B) {
 				l := newLearner()
-				for i := range 2000 {
-					l.learn(fragment.Spec{
-						MilliCPU: int64(1000 * (1 + i%12)), GPUs: 1, Milli: []int64{1000, 320, 470, 810}[i%4],
-					})
+				arrive := func(pods int) {
+					for i := range pods {
+						l.learn(fragment.Spec{
+							MilliCPU: int64(1000 * (1 + i%12)), GPUs: 1, Milli: []int64{1000, 320, 470, 810}[i%4],
+						})
+					}
 				}
+				arrive(2100)
 				pod := fragment.Spec{MilliCPU: 6000, GPUs: 1, Milli: 470}
 				b.ReportAllocs()
 				for b.Loop() {
 					if due {
-						l.latest = nil
+						b.StopTimer()
+						arrive(250) // the next generation is in force
+						b.StartTimer()
 					}
 					values := l.current()
 					for i, v := range views {

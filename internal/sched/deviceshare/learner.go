@@ -33,8 +33,9 @@ type learner struct {
 
 	mu     sync.Mutex // guards everything below
 	demand *fragment.Histogram
-	latest *generation // nil where a new one is due
-	made   uint64
+	latest *generation // in force; nil before the first pod is scored
+	next   <-chan *generation
+	left   int // arrivals until next is in force
 	models map[string]fragment.Model
 	unit   device.Vector // the GPU with the most memory
 }
@@ -60,12 +61,35 @@ func (l *learner) arrive(uid types.UID, s fragment.Spec) {
 	}
 }
 
+// learn counts a pod. A new generation is computed beside, while the last one answers; it is in force after a fixed
+// number of arrivals, so that equal arrivals give equal answers.
 func (l *learner) learn(s fragment.Spec) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.demand.Count(s) {
-		l.latest = nil
+	due := l.demand.Count(s)
+	if l.next != nil {
+		if l.left--; l.left == 0 {
+			l.latest, l.next = <-l.next, nil
+			l.nodes.Clear() // of nodes that are gone, too
+		}
 	}
+	if due && l.latest != nil {
+		last, specs, ready := l.latest, l.demand.Specs(), make(chan *generation, 1)
+		l.next, l.left = ready, l.demand.Notice()
+		go func() {
+			g := newGeneration(specs, last.number+1)
+			g.Renew(last.Generation)
+			ready <- g
+		}()
+	}
+}
+
+func newGeneration(specs []fragment.Weighted, number uint64) *generation {
+	values, err := fragment.New(specs, fragment.Standard())
+	if err != nil {
+		panic(err) // demandOf makes no other specs than valid ones
+	}
+	return &generation{values, number}
 }
 
 // current returns the values in force.
@@ -73,13 +97,7 @@ func (l *learner) current() *generation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.latest == nil {
-		values, err := fragment.New(l.demand.Specs(), fragment.Standard())
-		if err != nil {
-			panic(err) // demandOf makes no other specs than valid ones
-		}
-		l.made++
-		l.latest = &generation{values, l.made}
-		l.nodes.Clear() // of nodes that are gone, too
+		l.latest = newGeneration(l.demand.Specs(), 1)
 	}
 	return l.latest
 }
