@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ type Gangs struct {
 	names    []string   // of the schedulers whose pods are members; empty for all
 	defaults gang.Settings
 	state    *gang.State
-	least    map[string]int                  // by gang: its minimum, as the handler knows it
+	bonds    map[string]gang.Bond            // by gang, as the handler knows them
 	pods     map[string]*corev1.Pod          // members, by UID, as they were put last
 	objects  map[string][]*v1alpha1.PodGroup // by gang; the first counts
 }
@@ -35,7 +36,7 @@ type Gangs struct {
 // NewGangs returns an empty store with the default arguments.
 func NewGangs() *Gangs {
 	return &Gangs{
-		state: gang.New(gang.Settings{}), least: map[string]int{}, pods: map[string]*corev1.Pod{},
+		state: gang.New(gang.Settings{}), bonds: map[string]gang.Bond{}, pods: map[string]*corev1.Pod{},
 		objects: map[string][]*v1alpha1.PodGroup{},
 	}
 }
@@ -145,8 +146,8 @@ type GangHandler interface {
 	// Allow is called with the UIDs of reserved pods that may be bound, GiveBack with those that are to be given back.
 	Allow(uids []string)
 	GiveBack(uids []string)
-	// Needs is called when a gang needs another number of members than before, 0 for one that is gone.
-	Needs(id string, least int)
+	// Needs is called when something else holds a gang together than before, the zero value for one that is gone.
+	Needs(id string, is gang.Bond)
 }
 
 // Handle sets the handler.
@@ -154,14 +155,14 @@ func (s *Gangs) Handle(h GangHandler) { s.handler.Store(&h) }
 
 // follow carries out what an event makes.
 func (s *Gangs) follow(of string, event func(*gang.State) gang.Effects) {
-	pods, effects, least := s.after(of, event)
+	pods, effects, bonds := s.after(of, event)
 	handler := s.handler.Load()
 	if handler == nil {
 		return
 	}
 	h := *handler
-	if least >= 0 {
-		h.Needs(of, least)
+	for id, is := range bonds {
+		h.Needs(id, is)
 	}
 	if len(effects.Allow) > 0 {
 		h.Allow(effects.Allow)
@@ -174,10 +175,10 @@ func (s *Gangs) follow(of string, event func(*gang.State) gang.Effects) {
 	}
 }
 
-// after returns what an event about a gang makes: the pods of opened gangs, the effects, and its new minimum; -1 where
-// that has not changed.
+// after returns what an event about a gang makes: the pods of opened gangs, the effects, and what holds gangs together
+// where that has changed.
 func (s *Gangs) after(of string, event func(*gang.State) gang.Effects,
-) (pods map[string]*corev1.Pod, effects gang.Effects, least int) {
+) (pods map[string]*corev1.Pod, effects gang.Effects, bonds map[string]gang.Bond) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	effects = event(s.state)
@@ -193,13 +194,19 @@ func (s *Gangs) after(of string, event func(*gang.State) gang.Effects,
 			pods[m.Namespace+"/"+m.Name] = s.pods[m.UID]
 		}
 	}
-	if least = s.state.Min(of); least == s.least[of] {
-		return pods, effects, -1
+	if is, was := s.state.Bond(of), s.bonds[of]; is != was {
+		bonds = map[string]gang.Bond{}
+		// those of a group change when one of them joins or leaves it
+		for _, id := range slices.Concat([]string{of}, strings.Split(was.Group, ","), strings.Split(is.Group, ",")) {
+			if is := s.state.Bond(id); is != s.bonds[id] {
+				bonds[id] = is
+				if s.bonds[id] = is; is == (gang.Bond{}) {
+					delete(s.bonds, id)
+				}
+			}
+		}
 	}
-	if s.least[of] = least; least == 0 {
-		delete(s.least, of)
-	}
-	return pods, effects, least
+	return pods, effects, bonds
 }
 
 // Begin returns the round of the pod's group with its members, or why the pod may not be tried. There is neither for a

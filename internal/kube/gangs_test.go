@@ -50,7 +50,7 @@ func gangs(t *testing.T) (*kube.Gangs, func() []string) {
 	if err := s.Configure(gang.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	h := &gangHandler{T: t, needs: map[string]int{}}
+	h := &gangHandler{T: t, needs: map[string]gang.Bond{}}
 	s.Handle(h)
 	return s, func() []string {
 		got := h.opened
@@ -63,7 +63,7 @@ func gangs(t *testing.T) (*kube.Gangs, func() []string) {
 type gangHandler struct {
 	*testing.T
 	opened, allowed, returned []string
-	needs                     map[string]int
+	needs                     map[string]gang.Bond
 }
 
 func (h *gangHandler) Opened(pods map[string]*corev1.Pod) {
@@ -78,11 +78,13 @@ func (h *gangHandler) Opened(pods map[string]*corev1.Pod) {
 func (h *gangHandler) Allow(uids []string)    { h.allowed = append(h.allowed, uids...) }
 func (h *gangHandler) GiveBack(uids []string) { h.returned = append(h.returned, uids...) }
 
-func (h *gangHandler) Needs(id string, least int) {
-	if h.needs[id] == least {
-		h.Errorf("%s needs %d, as before", id, least)
+func (h *gangHandler) Needs(id string, is gang.Bond) {
+	if h.needs[id] == is {
+		h.Errorf("%s needs %+v, as before", id, is)
 	}
-	h.needs[id] = least
+	if h.needs[id] = is; is == (gang.Bond{}) {
+		delete(h.needs, id)
+	}
 }
 
 func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
@@ -207,23 +209,37 @@ func TestPodsOfABasicPodGroupAreNotHeld(t *testing.T) {
 
 func TestTheHandlerLearnsHowManyMembersAGangNeeds(t *testing.T) {
 	t.Parallel()
-	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]int{}}
+	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]gang.Bond{}}
 	if err := s.Configure(gang.Settings{}); err != nil {
 		t.Fatal(err)
 	}
 	s.Handle(h)
 	moved := inGroup("a")
 	moved.Labels = map[string]string{annotation.PodGroup: "other"}
+	listing := podGroup(v1alpha1.GroupName, 3)
+	listing.Annotations = map[string]string{annotation.GangGroups: `["ns/g","ns/other"]`}
+	both := moved.DeepCopy()
+	both.Annotations = listing.Annotations
+	native := podGroup(v1alpha1.NativeGroupName, 0)
+	native.Basic, native.Whole = true, true
 	for i, c := range []struct {
 		event func()
 		want  string
 	}{
-		{func() { s.PutPod(inGroup("a")) }, "map[ns/g:1]"},
-		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 4)) }, "map[ns/g:4]"},
-		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 3)) }, "map[ns/g:3]"},
-		{func() { s.PutPod(moved) }, "map[ns/g:3 ns/other:1]"},
-		{func() { s.RemoveGroup(podGroup(v1alpha1.GroupName, 3)) }, "map[ns/g:0 ns/other:1]"},
-		{func() { s.RemovePod(moved) }, "map[ns/g:0 ns/other:0]"},
+		{func() { s.PutPod(inGroup("a")) }, "map[ns/g:{1 false false ns/g}]"},
+		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 4)) }, "map[ns/g:{4 false false ns/g}]"},
+		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 3)) }, "map[ns/g:{3 false false ns/g}]"},
+		{func() { s.PutPod(moved) }, "map[ns/g:{3 false false ns/g} ns/other:{1 false false ns/other}]"},
+		{func() { s.PutGroup(listing) }, "map[ns/g:{3 false false } ns/other:{1 false false ns/other}]"},
+		{
+			func() { s.PutPod(both) },
+			"map[ns/g:{3 false false ns/g,ns/other} ns/other:{1 false false ns/g,ns/other}]",
+		},
+		{func() { s.PutPod(moved) }, "map[ns/g:{3 false false } ns/other:{1 false false ns/other}]"},
+		{func() { s.PutGroup(native) }, "map[ns/g:{0 true true ns/g} ns/other:{1 false false ns/other}]"},
+		{func() { s.RemoveGroup(native) }, "map[ns/g:{3 false false } ns/other:{1 false false ns/other}]"},
+		{func() { s.RemoveGroup(listing) }, "map[ns/other:{1 false false ns/other}]"},
+		{func() { s.RemovePod(moved) }, "map[]"},
 	} {
 		c.event()
 		if got := fmt.Sprint(h.needs); got != c.want {
@@ -234,7 +250,7 @@ func TestTheHandlerLearnsHowManyMembersAGangNeeds(t *testing.T) {
 
 func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
 	t.Parallel()
-	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]int{}}
+	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]gang.Bond{}}
 	if err := s.Configure(gang.Settings{Mode: gang.NonStrict, Wait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -374,4 +390,4 @@ type counter struct {
 }
 
 func (c *counter) Opened(pods map[string]*corev1.Pod) { c.n.Add(int64(len(pods))) }
-func (*counter) Needs(string, int)                    {}
+func (*counter) Needs(string, gang.Bond)                    {}

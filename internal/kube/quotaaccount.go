@@ -345,8 +345,8 @@ func (s *Quotas) RemovePod(p *corev1.Pod) {
 }
 
 // SetGang is quota.Account's.
-func (s *Quotas) SetGang(id string, least int) {
-	s.Read(func(a *quota.Account) { a.SetGang(id, least) })
+func (s *Quotas) SetGang(id string, is quota.Bond) {
+	s.Read(func(a *quota.Account) { a.SetGang(id, is) })
 	if freed := s.freed.Load(); freed != nil {
 		(*freed)()
 	}

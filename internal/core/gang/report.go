@@ -114,12 +114,23 @@ func (s *State) GangOf(uid string) string {
 	return ""
 }
 
-// Min returns how many members of a gang must start together; 0 for one that does not exist.
-func (s *State) Min(id string) int {
+// Bond is what holds the pods of a gang together.
+type Bond struct {
+	Least int    // members that must run
+	Plain bool   // its pods are not a gang, whatever they say
+	Whole bool   // its pods are evicted together
+	Group string // the same for gangs that start together; empty where one that it lists does not list the same
+}
+
+// Bond returns what holds the pods of a gang together; the zero value for one that does not exist.
+func (s *State) Bond(id string) (is Bond) {
 	if g := s.gangs[id]; g != nil {
-		return g.settings.Min
+		is = Bond{Least: g.settings.Min, Plain: g.isPlain(), Whole: g.object != nil && g.object.Whole}
+		if g.group != nil {
+			is.Group = g.group.key
+		}
 	}
-	return 0
+	return is
 }
 
 // IsOpen reports whether a member is scheduled like a pod without a gang.

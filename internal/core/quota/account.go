@@ -75,7 +75,7 @@ type Account struct {
 	nominated              map[string]*entry // of these, those that are pending and nominated
 	groups                 map[PodsOf]*group // Invariant: none is empty.
 	gangs                  map[string]gang   // by Pod.Gang. Invariant: none is empty.
-	least                  map[string]int    // by Pod.Gang: members that must run; also of gangs without pods
+	bonds                  map[string]Bond   // by Pod.Gang; also of gangs without pods
 	mapping                *Mapping          // of the forest's specs
 
 	claims []claim // of the check under way
@@ -101,7 +101,7 @@ func NewAccount(c Config, r Rules) *Account {
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
 		pods: map[string]*entry{}, nominated: map[string]*entry{}, groups: map[PodsOf]*group{},
-		gangs: map[string]gang{}, least: map[string]int{}, mapping: NewMapping(nil),
+		gangs: map[string]gang{}, bonds: map[string]Bond{}, mapping: NewMapping(nil),
 	}
 }
 

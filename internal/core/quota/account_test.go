@@ -344,6 +344,18 @@ func TestGangsCountMembersOfAllQuotas(t *testing.T) {
 	if diff := cmp.Diff(want, a.Gangs()); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)
 	}
+	a.SetGang("g", Bond{Least: 2, Whole: true, Group: "g,silent"})
+	a.SetGang("silent", Bond{Least: 1, Group: "g,silent"})
+	got := a.Gangs()
+	g, silent := got["g"], got["silent"]
+	if g.Min != 3 || silent.Min != 1 || !slices.Equal(g.Group, []*Gang{g, silent}) ||
+		!slices.Equal(silent.Group, g.Group) {
+		t.Errorf("of a gang that goes whole, and one that starts with it: %+v, %+v", g, silent)
+	}
+	a.SetGang("silent", Bond{Plain: true})
+	if got := a.Gangs(); len(got) != 1 || got["g"].Group != nil {
+		t.Errorf("pods that are not a gang are one: %+v", got)
+	}
 }
 
 // TestACountThatIsWrongIsFoundAndEnds takes more from a quota than its pods hold: the quota and those above it are
@@ -356,7 +368,7 @@ func TestACountThatIsWrongIsFoundAndEnds(t *testing.T) {
 	a.SetNodes(Amounts{cpuName: 100})
 	a.Set(Spec{Name: "org", IsParent: true, Max: Amounts{cpuName: 100}})
 	a.Set(Spec{Name: "team", Parent: "org", Max: Amounts{cpuName: 100}})
-	a.SetGang("x/g", 2)
+	a.SetGang("x/g", Bond{Least: 2})
 	for uid, node := range map[string]string{"bound": "n", "reserved": "", "pending": ""} {
 		a.Put(Pod{UID: uid, Namespace: "x", Quota: "team", Gang: "x/g", Amounts: Amounts{cpuName: 10}, Node: node})
 	}

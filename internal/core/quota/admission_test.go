@@ -218,8 +218,8 @@ func withGangs(a *Account, uids []string) []string {
 	out := slices.Clone(uids)
 	for _, uid := range uids {
 		e := a.pods[uid]
-		for e != nil && e.state == Pending && e.pod.Gang != "" {
-			least, runs, next := a.least[e.pod.Gang], 0, (*entry)(nil)
+		for e != nil && e.state == Pending && e.pod.Gang != "" && !a.bonds[e.pod.Gang].Plain {
+			least, runs, next := a.bonds[e.pod.Gang].Least, 0, (*entry)(nil)
 			for _, o := range a.pods {
 				if o.pod.Gang != e.pod.Gang {
 					continue
@@ -292,7 +292,9 @@ func TestAdmissionIsBruteForce(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
 			a.Put(drawPod(t, fmt.Sprint("p", i)))
 		}
-		a.SetGang("g", rapid.IntRange(0, 4).Draw(t, "set"))
+		a.SetGang("g", Bond{
+			Least: rapid.IntRange(0, 4).Draw(t, "set"), Plain: rapid.IntRange(0, 4).Draw(t, "plain") == 0,
+		})
 		for range 4 {
 			uids := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p0", "p1", "p2", "p3", "p4", "p5"}), 1, 4,
 				rapid.ID[string]).Draw(t, "asked")

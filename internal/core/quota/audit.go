@@ -58,8 +58,8 @@ func (a *Account) Rebuilt() *Account {
 		nodes[a.forest.names[d]] = n
 	}
 	b.SetNodes(nodes)
-	for id, least := range a.least {
-		b.SetGang(id, least)
+	for id, is := range a.bonds {
+		b.SetGang(id, is)
 	}
 	for uid, e := range a.pods {
 		b.Put(e.pod)

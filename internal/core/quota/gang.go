@@ -2,6 +2,7 @@ package quota
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -26,16 +27,32 @@ func (a *Account) part(e *entry) {
 	}
 }
 
-// SetGang sets how many members of a gang must run, for one whose members do not say it; 0 where nothing does.
-func (a *Account) SetGang(name string, least int) {
-	if a.least[name] = least; least == 0 {
-		delete(a.least, name)
+// Bond is what is known of a gang besides what its members say.
+type Bond struct {
+	Least int    // members that must run; 0 where nothing says it
+	Plain bool   // its pods are not a gang, whatever they say
+	Whole bool   // its pods are revoked together
+	Group string // the same for gangs that start together, and none of which runs without the others
+}
+
+// SetGang sets what is known of a gang; the zero value for one that is gone.
+func (a *Account) SetGang(name string, is Bond) {
+	if a.bonds[name] = is; is == (Bond{}) {
+		delete(a.bonds, name)
 	}
+}
+
+// gangOf returns the gang of a pod; empty for one that starts and goes alone.
+func (a *Account) gangOf(e *entry) string {
+	if a.bonds[e.pod.Gang].Plain {
+		return ""
+	}
+	return e.pod.Gang
 }
 
 // needs returns how many members of a gang must run, the most that is said, and how many hold their amounts and stay.
 func (a *Account) needs(name string) (least, bound int) {
-	least = a.least[name]
+	least = a.bonds[name].Least
 	for _, e := range a.gangs[name] {
 		least = max(least, e.pod.GangMin)
 		if e.state != Pending && !e.pod.Leaving {
@@ -45,13 +62,29 @@ func (a *Account) needs(name string) (least, bound int) {
 	return least, bound
 }
 
-// Gangs returns the gangs of all pods, by Pod.Gang. A gang needs the most that a member says; all that are bound where
-// none says anything.
+// Gangs returns the gangs of all pods, by Pod.Gang. A gang needs the most that is said of it; all that are bound where
+// nothing is, and where they are revoked together.
 func (a *Account) Gangs() map[string]*Gang {
-	gangs := map[string]*Gang{}
-	for name := range a.gangs {
+	gangs, groups := map[string]*Gang{}, map[string][]*Gang{}
+	for _, name := range slices.Sorted(maps.Keys(a.gangs)) {
+		is := a.bonds[name]
+		if is.Plain {
+			continue
+		}
 		least, bound := a.needs(name)
-		gangs[name] = &Gang{Min: cmp.Or(least, bound), Bound: bound}
+		if is.Whole {
+			least = max(least, bound)
+		}
+		g := &Gang{Min: cmp.Or(least, bound), Bound: bound}
+		key := cmp.Or(is.Group, name)
+		gangs[name], groups[key] = g, append(groups[key], g)
+	}
+	for _, group := range groups {
+		for _, g := range group {
+			if len(group) > 1 {
+				g.Group = group
+			}
+		}
 	}
 	return gangs
 }
@@ -62,7 +95,7 @@ func (a *Account) together(uids []string) []string {
 	all, done := uids, ""
 	for _, uid := range uids {
 		e := a.pods[uid]
-		if e == nil || e.state != Pending || e.pod.Gang == "" || e.pod.Gang == done {
+		if e == nil || e.state != Pending || a.gangOf(e) == "" || e.pod.Gang == done {
 			continue
 		}
 		done = e.pod.Gang

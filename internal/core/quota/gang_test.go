@@ -66,7 +66,7 @@ func TestAGangAsksForAllThatItNeedsAtOnce(t *testing.T) {
 func TestAGangWhoseMembersSayNothingAsksForWhatIsSet(t *testing.T) {
 	t.Parallel()
 	a := accountOf(39)
-	a.SetGang("g", 4)
+	a.SetGang("g", quota.Bond{Least: 4})
 	for i := range 5 {
 		a.Put(member(fmt.Sprint("p", i), "a", 0, 10))
 	}
@@ -74,12 +74,16 @@ func TestAGangWhoseMembersSayNothingAsksForWhatIsSet(t *testing.T) {
 	if x == nil || x.Pods != 4 {
 		t.Fatalf("got %+v, want 4 pods of 10 each above the 39 of parent", x)
 	}
-	if a.SetGang("g", 3); !a.Grew("p0", x) || a.Admit("p0") != nil {
+	if a.SetGang("g", quota.Bond{Least: 3}); !a.Grew("p0", x) || a.Admit("p0") != nil {
 		t.Error("the gang needs 3, and is refused")
 	}
-	a.SetGang("g", 4)
-	if a.SetGang("g", 0); a.Admit("p0") != nil {
+	a.SetGang("g", quota.Bond{Least: 4})
+	if a.SetGang("g", quota.Bond{}); a.Admit("p0") != nil {
 		t.Error("nothing is set any more, and the gang still needs 4")
+	}
+	a.Put(member("says", "a", 4, 10))
+	if a.SetGang("g", quota.Bond{Plain: true}); a.Admit("says") != nil {
+		t.Error("pods that are not a gang are admitted together alone")
 	}
 }
 

@@ -21,7 +21,7 @@ func (a *Account) mayPreempt(p, v *entry) bool {
 		return from == a.fallback || from == a.system
 	}
 	return from == to && !v.pod.NonPreemptible && v.pod.Priority < p.pod.Priority &&
-		(p.pod.Gang == "" || v.pod.Gang != p.pod.Gang)
+		(a.gangOf(p) == "" || v.pod.Gang != p.pod.Gang)
 }
 
 func (a *Account) quota(e *entry) *Quota {

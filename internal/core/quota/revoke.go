@@ -24,8 +24,11 @@ type Holder struct {
 }
 
 // Gang is pods of which at least Min run, or none. Bound counts the members that are reserved or bound and not leaving,
-// in all quotas.
-type Gang struct{ Min, Bound int }
+// in all quotas. Group is the gangs none of which runs without the others, with this one; nil where it is alone.
+type Gang struct {
+	Min, Bound int
+	Group      []*Gang
+}
 
 // Budget is by how many the pods that it counts may become fewer.
 type Budget struct{ Allowed int }

@@ -333,6 +333,26 @@ func TestVictims(t *testing.T) {
 			},
 			kept: "a=GangElsewhere b=GangElsewhere",
 		},
+		"gangs that start together go together, with their members above min": {
+			run: func(f *quota.Forest) []quota.Holder {
+				a, b := &quota.Gang{Min: 2, Bound: 2}, &quota.Gang{Min: 1, Bound: 2}
+				a.Group = []*quota.Gang{a, b}
+				b.Group = a.Group
+				return []quota.Holder{
+					one(f, "a", 4, member(a)), one(f, "b", 4, member(a)), one(f, "c", 1, member(b), late),
+					one(f, "d", 1, member(b)), one(f, "e", 4, fixed),
+				}
+			},
+			want: "(c+a+b+d)",
+		},
+		"a gang with one in another quota keeps those that start with it": {
+			run: func(f *quota.Forest) []quota.Holder {
+				a, b := &quota.Gang{Min: 2, Bound: 2}, &quota.Gang{Min: 1, Bound: 1}
+				a.Group = []*quota.Gang{b, a}
+				return []quota.Holder{one(f, "a", 6, member(a)), one(f, "b", 6, member(a))}
+			},
+			kept: "a=GangElsewhere b=GangElsewhere",
+		},
 		"a gang larger than the limit is named": {
 			run: func(f *quota.Forest) []quota.Holder {
 				g := member(&quota.Gang{Min: 2, Bound: 2})
@@ -399,6 +419,9 @@ func drawn(t *rapid.T, f *quota.Forest, dimensions []string, budgets int) []quot
 	for range rapid.IntRange(0, 2).Draw(t, "gangs") {
 		gangs = append(gangs, &quota.Gang{Min: rapid.IntRange(0, 4).Draw(t, "min")})
 	}
+	if len(gangs) == 2 && rapid.Bool().Draw(t, "start together") {
+		gangs[0].Group, gangs[1].Group = gangs, gangs
+	}
 	var all []*quota.Budget
 	for range budgets {
 		all = append(all, &quota.Budget{Allowed: rapid.IntRange(0, 3).Draw(t, "allowed")})
@@ -454,11 +477,23 @@ func allowed(holders []quota.Holder, set map[string]bool) bool {
 		}
 	}
 	for g, n := range gone {
-		if g.Bound-n < g.Min && n < here[g] {
-			return false
+		if g.Bound-n >= g.Min {
+			continue
+		}
+		for _, o := range together(g) {
+			if gone[o] < here[o] {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+func together(g *quota.Gang) []*quota.Gang {
+	if g.Group != nil {
+		return g.Group
+	}
+	return []*quota.Gang{g}
 }
 
 // reaches says whether all levels are as low without the victims as those that are wanted.
@@ -556,16 +591,19 @@ func isWhole(holders []quota.Holder, set, smaller map[string]bool) bool {
 		if h.Gang == nil || !set[h.UID] {
 			continue
 		}
-		gone, still := 0, 0
+		gone, all, still := 0, 0, 0
 		for _, o := range holders {
 			if o.Gang == h.Gang && set[o.UID] {
 				gone++
+			}
+			if o.Gang != nil && slices.Contains(together(h.Gang), o.Gang) && set[o.UID] {
+				all++
 				if smaller[o.UID] {
 					still++
 				}
 			}
 		}
-		if h.Gang.Bound-gone < h.Gang.Min && still > 0 && still < gone {
+		if h.Gang.Bound-gone < h.Gang.Min && still > 0 && still < all {
 			return false
 		}
 	}

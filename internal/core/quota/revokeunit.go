@@ -58,8 +58,14 @@ func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
 			s.units = append(s.units, &unit{pods: []*Holder{h}, why: h.obstacle()})
 		}
 	}
-	for gang, members := range gangs {
-		s.units = append(s.units, r.unitsOf(gang, members)...)
+	for gang := range gangs {
+		group := gang.Group
+		if group == nil {
+			group = []*Gang{gang}
+		}
+		if i := slices.IndexFunc(group, func(g *Gang) bool { return len(gangs[g]) > 0 }); group[i] == gang {
+			s.units = append(s.units, r.unitsOf(group, gangs)...)
+		}
 	}
 	slices.SortFunc(s.units, func(a, b *unit) int { return order(a.pods[len(a.pods)-1], b.pods[len(b.pods)-1]) })
 	for i := range levels {
@@ -71,25 +77,36 @@ func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
 	return s
 }
 
-// unitsOf returns a unit for each member above min, first those that may go, and one for the rest.
-func (r *Revoker) unitsOf(gang *Gang, members []*Holder) []*unit {
-	slices.SortFunc(members, order)
-	slices.SortStableFunc(members, func(a, b *Holder) int {
-		return cmp.Compare(min(len(a.obstacle()), 1), min(len(b.obstacle()), 1))
-	})
-	above := min(max(gang.Bound-gang.Min, 0), len(members))
-	rest := &unit{pods: members[above:]}
-	for _, h := range members[:above] {
-		rest.above = append(rest.above, &unit{pods: []*Holder{h}, rest: rest, why: h.obstacle()})
+// unitsOf returns a unit for each member of these gangs above min, first those that may go, and one for the rest.
+func (r *Revoker) unitsOf(group []*Gang, of map[*Gang][]*Holder) []*unit {
+	rest, all, elsewhere, kept := &unit{}, 0, false, false
+	for _, gang := range group {
+		members := of[gang]
+		slices.SortFunc(members, order)
+		slices.SortStableFunc(members, func(a, b *Holder) int {
+			return cmp.Compare(min(len(a.obstacle()), 1), min(len(b.obstacle()), 1))
+		})
+		above := min(max(gang.Bound-gang.Min, 0), len(members))
+		for i, h := range members {
+			kept = kept || h.obstacle() != ""
+			if i < above {
+				rest.above = append(rest.above, &unit{pods: []*Holder{h}, rest: rest, why: h.obstacle()})
+			} else {
+				rest.pods = append(rest.pods, h)
+			}
+		}
+		all += len(members)
+		elsewhere = elsewhere || gang.Bound > len(members)
 	}
+	slices.SortFunc(rest.pods, order)
 	switch {
-	case above == len(members):
+	case len(rest.pods) == 0:
 		return rest.above
-	case gang.Bound > len(members):
+	case elsewhere:
 		rest.why = GangElsewhere
-	case slices.ContainsFunc(members, func(h *Holder) bool { return h.obstacle() != "" }):
+	case kept:
 		rest.why = GangKept
-	case exceeds(len(members), r.limits.PerQuota) || exceeds(len(members), r.limits.PerMinute):
+	case exceeds(all, r.limits.PerQuota) || exceeds(all, r.limits.PerMinute):
 		rest.why = GangAboveLimit
 	}
 	return append(slices.Clone(rest.above), rest)

@@ -22,6 +22,8 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	scheduling "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -155,7 +157,7 @@ type handler struct {
 func (h *handler) Opened(pods map[string]*corev1.Pod) { h.Activate(klog.Background(), pods) }
 
 // Needs is what quotas ask for at once.
-func (h *handler) Needs(id string, least int) { h.quotas.SetGang(id, least) }
+func (h *handler) Needs(id string, is gang.Bond) { h.quotas.SetGang(id, quota.Bond(is)) }
 
 // Allow lets pods be bound.
 func (h *handler) Allow(uids []string) {
