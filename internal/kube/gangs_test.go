@@ -390,4 +390,4 @@ type counter struct {
 }
 
 func (c *counter) Opened(pods map[string]*corev1.Pod) { c.n.Add(int64(len(pods))) }
-func (*counter) Needs(string, gang.Bond)                    {}
+func (*counter) Needs(string, gang.Bond)              {}

@@ -53,7 +53,9 @@ func (p *publishedPodGroup) read(group string) *v1alpha1.PodGroup {
 	if group == v1alpha1.NativeGroupName {
 		p.readPolicy(g, &faults)
 		g.Whole = readWholeDisruption(&faults, p.Spec.DisruptionMode)
-		g.Status.Phase = nativePhase(p.Status)
+		var status struct{ Conditions []metav1.Condition }
+		_ = json.Unmarshal(p.Status, &status) // what does not fit the type is left out
+		g.Status.Conditions, g.Status.Phase = status.Conditions, v1alpha1.NativePhase(status.Conditions)
 	} else {
 		g.Spec.MinMember = readWhole[int32](&faults, "spec.minMember", p.Spec.MinMember)
 		g.Spec.MinResources = faults.quantities("spec.minResources", p.Spec.MinResources)
@@ -98,20 +100,6 @@ func readWholeDisruption(faults *unread, text json.RawMessage) bool {
 		faults.add("spec.disruptionMode", "must be Pod, PodGroup, {single: {}} or {all: {}}, is "+shown(text))
 	}
 	return false
-}
-
-// nativePhase returns what the conditions of Kubernetes' own PodGroup prove: those of 1.36 and of 1.37.
-func nativePhase(text json.RawMessage) (phase v1alpha1.PodGroupPhase) {
-	var status struct {
-		Conditions []struct{ Type, Status string }
-	}
-	_ = json.Unmarshal(text, &status) // what does not fit the type is left out
-	for _, c := range status.Conditions {
-		if (c.Type == "PodGroupScheduled" || c.Type == "PodGroupInitiallyScheduled") && c.Status == "True" {
-			phase = v1alpha1.PodGroupScheduled
-		}
-	}
-	return phase
 }
 
 func shown(text json.RawMessage) string { return fmt.Sprintf("%.64s", cmp.Or(string(text), "absent")) }

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // PodGroup is a gang: pods of its namespace that start together. They name it in the label of its group,
@@ -93,6 +94,30 @@ type PodGroupStatus struct {
 	// ScheduleStartTime is when scheduling of the gang began.
 	// +optional
 	ScheduleStartTime *metav1.Time `json:"scheduleStartTime,omitempty"`
+	// Conditions has PodGroupScheduled: False with what the scheduler says of the pods, as their condition PodScheduled
+	// does, until as many as must have started, then True for ever.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ScheduledCondition returns the type of the condition that is True when the gang was started once.
+func ScheduledCondition(of schema.GroupVersionKind) string {
+	if of.Group == NativeGroupName && of.Version != "v1alpha2" {
+		return "PodGroupInitiallyScheduled" // since Kubernetes 1.37
+	}
+	return "PodGroupScheduled"
+}
+
+// NativePhase returns what the conditions of Kubernetes' own PodGroup prove: those of 1.36 and of 1.37.
+func NativePhase(conditions []metav1.Condition) (phase PodGroupPhase) {
+	for _, c := range conditions {
+		if (c.Type == "PodGroupScheduled" || c.Type == "PodGroupInitiallyScheduled") && c.Status == metav1.ConditionTrue {
+			phase = PodGroupScheduled
+		}
+	}
+	return phase
 }
 
 // IsStarted reports whether the phase proves that the minimum of members was reserved once.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -15,20 +16,24 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // cluster is what a manager knows of its cluster: one set of informers, from which the webhooks of every replica answer
 // and the controllers of the leader work.
 type cluster struct {
 	store                *kube.Quotas
+	gangs                *kube.Gangs
 	quotas               map[string]cache.SharedIndexInformer // by group
-	pods, nodes, budgets cache.SharedIndexInformer            // pods are those that have not ended
-	groups, members      []cache.SharedIndexInformer          // PodGroups, and all pods that name one in a label
+	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
+	groups               []cache.SharedIndexInformer          // PodGroups
 	synced               []cache.InformerSynced
+	gathered             []cache.InformerSynced // and of the gangs, which no webhook asks for
 }
 
 func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Quotas) (*cluster, error) {
@@ -38,26 +43,22 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	}
 	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	c := &cluster{
-		store: store, quotas: map[string]cache.SharedIndexInformer{},
-		pods: coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, byNamespace,
-			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed" }),
+		store: store, gangs: kube.NewGangs(), quotas: map[string]cache.SharedIndexInformer{},
+		pods:    coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
 		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
 		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
-	for group, label := range map[string]string{
-		v1alpha1.GroupName: annotation.PodGroup, v1alpha1.CommunityGroupName: annotation.CommunityPodGroup,
-	} {
-		c.groups = append(c.groups, kube.NewPodGroupInformer(reader, group))
-		c.members = append(c.members, coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0,
-			gangstatus.IndexPods(), func(o *metav1.ListOptions) { o.LabelSelector = label }))
-	}
-	var failed []error
-	for _, i := range []cache.SharedIndexInformer{c.pods, c.nodes, c.budgets} {
+	c.gangs.Handle(bonds{store})
+	failed := []error{c.gangs.Configure(gang.Settings{}), c.pods.AddIndexers(gangstatus.IndexPods())}
+	for _, i := range []cache.SharedIndexInformer{c.nodes, c.budgets} {
 		failed = append(failed, i.SetTransform(withoutManagedFields))
 	}
-	for _, i := range c.members {
-		failed = append(failed, i.SetTransform(gangstatus.Trim))
-	}
+	failed = append(failed, c.pods.SetTransform(func(object any) (any, error) {
+		if p, ok := object.(*corev1.Pod); ok && convert.Ended(p) {
+			return gangstatus.Trim(p), nil
+		}
+		return withoutManagedFields(object)
+	}))
 	follow := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) {
 		registration, err := i.AddEventHandler(h)
 		if failed = append(failed, err); err == nil {
@@ -71,6 +72,14 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		follow(kube.Distinct(kube.SameQuota, c.quotas[group]), store.QuotaHandler())
 	}
 	c.synced = append(c.synced, c.budgets.HasSynced)
+	webhooks := len(c.synced)
+	follow(kube.ByUID(c.pods), c.gangs.PodHandler())
+	for _, group := range v1alpha1.PodGroupGroups() {
+		i := kube.NewPodGroupInformer(reader, group)
+		c.groups = append(c.groups, i)
+		follow(i, c.gangs.GroupHandler())
+	}
+	c.synced, c.gathered = c.synced[:webhooks:webhooks], c.synced
 	if err := errors.Join(failed...); err != nil {
 		return nil, fmt.Errorf("follow pods, nodes and quotas: %w", err)
 	}
@@ -83,7 +92,7 @@ func (c *cluster) Start(ctx context.Context) error {
 	for _, i := range c.quotas {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	for _, i := range slices.Concat(c.groups, c.members, []cache.SharedIndexInformer{c.pods, c.nodes, c.budgets}) {
+	for _, i := range append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets) {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	running.Go(func() { c.store.Run(ctx) })
@@ -116,6 +125,21 @@ func (c *cluster) quota(group, namespace, name string) *v1alpha1.ElasticQuota {
 	}
 	return nil
 }
+
+// bonds lets quotas know what holds gangs together: they are revoked as they are scheduled.
+type bonds struct{ store *kube.Quotas }
+
+// Needs is called when a gang has changed.
+func (b bonds) Needs(id string, is gang.Bond) { b.store.SetGang(id, quota.Bond(is)) }
+
+// Opened does nothing: this is not a scheduler.
+func (bonds) Opened(map[string]*corev1.Pod) {}
+
+// Allow does nothing.
+func (bonds) Allow([]string) {}
+
+// GiveBack does nothing.
+func (bonds) GiveBack([]string) {}
 
 // withoutManagedFields keeps caches small.
 func withoutManagedFields(object any) (any, error) {

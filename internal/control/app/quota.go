@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,17 +94,12 @@ func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kub
 		starts = append(starts, quotarevoke.New(r).Start)
 	}
 	for _, start := range starts {
-		if err := mgr.Add(&leading{c.synced, start}); err != nil {
+		if err := mgr.Add(&leading{c.gathered, start}); err != nil {
 			return err
 		}
 	}
-	var synced []cache.InformerSynced
-	for _, i := range slices.Concat(c.groups, c.members) {
-		synced = append(synced, i.HasSynced)
-	}
-	return mgr.Add(&leading{synced, gangstatus.New(gangstatus.Options{
-		Events: recorder,
-		Groups: c.groups, Pods: c.members, Client: objects, Writes: m.groups,
+	return mgr.Add(&leading{c.gathered, gangstatus.New(gangstatus.Options{
+		Groups: c.groups, Pods: c.pods, Client: objects, Events: recorder, Writes: m.groups,
 	}).Start})
 }
 

@@ -38,23 +38,29 @@ const (
 
 // Options are what a controller reads and writes.
 type Options struct {
-	// Groups are informers of PodGroups, Pods of all their pods, ended ones too, indexed by IndexPods.
-	Groups, Pods []cache.SharedIndexInformer
-	Client       dynamic.Interface
-	Events       events.EventRecorder
-	Writes       *prometheus.CounterVec // by outcome: written or failed
+	// Groups are informers of PodGroups, Pods of all pods, ended ones too, indexed by IndexPods.
+	Groups []cache.SharedIndexInformer
+	Pods   cache.SharedIndexInformer
+	Client dynamic.Interface
+	Events events.EventRecorder
+	Writes *prometheus.CounterVec // by outcome: written or failed
 }
 
 // Controller writes. One at a time may run: the leader's.
 type Controller struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[string] // namespace/name
-	// whole are the groups of the API that have the status of an object in the object.
-	whole map[string]bool
+	// whole are the groups of the API that have the status of an object in the object, bare those whose status has no
+	// conditions, as the CRD of another installation.
+	whole, bare map[string]bool
+	// degraded are Kubernetes' own PodGroups, by namespace/name, whose status has no phase that would say so.
+	degraded map[string]bool
 }
 
 // New returns a controller that does not run.
-func New(o Options) *Controller { return &Controller{Options: o, whole: map[string]bool{}} }
+func New(o Options) *Controller {
+	return &Controller{Options: o, whole: map[string]bool{}, bare: map[string]bool{}, degraded: map[string]bool{}}
+}
 
 // IndexPods indexes pods by their gang.
 func IndexPods() cache.Indexers {
@@ -68,21 +74,20 @@ func IndexPods() cache.Indexers {
 	}}
 }
 
-// Trim keeps of a pod what a controller reads.
-func Trim(object any) (any, error) {
-	p, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
-	return &corev1.Pod{
+// Trim keeps of a pod that has ended what a controller reads.
+func Trim(p *corev1.Pod) *corev1.Pod {
+	is := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
-			CreationTimestamp: p.CreationTimestamp, Labels: p.Labels, Annotations: p.Annotations,
-			OwnerReferences: p.OwnerReferences,
+			CreationTimestamp: p.CreationTimestamp,
 		},
-		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulingGroup: p.Spec.SchedulingGroup},
 		Status: corev1.PodStatus{Phase: p.Status.Phase},
-	}, nil
+	}
+	if _, member := convert.GangPod(p); member {
+		is.Labels, is.Annotations, is.OwnerReferences = p.Labels, p.Annotations, p.OwnerReferences
+		is.Spec.NodeName, is.Spec.SchedulingGroup = p.Spec.NodeName, p.Spec.SchedulingGroup
+	}
+	return is
 }
 
 // Start writes until ctx ends.
@@ -93,17 +98,23 @@ func (c *Controller) Start(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	pod := kube.Handler(c.enqueuePod, c.enqueuePod)
 	group := kube.Handler(c.enqueueGroup, c.enqueueGroup)
-	for _, followed := range []struct {
-		informers []cache.SharedIndexInformer
-		handler   cache.ResourceEventHandler
-	}{{c.Pods, withOld(pod)}, {c.Groups, group}} {
-		for _, i := range followed.informers {
-			registration, err := i.AddEventHandler(followed.handler)
-			if err != nil {
-				return fmt.Errorf("follow PodGroups: %w", err)
-			}
-			defer func() { _ = i.RemoveEventHandler(registration) }()
+	follow := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) (stop func(), err error) {
+		registration, err := i.AddEventHandler(h)
+		if err != nil {
+			return nil, fmt.Errorf("follow PodGroups and their pods: %w", err)
 		}
+		return func() { _ = i.RemoveEventHandler(registration) }, nil
+	}
+	stop, err := follow(c.Pods, withOld(pod))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for _, i := range c.Groups {
+		if stop, err = follow(i, group); err != nil {
+			return err
+		}
+		defer stop()
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesPerSecond)
 	for {
@@ -148,13 +159,26 @@ func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.Ra
 	var failed []error
 	for _, i := range c.Groups {
 		object, _, err := i.GetStore().GetByKey(id)
-		if g, ok := object.(*v1alpha1.PodGroup); ok && err == nil {
-			is := statusOf(g, c.podsOf(id), metav1.Now())
-			if apiequality.Semantic.DeepEqual(is, g.Status) {
+		if g, ok := object.(*v1alpha1.PodGroup); ok && err == nil && !g.Basic {
+			is, group := statusOf(g, c.podsOf(id), metav1.Now()), g.GroupVersionKind().Group
+			stored := is
+			if c.bare[group] {
+				stored.Conditions = nil
+			}
+			if group == v1alpha1.NativeGroupName { // it has nothing else
+				stored = v1alpha1.PodGroupStatus{
+					Conditions: is.Conditions, Phase: v1alpha1.NativePhase(is.Conditions),
+				}
+			}
+			degraded := group == v1alpha1.NativeGroupName && is.Phase == v1alpha1.PodGroupUnknown
+			if apiequality.Semantic.DeepEqual(stored, g.Status) && degraded == c.degraded[id] {
 				continue
 			}
 			if err = limit.Wait(ctx); err == nil {
-				err = c.write(ctx, g, is)
+				err = c.write(ctx, g, stored, is)
+			}
+			if c.degraded[id] = degraded && err == nil; !c.degraded[id] {
+				delete(c.degraded, id)
 			}
 		}
 		failed = append(failed, err)
@@ -163,25 +187,21 @@ func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.Ra
 }
 
 func (c *Controller) podsOf(id string) (pods []*corev1.Pod) {
-	known := map[types.UID]bool{} // a pod may have the labels of both groups
-	for _, i := range c.Pods {
-		objects, err := i.GetIndexer().ByIndex(byGang, id)
-		if err != nil {
-			panic(fmt.Sprintf("gangstatus: informer without index: %v", err))
-		}
-		for _, o := range objects {
-			if p := o.(*corev1.Pod); !known[p.UID] {
-				known[p.UID] = true
-				pods = append(pods, p)
-			}
-		}
+	objects, err := c.Pods.GetIndexer().ByIndex(byGang, id)
+	if err != nil {
+		panic(fmt.Sprintf("gangstatus: informer without index: %v", err))
+	}
+	for _, o := range objects {
+		pods = append(pods, o.(*corev1.Pod))
 	}
 	return pods
 }
 
-// write changes the status of the version that it was compared with, and nothing else of it.
-func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus) error {
-	status, err := patchOf(is)
+// write changes the status of the version that it was compared with, as far as its API stores it, and nothing else of
+// it.
+func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, is v1alpha1.PodGroupStatus) error {
+	group := g.GroupVersionKind().Group
+	status, err := patchOf(stored, group)
 	if err != nil {
 		return err
 	}
@@ -191,20 +211,20 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, is v1alpha
 	if err != nil {
 		return err
 	}
-	group := g.GroupVersionKind().Group
+	of := g.GroupVersionKind().GroupVersion().WithResource("podgroups")
 	patch := func(subresources ...string) (*unstructured.Unstructured, error) {
-		return c.Client.Resource(v1alpha1.PodGroupResource(group)).Namespace(g.Namespace).Patch(ctx, g.Name,
+		return c.Client.Resource(of).Namespace(g.Namespace).Patch(ctx, g.Name,
 			types.MergePatchType, body, metav1.PatchOptions{FieldManager: "tenon-manager"}, subresources...)
 	}
+	var got *unstructured.Unstructured
 	if !c.whole[group] {
-		_, err = patch("status")
-		c.whole[group] = apierrors.IsNotFound(err)
+		got, err = patch("status")
+		c.whole[group] = apierrors.IsNotFound(err) && group != v1alpha1.NativeGroupName
 	}
 	if c.whole[group] {
-		var got *unstructured.Unstructured
 		if got, err = patch(); err == nil {
 			phase, _, _ := unstructured.NestedString(got.Object, "status", "phase")
-			if c.whole[group] = phase == string(is.Phase); !c.whole[group] {
+			if c.whole[group] = phase == string(stored.Phase); !c.whole[group] {
 				err = errors.New("the API has the status apart") // an object that was gone looked like one without
 			}
 		}
@@ -217,6 +237,8 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, is v1alpha
 		return fmt.Errorf("write PodGroup %s/%s: %w", g.Namespace, g.Name, err)
 	}
 	c.Writes.WithLabelValues("written").Inc()
+	_, has, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "conditions")
+	c.bare[group] = c.bare[group] || len(stored.Conditions) > 0 && !has
 	c.report(g, is)
 	return nil
 }
@@ -228,7 +250,7 @@ func (c *Controller) report(g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus) {
 	}
 	was := g.Status.Phase
 	switch {
-	case is.Phase == v1alpha1.PodGroupUnknown && was != is.Phase:
+	case is.Phase == v1alpha1.PodGroupUnknown && was != is.Phase && !c.degraded[g.Namespace+"/"+g.Name]:
 		send(event.GangDegraded, "fewer pods than the minimum are left on nodes; %d run", is.Running)
 	case is.Phase.IsStarted() && !was.IsStarted():
 		send(event.GangScheduled, "the minimum of pods is on nodes; %d run", is.Running)
@@ -236,11 +258,16 @@ func (c *Controller) report(g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus) {
 }
 
 // patchOf returns a status as a merge patch in which what is empty is removed.
-func patchOf(is v1alpha1.PodGroupStatus) (patch map[string]any, err error) {
+func patchOf(is v1alpha1.PodGroupStatus, group string) (patch map[string]any, err error) {
+	patch = map[string]any{
+		"occupiedBy": nil, "scheduled": nil, "running": nil, "succeeded": nil, "failed": nil, "conditions": nil,
+	}
+	if group == v1alpha1.NativeGroupName {
+		is.Phase, patch = "", map[string]any{"conditions": nil}
+	}
 	text, err := json.Marshal(is)
 	if err != nil {
 		return nil, err
 	}
-	patch = map[string]any{"occupiedBy": nil, "scheduled": nil, "running": nil, "succeeded": nil, "failed": nil}
 	return patch, json.Unmarshal(text, &patch)
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,6 +42,7 @@ type world struct {
 	shown   map[string]*v1alpha1.PodGroup
 	writes  []string
 	refusal error
+	bare    bool // the API prunes conditions
 	gone    bool // what is asked for, until it is there again
 }
 
@@ -54,19 +56,19 @@ func run(t *testing.T, f func(w *world)) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		start := func(i cache.SharedIndexInformer) []cache.SharedIndexInformer {
+		start := func(i cache.SharedIndexInformer) cache.SharedIndexInformer {
 			running.Go(func() { i.RunWithContext(ctx) })
-			return []cache.SharedIndexInformer{i}
+			return i
 		}
 		o := Options{
 			Events: w.events,
 			Pods:   start(cache.NewSharedIndexInformer(w.pods, &corev1.Pod{}, 0, IndexPods())),
 			Writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "writes"}, []string{"outcome"}),
 		}
-		for _, group := range v1alpha1.Groups() {
+		for _, group := range v1alpha1.PodGroupGroups() {
 			w.groups[group] = fcache.NewFakeControllerSource()
 			i := cache.NewSharedIndexInformer(w.groups[group], &v1alpha1.PodGroup{}, 0, cache.Indexers{})
-			o.Groups = append(o.Groups, start(i)...)
+			o.Groups = append(o.Groups, start(i))
 		}
 		client := fake.NewSimpleDynamicClient(runtime.NewScheme())
 		client.PrependReactor("patch", "podgroups", w.patch)
@@ -105,7 +107,7 @@ func (w *world) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	defer w.mu.Unlock()
 	p := action.(clienttesting.PatchAction)
 	group := p.GetResource().Group
-	apart, was := group == v1alpha1.CommunityGroupName, w.shown[group]
+	apart, was := group != v1alpha1.GroupName, w.shown[group]
 	var body struct {
 		Metadata struct {
 			ResourceVersion string
@@ -120,22 +122,39 @@ func (w *world) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	switch {
 	case w.refusal != nil:
 		return true, nil, w.refusal
-	case was == nil || w.gone || p.GetSubresource() == "status" && !apart:
+	case was == nil || w.gone || p.GetSubresource() == "status" && !apart ||
+		p.GetResource().Version != was.GroupVersionKind().Version:
 		return true, nil, missing
 	case body.Metadata.ResourceVersion != was.ResourceVersion || body.Metadata.UID != was.UID:
 		return true, nil, apierrors.NewConflict(p.GetResource().GroupResource(), p.GetName(), errors.New("changed"))
 	}
 	is := was.DeepCopy()
 	if apart == (p.GetSubresource() == "status") {
-		is.Status = *body.Status
+		if is.Status = *body.Status; w.bare {
+			is.Status.Conditions = nil
+		}
+		wrote := fmt.Sprintf("%s %s %d", group, is.Status.Phase, is.Status.Running)
+		if group == v1alpha1.NativeGroupName {
+			is.Status.Phase = v1alpha1.NativePhase(is.Status.Conditions)
+			wrote = string(p.GetPatch()[strings.Index(string(p.GetPatch()), `"status":`):])
+		}
 		version, _ := strconv.Atoi(was.ResourceVersion)
 		is.ResourceVersion = strconv.Itoa(version + 1)
 		w.shown[group] = is
 		w.groups[group].Modify(is.DeepCopy())
-		w.writes = append(w.writes, fmt.Sprintf("%s %s %d", group, is.Status.Phase, is.Status.Running))
+		w.writes = append(w.writes, wrote)
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(is)
 	return true, &unstructured.Unstructured{Object: object}, err
+}
+
+// sent returns the Events.
+func (w *world) sent() (all []string) {
+	close(w.events.Events)
+	for e := range w.events.Events {
+		all = append(all, e)
+	}
+	return all
 }
 
 func (w *world) wrote(t *testing.T, want ...string) {
@@ -170,19 +189,96 @@ func TestChangesOfASecondAreOneWrite(t *testing.T) {
 				w.pods.Delete(p)
 			}
 			w.wrote(t, group+" Unknown 0")
-			close(w.events.Events)
-			sent := slices.Collect(func(yield func(string) bool) {
-				for e := range w.events.Events {
-					if !yield(e) {
-						return
-					}
-				}
-			})
 			if diff := cmp.Diff([]string{
 				"Normal GangScheduled the minimum of pods is on nodes; 3 run",
 				"Warning GangDegraded fewer pods than the minimum are left on nodes; 0 run",
-			}, sent); diff != "" {
+			}, w.sent()); diff != "" {
 				t.Errorf("Events about %s (-want +got):\n%s", group, diff)
+			}
+		})
+	}
+}
+
+// TestAPodCountsHoweverItJoins: by a label, an annotation or the field of Kubernetes.
+func TestAPodCountsHoweverItJoins(t *testing.T) {
+	run(t, func(w *world) {
+		w.add(v1alpha1.GroupName)
+		w.addPods(annotation.PodGroup, "r")
+		all := pods("xrr")
+		all[1].Labels, all[1].Annotations = nil, map[string]string{annotation.GangName: "train"}
+		all[2].Labels, all[2].Spec.SchedulingGroup = nil, &corev1.PodSchedulingGroup{PodGroupName: new("train")}
+		for _, p := range all[1:] {
+			p.UID = types.UID(p.Name)
+			w.pods.Add(p)
+		}
+		w.wrote(t, v1alpha1.GroupName+" Running 3")
+		all[1].Status.Phase = corev1.PodSucceeded
+		w.pods.Modify(Trim(all[1]))
+		w.wrote(t, v1alpha1.GroupName+" Running 2")
+	})
+}
+
+// TestAConditionThatTheAPIHasNotIsNotWrittenAgain with each pod.
+func TestAConditionThatTheAPIHasNotIsNotWrittenAgain(t *testing.T) {
+	run(t, func(w *world) {
+		w.bare = true
+		w.add(v1alpha1.CommunityGroupName)
+		w.addPods(annotation.CommunityPodGroup, "rrr")
+		w.wrote(t, v1alpha1.CommunityGroupName+" Running 3")
+		w.addPods(annotation.CommunityPodGroup, "rrrq")
+		w.wrote(t)
+	})
+}
+
+// TestPodGroupsOfKubernetesGetTheirConditions, and nothing else, in the version that is served.
+func TestPodGroupsOfKubernetesGetTheirConditions(t *testing.T) {
+	for version, kind := range map[string]string{
+		"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupInitiallyScheduled",
+	} {
+		run(t, func(w *world) {
+			g := podGroup(v1alpha1.NativeGroupName, "")
+			g.SetGroupVersionKind(g.GroupVersionKind().GroupVersion().WithKind("PodGroup"))
+			g.APIVersion, g.Generation = v1alpha1.NativeGroupName+"/"+version, 1
+			w.shown[v1alpha1.NativeGroupName] = g
+			w.groups[v1alpha1.NativeGroupName].Add(g.DeepCopy())
+			w.wrote(t)
+			w.addPods(annotation.PodGroup, "q")
+			w.wrote(t)
+			waits := pods("q")[0]
+			waits.UID = "train-0"
+			waits.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+				Message: "2 of 3",
+			}}
+			w.pods.Modify(waits)
+			w.wrote(t, `"status":{"conditions":[{"lastTransitionTime":"2000-01-01T00:00:11Z","message":"2 of 3",`+
+				`"observedGeneration":1,"reason":"Unschedulable","status":"False","type":"`+kind+`"}]}}`)
+			w.addPods(annotation.PodGroup, "rrr")
+			scheduled := `{"lastTransitionTime":"2000-01-01T00:00:16Z","message":"","observedGeneration":1,` +
+				`"reason":"Scheduled","status":"True","type":"` + kind + `"}`
+			w.wrote(t, `"status":{"conditions":[`+scheduled+`]}}`)
+			for _, p := range pods("rrr") { // true is never taken back
+				p.UID = types.UID(p.Name)
+				if p.Name != "train-2" {
+					w.pods.Delete(p)
+					continue
+				}
+				p.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+					Reason: corev1.PodReasonPreemptionByScheduler,
+				}}
+				w.pods.Modify(p)
+			}
+			w.wrote(t, `"status":{"conditions":[`+scheduled+`,{"lastTransitionTime":"2000-01-01T00:00:21Z",`+
+				`"message":"all pods of the group are evicted","observedGeneration":1,`+
+				`"reason":"PreemptionByScheduler","status":"True","type":"DisruptionTarget"}]}}`)
+			w.addPods(annotation.PodGroup, "qq")
+			w.wrote(t)
+			if diff := cmp.Diff([]string{
+				"Normal GangScheduled the minimum of pods is on nodes; 3 run",
+				"Warning GangDegraded fewer pods than the minimum are left on nodes; 1 run",
+			}, w.sent()); diff != "" {
+				t.Errorf("Events (-want +got):\n%s", diff)
 			}
 		})
 	}

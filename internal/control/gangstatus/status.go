@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -71,6 +72,7 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 	if is.Scheduled > 0 && is.ScheduleStartTime == nil {
 		is.ScheduleStartTime = &now
 	}
+	is.Conditions = conditionsOf(g, pods, is.Phase.IsStarted(), now)
 	if g.GroupVersionKind().Group == v1alpha1.CommunityGroupName { // it has neither these phases nor the number
 		is.Scheduled = 0
 		switch is.Phase {
@@ -83,15 +85,87 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 	return is
 }
 
+// conditionsOf returns the conditions with what the pods say: why they do not start, until as many as must have started
+// once, and in Kubernetes' own PodGroup whether all are being evicted.
+func conditionsOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, started bool, now metav1.Time) []metav1.Condition {
+	all := slices.Clone(g.Status.Conditions)
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&all, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: now,
+			ObservedGeneration: g.Generation,
+		})
+	}
+	kind := v1alpha1.ScheduledCondition(g.GroupVersionKind())
+	switch obstacle := obstacleOf(pods); {
+	case meta.IsStatusConditionTrue(all, kind):
+	case started:
+		set(kind, metav1.ConditionTrue, "Scheduled", "")
+	case obstacle != nil:
+		set(kind, metav1.ConditionFalse, obstacle.Reason, obstacle.Message)
+	default:
+		meta.RemoveStatusCondition(&all, kind)
+	}
+	placed, evicted := 0, 0
+	for _, p := range pods {
+		if p.Spec.NodeName == "" || convert.Ended(p) {
+			continue
+		}
+		placed++
+		if c := conditionOf(p, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue &&
+			c.Reason == corev1.PodReasonPreemptionByScheduler {
+			evicted++
+		}
+	}
+	const target = string(corev1.DisruptionTarget)
+	switch {
+	case placed == 0 || g.GroupVersionKind().Group != v1alpha1.NativeGroupName:
+	case evicted == placed:
+		set(target, metav1.ConditionTrue, corev1.PodReasonPreemptionByScheduler, "all pods of the group are evicted")
+	case meta.IsStatusConditionTrue(all, target):
+		set(target, metav1.ConditionFalse, "Scheduled", "")
+	}
+	return all
+}
+
+// obstacleOf returns what a scheduler says of the pods without a node: of the gang, where it says that of one; of
+// several, the oldest. Nil where it says nothing.
+func obstacleOf(pods []*corev1.Pod) (obstacle *corev1.PodCondition) {
+	rank := func(c *corev1.PodCondition) int {
+		if strings.Contains(c.Message, `{"code":"Gang`) {
+			return 1
+		}
+		return 0
+	}
+	for _, p := range slices.SortedFunc(slices.Values(pods), older) {
+		c := conditionOf(p, corev1.PodScheduled)
+		if p.Spec.NodeName == "" && !convert.Ended(p) && c != nil && c.Status == corev1.ConditionFalse &&
+			(c.Reason == corev1.PodReasonUnschedulable || c.Reason == corev1.PodReasonSchedulerError) &&
+			(obstacle == nil || rank(c) > rank(obstacle)) {
+			obstacle = c
+		}
+	}
+	return obstacle
+}
+
+func conditionOf(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+func older(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
 // leastOf returns how many members must start together: what the oldest pod says comes first.
 func leastOf(g *v1alpha1.PodGroup, pods []*corev1.Pod) int32 {
 	object := convert.GangObject(g).Settings
 	var says gang.Settings
 	if len(pods) > 0 {
-		oldest := slices.MinFunc(pods, func(a, b *corev1.Pod) int {
-			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-		})
-		is, _ := convert.GangPod(oldest)
+		is, _ := convert.GangPod(slices.MinFunc(pods, older))
 		says = is.Settings
 	}
 	return int32(cmp.Or(says.Min, object.Min, says.Total, object.Total, 1))

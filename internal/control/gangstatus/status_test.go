@@ -111,6 +111,43 @@ func TestStatusSaysWhatPodsDo(t *testing.T) {
 	}
 }
 
+// TestWhatTheSchedulerSaysOfAGangIsOnItsPodGroup with the root cause, before what it says of one pod, until it starts.
+func TestWhatTheSchedulerSaysOfAGangIsOnItsPodGroup(t *testing.T) {
+	g, all := podGroup(v1alpha1.GroupName, ""), pods("qqqb")
+	says := func(i int, status corev1.ConditionStatus, reason, message string) {
+		all[i].Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: status, Reason: reason, Message: message,
+		}}
+	}
+	shown := func() (text string) {
+		g.Status = statusOf(g, all, metav1.Unix(5000, 0))
+		for _, c := range g.Status.Conditions {
+			text += fmt.Sprintf("%s=%s %s %s", c.Type, c.Status, c.Reason, c.Message)
+		}
+		return text
+	}
+	const sibling = `1 of 3 fit {"code":"GangSiblingFailed","rootCause":{"pod":"ml/train-2","code":"InsufficientCPU"}}`
+	for i, c := range []struct {
+		event func()
+		want  string
+	}{
+		{func() {}, ""},
+		{func() { says(2, "False", "Unschedulable", "0/1 nodes") }, "PodGroupScheduled=False Unschedulable 0/1 nodes"},
+		{func() { says(1, "False", "Unschedulable", sibling) }, "PodGroupScheduled=False Unschedulable " + sibling},
+		{func() { says(3, "False", "Unschedulable", "old") }, "PodGroupScheduled=False Unschedulable " + sibling},
+		{func() { says(1, "False", "SchedulingGated", "later") }, "PodGroupScheduled=False Unschedulable 0/1 nodes"},
+		{func() { says(2, "False", "SchedulerError", "no API") }, "PodGroupScheduled=False SchedulerError no API"},
+		{func() { says(2, "True", "", "") }, ""},
+		{func() { all = pods("bbrq"); says(3, "False", "Unschedulable", "x") }, "PodGroupScheduled=True Scheduled "},
+		{func() { all = pods("q"); says(0, "False", "Unschedulable", "x") }, "PodGroupScheduled=True Scheduled "},
+	} {
+		c.event()
+		if got := shown(); got != c.want {
+			t.Errorf("after event %d: %q, want %q", i, got, c.want)
+		}
+	}
+}
+
 // TestTheOldestPodSaysHowManyMustStart before annotations and spec of the PodGroup.
 func TestTheOldestPodSaysHowManyMustStart(t *testing.T) {
 	g, all := podGroup(v1alpha1.GroupName, ""), pods("rr")
