@@ -52,6 +52,7 @@ const (
 	GangRoundFailed
 	GangTimeout
 	GangDeadlockReleased
+	GangPreempted
 	GangScheduled
 	GangDegraded
 	GangConfigMismatch
@@ -377,6 +378,13 @@ var entries = [...]Entry{
 		Means: "NonStrict gangs held what the others needed, so that none could start.",
 		Does:  "It gives back what this gang held, for a more important one, and tries it again when that has started.",
 		Do:    "Nothing, or make the gangs Strict.",
+	},
+	GangPreempted: {
+		Name: "GangPreempted", From: scheduler, On: "PodGroup", Normal: true,
+		Means: "Pods of the gang are evicted for a pod or gang of higher priority, which the text names. A gang without " +
+			"a PodGroup has the Event on the pod.",
+		Does: "It evicts no part that the gang cannot spare: all of it goes, with the gangs that started with it, or " +
+			"pods above its minimum.",
 	},
 	GangScheduled: {
 		Name: "GangScheduled", From: manager, On: "PodGroup", Normal: true,

@@ -85,12 +85,20 @@ func (s *Gangs) Pod(uid string) *corev1.Pod {
 	return s.pods[uid]
 }
 
-// MinResources returns what must be free before a gang is tried, as its PodGroup says; nil where it says nothing.
-func (s *Gangs) MinResources(id string) corev1.ResourceList {
+// Object returns the PodGroup of a gang, nil for one without.
+func (s *Gangs) Object(id string) *v1alpha1.PodGroup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.objects[id]; len(o) > 0 {
-		return o[0].Spec.MinResources
+		return o[0]
+	}
+	return nil
+}
+
+// MinResources returns what must be free before a gang is tried, as its PodGroup says; nil where it says nothing.
+func (s *Gangs) MinResources(id string) corev1.ResourceList {
+	if o := s.Object(id); o != nil {
+		return o.Spec.MinResources
 	}
 	return nil
 }

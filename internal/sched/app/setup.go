@@ -82,7 +82,7 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	}
 	for _, f := range core.Profiles {
 		if p := PreemptionOf(f); p != nil {
-			r.Guard(p)
+			r.Guard(f, p)
 		}
 	}
 	return r

@@ -2,18 +2,29 @@ package coscheduling
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
+	upstream "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -61,6 +72,76 @@ func (r *Rounds) evict(ctx context.Context, is *round, victims []*unit) {
 		return
 	}
 	begin(ctx)
+}
+
+// PreemptPod returns what evicts one victim, in the place of upstream's, which deletes a pod by its name. A pod that is
+// not bound yet goes back to the queue. Another one gets the condition DisruptionTarget and is deleted, unless it is
+// gone and a namesake is there by now.
+func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candidate, upstream.ExecutorPreemptor,
+	*corev1.Pod, string) error {
+	return func(ctx context.Context, c upstream.Candidate, by upstream.ExecutorPreemptor, pod *corev1.Pod,
+		plugin string,
+	) error {
+		text, logger := fmt.Sprintf("Preempted by %s %v on node %v", by.Type(), by.UID(), c.Name()), klog.FromContext(ctx)
+		if returns(h, pod, plugin) {
+			text += " (in kube-scheduler memory)."
+		} else if err := remove(ctx, h.ClientSet(), by, pod); apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		} else if err != nil {
+			logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(by))
+			return err
+		}
+		recorder := h.EventRecorder().WithLogger(logger)
+		recorder.Eventf(pod, by.Obj(), corev1.EventTypeNormal, "Preempted", "Preempting", "%s", text)
+		if of := r.Gangs.GangOf(pod); of != "" {
+			who := fmt.Sprintf("%s %s", by.Type(), klog.KObj(by))
+			if p, ok := by.(preemptor); ok {
+				who = fmt.Sprintf("gang %s", p.gang)
+			}
+			var about runtime.Object = pod
+			if g := r.Gangs.Object(of); g != nil {
+				about = g
+			}
+			e := event.GangPreempted
+			recorder.Eventf(about, by.Obj(), e.Type(), e.String(), "Preempting",
+				"pod %s of gang %s is evicted for %s, of priority %d", klog.KObj(pod), of, who, by.Priority())
+		}
+		return nil
+	}
+}
+
+// returns sends a pod that is not bound yet back to the queue, and reports whether it goes.
+func returns(h fwk.Handle, pod *corev1.Pod, plugin string) bool {
+	if w := h.GetWaitingPod(pod.UID); w != nil {
+		return w.Preempt(plugin, "preempted")
+	}
+	binding := h.GetPodInPreBind(pod.UID)
+	return binding != nil && binding.CancelPod("preempted by "+plugin)
+}
+
+func remove(ctx context.Context, client clientset.Interface, by upstream.ExecutorPreemptor, pod *corev1.Pod) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status": map[string]any{"conditions": []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+			Message: fmt.Sprintf("%s: preempting to accommodate a higher priority %s", by.SchedulerName(), by.Type()),
+			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation,
+				corev1.DisruptionTarget),
+			LastTransitionTime: metav1.Now(),
+		}}},
+	})
+	if err != nil {
+		return err
+	}
+	pods := client.CoreV1().Pods(pod.Namespace)
+	err = retry.OnError(retry.DefaultBackoff, schedutil.Retriable, func() error {
+		_, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
 // victim is a pod as one of upstream's candidates.

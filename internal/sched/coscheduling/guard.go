@@ -18,7 +18,8 @@ import (
 
 // Guard adds the rules of gangs to those by which a profile chooses victims: for a pod that starts without others too,
 // what a gang cannot spare goes with all of it or not at all.
-func (r *Rounds) Guard(p *defaultpreemption.DefaultPreemption) {
+func (r *Rounds) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
+	p.Executor.PreemptPod = r.PreemptPod(h)
 	may := p.IsEligiblePod
 	p.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
 		switch {

@@ -1,12 +1,18 @@
 package coscheduling
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -35,7 +41,8 @@ const (
 )
 
 // Held writes why pods wait for their gang, before the queue, which upstream does for none but its own gates, or behind
-// it: a condition and an Event. It also ends what has waited for too long.
+// it: a condition of each pod, and one Event for all gangs that start together. It also ends what has waited for too
+// long.
 type Held struct {
 	Gangs    *kube.Gangs
 	Client   clientset.Interface
@@ -46,8 +53,9 @@ type Held struct {
 	Stir func(klog.Logger)
 
 	budget    flowcontrol.RateLimiter
-	known     map[string]*held // by UID
-	overruled map[string]bool  // UIDs of pods that got an Event about it
+	known     map[string]*held    // by UID
+	reported  map[string]why.Code // by group: what the last Event was about
+	overruled map[string]bool     // UIDs of pods that got an Event about it
 }
 
 // held is what is known of a pod that is held back.
@@ -56,6 +64,7 @@ type held struct {
 	since   time.Time
 	said    gang.Refusal // what was written last
 	written time.Time
+	group   string // the gangs that start together, separated by commas
 }
 
 // Run writes until ctx ends.
@@ -86,10 +95,10 @@ func (h *Held) Look(ctx context.Context) {
 	}
 	if h.known == nil {
 		h.budget = flowcontrol.NewTokenBucketRateLimiterWithClock(heldPerSecond, heldBurst, h.Clock)
-		h.known = map[string]*held{}
+		h.known, h.reported = map[string]*held{}, map[string]why.Code{}
 	}
 	now := h.Clock.Now()
-	refusals := map[string]gang.Refusal{}
+	refusals, groups := map[string]gang.Refusal{}, map[string]string{}
 	overruled := map[*corev1.Pod]string{} // what the Event says
 	pods := h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
 		uid := string(p.UID)
@@ -103,10 +112,18 @@ func (h *Held) Look(ctx context.Context) {
 		}
 		if r.Code != why.None {
 			refusals[uid] = r
+			of := s.GangOf(uid)
+			groups[uid] = cmp.Or(s.Bond(of).Group, of)
 		}
 		return r.Code != why.None
 	})
 	h.overrule(overruled)
+	waiting := sets.New(slices.Collect(maps.Values(groups))...)
+	maps.DeleteFunc(h.reported, func(group string, _ why.Code) bool { return !waiting.Has(group) })
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
+	})
 	for uid := range h.known {
 		if refusals[uid].Code == why.None {
 			delete(h.known, uid)
@@ -119,6 +136,7 @@ func (h *Held) Look(ctx context.Context) {
 			k = &held{}
 			h.known[uid] = k
 		}
+		k.group = groups[uid]
 		if r := refusals[uid]; k.is != r {
 			k.is, k.since = r, now
 		}
@@ -172,12 +190,28 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 	status := p.Status.DeepCopy()
 	condition := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}
 	condition.Reason = corev1.PodReasonUnschedulable
-	if !podutil.UpdatePodCondition(status, &condition) {
-		return nil // as a scheduler before this one wrote
+	if podutil.UpdatePodCondition(status, &condition) {
+		if err := schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status); err != nil {
+			return err
+		}
+		h.report(p, k, message)
 	}
-	if k.said.Code != k.is.Code {
-		e := eventOf(k.is.Code)
-		h.Recorder(p.Spec.SchedulerName).Eventf(p, nil, e.Type(), e.String(), "Scheduling", "%s", message)
+	h.reported[k.group] = k.is.Code // also where a scheduler before this one wrote
+	return nil
+}
+
+// report sends the Event about the gangs that start with a pod, once for each reason: about the PodGroup of the gang
+// that the reason names, else of the pod, or else about the pod, which is the oldest that waits.
+func (h *Held) report(p *corev1.Pod, k *held, message string) {
+	if h.reported[k.group] == k.is.Code {
+		return
 	}
-	return schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status)
+	var about runtime.Object = p
+	for _, id := range []string{h.Gangs.GangOf(p), k.is.Gang} {
+		if g := h.Gangs.Object(id); g != nil && slices.Contains(strings.Split(k.group, ","), id) {
+			about = g
+		}
+	}
+	e := eventOf(k.is.Code)
+	h.Recorder(p.Spec.SchedulerName).Eventf(about, nil, e.Type(), e.String(), "Scheduling", "%s", message)
 }

@@ -13,9 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -26,6 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -240,9 +244,9 @@ func TestAPodThatIsHeldSaysWhy(t *testing.T) {
 	w.pass(t.Context(), 30)
 	said := w.patches["a"]
 	if len(said) != 1 || !strings.Contains(said[0], "gang ns/g has 1 of the 3 members") ||
-		!strings.HasPrefix(said[0], "GangNotReady: ") || len(w.events.Events) != 2 ||
+		!strings.HasPrefix(said[0], "GangNotReady: ") || len(w.events.Events) != 1 ||
 		!strings.HasPrefix(<-w.events.Events, "Warning GangHeld GangNotReady: ") {
-		t.Fatalf("conditions %v with %d Events, want one, and an Event for each attempt", said, len(w.events.Events))
+		t.Fatalf("conditions %v with %d Events, want one of each", said, len(w.events.Events))
 	}
 	gangs.PutPod(member("b", "g", "3"))
 	w.pass(t.Context(), 20)
@@ -281,10 +285,144 @@ func TestAMemberSaysWhichSiblingDidNotFit(t *testing.T) {
 			t.Errorf("%s says %q, want %q", name, got, want)
 		}
 	}
-	for len(w.events.Events) > 0 {
-		if e := <-w.events.Events; e != "Warning GangRoundFailed "+want[0] {
-			t.Errorf("Event %q", e)
+	if n, e := len(w.events.Events), <-w.events.Events; n != 1 || e != "Warning GangRoundFailed "+want[0] {
+		t.Errorf("%d Events, the first %q", n, e)
+	}
+}
+
+// about notes what Events are about.
+type about struct {
+	*events.FakeRecorder
+	sent []string
+}
+
+func (a *about) Eventf(o, _ runtime.Object, _, reason, _, note string, args ...any) {
+	m, _ := meta.Accessor(o)
+	a.sent = append(a.sent, fmt.Sprintf("%T %s %s", o, m.GetName(), reason))
+}
+
+func (a *about) WithLogger(klog.Logger) events.EventRecorderLogger { return a }
+
+// TestAllGangsThatStartTogetherHaveOneEvent for each reason, on the PodGroup that the reason is about.
+func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
+	t.Parallel()
+	_, gangs := newPlugin(t)
+	w := newWriter(t, gangs)
+	recorder := &about{FakeRecorder: w.events}
+	w.Recorder = func(string) events.EventRecorderLogger { return recorder }
+	in := func(name, of string) *corev1.Pod {
+		p := member(name, "", "")
+		p.Labels, p.Annotations = map[string]string{annotation.PodGroup: of}, nil
+		return p
+	}
+	for _, name := range []string{"a", "b"} {
+		gangs.PutGroup(&v1alpha1.PodGroup{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "PodGroup"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{
+				annotation.GangGroups: `["ns/a","ns/b"]`,
+			}},
+			Spec: v1alpha1.PodGroupSpec{MinMember: 2},
+		})
+	}
+	for _, p := range []*corev1.Pod{in("a0", "a"), in("a1", "a"), in("b0", "b"), member("alone", "c", "2")} {
+		gangs.PutPod(p)
+	}
+	w.pass(t.Context(), 20)
+	gangs.PutPod(in("b1", "b"))
+	plan, _, _ := gangs.Begin(in("a0", "a"))
+	gangs.Conclude(plan.Members, nil, gang.Failure{UID: "uid-a1"}, w.clock.Now())
+	w.pass(t.Context(), 20)
+	gangs.PutPod(in("b2", "b")) // it waits for the same
+	w.pass(t.Context(), 20)
+	want := []string{"*v1.Pod alone GangHeld", "*v1alpha1.PodGroup a GangRoundFailed", "*v1alpha1.PodGroup b GangHeld"}
+	slices.Sort(recorder.sent)
+	if diff := cmp.Diff(want, recorder.sent); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+	if len(w.patches) != 6 || len(w.patches["a1"]) != 1 || len(w.patches["b2"]) != 1 {
+		t.Errorf("conditions %v, want those of each pod that waits for another", w.patches)
+	}
+}
+
+// waits is a framework in which one pod waits for a permit.
+type waits struct {
+	fwk.Handle
+	client   *fake.Clientset
+	recorder events.EventRecorderLogger
+}
+
+func (h *waits) ClientSet() kubernetes.Interface                { return h.client }
+func (h *waits) EventRecorder() events.EventRecorderLogger      { return h.recorder }
+func (h *waits) GetPodInPreBind(uid types.UID) fwk.PodInPreBind { return nil }
+func (h *waits) GetWaitingPod(uid types.UID) fwk.WaitingPod {
+	if uid == "uid-waits" {
+		return inMemory{}
+	}
+	return nil
+}
+
+type inMemory struct{ fwk.WaitingPod }
+
+func (inMemory) Preempt(plugin, _ string) bool { return plugin == "who" }
+
+type candidate struct{ preemption.Candidate }
+
+func (candidate) Name() string { return "n0" }
+
+type by struct{ *corev1.Pod }
+
+func (b by) UID() types.UID               { return b.Pod.UID }
+func (by) SchedulerName() string          { return "ours" }
+func (b by) Obj() runtime.Object          { return b.Pod }
+func (b by) Pods() map[string]*corev1.Pod { return map[string]*corev1.Pod{b.Name: b.Pod} }
+func (by) Priority() int32                { return 7 }
+func (by) Type() string                   { return "pod" }
+
+// TestAVictimIsEvictedAndNotItsNamesake: it gets the condition DisruptionTarget and is deleted by its UID; its gang says
+// for whom.
+func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
+	t.Parallel()
+	_, gangs := newPlugin(t)
+	h := &waits{client: fake.NewClientset(), recorder: &about{FakeRecorder: events.NewFakeRecorder(9)}}
+	victim, gone := member("victim", "g", "2"), member("gone", "g", "2")
+	plain := member("plain", "", "")
+	plain.Annotations = nil
+	var done []string
+	h.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		switch a := a.(type) {
+		case clienttesting.PatchAction:
+			var is corev1.Pod
+			if err := json.Unmarshal(a.GetPatch(), &is); err != nil {
+				t.Error(err)
+			}
+			if c := is.Status.Conditions; is.UID == "uid-gone" {
+				return true, nil, apierrors.NewConflict(corev1.Resource("pods"), a.GetName(), errors.New("another UID"))
+			} else if len(c) == 1 {
+				done = append(done, fmt.Sprintf("%s %s %s %s", a.GetName(), is.UID, c[0].Type, c[0].Reason))
+			}
+		case clienttesting.DeleteActionImpl:
+			done = append(done, fmt.Sprintf("%s %s deleted", a.GetName(), *a.DeleteOptions.Preconditions.UID))
 		}
+		return true, &corev1.Pod{}, nil
+	})
+	preempt := (&coscheduling.Rounds{Gangs: gangs}).PreemptPod(h)
+	for _, p := range []*corev1.Pod{victim, gone, plain, member("waits", "g", "2")} {
+		gangs.PutPod(p)
+		if err := preempt(t.Context(), candidate{}, by{member("urgent", "", "")}, p, "who"); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"victim uid-victim DisruptionTarget PreemptionByScheduler", "victim uid-victim deleted",
+		"plain uid-plain DisruptionTarget PreemptionByScheduler", "plain uid-plain deleted",
+	}, done); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"*v1.Pod victim Preempted", "*v1.Pod victim GangPreempted", "*v1.Pod plain Preempted", "*v1.Pod waits Preempted",
+		"*v1.Pod waits GangPreempted",
+	}, h.recorder.(*about).sent); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 }
 
