@@ -381,8 +381,8 @@ var entries = [...]Entry{
 	},
 	GangPreempted: {
 		Name: "GangPreempted", From: scheduler, On: "PodGroup", Normal: true,
-		Means: "Pods of the gang are evicted for a pod or gang of higher priority, which the text names. A gang without " +
-			"a PodGroup has the Event on the pod.",
+		Means: "Pods of the gang are evicted for a pod or gang of higher priority, which the text names. Of a gang " +
+			"without a PodGroup, the Event is about the pod.",
 		Does: "It evicts no part that the gang cannot spare: all of it goes, with the gangs that started with it, or " +
 			"pods above its minimum.",
 	},

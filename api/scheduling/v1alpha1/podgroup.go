@@ -113,7 +113,8 @@ func ScheduledCondition(of schema.GroupVersionKind) string {
 // NativePhase returns what the conditions of Kubernetes' own PodGroup prove: those of 1.36 and of 1.37.
 func NativePhase(conditions []metav1.Condition) (phase PodGroupPhase) {
 	for _, c := range conditions {
-		if (c.Type == "PodGroupScheduled" || c.Type == "PodGroupInitiallyScheduled") && c.Status == metav1.ConditionTrue {
+		known := c.Type == "PodGroupScheduled" || c.Type == "PodGroupInitiallyScheduled"
+		if known && c.Status == metav1.ConditionTrue {
 			phase = PodGroupScheduled
 		}
 	}

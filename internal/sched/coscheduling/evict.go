@@ -82,7 +82,8 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 	return func(ctx context.Context, c upstream.Candidate, by upstream.ExecutorPreemptor, pod *corev1.Pod,
 		plugin string,
 	) error {
-		text, logger := fmt.Sprintf("Preempted by %s %v on node %v", by.Type(), by.UID(), c.Name()), klog.FromContext(ctx)
+		logger := klog.FromContext(ctx)
+		text := fmt.Sprintf("Preempted by %s %v on node %v", by.Type(), by.UID(), c.Name())
 		if returns(h, pod, plugin) {
 			text += " (in kube-scheduler memory)."
 		} else if err := remove(ctx, h.ClientSet(), by, pod); apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

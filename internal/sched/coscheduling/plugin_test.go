@@ -334,7 +334,9 @@ func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
 	w.pass(t.Context(), 20)
 	gangs.PutPod(in("b2", "b")) // it waits for the same
 	w.pass(t.Context(), 20)
-	want := []string{"*v1.Pod alone GangHeld", "*v1alpha1.PodGroup a GangRoundFailed", "*v1alpha1.PodGroup b GangHeld"}
+	want := []string{
+		"*v1.Pod alone GangHeld", "*v1alpha1.PodGroup a GangRoundFailed", "*v1alpha1.PodGroup b GangHeld",
+	}
 	slices.Sort(recorder.sent)
 	if diff := cmp.Diff(want, recorder.sent); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
@@ -378,8 +380,8 @@ func (b by) Pods() map[string]*corev1.Pod { return map[string]*corev1.Pod{b.Name
 func (by) Priority() int32                { return 7 }
 func (by) Type() string                   { return "pod" }
 
-// TestAVictimIsEvictedAndNotItsNamesake: it gets the condition DisruptionTarget and is deleted by its UID; its gang says
-// for whom.
+// TestAVictimIsEvictedAndNotItsNamesake: it gets the condition DisruptionTarget and is deleted by its UID. Its gang
+// says for whom.
 func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 	t.Parallel()
 	_, gangs := newPlugin(t)
@@ -419,8 +421,8 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"*v1.Pod victim Preempted", "*v1.Pod victim GangPreempted", "*v1.Pod plain Preempted", "*v1.Pod waits Preempted",
-		"*v1.Pod waits GangPreempted",
+		"*v1.Pod victim Preempted", "*v1.Pod victim GangPreempted", "*v1.Pod plain Preempted",
+		"*v1.Pod waits Preempted", "*v1.Pod waits GangPreempted",
 	}, h.recorder.(*about).sent); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
 	}
