@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -533,5 +534,43 @@ func TestWhatHelpsAnotherKindOfMemberWakesTheGang(t *testing.T) {
 	}
 	if got, want := states(r), "a0 Scheduled, a1 Scheduled, b Unschedulable"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestAPlannedMemberThatFailsIsTheCause, and not one that the plan does without: a0 never fits, and a2 lost its node
+// after the plan.
+func TestAPlannedMemberThatFailsIsTheCause(t *testing.T) {
+	in := cpuNode("n0", 2) + cpuPod("a0", 4, says("a", 2), ", priority: 9") + cpuPod("a1", 1, says("a", 2), "") +
+		cpuPod("a2", 1, says("a", 2), "")
+	var causes []string
+	note := func(e *engine) {
+		e.gangs.Read(func(s *gang.State) {
+			if report, _ := s.Find("default/a"); report.Why.Pod != "" {
+				causes = append(causes, report.Why.Pod)
+			}
+		})
+	}
+	shrunk := false
+	_, err := simulated(t, in, func(e *engine) {
+		fail := e.core.FailureHandler
+		e.core.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo,
+			status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time,
+		) {
+			fail(ctx, f, p, status, nominating, start)
+			note(e)
+			if !shrunk {
+				shrunk = true
+				old := e.api.nodes.GetStore().List()[0].(*corev1.Node)
+				n := old.DeepCopy()
+				n.Status.Allocatable["cpu"] = resource.MustParse("1")
+				e.api.stamp(n)
+				for _, h := range e.api.nodes.handlers {
+					h.OnUpdate(old, n)
+				}
+			}
+		}
+	})
+	if err != nil || len(causes) == 0 || slices.ContainsFunc(causes, func(c string) bool { return c != "default/a2" }) {
+		t.Errorf("causes %v, %v; want default/a2 alone", causes, err)
 	}
 }

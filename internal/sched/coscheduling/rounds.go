@@ -90,7 +90,7 @@ type round struct {
 	planned map[string]scheduler.ScheduleResult // nil before the plan is made
 	unfit   map[string]error                    // by UID: members that the plan does without
 	placed  []string
-	failure gang.Failure // the first
+	failure gang.Failure // the first; of a planned member, where one fails
 	cause   error        // of a failed plan; nil where no member was tried on the nodes
 
 	// After a failed plan: what becomes of the nominations of its members.
@@ -422,7 +422,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		r.mu.Lock()
 		is, single := r.round, r.single == pod.Pod.UID
 		mine := is != nil && is.pending[uid]
-		if mine && is.failure.UID == "" {
+		if mine && (is.failure.UID == "" || is.isPlanned(uid) && !is.isPlanned(is.failure.UID)) {
 			is.failure = gang.Failure{UID: uid, Cause: causeOf(f, pod.Pod, status.AsError())}
 		}
 		r.mu.Unlock()
