@@ -33,8 +33,8 @@ func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 		Short: "Show which gangs run, and what the others wait for",
 		Long: `Show which gangs run, and what the others wait for: of all namespaces, or one of them with its pods.
 
-STATE is Bound where as many members run as must, Holding where members are reserved, and else Waiting. PENDING counts
-the members without a node.
+STATE is Bound where as many members run as must, Holding where members are reserved, Finished or Failed where all pods
+have ended and the PodGroup says so, and else Waiting. PENDING counts the members without a node.
 
 The scheduler is asked where the kubeconfig names its diagnostics address; else pods and PodGroups are read.`,
 		Example: `  # all gangs
@@ -125,9 +125,17 @@ func drawGangs(gangs []view.Gang, p paint, width int) string {
 		if !g.CreateTime.IsZero() {
 			created = age(time.Since(g.CreateTime))
 		}
-		c.add(g.Name, g.State, g.Min, len(g.Members), len(g.Bound), len(g.Waiting), len(g.Pending), created, g.Message)
+		c.add(g.Name, stateOf(&g), g.Min, len(g.Members), len(g.Bound), len(g.Waiting), len(g.Pending), created, g.Message)
 	}
 	return c.String()
+}
+
+// stateOf returns the state, or how a gang has ended all of whose pods have.
+func stateOf(g *view.Gang) string {
+	if len(g.Members) == 0 && v1alpha1.PodGroupPhase(g.Phase).IsFinal() {
+		return g.Phase
+	}
+	return string(g.State)
 }
 
 // drawGang draws one gang with its members.
@@ -139,7 +147,7 @@ func drawGang(g *view.Gang, p paint, width int) string {
 	case view.GangFromNative:
 		from = "PodGroup of Kubernetes"
 	}
-	text := fmt.Sprintf("gang %s   %s   %d must start together, %d exist\n", g.Name, g.State, g.Min, len(g.Members))
+	text := fmt.Sprintf("gang %s   %s   %d must start together, %d exist\n", g.Name, stateOf(g), g.Min, len(g.Members))
 	c := columns{paint: p, width: width, indent: "  "}
 	c.add("says", fmt.Sprintf("%s · %s · %s · waiting time %s", from, g.Mode, g.MatchPolicy, g.WaitTime))
 	if len(g.Group) > 1 {

@@ -45,6 +45,11 @@ func gangWorld() *kube.Gangs {
 	for i := range pods {
 		s.PutPod(&pods[i])
 	}
+	s.PutGroup(&v1alpha1.PodGroup{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "PodGroup"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ended"}, Spec: v1alpha1.PodGroupSpec{MinMember: 2},
+		Status: v1alpha1.PodGroupStatus{Phase: v1alpha1.PodGroupFinished},
+	})
 	return s
 }
 

@@ -34,6 +34,7 @@ type Gang struct {
 	Message      string      `json:"message,omitempty"`
 	RootCausePod string      `json:"rootCausePod,omitempty"`
 	Degraded     bool        `json:"degraded,omitempty"`
+	Phase        string      `json:"phase,omitempty"`    // of the PodGroup's status
 	Deadline     *time.Time  `json:"deadline,omitempty"` // until which reserved members wait
 }
 
@@ -59,12 +60,11 @@ func GangOf(s *gang.State, id string) *Gang {
 		From: GangFromPods, Initialized: true,
 		State: r.Status(), Degraded: r.Degraded,
 	}
-	switch {
-	case r.Object == nil:
-	case r.Object.Native:
-		out.From = GangFromNative
-	default:
-		out.From = GangFromObject
+	if r.Object != nil {
+		out.Phase = r.Object.Phase
+		if out.From = GangFromObject; r.Object.Native {
+			out.From = GangFromNative
+		}
 	}
 	if r.Why.Code != why.None {
 		out.Reason, out.Message, out.RootCausePod = r.Why.Code.String(), r.Why.String(), r.Why.Pod

@@ -68,10 +68,11 @@ type Object struct {
 	Settings Settings
 	Fault    string // what cannot be read of it; names the field
 	Created  time.Time
-	Started  bool // its status says that the gang was satisfied once
-	Plain    bool // it is not a gang: its pods start one by one, whatever else is said
-	Whole    bool // its pods are evicted together
-	Native   bool // it is Kubernetes' own
+	Phase    string // of its status; empty where it has none
+	Started  bool   // its status says that the gang was satisfied once
+	Plain    bool   // it is not a gang: its pods start one by one, whatever else is said
+	Whole    bool   // its pods are evicted together
+	Native   bool   // it is Kubernetes' own
 }
 
 // Phase is what a member holds.
