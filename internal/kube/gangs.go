@@ -262,10 +262,10 @@ func (s *Gangs) Lose(uid string) {
 }
 
 // Holders is gang.State's.
-func (s *Gangs) Holders() []gang.Holder {
+func (s *Gangs) Holders(most int) []gang.Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Holders()
+	return s.state.Holders(most)
 }
 
 // Release is gang.State's.

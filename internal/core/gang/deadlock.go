@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -21,21 +22,25 @@ type Shortage struct {
 	Pending []string // UIDs of those that may be, in the order in which they are tried
 }
 
-// Holders returns the groups that hold reservations and wait for more: by priority, the highest first, which is the
-// lowest of their members', then by age and name.
-func (s *State) Holders() (all []Holder) {
-	var groups []*group
+// Holders returns the groups that hold reservations and wait for more, so many at most: by priority, the highest first,
+// which is the lowest of their members', then by age and name.
+func (s *State) Holders(most int) (all []Holder) {
+	type ranked struct {
+		*group
+		priority int32
+		created  time.Time
+	}
+	var groups []ranked
 	for _, g := range s.groups {
 		if g.holds() && !g.isStrict() {
-			groups = append(groups, g)
+			priority, created := g.rank()
+			groups = append(groups, ranked{g, priority, created})
 		}
 	}
-	slices.SortFunc(groups, func(a, b *group) int {
-		aPriority, aCreated := a.rank()
-		bPriority, bCreated := b.rank()
-		return cmp.Or(cmp.Compare(bPriority, aPriority), aCreated.Compare(bCreated), cmp.Compare(a.key, b.key))
+	slices.SortFunc(groups, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), a.created.Compare(b.created), cmp.Compare(a.key, b.key))
 	})
-	for _, g := range groups {
+	for _, g := range groups[:min(most, len(groups))] {
 		h := Holder{Key: g.key}
 		for _, o := range g.gangs {
 			var pending []*member
@@ -66,16 +71,18 @@ func (g *group) holds() bool {
 
 // rank returns the lowest priority of the members, and when the first gang was created.
 func (g *group) rank() (priority int32, created time.Time) {
-	first := true
+	priority = math.MaxInt32
 	for _, o := range g.gangs {
 		if at := o.created(); created.IsZero() || at.Before(created) {
 			created = at
 		}
-		for _, m := range o.members {
-			if first || m.pod.Priority < priority {
-				priority, first = m.pod.Priority, false
+		if !o.ranked {
+			o.ranked, o.lowest = true, math.MaxInt32
+			for _, m := range o.members {
+				o.lowest = min(o.lowest, m.pod.Priority)
 			}
 		}
+		priority = min(priority, o.lowest)
 	}
 	return priority, created
 }

@@ -1,6 +1,7 @@
 package gang_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -147,7 +148,7 @@ func TestHoldersAreRanked(t *testing.T) {
 		}
 	}
 	var keys []string
-	for _, h := range s.Holders() {
+	for _, h := range s.Holders(9) {
 		keys = append(keys, h.Key)
 		of := h.Key[len("ns/"):]
 		want := gang.Holder{
@@ -186,7 +187,7 @@ func TestWhoGaveBackIsBehind(t *testing.T) {
 		}
 	}
 	step("it is given back", s.Lose("b0", why.Finding{}), gang.Effects{Opened: []string{"ns/a"}})
-	if left := s.Holders(); len(left) != 1 || left[0].Key != "ns/a" {
+	if left := s.Holders(9); len(left) != 1 || left[0].Key != "ns/a" {
 		t.Errorf("holders %+v", left)
 	}
 	step("the winner starts", s.Place("a1", at), gang.Effects{
@@ -197,5 +198,37 @@ func TestWhoGaveBackIsBehind(t *testing.T) {
 	}
 	if r := s.Why("b0"); r.Code != why.GangDeadlockReleased {
 		t.Errorf("until it is tried again, the pod says %+v", r)
+	}
+}
+
+// BenchmarkHolders is what is asked every five seconds, and after it in a scheduling cycle: which NonStrict gangs hold
+// reservations, of so many gangs of ten pods.
+func BenchmarkHolders(b *testing.B) {
+	for _, c := range []struct{ gangs, holding int }{{5000, 0}, {5000, 20}, {5000, 5000}} {
+		b.Run(fmt.Sprintf("gangs=%d/holding=%d", c.gangs, c.holding), func(b *testing.B) {
+			s := gang.New(gang.Settings{})
+			for i := range c.gangs {
+				for j := range 10 {
+					s.Put(gang.Pod{
+						UID: fmt.Sprint(i, " ", j), Namespace: "ns", Name: fmt.Sprint(i, "-", j), Gang: fmt.Sprint("ns/", i),
+						Settings: gang.Settings{Min: 10, Mode: gang.NonStrict}, Created: time.Unix(int64(i), 0),
+					})
+					if i < c.holding && j > 4 {
+						s.Place(fmt.Sprint(i, " ", j), time.Unix(0, 0))
+					}
+				}
+			}
+			for i := range c.holding { // the gate is open when all exist
+				for j := range 5 {
+					s.Place(fmt.Sprint(i, " ", j), time.Unix(0, 0))
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if got := len(s.Holders(20)); got != min(c.holding, 20) {
+					b.Fatalf("%d hold", got)
+				}
+			}
+		})
 	}
 }

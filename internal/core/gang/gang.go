@@ -100,6 +100,8 @@ type gang struct {
 	gated    bool               // members could not be tried after the last event that may change it
 	count    [numPhases]int     // of members, by phase
 	untried  int                // pending members that were not tried in the round
+	lowest   int32              // of the members' priorities, where ranked
+	ranked   bool
 }
 
 type member struct {

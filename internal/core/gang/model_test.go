@@ -409,7 +409,7 @@ func (m *model) of(uids []string, id string) (n int) {
 
 // release lets some holders give back for the sake of another.
 func (m *model) release() bool {
-	all := m.state.Holders()
+	all := m.state.Holders(100)
 	if len(all) < 2 {
 		return false
 	}

@@ -70,7 +70,7 @@ func (s *State) Put(p Pod) (effects Effects) {
 		g.enter(m, Pending)
 	}
 	g := m.gang
-	m.pod = p
+	m.pod, g.ranked = p, false
 	if p.Node != "" {
 		g.set(m, Bound)
 		g.started = true
@@ -94,6 +94,7 @@ func (s *State) Remove(uid string) Effects {
 	}
 	blamed := g.group != nil && g.group.failure.Pod == m.pod.Namespace+"/"+m.pod.Name
 	g.leave(m)
+	g.ranked = false
 	delete(s.members, uid)
 	delete(g.members, uid)
 	if g.oldest == m {

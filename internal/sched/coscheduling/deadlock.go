@@ -23,7 +23,7 @@ const (
 // Stir makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each other from
 // starting, and sees that there is one. It does nothing where none holds a reservation. Any goroutine may call it.
 func (r *Rounds) Stir(logger klog.Logger) {
-	for _, h := range r.Gangs.Holders() {
+	for _, h := range r.Gangs.Holders(mostHolders) {
 		for _, lack := range h.Lacks {
 			for _, uid := range lack.Pending {
 				if pod := r.Gangs.Pod(uid); pod != nil {
@@ -41,12 +41,12 @@ func (r *Rounds) Releases() int { return r.releases }
 
 // resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
 func (r *Rounds) resolve(ctx context.Context) {
-	holders := r.Gangs.Holders()
+	holders := r.Gangs.Holders(mostHolders)
 	if reflect.DeepEqual(holders, r.stuck) && time.Since(r.looked) < lookAgain {
 		return
 	}
 	r.stuck, r.looked = holders, time.Now()
-	winner, released := gang.Resolve(min(len(holders), mostHolders), func(h int, without []int) bool {
+	winner, released := gang.Resolve(len(holders), func(h int, without []int) bool {
 		var others []string
 		for _, o := range without {
 			others = append(others, holders[o].Reserved...)
