@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -83,9 +84,8 @@ func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool
 	held := map[string]string{}
 	for _, uid := range order {
 		pod := is.queued[uid].Pod
-		f := r.Core.Profiles[pod.Spec.SchedulerName]
-		chooser, never := r.Preemption(f), ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever
-		if chooser == nil || never || !preempts(f) {
+		chooser := r.chooser(pod)
+		if chooser == nil {
 			return false
 		}
 		eligible, _ := chooser.PodEligibleToPreemptOthers(ctx, pod, nil)
@@ -98,11 +98,18 @@ func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool
 	return !is.kept
 }
 
-func preempts(f framework.Framework) bool {
-	return slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
-		is, ok := p.(*Plugin)
-		return ok && is.preempts
-	})
+// chooser returns what chooses victims for a member of a gang; nil for one that evicts none.
+func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
+	f := r.Core.Profiles[pod.Spec.SchedulerName]
+	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever &&
+		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
+			is, ok := p.(*Plugin)
+			return ok && is.preempts
+		})
+	if !may {
+		return nil
+	}
+	return r.Preemption(f)
 }
 
 // allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.

@@ -12,7 +12,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -23,8 +22,7 @@ import (
 func (r *Rounds) lacks(is *round, current string) bool {
 	member := is.queued[current].Pod
 	f := r.Core.Profiles[member.Spec.SchedulerName]
-	never := ptr.Deref(member.Spec.PreemptionPolicy, "") == corev1.PreemptNever
-	evicts := !never && r.Preemption(f) != nil && preempts(f)
+	evicts := r.chooser(member) != nil
 	for _, id := range r.group(member) {
 		least := r.Gangs.MinResources(id)
 		asked := framework.NewResource(least)
