@@ -125,7 +125,8 @@ func drawGangs(gangs []view.Gang, p paint, width int) string {
 		if !g.CreateTime.IsZero() {
 			created = age(time.Since(g.CreateTime))
 		}
-		c.add(g.Name, stateOf(&g), g.Min, len(g.Members), len(g.Bound), len(g.Waiting), len(g.Pending), created, g.Message)
+		c.add(g.Name, stateOf(&g), g.Min, len(g.Members), len(g.Bound), len(g.Waiting), len(g.Pending), created,
+			g.Message)
 	}
 	return c.String()
 }

@@ -223,12 +223,24 @@ func (s *Gangs) Begin(p *corev1.Pod) (plan *gang.Plan, members []*corev1.Pod, re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	plan, refused = s.state.Begin(string(p.UID))
+	return plan, s.membersOf(plan), refused
+}
+
+// Rest is gang.State's, with the members.
+func (s *Gangs) Rest(p *corev1.Pod) (*gang.Plan, []*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	plan := s.state.Rest(string(p.UID))
+	return plan, s.membersOf(plan)
+}
+
+func (s *Gangs) membersOf(plan *gang.Plan) (members []*corev1.Pod) {
 	if plan != nil {
 		for _, uid := range plan.Members {
 			members = append(members, s.pods[uid])
 		}
 	}
-	return plan, members, refused
+	return members
 }
 
 // Conclude is gang.State's.

@@ -34,6 +34,11 @@ func states(r Result) string {
 	return strings.Join(got, ", ")
 }
 
+// nonStrict is what says returns, of a NonStrict gang.
+func nonStrict(metadata string) string {
+	return strings.TrimSuffix(metadata, "}") + ", gang.scheduling.koordinator.sh/mode: NonStrict}"
+}
+
 // TestAGangEvictsOnlyWhatLetsAllOfItStart: who makes way on nodes of 4 CPUs. Pods l… are on nodes, with priority 1.
 func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 	runs := func(name, node string, cpus int, metadata string, priority int) string {
@@ -139,6 +144,25 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 				runs("l0", "n0", 4, ", labels: {app: kept}", 0) + runs("l1", "n1", 4, "", 1) + gang(1, 1, 4, ""),
 			want: "a0 Scheduled, l0 Existing, l1 Preempted",
 		},
+		"NonStrict: for what is missing beside what it holds": {
+			nodes: 3,
+			pods: runs("l0", "n0", 4, "", 1) + runs("l1", "n1", 4, "", 2) +
+				strings.ReplaceAll(gang(3, 3, 3, ""), says("a", 3), nonStrict(says("a", 3))),
+			want: "a0 Scheduled, a1 Scheduled, a2 Scheduled, l0 Preempted, l1 Preempted",
+		},
+		"NonStrict: victims of the quota that it holds a part of": {
+			nodes: 2,
+			pods: elastic("scheduling.sigs.k8s.io", "one", "", "{cpu: 4}", "{cpu: 4}") +
+				runs("l0", "n0", 1, in("one"), 1) + runs("l1", "n0", 1, in("one"), 2) +
+				strings.ReplaceAll(gang(3, 3, 1, ""), says("a", 3), in("one")+nonStrict(says("a", 3))),
+			want: "a0 Scheduled, a1 Scheduled, a2 Scheduled, l0 Preempted, l1 Existing",
+		},
+		"NonStrict: not for a part": {
+			nodes: 3,
+			pods: runs("l0", "n0", 4, "", 1) + runs("l1", "n1", 4, "", 10) +
+				strings.ReplaceAll(gang(3, 3, 3, ""), says("a", 3), nonStrict(says("a", 3))),
+			want: "a0 Waiting, a1 Unschedulable, a2 Unschedulable, l0 Existing, l1 Existing",
+		},
 		"a policy that forbids it": {
 			nodes: 1,
 			pods:  runs("l0", "n0", 4, "", 1) + gang(2, 2, 1, ", preemptionPolicy: Never"),
@@ -192,6 +216,8 @@ func TestAGangEvictsTheLeast(t *testing.T) {
 		metadata := says("a", size)
 		if plain {
 			size, metadata = 1, ""
+		} else if rapid.Bool().Draw(rt, "NonStrict") {
+			metadata = nonStrict(metadata)
 		}
 		// run simulates with some of them.
 		run := func(stays func(running) bool, policy string) (bound int, evicted map[string]bool) {
@@ -325,12 +351,18 @@ func TestAPlainPodEvictsNoPartThatAGangNeeds(t *testing.T) {
 // TestVictimsThatTakeLongAreWaitedFor: while victims of a gang have yet to end it evicts no others, and what the first
 // of them leaves is not for a pod of lower priority.
 func TestVictimsThatTakeLongAreWaitedFor(t *testing.T) {
+	waitFor(t, says("a", 4), "GangPreempting", "GangPreempting")
+	waitFor(t, nonStrict(says("a", 4)), "None", "GangHolding") // each member has its own reason, until two fit
+}
+
+func waitFor(t *testing.T, metadata string, reasons ...string) {
+	t.Helper()
 	in := cpuNode("n0", 4) + cpuNode("n1", 4) + cpuNode("n2", 4)
 	for i := range 3 {
 		in += cpuPod(fmt.Sprint("l", i), 4, "", fmt.Sprintf(", nodeName: n%d, priority: %d", i, i))
 	}
 	for i := range 4 {
-		in += cpuPod(fmt.Sprint("a", i), 2, says("a", 4), ", priority: 10")
+		in += cpuPod(fmt.Sprint("a", i), 2, metadata, ", priority: 10")
 	}
 	in += cpuPod("b", 4, "", ", priority: 5, preemptionPolicy: Never")
 	var evicted []*corev1.Pod
@@ -373,7 +405,7 @@ func TestVictimsThatTakeLongAreWaitedFor(t *testing.T) {
 	if got := states(r); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if len(evicted) != 2 || !slices.Equal(waits, []string{"GangPreempting", "GangPreempting"}) {
+	if len(evicted) != 2 || !slices.Equal(waits, reasons) {
 		t.Errorf("%d were evicted, want 2; the gang waits for %v", len(evicted), waits)
 	}
 }

@@ -210,8 +210,9 @@ func BenchmarkHolders(b *testing.B) {
 			for i := range c.gangs {
 				for j := range 10 {
 					s.Put(gang.Pod{
-						UID: fmt.Sprint(i, " ", j), Namespace: "ns", Name: fmt.Sprint(i, "-", j), Gang: fmt.Sprint("ns/", i),
-						Settings: gang.Settings{Min: 10, Mode: gang.NonStrict}, Created: time.Unix(int64(i), 0),
+						UID: fmt.Sprint(i, " ", j), Namespace: "ns", Name: fmt.Sprint(i, "-", j),
+						Gang: fmt.Sprint("ns/", i), Created: time.Unix(int64(i), 0),
+						Settings: gang.Settings{Min: 10, Mode: gang.NonStrict},
 					})
 					if i < c.holding && j > 4 {
 						s.Place(fmt.Sprint(i, " ", j), time.Unix(0, 0))
@@ -230,5 +231,37 @@ func BenchmarkHolders(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheRestOfANonStrictGang is planned when each other pending member was tried, with what waits.
+func TestTheRestOfANonStrictGang(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{Mode: gang.NonStrict})
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		s.Put(gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 3}})
+	}
+	s.Place("a", time.Unix(0, 0))
+	s.Fail("b", why.Finding{})
+	if p := s.Rest("c"); p != nil {
+		t.Errorf("d was not tried, and %v are planned", p.Members)
+	}
+	s.Fail("c", why.Finding{})
+	for _, uid := range []string{"a", "unknown"} {
+		if p := s.Rest(uid); p != nil {
+			t.Errorf("%s is not pending, and %v are planned", uid, p.Members)
+		}
+	}
+	p := s.Rest("d")
+	if p == nil || !slices.Equal(p.Members, []string{"b", "c", "d"}) {
+		t.Fatalf("%+v is planned, want the pending members", p)
+	}
+	if failed, have := p.Try(p.Members, func(uid string) bool { return uid == "b" }); failed != "d" || have != 2 {
+		t.Errorf("%q fails beside %d, want d beside a and b", failed, have)
+	}
+	strict := gang.New(gang.Settings{})
+	strict.Put(gang.Pod{UID: "a", Namespace: "ns", Name: "a", Gang: "ns/g"})
+	if p := strict.Rest("a"); p != nil {
+		t.Errorf("%v of a Strict gang are planned", p.Members)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Plan is a round of a Strict group whose members are looked at together, before any of them is reserved.
+// Plan is members of a group that are looked at together, before any of them is reserved: a round of a Strict group, or
+// what a NonStrict one lacks.
 type Plan struct {
 	Members []string // by UID: what is to be tried, in this order
 
@@ -40,13 +41,42 @@ func (s *State) Begin(uid string) (*Plan, Refusal) {
 	if refused.Code != why.None || m.gang.isOpen() || !m.gang.group.isStrict() {
 		return nil, refused
 	}
-	p := &Plan{gang: map[string]*tally{}}
-	var members []*member
+	return m.gang.group.plan(), Refusal{}
+}
+
+// Rest returns the plan of what a NonStrict group lacks, when each pending member but this one was tried in the round;
+// nil before, and for another group.
+func (s *State) Rest(uid string) *Plan {
+	m := s.members[uid]
+	if m == nil || m.phase != Pending || s.gate(m.gang).Code != why.None || m.gang.isOpen() ||
+		m.gang.group.isStrict() {
+		return nil
+	}
+	left := 0
 	for _, g := range m.gang.group.gangs {
+		left += g.untried
+	}
+	if m.cycle < m.gang.group.cycle {
+		left--
+	}
+	if left > 0 {
+		return nil
+	}
+	return m.gang.group.plan()
+}
+
+// plan returns a plan of the pending members; those of a NonStrict group that wait are placed.
+func (g *group) plan() *Plan {
+	p, strict := &Plan{gang: map[string]*tally{}}, g.isStrict()
+	var members []*member
+	for _, g := range g.gangs {
 		if g.isOpen() {
 			continue // its members start alone
 		}
 		t := &tally{least: g.settings.Min, placed: g.running(), left: g.count[Pending]}
+		if !strict {
+			t.placed += g.count[Waiting]
+		}
 		p.tallies = append(p.tallies, t)
 		for uid, m := range g.members {
 			if m.phase == Pending {
@@ -56,7 +86,7 @@ func (s *State) Begin(uid string) (*Plan, Refusal) {
 		}
 	}
 	p.Members = inOrder(members)
-	return p, Refusal{}
+	return p
 }
 
 // inOrder returns the UIDs of members in the order in which they are tried.

@@ -73,15 +73,9 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 	var order []string
 	for _, lack := range h.Lacks {
 		for _, uid := range lack.Pending {
-			pod := r.Gangs.Pod(uid)
-			if pod == nil || r.Core.Profiles[pod.Spec.SchedulerName] == nil {
+			if is.queued[uid] = r.pending(ctx, r.Gangs.Pod(uid)); is.queued[uid] == nil {
 				return false
 			}
-			info, err := framework.NewPodInfo(pod)
-			if err != nil {
-				return false
-			}
-			is.queued[uid] = &framework.QueuedPodInfo{PodInfo: info}
 			order = append(order, uid)
 		}
 	}

@@ -6,18 +6,22 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // preemption is an attempt of which pods of lower priority make way. Each member that does not fit gets the node where
@@ -65,6 +69,61 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 	}
 	is.nominated, is.failure.Preempts = nominated, true
 	return func() { r.evict(ctx, is, victims) }
+}
+
+// preemptRest looks for pods whose eviction lets a NonStrict gang start with what it holds, when the last of its
+// pending members does not fit. The others are nominated as well; they leave the queue for that.
+func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, cause error) {
+	var unfit *framework.FitError
+	plan, members := r.Gangs.Rest(pod.Pod)
+	if plan == nil || !errors.As(cause, &unfit) {
+		return
+	}
+	current := string(pod.Pod.UID)
+	is := &round{
+		plan: plan, queued: map[string]*framework.QueuedPodInfo{current: pod}, cause: cause,
+		planned: map[string]scheduler.ScheduleResult{}, failure: gang.Failure{UID: current},
+	}
+	for _, m := range members {
+		uid := string(m.UID)
+		info := r.pending(ctx, m)
+		if uid == current || info == nil || len(m.Spec.SchedulingGates) > 0 {
+			continue
+		}
+		is.queued[uid], is.next = info, append(is.next, uid)
+	}
+	r.failed = is
+	evict := r.preempt(ctx, is, current)
+	for _, uid := range is.next {
+		node := is.nominated[uid]
+		if node == "" || is.kept {
+			continue
+		}
+		if other := r.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), is.queued[uid].Pod); other != nil {
+			fit := refused(other.Pod, gang.Refusal{Code: why.GangPreempting, Gang: r.Gangs.GangOf(other.Pod)})
+			fit.Diagnosis.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins.Union(
+				unfit.Diagnosis.UnschedulablePlugins)
+			r.Quotas.Nominate(other.Pod)
+			f := r.Core.Profiles[other.Pod.Spec.SchedulerName]
+			r.fail(ctx, f, other, fwk.NewStatus(fwk.Unschedulable).WithError(fit),
+				framework.NewPostFilterResultWithNominatedNode(node).NominatingInfo, time.Now())
+		}
+	}
+	evict()
+}
+
+// pending returns a pod as the queue would; nil for one that this scheduler cannot place.
+func (r *Rounds) pending(ctx context.Context, pod *corev1.Pod) *framework.QueuedPodInfo {
+	if pod == nil || r.Core.Profiles[pod.Spec.SchedulerName] == nil {
+		return nil
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return nil
+	}
+	return &framework.QueuedPodInfo{
+		PodInfo: info, PodSignature: r.Core.Profiles[pod.Spec.SchedulerName].SignPod(ctx, pod),
+	}
 }
 
 func (r *Rounds) newPreemption(ctx context.Context, is *round) *preemption {
@@ -152,6 +211,9 @@ func (p *preemption) read(order []string) bool {
 // place finds a node for each member: with victims for those that its gang needs, as it is for the others.
 func (p *preemption) place(order []string) bool {
 	plan, _, _ := p.Gangs.Begin(p.is.queued[order[0]].Pod)
+	if plan == nil {
+		plan, _ = p.Gangs.Rest(p.is.queued[order[0]].Pod)
+	}
 	if plan == nil {
 		return false
 	}

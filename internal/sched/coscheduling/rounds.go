@@ -213,7 +213,11 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			if r.stirred.Swap(false) {
 				r.resolve(ctx)
 			}
-			return schedule(ctx, f, state, pod)
+			result, err := schedule(ctx, f, state, pod)
+			if err != nil {
+				r.preemptRest(ctx, pod, err)
+			}
+			return result, err
 		case is.plan == nil:
 			return r.refuse(state, pod)
 		case is.planned == nil && !r.makePlan(ctx, is, uid):
@@ -255,14 +259,18 @@ func unplaced(state fwk.CycleState, err error) (scheduler.ScheduleResult, error)
 }
 
 func (r *Rounds) refusal(pod *corev1.Pod) error {
-	status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r.Gangs.Why(pod)})
-	status.SetPlugin(Name)
-	var asked sets.Set[string]
+	fit := refused(pod, r.Gangs.Why(pod))
 	if r.failed != nil {
-		asked = r.failed.asked[string(pod.UID)]
+		fit.Diagnosis.UnschedulablePlugins = sets.New(Name).Union(r.failed.asked[string(pod.UID)])
 	}
+	return fit
+}
+
+func refused(pod *corev1.Pod, because gang.Refusal) *framework.FitError {
+	status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{because})
+	status.SetPlugin(Name)
 	fit := &framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
-		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(Name).Union(asked),
+		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(Name),
 		PreFilterMsg: status.Message(),
 	}}
 	fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
