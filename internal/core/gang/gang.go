@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -166,10 +167,15 @@ func (g *gang) present() int {
 // isShort reports whether there are too few members for the minimum.
 func (g *gang) isShort() bool { return !g.isOpen() && g.present() < g.settings.Min }
 
-// isDegraded reports whether fewer members than the minimum run of a gang that has started, and others are pending.
+// isDegraded reports whether fewer members than the minimum run of a gang that has started, or of whose group members
+// run, and others are pending.
 func (g *gang) isDegraded() bool {
-	return g.isOpen() && g.count[Allowed]+g.count[Bound] < g.settings.Min && g.count[Pending] > 0
+	return g.count[Pending] > 0 && g.count[Allowed]+g.count[Bound] < g.settings.Min &&
+		(g.isOpen() || g.group != nil && slices.ContainsFunc(g.group.gangs, (*gang).runs))
 }
+
+// runs reports whether members are bound or may be.
+func (g *gang) runs() bool { return g.count[Allowed]+g.count[Bound] > 0 }
 
 // created is when the gang was: its object, or its oldest member. An object of a file says no time.
 func (g *gang) created() time.Time {

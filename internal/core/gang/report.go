@@ -17,7 +17,7 @@ type Report struct {
 	Object   *Object // the PodGroup that describes it; nil without one
 	Created  time.Time
 	Started  bool      // it was satisfied once
-	Degraded bool      // it has started, fewer than the minimum run, and others are pending
+	Degraded bool      // its group has started, fewer than the minimum run, and others are pending
 	Cycle    int       // of the group's round; 0 where the group is not complete
 	Deadline time.Time // of what waits; zero where nothing does
 	Members  []Member  // by name
