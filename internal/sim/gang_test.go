@@ -142,6 +142,9 @@ func cpuPod(name string, cpus int, metadata, spec string) string {
 }
 
 // TestAGangStartsWholeOrNotAtAll: what is bound on nodes of 4 CPUs, and why the rest is not.
+//
+// F1: two gangs come interleaved, and each holds half of the room.
+// F9: two groups of two gangs come as A C B D, and wait for each other.
 func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 	group := func(gang string, least int, more string) string {
 		return strings.TrimSuffix(says(gang, least), "}") + ", " + more + "}"
@@ -239,7 +242,7 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 				cpuPod("a2", 1, group("a", 2, both), "") + cpuPod("b0", 2, group("b", 1, both), ""),
 			want: "a0 Scheduled, a1 InsufficientCPU, a2 Scheduled, b0 Scheduled",
 		},
-		"two groups of two gangs, one after the other interleaved (koordinator #872)": {
+		"two groups of two gangs, one after the other interleaved": {
 			nodes: 1,
 			pods: cpuPod("a", 2, pair("a", "b"), "") + cpuPod("c", 2, pair("c", "d"), "") +
 				cpuPod("b", 2, pair("b", "a"), "") + cpuPod("d", 2, pair("d", "c"), ""),
@@ -374,6 +377,9 @@ func (c *countingProfile) RunPreFilterPlugins(ctx context.Context, state fwk.Cyc
 
 // TestAGangThatDoesNotFitReservesNothing: of 300 members that bind cores and count in a quota, the nodes have room for
 // 299. Each is tried once, none is assumed, and no step leaves anything reserved.
+//
+// F2: what nine of ten members hold starves the cluster.
+// F8: a large gang is looked at again and again for each of its members.
 func TestAGangThatDoesNotFitReservesNothing(t *testing.T) {
 	const members = 300
 	in := "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {name: default, " +
@@ -510,6 +516,8 @@ func TestAPlanThatDoesWithoutTheFirstMember(t *testing.T) {
 
 // TestWhatHelpsAnotherKindOfMemberWakesTheGang: a0 took the node with the GPU that a1 needs. A new node lets both
 // start, though it does not take a1.
+//
+// F6: members wait for the flush of the unschedulable pods, 60 to 90 s.
 func TestWhatHelpsAnotherKindOfMemberWakesTheGang(t *testing.T) {
 	in := strings.ReplaceAll(cpuNode("n0", 4), "pods: 200", "pods: 200, nvidia.com/gpu: 1") +
 		cpuPod("a0", 3, says("a", 2), "") +

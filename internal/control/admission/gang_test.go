@@ -18,6 +18,23 @@ func native(name string) podOption {
 	return func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name} }
 }
 
+// TestAReplicaOfALargeGangIsJudgedByItself: what it says is all that is read, whatever the size of its gang.
+//
+// F20: the webhook times out when 400 replicas are created at once.
+func TestAReplicaOfALargeGangIsJudgedByItself(t *testing.T) {
+	judge := func(members string) float64 {
+		p := inGang(annot(annotation.GangMinAvailable, members), annot(annotation.GangTotalNumber, members))
+		return testing.AllocsPerRun(10, func() {
+			if a := admission.Create(p); !a.Allowed() {
+				t.Fatalf("refused: %v", a.Refusals)
+			}
+		})
+	}
+	if few, many := judge("2"), judge("40000"); few != many {
+		t.Errorf("%v allocations for a gang of 2, %v for one of 40000", few, many)
+	}
+}
+
 func TestWhatAPodSaysOfItsGang(t *testing.T) {
 	t.Parallel()
 	const (

@@ -521,6 +521,8 @@ func (m *model) step() (event string) {
 // TestAGangStartsAsAWholeOrNotAtAll is G1 to G5, G8, G9 and G13: random pods, PodGroups, attempts and failures of three
 // gangs that list each other or do not. Nothing is allowed before its group has its minimum; what is reserved ends with
 // its round; and at the end, where nothing is in the way, each gang that may be tried starts.
+//
+// F15: a minimum of 0, or a gang that is gone and comes again, ends in a panic or is judged by what was there before.
 func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

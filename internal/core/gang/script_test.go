@@ -21,6 +21,11 @@ var update = flag.Bool("update", false, "write what the scripts print")
 
 // TestScripts runs each script of testdata: a line that does not begin with "  " is an event, and what follows it is
 // what the event made.
+// TestScripts compares what events do with what the scripts of testdata say.
+//
+// F10: a round is never over after a member that was not tried is deleted.
+// F11: a long waiting time has no effect, or ends after 15 minutes.
+// F13: members that have ended count like those that run.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")

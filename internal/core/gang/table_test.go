@@ -128,6 +128,50 @@ func TestGangsThatHaveEndedAreForgotten(t *testing.T) {
 	}
 }
 
+// TestTheGateCostsTheSameForAnyNumberOfMembers: it allocates nothing, and reads the counters of the gang alone.
+//
+// F18: each event costs 10 ms while a large gang is gated.
+func TestTheGateCostsTheSameForAnyNumberOfMembers(t *testing.T) {
+	for _, c := range []struct {
+		members int
+		want    why.Code
+	}{{1, why.GangNotReady}, {5000, why.GangNotReady}, {10000, why.None}} {
+		s := gang.New(gang.Settings{})
+		for i := range c.members {
+			uid := fmt.Sprint(i)
+			s.Put(gang.Pod{UID: uid, Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 10000}})
+		}
+		var got why.Code
+		allocations := testing.AllocsPerRun(100, func() { got = s.Gate("0").Code })
+		if got != c.want || allocations > 0 {
+			t.Errorf("%d members: %v with %v allocations, want %v with none", c.members, got, allocations, c.want)
+		}
+	}
+}
+
+// TestAGangThatFailedMayBeTriedAtOnce, however often it has failed: no clock has moved.
+//
+// F7: a cache of gangs that were denied, and the backoff of each member, keep a gang that fits for more than a minute.
+func TestAGangThatFailedMayBeTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	s, now := gang.New(gang.Settings{}), time.Unix(0, 0)
+	for _, uid := range []string{"p1", "p2", "p3"} {
+		s.Put(gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 3}})
+	}
+	for i := range 50 {
+		for _, uid := range []string{"p1", "p2", "p3"} {
+			if r := s.Gate(uid); r.Code != why.None {
+				t.Fatalf("after %d failures %s is held: %+v", i, uid, r)
+			}
+		}
+		plan, refused := s.Begin("p2")
+		if plan == nil || len(plan.Members) != 3 {
+			t.Fatalf("after %d failures the plan is %+v, refused %+v", i, plan, refused)
+		}
+		s.Conclude(plan.Members, nil, gang.Failure{UID: "p1", Cause: why.Finding{}}, now)
+	}
+}
+
 // BenchmarkGate is the question of the scheduling queue about each pod.
 func BenchmarkGate(b *testing.B) {
 	for _, members := range []int{4, 1000} {

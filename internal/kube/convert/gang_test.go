@@ -244,12 +244,15 @@ func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {
 	}
 }
 
+// F21: a gang is ignored because the kind of its owner is not known.
 func TestGangPodReadsTheRestOfThePod(t *testing.T) {
 	t.Parallel()
 	created, priority := time.Unix(1, 0), int32(7)
 	p := gangPod(map[string]string{annotation.PodGroup: "g"}, nil)
 	p.UID, p.CreationTimestamp, p.Spec.NodeName, p.Spec.Priority = "u", metav1.NewTime(created), "node", &priority
-	p.OwnerReferences = []metav1.OwnerReference{{UID: "no controller"}, {UID: "job", Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{UID: "no controller"}, {
+		APIVersion: "example.com/v9", Kind: "Unheard", UID: "job", Controller: new(true),
+	}}
 	got, ok := convert.GangPod(p)
 	want := gang.Pod{
 		UID: "u", Namespace: "n", Name: "p", Gang: "n/g", InObject: true, Priority: 7, Created: created, Node: "node",

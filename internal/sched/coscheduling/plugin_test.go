@@ -223,6 +223,7 @@ func (w *writer) pass(ctx context.Context, seconds int) {
 	}
 }
 
+// F14: a gated pod has no condition and no Event.
 func TestAPodThatIsHeldSaysWhy(t *testing.T) {
 	t.Parallel()
 	_, gangs := newPlugin(t)
