@@ -28,9 +28,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestBadInputGetsAClearTextAndChangesNothing(t *testing.T) {
-	cases := slices.Concat(webhookCases(), schedulerCases(), deviceCases(), quotaCases(), alignmentCases(),
-		agentCases(), simulateCases(), commandCases())
-	const promised = 220
+	cases := slices.Concat(webhookCases(), schedulerCases(), deviceCases(), quotaCases(), gangCases(),
+		alignmentCases(), agentCases(), simulateCases(), commandCases())
+	const promised = 400
 	if len(cases) < promised {
 		t.Errorf("%d cases, at least %d are promised", len(cases), promised)
 	}
