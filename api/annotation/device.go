@@ -49,6 +49,8 @@ const (
 	GPUVendorLabel = "node.koordinator.sh/gpu-vendor"
 	// GPUModelLabel is the model.
 	GPUModelLabel = "node.koordinator.sh/gpu-model"
+	// GPUDriverLabel is the version of the driver.
+	GPUDriverLabel = "node.koordinator.sh/gpu-driver-version"
 	// MIGProfileLabel is the profile of a MIG device, such as 1g.10gb.
 	MIGProfileLabel = "node.tenon.sh/mig-profile"
 	// MIGParentLabel is the id of the GPU that a MIG device is a part of.
@@ -60,6 +62,9 @@ const (
 	// PartitionHonor allows partitions alone.
 	PartitionHonor = "Honor"
 )
+
+// GPULabels returns the labels of a Device that its Node has too, where all GPUs agree.
+func GPULabels() []string { return []string{GPUVendorLabel, GPUModelLabel, GPUDriverLabel} }
 
 // Annotations of a Device.
 const (

@@ -14,11 +14,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
@@ -156,6 +158,7 @@ func (c *cluster) controllers(t *testing.T) {
 		})
 	}
 
+	c.showsDevices(t, client)
 	check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager-quota", metav1.DeleteOptions{}))
 	c.run(t, inQuota("lent", "lender"))
 	failed := regexp.MustCompile(`tenon_quota_status_writes_total{outcome="failed"} [1-9]`)
@@ -178,4 +181,34 @@ func (c *cluster) controllers(t *testing.T) {
 	check(t, err)
 	check(t, c.applier.Apply(t.Context(), objects))
 	used("lender", "20")
+}
+
+// showsDevices checks that a node shows its devices whatever a kubelet made of them, and that it keeps what is not ours.
+func (c *cluster) showsDevices(t *testing.T, client dynamic.Interface) {
+	t.Helper()
+	const core = corev1.ResourceName("koordinator.sh/gpu-core")
+	gpu := func(id string) map[string]any { return map[string]any{"type": "gpu", "id": id, "health": true} }
+	device := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"devices": []any{gpu("a"), gpu("b")}},
+	}}
+	device.SetGroupVersionKind(devicev1alpha1.Resource().GroupVersion().WithKind("Device"))
+	device.SetName("n0")
+	device.SetLabels(map[string]string{annotation.GPUModelLabel: "H100"})
+	_, err := client.Resource(devicev1alpha1.Resource()).Create(t.Context(), device, metav1.CreateOptions{})
+	check(t, err)
+	shows := func(ctx context.Context) (bool, error) {
+		n, err := c.client.CoreV1().Nodes().Get(ctx, "n0", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		capacity, allocatable := n.Status.Capacity[core], n.Status.Allocatable[core]
+		return capacity.Value() == 200 && allocatable.Value() == 200 && n.Labels[annotation.GPUModelLabel] == "H100" &&
+			n.Status.Allocatable.Cpu().Value() == 64, nil
+	}
+	await(t, "the node shows two GPUs", shows)
+	_, err = c.client.CoreV1().Nodes().Patch(t.Context(), "n0", types.StrategicMergePatchType,
+		[]byte(`{"status":{"capacity":{"koordinator.sh/gpu-core":"0"},"allocatable":{"koordinator.sh/gpu-core":"0"}}}`),
+		metav1.PatchOptions{FieldManager: "kubelet"}, "status")
+	check(t, err)
+	await(t, "the node shows two GPUs again", shows)
 }

@@ -114,6 +114,7 @@ func start(t *testing.T) *cluster {
 		RESTConfig: c.managerConfig(t), LeaderElectNamespace: "tenon-system", MetricsAddress: c.metrics, Quotas: quotas,
 		CertFile: serving.CertFile, KeyFile: serving.KeyFile, RequireNRIPlugin: true,
 		WebhookAddress: ports.Address(datadir.Webhooks), HealthAddress: ports.Address(datadir.ManagerHealth),
+		PublishDevices: true,
 	})
 	objects, err := install.Parse(deploy.Webhooks()...)
 	check(t, err)

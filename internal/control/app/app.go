@@ -47,6 +47,8 @@ type Options struct {
 	RelaxResourceKeys bool
 	// Quotas is what becomes of quotas while this manager leads; nil leaves them to another one.
 	Quotas *QuotaOptions
+	// PublishDevices shows in Nodes, while this manager leads, what their Device objects say.
+	PublishDevices bool
 	// LeaderElectNamespace is where the lease is by which one of several managers leads. "" is for a manager without
 	// others: it leads.
 	LeaderElectNamespace string
@@ -142,7 +144,7 @@ func Run(ctx context.Context, o Options) error {
 			}
 			defer metrics.Registry.Unregister(counter)
 		}
-		if err := addControllers(mgr, o.Quotas, known, client, m); err != nil {
+		if err := addControllers(mgr, &o, known, client, m); err != nil {
 			return fmt.Errorf("set up the controllers: %w", err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -32,8 +33,9 @@ type cluster struct {
 	quotas               map[string]cache.SharedIndexInformer // by group
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
 	groups               []cache.SharedIndexInformer          // PodGroups
+	devices              cache.SharedIndexInformer
 	synced               []cache.InformerSynced
-	gathered             []cache.InformerSynced // and of the gangs, which no webhook asks for
+	gathered             []cache.InformerSynced // and of gangs and devices, which no webhook asks for
 }
 
 func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Quotas) (*cluster, error) {
@@ -46,13 +48,18 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		store: store, gangs: kube.NewGangs(), quotas: map[string]cache.SharedIndexInformer{},
 		pods:    coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
 		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
+		devices: kube.NewDeviceInformer(reader),
 		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
 	c.gangs.Handle(bonds{store})
 	failed := []error{c.gangs.Configure(gang.Settings{}), c.pods.AddIndexers(gangstatus.IndexPods())}
-	for _, i := range []cache.SharedIndexInformer{c.nodes, c.budgets} {
-		failed = append(failed, i.SetTransform(withoutManagedFields))
-	}
+	failed = append(failed, c.budgets.SetTransform(withoutManagedFields), c.nodes.SetTransform(
+		func(object any) (any, error) {
+			if o, err := meta.Accessor(object); err == nil {
+				devicecapacity.Trim(o)
+			}
+			return object, nil
+		}))
 	failed = append(failed, c.pods.SetTransform(func(object any) (any, error) {
 		if p, ok := object.(*corev1.Pod); ok && convert.Ended(p) {
 			return gangstatus.Trim(p), nil
@@ -79,7 +86,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		c.groups = append(c.groups, i)
 		follow(i, c.gangs.GroupHandler())
 	}
-	c.synced, c.gathered = c.synced[:webhooks:webhooks], c.synced
+	c.synced, c.gathered = c.synced[:webhooks:webhooks], append(c.synced, c.devices.HasSynced)
 	if err := errors.Join(failed...); err != nil {
 		return nil, fmt.Errorf("follow pods, nodes and quotas: %w", err)
 	}
@@ -92,7 +99,7 @@ func (c *cluster) Start(ctx context.Context) error {
 	for _, i := range c.quotas {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	for _, i := range append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets) {
+	for _, i := range append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices) {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	running.Go(func() { c.store.Run(ctx) })

@@ -49,6 +49,8 @@ func NewCommand() *cobra.Command {
 		"accept an ElasticQuota whose max has only some of the resources of its parent's")
 	f.StringVar(&quotaArgs, "elastic-quota-args", "",
 		"`file` with the ElasticQuotaArgs of the scheduler; without it the defaults hold")
+	f.BoolVar(&o.PublishDevices, "publish-device-resources", true,
+		"show the amounts of devices that Tenon gives out in the capacity of their nodes, and the labels of GPUs")
 	f.BoolVar(&elect, "leader-elect", true, "elect a leader, which alone writes quotas and evicts pods")
 	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "tenon-system", "`namespace` of the leader's lease")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)

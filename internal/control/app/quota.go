@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
@@ -71,8 +72,9 @@ func newQuotaOptions(a *config.ElasticQuotaArgs) *QuotaOptions {
 }
 
 // addControllers adds what works while this manager leads, once the caches are synced.
-func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kubernetes.Interface, m writeMetrics,
+func addControllers(mgr manager.Manager, all *Options, c *cluster, client kubernetes.Interface, m writeMetrics,
 ) error {
+	o := all.Quotas
 	objects, err := dynamic.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -85,6 +87,11 @@ func addControllers(mgr manager.Manager, o *QuotaOptions, c *cluster, client kub
 			Writes: m.writes,
 		}).Start,
 		quotaprofile.New(nodes, objects).Start,
+	}
+	if all.PublishDevices {
+		starts = append(starts, devicecapacity.New(devicecapacity.Options{
+			Devices: c.devices, Nodes: c.nodes, Client: client,
+		}).Start)
 	}
 	if o.Revoke != nil {
 		r := *o.Revoke

@@ -100,6 +100,7 @@ func newManager() *cobra.Command {
 			RequireNRIPlugin:    fences,
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
 			Quotas:              manager.DefaultQuotaOptions(),
+			PublishDevices:      true,
 		})
 	})
 	child.Flags().BoolVar(&fences, "require-nri-plugin", false, "as that of tenon-manager")

@@ -1,0 +1,226 @@
+package devicecapacity
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+const (
+	// Manager is the field manager under which Nodes are written.
+	Manager = "tenon-manager-devices"
+	// lossDelay is how long less must be there before a Node shows it.
+	lossDelay = time.Minute
+	// status is the subresource with the amounts.
+	status = "status"
+)
+
+// Options are what a controller works with.
+type Options struct {
+	Devices cache.SharedIndexInformer // of devicev1alpha1.Device
+	Nodes   cache.SharedIndexInformer // with the managed fields that Trim keeps
+	Client  kubernetes.Interface
+	Clock   clock.WithTicker // nil is the real one
+}
+
+// Controller writes Nodes. One at a time may run: the leader's.
+type Controller struct {
+	Options
+	queue workqueue.TypedRateLimitingInterface[string]
+	lost  map[string]map[corev1.ResourceName]time.Time // by node: since when less is there than the Node shows
+}
+
+// New returns a controller that does not run.
+func New(o Options) *Controller {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Controller{Options: o, lost: map[string]map[corev1.ResourceName]time.Time{}}
+}
+
+// Trim keeps of an object's managed fields what the controller wrote.
+func Trim(object metav1.Object) {
+	var ours []metav1.ManagedFieldsEntry
+	for _, e := range object.GetManagedFields() {
+		if e.Manager == Manager && e.Operation == metav1.ManagedFieldsOperationApply {
+			ours = append(ours, e)
+		}
+	}
+	object.SetManagedFields(ours)
+}
+
+// Start works until ctx ends. The caches must be synced.
+func (c *Controller) Start(ctx context.Context) error {
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+		workqueue.TypedRateLimitingQueueConfig[string]{Clock: c.Clock})
+	defer c.queue.ShutDown()
+	enqueue := func(object any) {
+		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+			c.queue.Add(name)
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: enqueue, DeleteFunc: enqueue, UpdateFunc: func(_, is any) { enqueue(is) },
+	}
+	for _, i := range []cache.SharedIndexInformer{c.Devices, c.Nodes} {
+		registration, err := i.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("follow Devices and Nodes: %w", err)
+		}
+		defer func() { _ = i.RemoveEventHandler(registration) }()
+	}
+	context.AfterFunc(ctx, c.queue.ShutDown)
+	for {
+		name, ended := c.queue.Get()
+		if ended {
+			return nil
+		}
+		again, err := c.follow(ctx, name)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			klog.FromContext(ctx).Error(err, "Devices of a node not shown in it", "node", name)
+			c.queue.AddRateLimited(name)
+		case again > 0:
+			c.queue.Forget(name)
+			c.queue.AddAfter(name, again)
+		default:
+			c.queue.Forget(name)
+		}
+		c.queue.Done(name)
+	}
+}
+
+// follow makes a Node what its Device object says, and returns after what time less is to be shown; 0 for never.
+func (c *Controller) follow(ctx context.Context, name string) (again time.Duration, err error) {
+	object, found, err := c.Nodes.GetStore().GetByKey(name)
+	node, ok := object.(*corev1.Node)
+	if err != nil || !found || !ok {
+		delete(c.lost, name)
+		return 0, err
+	}
+	object, _, err = c.Devices.GetStore().GetByKey(name)
+	if err != nil {
+		return 0, err
+	}
+	device, _ := object.(*devicev1alpha1.Device) // nil for a node without devices
+	if err := c.label(ctx, node, device); err != nil {
+		return 0, err
+	}
+	amounts, again := c.amounts(node, convert.Capacity(device))
+	if amounts == nil {
+		return again, nil
+	}
+	return again, c.apply(ctx, node, map[string]any{"status": map[string]any{
+		"capacity": amounts, "allocatable": amounts,
+	}}, status)
+}
+
+// amounts returns what is to be written of what the devices have; nil where the Node shows it.
+func (c *Controller) amounts(node *corev1.Node, have corev1.ResourceList) (write corev1.ResourceList,
+	again time.Duration,
+) {
+	now, lost, shown := c.Clock.Now(), map[corev1.ResourceName]time.Time{}, owned(node, status, "f:status", "f:capacity")
+	write = maps.Clone(have)
+	for _, name := range shown {
+		r := corev1.ResourceName(name)
+		is := node.Status.Capacity[r]
+		if n := have[r]; n.Cmp(is) >= 0 {
+			continue
+		}
+		since, before := c.lost[node.Name][r]
+		if !before {
+			since = now
+		}
+		if left := since.Add(lossDelay).Sub(now); left > 0 {
+			write[r], lost[r] = is, since
+			again = min(left, cmp.Or(again, left))
+		}
+	}
+	if c.lost[node.Name] = lost; len(lost) == 0 {
+		delete(c.lost, node.Name)
+	}
+	differs := len(write) != len(shown)
+	for r, n := range write {
+		capacity, allocatable := node.Status.Capacity[r], node.Status.Allocatable[r]
+		differs = differs || !slices.Contains(shown, string(r)) || capacity.Cmp(n) != 0 || allocatable.Cmp(n) != 0
+	}
+	if !differs {
+		return nil, again
+	}
+	return write, again
+}
+
+// label copies what the Device says of its GPUs.
+func (c *Controller) label(ctx context.Context, node *corev1.Node, device *devicev1alpha1.Device) error {
+	labels, shown := convert.GPULabels(device), owned(node, "", "f:metadata", "f:labels")
+	differs := len(labels) != len(shown)
+	for key, value := range labels {
+		differs = differs || !slices.Contains(shown, key) || node.Labels[key] != value
+	}
+	if !differs {
+		return nil
+	}
+	return c.apply(ctx, node, map[string]any{"metadata": map[string]any{"labels": labels}}, "")
+}
+
+// apply writes all that a Node is to have from this controller, and removes what it has from it besides.
+func (c *Controller) apply(ctx context.Context, node *corev1.Node, object map[string]any, subresource string) error {
+	meta, _ := object["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["name"], meta["uid"] = node.Name, node.UID
+	object["apiVersion"], object["kind"], object["metadata"] = "v1", "Node", meta
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: Manager, Force: new(true)}
+	_, err = c.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.ApplyPatchType, text, options,
+		strings.Fields(subresource)...)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the Node is gone, or another one has its name
+		return nil
+	}
+	return err
+}
+
+// owned returns the keys below a path that were written under Manager, sorted.
+func owned(node *corev1.Node, subresource string, path ...string) (keys []string) {
+	for _, e := range node.ManagedFields {
+		if e.Manager != Manager || e.Subresource != subresource || e.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(e.FieldsV1.Raw, &fields); err != nil {
+			return nil // no API server sends this
+		}
+		for _, step := range path {
+			fields, _ = fields[step].(map[string]any)
+		}
+		for key := range fields {
+			if name, isField := strings.CutPrefix(key, "f:"); isField {
+				keys = append(keys, name)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}

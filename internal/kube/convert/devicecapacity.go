@@ -1,0 +1,63 @@
+package convert
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/device"
+)
+
+// Capacity returns what the devices of a node that work have together, by resource: of each type what its devices
+// state, so that types of which nothing else is known count too. A GPU that states nothing has 100 percent of its cores
+// and of its memory. GPUs in MIG mode and their slices are no percentages and do not count. There is none on a node
+// whose devices the kubelet gives out.
+func Capacity(d *devicev1alpha1.Device) corev1.ResourceList {
+	all := corev1.ResourceList{}
+	if d == nil {
+		return all
+	}
+	if mode, _, err := annotation.ParseDeviceMode(d.Annotations[annotation.DeviceModeKey]); err != nil ||
+		mode == annotation.DeviceFollow {
+		return all
+	}
+	sliced := map[string]bool{}
+	for i := range d.Spec.Devices {
+		sliced[d.Spec.Devices[i].Labels[annotation.MIGParentLabel]] = true
+	}
+	for i := range d.Spec.Devices {
+		is := &d.Spec.Devices[i]
+		if !is.Health || meta.IsStatusConditionTrue(is.Conditions, devicev1alpha1.Foreign) || sliced[is.ID] ||
+			is.Labels[annotation.MIGProfileLabel] != "" {
+			continue
+		}
+		amounts := corev1.ResourceList{}
+		if is.Type == string(device.GPU) {
+			amounts[device.GPUCore] = *resource.NewQuantity(100, resource.DecimalSI)
+			amounts[device.GPURatio] = *resource.NewQuantity(100, resource.DecimalSI)
+		}
+		for name, n := range is.Resources {
+			amounts[name] = n
+		}
+		for name, n := range amounts {
+			sum := all[name]
+			sum.Add(n)
+			all[name] = sum
+		}
+	}
+	return all
+}
+
+// GPULabels returns what a Device says of all its GPUs together, and its Node is to say too: vendor, model and driver.
+func GPULabels(d *devicev1alpha1.Device) map[string]string {
+	labels := map[string]string{}
+	for _, key := range annotation.GPULabels() {
+		if d != nil && d.Labels[key] != "" {
+			labels[key] = d.Labels[key]
+		}
+	}
+	return labels
+}
