@@ -89,6 +89,9 @@ const (
 
 	// Writer names the agent and its version, on every object that it owns.
 	Writer = "tenon.sh/writer"
+	// DeviceSchedulingLabel of a Namespace, with the value enabled, makes Tenon the scheduler of its pods with devices
+	// that name none, and lets no other one bind those.
+	DeviceSchedulingLabel = "tenon.sh/device-scheduling"
 	// TakeoverKey holds a Takeover.
 	TakeoverKey = "node.tenon.sh/takeover"
 	// ReportKey holds a Report.

@@ -2,16 +2,19 @@ package manifests
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -159,6 +162,7 @@ func (c *cluster) controllers(t *testing.T) {
 	}
 
 	c.showsDevices(t, client)
+	c.ownsPodsWithDevices(t)
 	check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager-quota", metav1.DeleteOptions{}))
 	c.run(t, inQuota("lent", "lender"))
 	failed := regexp.MustCompile(`tenon_quota_status_writes_total{outcome="failed"} [1-9]`)
@@ -211,4 +215,57 @@ func (c *cluster) showsDevices(t *testing.T, client dynamic.Interface) {
 		metav1.PatchOptions{FieldManager: "kubelet"}, "status")
 	check(t, err)
 	await(t, "the node shows two GPUs again", shows)
+}
+
+// ownsPodsWithDevices checks that in a namespace that asks for it nobody but Tenon schedules pods with devices.
+func (c *cluster) ownsPodsWithDevices(t *testing.T) {
+	t.Helper()
+	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "train", Labels: map[string]string{annotation.DeviceSchedulingLabel: "enabled"},
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	_, err = c.client.CoreV1().ServiceAccounts("train").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	check(t, err)
+	create := func(namespace, name, resourceName string) *corev1.Pod {
+		p := pod(name, "", "1")
+		p.Namespace = namespace
+		amounts := p.Spec.Containers[0].Resources
+		amounts.Requests[corev1.ResourceName(resourceName)] = resource.MustParse("1")
+		if amounts.Limits == nil {
+			amounts.Limits = corev1.ResourceList{}
+		}
+		amounts.Limits[corev1.ResourceName(resourceName)] = resource.MustParse("1")
+		p.Spec.Containers[0].Resources = amounts
+		created, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		check(t, err)
+		return created
+	}
+	for _, tt := range []struct {
+		namespace, resource, scheduler string
+		refused                        bool
+	}{
+		{"train", "nvidia.com/gpu", "tenon-scheduler", true},
+		{"train", "cpu", "default-scheduler", false},
+		{"default", "nvidia.com/gpu", "default-scheduler", false},
+	} {
+		p := create(tt.namespace, "owned-"+strings.ReplaceAll(tt.resource, "/", "-"), tt.resource)
+		if p.Spec.SchedulerName != tt.scheduler {
+			t.Errorf("pod %s/%s has the scheduler %s, want %s", p.Namespace, p.Name, p.Spec.SchedulerName, tt.scheduler)
+		}
+		binding := &corev1.Binding{Target: corev1.ObjectReference{Name: "n0"}}
+		binding.Name = p.Name
+		await(t, "an answer about the Binding of "+p.Name, func(ctx context.Context) (bool, error) {
+			err := c.client.CoreV1().Pods(p.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+			switch {
+			case apierrors.IsServiceUnavailable(err): // the pod is not seen yet
+				return false, nil
+			case tt.refused && apierrors.IsInvalid(err):
+				return true, nil
+			case tt.refused:
+				return false, fmt.Errorf("bound by a stranger, or refused in another way: %w", err)
+			}
+			return true, err
+		})
+	}
 }

@@ -141,3 +141,29 @@ func (m *Mutation) remove(a amounts, name corev1.ResourceName) {
 		delete(a.of(p), name)
 	}})
 }
+
+// SchedulerName is the scheduler that counts devices.
+const SchedulerName = "tenon-scheduler"
+
+// Schedule makes a pod that asks for devices and names no scheduler one of SchedulerName.
+func Schedule(pod *corev1.Pod) (m Mutation) {
+	if name := pod.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName || !convert.AsksForDevices(pod) {
+		return m
+	}
+	m.Steps = []Step{{
+		"add", "/spec/schedulerName", SchedulerName, func(p *corev1.Pod) { p.Spec.SchedulerName = SchedulerName },
+	}}
+	m.Warnings = []string{fmt.Sprintf("spec.schedulerName: set to %s: the pod asks for devices, and its namespace has "+
+		"the label %s", SchedulerName, annotation.DeviceSchedulingLabel)}
+	return m
+}
+
+// Bind judges the Binding of a pod by someone who is not Tenon's scheduler.
+func Bind(pod *corev1.Pod) (a Answer) {
+	if convert.AsksForDevices(pod) {
+		a.refuse(why.InvalidField, "metadata.name", "pod %s asks for devices, which only Tenon binds here: its "+
+			"spec.schedulerName must be %s, or its namespace must lose the label %s", pod.Name, SchedulerName,
+			annotation.DeviceSchedulingLabel)
+	}
+	return a
+}

@@ -135,6 +135,7 @@ func Run(ctx context.Context, o Options) error {
 	// Only a server that was asked for is started with the manager.
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas,
+		Pod: known.pod,
 	}, counters)
 	if o.Quotas != nil {
 		m := newWriteMetrics()

@@ -133,6 +133,15 @@ func (c *cluster) quota(group, namespace, name string) *v1alpha1.ElasticQuota {
 	return nil
 }
 
+// pod returns a pod as it was shown last; nil where there is none.
+func (c *cluster) pod(namespace, name string) *corev1.Pod {
+	object, _, err := c.pods.GetStore().GetByKey(namespace + "/" + name)
+	if p, ok := object.(*corev1.Pod); ok && err == nil {
+		return p
+	}
+	return nil
+}
+
 // bonds lets quotas know what holds gangs together: they are revoked as they are scheduled.
 type bonds struct{ store *kube.Quotas }
 

@@ -135,12 +135,20 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	node := func(l map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: l}}
 	}
+	named := with("nvidia.com/gpu")
+	named.Spec.SchedulerName = "volcano"
 	tests := map[string]struct {
 		hook        string
 		object, old runtime.Object
 		want        bool
 	}{
-		"create: a bare pod": {"validating/create.pods.tenon.sh", pod(nil, nil), nil, false},
+		"scheduler: a bare pod":           {"mutating/scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
+		"scheduler: a whole GPU":          {"mutating/scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
+		"scheduler: a slice":              {"mutating/scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true},
+		"scheduler: an adapter":           {"mutating/scheduler.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true},
+		"scheduler: an init container":    {"mutating/scheduler.pods.tenon.sh", gpuInit, nil, true},
+		"scheduler: a pod of another one": {"mutating/scheduler.pods.tenon.sh", named, nil, false},
+		"create: a bare pod":              {"validating/create.pods.tenon.sh", pod(nil, nil), nil, false},
 		"create: a pod of someone else": {
 			"validating/create.pods.tenon.sh",
 			pod(keys("app", "web"), keys("example.com/x", "y")), nil, false,
@@ -454,7 +462,15 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create && h.rules[0].Resources[0] == "pods"
-		for ns, want := range map[string]bool{"default": true, "kube-system": true, "tenon-system": !creates} {
+		asked := map[string]bool{"default": true, "kube-system": true, "tenon-system": !creates}
+		switch name { // a namespace asks for these
+		case "validating/bindings.tenon.sh", "mutating/scheduler.pods.tenon.sh":
+			asked = map[string]bool{"default": false, "kube-system": false, "tenon-system": false}
+			if !selector.Matches(labels.Set{annotation.DeviceSchedulingLabel: "enabled"}) {
+				t.Errorf("%s: a namespace that asks for it is not asked about", name)
+			}
+		}
+		for ns, want := range asked {
 			if got := selector.Matches(labels.Set{"kubernetes.io/metadata.name": ns}); got != want {
 				t.Errorf("%s: namespace %s is asked about = %v, want %v", name, ns, got, want)
 			}

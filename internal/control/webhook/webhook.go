@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type Rules struct {
 	Schedulers []string
 	// RequireNRIPlugin puts up the fence of admission.Fence.
 	RequireNRIPlugin bool
+	// Pod returns a pod that the API server has; nil where that is not known.
+	Pod func(namespace, name string) *corev1.Pod
 	// Quotas answers about elastic quotas; nil checks none.
 	Quotas *Quotas
 }
@@ -34,8 +37,12 @@ type Rules struct {
 func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
 	h := handlers{decoder, rules}
 	all := map[string]ctrl.HandlerFunc{
-		"/mutate-pod":   h.mutatePod,
-		"/validate-pod": judged(decoder, h.judgePod),
+		"/mutate-pod": h.mutating(h.mutatePod),
+		"/mutate-pod-scheduler": h.mutating(func(pod *corev1.Pod) (admission.Mutation, admission.Answer) {
+			return admission.Schedule(pod), admission.Answer{}
+		}),
+		"/validate-binding": h.judgeBinding,
+		"/validate-pod":     judged(decoder, h.judgePod),
 		"/validate-pod-resize": judged(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
 			return admission.Resize(pod, old)
 		}),
@@ -60,30 +67,52 @@ type handlers struct {
 	rules   Rules
 }
 
-func (h handlers) mutatePod(_ context.Context, req ctrl.Request) ctrl.Response {
-	pod := &corev1.Pod{}
-	if err := h.decoder.Decode(req, pod); err != nil {
-		return ctrl.Errored(http.StatusBadRequest, err)
-	}
-	m := admission.Mutate(pod)
+func (h handlers) mutatePod(pod *corev1.Pod) (m admission.Mutation, answer admission.Answer) {
+	m = admission.Mutate(pod)
 	if h.rules.RequireNRIPlugin {
-		fence, answer := admission.Fence(pod)
+		var fence admission.Mutation
+		fence, answer = admission.Fence(pod)
+		m.Steps = append(m.Steps, fence.Steps...)
+	}
+	return m, answer
+}
+
+// mutating answers requests about pods that are created.
+func (h handlers) mutating(mutate func(*corev1.Pod) (admission.Mutation, admission.Answer)) ctrl.HandlerFunc {
+	return func(_ context.Context, req ctrl.Request) ctrl.Response {
+		pod := &corev1.Pod{}
+		if err := h.decoder.Decode(req, pod); err != nil {
+			return ctrl.Errored(http.StatusBadRequest, err)
+		}
+		m, answer := mutate(pod)
 		if !answer.Allowed() {
 			return respond(req, answer)
 		}
-		m.Steps = append(m.Steps, fence.Steps...)
-	}
-	response := ctrl.Allowed("").WithWarnings(m.Warnings...)
-	if len(m.Steps) == 0 {
+		response := ctrl.Allowed("").WithWarnings(m.Warnings...)
+		if len(m.Steps) == 0 {
+			return response
+		}
+		patch, err := json.Marshal(m.Steps)
+		if err != nil {
+			return ctrl.Errored(http.StatusInternalServerError, err)
+		}
+		kind := admissionv1.PatchTypeJSONPatch
+		response.Patch, response.PatchType = patch, &kind
 		return response
 	}
-	patch, err := json.Marshal(m.Steps)
-	if err != nil {
-		return ctrl.Errored(http.StatusInternalServerError, err)
+}
+
+// judgeBinding answers requests to bind a pod. What the pod asks for is not in them.
+func (h handlers) judgeBinding(_ context.Context, req ctrl.Request) ctrl.Response {
+	if h.rules.author(req) == admission.Scheduler {
+		return ctrl.Allowed("")
 	}
-	kind := admissionv1.PatchTypeJSONPatch
-	response.Patch, response.PatchType = patch, &kind
-	return response
+	pod := h.rules.Pod(req.Namespace, req.Name)
+	if pod == nil {
+		return ctrl.Errored(http.StatusServiceUnavailable,
+			fmt.Errorf("pod %s/%s is not known yet: try again", req.Namespace, req.Name))
+	}
+	return respond(req, admission.Bind(pod))
 }
 
 // judged answers requests about objects of one kind. Except in a creation there is an old object.

@@ -41,8 +41,11 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	m := mux{}
-	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{Schedulers: []string{scheduler}, RequireNRIPlugin: true},
-		metrics)
+	known := map[string]*corev1.Pod{"default/gpu": with("nvidia.com/gpu"), "default/plain": with("cpu")}
+	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{
+		Schedulers: []string{scheduler}, RequireNRIPlugin: true,
+		Pod: func(namespace, name string) *corev1.Pod { return known[namespace+"/"+name] },
+	}, metrics)
 	return m, registry
 }
 
@@ -128,6 +131,54 @@ func TestAWarningDoesNotRefuse(t *testing.T) {
 	if diff := cmp.Diff([]string{"metadata.annotations[scheduling.koordinator.sh/resource-spec]: x: unknown field"},
 		got.Warnings); !got.Allowed || diff != "" {
 		t.Errorf("allowed = %v, warnings (-want +got):\n%s", got.Allowed, diff)
+	}
+}
+
+func TestPodsWithDevicesAreTenons(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	other := with("nvidia.com/gpu")
+	other.Spec.SchedulerName = "volcano"
+	const ours = `[{"op":"add","path":"/spec/schedulerName","value":"tenon-scheduler"}]`
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"a GPU":              {with("nvidia.com/gpu"), ours},
+		"a plain pod":        {with("cpu"), ""},
+		"of another one":     {other, ""},
+		"an FPGA by percent": {with("koordinator.sh/fpga"), ours},
+	} {
+		got := ask(t, m["/mutate-pod-scheduler"], admissionv1.Create, "someone", typed(tt.pod), nil)
+		if !got.Allowed || string(got.Patch) != tt.want || (len(got.Warnings) > 0) != (tt.want != "") {
+			t.Errorf("%s: allowed %t, patch %s, warnings %q", name, got.Allowed, got.Patch, got.Warnings)
+		}
+	}
+}
+
+func TestOnlyTenonBindsPodsWithDevices(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	const invalid, later = http.StatusUnprocessableEntity, http.StatusServiceUnavailable
+	for name, tt := range map[string]struct {
+		user, pod string
+		code      int32 // 0 where it is allowed
+		text      string
+	}{
+		"Tenon":                  {scheduler, "gpu", 0, ""},
+		"another one":            {"someone", "gpu", invalid, "only Tenon binds here: its spec.schedulerName"},
+		"a plain pod":            {"someone", "plain", 0, ""},
+		"a pod that is not seen": {"someone", "new", later, "pod default/new is not known yet: try again"},
+	} {
+		got := send(t, m["/validate-binding"], &admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Namespace: "default", Name: tt.pod, UserInfo: userOf(tt.user),
+			SubResource: "binding", Object: runtime.RawExtension{Raw: []byte(`{"kind":"Binding","apiVersion":"v1"}`)},
+		})
+		if got.Allowed != (tt.code == 0) {
+			t.Errorf("%s: allowed = %t", name, got.Allowed)
+		} else if tt.code != 0 && (got.Result.Code != tt.code || !strings.Contains(got.Result.Message, tt.text)) {
+			t.Errorf("%s: answer %d %q, want %d with %q", name, got.Result.Code, got.Result.Message, tt.code, tt.text)
+		}
 	}
 }
 
