@@ -95,6 +95,19 @@ func (s *Gangs) Object(id string) *v1alpha1.PodGroup {
 	return nil
 }
 
+// Priority returns the priority of a pod: that of its PodGroup, where Kubernetes' own has one.
+func (s *Gangs) Priority(p *corev1.Pod) int32 {
+	if p.Spec.SchedulingGroup != nil { // others do not pay for it
+		if o := s.Object(s.GangOf(p)); o != nil && o.Priority != nil {
+			return *o.Priority
+		}
+	}
+	if p.Spec.Priority != nil {
+		return *p.Spec.Priority
+	}
+	return 0
+}
+
 // MinResources returns what must be free before a gang is tried, as its PodGroup says; nil where it says nothing.
 func (s *Gangs) MinResources(id string) corev1.ResourceList {
 	if o := s.Object(id); o != nil {

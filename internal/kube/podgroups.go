@@ -41,7 +41,7 @@ type publishedPodGroup struct {
 	Metadata metav1.ObjectMeta
 	Spec     struct {
 		MinMember, MinResources, ScheduleTimeoutSeconds json.RawMessage
-		SchedulingPolicy, DisruptionMode                json.RawMessage // of Kubernetes' own
+		SchedulingPolicy, DisruptionMode, Priority      json.RawMessage // of Kubernetes' own
 	}
 	Status json.RawMessage
 }
@@ -53,6 +53,7 @@ func (p *publishedPodGroup) read(group string) *v1alpha1.PodGroup {
 	if group == v1alpha1.NativeGroupName {
 		p.readPolicy(g, &faults)
 		g.Whole = readWholeDisruption(&faults, p.Spec.DisruptionMode)
+		g.Priority = readWhole[*int32](&faults, "spec.priority", p.Spec.Priority)
 		var status struct{ Conditions []metav1.Condition }
 		_ = json.Unmarshal(p.Status, &status) // what does not fit the type is left out
 		g.Status.Conditions, g.Status.Phase = status.Conditions, v1alpha1.NativePhase(status.Conditions)

@@ -111,6 +111,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 		Min          int32
 		Basic, Whole bool
 		Started      bool
+		Priority     int32
 		Unread       string
 	}
 	for version, recorded := range map[string]string{"v1alpha2": of136, "v1beta1": of137} {
@@ -142,12 +143,16 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			"new-mode": {
 				`{"gang":{"minCount":2}}`, `,"disruptionMode":"Job"`, read{Min: 2, Unread: mode + `"Job"`},
 			},
+			"odd-priority": {
+				`{"gang":{"minCount":2}}`, `,"priority":"high"`,
+				read{Min: 2, Unread: `spec.priority must be a whole number that fits int32, is "high"`},
+			},
 			"new-union": {
 				`{"gang":{"minCount":2}}`, `,"disruptionMode":{"some":{}}`, read{Min: 2, Unread: mode + `{"some":{}}`},
 			},
 		}
 		objects := []*unstructured.Unstructured{decoded(t, recorded)}
-		want := map[string]read{"train-workers-x7k2p": {Min: 4, Whole: true, Started: true}}
+		want := map[string]read{"train-workers-x7k2p": {Min: 4, Whole: true, Started: true, Priority: 100}}
 		for name, s := range specs {
 			objects = append(objects, decoded(t, withSpec(recorded, name, s.policy, s.more)))
 			want[name] = s.want
@@ -159,6 +164,9 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 		for _, object := range i.GetStore().List() {
 			g := object.(*v1alpha1.PodGroup)
 			r := read{Min: g.Spec.MinMember, Basic: g.Basic, Whole: g.Whole, Started: g.Status.Phase.IsStarted()}
+			if g.Priority != nil {
+				r.Priority = *g.Priority
+			}
 			for _, field := range slices.Sorted(maps.Keys(g.Unread)) {
 				r.Unread += field + " " + g.Unread[field]
 			}

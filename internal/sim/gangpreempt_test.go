@@ -163,6 +163,16 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 				strings.ReplaceAll(gang(3, 3, 3, ""), says("a", 3), nonStrict(says("a", 3))),
 			want: "a0 Waiting, a1 Unschedulable, a2 Unschedulable, l0 Existing, l1 Existing",
 		},
+		"the PodGroup's priority": {
+			nodes: 2,
+			pods: runs("l0", "n0", 4, "", 1) +
+				nativeGroup("v1alpha2", "l", "{gang: {minCount: 1}}, priority: 10") +
+				cpuPod("l1", 4, "", ", nodeName: n1, priority: 1"+own("l")) +
+				nativeGroup("v1alpha2", "a", "{gang: {minCount: 1}}, priority: 9") +
+				cpuPod("a0", 4, "", own("a")) + nativeGroup("v1alpha2", "b", "{gang: {minCount: 1}}, priority: 8") +
+				cpuPod("b0", 4, "", ", priority: 9"+own("b")),
+			want: "a0 Scheduled, b0 GangSiblingFailed, l0 Preempted, l1 Existing",
+		},
 		"a policy that forbids it": {
 			nodes: 1,
 			pods:  runs("l0", "n0", 4, "", 1) + gang(2, 2, 1, ", preemptionPolicy: Never"),

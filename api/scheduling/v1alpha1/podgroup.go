@@ -29,6 +29,8 @@ type PodGroup struct {
 	Unread map[string]string `json:"-"`
 	// Basic and Whole are read of Kubernetes' own PodGroup: its pods start one by one; its pods are evicted together.
 	Basic, Whole bool `json:"-"`
+	// Priority is that of Kubernetes' own PodGroup, as the API server finds it in priorityClassName.
+	Priority *int32 `json:"-"`
 }
 
 // PodGroupList is a list of PodGroup.

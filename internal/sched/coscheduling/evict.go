@@ -14,7 +14,6 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -47,7 +46,7 @@ func (r *Rounds) evict(ctx context.Context, is *round, victims []*unit) {
 	begin := func(ctx context.Context) {
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
 			if r.Gangs.Gate(member).Code == why.None {
-				by := preemptor{member, types.UID(r.Gangs.GangOf(member))}
+				by := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member)}
 				// an error is logged, and seen when the gang is tried again
 				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, by, pods[i], Name)
 			}
@@ -157,7 +156,8 @@ func (v victim) Name() string { return v.pod.Spec.NodeName }
 // preemptor is a gang as upstream's events name it, by one of its members.
 type preemptor struct {
 	*corev1.Pod
-	gang types.UID
+	gang     types.UID
+	priority int32
 }
 
 // UID returns the name of the gang.
@@ -172,8 +172,8 @@ func (p preemptor) Obj() runtime.Object { return p.Pod }
 // Pods returns the member.
 func (p preemptor) Pods() map[string]*corev1.Pod { return map[string]*corev1.Pod{p.Name: p.Pod} }
 
-// Priority returns that of the member.
-func (p preemptor) Priority() int32 { return corev1helpers.PodPriority(p.Pod) }
+// Priority returns that of the gang.
+func (p preemptor) Priority() int32 { return p.priority }
 
 // Type returns what UID is of.
 func (preemptor) Type() string { return "gang" }

@@ -55,7 +55,7 @@ func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may def
 		if !found {
 			known = !slices.ContainsFunc(unit, func(uid string) bool {
 				pod := r.Gangs.Pod(uid)
-				return pod == nil || corev1helpers.PodPriority(pod) >= corev1helpers.PodPriority(preemptor) ||
+				return pod == nil || r.importance(pod) >= corev1helpers.PodPriority(preemptor) ||
 					!may(node, &framework.PodInfo{Pod: pod}, preemptor)
 			})
 			r.mayWhole.Store(key, known)
@@ -65,6 +65,11 @@ func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may def
 		}
 	}
 	return !slices.Contains(r.group(preemptor), of)
+}
+
+// importance is the priority below which no preemptor evicts a pod.
+func (r *Rounds) importance(pod *corev1.Pod) int32 {
+	return max(corev1helpers.PodPriority(pod), r.Gangs.Priority(pod))
 }
 
 // group returns the gangs that start with a pod; none for a pod without a gang.

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/featuregate"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -72,7 +71,7 @@ func (*Plugin) Name() string { return Name }
 // into the queue. The times of creation are whole seconds.
 func (p *Plugin) Less(a, b fwk.QueuedPodInfo) bool {
 	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
-	if order := cmp.Compare(corev1helpers.PodPriority(y), corev1helpers.PodPriority(x)); order != 0 {
+	if order := cmp.Compare(p.gangs.Priority(y), p.gangs.Priority(x)); order != 0 {
 		return order < 0
 	}
 	return cmp.Or(p.gangs.Compare(x, y), a.GetTimestamp().Compare(b.GetTimestamp())) < 0

@@ -174,7 +174,17 @@ func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
 // allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.
 func (p *preemption) allows(victim *corev1.Pod) bool {
 	of := p.Gangs.GangOf(victim)
-	return corev1helpers.PodPriority(victim) < p.lowest && !p.spared[of]
+	return p.importance(victim) < p.lowest && !p.spared[of]
+}
+
+// preemptor returns a member with the priority that decides whom it evicts.
+func (p *preemption) preemptor(uid string) *corev1.Pod {
+	pod := p.is.queued[uid].Pod
+	if priority := p.Gangs.Priority(pod); priority != corev1helpers.PodPriority(pod) {
+		pod = pod.DeepCopy()
+		pod.Spec.Priority = &priority
+	}
+	return pod
 }
 
 // read notes what holds for all members.
@@ -182,7 +192,7 @@ func (p *preemption) read(order []string) bool {
 	known := map[string]bool{}
 	for i, uid := range order {
 		pod := p.is.queued[uid].Pod
-		if priority := corev1helpers.PodPriority(pod); i == 0 || priority < p.lowest {
+		if priority := p.Gangs.Priority(pod); i == 0 || priority < p.lowest {
 			p.lowest = priority
 		}
 		if of := p.Gangs.GangOf(pod); !known[of] {
@@ -338,7 +348,7 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 
 // offer looks for victims on nodes. Where they belong to a gang that cannot go, others are looked for.
 func (p *preemption) offer(c *class, uid string, state fwk.CycleState, nodes []fwk.NodeInfo) {
-	pod, chooser := p.is.queued[uid].Pod, p.Preemption(p.profile(uid))
+	pod, chooser := p.preemptor(uid), p.Preemption(p.profile(uid))
 	for len(nodes) > 0 {
 		found, _, err := chooser.Evaluator.DryRunPreemption(p.ctx, state, pod, nodes, p.pdbs, 0, int32(len(nodes)))
 		if err != nil {
@@ -371,7 +381,7 @@ func (p *preemption) admit() bool {
 		for name := range nodes {
 			for _, node := range p.named(name) {
 				for _, info := range node.GetPods() {
-					may := p.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.is.queued[uid].Pod)
+					may := p.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.preemptor(uid))
 					if o, _ := p.option(uid, []*corev1.Pod{info.GetPod()}); may && o != nil {
 						choices = append(choices, choice{uid, o})
 					}

@@ -27,7 +27,7 @@ func (r *Rounds) lacks(is *round, current string) bool {
 		least := r.Gangs.MinResources(id)
 		asked := framework.NewResource(least)
 		for _, name := range slices.Sorted(maps.Keys(least)) {
-			has := freeOf(f, name, corev1helpers.PodPriority(member), evicts)
+			has := freeOf(f, name, r.Gangs.Priority(member), evicts)
 			if has >= amountOf(asked, name) {
 				continue
 			}

@@ -50,7 +50,7 @@ func budgetsOf(pdbs []*policyv1.PodDisruptionBudget) (budgets []budget) {
 
 // option returns what is evicted with these pods for a member, or the gang that cannot go.
 func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept string) {
-	preemptor, chooser := p.is.queued[uid].Pod, p.Preemption(p.profile(uid))
+	preemptor, chooser := p.preemptor(uid), p.Preemption(p.profile(uid))
 	known, uids := map[string]*corev1.Pod{}, make([]string, 0, len(pods))
 	for _, pod := range pods {
 		known[string(pod.UID)] = pod
