@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -473,5 +474,72 @@ func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
 	}
 	if got := states(r); strings.Count(got, " Existing") != 1 || !strings.Contains(got, "a0 GangNotReady") {
 		t.Errorf("got %s, want one that was evicted before the gang was known to be short of a1", got)
+	}
+}
+
+// extender refuses nodes, and has a say in preemption.
+type extender struct {
+	fwk.Extender
+	refuses  string
+	preempts bool
+}
+
+func (extender) Name() string                  { return "extender" }
+func (extender) IsFilter() bool                { return true }
+func (extender) IsPrioritizer() bool           { return false }
+func (extender) IsBinder() bool                { return false }
+func (extender) IsIgnorable() bool             { return false }
+func (extender) IsInterested(*corev1.Pod) bool { return true }
+func (e extender) SupportsPreemption() bool    { return e.preempts }
+
+func (e extender) Filter(_ *corev1.Pod, nodes []fwk.NodeInfo,
+) (left []fwk.NodeInfo, failed, unresolvable extenderv1.FailedNodesMap, err error) {
+	failed = extenderv1.FailedNodesMap{}
+	for _, n := range nodes {
+		if n.Node().Name == e.refuses {
+			failed[n.Node().Name] = "refused by the extender"
+		} else {
+			left = append(left, n)
+		}
+	}
+	return left, failed, nil, nil
+}
+
+func (extender) Prioritize(*corev1.Pod, []fwk.NodeInfo) (*extenderv1.HostPriorityList, int64, error) {
+	return &extenderv1.HostPriorityList{}, 1, nil
+}
+
+// TestExtendersAreAskedInThePlan of a gang, also of one that evicts. One that decides about victims is not passed over:
+// the gang evicts none.
+func TestExtendersAreAskedInThePlan(t *testing.T) {
+	low := func(name, node string) string { return cpuPod(name, 4, "", ", nodeName: "+node+", priority: 1") }
+	gang := cpuPod("a0", 4, says("a", 2), ", priority: 9") + cpuPod("a1", 4, says("a", 2), ", priority: 9")
+	nodes := cpuNode("n0", 4) + cpuNode("n1", 4)
+	for name, c := range map[string]struct {
+		in   string
+		by   extender
+		want string
+	}{
+		"a node that the extender refuses": {
+			nodes + gang, extender{refuses: "n1"}, "a0 GangSiblingFailed, a1 GangSiblingFailed",
+		},
+		"nothing is refused": {nodes + gang, extender{}, "a0 Scheduled, a1 Scheduled"},
+		"no victims on a node that it refuses": {
+			nodes + gang + low("l0", "n0") + low("l1", "n1"), extender{refuses: "n1"},
+			"a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing, l1 Existing",
+		},
+		"victims": {
+			nodes + gang + low("l0", "n0") + low("l1", "n1"), extender{},
+			"a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Preempted",
+		},
+		"victims that it may refuse": {
+			nodes + gang + low("l0", "n0") + low("l1", "n1"), extender{preempts: true},
+			"a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing, l1 Existing",
+		},
+	} {
+		r, err := simulated(t, c.in, func(e *engine) { e.core.Extenders = []fwk.Extender{c.by} })
+		if got := states(r); got != c.want || err != nil {
+			t.Errorf("%s: got %s, %v\nwant %s", name, got, err, c.want)
+		}
 	}
 }

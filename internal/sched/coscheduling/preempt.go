@@ -157,13 +157,17 @@ func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool
 	return !is.kept
 }
 
-// chooser returns what chooses victims for a member of a gang; nil for one that evicts none.
+// chooser returns what chooses victims for a member of a gang; nil for one that evicts none. An extender that has a say
+// in preemption is asked about the victims on one node, not about those of a gang.
 func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
 	f := r.Core.Profiles[pod.Spec.SchedulerName]
 	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever &&
 		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
 			is, ok := p.(*Plugin)
 			return ok && is.preempts
+		}) &&
+		!slices.ContainsFunc(r.Core.Extenders, func(e fwk.Extender) bool {
+			return e.SupportsPreemption() && e.IsInterested(pod)
 		})
 	if !may {
 		return nil
