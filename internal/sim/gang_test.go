@@ -2,7 +2,11 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -18,7 +23,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -580,5 +587,74 @@ func TestAPlannedMemberThatFailsIsTheCause(t *testing.T) {
 	})
 	if err != nil || len(causes) == 0 || slices.ContainsFunc(causes, func(c string) bool { return c != "default/a2" }) {
 		t.Errorf("causes %v, %v; want default/a2 alone", causes, err)
+	}
+}
+
+// TestTheGangsOfTheGuideStart: every block of YAML is read, and all pods of its jobs start. Those of other operators'
+// jobs are made of their templates.
+func TestTheGangsOfTheGuideStart(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "gang.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"default/train": 4, "default/solve": 5, "default/tune": 3, "ml/train": 0}
+	want["default/actors"], want["default/learner"] = 0, 0
+	got := map[string]int{}
+	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+		in := cpuNode("n0", 100)
+		for doc := range strings.SplitSeq(block[1], "\n---\n") {
+			var job struct {
+				Kind     string
+				Metadata metav1.ObjectMeta
+				Spec     map[string]json.RawMessage
+			}
+			if err := yaml.Unmarshal([]byte(doc), &job); err != nil {
+				t.Fatalf("%v in\n%s", err, doc)
+			}
+			var roles map[string]struct {
+				Replicas int
+				Template corev1.PodTemplateSpec
+			}
+			for _, key := range []string{"mpiReplicaSpecs", "pytorchReplicaSpecs"} {
+				if raw := job.Spec[key]; raw != nil {
+					if err := yaml.UnmarshalStrict(raw, &roles); err != nil {
+						t.Fatalf("%v in\n%s", err, doc)
+					}
+				}
+			}
+			if roles == nil {
+				in += "\n" + doc + "\n---"
+			}
+			for role, of := range roles {
+				for i := range of.Replicas {
+					p := corev1.Pod{ObjectMeta: of.Template.ObjectMeta, Spec: of.Template.Spec}
+					p.APIVersion, p.Kind = "v1", "Pod"
+					p.Name = fmt.Sprintf("%s-%s-%d", job.Metadata.Name, strings.ToLower(role), i)
+					pod, err := json.Marshal(&p)
+					if err != nil {
+						t.Fatal(err)
+					}
+					in += "\n" + string(pod) + "\n---"
+				}
+			}
+		}
+		r, _ := simulate(t, in, "-")
+		for _, g := range r.Gangs {
+			if got[g.Name] = g.Bound; g.Members != g.Bound {
+				t.Errorf("gang %+v, want all its members bound", g)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods of the gangs in the guide (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheDemoHasAGangThatRunsAndOneThatWaits for a member.
+func TestTheDemoHasAGangThatRunsAndOneThatWaits(t *testing.T) {
+	r, _ := simulate(t, cpuNode("n0", 100)+"\n"+string(examples.Demo()), "-")
+	want := []Gang{{"default/eval", gang.StatusWaiting, 2, 3, 0}, {"default/train", gang.StatusBound, 3, 3, 3}}
+	if diff := cmp.Diff(want, r.Gangs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
