@@ -2,9 +2,62 @@ package app
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 )
+
+// TestQuotasAreRevokedAsGangsAreEvicted: what a PodGroup says counts, though no pod says it.
+func TestQuotasAreRevokedAsGangsAreEvicted(t *testing.T) {
+	t.Parallel()
+	store, gangs := kube.NewQuotas(time.Now), kube.NewGangs()
+	if err := store.Configure(quota.Config{}, quota.Rules{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := gangs.Configure(gang.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	gangs.Handle(bonds{store})
+	for _, name := range []string{"a", "b", "c"} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+		p.Spec.NodeName, p.Spec.SchedulingGroup = "n", &corev1.PodSchedulingGroup{PodGroupName: new("g")}
+		store.PutPod(p)
+		gangs.PutPod(p)
+	}
+	own := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}
+	own.SetGroupVersionKind(v1alpha1.PodGroupResource(v1alpha1.NativeGroupName).GroupVersion().WithKind("PodGroup"))
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.PodGroup)
+		want   map[string]*quota.Gang
+	}{
+		"a minimum": {
+			func(g *v1alpha1.PodGroup) { g.Spec.MinMember = 2 }, map[string]*quota.Gang{"ns/g": {Min: 2, Bound: 3}},
+		},
+		"together": {
+			func(g *v1alpha1.PodGroup) { g.Spec.MinMember, g.Whole = 2, true },
+			map[string]*quota.Gang{"ns/g": {Min: 3, Bound: 3}},
+		},
+		"one by one": {func(g *v1alpha1.PodGroup) { g.Basic = true }, map[string]*quota.Gang{}},
+	} {
+		g := own.DeepCopy()
+		c.change(g)
+		gangs.PutGroup(g)
+		store.Read(func(a *quota.Account) {
+			if diff := cmp.Diff(c.want, a.Gangs()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		})
+	}
+}
 
 // TestQuotasAreWrittenByTheLeaderAlone, and every replica answers about them: what does not say that it needs no leader
 // is started once the lease is won.

@@ -347,6 +347,43 @@ func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
 	}
 }
 
+// TestWhatNonStrictGangsGaveBackIsAnEvent: after their waiting time, and for a gang that starts with it.
+func TestWhatNonStrictGangsGaveBackIsAnEvent(t *testing.T) {
+	t.Parallel()
+	gangs := kube.NewGangs()
+	w := newWriter(t, gangs)
+	for _, of := range []string{"a", "b"} {
+		for i := range 2 {
+			p := member(fmt.Sprint(of, i), of, "2")
+			p.Annotations[annotation.GangMode] = "NonStrict"
+			gangs.PutPod(p)
+		}
+		uid := []string{"uid-" + of + "0"}
+		gangs.Conclude(uid, uid, gang.Failure{}, w.clock.Now())
+	}
+	gangs.Release("ns/a", []string{"ns/b"})
+	gangs.Lose("uid-b0")
+	w.pass(t.Context(), 7)
+	w.clock.Step(time.Hour)
+	gangs.Expire(w.clock.Now())
+	gangs.Lose("uid-a0")
+	w.pass(t.Context(), 7)
+	var got []string
+	for len(w.events.Events) > 0 {
+		reason, _, _ := strings.Cut(<-w.events.Events, ": ")
+		got = append(got, reason)
+	}
+	want := []string{
+		"Warning GangHeld GangHolding", "Warning GangDeadlockReleased GangDeadlockReleased",
+		"Warning GangTimeout GangTimeout",
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
 // waits is a framework in which one pod waits for a permit.
 type waits struct {
 	fwk.Handle
