@@ -177,9 +177,6 @@ func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.Ra
 			if err = limit.Wait(ctx); err == nil {
 				err = c.write(ctx, g, stored, is)
 			}
-			if c.degraded[id] = degraded && err == nil; !c.degraded[id] {
-				delete(c.degraded, id)
-			}
 		}
 		failed = append(failed, err)
 	}
@@ -240,6 +237,11 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, is
 	_, has, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "conditions")
 	c.bare[group] = c.bare[group] || len(stored.Conditions) > 0 && !has
 	c.report(g, is)
+	if id := g.Namespace + "/" + g.Name; group == v1alpha1.NativeGroupName && is.Phase == v1alpha1.PodGroupUnknown {
+		c.degraded[id] = true
+	} else {
+		delete(c.degraded, id)
+	}
 	return nil
 }
 

@@ -120,10 +120,6 @@ func (h *Held) Look(ctx context.Context) {
 	h.overrule(overruled)
 	waiting := sets.New(slices.Collect(maps.Values(groups))...)
 	maps.DeleteFunc(h.reported, func(group string, _ why.Code) bool { return !waiting.Has(group) })
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Name, b.Name))
-	})
 	for uid := range h.known {
 		if refusals[uid].Code == why.None {
 			delete(h.known, uid)
@@ -201,7 +197,7 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 }
 
 // report sends the Event about the gangs that start with a pod, once for each reason: about the PodGroup of the gang
-// that the reason names, else of the pod, or else about the pod, which is the oldest that waits.
+// that the reason names, else of the pod, or else about the pod.
 func (h *Held) report(p *corev1.Pod, k *held, message string) {
 	if h.reported[k.group] == k.is.Code {
 		return
