@@ -157,7 +157,8 @@ func (c *cluster) controllers(t *testing.T) {
 				return false, err
 			}
 			phase, _, err := unstructured.NestedString(g.Object, "status", "phase")
-			return phase == string(v1alpha1.PodGroupRunning), err
+			conditions, _, _ := unstructured.NestedSlice(g.Object, "status", "conditions")
+			return phase == string(v1alpha1.PodGroupRunning) && len(conditions) == 1, err
 		})
 	}
 
