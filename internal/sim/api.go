@@ -32,6 +32,8 @@ type apiServer struct {
 	version     int
 	// deleted is called with each pod that is deleted.
 	deleted func(*corev1.Pod)
+	// fault is called before each request is answered; its error is returned instead. nil: none fails.
+	fault func(r *http.Request, body []byte) error
 	// changes counts the pods that were bound or deleted: what can help others.
 	changes int
 }
@@ -117,6 +119,11 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // serve answers requests about /api/v1/namespaces/NAMESPACE/pods/NAME and what is below.
 func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) {
+	if s.fault != nil {
+		if err := s.fault(r, body); err != nil {
+			return nil, err
+		}
+	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if len(path) < 6 || path[4] != "pods" {
 		return nil, fmt.Errorf("simulate has no API server for %s %s", r.Method, r.URL.Path)
@@ -127,6 +134,8 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 	}
 	pod, verb := o.(*corev1.Pod), strings.Join(append([]string{r.Method}, path[6:]...), " ")
 	switch {
+	case verb == "GET":
+		return pod, nil
 	case verb == "POST binding":
 		return s.bind(pod, body)
 	case verb == "DELETE":

@@ -218,8 +218,8 @@ func accountsOf(e *engine) accounts {
 		r := dump.Nodes[name].GetRequested()
 		a.cached += fmt.Sprintf("; %s has %d pods with %d milli-CPU, %d bytes", name, len(dump.Nodes[name].GetPods()),
 			r.GetMilliCPU(), r.GetMemory())
-		for resource, amount := range r.GetScalarResources() {
-			if amount != 0 { // those of former pods are zero
+		for _, resource := range slices.Sorted(maps.Keys(r.GetScalarResources())) {
+			if amount := r.GetScalarResources()[resource]; amount != 0 { // those of former pods are zero
 				a.cached += fmt.Sprintf(", %d %s", amount, resource)
 			}
 		}

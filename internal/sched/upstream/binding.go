@@ -5,8 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -80,16 +83,46 @@ func (b *Bindings) Wait(ctx context.Context) {
 	}
 }
 
+// Pauses between the attempts to bind a member of a gang.
+const (
+	firstBindPause  = 100 * time.Millisecond
+	lastBindPause   = 1600 * time.Millisecond
+	bindPauseFactor = 4
+)
+
 // RunBindPlugins counts the Binding. Pods that wait for a permit or for their volumes are not counted: others may have
-// to be scheduled before they go on.
+// to be scheduled before they go on. A member of a gang keeps what is reserved for it during a few attempts on its
+// node: its siblings are bound already.
 func (p *Profile) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	member := p.Together != nil && p.Together.IsMember(pod)
 	if b := p.Bindings; b != nil {
 		count := &b.alone
-		if p.Together != nil && p.Together.IsMember(pod) {
+		if member {
 			count, ctx = &b.together, context.WithValue(ctx, bindsTogether{}, true)
 		}
 		count.Add(1)
 		defer b.end(count)
 	}
-	return p.Framework.RunBindPlugins(ctx, state, pod, node)
+	status := p.Framework.RunBindPlugins(ctx, state, pod, node)
+	if !member {
+		return status
+	}
+	for pause := firstBindPause; !status.IsSuccess() && pause <= lastBindPause; pause *= bindPauseFactor {
+		is, err := p.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && is.UID != pod.UID:
+			return status
+		case err == nil && is.Spec.NodeName == node:
+			return nil
+		case err == nil && is.Spec.NodeName != "":
+			return status
+		}
+		select {
+		case <-ctx.Done():
+			return status
+		case <-time.After(pause):
+		}
+		status = p.Framework.RunBindPlugins(ctx, state, pod, node)
+	}
+	return status
 }

@@ -47,7 +47,7 @@ type Together interface {
 	Planned(pod *corev1.Pod) (node string)
 	// Alone reports whether a pod starts without others: it may have victims of its own.
 	Alone(pod *corev1.Pod) bool
-	// IsMember reports whether a pod may be bound at one moment with many others.
+	// IsMember reports whether a pod is of a gang, started or not.
 	IsMember(pod *corev1.Pod) bool
 	// PostFilter returns what preemption makes of a pod that does not fit and starts with others.
 	PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status)
