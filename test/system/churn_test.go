@@ -99,7 +99,7 @@ func (o *observer) facts() map[string]podFact {
 // follow watches all pods of a namespace from the beginning until ctx ends. It lists again when a watch breaks, so
 // nothing is missed but states in between.
 func (l *local) follow(ctx context.Context, list func([]corev1.Pod), see func(watch.Event)) {
-	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
+	pods := l.client.CoreV1().Pods(metav1.NamespaceAll)
 	for ctx.Err() == nil {
 		all, err := pods.List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -297,7 +298,8 @@ func (w *load) gang(t *testing.T, leaf string) {
 func (l *local) submit(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	waitFor(t, time.Minute, "pod "+pod.Name+" to be created", func() error {
-		_, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{})
+		_, err := l.client.CoreV1().Pods(cmp.Or(pod.Namespace, metav1.NamespaceDefault)).Create(t.Context(), pod,
+			metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
