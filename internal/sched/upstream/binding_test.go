@@ -7,8 +7,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
@@ -108,4 +112,75 @@ func TestWaitForABindingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	bindings.Wait(ctx)
+}
+
+// refusingBinder refuses so many times to bind.
+type refusingBinder struct {
+	framework.Framework
+	client       kubernetes.Interface
+	tries, until int
+}
+
+func (f *refusingBinder) ClientSet() kubernetes.Interface { return f.client }
+
+func (f *refusingBinder) RunBindPlugins(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
+	if f.tries++; f.tries > f.until {
+		return nil
+	}
+	return fwk.AsStatus(errors.New("not now"))
+}
+
+// membership is a gang of everything, or of nothing.
+type membership struct {
+	Together
+	all bool
+}
+
+func (m membership) IsMember(*corev1.Pod) bool { return m.all }
+
+// TestAMemberOfAGangIsBoundAgain on its node, while nobody else has bound it and it exists.
+func TestAMemberOfAGangIsBoundAgain(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
+	on := func(node string) *corev1.Pod {
+		p := pod.DeepCopy()
+		p.Spec.NodeName = node
+		return p
+	}
+	again := pod.DeepCopy()
+	again.UID = "another"
+	for name, c := range map[string]struct {
+		is     *corev1.Pod // in the API server; nil where it is gone
+		member bool
+		until  int // it is refused
+		tries  int
+		took   time.Duration
+		bound  bool
+	}{
+		"at once":                       {pod, true, 0, 1, 0, true},
+		"a pod without a gang":          {pod, false, 1, 1, 0, false},
+		"after one refusal":             {pod, true, 1, 2, 100 * time.Millisecond, true},
+		"after three refusals":          {pod, true, 3, 4, 2100 * time.Millisecond, true},
+		"never":                         {pod, true, 9, 4, 2100 * time.Millisecond, false},
+		"the answer was lost":           {on("n"), true, 1, 1, 0, true},
+		"it is bound to another node":   {on("o"), true, 1, 1, 0, false},
+		"it is gone":                    {nil, true, 1, 1, 0, false},
+		"another one is under its name": {again, true, 1, 1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if c.is != nil {
+				client = fake.NewClientset(c.is)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				f := &refusingBinder{client: client, until: c.until}
+				p := &Profile{Framework: f, Together: membership{all: c.member}}
+				start := time.Now()
+				status := p.RunBindPlugins(t.Context(), nil, pod, "n")
+				if took := time.Since(start); status.IsSuccess() != c.bound || f.tries != c.tries || took != c.took {
+					t.Errorf("%v after %d tries in %v, want bound %t after %d in %v", status, f.tries, took, c.bound,
+						c.tries, c.took)
+				}
+			})
+		})
+	}
 }
