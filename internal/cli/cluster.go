@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -61,10 +62,12 @@ type account struct {
 	nodes []*corev1.Node // by name
 	// pods holds the live pods of each node, by UID.
 	pods map[string]map[string]qos.Pod
+	// used is the sum of their requests, by node.
+	used map[string]view.Room
 }
 
 func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {
-	a := &account{store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}}
+	a := &account{store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]view.Room{}}
 	for i := range nodes {
 		a.nodes = append(a.nodes, &nodes[i])
 		a.store.PutNode(&nodes[i])
@@ -80,6 +83,7 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 				a.pods[node] = map[string]qos.Pod{}
 			}
 			a.pods[node][string(p.UID)] = describe.Class(p)
+			a.used[node] = a.used[node].And(describe.Requests(p))
 		}
 	}
 	slices.SortFunc(a.nodes, func(x, y *corev1.Node) int { return strings.Compare(x.Name, y.Name) })
@@ -136,6 +140,9 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 		return nil, fmt.Errorf("list numatopologies: %w", err)
 	}
 	a := newAccount(nodes.Items, pods.Items, topologies)
+	if _, err := each(ctx, c, devicev1alpha1.Resource(), node, kube.ReadDevice, a.store.PutDevice); err != nil {
+		return nil, err
+	}
 	for i := range numatopologies {
 		a.store.PutNumatopology(kube.ReadNumatopology(&numatopologies[i]))
 	}
@@ -198,11 +205,11 @@ func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, 
 	return found.Items, nil
 }
 
-// each reads the objects of a resource, and reports whether the cluster serves it.
-func each[T any](ctx context.Context, c cluster, r schema.GroupVersionResource, read func([]byte) (T, error),
-	put func(T),
+// each reads the objects of a resource, or the one of a name, and reports whether the cluster serves it.
+func each[T any](ctx context.Context, c cluster, r schema.GroupVersionResource, name string,
+	read func([]byte) (T, error), put func(T),
 ) (served bool, err error) {
-	objects, err := c.objects(ctx, r, "")
+	objects, err := c.objects(ctx, r, name)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -44,6 +44,7 @@ type drawing struct {
 	width   int             // columns of a label
 	columns int             // of the terminal, 0 = unlimited
 	used    map[string]bool // states that occur
+	drawn   map[string]bool // devices, by type and id
 	text    strings.Builder
 }
 
@@ -53,7 +54,7 @@ type drawing struct {
 func drawMachine(v view.Node, p paint, columns int) string {
 	d := &drawing{
 		paint: p, Node: v, columns: columns, labels: map[string]string{}, tints: map[string]tint{},
-		used: map[string]bool{},
+		used: map[string]bool{}, drawn: map[string]bool{},
 	}
 	d.label()
 	d.head()
@@ -63,6 +64,7 @@ func drawMachine(v view.Node, p paint, columns int) string {
 			d.numa(n)
 		}
 	}
+	d.otherDevices()
 	d.legend()
 	return d.text.String()
 }
@@ -113,7 +115,7 @@ func firstCPU(p view.Holder) int {
 func (d *drawing) head() {
 	d.printf("%s", d.paint.text(bold, "node "+d.Name))
 	if d.Fault != "" {
-		d.printf("  no CPU topology (%s): pods with exclusive CPUs cannot run here\n", d.Fault)
+		d.beside(" ", fmt.Sprintf("no CPU topology (%s): pods with exclusive CPUs cannot run here", d.Fault))
 		return
 	}
 	dot := d.symbol(" · ", ", ")
@@ -124,13 +126,7 @@ func (d *drawing) head() {
 	if d.Arch != "" {
 		facts = append(facts, d.Arch)
 	}
-	text := strings.Join(facts, dot)
-	if d.columns > 0 && utf8.RuneCountInString("node "+d.Name+"  "+text) > d.columns {
-		d.printf("\n")
-		d.wrapped(2, dot, text)
-	} else {
-		d.printf("  %s\n", text)
-	}
+	d.beside(dot, strings.Join(facts, dot))
 	from := func(policy string) string { return sourceTexts[d.Policies.From[policy].Source] }
 	policies := fmt.Sprintf("policies: allocate %s (%s), NUMA %s (%s)", d.Policies.NUMAAllocate, from("numaAllocate"),
 		d.Policies.NUMATopology, from("numaTopology"))
@@ -140,11 +136,24 @@ func (d *drawing) head() {
 	for _, line := range []string{modeText(d.Mode), kubeletText(d.Kubelet), policies} {
 		d.wrapped(2, " ", line)
 	}
+	if d.Devices != nil {
+		d.wrapped(2, " ", "devices: mode "+d.Devices.Mode+" (Device)")
+	}
 	if d.Kubelet.Fault != "" {
 		d.wrapped(2, " ", "the kubelet's answers cannot be predicted: "+d.Kubelet.Fault)
 	}
 	if d.Kubelet.Assumed != "" {
 		d.wrapped(2, " ", "assumed: "+d.Kubelet.Assumed)
+	}
+}
+
+// beside prints text behind the node's name, or below it where the terminal is narrow.
+func (d *drawing) beside(separator, text string) {
+	if d.columns > 0 && utf8.RuneCountInString("node "+d.Name+"  "+text) > d.columns {
+		d.printf("\n")
+		d.wrapped(2, separator, text)
+	} else {
+		d.printf("  %s\n", text)
 	}
 }
 
@@ -160,6 +169,7 @@ func (d *drawing) numa(n view.NUMA) {
 		title += "  distance " + strings.Trim(fmt.Sprint(n.Distances), "[]")
 	}
 	d.wrapped(2, " ", title)
+	defer d.devices(n.Node)
 	if len(n.Cores) == 0 {
 		d.printf("    no CPUs\n")
 		return

@@ -185,7 +185,7 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 	s := kube.NewGangs()
 	for _, group := range v1alpha1.PodGroupGroups() {
 		for _, r := range v1alpha1.PodGroupResources(group) {
-			served, err := each(ctx, c, r, func(text []byte) (*v1alpha1.PodGroup, error) {
+			served, err := each(ctx, c, r, "", func(text []byte) (*v1alpha1.PodGroup, error) {
 				return kube.ReadPodGroup(r.GroupVersion(), text)
 			}, s.PutGroup)
 			if err != nil {

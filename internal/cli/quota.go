@@ -215,7 +215,7 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 	s := kube.NewQuotas(time.Now)
 	served := 0
 	for _, group := range v1alpha1.Groups() {
-		found, err := each(ctx, c, v1alpha1.Resource(group), kube.ReadQuota, s.PutQuota)
+		found, err := each(ctx, c, v1alpha1.Resource(group), "", kube.ReadQuota, s.PutQuota)
 		if err != nil {
 			return nil, err
 		}

@@ -1,34 +1,47 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	c := &cobra.Command{
-		Use:   "top [node | numa]",
-		Short: "Show allocated and free CPUs by node or NUMA node",
-		Long: `Show allocated and free CPUs, and the largest pod that would still get exclusive CPUs.
+		Use:   "top [node | numa | gpu]",
+		Short: "Show allocated and free CPUs or GPUs by node",
+		Long: `Show allocated and free CPUs, and the largest pod that would still get exclusive CPUs; or the same of GPUs.
 
 REQ is the sum of all requests. LSE and LSR are CPUs that pods hold exclusively, PINNED those that a static kubelet
 allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that
-new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one NUMA node.`,
+new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one NUMA node.
+
+Of GPUs: USED is what pods have, FREE the GPUs without a pod, PARTS those that are shared and have a part left, with the
+sum of what is left. FIT1 to FIT8 are the numbers of pods of 1, 2, 4 and 8 whole GPUs, with a CPU and 1 GiB for each
+GPU, that the node would still take. STRANDED are GPUs that such a pod or a share cannot use, with the cause: unhealthy,
+kubelet (it gives out the devices), cordon, cpu, memory, partition, share (cores or memory alone are left).`,
 		Example: `  # a row for each node
   tenon top
 
   # a row for each NUMA node of the nodes with a label, until Ctrl-C
   tenon top numa -l pool=latency -w
 
+  # whole GPUs and shares that are free, and what fits
+  tenon top gpu
+
   # for programs
   tenon top node -o json`,
-		ValidArgs: []string{"node", "numa"},
+		ValidArgs: []string{"node", "numa", "gpu"},
 		RunE: func(c *cobra.Command, args []string) error {
 			what, err := topSubject(args)
 			if err != nil {
@@ -51,19 +64,32 @@ func topSubject(args []string) (string, error) {
 		return "node", nil
 	}
 	if len(args) > 1 {
-		return "", usagef("too many arguments: give node or numa")
+		return "", usagef("too many arguments: give node, numa or gpu")
 	}
 	switch args[0] {
 	case "node", "nodes", "no":
 		return "node", nil
 	case "numa":
 		return "numa", nil
+	case "gpu", "gpus":
+		return "gpu", nil
 	}
-	return "", usagef("cannot show %q%s: use node or numa", args[0], suggest(args[0], []string{"node", "numa"}))
+	return "", usagef("cannot show %q%s: use node, numa or gpu", args[0],
+		suggest(args[0], []string{"node", "numa", "gpu"}))
 }
 
 func printTop(out io.Writer, a *account, what, format string, width int) error {
-	if what == "numa" {
+	switch what {
+	case "gpu":
+		rows := []view.GPULoad{}
+		for _, n := range a.nodes {
+			known, _ := a.store.Node(n.Name)
+			if load, has := describe.GPULoad(known, a.used[n.Name]); has {
+				rows = append(rows, load)
+			}
+		}
+		return printAnswer(out, format, newList("GPUTopList", rows), func() string { return gpuTable(rows, width) })
+	case "numa":
 		rows := []view.NUMALoad{}
 		for _, n := range a.nodes {
 			rows = append(rows, view.NUMALoadsOf(a.view(n.Name), n.Name)...)
@@ -100,6 +126,27 @@ func numaTable(rows []view.NUMALoad, width int) string {
 	t.add("NODE", "NUMA", "SOCKET", "CPUS", "LSE", "LSR", "PINNED", "POOL", "COMMITTED", "FREE", "FREE CORES")
 	for _, r := range rows {
 		t.add(r.Node, r.NUMA, r.Socket, r.CPUs, r.LSE, r.LSR, r.Kubelet, r.SharedPool, r.Committed, r.Free, r.FreeCores)
+	}
+	return t.String()
+}
+
+func gpuTable(rows []view.GPULoad, width int) string {
+	if len(rows) == 0 {
+		return "no node has a Device object with GPUs\n"
+	}
+	t := columns{width: width}
+	t.add("NODE", "MODEL", "GPUS", "USED", "FREE", "PARTS", "FIT1", "FIT2", "FIT4", "FIT8", "STRANDED")
+	for _, r := range rows {
+		parts, stranded := "-", []string{}
+		if r.Shared > 0 {
+			parts = fmt.Sprintf("%d (%d%%)", r.Shared, r.FreeShares)
+		}
+		for _, s := range r.Stranded {
+			stranded = append(stranded, fmt.Sprintf("%d %s", s.GPUs, s.Cause))
+		}
+		used := strconv.FormatFloat(float64(r.UsedPercent)/100, 'f', -1, 64)
+		t.add(r.Node, r.Model, r.GPUs, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"],
+			cmp.Or(strings.Join(stranded, ", "), "-"))
 	}
 	return t.String()
 }

@@ -20,11 +20,20 @@ func NewDeviceInformer(client rest.Interface) cache.SharedIndexInformer {
 }
 
 func readDevice(text *json.RawMessage) *devicev1alpha1.Device {
-	d, _, err := devicev1alpha1.Decode(*text)
+	d, err := ReadDevice(*text)
 	if err != nil {
 		return &devicev1alpha1.Device{} // no server has an object whose metadata cannot be read
 	}
+	return d
+}
+
+// ReadDevice reads a Device without its status; what cannot be read of it is in Unread.
+func ReadDevice(text []byte) (*devicev1alpha1.Device, error) {
+	d, _, err := devicev1alpha1.Decode(text)
+	if err != nil {
+		return nil, err
+	}
 	d.ManagedFields, d.Status = nil, devicev1alpha1.DeviceStatus{}
 	delete(d.Unread, "status")
-	return d
+	return d, nil
 }

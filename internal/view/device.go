@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 )
 
 // Device is what a pod holds of one device of its node.
@@ -22,12 +23,7 @@ func DevicesOf(grants []device.Grant) map[string][]Device {
 	out := map[string][]Device{}
 	for i := range grants {
 		g := &grants[i]
-		d := Device{Minor: g.Minor, ID: g.ID, Resources: map[string]string{}}
-		for name, n := range g.Amount.Amounts(g.Type, g.Ratio) {
-			if d.Resources[name] = CountText(n); name == device.GPUMemory {
-				d.Resources[name] = BytesText(n)
-			}
-		}
+		d := Device{Minor: g.Minor, ID: g.ID, Resources: amountTexts(g.Amount.Amounts(g.Type, g.Ratio))}
 		out[string(g.Type)] = append(out[string(g.Type)], d)
 	}
 	for _, list := range out {
@@ -35,5 +31,107 @@ func DevicesOf(grants []device.Grant) map[string][]Device {
 			return cmp.Or(cmp.Compare(a.Minor, b.Minor), cmp.Compare(a.ID, b.ID))
 		})
 	}
+	return out
+}
+
+func amountTexts(amounts map[string]int64) map[string]string {
+	out := map[string]string{}
+	for name, n := range amounts {
+		if out[name] = CountText(n); name == device.GPUMemory {
+			out[name] = BytesText(n)
+		}
+	}
+	return out
+}
+
+// NodeDevices are the devices of a node.
+type NodeDevices struct {
+	// Mode is whose choice of devices holds, as the Device object has it: Own (Tenon's), Follow (the kubelet's), Moving.
+	Mode string         `json:"mode"`
+	List []DeviceOnNode `json:"list"`
+	// Links are the direct links, of the kind that the Device object names first, such as NVLink.
+	Links []DeviceLink `json:"links"`
+	Kind  string       `json:"linkKind,omitempty"`
+}
+
+// DeviceOnNode is one device of a node. Amounts are canonical Kubernetes strings by resource.
+type DeviceOnNode struct {
+	Type    string `json:"type"`
+	Minor   int32  `json:"minor"`
+	ID      string `json:"id"`
+	Model   string `json:"model,omitempty"`
+	Healthy bool   `json:"healthy"`
+	// Sliced GPUs are given out as their MIG devices alone.
+	Sliced bool `json:"sliced,omitempty"`
+	// NUMA is the kernel's id of the NUMA node, -1 where it is not known. PCIe is the root complex.
+	NUMA  int               `json:"numaNode"`
+	PCIe  string            `json:"pcie,omitempty"`
+	Bus   string            `json:"busID,omitempty"`
+	Total map[string]string `json:"total"`
+	Free  map[string]string `json:"free"`
+	// UsedPercent is the larger of what pods have of cores and of memory.
+	UsedPercent int64          `json:"usedPercent"`
+	Holders     []DeviceHolder `json:"holders"`
+}
+
+// DeviceHolder is a pod, as namespace/name, with what it has of a device.
+type DeviceHolder struct {
+	Pod       string            `json:"pod"`
+	Resources map[string]string `json:"resources"`
+}
+
+// DeviceLink joins two devices of one type directly.
+type DeviceLink struct {
+	Type  string    `json:"type"`
+	IDs   [2]string `json:"ids"`
+	Lanes int64     `json:"lanes"`
+}
+
+// NodeDevicesOf returns the devices of a node by its account, without Kind; nil where it has none.
+func NodeDevicesOf(v *ledger.View) *NodeDevices {
+	account := v.Devices()
+	if account == nil {
+		return nil
+	}
+	out := &NodeDevices{Mode: "Own", List: []DeviceOnNode{}, Links: []DeviceLink{}}
+	ids := map[device.Type][]string{}
+	var types []device.Type
+	for d := range account.Devices() {
+		if len(ids[d.Type]) == 0 {
+			types = append(types, d.Type)
+		}
+		ids[d.Type] = append(ids[d.Type], d.ID)
+		out.List = append(out.List, deviceOnNode(v, &d))
+	}
+	for _, t := range types {
+		lanes, n := account.Lanes(t), len(ids[t])
+		for i := range n {
+			for j := i + 1; j < n; j++ {
+				if lanes[i*n+j] > 0 {
+					out.Links = append(out.Links, DeviceLink{string(t), [2]string{ids[t][i], ids[t][j]}, lanes[i*n+j]})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func deviceOnNode(v *ledger.View, d *device.Status) DeviceOnNode {
+	total, _, free := d.Amounts()
+	out := DeviceOnNode{
+		Type: string(d.Type), Minor: d.Minor, ID: d.ID, Model: d.Model, Healthy: d.Healthy, Sliced: !d.Offered,
+		NUMA: max(d.NUMAID, -1), PCIe: d.PCIe, Bus: d.Bus, UsedPercent: d.UsedPercent(),
+		Total: amountTexts(total), Free: amountTexts(free), Holders: []DeviceHolder{},
+	}
+	for e := range v.Entries() {
+		for i := range e.Devices {
+			g := &e.Devices[i]
+			if g.Type == d.Type && (g.ID == d.ID || g.ID == "" && g.Minor == d.Minor) {
+				held := DeviceHolder{e.Namespace + "/" + e.Name, amountTexts(g.Amount.Amounts(g.Type, g.Ratio))}
+				out.Holders = append(out.Holders, held)
+			}
+		}
+	}
+	slices.SortFunc(out.Holders, func(a, b DeviceHolder) int { return cmp.Compare(a.Pod, b.Pod) })
 	return out
 }

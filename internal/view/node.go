@@ -43,6 +43,8 @@ type Node struct {
 	Fault         string   `json:"fault,omitempty"`
 	Sockets       []Socket `json:"sockets"`
 	Pods          []Holder `json:"pods"`
+	// Devices is absent for a node without a Device object.
+	Devices *NodeDevices `json:"devices,omitempty"`
 	// SharedPods and BEPods count the pods of the two pools that are not bound to any CPU or NUMA node.
 	SharedPods int       `json:"sharedPods"`
 	BEPods     int       `json:"bePods"`
@@ -200,6 +202,7 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 			out.BEPods++
 		}
 	}
+	out.Devices = NodeDevicesOf(v)
 	if m == nil {
 		out.Fault = f.Fault.Code.String()
 		return out

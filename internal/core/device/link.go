@@ -76,3 +76,17 @@ func (inv *Inventory) weights(r *rack, s *Spec) []int32 {
 const mostLanes = 10_000
 
 func bounded(lanes int64) int64 { return min(max(lanes, 0), mostLanes) }
+
+// Lanes returns the direct links between the devices of a type: entry i·n+j is the number of lanes between devices i and
+// j of the n, in the order of View.Devices.
+func (inv *Inventory) Lanes(t Type) []int64 {
+	r := inv.rack(t)
+	if r == nil {
+		return nil
+	}
+	lanes := make([]int64, len(r.class.w))
+	for i, w := range r.class.w {
+		lanes[i] = int64(w / lane)
+	}
+	return lanes
+}

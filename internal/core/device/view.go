@@ -189,6 +189,32 @@ type Status struct {
 	MemoryUnknown bool
 }
 
+// Amounts are what the device has, what pods have of it, and what is free, by resource name, without zeros.
+func (s *Status) Amounts() (total, used, free map[string]int64) {
+	ratio := [3]int64{}
+	if all := s.Total[Bytes]; s.Type == GPU {
+		ratio = [3]int64{UsedRatio(all, all), UsedRatio(all, s.Used[Bytes]), FreeRatio(all, s.Free[Bytes])}
+	}
+	var out [3]map[string]int64
+	for i, v := range [3]Vector{s.Total, s.Used, s.Free} {
+		if s.MemoryUnknown {
+			v[Bytes] = 0
+		}
+		out[i] = v.Amounts(s.Type, ratio[i])
+	}
+	return out[0], out[1], out[2]
+}
+
+// UsedPercent is the part of the device that pods have: of a GPU the larger of cores and memory.
+func (s *Status) UsedPercent() (percent int64) {
+	for _, d := range [...]Dim{Cores, Bytes, Share} {
+		if s.Total[d] > 0 {
+			percent = max(percent, UsedRatio(s.Total[d], s.Used[d]))
+		}
+	}
+	return percent
+}
+
 // Devices yields the devices by type, PCI address and ID.
 func (v *View) Devices() iter.Seq[Status] {
 	return func(yield func(Status) bool) {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -30,6 +31,13 @@ func Node(n kube.Node, pods map[string]qos.Pod) view.Node {
 		setImported(&out, n.Numatopology, f)
 	}
 	out.Policies.From = originsOf(n.Object, f, &out.Kubelet)
+	if out.Devices != nil && n.Devices != nil {
+		out.Devices.Mode = deviceMode(n.Devices)
+		links, _, _ := annotation.ParseDeviceLinks(n.Devices.Annotations[annotation.DeviceLinksKey])
+		for _, l := range links.Links {
+			out.Devices.Kind = cmp.Or(out.Devices.Kind, l.Type)
+		}
+	}
 	problems := []view.Problem{}
 	for _, p := range n.Problems {
 		problems = append(problems, view.Problem{Text: strings.TrimSpace(p.Object + " " + p.Key + ": " + p.Text)})
@@ -45,6 +53,22 @@ func Node(n kube.Node, pods map[string]qos.Pod) view.Node {
 		}
 	}
 	return out
+}
+
+func deviceMode(d *devicev1alpha1.Device) string {
+	return cmp.Or(d.Annotations[annotation.DeviceModeKey], "not set")
+}
+
+// GPULoad returns the account of the GPUs of a node whose pods request used; false where it has none.
+func GPULoad(n kube.Node, used view.Room) (view.GPULoad, bool) {
+	if n.Devices == nil {
+		return view.GPULoad{}, false
+	}
+	all := n.Object.Status.Allocatable
+	return view.GPULoadOf(n.Object.Name, deviceMode(n.Devices), n.View, view.Room{
+		MilliCPU: all.Cpu().MilliValue() - used.MilliCPU, MemoryBytes: all.Memory().Value() - used.MemoryBytes,
+		Cordoned: n.Object.Spec.Unschedulable,
+	})
 }
 
 func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {

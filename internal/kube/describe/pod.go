@@ -58,6 +58,12 @@ func Class(pod *corev1.Pod) qos.Pod {
 	return qos.Pod{Class: class, Band: band, Kube: kubeClass, MilliCPU: requests.Cpu().MilliValue()}
 }
 
+// Requests returns what a pod requests beside devices.
+func Requests(pod *corev1.Pod) view.Room {
+	r := requests(pod)
+	return view.Room{MilliCPU: r.Cpu().MilliValue(), MemoryBytes: r.Memory().Value()}
+}
+
 // Placement returns where a bound pod runs, by the account of its node. v may be nil when nothing is known of the node.
 func Placement(pod *corev1.Pod, v *ledger.View) *view.Placement {
 	out := view.PlacementOf(Pod(pod), v)

@@ -115,15 +115,8 @@ func (s *summary) add(d *device.Status) string {
 		key = d.ID
 	}
 	s.IDs[d.Type][key] = d.ID
-	memory, ratio := d.Total[device.Bytes], int64(0)
-	if d.Type == device.GPU {
-		ratio = device.UsedRatio(memory, memory)
-	}
-	put := func(sum corev1.ResourceList, into detail, amounts device.Vector, ratio int64) {
-		if d.MemoryUnknown {
-			amounts[device.Bytes] = 0
-		}
-		list := quantities(amounts.Amounts(d.Type, ratio))
+	put := func(sum corev1.ResourceList, into detail, amounts map[string]int64) {
+		list := quantities(amounts)
 		into.put(d.Type, key, list)
 		for name, q := range list {
 			added := sum[name]
@@ -131,9 +124,10 @@ func (s *summary) add(d *device.Status) string {
 			sum[name] = added
 		}
 	}
-	put(s.Total, s.TotalDetail, d.Total, ratio)
-	put(s.Used, s.UsedDetail, d.Used, device.UsedRatio(memory, d.Used[device.Bytes]))
-	put(s.Free, s.FreeDetail, d.Free, device.FreeRatio(memory, d.Free[device.Bytes]))
+	total, used, free := d.Amounts()
+	put(s.Total, s.TotalDetail, total)
+	put(s.Used, s.UsedDetail, used)
+	put(s.Free, s.FreeDetail, free)
 	return key
 }
 

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// card is a GPU of 16 GiB, or a NIC, on a NUMA node.
+func card(kind string, minor, numa int, more string) string {
+	id, resources := fmt.Sprintf("GPU-%d", minor), `"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"16Gi",`+
+		`"koordinator.sh/gpu-memory-ratio":"100"`
+	if kind != "gpu" {
+		id, resources = fmt.Sprintf("0000:%02x:00.0", minor), fmt.Sprintf(`"koordinator.sh/%s":"100"`, kind)
+	}
+	return fmt.Sprintf(`{"type":%q,"id":%q,"minor":%d,"health":true,"resources":{%s},"labels":{`+
+		`"node.koordinator.sh/gpu-vendor":"nvidia","node.koordinator.sh/gpu-model":"T4"},`+
+		`"topology":{"socketID":0,"nodeID":%d,"pcieID":"pci0000:%02x","busID":"0000:%02x:00.%d"}%s}`,
+		kind, id, minor, resources, numa, numa+1, minor, len(kind)-3, more)
+}
+
+func putDevice(t *testing.T, a *account, node, annotations string, cards ...string) {
+	t.Helper()
+	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{%s}},"spec":{"devices":[%s]}}`,
+		node, annotations, strings.Join(cards, ",")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.store.PutDevice(d)
+}
+
+// withDevices is a cluster whose nodes have devices of every condition.
+func withDevices(t *testing.T) *account {
+	t.Helper()
+	holds := func(name, node, cpus, devices string) corev1.Pod {
+		p := pod(name, "", cpus, node, "")
+		p.Annotations[annotation.DeviceAllocatedKey] = devices
+		return p
+	}
+	share := func(minor int, amounts string) string {
+		return fmt.Sprintf(`{"gpu":[{"minor":%d,"id":"GPU-%d","resources":{%s}}]}`, minor, minor, amounts)
+	}
+	const half = `"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"8Gi","koordinator.sh/gpu-memory-ratio":"50"`
+	const whole = `"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"16Gi",` +
+		`"koordinator.sh/gpu-memory-ratio":"100"`
+	const memory = `"koordinator.sh/gpu-memory":"4Gi","koordinator.sh/gpu-memory-ratio":"25"`
+	const cores = `"koordinator.sh/gpu-core":"30","koordinator.sh/gpu-memory":"12Gi",` +
+		`"koordinator.sh/gpu-memory-ratio":"75"`
+	cordoned := node("cordoned", "8", nil)
+	cordoned.Spec.Unschedulable = true
+	small := node("small", "3", nil)
+	small.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("2Gi")
+	a := newAccount(
+		[]corev1.Node{node("pairs", "64", nil), node("kubelet", "8", nil), cordoned, small, node("bare", "8", nil)},
+		[]corev1.Pod{
+			holds("half", "pairs", "1", share(0, half)), holds("memory", "pairs", "1", share(0, memory)),
+			holds("whole", "pairs", "1", share(1, whole)), holds("full-memory", "pairs", "1", share(2, memory)),
+			holds("cores", "pairs", "1", share(2, cores)),
+			holds("nic", "pairs", "1", `{"rdma":[{"minor":8,"id":"0000:08:00.0","resources":{"koordinator.sh/rdma":"5"}}]}`),
+			pod("cpus", "", "1", "small", ""),
+		},
+		[]v1alpha2.NodeResourceTopology{topology(t, "pairs", shape{2, 1, 16, 2}, nil)})
+	own, follow := `"node.tenon.sh/device-mode":"Own"`, `"node.tenon.sh/device-mode":"Follow"`
+	links := `,"node.tenon.sh/device-links":"{\"links\":[{\"ids\":[\"GPU-0\",\"GPU-1\"],\"type\":\"NVLink\",` +
+		`\"count\":4},{\"ids\":[\"GPU-2\",\"GPU-3\"],\"type\":\"NVLink\",\"count\":2}]}"`
+	putDevice(t, a, "pairs", own+links, card("gpu", 0, 0, ""), card("gpu", 1, 0, ""), card("gpu", 2, 1, ""),
+		card("gpu", 3, 1, `,"health":false`), card("rdma", 8, 0, ""), card("fpga", 9, -1, ""), card("gpu", 4, 7, ""))
+	putDevice(t, a, "kubelet", follow, card("gpu", 0, 0, ""), card("gpu", 1, 0, ""))
+	putDevice(t, a, "cordoned", own, card("gpu", 0, 0, ""))
+	all := `,"node.tenon.sh/device-links":"{\"switches\":[{\"ids\":[\"GPU-0\",\"GPU-1\",\"GPU-2\",\"GPU-3\"],\"count\":6}]}"`
+	putDevice(t, a, "small", own+all, card("gpu", 0, 0, ""), card("gpu", 1, 0, ""), card("gpu", 2, 0, ""),
+		card("gpu", 3, 0, ""))
+	return a
+}
+
+func TestDevicesAsGolden(t *testing.T) {
+	a := withDevices(t)
+	golden(t, "topology-devices.txt", pictures(a, paint{}))
+	for name, c := range map[string]struct{ what, format string }{
+		"top-gpu.txt": {"gpu", "table"}, "top-gpu.json": {"gpu", "json"},
+	} {
+		var out strings.Builder
+		if err := printTop(&out, a, c.what, c.format, 0); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out.String())
+	}
+	var out strings.Builder
+	one := &account{store: a.store, nodes: a.nodes[3:4], pods: a.pods}
+	if err := printTopology(&out, one, "pairs", "yaml", paint{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	_, devices, _ := strings.Cut(out.String(), "\ndevices:\n")
+	devices, _, _ = strings.Cut(devices, "\nkind:")
+	golden(t, "topology-devices.yaml", devices)
+}
+
+func TestNoDeviceIsDrawnWiderThanTheTerminal(t *testing.T) {
+	a := withDevices(t)
+	for _, width := range []int{60, 80, 100} {
+		for _, ascii := range []bool{false, true} {
+			for _, n := range a.nodes {
+				for line := range strings.Lines(drawMachine(a.node(n.Name), paint{ascii: ascii}, width)) {
+					if got := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); got > width {
+						t.Errorf("%s at %d columns: a line has %d: %s", n.Name, width, got, line)
+					}
+				}
+			}
+		}
+	}
+}

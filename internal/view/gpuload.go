@@ -1,0 +1,133 @@
+package view
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+)
+
+// GPULoad is the account of one node's GPUs.
+type GPULoad struct {
+	Node string `json:"node"`
+	// Model is that of all GPUs, "mixed" where they differ.
+	Model string `json:"model"`
+	Mode  string `json:"mode"`
+	// GPUs are those that pods can be given; UsedPercent is what pods have of them, 100 for one GPU.
+	GPUs        int   `json:"gpus"`
+	UsedPercent int64 `json:"usedPercent"`
+	// Free GPUs have no pod on them, Shared ones have a part left: FreeShares percent together.
+	Free       int   `json:"free"`
+	Shared     int   `json:"shared"`
+	FreeShares int64 `json:"freeSharesPercent"`
+	// Fit is the number of pods that the node would still take, by their number of whole GPUs: 1, 2, 4 and 8, and for
+	// each GPU a CPU and 1 GiB of memory. One entry does not count on the others.
+	Fit map[string]int `json:"fit"`
+	// Stranded are GPUs that have something free which no such pod, and no share, can use.
+	Stranded []Stranded `json:"stranded"`
+}
+
+// Stranded is a number of GPUs with what keeps pods off them: unhealthy, kubelet, cordon, cpu, memory, partition, share.
+type Stranded struct {
+	Cause string `json:"cause"`
+	GPUs  int    `json:"gpus"`
+}
+
+// Room is what a node has beside its GPUs, or what pods request of it.
+type Room struct {
+	MilliCPU, MemoryBytes int64
+	Cordoned              bool
+}
+
+// And returns r with o added.
+func (r Room) And(o Room) Room {
+	r.MilliCPU, r.MemoryBytes = r.MilliCPU+o.MilliCPU, r.MemoryBytes+o.MemoryBytes
+	return r
+}
+
+// GPULoadOf returns the account of the GPUs of a node; false where it has none. Mode is that of the Device object.
+func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
+	out := GPULoad{Node: node, Mode: mode, Fit: map[string]int{}, Stranded: []Stranded{}}
+	account := v.Devices()
+	if account == nil {
+		return out, false
+	}
+	unhealthy, useless := 0, 0
+	for d := range account.Devices() {
+		if d.Type != device.GPU || !d.Offered {
+			continue
+		}
+		out.GPUs++
+		out.UsedPercent += d.UsedPercent()
+		if out.Model = cmp.Or(out.Model, d.Model); out.Model != d.Model {
+			out.Model = "mixed"
+		}
+		switch part := 100 - d.UsedPercent(); {
+		case !d.Healthy:
+			unhealthy++
+		case d.Holders == 0:
+			out.Free++
+		case part > 0 && d.Free[device.Slots] > 0:
+			out.Shared++
+			out.FreeShares += part
+		case d.Free[device.Cores] > 0 || d.Free[device.Bytes] > 0:
+			useless++ // a share needs memory, and few need nothing else
+		}
+	}
+	out.strand("unhealthy", unhealthy)
+	if f := v.Facts(); !f.OwnDevices {
+		out.strand("kubelet", out.Free)
+		return out, out.GPUs > 0
+	}
+	if room.Cordoned {
+		out.strand("cordon", out.Free)
+		return out, out.GPUs > 0
+	}
+	cpus, memory := int(max(room.MilliCPU, 0)/1000), int(max(room.MemoryBytes, 0)>>30)
+	usable := min(out.Free, cpus, memory)
+	out.strand("cpu", out.Free-min(out.Free, cpus))
+	out.strand("memory", min(out.Free, cpus)-usable)
+	for _, size := range [...]int{1, 2, 4, 8} {
+		out.Fit[strconv.Itoa(size)] = wholeFits(account, int64(size), usable/size)
+	}
+	out.strand("partition", max(usable-placeable(account, usable), 0))
+	out.strand("share", useless)
+	return out, out.GPUs > 0
+}
+
+func (o *GPULoad) strand(cause string, gpus int) {
+	if gpus > 0 {
+		o.Stranded = append(o.Stranded, Stranded{cause, gpus})
+	}
+}
+
+// whole asks for whole GPUs of any vendor.
+func whole(n int64) *device.Request {
+	return &device.Request{Parts: []device.Part{{Type: device.GPU, Count: n, Need: device.Need{Whole: true}}}}
+}
+
+// wholeFits counts the pods of size GPUs, at most limit, that can be had one after the other.
+func wholeFits(account *device.View, size int64, limit int) int {
+	for n := range limit {
+		choice, reason := account.Choose(whole(size), nil)
+		if !reason.OK() {
+			return n
+		}
+		account = account.With(&device.Holding{UID: "+" + CountText(int64(n)), Grants: choice.Grants})
+	}
+	return limit
+}
+
+// placeable is the number of GPUs that pods of any sizes can have together.
+func placeable(account *device.View, limit int) (gpus int) {
+	for _, size := range [...]int{8, 4, 2, 1} {
+		n := wholeFits(account, int64(size), (limit-gpus)/size)
+		for range n {
+			choice, _ := account.Choose(whole(int64(size)), nil)
+			gpus += size
+			account = account.With(&device.Holding{UID: "+" + CountText(int64(gpus)), Grants: choice.Grants})
+		}
+	}
+	return gpus
+}
