@@ -16,7 +16,8 @@ import (
 
 // card is a GPU of 16 GiB, or a NIC, on a NUMA node.
 func card(kind string, minor, numa int, more string) string {
-	id, resources := fmt.Sprintf("GPU-%d", minor), `"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"16Gi",`+
+	id := fmt.Sprintf("GPU-%d", minor)
+	resources := `"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"16Gi",` +
 		`"koordinator.sh/gpu-memory-ratio":"100"`
 	if kind != "gpu" {
 		id, resources = fmt.Sprintf("0000:%02x:00.0", minor), fmt.Sprintf(`"koordinator.sh/%s":"100"`, kind)
@@ -48,7 +49,8 @@ func withDevices(t *testing.T) *account {
 	share := func(minor int, amounts string) string {
 		return fmt.Sprintf(`{"gpu":[{"minor":%d,"id":"GPU-%d","resources":{%s}}]}`, minor, minor, amounts)
 	}
-	const half = `"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"8Gi","koordinator.sh/gpu-memory-ratio":"50"`
+	const half = `"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"8Gi",` +
+		`"koordinator.sh/gpu-memory-ratio":"50"`
 	const whole = `"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"16Gi",` +
 		`"koordinator.sh/gpu-memory-ratio":"100"`
 	const memory = `"koordinator.sh/gpu-memory":"4Gi","koordinator.sh/gpu-memory-ratio":"25"`
@@ -64,7 +66,8 @@ func withDevices(t *testing.T) *account {
 			holds("half", "pairs", "1", share(0, half)), holds("memory", "pairs", "1", share(0, memory)),
 			holds("whole", "pairs", "1", share(1, whole)), holds("full-memory", "pairs", "1", share(2, memory)),
 			holds("cores", "pairs", "1", share(2, cores)),
-			holds("nic", "pairs", "1", `{"rdma":[{"minor":8,"id":"0000:08:00.0","resources":{"koordinator.sh/rdma":"5"}}]}`),
+			holds("nic", "pairs", "1",
+				`{"rdma":[{"minor":8,"id":"0000:08:00.0","resources":{"koordinator.sh/rdma":"5"}}]}`),
 			pod("cpus", "", "1", "small", ""),
 		},
 		[]v1alpha2.NodeResourceTopology{topology(t, "pairs", shape{2, 1, 16, 2}, nil)})
@@ -75,7 +78,8 @@ func withDevices(t *testing.T) *account {
 		card("gpu", 3, 1, `,"health":false`), card("rdma", 8, 0, ""), card("fpga", 9, -1, ""), card("gpu", 4, 7, ""))
 	putDevice(t, a, "kubelet", follow, card("gpu", 0, 0, ""), card("gpu", 1, 0, ""))
 	putDevice(t, a, "cordoned", own, card("gpu", 0, 0, ""))
-	all := `,"node.tenon.sh/device-links":"{\"switches\":[{\"ids\":[\"GPU-0\",\"GPU-1\",\"GPU-2\",\"GPU-3\"],\"count\":6}]}"`
+	all := `,"node.tenon.sh/device-links":"{\"switches\":[{\"ids\":[\"GPU-0\",\"GPU-1\",\"GPU-2\",\"GPU-3\"],` +
+		`\"count\":6}]}"`
 	putDevice(t, a, "small", own+all, card("gpu", 0, 0, ""), card("gpu", 1, 0, ""), card("gpu", 2, 0, ""),
 		card("gpu", 3, 0, ""))
 	return a

@@ -123,8 +123,8 @@ func shareText(kind string, amounts map[string]string) string {
 	}
 }
 
-// links draws the direct links between devices: in one line where all devices are linked alike, else as a matrix, or, of
-// many devices, as counts.
+// links draws the direct links between devices: in one line where all devices are linked alike, else as a matrix, or,
+// of many devices, as counts.
 func (d *drawing) links() {
 	kind := strings.TrimSpace(d.Devices.Kind + " lanes")
 	for _, of := range d.linkedTypes() {

@@ -20,7 +20,7 @@ func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStr
 	c := &cobra.Command{
 		Use:   "top [node | numa | gpu]",
 		Short: "Show allocated and free CPUs or GPUs by node",
-		Long: `Show allocated and free CPUs, and the largest pod that would still get exclusive CPUs; or the same of GPUs.
+		Long: `Show allocated and free CPUs with the largest pod that would get exclusive CPUs, or the same of GPUs.
 
 REQ is the sum of all requests. LSE and LSR are CPUs that pods hold exclusively, PINNED those that a static kubelet
 allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that

@@ -46,7 +46,7 @@ func amountTexts(amounts map[string]int64) map[string]string {
 
 // NodeDevices are the devices of a node.
 type NodeDevices struct {
-	// Mode is whose choice of devices holds, as the Device object has it: Own (Tenon's), Follow (the kubelet's), Moving.
+	// Mode is whose choice of devices holds, by the Device object: Own (Tenon's), Follow (the kubelet's), Moving.
 	Mode string         `json:"mode"`
 	List []DeviceOnNode `json:"list"`
 	// Links are the direct links, of the kind that the Device object names first, such as NVLink.

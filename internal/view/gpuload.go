@@ -28,7 +28,7 @@ type GPULoad struct {
 	Stranded []Stranded `json:"stranded"`
 }
 
-// Stranded is a number of GPUs with what keeps pods off them: unhealthy, kubelet, cordon, cpu, memory, partition, share.
+// Stranded is a number of GPUs with what keeps pods off: unhealthy, kubelet, cordon, cpu, memory, partition, share.
 type Stranded struct {
 	Cause string `json:"cause"`
 	GPUs  int    `json:"gpus"`

@@ -77,8 +77,8 @@ const mostLanes = 10_000
 
 func bounded(lanes int64) int64 { return min(max(lanes, 0), mostLanes) }
 
-// Lanes returns the direct links between the devices of a type: entry i·n+j is the number of lanes between devices i and
-// j of the n, in the order of View.Devices.
+// Lanes returns the direct links between the devices of a type: entry i·n+j is the number of lanes between devices i
+// and j of the n, in the order of View.Devices.
 func (inv *Inventory) Lanes(t Type) []int64 {
 	r := inv.rack(t)
 	if r == nil {

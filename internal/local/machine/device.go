@@ -1,66 +1,107 @@
 package machine
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
-
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
-// board is the GPUs and NICs of a machine: as many on each NUMA node, and under each PCI root complex.
+// board is the devices of a machine: of each type as many on each NUMA node, and under each PCI root complex.
 type board struct {
-	model         string // of the GPUs
-	gpus, nics    int
-	memory        int64 // bytes of a GPU
-	lanes         int32 // NVLinks from each GPU to each other; 0 = none
-	rootComplexes int
+	gpus, nics, fpgas int
+	vendor, model     string // of the GPUs
+	memory            int64  // bytes of a GPU
+	link              string // what joins GPUs directly: NVLink, XGMI
+	meshes            []mesh
+	rootComplexes     int
 }
 
-// devices writes a drop file: that is how the agent learns of devices without a driver.
-func (w *writer) devices(b board) {
-	if b.gpus == 0 {
-		return
+// mesh is GPUs of which each is linked to each other one with so many lanes.
+type mesh struct {
+	lanes int32
+	gpus  []int
+}
+
+// pairs are meshes of two GPUs each.
+func pairs(lanes int32, gpus ...int) (list []mesh) {
+	for i := 0; i < len(gpus); i += 2 {
+		list = append(list, mesh{lanes, gpus[i : i+2]})
+	}
+	return list
+}
+
+// Devices are the devices of the machine with this name, as a drop file lists them; equal names have equal UUIDs.
+func (d Description) Devices(name string) []host.Dropped {
+	numa, b := d.Spec(), d.board
+	place := func(i, of int) host.DroppedTopology {
+		node := i * len(numa.NUMA) / of
+		at := host.DroppedTopology{
+			SocketID: "0", NodeID: strconv.Itoa(numa.NUMA[node].ID),
+			PCIEID: fmt.Sprintf("pci0000:%02x", 0x10*(i*b.rootComplexes/of+1)),
+		}
+		for _, c := range numa.CPUs {
+			if c.NUMA == numa.NUMA[node].ID {
+				at.SocketID = strconv.Itoa(c.Socket)
+			}
+		}
+		return at
 	}
 	var list []host.Dropped
-	place := func(i, of int) host.DroppedTopology {
-		root, node := i*b.rootComplexes/of, i*len(w.spec.NUMA)/of
-		return host.DroppedTopology{
-			SocketID: strconv.Itoa(w.socketOf(node)), NodeID: strconv.Itoa(w.spec.NUMA[node].ID),
-			PCIEID: fmt.Sprintf("pci0000:%02x", 0x10*(root+1)),
-		}
-	}
 	for i := range b.gpus {
-		d := host.Dropped{
-			Vendor: "nvidia", Model: b.model, UUID: "GPU-" + string(uuid.NewUUID()), Minor: strconv.Itoa(i),
+		gpu := host.Dropped{
+			Type: "gpu", Vendor: b.vendor, Model: b.model, UUID: uuidOf(name, i), Minor: strconv.Itoa(i),
 			Resources: map[string]string{"gpu-core": "100", "gpu-memory": strconv.FormatInt(b.memory>>30, 10) + "Gi"},
 			Topology:  place(i, b.gpus),
 		}
-		d.Topology.BusID = fmt.Sprintf("0000:%02x:00.0", 0x11+4*i)
+		gpu.Topology.BusID = fmt.Sprintf("0000:%02x:00.0", 0x11+4*i)
+		gpu.Topology.P2PLinks = b.linksOf(i)
+		list = append(list, gpu)
+	}
+	others := func(kind string, n, bus int) {
+		for i := range n {
+			o := host.Dropped{
+				Type: kind, Minor: strconv.Itoa(i), Resources: map[string]string{kind: "100"}, Topology: place(i, n),
+				UUID: fmt.Sprintf("0000:%02x:00.0", bus+4*i),
+			}
+			o.Topology.BusID = o.UUID
+			list = append(list, o)
+		}
+	}
+	others("rdma", b.nics, 0x12)
+	others("fpga", b.fpgas, 0x13)
+	return list
+}
+
+// linksOf lists the links of a GPU, those of one mesh together.
+func (b *board) linksOf(gpu int) (links []host.DroppedLink) {
+	for _, m := range b.meshes {
 		var peers []string
-		for peer := range b.gpus {
-			if peer != i {
+		in := false
+		for _, peer := range m.gpus {
+			if in = in || peer == gpu; peer != gpu {
 				peers = append(peers, strconv.Itoa(peer))
 			}
 		}
-		if b.lanes > 0 {
-			d.Topology.P2PLinks = []host.DroppedLink{
-				{PeerMinor: strings.Join(peers, ","), Type: "NVLink", Count: b.lanes},
-			}
+		if in {
+			links = append(links, host.DroppedLink{PeerMinor: strings.Join(peers, ","), Type: b.link, Count: m.lanes})
 		}
-		list = append(list, d)
 	}
-	for i := range b.nics {
-		d := host.Dropped{
-			Type: "rdma", Minor: strconv.Itoa(i), Resources: map[string]string{"rdma": "100"},
-			Topology: place(i, b.nics),
-		}
-		d.UUID = fmt.Sprintf("0000:%02x:00.0", 0x12+4*i)
-		d.Topology.BusID = d.UUID
-		list = append(list, d)
+	return links
+}
+
+func uuidOf(name string, gpu int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", name, gpu))
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// devices writes a drop file: that is how the agent learns of devices without a driver.
+func (w *writer) devices(list []host.Dropped) {
+	if len(list) == 0 {
+		return
 	}
 	text, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
@@ -68,13 +109,4 @@ func (w *writer) devices(b board) {
 		return
 	}
 	w.file(host.DropDirs()[0]+"/simulated.json", string(text))
-}
-
-func (w *writer) socketOf(node int) int {
-	for _, c := range w.spec.CPUs {
-		if c.NUMA == w.spec.NUMA[node].ID {
-			return c.Socket
-		}
-	}
-	return 0
 }

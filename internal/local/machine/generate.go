@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func (d Description) generate(s *store) error {
 	}
 	w.nodeFiles()
 	w.proc(d.model)
-	w.devices(d.board)
+	w.devices(d.Devices(filepath.Base(s.root.Name())))
 	return w.err
 }
 

@@ -139,7 +139,8 @@ func TestPresetsAreTheMachinesOfTheirSummary(t *testing.T) {
 	want := map[string]string{ // CPUs, cores, sockets, NUMA nodes
 		"epyc-2s": "128 64 2 4", "xeon-2s": "96 48 2 2", "hgx-h100": "224 112 2 2", "t4-2": "64 32 2 2",
 		"epyc-256": "256 128 2 8", "arm64-1s": "64 64 1 1",
-		"snc2": "112 56 2 4", "hybrid": "32 24 1 1",
+		"snc2": "112 56 2 4", "hybrid": "32 24 1 1", "dgx-v100": "80 40 2 2", "pcie-bridges": "128 64 2 2",
+		"mi300x": "256 128 2 2", "fpga-2": "64 32 2 2",
 	}
 	got := map[string]string{}
 	for _, d := range machine.Presets() {
@@ -204,8 +205,12 @@ func TestCapturedMachineIsUsedLikeAPreset(t *testing.T) {
 func TestPresetsTellOfTheirDevices(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"hgx-h100": "8 gpu 8 rdma, 4 root complexes, 2 NUMA nodes, 56 links",
-		"t4-2":     "2 gpu 0 rdma, 2 root complexes, 2 NUMA nodes, 0 links",
+		"hgx-h100":     "8 gpu 8 rdma 0 fpga, 4 root complexes, 2 NUMA nodes, 56 links",
+		"t4-2":         "2 gpu 0 rdma 0 fpga, 2 root complexes, 2 NUMA nodes, 0 links",
+		"dgx-v100":     "8 gpu 4 rdma 0 fpga, 4 root complexes, 2 NUMA nodes, 32 links",
+		"pcie-bridges": "8 gpu 0 rdma 0 fpga, 4 root complexes, 2 NUMA nodes, 8 links",
+		"mi300x":       "8 gpu 8 rdma 0 fpga, 8 root complexes, 2 NUMA nodes, 56 links",
+		"fpga-2":       "0 gpu 0 rdma 2 fpga, 2 root complexes, 2 NUMA nodes, 0 links",
 	}
 	for _, d := range machine.Presets() {
 		dir := filepath.Join(testkit.Dir(t), "node")
@@ -226,8 +231,8 @@ func TestPresetsTellOfTheirDevices(t *testing.T) {
 		}
 		got := ""
 		if len(found) > 0 {
-			got = fmt.Sprintf("%d gpu %d rdma, %d root complexes, %d NUMA nodes, %d links", types["gpu"], types["rdma"],
-				len(roots), len(nodes), links)
+			got = fmt.Sprintf("%d gpu %d rdma %d fpga, %d root complexes, %d NUMA nodes, %d links", types["gpu"],
+				types["rdma"], types["fpga"], len(roots), len(nodes), links)
 		}
 		if got != want[d.Name] {
 			t.Errorf("%s: got %q, want %q", d.Name, got, want[d.Name])

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/local/simnode"
 )
 
-// MachineObjects returns the Nodes and the NodeResourceTopologies of the machines that specs name, as `tenon up` starts
-// them. The error of a spec that is not allowed is a *cluster.ExitError.
+// MachineObjects returns the Nodes, NodeResourceTopologies and Devices of the machines that specs name, as `tenon up`
+// starts them. The error of a spec that is not allowed is a *cluster.ExitError.
 func MachineObjects(specs []string) ([]runtime.Object, error) {
 	nodes, err := cluster.Expand(specs, 0)
 	if err != nil {
@@ -32,11 +32,11 @@ func MachineObjects(specs []string) ([]runtime.Object, error) {
 			}
 			known[n.Machine] = d
 		}
-		node, topology, err := simnode.Objects(n.Name, known[n.Machine], read[n.Machine])
+		more, err := simnode.Objects(n.Name, known[n.Machine], read[n.Machine])
 		if err != nil {
 			return nil, fmt.Errorf("machine %s: %w", n.Machine, err)
 		}
-		objects = append(objects, node, topology)
+		objects = append(objects, more...)
 	}
 	return objects, nil
 }
