@@ -6,11 +6,12 @@ import _ "embed"
 var demo []byte
 
 // Demo returns pods of every class, one that cannot fit, a tree of quotas with pods that ask for more than it has, a
-// gang that starts, and one that lacks a member.
-// All carry the label DemoLabel; those of quotas have the scheduling gate DemoGate, until all exist.
+// gang that starts, one that lacks a member, and pods with GPUs, of which one cannot fit.
+// All carry the label DemoLabel; those whose order counts have the scheduling gate DemoGate.
 func Demo() []byte { return demo }
 
-// DemoGate is the scheduling gate of pods whose requests must be known before any of them is placed.
+// DemoGate is the scheduling gate of pods that are placed after all others, and whose requests must be known before any
+// of them is.
 const DemoGate = "tenon.sh/demo"
 
 // DemoLabel is a selector for everything in Demo.

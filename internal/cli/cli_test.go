@@ -751,7 +751,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"an unknown subject": {
 			[]string{"top", "num", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{`cannot show "num", did you mean "numa"?: use node or numa`},
+			[]string{`cannot show "num", did you mean "numa"?: use node, numa or gpu`},
 		},
 		"an unknown format": {
 			[]string{"top", "-o", "xml", "--kubeconfig", without},

@@ -11,7 +11,12 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // card is a GPU of 16 GiB, or a NIC, on a NUMA node.
@@ -120,4 +125,64 @@ func TestNoDeviceIsDrawnWiderThanTheTerminal(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What explain says of devices: the sets that were compared, and what nodes lack.
+func TestDevicesInExplanationsAsGolden(t *testing.T) {
+	a := withDevices(t)
+	ask := func(name string, amounts map[corev1.ResourceName]string) *corev1.Pod {
+		p := pod(name, "", "1", "", "")
+		for resourceName, amount := range amounts {
+			p.Spec.Containers[0].Resources.Requests[resourceName] = resource.MustParse(amount)
+			p.Spec.Containers[0].Resources.Limits[resourceName] = resource.MustParse(amount)
+		}
+		return &p
+	}
+	args := convert.DefaultArgs()
+	args.Devices = true
+	var out strings.Builder
+	r := renderer{now: born, paint: paint{}}
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		node string
+	}{
+		{ask("two", map[corev1.ResourceName]string{"nvidia.com/gpu": "2"}), "small"},
+		{ask("share", map[corev1.ResourceName]string{"koordinator.sh/gpu": "20"}), "pairs"},
+		{ask("nic", map[corev1.ResourceName]string{"koordinator.sh/rdma": "5"}), "pairs"},
+	} {
+		request, reason, _ := convert.Request(c.pod, args)
+		if !reason.OK() {
+			t.Fatalf("%s: %+v", c.pod.Name, reason)
+		}
+		offer, reason := place.Try(a.view(c.node), request)
+		if !reason.OK() {
+			t.Fatalf("%s: %+v", c.pod.Name, reason)
+		}
+		c.pod.Spec.NodeName = c.node
+		answer := describe.Pod(c.pod).Head
+		answer.Placement = &view.Placement{Node: c.node, Devices: view.DevicesOf(offer.Entry.Devices)}
+		answer.Placement.Choice = view.DeviceChoiceOf(a.view(c.node), request, offer.Entry.Devices)
+		out.WriteString(r.pod(explained{Pod: answer}, corev1.PodRunning))
+	}
+	for _, amounts := range []map[corev1.ResourceName]string{
+		{"nvidia.com/gpu": "8"},
+		{"koordinator.sh/gpu-memory": "20Gi"},
+		{"koordinator.sh/gpu": "30", "koordinator.sh/rdma": "99"},
+	} {
+		pending := ask("pending", amounts)
+		request, _, _ := convert.Request(pending, args)
+		verdict := view.Verdict{Served: true, Nodes: 2}
+		for _, node := range []string{"pairs", "small"} {
+			if _, reason := place.Try(a.view(node), request); !reason.OK() {
+				found := why.Finding{Reason: reason, Phase: why.Filter, Object: node}
+				verdict.Findings = append(verdict.Findings, found)
+			}
+		}
+		answer := view.Explain(describe.Pod(pending), verdict, &view.Queue{Attempts: 1})
+		for i := range answer.Candidates {
+			answer.Candidates[i].Devices = view.DeviceFitOf(a.view(answer.Candidates[i].Node), request)
+		}
+		out.WriteString(r.pod(explained{Pod: answer}, corev1.PodPending))
+	}
+	golden(t, "explain-devices.txt", out.String())
 }

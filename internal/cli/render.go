@@ -75,6 +75,7 @@ func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	if p.Placement != nil {
 		if p.Rejection == nil {
 			r.placement(*p.Placement)
+			r.devices(p.Placement)
 		}
 		r.kubelet(*p.Placement)
 	}
@@ -187,6 +188,9 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 		for _, reason := range c.Reasons {
 			t.add(name, reason.Code, cmp.Or(reason.HaveNeed, r.symbol("–", "-")), reason.Message)
 			name = ""
+		}
+		if c.Devices != nil {
+			t.add("", "", "", fitText(c.Devices))
 		}
 	}
 	r.add(plain, t.lines()...)

@@ -155,7 +155,7 @@ func newGroup(node string, findings []why.Finding) (key string, g *group) {
 		key += o.Flat() + "|" + o.Phrase() + "|"
 		g.Reasons = append(g.Reasons, Refusal{o.Wire(), o.HaveNeed()})
 		g.Closest = cmp.Or(g.Closest, o.HaveNeed())
-		if o.Code.Class() == why.Constraint {
+		if o.Code.Class() == why.Constraint || o.LacksAll() {
 			g.constrained = 1
 		}
 		g.shortfall = max(g.shortfall, shortfall(o.Reason))

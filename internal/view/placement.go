@@ -40,6 +40,9 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 	if s.Ended {
 		return out
 	}
+	if len(e.Devices) > 0 {
+		out.Devices = DevicesOf(e.Devices)
+	}
 	if !known {
 		e = ledger.Entry{Role: qos.RoleOf(s.Class)}
 	}

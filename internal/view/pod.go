@@ -92,6 +92,8 @@ type Candidate struct {
 	Node    string    `json:"node"`
 	Count   int       `json:"count"`
 	Reasons []Refusal `json:"reasons"`
+	// Devices is what the node has of the devices that the pod asks for; absent for other pods.
+	Devices *DeviceFit `json:"devices,omitempty"`
 	// Closest is the amount that the nearest reason offers against what it needs, e.g. "7/8 CPUs on numa 1".
 	Closest string `json:"closest,omitempty"`
 }
@@ -112,6 +114,10 @@ type Placement struct {
 	Pool     string `json:"pool,omitempty"`
 	PoolCPUs string `json:"poolCPUs,omitempty"`
 	NUMA     []Part `json:"numa"`
+	// Devices are those that the pod holds, by type; absent for none. Choice compares them with others; it is absent
+	// where no scheduler was asked.
+	Devices map[string][]Device `json:"devices,omitempty"`
+	Choice  *DeviceChoice       `json:"deviceChoice,omitempty"`
 	// Predicted is what the scheduler predicted that the node's kubelet gives the pod, by container; absent where it
 	// predicted nothing. Actual is what the node reports; absent while it has not. Differs says in which way they are
 	// not the same, once both are known: mask, cpus, memory, device.

@@ -45,6 +45,12 @@ func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 // refusal finds the first reason why nothing was found: what each type lacks by itself, then what they lack together.
 func (v *View) refusal(r *Request, o *Options) Reason {
 	s := v.search(r, o)
+	if t := s.lacking.Type; s.lacking.Code == InsufficientDevices { // more than the node has in all
+		p := pick{rack: v.rack(t), hint: r.Hints[t], bundles: []bundle{{&r.of(t)[0]}}}
+		s.prepare(&p)
+		s.lacking.Free = int64(bits.OnesCount64(p.open))
+		s.describe(&p, &s.lacking)
+	}
 	if s.lacking.Code != NoReason {
 		return s.lacking
 	}

@@ -1,6 +1,8 @@
 package place
 
 import (
+	"iter"
+
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -25,6 +27,22 @@ func chooseDevices(v *ledger.View, r *Request, o *order) device.Choice {
 	options.Accept = accept(v, r, o)
 	choice, _ := v.Devices().Choose(r.Devices, &options)
 	return choice
+}
+
+// DeviceSets yields the sets of devices that r could get on a node that gives devices out, in the order in which they
+// are preferred; none elsewhere.
+func DeviceSets(v *ledger.View, r *Request) iter.Seq[device.Choice] {
+	r = r.On(v.Facts())
+	if _, gives := givesDevices(v, r); !gives {
+		return func(func(device.Choice) bool) {}
+	}
+	var o order
+	if r.CPUs > 0 && !r.followed(v.Facts()) {
+		o, _ = checkCPUs(v, r)
+	}
+	options := r.Options
+	options.Accept = accept(v, r, &o)
+	return v.Devices().Sets(r.Devices, &options)
 }
 
 // fitsDevices reports why chooseDevices chooses none.

@@ -531,8 +531,8 @@ var registry = [numCodes]Entry{
 	},
 	InsufficientExtended: {
 		Name: "InsufficientExtended", Class: Capacity, Plugin: fitPlugin, Resolvable: true, Amount: true,
-		Upstream: true,
-		Text:     "Insufficient extended resource", Chinese: "扩展资源不足",
+		Upstream: true, Extra: "allocatable", ExtraMeaning: "amount of the resource that the node has in all",
+		Text: "Insufficient extended resource", Chinese: "扩展资源不足",
 		Cause:  "The node has too little of an extended resource that the message names.",
 		Remedy: "Wait, free the resource, or add a node that has it.",
 	},

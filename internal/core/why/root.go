@@ -13,7 +13,9 @@ import (
 //  2. Otherwise nodes that the pod's own selection excludes are ignored, unless it excludes all.
 //  3. Of the others, nodes that a Constraint code refuses are ignored. If no node remains, the Constraint code with
 //     most nodes wins.
-//  4. Among the rest, the set of codes that refuses some node with the fewest codes, then most nodes, then the smallest
+//  4. Of those, nodes that have nothing at all of a device or resource that the pod asks for are ignored, unless all
+//     are such nodes.
+//  5. Among the rest, the set of codes that refuses some node with the fewest codes, then most nodes, then the smallest
 //     relative shortfall, then names; of that set the code of the lowest class.
 //
 // Findings of the preemption phase count only when there are no others. The zero Obstacle means that nothing refused.
@@ -27,14 +29,19 @@ func Root(findings []Finding) Obstacle {
 		return first(once, byRank)
 	}
 	nodes := byNode(findings)
-	if selected := without(nodes, func(c Code) bool { return c == NodeAffinity || c == NodeName }); len(selected) > 0 {
+	if selected := without(nodes, func(f Finding) bool {
+		return f.Code == NodeAffinity || f.Code == NodeName
+	}); len(selected) > 0 {
 		nodes = selected
 	}
-	open := without(nodes, func(c Code) bool { return c.Class() == Constraint })
+	open := without(nodes, func(f Finding) bool { return f.Code.Class() == Constraint })
 	if len(open) == 0 {
 		return first(keep(Obstacles(slices.Concat(slices.Collect(maps.Values(nodes))...)), func(o Obstacle) bool {
 			return o.Code.Class() == Constraint
 		}), byNodes)
+	}
+	if having := without(open, func(f Finding) bool { return f.Reason.LacksAll() }); len(having) > 0 {
+		open = having
 	}
 	sets := minimal(open)
 	slices.SortFunc(sets, func(a, b Set) int {
@@ -44,12 +51,15 @@ func Root(findings []Finding) Obstacle {
 	return first(keep(filter, func(o Obstacle) bool { return slices.Contains(sets[0].Codes, o.Code) }), byRank)
 }
 
-func without(nodes map[string][]Finding, code func(Code) bool) map[string][]Finding {
+func without(nodes map[string][]Finding, refuses func(Finding) bool) map[string][]Finding {
 	out := maps.Clone(nodes)
-	maps.DeleteFunc(out, func(_ string, list []Finding) bool {
-		return slices.ContainsFunc(list, func(f Finding) bool { return code(f.Code) })
-	})
+	maps.DeleteFunc(out, func(_ string, list []Finding) bool { return slices.ContainsFunc(list, refuses) })
 	return out
+}
+
+// LacksAll reports whether the node has nothing of what was asked for, whatever other pods give back.
+func (r Reason) LacksAll() bool {
+	return r.Code == DeviceMissing || r.Code == InsufficientExtended && r.Unit == Count && r.Extra == 0
 }
 
 // askedOnce reports whether a code is about the pod as a whole. Filter asks for each node, also what other steps ask

@@ -63,6 +63,21 @@ func TestRoot(t *testing.T) {
 				nodes("b", 10, short(why.InsufficientCPU, 1, 2))),
 			code: why.InsufficientCPU, nodes: 10, example: "b-0",
 		},
+		"nodes without any GPU say nothing beside one that lacks some": {
+			findings: slices.Concat(nodes("a", 4, plain(why.DeviceMissing)),
+				nodes("b", 3, why.Reason{Code: why.InsufficientExtended, Unit: why.Count, Asked: 8}),
+				nodes("c", 1, why.Reason{Code: why.InsufficientDevices, Unit: why.Count, Asked: 8, Free: 3})),
+			code: why.InsufficientDevices, nodes: 1, example: "c-0",
+		},
+		"an extended resource that is in use, beside nodes without it": {
+			findings: slices.Concat(
+				nodes("a", 4, why.Reason{Code: why.InsufficientExtended, Unit: why.Count, Asked: 8}),
+				nodes("b", 1, why.Reason{Code: why.InsufficientExtended, Unit: why.Count, Asked: 8, Extra: 8})),
+			code: why.InsufficientExtended, nodes: 5, example: "b-0",
+		},
+		"no node has a GPU": {
+			findings: nodes("a", 4, plain(why.DeviceMissing)), code: why.DeviceMissing, nodes: 4, example: "a-0",
+		},
 		"nodes that a selector excludes say nothing; the smallest shortfall is the root": {
 			findings: slices.Concat(nodes("a", 96, plain(why.NodeAffinity)),
 				nodes("b", 1, short(why.InsufficientExclusiveCPU, 7, 8)),

@@ -3,11 +3,14 @@ package describe
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -128,6 +131,7 @@ func asked(pod *corev1.Pod) string {
 	if !requests.Memory().IsZero() {
 		memory = requests.Memory().String() + " memory"
 	}
+	memory = joined(memory, ", ", askedDevices(requests))
 	if !r.Role.Binds() {
 		cpu := ""
 		if milli := requests.Cpu().MilliValue(); milli > 0 {
@@ -149,6 +153,16 @@ func asked(pod *corev1.Pod) string {
 		text += ", NUMA policy " + r.Topology.Label()
 	}
 	return joined(text, "; ", memory)
+}
+
+// askedDevices lists what is requested of devices: "nvidia.com/gpu 4, koordinator.sh/rdma 100".
+func askedDevices(requests corev1.ResourceList) (text string) {
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(requests))) {
+		if amount := requests[name]; device.IsDevice(string(name)) {
+			text = joined(text, ", ", string(name)+" "+amount.String())
+		}
+	}
+	return text
 }
 
 func joined(a, separator, b string) string {

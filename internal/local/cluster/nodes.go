@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultMachines returns the machines of a cluster that is started without a list of machines.
-func DefaultMachines() []string { return []string{"epyc-2s=2", "epyc-256", "arm64-1s"} }
+func DefaultMachines() []string { return []string{"epyc-2s=2", "epyc-256", "arm64-1s", "hgx-h100"} }
 
 // ExitError is an error with the exit code of the program; that of bad input, such as a list of machines that cannot be
 // used, is 2.

@@ -20,13 +20,14 @@ func TestExpand(t *testing.T) {
 		count int
 		want  []datadir.Node
 	}{
-		"the default is four machines": {
+		"the default is five machines": {
 			specs: DefaultMachines(),
 			want: []datadir.Node{
 				{Name: "epyc-2s-0", Machine: "epyc-2s"},
 				{Name: "epyc-2s-1", Machine: "epyc-2s"},
 				{Name: "epyc-256-0", Machine: "epyc-256"},
 				{Name: "arm64-1s-0", Machine: "arm64-1s"},
+				{Name: "hgx-h100-0", Machine: "hgx-h100"},
 			},
 		},
 		"the list is repeated until there are enough nodes": {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,9 +19,12 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/deploy/examples"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/local/machine"
 )
 
 const demoLimit = time.Minute
@@ -40,6 +44,9 @@ func demo(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	}
 	objects, err := install.Parse(examples.Demo())
 	if err != nil {
+		return err
+	}
+	if err := awaitDevices(ctx, client, dir); err != nil {
 		return err
 	}
 	want := podsOf(objects)
@@ -65,9 +72,20 @@ func demo(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 
 func outcome(pods []corev1.Pod) string {
 	var pending []string
+	explained, shown := map[bool]string{}, map[bool]string{} // a pod that is pending, and a node; true for devices
+	exclusive := map[bool]bool{}                             // the node has a pod with CPUs of its own
 	for i := range pods {
-		if pods[i].Spec.NodeName == "" {
-			pending = append(pending, pods[i].Name)
+		p, devices := &pods[i], asksForDevices(&pods[i])
+		if p.Spec.NodeName == "" {
+			pending = append(pending, p.Name)
+			if first := explained[devices]; first == "" || p.Name < first {
+				explained[devices] = p.Name
+			}
+			continue
+		}
+		own := p.Labels[annotation.QoSClass] == "LSE" || p.Labels[annotation.QoSClass] == "LSR"
+		if shown[devices] == "" || own && !exclusive[devices] {
+			shown[devices], exclusive[devices] = p.Spec.NodeName, own
 		}
 	}
 	slices.Sort(pending)
@@ -77,30 +95,55 @@ func outcome(pods []corev1.Pod) string {
 		fmt.Fprintf(&b, ", %d pending (%s)", len(pending), strings.Join(pending, ", "))
 	}
 	b.WriteString(". Go on with:\n")
-	if len(pending) > 0 {
-		fmt.Fprintf(&b, "  %s explain pod/%s\n", name(), pending[0])
-	}
-	if node := placed(pods); node != "" {
-		fmt.Fprintf(&b, "  %s topology node/%s\n", name(), node)
+	for _, devices := range []bool{false, true} {
+		if pod := explained[devices]; pod != "" {
+			fmt.Fprintf(&b, "  %s explain pod/%s\n", name(), pod)
+		}
+		if node := shown[devices]; node != "" {
+			fmt.Fprintf(&b, "  %s topology node/%s\n", name(), node)
+		}
 	}
 	fmt.Fprintf(&b, "  %[1]s quota --rounds\n  %[1]s gang\n", name())
 	return b.String()
 }
 
-// placed returns the node of some pod with CPUs of its own, else of any pod.
-func placed(pods []corev1.Pod) string {
-	node := ""
-	for i := range pods {
-		p := &pods[i]
-		if p.Spec.NodeName == "" {
-			continue
+func asksForDevices(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		for resource := range c.Resources.Requests {
+			if device.IsDevice(string(resource)) {
+				return true
+			}
 		}
-		node = p.Spec.NodeName
-		if c := p.Labels[annotation.QoSClass]; c == "LSE" || c == "LSR" {
-			break
+		return false
+	})
+}
+
+// awaitDevices waits until the Devices of all machines exist: a node is ready before.
+func awaitDevices(ctx context.Context, client kubernetes.Interface, dir datadir.Dir) error {
+	nodes, err := dir.SavedNodes()
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		d, _, err := machine.Parse(n.Machine)
+		if err != nil || len(d.Devices(n.Name)) == 0 {
+			continue // a machine that cannot be read any more has its node all the same
+		}
+		err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, demoLimit, true,
+			func(ctx context.Context) (bool, error) {
+				r := devicev1alpha1.Resource()
+				err := client.CoreV1().RESTClient().Get().
+					AbsPath("apis", r.Group, r.Version, r.Resource, n.Name).Do(ctx).Error()
+				if apierrors.IsNotFound(err) {
+					return false, nil
+				}
+				return err == nil, err
+			})
+		if err != nil {
+			return fmt.Errorf("wait for the devices of node %s: %w", n.Name, err)
 		}
 	}
-	return node
+	return nil
 }
 
 func podsOf(objects []*unstructured.Unstructured) (pods int) {
@@ -125,12 +168,12 @@ func demoPods(ctx context.Context, client kubernetes.Interface) ([]corev1.Pod, e
 	return list.Items, nil
 }
 
+func isGated(p *corev1.Pod) bool {
+	return slices.Contains(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: examples.DemoGate})
+}
+
 // openGate lets the scheduler have a pod of the demo.
 func openGate(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) error {
-	gated := corev1.PodSchedulingGate{Name: examples.DemoGate}
-	if !slices.Contains(p.Spec.SchedulingGates, gated) {
-		return nil
-	}
 	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
 		[]byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{})
 	if err != nil {
@@ -140,7 +183,7 @@ func openGate(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) e
 }
 
 // awaitSettled returns the demo's pods once that many exist and every one is running, done or refused by the scheduler.
-// It removes their gates when all exist.
+// Gates are removed when that is so for the pods without one.
 func awaitSettled(ctx context.Context, client kubernetes.Interface, want int) (pods []corev1.Pod, err error) {
 	waiting := ""
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, demoLimit, true,
@@ -153,16 +196,20 @@ func awaitSettled(ctx context.Context, client kubernetes.Interface, want int) (p
 			if len(there) < want {
 				return false, nil
 			}
-			for i := range there {
-				if err := openGate(ctx, client, &there[i]); err != nil {
-					return false, err
-				}
-			}
-			i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return !settled(&p) })
+			i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return !settled(&p) && !isGated(&p) })
 			if i >= 0 {
 				waiting = "pod " + pods[i].Name
+				return false, nil
 			}
-			return i < 0, nil
+			done := true
+			for i := range there {
+				if isGated(&there[i]) {
+					if done, err = false, openGate(ctx, client, &there[i]); err != nil {
+						return false, err
+					}
+				}
+			}
+			return done, nil
 		})
 	if err != nil {
 		return nil, fmt.Errorf("wait for the demo's pods: %w: %s", err, waiting)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -41,9 +42,18 @@ func TestTheOutcomeOfTheDemoNamesTheNextCommands(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: node},
 		}
 	}
-	got := outcome([]corev1.Pod{pod("web", "LS", "n1"), pod("search", "LSR", "n0"), pod("cannot-fit", "LSR", "")})
-	want := "Demo: 2 pods are placed, 1 pending (cannot-fit). Go on with:\n" +
+	asks := func(p corev1.Pod) corev1.Pod {
+		gpu := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: gpu}}}
+		return p
+	}
+	got := outcome([]corev1.Pod{
+		pod("web", "LS", "n1"), pod("search", "LSR", "n0"), pod("cannot-fit", "LSR", ""), pod("eval", "", ""),
+		asks(pod("big", "", "")), asks(pod("tune", "", "n2")),
+	})
+	want := "Demo: 3 pods are placed, 3 pending (big, cannot-fit, eval). Go on with:\n" +
 		"  " + name() + " explain pod/cannot-fit\n  " + name() + " topology node/n0\n" +
+		"  " + name() + " explain pod/big\n  " + name() + " topology node/n2\n" +
 		"  " + name() + " quota --rounds\n  " + name() + " gang\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -10,12 +10,31 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Diagnostics are the endpoints of seed 003 about accounts of devices. All nodes at once are for who may read all pods.
 func (p *Plugin) Diagnostics() diag.Service { return endpoints(p.Store().Nodes, p.Account) }
 
 // endpoints serves the nodes that names returns, and what account returns, nil for a node that is not known.
+// ExplainDevices compares the devices of a pod's node with others, or says what the nodes have that refuse the pod.
+func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
+	if held := into.Placement; held != nil {
+		account := p.Account(pod.Spec.NodeName)
+		if v, r := p.Question(pod, pod.Spec.NodeName); v != nil {
+			e, _ := account.Entry(string(pod.UID))
+			held.Choice = view.DeviceChoiceOf(v, r, e.Devices)
+		}
+		return
+	}
+	for i := range into.Candidates {
+		c := &into.Candidates[i]
+		if v, r := p.Question(pod, c.Node); v != nil {
+			c.Devices = view.DeviceFitOf(v, r)
+		}
+	}
+}
+
 func endpoints(names func() []string, account func(node string) *ledger.View) diag.Service {
 	type reader = func(namespace string) bool
 	of := func(node string, mayRead reader) *summary {

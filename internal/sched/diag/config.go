@@ -57,6 +57,13 @@ type Explainer interface {
 	Explain(pod *corev1.Pod, into *view.Pod, mayRead func(namespace string) bool)
 }
 
+// DeviceExplainer is a plugin that adds to the explanation of a pod how devices were compared for it, or which ones the
+// nodes lack that refuse it.
+type DeviceExplainer interface {
+	fwk.Plugin
+	ExplainDevices(pod *corev1.Pod, into *view.Pod)
+}
+
 // Service is what a Provider serves.
 type Service struct {
 	// Aliases are spellings of the plugin's name that old documents use. They are served and not listed.

@@ -30,7 +30,9 @@ func (s *server) ofPod(h func(w http.ResponseWriter, r *http.Request, pod *corev
 
 func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" {
-		writeJSON(w, s.bound(pod))
+		out := s.bound(pod)
+		s.explainDevices(pod, &out)
+		writeJSON(w, out)
 		return
 	}
 	verdict, err := s.Evaluate(r.Context(), pod)
@@ -44,7 +46,16 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod
 			e.Explain(pod, &out, s.reader(r))
 		}
 	}
+	s.explainDevices(pod, &out)
 	writeJSON(w, out)
+}
+
+func (s *server) explainDevices(pod *corev1.Pod, into *view.Pod) {
+	for _, p := range s.Plugins {
+		if e, ok := p.(DeviceExplainer); ok {
+			e.ExplainDevices(pod, into)
+		}
+	}
 }
 
 func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {

@@ -22,8 +22,15 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// Finding returns the reason; the reader adds plugin, phase and node.
-func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason, Detail: r.detail} }
+// Finding returns the reason; the reader adds phase and node, and the plugin where the reason is not about devices: the
+// decision answers for those under its other name.
+func (r *refusal) Finding() why.Finding {
+	f := why.Finding{Reason: r.Reason, Detail: r.detail}
+	if f.Code.Entry().Plugin == DeviceShare {
+		f.Plugin = DeviceShare
+	}
+	return f
+}
 
 // status wraps the refusal. Preemption looks only at nodes whose refusal waiting or eviction can resolve.
 func (r *refusal) status() *fwk.Status {

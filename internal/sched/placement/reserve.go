@@ -99,12 +99,28 @@ func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node s
 
 // offer is place.Try with the profile's ranking of devices.
 func (d *decision) offer(node string, v *ledger.View, r *place.Request) (ledger.Offer, why.Reason) {
-	if d.worth != nil && r.Devices != nil && v.Devices() != nil {
-		ranked := *r
-		ranked.Options.Worth = d.worth(node, v, r)
-		r = &ranked
+	return place.Try(v, d.ranked(node, v, r))
+}
+
+func (d *decision) ranked(node string, v *ledger.View, r *place.Request) *place.Request {
+	if d.worth == nil || r.Devices == nil || v.Devices() == nil {
+		return r
 	}
-	return place.Try(v, r)
+	with := *r
+	with.Options.Worth = d.worth(node, v, r)
+	return &with
+}
+
+// Question is what a pod asks of a node, with the profile's ranking of devices, and the node's account without the pod;
+// nil for a pod that asks for no devices, and for a node that is not known.
+func (d *decision) Question(pod *corev1.Pod, node string) (*ledger.View, *place.Request) {
+	v := d.store.Known(node)
+	r, refused := d.request(pod)
+	if v == nil || refused != nil || r.Devices == nil {
+		return nil, nil
+	}
+	v = v.Without(string(pod.UID))
+	return v, d.ranked(node, v, r)
 }
 
 // Unreserve takes the reservation back; a second call, or one without reservation, does nothing. After another binder

@@ -55,7 +55,7 @@ func lack(list []counted, n fwk.NodeInfo) *refusal {
 		}
 		return &refusal{never: c.amount > has, Reason: why.Reason{
 			Code: why.InsufficientExtended, Resource: why.Resource(c.name), Unit: why.Count, Asked: c.amount,
-			Free: free,
+			Free: free, Extra: has,
 		}}
 	}
 	return nil

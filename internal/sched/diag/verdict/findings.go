@@ -50,7 +50,7 @@ func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.S
 	var own Refusal
 	if errors.As(status.AsError(), &own) {
 		f, said := blank, own.Finding()
-		f.Reason, f.Detail = said.Reason, said.Detail
+		f.Reason, f.Detail, f.Plugin = said.Reason, said.Detail, cmp.Or(said.Plugin, f.Plugin)
 		return []why.Finding{f}
 	}
 	var out []why.Finding
@@ -107,8 +107,11 @@ func shortage(pod *corev1.Pod, node fwk.NodeInfo, text string) why.Reason {
 			asked.StorageEphemeral().Value(), have.GetEphemeralStorage()-used.GetEphemeralStorage())
 	default:
 		need := asked[scalar]
-		return amount(why.InsufficientExtended, why.NoResource, why.Count,
-			need.Value(), have.GetScalarResources()[scalar]-used.GetScalarResources()[scalar])
+		has := have.GetScalarResources()[scalar]
+		r := amount(why.InsufficientExtended, why.NoResource, why.Count, need.Value(),
+			has-used.GetScalarResources()[scalar])
+		r.Extra = has
+		return r
 	}
 }
 

@@ -256,7 +256,7 @@ func TestShortagesHaveBothNumbers(t *testing.T) {
 		{Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 2000, Free: 1000},
 		{Code: why.InsufficientMemory, Resource: why.Memory, Unit: why.Bytes, Asked: 4 << 30, Free: 2 << 30},
 		{Code: why.InsufficientPods, Unit: why.Count, Asked: 1},
-		{Code: why.InsufficientExtended, Unit: why.Count, Asked: 3},
+		{Code: why.InsufficientExtended, Unit: why.Count, Asked: 3, Extra: 2},
 		{Code: why.UpstreamFilter},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

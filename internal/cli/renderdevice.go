@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// keyTitles are the columns of sets of devices, and what is said where a key decides.
+var keyTitles = map[string]struct{ title, meaning string }{
+	"score": {"SCORE", "the score of its partition"}, "kept": {"KEPT", "the partitions that stay free"},
+	"ring": {"RING", "the weakest link of its best ring"}, "links": {"LINKS", "the sum of its direct links"},
+	"nics": {"NICS", "the distance of its other devices"}, "numa": {"NUMA", "the number of its NUMA nodes"},
+	"closeness": {"CLOSENESS", "its closeness on the PCI tree"},
+	"worth":     {"WORTH", "what the node keeps for the pods to come"},
+	"spare":     {"SPARE", "the least free that fits"},
+	"left":      {"LEFT", "the best 8, 4 and 2 devices that it leaves"},
+	"linksLeft": {"LINKS LEFT", "the links that it leaves"}, "mask": {"", "the PCI address alone"},
+}
+
+// devices shows what a pod holds, and how it was compared with other sets.
+func (r *renderer) devices(p *view.Placement) {
+	if len(p.Devices) > 0 {
+		r.line("devices", setText(p.Devices))
+	}
+	c := p.Choice
+	if c == nil {
+		return
+	}
+	r.add(plain, r.sets(c.Sets)...)
+	text := "the only set that fits"
+	if c.Decided != "" {
+		text = "the first set is preferred by " + keyTitles[c.Decided].meaning
+	}
+	if c.Approximate {
+		text += "; not all sets were looked at"
+	}
+	if !c.Sets[0].Held && len(p.Devices) > 0 {
+		text += "; the pod was placed when other devices were free"
+	}
+	r.line("  as of now", text)
+}
+
+// sets is a table of sets with their keys, best first.
+func (r *renderer) sets(list []view.DeviceSet) []string {
+	t := columns{indent: "  ", width: r.width, paint: r.paint, right: len(list[0].Keys)}
+	head := []any{"SET"}
+	for _, k := range list[0].Keys {
+		if title := keyTitles[k.Name].title; title != "" {
+			head = append(head, title)
+		}
+	}
+	t.add(head...)
+	for _, s := range list {
+		row := []any{setText(s.Devices)}
+		for _, k := range s.Keys {
+			if keyTitles[k.Name].title != "" {
+				row = append(row, k.Value)
+			}
+		}
+		t.add(row...)
+	}
+	return t.lines()
+}
+
+// setText lists devices: "gpu 4,5,6,7; rdma 4 5%".
+func setText(devices map[string][]view.Device) string {
+	kinds := slices.SortedFunc(maps.Keys(devices), func(a, b string) int {
+		if gpu := string(device.GPU); a == gpu || b == gpu {
+			return map[bool]int{true: -1, false: 1}[a == gpu]
+		}
+		return strings.Compare(a, b)
+	})
+	var parts []string
+	for _, kind := range kinds {
+		names := map[string][]string{}
+		var shares []string
+		for _, d := range devices[kind] {
+			share, name := shareText(kind, d.Resources), d.ID
+			if d.Minor >= 0 {
+				name = strconv.Itoa(int(d.Minor))
+			}
+			if names[share] == nil {
+				shares = append(shares, share)
+			}
+			names[share] = append(names[share], name)
+		}
+		for _, share := range shares {
+			parts = append(parts, strings.TrimSpace(kind+" "+strings.Join(names[share], ",")+" "+share))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// fitText says what a node has for the devices of a pod that it refuses.
+func fitText(f *view.DeviceFit) string {
+	if f.Set != nil {
+		return "its devices would do: " + setText(f.Set.Devices)
+	}
+	text := "needs " + view.Count(int(f.Asked), f.Type) + ", " + f.Need + "; has " + strconv.FormatInt(f.Whole, 10) +
+		" without a pod, the best with "
+	var best []string
+	for _, name := range []string{device.GPUCore, device.ShareOf(device.Type(f.Type))} {
+		if n := f.Best[name]; n != "" {
+			best = append(best, n+"%")
+		}
+	}
+	if n := f.Best[device.GPUMemory]; n != "" {
+		best = append(best, n)
+	}
+	if len(best) == 0 {
+		best = append(best, "nothing")
+	}
+	text += strings.Join(best, " and ") + " free"
+	if f.Miss != "" {
+		text += "; lacks " + f.Miss
+	}
+	return text
+}

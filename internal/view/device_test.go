@@ -1,0 +1,186 @@
+package view_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// cards are GPUs of 16 GiB in pairs with four lanes, each pair below a root complex with a NIC.
+func cards(t rapidOrTest, n int, policy device.PartitionPolicy, table ...device.Partition) *device.Inventory {
+	t.Helper()
+	s := device.Spec{Partitions: device.Partitions{Policy: policy, Table: table}}
+	for i := range n {
+		root := fmt.Sprintf("pci0000:%d0", i/2)
+		s.Devices = append(s.Devices, device.Device{
+			Type: device.GPU, ID: fmt.Sprintf("GPU-%d", i), Minor: int32(i), Module: int32(i), Healthy: true,
+			Total: device.Vector{device.Bytes: 16 << 30}, Vendor: device.NVIDIAGPU, Model: "nvidia-T4",
+			Location: device.Location{NUMAID: i * 2 / n, PCIe: root, Bus: fmt.Sprintf("0000:%02x:00.0", i)},
+		})
+		if i%2 == 1 {
+			s.Links = append(s.Links, device.Link{
+				Type: device.GPU, A: fmt.Sprintf("GPU-%d", i-1), B: fmt.Sprintf("GPU-%d", i), Lanes: 4,
+			})
+			s.Devices = append(s.Devices, device.Device{
+				Type: device.RDMA, ID: fmt.Sprintf("0000:%02x:01.0", i), Minor: int32(i / 2), Healthy: true,
+				Location: device.Location{NUMAID: i * 2 / n, PCIe: root, Bus: fmt.Sprintf("0000:%02x:01.0", i)},
+			})
+		}
+	}
+	inventory, err := device.NewInventory(&s, nil, nil)
+	if err != nil {
+		t.Fatalf("devices: %v", err)
+	}
+	return inventory
+}
+
+type rapidOrTest interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func accountOf(inventory *device.Inventory, held map[int]int64) *ledger.View {
+	l := ledger.New(ledger.Facts{Devices: inventory, OwnDevices: true, MinSharedCPUs: -1})
+	for i, percent := range held {
+		name := fmt.Sprintf("h%d", i)
+		l.Put(ledger.Entry{UID: name, Namespace: "d", Name: name, Devices: []device.Grant{{
+			Type: device.GPU, ID: fmt.Sprintf("GPU-%d", i), Minor: int32(i), Ratio: percent,
+			Amount: device.Vector{device.Cores: percent},
+		}}})
+	}
+	return l.View()
+}
+
+func wants(t rapidOrTest, amounts map[string]int64) *place.Request {
+	t.Helper()
+	r, faults := device.NewRequest(device.Pod{Containers: []device.Container{
+		{Name: "c", Requests: amounts, Limits: amounts},
+	}}, nil)
+	if len(faults) > 0 {
+		t.Fatalf("%v: %v", amounts, faults)
+	}
+	return &place.Request{UID: "p", Role: qos.SharedPool, Devices: r}
+}
+
+// What is shown as the best set is what the scheduler would take; sets are in the order of their keys.
+func TestTheFirstSetIsTheOneThatIsTaken(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		held := map[int]int64{}
+		for i := range 8 {
+			if n := rapid.SampledFrom([]int64{0, 0, 30, 100}).Draw(rt, "held"); n > 0 {
+				held[i] = n
+			}
+		}
+		v := accountOf(cards(rt, 8, device.NoPartitionPolicy), held)
+		r := wants(rt, rapid.SampledFrom([]map[string]int64{
+			{device.NVIDIAGPU: 1},
+			{device.NVIDIAGPU: 2},
+			{device.GPUPercent: 50},
+			{device.NVIDIAGPU: 3, device.RDMAShare: 10},
+		}).Draw(rt, "amounts"))
+		offer, reason := place.Try(v, r)
+		choice, fit := view.DeviceChoiceOf(v, r, offer.Entry.Devices), view.DeviceFitOf(v, r)
+		if !reason.OK() {
+			if choice != nil || fit == nil || fit.Set != nil || fit.Miss == "" {
+				rt.Fatalf("refused for %+v, but choice %+v, fit %+v", reason, choice, fit)
+			}
+			return
+		}
+		if choice == nil || !choice.Sets[0].Held || fit.Set == nil {
+			rt.Fatalf("offer %+v, choice %+v, fit %+v", offer.Entry.Devices, choice, fit)
+		}
+		if (choice.Decided == "") != (len(choice.Sets) == 1) {
+			rt.Fatalf("%d sets are decided by %q", len(choice.Sets), choice.Decided)
+		}
+		for i := 1; i < len(choice.Sets); i++ {
+			before, after := choice.Sets[i-1].Keys, choice.Sets[i].Keys
+			at := slices.IndexFunc(before, func(k view.DeviceKey) bool { return !slices.Contains(after, k) })
+			if at < 0 || (before[at].Value < after[at].Value) != before[at].Less {
+				rt.Fatalf("set %d is not worse than the one before: %+v, %+v", i, before, after)
+			}
+		}
+	})
+}
+
+func TestWhatANodeLacksForDevices(t *testing.T) {
+	t.Parallel()
+	inventory := cards(t, 4, device.NoPartitionPolicy)
+	memory := func(percent string) map[string]string {
+		return map[string]string{device.GPUCore: percent, device.GPUMemory: "16Gi"}
+	}
+	for name, c := range map[string]struct {
+		held map[int]int64
+		asks map[string]int64
+		want view.DeviceFit
+	}{
+		"whole GPUs": {
+			map[int]int64{0: 50, 1: 100},
+			map[string]int64{device.NVIDIAGPU: 4},
+			view.DeviceFit{
+				Type: "gpu", Asked: 4, Need: "whole", Fit: 2, Whole: 2, Best: memory("100"), Miss: "2 more gpus",
+			},
+		},
+		"more memory than a card has": {
+			nil,
+			map[string]int64{device.GPUMemory: 20 << 30},
+			view.DeviceFit{
+				Type: "gpu", Asked: 1, Need: "20Gi", Whole: 4, Best: memory("100"), Miss: "4Gi more memory of one gpu",
+			},
+		},
+		"a share of cards in use": {
+			map[int]int64{0: 50, 1: 60, 2: 70, 3: 80},
+			map[string]int64{device.GPUCore: 60, device.GPURatio: 20},
+			view.DeviceFit{
+				Type: "gpu", Asked: 1, Need: "60% of the cores and 20% of the memory",
+				Best: map[string]string{device.GPUCore: "50", device.GPUMemory: "8Gi"}, Miss: "10% more of one gpu",
+			},
+		},
+		"network adapters": {
+			nil,
+			map[string]int64{device.RDMAShare: 300},
+			view.DeviceFit{
+				Type: "rdma", Asked: 3, Need: "100%", Fit: 2, Whole: 2,
+				Best: map[string]string{device.RDMAShare: "100"}, Miss: "1 more rdma",
+			},
+		},
+	} {
+		got := view.DeviceFitOf(accountOf(inventory, c.held), wants(t, c.asks))
+		if diff := cmp.Diff(&c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if got := view.DeviceFitOf(accountOf(nil, nil), wants(t, map[string]int64{device.NVIDIAGPU: 1})); got != nil {
+		t.Errorf("a node without devices: %+v", got)
+	}
+}
+
+func TestGPUsThatNoPartitionHasAreStranded(t *testing.T) {
+	t.Parallel()
+	var table []device.Partition
+	for _, modules := range [][]int32{{0, 1}, {2, 3}, {0}, {2}} {
+		table = append(table, device.Partition{Modules: modules})
+	}
+	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40}
+	load, has := view.GPULoadOf("n", "Own", accountOf(cards(t, 4, device.HonorPartitions, table...),
+		map[int]int64{2: 100}), room)
+	want := view.GPULoad{
+		Node: "n", Model: "nvidia-T4", Mode: "Own", GPUs: 4, UsedPercent: 100, Free: 3,
+		Fit: map[string]int{"1": 1, "2": 1, "4": 0, "8": 0}, Stranded: []view.Stranded{{Cause: "partition", GPUs: 1}},
+	}
+	if diff := cmp.Diff(want, load); diff != "" || !has {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, has := view.GPULoadOf("n", "Own", accountOf(nil, nil), room); has {
+		t.Error("a node without devices has GPUs")
+	}
+}
