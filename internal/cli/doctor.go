@@ -15,7 +15,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Doctor is what examines machines and nodes for the verb doctor.
@@ -38,6 +40,8 @@ type NodeObjects struct {
 	// Topology is nil where the node has none; Written is when it was last written.
 	Topology *v1alpha2.NodeResourceTopology
 	Written  time.Time
+	// Device is nil where the node has none.
+	Device *devicev1alpha1.Device
 	// Agent is the agent's pod on the node; nil where there is none. AgentUnknown says why it could not be looked for.
 	Agent        *corev1.Pod
 	AgentUnknown error
@@ -125,6 +129,10 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 	}
 	if v.Topology != nil {
 		v.Written = lastWrite(v.Topology)
+	}
+	if _, err := each(ctx, cl, devicev1alpha1.Resource(), o.node, kube.ReadDevice,
+		func(d *devicev1alpha1.Device) { v.Device = d }); err != nil {
+		return nil, err
 	}
 	if local, err := addressesInKubeconfig(flags); err == nil && len(local) > 0 {
 		v.AgentUnknown = errors.New("in a local cluster the simulated node runs it itself")

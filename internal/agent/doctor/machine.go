@@ -47,6 +47,7 @@ func Machine(o Options) []Finding {
 	all.add("runtime-endpoint", m.endpoint())
 	all.add("hook-servers", m.hookServers())
 	all.add("cdi", m.cdi())
+	m.devices(&all)
 	all.add("writers", m.writers()...)
 	all.add("agent", m.agent())
 	return all

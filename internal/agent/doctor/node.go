@@ -6,9 +6,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
 // NodeView is what the API says of a node.
@@ -17,6 +20,8 @@ type NodeView struct {
 	// Topology is nil where the node has none; Written is when it was last written.
 	Topology *v1alpha2.NodeResourceTopology
 	Written  time.Time
+	// Device is nil where the node has none.
+	Device *devicev1alpha1.Device
 	// Agent is the agent's pod on the node; nil where there is none. AgentUnknown says why it could not be looked for.
 	Agent        *corev1.Pod
 	AgentUnknown error
@@ -30,6 +35,7 @@ func Node(v NodeView) []Finding {
 	all.add("runtime-version", v.runtime())
 	all.add("topology", v.topology())
 	all.add("mode", v.mode())
+	all.add("devices", v.devices())
 	all.add("agent", v.agent())
 	all.add("condition", v.conditions()...)
 	return all
@@ -108,6 +114,44 @@ func (v *NodeView) mode() Finding {
 			return f.because(Warn, "pods that the kubelet pinned keep their CPUs until they end",
 				"restart those pods when it suits you")
 		}
+	}
+	return f
+}
+
+func (v *NodeView) devices() Finding {
+	const where = "devices.scheduling.koordinator.sh"
+	if v.Device == nil {
+		for name, amount := range v.Node.Status.Capacity {
+			if device.IsWholeGPU(string(name)) && !amount.IsZero() {
+				return ok(where, "none: the kubelet gives out %s %s", amount.String(), name)
+			}
+		}
+		return Finding{}
+	}
+	var bad []string
+	for i := range v.Device.Spec.Devices {
+		if d := &v.Device.Spec.Devices[i]; !d.Health {
+			text := d.Type + " " + d.ID
+			if c := meta.FindStatusCondition(d.Conditions, "Healthy"); c != nil {
+				text += " (" + c.Reason + ")"
+			}
+			bad = append(bad, text)
+		}
+	}
+	mode := v.Device.Annotations[annotation.DeviceModeKey]
+	f := ok(where, "%d devices, mode %s", len(v.Device.Spec.Devices), cmp.Or(mode, "not set"))
+	_, _, err := annotation.ParseDeviceMode(mode)
+	switch {
+	case err != nil || mode == "":
+		return f.because(Fail, "no pod gets any of them",
+			"set the annotation "+annotation.DeviceModeKey+" of the Device to Own or Follow")
+	case len(bad) > 0:
+		f.Found += ", not healthy: " + strings.Join(bad, ", ")
+		return f.because(Warn, "no new pod gets them; pods that hold them go on",
+			"see the driver's log on the node, and tenon-agent doctor there")
+	case mode == annotation.DeviceFollow:
+		return f.because(Warn, "the kubelet chooses whole GPUs, and shares are refused",
+			"set the mode to Own when no pod holds a GPU of the device plugin")
 	}
 	return f
 }

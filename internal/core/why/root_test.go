@@ -72,7 +72,7 @@ func TestRoot(t *testing.T) {
 		"an extended resource that is in use, beside nodes without it": {
 			findings: slices.Concat(
 				nodes("a", 4, why.Reason{Code: why.InsufficientExtended, Unit: why.Count, Asked: 8}),
-				nodes("b", 1, why.Reason{Code: why.InsufficientExtended, Unit: why.Count, Asked: 8, Extra: 8})),
+				nodes("b", 1, why.Reason{Code: why.InsufficientExtended, Asked: 8, Free: 1, Extra: 8})),
 			code: why.InsufficientExtended, nodes: 5, example: "b-0",
 		},
 		"no node has a GPU": {

@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
+)
+
+// devices checks what shares and whole devices depend on; nothing on a machine without any.
+func (m *machine) devices(all *findings) {
+	cards, cardsErr := host.ReadCards(m.o.Root)
+	dropped, dropErr := host.ReadDropped(m.o.Root)
+	all.add("driver", m.driver(&cards, cardsErr))
+	if len(cards.List) == 0 && len(dropped) == 0 && dropErr == nil {
+		return
+	}
+	all.add("device-files", m.deviceFiles(&cards))
+	all.add("drop-files", m.dropFiles(&cards, dropped, dropErr))
+	all.add("device-cdi", m.deviceCDI(&cards))
+	all.add("device-mode", m.deviceMode())
+}
+
+// driver finds GPUs of NVIDIA that no driver serves, and cards that cannot be read.
+func (m *machine) driver(cards *host.Cards, err error) Finding {
+	const pci = "sys/bus/pci/devices"
+	if err != nil {
+		return ok("", "%v", err).because(Fail, "a container that is given the card is not created",
+			"see the kernel's log: dmesg | grep -i -e nvrm -e nvidia -e amdgpu; reset or replace the card")
+	}
+	served, count := map[string]bool{}, map[host.CardKind]int{}
+	for _, c := range cards.List {
+		served[c.BusID] = true
+		if c.Parent == "" {
+			count[c.Kind]++
+		}
+	}
+	for _, bus := range m.names(pci) {
+		class := m.line(path.Join(pci, bus, "class"))
+		gpu := strings.HasPrefix(class, "0x0302") || strings.HasPrefix(class, "0x0300")
+		if gpu && m.line(path.Join(pci, bus, "vendor")) == "0x10de" && !served[bus] {
+			return ok(below(path.Join(pci, bus)), "an NVIDIA GPU without its driver").because(Warn,
+				"no container can use it, and it must not be in a drop file",
+				"install or load the driver (modprobe nvidia), or unbind the card from vfio-pci")
+		}
+	}
+	if len(count) == 0 {
+		return Finding{}
+	}
+	var parts []string
+	for _, kind := range []host.CardKind{host.NVIDIA, host.AMD, host.RDMA, host.FPGA} {
+		if n := count[kind]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
+		}
+	}
+	for _, f := range cards.Common[host.NVIDIA] {
+		if f.Path == "/dev/nvidia-uvm" {
+			return ok("", "%s", strings.Join(parts, ", "))
+		}
+	}
+	if count[host.NVIDIA] > 0 {
+		return ok(below("proc/devices"), "%s, no nvidia-uvm", strings.Join(parts, ", ")).because(Warn,
+			"CUDA does not start in any container", "load the module: nvidia-modprobe -u -c=0, at every boot")
+	}
+	return ok("", "%s", strings.Join(parts, ", "))
+}
+
+// deviceFiles looks for the files that containers are given.
+func (m *machine) deviceFiles(cards *host.Cards) Finding {
+	var files []host.DeviceFile
+	kinds := map[host.CardKind]bool{}
+	for _, c := range cards.List {
+		if files = append(files, c.Files...); !kinds[c.Kind] {
+			kinds[c.Kind] = true
+			files = append(files, cards.Common[c.Kind]...)
+		}
+	}
+	if len(files) == 0 {
+		return Finding{}
+	}
+	for _, f := range files {
+		if !m.has(f.Path, fs.ModeDevice|fs.ModeCharDevice) {
+			return ok(f.Path, "is not there").because(Fail, "a container that is given the card is not created",
+				"make it: nvidia-modprobe -c 0 -u for NVIDIA, udevadm trigger for others")
+		}
+	}
+	return ok("/dev", "%d files of %d cards", len(files), len(cards.List))
+}
+
+// dropFiles compares the devices that other programs report with those that drivers serve.
+func (m *machine) dropFiles(cards *host.Cards, dropped []host.Dropped, err error) Finding {
+	where := below(host.DropDirs()[0])
+	if err != nil {
+		return ok(where, "%s", strings.ReplaceAll(err.Error(), "\n", "; ")).because(Warn,
+			"what cannot be read is not in the Device object: no pod gets it",
+			"correct the program that writes the file; tenon-agent probe prints what is read")
+	}
+	if len(dropped) == 0 {
+		return ok(where, "no file lists a device").because(Warn,
+			"the agent publishes what it finds by itself: of GPUs without a driver library no memory is known",
+			`write a drop file, see "Where Device objects come from" in the guide of devices`)
+	}
+	known := map[string]bool{}
+	for _, c := range cards.List {
+		known[c.ID] = true
+	}
+	for _, d := range dropped {
+		served := d.Type == annotation.DeviceGPU || d.Type == annotation.DeviceRDMA
+		if len(cards.List) > 0 && served && !known[d.UUID] {
+			return ok(where, "%s %s is not a card of a driver", d.Type, d.UUID).because(Fail,
+				"a pod is placed on it, and its container is not created",
+				"correct the uuid in the file, or take the device out of it")
+		}
+	}
+	return ok(where, "%d devices", len(dropped))
+}
+
+// deviceCDI compares the specification of GPUs with the cards.
+func (m *machine) deviceCDI(cards *host.Cards) Finding {
+	where := below("run/cdi")
+	names, err := host.ReadCDI(m.o.Root, inject.CDIKind)
+	switch {
+	case err != nil:
+		return ok(where, "%v", err).because(Warn, "the agent adds device files one by one instead",
+			"delete the file: the agent or nvidia-ctk writes it anew")
+	case len(names) == 0 && slices.ContainsFunc(cards.List, func(c host.Card) bool { return c.Kind == host.NVIDIA }):
+		return ok(where, "no specification of %s", inject.CDIKind).because(Warn,
+			"containers get device files and variables: driver libraries come with the NVIDIA runtime alone",
+			"nvidia-ctk cdi generate --vendor tenon.sh --class gpu --device-name-strategy uuid --output "+
+				"/run/cdi/tenon.sh-gpu.yaml")
+	case len(names) == 0:
+		return Finding{}
+	}
+	for _, c := range cards.List {
+		if c.Kind == host.NVIDIA && c.ID != "" && !slices.Contains(names, inject.CDIKind+"="+c.ID) {
+			return ok(where, "%s is not in the specification of %s", c.ID, inject.CDIKind).because(Warn,
+				"its containers get device files and variables, no driver libraries",
+				"generate the specification again after cards or the driver have changed")
+		}
+	}
+	return ok(where, "%d devices of %s", len(names), inject.CDIKind)
+}
+
+// deviceMode looks for two that give out the same GPUs.
+func (m *machine) deviceMode() Finding {
+	var kept struct {
+		Mode annotation.DeviceMode `json:"mode"`
+	}
+	where := below("var/lib/tenon-agent/device.json")
+	if known, err := statedir.Of(m.o.Root).Load("device.json", &kept); err != nil || !known {
+		return unknown(where, "the agent has not followed a Device object yet")
+	}
+	state, err := host.ReadDeviceState(m.o.Root)
+	if err != nil {
+		return unknown("", "%v", err)
+	}
+	for _, name := range []string{"nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu"} {
+		if n := len(state.Registered[name]); n > 0 && kept.Mode == annotation.DeviceOwn {
+			return ok(where, "%s, and the kubelet has %d %s of a device plugin", kept.Mode, n, name).because(Warn,
+				"pods of other schedulers get the same cards from the kubelet: their containers are not created",
+				"remove the device plugin from the node, or set the annotation "+annotation.DeviceModeKey+" to Follow")
+		}
+	}
+	return ok(where, "%s", kept.Mode)
+}
