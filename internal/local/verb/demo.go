@@ -74,6 +74,10 @@ func outcome(pods []corev1.Pod) string {
 	var pending []string
 	explained, shown := map[bool]string{}, map[bool]string{} // a pod that is pending, and a node; true for devices
 	exclusive := map[bool]bool{}                             // the node has a pod with CPUs of its own
+	devicesOn := map[string]bool{}
+	for i := range pods {
+		devicesOn[pods[i].Spec.NodeName] = devicesOn[pods[i].Spec.NodeName] || asksForDevices(&pods[i])
+	}
 	for i := range pods {
 		p, devices := &pods[i], asksForDevices(&pods[i])
 		if p.Spec.NodeName == "" {
@@ -84,7 +88,7 @@ func outcome(pods []corev1.Pod) string {
 			continue
 		}
 		own := p.Labels[annotation.QoSClass] == "LSE" || p.Labels[annotation.QoSClass] == "LSR"
-		if shown[devices] == "" || own && !exclusive[devices] {
+		if shown[devices] == "" || own && !exclusive[devices] && (devices || !devicesOn[p.Spec.NodeName]) {
 			shown[devices], exclusive[devices] = p.Spec.NodeName, own
 		}
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -246,6 +247,39 @@ func TestEndpoints(t *testing.T) {
 	}
 	expect("/apis/v1/explain/pods/default/rejected", 200, `"rejection":{"node":"n","reason":"TopologyAffinityError"}`)
 	expect("/apis/v1/explain/pods/default/crashed", 404, "cannot find pod")
+
+	expectDevices(t, s, expect)
+}
+
+// expectDevices asks about a pod that has half a GPU.
+func expectDevices(t *testing.T, s *Scheduler, expect func(path string, code int, text string)) {
+	t.Helper()
+	gpu := func(id string, minor int) string {
+		return fmt.Sprintf(`{"type":"gpu","id":%q,"minor":%d,"health":true,"resources":`+
+			`{"koordinator.sh/gpu-memory":"8Gi"}}`, id, minor)
+	}
+	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":{"name":"n","annotations":{%q:"Own"}},"spec":{"devices":`+
+		`[%s,%s]}}`, annotation.DeviceModeKey, gpu("GPU-a", 0), gpu("GPU-b", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.store.PutDevice(d)
+	amounts := corev1.ResourceList{"koordinator.sh/gpu": resource.MustParse("50")}
+	pod := testPod("shares")
+	pod.Spec.NodeName = "n"
+	pod.Spec.Containers = []corev1.Container{{
+		Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
+	}}
+	pod.Annotations = map[string]string{annotation.DeviceAllocatedKey: `{"gpu":[{"minor":1,"id":"GPU-b","resources":` +
+		`{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}}]}`}
+	s.store.PutPod(pod)
+	if err := s.config.InformerFactory.Core().V1().Pods().Informer().GetStore().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	expect("/apis/v1/explain/pods/default/shares", 200, `"devices":{"gpu":[{"minor":1,"id":"GPU-b",`)
+	expect("/apis/v1/explain/pods/default/shares", 200, `"decided":"mask"`)
+	expect("/apis/v1/explain/pods/default/shares", 200, `"held":true`)
+	expect("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/n", 200, `"allocateSet":{"gpu":{"default/shares":{"1":`)
 }
 
 func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {

@@ -20,6 +20,9 @@ func (p *Plugin) Diagnostics() diag.Service { return endpoints(p.Store().Nodes, 
 // ExplainDevices compares the devices of a pod's node with others, or says what the nodes have that refuse the pod.
 func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 	if held := into.Placement; held != nil {
+		if len(held.Devices) == 0 {
+			return
+		}
 		account := p.Account(pod.Spec.NodeName)
 		if v, r := p.Question(pod, pod.Spec.NodeName); v != nil {
 			e, _ := account.Entry(string(pod.UID))
