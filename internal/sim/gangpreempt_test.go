@@ -525,15 +525,18 @@ func TestExtendersAreAskedInThePlan(t *testing.T) {
 		},
 		"nothing is refused": {nodes + gang, extender{}, "a0 Scheduled, a1 Scheduled"},
 		"no victims on a node that it refuses": {
-			nodes + gang + low("l0", "n0") + low("l1", "n1"), extender{refuses: "n1"},
+			nodes + gang + low("l0", "n0") + low("l1", "n1"),
+			extender{refuses: "n1"},
 			"a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing, l1 Existing",
 		},
 		"victims": {
-			nodes + gang + low("l0", "n0") + low("l1", "n1"), extender{},
+			nodes + gang + low("l0", "n0") + low("l1", "n1"),
+			extender{},
 			"a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Preempted",
 		},
 		"victims that it may refuse": {
-			nodes + gang + low("l0", "n0") + low("l1", "n1"), extender{preempts: true},
+			nodes + gang + low("l0", "n0") + low("l1", "n1"),
+			extender{preempts: true},
 			"a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing, l1 Existing",
 		},
 	} {

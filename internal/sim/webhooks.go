@@ -19,13 +19,12 @@ import (
 // webhooks are the manager's webhooks for pods that are created, as its manifests register them. Their match conditions
 // only spare calls about pods that no rule speaks of, so they are not read.
 type webhooks struct {
-	// mutated and validated select the namespaces.
-	mutated, validated labels.Selector
-	rules              *quota.Checker
+	namespaces map[string]labels.Selector // by the path at which the manager answers
+	rules      *quota.Checker
 }
 
 func readWebhooks(rules *quota.Checker) webhooks {
-	out := webhooks{rules: rules}
+	out := webhooks{map[string]labels.Selector{}, rules}
 	for _, text := range deploy.Webhooks() {
 		// A validating configuration has all the fields of a mutating one that are read here.
 		var c admissionv1.MutatingWebhookConfiguration
@@ -33,12 +32,8 @@ func readWebhooks(rules *quota.Checker) webhooks {
 		for _, w := range c.Webhooks {
 			selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
 			utilruntime.Must(err)
-			switch {
-			case !createsPods(w.Rules):
-			case c.Kind == "MutatingWebhookConfiguration":
-				out.mutated = selector
-			case c.Kind == "ValidatingWebhookConfiguration":
-				out.validated = selector
+			if service := w.ClientConfig.Service; createsPods(w.Rules) && service != nil {
+				out.namespaces[*service.Path] = selector
 			}
 		}
 	}
@@ -53,12 +48,18 @@ func createsPods(rules []admissionv1.RuleWithOperations) bool {
 
 func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, warn io.Writer) (refused []Reason) {
 	var warnings []string
-	if w.mutated.Matches(labels.Set(namespace.Labels)) {
-		m := admission.Mutate(p)
-		m.Apply(p)
-		warnings = m.Warnings
+	asks := func(path string) bool { return w.namespaces[path].Matches(labels.Set(namespace.Labels)) }
+	for path, mutate := range map[string]func(*corev1.Pod) admission.Mutation{
+		"/mutate-pod": admission.Mutate, "/mutate-pod-scheduler": admission.Schedule,
+	} {
+		if asks(path) {
+			m := mutate(p)
+			m.Apply(p)
+			warnings = append(warnings, m.Warnings...)
+		}
 	}
-	if w.validated.Matches(labels.Set(namespace.Labels)) {
+	slices.Sort(warnings)
+	if asks("/validate-pod") {
 		answer := admission.Create(p)
 		warnings = append(warnings, answer.Warnings...)
 		for _, r := range append(answer.Refusals, admission.PodQuota(p, nil, w.rules).Refusals...) {
