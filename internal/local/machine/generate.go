@@ -26,7 +26,9 @@ func (d Description) generate(s *store) error {
 	}
 	w.nodeFiles()
 	w.proc(d.model)
-	w.devices(d.Devices(filepath.Base(s.root.Name())))
+	devices := d.Devices(filepath.Base(s.root.Name()))
+	w.devices(devices)
+	w.drivers(devices)
 	return w.err
 }
 

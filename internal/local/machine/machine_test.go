@@ -239,3 +239,35 @@ func TestPresetsTellOfTheirDevices(t *testing.T) {
 		}
 	}
 }
+
+// The agent finds device files for every device that a preset has.
+func TestPresetsHaveDrivers(t *testing.T) {
+	t.Parallel()
+	for _, preset := range machine.Presets() {
+		t.Run(preset.Name, func(t *testing.T) {
+			t.Parallel()
+			root := host.Root{Dir: filepath.Join(t.TempDir(), "n-0")}
+			if err := preset.Write(root.Dir); err != nil {
+				t.Fatal(err)
+			}
+			cards, err := host.ReadCards(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := map[string]bool{} // by type and id
+			for _, c := range cards.List {
+				common := c.Kind == host.FPGA || len(cards.Common[c.Kind]) > 0
+				files[c.Kind.Type()+" "+c.ID] = common && len(c.Files) > 0
+			}
+			devices := preset.Devices("n-0")
+			for _, d := range devices {
+				if !files[d.Type+" "+d.UUID] {
+					t.Errorf("%s %s has no files", d.Type, d.UUID)
+				}
+			}
+			if len(files) != len(devices) {
+				t.Errorf("%d cards, want %d", len(files), len(devices))
+			}
+		})
+	}
+}

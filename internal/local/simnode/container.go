@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +24,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 )
 
 // box is one container with its status: exactly one field of State is set.
@@ -156,6 +160,9 @@ func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *
 	if err := k.makeGroups(obj, c, made); err != nil {
 		return err
 	}
+	if err := k.inject(agent, made); err != nil {
+		return err
+	}
 	made.Has.CPUs, made.Has.Mems = k.gate.kubelet().Affinity(obj, c)
 	answer, updates, err := agent.Create(ctx, *made)
 	if err != nil {
@@ -175,6 +182,39 @@ func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *
 		return err
 	}
 	return agent.Start(ctx, *made)
+}
+
+// inject gives a container what the agent says of devices, and keeps it in a file of the machine for whoever looks: a
+// simulated container has no process that would see it.
+func (k *kubelet) inject(agent *hook.Service, made *hook.Container) error {
+	answer, err := agent.Devices(*made)
+	if err != nil || answer.IsEmpty() {
+		return err
+	}
+	for name, value := range answer.Env {
+		made.Devices.Env = append(made.Devices.Env, name+"="+value)
+	}
+	slices.Sort(made.Devices.Env)
+	made.Devices.CDI = answer.CDI
+	for _, f := range answer.Files {
+		made.Devices.Files = append(made.Devices.Files, inject.File{DeviceFile: f, HostPath: f.Path})
+	}
+	if err := agent.CheckDevices(*made); err != nil {
+		return err
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	file := k.injected(made.ID)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}
+
+func (k *kubelet) injected(id string) string {
+	return filepath.Join(k.n.root.Dir, "containers", id+".json")
 }
 
 func (k *kubelet) set(group string, r hook.Resources) error {
@@ -225,7 +265,8 @@ func (k *kubelet) limit(group string, containers ...corev1.Container) error {
 }
 
 func (k *kubelet) discard(c hook.Container) {
-	_ = k.n.tree.Kill(c.Cgroup) // a group that is not there has nothing to kill
+	_ = os.Remove(k.injected(c.ID)) // most have no devices
+	_ = k.n.tree.Kill(c.Cgroup)     // a group that is not there has nothing to kill
 	k.mu.Lock()
 	delete(k.boxes, c.ID)
 	k.mu.Unlock()
