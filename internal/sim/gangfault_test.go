@@ -189,7 +189,7 @@ func TestANodeGoesWhileItsMembersAreReserved(t *testing.T) {
 		calls := 0
 		watchSteps(e, func(string, *corev1.Pod) *fwk.Status {
 			if calls++; calls == i+1 {
-				removeNode(e, "n1")
+				removeNode(t, e, "n1")
 			}
 			return nil
 		})
@@ -257,16 +257,17 @@ func TestTwoLeadersForAMoment(t *testing.T) {
 }
 
 // removeNode deletes a node.
-func removeNode(e *engine, name string) {
-	o, _, err := e.api.nodes.GetStore().GetByKey(name)
-	if err != nil || o == nil {
-		panic("no node " + name)
+func removeNode(t *testing.T, e *engine, name string) {
+	t.Helper()
+	o, known, err := e.api.nodes.GetStore().GetByKey(name)
+	if err != nil || !known {
+		t.Errorf("node %s: %v", name, err)
+		return
 	}
-	n := o.(*corev1.Node)
-	if err := e.api.nodes.GetStore().Delete(n); err != nil {
-		panic(err)
+	if err := e.api.nodes.GetStore().Delete(o); err != nil {
+		t.Error(err)
 	}
 	for _, h := range e.api.nodes.handlers {
-		h.OnDelete(n)
+		h.OnDelete(o)
 	}
 }
