@@ -52,6 +52,7 @@ const (
 	GangRoundFailed
 	GangTimeout
 	GangDeadlockReleased
+	Preempted
 	GangPreempted
 	GangScheduled
 	GangDegraded
@@ -378,6 +379,11 @@ var entries = [...]Entry{
 		Means: "NonStrict gangs held what the others needed, so that none could start.",
 		Does:  "It gives back what this gang held, for a more important one, and tries it again when that has started.",
 		Do:    "Nothing, or make the gangs Strict.",
+	},
+	Preempted: {
+		Name: "Preempted", From: scheduler, On: "Pod", Normal: true,
+		Means: "The pod is evicted, or its reservation ends, for a pod or gang of higher priority. Kubernetes' own " +
+			"scheduler sends the same.",
 	},
 	GangPreempted: {
 		Name: "GangPreempted", From: scheduler, On: "PodGroup", Normal: true,

@@ -91,8 +91,8 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 			logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(by))
 			return err
 		}
-		recorder := h.EventRecorder().WithLogger(logger)
-		recorder.Eventf(pod, by.Obj(), corev1.EventTypeNormal, "Preempted", "Preempting", "%s", text)
+		recorder, e := h.EventRecorder().WithLogger(logger), event.Preempted
+		recorder.Eventf(pod, by.Obj(), e.Type(), e.String(), "Preempting", "%s", text)
 		if of := r.Gangs.GangOf(pod); of != "" {
 			who := fmt.Sprintf("%s %s", by.Type(), klog.KObj(by))
 			if p, ok := by.(preemptor); ok {
@@ -102,7 +102,7 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 			if g := r.Gangs.Object(of); g != nil {
 				about = g
 			}
-			e := event.GangPreempted
+			e = event.GangPreempted
 			recorder.Eventf(about, by.Obj(), e.Type(), e.String(), "Preempting",
 				"pod %s of gang %s is evicted for %s, of priority %d", klog.KObj(pod), of, who, by.Priority())
 		}
