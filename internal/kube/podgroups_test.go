@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -204,6 +206,11 @@ func TestTheVersionOfPodGroupsFollowsTheServer(t *testing.T) {
 			return path
 		}
 		i := kube.NewPodGroupInformer(c, v1alpha1.NativeGroupName)
+		// client-go's own would sleep until the process began, which is decades after the bubble's time.
+		err := i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
 		start(t, i)
 		version := func() string {
 			t.Helper()
