@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -23,12 +24,13 @@ import (
 type Gangs struct {
 	configured atomic.Bool
 	handler    atomic.Pointer[GangHandler] // nil before Handle
+	quotas     atomic.Pointer[Quotas]      // nil before Inform
 
 	mu       sync.Mutex // guards everything below
 	names    []string   // of the schedulers whose pods are members; empty for all
 	defaults gang.Settings
 	state    *gang.State
-	bonds    map[string]gang.Bond            // by gang, as the handler knows them
+	bonds    map[string]gang.Bond            // by gang, as quotas know them
 	pods     map[string]*corev1.Pod          // members, by UID, as they were put last
 	objects  map[string][]*v1alpha1.PodGroup // by gang; the first counts
 }
@@ -167,24 +169,27 @@ type GangHandler interface {
 	// Allow is called with the UIDs of reserved pods that may be bound, GiveBack with those that are to be given back.
 	Allow(uids []string)
 	GiveBack(uids []string)
-	// Needs is called when something else holds a gang together than before, the zero value for one that is gone.
-	Needs(id string, is gang.Bond)
 }
 
 // Handle sets the handler.
 func (s *Gangs) Handle(h GangHandler) { s.handler.Store(&h) }
 
+// Inform lets quotas know what holds gangs together. It is called before the first pod.
+func (s *Gangs) Inform(q *Quotas) { s.quotas.Store(q) }
+
 // follow carries out what an event makes.
 func (s *Gangs) follow(of string, event func(*gang.State) gang.Effects) {
 	pods, effects, bonds := s.after(of, event)
+	if q := s.quotas.Load(); q != nil {
+		for id, is := range bonds {
+			q.SetGang(id, quota.Bond(is))
+		}
+	}
 	handler := s.handler.Load()
 	if handler == nil {
 		return
 	}
 	h := *handler
-	for id, is := range bonds {
-		h.Needs(id, is)
-	}
 	if len(effects.Allow) > 0 {
 		h.Allow(effects.Allow)
 	}

@@ -50,7 +50,7 @@ func gangs(t *testing.T) (*kube.Gangs, func() []string) {
 	if err := s.Configure(gang.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	h := &gangHandler{T: t, needs: map[string]gang.Bond{}}
+	h := &gangHandler{T: t}
 	s.Handle(h)
 	return s, func() []string {
 		got := h.opened
@@ -63,7 +63,6 @@ func gangs(t *testing.T) (*kube.Gangs, func() []string) {
 type gangHandler struct {
 	*testing.T
 	opened, allowed, returned []string
-	needs                     map[string]gang.Bond
 }
 
 func (h *gangHandler) Opened(pods map[string]*corev1.Pod) {
@@ -77,15 +76,6 @@ func (h *gangHandler) Opened(pods map[string]*corev1.Pod) {
 
 func (h *gangHandler) Allow(uids []string)    { h.allowed = append(h.allowed, uids...) }
 func (h *gangHandler) GiveBack(uids []string) { h.returned = append(h.returned, uids...) }
-
-func (h *gangHandler) Needs(id string, is gang.Bond) {
-	if h.needs[id] == is {
-		h.Errorf("%s needs %+v, as before", id, is)
-	}
-	if h.needs[id] = is; is == (gang.Bond{}) {
-		delete(h.needs, id)
-	}
-}
 
 func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
 	t.Parallel()
@@ -207,13 +197,12 @@ func TestPodsOfABasicPodGroupAreNotHeld(t *testing.T) {
 	}
 }
 
-func TestTheHandlerLearnsHowManyMembersAGangNeeds(t *testing.T) {
+func TestQuotasLearnWhatHoldsGangsTogether(t *testing.T) {
 	t.Parallel()
-	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]gang.Bond{}}
+	s := kube.NewGangs()
 	if err := s.Configure(gang.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	s.Handle(h)
 	moved := inGroup("a")
 	moved.Labels = map[string]string{annotation.PodGroup: "other"}
 	listing := podGroup(v1alpha1.GroupName, 3)
@@ -242,7 +231,7 @@ func TestTheHandlerLearnsHowManyMembersAGangNeeds(t *testing.T) {
 		{func() { s.RemovePod(moved) }, "map[]"},
 	} {
 		c.event()
-		if got := fmt.Sprint(h.needs); got != c.want {
+		if got := fmt.Sprint(s.Bonds()); got != c.want {
 			t.Errorf("after event %d: %s, want %s", i, got, c.want)
 		}
 	}
@@ -250,7 +239,7 @@ func TestTheHandlerLearnsHowManyMembersAGangNeeds(t *testing.T) {
 
 func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
 	t.Parallel()
-	s, h := kube.NewGangs(), &gangHandler{T: t, needs: map[string]gang.Bond{}}
+	s, h := kube.NewGangs(), &gangHandler{T: t}
 	if err := s.Configure(gang.Settings{Mode: gang.NonStrict, Wait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -390,4 +379,3 @@ type counter struct {
 }
 
 func (c *counter) Opened(pods map[string]*corev1.Pod) { c.n.Add(int64(len(pods))) }
-func (*counter) Needs(string, gang.Bond)              {}

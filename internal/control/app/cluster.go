@@ -20,7 +20,6 @@ import (
 	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/core/gang"
-	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -51,7 +50,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		devices: kube.NewDeviceInformer(reader),
 		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
-	c.gangs.Handle(bonds{store})
+	c.gangs.Inform(store)
 	failed := []error{c.gangs.Configure(gang.Settings{}), c.pods.AddIndexers(gangstatus.IndexPods())}
 	failed = append(failed, c.budgets.SetTransform(withoutManagedFields), c.nodes.SetTransform(
 		func(object any) (any, error) {
@@ -141,21 +140,6 @@ func (c *cluster) pod(namespace, name string) *corev1.Pod {
 	}
 	return nil
 }
-
-// bonds lets quotas know what holds gangs together: they are revoked as they are scheduled.
-type bonds struct{ store *kube.Quotas }
-
-// Needs is called when a gang has changed.
-func (b bonds) Needs(id string, is gang.Bond) { b.store.SetGang(id, quota.Bond(is)) }
-
-// Opened does nothing: this is not a scheduler.
-func (bonds) Opened(map[string]*corev1.Pod) {}
-
-// Allow does nothing.
-func (bonds) Allow([]string) {}
-
-// GiveBack does nothing.
-func (bonds) GiveBack([]string) {}
 
 // withoutManagedFields keeps caches small.
 func withoutManagedFields(object any) (any, error) {

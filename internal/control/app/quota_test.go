@@ -26,7 +26,7 @@ func TestQuotasAreRevokedAsGangsAreEvicted(t *testing.T) {
 	if err := gangs.Configure(gang.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	gangs.Handle(bonds{store})
+	gangs.Inform(store)
 	for _, name := range []string{"a", "b", "c"} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 		p.Spec.NodeName, p.Spec.SchedulingGroup = "n", &corev1.PodSchedulingGroup{PodGroupName: new("g")}

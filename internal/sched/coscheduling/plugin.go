@@ -21,8 +21,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	scheduling "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/gang"
-	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -58,7 +56,8 @@ func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFact
 			return nil, err
 		}
 		once.Do(func() { // a second instance in the process evaluates pods for explanations
-			gangs.Handle(&handler{h, gangs, quotas})
+			gangs.Inform(quotas)
+			gangs.Handle(&handler{h, gangs})
 		})
 		return &Plugin{gangs, *args.EnablePreemption}, nil
 	}
@@ -148,15 +147,11 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ 
 // handler carries out what becomes of gangs, for all profiles: they share queue and waiting pods.
 type handler struct {
 	fwk.Handle
-	gangs  *kube.Gangs
-	quotas *kube.Quotas
+	gangs *kube.Gangs
 }
 
 // Opened queues the pods.
 func (h *handler) Opened(pods map[string]*corev1.Pod) { h.Activate(klog.Background(), pods) }
-
-// Needs is what quotas ask for at once.
-func (h *handler) Needs(id string, is gang.Bond) { h.quotas.SetGang(id, quota.Bond(is)) }
 
 // Allow lets pods be bound.
 func (h *handler) Allow(uids []string) {
