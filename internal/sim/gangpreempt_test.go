@@ -52,6 +52,10 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 		return pods
 	}
 	in := func(quota string) string { return ", labels: {quota.scheduling.koordinator.sh/name: " + quota + "}" }
+	both := func(gang string, least int) string {
+		return strings.TrimSuffix(nonStrict(says(gang, least)), "}") +
+			`, gang.scheduling.koordinator.sh/groups: '["default/a","default/b"]'}`
+	}
 	for name, c := range map[string]struct {
 		nodes int
 		pods  string
@@ -157,6 +161,13 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 				runs("l0", "n0", 1, in("one"), 1) + runs("l1", "n0", 1, in("one"), 2) +
 				strings.ReplaceAll(gang(3, 3, 1, ""), says("a", 3), in("one")+nonStrict(says("a", 3))),
 			want: "a0 Scheduled, a1 Scheduled, a2 Scheduled, l0 Preempted, l1 Existing",
+		},
+		"NonStrict: for two gangs that start together": {
+			nodes: 3,
+			pods: runs("l0", "n0", 4, "", 1) + runs("l1", "n1", 4, "", 2) + runs("l2", "n2", 1, "", 3) +
+				cpuPod("a0", 3, both("a", 1), ", priority: 10") + cpuPod("b0", 3, both("b", 2), ", priority: 10") +
+				cpuPod("b1", 3, both("b", 2), ", priority: 10"),
+			want: "a0 Scheduled, b0 Scheduled, b1 Scheduled, l0 Preempted, l1 Preempted, l2 Existing",
 		},
 		"NonStrict: not for a part": {
 			nodes: 3,
