@@ -176,6 +176,7 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 	}
 	t := columns{indent: "  ", width: r.width, paint: r.paint}
 	t.add("NODE", "CODE", "HAVE/NEED", "SAYS")
+	notes := map[int]string{} // by the row above
 	shown := candidates
 	if !r.everything {
 		shown = candidates[:min(len(candidates), rowsShown)]
@@ -190,10 +191,13 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 			name = ""
 		}
 		if c.Devices != nil {
-			t.add("", "", "", fitText(c.Devices))
+			notes[len(t.rows)-1] = fitText(c.Devices)
 		}
 	}
-	r.add(plain, t.lines()...)
+	for i, line := range t.lines() {
+		r.add(plain, line)
+		r.line("    devices", notes[i])
+	}
 	hidden := 0
 	for _, c := range candidates[len(shown):] {
 		hidden += c.Count
