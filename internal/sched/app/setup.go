@@ -227,5 +227,6 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())
 	_ = legacyregistry.CustomRegister(elasticquota.NewResources(s.quotas))
+	_ = legacyregistry.CustomRegister(deviceshare.NewGauges(s.store))
 	return nil
 }
