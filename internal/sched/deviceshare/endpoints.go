@@ -16,7 +16,6 @@ import (
 // Diagnostics are the endpoints of seed 003 about accounts of devices. All nodes at once are for who may read all pods.
 func (p *Plugin) Diagnostics() diag.Service { return endpoints(p.Store().Nodes, p.Account) }
 
-// endpoints serves the nodes that names returns, and what account returns, nil for a node that is not known.
 // ExplainDevices compares the devices of a pod's node with others, or says what the nodes have that refuse the pod.
 func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 	if held := into.Placement; held != nil {
@@ -38,6 +37,7 @@ func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 	}
 }
 
+// endpoints serves the nodes that names returns, and what account returns, nil for a node that is not known.
 func endpoints(names func() []string, account func(node string) *ledger.View) diag.Service {
 	type reader = func(namespace string) bool
 	of := func(node string, mayRead reader) *summary {

@@ -1,0 +1,166 @@
+package system
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+)
+
+const (
+	deviceKills = 20 // of the scheduler
+	deviceARow  = 100
+)
+
+// TestDevicesHoldWhileSchedulersDie lets 2,000 pods with shares of GPUs and whole ones pass over 20 nodes, faster than
+// these can take them, and kills the leading scheduler 20 times. No change of a pod shows a GPU of which more than all
+// is given, containers get the GPUs that their pods were given and no others, and the account of the last scheduler,
+// which was rebuilt from the API, has nothing left when no pod is.
+func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
+	l := watchGangs(t, up(t, 2, "--machine", "hgx-h100=10", "--machine", "t4-2=10"))
+	compared := 0
+	for kill := range deviceKills {
+		for i := range deviceARow {
+			l.submit(t, withGPUs(kill*deviceARow+i))
+		}
+		compared += l.compareInjected(t)
+		l.killLeader(t)
+	}
+	waitFor(t, 3*time.Minute, "all pods to end", func() error {
+		compared += l.compareInjected(t)
+		left := 0
+		pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.Status.Phase != corev1.PodSucceeded {
+				left++
+			}
+		}
+		if left > 0 {
+			return fmt.Errorf("%d pods have not", left)
+		}
+		return nil
+	})
+	waitFor(t, time.Minute, "the account to be empty", l.devicesAreFree)
+	l.seen.mu.Lock()
+	defer l.seen.mu.Unlock()
+	for _, fault := range l.seen.faults {
+		t.Error(fault)
+	}
+	if compared == 0 {
+		t.Error("no container was compared")
+	}
+	t.Logf("%d changes of pods judged, %d containers compared, %d schedulers killed", l.seen.events, compared,
+		deviceKills)
+}
+
+// withGPUs returns a pod that ends after two seconds: most with shares of one GPU, some with several whole ones.
+func withGPUs(i int) *corev1.Pod {
+	percent := []int64{20, 30, 50, 50, 70, 100, 40, 60, 200, 400}[i%10]
+	amounts := corev1.ResourceList{
+		"koordinator.sh/gpu": *resource.NewQuantity(percent, resource.DecimalSI),
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        fmt.Sprintf("gpu-%04d", i),
+			Annotations: map[string]string{annotation.SimulateKey: `{"runFor":"2s"}`},
+		},
+		Spec: corev1.PodSpec{
+			SchedulerName: "tenon-scheduler", RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{
+				Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
+			}},
+		},
+	}
+}
+
+// compareInjected compares what containers that run were given with what their pods were, and returns how many.
+func (l *gangLoad) compareInjected(t *testing.T) (compared int) {
+	t.Helper()
+	pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil {
+			continue
+		}
+		id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "tenon://")
+		text, err := os.ReadFile(filepath.Join(l.dir, "nodes", p.Spec.NodeName, "containers", id+".json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has ended meanwhile
+		}
+		var given struct{ Env map[string]string }
+		var allocated struct{ GPU []struct{ ID string } }
+		if err := errors.Join(err, json.Unmarshal(text, &given),
+			json.Unmarshal([]byte(p.Annotations[annotation.DeviceAllocatedKey]), &allocated)); err != nil {
+			t.Errorf("devices of %s: %v", p.Name, err)
+			continue
+		}
+		var want []string
+		for _, d := range allocated.GPU {
+			want = append(want, d.ID)
+		}
+		got := strings.Split(given.Env["NVIDIA_VISIBLE_DEVICES"], ",")
+		slices.Sort(got)
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Errorf("the container of %s sees %v, its pod was given %v", p.Name, got, want)
+		}
+		compared++
+	}
+	return compared
+}
+
+// devicesAreFree asks the leading scheduler what pods hold.
+func (l *gangLoad) devicesAreFree() error {
+	leader, err := l.leader()
+	if err != nil {
+		return err
+	}
+	ports, err := diagnostics(l.dir, l.schedulers)
+	if err != nil {
+		return err
+	}
+	resp, err := asks.Get(fmt.Sprintf("http://127.0.0.1:%d/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
+		ports[leader]))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var nodes map[string]struct {
+		DeviceUsed  map[string]resource.Quantity
+		DeviceTotal map[string]resource.Quantity
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&nodes); err != nil {
+		return err
+	}
+	if len(nodes) != len(l.seen.cpus) {
+		return fmt.Errorf("%d nodes have devices, want %d", len(nodes), len(l.seen.cpus))
+	}
+	for name, n := range nodes {
+		if total := n.DeviceTotal["koordinator.sh/gpu-core"]; total.IsZero() {
+			return fmt.Errorf("node %s has no GPUs", name)
+		}
+		for r, used := range n.DeviceUsed {
+			if !used.IsZero() {
+				return fmt.Errorf("on node %s %s of %s is used", name, used.String(), r)
+			}
+		}
+	}
+	return nil
+}
