@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,45 +125,29 @@ func shareText(kind string, amounts map[string]string) string {
 }
 
 // links draws the direct links between devices: in one line where all devices are linked alike, else as a matrix, or,
-// of many devices, as counts.
+// of many devices, as a count.
 func (d *drawing) links() {
 	kind := strings.TrimSpace(d.Devices.Kind + " lanes")
-	for _, of := range d.linkedTypes() {
-		var list []view.DeviceOnNode
-		for _, o := range d.Devices.List {
-			if o.Type == of {
-				list = append(list, o)
-			}
+	linked := map[string]map[[2]string]int64{}
+	for _, l := range d.Devices.Links {
+		if linked[l.Type] == nil {
+			linked[l.Type] = map[[2]string]int64{}
 		}
-		lanes, pairs := map[[2]string]int64{}, map[int64]int{}
-		for _, l := range d.Devices.Links {
-			if l.Type == of {
-				lanes[l.IDs], lanes[[2]string{l.IDs[1], l.IDs[0]}] = l.Lanes, l.Lanes
-				pairs[l.Lanes]++
-			}
-		}
-		first := d.Devices.Links[slices.IndexFunc(d.Devices.Links,
-			func(l view.DeviceLink) bool { return l.Type == of })].Lanes
-		switch all := len(list) * (len(list) - 1) / 2; {
-		case pairs[first] == all:
-			d.wrapped(2, " ", fmt.Sprintf("links: %d %s between each two of %d %ss", first, kind, len(list), of))
+		linked[l.Type][l.IDs], linked[l.Type][[2]string{l.IDs[1], l.IDs[0]}] = l.Lanes, l.Lanes
+	}
+	for _, of := range slices.Sorted(maps.Keys(linked)) {
+		lanes, list := linked[of], slices.Clone(d.Devices.List)
+		list = slices.DeleteFunc(list, func(o view.DeviceOnNode) bool { return o.Type != of })
+		values := slices.Compact(slices.Sorted(maps.Values(lanes)))
+		switch all := len(list) * (len(list) - 1); {
+		case len(lanes) == all && len(values) == 1:
+			d.wrapped(2, " ", fmt.Sprintf("links: %d %s between each two of %d %ss", values[0], kind, len(list), of))
 		case len(list) <= matrixSize:
 			d.matrix(of, kind, list, lanes)
 		default:
-			for n, count := range pairs {
-				d.wrapped(2, " ", fmt.Sprintf("links: %d %s between each of %d pairs of %ss", n, kind, count, of))
-			}
+			d.wrapped(2, " ", fmt.Sprintf("links: %s between %d of %d pairs of %ss", kind, len(lanes)/2, all/2, of))
 		}
 	}
-}
-
-func (d *drawing) linkedTypes() (types []string) {
-	for _, l := range d.Devices.Links {
-		if !slices.Contains(types, l.Type) {
-			types = append(types, l.Type)
-		}
-	}
-	return types
 }
 
 func (d *drawing) matrix(of, kind string, list []view.DeviceOnNode, lanes map[[2]string]int64) {
