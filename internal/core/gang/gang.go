@@ -36,6 +36,8 @@ type Settings struct {
 	Policy MatchPolicy
 	Wait   time.Duration // from the first reservation of the group; not negative
 	Group  []string      // all gangs of its group
+	// Gather is which domains of the network its members are in.
+	Gather []Gather
 }
 
 // over returns what s says, and what o says where s says nothing.
@@ -43,8 +45,12 @@ func (s Settings) over(o Settings) Settings {
 	if len(s.Group) > 0 {
 		o.Group = s.Group
 	}
+	if len(s.Gather) > 0 {
+		o.Gather = s.Gather
+	}
 	return Settings{
-		Min: cmp.Or(s.Min, o.Min), Total: cmp.Or(s.Total, o.Total), Mode: cmp.Or(s.Mode, o.Mode),
+		Gather: o.Gather,
+		Min:    cmp.Or(s.Min, o.Min), Total: cmp.Or(s.Total, o.Total), Mode: cmp.Or(s.Mode, o.Mode),
 		Policy: cmp.Or(s.Policy, o.Policy), Wait: cmp.Or(s.Wait, o.Wait), Group: o.Group,
 	}
 }
@@ -57,6 +63,7 @@ type Pod struct {
 	InObject bool
 	Settings Settings
 	Fault    string // what cannot be read of its settings; names the key
+	Joint    bool   // it wants its GPUs next to those of the other members
 	Owner    string // UID of its controller; empty without one
 	Priority int32
 	Created  time.Time
@@ -98,6 +105,7 @@ type gang struct {
 	settings Settings           // in force. Invariant: Group is sorted and has id.
 	group    *group             // nil where a gang of list does not exist or lists others
 	started  bool               // satisfied once, or members are bound; never reset
+	unknown  Gather             // a rule that must hold and whose layer is not known
 	gated    bool               // members could not be tried after the last event that may change it
 	count    [numPhases]int     // of members, by phase
 	untried  int                // pending members that were not tried in the round

@@ -19,7 +19,7 @@ func (r Refusal) String() string {
 	case why.GangHolding:
 		return fmt.Sprintf("gang %s holds %d of the %d members that must start together", r.Gang, r.Have, r.Need)
 	case why.GangSiblingFailed:
-		text := fmt.Sprintf("of gang %s only %d of %d members fit", r.Gang, r.Have, r.Need)
+		text := fmt.Sprintf("of gang %s only %d of %d members fit%s", r.Gang, r.Have, r.Need, r.Tried)
 		if r.Pod != "" {
 			text += ": pod " + r.Pod + " does not"
 		}
@@ -31,6 +31,9 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("gang %s fits when pods of lower priority have ended, which are evicted for it", r.Gang)
 	case why.GangDeadlockReleased:
 		return fmt.Sprintf("the gang held what gang %s needs to start, and follows when that has started", r.Gang)
+	case why.GangLayerNotFound:
+		return fmt.Sprintf("gang %s must be in one domain of layer %q, which no ClusterNetworkTopology named default "+
+			"defines", r.Gang, r.Text)
 	case why.GangTimeout:
 		return fmt.Sprintf("gang %s had only %d of %d members within its waiting time", r.Gang, r.Have, r.Need)
 	}
@@ -79,6 +82,8 @@ func (g *gang) refusal() Refusal {
 		return Refusal{Code: why.BadAnnotation, Gang: g.id, Text: text}
 	case g.lacksObject():
 		return Refusal{Code: why.GangNotFound, Gang: g.id}
+	case g.unknown != (Gather{}):
+		return Refusal{Code: why.GangLayerNotFound, Gang: g.id, Text: g.unknown.Layer}
 	}
 	return Refusal{}
 }

@@ -13,6 +13,9 @@ import (
 type Plan struct {
 	Members []string // by UID: what is to be tried, in this order
 
+	// Gathered are the members that go where rules allow; those of gangs with the same rules go to the same place.
+	Gathered []*Gathered
+
 	gang    map[string]*tally // by member
 	tallies []*tally
 }
@@ -28,6 +31,14 @@ type Failure struct {
 	Have     int // members of its gang that run or were placed
 	Cause    why.Finding
 	Preempts bool // its group will fit when pods have ended that are evicted for it
+	Tried    Tried
+}
+
+// Tried is the domains in which a plan failed. Zero for one that was not bound to any.
+type Tried struct {
+	Rule          Gather
+	Domains, Many int    // that were tried, and that there are
+	Best          string // where most members were placed
 }
 
 // Begin returns the plan of a member's group, or why the member may not be tried. There is neither for a pod that is
@@ -41,7 +52,7 @@ func (s *State) Begin(uid string) (*Plan, Refusal) {
 	if refused.Code != why.None || m.gang.isOpen() || !m.gang.group.isStrict() {
 		return nil, refused
 	}
-	return m.gang.group.plan(), Refusal{}
+	return s.plan(m.gang.group), Refusal{}
 }
 
 // Rest returns the plan of what a NonStrict group lacks, when each pending member but this one was tried in the round;
@@ -62,14 +73,14 @@ func (s *State) Rest(uid string) *Plan {
 	if left > 0 {
 		return nil
 	}
-	return m.gang.group.plan()
+	return s.plan(m.gang.group)
 }
 
 // plan returns a plan of the pending members; those of a NonStrict group that wait are placed.
-func (g *group) plan() *Plan {
-	p, strict := &Plan{gang: map[string]*tally{}}, g.isStrict()
+func (s *State) plan(of *group) *Plan {
+	p, strict := &Plan{gang: map[string]*tally{}}, of.isStrict()
 	var members []*member
-	for _, g := range g.gangs {
+	for _, g := range of.gangs {
 		if g.isOpen() {
 			continue // its members start alone
 		}
@@ -86,6 +97,7 @@ func (g *group) plan() *Plan {
 		}
 	}
 	p.Members = inOrder(members)
+	p.Gathered = s.gathered(of, p)
 	return p
 }
 
@@ -188,7 +200,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 		effects.add(group.end(Refusal{
 			Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min,
 			Have: max(f.Have, failed.gang.count[Waiting]+failed.gang.running()), // fit, or were reserved until now
-			Pod:  failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause,
+			Pod:  failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause, Tried: f.Tried,
 		}))
 	}
 	if group != nil {

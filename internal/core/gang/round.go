@@ -28,6 +28,7 @@ type Refusal struct {
 
 	Pod   string      // namespace/name of the member that failed
 	Cause why.Finding // why it did
+	Tried Tried       // domains
 }
 
 // set moves a member to a phase.

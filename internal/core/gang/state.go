@@ -19,6 +19,7 @@ type State struct {
 	groups   map[string]*group           // Invariant: each has a gang, and its gangs list exactly each other.
 	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
 
+	layers   *Layers
 	releases []*release // whose winners have yet to start
 
 	// ended has the last owner of gangs that had started and have no members any more, by name: a pod that this owner
@@ -49,7 +50,7 @@ func New(defaults Settings) *State {
 	return &State{
 		defaults: defaults.over(Settings{Mode: Strict, Policy: OnceSatisfied, Wait: 10 * time.Minute}),
 		gangs:    map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
-		listers: map[string]map[string]*gang{}, ended: map[string]string{},
+		listers: map[string]map[string]*gang{}, ended: map[string]string{}, layers: &Layers{},
 	}
 }
 
@@ -186,6 +187,7 @@ func (s *State) refresh(g *gang) Effects {
 		g.settings.Group = nil
 	} else {
 		g.settings = s.settingsOf(g)
+		g.unknown = s.unknown(g)
 	}
 	var effects Effects
 	if !slices.Equal(listed, g.settings.Group) {
@@ -197,7 +199,8 @@ func (s *State) refresh(g *gang) Effects {
 	if g.group != nil {
 		effects.add(g.group.settle())
 	}
-	if was.Min != g.settings.Min || was.Mode != g.settings.Mode || was.Policy != g.settings.Policy {
+	if was.Min != g.settings.Min || was.Mode != g.settings.Mode || was.Policy != g.settings.Policy ||
+		!slices.Equal(was.Gather, g.settings.Gather) {
 		effects.add(s.retry(g))
 	}
 	effects.Opened = append(effects.Opened, s.opened(g)...)

@@ -39,6 +39,7 @@ const (
 	GangPreempting
 	GangTimeout
 	GangDeadlockReleased
+	GangLayerNotFound
 
 	// Data.
 	InvalidTopology

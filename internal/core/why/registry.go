@@ -189,6 +189,15 @@ var registry = [numCodes]Entry{
 		Remedy: "Wait until that gang has started, or let such gangs be Strict: they hold nothing while they wait.",
 	},
 
+	GangLayerNotFound: {
+		Name: "GangLayerNotFound", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "no object defines the layer of the network that the gang must be in", Chinese: "gang 要求的网络拓扑层未定义",
+		Cause: "The annotation gang.scheduling.koordinator.sh/network-topology-spec demands MustGather for a layer " +
+			"that the ClusterNetworkTopology named default does not have.",
+		Remedy: "Add the layer with its node labels to that object, correct the name of the layer, or let the " +
+			"strategy be PreferGather.",
+	},
+
 	InvalidTopology: {
 		Name: "InvalidTopology", Class: Data, Plugin: numaPlugin,
 		Extra:        "count",

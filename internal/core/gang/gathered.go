@@ -1,0 +1,139 @@
+package gang
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// String says in which domains members do not fit; empty for a plan that was not bound to any.
+func (t Tried) String() string {
+	switch {
+	case t.Rule == (Gather{}):
+		return ""
+	case t.Many == 0:
+		return fmt.Sprintf(" in one domain of %s: no node is in any", t.Rule)
+	case t.Best == "":
+		return fmt.Sprintf(" in one domain of %s: none of the %d can have the numbers of members that are asked for",
+			t.Rule, t.Many)
+	}
+	return fmt.Sprintf(" in one domain of %s: %d of %d may have enough room and were tried, most fit in %s", t.Rule,
+		t.Domains, t.Many, t.Best)
+}
+
+// PutLayers replaces the levels of the cluster's network.
+func (s *State) PutLayers(l *Layers) (effects Effects) {
+	s.layers = l
+	for _, g := range s.gangs {
+		if len(g.settings.Gather) == 0 {
+			continue
+		}
+		g.unknown = s.unknown(g)
+		if g.group != nil {
+			effects.add(g.group.settle())
+		}
+		effects.add(s.retry(g))
+		effects.Opened = append(effects.Opened, s.opened(g)...)
+	}
+	effects.add(s.follow())
+	effects.sort()
+	return effects
+}
+
+// Layers returns the levels of the cluster's network.
+func (s *State) Layers() *Layers { return s.layers }
+
+// unknown returns a rule that must hold and that cannot be followed.
+func (s *State) unknown(g *gang) Gather {
+	for _, rule := range g.settings.Gather {
+		if rule.Must && !s.layers.Knows(rule) {
+			return rule
+		}
+	}
+	return Gather{}
+}
+
+// rules are those of a gang that can be followed, from the innermost layer to the outermost. Members that want their
+// GPUs next to each other prefer one node to all else.
+func (s *State) rules(g *gang) (rules []Gather, joint bool) {
+	for _, rule := range g.settings.Gather {
+		if s.layers.Knows(rule) {
+			rules = append(rules, rule)
+		}
+	}
+	for _, m := range g.members {
+		joint = joint || m.pod.Joint
+	}
+	node := func(r Gather) bool { return r.Layer == NodeLayer }
+	if joint && !slices.ContainsFunc(rules, node) {
+		rules = append(rules, Gather{Layer: NodeLayer})
+	}
+	slices.SortStableFunc(rules, func(a, b Gather) int { return cmp.Compare(s.layers.depth(b), s.layers.depth(a)) })
+	return rules, joint
+}
+
+// gathered returns the members of a plan that go where rules allow.
+func (s *State) gathered(group *group, p *Plan) (all []*Gathered) {
+	for _, g := range group.gangs {
+		rules, joint := s.rules(g)
+		if len(rules) == 0 || g.isOpen() {
+			continue
+		}
+		same := func(o *Gathered) bool { return slices.Equal(o.Rules, rules) }
+		at := slices.IndexFunc(all, same)
+		if at < 0 {
+			at = len(all)
+			all = append(all, &Gathered{Rules: rules})
+		}
+		to := all[at]
+		to.Joint = to.Joint || joint
+		to.Least += max(g.settings.Min-g.running(), 0)
+		to.Held = append(to.Held, g.held()...)
+		for _, uid := range p.Members {
+			if g.members[uid] != nil {
+				to.Members = append(to.Members, uid)
+			}
+		}
+	}
+	return all
+}
+
+// held are the members that have a node, or are reserved on one.
+func (g *gang) held() (uids []string) {
+	for uid, m := range g.members {
+		if m.phase != Pending {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// Gathers reports whether the gang of a pod asks for domains of the network.
+func (s *State) Gathers(uid string) bool {
+	m := s.members[uid]
+	return m != nil && len(m.gang.settings.Gather) > 0
+}
+
+// Gathered returns where a member may go that is tried without others; nil where it may go anywhere. Only rules that
+// must hold bind it, unless its gang has yet to start.
+func (s *State) Gathered(uid string) *Gathered {
+	if !s.Gathers(uid) {
+		return nil
+	}
+	m := s.members[uid]
+	g := &Gathered{Members: []string{uid}, Least: 1, Held: m.gang.held()}
+	g.Rules, _ = s.rules(m.gang)
+	if m.gang.isOpen() {
+		g.Rules = slices.DeleteFunc(g.Rules, func(r Gather) bool { return !r.Must })
+	} else {
+		g.Least = max(m.gang.settings.Min-len(g.Held), 1)
+	}
+	if len(g.Rules) == 0 || m.gang.isPlain() {
+		return nil
+	}
+	for i := range g.Rules {
+		g.Rules[i].Multiple = 0 // it is of those that are placed together
+	}
+	return g
+}
