@@ -134,6 +134,12 @@ func FuzzGangGroups(f *testing.F) {
 	roundTrip(f, ParseGangGroups, `["a/b","c/D_e"]`, `["a/b","a/b"]`, `["a"]`)
 }
 
+func FuzzNetworkTopologySpec(f *testing.F) {
+	roundTrip(f, ParseNetworkTopologySpec,
+		`{"gatherStrategy":[{"layer":"a","strategy":"mustgather","podCountMultiple":4}]}`,
+		`{"gatherStrategy":[{"layer":"a","strategy":"PreferGather"},{"layer":"a","strategy":"x"}]}`)
+}
+
 func FuzzReport(f *testing.F) { roundTrip(f, ParseReport, `{"gen":1}`) }
 
 func FuzzSimulate(f *testing.F) { roundTrip(f, ParseSimulate, `{"runFor":"5s","exitCode":1}`) }

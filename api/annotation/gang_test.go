@@ -13,6 +13,8 @@ import (
 	. "github.com/tenon-project/tenon/api/annotation"
 )
 
+const gather = `{"gatherStrategy":[{"layer":`
+
 func TestParseGangAnnotations(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -44,6 +46,21 @@ func TestParseGangAnnotations(t *testing.T) {
 			parse: of(ParseGangGroups), text: `["a/b","c/D_e"]`, want: Names{"a/b", "c/D_e"},
 		},
 		"as many gangs as a group may have": {parse: of(ParseGangGroups), text: gangs(1000), want: manyGangs(1000)},
+		"domains of the network": {
+			parse: of(ParseNetworkTopologySpec),
+			text: gather + `"Block","strategy":"MustGather","podCountMultiple":1},` +
+				`{"layer":"Spine","strategy":"PreferGather","podCountMultiple":1000}]}`,
+			want: NetworkTopologySpec{[]GatherRule{{"Block", MustGather, 1}, {"Spine", PreferGather, 1000}}},
+		},
+		"any domains": {parse: of(ParseNetworkTopologySpec), text: `{}`, want: NetworkTopologySpec{}},
+		"a strategy in small letters, and a field that is not known": {
+			parse: of(ParseNetworkTopologySpec), text: gather + `"Block","strategy":"mustGather","pods":4}]}`,
+			want: NetworkTopologySpec{[]GatherRule{{"Block", MustGather, 0}}},
+			warnings: []Warning{
+				{"gatherStrategy[0].pods", "unknown field"},
+				{"gatherStrategy.0.strategy", `"mustGather" is read as "MustGather": values are case-sensitive on output`},
+			},
+		},
 		"a policy in capitals, with a warning": {
 			parse: of(ParseMatchPolicy), text: "Once-Satisfied", want: GangOnceSatisfied,
 			warnings: []Warning{{
@@ -133,6 +150,46 @@ func TestGangAnnotationsAreRefusedWithValueAndRule(t *testing.T) {
 		},
 		"null for a gang": {
 			of(ParseGangGroups), `[null]`, `byte 0: [0]: Invalid value "": ` + listed,
+		},
+		"a layer without name": {
+			of(ParseNetworkTopologySpec), `{"gatherStrategy":[{"strategy":"MustGather"}]}`, "byte 18: gatherStrategy.0.layer: " +
+				"must name a layer of the ClusterNetworkTopology, with up to 253 letters",
+		},
+		"a layer with a long name": {
+			of(ParseNetworkTopologySpec), gather + `"` + long[:254] + `","strategy":"MustGather"}]}`,
+			"byte 18: gatherStrategy.0.layer: must name a layer of the ClusterNetworkTopology, with up to 253 letters",
+		},
+		"a layer twice": {
+			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather"},{"layer":"a","strategy":` +
+				`"PreferGather"}]}`, `byte 18: gatherStrategy.1.layer: layer "a" is listed twice`,
+		},
+		"no strategy": {
+			of(ParseNetworkTopologySpec), gather + `"a"}]}`,
+			"byte 18: gatherStrategy.0.strategy: must be one of MustGather, PreferGather",
+		},
+		"an unknown strategy": {
+			of(ParseNetworkTopologySpec), gather + `"a","strategy":"Gather"}]}`,
+			`byte 18: gatherStrategy.0.strategy: Unsupported value "Gather": supported MustGather, PreferGather`,
+		},
+		"a negative multiple": {
+			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":-1}]}`,
+			"byte 18: gatherStrategy.0.podCountMultiple: must be from 0 to 1000",
+		},
+		"a large multiple": {
+			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":1001}]}`,
+			"byte 18: gatherStrategy.0.podCountMultiple: must be from 0 to 1000",
+		},
+		"two multiples": {
+			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":2},` +
+				`{"layer":"b","strategy":"MustGather","podCountMultiple":4}]}`,
+			"byte 18: gatherStrategy.1.podCountMultiple: only one rule may say it",
+		},
+		"nine layers": {
+			of(ParseNetworkTopologySpec), `{"gatherStrategy":[{},{},{},{},{},{},{},{},{}]}`,
+			"byte 18: gatherStrategy: lists 9 layers: supported up to 8",
+		},
+		"layers in words": {
+			of(ParseNetworkTopologySpec), `{"gatherStrategy":"Block"}`, "byte 25: gatherStrategy: want a list, got string",
 		},
 		"too many gangs": {of(ParseGangGroups), gangs(1001), "byte 0: lists 1001 gangs: supported up to 1000"},
 	} {

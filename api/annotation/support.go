@@ -68,11 +68,12 @@ func Supports() []Support {
 
 		{gangs, Done, PodAnnotation, []string{
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
-			GangWaitingTime,
+			GangWaitingTime, GangNetworkTopology,
 		}},
 		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
 		{gangs, Done, ObjectKind, []string{
 			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
+			"ClusterNetworkTopology.scheduling.koordinator.sh",
 		}},
 
 		{"devices", Done, PodResource, []string{
@@ -91,7 +92,7 @@ func Supports() []Support {
 			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
 		}},
 		{"gang scheduling", Planned, PodAnnotation, []string{
-			gang + "network-topology-spec", gang + "network-topology-index", gang + "timeout",
+			gang + "network-topology-index", gang + "timeout",
 			"scheduling.k8s.io/group-name",
 		}},
 		{"reservations", Planned, PodAnnotation, []string{

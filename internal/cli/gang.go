@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -36,7 +38,8 @@ func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 STATE is Bound where as many members run as must, Holding where members are reserved, Finished or Failed where all pods
 have ended and the PodGroup says so, and else Waiting. PENDING counts the members without a node.
 
-The scheduler is asked where the kubeconfig names its diagnostics address; else pods and PodGroups are read.`,
+The scheduler is asked where the kubeconfig names its diagnostics address; else pods, PodGroups and the
+ClusterNetworkTopology are read.`,
 		Example: `  # all gangs
   tenon gang
 
@@ -154,6 +157,9 @@ func drawGang(g *view.Gang, p paint, width int) string {
 	if len(g.Group) > 1 {
 		c.add("group", strings.Join(g.Group, ", "))
 	}
+	for _, rule := range g.Network {
+		c.add("network", rule.String())
+	}
 	if g.Reason != "" {
 		c.add("waits", g.Reason+": "+g.Message)
 	}
@@ -195,6 +201,14 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 				break
 			}
 		}
+	}
+	_, err = each(ctx, c, devicev1alpha1.NetworkResource(),
+		func(text []byte) (n *devicev1alpha1.ClusterNetworkTopology, err error) {
+			return n, json.Unmarshal(text, &n)
+		},
+		s.PutNetwork)
+	if err != nil {
+		return nil, err
 	}
 	pods, err := c.core.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -42,6 +44,7 @@ type publishedPodGroup struct {
 	Spec     struct {
 		MinMember, MinResources, ScheduleTimeoutSeconds json.RawMessage
 		SchedulingPolicy, DisruptionMode, Priority      json.RawMessage // of Kubernetes' own
+		SchedulingConstraints                           json.RawMessage // of Kubernetes' own
 	}
 	Status json.RawMessage
 }
@@ -57,6 +60,7 @@ func (p *publishedPodGroup) read(group string) *v1alpha1.PodGroup {
 		var status struct{ Conditions []metav1.Condition }
 		_ = json.Unmarshal(p.Status, &status) // what does not fit the type is left out
 		g.Status.Conditions, g.Status.Phase = status.Conditions, v1alpha1.NativePhase(status.Conditions)
+		g.TopologyKey = readTopologyKey(&faults, p.Spec.SchedulingConstraints)
 	} else {
 		g.Spec.MinMember = readWhole[int32](&faults, "spec.minMember", p.Spec.MinMember)
 		g.Spec.MinResources = faults.quantities("spec.minResources", p.Spec.MinResources)
@@ -101,6 +105,24 @@ func readWholeDisruption(faults *unread, text json.RawMessage) bool {
 		faults.add("spec.disruptionMode", "must be Pod, PodGroup, {single: {}} or {all: {}}, is "+shown(text))
 	}
 	return false
+}
+
+// readTopologyKey reads the label of nodes that pods must agree on.
+func readTopologyKey(faults *unread, text json.RawMessage) string {
+	var constraints *struct{ Topology []struct{ Key string } }
+	err := json.Unmarshal(text, &constraints)
+	switch {
+	case len(text) == 0:
+	case err != nil || constraints != nil && len(constraints.Topology) > 1:
+		faults.add("spec.schedulingConstraints.topology", "must have at most one key, is "+shown(text))
+	case constraints == nil || len(constraints.Topology) == 0:
+	case len(validation.IsQualifiedName(constraints.Topology[0].Key)) > 0:
+		faults.add("spec.schedulingConstraints.topology[0].key", "must be the key of a label of nodes, is "+
+			shown(json.RawMessage(strconv.Quote(constraints.Topology[0].Key))))
+	default:
+		return constraints.Topology[0].Key
+	}
+	return ""
 }
 
 func shown(text json.RawMessage) string { return fmt.Sprintf("%.64s", cmp.Or(string(text), "absent")) }

@@ -115,10 +115,13 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 		Started      bool
 		Priority     int32
 		Unread       string
+		Key          string
 	}
 	for version, recorded := range map[string]string{"v1alpha2": of136, "v1beta1": of137} {
 		const policy = "spec.schedulingPolicy must have either gang or basic, is "
 		const count = "spec.schedulingPolicy.gang.minCount must be a whole number from 1 to 2147483647, is "
+		const oneKey = "spec.schedulingConstraints.topology[0].key must be the key of a label of nodes, is "
+		const keys = "spec.schedulingConstraints.topology must have at most one key, is "
 		const mode = "spec.disruptionMode must be Pod, PodGroup, {single: {}} or {all: {}}, is "
 		specs := map[string]struct {
 			policy, more string
@@ -128,19 +131,40 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			"whole": {
 				`{"basic":{},"gang":null}`, `,"disruptionMode":{"all":{}}`, read{Basic: true, Whole: true},
 			},
-			"single":         {`{"gang":{"minCount":2}}`, `,"disruptionMode":{"single":{}}`, read{Min: 2}},
-			"no-mode":        {`{"gang":{"minCount":2}}`, `,"disruptionMode":null`, read{Min: 2}},
-			"none":           {`null`, "", read{Unread: policy + "null"}},
-			"empty":          {`{}`, "", read{Unread: policy + "{}"}},
-			"both":           {`{"basic":{},"gang":{}}`, "", read{Unread: policy + `{"basic":{},"gang":{}}`}},
-			"new-policy":     {`{"elastic":{"max":3}}`, "", read{Unread: policy + `{"elastic":{"max":3}}`}},
-			"odd-policy":     {`"gang"`, "", read{Unread: policy + `"gang"`}},
-			"no-count":       {`{"gang":{}}`, "", read{Unread: count + "absent"}},
-			"null-count":     {`{"gang":{"minCount":null}}`, "", read{Unread: count + "null"}},
-			"zero":           {`{"gang":{"minCount":0}}`, "", read{Unread: count + "0"}},
-			"negative":       {`{"gang":{"minCount":-1}}`, "", read{Unread: count + "-1"}},
-			"large":          {`{"gang":{"minCount":2147483648}}`, "", read{Unread: count + "2147483648"}},
-			"in-words":       {`{"gang":{"minCount":"3"}}`, "", read{Unread: count + `"3"`}},
+			"single":     {`{"gang":{"minCount":2}}`, `,"disruptionMode":{"single":{}}`, read{Min: 2}},
+			"no-mode":    {`{"gang":{"minCount":2}}`, `,"disruptionMode":null`, read{Min: 2}},
+			"none":       {`null`, "", read{Unread: policy + "null"}},
+			"empty":      {`{}`, "", read{Unread: policy + "{}"}},
+			"both":       {`{"basic":{},"gang":{}}`, "", read{Unread: policy + `{"basic":{},"gang":{}}`}},
+			"new-policy": {`{"elastic":{"max":3}}`, "", read{Unread: policy + `{"elastic":{"max":3}}`}},
+			"odd-policy": {`"gang"`, "", read{Unread: policy + `"gang"`}},
+			"no-count":   {`{"gang":{}}`, "", read{Unread: count + "absent"}},
+			"null-count": {`{"gang":{"minCount":null}}`, "", read{Unread: count + "null"}},
+			"zero":       {`{"gang":{"minCount":0}}`, "", read{Unread: count + "0"}},
+			"negative":   {`{"gang":{"minCount":-1}}`, "", read{Unread: count + "-1"}},
+			"large":      {`{"gang":{"minCount":2147483648}}`, "", read{Unread: count + "2147483648"}},
+			"in-words":   {`{"gang":{"minCount":"3"}}`, "", read{Unread: count + `"3"`}},
+			"together": {
+				`{"gang":{"minCount":2}}`, `,"schedulingConstraints":{"topology":[{"key":"example.com/rack"}]}`,
+				read{Min: 2, Key: "example.com/rack"},
+			},
+			"anywhere":  {`{"gang":{"minCount":2}}`, `,"schedulingConstraints":{"topology":[]}`, read{Min: 2}},
+			"anywhere2": {`{"gang":{"minCount":2}}`, `,"schedulingConstraints":null`, read{Min: 2}},
+			"two-keys": {
+				`{"gang":{"minCount":2}}`, `,"schedulingConstraints":{"topology":[{"key":"a"},{"key":"b"}]}`,
+				read{Min: 2, Unread: keys + `{"topology":[{"key":"a"},{"key":"b"}]}`},
+			},
+			"odd-constraints": {
+				`{"gang":{"minCount":2}}`, `,"schedulingConstraints":7`, read{Min: 2, Unread: keys + `7`},
+			},
+			"odd-key": {
+				`{"gang":{"minCount":2}}`, `,"schedulingConstraints":{"topology":[{"key":"a b"}]}`,
+				read{Min: 2, Unread: oneKey + `"a b"`},
+			},
+			"no-key": {
+				`{"gang":{"minCount":2}}`, `,"schedulingConstraints":{"topology":[{}]}`,
+				read{Min: 2, Unread: oneKey + `""`},
+			},
 			"of-another-api": {`{"gang":{"minCount":2}}`, `,"minMember":9`, read{Min: 2}},
 			"new-mode": {
 				`{"gang":{"minCount":2}}`, `,"disruptionMode":"Job"`, read{Min: 2, Unread: mode + `"Job"`},
@@ -169,6 +193,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			if g.Priority != nil {
 				r.Priority = *g.Priority
 			}
+			r.Key = g.TopologyKey
 			for _, field := range slices.Sorted(maps.Keys(g.Unread)) {
 				r.Unread += field + " " + g.Unread[field]
 			}

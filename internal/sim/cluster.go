@@ -26,7 +26,7 @@ var fromCluster = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
 	schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
 	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
-	devicev1alpha1.Resource(),
+	devicev1alpha1.Resource(), devicev1alpha1.NetworkResource(),
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
 }
 

@@ -32,9 +32,9 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 		Long: `Say where the pods of manifests would go, with no cluster. Nothing is started; the same input gives the
 same bytes.
 
-Input: Node, NodeResourceTopology, Numatopology, Device, Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job,
-CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota, ElasticQuotaProfile, PodGroup and v1
-List. Pods with spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried by
+Input: Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, Deployment, ReplicaSet,
+StatefulSet, DaemonSet, Job, CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota,
+ElasticQuotaProfile, PodGroup and v1 List. Pods with spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried by
 priority, highest first, then by age where it is given, then in the order of the input, by the scheduler's own queue,
 plugins and preemption. Waiting times do not pass.
 

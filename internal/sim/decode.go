@@ -68,7 +68,7 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 	"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")
 
 // supportedKinds is isSupported, and Device, in words.
-const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, Pod, " +
+const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, " +
 	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
 	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io " +
 	"and scheduling.x-k8s.io, " +
@@ -80,7 +80,7 @@ func isSupported(o runtime.Object) bool {
 		*corev1.Pod, *corev1.Service, *corev1.Namespace,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
-		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile:
+		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology:
 		return true
 	}
 	return false
@@ -116,7 +116,7 @@ type decoder struct {
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
-		profiles.AddToScheme,
+		profiles.AddToScheme, devicev1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(legacyscheme.Scheme))
 	}

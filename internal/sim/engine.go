@@ -167,6 +167,9 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	for _, q := range w.quotas {
 		e.quotas.PutQuota(q.ElasticQuota)
 	}
+	for _, n := range w.networks {
+		e.gangs.PutNetwork(n)
+	}
 	for _, g := range w.podGroups {
 		e.gangs.PutGroup(g)
 	}

@@ -28,7 +28,7 @@ import (
 func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *devicev1alpha1.Device,
-		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup:
+		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup, *devicev1alpha1.ClusterNetworkTopology:
 		return named(t)
 	case *profiles.ElasticQuotaProfile:
 		if t.Spec.QuotaName == "" {

@@ -48,6 +48,7 @@ type world struct {
 	quotas     []elasticQuota
 	profiles   []quotaProfile
 	podGroups  []*quotav1alpha1.PodGroup
+	networks   []*devicev1alpha1.ClusterNetworkTopology
 	rules      *quota.Checker
 	namespaces map[string]*corev1.Namespace
 	classes    map[string]*schedulingv1.PriorityClass
@@ -117,6 +118,8 @@ func (w *world) add(o object, p *problems) {
 			}
 		}
 		w.podGroups = append(w.podGroups, t)
+	case *devicev1alpha1.ClusterNetworkTopology:
+		w.networks = append(w.networks, t)
 	case *corev1.Pod:
 		w.addPod(o.origin, t, p)
 	default:
@@ -127,7 +130,7 @@ func (w *world) add(o object, p *problems) {
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
-		*nodeinfo.Numatopology, *devicev1alpha1.Device:
+		*nodeinfo.Numatopology, *devicev1alpha1.Device, *devicev1alpha1.ClusterNetworkTopology:
 		return false
 	}
 	return true

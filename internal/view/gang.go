@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -36,6 +37,40 @@ type Gang struct {
 	Degraded     bool        `json:"degraded,omitempty"`
 	Phase        string      `json:"phase,omitempty"`    // of the PodGroup's status
 	Deadline     *time.Time  `json:"deadline,omitempty"` // until which reserved members wait
+	Network      []Gather    `json:"network,omitempty"`  // in which domains its members are
+	Tried        *Domains    `json:"domains,omitempty"`  // in which its members did not fit
+}
+
+// Gather is a rule about the domains of a layer of the network, or of a label of nodes.
+type Gather struct {
+	Layer    string `json:"layer,omitempty"`
+	Label    string `json:"label,omitempty"`
+	Must     bool   `json:"must"` // all members are in one; else in as few as possible
+	Multiple int    `json:"podCountMultiple,omitempty"`
+	Unknown  bool   `json:"unknown,omitempty"` // no ClusterNetworkTopology defines the layer
+}
+
+// String says the rule.
+func (g Gather) String() string {
+	text := "prefers few domains of "
+	if g.Must {
+		text = "in one domain of "
+	}
+	text += gang.Gather{Layer: g.Layer, Label: g.Label}.String()
+	if g.Multiple > 0 {
+		text += fmt.Sprintf(", members in multiples of %d", g.Multiple)
+	}
+	if g.Unknown {
+		text += ", which no ClusterNetworkTopology named default defines"
+	}
+	return text
+}
+
+// Domains is how many domains there are that keep the rules, how many may have enough room, and where most members fit.
+type Domains struct {
+	Many  int    `json:"many"`
+	Tried int    `json:"tried"`
+	Best  string `json:"best,omitempty"`
 }
 
 // Where a gang is described.
@@ -68,6 +103,12 @@ func GangOf(s *gang.State, id string) *Gang {
 	}
 	if r.Why.Code != why.None {
 		out.Reason, out.Message, out.RootCausePod = r.Why.Code.String(), r.Why.String(), r.Why.Pod
+	}
+	for _, g := range r.Settings.Gather {
+		out.Network = append(out.Network, Gather{g.Layer, g.Label, g.Must, g.Multiple, !s.Layers().Knows(g)})
+	}
+	if t := r.Why.Tried; t != (gang.Tried{}) {
+		out.Tried = &Domains{t.Many, t.Domains, t.Best}
 	}
 	if !r.Deadline.IsZero() {
 		out.Deadline = &r.Deadline

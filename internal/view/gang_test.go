@@ -43,3 +43,38 @@ func TestAGangHasTheKeysOfTheSeed(t *testing.T) {
 		t.Errorf("a gang that does not exist is %+v", g)
 	}
 }
+
+// TestWhatAGangAsksOfTheNetwork: its rules, those whose layer is not known, and the domains in which it did not fit.
+func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	s.PutLayers(gang.NewLayers([]gang.Layer{{Name: "Block"}}))
+	s.Put(gang.Pod{UID: "p", Namespace: "ns", Name: "p", Gang: "ns/g", Settings: gang.Settings{Gather: []gang.Gather{
+		{Layer: "Block", Must: true, Multiple: 4}, {Layer: "Rack"}, {Label: "zone", Must: true},
+	}}})
+	plan, _ := s.Begin("p")
+	s.Conclude(plan.Members, nil, gang.Failure{UID: "p", Tried: gang.Tried{
+		Rule: gang.Gather{Layer: "Block", Must: true}, Domains: 2, Many: 5, Best: "b1",
+	}}, time.Now())
+	g := view.GangOf(s, "ns/g")
+	var rules []string
+	for _, r := range g.Network {
+		rules = append(rules, r.String())
+	}
+	want := []string{
+		"in one domain of layer Block, members in multiples of 4",
+		"prefers few domains of layer Rack, which no ClusterNetworkTopology named default defines",
+		"in one domain of label zone",
+	}
+	if diff := cmp.Diff(want, rules); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(&view.Domains{Many: 5, Tried: 2, Best: "b1"}, g.Tried); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	const text = "of gang ns/g only 0 of 1 members fit in one domain of layer Block: 2 of 5 may have enough room and " +
+		"were tried, most fit in b1: pod ns/p does not"
+	if g.Message != text {
+		t.Errorf("got  %s\nwant %s", g.Message, text)
+	}
+}

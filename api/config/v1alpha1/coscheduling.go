@@ -32,7 +32,8 @@ type CoschedulingArgs struct {
 	ControllerWorkers *int64 `json:"controllerWorkers,omitempty"`
 	// SkipCheckScheduleCycle may be set, as in configurations of Koordinator. It has no effect.
 	SkipCheckScheduleCycle *bool `json:"skipCheckScheduleCycle,omitempty"`
-	// AwareNetworkTopology may be set, as in configurations of Koordinator. It has no effect yet.
+	// AwareNetworkTopology may be set, as in configurations of Koordinator. It has no effect: what a gang asks of the
+	// network counts.
 	AwareNetworkTopology *bool `json:"awareNetworkTopology,omitempty"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of Device.
+// GroupName is the API group of Device and ClusterNetworkTopology.
 const GroupName = "scheduling.koordinator.sh"
 
 // GroupVersion is the group and version of this package's kinds.
@@ -19,7 +19,8 @@ func Resource() schema.GroupVersionResource { return GroupVersion().WithResource
 
 // AddToScheme registers this package's kinds.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &Device{}, &DeviceList{})
+	s.AddKnownTypes(GroupVersion(), &Device{}, &DeviceList{}, &ClusterNetworkTopology{},
+		&ClusterNetworkTopologyList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

@@ -31,6 +31,8 @@ type PodGroup struct {
 	Basic, Whole bool `json:"-"`
 	// Priority is that of Kubernetes' own PodGroup, as the API server finds it in priorityClassName.
 	Priority *int32 `json:"-"`
+	// TopologyKey is read of Kubernetes' own PodGroup: a label of nodes that is equal on the nodes of all its pods.
+	TopologyKey string `json:"-"`
 }
 
 // PodGroupList is a list of PodGroup.

@@ -38,6 +38,7 @@ func (a *Answer) gangSettings(of map[string]string, id string) {
 	parsed(a, of, annotation.GangMatchPolicy, annotation.ParseMatchPolicy)
 	parsed(a, of, annotation.GangMatchPolicyAlias, annotation.ParseMatchPolicy)
 	parsed(a, of, annotation.GangWaitingTime, annotation.ParseWaitingTime)
+	parsed(a, of, annotation.GangNetworkTopology, annotation.ParseNetworkTopologySpec)
 	group, grouped := parsed(a, of, annotation.GangGroups, annotation.ParseGangGroups)
 	if grouped && id != "" && len(group) > 0 && !slices.Contains(group, id) {
 		a.refuse(why.BadAnnotation, annotationField(annotation.GangGroups),

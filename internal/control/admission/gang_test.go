@@ -62,6 +62,15 @@ func TestWhatAPodSaysOfItsGang(t *testing.T) {
 		"a group without the pod's gang": {inGang(annot(annotation.GangGroups, `["default/h","default/i"]`)), []string{
 			ofGang + "groups]: must list its own gang, default/g, with the others: it lists default/h, default/i",
 		}},
+		"domains of the network": {
+			inGang(annot(annotation.GangNetworkTopology,
+				`{"gatherStrategy":[{"layer":"Block","strategy":"MustGather"}]}`)), nil,
+		},
+		"an unknown strategy": {
+			inGang(annot(annotation.GangNetworkTopology, `{"gatherStrategy":[{"layer":"Block","strategy":"Gather"}]}`)),
+			[]string{ofGang + "network-topology-spec]: byte 18: gatherStrategy.0.strategy: " +
+				`Unsupported value "Gather": supported MustGather, PreferGather`},
+		},
 		"an old label": {inGang(label(annotation.LightweightMinAvailable, "x")), []string{
 			"metadata.labels[pod-group.scheduling.sigs.k8s.io/min-available]: " +
 				`byte 0: Invalid value "x": must be a whole number from 1 to 2147483647`,

@@ -31,6 +31,7 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 	out := gang.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Gang: id, InObject: inObject,
 		Settings: r.settings(p.Annotations, p.Labels), Created: p.CreationTimestamp.Time, Node: p.Spec.NodeName,
+		Joint: joinsGPUs(p),
 	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
@@ -53,6 +54,9 @@ func GangObject(o *v1alpha1.PodGroup) gang.Object {
 	}
 	if seconds := o.Spec.ScheduleTimeoutSeconds; seconds != nil {
 		s.Wait = cmp.Or(s.Wait, max(time.Duration(*seconds)*time.Second, 0))
+	}
+	if key := o.TopologyKey; key != "" && len(s.Gather) == 0 && !o.Basic {
+		s.Gather = []gang.Gather{{Label: key, Must: true}}
 	}
 	for _, field := range slices.Sorted(maps.Keys(o.Unread)) {
 		r.note(field, errors.New(o.Unread[field]))
@@ -127,7 +131,26 @@ func (r *gangReader) settings(annotations, labels map[string]string) gang.Settin
 		Policy: gang.MatchPolicy(policy),
 		Wait:   readGang(r, annotations, annotation.ParseWaitingTime, annotation.GangWaitingTime),
 		Group:  readGang(r, annotations, annotation.ParseGangGroups, annotation.GangGroups),
+		Gather: r.gather(annotations),
 	}
+}
+
+func (r *gangReader) gather(annotations map[string]string) (rules []gang.Gather) {
+	spec := readGang(r, annotations, annotation.ParseNetworkTopologySpec, annotation.GangNetworkTopology)
+	for _, g := range spec.GatherStrategy {
+		rule := gang.Gather{Layer: g.Layer, Must: g.Strategy == annotation.MustGather}
+		if g.PodCountMultiple > 1 {
+			rule.Multiple = g.PodCountMultiple
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// joinsGPUs reports whether a pod asks for GPUs in a joint allocation.
+func joinsGPUs(p *corev1.Pod) bool {
+	joint, found, err := parse(p.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)
+	return found && err == nil && slices.Contains(joint.DeviceTypes, annotation.DeviceGPU)
 }
 
 // minAvailable reads the annotation; the label where it is absent.

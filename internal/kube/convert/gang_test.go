@@ -253,13 +253,26 @@ func TestGangPodReadsTheRestOfThePod(t *testing.T) {
 	p.OwnerReferences = []metav1.OwnerReference{{UID: "no controller"}, {
 		APIVersion: "example.com/v9", Kind: "Unheard", UID: "job", Controller: new(true),
 	}}
+	p.Annotations = map[string]string{annotation.DeviceJointAllocateKey: `{"deviceTypes":["rdma","gpu"]}`}
 	got, ok := convert.GangPod(p)
 	want := gang.Pod{
 		UID: "u", Namespace: "n", Name: "p", Gang: "n/g", InObject: true, Priority: 7, Created: created, Node: "node",
-		Owner: "job",
+		Owner: "job", Joint: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !ok {
 		t.Errorf("%v (-want +got):\n%s", ok, diff)
+	}
+}
+
+func TestWhoWantsGPUsNextToThoseOfOthers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`{"deviceTypes":["gpu"]}`: true, `{"deviceTypes":["rdma"]}`: false, `{"deviceTypes":`: false, "": false,
+	} {
+		p := gangPod(nil, map[string]string{annotation.GangName: "g", annotation.DeviceJointAllocateKey: text})
+		if got, _ := convert.GangPod(p); got.Joint != want || got.Fault != "" {
+			t.Errorf("%s: got %v, %s", text, got.Joint, got.Fault)
+		}
 	}
 }
 
@@ -295,6 +308,7 @@ func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
 		annotations keys
 		spec        v1alpha1.PodGroupSpec
 		unread      keys
+		key         string
 		want        gang.Object
 	}{
 		"nothing said": {},
@@ -316,6 +330,23 @@ func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
 				Min: 4, Total: 6, Mode: gang.NonStrict, Policy: gang.OnlyWaiting, Wait: 5 * time.Second,
 				Group: []string{"n/g", "n/h"},
 			}},
+		},
+		"domains of the network": {
+			annotations: keys{gangs + "network-topology-spec": `{"gatherStrategy":[{"layer":"Block","strategy":` +
+				`"MustGather","podCountMultiple":1},{"layer":"Spine","strategy":"prefergather","podCountMultiple":4}]}`},
+			key: "rack",
+			want: gang.Object{Settings: gang.Settings{
+				Gather: []gang.Gather{{Layer: "Block", Must: true}, {Layer: "Spine", Multiple: 4}},
+			}},
+		},
+		"a label of nodes": {
+			key:  "rack",
+			want: gang.Object{Settings: gang.Settings{Gather: []gang.Gather{{Label: "rack", Must: true}}}},
+		},
+		"domains that cannot be read": {
+			annotations: keys{gangs + "network-topology-spec": `{"gatherStrategy":[{"layer":"Block"}]}`},
+			want: gang.Object{Fault: "metadata.annotations[" + gangs + "network-topology-spec]: byte 18: " +
+				"gatherStrategy.0.strategy: must be one of MustGather, PreferGather"},
 		},
 		"an annotation that cannot be read": {
 			annotations: keys{gangs + "min-available": "x"}, spec: v1alpha1.PodGroupSpec{MinMember: 3},
@@ -342,7 +373,7 @@ func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
 					CreationTimestamp: metav1.NewTime(created),
 					Labels:            keys{annotation.LightweightMinAvailable: "9"}, // a label of pods
 				},
-				Spec: test.spec, Unread: test.unread,
+				Spec: test.spec, Unread: test.unread, TopologyKey: test.key,
 			})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -352,7 +383,7 @@ func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
 	for group, want := range map[string]bool{v1alpha1.NativeGroupName: true, v1alpha1.GroupName: false} {
 		basic := &v1alpha1.PodGroup{
 			ObjectMeta: metav1.ObjectMeta{Annotations: keys{gangs + "mode": "x", gangs + "min-available": "2"}},
-			Basic:      true, Whole: true,
+			Basic:      true, Whole: true, TopologyKey: "rack",
 		}
 		basic.SetGroupVersionKind(schema.GroupVersionKind{Group: group})
 		if diff := cmp.Diff(gang.Object{Gang: "/", Plain: true, Whole: true, Native: want},

@@ -62,6 +62,8 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 		},
 		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}
+	networks := kube.Distinct(kube.SameNetwork, kube.NewNetworkInformer(client))
+	r.ours[devicev1alpha1.NetworkResource()] = kube.First(gangs.NetworkHandler(), networks)
 	for _, group := range v1alpha1.Groups() {
 		objects := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(client, group))
 		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)

@@ -1,0 +1,87 @@
+package kube
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+// NewNetworkInformer returns an informer of ClusterNetworkTopologies. One that cannot be read has no layers. A cluster
+// without the resource looks like one without objects until it is installed.
+func NewNetworkInformer(client rest.Interface) cache.SharedIndexInformer {
+	return informerOf(client, []schema.GroupVersionResource{devicev1alpha1.NetworkResource()}, "ClusterNetworkTopology",
+		func() *devicev1alpha1.ClusterNetworkTopologyList { return &devicev1alpha1.ClusterNetworkTopologyList{} },
+		func(all *devicev1alpha1.ClusterNetworkTopologyList, n *devicev1alpha1.ClusterNetworkTopology) {
+			all.Items = append(all.Items, *n)
+		},
+		readNetwork)
+}
+
+func readNetwork(text *json.RawMessage) *devicev1alpha1.ClusterNetworkTopology {
+	var n devicev1alpha1.ClusterNetworkTopology
+	if err := json.Unmarshal(*text, &n); err != nil {
+		n.Spec = devicev1alpha1.ClusterNetworkTopologySpec{}
+		_ = json.Unmarshal(*text, &struct{ Metadata any }{&n.ObjectMeta}) // what does not fit the type is left out
+	}
+	n.ManagedFields = nil
+	return &n
+}
+
+// SameNetwork reports whether two objects describe the same layers.
+func SameNetwork(a, b *devicev1alpha1.ClusterNetworkTopology) bool {
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec)
+}
+
+// PutNetwork records the layers of the cluster's network.
+func (s *Gangs) PutNetwork(n *devicev1alpha1.ClusterNetworkTopology) {
+	var layers []gang.Layer
+	for _, l := range n.Spec.NetworkTopologySpec {
+		layers = append(layers, gang.Layer{
+			Name: l.TopologyLayer, Parent: l.ParentTopologyLayer, Labels: slices.Clone(l.LabelKey),
+		})
+	}
+	s.putLayers(n.Name, layers)
+}
+
+// RemoveNetwork forgets them.
+func (s *Gangs) RemoveNetwork(n *devicev1alpha1.ClusterNetworkTopology) { s.putLayers(n.Name, nil) }
+
+func (s *Gangs) putLayers(name string, layers []gang.Layer) {
+	if name == devicev1alpha1.ClusterNetworkTopologyName {
+		s.follow("", func(state *gang.State) gang.Effects { return state.PutLayers(gang.NewLayers(layers)) })
+	}
+}
+
+// NetworkHandler puts ClusterNetworkTopologies, as GroupHandler does PodGroups.
+func (s *Gangs) NetworkHandler() cache.ResourceEventHandler {
+	return whenTrue(&s.configured, Handler(s.PutNetwork, s.RemoveNetwork))
+}
+
+// Gathered is gang.State's.
+func (s *Gangs) Gathered(uid string) *gang.Gathered {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Gathered(uid)
+}
+
+// Gathers reports whether a pod's gang asks for domains of the network.
+func (s *Gangs) Gathers(p *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Gathers(string(p.UID))
+}
+
+// Layers is gang.State's.
+func (s *Gangs) Layers() *gang.Layers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Layers()
+}

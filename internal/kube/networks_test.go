@@ -1,0 +1,79 @@
+package kube_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+func TestNetworksAreReadOneByOne(t *testing.T) {
+	t.Parallel()
+	object := func(name string, layers any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "ClusterNetworkTopology",
+			"metadata": map[string]any{"name": name, "managedFields": []any{map[string]any{"manager": "m"}}},
+			"spec":     map[string]any{"networkTopologySpec": layers},
+		}}
+	}
+	c, _ := client(t,
+		object("default", []any{map[string]any{"topologyLayer": "Block", "labelKey": []any{"net/block"}}}),
+		object("odd", "Block"))
+	i := kube.NewNetworkInformer(c)
+	start(t, i)
+	get := func(name string) *devicev1alpha1.ClusterNetworkTopology {
+		o, found, _ := i.GetStore().GetByKey(name)
+		if !found {
+			t.Fatalf("%s is not there", name)
+		}
+		return o.(*devicev1alpha1.ClusterNetworkTopology)
+	}
+	if got := get("default"); got.Spec.NetworkTopologySpec[0].LabelKey[0] != "net/block" || got.ManagedFields != nil {
+		t.Errorf("got %+v", got)
+	}
+	if got := get("odd"); got.Name != "odd" || got.Spec.NetworkTopologySpec != nil {
+		t.Errorf("one odd object: %+v", got)
+	}
+	if kube.SameNetwork(get("default"), get("odd")) || !kube.SameNetwork(get("odd"), get("odd").DeepCopy()) {
+		t.Error("what is the same is not")
+	}
+}
+
+// TestAGangIsTriedWhenItsLayerComes: of the object named default, and of no other.
+func TestAGangIsTriedWhenItsLayerComes(t *testing.T) {
+	t.Parallel()
+	s, activated := gangs(t)
+	p := memberOf("a", "1")
+	p.Annotations[annotation.GangNetworkTopology] = `{"gatherStrategy":[{"layer":"Block","strategy":"MustGather"}]}`
+	s.PutPod(p)
+	activated()
+	network := &devicev1alpha1.ClusterNetworkTopology{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	network.Spec.NetworkTopologySpec = []devicev1alpha1.NetworkLayer{{TopologyLayer: "Block", LabelKey: []string{"l"}}}
+	h := s.NetworkHandler()
+	h.OnAdd(network, true)
+	if got := s.Gate(p).Code; got != why.GangLayerNotFound || len(activated()) > 0 || !s.Gathers(p) {
+		t.Fatalf("another object counts: %v", got)
+	}
+	network = network.DeepCopy()
+	network.Name = "default"
+	h.OnAdd(network, true)
+	if got := activated(); len(got) != 1 || s.Gate(p).Code != why.None {
+		t.Errorf("activated %v, the gate says %v", got, s.Gate(p))
+	}
+	if got := s.Layers().DomainOf(gang.Gather{Layer: "Block"}, "n", map[string]string{"l": "b1"}); got != "b1" {
+		t.Errorf("the domain is %q", got)
+	}
+	if got := s.Gathered(string(p.UID)); got == nil || len(got.Rules) != 1 {
+		t.Errorf("got %+v", got)
+	}
+	h.OnDelete(network)
+	if got := s.Gate(p).Code; got != why.GangLayerNotFound {
+		t.Errorf("the gate says %v without the object", got)
+	}
+}
