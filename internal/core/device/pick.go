@@ -24,6 +24,9 @@ type Options struct {
 	Worth     func(Type, string) int64
 	Templates []Template
 	WholeOnly []string // models whose devices are not shared
+	// Within has the IDs of GPUs that Choose takes, where these serve the request; others where they do not. What it
+	// leaves of them is valued, not what is left of all.
+	Within map[string]bool
 }
 
 // pick is one type of a search: what is asked of it, and which devices could serve.
@@ -44,8 +47,9 @@ type pick struct {
 func (s *search) prepare(p *pick) {
 	v := s.view
 	p.fits, p.open, p.equal, p.match, p.scopes = make([]uint64, len(p.bundles)), 0, true, 0, nil
+	within := s.within(p.rack)
 	for i := range p.rack.n {
-		if u := &v.units[p.rack.first+i]; u.Healthy && u.offered && v.matches(p, i) {
+		if u := &v.units[p.rack.first+i]; within>>i&1 != 0 && u.Healthy && u.offered && v.matches(p, i) {
 			p.match |= 1 << i
 		}
 	}

@@ -46,6 +46,11 @@ func (v *View) Choose(r *Request, o *Options) (Choice, Reason) {
 	if chosen, found := s.first(); found {
 		return chosen, Reason{}
 	}
+	if s.opt.Within != nil {
+		anywhere := *s.opt
+		anywhere.Within = nil
+		return v.Choose(r, &anywhere)
+	}
 	return Choice{}, v.refusal(r, o)
 }
 
@@ -168,7 +173,7 @@ func (s *search) each(try func(*search) bool) {
 
 func (s *search) begin(picks []pick) {
 	s.lead, s.rest = &picks[0], picks[1:]
-	s.left = s.view.untouched(s.lead.rack)
+	s.left = s.view.untouched(s.lead.rack) & s.within(s.lead.rack)
 	if len(s.rest) > 0 {
 		s.survey()
 	}

@@ -26,8 +26,9 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	if s == nil || s.reserved != "" {
 		return nil
 	}
+	request := State[*joint](cs, jointKey).on(node, s.Request)
 	if s.trial != nil {
-		offer, reason := p.try(s.View(node), s.Request, pod, node)
+		offer, reason := p.try(s.View(node), request, pod, node)
 		if !reason.OK() {
 			return (&refusal{Reason: reason}).status()
 		}
@@ -40,7 +41,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	status := fwk.AsStatus(ledger.ErrExpired)
 	for range reserveAttempts {
 		view := p.store.View(node)
-		offer, reason := p.try(view, s.Request, pod, node)
+		offer, reason := p.try(view, request, pod, node)
 		if !reason.OK() {
 			refused := &refusal{Reason: reason}
 			status = fwk.AsStatus(refused)

@@ -1,0 +1,53 @@
+package placement
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/place"
+)
+
+const jointKey fwk.StateKey = "PlacementJoint"
+
+// joint is the GPUs of a node of which several pods have theirs.
+type joint struct {
+	node   string
+	within map[string]bool // by ID
+}
+
+// Clone returns j: it is never changed.
+func (j *joint) Clone() fwk.StateData { return j }
+
+// on returns what a pod asks of a node where it is to choose of these GPUs.
+func (j *joint) on(node string, r *place.Request) *place.Request {
+	if j == nil || j.node != node || r.Devices == nil {
+		return r
+	}
+	inside := *r
+	inside.Options.Within = j.within
+	return &inside
+}
+
+// Joint returns how well the GPUs are linked that pods would have together on a node, more is better, and what makes an
+// attempt on one of them choose of these. link is 0, and mark nil, where they do not ask for whole GPUs of one kind, or
+// the node has not so many that are free.
+func (p *Plugin) Joint(node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState)) {
+	v := p.store.View(node)
+	if v == nil || v.Devices() == nil {
+		return 0, nil
+	}
+	var requests []*device.Request
+	var options device.Options
+	for _, pod := range pods {
+		if r, refused := p.request(pod); refused == nil && r.Devices != nil {
+			requests, options = append(requests, r.Devices), r.Options
+		}
+	}
+	ids, keys, ok := v.Devices().Union(requests, &options)
+	if !ok {
+		return 0, nil
+	}
+	j := &joint{node, ids}
+	return 1 + keys.Ring<<32 + keys.Links, func(cs fwk.CycleState) { cs.Write(jointKey, j) }
+}
