@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -78,7 +80,7 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 ) *coscheduling.Rounds {
 	r := &coscheduling.Rounds{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted,
-		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf,
+		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
 	}
 	for _, f := range core.Profiles {
 		if p := PreemptionOf(f); p != nil {
@@ -86,6 +88,16 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 		}
 	}
 	return r
+}
+
+// jointOf is the answer of the plugin that decides about devices in a profile.
+func jointOf(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState)) {
+	for _, e := range f.EnqueueExtensions() {
+		if p, ok := e.(*deviceshare.Plugin); ok {
+			return p.Joint(node, pods)
+		}
+	}
+	return 0, nil
 }
 
 // PreemptionOf returns what chooses victims for a profile; nil for one that does not preempt.

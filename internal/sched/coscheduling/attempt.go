@@ -54,6 +54,9 @@ func (a *attempt) state() fwk.CycleState {
 // plugins know of the pod, also after an error.
 func (a *attempt) try(uid string) (fwk.CycleState, error) {
 	pod, f, state := anywhere(a.is.queued[uid]), a.profile(uid), a.state()
+	if err := a.confine(uid, state); err != nil {
+		return state, err
+	}
 	result, err := a.schedule(a.ctx, f, state, pod)
 	if err != nil {
 		return state, err
@@ -83,6 +86,8 @@ type snapshot interface {
 	fwk.SharedLister
 	AssumePod(pod *framework.PodInfo) error
 	ForgetPod(logger klog.Logger, pod *corev1.Pod) error
+	AssumePlacement(of *fwk.Placement) error
+	ForgetPlacement()
 }
 
 func (a *attempt) put(uid string, p *placed) error {

@@ -94,6 +94,9 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 		u.pods = append(u.pods, info)
 		p.take(u)
 	}
+	if !r.mayStart(p.profile(order[0]), is, h) {
+		return false
+	}
 	for _, lack := range h.Lacks {
 		left := lack.Members
 		for i, uid := range lack.Pending {

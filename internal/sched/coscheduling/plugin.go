@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	scheduling "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -197,8 +199,8 @@ func enables(set schedulerconfig.PluginSet, name string) bool {
 	return slices.ContainsFunc(set.Enabled, func(p schedulerconfig.Plugin) bool { return p.Name == name })
 }
 
-// EventsToRegister names PodGroups of all groups, so that they are read. Members are activated when they can be tried
-// again: the queue has no event for a change of another pending pod.
+// EventsToRegister names PodGroups of all groups and the layers of the network, so that they are read. Members are
+// activated when they can be tried again: the queue has no event for a change of another pending pod.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	var events []fwk.ClusterEventWithHint
 	for _, group := range scheduling.PodGroupGroups() {
@@ -211,7 +213,29 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			QueueingHintFn: skip,
 		})
 	}
-	return events, nil
+	n := devicev1alpha1.NetworkResource()
+	return append(events, fwk.ClusterEventWithHint{
+		Event: fwk.ClusterEvent{
+			Resource:   fwk.EventResource(n.Resource + "." + n.Version + "." + n.Group),
+			ActionType: fwk.Add | fwk.Update | fwk.Delete,
+		},
+		QueueingHintFn: skip,
+	}, fwk.ClusterEventWithHint{
+		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel},
+		QueueingHintFn: p.moved,
+	}), nil
+}
+
+// moved lets a pod be tried whose gang must be in one domain of the network, when a node comes into one.
+func (p *Plugin) moved(_ klog.Logger, pod *corev1.Pod, was, is any) (fwk.QueueingHint, error) {
+	if !p.gangs.Gathers(pod) {
+		return fwk.QueueSkip, nil
+	}
+	before, _ := was.(*corev1.Node)
+	if after, ok := is.(*corev1.Node); ok && before != nil && maps.Equal(before.Labels, after.Labels) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 func skip(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.QueueSkip, nil }

@@ -54,20 +54,31 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 	if is.cause == nil || !r.mayPreempt(ctx, is, order) {
 		return func() {}
 	}
-	p := r.newPreemption(ctx, is)
-	r.preempting = p
-	found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order)
-	nominated := map[string]string{}
-	for uid, on := range p.placed {
-		nominated[uid] = on.pod.Pod.Spec.NodeName
+	var victims []*unit
+	var least gang.Loss
+	for is.places = range r.evictionPlaces(is, current) {
+		p := r.newPreemption(ctx, is)
+		r.preempting = p
+		found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order)
+		nominated := map[string]string{}
+		for uid, on := range p.placed {
+			nominated[uid] = on.pod.Pod.Spec.NodeName
+		}
+		taken := slices.Clone(p.taken)
+		p.back(0)
+		r.preempting = nil
+		r.release(p.profile(current))
+		if !found || p.broken || len(taken) == 0 {
+			continue
+		}
+		if loss := p.lossOf(taken...); victims == nil || loss.Compare(least) < 0 {
+			victims, least = taken, loss
+			is.nominated, is.failure.Preempts = nominated, true
+		}
 	}
-	victims := slices.Clone(p.taken)
-	p.back(0)
-	r.preempting = nil
-	if !found || p.broken || len(victims) == 0 {
+	if is.places = nil; victims == nil {
 		return func() {}
 	}
-	is.nominated, is.failure.Preempts = nominated, true
 	return func() { r.evict(ctx, is, victims) }
 }
 
@@ -256,7 +267,7 @@ func (p *preemption) fit(uid string, evicts bool) bool {
 	if f, ok := f.(classifier); ok && status.IsSuccess() {
 		key = cmp.Or(f.ClassOf(p.ctx, pod.Pod, pod.PodSignature, state), uid)
 	}
-	key = pod.Pod.Spec.SchedulerName + " " + key
+	key = pod.Pod.Spec.SchedulerName + " " + key + " " + p.is.places[uid].name()
 	c := p.classes[key]
 	if c == nil {
 		state, err := p.try(uid)
@@ -336,7 +347,7 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 		delete(c.fits, name)
 		delete(c.options, name)
 		node, err := p.lister.Get(name)
-		if err != nil {
+		if err != nil || !p.is.places[uid].has(name) {
 			continue
 		}
 		status := p.profile(uid).RunFilterPluginsWithNominatedPods(p.ctx, state, p.is.queued[uid].Pod, node)

@@ -1,6 +1,7 @@
 package coscheduling
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -27,6 +28,14 @@ type wire struct {
 	Have      *int     `json:"have,omitempty"`   // members that exist
 	Placed    *int     `json:"placed,omitempty"` // members that fit, or are reserved
 	RootCause *cause   `json:"rootCause,omitempty"`
+	Domains   *domains `json:"domains,omitempty"` // of the network, in which the members did not fit
+}
+
+type domains struct {
+	Of    string `json:"of"` // a layer or a label
+	Many  int    `json:"many"`
+	Tried int    `json:"tried"` // those that may have enough room
+	Best  string `json:"best,omitempty"`
 }
 
 type cause struct {
@@ -45,6 +54,9 @@ func (r *refusal) Message() string {
 	}
 	if r.Pod != "" {
 		w.RootCause = &cause{r.Pod, r.Cause.Code}
+	}
+	if t := r.Tried; t != (gang.Tried{}) {
+		w.Domains = &domains{cmp.Or(t.Rule.Layer, t.Rule.Label), t.Many, t.Domains, t.Best}
 	}
 	tail, err := json.Marshal(w)
 	if err != nil {

@@ -47,12 +47,16 @@ type Rounds struct {
 	Admitted func(fwk.CycleState)
 	// Preemption returns what chooses victims on a node for a profile; nil for one that does not preempt.
 	Preemption func(framework.Framework) *defaultpreemption.DefaultPreemption
+	// Joint returns how well the GPUs are linked that pods would have together on a node, more is better, and what makes
+	// an attempt on one of them choose of these; nothing where they do not ask for such GPUs. nil where none are known.
+	Joint func(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState))
 
 	schedule   schedulePod
 	fail       scheduler.FailureHandlerFn
 	pulled     int
 	failed     *round      // the last one, while the cycle of its last member is under way
 	preempting *preemption // under way
+	confined   *part       // to which the snapshot is; nil for all nodes
 	mayWhole   sync.Map    // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
 
 	stirred  atomic.Bool   // deadlocks are looked at in the next cycle
@@ -88,6 +92,7 @@ type round struct {
 	next    []string                            // of these, those whose cycles have not begun
 	pending map[string]bool                     // and those whose cycles have not ended
 	planned map[string]scheduler.ScheduleResult // nil before the plan is made
+	places  map[string]*place                   // by UID: where members are tried that may not be anywhere
 	unfit   map[string]error                    // by UID: members that the plan does without
 	placed  []string
 	failure gang.Failure // the first; of a planned member, where one fails
@@ -208,12 +213,13 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 	) (scheduler.ScheduleResult, error) {
 		is, uid := r.round, string(pod.Pod.UID)
 		r.mayWhole.Clear()
+		defer r.release(f)
 		switch {
 		case is == nil || !is.pending[uid]:
 			if r.stirred.Swap(false) {
 				r.resolve(ctx)
 			}
-			result, err := schedule(ctx, f, state, pod)
+			result, err := r.scheduleAlone(ctx, f, state, pod)
 			if err != nil {
 				r.preemptRest(ctx, pod, err)
 			}
@@ -224,7 +230,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			evict := r.preempt(ctx, is, uid)
 			r.failAll(ctx, is, uid)
 			evict()
-			if uid != is.failure.UID || is.cause == nil {
+			if uid != is.failure.UID || is.cause == nil || is.failure.Tried != (gang.Tried{}) {
 				return r.refuse(state, pod)
 			}
 			// once more, on the snapshot without its siblings: what follows reads the state of the attempt
@@ -234,6 +240,9 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			return r.refuse(state, pod)
 		case is.unfit[uid] != nil && slices.ContainsFunc(is.next, is.isPlanned):
 			return unplaced(state, is.unfit[uid]) // before the others it would take their room
+		}
+		if err := r.reserve(f, state, is, uid); err != nil {
+			return unplaced(state, err)
 		}
 		result, err := schedule(ctx, f, state, anywhere(pod))
 		if was := is.planned[uid]; err == nil && was.SuggestedHost == result.SuggestedHost {
@@ -258,8 +267,10 @@ func unplaced(state fwk.CycleState, err error) (scheduler.ScheduleResult, error)
 	return scheduler.ScheduleResult{}, err
 }
 
-func (r *Rounds) refusal(pod *corev1.Pod) error {
-	fit := refused(pod, r.Gangs.Why(pod))
+func (r *Rounds) refusal(pod *corev1.Pod) error { return r.refusalOf(pod, r.Gangs.Why(pod)) }
+
+func (r *Rounds) refusalOf(pod *corev1.Pod, because gang.Refusal) error {
+	fit := refused(pod, because)
 	if r.failed != nil {
 		fit.Diagnosis.UnschedulablePlugins = sets.New(Name).Union(r.failed.asked[string(pod.UID)])
 	}
@@ -285,6 +296,14 @@ func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits 
 	if r.lacks(is, current) {
 		return false
 	}
+	if len(is.plan.Gathered) > 0 {
+		return r.inDomains(is, current, func() bool { return r.planMembers(ctx, is, current) })
+	}
+	return r.planMembers(ctx, is, current)
+}
+
+// planMembers is makePlan in the domains that are chosen.
+func (r *Rounds) planMembers(ctx context.Context, is *round, current string) (fits bool) {
 	order, chooses := append([]string{current}, is.next...), is.plan.Chooses()
 	defer func() {
 		slices.SortStableFunc(is.next, func(a, b string) int {
@@ -395,6 +414,9 @@ func (is *round) ask(current string) {
 		return
 	}
 	is.asked = map[string]sets.Set[string]{}
+	if is.failure.Tried != (gang.Tried{}) { // who failed is refused for its gang
+		is.asked[is.failure.UID] = cause.Diagnosis.UnschedulablePlugins
+	}
 	kinds := map[string]bool{demands(is.queued[is.failure.UID].Pod): true}
 	for _, uid := range append([]string{current}, is.next...) {
 		if kind := demands(is.queued[uid].Pod); !kinds[kind] {

@@ -45,6 +45,8 @@ type Spreader interface {
 type Together interface {
 	// Planned returns the node that a pod is to have, "" for one that may have any.
 	Planned(pod *corev1.Pod) (node string)
+	// Within names the nodes among which the pod of the cycle is placed, "" for all.
+	Within() string
 	// Alone reports whether a pod starts without others: it may have victims of its own.
 	Alone(pod *corev1.Pod) bool
 	// IsMember reports whether a pod is of a gang, started or not.
@@ -176,7 +178,9 @@ func (p *Profile) GetNodeHint(
 			return node
 		}
 	}
-	p.key = p.ClassOf(ctx, pod, signature, state)
+	if p.key = p.ClassOf(ctx, pod, signature, state); p.key != "" && p.Together != nil {
+		p.key += p.Together.Within()
+	}
 	if known, ok := p.rankings.Get(p.key); ok && p.key != "" {
 		r := known.(*ranking)
 		node, reason := r.best(ctx, p, state, pod)

@@ -1,0 +1,354 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+// networkNode is a node with so many CPUs in a block of a spine.
+func networkNode(name string, cpus int, spine, block string) string {
+	labels := fmt.Sprintf("labels: {net/spine: %s, net/block: %s, ", spine, block)
+	return strings.Replace(cpuNode(name, cpus), "labels: {", labels, 1)
+}
+
+const layers = "\n{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: ClusterNetworkTopology, metadata: " +
+	"{name: default}, spec: {networkTopologySpec: [{topologyLayer: NodeTopologyLayer, parentTopologyLayer: " +
+	"BlockLayer}, {topologyLayer: BlockLayer, parentTopologyLayer: SpineLayer, labelKey: [old/block, net/block]}, " +
+	"{topologyLayer: SpineLayer, labelKey: [net/spine]}]}}\n---"
+
+// gathers is what a pod says of its gang and of rules, such as BlockLayer MustGather 2.
+func gathers(gang string, least int, rules ...string) string {
+	var list []string
+	for _, r := range rules {
+		f := append(strings.Fields(r), "0")
+		list = append(list, fmt.Sprintf(`{"layer":"%s","strategy":"%s","podCountMultiple":%s}`, f[0], f[1], f[2]))
+	}
+	return strings.TrimSuffix(says(gang, least), "}") +
+		fmt.Sprintf(`, gang.scheduling.koordinator.sh/network-topology-spec: '{"gatherStrategy":[%s]}'}`,
+			strings.Join(list, ","))
+}
+
+// nodesOf returns the nodes of pods, by name.
+func nodesOf(r Result) string {
+	var got []string
+	for _, p := range r.Pods {
+		if p.State == Scheduled {
+			got = append(got, p.Name+" "+p.Node)
+		}
+	}
+	slices.Sort(got)
+	return strings.Join(got, ", ")
+}
+
+// network is two spines: a has blocks of 2, 3 and 1 nodes, b one of 3 and one of 4; nodes have 4 CPUs.
+func network() (nodes string) {
+	nodes = layers
+	for block, n := range map[string]int{"a1": 2, "a2": 3, "a3": 1, "b1": 3, "b2": 4} {
+		for i := range n {
+			nodes += networkNode(fmt.Sprintf("%s-%d", block, i), 4, block[:1], block)
+		}
+	}
+	return nodes
+}
+
+func members(of string, n, cpus int, metadata, spec string) (pods string) {
+	for i := range n {
+		pods += cpuPod(fmt.Sprint(of, i), cpus, metadata, spec)
+	}
+	return pods
+}
+
+// TestGangsAreCloseTogether: in which domains gangs start. Pods l… are on nodes, with priority 0.
+func TestGangsAreCloseTogether(t *testing.T) {
+	on := func(name, node string, cpus int, more string) string {
+		return cpuPod(name, cpus, more, ", nodeName: "+node)
+	}
+	podGroup := func(version, spec, metadata string) string {
+		return fmt.Sprintf("\n{apiVersion: %s, kind: PodGroup, metadata: {name: g%s}, spec: %s}\n---", version,
+			metadata, spec)
+	}
+	rule := `, annotations: {gang.scheduling.koordinator.sh/network-topology-spec: ` +
+		`'{"gatherStrategy":[{"layer":"BlockLayer","strategy":"MustGather"}]}'}`
+	for name, c := range map[string]struct {
+		in   string
+		want string // pods and nodes, where a gang is in several nodes of one block: blocks
+	}{
+		"the smallest block that holds all": {
+			members("m", 3, 4, gathers("g", 3, "BlockLayer MustGather"), ""), "m0 a2, m1 a2, m2 a2",
+		},
+		"not the first block of the name": {
+			members("m", 2, 4, gathers("g", 2, "BlockLayer MustGather"), ""), "m0 a1, m1 a1",
+		},
+		"no block holds five, and none starts": {
+			members("m", 5, 4, gathers("g", 5, "BlockLayer MustGather"), ""), "",
+		},
+		"five in one spine, in as few blocks as hold them": {
+			members("m", 5, 4, gathers("g", 5, "SpineLayer MustGather", "BlockLayer PreferGather"), ""),
+			"m0 a1, m1 a1, m2 a2, m3 a2, m4 a2",
+		},
+		"eight only across spines": {
+			members("m", 8, 4, gathers("g", 8, "SpineLayer MustGather"), ""), "",
+		},
+		"eight across spines where that is preferred": {
+			members("m", 8, 4, gathers("g", 8, "SpineLayer PreferGather"), ""), "8 pods",
+		},
+		"one node": {
+			members("m", 4, 1, gathers("g", 4, "NodeTopologyLayer MustGather"), ""),
+			"m0 a1-0, m1 a1-0, m2 a1-0, m3 a1-0",
+		},
+		"what runs in the block leaves no room": {
+			on("l0", "a1-0", 1, "") + members("m", 2, 4, gathers("g", 2, "BlockLayer MustGather"), ""), "m0 a2, m1 a2",
+		},
+		"members follow those that run": {
+			on("m0", "b2-0", 4, gathers("g", 2, "BlockLayer MustGather")) + on("l0", "b2-1", 4, "") +
+				on("l1", "b2-2", 4, "") + cpuPod("m1", 4, gathers("g", 2, "BlockLayer MustGather"), ""), "m1 b2",
+		},
+		"and wait where none is free": {
+			on("m0", "a1-0", 4, gathers("g", 2, "BlockLayer MustGather")) + on("l0", "a1-1", 4, "") +
+				cpuPod("m1", 4, gathers("g", 2, "BlockLayer MustGather"), ""), "",
+		},
+		"a NonStrict gang": {
+			members("m", 3, 4, strings.TrimSuffix(gathers("g", 3, "BlockLayer MustGather"), "}")+
+				", gang.scheduling.koordinator.sh/mode: NonStrict}", ""), "m0 a2, m1 a2, m2 a2",
+		},
+		"pods in pairs": {
+			on("l0", "a1-0", 2, "") + on("l1", "a2-0", 2, "") + on("l2", "a2-1", 2, "") + on("l3", "a3-0", 2, "") +
+				on("l4", "b1-0", 2, "") + on("l5", "b1-1", 2, "") + on("l6", "b1-2", 2, "") +
+				members("m", 4, 2, gathers("g", 4, "SpineLayer MustGather", "NodeTopologyLayer PreferGather 2"), ""),
+			"m0 a1-1, m1 a1-1, m2 a2-2, m3 a2-2",
+		},
+		"a group of gangs in one block": {
+			members("m", 2, 4, strings.TrimSuffix(gathers("g", 2, "BlockLayer MustGather"), "}")+
+				`, gang.scheduling.koordinator.sh/groups: '["default/g","default/h"]'}`, "") +
+				members("n", 2, 4, strings.TrimSuffix(gathers("h", 2, "BlockLayer MustGather"), "}")+
+					`, gang.scheduling.koordinator.sh/groups: '["default/g","default/h"]'}`, ""),
+			"m0 b2, m1 b2, n0 b2, n1 b2",
+		},
+		"a PodGroup of Koordinator": {
+			podGroup("scheduling.sigs.k8s.io/v1alpha1", "{minMember: 3}", rule) +
+				members("m", 3, 4, ", labels: {pod-group.scheduling.sigs.k8s.io: g}", ""), "m0 a2, m1 a2, m2 a2",
+		},
+		"a PodGroup of scheduler-plugins": {
+			podGroup("scheduling.x-k8s.io/v1alpha1", "{minMember: 3}", rule) +
+				members("m", 3, 4, ", labels: {scheduling.x-k8s.io/pod-group: g}", ""), "m0 a2, m1 a2, m2 a2",
+		},
+		"a PodGroup of Kubernetes, by a label": {
+			podGroup("scheduling.k8s.io/v1alpha2", "{schedulingPolicy: {gang: {minCount: 4}}, "+
+				"schedulingConstraints: {topology: [{key: net/block}]}}", "") + members("m", 4, 4, "", own("g")),
+			"m0 b2, m1 b2, m2 b2, m3 b2",
+		},
+		"a PodGroup of Kubernetes, by a label that no node has": {
+			podGroup("scheduling.k8s.io/v1alpha2", "{schedulingPolicy: {gang: {minCount: 1}}, "+
+				"schedulingConstraints: {topology: [{key: rack}]}}", "") + members("m", 1, 1, "", own("g")), "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := simulate(t, network()+c.in, "-")
+			got := nodesOf(r)
+			if !strings.Contains(c.want, "-") { // the nodes of a block are alike
+				for _, n := range []string{"-0", "-1", "-2", "-3"} {
+					got = strings.ReplaceAll(got, n, "")
+				}
+			}
+			if c.want == "8 pods" && len(strings.Split(got, ",")) == 8 {
+				return
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q\n%+v", got, c.want, r.Pods)
+			}
+		})
+	}
+}
+
+// TestWhyAGangDoesNotFitInADomain: the reason names the layer, how many domains there are, and the best one.
+func TestWhyAGangDoesNotFitInADomain(t *testing.T) {
+	const label = "\n{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: g}, spec: " +
+		"{schedulingPolicy: {gang: {minCount: 1}}, schedulingConstraints: {topology: [{key: rack}]}}}\n---"
+	for name, c := range map[string]struct {
+		in, code, text string
+	}{
+		"too small": {
+			members("m", 5, 4, gathers("g", 5, "BlockLayer MustGather"), ""), "GangSiblingFailed",
+			"of gang default/g only 4 of 5 members fit in one domain of layer BlockLayer: 1 of 5 may have enough " +
+				"room and were tried, most fit in b/b2: pod default/m4 does not: ",
+		},
+		"not known": {
+			members("m", 2, 4, gathers("g", 2, "RackLayer MustGather"), ""), "GangLayerNotFound",
+			`gang default/g must be in one domain of layer "RackLayer", which no ClusterNetworkTopology named ` +
+				"default defines",
+		},
+		"no node in any": {
+			label + members("m", 1, 4, "", own("g")), "GangSiblingFailed",
+			"in one domain of label rack: no node is in any",
+		},
+		"numbers": {
+			members("m", 3, 1, gathers("g", 3, "BlockLayer MustGather 2"), ""), "GangSiblingFailed",
+			"in one domain of layer BlockLayer: none of the 5 can have the numbers of members that are asked for",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := simulate(t, network()+c.in, "-")
+			for _, p := range r.Pods {
+				if len(p.Reasons) == 0 || p.Reasons[0].Code.String() != c.code && p.Name != "m4" && p.Name != "m0" {
+					t.Errorf("%s is %s, %+v", p.Name, p.State, p.Reasons)
+				}
+			}
+			if last := stateOf(r, "m0").Reasons; len(last) == 0 || !strings.Contains(last[0].Message, c.text) {
+				t.Errorf("got  %+v\nwant %s", last, c.text)
+			}
+		})
+	}
+}
+
+// TestAGangEvictsInOneDomain: the one where the least is lost.
+func TestAGangEvictsInOneDomain(t *testing.T) {
+	in := network()
+	lost := map[string]int{"a1": 1, "a2": 2, "a3": 1, "b1": 1, "b2": 2}
+	for block, n := range map[string]int{"a1": 2, "a2": 3, "a3": 1, "b1": 3, "b2": 4} {
+		for i := range n {
+			in += cpuPod(fmt.Sprintf("l-%s-%d", block, i), 4, "",
+				fmt.Sprintf(", nodeName: %s-%d, priority: %d", block, i, lost[block]))
+		}
+	}
+	r, _ := simulate(t, in+members("m", 3, 4, gathers("g", 3, "BlockLayer MustGather"), ", priority: 10"), "-")
+	if got := strings.NewReplacer("-0", "", "-1", "", "-2", "").Replace(nodesOf(r)); got != "m0 b1, m1 b1, m2 b1" {
+		t.Errorf("got %s, %s", got, states(r))
+	}
+	r, _ = simulate(t, in+members("m", 5, 4, gathers("g", 5, "BlockLayer MustGather"), ", priority: 10"), "-")
+	if got := states(r); strings.Contains(got, "Preempted") || strings.Contains(got, Scheduled) {
+		t.Errorf("pods are evicted for a gang that fits in no domain: %s", got)
+	}
+}
+
+// TestAGangIsInOneDomainOrNone is G12 on random clusters: a gang that must be in one block is there whole or not at
+// all, and it is not at all only where no block has the room.
+func TestAGangIsInOneDomainOrNone(t *testing.T) {
+	started, failed := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		in, free := layers, map[string]int{} // by block: pods of 2 CPUs
+		for i := range rapid.IntRange(1, 6).Draw(rt, "nodes") {
+			block := fmt.Sprint("b", rapid.IntRange(0, 2).Draw(rt, "block"))
+			cpus := rapid.IntRange(1, 5).Draw(rt, "cpus")
+			in += networkNode(fmt.Sprint("n", i), cpus, "s", block)
+			used := rapid.IntRange(0, cpus).Draw(rt, "used")
+			if used > 0 {
+				in += cpuPod(fmt.Sprint("l", i), used, "", fmt.Sprintf(", nodeName: n%d", i))
+			}
+			free[block] += (cpus - used) / 2
+		}
+		n := rapid.IntRange(1, 4).Draw(rt, "members")
+		least := rapid.IntRange(1, n).Draw(rt, "least")
+		in += members("m", n, 2, gathers("g", least, "BlockLayer MustGather"), "")
+		r, _ := simulate(t, in, "-")
+		blocks, bound := map[string]bool{}, 0
+		for _, p := range r.Pods {
+			if p.State == Scheduled {
+				at := strings.Index(in, "name: "+p.Node+", ")
+				block := in[at+strings.Index(in[at:], "net/block: "):]
+				blocks[block[len("net/block: "):len("net/block: b0")]] = true
+				bound++
+			}
+		}
+		room := 0
+		for _, f := range free {
+			room = max(room, f)
+		}
+		if want := room >= least; want != (bound > 0) || bound > 0 && bound != min(room, n) || len(blocks) > 1 {
+			rt.Fatalf("%d of %d (min %d) are bound in %v, the largest room is %d\n%s", bound, n, least, blocks,
+				room, in)
+		}
+		if bound > 0 {
+			started++
+		} else {
+			failed++
+		}
+	})
+	if !testing.Short() && (started < 10 || failed < 10) {
+		t.Errorf("%d gangs started, %d did not", started, failed)
+	}
+}
+
+func TestALayerThatIsPreferredAndNotKnown(t *testing.T) {
+	r, _ := simulate(t, cpuNode("n0", 4)+members("m", 2, 1, gathers("g", 2, "Nowhere PreferGather"), ""), "-")
+	if got := nodesOf(r); got != "m0 n0, m1 n0" || r.Gangs[0].State != gang.StatusBound {
+		t.Errorf("got %s: %s, %v", got, states(r), r.Gangs)
+	}
+}
+
+// linkedNode is a node with GPUs ID-0, ID-1, … and links such as 0-1:6.
+func linkedNode(name string, gpus int, links ...string) string {
+	var list []string
+	for _, l := range links {
+		var a, b, lanes int
+		if _, err := fmt.Sscanf(l, "%d-%d:%d", &a, &b, &lanes); err != nil {
+			panic(err)
+		}
+		list = append(list, fmt.Sprintf(`{"ids":["%s-%d","%s-%d"],"type":"NVLink","count":%d}`, name, a, name, b,
+			lanes))
+	}
+	links = []string{"annotations: {node.tenon.sh/device-links: '{\"links\":[" + strings.Join(list, ",") + "]}', "}
+	return strings.Replace(gpuNode(name, 64, gpus), "annotations: {", links[0], 1)
+}
+
+// TestGPUsOfAGangAreNextToEachOther: pods of a gang that ask for joint GPUs have them on one node where they fit on
+// one, and there the best-linked set together, not each the best-linked pair.
+func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
+	quads := []string{"0-1:6"}
+	for _, quad := range [][]int{{0, 2, 4, 6}, {1, 3, 5, 7}} {
+		for i, a := range quad {
+			for _, b := range quad[:i] {
+				quads = append(quads, fmt.Sprintf("%d-%d:4", b, a))
+			}
+		}
+	}
+	pods := func(n, percent int, joint string) (pods string) {
+		metadata := strings.TrimSuffix(says("g", n), "}") + joint + "}"
+		for i := range n {
+			name := fmt.Sprint("m", i)
+			pods += strings.Replace(gpuPod(name, 1, percent, ""), "name: "+name, "name: "+name+metadata, 1)
+		}
+		return pods
+	}
+	const joint = `, scheduling.koordinator.sh/device-joint-allocate: '{"deviceTypes":["gpu"]}'`
+	for name, c := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"the best-linked four": {
+			linkedNode("n0", 8, quads...) + pods(2, 200, joint), []string{"n0 n0-0,n0-2", "n0 n0-4,n0-6"},
+		},
+		"each by itself": {
+			linkedNode("n0", 8, quads...) + pods(2, 200, ""), []string{"n0 n0-0,n0-1", "n0 n0-2,n0-4"},
+		},
+		"the node with the better links": {
+			linkedNode("n0", 4) + linkedNode("n1", 8, quads...) + pods(2, 200, joint),
+			[]string{"n1 n1-0,n1-2", "n1 n1-4,n1-6"},
+		},
+		"one node of several that are half full": {
+			linkedNode("n0", 2) + linkedNode("n1", 2) + linkedNode("n2", 4) + pods(4, 100, joint),
+			[]string{"n2 n2-0", "n2 n2-1", "n2 n2-2", "n2 n2-3"},
+		},
+		"no node has so many": {
+			linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, joint),
+			[]string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := simulate(t, c.in, "-")
+			var got []string
+			for _, p := range r.Pods {
+				got = append(got, at(p))
+			}
+			if slices.Sort(got); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q\n%+v", got, c.want, r.Pods)
+			}
+		})
+	}
+}
