@@ -158,7 +158,7 @@ func drawGang(g *view.Gang, p paint, width int) string {
 		c.add("group", strings.Join(g.Group, ", "))
 	}
 	for _, rule := range g.Network {
-		c.add("network", rule.String())
+		c.add("network", rule)
 	}
 	if g.Reason != "" {
 		c.add("waits", g.Reason+": "+g.Message)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -37,37 +38,13 @@ type Gang struct {
 	Degraded     bool        `json:"degraded,omitempty"`
 	Phase        string      `json:"phase,omitempty"`    // of the PodGroup's status
 	Deadline     *time.Time  `json:"deadline,omitempty"` // until which reserved members wait
-	Network      []Gather    `json:"network,omitempty"`  // in which domains its members are
+	Network      []string    `json:"network,omitempty"`  // in which domains its members are, a text for each rule
 	Tried        *Domains    `json:"domains,omitempty"`  // in which its members did not fit
 }
 
-// Gather is a rule about the domains of a layer of the network, or of a label of nodes.
-type Gather struct {
-	Layer    string `json:"layer,omitempty"`
-	Label    string `json:"label,omitempty"`
-	Must     bool   `json:"must"` // all members are in one; else in as few as possible
-	Multiple int    `json:"podCountMultiple,omitempty"`
-	Unknown  bool   `json:"unknown,omitempty"` // no ClusterNetworkTopology defines the layer
-}
-
-// String says the rule.
-func (g Gather) String() string {
-	text := "prefers few domains of "
-	if g.Must {
-		text = "in one domain of "
-	}
-	text += gang.Gather{Layer: g.Layer, Label: g.Label}.String()
-	if g.Multiple > 0 {
-		text += fmt.Sprintf(", members in multiples of %d", g.Multiple)
-	}
-	if g.Unknown {
-		text += ", which no ClusterNetworkTopology named default defines"
-	}
-	return text
-}
-
-// Domains is how many domains there are that keep the rules, how many may have enough room, and where most members fit.
+// Domains is how many domains there are, in how many of them members were tried, and in which most fit.
 type Domains struct {
+	Of    string `json:"of"` // a layer, or a label of nodes
 	Many  int    `json:"many"`
 	Tried int    `json:"tried"`
 	Best  string `json:"best,omitempty"`
@@ -105,11 +82,19 @@ func GangOf(s *gang.State, id string) *Gang {
 		out.Reason, out.Message, out.RootCausePod = r.Why.Code.String(), r.Why.String(), r.Why.Pod
 	}
 	for _, g := range r.Settings.Gather {
-		out.Network = append(out.Network, Gather{g.Layer, g.Label, g.Must, g.Multiple, !s.Layers().Knows(g)})
+		text := "prefers few domains of " + g.String()
+		if g.Must {
+			text = "in one domain of " + g.String()
+		}
+		if g.Multiple > 0 {
+			text += fmt.Sprintf(", members in multiples of %d", g.Multiple)
+		}
+		if !s.Layers().Knows(g) {
+			text += ", which no ClusterNetworkTopology named default defines"
+		}
+		out.Network = append(out.Network, text)
 	}
-	if t := r.Why.Tried; t != (gang.Tried{}) {
-		out.Tried = &Domains{t.Many, t.Domains, t.Best}
-	}
+	out.Tried = DomainsOf(r.Why.Tried)
 	if !r.Deadline.IsZero() {
 		out.Deadline = &r.Deadline
 	}
@@ -117,6 +102,14 @@ func GangOf(s *gang.State, id string) *Gang {
 		out.RoundsOfMember[m.Namespace+"/"+m.Name] = m.Cycle
 	}
 	return out
+}
+
+// DomainsOf returns where a plan failed; nil where it was not bound to domains.
+func DomainsOf(t gang.Tried) *Domains {
+	if t == (gang.Tried{}) {
+		return nil
+	}
+	return &Domains{cmp.Or(t.Rule.Layer, t.Rule.Label), t.Many, t.Domains, t.Best}
 }
 
 func names(members []gang.Member) []string {

@@ -57,19 +57,15 @@ func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
 		Rule: gang.Gather{Layer: "Block", Must: true}, Domains: 2, Many: 5, Best: "b1",
 	}}, time.Now())
 	g := view.GangOf(s, "ns/g")
-	var rules []string
-	for _, r := range g.Network {
-		rules = append(rules, r.String())
-	}
 	want := []string{
 		"in one domain of layer Block, members in multiples of 4",
 		"prefers few domains of layer Rack, which no ClusterNetworkTopology named default defines",
 		"in one domain of label zone",
 	}
-	if diff := cmp.Diff(want, rules); diff != "" {
+	if diff := cmp.Diff(want, g.Network); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&view.Domains{Many: 5, Tried: 2, Best: "b1"}, g.Tried); diff != "" {
+	if diff := cmp.Diff(&view.Domains{Of: "Block", Many: 5, Tried: 2, Best: "b1"}, g.Tried); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	const text = "of gang ns/g only 0 of 1 members fit in one domain of layer Block: 2 of 5 may have enough room and " +

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 )
 
 // Gathered is members that go where the same rules allow.
@@ -17,6 +16,14 @@ type Gathered struct {
 	Rules   []Gather // from the innermost layer to the outermost
 	// Joint asks that all devices are on one node, well linked, where that is possible.
 	Joint bool
+}
+
+// Bound returns the first rule that must hold; the zero value without one.
+func (g *Gathered) Bound() Gather {
+	if i := slices.IndexFunc(g.Rules, func(r Gather) bool { return r.Must }); i >= 0 {
+		return g.Rules[i]
+	}
+	return Gather{}
 }
 
 // Site is a node on which members may be placed.
@@ -151,16 +158,18 @@ func (c *chooser) isHopeful(f *field) bool {
 // outer are the domains that keep all rules that must hold.
 func (c *chooser) outer() []field {
 	within := map[string][]int{}
-	var rule Gather
+	rule := c.Bound()
 	for i := range c.sites {
 		key, inside := "", true
 		for r, g := range c.Rules {
-			if g.Must {
-				key += "," + c.sites[i].In[r]
-				inside = inside && c.sites[i].In[r] != ""
-				if rule == (Gather{}) {
-					rule = g
-				}
+			if !g.Must {
+				continue
+			}
+			in := c.sites[i].In[r]
+			if inside = inside && in != ""; key == "" {
+				key = in
+			} else {
+				key += "," + in
 			}
 		}
 		if inside {
@@ -169,7 +178,7 @@ func (c *chooser) outer() []field {
 	}
 	var fields []field
 	for key, sites := range within {
-		fields = append(fields, c.gather(strings.TrimPrefix(key, ","), rule, sites))
+		fields = append(fields, c.gather(key, rule, sites))
 	}
 	if rule == (Gather{}) {
 		return fields

@@ -1,12 +1,12 @@
 package coscheduling
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // refusal is a gang.Refusal as an error: errors.As on a framework's status finds it again.
@@ -28,14 +28,8 @@ type wire struct {
 	Have      *int     `json:"have,omitempty"`   // members that exist
 	Placed    *int     `json:"placed,omitempty"` // members that fit, or are reserved
 	RootCause *cause   `json:"rootCause,omitempty"`
-	Domains   *domains `json:"domains,omitempty"` // of the network, in which the members did not fit
-}
 
-type domains struct {
-	Of    string `json:"of"` // a layer or a label
-	Many  int    `json:"many"`
-	Tried int    `json:"tried"` // those that may have enough room
-	Best  string `json:"best,omitempty"`
+	Domains *view.Domains `json:"domains,omitempty"`
 }
 
 type cause struct {
@@ -45,7 +39,7 @@ type cause struct {
 
 // Message is the text of the condition.
 func (r *refusal) Message() string {
-	w := wire{Code: r.Code, Gang: r.Gang, Need: r.Need}
+	w := wire{Code: r.Code, Gang: r.Gang, Need: r.Need, Domains: view.DomainsOf(r.Tried)}
 	switch r.Code {
 	case why.GangNotReady:
 		w.Have = &r.Have
@@ -54,9 +48,6 @@ func (r *refusal) Message() string {
 	}
 	if r.Pod != "" {
 		w.RootCause = &cause{r.Pod, r.Cause.Code}
-	}
-	if t := r.Tried; t != (gang.Tried{}) {
-		w.Domains = &domains{cmp.Or(t.Rule.Layer, t.Rule.Label), t.Many, t.Domains, t.Best}
 	}
 	tail, err := json.Marshal(w)
 	if err != nil {

@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,12 +23,15 @@ import (
 func (r *Rounds) lacks(is *round, current string) bool {
 	member := is.queued[current].Pod
 	f := r.Core.Profiles[member.Spec.SchedulerName]
-	evicts := r.chooser(member) != nil
+	below := int32(math.MinInt32)
+	if r.chooser(member) != nil {
+		below = r.Gangs.Priority(member)
+	}
 	for _, id := range r.group(member) {
 		least := r.Gangs.MinResources(id)
 		asked := framework.NewResource(least)
 		for _, name := range slices.Sorted(maps.Keys(least)) {
-			has := freeOf(f, name, r.Gangs.Priority(member), evicts)
+			has := freeOf(f, name, below)
 			if has >= amountOf(asked, name) {
 				continue
 			}
@@ -52,23 +56,35 @@ func (r *Rounds) lacks(is *round, current string) bool {
 	return false
 }
 
-// freeOf returns how much of a resource the pods on all nodes leave, milli-CPUs of CPU; those of a priority below are
-// not counted where they may be evicted.
-func freeOf(f framework.Framework, name corev1.ResourceName, below int32, evicts bool) (free int64) {
+// freeOf returns how much of a resource the pods on all nodes leave, apart from those of a priority below.
+func freeOf(f framework.Framework, name corev1.ResourceName, below int32) (free int64) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return 0
 	}
 	for _, n := range nodes {
-		left := amountOf(n.GetAllocatable(), name) - amountOf(n.GetRequested(), name)
-		for _, info := range n.GetPods() {
-			if evicts && corev1helpers.PodPriority(info.GetPod()) < below {
-				left += amountOf(info.CalculateResource().Resource, name)
-			}
-		}
-		free += max(left, 0)
+		free += freeOn(n, name, below)
 	}
 	return free
+}
+
+// freeOn is freeOf of one node, milli-CPUs of CPU.
+func freeOn(n fwk.NodeInfo, name corev1.ResourceName, below int32) int64 {
+	left := amountOf(n.GetAllocatable(), name) - amountOf(n.GetRequested(), name)
+	if name == corev1.ResourcePods {
+		left = int64(n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods()))
+	}
+	for _, info := range n.GetPods() {
+		switch {
+		case below == math.MinInt32:
+		case corev1helpers.PodPriority(info.GetPod()) >= below:
+		case name == corev1.ResourcePods:
+			left++
+		default:
+			left += amountOf(info.CalculateResource().Resource, name)
+		}
+	}
+	return max(left, 0)
 }
 
 func amountOf(r fwk.Resource, name corev1.ResourceName) int64 {

@@ -57,7 +57,8 @@ type Rounds struct {
 	failed     *round      // the last one, while the cycle of its last member is under way
 	preempting *preemption // under way
 	confined   *part       // to which the snapshot is; nil for all nodes
-	mayWhole   sync.Map    // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
+	known      map[string]*knownSites
+	mayWhole   sync.Map // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
 
 	stirred  atomic.Bool   // deadlocks are looked at in the next cycle
 	stuck    []gang.Holder // of the last look, which helped none

@@ -1,8 +1,10 @@
 package coscheduling
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"math"
@@ -37,15 +39,7 @@ type part struct {
 }
 
 // must reports whether members may be nowhere else.
-func (p *place) must() bool { return p != nil && p.rule() != (gang.Gather{}) }
-
-// rule returns the first rule that must hold.
-func (p *place) rule() gang.Gather {
-	if i := slices.IndexFunc(p.Rules, func(g gang.Gather) bool { return g.Must }); i >= 0 {
-		return p.Rules[i]
-	}
-	return gang.Gather{}
-}
+func (p *place) must() bool { return p != nil && p.Bound() != (gang.Gather{}) }
 
 // Within names the nodes to which the attempt under way is confined; empty where it is not.
 func (r *Rounds) Within() string {
@@ -132,17 +126,21 @@ func (r *Rounds) reserve(f framework.Framework, state fwk.CycleState, is *round,
 
 // isWhole reports whether each part has as many members as it must.
 func (is *round) isWhole() bool {
-	for _, of := range is.places {
+	lacks := map[*part]int{}
+	for uid, of := range is.places {
 		for i := range of.parts {
-			n, p := 0, &of.parts[i]
-			for uid, result := range is.planned {
-				if is.places[uid] == of && p.nodes.Has(result.SuggestedHost) {
-					n++
-				}
+			p := &of.parts[i]
+			if _, seen := lacks[p]; !seen {
+				lacks[p] = p.members
 			}
-			if p.members > 0 && n != p.members {
-				return false
+			if p.members > 0 && p.nodes.Has(is.planned[uid].SuggestedHost) {
+				lacks[p]--
 			}
+		}
+	}
+	for _, n := range lacks {
+		if n != 0 {
+			return false
 		}
 	}
 	return true
@@ -159,7 +157,8 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 	begun, tried, refusing := is.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	var best *round
 	next, left := is.next, mostPlans
-	for places := range r.places(f, is, is.plan.Gathered, false) {
+	found := r.search(f, is, is.plan.Gathered, false)
+	for places := range r.places(f, is, found) {
 		is.plan, is.places, is.failure, is.cause = begun, places, gang.Failure{}, nil
 		is.next = slices.Clone(next)
 		if best != nil {
@@ -178,7 +177,7 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 		of := places[is.failure.UID]
 		if of.must() {
 			tried[of.domain.Name]++
-			is.failure.Tried = gang.Tried{Rule: of.rule(), Many: of.many, Best: of.domain.Name}
+			is.failure.Tried = gang.Tried{Rule: of.Bound(), Many: of.many, Best: of.domain.Name}
 		}
 		if fit := (*framework.FitError)(nil); errors.As(is.cause, &fit) {
 			refusing = refusing.Union(fit.Diagnosis.UnschedulablePlugins)
@@ -193,7 +192,7 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 	}
 	if best == nil {
 		is.plan = begun
-		is.failure = gang.Failure{UID: current, Tried: r.nowhere(f, is, begun.Gathered)}
+		is.failure = gang.Failure{UID: current, Tried: found.nowhere()}
 		is.asked = map[string]sets.Set[string]{current: refusing}
 		return false
 	}
@@ -210,46 +209,48 @@ func (r *Rounds) release(f framework.Framework) {
 	_ = r.confine(f, nil)
 }
 
-// nowhere names a rule that no domain can keep.
-func (r *Rounds) nowhere(f framework.Framework, is *round, all []*gang.Gathered) gang.Tried {
-	for _, g := range all {
-		of := &place{Gathered: g}
-		domains, many := r.domains(f, is, g, false)
-		found := false
-		for range domains {
-			found = true
-			break
-		}
-		if !found {
-			rule := of.rule()
-			if i := slices.IndexFunc(g.Rules, func(r gang.Gather) bool { return r.Multiple > 1 }); i >= 0 && many > 0 {
-				rule = g.Rules[i]
-			}
-			return gang.Tried{Rule: rule, Many: many}
-		}
-	}
-	return gang.Tried{}
+// search is where the members of several gangs may be tried.
+type search struct {
+	all     []*gang.Gathered
+	sites   [][]gang.Site
+	choices []iter.Seq[gang.Domain]
+	many    []int
 }
 
-// places yields where the members of several gangs may be tried, each by UID. Where victims may be evicted, what pods
-// of lower priority have is free, and only rules that must hold count.
-func (r *Rounds) places(f framework.Framework, is *round, all []*gang.Gathered, evicts bool,
-) iter.Seq[map[string]*place] {
-	var choices []iter.Seq[gang.Domain]
-	var many []int
-	var sites [][]gang.Site
+// search looks for domains. Where victims may be evicted, what pods of lower priority have is free.
+func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, evicts bool) *search {
+	s := &search{all: all}
 	for _, g := range all {
-		in := r.sites(f, is, g, evicts)
-		domains, n := g.Domains(in, r.demand(f, is, g))
-		choices, many, sites = append(choices, domains), append(many, n), append(sites, in)
+		sites := r.sites(f, is, g, evicts)
+		domains, many := g.Domains(sites, is.demand(g))
+		s.sites, s.choices, s.many = append(s.sites, sites), append(s.choices, domains), append(s.many, many)
 	}
+	return s
+}
+
+// nowhere names the rule that no domain can keep.
+func (s *search) nowhere() gang.Tried {
+	i := slices.IndexFunc(s.choices, func(domains iter.Seq[gang.Domain]) bool {
+		for range domains {
+			return false
+		}
+		return true
+	})
+	if i < 0 {
+		return gang.Tried{}
+	}
+	return gang.Tried{Rule: cmp.Or(s.all[i].Bound(), s.all[i].Rules[0]), Many: s.many[i]}
+}
+
+// places yields each choice, by UID of members.
+func (r *Rounds) places(f framework.Framework, is *round, s *search) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
-		for chosen := range gang.Choices(choices) {
+		for chosen := range gang.Choices(s.choices) {
 			by := map[string]*place{}
 			for i, d := range chosen {
-				of := r.placeOf(f, is, all[i], d, sites[i])
-				of.many = many[i]
-				for _, uid := range all[i].Members {
+				of := r.placeOf(f, is, s.all[i], d, s.sites[i])
+				of.many = s.many[i]
+				for _, uid := range s.all[i].Members {
 					by[uid] = of
 				}
 			}
@@ -258,10 +259,6 @@ func (r *Rounds) places(f framework.Framework, is *round, all []*gang.Gathered, 
 			}
 		}
 	}
-}
-
-func (r *Rounds) domains(f framework.Framework, is *round, g *gang.Gathered, evicts bool) (iter.Seq[gang.Domain], int) {
-	return g.Domains(r.sites(f, is, g, evicts), r.demand(f, is, g))
 }
 
 func (r *Rounds) placeOf(f framework.Framework, is *round, g *gang.Gathered, d gang.Domain, sites []gang.Site) *place {
@@ -304,8 +301,7 @@ func (is *round) dimensions(g *gang.Gathered) []corev1.ResourceName {
 }
 
 // demand is what members ask for at least.
-func (r *Rounds) demand(_ framework.Framework, is *round, g *gang.Gathered) gang.Demand {
-	var d gang.Demand
+func (is *round) demand(g *gang.Gathered) (d gang.Demand) {
 	for _, name := range is.dimensions(g) {
 		var asked []int64
 		for _, uid := range g.Members {
@@ -318,16 +314,11 @@ func (r *Rounds) demand(_ framework.Framework, is *round, g *gang.Gathered) gang
 			}
 		}
 		slices.Sort(asked)
-		each, all := int64(0), int64(0)
-		for i, n := range asked {
-			if i == 0 {
-				each = n
-			}
-			if i < g.Least {
-				all += n
-			}
+		all := int64(0)
+		for _, n := range asked[:min(g.Least, len(asked))] {
+			all += n
 		}
-		d.Each, d.All = append(d.Each, each), append(d.All, all)
+		d.Each, d.All = append(d.Each, append(asked, 0)[0]), append(d.All, all)
 	}
 	return d
 }
@@ -338,23 +329,47 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evict
 	if err != nil {
 		return nil
 	}
-	layers := r.Gangs.Layers()
-	dimensions, held := is.dimensions(g), r.heldOn(nodes, g.Held)
-	below := int32(math.MaxInt32)
-	for _, pod := range is.podsOf(g) {
-		below = min(below, corev1helpers.PodPriority(pod))
+	dimensions, below := is.dimensions(g), int32(math.MinInt32)
+	if evicts {
+		below = math.MaxInt32
+		for _, pod := range is.podsOf(g) {
+			below = min(below, corev1helpers.PodPriority(pod))
+		}
 	}
-	sites := make([]gang.Site, 0, len(nodes))
-	for _, n := range nodes {
+	layers, key := r.Gangs.Layers(), fmt.Sprint(g.Rules, dimensions)
+	known := r.known[key]
+	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || evicts {
+		known = &knownSites{
+			layers, make([]fwk.NodeInfo, len(nodes)), make([]int64, len(nodes)), make([]gang.Site, len(nodes)),
+		}
+	}
+	for i, n := range nodes {
+		if known.nodes[i] == n && known.generations[i] == n.GetGeneration() {
+			continue
+		}
 		node := n.Node()
-		s := gang.Site{Name: node.Name, Held: held[node.Name], In: make([]string, len(g.Rules))}
-		for i, rule := range g.Rules {
-			s.In[i] = layers.DomainOf(rule, node.Name, node.Labels)
+		s := gang.Site{Name: node.Name, In: make([]string, len(g.Rules)), Free: make([]int64, len(dimensions))}
+		for j, rule := range g.Rules {
+			s.In[j] = layers.DomainOf(rule, node.Name, node.Labels)
 		}
-		for _, name := range dimensions {
-			s.Free = append(s.Free, freeOn(n, name, below, evicts))
+		for j, name := range dimensions {
+			if s.Free[j] = gang.Unlimited; !leavesUnlimited(n, name) {
+				s.Free[j] = freeOn(n, name, below)
+			}
 		}
-		sites = append(sites, s)
+		known.nodes[i], known.generations[i], known.sites[i] = n, n.GetGeneration(), s
+	}
+	if !evicts {
+		if r.known == nil || len(r.known) >= mostKnown {
+			r.known = map[string]*knownSites{}
+		}
+		r.known[key] = known
+	}
+	sites, held := slices.Clone(known.sites), r.heldOn(nodes, g.Held)
+	for i := range sites {
+		if len(held) > 0 {
+			sites[i].Held = held[sites[i].Name]
+		}
 	}
 	if g.Joint && r.Joint != nil && !evicts {
 		r.link(f, is, g, sites)
@@ -362,9 +377,20 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evict
 	return sites
 }
 
+// knownSites are sites that remain as they are while their nodes have not changed.
+type knownSites struct {
+	layers      *gang.Layers
+	nodes       []fwk.NodeInfo
+	generations []int64
+	sites       []gang.Site
+}
+
+// mostKnown bounds the kinds of gangs of which sites are known.
+const mostKnown = 16
+
 // link finds how well the devices are linked that members would have on each node.
 func (r *Rounds) link(f framework.Framework, is *round, g *gang.Gathered, sites []gang.Site) {
-	pods, demand := is.podsOf(g), r.demand(f, is, g)
+	pods, demand := is.podsOf(g), is.demand(g)
 	for i := range sites {
 		fits := true
 		for d, all := range demand.All {
@@ -376,31 +402,14 @@ func (r *Rounds) link(f framework.Framework, is *round, g *gang.Gathered, sites 
 	}
 }
 
-// freeOn is what pods leave of a resource on a node. One that the node does not count is not limited there.
-func freeOn(n fwk.NodeInfo, name corev1.ResourceName, below int32, evicts bool) int64 {
-	if name == corev1.ResourcePods {
-		free := n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods())
-		for _, p := range n.GetPods() {
-			if evicts && corev1helpers.PodPriority(p.GetPod()) < below {
-				free++
-			}
-		}
-		return int64(max(free, 0))
+// leavesUnlimited reports whether a node does not count a resource.
+func leavesUnlimited(n fwk.NodeInfo, name corev1.ResourceName) bool {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
+		return false
 	}
-	if _, counted := n.GetAllocatable().GetScalarResources()[name]; !counted && isScalar(name) {
-		return gang.Unlimited
-	}
-	left := amountOf(n.GetAllocatable(), name) - amountOf(n.GetRequested(), name)
-	for _, p := range n.GetPods() {
-		if evicts && corev1helpers.PodPriority(p.GetPod()) < below {
-			left += amountOf(p.CalculateResource().Resource, name)
-		}
-	}
-	return max(left, 0)
-}
-
-func isScalar(name corev1.ResourceName) bool {
-	return name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage
+	_, counted := n.GetAllocatable().GetScalarResources()[name]
+	return !counted
 }
 
 // heldOn counts members by their node.
@@ -439,7 +448,8 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		queued: map[string]*framework.QueuedPodInfo{uid: pod}, planned: map[string]scheduler.ScheduleResult{},
 	}
 	var chosen map[string]*place // where it fits, else the first
-	for is.places = range r.places(f, is, []*gang.Gathered{g}, false) {
+	found := r.search(f, is, []*gang.Gathered{g}, false)
+	for is.places = range r.places(f, is, found) {
 		if chosen == nil {
 			chosen = is.places
 		}
@@ -455,8 +465,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	}
 	if is.places = chosen; chosen == nil {
 		return unplaced(state, r.refusalOf(pod.Pod, gang.Refusal{
-			Code: why.GangSiblingFailed, Gang: r.Gangs.GangOf(pod.Pod), Need: 1,
-			Tried: r.nowhere(f, is, []*gang.Gathered{g}),
+			Code: why.GangSiblingFailed, Gang: r.Gangs.GangOf(pod.Pod), Need: 1, Tried: found.nowhere(),
 		}))
 	}
 	if err := r.reserve(f, state, is, uid); err != nil {
@@ -489,8 +498,8 @@ func (r *Rounds) evictionPlaces(is *round, current string) iter.Seq[map[string]*
 			yield(nil)
 			return
 		}
-		n := 0
-		for places := range r.places(r.Core.Profiles[is.queued[current].Pod.Spec.SchedulerName], is, bound, true) {
+		n, f := 0, r.Core.Profiles[is.queued[current].Pod.Spec.SchedulerName]
+		for places := range r.places(f, is, r.search(f, is, bound, true)) {
 			if n++; n > mostEvictions || !yield(places) {
 				return
 			}
@@ -512,7 +521,8 @@ func (r *Rounds) mayStart(f framework.Framework, is *round, h gang.Holder) bool 
 			}
 		}
 	}
-	for is.places = range r.places(f, is, bound, false) {
+	// what is known of nodes is of all their pods: the snapshot is without those that would give back
+	for is.places = range r.places(f, is, r.search(f, is, bound, true)) {
 		return true
 	}
 	return false
