@@ -352,3 +352,23 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 		})
 	}
 }
+
+// TestDomainsWithoutRoomCostNoPlan: members are tried in the one block that may have the room, once for the plan and
+// once to be reserved; in the roomiest where none may, until the first that does not fit. Nothing is reserved for it.
+func TestDomainsWithoutRoomCostNoPlan(t *testing.T) {
+	in := layers
+	for i := range 30 {
+		in += networkNode(fmt.Sprint("n", i), 4, "s", fmt.Sprint("small", i))
+	}
+	for i := range 4 {
+		in += networkNode(fmt.Sprint("big", i), 4, "s", "big")
+	}
+	r, assumed, tried := stepped(t, in+members("m", 4, 4, gathers("g", 4, "BlockLayer MustGather"), ""), func(*engine) {})
+	if got := nodesOf(r); got != "m0 big0, m1 big1, m2 big2, m3 big3" || assumed != 4 || tried > 8 {
+		t.Errorf("got %s, %d assumed, %d tried, want 4 and at most 8", got, assumed, tried)
+	}
+	r, assumed, tried = stepped(t, in+members("m", 5, 4, gathers("g", 5, "BlockLayer MustGather"), ""), func(*engine) {})
+	if got := nodesOf(r); got != "" || assumed != 0 || tried > 6 {
+		t.Errorf("got %q, %d assumed, %d tried, want none and at most 6", got, assumed, tried)
+	}
+}
