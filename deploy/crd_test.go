@@ -94,6 +94,20 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			"podgroups.scheduling.x-k8s.io", `{spec: {minMember: "3"}}`,
 			"spec.minMember in body must be of type integer",
 		},
+		"the layers of a network, as Koordinator has them": {
+			"clusternetworktopologies.scheduling.koordinator.sh", `{metadata: {name: default}, spec: {networkTopologySpec: [
+			  {labelKey: [network.topology.nvidia.com/spine], topologyLayer: SpineLayer},
+			  {labelKey: [network.topology.nvidia.com/block], parentTopologyLayer: SpineLayer, topologyLayer: BlockLayer},
+			  {parentTopologyLayer: BlockLayer, topologyLayer: NodeTopologyLayer}]}}`, "",
+		},
+		"a layer twice": {
+			"clusternetworktopologies.scheduling.koordinator.sh",
+			`{spec: {networkTopologySpec: [{topologyLayer: a}, {topologyLayer: a}]}}`, "Duplicate value",
+		},
+		"a layer without a name": {
+			"clusternetworktopologies.scheduling.koordinator.sh", `{spec: {networkTopologySpec: [{labelKey: [a]}]}}`,
+			"spec.networkTopologySpec[0].topologyLayer",
+		},
 		"the devices of a node": {
 			"devices.scheduling.koordinator.sh",
 			`{metadata: {name: n}, spec: {devices: [

@@ -34,14 +34,15 @@ func parse(t *testing.T, docs [][]byte) []*unstructured.Unstructured {
 func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 	t.Parallel()
 	want := map[string]map[string]bool{ // version to whether it is stored
-		"noderesourcetopologies.topology.node.k8s.io": {"v1alpha1": false, "v1alpha2": true},
-		"numatopologies.nodeinfo.volcano.sh":          {"v1alpha1": true},
-		"elasticquotas.scheduling.sigs.k8s.io":        {"v1alpha1": true},
-		"elasticquotas.scheduling.x-k8s.io":           {"v1alpha1": true},
-		"podgroups.scheduling.sigs.k8s.io":            {"v1alpha1": true},
-		"podgroups.scheduling.x-k8s.io":               {"v1alpha1": true},
-		"elasticquotaprofiles.quota.koordinator.sh":   {"v1alpha1": true},
-		"devices.scheduling.koordinator.sh":           {"v1alpha1": true},
+		"noderesourcetopologies.topology.node.k8s.io":        {"v1alpha1": false, "v1alpha2": true},
+		"numatopologies.nodeinfo.volcano.sh":                 {"v1alpha1": true},
+		"elasticquotas.scheduling.sigs.k8s.io":               {"v1alpha1": true},
+		"elasticquotas.scheduling.x-k8s.io":                  {"v1alpha1": true},
+		"podgroups.scheduling.sigs.k8s.io":                   {"v1alpha1": true},
+		"clusternetworktopologies.scheduling.koordinator.sh": {"v1alpha1": true},
+		"podgroups.scheduling.x-k8s.io":                      {"v1alpha1": true},
+		"elasticquotaprofiles.quota.koordinator.sh":          {"v1alpha1": true},
+		"devices.scheduling.koordinator.sh":                  {"v1alpha1": true},
 	}
 	got := map[string]map[string]bool{}
 	for _, crd := range parse(t, deploy.CRDs()) {
