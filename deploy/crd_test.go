@@ -95,9 +95,11 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			"spec.minMember in body must be of type integer",
 		},
 		"the layers of a network, as Koordinator has them": {
-			"clusternetworktopologies.scheduling.koordinator.sh", `{metadata: {name: default}, spec: {networkTopologySpec: [
+			"clusternetworktopologies.scheduling.koordinator.sh",
+			`{metadata: {name: default}, spec: {networkTopologySpec: [
 			  {labelKey: [network.topology.nvidia.com/spine], topologyLayer: SpineLayer},
-			  {labelKey: [network.topology.nvidia.com/block], parentTopologyLayer: SpineLayer, topologyLayer: BlockLayer},
+			  {labelKey: [network.topology.nvidia.com/block], parentTopologyLayer: SpineLayer,
+			   topologyLayer: BlockLayer},
 			  {parentTopologyLayer: BlockLayer, topologyLayer: NodeTopologyLayer}]}}`, "",
 		},
 		"a layer twice": {

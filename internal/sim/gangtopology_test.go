@@ -207,6 +207,20 @@ func TestWhyAGangDoesNotFitInADomain(t *testing.T) {
 	}
 }
 
+// TestWhyALaterMemberWaits: its reasons count the nodes of other domains.
+func TestWhyALaterMemberWaits(t *testing.T) {
+	metadata := gathers("g", 1, "BlockLayer MustGather")
+	r, _ := simulate(t, network()+cpuPod("m0", 4, metadata, ", nodeName: a1-0")+cpuPod("l0", 3, "", ", nodeName: a1-1")+
+		cpuPod("m1", 4, metadata, ""), "-")
+	got := map[string]int{}
+	for _, reason := range stateOf(r, "m1").Reasons {
+		got[reason.Code.String()] = reason.Nodes
+	}
+	if got["GangOtherDomain"] != 11 || got["InsufficientCPU"] != 2 {
+		t.Errorf("got %v, want 11 nodes of other domains, and 2 without room", got)
+	}
+}
+
 // TestAGangEvictsInOneDomain: the one where the least is lost.
 func TestAGangEvictsInOneDomain(t *testing.T) {
 	in := network()
@@ -363,11 +377,12 @@ func TestDomainsWithoutRoomCostNoPlan(t *testing.T) {
 	for i := range 4 {
 		in += networkNode(fmt.Sprint("big", i), 4, "s", "big")
 	}
-	r, assumed, tried := stepped(t, in+members("m", 4, 4, gathers("g", 4, "BlockLayer MustGather"), ""), func(*engine) {})
+	pods := func(n int) string { return members("m", n, 4, gathers("g", n, "BlockLayer MustGather"), "") }
+	r, assumed, tried := stepped(t, in+pods(4), func(*engine) {})
 	if got := nodesOf(r); got != "m0 big0, m1 big1, m2 big2, m3 big3" || assumed != 4 || tried > 8 {
 		t.Errorf("got %s, %d assumed, %d tried, want 4 and at most 8", got, assumed, tried)
 	}
-	r, assumed, tried = stepped(t, in+members("m", 5, 4, gathers("g", 5, "BlockLayer MustGather"), ""), func(*engine) {})
+	r, assumed, tried = stepped(t, in+pods(5), func(*engine) {})
 	if got := nodesOf(r); got != "" || assumed != 0 || tried > 6 {
 		t.Errorf("got %q, %d assumed, %d tried, want none and at most 6", got, assumed, tried)
 	}

@@ -93,6 +93,7 @@ const (
 	InsufficientExtended
 
 	// Constraint.
+	GangOtherDomain
 	NodeAffinity
 	NodeName
 	NodeUnschedulable

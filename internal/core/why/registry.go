@@ -546,6 +546,13 @@ var registry = [numCodes]Entry{
 		Remedy: "Wait, free the resource, or add a node that has it.",
 	},
 
+	GangOtherDomain: {
+		Name: "GangOtherDomain", Class: Constraint, Plugin: gangPlugin, Upstream: true,
+		Text: "node(s) were not in the domain of the pod's gang", Chinese: "节点不在 Pod 所属 gang 的网络拓扑域内",
+		Cause: "The members of the gang must be in one domain of a layer of the network, and others of them run in " +
+			"another domain.",
+		Remedy: "Make room in the domain in which the gang runs.",
+	},
 	NodeAffinity: {
 		Name: "NodeAffinity", Class: Constraint, Plugin: "NodeAffinity", Upstream: true,
 		Text: "node(s) didn't match Pod's node affinity/selector", Chinese: "节点不满足 Pod 的 nodeAffinity/nodeSelector",

@@ -473,6 +473,12 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	}
 	result, err := r.schedule(ctx, f, state, pod)
 	if fit := (*framework.FitError)(nil); errors.As(err, &fit) {
+		elsewhere := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{gang.Refusal{
+			Code: why.GangOtherDomain, Text: why.GangOtherDomain.Entry().Text,
+		}})
+		elsewhere.SetPlugin(Name)
+		fit.NumAllNodes = len(found.sites[0])
+		fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(elsewhere)
 		fit.Diagnosis.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins.Union(
 			sets.New(Name, names.NodeResourcesFit))
 	}
