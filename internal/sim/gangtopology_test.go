@@ -176,8 +176,8 @@ func TestWhyAGangDoesNotFitInADomain(t *testing.T) {
 	}{
 		"too small": {
 			members("m", 5, 4, gathers("g", 5, "BlockLayer MustGather"), ""), "GangSiblingFailed",
-			"of gang default/g only 4 of 5 members fit in one domain of layer BlockLayer: 1 of 5 may have enough " +
-				"room and were tried, most fit in b/b2: pod default/m4 does not: ",
+			"of gang default/g only 4 of 5 members fit in one domain of layer BlockLayer: tried 1 of 5, the " +
+				"others have too little room, most fit in b/b2: pod default/m4 does not: ",
 		},
 		"not known": {
 			members("m", 2, 4, gathers("g", 2, "RackLayer MustGather"), ""), "GangLayerNotFound",

@@ -17,8 +17,11 @@ func (t Tried) String() string {
 		return fmt.Sprintf(" in one domain of %s: none of the %d can have the numbers of members that are asked for",
 			t.Rule, t.Many)
 	}
-	return fmt.Sprintf(" in one domain of %s: %d of %d may have enough room and were tried, most fit in %s", t.Rule,
-		t.Domains, t.Many, t.Best)
+	others := ""
+	if t.Domains < t.Many {
+		others = " the others have too little room,"
+	}
+	return fmt.Sprintf(" in one domain of %s: tried %d of %d,%s most fit in %s", t.Rule, t.Domains, t.Many, others, t.Best)
 }
 
 // PutLayers replaces the levels of the cluster's network.

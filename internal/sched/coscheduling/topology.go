@@ -360,7 +360,7 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evict
 		known.nodes[i], known.generations[i], known.sites[i] = n, n.GetGeneration(), s
 	}
 	if !evicts {
-		if r.known == nil || len(r.known) >= mostKnown {
+		if r.known == nil || r.known[key] == nil && len(r.known) >= mostKnown {
 			r.known = map[string]*knownSites{}
 		}
 		r.known[key] = known
