@@ -167,6 +167,16 @@ func TestGangsAreCloseTogether(t *testing.T) {
 	}
 }
 
+// TestAMemberBehindAGateIsNotCounted among those that a domain must have.
+func TestAMemberBehindAGateIsNotCounted(t *testing.T) {
+	metadata := gathers("g", 6, "BlockLayer MustGather 2")
+	r, _ := simulate(t, network()+members("gated", 2, 1, metadata, ", schedulingGates: [{name: example.com/x}]")+
+		members("m", 6, 1, metadata, ""), "-")
+	if g := r.Gangs[0]; g.Members != 8 || g.Bound != 6 {
+		t.Errorf("got %+v: %s", g, states(r))
+	}
+}
+
 // TestWhyAGangDoesNotFitInADomain: the reason names the layer, how many domains there are, and the best one.
 func TestWhyAGangDoesNotFitInADomain(t *testing.T) {
 	const label = "\n{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: g}, spec: " +

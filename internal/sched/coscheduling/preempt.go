@@ -59,7 +59,7 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 	for is.places = range r.evictionPlaces(is, current) {
 		p := r.newPreemption(ctx, is)
 		r.preempting = p
-		found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order)
+		found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order) && is.isWhole()
 		nominated := map[string]string{}
 		for uid, on := range p.placed {
 			nominated[uid] = on.pod.Pod.Spec.NodeName

@@ -219,8 +219,13 @@ type search struct {
 
 // search looks for domains. Where victims may be evicted, what pods of lower priority have is free.
 func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, evicts bool) *search {
-	s := &search{all: all}
+	s := &search{}
 	for _, g := range all {
+		tried := *g // a member behind a gate is not
+		tried.Members = slices.DeleteFunc(slices.Clone(g.Members), func(uid string) bool { return is.queued[uid] == nil })
+		s.all = append(s.all, &tried)
+	}
+	for _, g := range s.all {
 		sites := r.sites(f, is, g, evicts)
 		domains, many := g.Domains(sites, is.demand(g))
 		s.sites, s.choices, s.many = append(s.sites, sites), append(s.choices, domains), append(s.many, many)
