@@ -21,7 +21,8 @@ func (t Tried) String() string {
 	if t.Domains < t.Many {
 		others = " the others have too little room,"
 	}
-	return fmt.Sprintf(" in one domain of %s: tried %d of %d,%s most fit in %s", t.Rule, t.Domains, t.Many, others, t.Best)
+	return fmt.Sprintf(" in one domain of %s: tried %d of %d,%s most fit in %s", t.Rule, t.Domains, t.Many, others,
+		t.Best)
 }
 
 // PutLayers replaces the levels of the cluster's network.

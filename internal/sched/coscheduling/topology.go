@@ -222,7 +222,8 @@ func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, 
 	s := &search{}
 	for _, g := range all {
 		tried := *g // a member behind a gate is not
-		tried.Members = slices.DeleteFunc(slices.Clone(g.Members), func(uid string) bool { return is.queued[uid] == nil })
+		gated := func(uid string) bool { return is.queued[uid] == nil }
+		tried.Members = slices.DeleteFunc(slices.Clone(g.Members), gated)
 		s.all = append(s.all, &tried)
 	}
 	for _, g := range s.all {
