@@ -202,7 +202,7 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 			}
 		}
 	}
-	_, err = each(ctx, c, devicev1alpha1.NetworkResource(),
+	_, err = each(ctx, c, devicev1alpha1.NetworkResource(), "",
 		func(text []byte) (n *devicev1alpha1.ClusterNetworkTopology, err error) {
 			return n, json.Unmarshal(text, &n)
 		},

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -320,21 +321,45 @@ func (s *Gangs) Why(p *corev1.Pod) gang.Refusal {
 func (s *Gangs) Compare(a, b *corev1.Pod) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x, y := s.turn(a), s.turn(b)
-	if x.Degraded != y.Degraded {
-		if x.Degraded {
-			return -1
-		}
-		return 1
-	}
-	return x.Created.Compare(y.Created)
+	x := s.state.Turn(string(a.UID), a.CreationTimestamp.Time)
+	return x.Compare(s.state.Turn(string(b.UID), b.CreationTimestamp.Time))
 }
 
-func (s *Gangs) turn(p *corev1.Pod) gang.Turn {
-	if t, member := s.state.Turn(string(p.UID)); member {
-		return t
+// RankOf is gang.State's.
+func (s *Gangs) RankOf(p *corev1.Pod) gang.Rank {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rankOf(p)
+}
+
+func (s *Gangs) rankOf(p *corev1.Pod) gang.Rank {
+	return s.state.RankOf(string(p.UID), ptr.Deref(p.Spec.Priority, 0), p.CreationTimestamp.Time,
+		p.Namespace+"/"+p.Name)
+}
+
+// Overtake is gang.State's, with the rank of a pod that gets a node.
+func (s *Gangs) Overtake(p *corev1.Pod) {
+	s.mu.Lock()
+	counts := s.state.Counts()
+	s.mu.Unlock()
+	if !counts {
+		return
 	}
-	return gang.Turn{Created: p.CreationTimestamp.Time}
+	s.follow("", func(state *gang.State) gang.Effects { return state.Overtake(s.rankOf(p)) })
+}
+
+// Overtaken is gang.State's.
+func (s *Gangs) Overtaken(p *corev1.Pod, nominated bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Overtaken(string(p.UID), nominated)
+}
+
+// Reserves is gang.State's.
+func (s *Gangs) Reserves(p *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Reserves(string(p.UID))
 }
 
 // Alone reports whether a pod starts without others: it is of no gang, or of one that has started.

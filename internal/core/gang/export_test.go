@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Check returns what is wrong with a State: each number it keeps is counted again.
@@ -50,10 +52,22 @@ func (s *State) Check() error {
 			return fmt.Errorf("members of %s wait, and it is satisfied", id)
 		}
 	}
+	counting := 0
 	for key, g := range s.groups {
-		if len(g.gangs) == 0 {
+		switch c := g.claim; {
+		case len(g.gangs) == 0:
 			return fmt.Errorf("group %s is empty", key)
+		case c == nil:
+		case !g.plans() || s.gate(g.gangs[0]).Code != why.None:
+			return fmt.Errorf("group %s is not to be planned, and has a claim", key)
+		case c.outlook == Short && c.overtaken < s.maxOvertakes:
+			if counting++; !slices.Contains(s.short, g) {
+				return fmt.Errorf("group %s is not overtaken any more", key)
+			}
 		}
+	}
+	if counting != len(s.short) || !slices.IsSortedFunc(s.short, compareClaims) {
+		return fmt.Errorf("%d groups count, want %d in order", len(s.short), counting)
 	}
 	if len(s.ended) != len(s.endings) || len(s.ended) > mostEnded {
 		return fmt.Errorf("%d ended gangs in a ring of %d", len(s.ended), len(s.endings))

@@ -18,13 +18,16 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("gang %s has %d of the %d members that must start together", r.Gang, r.Have, r.Need)
 	case why.GangHolding:
 		return fmt.Sprintf("gang %s holds %d of the %d members that must start together", r.Gang, r.Have, r.Need)
-	case why.GangSiblingFailed:
+	case why.GangSiblingFailed, why.GangReserved:
 		text := fmt.Sprintf("of gang %s only %d of %d members fit%s", r.Gang, r.Have, r.Need, r.Tried)
 		if r.Pod != "" {
 			text += ": pod " + r.Pod + " does not"
 		}
 		if r.Cause.Detail != "" {
 			text += ": " + r.Cause.Detail
+		}
+		if r.Code == why.GangReserved {
+			text += "; the nodes that it will fit on are kept for it"
 		}
 		return text
 	case why.GangPreempting:

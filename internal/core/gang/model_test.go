@@ -28,8 +28,18 @@ type model struct {
 	closed  map[string]bool   // gangs whose members may not be tried
 	opened  map[string]bool   // by effects, since the last event
 	after   map[string]behind // by gang: it gave back for the sake of another group
+	claims  map[string]*claim // by group: its last plan failed for lack of room
 	born    int
 }
+
+// claim is what a group has a right to that was overtaken.
+type claim struct {
+	rank      gang.Rank
+	outlook   gang.Outlook
+	overtaken int
+}
+
+const maxOvertakes = 2
 
 // behind is the group of a gang, and the one that must start before it.
 type behind struct{ own, winner []string }
@@ -57,8 +67,9 @@ func (m *model) drawPod(uid string) gang.Pod {
 	p := gang.Pod{
 		UID: uid, Namespace: "ns", Name: "p" + fmt.Sprint(rapid.IntRange(0, 3).Draw(m.T, "name")), Gang: id,
 		InObject: rapid.IntRange(0, 4).Draw(m.T, "object") == 0, Settings: m.drawSettings(),
-		Created: time.Unix(int64(rapid.IntRange(0, 3).Draw(m.T, "created")), 0),
-		Owner:   rapid.SampledFrom([]string{"", "x", "y"}).Draw(m.T, "owner"),
+		Created:  time.Unix(int64(rapid.IntRange(0, 3).Draw(m.T, "created")), 0),
+		Owner:    rapid.SampledFrom([]string{"", "x", "y"}).Draw(m.T, "owner"),
+		Priority: rapid.Int32Range(0, 1).Draw(m.T, "priority"),
 	}
 	if rapid.IntRange(0, 9).Draw(m.T, "faulty") == 0 {
 		p.Fault = "cannot be read"
@@ -245,6 +256,7 @@ func (m *model) verify(after string) {
 		}
 	}
 	m.rounds(after)
+	m.reservations(after)
 	for _, id := range names {
 		_, _, exists := m.settings(id)
 		closed := exists && m.gated(id)
@@ -263,6 +275,83 @@ func (m *model) verify(after string) {
 			if member.Phase != m.holds[member.UID] {
 				m.Fatalf("after %s: %s is %d, want %d", after, member.UID, member.Phase, m.holds[member.UID])
 			}
+		}
+	}
+}
+
+// rank is where a group stands.
+func (m *model) rank(group []string) gang.Rank {
+	r, first := gang.Rank{Name: strings.Join(group, ",")}, true
+	for _, p := range m.pods {
+		if slices.Contains(group, p.Gang) && (first || p.Priority < r.Priority) {
+			r.Priority, first = p.Priority, false
+		}
+	}
+	for _, id := range group {
+		report, _ := m.state.Find(id)
+		if r.Created.IsZero() || report.Created.Before(r.Created) {
+			r.Created = report.Created
+		}
+	}
+	return r
+}
+
+// reservations checks who may have one, and who has: a group that is still to start as a whole.
+func (m *model) reservations(after string) {
+	maps.DeleteFunc(m.claims, func(key string, _ *claim) bool {
+		group, strict, open := strings.Split(key, ","), false, true
+		for _, id := range group {
+			s, _, exists := m.settings(id)
+			if !exists || !slices.Equal(s.Group, group) || m.gated(id) {
+				return true
+			}
+			strict, open = strict || s.Mode == gang.Strict, open && m.open(id)
+		}
+		return !strict || open
+	})
+	for uid, p := range m.pods {
+		s, _, _ := m.settings(p.Gang)
+		c := m.claims[strings.Join(s.Group, ",")]
+		due := c != nil && (c.outlook == gang.Reserved || c.outlook == gang.Short && c.overtaken >= maxOvertakes)
+		if m.state.Overtaken(uid, false) != due ||
+			m.state.Reserves(uid) != (c != nil && c.outlook == gang.Reserved) {
+			m.Fatalf("after %s: %s of %v may have a reservation: %t, want %t by %+v", after, uid, s.Group, !due, due, c)
+		}
+	}
+}
+
+// overtaken counts those that give way, and returns the gangs that are to be tried for it.
+func (m *model) overtaken(by gang.Rank) (woken []string) {
+	for key, c := range m.claims {
+		if c.outlook != gang.Short || c.overtaken == maxOvertakes || !c.rank.Before(by) {
+			continue
+		}
+		if c.overtaken++; c.overtaken == maxOvertakes {
+			woken = append(woken, strings.Split(key, ",")...)
+		}
+	}
+	slices.Sort(woken)
+	return woken
+}
+
+// concluded notes what a plan of a group makes of its claim: it starts, or it has failed.
+func (m *model) concluded(group []string, starts, fails bool, placed int, found gang.Outlook) {
+	key, rank := strings.Join(group, ","), m.rank(group)
+	was := m.claims[key]
+	switch {
+	case starts:
+		delete(m.claims, key)
+		if placed > 0 {
+			m.overtaken(rank)
+		}
+	case fails:
+		delete(m.claims, key)
+		if found == gang.NoRoomNeeded {
+			return
+		}
+		m.claims[key] = &claim{rank: rank, outlook: found}
+		if was != nil && was.outlook == gang.Short && found == gang.Short {
+			m.claims[key].overtaken = was.overtaken
 		}
 	}
 }
@@ -377,6 +466,9 @@ func (m *model) plans(uid string) bool {
 		}
 		if !possible {
 			fit, f = nil, gang.Failure{UID: uid, Have: have}
+			f.Outlook = rapid.SampledFrom([]gang.Outlook{
+				gang.NoRoomNeeded, gang.Short, gang.Short, gang.Short, gang.Hopeless, gang.Reserved,
+			}).Draw(m.T, "outlook")
 			break
 		}
 	}
@@ -388,6 +480,12 @@ func (m *model) plans(uid string) bool {
 			f = gang.Failure{UID: uid}
 		}
 	}
+	starts := true
+	for _, other := range s.Group {
+		o, _, _ := m.settings(other)
+		starts = starts && (m.open(other) || m.count(other, gang.Waiting)+m.running(other, o) >= o.Min)
+	}
+	m.concluded(s.Group, starts, f.UID != "", len(placed), f.Outlook)
 	m.apply(m.state.Conclude(plan.Members, placed, f, m.now))
 	if uids := m.uids(gang.Waiting); slices.ContainsFunc(uids, func(uid string) bool {
 		return slices.Contains(s.Group, m.pods[uid].Gang)
@@ -443,7 +541,7 @@ func (m *model) step() (event string) {
 		}
 		return rapid.SampledFrom(uids).Draw(m.T, "uid"), true
 	}
-	switch kind := rapid.IntRange(0, 15).Draw(m.T, "event"); kind {
+	switch kind := rapid.IntRange(0, 17).Draw(m.T, "event"); kind {
 	case 0, 1:
 		p := m.drawPod(fmt.Sprint("u", m.born))
 		m.born++
@@ -495,6 +593,14 @@ func (m *model) step() (event string) {
 		if uid, ok := pick(gang.Pending); ok && m.plans(uid) {
 			return "plan for " + uid
 		}
+	case 15, 16:
+		uid, _ := pick(gang.Pending, gang.Waiting, gang.Bound)
+		by := m.state.RankOf(uid, rapid.Int32Range(0, 1).Draw(m.T, "priority"), time.Unix(2, 0), "ns/plain")
+		woken := m.overtaken(by)
+		if e := m.state.Overtake(by); !slices.Equal(e.Opened, woken) {
+			m.Fatalf("after %+v was placed %v are to be tried, want %v", by, e.Opened, woken)
+		}
+		return "place one alone"
 	case 14:
 		if m.release() {
 			return "release"
@@ -530,8 +636,9 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
 			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
 			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
-			after: map[string]behind{},
+			after: map[string]behind{}, claims: map[string]*claim{},
 		}
+		m.state.Reserve(maxOvertakes)
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			m.verify(m.step())
 		}

@@ -10,11 +10,23 @@ type Turn struct {
 	Created time.Time
 }
 
-// Turn returns where a pod stands; false for a pod without a gang.
-func (s *State) Turn(uid string) (Turn, bool) {
-	m := s.members[uid]
-	if m == nil || m.gang.isPlain() {
-		return Turn{}, false
+// Compare is negative where t is before o.
+func (t Turn) Compare(o Turn) int {
+	if t.Degraded != o.Degraded {
+		if t.Degraded {
+			return -1
+		}
+		return 1
 	}
-	return Turn{m.gang.isDegraded(), m.gang.created()}, true
+	return t.Created.Compare(o.Created)
+}
+
+func (g *gang) turn() Turn { return Turn{g.isDegraded(), g.created()} }
+
+// Turn returns where a pod stands; created is when it was.
+func (s *State) Turn(uid string, created time.Time) Turn {
+	if m := s.members[uid]; m != nil && !m.gang.isPlain() {
+		return m.gang.turn()
+	}
+	return Turn{Created: created}
 }

@@ -31,6 +31,7 @@ type Failure struct {
 	Have     int // members of its gang that run or were placed
 	Cause    why.Finding
 	Preempts bool // its group will fit when pods have ended that are evicted for it
+	Outlook  Outlook
 	Tried    Tried
 }
 
@@ -188,15 +189,23 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 		effects.add(group.settle())
 		if group.isStrict() { // who did not fit beyond the minimum is tried alone from now on
 			effects.Opened = s.open(group)
+			s.unclaim(group)
+			if len(placed) > 0 {
+				effects.add(s.Overtake(group.order()))
+			}
 		}
 	case failed == nil || failed.gang.group != group:
 		effects.add(group.end(Refusal{}))
 		effects.Opened = s.open(group)
 	default:
 		code := why.GangSiblingFailed
-		if f.Preempts {
+		switch {
+		case f.Preempts:
 			code = why.GangPreempting
+		case f.Outlook == Reserved:
+			code = why.GangReserved
 		}
+		s.claims(group, f.Outlook)
 		effects.add(group.end(Refusal{
 			Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min,
 			Have: max(f.Have, failed.gang.count[Waiting]+failed.gang.running()), // fit, or were reserved until now

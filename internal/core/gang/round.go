@@ -16,6 +16,8 @@ type group struct {
 	failure  Refusal // of the last round; none where the gate ended it, or it succeeded
 	asked    bool    // a member was refused because others were still being given back
 	after    *group  // it gave back what it held so that this one can start; nil when that has
+	claim    *claim  // nil where its last plan did not fail for lack of room
+	failed   bool    // a plan of it has
 }
 
 // Refusal is why a member may not be tried, or why the last round of its group failed. The zero value is none.

@@ -22,6 +22,9 @@ type State struct {
 	layers   *Layers
 	releases []*release // whose winners have yet to start
 
+	maxOvertakes int
+	short        []*group // with a claim that counts. Invariant: by rank, each with less than maxOvertakes.
+
 	// ended has the last owner of gangs that had started and have no members any more, by name: a pod that this owner
 	// creates again is of the same gang. endings are its keys, from oldest on as a ring.
 	ended   map[string]string
@@ -217,6 +220,9 @@ func (s *State) opened(g *gang) (ids []string) {
 		if was && !o.gated {
 			ids = append(ids, o.id)
 		}
+		if o.group != nil && (o.gated || !o.group.plans()) {
+			s.unclaim(o.group)
+		}
 	}
 	return ids
 }
@@ -276,6 +282,7 @@ func (s *State) regroup(g *gang) (effects Effects) {
 	to := s.groupOf(g)
 	if from := g.group; from != nil && from.key != to {
 		effects = from.giveBack()
+		s.unclaim(from)
 		from.gangs = slices.DeleteFunc(from.gangs, func(o *gang) bool { return o == g })
 		g.group = nil
 		if len(from.gangs) == 0 {

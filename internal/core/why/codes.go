@@ -40,6 +40,7 @@ const (
 	GangTimeout
 	GangDeadlockReleased
 	GangLayerNotFound
+	GangReserved
 
 	// Data.
 	InvalidTopology

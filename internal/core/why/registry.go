@@ -188,6 +188,13 @@ var registry = [numCodes]Entry{
 			"that the message names.",
 		Remedy: "Wait until that gang has started, or let such gangs be Strict: they hold nothing while they wait.",
 	},
+	GangReserved: {
+		Name: "GangReserved", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
+		Text: "nodes are kept for the gang", Chinese: "已为 gang 保留节点",
+		Cause: "The gang does not fit yet, and pods behind it in the queue were started before it as often as " +
+			"maxOvertakes allows. Nodes on which it will fit get no pods of lower or equal priority until it starts.",
+		Remedy: "Wait until pods that run on those nodes have ended; the message has the member that does not fit.",
+	},
 
 	GangLayerNotFound: {
 		Name: "GangLayerNotFound", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,

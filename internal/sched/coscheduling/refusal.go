@@ -43,7 +43,7 @@ func (r *refusal) Message() string {
 	switch r.Code {
 	case why.GangNotReady:
 		w.Have = &r.Have
-	case why.GangHolding, why.GangSiblingFailed, why.GangPreempting, why.GangTimeout:
+	case why.GangHolding, why.GangSiblingFailed, why.GangPreempting, why.GangReserved, why.GangTimeout:
 		w.Placed = &r.Have
 	}
 	if r.Pod != "" {

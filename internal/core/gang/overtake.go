@@ -1,0 +1,147 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Rank is where a pod, or a group of gangs, stands in the queue.
+type Rank struct {
+	Priority int32 // of a group the lowest of its members'
+	Turn
+	Name string // decides between equals: of the group or gang, or namespace/name of a pod without one
+}
+
+// Before reports whether r is to be served before o. Of two different ranks one is.
+func (r Rank) Before(o Rank) bool {
+	return cmp.Or(cmp.Compare(o.Priority, r.Priority), r.Turn.Compare(o.Turn), cmp.Compare(r.Name, o.Name)) < 0
+}
+
+// Outlook is what a failed plan found out about room.
+type Outlook int
+
+// Outlooks.
+const (
+	NoRoomNeeded Outlook = iota // it failed for another reason, or others are evicted for it
+	Short                       // a member does not fit
+	Hopeless                    // nor would it without the pods behind the group
+	Reserved                    // without those it would: nodes are kept for its members
+)
+
+// claim is what a group has a right to whose last plan failed for lack of room.
+type claim struct {
+	rank      Rank
+	outlook   Outlook // of the last plan, not NoRoomNeeded
+	overtaken int     // by those behind it, since a plan failed first; not counted while the outlook is not Short
+}
+
+// Reserve lets a group that was overtaken so many times have a reservation; with 0, as after New, none gets one.
+func (s *State) Reserve(maxOvertakes int) { s.maxOvertakes = maxOvertakes }
+
+// RankOf returns the rank of a pod: that of its group where it starts with others. The name is namespace/name.
+func (s *State) RankOf(uid string, priority int32, created time.Time, name string) Rank {
+	m := s.members[uid]
+	switch {
+	case m == nil || m.gang.isPlain():
+		return Rank{priority, Turn{Created: created}, name}
+	case m.gang.group == nil || m.gang.isOpen() || m.phase == Bound:
+		return Rank{priority, m.gang.turn(), m.gang.id}
+	}
+	return m.gang.group.order()
+}
+
+// order returns the rank of a group.
+func (g *group) order() Rank {
+	priority, created := g.rank()
+	return Rank{priority, Turn{Created: created}, g.key}
+}
+
+// plans reports whether members of the group are still to start together.
+func (g *group) plans() bool {
+	return g.isStrict() && slices.ContainsFunc(g.gangs, func(o *gang) bool { return !o.isOpen() })
+}
+
+// Counts reports whether Overtake may change anything.
+func (s *State) Counts() bool { return len(s.short) > 0 }
+
+// Overtake counts pods, or a group, that get room now: against each group before them that lacks it. Those that were
+// overtaken often enough are to be tried at once.
+func (s *State) Overtake(by Rank) (effects Effects) {
+	for i := 0; i < len(s.short) && s.short[i].claim.rank.Before(by); {
+		g := s.short[i]
+		g.claim.overtaken++
+		if g.claim.overtaken < s.maxOvertakes {
+			i++
+			continue
+		}
+		s.short = slices.Delete(s.short, i, i+1)
+		effects.Opened = append(effects.Opened, s.open(g)...)
+	}
+	effects.sort()
+	return effects
+}
+
+// Overtaken reports whether the group of a member was overtaken so often that nodes are to be kept for it, or are kept
+// already. nominated says that its members have nodes: where no plan of it has failed yet, a scheduler before this one
+// kept them.
+func (s *State) Overtaken(uid string, nominated bool) bool {
+	m := s.members[uid]
+	if m == nil || m.gang.group == nil || s.maxOvertakes == 0 {
+		return false
+	}
+	switch g := m.gang.group; {
+	case g.claim == nil:
+		return nominated && !g.failed
+	case g.claim.outlook == Reserved:
+		return true
+	default:
+		return g.claim.overtaken >= s.maxOvertakes
+	}
+}
+
+// Reserves reports whether nodes are kept for the group of a member.
+func (s *State) Reserves(uid string) bool {
+	m := s.members[uid]
+	return m != nil && m.gang.group != nil && m.gang.group.claim != nil && m.gang.group.claim.outlook == Reserved
+}
+
+// claims notes what a failed plan of a group found out.
+func (s *State) claims(g *group, found Outlook) {
+	was := g.claim
+	s.unclaim(g)
+	g.failed = true
+	if found == NoRoomNeeded || s.maxOvertakes == 0 {
+		return
+	}
+	g.claim = &claim{rank: g.order(), outlook: found}
+	if found == Short {
+		if was != nil && was.outlook == Short {
+			g.claim.overtaken = was.overtaken
+		}
+		if g.claim.overtaken < s.maxOvertakes {
+			at, _ := slices.BinarySearchFunc(s.short, g, compareClaims)
+			s.short = slices.Insert(s.short, at, g)
+		}
+	}
+}
+
+// unclaim ends what a group has a right to.
+func (s *State) unclaim(g *group) {
+	if g.claim == nil {
+		return
+	}
+	if at, found := slices.BinarySearchFunc(s.short, g, compareClaims); found {
+		s.short = slices.Delete(s.short, at, at+1)
+	}
+	g.claim = nil
+}
+
+func compareClaims(a, b *group) int {
+	if a.claim.rank.Before(b.claim.rank) {
+		return -1
+	} else if b.claim.rank.Before(a.claim.rank) {
+		return 1
+	}
+	return 0
+}
