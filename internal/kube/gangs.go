@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -30,6 +29,7 @@ type Gangs struct {
 	mu       sync.Mutex // guards everything below
 	names    []string   // of the schedulers whose pods are members; empty for all
 	defaults gang.Settings
+	rules    convert.GangRules
 	state    *gang.State
 	bonds    map[string]gang.Bond            // by gang, as quotas know them
 	pods     map[string]*corev1.Pod          // members, by UID, as they were put last
@@ -38,25 +38,44 @@ type Gangs struct {
 
 // NewGangs returns an empty store with the default arguments.
 func NewGangs() *Gangs {
-	return &Gangs{
-		state: gang.New(gang.Settings{}), bonds: map[string]gang.Bond{}, pods: map[string]*corev1.Pod{},
+	s := &Gangs{
+		rules: convert.DefaultGangRules(), bonds: map[string]gang.Bond{}, pods: map[string]*corev1.Pod{},
 		objects: map[string][]*v1alpha1.PodGroup{},
 	}
+	s.renew()
+	return s
+}
+
+// renew forgets all gangs.
+func (s *Gangs) renew() {
+	s.state = gang.New(s.defaults)
+	s.state.LimitOvertakes(s.rules.MaxOvertakes)
 }
 
 // Configure sets what holds where neither a pod nor a PodGroup says anything. Every caller must bring equal values,
 // before the first object.
-func (s *Gangs) Configure(defaults gang.Settings) error {
+func (s *Gangs) Configure(defaults gang.Settings) error { return s.ConfigureRules(defaults, s.Rules()) }
+
+// ConfigureRules is Configure, and sets what holds for all gangs.
+func (s *Gangs) ConfigureRules(defaults gang.Settings, rules convert.GangRules) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !reflect.DeepEqual(defaults, s.defaults) {
+	if !reflect.DeepEqual(defaults, s.defaults) || rules != s.rules {
 		if s.configured.Load() || len(s.pods)+len(s.objects) > 0 {
 			return errors.New("all profiles must give the plugin Coscheduling equal arguments")
 		}
-		s.defaults, s.state = defaults, gang.New(defaults)
+		s.defaults, s.rules = defaults, rules
+		s.renew()
 	}
 	s.configured.Store(true)
 	return nil
+}
+
+// Rules returns what holds for all gangs.
+func (s *Gangs) Rules() convert.GangRules {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rules
 }
 
 // Serve leaves out the pods of schedulers with other names. It is called before the first pod.
@@ -101,22 +120,22 @@ func (s *Gangs) Object(id string) *v1alpha1.PodGroup {
 // Priority returns the priority of a pod: that of its PodGroup, where Kubernetes' own has one.
 func (s *Gangs) Priority(p *corev1.Pod) int32 {
 	if p.Spec.SchedulingGroup != nil { // others do not pay for it
-		if o := s.Object(s.GangOf(p)); o != nil && o.Priority != nil {
-			return *o.Priority
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	}
+	return s.priorityOf(p)
+}
+
+func (s *Gangs) priorityOf(p *corev1.Pod) int32 {
+	if p.Spec.SchedulingGroup != nil {
+		if o := s.objects[s.state.GangOf(string(p.UID))]; len(o) > 0 && o[0].Priority != nil {
+			return *o[0].Priority
 		}
 	}
 	if p.Spec.Priority != nil {
 		return *p.Spec.Priority
 	}
 	return 0
-}
-
-// MinResources returns what must be free before a gang is tried, as its PodGroup says; nil where it says nothing.
-func (s *Gangs) MinResources(id string) corev1.ResourceList {
-	if o := s.Object(id); o != nil {
-		return o.Spec.MinResources
-	}
-	return nil
 }
 
 // Units is gang.State's.
@@ -333,8 +352,7 @@ func (s *Gangs) RankOf(p *corev1.Pod) gang.Rank {
 }
 
 func (s *Gangs) rankOf(p *corev1.Pod) gang.Rank {
-	return s.state.RankOf(string(p.UID), ptr.Deref(p.Spec.Priority, 0), p.CreationTimestamp.Time,
-		p.Namespace+"/"+p.Name)
+	return s.state.RankOf(string(p.UID), s.priorityOf(p), p.CreationTimestamp.Time, p.Namespace+"/"+p.Name)
 }
 
 // Overtake is gang.State's, with the rank of a pod that gets a node.
@@ -355,11 +373,18 @@ func (s *Gangs) Overtaken(p *corev1.Pod, nominated bool) bool {
 	return s.state.Overtaken(string(p.UID), nominated)
 }
 
-// Reserves is gang.State's.
-func (s *Gangs) Reserves(p *corev1.Pod) bool {
+// FailedSince is gang.State's.
+func (s *Gangs) FailedSince(p *corev1.Pod, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Reserves(string(p.UID))
+	return s.state.FailedSince(string(p.UID), now)
+}
+
+// Reserves is gang.State's.
+func (s *Gangs) Reserves(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Reserves(name)
 }
 
 // Alone reports whether a pod starts without others: it is of no gang, or of one that has started.

@@ -27,6 +27,19 @@ type CoschedulingArgs struct {
 	DefaultTimeout *metav1.Duration `json:"defaultTimeout,omitempty"`
 	// EnablePreemption lets a gang evict pods of lower priority where all its members fit then. Default: true.
 	EnablePreemption *bool `json:"enablePreemption,omitempty"`
+	// PreemptionDelay is how long after it first did not fit a gang waits before it evicts pods: a cluster autoscaler
+	// or a job that ends may serve it meanwhile. Default: 0s, it evicts at once.
+	PreemptionDelay *metav1.Duration `json:"preemptionDelay,omitempty"`
+	// MaxOvertakes is how many pods or gangs behind a gang in the queue, of lower priority or younger, may be started
+	// before it while it does not fit. Then nodes on which it will fit are kept for it. 0: it gets no nodes kept,
+	// however long it waits. Default: 10.
+	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
+	// ResolverPeriod is how often it is looked whether NonStrict gangs keep each other from starting, more than 0.
+	// Default: 5s.
+	ResolverPeriod *metav1.Duration `json:"resolverPeriod,omitempty"`
+	// StatusDelay is how long a reason why pods wait for their gang lasts before it is written to their condition
+	// PodScheduled and as an Event: the members of most gangs are created at once. Default: 5s.
+	StatusDelay *metav1.Duration `json:"statusDelay,omitempty"`
 
 	// ControllerWorkers may be set, as in configurations of Koordinator. It has no effect.
 	ControllerWorkers *int64 `json:"controllerWorkers,omitempty"`
@@ -47,6 +60,10 @@ func (a *CoschedulingArgs) SetDefaults() {
 	a.DefaultMatchPolicy = cmp.Or(a.DefaultMatchPolicy, annotation.GangOnceSatisfied)
 	a.DefaultTimeout = cmp.Or(a.DefaultTimeout, &metav1.Duration{Duration: 10 * time.Minute})
 	a.EnablePreemption = cmp.Or(a.EnablePreemption, new(true))
+	a.PreemptionDelay = cmp.Or(a.PreemptionDelay, &metav1.Duration{})
+	a.MaxOvertakes = cmp.Or(a.MaxOvertakes, new(int32(10)))
+	a.ResolverPeriod = cmp.Or(a.ResolverPeriod, &metav1.Duration{Duration: 5 * time.Second})
+	a.StatusDelay = cmp.Or(a.StatusDelay, &metav1.Duration{Duration: 5 * time.Second})
 }
 
 // Validate returns every field whose value cannot be used.
@@ -58,8 +75,26 @@ func (a *CoschedulingArgs) Validate() field.ErrorList {
 	if !slices.Contains(allowed, a.DefaultMatchPolicy) {
 		errs = append(errs, field.NotSupported(field.NewPath("defaultMatchPolicy"), a.DefaultMatchPolicy, allowed))
 	}
-	if d := a.DefaultTimeout; d != nil && d.Duration <= 0 {
-		errs = append(errs, field.Invalid(field.NewPath("defaultTimeout"), d.Duration.String(), "must be more than 0"))
+	for _, d := range []struct {
+		name string
+		is   *metav1.Duration
+		zero bool // is allowed
+	}{
+		{"defaultTimeout", a.DefaultTimeout, false},
+		{"preemptionDelay", a.PreemptionDelay, true},
+		{"resolverPeriod", a.ResolverPeriod, false},
+		{"statusDelay", a.StatusDelay, true},
+	} {
+		switch {
+		case d.is == nil || d.is.Duration > 0 || d.zero && d.is.Duration == 0:
+		case d.zero:
+			errs = append(errs, field.Invalid(field.NewPath(d.name), d.is.Duration.String(), "must be 0s or more"))
+		default:
+			errs = append(errs, field.Invalid(field.NewPath(d.name), d.is.Duration.String(), "must be more than 0"))
+		}
+	}
+	if n := a.MaxOvertakes; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("maxOvertakes"), *n, "must be 0, for never, or more"))
 	}
 	return errs
 }

@@ -23,6 +23,13 @@ func TestDecodeCoscheduling(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"defaultTimeOut":"1s"}`:         `defaultTimeOut: unknown field, did you mean "defaultTimeout"?`,
 		`{"defaultTimeout":"0s"}`:         `defaultTimeout: Invalid value: "0s": must be more than 0`,
+		`{"resolverPeriod":"0s"}`:         `resolverPeriod: Invalid value: "0s": must be more than 0`,
+		`{"resolverPeriod":"5"}`:          `missing unit in duration`,
+		`{"statusDelay":"-1s"}`:           `statusDelay: Invalid value: "-1s": must be 0s or more`,
+		`{"preemptionDelay":"-1ms"}`:      `preemptionDelay: Invalid value: "-1ms": must be 0s or more`,
+		`{"maxOvertakes":-1}`:             `maxOvertakes: Invalid value: -1: must be 0, for never, or more`,
+		`{"maxOvertakes":"10"}`:           `cannot unmarshal string`,
+		`{"maxOvertake":1}`:               `maxOvertake: unknown field, did you mean "maxOvertakes"?`,
 		`{"defaultMatchPolicy":"always"}`: `defaultMatchPolicy: Unsupported value: "always": supported values: "once-s`,
 		`{"kind":"ElasticQuotaArgs"}`:     `kind: Unsupported value: "ElasticQuotaArgs"`,
 	} {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 )
 
@@ -60,8 +59,16 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	namesAll(t, args[1].Args, reflect.TypeFor[v1alpha1.ElasticQuotaArgs]())
 
 	gangs, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: args[2].Args})
-	if err != nil || gangs.DefaultMatchPolicy != annotation.GangOnceSatisfied || gangs.DefaultTimeout.Minutes() != 10 {
-		t.Errorf("the sample does not show the defaults of Coscheduling: %+v, %v", gangs, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofGangs := v1alpha1.CoschedulingArgs{
+		TypeMeta: gangs.TypeMeta, ControllerWorkers: gangs.ControllerWorkers,
+		SkipCheckScheduleCycle: gangs.SkipCheckScheduleCycle, AwareNetworkTopology: gangs.AwareNetworkTopology,
+	}
+	ofGangs.SetDefaults()
+	if diff := cmp.Diff(ofGangs, gangs); diff != "" {
+		t.Errorf("the sample does not show the defaults of Coscheduling (-default +sample):\n%s", diff)
 	}
 	namesAll(t, args[2].Args, reflect.TypeFor[v1alpha1.CoschedulingArgs]())
 

@@ -24,6 +24,26 @@ func (in *CoschedulingArgs) DeepCopyInto(out *CoschedulingArgs) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.PreemptionDelay != nil {
+		in, out := &in.PreemptionDelay, &out.PreemptionDelay
+		*out = new(v1.Duration)
+		**out = **in
+	}
+	if in.MaxOvertakes != nil {
+		in, out := &in.MaxOvertakes, &out.MaxOvertakes
+		*out = new(int32)
+		**out = **in
+	}
+	if in.ResolverPeriod != nil {
+		in, out := &in.ResolverPeriod, &out.ResolverPeriod
+		*out = new(v1.Duration)
+		**out = **in
+	}
+	if in.StatusDelay != nil {
+		in, out := &in.StatusDelay, &out.StatusDelay
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.ControllerWorkers != nil {
 		in, out := &in.ControllerWorkers, &out.ControllerWorkers
 		*out = new(int64)

@@ -314,7 +314,7 @@ func (m *model) reservations(after string) {
 		c := m.claims[strings.Join(s.Group, ",")]
 		due := c != nil && (c.outlook == gang.Reserved || c.outlook == gang.Short && c.overtaken >= maxOvertakes)
 		if m.state.Overtaken(uid, false) != due ||
-			m.state.Reserves(uid) != (c != nil && c.outlook == gang.Reserved) {
+			m.state.Reserves(strings.Join(s.Group, ",")) != (c != nil && c.outlook == gang.Reserved) {
 			m.Fatalf("after %s: %s of %v may have a reservation: %t, want %t by %+v", after, uid, s.Group, !due, due, c)
 		}
 	}
@@ -638,7 +638,7 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
 			after: map[string]behind{}, claims: map[string]*claim{},
 		}
-		m.state.Reserve(maxOvertakes)
+		m.state.LimitOvertakes(maxOvertakes)
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			m.verify(m.step())
 		}

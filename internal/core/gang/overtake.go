@@ -36,8 +36,8 @@ type claim struct {
 	overtaken int     // by those behind it, since a plan failed first; not counted while the outlook is not Short
 }
 
-// Reserve lets a group that was overtaken so many times have a reservation; with 0, as after New, none gets one.
-func (s *State) Reserve(maxOvertakes int) { s.maxOvertakes = maxOvertakes }
+// LimitOvertakes lets a group that was overtaken so many times have a reservation; with 0, as after New, none gets one.
+func (s *State) LimitOvertakes(maxOvertakes int) { s.maxOvertakes = maxOvertakes }
 
 // RankOf returns the rank of a pod: that of its group where it starts with others. The name is namespace/name.
 func (s *State) RankOf(uid string, priority int32, created time.Time, name string) Rank {
@@ -100,10 +100,10 @@ func (s *State) Overtaken(uid string, nominated bool) bool {
 	}
 }
 
-// Reserves reports whether nodes are kept for the group of a member.
-func (s *State) Reserves(uid string) bool {
-	m := s.members[uid]
-	return m != nil && m.gang.group != nil && m.gang.group.claim != nil && m.gang.group.claim.outlook == Reserved
+// Reserves reports whether nodes are kept for a group, by the name of its rank.
+func (s *State) Reserves(name string) bool {
+	g := s.groups[name]
+	return g != nil && g.claim != nil && g.claim.outlook == Reserved
 }
 
 // claims notes what a failed plan of a group found out.

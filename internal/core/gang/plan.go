@@ -32,6 +32,7 @@ type Failure struct {
 	Cause    why.Finding
 	Preempts bool // its group will fit when pods have ended that are evicted for it
 	Outlook  Outlook
+	Again    time.Time // when its group is to be tried again, whatever happens; zero for no such time
 	Tried    Tried
 }
 
@@ -187,6 +188,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 	case group == nil:
 	case !group.isStrict() || !slices.ContainsFunc(group.gangs, func(g *gang) bool { return !g.isSatisfied() }):
 		effects.add(group.settle())
+		group.failing, group.again = time.Time{}, time.Time{}
 		if group.isStrict() { // who did not fit beyond the minimum is tried alone from now on
 			effects.Opened = s.open(group)
 			s.unclaim(group)
@@ -206,6 +208,9 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 			code = why.GangReserved
 		}
 		s.claims(group, f.Outlook)
+		if group.again = f.Again; group.failing.IsZero() {
+			group.failing = now
+		}
 		effects.add(group.end(Refusal{
 			Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min,
 			Have: max(f.Have, failed.gang.count[Waiting]+failed.gang.running()), // fit, or were reserved until now

@@ -18,6 +18,9 @@ type group struct {
 	after    *group  // it gave back what it held so that this one can start; nil when that has
 	claim    *claim  // nil where its last plan did not fail for lack of room
 	failed   bool    // a plan of it has
+
+	failing time.Time // when a plan failed first since it started; zero where none has
+	again   time.Time // when it is to be tried again, whatever happens; zero for no such time
 }
 
 // Refusal is why a member may not be tried, or why the last round of its group failed. The zero value is none.
@@ -160,9 +163,21 @@ func (s *State) Deadline() (next time.Time, waits bool) {
 	return next, waits
 }
 
-// Expire gives back what has waited for too long.
+// FailedSince returns when a plan of a member's group failed first, now where none has.
+func (s *State) FailedSince(uid string, now time.Time) time.Time {
+	if m := s.members[uid]; m != nil && m.gang.group != nil && !m.gang.group.failing.IsZero() {
+		return m.gang.group.failing
+	}
+	return now
+}
+
+// Expire gives back what has waited for too long, and opens the gangs that are to be tried again now.
 func (s *State) Expire(now time.Time) (effects Effects) {
 	for _, g := range s.groups {
+		if !g.again.IsZero() && !now.Before(g.again) {
+			g.again = time.Time{}
+			effects.Opened = append(effects.Opened, s.open(g)...)
+		}
 		if !g.deadline.IsZero() && !now.Before(g.deadline) {
 			effects.add(g.end(g.lacking(why.GangTimeout)))
 		}

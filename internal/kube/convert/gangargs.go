@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"time"
+
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
@@ -8,4 +10,24 @@ import (
 // GangDefaults translates the arguments of the plugin Coscheduling, defaults filled in.
 func GangDefaults(a *v1alpha1.CoschedulingArgs) gang.Settings {
 	return gang.Settings{Policy: gang.MatchPolicy(a.DefaultMatchPolicy), Wait: a.DefaultTimeout.Duration}
+}
+
+// GangRules are the arguments of the plugin Coscheduling that hold for all gangs.
+type GangRules struct {
+	MaxOvertakes                                 int
+	PreemptionDelay, ResolverPeriod, StatusDelay time.Duration
+}
+
+// GangRulesOf translates the arguments of the plugin Coscheduling, defaults filled in.
+func GangRulesOf(a *v1alpha1.CoschedulingArgs) GangRules {
+	return GangRules{
+		int(*a.MaxOvertakes), a.PreemptionDelay.Duration, a.ResolverPeriod.Duration, a.StatusDelay.Duration,
+	}
+}
+
+// DefaultGangRules are those of a profile without arguments.
+func DefaultGangRules() GangRules {
+	var a v1alpha1.CoschedulingArgs
+	a.SetDefaults()
+	return GangRulesOf(&a)
 }

@@ -78,8 +78,10 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 // Rounds returns what places the members of gangs for a scheduling core.
 func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *upstream.Changes,
 ) *coscheduling.Rounds {
+	events := &upstream.Events{}
+	core.SchedulingQueue = events.Watch(core.SchedulingQueue)
 	r := &coscheduling.Rounds{
-		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted,
+		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
 		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
 	}
 	for _, f := range core.Profiles {
@@ -220,7 +222,8 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
 	s.core.FailureHandler = s.rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
-	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(s.core.SchedulePod))
+	refused := upstream.NewRejections()
+	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(s.core.SchedulePod)))
 	s.gate = &upstream.Gate{
 		Open: s.store.Synced(), Bindings: s.bindings, Leading: func() { s.tracker.Leading.Store(true) },
 	}
@@ -231,7 +234,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ranked.Bindings, ranked.Together = s.gate.Bindings, s.rounds
+		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
 	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.core.NextPod))

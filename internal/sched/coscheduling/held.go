@@ -29,10 +29,6 @@ import (
 
 const (
 	heldPeriod = time.Second
-	// resolverPeriod is how often it is looked whether gangs keep each other from starting.
-	resolverPeriod = 5 * time.Second
-	// heldDelay is how long a reason must last before it is written: the members of most gangs are created at once.
-	heldDelay = 5 * time.Second
 	// heldRepeat is the least time between two writes about a pod that is held for reasons of one code.
 	heldRepeat = time.Minute
 
@@ -49,8 +45,10 @@ type Held struct {
 	Recorder func(schedulerName string) events.EventRecorderLogger
 	Leading  func() bool
 	Clock    clock.WithTicker
-	// Stir is called every resolverPeriod.
+	// Stir is called as often as it is to be looked whether gangs keep each other from starting.
 	Stir func(klog.Logger)
+	// Withdraw is called with pods that are nominated to a node and held back.
+	Withdraw func(*corev1.Pod)
 
 	budget    flowcontrol.RateLimiter
 	known     map[string]*held    // by UID
@@ -71,7 +69,7 @@ type held struct {
 func (h *Held) Run(ctx context.Context) {
 	tick := h.Clock.NewTicker(heldPeriod)
 	defer tick.Stop()
-	stir := h.Clock.NewTicker(resolverPeriod)
+	stir := h.Clock.NewTicker(h.Gangs.Rules().ResolverPeriod)
 	defer stir.Stop()
 	for {
 		select {
@@ -97,7 +95,7 @@ func (h *Held) Look(ctx context.Context) {
 		h.budget = flowcontrol.NewTokenBucketRateLimiterWithClock(heldPerSecond, heldBurst, h.Clock)
 		h.known, h.reported = map[string]*held{}, map[string]why.Code{}
 	}
-	now := h.Clock.Now()
+	now, delay := h.Clock.Now(), h.Gangs.Rules().StatusDelay
 	refusals, groups := map[string]gang.Refusal{}, map[string]string{}
 	overruled := map[*corev1.Pod]string{} // what the Event says
 	pods := h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
@@ -120,6 +118,7 @@ func (h *Held) Look(ctx context.Context) {
 	h.overrule(overruled)
 	waiting := sets.New(slices.Collect(maps.Values(groups))...)
 	maps.DeleteFunc(h.reported, func(group string, _ why.Code) bool { return !waiting.Has(group) })
+	h.withdraw(ctx)
 	for uid := range h.known {
 		if refusals[uid].Code == why.None {
 			delete(h.known, uid)
@@ -137,7 +136,7 @@ func (h *Held) Look(ctx context.Context) {
 			k.is, k.since = r, now
 		}
 		due := k.said.Code != k.is.Code || k.said != k.is && now.Sub(k.written) >= heldRepeat
-		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < heldDelay {
+		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < delay {
 			continue
 		}
 		if !h.budget.TryAccept() {

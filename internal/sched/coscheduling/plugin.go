@@ -54,7 +54,7 @@ func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFact
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}
-		if err := gangs.Configure(convert.GangDefaults(&args)); err != nil {
+		if err := gangs.ConfigureRules(convert.GangDefaults(&args), convert.GangRulesOf(&args)); err != nil {
 			return nil, err
 		}
 		once.Do(func() { // a second instance in the process evaluates pods for explanations

@@ -181,6 +181,7 @@ type writer struct {
 	clock   *testclock.FakeClock
 	events  *events.FakeRecorder
 	patches map[string][]string // messages of conditions, by pod
+	cleared []string            // pods whose nominations were ended
 	leading bool
 	fails   bool
 }
@@ -201,6 +202,9 @@ func newWriter(t *testing.T, gangs *kube.Gangs) *writer {
 		if err := json.Unmarshal(patch.GetPatch(), &p); err != nil {
 			t.Error(err)
 		}
+		if strings.Contains(string(patch.GetPatch()), `"nominatedNodeName":null`) {
+			w.cleared = append(w.cleared, patch.GetName())
+		}
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 				w.patches[patch.GetName()] = append(w.patches[patch.GetName()], c.Message)
@@ -210,7 +214,7 @@ func newWriter(t *testing.T, gangs *kube.Gangs) *writer {
 	})
 	w.Held = &coscheduling.Held{
 		Gangs: gangs, Client: client, Leading: func() bool { return w.leading }, Clock: w.clock,
-		Recorder: func(string) events.EventRecorderLogger { return w.events },
+		Recorder: func(string) events.EventRecorderLogger { return w.events }, Withdraw: func(*corev1.Pod) {},
 	}
 	return w
 }
@@ -463,6 +467,76 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		"*v1.Pod waits Preempted", "*v1.Pod waits GangPreempted",
 	}, h.recorder.(*about).sent); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+// TestAMemberThatIsHeldBackKeepsNoNode: nodes were kept for a gang that has lost a member since.
+func TestAMemberThatIsHeldBackKeepsNoNode(t *testing.T) {
+	t.Parallel()
+	_, gangs := newPlugin(t)
+	w := newWriter(t, gangs)
+	var withdrawn []string
+	w.Withdraw = func(p *corev1.Pod) { withdrawn = append(withdrawn, p.Name) }
+	nominated := func(name, of string) *corev1.Pod {
+		p := member(name, of, "2")
+		p.Status.NominatedNodeName = "n"
+		return p
+	}
+	for _, p := range []*corev1.Pod{
+		nominated("a", "short"), nominated("b", "whole"), nominated("c", "whole"), member("d", "late", "2"),
+	} {
+		gangs.PutPod(p)
+	}
+	runs := nominated("e", "runs")
+	runs.Spec.NodeName = "n"
+	gangs.PutPod(runs)
+	w.pass(t.Context(), 1)
+	if !slices.Equal(withdrawn, []string{"a"}) || !slices.Equal(w.cleared, []string{"a"}) {
+		t.Errorf("the nominations of %v are withdrawn and of %v cleared, want that of a alone", withdrawn, w.cleared)
+	}
+}
+
+// TestAGangEvictsNoPodBeforeItsDelayIsOver: it is tried again for it then.
+func TestAGangEvictsNoPodBeforeItsDelayIsOver(t *testing.T) {
+	t.Parallel()
+	gangs, h := kube.NewGangs(), &handle{}
+	args := &runtime.Unknown{Raw: []byte(`{"preemptionDelay":"30s"}`)}
+	if _, err := coscheduling.Factory(gangs, kube.NewQuotas(time.Now))(t.Context(), args, h); err != nil {
+		t.Fatal(err)
+	}
+	a := member("a", "g", "1")
+	gangs.PutPod(a)
+	start := time.Unix(1e9, 0)
+	fails := func(after time.Duration) (again time.Time) {
+		t.Helper()
+		plan, _, refused := gangs.Begin(a)
+		if plan == nil {
+			t.Fatalf("the gang is not planned: %+v", refused)
+		}
+		h.activated = nil
+		again = coscheduling.PreemptsAgain(gangs, a, start.Add(after))
+		f := gang.Failure{UID: "uid-a", Outlook: gang.Short, Again: again}
+		gangs.Conclude(plan.Members, nil, f, start.Add(after))
+		return again
+	}
+	for _, c := range []struct {
+		after time.Duration
+		waits bool
+	}{{0, true}, {10 * time.Second, true}, {30 * time.Second, false}, {40 * time.Second, false}} {
+		again := fails(c.after)
+		if c.waits != again.Equal(start.Add(30*time.Second)) || !c.waits && !again.IsZero() {
+			t.Errorf("after %v: to be tried again at %v, want that it waits: %t", c.after, again, c.waits)
+		}
+		if gangs.Expire(start.Add(29 * time.Second)); len(h.activated) > 0 {
+			t.Errorf("%v are tried before the delay is over", h.activated)
+		}
+	}
+	fails(20 * time.Second)
+	for range 3 {
+		gangs.Expire(start.Add(30 * time.Second))
+	}
+	if !slices.Equal(h.activated, []string{"ns/a"}) {
+		t.Errorf("when the delay is over %v are tried, want the gang once", h.activated)
 	}
 }
 

@@ -51,7 +51,7 @@ type class struct {
 // The function that it returns begins to evict.
 func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict func()) {
 	order := append([]string{current}, is.next...)
-	if is.cause == nil || !r.mayPreempt(ctx, is, order) {
+	if is.cause == nil || is.recalled || !r.mayPreempt(ctx, is, order) || r.waitsToPreempt(is, current, time.Now()) {
 		return func() {}
 	}
 	var victims []*unit
@@ -262,12 +262,7 @@ type classifier interface {
 // fit places a member.
 func (p *preemption) fit(uid string, evicts bool) bool {
 	pod, f, state := anywhere(p.is.queued[uid]), p.profile(uid), p.state()
-	key := uid
-	_, status, _ := f.RunPreFilterPlugins(p.ctx, state, pod.Pod)
-	if f, ok := f.(classifier); ok && status.IsSuccess() {
-		key = cmp.Or(f.ClassOf(p.ctx, pod.Pod, pod.PodSignature, state), uid)
-	}
-	key = pod.Pod.Spec.SchedulerName + " " + key + " " + p.is.places[uid].name()
+	key := pod.Pod.Spec.SchedulerName + " " + cmp.Or(classOf(p.ctx, f, state, pod), uid) + " " + p.is.places[uid].name()
 	c := p.classes[key]
 	if c == nil {
 		state, err := p.try(uid)

@@ -3,7 +3,6 @@ package coscheduling
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,19 +18,25 @@ import (
 )
 
 // lacks reports whether the cluster has not what PodGroups of the round say that must be free before their gangs are
-// tried. What pods of lower priority have is free where the gang may evict them.
+// tried. What pods of lower priority have is free where the gang may evict them, and what pods behind it have where it
+// was overtaken by too many.
 func (r *Rounds) lacks(is *round, current string) bool {
 	member := is.queued[current].Pod
 	f := r.Core.Profiles[member.Spec.SchedulerName]
-	below := int32(math.MinInt32)
-	if r.chooser(member) != nil {
-		below = r.Gangs.Priority(member)
+	evicts, priority := r.chooser(member) != nil, r.Gangs.Priority(member)
+	rank, overtaken := r.Gangs.RankOf(member), r.Gangs.Overtaken(member, false)
+	goes := func(p *corev1.Pod) bool {
+		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(r.Gangs.RankOf(p))
 	}
 	for _, id := range r.group(member) {
-		least := r.Gangs.MinResources(id)
+		o := r.Gangs.Object(id)
+		if o == nil {
+			continue
+		}
+		least := o.Spec.MinResources
 		asked := framework.NewResource(least)
 		for _, name := range slices.Sorted(maps.Keys(least)) {
-			has := freeOf(f, name, below)
+			has := freeOf(f, name, goes)
 			if has >= amountOf(asked, name) {
 				continue
 			}
@@ -49,6 +54,9 @@ func (r *Rounds) lacks(is *round, current string) bool {
 					"minResources of PodGroup %s: %s of %s must be free in the whole cluster, and %s is",
 					id, least.Name(name, ""), name, free),
 			}}
+			if is.failure.Outlook = gang.Short; overtaken {
+				is.failure.Outlook = gang.Hopeless
+			}
 			is.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
 			return true
 		}
@@ -56,28 +64,31 @@ func (r *Rounds) lacks(is *round, current string) bool {
 	return false
 }
 
-// freeOf returns how much of a resource the pods on all nodes leave, apart from those of a priority below.
-func freeOf(f framework.Framework, name corev1.ResourceName, below int32) (free int64) {
+// freeOf returns how much of a resource the pods on all nodes leave, milli-CPUs of CPU; those that may go are not
+// counted.
+func freeOf(f framework.Framework, name corev1.ResourceName, goes func(*corev1.Pod) bool) (free int64) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return 0
 	}
 	for _, n := range nodes {
-		free += freeOn(n, name, below)
+		free += freeOn(n, name, goes)
 	}
 	return free
 }
 
-// freeOn is freeOf of one node, milli-CPUs of CPU.
-func freeOn(n fwk.NodeInfo, name corev1.ResourceName, below int32) int64 {
+// freeOn is freeOf of one node. goes is nil where none may go.
+func freeOn(n fwk.NodeInfo, name corev1.ResourceName, goes func(*corev1.Pod) bool) int64 {
 	left := amountOf(n.GetAllocatable(), name) - amountOf(n.GetRequested(), name)
 	if name == corev1.ResourcePods {
 		left = int64(n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods()))
 	}
+	if goes == nil {
+		return max(left, 0)
+	}
 	for _, info := range n.GetPods() {
 		switch {
-		case below == math.MinInt32:
-		case corev1helpers.PodPriority(info.GetPod()) >= below:
+		case !goes(info.GetPod()):
 		case name == corev1.ResourcePods:
 			left++
 		default:

@@ -41,6 +41,9 @@ type Rounds struct {
 	Quotas *kube.Quotas
 	// Shown is called when a node has changed in the snapshot in use.
 	Shown func(node string)
+	// Events counts what may let a pod fit that did not, other than that a pod was bound. Each is counted after the
+	// cache has it, and before it wakes pods.
+	Events func() uint64
 	// Trial returns a copy of the accounts of nodes.
 	Trial func() Trial
 	// Admitted marks an attempt about whose quotas the caller decides.
@@ -59,6 +62,10 @@ type Rounds struct {
 	confined   *part       // to which the snapshot is; nil for all nodes
 	known      map[string]*knownSites
 	mayWhole   sync.Map // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
+
+	held    map[string]*reservation // by the name of the group's rank; some have ended
+	yielded []*reservation          // in the cycle under way
+	answers answers
 
 	stirred  atomic.Bool   // deadlocks are looked at in the next cycle
 	stuck    []gang.Holder // of the last look, which helped none
@@ -99,6 +106,10 @@ type round struct {
 	failure gang.Failure // the first; of a planned member, where one fails
 	cause   error        // of a failed plan; nil where no member was tried on the nodes
 
+	events   uint64   // that were counted before the snapshot was taken
+	order    []string // in which members are tried first
+	recalled bool     // the plan was not made: one for a group of equal shape has failed
+
 	// After a failed plan: what becomes of the nominations of its members.
 	asked     map[string]sets.Set[string] // by UID: the plugins whose events concern a member that did not fail itself
 	kept      bool                        // as they are: victims have yet to end
@@ -112,6 +123,7 @@ func (r *Rounds) Next(next nextPod) nextPod {
 			return is.take(), nil
 		}
 		r.conclude() // a member that is deleted meanwhile has no cycle
+		r.restore(logger)
 		pod, err := next(logger)
 		if err != nil || pod == nil {
 			return pod, err
@@ -133,6 +145,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *round 
 	uid := string(pod.Pod.UID)
 	r.failed = nil
 	is := &round{plan: plan, queued: map[string]*framework.QueuedPodInfo{uid: pod}, pending: map[string]bool{}}
+	is.events = r.Events()
 	switch {
 	case refused.Code != why.None:
 		members = []*corev1.Pod{pod.Pod}
@@ -185,6 +198,10 @@ func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != 
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	is, text := r.failed, "the pod starts with others"
 	if is == nil || is.queued[string(pod.UID)] == nil {
+		if pod.Status.NominatedNodeName != "" && !r.Gangs.Reserves(r.Gangs.RankOf(pod).Name) { // its group starts another way now
+			r.Quotas.Withdraw(pod)
+			return framework.NewPostFilterResultWithNominatedNode(""), fwk.NewStatus(fwk.Unschedulable, notEligible+text)
+		}
 		return nil, fwk.NewStatus(fwk.Unschedulable, notEligible+text)
 	}
 	node := is.nominated[string(pod.UID)]
@@ -215,6 +232,9 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		is, uid := r.round, string(pod.Pod.UID)
 		r.mayWhole.Clear()
 		defer r.release(f)
+		if len(r.yielded) == 0 { // for another member of the round
+			r.yield(pod.Pod)
+		}
 		switch {
 		case is == nil || !is.pending[uid]:
 			if r.stirred.Swap(false) {
@@ -223,16 +243,23 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			result, err := r.scheduleAlone(ctx, f, state, pod)
 			if err != nil {
 				r.preemptRest(ctx, pod, err)
+			} else {
+				r.Gangs.Overtake(pod.Pod)
 			}
 			return result, err
 		case is.plan == nil:
 			return r.refuse(state, pod)
 		case is.planned == nil && !r.makePlan(ctx, is, uid):
 			evict := r.preempt(ctx, is, uid)
+			r.keepNodes(ctx, is, uid)
+			r.learn(ctx, is, uid)
 			r.failAll(ctx, is, uid)
 			evict()
-			if uid != is.failure.UID || is.cause == nil || is.failure.Tried != (gang.Tried{}) {
+			switch {
+			case uid != is.failure.UID || is.cause == nil || is.failure.Tried != (gang.Tried{}):
 				return r.refuse(state, pod)
+			case is.recalled:
+				return unplaced(state, is.cause)
 			}
 			// once more, on the snapshot without its siblings: what follows reads the state of the attempt
 			if _, err := schedule(ctx, f, state, pod); err != nil {
@@ -294,7 +321,7 @@ func refused(pod *corev1.Pod, because gang.Refusal) *framework.FitError {
 // Members that the plan does without come last. In the end the snapshot is as it was.
 func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits bool) {
 	is.planned = map[string]scheduler.ScheduleResult{}
-	if r.lacks(is, current) {
+	if r.lacks(is, current) || r.recall(ctx, is, current) {
 		return false
 	}
 	if len(is.plan.Gathered) > 0 {

@@ -335,12 +335,14 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evict
 	if err != nil {
 		return nil
 	}
-	dimensions, below := is.dimensions(g), int32(math.MinInt32)
+	dimensions := is.dimensions(g)
+	var goes func(*corev1.Pod) bool
 	if evicts {
-		below = math.MaxInt32
+		below := int32(math.MaxInt32)
 		for _, pod := range is.podsOf(g) {
-			below = min(below, corev1helpers.PodPriority(pod))
+			below = min(below, r.Gangs.Priority(pod))
 		}
+		goes = func(p *corev1.Pod) bool { return corev1helpers.PodPriority(p) < below }
 	}
 	layers, key := r.Gangs.Layers(), fmt.Sprint(g.Rules, dimensions)
 	known := r.known[key]
@@ -360,7 +362,7 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evict
 		}
 		for j, name := range dimensions {
 			if s.Free[j] = gang.Unlimited; !leavesUnlimited(n, name) {
-				s.Free[j] = freeOn(n, name, below)
+				s.Free[j] = freeOn(n, name, goes)
 			}
 		}
 		known.nodes[i], known.generations[i], known.sites[i] = n, n.GetGeneration(), s

@@ -92,7 +92,7 @@ const (
 
 // RunBindPlugins counts the Binding. Pods that wait for a permit or for their volumes are not counted: others may have
 // to be scheduled before they go on. A member of a gang keeps what is reserved for it during a few attempts on its
-// node: its siblings are bound already.
+// node: its siblings are bound already. Where the Binding is refused after all, that is remembered.
 func (p *Profile) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	member := p.Together != nil && p.Together.IsMember(pod)
 	if b := p.Bindings; b != nil {
@@ -103,6 +103,15 @@ func (p *Profile) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod 
 		count.Add(1)
 		defer b.end(count)
 	}
+	status := p.bind(ctx, state, pod, node, member)
+	if p.Rejections != nil {
+		p.Rejections.note(pod.UID, node, status)
+	}
+	return status
+}
+
+// bind binds a pod, a member of a gang with several attempts.
+func (p *Profile) bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string, member bool) *fwk.Status {
 	status := p.Framework.RunBindPlugins(ctx, state, pod, node)
 	if !member {
 		return status

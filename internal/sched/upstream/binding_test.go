@@ -3,18 +3,25 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/lru"
 )
 
 // countingBinder looks at the Bindings on their way while it binds.
@@ -104,6 +111,99 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 			t.Errorf("%d requests remain", n)
 		}
 	})
+}
+
+// pickyServer refuses Bindings to some nodes.
+type pickyServer struct {
+	framework.Framework
+	refused map[string]error
+}
+
+func (f *pickyServer) RunBindPlugins(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
+	if err := f.refused[node]; err != nil {
+		return fwk.AsStatus(fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err))
+	}
+	return nil
+}
+
+func (*pickyServer) ProfileName() string { return "picky" }
+
+func (f *pickyServer) RunFilterPluginsWithNominatedPods(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo,
+) *fwk.Status {
+	return nil
+}
+
+// TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle: the first node that takes a pod is the best one, for each pod.
+//
+// F22: a rejected bind wins every cycle.
+func TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle(t *testing.T) {
+	t.Parallel()
+	pods := corev1.Resource("pods/binding")
+	forbidden := apierrors.NewForbidden(pods, "p", errors.New("webhook: not on this node"))
+	for name, c := range map[string]struct {
+		refused map[string]error
+		want    string // nodes in the order of attempts, until one is bound, six at most
+	}{
+		"one node":                        {map[string]error{"a": forbidden}, "a b"},
+		"two nodes":                       {map[string]error{"a": forbidden, "b": forbidden}, "a b c"},
+		"all nodes: again from the first": {map[string]error{"a": forbidden, "b": forbidden, "c": forbidden}, "a b c a b c"},
+		"the server has too much to do":   {map[string]error{"a": apierrors.NewTooManyRequests("later", 1)}, "a a a a a a"},
+		"the pod has changed meanwhile": {
+			map[string]error{"a": apierrors.NewConflict(pods, "p", errors.New("another version"))}, "a a a a a a",
+		},
+		"no answer": {map[string]error{"a": errors.New("connection lost")}, "a a a a a a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			metrics.Register()
+			rejections := NewRejections()
+			p := &Profile{
+				Framework: &pickyServer{refused: c.refused}, Rejections: rejections, rankings: lru.New(1),
+			}
+			schedule := rejections.Schedule(func(ctx context.Context, f framework.Framework, state fwk.CycleState,
+				pod *framework.QueuedPodInfo,
+			) (scheduler.ScheduleResult, error) {
+				p.GetNodeHint(ctx, pod.Pod, nil, state, 0)
+				for _, name := range []string{"a", "b", "c"} {
+					n := framework.NewNodeInfo()
+					n.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+					if f.RunFilterPluginsWithNominatedPods(ctx, state, pod.Pod, n).IsSuccess() {
+						return scheduler.ScheduleResult{SuggestedHost: name}, nil
+					}
+				}
+				return scheduler.ScheduleResult{}, &framework.FitError{Pod: pod.Pod}
+			})
+			try := func(uid types.UID) string {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+				info, err := framework.NewPodInfo(pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				result, err := schedule(t.Context(), p, nil, &framework.QueuedPodInfo{PodInfo: info})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.SuggestedHost
+			}
+			var tried []string
+			for range 6 {
+				node := try("p")
+				tried = append(tried, node)
+				if p.RunBindPlugins(t.Context(), nil, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p"}}, node).IsSuccess() {
+					break
+				}
+			}
+			if got := strings.Join(tried, " "); got != c.want {
+				t.Errorf("tried %s, want %s", got, c.want)
+			}
+			if node := try("q"); node != "a" {
+				t.Errorf("another pod gets %s, want a", node)
+			}
+			if len(rejections.of("p")) > 0 && c.refused["c"] == nil {
+				t.Error("the pod is bound, and rejections of it are remembered")
+			}
+		})
+	}
 }
 
 func TestWaitForABindingEndsWithTheContext(t *testing.T) {

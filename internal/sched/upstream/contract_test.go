@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -104,6 +106,21 @@ func (c *replacedCache) AssumePod(logger klog.Logger, p *corev1.Pod) error {
 func (c *replacedCache) UpdateSnapshot(logger klog.Logger, s *schedulercache.Snapshot) error {
 	c.calls.add("Cache.UpdateSnapshot")
 	return c.Cache.UpdateSnapshot(logger, s)
+}
+
+// replacedQueue notes by which events it is to move pods, and that they are counted before.
+type replacedQueue struct {
+	queue.SchedulingQueue
+	calls  *calls
+	events *Events
+}
+
+func (q *replacedQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
+	check queue.PreEnqueueCheck,
+) {
+	q.calls.add(fmt.Sprintf("Queue.%s, counted %t", event.Label(), q.events.Count() > 0))
+	q.events.count.Store(0)
+	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 }
 
 type replacedProfile struct {
@@ -206,7 +223,8 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := &calls{}
+	made, counted := &calls{}, &Events{}
+	s.SchedulingQueue = counted.Watch(&replacedQueue{s.SchedulingQueue, made, counted})
 	s.Cache = &replacedCache{s.Cache, made}
 	s.Profiles["s"] = &replacedProfile{s.Profiles["s"], made}
 	next, schedule, fail := s.NextPod, s.SchedulePod, s.FailureHandler
@@ -273,21 +291,21 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	}
 	_, err = pods.Create(t.Context(), bound, metav1.CreateOptions{})
 	must(err)
-	made.want(t, "Cache.AddPod")
+	made.want(t, "Cache.AddPod", "Queue.AssignedPodAdd, counted false")
 	bound = bound.DeepCopy()
 	bound.Labels = map[string]string{"a": "b"}
 	_, err = pods.Update(t.Context(), bound, metav1.UpdateOptions{})
 	must(err)
-	made.want(t, "Cache.UpdatePod")
+	made.want(t, "Cache.UpdatePod", "Queue.AssignedPodUpdatePodLabel, counted true")
 	must(pods.Delete(t.Context(), "bound", metav1.DeleteOptions{}))
-	made.want(t, "Cache.RemovePod")
+	made.want(t, "Cache.RemovePod", "Queue.AssignedPodDelete, counted true")
 	node = node.DeepCopy()
 	node.Labels = map[string]string{"a": "b"}
 	_, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{})
 	must(err)
-	made.want(t, "Cache.UpdateNode")
+	made.want(t, "Cache.UpdateNode", "Queue.NodeUpdateNodeLabel, counted true")
 	must(nodes.Delete(t.Context(), "b", metav1.DeleteOptions{}))
-	made.want(t, "Cache.RemoveNode")
+	made.want(t, "Cache.RemoveNode", "Queue.NodeDelete, counted true")
 }
 
 // internal/sim orders victims through fields of the preemption plugin, which it finds among the PreEnqueue plugins.

@@ -81,6 +81,8 @@ type Profile struct {
 	ByName bool
 	// Bindings counts those of the profile; nil counts none.
 	Bindings *Bindings
+	// Rejections has the nodes that pods of the profile are not to be tried on; nil has none.
+	Rejections *Rejections
 	// Together is asked about pods that start together; nil where there are none.
 	Together Together
 
@@ -103,7 +105,8 @@ type Profile struct {
 	key      string // "" for a pod that is not ranked
 	feasible []fwk.NodeInfo
 	rejected atomic.Int64
-	used     *ranking // that chose the node
+	refusing atomic.Pointer[rejections] // of the pod; read by binding cycles too, for what they report
+	used     *ranking                   // that chose the node
 }
 
 // NewProfile wraps a profile. cfg is what it was made from. localPlugins are plugins outside of kube-scheduler that
@@ -172,6 +175,7 @@ func (p *Profile) GetNodeHint(
 	}()
 	p.used, p.feasible, p.key = nil, nil, ""
 	p.rejected.Store(0)
+	p.refusing.Store(&rejections{pod.UID, p.Rejections.of(pod.UID)})
 	if p.Together != nil {
 		if node := p.Together.Planned(pod); node != "" {
 			result = "hint"
@@ -198,7 +202,8 @@ func (p *Profile) GetNodeHint(
 // more than each node by itself and the pods that they are spread against.
 func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
 ) string {
-	if signature == nil || !p.usable || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" {
+	if signature == nil || !p.usable || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" ||
+		len(p.Rejections.of(pod.UID)) > 0 {
 		return ""
 	}
 	silent := state.GetSkipFilterPlugins()
@@ -293,7 +298,10 @@ func (p *Profile) AddWaitingPod(pod *corev1.Pod, waits map[string]time.Duration)
 func (p *Profile) RunFilterPluginsWithNominatedPods(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {
-	status := p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	status := p.refuses(pod.UID, node.Node().Name)
+	if status.IsSuccess() {
+		status = p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	}
 	if !status.IsSuccess() {
 		p.rejected.Add(1)
 	}

@@ -1,0 +1,99 @@
+package gang_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// waiting is a State with a gang of two of priority 1 whose plan has failed, and one of its members.
+func waiting(t *testing.T, maxOvertakes int, f gang.Failure) (s *gang.State, uid string) {
+	t.Helper()
+	s = gang.New(gang.Settings{})
+	s.LimitOvertakes(maxOvertakes)
+	for _, uid := range []string{"a", "b"} {
+		s.Put(gang.Pod{
+			UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 2}, Priority: 1,
+			Created: time.Unix(10, 0),
+		})
+	}
+	plan, _ := s.Begin("a")
+	f.UID = "b"
+	s.Conclude(plan.Members, nil, f, time.Unix(20, 0))
+	return s, "a"
+}
+
+func TestWhoOvertakesAGang(t *testing.T) {
+	t.Parallel()
+	plain := func(priority int32, created int64, name string) gang.Rank {
+		return gang.New(gang.Settings{}).RankOf("", priority, time.Unix(created, 0), name)
+	}
+	for name, c := range map[string]struct {
+		by   gang.Rank
+		want bool
+	}{
+		"a lower priority":                       {plain(0, 5, "ns/p"), true},
+		"a higher one":                           {plain(2, 15, "ns/p"), false},
+		"younger":                                {plain(1, 11, "ns/p"), true},
+		"older":                                  {plain(1, 9, "ns/p"), false},
+		"of the same age, and behind it by name": {plain(1, 10, "ns/p"), true},
+		"of the same age, and before it by name": {plain(1, 10, "ns/a"), false},
+		"a gang that lacks some of its minimum": {
+			gang.Rank{Priority: 1, Turn: gang.Turn{Degraded: true, Created: time.Unix(15, 0)}, Name: "ns/x"}, false,
+		},
+	} {
+		s, uid := waiting(t, 2, gang.Failure{Outlook: gang.Short})
+		first, second := s.Overtake(c.by), s.Overtake(c.by)
+		if got := s.Overtaken(uid, false); got != c.want || len(first.Opened) > 0 ||
+			slices.Equal(second.Opened, []string{"ns/g"}) != c.want {
+			t.Errorf("%s: overtaken %t, opened %v and %v, want %t", name, got, first.Opened, second.Opened, c.want)
+		}
+		if own := s.RankOf(uid, 9, time.Unix(99, 0), "ns/a"); own.Before(c.by) != c.want ||
+			c.by.Before(own) == c.want {
+			t.Errorf("%s: %+v is before %+v: %t", name, own, c.by, own.Before(c.by))
+		}
+	}
+}
+
+func TestWhatAFailedPlanMakesOfAReservation(t *testing.T) {
+	t.Parallel()
+	behind := gang.Rank{Name: "ns/p"}
+	for name, c := range map[string]struct {
+		most int
+		f    gang.Failure
+		code why.Code
+		due  bool // after two overtakes
+	}{
+		"too little room":                  {2, gang.Failure{Outlook: gang.Short}, why.GangSiblingFailed, true},
+		"another reason":                   {2, gang.Failure{}, why.GangSiblingFailed, false},
+		"others are evicted for it":        {2, gang.Failure{Preempts: true}, why.GangPreempting, false},
+		"it does not fit in any case":      {2, gang.Failure{Outlook: gang.Hopeless}, why.GangSiblingFailed, false},
+		"nodes are kept":                   {2, gang.Failure{Outlook: gang.Reserved}, why.GangReserved, true},
+		"no gang is to have a reservation": {0, gang.Failure{Outlook: gang.Short}, why.GangSiblingFailed, false},
+	} {
+		s, uid := waiting(t, c.most, c.f)
+		if is := s.Overtaken(uid, true); is != (c.code == why.GangReserved) {
+			t.Errorf("%s: after the first failure it is to have a reservation: %t", name, is)
+		}
+		s.Overtake(behind)
+		s.Overtake(behind)
+		if s.Overtaken(uid, false) != c.due || s.Overtaken(uid, true) != c.due || s.Why(uid).Code != c.code ||
+			s.Reserves("ns/g") != (c.code == why.GangReserved) {
+			t.Errorf("%s: overtaken %t, reserves %t, waits by %v", name, s.Overtaken(uid, false), s.Reserves("ns/g"),
+				s.Why(uid).Code)
+		}
+		s.Remove("b")
+		if s.Overtaken(uid, false) || s.Reserves("ns/g") {
+			t.Errorf("%s: it lacks a member, and nodes are kept or to be kept for it", name)
+		}
+	}
+	fresh := gang.New(gang.Settings{})
+	fresh.LimitOvertakes(2)
+	fresh.Put(gang.Pod{UID: "a", Gang: "ns/g"})
+	if !fresh.Overtaken("a", true) || fresh.Overtaken("a", false) {
+		t.Error("no plan has failed since the start: who is nominated was so by a scheduler before, and no other")
+	}
+}

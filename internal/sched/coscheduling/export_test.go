@@ -1,0 +1,19 @@
+package coscheduling
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// PreemptsAgain returns when a gang that has failed now is to be tried again to evict pods; zero where it may at once.
+func PreemptsAgain(gangs *kube.Gangs, p *corev1.Pod, now time.Time) time.Time {
+	is := &round{queued: map[string]*framework.QueuedPodInfo{
+		string(p.UID): {PodInfo: &framework.PodInfo{Pod: p}},
+	}}
+	(&Rounds{Gangs: gangs}).waitsToPreempt(is, string(p.UID), now)
+	return is.failure.Again
+}

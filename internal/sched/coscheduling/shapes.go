@@ -1,0 +1,218 @@
+package coscheduling
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// answer is why the groups of a shape do not fit. It holds until an event that may help one of them, and answers each
+// group once: one that comes again was woken by something else, and is planned.
+type answer struct {
+	first    gang.Rank           // of the group that was planned; those before it may see room that it does not
+	member   int                 // the one that failed, by the order in which they are tried
+	failure  gang.Failure        // that of the first group
+	cause    *framework.FitError // of its member
+	answered map[string]bool     // groups, by name
+}
+
+// answers are known by shape, and before that by what is cheap to know of it. They belong to the scheduling loop.
+type answers struct {
+	at    uint64 // count of events at which those of known hold
+	n     int
+	known map[outline]map[shape]*answer
+}
+
+type (
+	outline struct {
+		members, priority int
+		cpu, memory       int64 // of the first member
+	}
+	shape [sha256.Size]byte
+)
+
+// mostAnswers bounds those that are known at once.
+const mostAnswers = 1000
+
+// recall reports whether it is known that a group does not fit, and why: one of equal shape did not, and nothing has
+// happened since that may help.
+func (r *Rounds) recall(ctx context.Context, is *round, current string) bool {
+	a := &r.answers
+	if a.at != is.events {
+		a.at, a.n, a.known = is.events, 0, nil
+	}
+	is.order = append([]string{current}, is.next...)
+	alike := a.known[is.outline()]
+	if len(alike) == 0 || len(is.plan.Gathered) > 0 {
+		return false
+	}
+	member := is.queued[current].Pod
+	s, ok := r.shape(ctx, is)
+	rank := r.Gangs.RankOf(member)
+	k := alike[s]
+	overtaken := r.Gangs.Overtaken(member, false)
+	if !ok || k == nil || k.answered[rank.Name] || !k.first.Before(rank) ||
+		overtaken && k.failure.Outlook != gang.Hopeless {
+		return false
+	}
+	k.answered[rank.Name] = true
+	failed := is.order[k.member]
+	is.failure, is.recalled = k.failure, true
+	is.failure.UID = failed
+	if !overtaken {
+		is.failure.Outlook = gang.Short
+	}
+	is.cause = &framework.FitError{
+		Pod: is.queued[failed].Pod, NumAllNodes: k.cause.NumAllNodes, Diagnosis: k.cause.Diagnosis,
+	}
+	r.waitsToPreempt(is, current, time.Now())
+	return true
+}
+
+// learn remembers why a group does not fit, for those of equal shape.
+func (r *Rounds) learn(ctx context.Context, is *round, current string) {
+	a, f := &r.answers, is.failure
+	var cause *framework.FitError
+	if f.Cause.Code == why.QuotaExceeded || f.Cause.Code == why.QuotaNotFound { // they may change without an event
+		return
+	}
+	if is.recalled || len(is.plan.Gathered) > 0 || f.Preempts || !f.Again.IsZero() || f.Outlook != gang.Short && f.Outlook != gang.Hopeless ||
+		!errors.As(is.cause, &cause) || a.at != is.events {
+		return
+	}
+	s, ok := r.shape(ctx, is)
+	if !ok {
+		return
+	}
+	rank := r.Gangs.RankOf(is.queued[current].Pod)
+	if a.n == mostAnswers || a.known == nil {
+		a.n, a.known = 0, map[outline]map[shape]*answer{}
+	}
+	o := is.outline()
+	if a.known[o] == nil {
+		a.known[o] = map[shape]*answer{}
+	}
+	a.n++
+	a.known[o][s] = &answer{rank, slices.Index(is.order, f.UID), f, cause, map[string]bool{rank.Name: true}}
+}
+
+func (is *round) outline() outline {
+	first := is.queued[is.order[0]]
+	asks := first.CalculateResource().Resource
+	return outline{
+		len(is.order), int(corev1helpers.PodPriority(first.Pod)), asks.GetMilliCPU(), asks.GetMemory(),
+	}
+}
+
+// shape identifies all that decides whether a group fits, where that is known, apart from its place in the queue: its
+// gangs, and of each member, in the order in which they are tried, what its plugins sign, its demands, annotations and
+// quota.
+func (r *Rounds) shape(ctx context.Context, is *round) (s shape, ok bool) {
+	if len(is.order) != len(is.plan.Members) {
+		return s, false // one is held back
+	}
+	hash := sha256.New()
+	gangs, classes := map[string]int{}, map[string]string{}
+	trial := &attempt{Rounds: r, ctx: ctx, is: is, trial: r.Trial(), admits: true}
+	for _, uid := range is.order {
+		pod := is.queued[uid]
+		if pod.Pod.Status.NominatedNodeName != "" || r.isEvicting(uid) {
+			return s, false
+		}
+		of := r.Gangs.GangOf(pod.Pod)
+		at, known := gangs[of]
+		if !known {
+			at = len(gangs)
+			gangs[of] = at
+			if !r.describe(hash.Write, of) {
+				return s, false
+			}
+		}
+		key := kindOf(pod.Pod)
+		if r.Quotas.Limits(pod.Pod) {
+			key += fmt.Sprint(convert.PodsOf(pod.Pod), convert.IsPreemptible(pod.Pod))
+		}
+		class, known := classes[key]
+		if !known {
+			class = classOf(ctx, trial.profile(uid), trial.state(), pod)
+			if class == "" {
+				return s, false
+			}
+			classes[key] = class
+		}
+		fmt.Fprintf(hash, "%d %q %q\n", at, key, class)
+	}
+	hash.Sum(s[:0])
+	return s, true
+}
+
+func (r *Rounds) isEvicting(uid string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.evicting[uid] != ""
+}
+
+// describe writes what holds for a gang, its PodGroup included.
+func (r *Rounds) describe(write func([]byte) (int, error), id string) bool {
+	var report gang.Report
+	r.Gangs.Read(func(s *gang.State) { report, _ = s.Find(id) })
+	of, n := report.Settings, [...]int{len(report.Settings.Group), len(report.Members), len(report.In(gang.Pending))}
+	of.Group = nil
+	needs := []any{of, n}
+	if o := r.Gangs.Object(id); o != nil {
+		rest := *o
+		rest.ObjectMeta, rest.Spec, rest.Status = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}, v1alpha1.PodGroupStatus{}
+		needs = append(needs, o.Spec, said(o.Annotations), fmt.Sprintf("%+v", rest))
+	}
+	text, err := json.Marshal(needs)
+	if err == nil {
+		_, err = write(text)
+	}
+	return err == nil
+}
+
+// said returns annotations without those that name a gang, and those that no scheduler reads.
+func said(annotations map[string]string) map[string]string {
+	out := maps.Clone(annotations)
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		return key == annotation.GangName || key == annotation.GangGroups ||
+			strings.HasPrefix(key, "batch.kubernetes.io/") || strings.HasPrefix(key, "kubectl.kubernetes.io/")
+	})
+	return out
+}
+
+// kindOf returns what is read of a pod besides what plugins sign.
+func kindOf(p *corev1.Pod) string {
+	return fmt.Sprint(demands(p), said(p.Annotations), corev1helpers.PodPriority(p),
+		ptr.Deref(p.Spec.PreemptionPolicy, ""), p.Spec.SchedulerName, p.Spec.Overhead, p.Spec.HostNetwork, len(p.Spec.Volumes), len(p.Spec.ResourceClaims))
+}
+
+// classOf returns what the place of a pod depends on; "" where that is more than each node by itself.
+func classOf(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) string {
+	if _, status, _ := f.RunPreFilterPlugins(ctx, state, pod.Pod); !status.IsSuccess() {
+		return ""
+	}
+	if f, ok := f.(classifier); ok {
+		return f.ClassOf(ctx, pod.Pod, pod.PodSignature, state)
+	}
+	return ""
+}
