@@ -58,7 +58,10 @@ func TestParseGangAnnotations(t *testing.T) {
 			want: NetworkTopologySpec{[]GatherRule{{"Block", MustGather, 0}}},
 			warnings: []Warning{
 				{"gatherStrategy[0].pods", "unknown field"},
-				{"gatherStrategy.0.strategy", `"mustGather" is read as "MustGather": values are case-sensitive on output`},
+				{
+					"gatherStrategy.0.strategy",
+					`"mustGather" is read as "MustGather": values are case-sensitive on output`,
+				},
 			},
 		},
 		"a policy in capitals, with a warning": {
@@ -152,7 +155,8 @@ func TestGangAnnotationsAreRefusedWithValueAndRule(t *testing.T) {
 			of(ParseGangGroups), `[null]`, `byte 0: [0]: Invalid value "": ` + listed,
 		},
 		"a layer without name": {
-			of(ParseNetworkTopologySpec), `{"gatherStrategy":[{"strategy":"MustGather"}]}`, "byte 18: gatherStrategy.0.layer: " +
+			of(ParseNetworkTopologySpec), `{"gatherStrategy":[{"strategy":"MustGather"}]}`,
+			"byte 18: gatherStrategy.0.layer: " +
 				"must name a layer of the ClusterNetworkTopology, with up to 253 letters",
 		},
 		"a layer with a long name": {
@@ -189,7 +193,8 @@ func TestGangAnnotationsAreRefusedWithValueAndRule(t *testing.T) {
 			"byte 18: gatherStrategy: lists 9 layers: supported up to 8",
 		},
 		"layers in words": {
-			of(ParseNetworkTopologySpec), `{"gatherStrategy":"Block"}`, "byte 25: gatherStrategy: want a list, got string",
+			of(ParseNetworkTopologySpec), `{"gatherStrategy":"Block"}`,
+			"byte 25: gatherStrategy: want a list, got string",
 		},
 		"too many gangs": {of(ParseGangGroups), gangs(1001), "byte 0: lists 1001 gangs: supported up to 1000"},
 	} {

@@ -598,7 +598,7 @@ func TestTheGangsOfTheGuideStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]int{"default/train": 4, "default/solve": 5, "default/tune": 3, "ml/train": 0}
-	want["default/actors"], want["default/learner"] = 0, 0
+	want["default/actors"], want["default/learner"], want["ml/close"] = 0, 0, 0
 	got := map[string]int{}
 	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
 		in := cpuNode("n0", 100)

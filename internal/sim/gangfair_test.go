@@ -195,8 +195,8 @@ func TestAStreamOfSmallPodsDoesNotTakeAGangsQuota(t *testing.T) {
 	}
 }
 
-// TestAStreamOfExclusivePodsDoesNotStarveAGang: a node of 32 CPUs has room for five pods with 6 of their own, or for one
-// of the gang with 24 and one of them.
+// TestAStreamOfExclusivePodsDoesNotStarveAGang: a node of 32 CPUs has room for five pods with 6 of their own, or for
+// one of the gang with 24 and one of them.
 func TestAStreamOfExclusivePodsDoesNotStarveAGang(t *testing.T) {
 	l := newLive(t, machine("n0")+machine("n1"))
 	l.all = func(p *corev1.Pod) {
@@ -219,8 +219,8 @@ func TestAStreamOfExclusivePodsDoesNotStarveAGang(t *testing.T) {
 	}
 }
 
-// TestAGangWithMinResourcesIsNotStarved: what must be free in the whole cluster for it is also counted on nodes that are
-// kept for it.
+// TestAGangWithMinResourcesIsNotStarved: what must be free in the whole cluster for it is also counted on nodes that
+// are kept for it.
 func TestAGangWithMinResourcesIsNotStarved(t *testing.T) {
 	for cpus, want := range map[int]bool{8: true, 9: false} {
 		l := newLive(t, cpuNode("n0", 4)+cpuNode("n1", 4))

@@ -72,7 +72,9 @@ func TestABindingOfAMemberFails(t *testing.T) {
 		all     bool // every request fails alike meanwhile
 		tries   int  // to bind the member
 	}{
-		"refused once":         {err: apierrors.NewForbidden(resource, "a1", errors.New("not now")), times: 1, tries: 2},
+		"refused once": {
+			err: apierrors.NewForbidden(resource, "a1", errors.New("not now")), times: 1, tries: 2,
+		},
 		"too many requests":    {err: apierrors.NewTooManyRequestsError("busy"), times: 2, tries: 3},
 		"the answer is lost":   {err: syscall.ECONNRESET, times: 1, carried: true, tries: 1},
 		"etcd does not answer": {err: apierrors.NewTimeoutError("etcd", 1), times: 1, carried: true, tries: 1},

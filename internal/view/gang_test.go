@@ -68,7 +68,8 @@ func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
 	if diff := cmp.Diff(&view.Domains{Of: "Block", Many: 5, Tried: 2, Best: "b1"}, g.Tried); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	const text = "of gang ns/g only 0 of 1 members fit in one domain of layer Block: tried 2 of 5, the others have too " +
+	const text = "of gang ns/g only 0 of 1 members fit in one domain of layer Block: tried 2 of 5, the others " +
+		"have too " +
 		"little room, most fit in b1: pod ns/p does not"
 	if g.Message != text {
 		t.Errorf("got  %s\nwant %s", g.Message, text)

@@ -69,7 +69,10 @@ func badGangs() []badGang {
 			`name: g, "` + light + `match-policy": once`,
 			[]string{"metadata.annotations[" + light + "match-policy]", `"once"`, "supported once-satisfied"},
 		},
-		{"a waiting time without unit", "", of("waiting-time", "600"), []string{ofGang + "waiting-time]", `"600"`, wait}},
+		{
+			"a waiting time without unit", "", of("waiting-time", "600"),
+			[]string{ofGang + "waiting-time]", `"600"`, wait},
+		},
 		{
 			"a waiting time in words", "", of("waiting-time", "ten minutes"),
 			[]string{ofGang + "waiting-time]", `"ten minutes"`, wait},
@@ -201,7 +204,10 @@ func podGroupCases() (cases []bad) {
 	}{
 		{"a minimum in words", podGroupOf(sigs, "", "minMember: two"), []string{"spec.minMember", `"two"`}},
 		{"half a member", podGroupOf(community, "", "minMember: 1.5"), []string{"spec.minMember", "1.5"}},
-		{"a minimum that overflows", podGroupOf(sigs, "", "minMember: 2147483648"), []string{"spec.minMember", "2147483648"}},
+		{
+			"a minimum that overflows", podGroupOf(sigs, "", "minMember: 2147483648"),
+			[]string{"spec.minMember", "2147483648"},
+		},
 		{"resources that are a word", podGroupOf(sigs, "", "minResources: {cpu: many}"), []string{
 			"spec.minResources", "quantities must match",
 		}},
@@ -220,7 +226,10 @@ func podGroupCases() (cases []bad) {
 		{"a mode that does not exist", podGroupOf(sigs, "mode: soft", "minMember: 2"), []string{
 			ofGang + "mode]", `Unsupported value "soft"`, "supported Strict, NonStrict",
 		}},
-		{"groups as a bare YAML list", podGroupOf(community, "groups: '- ml/g'", ""), []string{ofGang + "groups]", "byte 2"}},
+		{
+			"groups as a bare YAML list", podGroupOf(community, "groups: '- ml/g'", ""),
+			[]string{ofGang + "groups]", "byte 2"},
+		},
 		{"a waiting time without unit", podGroupOf(sigs, "waiting-time: '30'", ""), []string{
 			ofGang + "waiting-time]", `Invalid value "30"`, "must be a Go duration",
 		}},
@@ -228,7 +237,8 @@ func podGroupCases() (cases []bad) {
 			"spec.schedulingPolicy", "must have either gang or basic, is absent",
 		}},
 		{
-			"Kubernetes' own with two policies", podGroupOf(beta, "", "schedulingPolicy: {basic: {}, gang: {minCount: 2}}"),
+			"Kubernetes' own with two policies",
+			podGroupOf(beta, "", "schedulingPolicy: {basic: {}, gang: {minCount: 2}}"),
 			[]string{"spec.schedulingPolicy", "must have either gang or basic"},
 		},
 		{
@@ -240,7 +250,8 @@ func podGroupCases() (cases []bad) {
 			[]string{"spec.schedulingPolicy.gang.minCount", "must be a whole number from 1 to 2147483647, is 0"},
 		},
 		{
-			"Kubernetes' own with a minimum in words", podGroupOf(beta, "", "schedulingPolicy: {gang: {minCount: all}}"),
+			"Kubernetes' own with a minimum in words",
+			podGroupOf(beta, "", "schedulingPolicy: {gang: {minCount: all}}"),
 			[]string{"spec.schedulingPolicy.gang.minCount", `is "all"`},
 		},
 		{"Kubernetes' own with an unknown disruption mode", podGroupOf(beta, "",
@@ -270,7 +281,8 @@ func podGroupCases() (cases []bad) {
 		})
 	}
 	return append(cases, bad{
-		"webhook: PodGroup: a minimum below 0", refused("/validate-podgroup", podGroupOf(sigs, "", "minMember: -1"), ""),
+		"webhook: PodGroup: a minimum below 0",
+		refused("/validate-podgroup", podGroupOf(sigs, "", "minMember: -1"), ""),
 		[]string{"spec.minMember", "must be 0 or more: it is -1"},
 	}, bad{
 		"webhook: PodGroup: a group without itself",

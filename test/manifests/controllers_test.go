@@ -188,7 +188,7 @@ func (c *cluster) controllers(t *testing.T) {
 	used("lender", "20")
 }
 
-// showsDevices checks that a node shows its devices whatever a kubelet made of them, and that it keeps what is not ours.
+// showsDevices checks that a node shows its devices whatever a kubelet made of them, and keeps what is not ours.
 func (c *cluster) showsDevices(t *testing.T, client dynamic.Interface) {
 	t.Helper()
 	const core = corev1.ResourceName("koordinator.sh/gpu-core")

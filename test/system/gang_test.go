@@ -316,7 +316,8 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 	t.Helper()
 	load := &gangLoad{
 		local: l, live: map[string]int{}, seen: &gangWatch{
-			gangs: map[string]*gangSeen{}, cpus: map[string]int{}, nodes: map[string]*taken{}, counts: map[string]bool{},
+			gangs: map[string]*gangSeen{}, cpus: map[string]int{}, nodes: map[string]*taken{},
+			counts: map[string]bool{},
 			waited: map[string]bool{},
 		},
 	}

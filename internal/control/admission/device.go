@@ -147,7 +147,8 @@ const SchedulerName = "tenon-scheduler"
 
 // Schedule makes a pod that asks for devices and names no scheduler one of SchedulerName.
 func Schedule(pod *corev1.Pod) (m Mutation) {
-	if name := pod.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName || !convert.AsksForDevices(pod) {
+	name := pod.Spec.SchedulerName
+	if name != "" && name != corev1.DefaultSchedulerName || !convert.AsksForDevices(pod) {
 		return m
 	}
 	m.Steps = []Step{{

@@ -137,7 +137,8 @@ func (c *Controller) follow(ctx context.Context, name string) (again time.Durati
 func (c *Controller) amounts(node *corev1.Node, have corev1.ResourceList) (write corev1.ResourceList,
 	again time.Duration,
 ) {
-	now, lost, shown := c.Clock.Now(), map[corev1.ResourceName]time.Time{}, owned(node, status, "f:status", "f:capacity")
+	now, lost := c.Clock.Now(), map[corev1.ResourceName]time.Time{}
+	shown := owned(node, status, "f:status", "f:capacity")
 	write = maps.Clone(have)
 	for _, name := range shown {
 		r := corev1.ResourceName(name)

@@ -142,9 +142,11 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		object, old runtime.Object
 		want        bool
 	}{
-		"scheduler: a bare pod":           {"mutating/scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
-		"scheduler: a whole GPU":          {"mutating/scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
-		"scheduler: a slice":              {"mutating/scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true},
+		"scheduler: a bare pod":  {"mutating/scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
+		"scheduler: a whole GPU": {"mutating/scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
+		"scheduler: a slice": {
+			"mutating/scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true,
+		},
 		"scheduler: an adapter":           {"mutating/scheduler.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true},
 		"scheduler: an init container":    {"mutating/scheduler.pods.tenon.sh", gpuInit, nil, true},
 		"scheduler: a pod of another one": {"mutating/scheduler.pods.tenon.sh", named, nil, false},

@@ -333,7 +333,8 @@ func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
 		},
 		"domains of the network": {
 			annotations: keys{gangs + "network-topology-spec": `{"gatherStrategy":[{"layer":"Block","strategy":` +
-				`"MustGather","podCountMultiple":1},{"layer":"Spine","strategy":"prefergather","podCountMultiple":4}]}`},
+				`"MustGather","podCountMultiple":1},{"layer":"Spine","strategy":"prefergather",` +
+				`"podCountMultiple":4}]}`},
 			key: "rack",
 			want: gang.Object{Settings: gang.Settings{
 				Gather: []gang.Gather{{Layer: "Block", Must: true}, {Layer: "Spine", Multiple: 4}},

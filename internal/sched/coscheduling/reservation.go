@@ -70,7 +70,8 @@ func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 		r.held = map[string]*reservation{}
 	}
 	r.held[rank.Name] = h
-	klog.FromContext(ctx).V(2).Info("Nodes are kept for a gang that was overtaken", "gang", rank.Name, "pods", len(nodes))
+	klog.FromContext(ctx).V(2).Info("Nodes are kept for a gang that was overtaken", "gang", rank.Name,
+		"pods", len(nodes))
 }
 
 // crowded is a node with pods behind a group.

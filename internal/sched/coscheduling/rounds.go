@@ -50,8 +50,9 @@ type Rounds struct {
 	Admitted func(fwk.CycleState)
 	// Preemption returns what chooses victims on a node for a profile; nil for one that does not preempt.
 	Preemption func(framework.Framework) *defaultpreemption.DefaultPreemption
-	// Joint returns how well the GPUs are linked that pods would have together on a node, more is better, and what makes
-	// an attempt on one of them choose of these; nothing where they do not ask for such GPUs. nil where none are known.
+	// Joint returns how well the GPUs are linked that pods would have together on a node, more is better, and what
+	// makes an attempt on one of them choose of these; nothing where they do not ask for such GPUs. nil where none are
+	// known.
 	Joint func(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState))
 
 	schedule   schedulePod
@@ -198,11 +199,12 @@ func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != 
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	is, text := r.failed, "the pod starts with others"
 	if is == nil || is.queued[string(pod.UID)] == nil {
-		if pod.Status.NominatedNodeName != "" && !r.Gangs.Reserves(r.Gangs.RankOf(pod).Name) { // its group starts another way now
-			r.Quotas.Withdraw(pod)
-			return framework.NewPostFilterResultWithNominatedNode(""), fwk.NewStatus(fwk.Unschedulable, notEligible+text)
+		status := fwk.NewStatus(fwk.Unschedulable, notEligible+text)
+		if pod.Status.NominatedNodeName == "" || r.Gangs.Reserves(r.Gangs.RankOf(pod).Name) {
+			return nil, status
 		}
-		return nil, fwk.NewStatus(fwk.Unschedulable, notEligible+text)
+		r.Quotas.Withdraw(pod) // its group starts another way now
+		return framework.NewPostFilterResultWithNominatedNode(""), status
 	}
 	node := is.nominated[string(pod.UID)]
 	if node == "" {

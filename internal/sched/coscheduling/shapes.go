@@ -95,8 +95,8 @@ func (r *Rounds) learn(ctx context.Context, is *round, current string) {
 	if f.Cause.Code == why.QuotaExceeded || f.Cause.Code == why.QuotaNotFound { // they may change without an event
 		return
 	}
-	if is.recalled || len(is.plan.Gathered) > 0 || f.Preempts || !f.Again.IsZero() || f.Outlook != gang.Short && f.Outlook != gang.Hopeless ||
-		!errors.As(is.cause, &cause) || a.at != is.events {
+	if is.recalled || len(is.plan.Gathered) > 0 || f.Preempts || !f.Again.IsZero() || !errors.As(is.cause, &cause) ||
+		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != is.events {
 		return
 	}
 	s, ok := r.shape(ctx, is)
@@ -180,7 +180,8 @@ func (r *Rounds) describe(write func([]byte) (int, error), id string) bool {
 	needs := []any{of, n}
 	if o := r.Gangs.Object(id); o != nil {
 		rest := *o
-		rest.ObjectMeta, rest.Spec, rest.Status = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}, v1alpha1.PodGroupStatus{}
+		rest.ObjectMeta, rest.Spec = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}
+		rest.Status = v1alpha1.PodGroupStatus{}
 		needs = append(needs, o.Spec, said(o.Annotations), fmt.Sprintf("%+v", rest))
 	}
 	text, err := json.Marshal(needs)
@@ -203,7 +204,8 @@ func said(annotations map[string]string) map[string]string {
 // kindOf returns what is read of a pod besides what plugins sign.
 func kindOf(p *corev1.Pod) string {
 	return fmt.Sprint(demands(p), said(p.Annotations), corev1helpers.PodPriority(p),
-		ptr.Deref(p.Spec.PreemptionPolicy, ""), p.Spec.SchedulerName, p.Spec.Overhead, p.Spec.HostNetwork, len(p.Spec.Volumes), len(p.Spec.ResourceClaims))
+		ptr.Deref(p.Spec.PreemptionPolicy, ""), p.Spec.SchedulerName, p.Spec.Overhead, p.Spec.HostNetwork,
+		len(p.Spec.Volumes), len(p.Spec.ResourceClaims))
 }
 
 // classOf returns what the place of a pod depends on; "" where that is more than each node by itself.

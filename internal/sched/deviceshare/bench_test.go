@@ -26,8 +26,8 @@ func fleet(b *testing.B, nodes int) []*ledger.View {
 	return views
 }
 
-// A pod is scored on all nodes: as the first one by a new generation, which was computed while the last one answered, or
-// with values that are known; on one thread.
+// A pod is scored on all nodes: as the first one by a new generation, which was computed while the last one answered,
+// or with values that are known; on one thread.
 func BenchmarkScore(b *testing.B) {
 	for _, nodes := range []int{100, 1213, 5000} {
 		views := fleet(b, nodes)

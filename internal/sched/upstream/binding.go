@@ -111,7 +111,8 @@ func (p *Profile) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod 
 }
 
 // bind binds a pod, a member of a gang with several attempts.
-func (p *Profile) bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string, member bool) *fwk.Status {
+func (p *Profile) bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string, member bool,
+) *fwk.Status {
 	status := p.Framework.RunBindPlugins(ctx, state, pod, node)
 	if !member {
 		return status

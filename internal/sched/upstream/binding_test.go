@@ -144,10 +144,14 @@ func TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle(t *testing.T) {
 		refused map[string]error
 		want    string // nodes in the order of attempts, until one is bound, six at most
 	}{
-		"one node":                        {map[string]error{"a": forbidden}, "a b"},
-		"two nodes":                       {map[string]error{"a": forbidden, "b": forbidden}, "a b c"},
-		"all nodes: again from the first": {map[string]error{"a": forbidden, "b": forbidden, "c": forbidden}, "a b c a b c"},
-		"the server has too much to do":   {map[string]error{"a": apierrors.NewTooManyRequests("later", 1)}, "a a a a a a"},
+		"one node":  {map[string]error{"a": forbidden}, "a b"},
+		"two nodes": {map[string]error{"a": forbidden, "b": forbidden}, "a b c"},
+		"all nodes: again from the first": {
+			map[string]error{"a": forbidden, "b": forbidden, "c": forbidden}, "a b c a b c",
+		},
+		"the server has too much to do": {
+			map[string]error{"a": apierrors.NewTooManyRequests("later", 1)}, "a a a a a a",
+		},
 		"the pod has changed meanwhile": {
 			map[string]error{"a": apierrors.NewConflict(pods, "p", errors.New("another version"))}, "a a a a a a",
 		},
@@ -189,7 +193,8 @@ func TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle(t *testing.T) {
 			for range 6 {
 				node := try("p")
 				tried = append(tried, node)
-				if p.RunBindPlugins(t.Context(), nil, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p"}}, node).IsSuccess() {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p"}}
+				if p.RunBindPlugins(t.Context(), nil, pod, node).IsSuccess() {
 					break
 				}
 			}
