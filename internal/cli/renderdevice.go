@@ -12,7 +12,7 @@ import (
 
 // keyTitles are the columns of sets of devices, and what is said where a key decides.
 var keyTitles = map[string]struct{ title, meaning string }{
-	"score": {"SCORE", "the score of its partition"}, "kept": {"KEPT", "the partitions that stay free"},
+	"score": {"SCORE", "the score of its partition"}, "kept": {"KEPT", "the partitions that remain free"},
 	"ring": {"RING", "the weakest link of its best ring"}, "links": {"LINKS", "the sum of its direct links"},
 	"nics": {"NICS", "the distance of its other devices"}, "numa": {"NUMA", "the number of its NUMA nodes"},
 	"closeness": {"CLOSENESS", "its closeness on the PCI tree"},

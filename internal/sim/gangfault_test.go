@@ -129,7 +129,7 @@ func TestABindingOfAMemberFails(t *testing.T) {
 	}
 }
 
-// TestABindingThatFailsAgainLeavesADegradedGang: the bound members stay, and the one that is not is tried before older
+// TestABindingThatFailsAgainLeavesADegradedGang: the bound members remain, and the one that is not is tried before older
 // pods, and alone.
 func TestABindingThatFailsAgainLeavesADegradedGang(t *testing.T) {
 	const attempts = 4 // of one cycle

@@ -218,7 +218,7 @@ func (c *cluster) showsDevices(t *testing.T, client dynamic.Interface) {
 	await(t, "the node shows two GPUs again", shows)
 }
 
-// ownsPodsWithDevices checks that in a namespace that asks for it nobody but Tenon schedules pods with devices.
+// ownsPodsWithDevices checks that in a namespace that asks for it only Tenon schedules pods with devices.
 func (c *cluster) ownsPodsWithDevices(t *testing.T) {
 	t.Helper()
 	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

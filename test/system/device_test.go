@@ -38,7 +38,7 @@ func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
 		compared += l.compareInjected(t)
 		l.killLeader(t)
 	}
-	waitFor(t, 3*time.Minute, "all pods to end", func() error {
+	waitFor(t, 6*time.Minute, "all pods to end", func() error {
 		compared += l.compareInjected(t)
 		left := 0
 		pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})

@@ -22,7 +22,7 @@ func native(name string) podOption {
 //
 // F20: the webhook times out when 400 replicas are created at once.
 func TestAReplicaOfALargeGangIsJudgedByItself(t *testing.T) {
-	judge := func(members string) float64 {
+	cost := func(members string) float64 {
 		p := inGang(annot(annotation.GangMinAvailable, members), annot(annotation.GangTotalNumber, members))
 		return testing.AllocsPerRun(10, func() {
 			if a := admission.Create(p); !a.Allowed() {
@@ -30,7 +30,7 @@ func TestAReplicaOfALargeGangIsJudgedByItself(t *testing.T) {
 			}
 		})
 	}
-	if few, many := judge("2"), judge("40000"); few != many {
+	if few, many := cost("2"), cost("40000"); few != many {
 		t.Errorf("%v allocations for a gang of 2, %v for one of 40000", few, many)
 	}
 }

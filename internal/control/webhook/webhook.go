@@ -41,7 +41,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 		"/mutate-pod-scheduler": h.mutating(func(pod *corev1.Pod) (admission.Mutation, admission.Answer) {
 			return admission.Schedule(pod), admission.Answer{}
 		}),
-		"/validate-binding": h.judgeBinding,
+		"/validate-binding": h.checkBinding,
 		"/validate-pod":     judged(decoder, h.judgePod),
 		"/validate-pod-resize": judged(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
 			return admission.Resize(pod, old)
@@ -102,8 +102,8 @@ func (h handlers) mutating(mutate func(*corev1.Pod) (admission.Mutation, admissi
 	}
 }
 
-// judgeBinding answers requests to bind a pod. What the pod asks for is not in them.
-func (h handlers) judgeBinding(_ context.Context, req ctrl.Request) ctrl.Response {
+// checkBinding answers requests to bind a pod. What the pod asks for is not in them.
+func (h handlers) checkBinding(_ context.Context, req ctrl.Request) ctrl.Response {
 	if h.rules.author(req) == admission.Scheduler {
 		return ctrl.Allowed("")
 	}

@@ -31,7 +31,7 @@ type reservation struct {
 }
 
 // keepNodes keeps nodes for a group whose plan has failed, if it was overtaken too often and would fit without the pods
-// behind it. Those that run may stay until they end. A gang that must be in one domain of the network gets none.
+// behind it. Those that run are not evicted. A gang that must be in one domain of the network gets none.
 func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 	if is.cause == nil || is.recalled || is.failure.Preempts {
 		return

@@ -49,7 +49,7 @@ func TestABindingCountsUntilItEnds(t *testing.T) {
 	}
 }
 
-// transport counts the requests under way, and ends them when told.
+// transport counts the requests under way, and ends them when end is closed.
 type transport struct {
 	running atomic.Int64
 	end     chan struct{}
@@ -243,7 +243,7 @@ type membership struct {
 
 func (m membership) IsMember(*corev1.Pod) bool { return m.all }
 
-// TestAMemberOfAGangIsBoundAgain on its node, while nobody else has bound it and it exists.
+// TestAMemberOfAGangIsBoundAgain on its node, while no other scheduler has bound it and it exists.
 func TestAMemberOfAGangIsBoundAgain(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	on := func(node string) *corev1.Pod {

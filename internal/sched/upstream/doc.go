@@ -4,7 +4,7 @@
 // The cache (Changes.Watch) and the informers (Informers, Resources) give each event to the accounts before the
 // scheduler's queue has it. Gate takes no pod from it before all accounts are known, nor while as many Bindings are on
 // their way as the API server takes at once. Reporter replaces what the failure handler reports, and Server the server.
-// Events counts what the queue hears that may let a pod fit, and Rejections remembers where a Binding was refused.
+// Events counts the events of the queue that may let a pod fit, and Rejections remembers where a Binding was refused.
 //
 // Profile replaces the batching of equal pods. Upstream's keeps one list of scored nodes for pods that follow each
 // other, and only while each pod fills its node. Here each signature has a ranking of its own: the raw score that every
