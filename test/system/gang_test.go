@@ -168,12 +168,6 @@ func (w *gangWatch) inPart() (names []string) {
 	return names
 }
 
-func (w *gangWatch) bound(name string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.gangs[name].bound)
-}
-
 func (w *gangWatch) kill(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

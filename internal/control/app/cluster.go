@@ -85,7 +85,8 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		c.groups = append(c.groups, i)
 		follow(i, c.gangs.GroupHandler())
 	}
-	c.synced, c.gathered = c.synced[:webhooks:webhooks], append(c.synced, c.devices.HasSynced)
+	c.gathered = slices.Concat(c.synced, []cache.InformerSynced{c.devices.HasSynced})
+	c.synced = c.synced[:webhooks:webhooks]
 	if err := errors.Join(failed...); err != nil {
 		return nil, fmt.Errorf("follow pods, nodes and quotas: %w", err)
 	}

@@ -210,7 +210,7 @@ func owned(node *corev1.Node, subresource string, path ...string) (keys []string
 			continue
 		}
 		var fields map[string]any
-		if err := json.Unmarshal(e.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
 			return nil // no API server sends this
 		}
 		for _, step := range path {

@@ -111,7 +111,7 @@ func (w *world) apply(a clienttesting.PatchAction) error {
 	})
 	node.ManagedFields = append(node.ManagedFields, metav1.ManagedFieldsEntry{
 		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, Subresource: a.GetSubresource(),
-		FieldsV1: &metav1.FieldsV1{Raw: raw},
+		FieldsV1: metav1.NewFieldsV1(string(raw)),
 	})
 	w.node = node
 	w.nodes.Modify(node)
@@ -192,22 +192,22 @@ func TestANodeShowsItsDevices(t *testing.T) {
 		w.want(t, "one more, at once", of("300", "240Gi"))
 		before := w.writes
 		w.change(func(n *corev1.Node) { n.Annotations = map[string]string{"other": "x"} })
-		time.Sleep(2 * lossDelay)
+		<-time.After(2 * lossDelay)
 		w.want(t, "nothing new", of("300", "240Gi"))
 		if w.writes != before {
 			t.Errorf("%d writes of what the node shows", w.writes-before)
 		}
 
 		w.devices.Modify(server(true, false, false))
-		time.Sleep(lossDelay / 2)
+		<-time.After(lossDelay / 2)
 		w.want(t, "two are lost", of("300", "240Gi"))
 		w.devices.Modify(server(true, true, true))
-		time.Sleep(2 * lossDelay)
+		<-time.After(2 * lossDelay)
 		w.want(t, "they are back", of("300", "240Gi"))
 		w.devices.Modify(server(true, true, false))
-		time.Sleep(lossDelay - time.Second)
+		<-time.After(lossDelay - time.Second)
 		w.want(t, "one is lost", of("300", "240Gi"))
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		w.want(t, "one is lost for a minute", of("200", "160Gi"))
 	})
 }
@@ -237,12 +237,12 @@ func TestWhatANodeHasNoMoreIsRemoved(t *testing.T) {
 		follows := server(true)
 		follows.Annotations = map[string]string{annotation.DeviceModeKey: annotation.DeviceFollow}
 		w.devices.Modify(follows)
-		time.Sleep(lossDelay + time.Second)
+		<-time.After(lossDelay + time.Second)
 		w.want(t, "devices of the kubelet", map[string]string{"gpu-vendor": "nvidia", "gpu-model": "H100"})
 		w.devices.Modify(server(true))
 		w.want(t, "a GPU again", of("100", "80Gi"))
 		w.devices.Delete(server(true))
-		time.Sleep(lossDelay + time.Second)
+		<-time.After(lossDelay + time.Second)
 		w.want(t, "no Device", map[string]string{})
 		w.nodes.Delete(w.node)
 		synctest.Wait()
@@ -258,7 +258,7 @@ func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
 		w.mu.Lock()
 		w.refusal = nil
 		w.mu.Unlock()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		w.want(t, "a GPU", of("100", "80Gi"))
 	})
 }

@@ -23,10 +23,10 @@ const inOneBlock = `{"gatherStrategy":[{"layer":"Block","strategy":"MustGather"}
 func TestANodeThatComesIntoADomainWakesAGang(t *testing.T) {
 	t.Parallel()
 	p, gangs := newPlugin(t)
-	close := member("close", "close", "1")
-	close.Annotations[annotation.GangNetworkTopology] = inOneBlock
+	together := member("together", "together", "1")
+	together.Annotations[annotation.GangNetworkTopology] = inOneBlock
 	apart, plain := member("apart", "apart", "1"), member("plain", "", "")
-	for _, pod := range []*corev1.Pod{close, apart, plain} {
+	for _, pod := range []*corev1.Pod{together, apart, plain} {
 		gangs.PutPod(pod)
 	}
 	events, err := p.EventsToRegister(t.Context())
@@ -47,9 +47,9 @@ func TestANodeThatComesIntoADomainWakesAGang(t *testing.T) {
 			was, is any
 			want    fwk.QueueingHint
 		}{
-			"a new node":             {close, nil, node("a"), fwk.Queue},
-			"another label":          {close, node("a"), node("b"), fwk.Queue},
-			"the same labels":        {close, node("a"), node("a"), fwk.QueueSkip},
+			"a new node":             {together, nil, node("a"), fwk.Queue},
+			"another label":          {together, node("a"), node("b"), fwk.Queue},
+			"the same labels":        {together, node("a"), node("a"), fwk.QueueSkip},
 			"a gang without domains": {apart, nil, node("a"), fwk.QueueSkip},
 			"a pod without a gang":   {plain, nil, node("a"), fwk.QueueSkip},
 		} {
