@@ -30,6 +30,8 @@ import (
 
 const (
 	namespace = "bench"
+	rackLabel = "example.com/rack" // of nodes
+	rackNodes = 50
 	workers   = 64
 )
 
@@ -126,6 +128,7 @@ func (c *cluster) addNodes(ctx context.Context, n int) error {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 				corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3),
 				corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux",
+				rackLabel: fmt.Sprintf("rack-%d", i/rackNodes),
 			}},
 			Status: corev1.NodeStatus{
 				Capacity: res, Allocatable: res,
@@ -183,6 +186,7 @@ type workload struct {
 	leaves      int    // number of quotas, in round robin
 	size        int    // of gangs; 0 is none
 	native      bool   // gangs are those of Kubernetes
+	rack        bool   // a gang is to be in one rack
 	priority    string // class
 }
 

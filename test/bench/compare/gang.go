@@ -44,6 +44,7 @@ func (c benchCase) ofGangs() bool { return c.gangs != nil && c.perSecond == 0 }
 func gangSuite(stock, community, tenon string) suite {
 	const gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 	const preempting = gates + ",WorkloadAwarePreemption=true"
+	const gathering = gates + ",TopologyAwareWorkloadScheduling=true"
 	small := workload{cpu: "100m", memory: "128Mi"}
 	three := []string{"stock", "community", "tenon"}
 	allFit := func(name string, n, size int) benchCase {
@@ -59,6 +60,9 @@ func gangSuite(stock, community, tenon string) suite {
 		fit := min(nodes/64, 8)
 		return gangs{2 * fit, fit, min(nodes, 64*fit+32)}
 	}
+	racks := allFit("750x4", 750, 4)
+	racks.load.rack, racks.among = true, []string{"stock-gathering", "tenon-native"}
+	racks.title = "750 gangs of 4, each in one rack of 50 nodes, all fit"
 	return suite{
 		contenders: []contender{
 			{name: "stock", path: stock, flags: []string{gates}, native: true},
@@ -67,13 +71,18 @@ func gangSuite(stock, community, tenon string) suite {
 				name: "community", path: community,
 				instead: map[string]string{"PrioritySort": ""}, also: "Coscheduling",
 			},
+			{name: "stock-gathering", path: stock, flags: []string{gathering}, native: true},
 			{name: "tenon", path: tenon},
+			{name: "tenon-native", path: tenon, native: true},
 			{name: "tenon-plain", path: tenon, instead: map[string]string{"Coscheduling": ""}},
 		},
-		base: "tenon-plain", beside: []string{"stock", "community"}, digits: 2,
-		plane: []string{preempting, "--runtime-config=scheduling.k8s.io/v1alpha2=true"},
+		base: "tenon-plain", beside: []string{"stock", "community", "stock-gathering"}, digits: 2,
+		plane: []string{
+			preempting + ",TopologyAwareWorkloadScheduling=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+		},
 		cases: []benchCase{
 			allFit("fits", 16, 64), allFit("1000x3", 1000, 3), allFit("3x1000", 3, 1000), allFit("9x1000", 9, 1000),
+			racks,
 			{
 				name: "half", title: "gangs of 64 of which half fit, one pod on a node", among: three,
 				load: halves, gangs: half,
@@ -275,6 +284,9 @@ func (c *cluster) addGangs(ctx context.Context, namespace, run string, w workloa
 		spec = map[string]any{
 			"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(w.size)}},
 			"disruptionMode":   "PodGroup", "priorityClassName": w.priority,
+		}
+		if w.rack {
+			spec["schedulingConstraints"] = map[string]any{"topology": []any{map[string]any{"key": rackLabel}}}
 		}
 	}
 	groups := w.podGroups()
