@@ -129,8 +129,8 @@ func TestABindingOfAMemberFails(t *testing.T) {
 	}
 }
 
-// TestABindingThatFailsAgainLeavesADegradedGang: the bound members remain, and the one that is not is tried before older
-// pods, and alone.
+// TestABindingThatFailsAgainLeavesADegradedGang: the bound members remain, and the one that is not is tried before
+// older pods, and alone.
 func TestABindingThatFailsAgainLeavesADegradedGang(t *testing.T) {
 	const attempts = 4 // of one cycle
 	ctx, cancel := context.WithCancel(quiet(t.Context()))
