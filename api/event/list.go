@@ -398,7 +398,7 @@ var entries = [...]Entry{
 	},
 	GangDegraded: {
 		Name: "GangDegraded", From: manager, On: "PodGroup",
-		Means: "A gang has started, and fewer of its pods are left on nodes than must run.",
+		Means: "Fewer pods of a gang are on nodes than must run: some have ended, or could not be bound.",
 		Does:  "It writes the phase Unknown. The scheduler tries the gang's pending pods before others.",
 		Do:    "Look which pods have failed, and whether others are pending.",
 	},

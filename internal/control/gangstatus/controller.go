@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,11 +56,14 @@ type Controller struct {
 	whole, bare map[string]bool
 	// degraded are Kubernetes' own PodGroups, by namespace/name, whose status has no phase that would say so.
 	degraded map[string]bool
+	late     map[string]bool // PodGroups whose gangs are in part for too long
 }
 
 // New returns a controller that does not run.
 func New(o Options) *Controller {
-	return &Controller{Options: o, whole: map[string]bool{}, bare: map[string]bool{}, degraded: map[string]bool{}}
+	return &Controller{
+		Options: o, whole: map[string]bool{}, bare: map[string]bool{}, degraded: map[string]bool{}, late: map[string]bool{},
+	}
 }
 
 // IndexPods indexes pods by their gang.
@@ -160,7 +164,9 @@ func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.Ra
 	for _, i := range c.Groups {
 		object, _, err := i.GetStore().GetByKey(id)
 		if g, ok := object.(*v1alpha1.PodGroup); ok && err == nil && !g.Basic {
-			is, group := statusOf(g, c.podsOf(id), metav1.Now()), g.GroupVersionKind().Group
+			pods := c.podsOf(id)
+			is, group := statusOf(g, pods, metav1.Now()), g.GroupVersionKind().Group
+			c.watchPart(g, is, pods)
 			stored := is
 			if c.bare[group] {
 				stored.Conditions = nil
@@ -243,6 +249,26 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, is
 		delete(c.degraded, id)
 	}
 	return nil
+}
+
+// watchPart sends an Event about a gang that began to start and is in part for too long.
+func (c *Controller) watchPart(g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus, pods []*corev1.Pod) {
+	id, since := g.Namespace+"/"+g.Name, sinceWhen(pods)
+	bound := len(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
+		return p.Spec.NodeName == "" || convert.Ended(p)
+	}))
+	least := int(leastOf(g, pods))
+	if is.Phase != v1alpha1.PodGroupScheduling || since.IsZero() || bound >= least || g.Status.Phase.IsStarted() {
+		delete(c.late, id)
+		return
+	}
+	if left := inPart - time.Since(since); left > 0 {
+		c.queue.AddAfter(id, left)
+	} else if !c.late[id] {
+		c.late[id] = true
+		e := event.GangDegraded
+		c.Events.Eventf(g, nil, e.Type(), e.String(), "Scheduling", "only %d of %d pods are on nodes", bound, least)
+	}
 }
 
 // report sends an Event when a gang has started, and when fewer pods than its minimum are left of it.

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -194,6 +195,41 @@ func TestChangesOfASecondAreOneWrite(t *testing.T) {
 				"Warning GangDegraded fewer pods than the minimum are left on nodes; 0 run",
 			}, w.sent()); diff != "" {
 				t.Errorf("Events about %s (-want +got):\n%s", group, diff)
+			}
+		})
+	}
+}
+
+// TestAGangThatCouldBeBoundInPartAlone: one Event, when it has been so for longer than Bindings take.
+func TestAGangThatCouldBeBoundInPartAlone(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		run(t, func(w *world) {
+			w.add(v1alpha1.GroupName)
+			w.wrote(t, v1alpha1.GroupName+" Pending 0")
+			put := func(states string) {
+				for _, p := range pods(states) {
+					p.UID = types.UID(p.Name)
+					if p.Spec.NodeName != "" {
+						p.Status.Conditions = []corev1.PodCondition{{
+							Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+						}}
+					}
+					w.pods.Modify(p)
+				}
+			}
+			put("bbq")
+			w.wrote(t, v1alpha1.GroupName+" Scheduling 0")
+			want := []string{"Warning GangDegraded only 2 of 3 pods are on nodes"}
+			if whole {
+				put("bbb")
+				w.wrote(t, v1alpha1.GroupName+" Scheduled 0")
+				want = []string{"Normal GangScheduled the minimum of pods is on nodes; 0 run"}
+			}
+			for range 6 { // each lets five seconds pass
+				w.wrote(t)
+			}
+			if diff := cmp.Diff(want, w.sent()); diff != "" {
+				t.Errorf("whole: %t: Events (-want +got):\n%s", whole, diff)
 			}
 		})
 	}

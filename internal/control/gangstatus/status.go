@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -83,6 +84,21 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 		}
 	}
 	return is
+}
+
+// inPart is how long it may take to bind the members of a gang. Where it is in part for longer, some could not be bound.
+const inPart = 15 * time.Second
+
+// sinceWhen returns when the first of the pods that run or are to run got its node; zero where none says so.
+func sinceWhen(pods []*corev1.Pod) (first time.Time) {
+	for _, p := range pods {
+		c := conditionOf(p, corev1.PodScheduled)
+		if p.Spec.NodeName != "" && !convert.Ended(p) && c != nil && c.Status == corev1.ConditionTrue &&
+			(first.IsZero() || c.LastTransitionTime.Time.Before(first)) {
+			first = c.LastTransitionTime.Time
+		}
+	}
+	return first
 }
 
 // conditionsOf returns the conditions with what the pods say: why they do not start, until as many as must have started
