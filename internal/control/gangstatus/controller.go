@@ -62,7 +62,8 @@ type Controller struct {
 // New returns a controller that does not run.
 func New(o Options) *Controller {
 	return &Controller{
-		Options: o, whole: map[string]bool{}, bare: map[string]bool{}, degraded: map[string]bool{}, late: map[string]bool{},
+		Options: o, whole: map[string]bool{}, bare: map[string]bool{}, degraded: map[string]bool{},
+		late: map[string]bool{},
 	}
 }
 

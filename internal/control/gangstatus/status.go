@@ -86,7 +86,8 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 	return is
 }
 
-// inPart is how long it may take to bind the members of a gang. Where it is in part for longer, some could not be bound.
+// inPart is how long it may take to bind the members of a gang. Where it is in part for longer, some could not be
+// bound.
 const inPart = 15 * time.Second
 
 // sinceWhen returns when the first of the pods that run or are to run got its node; zero where none says so.
