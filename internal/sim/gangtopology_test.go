@@ -251,6 +251,27 @@ func TestAGangEvictsInOneDomain(t *testing.T) {
 	}
 }
 
+// TestAGangEvictsInAnotherDomainThanItWasTriedIn last: only its room was enough, and only in the other one may it be.
+func TestAGangEvictsInAnotherDomainThanItWasTriedIn(t *testing.T) {
+	in := layers
+	for _, block := range []string{"a", "b"} {
+		for i := range 2 {
+			name := fmt.Sprint(block, "-", i)
+			in += networkNode(name, 4, "s", block)
+			if block == "b" {
+				in += cpuPod("l-"+name, 4, "", ", nodeName: "+name)
+			}
+		}
+	}
+	strict := gathers("g", 2, "BlockLayer MustGather")
+	for _, metadata := range []string{strict, nonStrict(strict)} {
+		r, _ := simulate(t, in+members("m", 2, 4, metadata, ", priority: 10, nodeSelector: {net/block: b}"), "-")
+		if got := strings.NewReplacer("-0", "", "-1", "").Replace(nodesOf(r)); got != "m0 b, m1 b" {
+			t.Errorf("got %q, %s, of %s", got, states(r), metadata)
+		}
+	}
+}
+
 // TestAGangIsInOneDomainOrNone is G12 on random clusters: a gang that must be in one block is there whole or not at
 // all, and it is not at all only where no block has the room.
 func TestAGangIsInOneDomainOrNone(t *testing.T) {

@@ -29,7 +29,7 @@ func oddGangCases() []bad {
 			return answer
 		}, says}
 	}
-	// says is what two pods that say the same are told, which the webhook admits.
+	// says is the answer to two pods that say the same, which the webhook admits.
 	says := func(name, annotations string, says ...string) bad {
 		return odd(name, func(g *gangs) string {
 			admitted(g.t, "/validate-pod", gangMember("ml", "p", "", annotations))
@@ -160,7 +160,7 @@ func oddGangCases() []bad {
 			g.tries("p")
 			before := g.says("p")
 			g.ungroup(podGroupOf(sigs, "", ""))
-			g.Lose("p") // as the handler is told
+			g.Lose("p") // as the handler does
 			return before + g.says("p", "q")
 		}, "p: GangHolding", "p: GangNotFound", "q: GangNotFound"),
 		odd("a PodGroup is created again with another minimum", func(g *gangs) string {

@@ -162,10 +162,12 @@ func (c *Controller) enqueueGroup(g *v1alpha1.PodGroup) {
 // update writes the status of the PodGroups of a gang where it has changed.
 func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.RateLimiter) error {
 	var failed []error
+	found := false
 	for _, i := range c.Groups {
 		object, _, err := i.GetStore().GetByKey(id)
 		if g, ok := object.(*v1alpha1.PodGroup); ok && err == nil && !g.Basic {
 			pods := c.podsOf(id)
+			found = true
 			is, group := statusOf(g, pods, metav1.Now()), g.GroupVersionKind().Group
 			c.watchPart(g, is, pods)
 			stored := is
@@ -186,6 +188,10 @@ func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.Ra
 			}
 		}
 		failed = append(failed, err)
+	}
+	if !found {
+		delete(c.late, id)
+		delete(c.degraded, id)
 	}
 	return errors.Join(failed...)
 }
