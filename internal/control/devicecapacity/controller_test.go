@@ -57,6 +57,7 @@ func run(t *testing.T, f func(w *world)) {
 		running.Go(func() { nodes.RunWithContext(ctx) })
 		running.Go(func() { devices.RunWithContext(ctx) })
 		cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced, devices.HasSynced)
+		synctest.Wait() // a source refuses to watch from its version 0 what was added before
 		running.Go(func() {
 			if err := New(Options{Devices: devices, Nodes: nodes, Client: client}).Start(ctx); err != nil {
 				t.Error(err)
