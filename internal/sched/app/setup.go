@@ -79,7 +79,7 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *upstream.Changes,
 ) *coscheduling.Rounds {
 	events := &upstream.Events{}
-	core.SchedulingQueue = events.Watch(core.SchedulingQueue)
+	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	r := &coscheduling.Rounds{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
 		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ const changesKept = 1 << 13
 
 // Changes is the log of nodes whose NodeInfo or account changed. All methods may be called from any goroutine.
 type Changes struct {
+	nominationsEnded atomic.Uint64 // or moved, which changes no node
+
 	mu   sync.Mutex // guards everything below
 	log  [changesKept]string
 	next uint64 // entries ever written; entry i is log[i%changesKept]

@@ -224,7 +224,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	made, counted := &calls{}, &Events{}
-	s.SchedulingQueue = counted.Watch(&replacedQueue{s.SchedulingQueue, made, counted})
+	s.SchedulingQueue = counted.Watch(&replacedQueue{s.SchedulingQueue, made, counted}, &Changes{})
 	s.Cache = &replacedCache{s.Cache, made}
 	s.Profiles["s"] = &replacedProfile{s.Profiles["s"], made}
 	next, schedule, fail := s.NextPod, s.SchedulePod, s.FailureHandler

@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"context"
+	"sync"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
@@ -16,12 +19,58 @@ type Events struct{ count atomic.Uint64 }
 // Count returns how many there were. An event is counted after the cache has it, and before it wakes pods.
 func (e *Events) Count() uint64 { return e.count.Load() }
 
-// Watch returns the queue that counts its events.
-func (e *Events) Watch(q queue.SchedulingQueue) queue.SchedulingQueue { return &eventQueue{q, e} }
+// Watch returns the queue that counts its events, and in c the nominations that end.
+func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueue {
+	return &eventQueue{SchedulingQueue: q, events: e, changes: c}
+}
 
 type eventQueue struct {
 	queue.SchedulingQueue
-	events *Events
+	events    *Events
+	changes   *Changes
+	nominated sync.Map // by UID: pods that may be nominated
+}
+
+// renominates is called after each call that may end the nomination of a pod. The pod may be nominated from now on.
+func (q *eventQueue) renominates(p *corev1.Pod, may bool) {
+	_, was := q.nominated.LoadAndDelete(p.UID)
+	if may {
+		q.nominated.Store(p.UID, nil)
+	}
+	if was {
+		q.changes.nominationsEnded.Add(1)
+	}
+}
+
+func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
+	q.SchedulingQueue.Add(ctx, pod)
+	q.renominates(pod, pod.Status.NominatedNodeName != "")
+}
+
+func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
+	q.SchedulingQueue.Update(ctx, old, pod)
+	_, was := q.nominated.Load(pod.UID) // and keeps it where neither says so
+	q.renominates(pod, was || pod.Status.NominatedNodeName != "")
+}
+
+func (q *eventQueue) Delete(pod *corev1.Pod) {
+	q.SchedulingQueue.Delete(pod)
+	q.renominates(pod, false)
+}
+
+func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fwk.NominatingInfo) {
+	q.SchedulingQueue.AddNominatedPod(logger, pod, to)
+	q.renominates(pod.GetPod(), true)
+}
+
+func (q *eventQueue) DeleteNominatedPodIfExists(pod *corev1.Pod) {
+	q.SchedulingQueue.DeleteNominatedPodIfExists(pod)
+	q.renominates(pod, false)
+}
+
+func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod fwk.PodInfo) {
+	q.SchedulingQueue.UpdateNominatedPod(logger, old, pod)
+	q.renominates(pod.GetPod(), true)
 }
 
 func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,

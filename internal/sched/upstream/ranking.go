@@ -29,8 +29,10 @@ type ranking struct {
 	spread   *spread // nil where no spreading acts
 	feasible []bool
 	count    int // of feasible members
-	// yielding are infeasible members that nominated pods hold: these may go without a change of the node.
+	// yielding are infeasible members that nominated pods hold: these may go without a change of the node. The number is
+	// that of nominations that had ended when they were evaluated.
 	yielding map[int]bool
+	ended    uint64
 
 	total []int64
 	last  int // the chosen member
@@ -117,7 +119,10 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bool) []int {
 	var todo []int
 	again := make(map[int]bool, len(changed)+len(r.yielding))
-	maps.Copy(again, r.yielding)
+	if ended := p.changes.nominationsEnded.Load(); ended != r.ended {
+		maps.Copy(again, r.yielding)
+		r.ended = ended
+	}
 	for _, name := range changed {
 		i, known := p.ids[name]
 		if !known {

@@ -583,6 +583,7 @@ func (c *cluster) disturb() {
 	case 15: // its pod is gone, and no node has changed
 		if name, ok := anyOf(c, c.nominated); ok {
 			delete(c.nominated, name)
+			c.changes.nominationsEnded.Add(1)
 		}
 	}
 }

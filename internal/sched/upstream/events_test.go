@@ -1,0 +1,88 @@
+package upstream
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"pgregory.net/rapid"
+)
+
+// TestNominationsThatEndAreCounted: whatever ends or moves one, for the queue of Kubernetes.
+func TestNominationsThatEndAreCounted(t *testing.T) {
+	t.Parallel()
+	ended, logger := 0, klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	var exist []runtime.Object
+	for i := range 3 {
+		p := &corev1.Pod{}
+		p.Namespace, p.Name = "n", fmt.Sprint("p", i)
+		exist = append(exist, p)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		q := queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }, exist)
+		c := &Changes{}
+		watched := (&Events{}).Watch(q, c)
+		pods := map[string]*corev1.Pod{}
+		nominated := func() map[types.UID]string {
+			on := map[types.UID]string{}
+			for _, node := range []string{"a", "b"} {
+				for _, p := range q.NominatedPodsForNode(node) {
+					on[p.GetPod().UID] = node
+				}
+			}
+			return on
+		}
+		node := rapid.SampledFrom([]string{"", "a", "b"})
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			name := fmt.Sprint("p", rapid.IntRange(0, 2).Draw(rt, "pod"))
+			was, count := nominated(), c.nominationsEnded.Load()
+			is := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
+			is.Status.NominatedNodeName = node.Draw(rt, "status")
+			info, err := framework.NewPodInfo(is)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			old := pods[name]
+			switch step := rapid.IntRange(0, 5).Draw(rt, "step"); {
+			case old == nil:
+				watched.Add(ctx, is)
+				pods[name] = is
+			case step == 0:
+				watched.Delete(old)
+				delete(pods, name)
+			case step == 1:
+				to := &fwk.NominatingInfo{
+					NominatingMode: fwk.ModeOverride, NominatedNodeName: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "to"),
+				}
+				watched.AddNominatedPod(logger, info, to)
+			case step == 2:
+				watched.DeleteNominatedPodIfExists(old)
+			case step == 3:
+				watched.UpdateNominatedPod(logger, old, info)
+				pods[name] = is
+			default:
+				watched.Update(ctx, old, is)
+				pods[name] = is
+			}
+			now := nominated()
+			maps.DeleteFunc(was, func(uid types.UID, on string) bool { return now[uid] == on })
+			if len(was) > 0 && c.nominationsEnded.Load() == count {
+				rt.Fatalf("not counted: nominations of %v have ended", was)
+			}
+			ended += len(was)
+		}
+	})
+	if ended == 0 {
+		t.Error("no nomination has ended")
+	}
+}
