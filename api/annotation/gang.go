@@ -50,6 +50,16 @@ const (
 	GangWaitingTime = "gang.scheduling.koordinator.sh/waiting-time"
 )
 
+// Annotations of a Pod that the scheduler writes. Nothing of Tenon reads them.
+const (
+	// GangTimeout is "true" for a pod that waited for its gang until GangWaitingTime was over.
+	GangTimeout = "gang.scheduling.koordinator.sh/timeout"
+	// BoundGangGroup lists the gangs that start together with the pod's: namespace/name, sorted, between commas.
+	BoundGangGroup = "internal.scheduling.koordinator.sh/bind-gang-group-id"
+	// BoundGangMembers is how many pods of these gangs were known when the pod was bound.
+	BoundGangMembers = "internal.scheduling.koordinator.sh/bind-gang-member-count"
+)
+
 // Values of GangMode.
 const (
 	GangStrict    = "Strict"
@@ -88,6 +98,15 @@ func ParseMembers(text string) (int, []Warning, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil || n == 0 {
 		return 0, nil, invalid(text, fmt.Sprintf("must be a whole number from 1 to %d", math.MaxInt32))
+	}
+	return int(n), nil, nil
+}
+
+// ParseMemberIndex reads the rank of a member.
+func ParseMemberIndex(text string) (int, []Warning, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, nil, invalid(text, fmt.Sprintf("must be a whole number from 0 to %d", math.MaxInt32))
 	}
 	return int(n), nil, nil
 }

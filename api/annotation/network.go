@@ -8,6 +8,10 @@ import (
 // GangNetworkTopology holds a NetworkTopologySpec: in which domains of the network the pods of a gang are.
 const GangNetworkTopology = "gang.scheduling.koordinator.sh/network-topology-spec"
 
+// GangNetworkTopologyIndex is the rank of a Pod in its gang, from 0: members that follow each other get neighboring
+// places where GangNetworkTopology says something.
+const GangNetworkTopologyIndex = "gang.scheduling.koordinator.sh/network-topology-index"
+
 // Strategies of a GatherRule.
 const (
 	MustGather   = "MustGather"

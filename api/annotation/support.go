@@ -64,11 +64,13 @@ func Supports() []Support {
 			"ElasticQuotaProfile.quota.koordinator.sh",
 		}},
 		{"simulated containers", Done, PodAnnotation, []string{SimulateKey}},
-		{"allocations written by the scheduler", Done, PodAnnotation, []string{PredictedPlacementKey}},
+		{"allocations written by the scheduler", Done, PodAnnotation, []string{
+			PredictedPlacementKey, GangTimeout, BoundGangGroup, BoundGangMembers,
+		}},
 
 		{gangs, Done, PodAnnotation, []string{
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
-			GangWaitingTime, GangNetworkTopology,
+			GangWaitingTime, GangNetworkTopology, GangNetworkTopologyIndex,
 		}},
 		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
 		{gangs, Done, ObjectKind, []string{
@@ -91,10 +93,7 @@ func Supports() []Support {
 		{"devices", Planned, NodeLabel, []string{
 			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
 		}},
-		{"gang scheduling", Planned, PodAnnotation, []string{
-			gang + "network-topology-index", gang + "timeout",
-			"scheduling.k8s.io/group-name",
-		}},
+		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
 		{"reservations", Planned, PodAnnotation, []string{
 			sched + "reservation-*", sched + "exact-match-reservation", sched + "reserve-pod",
 		}},

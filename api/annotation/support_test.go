@@ -21,9 +21,9 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 		"a gang":     {at: PodAnnotation, keys: []string{GangName}},
 		"a PodGroup": {at: PodLabel, keys: []string{PodGroup, CommunityPodGroup}},
 		"a key of gangs that is not read": {
-			at: PodAnnotation, keys: []string{"gang.scheduling.koordinator.sh/network-topology-index"},
+			at: PodAnnotation, keys: []string{"scheduling.k8s.io/group-name"},
 			want: []Ignored{{
-				"gang.scheduling.koordinator.sh/network-topology-index", "has no effect: gang scheduling: planned",
+				"scheduling.k8s.io/group-name", "has no effect: gang scheduling: planned",
 			}},
 		},
 		"a misspelt key of gangs": {

@@ -527,7 +527,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 	other := pod("elsewhere", "", "", "epyc", "")
 	other.Namespace = "ml"
 	member := pod("member", "LS", "1", "epyc", "")
-	member.Annotations["gang.scheduling.koordinator.sh/network-topology-index"] = "g"
+	member.Annotations["scheduling.k8s.io/group-name"] = "g"
 	pods = append(pods, blocked, other, member, pod("lost", "LSR", "2", "gone", ""))
 	api := apiServer(t, nodes, pods, topologies)
 	diagnostics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -615,7 +615,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"a pod with a key without effect": {
 			[]string{"explain", "member", "--kubeconfig", without},
 			ExitOK,
-			[]string{"metadata.annotations[gang.scheduling.koordinator.sh/network-topology-index]: has no effect: " +
+			[]string{"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: " +
 				"gang scheduling: planned"},
 			nil,
 		},

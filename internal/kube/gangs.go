@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -99,6 +101,20 @@ func (s *Gangs) gangOf(uid string) string {
 
 // GangOf returns the gang of a pod, as namespace/name; empty for a pod without one.
 func (s *Gangs) GangOf(p *corev1.Pod) string { return s.gangOf(string(p.UID)) }
+
+// Record returns the annotations with which a member is bound; nil for a pod that starts alone.
+func (s *Gangs) Record(p *corev1.Pod) map[string]string {
+	if !s.configured.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gangs, members := s.state.Company(string(p.UID))
+	if gangs == "" {
+		return nil
+	}
+	return map[string]string{annotation.BoundGangGroup: gangs, annotation.BoundGangMembers: strconv.Itoa(members)}
+}
 
 // Pod returns a member, nil for one that is not known.
 func (s *Gangs) Pod(uid string) *corev1.Pod {

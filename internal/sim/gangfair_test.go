@@ -219,6 +219,30 @@ func TestAStreamOfExclusivePodsDoesNotStarveAGang(t *testing.T) {
 	}
 }
 
+// TestAStreamOfSmallPodsDoesNotStarveAGangInADomain: room is kept for it in the block in which it can be, and nowhere
+// else.
+func TestAStreamOfSmallPodsDoesNotStarveAGangInADomain(t *testing.T) {
+	for most, want := range map[int]bool{0: false, 10: true} {
+		l := newLive(t, layers+networkNode("n0", 4, "s", "b0")+networkNode("n1", 4, "s", "b1")+
+			networkNode("n2", 4, "s", "b1"))
+		l.gangs.Read(func(s *gang.State) { s.LimitOvertakes(most) })
+		l.all = func(p *corev1.Pod) {
+			if p.Annotations[annotation.GangName] != "" {
+				p.Annotations[annotation.GangNetworkTopology] = `{"gatherStrategy":[{"layer":"BlockLayer","strategy":"MustGather"}]}`
+			}
+		}
+		_, served := l.overtakesIn(12, 100)
+		if served != want {
+			t.Errorf("with maxOvertakes %d the gang starts: %t; it waits by %+v", most, served, l.why("a"))
+		}
+		for _, p := range l.on("a") {
+			if p.Spec.NodeName == "n0" {
+				t.Error("a member is on n0, alone in its block")
+			}
+		}
+	}
+}
+
 // TestAGangWithMinResourcesIsNotStarved: what must be free in the whole cluster for it is also counted on nodes that
 // are kept for it.
 func TestAGangWithMinResourcesIsNotStarved(t *testing.T) {

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -317,6 +320,86 @@ func TestAGangIsInOneDomainOrNone(t *testing.T) {
 	})
 	if !testing.Short() && (started < 10 || failed < 10) {
 		t.Errorf("%d gangs started, %d did not", started, failed)
+	}
+}
+
+// TestMembersThatFollowEachOtherAreNeighbors: by their index, on random clusters, whatever their names. Ranks of one
+// block follow each other, and so do those of one spine.
+func TestMembersThatFollowEachOtherAreNeighbors(t *testing.T) {
+	several := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		in, at := layers, map[string][2]string{}
+		for i := range rapid.IntRange(2, 6).Draw(rt, "nodes") {
+			spine := fmt.Sprint("s", rapid.IntRange(0, 1).Draw(rt, "spine"))
+			block := spine + fmt.Sprint("b", rapid.IntRange(0, 1).Draw(rt, "block"))
+			at[fmt.Sprint("n", i)] = [2]string{spine, block}
+			in += networkNode(fmt.Sprint("n", i), rapid.IntRange(1, 3).Draw(rt, "cpus"), spine, block)
+		}
+		n := rapid.IntRange(2, 6).Draw(rt, "members")
+		ranks := rapid.Permutation(slices.Collect(func(yield func(int) bool) {
+			for i := range n {
+				if !yield(i) {
+					return
+				}
+			}
+		})).Draw(rt, "ranks")
+		says := strings.TrimSuffix(gathers("g", n, "BlockLayer PreferGather", "SpineLayer PreferGather"), "}")
+		for i, rank := range ranks {
+			in += cpuPod(fmt.Sprint("m", i), 1,
+				fmt.Sprintf("%s, gang.scheduling.koordinator.sh/network-topology-index: '%d'}", says, rank), "")
+		}
+		r, _ := simulate(t, in, "-")
+		nodes := make([]string, n)
+		for _, p := range r.Pods {
+			var i int
+			if _, err := fmt.Sscanf(p.Name, "m%d", &i); err != nil {
+				rt.Fatal(err)
+			}
+			nodes[ranks[i]] = p.Node
+		}
+		if nodes[0] == "" {
+			return
+		}
+		for level := range 2 {
+			seen, last := map[string]bool{}, ""
+			for _, node := range nodes {
+				domain := at[node][level]
+				if seen[domain] && domain != last {
+					rt.Fatalf("by rank the members are on %v\n%s", nodes, in)
+				}
+				seen[domain], last = true, domain
+			}
+			if len(seen) > 1 {
+				several++
+			}
+		}
+	})
+	if !testing.Short() && several < 10 {
+		t.Errorf("%d gangs were in several domains", several)
+	}
+}
+
+// TestANodeOfADomainGoesWhileItsMembersAreReserved: another one of the domain takes its member in the same round.
+func TestANodeOfADomainGoesWhileItsMembersAreReserved(t *testing.T) {
+	l := newLive(t, layers+networkNode("n0", 2, "s", "b")+networkNode("n1", 2, "s", "b")+networkNode("n2", 2, "s", "b")+
+		networkNode("n3", 64, "s", "c")+networkNode("n4", 64, "s", "c"))
+	gone := ""
+	watchSteps(l.engine, func(step string, p *corev1.Pod) *fwk.Status {
+		switch {
+		case step == giveBack:
+			t.Errorf("%s is given back", p.Name)
+		case step == commit && gone == "":
+			gone = l.rounds.Planned(podsOf(l.engine)["a1"])
+			removeNode(t, l.engine, gone)
+		}
+		return nil
+	})
+	l.gang("a", 2, 2, func(p *corev1.Pod) {
+		p.Annotations[annotation.GangNetworkTopology] = `{"gatherStrategy":[{"layer":"BlockLayer","strategy":"MustGather"}]}`
+	})
+	l.settle()
+	if on := l.on("a"); gone == "" || len(on) != 2 || on[1].Spec.NodeName != "n2" {
+		t.Errorf("node %q has gone; %+v; the gang waits by %+v", gone, on, l.why("a"))
 	}
 }
 

@@ -40,6 +40,17 @@ type Gang struct {
 	Deadline     *time.Time  `json:"deadline,omitempty"` // until which reserved members wait
 	Network      []string    `json:"network,omitempty"`  // in which domains its members are, a text for each rule
 	Tried        *Domains    `json:"domains,omitempty"`  // in which its members did not fit
+	LastPlan     *Plan       `json:"lastPlan,omitempty"`
+	// Held is the sum of what its members have reserved and are not bound with, by resource.
+	Held map[string]string `json:"held,omitempty"`
+}
+
+// Plan is how the last plan of a gang's group ended.
+type Plan struct {
+	At     time.Time `json:"at"`
+	Gang   string    `json:"gang,omitempty"` // that lacked members; empty where none did
+	Placed int       `json:"placed"`         // of that gang; of all gangs where none lacked any
+	Needed int       `json:"needed"`
 }
 
 // Domains is how many domains there are, in how many of them members were tried, and in which most fit.
@@ -95,6 +106,9 @@ func GangOf(s *gang.State, id string) *Gang {
 		out.Network = append(out.Network, text)
 	}
 	out.Tried = DomainsOf(r.Why.Tried)
+	if last := r.Last; !last.At.IsZero() {
+		out.LastPlan = &Plan{last.At, last.Gang, last.Placed, last.Needed}
+	}
 	if !r.Deadline.IsZero() {
 		out.Deadline = &r.Deadline
 	}

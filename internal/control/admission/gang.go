@@ -22,6 +22,7 @@ func (a *Answer) gang(pod *corev1.Pod) {
 		id = is.Gang
 	}
 	a.gangSettings(pod.Annotations, id)
+	parsed(a, pod.Annotations, annotation.GangNetworkTopologyIndex, annotation.ParseMemberIndex)
 	if text, ok := pod.Labels[annotation.LightweightMinAvailable]; ok {
 		if _, _, err := annotation.ParseMembers(text); err != nil {
 			a.refuse(why.BadAnnotation, labelField(annotation.LightweightMinAvailable), "%v", err)

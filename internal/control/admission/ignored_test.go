@@ -22,7 +22,7 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 				"koordinator.sh/qosClas":               "LSR", "app": "web",
 			},
 			Annotations: map[string]string{
-				"gang.scheduling.koordinator.sh/network-topology-index": "{}", "koordinator.sh/cpuBurst": "{}",
+				"scheduling.k8s.io/group-name": "{}", "koordinator.sh/cpuBurst": "{}",
 			},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{container, container}},
@@ -32,9 +32,8 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	}
 	want := []string{
 		`metadata.labels[koordinator.sh/qosClas]: has no effect: unknown key, did you mean "koordinator.sh/qosClass"?`,
-		"metadata.annotations[gang.scheduling.koordinator.sh/network-topology-index]: has no effect: gang scheduling:" +
-			" planned",
 		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
+		"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: gang scheduling: planned",
 		"spec.containers[*].resources[koordinator.sh/mid-cpu]: no component of Tenon provides this resource: " +
 			"colocation: planned",
 	}

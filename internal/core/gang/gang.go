@@ -64,6 +64,7 @@ type Pod struct {
 	Settings Settings
 	Fault    string // what cannot be read of its settings; names the key
 	Joint    bool   // it wants its GPUs next to those of the other members
+	Index    int    // its rank: members that follow each other get neighboring places; 0 where nothing is said
 	Owner    string // UID of its controller; empty without one
 	Priority int32
 	Created  time.Time

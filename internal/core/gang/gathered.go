@@ -80,6 +80,7 @@ func (s *State) rules(g *gang) (rules []Gather, joint bool) {
 func (s *State) gathered(group *group, p *Plan) (all []*Gathered) {
 	for _, g := range group.gangs {
 		rules, joint := s.rules(g)
+		ranked := func(uid string) bool { m := g.members[uid]; return m != nil && m.pod.Index > 0 }
 		if len(rules) == 0 || g.isOpen() {
 			continue
 		}
@@ -91,6 +92,7 @@ func (s *State) gathered(group *group, p *Plan) (all []*Gathered) {
 		}
 		to := all[at]
 		to.Joint = to.Joint || joint
+		to.Ranked = to.Ranked || slices.ContainsFunc(p.Members, ranked)
 		to.Least += max(g.settings.Min-g.running(), 0)
 		to.Held = append(to.Held, g.held()...)
 		for _, uid := range p.Members {

@@ -439,38 +439,38 @@ func (m *model) plans(uid string) bool {
 	}
 	var fit, placed []string
 	var f gang.Failure
-	left := slices.Clone(plan.Members)
-	for len(left) > 0 {
-		uid, of := left[0], m.pods[left[0]].Gang
-		if m.holds[uid] != gang.Pending || m.open(of) {
-			m.Fatalf("%s of %s is planned, and holds %d", uid, of, m.holds[uid])
+	left, end := slices.Clone(plan.Members), ""
+	failed, have := plan.Try(plan.Members, func(uid string) bool {
+		of, at := m.pods[uid].Gang, slices.Index(left, uid)
+		if end != "" || at < 0 || m.holds[uid] != gang.Pending || m.open(of) {
+			m.Fatalf("%s of %s is tried after %q, and holds %d", uid, of, end, m.holds[uid])
 		}
-		left = left[1:]
+		left = slices.Delete(left, at, at+1)
 		if rapid.IntRange(0, 3).Draw(m.T, "fits") > 0 {
-			plan.Place(uid)
 			fit = append(fit, uid)
-			continue
+			return true
 		}
-		have, possible := plan.Fail(uid)
+		for _, other := range s.Group {
+			o, _, _ := m.settings(other)
+			if !m.open(other) && m.running(other, o)+m.of(fit, other)+m.of(left, other) < o.Min {
+				end = uid
+			}
+		}
+		return false
+	})
+	if failed != end {
+		m.Fatalf("the plan of %v ends with %q, want %q", s.Group, failed, end)
+	}
+	if failed != "" {
+		of := m.pods[failed].Gang
 		own, _, _ := m.settings(of)
 		if want := m.running(of, own) + m.of(fit, of); have != want {
 			m.Fatalf("%s has %d members that run or fit, want %d", of, have, want)
 		}
-		can := true
-		for _, other := range s.Group {
-			o, _, _ := m.settings(other)
-			can = can && (m.open(other) || m.running(other, o)+m.of(fit, other)+m.of(left, other) >= o.Min)
-		}
-		if can != possible {
-			m.Fatalf("the group %v can start: %v, and the plan says %v", s.Group, can, possible)
-		}
-		if !possible {
-			fit, f = nil, gang.Failure{UID: uid, Have: have}
-			f.Outlook = rapid.SampledFrom([]gang.Outlook{
-				gang.NoRoomNeeded, gang.Short, gang.Short, gang.Short, gang.Hopeless, gang.Reserved,
-			}).Draw(m.T, "outlook")
-			break
-		}
+		fit, f = nil, gang.Failure{UID: failed, Have: have}
+		f.Outlook = rapid.SampledFrom([]gang.Outlook{
+			gang.NoRoomNeeded, gang.Short, gang.Short, gang.Short, gang.Hopeless, gang.Reserved,
+		}).Draw(m.T, "outlook")
 	}
 	for _, uid := range fit {
 		if rapid.IntRange(0, 9).Draw(m.T, "is reserved") > 0 {

@@ -25,6 +25,22 @@ type tally struct {
 	least, placed, left int // members that must run, that do or were placed, and that have yet to be tried
 }
 
+// Attempt is how the last plan of a group ended.
+type Attempt struct {
+	At             time.Time
+	Gang           string // the first that lacks members; empty where all had their minimum
+	Placed, Needed int    // members of that gang that run or were placed; of all gangs where none lacks any
+}
+
+// attempted notes how a plan ended.
+func (g *group) attempted(now time.Time) {
+	g.last = Attempt{At: now}
+	for _, o := range g.gangs {
+		g.last.Placed += o.count[Waiting] + o.running()
+		g.last.Needed += o.settings.Min
+	}
+}
+
 // Failure is the member for which a plan failed.
 type Failure struct {
 	UID      string
@@ -106,7 +122,8 @@ func (s *State) plan(of *group) *Plan {
 // inOrder returns the UIDs of members in the order in which they are tried.
 func inOrder(members []*member) (uids []string) {
 	slices.SortFunc(members, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), a.pod.Created.Compare(b.pod.Created),
+		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(a.pod.Index, b.pod.Index),
+			a.pod.Created.Compare(b.pod.Created),
 			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name),
 			cmp.Compare(a.pod.UID, b.pod.UID))
 	})
@@ -116,8 +133,8 @@ func inOrder(members []*member) (uids []string) {
 	return uids
 }
 
-// Place notes that a member fits beside those before it.
-func (p *Plan) Place(uid string) {
+// place notes that a member fits beside those before it.
+func (p *Plan) place(uid string) {
 	t := p.gang[uid]
 	t.left--
 	t.placed++
@@ -133,33 +150,46 @@ func (p *Plan) Chooses() bool {
 // Lacks reports whether the gang of a member needs more members than were placed.
 func (p *Plan) Lacks(uid string) bool { return p.gang[uid].placed < p.gang[uid].least }
 
-// Fail notes that a member does not fit, and reports whether its group can still start. have is how many members of its
+// fail notes that a member does not fit, and reports whether its group can still start. have is how many members of its
 // gang run or were placed.
-func (p *Plan) Fail(uid string) (have int, possible bool) {
+func (p *Plan) fail(uid string) (have int, possible bool) {
 	t := p.gang[uid]
 	t.left--
 	return t.placed, !slices.ContainsFunc(p.tallies, func(t *tally) bool { return t.placed+t.left < t.least })
 }
 
 // Try looks for room for members in this order, those beyond the minimum of their gang after all others: they must not
-// take the room that another gang of the group needs. It stops at the first that does not fit and without which the
-// group cannot start, and returns it, with how many members of its gang run or were placed; else it returns "".
+// take the room that another gang of the group needs. Those that are not in order do not fit. It stops at the first that
+// does not and without which the group cannot start, and returns it, with how many members of its gang run or were
+// placed; else it returns "".
 func (p *Plan) Try(order []string, fits func(uid string) bool) (failed string, have int) {
+	tried := make(map[string]bool, len(order))
+	for _, uid := range order {
+		tried[uid] = true
+	}
+	for _, uid := range p.Members {
+		if tried[uid] {
+			continue
+		}
+		if have, possible := p.fail(uid); !possible {
+			return uid, have
+		}
+	}
 	var beyond []string
 	for _, uid := range order {
 		if !p.Lacks(uid) {
 			beyond = append(beyond, uid)
 		} else if fits(uid) {
-			p.Place(uid)
-		} else if have, possible := p.Fail(uid); !possible {
+			p.place(uid)
+		} else if have, possible := p.fail(uid); !possible {
 			return uid, have
 		}
 	}
 	for _, uid := range beyond {
 		if fits(uid) {
-			p.Place(uid)
+			p.place(uid)
 		} else {
-			p.Fail(uid)
+			p.fail(uid)
 		}
 	}
 	return "", 0
@@ -187,6 +217,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 	switch {
 	case group == nil:
 	case !group.isStrict() || !slices.ContainsFunc(group.gangs, func(g *gang) bool { return !g.isSatisfied() }):
+		group.attempted(now)
 		effects.add(group.settle())
 		group.failing, group.again = time.Time{}, time.Time{}
 		if group.isStrict() { // who did not fit beyond the minimum is tried alone from now on
@@ -211,10 +242,11 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 		if group.again = f.Again; group.failing.IsZero() {
 			group.failing = now
 		}
+		have := max(f.Have, failed.gang.count[Waiting]+failed.gang.running()) // fit, or were reserved until now
+		group.last = Attempt{At: now, Gang: failed.gang.id, Placed: have, Needed: failed.gang.settings.Min}
 		effects.add(group.end(Refusal{
-			Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min,
-			Have: max(f.Have, failed.gang.count[Waiting]+failed.gang.running()), // fit, or were reserved until now
-			Pod:  failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause, Tried: f.Tried,
+			Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min, Have: have,
+			Pod: failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause, Tried: f.Tried,
 		}))
 	}
 	if group != nil {

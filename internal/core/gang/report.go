@@ -21,6 +21,7 @@ type Report struct {
 	Cycle    int       // of the group's round; 0 where the group is not complete
 	Deadline time.Time // of what waits; zero where nothing does
 	Members  []Member  // by name
+	Last     Attempt   // of its group
 	Why      Refusal   // why members that are not bound are not; none where all are, or nothing is in the way
 }
 
@@ -74,7 +75,7 @@ func (s *State) Find(id string) (Report, bool) {
 	}
 	r.Settings.Group = slices.Clone(g.settings.Group)
 	if g.group != nil {
-		r.Cycle, r.Deadline = g.group.cycle, g.group.deadline
+		r.Cycle, r.Deadline, r.Last = g.group.cycle, g.group.deadline, g.group.last
 	}
 	for _, m := range g.members {
 		r.Members = append(r.Members, Member{m.pod.UID, m.pod.Namespace, m.pod.Name, m.phase, m.cycle})
@@ -112,6 +113,19 @@ func (s *State) GangOf(uid string) string {
 		return m.gang.id
 	}
 	return ""
+}
+
+// Company returns the gangs that start together with that of a member, sorted, between commas, and how many members
+// they have; nothing for a pod that starts alone.
+func (s *State) Company(uid string) (gangs string, members int) {
+	m := s.members[uid]
+	if m == nil || m.gang.isPlain() || m.gang.group == nil {
+		return "", 0
+	}
+	for _, g := range m.gang.group.gangs {
+		members += len(g.members)
+	}
+	return m.gang.group.key, members
 }
 
 // Bond is what holds the pods of a gang together.

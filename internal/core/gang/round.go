@@ -18,6 +18,7 @@ type group struct {
 	after    *group  // it gave back what it held so that this one can start; nil when that has
 	claim    *claim  // nil where its last plan did not fail for lack of room
 	failed   bool    // a plan of it has
+	last     Attempt
 
 	failing time.Time // when a plan failed first since it started; zero where none has
 	again   time.Time // when it is to be tried again, whatever happens; zero for no such time

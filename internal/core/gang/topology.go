@@ -16,6 +16,8 @@ type Gathered struct {
 	Rules   []Gather // from the innermost layer to the outermost
 	// Joint asks that all devices are on one node, well linked, where that is possible.
 	Joint bool
+	// Ranked asks that members that follow each other are in one domain of the innermost layer, as far as possible.
+	Ranked bool
 }
 
 // Bound returns the first rule that must hold; the zero value without one.
@@ -51,7 +53,8 @@ type Domain struct {
 	Parts []Part
 }
 
-// Part is sites of a domain. Members go to the first part that lacks some of its own.
+// Part is sites of a domain. Members go to the first part that lacks some of its own; where any number may be in each,
+// to the one of the member before, else to the next one that has room.
 type Part struct {
 	Sites   []int // in ascending order
 	Members int   // exactly so many; 0 for any number
@@ -289,8 +292,11 @@ func (c *chooser) fewest(f *field, rule int) (few field, found bool) {
 // parts divides a field where a rule asks for multiples; nil where it has not the room for them.
 func (c *chooser) parts(f *field) []Part {
 	rule := slices.IndexFunc(c.Rules, func(g Gather) bool { return g.Multiple > 1 })
-	if rule < 0 {
+	switch {
+	case rule < 0 && !c.Ranked:
 		return []Part{{Sites: f.sites}}
+	case rule < 0:
+		return c.ranks(f)
 	}
 	n, left := c.Rules[rule].Multiple, 0
 	domains := c.split(f, rule)
@@ -314,6 +320,33 @@ func (c *chooser) parts(f *field) []Part {
 		}
 		parts = append(parts, Part{d.sites, min(d.room, left)})
 		left -= min(d.room, left)
+	}
+	return parts
+}
+
+// ranks divides a field into the domains of the innermost layer, those of one outer domain next to each other. Sites in
+// none come last.
+func (c *chooser) ranks(f *field) (parts []Part) {
+	sites := slices.Clone(f.sites)
+	outermostFirst := func(a, b int) int {
+		for r := len(c.Rules) - 1; r >= 0; r-- {
+			x, y := c.sites[a].In[r], c.sites[b].In[r]
+			if x == "" || y == "" {
+				x, y = y, x
+			}
+			if x != y {
+				return cmp.Compare(x, y)
+			}
+		}
+		return cmp.Compare(a, b)
+	}
+	slices.SortFunc(sites, outermostFirst)
+	for i, s := range sites {
+		if i == 0 || !slices.Equal(c.sites[s].In, c.sites[sites[i-1]].In) {
+			parts = append(parts, Part{})
+		}
+		last := &parts[len(parts)-1]
+		last.Sites = append(last.Sites, s)
 	}
 	return parts
 }

@@ -204,6 +204,41 @@ func TestTheFewestDomainsArePreferred(t *testing.T) {
 	})
 }
 
+// TestRankedMembers: the same domains are tried, each block by itself, and one spine after the other.
+func TestRankedMembers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := drawNetwork(t, []gang.Gather{{Layer: "block"}, {Layer: "spine"}}, rapid.Bool().Draw(t, "equal"))
+		plain, many := n.domains()
+		n.ask.Ranked = true
+		ranked, same := n.domains()
+		if many != same || len(plain) != len(ranked) {
+			t.Fatalf("%+v: %d of %d domains, want %d of %d", n, len(ranked), same, len(plain), many)
+		}
+		for i, d := range ranked {
+			var sites []int
+			spines, last := map[string]bool{}, "none"
+			blocks := map[string]bool{}
+			for _, p := range d.Parts {
+				sites = append(sites, p.Sites...)
+				in := n.sites[p.Sites[0]].In
+				for _, s := range p.Sites {
+					if !slices.Equal(n.sites[s].In, in) || !slices.IsSorted(p.Sites) || p.Members != 0 {
+						t.Fatalf("%+v: part %+v", n, p)
+					}
+				}
+				if block := fmt.Sprint(in); blocks[block] || in[1] != last && spines[in[1]] {
+					t.Fatalf("%+v: parts %+v", n, d.Parts)
+				}
+				blocks[fmt.Sprint(in)], spines[in[1]], last = true, true, in[1]
+			}
+			if slices.Sort(sites); !slices.Equal(sites, plain[i].Parts[0].Sites) {
+				t.Fatalf("%+v: domain %d has %v, want %v", n, i, sites, plain[i].Parts[0].Sites)
+			}
+		}
+	})
+}
+
 // TestMultiplesOfMembers: each domain of the layer has a multiple of the number, and as many are placed as must be,
 // wherever that is possible.
 func TestMultiplesOfMembers(t *testing.T) {

@@ -32,6 +32,7 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Gang: id, InObject: inObject,
 		Settings: r.settings(p.Annotations, p.Labels), Created: p.CreationTimestamp.Time, Node: p.Spec.NodeName,
 		Joint: joinsGPUs(p),
+		Index: readGang(&r, p.Annotations, annotation.ParseMemberIndex, annotation.GangNetworkTopologyIndex),
 	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority

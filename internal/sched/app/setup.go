@@ -66,6 +66,7 @@ var _ upstream.Valuer = (*deviceshare.Plugin)(nil)
 // Registry returns our plugins by name.
 func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs,
 ) frameworkruntime.Registry {
+	d.Also = g.Record
 	return frameworkruntime.Registry{
 		coscheduling.Name:     coscheduling.Factory(g, q),
 		deviceshare.Name:      deviceshare.Factory(d),

@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -32,6 +33,9 @@ type placed struct {
 }
 
 func (r *Rounds) attempt(ctx context.Context, is *round) *attempt {
+	for _, of := range is.places {
+		of.at = 0
+	}
 	return &attempt{Rounds: r, ctx: ctx, is: is, trial: r.Trial(), placed: map[string]*placed{}}
 }
 
@@ -58,7 +62,15 @@ func (a *attempt) try(uid string) (fwk.CycleState, error) {
 		return state, err
 	}
 	result, err := a.schedule(a.ctx, f, state, pod)
-	if err != nil {
+	of, in := a.is.places[uid], err
+	for left := of.others(); in != nil && left > 0; left-- {
+		of.at = (of.at + 1) % len(of.parts)
+		if state = a.state(); a.confine(uid, state) == nil {
+			result, in = a.schedule(a.ctx, f, state, pod)
+			addNodes(err, in)
+		}
+	}
+	if in != nil {
 		return state, err
 	}
 	assumed := pod.DeepCopy()
@@ -69,6 +81,17 @@ func (a *attempt) try(uid string) (fwk.CycleState, error) {
 	a.is.planned[uid] = result
 	a.undo = append(a.undo, func() { a.remove(uid) })
 	return state, nil
+}
+
+// addNodes adds the nodes that refuse a pod to others that do.
+func addNodes(to, from error) {
+	var all, more *framework.FitError
+	if !errors.As(to, &all) || !errors.As(from, &more) {
+		return
+	}
+	all.NumAllNodes += more.NumAllNodes
+	more.Diagnosis.NodeToStatus.ForEachExplicitNode(all.Diagnosis.NodeToStatus.Set)
+	all.Diagnosis.UnschedulablePlugins = all.Diagnosis.UnschedulablePlugins.Union(more.Diagnosis.UnschedulablePlugins)
 }
 
 // back undoes what was done since there were so many steps.

@@ -4,6 +4,10 @@ import (
 	"net/http"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/view"
@@ -41,6 +45,24 @@ func (p *Plugin) describe(id string, mayRead func(namespace string) bool) (g *vi
 	if !mayRead("") && !mayRead(namespace) {
 		return nil
 	}
-	p.gangs.Read(func(s *gang.State) { g = view.GangOf(s, id) })
+	var holding []gang.Member
+	p.gangs.Read(func(s *gang.State) {
+		g = view.GangOf(s, id)
+		r, _ := s.Find(id)
+		holding = r.In(gang.Waiting, gang.Returning, gang.Allowed)
+	})
+	if g == nil || len(holding) == 0 {
+		return g
+	}
+	held := corev1.ResourceList{}
+	for _, m := range holding {
+		if pod := p.gangs.Pod(m.UID); pod != nil {
+			held = quota.Add(held, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+		}
+	}
+	g.Held = map[string]string{}
+	for name, amount := range held {
+		g.Held[string(name)] = amount.String()
+	}
 	return g
 }

@@ -4,9 +4,56 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/view"
 )
+
+func TestAGangSaysHowItsLastPlanEnded(t *testing.T) {
+	t.Parallel()
+	p, gangs := newPlugin(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		m := member(name, "g", "3")
+		if name == "d" {
+			m = member(name, "h", "2")
+			m.Annotations[annotation.GangMode] = "NonStrict"
+		}
+		m.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("1500m"), "example.com/x": resource.MustParse("2")},
+		}}}
+		gangs.PutPod(m)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.SetPathValue("namespace", "ns")
+	ask := func(name string) *view.Gang {
+		r.SetPathValue("name", name)
+		g, _ := p.Diagnostics().Endpoints[0].Answer(r, func(string) bool { return true }).(*view.Gang)
+		return g
+	}
+	if g := ask("g"); g == nil || g.LastPlan != nil || g.Held != nil {
+		t.Errorf("before a plan: %+v", g)
+	}
+	at := time.Unix(1e9, 0)
+	gangs.Conclude([]string{"uid-a", "uid-b", "uid-c"}, []string{"uid-a", "uid-b"}, gang.Failure{UID: "uid-c"}, at)
+	if diff := cmp.Diff(&view.Plan{At: at, Gang: "ns/g", Placed: 2, Needed: 3}, ask("g").LastPlan); diff != "" {
+		t.Errorf("after a plan that failed (-want +got):\n%s", diff)
+	}
+	gangs.PutPod(member("e", "h", "2"))
+	gangs.Conclude([]string{"uid-d"}, []string{"uid-d"}, gang.Failure{}, at)
+	if diff := cmp.Diff(map[string]string{"cpu": "1500m", "example.com/x": "2"}, ask("h").Held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	gangs.Conclude([]string{"uid-a", "uid-b", "uid-c"}, []string{"uid-a", "uid-b", "uid-c"}, gang.Failure{}, at)
+	if diff := cmp.Diff(&view.Plan{At: at, Placed: 3, Needed: 3}, ask("g").LastPlan); diff != "" {
+		t.Errorf("after one that did not (-want +got):\n%s", diff)
+	}
+}
 
 func TestACallerSeesTheGangsOfItsNamespaces(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
@@ -21,6 +23,7 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -190,6 +193,13 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 			return err
 		}
 		h.report(p, k, message)
+	}
+	if k.is.Code == why.GangTimeout && p.Annotations[annotation.GangTimeout] == "" {
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, p.UID, annotation.GangTimeout)
+		if _, err := h.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
+			return err
+		}
 	}
 	h.reported[k.group] = k.is.Code // also where a scheduler before this one wrote
 	return nil

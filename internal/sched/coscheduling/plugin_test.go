@@ -55,6 +55,8 @@ type handle struct {
 	activated []string
 }
 
+func (*handle) GetWaitingPod(types.UID) fwk.WaitingPod { return nil }
+
 func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
 }
@@ -372,10 +374,22 @@ func TestWhatNonStrictGangsGaveBackIsAnEvent(t *testing.T) {
 	gangs.Expire(w.clock.Now())
 	gangs.Lose("uid-a0")
 	w.pass(t.Context(), 7)
-	var got []string
+	var got, late []string
 	for len(w.events.Events) > 0 {
 		reason, _, _ := strings.Cut(<-w.events.Events, ": ")
 		got = append(got, reason)
+	}
+	for _, a := range w.Client.(*fake.Clientset).Actions() {
+		if p, ok := a.(clienttesting.PatchAction); ok && strings.Contains(string(p.GetPatch()), annotation.GangTimeout) {
+			late = append(late, p.GetName()+" "+string(p.GetPatch()))
+		}
+	}
+	slices.Sort(late)
+	if diff := cmp.Diff([]string{
+		`a0 {"metadata":{"uid":"uid-a0","annotations":{"gang.scheduling.koordinator.sh/timeout":"true"}}}`,
+		`a1 {"metadata":{"uid":"uid-a1","annotations":{"gang.scheduling.koordinator.sh/timeout":"true"}}}`,
+	}, late); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	want := []string{
 		"Warning GangHeld GangHolding", "Warning GangDeadlockReleased GangDeadlockReleased",

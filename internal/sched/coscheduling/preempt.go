@@ -56,7 +56,7 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 	}
 	var victims []*unit
 	var least gang.Loss
-	for is.places = range r.evictionPlaces(is, current) {
+	for is.places = range r.placesWithout(is, current, r.below(is, is.plan.Gathered)) {
 		p := r.newPreemption(ctx, is)
 		r.preempting = p
 		found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order) && is.isWhole()
@@ -241,14 +241,6 @@ func (p *preemption) place(order []string) bool {
 	}
 	if plan == nil {
 		return false
-	}
-	for _, uid := range plan.Members {
-		if p.is.queued[uid] != nil {
-			continue
-		}
-		if _, possible := plan.Fail(uid); !possible {
-			return false
-		}
 	}
 	failed, _ := plan.Try(order, func(uid string) bool { return p.fit(uid, plan.Lacks(uid)) })
 	return failed == ""

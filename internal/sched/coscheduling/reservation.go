@@ -31,15 +31,12 @@ type reservation struct {
 }
 
 // keepNodes keeps nodes for a group whose plan has failed, if it was overtaken too often and would fit without the pods
-// behind it. Those that run are not evicted. A gang that must be in one domain of the network gets none.
+// behind it. Those that run are not evicted.
 func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 	if is.cause == nil || is.recalled || is.failure.Preempts {
 		return
 	}
 	is.failure.Outlook = gang.Short
-	if len(is.plan.Gathered) > 0 {
-		return
-	}
 	order, member := append([]string{current}, is.next...), is.queued[current].Pod
 	preferred, nominated := map[string]string{}, false
 	rank := r.Gangs.RankOf(member)
@@ -54,7 +51,18 @@ func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 		return
 	}
 	is.failure.Outlook = gang.Hopeless
-	nodes := r.planWithout(ctx, is, order, preferred, rank)
+	own := r.group(member)
+	goes := func(p *corev1.Pod) bool {
+		return rank.Before(r.Gangs.RankOf(p)) && !slices.Contains(own, r.Gangs.GangOf(p))
+	}
+	var nodes map[string]string
+	for is.places = range r.placesWithout(is, current, goes) {
+		nodes = r.planWithout(ctx, is, order, preferred, goes)
+		if r.release(r.Core.Profiles[member.Spec.SchedulerName]); nodes != nil {
+			break
+		}
+	}
+	is.places = nil
 	delete(r.held, rank.Name)
 	if nodes == nil {
 		return
@@ -80,16 +88,15 @@ type crowded struct {
 	pods []fwk.PodInfo
 }
 
-// planWithout returns a node for each member as if pods behind its group were gone: those of as few nodes as do, else
-// all of them; nil where the group does not fit even then.
+// planWithout returns a node for each member as if pods that go were gone: those of as few nodes as do, else all of
+// them; nil where the group does not fit even then.
 func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, preferred map[string]string,
-	rank gang.Rank,
+	goes func(*corev1.Pod) bool,
 ) map[string]string {
 	nodes, err := r.Core.Profiles[is.queued[order[0]].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
-	own := r.group(is.queued[order[0]].Pod)
 	kept, all := map[string]bool{}, []crowded{}
 	for _, node := range preferred {
 		kept[node] = true
@@ -97,12 +104,11 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 	for _, n := range nodes {
 		c := crowded{node: n.Node().Name}
 		for _, info := range n.GetPods() {
-			pod := info.GetPod()
-			if rank.Before(r.Gangs.RankOf(pod)) && !slices.Contains(own, r.Gangs.GangOf(pod)) {
+			if goes(info.GetPod()) {
 				c.pods = append(c.pods, info)
 			}
 		}
-		if len(c.pods) > 0 {
+		if len(c.pods) > 0 && slices.ContainsFunc(order, func(uid string) bool { return is.places[uid].has(c.node) }) {
 			all = append(all, c)
 		}
 	}
@@ -120,7 +126,7 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 	for _, try := range []struct {
 		order []string
 		first int // nodes without the pods behind the group, before more are needed
-	}{{order, 0}, {order, len(all)}, {smallest, len(all)}} {
+	}{{order, 0}, {smallest, len(all)}} {
 		is.planned = map[string]scheduler.ScheduleResult{}
 		for uid, node := range preferred {
 			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
@@ -128,8 +134,9 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 		p := r.newPreemption(ctx, is)
 		p.read(order)
 		placed := p.placeWithout(try.order, all, try.first)
+		whole := is.isWhole()
 		p.back(0)
-		if placed != nil && !p.broken {
+		if placed != nil && whole && !p.broken {
 			return placed
 		}
 	}
@@ -142,14 +149,6 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) (nod
 	plan, _, _ := p.Gangs.Begin(p.is.queued[order[0]].Pod)
 	if plan == nil {
 		return nil
-	}
-	for _, uid := range plan.Members {
-		if p.is.queued[uid] != nil {
-			continue
-		}
-		if _, possible := plan.Fail(uid); !possible {
-			return nil
-		}
 	}
 	empty := 0
 	without := func(n int) {

@@ -275,6 +275,9 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			return unplaced(state, err)
 		}
 		result, err := schedule(ctx, f, state, anywhere(pod))
+		if err != nil && r.widen(f, is, uid) {
+			result, err = schedule(ctx, f, state, anywhere(pod))
+		}
 		if was := is.planned[uid]; err == nil && was.SuggestedHost == result.SuggestedHost {
 			result = was
 		}
@@ -380,18 +383,6 @@ func (r *Rounds) tryAll(ctx context.Context, is *round, order []string) (fits bo
 	}
 	a := r.attempt(ctx, is)
 	defer a.back(0)
-	for _, uid := range is.plan.Members {
-		if is.queued[uid] != nil {
-			continue
-		}
-		if have, possible := is.plan.Fail(uid); !possible {
-			is.failure = gang.Failure{UID: uid, Have: have, Cause: why.Finding{
-				Reason: why.Reason{Code: why.SchedulingGate},
-				Detail: "it is held back by a gate, or has only just come",
-			}}
-			return false
-		}
-	}
 	failed, have := is.plan.Try(order, func(uid string) bool {
 		_, err := a.try(uid)
 		if err != nil {
@@ -400,11 +391,16 @@ func (r *Rounds) tryAll(ctx context.Context, is *round, order []string) (fits bo
 		}
 		return err == nil
 	})
-	if failed != "" {
-		cause := causeOf(a.profile(failed), is.queued[failed].Pod, is.cause)
-		is.failure = gang.Failure{UID: failed, Have: have, Cause: cause}
+	if failed == "" {
+		return true
 	}
-	return failed == ""
+	is.failure = gang.Failure{UID: failed, Have: have, Cause: why.Finding{
+		Reason: why.Reason{Code: why.SchedulingGate}, Detail: "it is held back by a gate, or has only just come",
+	}}
+	if pod := is.queued[failed]; pod != nil {
+		is.failure.Cause = causeOf(a.profile(failed), pod.Pod, is.cause)
+	}
+	return false
 }
 
 func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {

@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -28,6 +29,7 @@ type place struct {
 	domain gang.Domain
 	many   int // domains that keep all rules that must hold
 	parts  []part
+	at     int                  // the part in which members are tried first
 	mark   func(fwk.CycleState) // makes the members choose devices next to each other; nil where they do not
 }
 
@@ -36,6 +38,14 @@ type part struct {
 	name    string
 	nodes   sets.Set[string]
 	members int
+}
+
+// others returns how many parts there are besides the one that members are tried in, where any number may be in each.
+func (p *place) others() int {
+	if p == nil || p.parts[0].members > 0 {
+		return 0
+	}
+	return len(p.parts) - 1
 }
 
 // must reports whether members may be nowhere else.
@@ -82,8 +92,8 @@ func (a *attempt) confine(uid string, state fwk.CycleState) error {
 	if of.mark != nil {
 		of.mark(state)
 	}
-	for i := range of.parts {
-		if p := &of.parts[i]; p.members == 0 || a.in(p, of) < p.members {
+	for i := range of.parts[of.at:] {
+		if p := &of.parts[of.at+i]; p.members == 0 || a.in(p, of) < p.members {
 			return a.Rounds.confine(a.profile(uid), p)
 		}
 	}
@@ -124,6 +134,17 @@ func (r *Rounds) reserve(f framework.Framework, state fwk.CycleState, is *round,
 	return r.confine(f, to)
 }
 
+// widen lets a member be tried on all nodes of its domain where it was confined to the planned one, which does not take
+// it any more.
+func (r *Rounds) widen(f framework.Framework, is *round, uid string) bool {
+	of, node := is.places[uid], is.planned[uid].SuggestedHost
+	if !of.must() {
+		return false
+	}
+	i := slices.IndexFunc(of.parts, func(p part) bool { return p.nodes.Has(node) })
+	return i >= 0 && r.confine(f, &of.parts[i]) == nil
+}
+
 // isWhole reports whether each part has as many members as it must.
 func (is *round) isWhole() bool {
 	lacks := map[*part]int{}
@@ -157,7 +178,7 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 	begun, tried, refusing := is.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	var best *round
 	next, left := is.next, mostPlans
-	found := r.search(f, is, is.plan.Gathered, false)
+	found := r.search(f, is, is.plan.Gathered, nil)
 	for places := range r.places(f, is, found) {
 		is.plan, is.places, is.failure, is.cause = begun, places, gang.Failure{}, nil
 		is.next = slices.Clone(next)
@@ -217,8 +238,8 @@ type search struct {
 	many    []int
 }
 
-// search looks for domains. Where victims may be evicted, what pods of lower priority have is free.
-func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, evicts bool) *search {
+// search looks for domains, where what pods have that go is free; none goes where that is nil.
+func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, goes func(*corev1.Pod) bool) *search {
 	s := &search{}
 	for _, g := range all {
 		tried := *g // a member behind a gate is not
@@ -227,7 +248,7 @@ func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, 
 		s.all = append(s.all, &tried)
 	}
 	for _, g := range s.all {
-		sites := r.sites(f, is, g, evicts)
+		sites := r.sites(f, is, g, goes)
 		domains, many := g.Domains(sites, is.demand(g))
 		s.sites, s.choices, s.many = append(s.sites, sites), append(s.choices, domains), append(s.many, many)
 	}
@@ -274,7 +295,8 @@ func (r *Rounds) placeOf(f framework.Framework, is *round, g *gang.Gathered, d g
 		for _, i := range p.Sites {
 			nodes.Insert(sites[i].Name)
 		}
-		of.parts = append(of.parts, part{d.Rule.String() + "|" + d.Name, nodes, p.Members})
+		name := fmt.Sprintf("%s|%s|%x", d.Rule, d.Name, sha256.Sum256(fmt.Append(nil, p.Sites)))
+		of.parts = append(of.parts, part{name, nodes, p.Members})
 	}
 	if first := of.parts[0].nodes; g.Joint && len(of.parts) == 1 && first.Len() == 1 && r.Joint != nil {
 		_, of.mark = r.Joint(f, first.UnsortedList()[0], is.podsOf(g))
@@ -330,23 +352,15 @@ func (is *round) demand(g *gang.Gathered) (d gang.Demand) {
 }
 
 // sites are the nodes of the snapshot, with their domains.
-func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evicts bool) []gang.Site {
+func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, goes func(*corev1.Pod) bool) []gang.Site {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
 	dimensions := is.dimensions(g)
-	var goes func(*corev1.Pod) bool
-	if evicts {
-		below := int32(math.MaxInt32)
-		for _, pod := range is.podsOf(g) {
-			below = min(below, r.Gangs.Priority(pod))
-		}
-		goes = func(p *corev1.Pod) bool { return corev1helpers.PodPriority(p) < below }
-	}
 	layers, key := r.Gangs.Layers(), fmt.Sprint(g.Rules, dimensions)
 	known := r.known[key]
-	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || evicts {
+	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || goes != nil {
 		known = &knownSites{
 			layers, make([]fwk.NodeInfo, len(nodes)), make([]int64, len(nodes)), make([]gang.Site, len(nodes)),
 		}
@@ -367,7 +381,7 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evict
 		}
 		known.nodes[i], known.generations[i], known.sites[i] = n, n.GetGeneration(), s
 	}
-	if !evicts {
+	if goes == nil {
 		if r.known == nil || r.known[key] == nil && len(r.known) >= mostKnown {
 			r.known = map[string]*knownSites{}
 		}
@@ -379,7 +393,7 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, evict
 			sites[i].Held = held[sites[i].Name]
 		}
 	}
-	if g.Joint && r.Joint != nil && !evicts {
+	if g.Joint && r.Joint != nil && goes == nil {
 		r.link(f, is, g, sites)
 	}
 	return sites
@@ -456,7 +470,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		queued: map[string]*framework.QueuedPodInfo{uid: pod}, planned: map[string]scheduler.ScheduleResult{},
 	}
 	var chosen map[string]*place // where it fits, else the first
-	found := r.search(f, is, []*gang.Gathered{g}, false)
+	found := r.search(f, is, []*gang.Gathered{g}, nil)
 	for is.places = range r.places(f, is, found) {
 		if chosen == nil {
 			chosen = is.places
@@ -493,15 +507,26 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	return result, err
 }
 
-// mostEvictions bounds the domains in which victims are looked for.
+// below returns what goes when gangs evict others.
+func (r *Rounds) below(is *round, all []*gang.Gathered) func(*corev1.Pod) bool {
+	lowest := int32(math.MaxInt32)
+	for _, g := range all {
+		for _, pod := range is.podsOf(g) {
+			lowest = min(lowest, r.Gangs.Priority(pod))
+		}
+	}
+	return func(p *corev1.Pod) bool { return corev1helpers.PodPriority(p) < lowest }
+}
+
+// mostEvictions bounds the domains in which it is looked for pods that may go.
 const mostEvictions = 64
 
-// evictionPlaces yields where a group may be placed that evicts others: domains that keep the rules that must hold.
-func (r *Rounds) evictionPlaces(is *round, current string) iter.Seq[map[string]*place] {
+// placesWithout yields where a group may be placed without the pods that go: domains that keep the rules that must hold.
+func (r *Rounds) placesWithout(is *round, current string, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
 	var bound []*gang.Gathered
 	for _, g := range is.plan.Gathered {
 		only := *g
-		only.Joint = false
+		only.Joint, only.Ranked = false, false
 		only.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r gang.Gather) bool { return !r.Must })
 		if len(only.Rules) > 0 {
 			bound = append(bound, &only)
@@ -513,7 +538,7 @@ func (r *Rounds) evictionPlaces(is *round, current string) iter.Seq[map[string]*
 			return
 		}
 		n, f := 0, r.Core.Profiles[is.queued[current].Pod.Spec.SchedulerName]
-		for places := range r.places(f, is, r.search(f, is, bound, true)) {
+		for places := range r.places(f, is, r.search(f, is, bound, goes)) {
 			if n++; n > mostEvictions || !yield(places) {
 				return
 			}
@@ -536,7 +561,7 @@ func (r *Rounds) mayStart(f framework.Framework, is *round, h gang.Holder) bool 
 		}
 	}
 	// what is known of nodes is of all their pods: the snapshot is without those that would give back
-	for is.places = range r.places(f, is, r.search(f, is, bound, true)) {
+	for is.places = range r.places(f, is, r.search(f, is, bound, r.below(is, bound))) {
 		return true
 	}
 	return false

@@ -55,15 +55,16 @@ func (c *Cycle) Record() map[string]string {
 // again. Without a definite response, Bind reads the pod until it knows.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
-	record := s.Record()
+	record := p.record(s, pod)
 	if record == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if p.tracker.Order.Wait(ctx, node, pod.UID) {
+	own := s != nil && s.reserved != ""
+	if own && p.tracker.Order.Wait(ctx, node, pod.UID) {
 		if err := p.renew(s); err != nil {
 			return fwk.AsStatus(err)
 		}
-		record = s.Record()
+		record = p.record(s, pod)
 	}
 	klog.FromContext(ctx).V(3).Info("Binding pod with its CPUs", "pod", klog.KObj(pod), "node", node,
 		"resourceStatus", record[annotation.ResourceStatusKey], "predictedPlacement",
@@ -77,8 +78,24 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		return fwk.AsStatus(err)
 	}
 	p.tracker.Order.Leave(node, pod.UID)
-	p.warnIgnored(s, pod, node)
+	if own {
+		p.warnIgnored(s, pod, node)
+	}
 	return nil
+}
+
+// record is Record, with what else is recorded.
+func (d *decision) record(c *Cycle, pod *corev1.Pod) map[string]string {
+	record := c.Record()
+	if d.also == nil {
+		return record
+	}
+	more := d.also(pod)
+	if record == nil {
+		return more
+	}
+	maps.Copy(record, more)
+	return record
 }
 
 // send writes a Binding. open reports that the API server may have it, or still get it, after the error.

@@ -25,6 +25,8 @@ type Decisions struct {
 	store   *kube.Store
 	metrics *Metrics
 	tracker *follow.Tracker
+	// Also returns what else is recorded with the binding of a pod. nil where that is nothing.
+	Also func(*corev1.Pod) map[string]string
 
 	mu        sync.Mutex // guards byProfile
 	byProfile map[fwk.Handle]*decision
@@ -45,7 +47,7 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	of := d.byProfile[h]
 	if of == nil {
 		of = &decision{
-			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker,
+			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker, also: d.Also,
 			names: map[string]bool{}, requests: lru.New(requestsKept),
 		}
 		of.args = sync.OnceValue(func() convert.Args {
@@ -78,6 +80,7 @@ type decision struct {
 	store   *kube.Store
 	metrics *Metrics
 	tracker *follow.Tracker
+	also    func(*corev1.Pod) map[string]string
 	args    func() convert.Args
 	// requests remembers pods that concern us, by UID: all steps and hints of a pod share one parse.
 	requests   *lru.Cache

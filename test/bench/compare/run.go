@@ -204,9 +204,11 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 		return figures{}, err
 	}
 	began := time.Now()
-	created := make(chan error, n+1)
+	created, stored := make(chan error, n+1), func() {}
+	defer func() { stored() }()
 	for i := range n {
 		if i == n/4 {
+			stored = b.profile(ctx, port, run)
 			go func() { created <- release(ctx) }()
 		}
 		due := began.Add(time.Duration(i) * time.Second / time.Duration(kase.perSecond))
