@@ -42,10 +42,11 @@ func (a *Agent) setDevices(change func(*inject.Node)) {
 	a.injects.Store(&n)
 }
 
-// readCards reads the machine's cards. What cannot be read is left out, so that a container which needs it is refused.
+// readCards reads the machine's cards, and describes them to the runtime. What cannot be read is left out, so that a
+// container which needs it is refused.
 func (a *Agent) readCards() error {
 	cards, err1 := host.ReadCards(a.o.Root)
-	names, err2 := host.ReadCDI(a.o.Root, inject.CDIKind)
+	names, err2 := inject.Describe(a.o.Root, &cards, func() { a.setDevices(func(n *inject.Node) { n.CDI = nil }) })
 	a.setDevices(func(n *inject.Node) { n.Cards, n.CDI = cards, names })
 	return errors.Join(err1, err2)
 }

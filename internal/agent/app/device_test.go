@@ -3,6 +3,7 @@ package app_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +146,81 @@ func TestACardThatVanishesIsNotGiven(t *testing.T) {
 			w.file(driver, "GPU UUID: GPU-a\nDevice Minor: 0\n")
 			later(w.options.Resync)
 			wantVisible(t, a, "when it is back", "void", "GPU-a")
+		})
+	})
+}
+
+// named are the CDI devices of a container with an allocation.
+func named(t *testing.T, a *app.Agent) string {
+	t.Helper()
+	answer, err := a.Attach().Devices(hook.Container{Name: "main", Pod: hook.Pod{
+		UID: "u", Annotations: map[string]string{annotation.DeviceAllocatedKey: gpuA},
+	}})
+	if err != nil || len(answer.Files) == 0 {
+		t.Errorf("got files %v, %v; want some, whatever describes them", answer.Files, err)
+	}
+	return strings.Join(answer.CDI, ",")
+}
+
+func TestTheCardsThatThereAreAreDescribedToTheRuntime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		const file, device = "run/cdi/tenon.sh-gpu.json", "tenon.sh/gpu=GPU-a"
+		text := func() string {
+			text, err := os.ReadFile(w.root.Path(file))
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		whole := ""
+		w.run(func(a *app.Agent) {
+			if whole = text(); named(t, a) != device || !strings.Contains(whole, "/dev/nvidia1") {
+				t.Errorf("the container is given %q of %s", named(t, a), whole)
+			}
+			w.file(driver, "GPU UUID: GPU-a\nDevice Minor: 0\n")
+			later(w.options.Resync)
+			if named(t, a) != device || !strings.Contains(text(), "/dev/nvidia0") {
+				t.Errorf("after the driver was loaded anew the container is given %q of %s", named(t, a), text())
+			}
+			w.file("run/cdi/tenon.sh-gpu.yaml", "cdiVersion: 0.5.0\nkind: tenon.sh/gpu\ndevices: [{name: GPU-x}]\n")
+			later(w.options.Resync)
+			if got := named(t, a); got != "" || text() != "" {
+				t.Errorf("beside the administrator's file the container is given %q of %s", got, text())
+			}
+		})
+		// An agent that was killed while it wrote, on a machine that had other cards before.
+		if err := os.Remove(w.root.Path("run/cdi/tenon.sh-gpu.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		w.file(file, strings.ReplaceAll(whole, "GPU-a", "GPU-old"))
+		w.file(file+".new", whole[:20])
+		w.file(driver, "GPU UUID: GPU-a\nDevice Minor: 1\n")
+		w.run(func(a *app.Agent) {
+			if got := named(t, a); got != device || text() != whole {
+				t.Errorf("after a restart the container is given %q of %s, want %s", got, text(), whole)
+			}
+			if err := os.RemoveAll(w.root.Path("proc/driver")); err != nil {
+				t.Fatal(err)
+			}
+			later(w.options.Resync)
+			if got := text(); got != "" {
+				t.Errorf("without cards there is %s", got)
+			}
+		})
+	})
+}
+
+func TestCardsThatCannotBeDescribedAreGivenByTheirFiles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		w.file("run/cdi", "") // not a folder
+		w.run(func(a *app.Agent) {
+			if got := named(t, a); got != "" {
+				t.Errorf("the container is given %s, which no runtime can resolve", got)
+			}
 		})
 	})
 }

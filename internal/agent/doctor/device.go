@@ -24,6 +24,7 @@ func (m *machine) devices(all *findings) {
 	all.add("device-files", m.deviceFiles(&cards))
 	all.add("drop-files", m.dropFiles(&cards, dropped, dropErr))
 	all.add("device-cdi", m.deviceCDI(&cards))
+	all.add("device-runtime", m.deviceRuntime(&cards))
 	all.add("device-mode", m.deviceMode())
 }
 
@@ -123,28 +124,53 @@ func (m *machine) dropFiles(cards *host.Cards, dropped []host.Dropped, err error
 
 // deviceCDI compares the specification of GPUs with the cards.
 func (m *machine) deviceCDI(cards *host.Cards) Finding {
-	where := below("run/cdi")
-	names, err := host.ReadCDI(m.o.Root, inject.CDIKind)
+	where := below(host.CDIDir)
+	names, err := host.ReadCDI(m.o.Root, inject.CDIGPU)
+	const less = "their containers get device files and variables alone"
 	switch {
 	case err != nil:
-		return ok(where, "%v", err).because(Warn, "the agent adds device files one by one instead",
-			"delete the file: the agent or nvidia-ctk writes it anew")
-	case len(names) == 0 && slices.ContainsFunc(cards.List, func(c host.Card) bool { return c.Kind == host.NVIDIA }):
-		return ok(where, "no specification of %s", inject.CDIKind).because(Warn,
-			"containers get device files and variables: driver libraries come with the NVIDIA runtime alone",
-			"nvidia-ctk cdi generate --vendor tenon.sh --class gpu --device-name-strategy uuid --output "+
-				"/run/cdi/tenon.sh-gpu.yaml")
-	case len(names) == 0:
-		return Finding{}
+		return ok(where, "%v", err).because(Warn, less, "delete the file: the agent or nvidia-ctk writes it anew")
+	case len(names) > 0 && m.runtime.lacksCDI:
+		return ok(m.runtime.driverWhere, "cdi_spec_dirs has no /var/run/cdi").because(Fail,
+			"containers with devices are not created: the runtime cannot resolve what the agent names",
+			"add /var/run/cdi to cdi_spec_dirs and restart "+m.runtime.name)
 	}
+	described := 0
 	for _, c := range cards.List {
-		if c.Kind == host.NVIDIA && c.ID != "" && !slices.Contains(names, inject.CDIKind+"="+c.ID) {
-			return ok(where, "%s is not in the specification of %s", c.ID, inject.CDIKind).because(Warn,
-				"its containers get device files and variables, no driver libraries",
-				"generate the specification again after cards or the driver have changed")
+		switch {
+		case c.Kind.Type() != annotation.DeviceGPU || c.ID == "" || len(c.Files) == 0:
+		case slices.Contains(names, inject.CDIGPU+"="+c.ID):
+			described++
+		default:
+			return ok(where, "%s is not in a specification of %s", c.ID, inject.CDIGPU).because(Warn, less,
+				"start the agent, which writes tenon.sh-gpu.json; one of your own, tenon.sh-gpu.yaml, takes its "+
+					"place and is to be made again when cards change")
 		}
 	}
-	return ok(where, "%d devices of %s", len(names), inject.CDIKind)
+	if described == 0 {
+		return Finding{}
+	}
+	return ok(where, "%d devices of %s", described, inject.CDIGPU)
+}
+
+// deviceRuntime looks for a runtime that gives GPUs to containers which nothing was allocated to.
+func (m *machine) deviceRuntime(cards *host.Cards) Finding {
+	r := m.runtime
+	nvidia := slices.ContainsFunc(cards.List, func(c host.Card) bool { return c.Kind == host.NVIDIA })
+	if r.name == "" || r.err != nil || r.unseen != "" || !nvidia {
+		return Finding{}
+	}
+	f := ok(r.driverWhere, "the default handler is %s", r.handler)
+	if !strings.Contains(r.handler, "nvidia") {
+		return f
+	}
+	setting := `default_runtime_name = "runc"`
+	if r.name == "cri-o" {
+		setting = `default_runtime = "runc"`
+	}
+	return f.because(Fail,
+		"a container that starts while the agent is away, and whose image asks for GPUs, sees all of them",
+		"set "+setting+", restart "+r.name+", and give pods with GPUs the NVIDIA runtime by a RuntimeClass")
 }
 
 // deviceMode looks for two that give out the same GPUs.

@@ -46,6 +46,7 @@ func withFiles(t *testing.T, root host.Root, names ...string) {
 
 func TestDevicesOfAMachine(t *testing.T) {
 	t.Parallel()
+	const containerd = "etc/containerd/config.toml"
 	all := []string{"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
 	for name, c := range map[string]struct {
 		check  string
@@ -102,13 +103,54 @@ func TestDevicesOfAMachine(t *testing.T) {
 		"a specification of older cards": {
 			"device-cdi", map[string]string{
 				"run/cdi/tenon.sh-gpu.yaml": "kind: tenon.sh/gpu\ndevices: [{name: GPU-old}]\n",
-			}, nil, Warn, "GPU-a is not in the specification", "generate the specification again",
+			}, nil, Warn, "GPU-a is not in a specification", "to be made again when cards change",
 		},
 		"no specification": {
 			"device-cdi",
 			map[string]string{"run/cdi/tenon.sh-gpu.yaml": "-"},
 			nil, Warn,
-			"no specification of tenon.sh/gpu", "nvidia-ctk cdi generate",
+			"GPU-a is not in a specification of tenon.sh/gpu", "start the agent, which writes tenon.sh-gpu.json",
+		},
+		"a runtime that reads other folders": {
+			"device-cdi", map[string]string{
+				containerd: goodContainerd + "[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = ['/etc/cdi']\n",
+			}, nil, Fail, "cdi_spec_dirs has no /var/run/cdi", "add /var/run/cdi",
+		},
+		"a runtime that reads the folder by its other name": {
+			"device-cdi", map[string]string{
+				containerd: goodContainerd + "[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = ['/run/cdi']\n",
+			}, nil, OK, "1 devices", "",
+		},
+		"the default handler": {"device-runtime", nil, nil, OK, "the default handler is runc", ""},
+		"the NVIDIA runtime as the default handler": {
+			"device-runtime", map[string]string{
+				containerd: goodContainerd + "[plugins.'io.containerd.cri.v1.runtime'.containerd]\n" +
+					"default_runtime_name = 'nvidia'\n",
+			}, nil, Fail, "the default handler is nvidia", `default_runtime_name = "runc"`,
+		},
+		"the NVIDIA runtime in the place of runc": {
+			"device-runtime", map[string]string{
+				containerd: goodContainerd + "BinaryName = '/usr/bin/nvidia-container-runtime'\n",
+			}, nil, Fail, "the default handler is runc, nvidia-container-runtime", `default_runtime_name = "runc"`,
+		},
+		"the NVIDIA runtime beside runc": {
+			"device-runtime", map[string]string{
+				containerd: goodContainerd +
+					"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n" +
+					"BinaryName = '/usr/bin/nvidia-container-runtime'\n",
+			}, nil, OK, "the default handler is runc", "",
+		},
+		"CRI-O": {
+			"device-runtime", map[string]string{
+				containerd: "-", "proc/70/cmdline": "/usr/bin/crio\x00", "etc/crio/crio.conf": "",
+			}, nil, OK, "the default handler is crun", "",
+		},
+		"CRI-O with the NVIDIA runtime": {
+			"device-runtime", map[string]string{
+				containerd: "-", "proc/70/cmdline": "/usr/bin/crio\x00",
+				"etc/crio/crio.conf": "[crio.runtime]\ndefault_runtime = 'gpu'\n[crio.runtime.runtimes.gpu]\n" +
+					"runtime_path = '/usr/bin/nvidia-container-runtime'\n",
+			}, nil, Fail, "the default handler is gpu, nvidia-container-runtime", `default_runtime = "runc"`,
 		},
 		"a specification that cannot be read": {
 			"device-cdi",

@@ -118,7 +118,7 @@ func (m *machine) validator() Finding {
 	case !r.validator:
 		return ok(r.nriWhere, "the default validator is off").because(Fail,
 			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs "+
-				"of their own start on all CPUs", setting)
+				"or devices of their own start without them", setting)
 	case slices.Contains(r.required, "tenon-agent"):
 		return ok(r.nriWhere, "on, and every container requires tenon-agent").because(Warn,
 			"static pods, the API server's among them, and the agent's own pod do not start while the agent is away",

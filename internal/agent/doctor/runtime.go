@@ -38,6 +38,17 @@ type runtimeFiles struct {
 	strayNRI    string // a table with settings of NRI that the runtime does not read
 	driver      host.Driver
 	driverWhere string
+	// handler is the default one, and its program where the files name one.
+	handler  string
+	lacksCDI bool // it does not read the folder in which the agent describes devices
+}
+
+// readHandler reads which handler containers get whose pod names none.
+func (r *runtimeFiles) readHandler(name string, program func(handler string) string) {
+	r.handler = name
+	if base := path.Base(program(name)); base != "." && base != name {
+		r.handler += ", " + base
+	}
 }
 
 func (r *runtimeFiles) driverSetting(d host.Driver) string {
@@ -163,7 +174,7 @@ func (m *machine) parseTOML(name string) (table, error) {
 }
 
 func (m *machine) readContainerd(file string) runtimeFiles {
-	r := runtimeFiles{name: "containerd", format: 3, nriSocket: nriSocket, timeout: "2s"}
+	r := runtimeFiles{name: "containerd", format: 3, nriSocket: nriSocket, timeout: "2s", handler: "runc"}
 	all := table{}
 	if _, err := m.read(file); missing(err) {
 		r.nriWhere = "the defaults: there is no " + below(file)
@@ -199,9 +210,13 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 		cri = plugins.at("io.containerd.grpc.v1.cri")
 	}
 	r.driver, r.driverWhere = host.Cgroupfs, strings.Join(r.files, ", ")
-	if on, _ := cri.at("containerd", "runtimes", "runc", "options")["SystemdCgroup"].(bool); on {
+	handlers := cri.at("containerd", "runtimes")
+	if on, _ := handlers.at("runc", "options")["SystemdCgroup"].(bool); on {
 		r.driver = host.Systemd
 	}
+	r.lacksCDI = lacksCDI(cri)
+	r.readHandler(cmp.Or(cri.at("containerd").text("default_runtime_name"), "runc"),
+		func(name string) string { return handlers.at(name, "options").text("BinaryName") })
 	return r
 }
 
@@ -213,6 +228,12 @@ func (r *runtimeFiles) readNRI(nri table, socket, timeout, closed, validator, re
 	checks := nri.at("default_validator")
 	r.validator, _ = checks[validator].(bool)
 	r.required = words(checks[required])
+}
+
+// lacksCDI reports whether a setting leaves out the folder that runtimes read as they are.
+func lacksCDI(t table) bool {
+	dirs, set := t["cdi_spec_dirs"].([]any)
+	return set && !slices.ContainsFunc(dirs, func(d any) bool { return d == "/var/run/cdi" || d == "/run/cdi" })
 }
 
 func words(list any) []string {
@@ -283,8 +304,12 @@ func (m *machine) readCRIO() runtimeFiles {
 	r.nriOn = on || !set
 	r.readNRI(nri, "nri_listen", "nri_plugin_request_timeout", "nri_disable_connections",
 		"nri_enable_default_validator", "nri_validator_required_plugins")
-	if all.at("crio", "runtime").text("cgroup_manager") == string(host.Cgroupfs) {
+	runtime := all.at("crio", "runtime")
+	if runtime.text("cgroup_manager") == string(host.Cgroupfs) {
 		r.driver = host.Cgroupfs
 	}
+	r.lacksCDI = lacksCDI(runtime)
+	r.readHandler(cmp.Or(runtime.text("default_runtime"), "crun"),
+		func(name string) string { return runtime.at("runtimes", name).text("runtime_path") })
 	return r
 }

@@ -7,12 +7,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// CDIDir is where programs describe devices to the machine's runtime: the folder that is made anew at each boot.
+const CDIDir = "run/cdi"
+
+// CDIFile is the name, without its end, of the file in CDIDir that describes a kind of CDI devices.
+func CDIFile(kind string) string { return strings.ReplaceAll(kind, "/", "-") }
+
 // ReadCDI returns the devices of a kind, such as tenon.sh/gpu, that the kind's own file of the Container Device
 // Interface describes to the machine's runtime, as KIND=NAME in ascending order; none without such a file.
 func ReadCDI(root Root, kind string) (names []string, err error) {
 	err = within(root, func(t *tree) {
-		base := strings.ReplaceAll(kind, "/", "-")
-		for _, file := range []string{"run/cdi/" + base + ".yaml", "run/cdi/" + base + ".json"} {
+		for _, end := range []string{".yaml", ".json"} {
+			file := CDIDir + "/" + CDIFile(kind) + end
 			var spec struct {
 				Kind    string `json:"kind"`
 				Devices []struct {

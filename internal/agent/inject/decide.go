@@ -19,9 +19,6 @@ const (
 	void          = "void"
 )
 
-// CDIKind is the kind of CDI devices whose names are UUIDs of GPUs.
-const CDIKind = "tenon.sh/gpu"
-
 // Decide returns what to set on a container that is to be created. The error is a *Refusal.
 func Decide(n *Node, c *Container) (Answer, error) {
 	if n.Mode == annotation.DeviceFollow {
@@ -175,7 +172,7 @@ func (d *decision) addCommon() {
 			done = append(done, c.Kind)
 			d.Files = append(d.Files, d.Cards.Common[c.Kind]...)
 		}
-		if name := CDIKind + "=" + c.ID; c.Kind == host.NVIDIA && slices.Contains(d.Node.CDI, name) {
+		if name := cdiVendor + c.Kind.Type() + "=" + c.ID; slices.Contains(d.Node.CDI, name) {
 			d.Answer.CDI = append(d.Answer.CDI, name)
 		}
 	}
@@ -262,11 +259,15 @@ func (d *decision) manages(f File) bool {
 		(strings.HasPrefix(f.Path, "/dev/nvidia") || strings.HasPrefix(f.HostPath, "/dev/nvidia"))
 }
 
-// managesCDI reports whether a CDI name may mean GPUs while those are owned.
+// managesCDI reports whether a CDI name may mean devices of an owned type.
 func (d *decision) managesCDI(name string) bool {
-	vendor, _, _ := strings.Cut(name, "/")
-	return slices.Contains(d.owned, annotation.DeviceGPU) && (strings.HasPrefix(name, CDIKind+"=") ||
-		strings.HasSuffix(vendor, "nvidia.com") || strings.HasSuffix(vendor, "amd.com"))
+	kind, _, _ := strings.Cut(name, "=")
+	if own, ours := strings.CutPrefix(kind, cdiVendor); ours {
+		return slices.Contains(d.owned, own)
+	}
+	vendor, _, _ := strings.Cut(kind, "/")
+	return slices.Contains(d.owned, annotation.DeviceGPU) &&
+		(strings.HasSuffix(vendor, "nvidia.com") || strings.HasSuffix(vendor, "amd.com"))
 }
 
 func refuse(cause error, format string, args ...any) *Refusal {

@@ -1,0 +1,124 @@
+package inject
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
+)
+
+// cdiVendor begins the kinds of CDI devices that stand for devices of Tenon: tenon.sh/TYPE=ID.
+const cdiVendor = "tenon.sh/"
+
+// CDIGPU is the kind of CDI devices whose names are ids of GPUs.
+const CDIGPU = cdiVendor + annotation.DeviceGPU
+
+// Describe makes the agent's files of CDI devices describe cards, and returns the names that the machine's runtime can
+// resolve. There is no such file beside one with the end .yaml, which is the administrator's. changing is called before
+// a file changes: its names must not be given meanwhile. What cannot be written is not among the names.
+func Describe(root host.Root, cards *host.Cards, changing func()) (names []string, err error) {
+	for _, t := range []annotation.DeviceType{annotation.DeviceGPU, annotation.DeviceRDMA, annotation.DeviceFPGA} {
+		kind := cdiVendor + t
+		err1 := describe(root, kind, cards, changing)
+		if err1 == nil {
+			var own []string
+			own, err1 = host.ReadCDI(root, kind)
+			names = append(names, own...)
+		}
+		err = errors.Join(err, err1)
+	}
+	return names, err
+}
+
+func describe(root host.Root, kind string, cards *host.Cards, changing func()) error {
+	text, err := CDISpec(kind, cards)
+	if err != nil {
+		return err
+	}
+	dir, file := statedir.Dir(root.Path(host.CDIDir)), host.CDIFile(kind)
+	if _, err := os.Stat(dir.Path(file + ".yaml")); err == nil {
+		text = ""
+	}
+	file += ".json"
+	if old, err := dir.Read(file); err == nil && old == text {
+		return nil
+	}
+	changing()
+	if text == "" {
+		return dir.Remove(file)
+	}
+	return dir.Write(file, text)
+}
+
+// Versions of the Container Device Interface: the first one that the runtimes read, and the first in which the name of
+// a device may begin with a digit, as PCI addresses do.
+const (
+	cdiFirst  = "0.3.0"
+	cdiDigits = "0.5.0"
+)
+
+// The parts of a CDI specification that describe device files.
+type (
+	cdiSpec struct {
+		Version string      `json:"cdiVersion"`
+		Kind    string      `json:"kind"`
+		Devices []cdiDevice `json:"devices"`
+	}
+	cdiDevice struct {
+		Name  string   `json:"name"`
+		Edits cdiEdits `json:"containerEdits"`
+	}
+	cdiEdits struct {
+		Nodes []cdiNode `json:"deviceNodes"`
+	}
+	cdiNode struct {
+		Path        string `json:"path"`
+		Type        string `json:"type"`
+		Major       int64  `json:"major"`
+		Minor       int64  `json:"minor"`
+		Permissions string `json:"permissions"`
+	}
+)
+
+// CDISpec returns the specification, as JSON, of the cards of a kind of CDI devices: the device files that Decide gives
+// with them. A card that cannot be given, or whose id cannot be a name, is left out; "" without any card.
+func CDISpec(kind string, cards *host.Cards) (string, error) {
+	spec := cdiSpec{Version: cdiFirst, Kind: kind}
+	for i := range cards.List {
+		c := &cards.List[i]
+		double := slices.ContainsFunc(cards.List, func(x host.Card) bool {
+			return x.ID == c.ID && x.Kind.Type() == c.Kind.Type() && x.BusID != c.BusID
+		})
+		if cdiVendor+c.Kind.Type() != kind || len(c.Files) == 0 || double || !isCDIName(c.ID) {
+			continue
+		}
+		if c.ID[0] <= '9' {
+			spec.Version = cdiDigits
+		}
+		d := cdiDevice{Name: c.ID}
+		for _, f := range slices.Concat(c.Files, cards.Common[c.Kind]) {
+			d.Edits.Nodes = append(d.Edits.Nodes, cdiNode{f.Path, "c", f.Major, f.Minor, "rw"})
+		}
+		spec.Devices = append(spec.Devices, d)
+	}
+	if len(spec.Devices) == 0 {
+		return "", nil
+	}
+	text, err := json.MarshalIndent(spec, "", "  ")
+	return string(text) + "\n", err
+}
+
+// isCDIName reports whether a text can be the name of a CDI device: one that cannot would make runtimes drop the file.
+func isCDIName(text string) bool {
+	for i, c := range []byte(text) {
+		inner := i > 0 && i < len(text)-1 && (c == '_' || c == '-' || c == '.' || c == ':')
+		if !inner && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return text != ""
+}
