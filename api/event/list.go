@@ -12,6 +12,7 @@ const (
 	UnallocatedDevicePod
 	DeviceUnavailable
 	DeviceConflict
+	DeviceMismatch
 	AllocationRefused
 	AllocationConflict
 	AllocationUnusable
@@ -129,6 +130,13 @@ var entries = [...]Entry{
 		Does:  "The container is not created.",
 		Do: "The text names the device: remove the other writer, such as a device plugin that passes device files, " +
 			"or the privilege.",
+	},
+	DeviceMismatch: {
+		Name: "DeviceMismatch", From: agent, On: "Pod",
+		Means: "A running container can use a device that was not allocated to its pod, or cannot use its own: it was " +
+			"started while no agent answered, another program changed it, or the device is gone.",
+		Does: "The container goes on; the Event is sent again when the difference changes.",
+		Do:   "Delete the pod. If it comes back, find the other writer: tenon doctor checks the runtime.",
 	},
 	AllocationRefused: {
 		Name: "AllocationRefused", From: agent, On: "Pod",

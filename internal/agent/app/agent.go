@@ -43,6 +43,7 @@ type Agent struct {
 	transports *transport.Transports
 	poke       chan struct{} // holds one token while facts may have changed
 	claims     chan struct{} // holds one token while what pods claim may have changed
+	synced     chan struct{} // holds one token while devices of containers that the runtime reported are to be compared
 
 	status  *status.Reporter
 	machine *source.Source[reading]
@@ -110,7 +111,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a := &Agent{
 		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
-		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1),
+		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), synced: make(chan struct{}, 1),
 		wired: make(chan struct{}), applied: errStarting,
 	}
 	if err := a.loadDevices(); err != nil {
@@ -163,6 +164,12 @@ func New(o Options) (*Agent, error) {
 		Engine: a.tree.Engine, Writes: a.writes, Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock,
 		Overridden: a.o.Shared.Metrics.Overridden.Inc, Devices: a.injects.Load,
+		Synced: func() {
+			select {
+			case a.synced <- struct{}{}:
+			default:
+			}
+		},
 	})
 	a.api = watch.New(watch.Options{
 		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,

@@ -51,24 +51,32 @@ func (a *Agent) readCards() error {
 	return errors.Join(err1, err2)
 }
 
-// followDevices reads the cards at every resync until ctx ends, and follows the Device object of a machine with cards.
-// It is a part of its own: a driver that hangs holds up nothing else.
+// followDevices reads the cards at every resync, and whenever a runtime has reported its containers, until ctx ends,
+// compares what containers can use of them, and follows the Device object of a machine with cards. It is a part of its
+// own: a driver that hangs holds up nothing else.
 func (a *Agent) followDevices(ctx context.Context, g *group) error {
 	tick := a.o.Clock.NewTicker(a.o.Resync)
 	defer tick.Stop()
 	watched, last := false, ""
 	for {
 		err := a.readCards()
+		if err == nil {
+			err = a.service.CompareDevices(func(group string) (host.Access, bool, error) {
+				return host.ReadAccess(a.o.Root, group)
+			})
+		}
 		if text := fmt.Sprint(err); err != nil && text != last {
 			last = text
-			klog.FromContext(ctx).Error(err, "Cannot read all cards of the machine", "node", a.o.Node)
+			klog.FromContext(ctx).Error(err, "Cannot read all cards of the machine, or describe or compare them", "node",
+				a.o.Node)
 		}
-		if n := a.injects.Load(); !watched && (len(n.Cards.List) > 0 || n.Mode != "") {
+		if !watched && a.injects.Load().HasDevices() {
 			watched = true
 			g.run(a.watchDevice)
 		}
 		select {
 		case <-tick.C():
+		case <-a.synced:
 		case <-ctx.Done():
 			return nil
 		}

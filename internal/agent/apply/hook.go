@@ -173,12 +173,9 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if c.Group == "" {
-			found, err := e.locate(c)
-			if err != nil {
-				return err
-			}
-			c.Group = found
+		var err error
+		if c.Group, err = e.Locate(c); err != nil {
+			return err
 		}
 		exclusive, err := e.enter(c)
 		if err != nil {
@@ -215,8 +212,12 @@ func unbegun(c Container, err error) error {
 	return nil
 }
 
-// locate finds the group of a container that is known by its id alone: the one below its pod's whose name has the id.
-func (e *Engine) locate(c Container) (string, error) {
+// Locate returns the group of a container. Of one that is known by its id alone it is the one below its pod's whose
+// name has the id. The error is a *Blocked.
+func (e *Engine) Locate(c Container) (string, error) {
+	if c.Group != "" {
+		return c.Group, nil
+	}
 	e.mu.Lock()
 	parent := c.PodGroup
 	if p := e.pods[c.PodUID]; p != nil && parent == "" {

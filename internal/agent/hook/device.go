@@ -2,7 +2,10 @@ package hook
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 )
 
@@ -24,15 +27,72 @@ func (s *Service) withDevices(c *Container, ask func(*inject.Node, *inject.Conta
 	if s.o.Devices == nil {
 		return nil
 	}
+	blocked, err := s.askDevices(c, ask)
+	if blocked == nil {
+		return err
+	}
+	s.report(c, blocked, false)
+	return blocked
+}
+
+// askDevices returns what package inject has against a container; nil for nothing.
+func (s *Service) askDevices(c *Container, ask func(*inject.Node, *inject.Container) error) (*apply.Blocked, error) {
 	err := ask(s.o.Devices(), &inject.Container{
 		Name: c.Name, Namespace: c.Namespace, Labels: c.Labels, Annotations: c.Annotations,
 		Asks: s.o.Engine.Devices(c.UID), Has: c.Devices,
 	})
 	refusal, ok := errors.AsType[*inject.Refusal](err)
 	if !ok {
-		return err
+		return nil, err
 	}
-	blocked := engineContainer(c).Blocked(refusal.Cause, "%s", refusal.Text)
-	s.report(c, blocked, false)
-	return blocked
+	return engineContainer(c).Blocked(refusal.Cause, "%s", refusal.Text), nil
+}
+
+// CompareDevices compares what running containers can use of devices with what was allocated to their pods: some may
+// have been started while no agent answered, or by a runtime that did not ask. A difference is reported once, until it
+// changes; the container is left alone. read reads what the processes of a cgroup can use, false where there are none.
+// Containers whose cgroup the runtime does not report are found by their id below the pod's.
+func (s *Service) CompareDevices(read func(group string) (host.Access, bool, error)) error {
+	s.mu.Lock()
+	var running []*Container
+	for _, known := range s.containers {
+		if known.seen != nil && !known.ended {
+			running = append(running, known.seen)
+		}
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, c := range running {
+		group, err := s.o.Engine.Locate(s.identify(c))
+		if err != nil {
+			continue // its group is not there yet, or not any more
+		}
+		can, lives, err := read(group)
+		if err != nil || !lives {
+			errs = append(errs, err)
+			continue
+		}
+		blocked, err := s.askDevices(c, func(n *inject.Node, d *inject.Container) error {
+			return inject.Compare(n, d, &can)
+		})
+		errs = append(errs, err)
+		detail := ""
+		if blocked != nil {
+			detail = blocked.Detail
+		}
+		s.mu.Lock()
+		known := s.containers[c.ID]
+		news := known != nil && known.mismatch != detail
+		if news {
+			known.mismatch = detail
+		}
+		s.mu.Unlock()
+		if news && blocked != nil {
+			s.report(c, blocked, false)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("compare the devices of running containers: %w", err)
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 package hook_test
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,4 +81,75 @@ func TestAnAllocationThatCannotBeReadHoldsBack(t *testing.T) {
 	p.Annotations[annotation.DeviceAllocatedKey] = "{"
 	_, err := n.service.Devices(in(p, "c1"))
 	wantCause(t, err, inject.ErrMalformed)
+}
+
+// What containers may use is compared with what was allocated to their pods, and a difference is reported once.
+func TestRunningContainersAreComparedWithTheirAllocation(t *testing.T) {
+	t.Parallel()
+	n := ready(t, accelerated)
+	plain, own, proxied := sandbox("a", "", ""), sandbox("b", "", ""), sandbox("c", "", "")
+	own.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-a","resources":{}}]}`
+	n.must(n.run(in(plain, "c1")))
+	n.must(n.run(in(own, "c2")))
+	n.must(n.tree.MkdirAll("kubepods/burstable/podc/c3"))
+	n.must(n.service.RunPod(t.Context(), proxied))
+	n.must(n.service.Start(t.Context(), hook.Container{Pod: proxied, ID: "c3", Name: "main"})) // no group is reported
+	const uses = "c 195:0 rw"
+	rules := map[string]string{"poda/c1": "c 1:3 rw", "podb/c2": uses, "podc/c3": "c 1:3 rw"}
+	var failure error
+	compare := func() (reported []string) {
+		t.Helper()
+		n.troubles = nil
+		err := n.service.CompareDevices(func(group string) (host.Access, bool, error) {
+			text, lives := rules[strings.TrimPrefix(group, "kubepods/burstable/")]
+			return host.ParseAccess(text), lives, failure
+		})
+		if !errors.Is(err, failure) {
+			t.Errorf("got %v, want %v", err, failure)
+		}
+		for _, x := range n.troubles {
+			wantCause(t, x.Err, inject.ErrMismatch)
+			reported = append(reported, x.Name)
+		}
+		slices.Sort(reported)
+		return reported
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"as created", func() {}, ""},
+		{"a card of another pod", func() { rules["poda/c1"], rules["podc/c3"] = uses, uses }, "pod-a pod-c"},
+		{"the same", func() {}, ""},
+		{"not its own", func() { rules["podb/c2"] = "" }, "pod-b"},
+		{"as it was", func() { rules["poda/c1"], rules["podb/c2"] = "", uses }, ""},
+		{"and again", func() { rules["poda/c1"] = uses }, "pod-a"},
+		{"what cannot be read", func() { rules["poda/c1"], failure = "", errors.New("disk") }, ""},
+		{"no process", func() { failure = nil; delete(rules, "podb/c2") }, ""},
+		{"ended", func() { n.service.Stop(in(own, "c2")); rules["podb/c2"] = "" }, ""},
+	} {
+		step.change()
+		if got := strings.Join(compare(), " "); got != step.want {
+			t.Errorf("%s: reported %q, want %q", step.name, got, step.want)
+		}
+	}
+}
+
+func TestWhatARuntimeReportsIsToBeCompared(t *testing.T) {
+	t.Parallel()
+	synced := 0
+	n := ready(t, accelerated, func(_ *node, o *hook.Options) { o.Synced = func() { synced++ } })
+	p := sandbox("a", "", "")
+	c := in(p, "c1")
+	c.Running = true
+	n.service.Sync([]hook.Pod{p}, []hook.Container{c})
+	seen := 0
+	n.must(n.service.CompareDevices(func(string) (host.Access, bool, error) {
+		seen++
+		return host.Access{}, true, nil
+	}))
+	if synced != 1 || seen != 1 {
+		t.Errorf("Synced was called %d times and %d containers were read, want 1 and 1", synced, seen)
+	}
 }

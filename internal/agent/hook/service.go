@@ -39,6 +39,8 @@ type Options struct {
 	AllowDegraded bool
 	// Devices is what is known of the node's devices; nil for a node without. It must not block.
 	Devices func() *inject.Node
+	// Synced is called at the end of each Sync. It must not block; nil is not called.
+	Synced func()
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
 	// Report is called with each step that failed. It must not block; nil drops them.
@@ -85,6 +87,10 @@ type container struct {
 	// others are sets of other containers that were sent with the answer to Create, by container: the runtime has
 	// written them when it asks for the start, or gives up.
 	others map[string]flight
+	// seen is what the runtime said last of a container of a node with devices, mismatch what it was last found to have
+	// of others or to lack.
+	seen     *Container
+	mismatch string
 }
 
 // origin is how a set was sent to the runtime.
@@ -167,6 +173,9 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 		s.o.Engine.Stop(apply.Container{PodUID: c.uid, ID: id, Name: c.name, Group: c.group})
 	}
 	s.o.Engine.Recheck()
+	if s.o.Synced != nil {
+		s.o.Synced()
+	}
 }
 
 // RunPod implements Handler.
@@ -465,6 +474,10 @@ func (s *Service) remember(c *Container) *container {
 		}
 	}
 	known.uid, known.name, known.sandbox, known.ended = c.UID, c.Name, c.Pod.ID, c.Ended
+	if s.o.Devices != nil && s.o.Devices().HasDevices() {
+		seen := *c
+		known.seen = &seen
+	}
 	if at := groupOf(c.Cgroup); at != "" && c.ID != "" {
 		known.group = at
 	}

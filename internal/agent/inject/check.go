@@ -1,8 +1,11 @@
 package inject
 
 import (
+	"errors"
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
 // Check returns a *Refusal for a container that is to be created with other devices than its own: its Has, after every
@@ -29,4 +32,33 @@ func Check(n *Node, c *Container) error {
 		}
 	}
 	return nil
+}
+
+// ErrMismatch: a running container can use other devices than its own. Its text is the reason of an Event.
+var ErrMismatch = errors.New("DeviceMismatch")
+
+// Compare returns a *Refusal, with ErrMismatch, for a running container that can use device files of other cards than
+// its own, or not those of its own. Its variables are not compared: those of a container without any device file name
+// cards that it cannot use.
+func Compare(n *Node, c *Container, can *host.Access) error {
+	sees := *c
+	sees.Has = Sight{Privileged: c.Has.Privileged || can.IsPrivileged()}
+	for i := range n.Cards.List {
+		card := &n.Cards.List[i]
+		for _, f := range slices.Concat(card.Files, n.Cards.Common[card.Kind]) {
+			if can.Allows(f) {
+				sees.Has.Files = append(sees.Has.Files, File{DeviceFile: f})
+			}
+		}
+	}
+	want, err := Decide(n, &sees)
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refuse(ErrMismatch, "%s", refusal.Text)
+	}
+	for _, f := range want.Files {
+		if can.Whole && !can.Allows(f) {
+			return refuse(ErrMismatch, "it cannot use %s of its card", f.Path)
+		}
+	}
+	return err
 }

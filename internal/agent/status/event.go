@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 )
 
 // Event sends an Event about the Node.
@@ -63,11 +65,14 @@ func (r *Reporter) Record(c apply.Record) {
 func (r *Reporter) Blocked(t hook.Trouble) {
 	code := t.Err.Cause.Error()
 	reason, _ := event.Parse(code) // a test holds that each cause is listed
-	r.o.Metrics.Failures.WithLabelValues(code).Inc()
-	note := "container %q does not start: %s"
-	if t.LetPass {
+	note, count := "container %q does not start: %s", r.o.Metrics.Failures
+	switch {
+	case errors.Is(t.Err, inject.ErrMismatch):
+		note, count = "container %q runs: %s", r.o.Metrics.Drift
+	case t.LetPass:
 		note = "container %q starts all the same, as its pod uses nothing of Tenon: %s"
 	}
+	count.WithLabelValues(code).Inc()
 	r.send(podObject(t.Namespace, t.Name, types.UID(t.UID)), reason, "Start", note, t.Container, t.Err.Detail)
 }
 

@@ -20,7 +20,7 @@ func TestEveryRecordCauseAndConditionIsAnEvent(t *testing.T) {
 	for _, cause := range []error{
 		apply.ErrHandOverPending, apply.ErrUnallocated, apply.ErrUnknownPod, apply.ErrMalformed, apply.ErrNotReady,
 		apply.ErrEnforcement, hook.ErrDegraded, inject.ErrMalformed, inject.ErrUnallocated, inject.ErrUnavailable,
-		inject.ErrConflict,
+		inject.ErrConflict, inject.ErrMismatch,
 	} {
 		if _, ok := event.Parse(cause.Error()); !ok {
 			t.Errorf("the cause %v is not in the list of Events", cause)

@@ -7,7 +7,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/api/event"
-	"github.com/tenon-project/tenon/internal/agent/apply"
 )
 
 // Metrics of the agents of one process.
@@ -34,7 +33,8 @@ func NewMetrics() *Metrics {
 		}, []string{"path"}),
 		Drift: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_agent_drift_total",
-			Help: "Values of the cgroup tree that something else changed, by kind.",
+			Help: "Values of the cgroup tree that something else changed, and running containers that can use other " +
+				"devices than their own, by kind.",
 		}, []string{"kind"}),
 		Failures: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_agent_enforcement_failures_total",
@@ -98,7 +98,7 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 	for _, path := range []string{PathNRI, PathCRI} {
 		m.Connected.WithLabelValues(path)
 	}
-	for _, kind := range []apply.Kind{apply.Drifted, apply.EffectiveWiderThanDesired} {
+	for _, kind := range []event.Reason{event.Drifted, event.EffectiveWiderThanDesired, event.DeviceMismatch} {
 		m.Drift.WithLabelValues(kind.String())
 	}
 	for _, code := range []event.Reason{

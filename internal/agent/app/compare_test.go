@@ -1,0 +1,63 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/tools/events"
+
+	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/hook"
+)
+
+// At every resync, and as soon as a runtime has reported its containers.
+func TestAContainerThatCanUseAnotherCardIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		recorder := events.NewFakeRecorder(100)
+		w.options.Recorder = recorder
+		w.mode("Own")
+		w.run(func(a *app.Agent) {
+			p := pod("plain", "", "1", "")
+			w.create(p)
+			c, err := w.start(a, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			group := "sys/fs/cgroup/devices/" + c.Cgroup
+			w.file(group+"/cgroup.procs", "12\n")
+			w.file(group+"/devices.list", "c 1:3 rwm\n")
+			later(w.options.Resync)
+			if got := drained(recorder, "DeviceMismatch"); got != "" {
+				t.Errorf("reported %q of a container without devices", got)
+			}
+			w.file(group+"/devices.list", "c 195:1 rw\n")
+			later(w.options.Resync)
+			later(w.options.Resync)
+			const want = `Warning DeviceMismatch container "main" runs: another writer, such as a device plugin of ` +
+				`the kubelet, gives it /dev/nvidia1 of a card that was not allocated to it`
+			if got := drained(recorder, "DeviceMismatch"); got != want {
+				t.Errorf("reported %q, want once: %s", got, want)
+			}
+			c.Running = true
+			a.Attach().Sync([]hook.Pod{c.Pod}, []hook.Container{c})
+			synctest.Wait()
+			if got := drained(recorder, "DeviceMismatch"); got != want {
+				t.Errorf("reported %q after the runtime came back, want once: %s", got, want)
+			}
+		})
+	})
+}
+
+// drained takes all Events, and returns those of a reason.
+func drained(r *events.FakeRecorder, reason string) string {
+	var found []string
+	for len(r.Events) > 0 {
+		if e := <-r.Events; strings.Contains(e, reason) {
+			found = append(found, e)
+		}
+	}
+	return strings.Join(found, "\n")
+}
