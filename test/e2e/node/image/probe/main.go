@@ -28,6 +28,7 @@ func main() {
 	printChanges(last)
 	printEnvironment()
 	printDevices()
+	tryDevices(os.Args[1:])
 	printMounts()
 	fmt.Println("ready=")
 	if slices.Contains(os.Args[1:], "once") {
@@ -79,6 +80,31 @@ func printDevices() {
 		}
 		return nil // what cannot be read is not there for us
 	})
+}
+
+// tryDevices opens the character devices that arguments such as open=240:0 name. A device without a driver answers
+// ENXIO where the container may use it, EPERM where not.
+func tryDevices(args []string) {
+	for _, arg := range args {
+		numbers, asked := strings.CutPrefix(arg, "open=")
+		var major, minor uint32
+		if _, err := fmt.Sscanf(numbers, "%d:%d", &major, &minor); !asked || err != nil {
+			continue
+		}
+		path := fmt.Sprintf("/dev/probe-%d-%d", major, minor)
+		err := syscall.Mknod(path, syscall.S_IFCHR|0o600, int(major<<8|minor&0xff))
+		if err == nil {
+			var fd int
+			if fd, err = syscall.Open(path, syscall.O_RDWR, 0); err == nil {
+				_ = syscall.Close(fd)
+			}
+			_ = os.Remove(path)
+		}
+		errno, _ := err.(syscall.Errno)
+		fmt.Printf("open:%s=%s\n", numbers, map[syscall.Errno]string{
+			0: "opened", syscall.ENXIO: "ENXIO", syscall.EPERM: "EPERM",
+		}[errno])
+	}
 }
 
 func printMounts() {

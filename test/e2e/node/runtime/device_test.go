@@ -1,0 +1,244 @@
+//go:build e2e_node
+
+package runtime
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-project/tenon/test/e2e/node/stage"
+)
+
+// Allocations of pods, as the scheduler writes them.
+const (
+	halfOfA = `{"gpu":[{"minor":0,"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50",` +
+		`"koordinator.sh/gpu-memory":"8Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}`
+	both = `{"gpu":[{"minor":0,"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"100"}},` +
+		`{"minor":1,"id":"GPU-b","resources":{"koordinator.sh/gpu-core":"100"}}]}`
+	oneEach = `{"gpu":[{"minor":0,"id":"GPU-a","resources":{},"extension":{"containers":{"main":{}}}},` +
+		`{"minor":1,"id":"GPU-b","resources":{},"extension":{"containers":{"second":{}}}}]}`
+	secondAdapter = `{"rdma":[{"minor":1,"id":"0000:09:00.0","resources":{"koordinator.sh/rdma":"100"}}]}`
+	notThere      = `{"gpu":[{"minor":0,"id":"GPU-c","resources":{}}]}`
+	withoutID     = `{"gpu":[{"minor":0,"resources":{}}]}`
+)
+
+// withSecond gives a pod a second container.
+func withSecond(p *corev1.Pod) {
+	second := *p.Spec.Containers[0].DeepCopy()
+	second.Name = "second"
+	p.Spec.Containers = append(p.Spec.Containers, second)
+}
+
+// wishing lets image and pod ask for all GPUs.
+func wishing(p *corev1.Pod) {
+	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
+}
+
+// requesting lets a pod request a GPU.
+func requesting(p *corev1.Pod) {
+	one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
+}
+
+func TestAContainerUsesTheCardsOfItsPodAlone(t *testing.T) {
+	for _, by := range paths {
+		t.Run(string(by), func(t *testing.T) {
+			a := newAccelerated(t, by, true)
+			for i := range 2 {
+				_, c := a.run(pod(fmt.Sprintf("share-%d", i), given(halfOfA), a.trying))
+				a.uses(c, "GPU-a", "nvidia0", "nvidiactl")
+			}
+			_, c := a.run(pod("whole", given(both), wishing, a.trying))
+			a.uses(c, "GPU-a,GPU-b", "nvidia0", "nvidia1", "nvidiactl")
+
+			b := a.sandbox(pod("one-each", given(oneEach), withSecond, a.trying))
+			a.uses(a.start(b, "main"), "GPU-a", "nvidia0", "nvidiactl")
+			a.uses(a.start(b, "second"), "GPU-b", "nvidia1", "nvidiactl")
+
+			_, c = a.run(pod("adapter", given(secondAdapter), a.trying))
+			a.uses(c, "void", "infiniband/uverbs1")
+
+			_, c = a.run(pod("plain", a.trying))
+			a.uses(c, "void")
+			_, c = a.run(pod("wishing", wishing, a.trying))
+			a.uses(c, "void")
+		})
+	}
+}
+
+func TestAPodWithoutItsDevicesDoesNotStart(t *testing.T) {
+	for _, by := range closed {
+		t.Run(string(by), func(t *testing.T) {
+			a := newAccelerated(t, by, true)
+			for name, test := range map[string]struct {
+				option podOption
+				event  string
+			}{
+				"unallocated": {requesting, "UnallocatedDevicePod"},
+				"without-id":  {given(withoutID), "BadAnnotation"},
+				"not-there":   {given(notThere), "DeviceUnavailable"},
+			} {
+				b := a.sandbox(pod(name, test.option))
+				// What a pod requests is known from the API, a moment after it is bound.
+				stage.Await(t, name+" to be refused", func() error {
+					c, err := b.Create(t.Context(), "main")
+					if err == nil {
+						return fmt.Errorf("container %s was created: %v", c.ID, c.Remove(t.Context()))
+					}
+					if !strings.Contains(err.Error(), test.event) {
+						t.Errorf("the runtime says %q, want the reason %s in it", err, test.event)
+					}
+					return nil
+				})
+				a.event(name, test.event)
+			}
+			_, c := a.run(pod("plain", a.trying))
+			a.uses(c, "void")
+		})
+	}
+}
+
+// The file by which the runtime resolves devices is whole or not there, whenever the agent is killed.
+func TestDevicesOutliveAgentAndRuntime(t *testing.T) {
+	for _, by := range closed {
+		t.Run(string(by), func(t *testing.T) {
+			a := newAccelerated(t, by, true)
+			_, running := a.run(pod("running", given(halfOfA), a.trying))
+			created, err := a.sandbox(pod("created", given(both), a.trying)).Create(t.Context(), "main")
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting := a.sandbox(pod("waiting", given(secondAdapter), fenced, a.trying))
+			a.agent.Kill()
+			a.refused(t.Context(), waiting, "main") //nolint:errcheck // it is checked there
+			if by == byNRI {                        // the proxy lets no container with devices start without the agent
+				if err := created.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				a.uses(created, "GPU-a,GPU-b", "nvidia0", "nvidia1", "nvidiactl")
+			}
+			file := a.s.Path("cdi", "tenon.sh-gpu.json")
+			whole := read(t, file)
+			a.s.Write("cdi/tenon.sh-gpu.json", strings.Replace(whole, "GPU-a", "GPU-old", 1)) // of another machine
+			a.s.Write("cdi/tenon.sh-gpu.json.new", whole[:len(whole)/2])                      // what it was writing
+			a.agent.Start()
+			a.awaitAgent(by)
+			stage.Await(t, "the file of this machine", func() error {
+				if got := read(t, file); got != whole {
+					return fmt.Errorf("it has %s, want %s", got, whole)
+				}
+				return nil
+			})
+			stage.Await(t, "the pod that was held back", func() error {
+				c, err := waiting.Run(t.Context(), "main")
+				if err == nil {
+					a.uses(c, "void", "infiniband/uverbs1")
+				}
+				return err
+			})
+
+			a.containerd.Kill()
+			a.containerd.Start()
+			a.awaitAgent(by)
+			a.uses(running, "GPU-a", "nvidia0", "nvidiactl")
+			_, late := a.run(pod("late", given(halfOfA), a.trying))
+			a.uses(late, "GPU-a", "nvidia0", "nvidiactl")
+			_, plain := a.run(pod("plain", a.trying))
+			a.uses(plain, "void")
+		})
+	}
+}
+
+// ours is a specification that an administrator makes: it also sets a variable.
+const ours = `cdiVersion: 0.5.0
+kind: tenon.sh/gpu
+devices:
+- name: GPU-a
+  containerEdits: {env: [FROM=cdi]}
+- name: GPU-b
+  containerEdits: {env: [FROM=cdi]}
+`
+
+func TestDevicesAreDescribedToTheRuntime(t *testing.T) {
+	for _, by := range closed {
+		t.Run(string(by), func(t *testing.T) {
+			a := newAccelerated(t, by, true)
+			for name, want := range map[string][]string{
+				"tenon.sh-gpu.json":  {`"cdiVersion": "0.3.0"`, `"name": "GPU-a"`, `"name": "GPU-b"`},
+				"tenon.sh-rdma.json": {`"cdiVersion": "0.5.0"`, `"name": "0000:09:00.0"`},
+			} {
+				text := read(t, a.s.Path("cdi", name))
+				for _, part := range want {
+					if !strings.Contains(text, part) {
+						t.Errorf("%s lacks %s:\n%s", name, part, text)
+					}
+				}
+			}
+			_, c := a.run(pod("theirs", given(both), a.trying))
+			a.uses(c, "GPU-a,GPU-b", "nvidia0", "nvidia1", "nvidiactl")
+			if from, err := c.Said("env:FROM"); err == nil {
+				t.Errorf("the variable of another specification is set: %s", from)
+			}
+
+			a.s.Write("cdi/tenon.sh-gpu.yaml", ours)
+			stage.Await(t, "the agent's file to go", func() error {
+				if _, err := os.Stat(a.s.Path("cdi", "tenon.sh-gpu.json")); err == nil {
+					return fmt.Errorf("it is beside the administrator's")
+				}
+				return nil
+			})
+			_, c = a.run(pod("ours", given(halfOfA), a.trying))
+			a.uses(c, "GPU-a", "nvidia0", "nvidiactl")
+			if from, err := c.Said("env:FROM"); err != nil || from != "cdi" {
+				t.Errorf("the variable of the specification is %q (%v), want cdi", from, err)
+			}
+		})
+	}
+}
+
+func TestWithoutDescriptionsDeviceFilesAreGiven(t *testing.T) {
+	for _, by := range paths {
+		t.Run(string(by), func(t *testing.T) {
+			a := newAccelerated(t, by, false)
+			_, c := a.run(pod("share", given(halfOfA), a.trying))
+			a.uses(c, "GPU-a", "nvidia0", "nvidiactl")
+			_, c = a.run(pod("plain", a.trying))
+			a.uses(c, "void")
+		})
+	}
+}
+
+// A container that can use a card which is not its own, whoever let it, is reported and goes on.
+func TestARunningContainerWithAnotherCardIsReported(t *testing.T) {
+	for _, by := range paths {
+		t.Run(string(by), func(t *testing.T) {
+			a := newAccelerated(t, by, true)
+			if a.s.Cgroups().Unified() {
+				t.Skip("NOT RUN: what cgroup v2 allows is a program of the kernel that no file changes")
+			}
+			_, mine := a.run(pod("mine", given(halfOfA)))
+			_, c := a.run(pod("strayed", given(halfOfA)))
+			allow := fmt.Sprintf("c %d:1 rw", a.numbers["nvidia1"][0])
+			if err := a.s.Cgroups().Write(c.Group, "devices.allow", allow); err != nil {
+				t.Fatal(err)
+			}
+			if note := a.event("strayed", "DeviceMismatch"); !strings.Contains(note, "/dev/nvidia1") {
+				t.Errorf("the Event says %q, want the file in it", note)
+			}
+			v, err := a.agent.Metric("tenon_agent_drift_total", `kind="DeviceMismatch"`)
+			if err != nil || v != 1 {
+				t.Errorf("tenon_agent_drift_total is %v (%v), want 1", v, err)
+			}
+			for _, x := range []*stage.Container{mine, c} {
+				if cpus, err := x.CPUs(); err != nil || cpus == "" {
+					t.Errorf("container %s of %s runs no more: %v", x.Name, x.ID, err)
+				}
+			}
+		})
+	}
+}
