@@ -72,7 +72,7 @@ func TestAContainerUsesTheCardsOfItsPodAlone(t *testing.T) {
 }
 
 func TestAPodWithoutItsDevicesDoesNotStart(t *testing.T) {
-	for _, by := range closed {
+	for i, by := range closed {
 		t.Run(string(by), func(t *testing.T) {
 			a := newAccelerated(t, by, true)
 			for name, test := range map[string]struct {
@@ -83,6 +83,7 @@ func TestAPodWithoutItsDevicesDoesNotStart(t *testing.T) {
 				"without-id":  {given(withoutID), "BadAnnotation"},
 				"not-there":   {given(notThere), "DeviceUnavailable"},
 			} {
+				name = fmt.Sprintf("%s-%d", name, i) // Events of the last path are still there
 				b := a.sandbox(pod(name, test.option))
 				// What a pod requests is known from the API, a moment after it is bound.
 				stage.Await(t, name+" to be refused", func() error {
@@ -215,19 +216,20 @@ func TestWithoutDescriptionsDeviceFilesAreGiven(t *testing.T) {
 
 // A container that can use a card which is not its own, whoever let it, is reported and goes on.
 func TestARunningContainerWithAnotherCardIsReported(t *testing.T) {
-	for _, by := range paths {
+	for i, by := range paths {
 		t.Run(string(by), func(t *testing.T) {
 			a := newAccelerated(t, by, true)
 			if a.s.Cgroups().Unified() {
 				t.Skip("NOT RUN: what cgroup v2 allows is a program of the kernel that no file changes")
 			}
 			_, mine := a.run(pod("mine", given(halfOfA)))
-			_, c := a.run(pod("strayed", given(halfOfA)))
+			strayed := fmt.Sprintf("strayed-%d", i) // Events of the last path are still there
+			_, c := a.run(pod(strayed, given(halfOfA)))
 			allow := fmt.Sprintf("c %d:1 rw", a.numbers["nvidia1"][0])
 			if err := a.s.Cgroups().Write(c.Group, "devices.allow", allow); err != nil {
 				t.Fatal(err)
 			}
-			if note := a.event("strayed", "DeviceMismatch"); !strings.Contains(note, "/dev/nvidia1") {
+			if note := a.event(strayed, "DeviceMismatch"); !strings.Contains(note, "/dev/nvidia1") {
 				t.Errorf("the Event says %q, want the file in it", note)
 			}
 			v, err := a.agent.Metric("tenon_agent_drift_total", `kind="DeviceMismatch"`)

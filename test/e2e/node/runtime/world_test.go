@@ -53,6 +53,8 @@ type options struct {
 	containerd stage.ContainerdOptions
 	flags      []string // of the agent
 	noAgent    bool     // not at the start
+	// prepare is called before the agent starts.
+	prepare func(*world)
 }
 
 // newWorld starts a node on which containers come by the agent in one way.
@@ -68,6 +70,9 @@ func newWorld(t *testing.T, by path, o options) *world {
 	}
 	w.containerd = w.s.Containerd(o.containerd)
 	socket := w.s.Socket()
+	if o.prepare != nil {
+		o.prepare(w)
+	}
 	if !o.noAgent {
 		w.startAgent(by, o.flags...)
 	}

@@ -188,6 +188,9 @@ func containerConfig(pod *corev1.Pod, c *corev1.Container) *runtimeapi.Container
 	if pod.Spec.HostNetwork {
 		config.Linux.SecurityContext.NamespaceOptions.Network = runtimeapi.NamespaceMode_NODE
 	}
+	if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+		config.Linux.SecurityContext.RunAsUser = &runtimeapi.Int64Value{Value: *c.SecurityContext.RunAsUser}
+	}
 	for _, e := range c.Env {
 		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: e.Name, Value: []byte(e.Value)})
 	}

@@ -2,7 +2,7 @@
 //
 //	Cpus_allowed_list=0-3      at the start and at every change, as Mems_allowed_list
 //	env:NAME=VALUE             the environment
-//	dev:PATH=                  files below /dev
+//	dev:PATH=666               files below /dev, with their permissions
 //	open:MAJOR:MINOR=ENXIO     what the kernel says to opening a character device; EPERM: the container may not use it
 //	mount:DIR=TYPE             mounts
 //	ready=                     everything was printed once

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -76,7 +77,9 @@ func printEnvironment() {
 func printDevices() {
 	_ = filepath.WalkDir("/dev", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
-			fmt.Printf("dev:%s=\n", path)
+			if info, err := d.Info(); err == nil {
+				fmt.Printf("dev:%s=%o\n", path, info.Mode().Perm())
+			}
 		}
 		return nil // what cannot be read is not there for us
 	})
@@ -100,10 +103,14 @@ func tryDevices(args []string) {
 			}
 			_ = os.Remove(path)
 		}
-		errno, _ := err.(syscall.Errno)
-		fmt.Printf("open:%s=%s\n", numbers, map[syscall.Errno]string{
-			0: "opened", syscall.ENXIO: "ENXIO", syscall.EPERM: "EPERM",
-		}[errno])
+		switch {
+		case errors.Is(err, syscall.ENXIO):
+			fmt.Printf("open:%s=ENXIO\n", numbers)
+		case errors.Is(err, syscall.EPERM):
+			fmt.Printf("open:%s=EPERM\n", numbers)
+		default:
+			fmt.Printf("open:%s=%v\n", numbers, err)
+		}
 	}
 }
 
