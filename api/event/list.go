@@ -133,8 +133,8 @@ var entries = [...]Entry{
 	},
 	DeviceMismatch: {
 		Name: "DeviceMismatch", From: agent, On: "Pod",
-		Means: "A running container can use a device that was not allocated to its pod, or cannot use its own: it was " +
-			"started while no agent answered, another program changed it, or the device is gone.",
+		Means: "A running container can use a device that was not allocated to its pod, or cannot use its own: it " +
+			"was started while no agent answered, another program changed it, or the device is gone.",
 		Does: "The container goes on; the Event is sent again when the difference changes.",
 		Do:   "Delete the pod. If it comes back, find the other writer: tenon doctor checks the runtime.",
 	},

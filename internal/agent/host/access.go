@@ -98,16 +98,23 @@ func (a *Access) readMounts(process string) error {
 	if err != nil {
 		return err
 	}
+	shared := false // /dev is the machine's: it does not say what the container may use of it
 	for line := range strings.Lines(string(text)) {
 		mount, system, _ := strings.Cut(line, " - ")
 		f := strings.Fields(mount)
-		switch {
-		case len(f) < 5 || !strings.HasPrefix(system, "devtmpfs "):
-		case f[3] != "/":
-			a.paths = append(a.paths, "/dev"+f[3])
-		case f[4] == "/dev":
-			return nil // the machine's own: it does not say what the container may use of it
+		if len(f) < 5 {
+			continue
 		}
+		machines := strings.HasPrefix(system, "devtmpfs ")
+		if machines && f[3] != "/" {
+			a.paths = append(a.paths, "/dev"+f[3])
+		}
+		if f[4] == "/dev" { // the last one covers the others
+			shared = machines && f[3] == "/"
+		}
+	}
+	if shared {
+		return nil
 	}
 	err = a.readFiles(filepath.Join(process, "root/dev"))
 	if errors.Is(err, fs.ErrPermission) {

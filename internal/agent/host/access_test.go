@@ -80,9 +80,12 @@ func TestAccessByFiles(t *testing.T) {
 		"another one that is mounted": {
 			tmpfs + "31 1 0:6 /infiniband/uverbs10 /data rw - devtmpfs udev rw\n", "", false, true, true,
 		},
-		"no card":                        {tmpfs, "", false, true, true},
-		"a file outside of /dev":         {tmpfs, "data/card", false, true, true},
-		"the machine's /dev":             {"30 1 0:6 / /dev rw - devtmpfs udev rw\n", "dev/card", false, false, false},
+		"no card":                {tmpfs, "", false, true, true},
+		"a file outside of /dev": {tmpfs, "data/card", false, true, true},
+		"the machine's /dev":     {"30 1 0:6 / /dev rw - devtmpfs udev rw\n", "dev/card", false, false, false},
+		"the machine's /dev below its own": {
+			"30 1 0:6 / /dev rw - devtmpfs udev rw\n" + tmpfs, "dev/card", true, true, true,
+		},
 		"the machine's /dev in a folder": {tmpfs + "32 1 0:6 / /host/dev rw - devtmpfs x rw\n", "", false, true, true},
 		"lines of another kernel":        {tmpfs + "nonsense\n", "dev/card", true, true, true},
 	} {

@@ -11,15 +11,15 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 )
 
-// cdiVendor begins the kinds of CDI devices that stand for devices of Tenon: tenon.sh/TYPE=ID.
+// cdiVendor begins the kinds of CDI devices that are devices of Tenon: tenon.sh/TYPE=ID.
 const cdiVendor = "tenon.sh/"
 
 // CDIGPU is the kind of CDI devices whose names are ids of GPUs.
 const CDIGPU = cdiVendor + annotation.DeviceGPU
 
 // Describe makes the agent's files of CDI devices describe cards, and returns the names that the machine's runtime can
-// resolve. There is no such file beside one with the end .yaml, which is the administrator's. changing is called before
-// a file changes: its names must not be given meanwhile. What cannot be written is not among the names.
+// resolve. A file with the end .yaml is the administrator's and takes the place of the agent's. changing is called
+// before a file changes: its names must not be given meanwhile. What cannot be written is not among the names.
 func Describe(root host.Root, cards *host.Cards, changing func()) (names []string, err error) {
 	for _, t := range []annotation.DeviceType{annotation.DeviceGPU, annotation.DeviceRDMA, annotation.DeviceFPGA} {
 		kind := cdiVendor + t

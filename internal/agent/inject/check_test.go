@@ -80,7 +80,7 @@ func TestCompareNamesTheFile(t *testing.T) {
 		"a privileged plain container":      {plain(), "a *:* rwm", ""},
 		"a privileged container with a GPU": {allocated(gpuA), "a *:* rwm", "it is privileged"},
 		"its own":                           {allocated(gpuA), "c 195:0 rw\nc 195:255 rw\nc 510:0 rw", ""},
-		"not its own":                       {allocated(gpuA), "c 1:3 rwm", "it cannot use /dev/nvidia-uvm of its card"},
+		"not its own":                       {allocated(gpuA), "c 1:3 rwm", "it cannot use /dev/nvidia-uvm"},
 		"a card that is gone": {
 			allocated(`{"gpu":[{"id":"GPU-z","resources":{}}]}`), "c 195:0 rw",
 			`no driver of this machine has the gpu "GPU-z"`,

@@ -8,6 +8,6 @@
 //
 // Decide is pure and is asked before a container exists: no runtime changes devices later. A container of a node whose
 // GPUs are Tenon's gets NVIDIA_VISIBLE_DEVICES=void where it has none of them, whatever its image or its pod says. An
-// allocation that cannot be given exactly is a Refusal: the container is not created. Describe writes the files by which
-// runtimes resolve the CDI names.
+// allocation that cannot be given exactly is a Refusal: the container is not created. Describe writes the files by
+// which runtimes resolve the CDI names.
 package inject
