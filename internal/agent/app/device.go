@@ -67,7 +67,7 @@ func (a *Agent) followDevices(ctx context.Context, g *group) error {
 		}
 		if text := fmt.Sprint(err); err != nil && text != last {
 			last = text
-			klog.FromContext(ctx).Error(err, "Cannot read, describe or compare all cards of the machine", "node", a.o.Node)
+			klog.FromContext(ctx).Error(err, "Cannot read, describe or compare all cards", "node", a.o.Node)
 		}
 		if !watched && a.injects.Load().HasDevices() {
 			watched = true

@@ -161,8 +161,8 @@ func (a *accelerated) mount(source, target string) {
 	}
 }
 
-// layDev adds the files of the cards to /dev, for a runtime that looks for them there: a copy of the machine's, which no
-// process outside of the stage sees, takes its place until the test ends.
+// layDev adds the files of the cards to /dev, for a runtime that looks for them there: a copy of the machine's, which
+// no process outside of the stage sees, takes its place until the test ends.
 func (a *accelerated) layDev() {
 	a.Helper()
 	dev := a.s.Path("dev")
