@@ -176,6 +176,14 @@ func TestDecide(t *testing.T) {
 			container: allocated(gpuA), env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-a"}, files: ofA,
 			cdi: []string{"tenon.sh/gpu=GPU-a"},
 		},
+		"a CDI device of a virtual function": {
+			node: func(n *inject.Node) { n.CDI = []string{"tenon.sh/rdma=0000:09:00.0", "tenon.sh/rdma=0000:09:00.2"} },
+			container: allocated(`{"rdma":[{"id":"0000:09:00.0","resources":{},` +
+				`"extension":{"vfs":[{"minor":-1,"busID":"0000:09:00.2"}]}}]}`),
+			env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": none},
+			files: []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs2"},
+			cdi:   []string{"tenon.sh/rdma=0000:09:00.2"},
+		},
 		"the kubelet's plugins choose": {
 			node: func(n *inject.Node) { n.Mode = annotation.DeviceFollow }, container: allocated(gpuA),
 		},
@@ -433,6 +441,10 @@ func TestDecideRefuses(t *testing.T) {
 		"a CDI device of another pod": {
 			container: has("", inject.Sight{CDI: []string{"tenon.sh/gpu=GPU-b"}}),
 			cause:     inject.ErrConflict, text: "GPU-b",
+		},
+		"a CDI device of another pod's FPGA": {
+			container: has(gpuA, inject.Sight{CDI: []string{"tenon.sh/fpga=0000:b1:00.0"}}),
+			cause:     inject.ErrConflict, text: "0000:b1:00.0",
 		},
 		// A runtime replaces the first of them and keeps the second.
 		"a variable that is set twice": {

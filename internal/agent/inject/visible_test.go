@@ -49,8 +49,8 @@ func draw(t *rapid.T) drawn {
 		}
 		c.Files = []host.DeviceFile{file(fmt.Sprintf("/dev/%s%d", kind, minors[i]), major, minors[i])}
 		cards.List = append(cards.List, c)
-		if kind == host.NVIDIA && rapid.Bool().Draw(t, "CDI") {
-			d.node.CDI = append(d.node.CDI, "tenon.sh/gpu="+c.ID)
+		if rapid.Bool().Draw(t, "CDI") {
+			d.node.CDI = append(d.node.CDI, "tenon.sh/"+kind.Type()+"="+c.ID)
 		}
 	}
 	d.container = inject.Container{Name: "main", Namespace: "ns", Annotations: map[string]string{}}
