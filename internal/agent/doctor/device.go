@@ -161,7 +161,14 @@ func (m *machine) deviceRuntime(cards *host.Cards) Finding {
 		return Finding{}
 	}
 	f := ok(r.driverWhere, "the default handler is %s", r.handler)
-	if !strings.Contains(r.handler, "nvidia") {
+	file := host.CDIDir + "/" + host.CDIFile(inject.CDIGPU) + ".yaml"
+	switch {
+	case strings.Contains(r.handler, "nvidia"):
+	case !r.nvidia && !m.has(file, 0):
+		return f.because(Warn, "containers get the device files of GPUs without the libraries of the driver",
+			"add the NVIDIA runtime as a handler with a RuntimeClass, or: nvidia-ctk cdi generate --vendor tenon.sh "+
+				"--class gpu --device-name-strategy uuid --output "+below(file))
+	default:
 		return f
 	}
 	setting := `default_runtime_name = "runc"`

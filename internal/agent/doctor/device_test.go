@@ -133,8 +133,15 @@ func TestDevicesOfAMachine(t *testing.T) {
 				containerd: goodContainerd + "BinaryName = '/usr/bin/nvidia-container-runtime'\n",
 			}, nil, Fail, "the default handler is runc, nvidia-container-runtime", `default_runtime_name = "runc"`,
 		},
+		"nothing that brings libraries": {
+			"device-runtime",
+			map[string]string{"run/cdi/tenon.sh-gpu.yaml": "-"},
+			nil, Warn,
+			"the default handler is runc", "nvidia-ctk cdi generate",
+		},
 		"the NVIDIA runtime beside runc": {
 			"device-runtime", map[string]string{
+				"run/cdi/tenon.sh-gpu.yaml": "-",
 				containerd: goodContainerd +
 					"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n" +
 					"BinaryName = '/usr/bin/nvidia-container-runtime'\n",
@@ -147,7 +154,7 @@ func TestDevicesOfAMachine(t *testing.T) {
 		},
 		"CRI-O with the NVIDIA runtime": {
 			"device-runtime", map[string]string{
-				containerd: "-", "proc/70/cmdline": "/usr/bin/crio\x00",
+				containerd: "-", "proc/70/cmdline": "/usr/bin/crio\x00", "run/cdi/tenon.sh-gpu.yaml": "-",
 				"etc/crio/crio.conf": "[crio.runtime]\ndefault_runtime = 'gpu'\n[crio.runtime.runtimes.gpu]\n" +
 					"runtime_path = '/usr/bin/nvidia-container-runtime'\n",
 			}, nil, Fail, "the default handler is gpu, nvidia-container-runtime", `default_runtime = "runc"`,

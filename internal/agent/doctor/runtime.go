@@ -40,14 +40,18 @@ type runtimeFiles struct {
 	driverWhere string
 	// handler is the default one, and its program where the files name one.
 	handler  string
+	nvidia   bool // one of the handlers is NVIDIA's
 	lacksCDI bool // it does not read the folder in which the agent describes devices
 }
 
-// readHandler reads which handler containers get whose pod names none.
-func (r *runtimeFiles) readHandler(name string, program func(handler string) string) {
-	r.handler = name
-	if base := path.Base(program(name)); base != "." && base != name {
+// readHandlers reads which handlers there are, and which one containers get whose pod names none.
+func (r *runtimeFiles) readHandlers(all table, standard string, program func(handler string) string) {
+	r.handler = standard
+	if base := path.Base(program(standard)); base != "." && base != standard {
 		r.handler += ", " + base
+	}
+	for name := range all {
+		r.nvidia = r.nvidia || strings.Contains(name+program(name), "nvidia")
 	}
 }
 
@@ -215,7 +219,7 @@ func (m *machine) readContainerd(file string) runtimeFiles {
 		r.driver = host.Systemd
 	}
 	r.lacksCDI = lacksCDI(cri)
-	r.readHandler(cmp.Or(cri.at("containerd").text("default_runtime_name"), "runc"),
+	r.readHandlers(handlers, cmp.Or(cri.at("containerd").text("default_runtime_name"), "runc"),
 		func(name string) string { return handlers.at(name, "options").text("BinaryName") })
 	return r
 }
@@ -309,7 +313,7 @@ func (m *machine) readCRIO() runtimeFiles {
 		r.driver = host.Cgroupfs
 	}
 	r.lacksCDI = lacksCDI(runtime)
-	r.readHandler(cmp.Or(runtime.text("default_runtime"), "crun"),
+	r.readHandlers(runtime.at("runtimes"), cmp.Or(runtime.text("default_runtime"), "crun"),
 		func(name string) string { return runtime.at("runtimes", name).text("runtime_path") })
 	return r
 }
