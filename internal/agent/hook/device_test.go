@@ -145,11 +145,20 @@ func TestWhatARuntimeReportsIsToBeCompared(t *testing.T) {
 	c.Running = true
 	n.service.Sync([]hook.Pod{p}, []hook.Container{c})
 	seen := 0
-	n.must(n.service.CompareDevices(func(string) (host.Access, bool, error) {
+	read := func(string) (host.Access, bool, error) {
 		seen++
 		return host.Access{}, true, nil
-	}))
-	if synced != 1 || seen != 1 {
-		t.Errorf("Synced was called %d times and %d containers were read, want 1 and 1", synced, seen)
+	}
+	n.must(n.service.CompareDevices(read))
+	if synced != 1 || seen != 1 || len(n.troubles) != 0 {
+		t.Errorf("Synced was called %d times and %d containers were read, want 1 and 1; reported %+v", synced, seen,
+			n.troubles)
+	}
+	// What is not seen in the kernel, the runtime says: another program made the container while no agent answered.
+	c.Devices.Files = []inject.File{{DeviceFile: host.DeviceFile{Path: "/dev/nvidia0", Major: 195}}}
+	n.service.Sync([]hook.Pod{p}, []hook.Container{c})
+	n.must(n.service.CompareDevices(read))
+	if len(n.troubles) != 1 || !errors.Is(n.troubles[0].Err, inject.ErrMismatch) {
+		t.Errorf("reported %+v, want the file that the runtime reports", n.troubles)
 	}
 }

@@ -476,7 +476,7 @@ func (s *Service) remember(c *Container) *container {
 	known.uid, known.name, known.sandbox, known.ended = c.UID, c.Name, c.Pod.ID, c.Ended
 	if s.o.Devices != nil && s.o.Devices().HasDevices() {
 		seen := *c
-		seen.Devices = inject.Sight{Privileged: c.Devices.Privileged} // what it can use is read
+		seen.Devices = inject.Sight{Privileged: c.Devices.Privileged, Files: c.Devices.Files}
 		known.seen = &seen
 	}
 	if at := groupOf(c.Cgroup); at != "" && c.ID != "" {

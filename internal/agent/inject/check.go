@@ -38,11 +38,14 @@ func Check(n *Node, c *Container) error {
 var ErrMismatch = errors.New("DeviceMismatch")
 
 // Compare returns a *Refusal, with ErrMismatch, for a running container that can use device files of other cards than
-// its own, or not those of its own. Its variables are not compared: those of a container without any device file name
-// cards that it cannot use.
+// its own, or not those of its own. Where what it can use is known in part, the files that its runtime reports count
+// too. Its variables are not compared: those of a container without any device file name cards that it cannot use.
 func Compare(n *Node, c *Container, can *host.Access) error {
 	sees := *c
 	sees.Has = Sight{Privileged: c.Has.Privileged || can.IsPrivileged()}
+	if !can.Whole {
+		sees.Has.Files = slices.Clone(c.Has.Files)
+	}
 	for i := range n.Cards.List {
 		card := &n.Cards.List[i]
 		for _, f := range slices.Concat(card.Files, n.Cards.Common[card.Kind]) {

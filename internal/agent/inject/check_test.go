@@ -63,6 +63,10 @@ func TestCompareFindsWhatRunningContainersCanUse(t *testing.T) {
 			if can.Whole = false; own && inject.Compare(d.node, &other, &can) != nil {
 				t.Fatalf("card %s is missed in what is known in part", card.ID)
 			}
+			var nothing host.Access
+			if err := inject.Compare(d.node, &other, &nothing); (err == nil) != own {
+				t.Fatalf("card %s is its own: %t; by what the runtime reports: %v", card.ID, own, err)
+			}
 		}
 	})
 }
