@@ -15,7 +15,7 @@ import (
 // CardKind is whose driver serves a card.
 type CardKind string
 
-// Kinds of cards.
+// Kinds of cards. Cards of drop files are of the kind that is named like their type.
 const (
 	NVIDIA CardKind = "nvidia"
 	AMD    CardKind = "amd"
@@ -33,8 +33,9 @@ func (k CardKind) Type() annotation.DeviceType {
 
 // DeviceFile is a character device.
 type DeviceFile struct {
-	Path         string
-	Major, Minor int64
+	Path  string `json:"path"`
+	Major int64  `json:"major"`
+	Minor int64  `json:"minor"`
 }
 
 // Card is a PCI device that containers use through device files: a GPU, an RDMA adapter or a virtual function of one,
@@ -43,7 +44,8 @@ type Card struct {
 	Kind CardKind
 	// ID is the UUID of a GPU, the PCI address of another card; "" for a GPU whose driver does not report its UUID yet.
 	ID string
-	// BusID is the PCI address; Parent that of the adapter of a virtual function, "" for other cards.
+	// BusID is the PCI address, or the ID of a card of a drop file that has none; Parent is that of the adapter of a
+	// virtual function, "" for other cards.
 	BusID, Parent string
 	Files         []DeviceFile
 }
@@ -56,27 +58,15 @@ type Cards struct {
 }
 
 // ReadCards reads the cards that the drivers of a machine serve: NVIDIA's from procfs, as sysfs does not have their
-// files, the others from sysfs. Its error names the first file that cannot be read; all other cards are returned.
-func ReadCards(root Root) (Cards, error) {
-	s := &cardSurvey{at: map[string]*Card{}, common: map[CardKind][]DeviceFile{}}
-	err := within(root, func(t *tree) {
-		s.tree = t
-		s.readNVIDIA()
-		gpus := map[string]CardKind{"0x10de": NVIDIA, "0x1002": AMD, "0x10ee": FPGA} // by PCI vendor
-		s.readClass("sys/class/drm", "card", gpus)
-		s.readClass("sys/class/drm", "renderD", gpus)
-		s.readClass("sys/class/infiniband_verbs", "uverbs", map[string]CardKind{"": RDMA})
-		s.readClass("sys/class/infiniband_mad", "umad", map[string]CardKind{"": RDMA})
-		s.readClass("sys/bus/platform/devices", "dfl-fme.", map[string]CardKind{"": FPGA})
-		s.readClass("sys/bus/platform/devices", "dfl-port.", map[string]CardKind{"": FPGA})
-		s.common[AMD] = s.file(nil, "sys/class/kfd/kfd")
-		s.common[RDMA] = s.file(nil, "sys/class/misc/rdma_cm")
-		s.next()
-		t.err = s.first
-	})
-	out := Cards{Common: s.common}
-	for _, bus := range slices.Sorted(maps.Keys(s.at)) {
-		out.List = append(out.List, *s.at[bus])
+// files, the others from sysfs, and those of other types from drop files. Its error names the first file that cannot be
+// read; all other cards are returned.
+func ReadCards(root Root) (out Cards, err error) {
+	err = surveyCards(root, "", func(s *cardSurvey) { out = Cards{s.cards(), s.common} })
+	dropped, _ := ReadDropped(root) // who publishes them reports what is wrong with the files
+	for i := range dropped {
+		if c, ok := dropped[i].card(); ok {
+			out.List = append(out.List, c)
+		}
 	}
 	return out, err
 }
@@ -86,16 +76,61 @@ type cardSurvey struct {
 	first  error            // of any card
 	at     map[string]*Card // by PCI address
 	common map[CardKind][]DeviceFile
+	// adapters are the names of RDMA adapters by PCI address, as class infiniband has them.
+	adapters map[string][]string
+}
+
+// surveyCards reads the cards of one kind, or of all for "", and lets use have them.
+func surveyCards(root Root, only CardKind, use func(*cardSurvey)) error {
+	s := &cardSurvey{at: map[string]*Card{}, common: map[CardKind][]DeviceFile{}, adapters: map[string][]string{}}
+	return within(root, func(t *tree) {
+		s.tree = t
+		is := func(kind CardKind) bool { return only == "" || only == kind }
+		if is(NVIDIA) {
+			s.readNVIDIA()
+		}
+		gpus := map[string]CardKind{"0x10de": NVIDIA, "0x1002": AMD, "0x10ee": FPGA} // by PCI vendor
+		maps.DeleteFunc(gpus, func(_ string, kind CardKind) bool { return !is(kind) })
+		s.readClass("sys/class/drm", "card", gpus)
+		s.readClass("sys/class/drm", "renderD", gpus)
+		if is(RDMA) {
+			s.readAdapters()
+			s.readClass("sys/class/infiniband_verbs", "uverbs", map[string]CardKind{"": RDMA})
+			s.readClass("sys/class/infiniband_mad", "umad", map[string]CardKind{"": RDMA})
+			s.common[RDMA] = s.file(nil, "sys/class/misc/rdma_cm")
+		}
+		if is(FPGA) {
+			s.readClass("sys/bus/platform/devices", "dfl-fme.", map[string]CardKind{"": FPGA})
+			s.readClass("sys/bus/platform/devices", "dfl-port.", map[string]CardKind{"": FPGA})
+		}
+		if is(AMD) {
+			s.common[AMD] = s.file(nil, "sys/class/kfd/kfd")
+		}
+		s.next()
+		use(s)
+		t.err = s.first
+	})
+}
+
+func (s *cardSurvey) cards() (list []Card) {
+	for _, bus := range slices.Sorted(maps.Keys(s.at)) {
+		list = append(list, *s.at[bus])
+	}
+	return list
 }
 
 // next goes on after an error: one bad card does not hide the others.
 func (s *cardSurvey) next() { s.first, s.err = cmp.Or(s.first, s.err), nil }
 
-const pciDevices = "sys/bus/pci/devices"
+const (
+	pciDevices     = "sys/bus/pci/devices"
+	nvidiaGPUs     = "proc/driver/nvidia/gpus"
+	infinibandCard = "sys/class/infiniband"
+)
 
 // readNVIDIA reads what the driver says: neither UUID nor minor follow from the order of the cards.
 func (s *cardSurvey) readNVIDIA() {
-	const dir = "proc/driver/nvidia/gpus"
+	const dir = nvidiaGPUs
 	cards := s.names(dir)
 	if len(cards) == 0 {
 		return
@@ -128,6 +163,17 @@ func (s *cardSurvey) readNVIDIA() {
 	if uvm := majors["nvidia-uvm"]; uvm > 0 {
 		s.common[NVIDIA] = append(s.common[NVIDIA], DeviceFile{"/dev/nvidia-uvm", uvm, 0},
 			DeviceFile{"/dev/nvidia-uvm-tools", uvm, 1})
+	}
+}
+
+// readAdapters reads the RDMA adapters, whose names follow no pattern.
+func (s *cardSurvey) readAdapters() {
+	for _, name := range s.names(infinibandCard) {
+		link, _ := s.root.Readlink(path.Join(infinibandCard, name))
+		if bus := lastPCI(link); bus != "" {
+			s.card(bus, RDMA)
+			s.adapters[bus] = append(s.adapters[bus], path.Join(infinibandCard, name))
+		}
 	}
 }
 
@@ -180,12 +226,14 @@ func (s *cardSurvey) file(to []DeviceFile, folder string) []DeviceFile {
 // lastPCI returns the last PCI address of a path in sysfs, such as 0000:3b:00.0; "" when it has none.
 func lastPCI(link string) string {
 	for _, part := range slices.Backward(strings.Split(link, "/")) {
-		if strings.Count(part, ":") == 2 && strings.Contains(part, ".") {
+		if isPCI(part) {
 			return part
 		}
 	}
 	return ""
 }
+
+func isPCI(part string) bool { return strings.Count(part, ":") == 2 && strings.Contains(part, ".") }
 
 // pairs reads lines of a name and a value.
 func pairs(text, separator string) map[string]string {

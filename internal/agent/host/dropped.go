@@ -1,25 +1,37 @@
 package host
 
 import (
+	"cmp"
 	gojson "encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
 
-// Dropped is a device that another program reports, in a file of a drop directory. The format is Koordinator's: a file
-// is an array of these, and numbers are strings. Type and the Count of a link are Tenon's.
+// Dropped is a device in the format of drop files, as other programs report it and as the agent describes what it finds
+// itself. The format is Koordinator's: a file is an array of these, and numbers are strings. Type, ModuleID, Labels,
+// VFs, Files, bridges and lanes are Tenon's.
 type Dropped struct {
-	Type      string            `json:"type,omitempty"` // default: gpu
-	Vendor    string            `json:"vendor,omitempty"`
-	Model     string            `json:"model,omitempty"`
-	UUID      string            `json:"uuid"`
-	Minor     string            `json:"minor,omitempty"`
+	Type   string `json:"type,omitempty"` // default: gpu
+	Vendor string `json:"vendor,omitempty"`
+	Model  string `json:"model,omitempty"`
+	UUID   string `json:"uuid"`
+	Minor  string `json:"minor,omitempty"`
+	// ModuleID is the number of a GPU in Fabric Manager.
+	ModuleID  string            `json:"moduleID,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
 	Resources map[string]string `json:"resources,omitempty"` // quantities; names without a domain are koordinator.sh's
 	Topology  DroppedTopology   `json:"topology"`
+	// VFs are the PCI addresses of virtual functions.
+	VFs []string `json:"vfs,omitempty"`
+	// Files are what a container gets of a device whose type has no driver that the agent knows.
+	Files []DeviceFile `json:"deviceFiles,omitempty"`
 	// Status nil means that the device works.
 	Status *DroppedStatus `json:"status,omitempty"`
+	// IsLost is set by the agent: the device was there since the machine started, and no driver describes it now.
+	IsLost bool `json:"-"`
 }
 
 // DroppedTopology is where a device is; "" is not known.
@@ -29,12 +41,17 @@ type DroppedTopology struct {
 	NodeID   string        `json:"nodeID,omitempty"` // NUMA node
 	PCIEID   string        `json:"pcieID,omitempty"`
 	BusID    string        `json:"busID,omitempty"`
+	// Bridges are the PCI bridges from the root complex, which is the first, to the device.
+	Bridges []string `json:"bridges,omitempty"`
+	// SwitchLanes are the lanes to the switch that joins all devices of the type which have some.
+	SwitchLanes int32 `json:"switchLanes,omitempty"`
 }
 
 // DroppedLink are links of one type to other devices of the same type.
 type DroppedLink struct {
-	PeerMinor string `json:"peerMinor"` // minors, separated by commas
-	Type      string `json:"type"`      // NVLink, HCCS or another
+	PeerMinor string `json:"peerMinor,omitempty"` // minors, separated by commas
+	PeerUUID  string `json:"peerUUID,omitempty"`  // likewise, in place of minors
+	Type      string `json:"type"`                // NVLink, HCCS or another
 	Count     int32  `json:"count,omitempty"`
 }
 
@@ -43,6 +60,13 @@ type DroppedStatus struct {
 	Healthy    bool   `json:"healthy"`
 	ErrCode    string `json:"errCode,omitempty"`
 	ErrMessage string `json:"errMessage,omitempty"`
+	// Degraded devices work and are likely to fail.
+	Degraded bool `json:"degraded,omitempty"`
+}
+
+// Fails is the status of a device that does not work.
+func Fails(code, format string, args ...any) *DroppedStatus {
+	return &DroppedStatus{ErrCode: code, ErrMessage: fmt.Sprintf(format, args...)}
 }
 
 // DropDirs are the folders whose files list devices: ours, and Koordinator's.
@@ -79,6 +103,10 @@ func ReadDropped(r Root) ([]Dropped, error) {
 					faults = append(faults, fmt.Errorf("%s: [%d].uuid: %s %q is in %s already", name, i, d.Type, d.UUID,
 						first))
 				default:
+					if err := checkFiles(&d); err != nil {
+						faults = append(faults, fmt.Errorf("%s: [%d].deviceFiles: %w", name, i, err))
+						d.Files = nil
+					}
 					known[key] = name
 					found = append(found, d)
 				}
@@ -98,4 +126,24 @@ func readDrop(r Root, name string) (list []Dropped, err error) {
 		return nil, fmt.Errorf("%s: want a JSON array of devices: %w", name, err)
 	}
 	return list, nil
+}
+
+// checkFiles refuses files that a device cannot have.
+func checkFiles(d *Dropped) error {
+	if len(d.Files) > 0 && slices.Contains([]CardKind{"gpu", NVIDIA, AMD, RDMA, FPGA}, CardKind(d.Type)) {
+		return fmt.Errorf("a %s has the files that its driver says", d.Type)
+	}
+	for _, f := range d.Files {
+		if path.Clean(f.Path) != f.Path || !strings.HasPrefix(f.Path, "/dev/") || f.Major < 1 || f.Minor < 0 {
+			return fmt.Errorf("%.64q with numbers %d:%d, want a path below /dev, a major from 1 and a minor from 0",
+				f.Path, f.Major, f.Minor)
+		}
+	}
+	return nil
+}
+
+// card is what containers get of a device whose file names what that is.
+func (d *Dropped) card() (c Card, ok bool) {
+	bus := cmp.Or(d.Topology.BusID, d.UUID)
+	return Card{Kind: CardKind(d.Type), ID: d.UUID, BusID: bus, Files: d.Files}, len(d.Files) > 0
 }
