@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// maxLanes bounds the lanes of a link; today's most is 18.
-const maxLanes = 1000
+// MaxLanes bounds the lanes of a link; today's most is 18.
+const MaxLanes = 1000
 
 // DeviceLinks are the connections between the devices of a node (DeviceLinksKey). They are an annotation, for
 // Koordinator's definition of a Device has no field for them.
@@ -67,7 +67,7 @@ func (r *reader) link(field string, l DeviceLink) {
 	if id, bad := repeated(l.IDs); bad {
 		r.refuse(field+".ids", *invalid(id, "must be ids of devices, each once"))
 	}
-	if l.Count < 1 || l.Count > maxLanes {
-		r.refuse(field+".count", Error{Text: fmt.Sprintf("must be 1…%d, got %d", maxLanes, l.Count)})
+	if l.Count < 1 || l.Count > MaxLanes {
+		r.refuse(field+".count", Error{Text: fmt.Sprintf("must be 1…%d, got %d", MaxLanes, l.Count)})
 	}
 }

@@ -13,19 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // koordinator is the domain of resource names that a drop file writes without one.
 const koordinator = "koordinator.sh/"
 
 // Device computes the object that lists the node's devices, with what of found cannot be used; nil for a node without
-// devices. A device of published that is not found any more is listed as one that does not work, for as long as a pod
-// of the node holds it: no other pod gets it meanwhile, and its holder remains visible.
+// devices. A device of published that is lost, or not found any more while a pod of the node holds it, is listed as one
+// that does not work: no other pod gets it meanwhile, and its holder remains visible.
 func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, now metav1.Time) (
 	*devicev1alpha1.Device, error,
 ) {
@@ -35,7 +37,9 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 	}
 	r := dropReader{devices: found}
 	for i := range found {
-		o.Spec.Devices = append(o.Spec.Devices, r.device(&found[i]))
+		if !found[i].IsLost {
+			o.Spec.Devices = append(o.Spec.Devices, r.device(&found[i], in.Machine))
+		}
 	}
 	o.Spec.Devices = append(o.Spec.Devices, lost(in, found, published)...)
 	if len(o.Spec.Devices) == 0 {
@@ -47,7 +51,7 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 	})
 	o.Labels = common(o.Spec.Devices)
 	o.Annotations = map[string]string{annotation.DeviceModeKey: modeOfDevices(in.Node, published)}
-	if links := r.links(); len(links.Links) > 0 {
+	if links := r.links(); len(links.Links)+len(links.Switches)+len(links.Bridges) > 0 {
 		o.Annotations[annotation.DeviceLinksKey] = links.String()
 	}
 	return o, errors.Join(r.faults...)
@@ -69,28 +73,46 @@ func modeOfDevices(node *corev1.Node, published *devicev1alpha1.Device) annotati
 	return annotation.DeviceOwn
 }
 
-// lost are the published devices that are not found and that a pod holds.
+// lost are the published devices that are lost, and those that are not found and that a pod holds.
 func lost(in Input, found []host.Dropped, published *devicev1alpha1.Device) []devicev1alpha1.DeviceInfo {
 	if published == nil {
 		return nil
 	}
-	held := map[[2]string]bool{}
+	listed := map[[2]string]bool{} // not as lost
+	status := map[[2]string]*host.DroppedStatus{}
 	for i := range in.Entries {
 		for _, g := range in.Entries[i].Devices {
-			held[[2]string{string(g.Type), g.ID}] = true
+			status[[2]string{string(g.Type), g.ID}] = nil
 		}
 	}
 	for i := range found {
-		delete(held, [2]string{found[i].Type, found[i].UUID})
+		key := [2]string{found[i].Type, found[i].UUID}
+		status[key], listed[key] = found[i].Status, !found[i].IsLost
 	}
 	var list []devicev1alpha1.DeviceInfo
 	for _, d := range published.Spec.Devices {
-		if held[[2]string{d.Type, d.ID}] {
-			d.Health, d.Conditions = false, nil
+		key := [2]string{d.Type, d.ID}
+		if why, is := status[key]; is && !listed[key] {
+			d.Health, d.Conditions = false, conditions(why)
 			list = append(list, d)
 		}
 	}
 	return list
+}
+
+// conditions are those of a device with a status; none for nil.
+func conditions(s *host.DroppedStatus) []metav1.Condition {
+	if s == nil || s.Healthy && !s.Degraded {
+		return nil
+	}
+	c := metav1.Condition{
+		Type: "Healthy", Status: metav1.ConditionFalse, Reason: cmp.Or(word(s.ErrCode), "Reported"),
+		Message: s.ErrMessage[:min(len(s.ErrMessage), 1024)],
+	}
+	if s.Healthy {
+		c.Type, c.Status = "Degraded", metav1.ConditionTrue
+	}
+	return []metav1.Condition{c}
 }
 
 // since dates conditions: as in the published object where it has them.
@@ -137,9 +159,9 @@ func (r *dropReader) fault(d *host.Dropped, field, value, want string) {
 	r.faults = append(r.faults, fmt.Errorf("device %s %q: %s: %.64q, want %s", d.Type, d.UUID, field, value, want))
 }
 
-func (r *dropReader) device(d *host.Dropped) devicev1alpha1.DeviceInfo {
+func (r *dropReader) device(d *host.Dropped, m *topo.Machine) devicev1alpha1.DeviceInfo {
 	info := devicev1alpha1.DeviceInfo{
-		Type: d.Type, ID: d.UUID, Health: d.Status == nil || d.Status.Healthy,
+		Type: d.Type, ID: d.UUID, Health: d.Status == nil || d.Status.Healthy, Conditions: conditions(d.Status),
 		Resources: map[corev1.ResourceName]resource.Quantity{},
 		Topology: &devicev1alpha1.DeviceTopology{
 			SocketID: r.number(d, "topology.socketID", d.Topology.SocketID),
@@ -150,15 +172,35 @@ func (r *dropReader) device(d *host.Dropped) devicev1alpha1.DeviceInfo {
 	if minor := r.number(d, "minor", d.Minor); minor >= 0 {
 		info.Minor = &minor
 	}
+	if module := r.number(d, "moduleID", d.ModuleID); module >= 0 {
+		info.ModuleID = &module
+	}
+	if m != nil && d.Topology.SocketID == "" {
+		if n, known := m.NUMAByID(int(info.Topology.NodeID)); known && len(m.NUMACores(n)) > 0 {
+			info.Topology.SocketID = int32(m.SocketID(m.NUMASocket(n)))
+		}
+	}
+	for key, value := range d.Labels {
+		if len(validation.IsQualifiedName(key)) > 0 {
+			r.fault(d, "labels", key, "the key of a label")
+			continue
+		}
+		put(&info.Labels, key, labelValue(value))
+	}
+	if len(d.VFs) > 0 {
+		info.VFGroups = []devicev1alpha1.VirtualFunctionGroup{{}}
+	}
+	for _, bus := range d.VFs {
+		info.VFGroups[0].VFs = append(info.VFGroups[0].VFs, devicev1alpha1.VirtualFunction{Minor: -1, BusID: bus})
+	}
 	if d.Type == annotation.DeviceGPU {
 		info.Resources[koordinator+"gpu-core"] = *resource.NewQuantity(100, resource.DecimalSI)
 		info.Resources[koordinator+"gpu-memory-ratio"] = *resource.NewQuantity(100, resource.DecimalSI)
-		info.Labels = map[string]string{}
 		for key, value := range map[string]string{
 			annotation.GPUVendorLabel: d.Vendor, annotation.GPUModelLabel: d.Model,
 		} {
-			if value != "" {
-				info.Labels[key] = value
+			if value = labelValue(value); value != "" {
+				put(&info.Labels, key, value)
 			}
 		}
 	}
@@ -173,19 +215,33 @@ func (r *dropReader) device(d *host.Dropped) devicev1alpha1.DeviceInfo {
 		}
 		info.Resources[corev1.ResourceName(name)] = quantity
 	}
-	if !info.Health {
-		info.Conditions = []metav1.Condition{{
-			Type: "Healthy", Status: metav1.ConditionFalse, Reason: cmp.Or(word(d.Status.ErrCode), "Reported"),
-			Message: d.Status.ErrMessage,
-		}}
-	}
 	return info
 }
+
+func put(labels *map[string]string, key, value string) {
+	if *labels == nil {
+		*labels = map[string]string{}
+	}
+	(*labels)[key] = value
+}
+
+// labelValue is text as the value of a label: what that cannot have becomes a dash.
+func labelValue(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if isWord(c) || c == '_' || c == '.' {
+			return c
+		}
+		return '-'
+	}, text)
+	return strings.Trim(text[:min(len(text), 63)], "-_.")
+}
+
+func isWord(c rune) bool { return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' }
 
 // word is text as the reason of a condition: letters and digits, the first a letter; "" where there are none.
 func word(text string) string {
 	kept := strings.Map(func(c rune) rune {
-		if c < 128 && (c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z') {
+		if isWord(c) {
 			return c
 		}
 		return -1
@@ -209,26 +265,39 @@ func (r *dropReader) number(d *host.Dropped, field, text string) int32 {
 	return int32(n)
 }
 
-// links are those between devices of one type. Drop files name peers by their minor.
+// links are what joins devices of one type. Drop files name peers by their minor, or by their id.
 func (r *dropReader) links() annotation.DeviceLinks {
-	byMinor := map[[2]string]string{}
+	ids := map[[3]string]string{} // by type, kind of name and name
 	for i := range r.devices {
-		if d := &r.devices[i]; d.Minor != "" {
-			byMinor[[2]string{d.Type, d.Minor}] = d.UUID
+		d := &r.devices[i]
+		ids[[3]string{d.Type, "peerUUID", d.UUID}] = d.UUID
+		if d.Minor != "" {
+			ids[[3]string{d.Type, "peerMinor", d.Minor}] = d.UUID
 		}
 	}
 	var links annotation.DeviceLinks
 	named := map[[2]string]annotation.DeviceLink{} // by its devices; one that both name alike is written once
 	for i := range r.devices {
 		d := &r.devices[i]
+		if chain := d.Topology.Bridges; len(chain) > 1 { // one is the root complex, which topology.pcieID has
+			if links.Bridges == nil {
+				links.Bridges = map[string][]string{}
+			}
+			links.Bridges[d.Topology.BusID] = chain
+		}
 		for _, l := range d.Topology.P2PLinks {
-			for _, minor := range strings.Split(l.PeerMinor, ",") {
-				peer, known := byMinor[[2]string{d.Type, strings.TrimSpace(minor)}]
+			by, peers := "peerMinor", l.PeerMinor
+			if l.PeerUUID != "" {
+				by, peers = "peerUUID", l.PeerUUID
+			}
+			for _, name := range strings.Split(peers, ",") {
+				peer, known := ids[[3]string{d.Type, by, strings.TrimSpace(name)}]
 				if !known || peer == d.UUID {
-					r.fault(d, "topology.p2pLinks[].peerMinor", minor, "the minor of another device of its type")
+					r.fault(d, "topology.p2pLinks[]."+by, name, "the minor, or uuid, of another device of its type")
 					continue
 				}
-				link := annotation.DeviceLink{IDs: []string{d.UUID, peer}, Type: l.Type, Count: max(l.Count, 1)}
+				count := max(r.lanes(d, "topology.p2pLinks[].count", l.Count), 1)
+				link := annotation.DeviceLink{IDs: []string{d.UUID, peer}, Type: l.Type, Count: count}
 				named[[2]string{d.UUID, peer}] = link
 				if same := named[[2]string{peer, d.UUID}]; same.Type != link.Type || same.Count != link.Count {
 					links.Links = append(links.Links, link)
@@ -236,5 +305,44 @@ func (r *dropReader) links() annotation.DeviceLinks {
 			}
 		}
 	}
+	links.Switches = r.switches()
 	return links
+}
+
+// lanes reads a number of lanes; 0 for one that is not one.
+func (r *dropReader) lanes(d *host.Dropped, field string, n int32) int32 {
+	if n < 0 || n > annotation.MaxLanes {
+		r.fault(d, field, strconv.Itoa(int(n)), fmt.Sprintf("0…%d", annotation.MaxLanes))
+		return 0
+	}
+	return n
+}
+
+// switches join devices of one type with as many lanes as both have: each switch has the lanes that its devices have
+// beyond those of the switch before.
+func (r *dropReader) switches() (list []annotation.DeviceLink) {
+	ids := map[string]map[int32][]string{} // by type and lanes
+	for i := range r.devices {
+		d := &r.devices[i]
+		if n := r.lanes(d, "topology.switchLanes", d.Topology.SwitchLanes); n > 0 {
+			if ids[d.Type] == nil {
+				ids[d.Type] = map[int32][]string{}
+			}
+			ids[d.Type][n] = append(ids[d.Type][n], d.UUID)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(ids)) {
+		before := int32(0)
+		lanes := slices.Sorted(maps.Keys(ids[kind]))
+		for i, n := range lanes {
+			join := annotation.DeviceLink{Count: n - before}
+			for _, m := range lanes[i:] {
+				join.IDs = append(join.IDs, ids[kind][m]...)
+			}
+			if before = n; len(join.IDs) > 1 {
+				list = append(list, join)
+			}
+		}
+	}
+	return list
 }

@@ -1,6 +1,8 @@
 package probe_test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
@@ -16,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 func gpu(id, minor string, change ...func(*host.Dropped)) host.Dropped {
@@ -179,6 +183,16 @@ func TestBadDropsAreNamed(t *testing.T) {
 		`device gpu "a": resources[gpu-core]: "1e999999999", want`:          core("1e999999999"),
 		`device gpu "a": topology.p2pLinks[].peerMinor: "7", want the min`:  linked("7"),
 		`device gpu "a": topology.p2pLinks[].peerMinor: "0", want the mino`: linked("0"),
+		`device gpu "a": topology.p2pLinks[].count: "1001", want 0…1000`: func(d *host.Dropped) {
+			d.Topology.P2PLinks = []host.DroppedLink{{PeerUUID: "b", Type: "NVLink", Count: 1001}}
+		},
+		`device gpu "a": topology.p2pLinks[].peerUUID: "c", want the minor`: func(d *host.Dropped) {
+			d.Topology.P2PLinks = []host.DroppedLink{{PeerUUID: "c", Type: "NVLink"}}
+		},
+		`device gpu "a": topology.switchLanes: "-1", want 0…1000`: func(d *host.Dropped) {
+			d.Topology.SwitchLanes = -1
+		},
+		`device gpu "a": moduleID: "M", want a whole number`: func(d *host.Dropped) { d.ModuleID = "M" },
 	} {
 		got, err := probe.Device(probe.Input{}, []host.Dropped{gpu("a", "0", change), gpu("b", "1")}, nil, metav1.Now())
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -192,4 +206,139 @@ func TestBadDropsAreNamed(t *testing.T) {
 
 func core(amount string) func(*host.Dropped) {
 	return func(d *host.Dropped) { d.Resources["gpu-core"] = amount }
+}
+
+// What drivers know beyond drop files of Koordinator's format.
+func TestWhatDriversKnowIsPublished(t *testing.T) {
+	t.Parallel()
+	at := func(d *host.Dropped) {
+		d.Model, d.ModuleID, d.Topology.SocketID, d.Topology.NodeID = "NVIDIA H100 80GB (HBM3)", "3", "", "1"
+		d.Topology.Bridges = []string{"pci0000:3a", "0000:3a:01.0"}
+		d.Labels = map[string]string{"node.koordinator.sh/gpu-driver-version": "535.129.03", "a/b/c": "x"}
+		d.Status = &host.DroppedStatus{Healthy: true, Degraded: true, ErrCode: "ResetNeeded", ErrMessage: "rows"}
+	}
+	in := example(t)
+	nic := host.Dropped{
+		Type: "rdma", UUID: "0000:09:00.0", Resources: map[string]string{"rdma": "100"}, VFs: []string{"0000:09:00.2"},
+		Topology: host.DroppedTopology{BusID: "0000:09:00.0", Bridges: []string{"pci0000:00"}},
+	}
+	got, err := probe.Device(in, []host.Dropped{gpu("a", "0", at), nic}, nil, metav1.NewTime(time.Unix(1000, 0)))
+	if err == nil || err.Error() != `device gpu "a": labels: "a/b/c", want the key of a label` {
+		t.Errorf("err = %v", err)
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"annotations": got.Annotations, "labels": got.Labels, "devices": got.Spec.Devices,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `annotations:
+  node.tenon.sh/device-links: '{"bridges":{"0000:3b:00.0":["pci0000:3a","0000:3a:01.0"]}}'
+  node.tenon.sh/device-mode: Own
+devices:
+- conditions:
+  - lastTransitionTime: "1970-01-01T00:16:40Z"
+    message: rows
+    reason: ResetNeeded
+    status: "True"
+    type: Degraded
+  health: true
+  id: a
+  labels:
+    node.koordinator.sh/gpu-driver-version: 535.129.03
+    node.koordinator.sh/gpu-model: NVIDIA-H100-80GB--HBM3
+    node.koordinator.sh/gpu-vendor: nvidia
+  minor: 0
+  moduleID: 3
+  resources:
+    koordinator.sh/gpu-core: "100"
+    koordinator.sh/gpu-memory: 80Gi
+    koordinator.sh/gpu-memory-ratio: "100"
+  topology:
+    busID: 0000:3b:00.0
+    nodeID: 1
+    pcieID: pci0000:3a
+    socketID: SOCKET
+  type: gpu
+- health: true
+  id: "0000:09:00.0"
+  resources:
+    koordinator.sh/rdma: "100"
+  topology:
+    busID: "0000:09:00.0"
+    nodeID: -1
+    pcieID: ""
+    socketID: -1
+  type: rdma
+  vfGroups:
+  - vfs:
+    - busID: "0000:09:00.2"
+      minor: -1
+labels:
+  node.koordinator.sh/gpu-driver-version: 535.129.03
+  node.koordinator.sh/gpu-model: NVIDIA-H100-80GB--HBM3
+  node.koordinator.sh/gpu-vendor: nvidia
+`
+	n, known := in.Machine.NUMAByID(1)
+	if !known {
+		t.Fatal("the example has no NUMA node 1")
+	}
+	want = strings.Replace(want, "SOCKET", strconv.Itoa(in.Machine.SocketID(in.Machine.NUMASocket(n))), 1)
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Two GPUs have as many lanes between them as the one that has fewer to the switch, however many GPUs lack lanes.
+func TestLanesToASwitch(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var found []host.Dropped
+		lanes := rapid.SliceOfN(rapid.Int32Range(0, 3), 1, 6).Draw(t, "lanes")
+		for i, n := range lanes {
+			found = append(found, gpu(strconv.Itoa(i), strconv.Itoa(i), func(d *host.Dropped) {
+				d.Topology.SwitchLanes, d.Topology.BusID = n, fmt.Sprintf("0000:%02x:00.0", i)
+			}))
+		}
+		object, err := probe.Device(probe.Input{NodeName: "n"}, found, nil, metav1.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts, problems := new(convert.Known).Read(convert.Sources{Devices: &convert.Devices{Device: object}},
+			convert.DefaultArgs())
+		if len(problems) > 0 {
+			t.Fatalf("the object cannot be used: %v", problems)
+		}
+		got := facts.Devices.Lanes(device.GPU)
+		for i, a := range lanes {
+			for j, b := range lanes {
+				if want := int64(min(a, b)); i != j && got[i*len(lanes)+j] != want {
+					t.Fatalf("%d lanes between GPU %d and %d of %v, want %d", got[i*len(lanes)+j], i, j, lanes, want)
+				}
+			}
+		}
+	})
+}
+
+func TestALostDeviceIsListedFromWhatIsPublished(t *testing.T) {
+	t.Parallel()
+	all := []host.Dropped{gpu("a", "0"), gpu("b", "1")}
+	before, _ := probe.Device(probe.Input{}, all, nil, metav1.Now())
+	lost := host.Dropped{Type: "gpu", UUID: "b", IsLost: true, Status: host.Fails("Lost", "gone")}
+	after, err := probe.Device(probe.Input{}, []host.Dropped{all[0], lost}, before, metav1.Now())
+	if err != nil || len(after.Spec.Devices) != 2 {
+		t.Fatalf("got %+v, %v, want both", after, err)
+	}
+	b, want := after.Spec.Devices[1], before.Spec.Devices[1].DeepCopy()
+	if len(b.Conditions) != 1 || b.Conditions[0].Reason != "Lost" || b.Conditions[0].Message != "gone" {
+		t.Errorf("conditions %+v, want one that says that it is lost", b.Conditions)
+	}
+	want.Health, want.Conditions = false, b.Conditions
+	if diff := cmp.Diff(*want, b); diff != "" {
+		t.Errorf("the lost device (-want +got):\n%s", diff)
+	}
+	never, err := probe.Device(probe.Input{}, []host.Dropped{all[0], lost}, nil, metav1.Now())
+	if err != nil || len(never.Spec.Devices) != 1 {
+		t.Errorf("a lost device that was never published: %+v, %v, want the other one alone", never, err)
+	}
 }
