@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
@@ -49,6 +50,7 @@ type Agent struct {
 	machine *source.Source[reading]
 	kubelet *observe.Observer
 	api     *watch.API
+	found   *inventory.Inventory
 	// followed is when the loop of follow last did something; nil before.
 	followed atomic.Pointer[time.Time]
 	recorded *corev1.Node  // the last one that was kept for the next agent; owned by refresh
@@ -60,11 +62,10 @@ type Agent struct {
 	mu    sync.Mutex // guards the fields below; never held across a call out of the package
 	node  *corev1.Node
 	draft *probe.Draft
-	// found are the devices that other programs tell of, dropFault what of that cannot be read.
-	found     []host.Dropped
-	dropFault string
-	facts     ledger.Facts
-	applied   error // why the cgroup tree is not in order yet; nil once it was
+	// deviceFault is what cannot be read of the devices.
+	deviceFault string
+	facts       ledger.Facts
+	applied     error // why the cgroup tree is not in order yet; nil once it was
 
 	// injects is what answers about containers' devices depend on; replaced under mu, never changed.
 	injects atomic.Pointer[inject.Node]
@@ -115,6 +116,13 @@ func New(o Options) (*Agent, error) {
 		wired: make(chan struct{}), applied: errStarting,
 	}
 	if err := a.loadDevices(); err != nil {
+		a.notes = append(a.notes, err.Error())
+	}
+	a.found, err = inventory.New(inventory.Options{
+		Root: o.Root, Boot: boot, Dir: a.dir, Drivers: append(inventory.Sysfs(o.Root), o.Drivers...),
+		Pace: o.Resync / 2, Changed: a.publish, Clock: o.Clock,
+	})
+	if err != nil {
 		a.notes = append(a.notes, err.Error())
 	}
 	a.status = status.New(status.Options{
@@ -243,6 +251,7 @@ func (a *Agent) work(ctx context.Context) error {
 	g.run(a.tree.Run)
 	g.run(a.bridge)
 	g.run(func(ctx context.Context) error { return a.followDevices(ctx, g) })
+	g.run(a.found.Run)
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
 	return g.wait()
 }

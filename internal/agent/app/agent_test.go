@@ -122,10 +122,10 @@ func (w *world) apply(action clienttesting.Action) (bool, runtime.Object, error)
 	w.applies++
 	u.SetResourceVersion(strconv.Itoa(w.applies))
 	u.SetUID("nrt-uid")
-	if _, err := w.objects.Tracker().Get(v1alpha2.Resource(), "", nodeName); err == nil {
-		return true, u, w.objects.Tracker().Update(v1alpha2.Resource(), u, "")
+	if _, err := w.objects.Tracker().Get(patch.GetResource(), "", nodeName); err == nil {
+		return true, u, w.objects.Tracker().Update(patch.GetResource(), u, "")
 	}
-	return true, u, w.objects.Tracker().Create(v1alpha2.Resource(), u, "")
+	return true, u, w.objects.Tracker().Create(patch.GetResource(), u, "")
 }
 
 // run lets play happen beside a running agent.

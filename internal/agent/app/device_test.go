@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -220,6 +221,45 @@ func TestCardsThatCannotBeDescribedAreGivenByTheirFiles(t *testing.T) {
 		w.run(func(a *app.Agent) {
 			if got := named(t, a); got != "" {
 				t.Errorf("the container is given %s, which no runtime can resolve", got)
+			}
+		})
+	})
+}
+
+// What drivers and drop files have is in one object. A device that a driver loses stays listed until the machine starts
+// again.
+func TestTheAgentPublishesWhatDriversHave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		w.objects.PrependReactor("patch", "devices", w.apply)
+		w.file("var/run/tenon/device-infos/f.json", `[{"uuid":"GPU-a","resources":{"gpu-memory":"80Gi"}},`+
+			`{"type":"dpu","uuid":"d"}]`)
+		listed := func() (text string) {
+			u, err := w.objects.Resource(device.Resource()).Get(t.Context(), nodeName, metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			devices, _, _ := unstructured.NestedSlice(u.Object, "spec", "devices")
+			for _, d := range devices {
+				d := d.(map[string]any)
+				memory, _, _ := unstructured.NestedString(d, "resources", "koordinator.sh/gpu-memory")
+				text += fmt.Sprint(d["type"], " ", d["id"], " ", d["health"], " ", memory, ";")
+			}
+			return text
+		}
+		w.run(func(*app.Agent) {
+			later(3 * time.Minute)
+			if got, want := listed(), "dpu d true ;gpu GPU-a true 80Gi;"; got != want {
+				t.Errorf("the object lists %q, want %q", got, want)
+			}
+			if err := os.RemoveAll(filepath.Join(w.root.Dir, filepath.Dir(driver))); err != nil {
+				t.Fatal(err)
+			}
+			w.file("var/run/tenon/device-infos/f.json", `[]`)
+			later(3 * time.Minute)
+			if got, want := listed(), "gpu GPU-a false 80Gi;"; got != want {
+				t.Errorf("after the driver has lost it, the object lists %q, want %q", got, want)
 			}
 		})
 	})

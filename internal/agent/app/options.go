@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
@@ -74,6 +75,8 @@ type Options struct {
 	// AllowDegraded lets LSE pods start where it cannot be promised that no container starts without the agent.
 	AllowDegraded bool
 
+	// Drivers are asked for devices beside those that sysfs and drop files describe.
+	Drivers []inventory.Driver
 	// DeviceExempt pods without an allocation keep the devices that their image, their pod or the kubelet gives them.
 	DeviceExempt []inject.Exemption
 

@@ -109,19 +109,19 @@ func (a *Agent) input(pods []*convert.Pod) probe.Input {
 	return in
 }
 
-// readDevices reads what other programs tell of the node's devices, and publishes what has changed.
+// readDevices looks at the node's devices, and publishes what has changed.
 func (a *Agent) readDevices(ctx context.Context) {
-	found, err := host.ReadDropped(a.o.Root)
+	changed, err := a.found.Refresh(ctx)
 	fault := ""
 	if err != nil {
 		fault = err.Error()
 	}
 	a.mu.Lock()
-	changed, news := !reflect.DeepEqual(found, a.found), fault != a.dropFault
-	a.found, a.dropFault = found, fault
+	news := fault != a.deviceFault
+	a.deviceFault = fault
 	a.mu.Unlock()
 	if news && err != nil {
-		klog.FromContext(ctx).Error(err, "Files that tell of devices are left out", "node", a.o.Node)
+		klog.FromContext(ctx).Error(err, "Part of the node's devices cannot be read", "node", a.o.Node)
 	}
 	if changed {
 		a.publish()
@@ -130,9 +130,7 @@ func (a *Agent) readDevices(ctx context.Context) {
 
 // devices is the node's Device object.
 func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device {
-	a.mu.Lock()
-	found := a.found
-	a.mu.Unlock()
+	found := a.found.Devices(published)
 	device, err := probe.Device(in, found, published, metav1.NewTime(a.o.Clock.Now()))
 	if err != nil {
 		klog.Background().Error(err, "Facts about devices are left out", "node", a.o.Node)

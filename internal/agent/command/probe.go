@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -78,11 +79,17 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 		fmt.Fprintln(notes, "note:", p)
 	}
 	objects := []any{probe.Topology(in)}
-	dropped, err := host.ReadDropped(o.Root)
-	if err != nil {
-		fmt.Fprintln(notes, "note: of the devices that other programs tell of is left out:", err)
+	drivers := inventory.Sysfs(o.Root)
+	if o.Root.Dir == "/" { // a library knows this machine alone
+		drivers = append(drivers, inventory.NVML(o.Root)...)
 	}
-	devices, err := probe.Device(in, dropped, nil, metav1.Now())
+	found, faults := inventory.Find(o.Root, drivers)
+	for _, err := range faults {
+		if err != nil {
+			fmt.Fprintln(notes, "note: of the devices is left out:", err)
+		}
+	}
+	devices, err := probe.Device(in, found, nil, metav1.Now())
 	if err != nil {
 		fmt.Fprintln(notes, "note: of the devices is left out:", err)
 	}

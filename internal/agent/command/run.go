@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/view"
@@ -71,6 +72,7 @@ func newRunCommand() *cobra.Command {
 			if err := ask.wire(&o, c.Flags(), kubeconfig); err != nil {
 				return err
 			}
+			o.Drivers = inventory.NVML(o.Root)
 			return serveAgent(c.Context(), o, address)
 		},
 	}
