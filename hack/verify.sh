@@ -66,6 +66,11 @@ static_binaries() {
   done
 }
 
+nvml() { # the part of the agent that needs cgo, with NVIDIA's mock of its library
+  CGO_ENABLED=1 go vet -tags "$TAGS,nvml,hw" ./internal/agent/inventory ./cmd/tenon-agent &&
+    CGO_ENABLED=1 go test -tags "$TAGS,nvml" ./internal/agent/inventory
+}
+
 check "gofumpt"                      empty $TOOL gofumpt -l api cmd deploy hack internal test
 limit "words"                        words "$most_words"
 limit "lines"                        lines "$most_lines"
@@ -81,6 +86,11 @@ check "nested modules are tidy"      nested_tidy
 check "generated files are current"  generated
 check "licences"                     go run ./hack/licence
 check "static binaries"              static_binaries
+if command -v "${CC:-gcc}" >/dev/null; then
+  check "tag nvml"                   nvml
+else
+  echo "tag nvml: NOT RUN (no C compiler)"
+fi
 
 # The vulnerability database is a service: where it cannot be reached nothing was checked, and that is what is said.
 vuln=$($TOOL govulncheck -tags "$TAGS" ./cmd/... 2>&1)

@@ -448,3 +448,13 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 		}
 	}
 }
+
+// The library of NVIDIA's driver needs cgo: builds without the tag nvml must not link it.
+func TestDefaultBuildsHaveNoDriverLibrary(t *testing.T) {
+	t.Parallel()
+	for importPath := range load(t) {
+		if strings.HasPrefix(importPath, "github.com/NVIDIA/") {
+			t.Errorf("%s is linked without the tag nvml", importPath)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+//go:build nvml && cgo
+
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/device"
+)
+
+// NVML returns NVIDIA's library, which is opened when it is asked first: without it the machine has no GPU of NVIDIA.
+// Root has the files that say where GPUs are; the NUMA node that the library knows is that of a GPU's own memory.
+func NVML(root host.Root) []Driver { return []Driver{nvmlDriver(nvml.New(), root)} }
+
+func nvmlDriver(lib nvml.Interface, root host.Root) Driver {
+	l := &library{Interface: lib, root: root}
+	return Driver{Name: "nvml", Devices: l.devices, Watch: l.watch}
+}
+
+type library struct {
+	nvml.Interface
+	root    host.Root
+	started atomic.Bool // Init has succeeded
+}
+
+// failed is nil for a call that succeeded.
+func failed(call string, r nvml.Return) error {
+	if r == nvml.SUCCESS {
+		return nil
+	}
+	return fmt.Errorf("%s: NVML error %d", call, r)
+}
+
+// devices describes all GPUs, and the MIG devices that exist. A GPU that does not answer is left out.
+func (l *library) devices() (list []host.Dropped, err error) {
+	if !l.started.Load() {
+		r := l.Init()
+		if r == nvml.ERROR_LIBRARY_NOT_FOUND || r == nvml.ERROR_DRIVER_NOT_LOADED {
+			return nil, nil
+		}
+		if err := failed("Init", r); err != nil {
+			return nil, err
+		}
+		l.started.Store(true)
+	}
+	handles, err := l.handles()
+	if len(handles) == 0 && err != nil && l.started.CompareAndSwap(true, false) {
+		l.Shutdown() // the driver may be another one: it is opened anew
+	}
+	faults := []error{err}
+	version, _ := l.SystemGetDriverVersion()
+	at := map[string]string{}
+	for _, h := range handles {
+		d, err := l.describe(h, version)
+		if faults = append(faults, err); d.UUID != "" {
+			at[d.Topology.BusID] = d.UUID
+			list = append(list, d)
+		}
+	}
+	for i := range list { // slices are appended
+		h, r := l.DeviceGetHandleByUUID(list[i].UUID)
+		if r == nvml.SUCCESS {
+			join(h, &list[i].Topology, at)
+			list = append(list, slicesOf(h, list[i])...)
+		}
+	}
+	return list, errors.Join(faults...)
+}
+
+// handles are those of the GPUs that answer.
+func (l *library) handles() (list []nvml.Device, err error) {
+	n, r := l.DeviceGetCount()
+	faults := []error{failed("DeviceGetCount", r)}
+	for i := range n {
+		h, r := l.DeviceGetHandleByIndex(i)
+		if faults = append(faults, failed(fmt.Sprint("DeviceGetHandleByIndex ", i), r)); r == nvml.SUCCESS {
+			list = append(list, h)
+		}
+	}
+	return list, errors.Join(faults...)
+}
+
+// describe reads what a GPU has; facts that it does not have are left out.
+func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err error) {
+	uuid, r := h.GetUUID()
+	pci, r2 := h.GetPciInfo()
+	if r != nvml.SUCCESS || r2 != nvml.SUCCESS {
+		return d, errors.Join(failed("GetUUID", r), failed("GetPciInfo "+uuid, r2))
+	}
+	d = host.Dropped{Type: annotation.DeviceGPU, UUID: uuid, Vendor: "nvidia"}
+	d.Topology, err = host.Place(l.root, busOf(&pci))
+	d.Model, _ = h.GetName()
+	if version != "" {
+		d.Labels = map[string]string{annotation.GPUDriverLabel: version}
+	}
+	if minor, r := h.GetMinorNumber(); r == nvml.SUCCESS {
+		d.Minor = strconv.Itoa(minor)
+	}
+	if module, r := h.GetModuleId(); r == nvml.SUCCESS {
+		d.ModuleID = strconv.Itoa(module)
+	}
+	if memory, r := h.GetMemoryInfo(); r == nvml.SUCCESS {
+		d.Resources = map[string]string{"gpu-memory": strconv.FormatUint(memory.Total, 10)}
+	}
+	degraded := &host.DroppedStatus{Healthy: true, Degraded: true, ErrCode: "ResetNeeded"}
+	degraded.ErrMessage = "a part of its memory is replaced at the next reset"
+	if state, r := h.GetRetiredPagesPendingStatus(); r == nvml.SUCCESS && state == nvml.FEATURE_ENABLED {
+		d.Status = degraded
+	}
+	switch _, _, pending, failure, r := h.GetRemappedRows(); {
+	case r == nvml.SUCCESS && failure:
+		d.Status = host.Fails("RowRemapFailure", "a part of its memory cannot be replaced")
+	case r == nvml.SUCCESS && pending:
+		d.Status = degraded
+	}
+	return d, err
+}
+
+// busOf is the PCI address of a GPU, whose function is 0.
+func busOf(pci *nvml.PciInfo) string {
+	return fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
+}
+
+// join counts the NVLinks of a GPU that work: to the GPUs at PCI addresses, and to the switch that joins all of them.
+func join(h nvml.Device, t *host.DroppedTopology, at map[string]string) {
+	lanes := map[string]int32{}
+	for link := range nvml.NVLINK_MAX_LINKS {
+		if state, r := h.GetNvLinkState(link); r != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+			continue
+		}
+		if kind, r := h.GetNvLinkRemoteDeviceType(link); r == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+			t.SwitchLanes++
+		} else if pci, r := h.GetNvLinkRemotePciInfo(link); r == nvml.SUCCESS && at[busOf(&pci)] != "" {
+			lanes[at[busOf(&pci)]]++
+		}
+	}
+	for _, peer := range slices.Sorted(maps.Keys(lanes)) {
+		t.P2PLinks = append(t.P2PLinks, host.DroppedLink{PeerUUID: peer, Type: "NVLink", Count: lanes[peer]})
+	}
+}
+
+// slicesOf describes the MIG devices of a GPU.
+func slicesOf(h nvml.Device, d host.Dropped) (list []host.Dropped) {
+	if mode, _, r := h.GetMigMode(); r != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
+		return nil
+	}
+	labels, parent := d.Labels, d.UUID
+	d.Minor, d.ModuleID, d.Topology.P2PLinks, d.Topology.SwitchLanes = "", "", nil, 0
+	n, _ := h.GetMaxMigDeviceCount()
+	for i := range n {
+		slice, r := h.GetMigDeviceHandleByIndex(i)
+		if r != nvml.SUCCESS {
+			continue // none has this number
+		}
+		uuid, r1 := slice.GetUUID()
+		name, r2 := slice.GetName() // ends in the profile, as in MIG 1g.10gb
+		has, r3 := slice.GetAttributes()
+		if r1 != nvml.SUCCESS || r2 != nvml.SUCCESS || r3 != nvml.SUCCESS {
+			continue
+		}
+		d.UUID, d.Labels = uuid, map[string]string{
+			annotation.MIGParentLabel: parent, annotation.MIGProfileLabel: name[strings.LastIndex(name, " ")+1:],
+		}
+		maps.Copy(d.Labels, labels)
+		d.Resources = map[string]string{
+			"gpu-core":   strconv.Itoa(min(int(has.GpuInstanceSliceCount)*100/7, 100)),
+			"gpu-memory": strconv.FormatUint(has.MemorySizeMB<<20, 10),
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// eventWait is how long one call waits for an event, in milliseconds.
+const eventWait = 5000
+
+// watch reports events until ctx ends. It returns at once while the library has not been opened.
+func (l *library) watch(ctx context.Context, report func(Fault)) error {
+	if !l.started.Load() {
+		return nil
+	}
+	set, r := l.EventSetCreate()
+	if err := failed("EventSetCreate", r); err != nil {
+		return err
+	}
+	defer set.Free()
+	handles, _ := l.handles()         // the next look sees the others
+	uuids := map[nvml.Device]string{} // a lost GPU does not say its own any more
+	for _, h := range handles {
+		uuids[h], _ = h.GetUUID()
+		events, _ := h.GetSupportedEventTypes()
+		events &= nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
+		if r := h.RegisterEvents(events, set); r != nvml.ERROR_NOT_SUPPORTED {
+			if err := failed("RegisterEvents", r); err != nil {
+				return err
+			}
+		}
+	}
+	for ctx.Err() == nil {
+		e, r := set.Wait(eventWait)
+		if err := failed("EventSetWait", r); err != nil && r != nvml.ERROR_TIMEOUT {
+			return err
+		} else if f, ok := faultOf(&e); err == nil && ok {
+			f.UUID = uuids[e.Device]
+			report(f)
+		}
+	}
+	return nil
+}
+
+// faultOf is what an event says of its device; false for one that an application causes.
+func faultOf(e *nvml.EventData) (f Fault, ok bool) {
+	f = Fault{Probe: device.Damages, Status: host.Fails("DoubleBitEcc", "an error of its memory was not corrected")}
+	if e.EventType == nvml.EventTypeXidCriticalError {
+		f.Status = host.Fails(fmt.Sprint("Xid", e.EventData), "the driver reports a critical error")
+		ok = slices.Contains([]uint64{13, 31, 43, 45, 68, 109}, e.EventData)
+	}
+	return f, !ok
+}
