@@ -389,3 +389,40 @@ func TestDeviceCacheKeepsTheSpecAndWhatCouldNotBeRead(t *testing.T) {
 		t.Error("a node that nothing names is forgotten")
 	}
 }
+
+// The kinds of devices are those of all Device objects, in one order, and another value only when they have changed.
+func TestKindsOfAllNodes(t *testing.T) {
+	t.Parallel()
+	s := kube.NewStore()
+	put := func(node, devices string) *device.Kinds {
+		d, err := kube.ReadDevice([]byte(`{"metadata":{"name":"` + node + `"},"spec":{"devices":[` + devices + `]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.PutDevice(d)
+		return s.Kinds()
+	}
+	const dpu = `{"type":"dpu","id":"d","health":true,"resources":{"example.com/dpu":"1"}}`
+	const qat = `{"type":"qat","id":"q","health":true,"resources":{"example.com/qat":"100"}}`
+	if kinds := put("n0", `{"type":"gpu","id":"g","health":true}`); kinds != nil {
+		t.Errorf("with a GPU alone: %v", kinds)
+	}
+	first := put("n1", qat+","+dpu)
+	want := device.Kinds{
+		{Type: "dpu", Resource: "example.com/dpu", Unit: 1}, {Type: "qat", Resource: "example.com/qat", Unit: 100},
+	}
+	if first == nil || !slices.Equal(*first, want) {
+		t.Fatalf("got %v, want %v", first, want)
+	}
+	if again := put("n2", dpu); again != first {
+		t.Errorf("a second node makes another value: %v", *again)
+	}
+	s.RemoveDevice("n1")
+	if left := s.Kinds(); !slices.Equal(*left, want[:1]) {
+		t.Errorf("after one of them is gone: %v, want %v", *left, want[:1])
+	}
+	put("n2", `{"type":"gpu","id":"g","health":true}`)
+	if left := s.Kinds(); len(*left) != 0 {
+		t.Errorf("after all are gone: %v", *left)
+	}
+}

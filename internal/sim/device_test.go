@@ -1,12 +1,23 @@
 package sim
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -102,5 +113,124 @@ func TestAListOfDevices(t *testing.T) {
 	r, warn := simulate(t, in, "-")
 	if got := stateOf(r, "a").Devices["gpu"]; len(got) != 1 || warn != "" {
 		t.Errorf("got %+v, warnings %q", got, warn)
+	}
+}
+
+func dpuPod(name string, n int) string {
+	amounts := fmt.Sprintf("{cpu: 1, example.com/dpu: %d}", n)
+	return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, image: i, " +
+		"resources: {requests: " + amounts + ", limits: " + amounts + "}}]}}"
+}
+
+func dpuNode(n int64) string {
+	amounts := fmt.Sprintf("{cpu: 8, memory: 16Gi, pods: 110, example.com/dpu: %d}", n)
+	return "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {capacity: " + amounts + ", allocatable: " +
+		amounts + "}}"
+}
+
+// The way of a type that no code knows: from a drop file over the Device object, the node's capacity, the decision and
+// its annotation to the device files of the container.
+func TestADroppedDeviceReachesItsContainer(t *testing.T) {
+	root := host.Root{Dir: t.TempDir()}
+	file := root.Path(host.DropDirs()[0], "dpu.json")
+	text := `[{"type":"dpu","uuid":"dpu-0","resources":{"example.com/dpu":"1"},
+		"deviceFiles":[{"path":"/dev/dpu0","major":240,"minor":0}]},
+		{"type":"dpu","uuid":"dpu-1","resources":{"example.com/dpu":"1"},
+		"deviceFiles":[{"path":"/dev/dpu1","major":240,"minor":1}]}]`
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	found, faults := inventory.Find(root, inventory.Sysfs(root))
+	object, err := probe.Device(probe.Input{NodeName: "n0"}, found, nil, metav1.Now())
+	if err = errors.Join(append(faults, err)...); err != nil {
+		t.Fatal(err)
+	}
+	capacity := convert.Capacity(object)["example.com/dpu"]
+	device, err := json.Marshal(object)
+	if err != nil || capacity.Value() != 2 {
+		t.Fatalf("capacity %v, %v, want 2", capacity, err)
+	}
+	r, warn := simulate(t, strings.Join([]string{
+		dpuNode(capacity.Value()), string(device), dpuPod("a", 1), dpuPod("b", 1), dpuPod("c", 1),
+	}, "\n---\n"), "-")
+	if warn != "" {
+		t.Errorf("warnings %s", warn)
+	}
+	cards, err := host.ReadCards(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pod, want := range map[string]string{"a": "/dev/dpu0", "b": "/dev/dpu1"} {
+		s := stateOf(r, pod)
+		answer, err := inject.Decide(&inject.Node{Mode: annotation.DeviceOwn, Types: []string{"dpu"}, Cards: cards},
+			&inject.Container{Name: "c", Annotations: s.Annotations})
+		if err != nil || len(answer.Files) != 1 || answer.Files[0].Path != want {
+			t.Errorf("pod %s with %v gets %+v, %v, want %s", pod, s.Annotations, answer, err, want)
+		}
+	}
+	if s := stateOf(r, "c"); s.State != "Unschedulable" {
+		t.Errorf("the third pod is %s", s.State)
+	}
+}
+
+// A type of device that no code knows is asked for by the resource that Device objects list it with: as a count where a
+// device has 1 of it, as percent where it has 100.
+func TestATypeThatNoCodeKnows(t *testing.T) {
+	dpus := func(amount string) string {
+		var list []string
+		for _, id := range []string{"dpu-0", "dpu-1"} {
+			list = append(list, "{type: dpu, id: "+id+", health: true, resources: {example.com/dpu: "+amount+"}}")
+		}
+		return strings.Join(list, ", ")
+	}
+	asks, node := dpuPod, dpuNode
+	for name, test := range map[string]struct {
+		node, devices string
+		pods          []string
+		want          map[string]string // device and amount of each pod, or the first reason
+	}{
+		"a count": {node(2), dpus("1"), []string{asks("a", 1), asks("b", 1), asks("c", 1)}, map[string]string{
+			"a": "dpu-0 1;", "b": "dpu-1 1;", "c": "Insufficient dpu devices",
+		}},
+		"several": {node(2), dpus("1"), []string{asks("a", 2)}, map[string]string{"a": "dpu-0 1;dpu-1 1;"}},
+		"percent": {
+			node(200), dpus("100"),
+			[]string{asks("a", 60), asks("b", 60), asks("c", 40), asks("d", 50)},
+			map[string]string{
+				"a": "dpu-0 60;", "b": "dpu-1 60;", "c": "dpu-0 40;", "d": "Insufficient dpu devices",
+			},
+		},
+		"no device has enough": {
+			node(200), dpus("100"),
+			[]string{asks("a", 60), asks("b", 60), asks("c", 70)},
+			map[string]string{"a": "dpu-0 60;", "b": "dpu-1 60;", "c": "Insufficient dpu devices"},
+		},
+		"not a multiple": {node(8), dpus("4"), []string{asks("a", 6), asks("b", 8)}, map[string]string{
+			"a": `invalid request for devices: container "c": example.com/dpu: 6 must be at most 4, ` +
+				"which one device has, or a multiple of it",
+			"b": "dpu-0 4;dpu-1 4;",
+		}},
+	} {
+		r, warn := simulate(t, strings.Join(append([]string{test.node, deviceOf("n0", test.devices)}, test.pods...),
+			"\n---\n"), "-")
+		if warn != "" {
+			t.Errorf("%s: warnings %s", name, warn)
+		}
+		got := map[string]string{}
+		for pod := range test.want {
+			s := stateOf(r, pod)
+			for _, d := range s.Devices["dpu"] {
+				got[pod] += d.ID + " " + d.Resources["koordinator.sh/dpu"] + ";"
+			}
+			if len(s.Reasons) > 0 {
+				got[pod] += s.Reasons[0].Message
+			}
+			if allocated := s.Annotations[annotation.DeviceAllocatedKey]; (allocated != "") != (len(s.Devices) > 0) {
+				t.Errorf("%s: pod %s has the annotation %q and devices %+v", name, pod, allocated, s.Devices)
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -29,8 +29,8 @@ func TestTheGPUsOfThisMachine(t *testing.T) {
 	}
 	for _, d := range devices {
 		t.Logf("%+v", d)
-		if !strings.HasPrefix(d.UUID, "GPU-") && !strings.HasPrefix(d.UUID, "MIG-") || d.Resources["gpu-memory"] == "" ||
-			d.Model == "" {
+		named := strings.HasPrefix(d.UUID, "GPU-") || strings.HasPrefix(d.UUID, "MIG-")
+		if !named || d.Resources["gpu-memory"] == "" || d.Model == "" {
 			t.Errorf("%+v lacks its UUID, memory or model", d)
 		}
 		if minor, known := minors[d.UUID]; strings.HasPrefix(d.UUID, "GPU-") && (!known || minor != d.Minor) {

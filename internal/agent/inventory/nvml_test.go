@@ -90,7 +90,7 @@ func TestLinksBetweenGPUs(t *testing.T) {
 		{{PeerUUID: "GPU-1", Type: "NVLink", Count: 4}}, {{PeerUUID: "GPU-0", Type: "NVLink", Count: 4}},
 	} {
 		if d := devices[i].Topology; !cmp.Equal(d.P2PLinks, want) || d.SwitchLanes != 0 {
-			t.Errorf("GPU %d: links %+v and %d lanes to a switch, want %+v and none", i, d.P2PLinks, d.SwitchLanes, want)
+			t.Errorf("GPU %d: links %+v and %d lanes to a switch, want %+v, 0", i, d.P2PLinks, d.SwitchLanes, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 )
 
 // amounts are what a container asks for, by canonical name.
@@ -54,9 +53,7 @@ func names(a, b map[string]int64) []string {
 }
 
 // IsDevice reports whether a name, in any spelling, asks for devices of the kinds that need no Device object.
-func IsDevice(name string) bool {
-	return strings.IndexByte(name, '/') > 0 && isDevice(Canonical(name), nil)
-}
+func IsDevice(name string) bool { return Kinds(nil).Has(name) }
 
 func isDevice(canonical string, kinds Kinds) bool {
 	_, other := kinds.find(canonical)
@@ -142,7 +139,7 @@ func others(kind Kind, hint Hint, n int64) (count int64, need Need, fault Fault)
 	case hint.Strategy == ApplyForAll:
 		return 0, need, Fault{Field: kind.Resource, Rule: MostPerDevice, Value: n, Allowed: kind.Unit}
 	case n%kind.Unit != 0:
-		return 0, need, Fault{Field: kind.Resource, Rule: HundredMultiple, Value: n}
+		return 0, need, Fault{Field: kind.Resource, Rule: HundredMultiple, Value: n, Allowed: kind.Unit}
 	default:
 		count, need.Amount[Share] = n/kind.Unit, kind.Unit
 	}

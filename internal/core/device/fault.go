@@ -61,6 +61,10 @@ func (f Fault) Text() string {
 	case MemoryMissing:
 		fmt.Fprintf(&b, "GPU memory and GPU memory ratio all is zero; request %s or %s too", GPUMemory, GPURatio)
 	case HundredMultiple:
+		if f.Allowed != 0 && f.Allowed != whole {
+			fmt.Fprintf(&b, "%d must be at most %d, which one device has, or a multiple of it", f.Value, f.Allowed)
+			break
+		}
 		fmt.Fprintf(&b, "%d must be percentage of 100: at most 100, or a multiple of 100", f.Value)
 	case CountsAgree:
 		fmt.Fprintf(&b, "%d asks for several GPUs, but %s asks for a part of one", f.Value, f.Other)

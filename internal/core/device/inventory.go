@@ -33,12 +33,14 @@ type Device struct {
 	Healthy       bool
 	// Total is what it has. Cores, slots and share may be 0 for the usual 100; a GPU without Bytes has memory of
 	// unknown size.
-	Total   Vector
-	Vendor  string // the name of whole GPUs of its vendor; "" = unknown
-	Profile string // of a MIG device
-	Parent  string // ID of the GPU that a MIG device is a slice of; it is not given to any pod itself
-	Model   string // as templates name it: vendor and model
-	Labels  map[string]string
+	Total  Vector
+	Vendor string // the name of whole GPUs of its vendor; "" = unknown
+	// Resource is the name by which devices other than GPUs are asked for; "" = koordinator.sh/ and the type.
+	Resource string
+	Profile  string // of a MIG device
+	Parent   string // ID of the GPU that a MIG device is a slice of; it is not given to any pod itself
+	Model    string // as templates name it: vendor and model
+	Labels   map[string]string
 	Location
 	VFs []VF
 }
@@ -293,6 +295,27 @@ func (inv *Inventory) rack(t Type) *rack {
 		}
 	}
 	return nil
+}
+
+// Kinds returns how devices other than GPUs, RDMA and FPGA are asked for. A type whose resource is not its own, such as
+// one that Kubernetes or another component of Koordinator counts, has none.
+func (inv *Inventory) Kinds() (kinds Kinds) {
+	if inv == nil {
+		return nil
+	}
+	for _, r := range inv.racks {
+		kind := Kind{Type: r.kind}
+		for _, u := range inv.units[r.first : r.first+r.n] {
+			kind.Resource, kind.Unit = cmp.Or(u.Resource, ShareOf(r.kind)), max(kind.Unit, u.Total[Share])
+		}
+		domain, _, own := strings.Cut(kind.Resource, "/")
+		own = own && !strings.HasSuffix(domain, "kubernetes.io") && !strings.HasSuffix(domain, "koordinator.sh") ||
+			kind.Resource == ShareOf(r.kind)
+		if own && r.kind != GPU && !IsDevice(kind.Resource) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 // NodesOf returns the NUMA node of a device; 0 where it is unknown.

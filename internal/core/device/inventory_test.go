@@ -126,3 +126,32 @@ func TestOldAnnotationsNameMinors(t *testing.T) {
 		t.Errorf("free (-want +got):\n%s", diff)
 	}
 }
+
+// Other types are asked for by the one resource that their devices have, unless it is another component's.
+func TestKindsOfAnInventory(t *testing.T) {
+	t.Parallel()
+	one := func(kind device.Type, resource string, amount int64) device.Device {
+		return device.Device{
+			Type: kind, ID: string(kind) + "-" + resource, Resource: resource, Total: device.Vector{device.Share: amount},
+		}
+	}
+	inv, err := device.NewInventory(&device.Spec{Devices: []device.Device{
+		one(device.GPU, "", 0), one(device.RDMA, "koordinator.sh/rdma", 100), one("dpu", "example.com/dpu", 1),
+		one("npu", "", 100), one("a", "cpu", 1), one("b", "kubernetes.io/b", 1), one("c", "koordinator.sh/batch-cpu", 1),
+		one("d", "nvidia.com/gpu", 1), one("e", "example.com/e", 4), one("f", "x.kubernetes.io/f", 4),
+	}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := device.Kinds{
+		{Type: "dpu", Resource: "example.com/dpu", Unit: 1},
+		{Type: "e", Resource: "example.com/e", Unit: 4},
+		{Type: "npu", Resource: "koordinator.sh/npu", Unit: 100},
+	}
+	if diff := cmp.Diff(want, inv.Kinds()); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+	if kinds := (*device.Inventory)(nil).Kinds(); kinds != nil {
+		t.Errorf("a node without devices has %v", kinds)
+	}
+}

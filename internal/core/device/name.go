@@ -81,6 +81,11 @@ type Kind struct {
 // Kinds are the kinds by which requests are read. The zero value has RDMA and FPGA.
 type Kinds []Kind
 
+// Has reports whether a name, in any spelling, asks for devices.
+func (k Kinds) Has(name string) bool {
+	return strings.IndexByte(name, '/') > 0 && isDevice(Canonical(name), k)
+}
+
 // find returns the kind of a canonical name.
 func (k Kinds) find(name string) (Kind, bool) {
 	switch name {

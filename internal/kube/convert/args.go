@@ -6,6 +6,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 )
@@ -32,6 +33,8 @@ type Args struct {
 	Assumed kubelet.Trust
 	// Devices: requests for devices are read. Without it another plugin decides about them.
 	Devices bool
+	// Kinds are the kinds of devices that Device objects list, beside those that are known; nil for none.
+	Kinds *device.Kinds
 	// VolcanoScore ranks nodes for pods with Volcano's annotation by the number of NUMA nodes alone (seed 004).
 	VolcanoScore bool
 	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.

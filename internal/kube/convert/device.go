@@ -101,6 +101,11 @@ func (r *deviceReader) device(d *devicev1alpha1.DeviceInfo, bridges map[string][
 		out.Profile, out.Parent = d.Labels[annotation.MIGProfileLabel], d.Labels[annotation.MIGParentLabel]
 	} else {
 		out.Bus = d.ID
+		for name := range amounts {
+			if out.Resource = name; len(amounts) > 1 {
+				out.Resource = ""
+			}
+		}
 	}
 	for _, name := range [...]string{device.GPUCore, device.ShareOf(out.Type)} {
 		if n, stated := amounts[name]; stated && n == 0 {

@@ -35,15 +35,19 @@ func anyName(pod *corev1.Pod, is func(string) bool) bool {
 }
 
 // readDevices reads what a pod asks of devices.
-func readDevices(pod *corev1.Pod, r *place.Request) (why.Reason, string) {
-	if !AsksForDevices(pod) {
+func readDevices(pod *corev1.Pod, r *place.Request, known *device.Kinds) (why.Reason, string) {
+	var kinds device.Kinds
+	if known != nil {
+		kinds = *known
+	}
+	if !anyName(pod, kinds.Has) {
 		return why.Reason{}, ""
 	}
-	p, reason, detail := DevicePod(pod)
+	p, reason, detail := devicePod(pod, kinds)
 	if !reason.OK() {
 		return reason, detail
 	}
-	request, faults := device.NewRequest(p, nil)
+	request, faults := device.NewRequest(p, kinds)
 	if len(faults) > 0 {
 		texts := make([]string, 0, len(faults))
 		for _, f := range faults {
@@ -60,6 +64,10 @@ func readDevices(pod *corev1.Pod, r *place.Request) (why.Reason, string) {
 // DevicePod returns what a pod says of devices: the webhook and the scheduler both read it with device.NewRequest. An
 // annotation that cannot be read is refused; the containers are returned with that, too.
 func DevicePod(pod *corev1.Pod) (p device.Pod, reason why.Reason, detail string) {
+	return devicePod(pod, nil)
+}
+
+func devicePod(pod *corev1.Pod, kinds device.Kinds) (p device.Pod, reason why.Reason, detail string) {
 	for f, c := range containers(pod) {
 		role := device.App
 		switch {
@@ -70,7 +78,7 @@ func DevicePod(pod *corev1.Pod) (p device.Pod, reason why.Reason, detail string)
 		}
 		p.Containers = append(p.Containers, device.Container{
 			Name: c.Name, Role: role,
-			Requests: devicesIn(c.Resources.Requests), Limits: devicesIn(c.Resources.Limits),
+			Requests: devicesIn(c.Resources.Requests, kinds), Limits: devicesIn(c.Resources.Limits, kinds),
 		})
 	}
 	hints, _, err := parse(pod.Annotations, annotation.DeviceAllocateHintKey, annotation.ParseDeviceAllocateHints)
@@ -99,10 +107,10 @@ func DevicePod(pod *corev1.Pod) (p device.Pod, reason why.Reason, detail string)
 }
 
 // devicesIn are the amounts of devices in a list, rounded up to integers; nil for none.
-func devicesIn(list corev1.ResourceList) map[string]int64 {
+func devicesIn(list corev1.ResourceList, kinds device.Kinds) map[string]int64 {
 	var out map[string]int64
 	for name, q := range list {
-		if !device.IsDevice(string(name)) {
+		if !kinds.Has(string(name)) {
 			continue
 		}
 		if out == nil {

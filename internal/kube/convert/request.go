@@ -42,7 +42,7 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 		return nil, reason, detail
 	}
 	if extended && args.Devices {
-		if reason, detail := readDevices(pod, r); !reason.OK() {
+		if reason, detail := readDevices(pod, r, args.Kinds); !reason.OK() {
 			return nil, reason, detail
 		}
 	}

@@ -13,21 +13,26 @@ const requestsKept = 1 << 14
 
 type parsed struct {
 	version string
+	kinds   *device.Kinds
 	request *place.Request
 }
 
 // request parses the pod, or returns why it cannot be scheduled as it is written. The request must not be changed.
 func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
-	if p, ok := d.requests.Get(pod.UID); ok && pod.UID != "" && p.(parsed).version == pod.ResourceVersion {
-		return p.(parsed).request, nil
+	args := d.args()
+	args.Kinds = d.store.Kinds()
+	if kept, ok := d.requests.Get(pod.UID); ok && pod.UID != "" {
+		if p := kept.(parsed); p.version == pod.ResourceVersion && p.kinds == args.Kinds {
+			return p.request, nil
+		}
 	}
-	r, reason, detail := convert.Request(pod, d.args())
+	r, reason, detail := convert.Request(pod, args)
 	if !reason.OK() {
 		return nil, &refusal{Reason: reason, detail: detail}
 	}
 	if r.Concerns() {
 		r.Seal()
-		d.requests.Add(pod.UID, parsed{pod.ResourceVersion, r})
+		d.requests.Add(pod.UID, parsed{pod.ResourceVersion, args.Kinds, r})
 	}
 	return r, nil
 }
