@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -140,9 +141,10 @@ func TestADroppedDeviceReachesItsContainer(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	found, faults := inventory.Find(root, inventory.Sysfs(root))
-	object, err := probe.Device(probe.Input{NodeName: "n0"}, found, nil, metav1.Now())
-	if err = errors.Join(append(faults, err)...); err != nil {
+	found, err1 := inventory.New(inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}})
+	_, err2 := found.Refresh(t.Context())
+	object, err3 := probe.Device(probe.Input{NodeName: "n0"}, found.Devices(nil), nil, metav1.Now())
+	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	capacity := convert.Capacity(object)["example.com/dpu"]

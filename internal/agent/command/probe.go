@@ -1,11 +1,13 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -29,7 +31,7 @@ func newProbeCommand() *cobra.Command {
 		Example: "  tenon-agent probe\n  tenon-agent probe --root ./capture --node-name n0 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			objects, err := flags.probe(c.ErrOrStderr())
+			objects, err := flags.probe(c.Context(), c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -42,7 +44,7 @@ func newProbeCommand() *cobra.Command {
 }
 
 // probe returns the objects of the machine. What its files leave open is written to notes.
-func (f *common) probe(notes io.Writer) ([]any, error) {
+func (f *common) probe(ctx context.Context, notes io.Writer) ([]any, error) {
 	var o app.Options
 	if err := f.parse(&o); err != nil {
 		return nil, err
@@ -83,13 +85,11 @@ func (f *common) probe(notes io.Writer) ([]any, error) {
 	if o.Root.Dir == "/" { // a library knows this machine alone
 		drivers = append(drivers, inventory.NVML(o.Root)...)
 	}
-	found, faults := inventory.Find(o.Root, drivers)
-	for _, err := range faults {
-		if err != nil {
-			fmt.Fprintln(notes, "note: of the devices is left out:", err)
-		}
+	found, _ := inventory.New(inventory.Options{Root: o.Root, Drivers: drivers, Clock: clock.RealClock{}})
+	if _, err := found.Refresh(ctx); err != nil {
+		fmt.Fprintln(notes, "note: of the devices is left out:", err)
 	}
-	devices, err := probe.Device(in, found, nil, metav1.Now())
+	devices, err := probe.Device(in, found.Devices(nil), nil, metav1.Now())
 	if err != nil {
 		fmt.Fprintln(notes, "note: of the devices is left out:", err)
 	}

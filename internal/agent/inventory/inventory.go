@@ -23,7 +23,7 @@ import (
 // Options are what an Inventory needs.
 type Options struct {
 	Root host.Root
-	// Boot is the boot id: what was known of devices in another boot is dropped.
+	// Boot is the boot id: what was known of devices in another boot is dropped. Dir "" keeps nothing.
 	Boot    string
 	Dir     statedir.Dir
 	Drivers []Driver
@@ -69,10 +69,12 @@ type healthRecord struct {
 
 // New returns an Inventory with what an earlier agent knew of this boot. The error says why it knows nothing of that;
 // the Inventory is usable all the same.
-func New(o Options) (*Inventory, error) {
+func New(o Options) (_ *Inventory, err error) {
 	v := &Inventory{o: o}
 	var kept healthRecord
-	_, err := o.Dir.Load(healthFile, &kept)
+	if o.Dir != "" {
+		_, err = o.Dir.Load(healthFile, &kept)
+	}
 	for _, d := range o.Drivers {
 		v.drivers = append(v.drivers, &driver{Driver: d})
 		for _, r := range kept.Devices {
@@ -115,7 +117,7 @@ func (v *Inventory) Refresh(ctx context.Context) (changed bool, err error) {
 		kept.Devices = append(kept.Devices, *r)
 	}
 	v.mu.Unlock()
-	if len(kept.Devices) > 0 {
+	if len(kept.Devices) > 0 && v.o.Dir != "" {
 		faults = append(faults, v.o.Dir.Save(healthFile, kept))
 	}
 	return changed, errors.Join(faults...)

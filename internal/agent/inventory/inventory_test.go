@@ -277,6 +277,7 @@ func TestDropFilesAreAddedToWhatDriversKnow(t *testing.T) {
 // Merging loses no device, makes none of two, and never makes a device that one source says does not work healthy.
 func TestMergedSources(t *testing.T) {
 	t.Parallel()
+	root := host.Root{Dir: t.TempDir()}
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) (list []host.Dropped) {
 			uuids := rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 4, rapid.ID[int]).Draw(t, name)
@@ -292,10 +293,14 @@ func TestMergedSources(t *testing.T) {
 		}
 		first, second := draw("first"), draw("second")
 		got := map[string]host.Dropped{}
-		merged, _ := inventory.Find(host.Root{Dir: "/nowhere"}, []inventory.Driver{
-			{Devices: func() ([]host.Dropped, error) { return first, nil }},
-			{Devices: func() ([]host.Dropped, error) { return second, nil }},
-		})
+		v, err := inventory.New(inventory.Options{Root: root, Clock: clock.RealClock{}, Drivers: []inventory.Driver{
+			{Name: "first", Devices: func() ([]host.Dropped, error) { return first, nil }},
+			{Name: "second", Devices: func() ([]host.Dropped, error) { return second, nil }},
+		}})
+		if _, read := v.Refresh(context.Background()); err != nil || read != nil {
+			t.Fatal(err, read)
+		}
+		merged := v.Devices(nil)
 		for _, d := range merged {
 			if _, twice := got[d.UUID]; twice {
 				t.Fatalf("%s is there twice: %+v and %+v make %+v", d.UUID, first, second, merged)

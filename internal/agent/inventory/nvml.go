@@ -104,12 +104,7 @@ func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err e
 	if version != "" {
 		d.Labels = map[string]string{annotation.GPUDriverLabel: version}
 	}
-	if minor, r := h.GetMinorNumber(); r == nvml.SUCCESS {
-		d.Minor = strconv.Itoa(minor)
-	}
-	if module, r := h.GetModuleId(); r == nvml.SUCCESS {
-		d.ModuleID = strconv.Itoa(module)
-	}
+	d.Minor, d.ModuleID = number(h.GetMinorNumber()), number(h.GetModuleId())
 	if memory, r := h.GetMemoryInfo(); r == nvml.SUCCESS {
 		d.Resources = map[string]string{"gpu-memory": strconv.FormatUint(memory.Total, 10)}
 	}
@@ -125,6 +120,13 @@ func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err e
 		d.Status = degraded
 	}
 	return d, err
+}
+
+func number(n int, r nvml.Return) string {
+	if r != nvml.SUCCESS {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // busOf is the PCI address of a GPU, whose function is 0.
