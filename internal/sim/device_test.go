@@ -141,7 +141,8 @@ func TestADroppedDeviceReachesItsContainer(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	found, err1 := inventory.New(inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}})
+	o := inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}}
+	found, err1 := inventory.New(o)
 	_, err2 := found.Refresh(t.Context())
 	object, err3 := probe.Device(probe.Input{NodeName: "n0"}, found.Devices(nil), nil, metav1.Now())
 	if err := errors.Join(err1, err2, err3); err != nil {

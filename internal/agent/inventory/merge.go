@@ -36,7 +36,7 @@ func merge(list, other []host.Dropped) []host.Dropped {
 	return list
 }
 
-// only returns the only device of a list with the type and the PCI address of d; -1 where there is none, or another one.
+// only returns the only device of a list with the type and PCI address of d; -1 where there is none, or another one.
 func only(list []host.Dropped, d *host.Dropped) int {
 	found := -1
 	for i := range list {

@@ -132,12 +132,13 @@ func TestKindsOfAnInventory(t *testing.T) {
 	t.Parallel()
 	one := func(kind device.Type, resource string, amount int64) device.Device {
 		return device.Device{
-			Type: kind, ID: string(kind) + "-" + resource, Resource: resource, Total: device.Vector{device.Share: amount},
+			Type: kind, ID: "id-" + resource, Resource: resource, Total: device.Vector{device.Share: amount},
 		}
 	}
 	inv, err := device.NewInventory(&device.Spec{Devices: []device.Device{
 		one(device.GPU, "", 0), one(device.RDMA, "koordinator.sh/rdma", 100), one("dpu", "example.com/dpu", 1),
-		one("npu", "", 100), one("a", "cpu", 1), one("b", "kubernetes.io/b", 1), one("c", "koordinator.sh/batch-cpu", 1),
+		one("npu", "", 100), one("a", "cpu", 1), one("b", "kubernetes.io/b", 1),
+		one("c", "koordinator.sh/batch-cpu", 1),
 		one("d", "nvidia.com/gpu", 1), one("e", "example.com/e", 4), one("f", "x.kubernetes.io/f", 4),
 	}}, nil, nil)
 	if err != nil {
