@@ -20,8 +20,10 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
+	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/core/device"
+	local "github.com/tenon-project/tenon/internal/local/machine"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -325,4 +327,36 @@ func TestMergedSources(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Simulated machines have drivers and a drop file of the same devices: their objects are what the drop file describes.
+func TestDriversAndDropFilesOfPresetsAgree(t *testing.T) {
+	t.Parallel()
+	published := 0
+	for _, preset := range local.Presets() {
+		root := host.Root{Dir: filepath.Join(t.TempDir(), preset.Name)}
+		if err := preset.Write(root.Dir); err != nil {
+			t.Fatal(err)
+		}
+		v, err1 := inventory.New(inventory.Options{
+			Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{},
+		})
+		_, err2 := v.Refresh(t.Context())
+		dropped, err3 := host.ReadDropped(root)
+		now := metav1.Now()
+		want, err4 := probe.Device(probe.Input{NodeName: "n"}, dropped, nil, now)
+		got, err5 := probe.Device(probe.Input{NodeName: "n"}, v.Devices(nil), nil, now)
+		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+			t.Errorf("%s: %v", preset.Name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-drop file +both):\n%s", preset.Name, diff)
+		}
+		if got != nil {
+			published++
+		}
+	}
+	if published < 6 {
+		t.Errorf("%d presets have devices, want 6", published)
+	}
 }
