@@ -68,7 +68,7 @@ func GPULabels() []string { return []string{GPUVendorLabel, GPUModelLabel, GPUDr
 
 // Annotations of a Device.
 const (
-	// DevicesCheckpointsKey holds DevicesCheckpoints (planned: no component reads it yet).
+	// DevicesCheckpointsKey holds DevicesCheckpoints: the scheduler gives none of them out.
 	DevicesCheckpointsKey = "node.koordinator.sh/devices-checkpoints"
 	// DevicesCheckpointsAlias is read where devices-checkpoints is absent.
 	DevicesCheckpointsAlias = "node.koordinator.sh/gpu-checkpoints"
@@ -167,7 +167,7 @@ const (
 	DeviceOwn DeviceMode = "Own"
 	// DeviceFollow: the kubelet's device plugins choose.
 	DeviceFollow DeviceMode = "Follow"
-	// DeviceMoving: as DeviceOwn for new pods, while pods with devices of the kubelet are left.
+	// DeviceMoving: as DeviceOwn, but pods without an allocation keep the devices that the kubelet gave them.
 	DeviceMoving DeviceMode = "Moving"
 )
 

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -167,7 +169,7 @@ func drawAllocated(t *rapid.T, node string) string {
 }
 
 // requestFor is what a pod asks for that is not bound yet.
-func requestFor(t testing.TB, name string, asks map[string]int64) *place.Request {
+func requestFor(t interface{ Fatal(...any) }, name string, asks map[string]int64) *place.Request {
 	r, reason, detail := convert.Request(holding(name, "", ""), convert.DefaultArgs())
 	if !reason.OK() {
 		t.Fatal(reason, detail)
@@ -424,5 +426,72 @@ func TestKindsOfAllNodes(t *testing.T) {
 	put("n2", `{"type":"gpu","id":"g","health":true}`)
 	if left := s.Kinds(); len(*left) != 0 {
 		t.Errorf("after all are gone: %v", *left)
+	}
+}
+
+// TestANodeIsClosedUntilItsHoldersAreKnown: in any order of events, no pod gets a device while another one may have any
+// of them, and none gets what the kubelet gave away.
+func TestANodeIsClosedUntilItsHoldersAreKnown(t *testing.T) {
+	t.Parallel()
+	closed, opened := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		live := kube.NewStore()
+		live.PutNode(node("n", nil))
+		server := serverOf{sick: -1, gone: -1, mode: rapid.SampledFrom([]string{"Own", "Moving"}).Draw(rt, "mode")}
+		live.PutDevice(server.device("n"))
+		there, reported := map[string]bool{}, map[string]int{} // pods of another scheduler, and their GPUs
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			uid := fmt.Sprintf("p%d", rapid.IntRange(0, 2).Draw(rt, "pod"))
+			switch rapid.IntRange(0, 2).Draw(rt, "event") {
+			case 0:
+				p := holding(uid, "n", "")
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+				live.PutPod(p)
+				there[uid] = true
+			case 1:
+				live.RemovePod(holding(uid, "", ""))
+				delete(there, uid)
+			default:
+				clear(reported)
+				list := annotation.DevicesCheckpoints{}
+				for _, of := range rapid.SliceOfNDistinct(rapid.IntRange(0, 2), 0, 3, rapid.ID).Draw(rt, "reported") {
+					gpu := rapid.IntRange(0, 3).Draw(rt, "GPU")
+					reported[fmt.Sprintf("p%d", of)] = gpu
+					list = append(list, annotation.DevicesCheckpoint{
+						PodUID: types.UID(fmt.Sprintf("p%d", of)), ResourceName: "nvidia.com/gpu",
+						DeviceIDs: []string{fmt.Sprintf("n-gpu-%d::0", gpu)},
+					})
+				}
+				d := server.device("n")
+				d.Annotations[annotation.DevicesCheckpointsKey] = list.String()
+				live.PutDevice(d)
+			}
+			unknown, taken := false, map[string]bool{}
+			for uid := range there {
+				_, known := reported[uid]
+				unknown = unknown || !known
+			}
+			for _, gpu := range reported {
+				taken[fmt.Sprintf("n-gpu-%d", gpu)] = true
+			}
+			offer, reason := place.Try(live.View("n"), requestFor(rt, "new", map[string]int64{"nvidia.com/gpu": 1}))
+			switch {
+			case unknown:
+				closed++
+				if reason.Code != why.ForeignDevices {
+					rt.Fatalf("got %v and %+v, want the node to be closed", reason, offer.Entry.Devices)
+				}
+			case !reason.OK():
+				rt.Fatalf("%d GPUs are taken, and none is given: %v", len(taken), reason)
+			default:
+				opened++
+				if id := offer.Entry.Devices[0].ID; taken[id] {
+					rt.Fatalf("GPU %s is given, which the kubelet gave away", id)
+				}
+			}
+		}
+	})
+	if (closed == 0 || opened == 0) && !testing.Short() {
+		t.Errorf("closed %d times, open %d times: the generator is too narrow", closed, opened)
 	}
 }

@@ -237,3 +237,50 @@ func TestATypeThatNoCodeKnows(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeWithDevicesOfTheKubelet is closed while it is not known what a pod has, and then never gives that away.
+func TestANodeWithDevicesOfTheKubelet(t *testing.T) {
+	const foreign = "{apiVersion: v1, kind: Pod, metadata: {name: other, uid: u}, spec: {nodeName: n0, containers: [" +
+		"{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}}"
+	asks := func(name string, gpus int) string {
+		return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i, "+
+			"resources: {limits: {nvidia.com/gpu: %d}}}]}}", name, gpus)
+	}
+	mode := func(mode, checkpoints string) string {
+		return strings.Replace(deviceOf("n0", twoGPUs), "name: n0",
+			"name: n0, annotations: {node.tenon.sh/device-mode: "+mode+checkpoints+"}", 1)
+	}
+	checkpoints := func(id string) string {
+		return `, node.koordinator.sh/devices-checkpoints: '[{"podUID":"u","resourceName":"nvidia.com/gpu",` +
+			`"deviceIDs":["` + id + `"]}]'`
+	}
+	const closed = "node(s) hold devices allocated outside the scheduler"
+	for name, c := range map[string]struct {
+		device, got string // the GPU of the pod that asks for one
+	}{
+		"not reported":         {mode("Moving", ""), closed},
+		"not reported, Own":    {mode("Own", ""), closed},
+		"an unknown device":    {mode("Own", checkpoints("GPU-z")), closed},
+		"reported":             {mode("Moving", checkpoints("GPU-a")), "GPU-b"},
+		"a replica":            {mode("Own", checkpoints("GPU-b::1")), "GPU-a"},
+		"an index":             {mode("Own", checkpoints("0")), closed},
+		"reported without any": {mode("Own", strings.Replace(checkpoints(""), `[""]`, "[]", 1)), "GPU-a"},
+	} {
+		r, _ := simulate(t, strings.Join([]string{cpuNode("n0", 8), c.device, foreign, asks("one", 1)}, "\n---\n"), "-")
+		one := stateOf(r, "one")
+		got := ""
+		if list := one.Devices["gpu"]; len(list) == 1 {
+			got = list[0].ID
+		}
+		for _, reason := range one.Reasons {
+			got += reason.Message
+		}
+		if !strings.Contains(got, c.got) {
+			t.Errorf("%s: got %q, want %q", name, got, c.got)
+		}
+		r, _ = simulate(t, strings.Join([]string{cpuNode("n0", 8), c.device, foreign, asks("two", 2)}, "\n---\n"), "-")
+		if two := stateOf(r, "two"); (two.Node != "") != (name == "reported without any") {
+			t.Errorf("%s: a pod that asks for both GPUs is on node %q, with %v", name, two.Node, two.Devices)
+		}
+	}
+}

@@ -77,6 +77,8 @@ type Spec struct {
 	// LaneBytes is what a lane carries per second in one direction; 0 = unknown.
 	LaneBytes  int64
 	Partitions Partitions
+	// Foreign are pods with devices that Tenon did not give them.
+	Foreign []Foreign
 }
 
 // unit is a device with what follows from its place in the inventory.
@@ -87,6 +89,7 @@ type unit struct {
 	port    int          // index of the bridge below it, -1 = unknown
 	blind   bool         // the size of its memory is unknown: Bytes count percent
 	offered bool         // pods may have it: it is not the parent of MIG devices
+	foreign []string     // UIDs of pods that have it of another program
 }
 
 // rack is the devices of one type: units first … first+n-1, whose bits in masks are 0 … n-1.
@@ -108,6 +111,8 @@ type Inventory struct {
 	laneBytes  int64
 	partitions Partitions
 	sets       []partition // of GPUs, by their masks; see newPartitions
+	reported   map[string]bool
+	unknown    []string
 }
 
 // Equal reports whether two inventories are of equal Specs, on equal machines; either may be nil.
@@ -170,6 +175,7 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 		inv.arrange(r, s, classes)
 	}
 	inv.sets = inv.newPartitions()
+	inv.hold(s.Foreign)
 	return inv, nil
 }
 

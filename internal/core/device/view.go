@@ -51,7 +51,7 @@ type View struct {
 
 // NewView returns the account of an inventory with the holdings of its pods. Of two of one pod the last counts.
 func NewView(inv *Inventory, holdings iter.Seq[*Holding]) *View {
-	v := &View{Inventory: inv, states: make([]state, len(inv.units))}
+	v := &View{Inventory: inv, states: inv.states()}
 	last := map[string]*Holding{}
 	for h := range holdings {
 		last[h.UID] = h
@@ -185,6 +185,8 @@ type Status struct {
 	Used, Free Vector
 	Holders    int
 	Offered    bool // pods may have it; see Device.Parent
+	// Foreign are UIDs of pods that have the device whole, of another program.
+	Foreign []string
 	// MemoryUnknown: Bytes count percent.
 	MemoryUnknown bool
 }
@@ -220,7 +222,7 @@ func (v *View) Devices() iter.Seq[Status] {
 	return func(yield func(Status) bool) {
 		for i := range v.units {
 			u, s := &v.units[i], &v.states[i]
-			if !yield(Status{&u.Device, s.used, v.free(i), s.holders, u.offered, u.blind}) {
+			if !yield(Status{&u.Device, s.used, v.free(i), s.holders, u.offered, u.foreign, u.blind}) {
 				return
 			}
 		}

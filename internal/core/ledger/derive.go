@@ -55,6 +55,15 @@ func (v *View) equip(c change) {
 	default:
 		v.devices = c.before.devices
 	}
+	if inventory == nil {
+		return
+	}
+	v.unknown = len(inventory.Unknown())
+	for _, a := range v.accounts {
+		if a.Unallocated && !inventory.Reports(a.UID) {
+			v.unknown++
+		}
+	}
 }
 
 func (v *View) hold() {

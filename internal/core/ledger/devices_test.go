@@ -96,3 +96,68 @@ func checkDevices(t *rapid.T, v *ledger.View, entries iter.Seq[ledger.Entry]) {
 		}
 	}
 }
+
+// TestUnknownHolders: a pod counts that requests devices, has none of Tenon and is not reported; a name that no device
+// has counts too. The order of events does not matter, and neither does a machine.
+func TestUnknownHolders(t *testing.T) {
+	t.Parallel()
+	most, machines := 0, []*topo.Machine{nil, build(t, shape{1, 1, 2, 1, 1, nil})}
+	rapid.Check(t, func(t *rapid.T) {
+		account, entries, reported := ledger.New(ledger.Facts{}), map[string]ledger.Entry{}, map[string]bool{}
+		unknown, devices := 0, false
+		for range rapid.IntRange(1, 20).Draw(t, "events") {
+			uid := fmt.Sprint("pod-", rapid.IntRange(0, 4).Draw(t, "pod"))
+			switch rapid.SampledFrom([]string{"facts", "put", "put", "remove"}).Draw(t, "event") {
+			case "facts":
+				f := ledger.Facts{Machine: rapid.SampledFrom(machines).Draw(t, "machine")}
+				clear(reported)
+				unknown = 0
+				if devices = rapid.IntRange(0, 4).Draw(t, "has devices") > 0; devices {
+					s := device.Spec{Devices: []device.Device{{Type: device.GPU, ID: "a"}}}
+					for _, of := range rapid.SliceOfN(rapid.IntRange(0, 4), 0, 3).Draw(t, "reported") {
+						who := fmt.Sprint("pod-", of)
+						name := rapid.SampledFrom([]string{"a", "a::1", "x"}).Draw(t, "name")
+						s.Foreign = append(s.Foreign, device.Foreign{UID: who, Names: []string{name}})
+						reported[who] = true
+						if name == "x" {
+							unknown++
+						}
+					}
+					inv, err := device.NewInventory(&s, f.Machine, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f.Devices = inv
+				}
+				account.SetFacts(f)
+			case "put":
+				e := percent(uid, "a", 50)
+				if e.Unallocated = rapid.IntRange(0, 2).Draw(t, "unallocated") > 0; e.Unallocated {
+					e.Devices = e.Devices[:rapid.IntRange(0, 1).Draw(t, "has some all the same")]
+				}
+				account.Put(e)
+				entries[uid] = e
+			case "remove":
+				account.Remove(uid)
+				delete(entries, uid)
+			}
+			want := unknown
+			for uid, e := range entries {
+				if devices && e.Unallocated && len(e.Devices) == 0 && !reported[uid] {
+					want++
+				}
+			}
+			most = max(most, want)
+			if got := account.View().UnknownHolders(); got != want {
+				t.Fatalf("%d unknown holders, want %d: entries %v, reported %v", got, want, entries, reported)
+			}
+			rebuilt := ledger.New(*account.View().Facts(), slices.Collect(maps.Values(entries))...).View()
+			if rebuilt.UnknownHolders() != want || !rebuilt.Equal(account.View()) {
+				t.Fatalf("rebuilt: %d unknown holders, want %d", rebuilt.UnknownHolders(), want)
+			}
+		}
+	})
+	if most < 3 && !testing.Short() {
+		t.Errorf("at most %d unknown holders: the generator is too narrow", most)
+	}
+}

@@ -28,6 +28,8 @@ type Entry struct {
 	Amounts []align.Amount
 	// Devices are what the pod holds of devices.
 	Devices []device.Grant
+	// Unallocated: the pod requests devices, and Devices is empty. What it has it got of another program.
+	Unallocated bool
 	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
 	// anything of its own.
 	Guest *kubelet.Guest
@@ -39,7 +41,7 @@ func (e Entry) Equal(o Entry) bool {
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
 		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) && slices.Equal(e.Amounts, o.Amounts) &&
-		slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
+		e.Unallocated == o.Unallocated && slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
 }
 
 func (e Entry) predictedLike(o Entry) bool {
@@ -62,6 +64,7 @@ func (e Entry) normal() Entry {
 	}
 	e.Amounts = slices.Clone(align.Normal(e.Amounts))
 	e.Devices = device.SortedGrants(e.Devices)
+	e.Unallocated = e.Unallocated && len(e.Devices) == 0
 	if e.Role != qos.SharedPool || len(e.NUMAIDs) == 0 {
 		e.NUMAIDs, e.MilliCPU = nil, 0
 		return e

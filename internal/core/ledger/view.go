@@ -26,6 +26,7 @@ type View struct {
 	// tenancy is nil while the kubelet is not predicted.
 	tenancy *kubelet.Tenancy
 	devices *device.View // nil without devices
+	unknown int          // see UnknownHolders
 	summary Summary
 	memo    Memo
 }
@@ -83,6 +84,10 @@ func (v *View) Kubelet() *kubelet.State { return v.Tenancy().Kubelet() }
 // Devices returns the account of the node's devices; nil where the node has no usable Device object. Pods that hold
 // devices are kept meanwhile.
 func (v *View) Devices() *device.View { return v.devices }
+
+// UnknownHolders counts what may have any device of the node, so that none can be given: pods that request devices and
+// have none of Tenon, while the Device object does not say what they have, and names in it that no device has.
+func (v *View) UnknownHolders() int { return v.unknown }
 
 // Admits says why the node's kubelet would not run p, as far as it is known: of some only the CPUs are counted.
 func (v *View) Admits(p *kubelet.Pod) why.Reason {

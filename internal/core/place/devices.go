@@ -64,6 +64,8 @@ func givesDevices(v *ledger.View, r *Request) (reason why.Reason, gives bool) {
 	switch f := v.Facts(); {
 	case r.Devices == nil:
 		return why.Reason{}, false
+	case f.Devices != nil && f.OwnDevices && v.UnknownHolders() > 0:
+		return why.Reason{Code: why.ForeignDevices, Extra: int64(v.UnknownHolders())}, false
 	case f.Devices != nil && f.OwnDevices:
 		return why.Reason{}, true
 	case r.Devices.LeftToKubelet():

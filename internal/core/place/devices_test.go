@@ -163,6 +163,16 @@ func TestWhoGivesTheDevicesOut(t *testing.T) {
 	follow := ledger.Facts{Machine: m, Devices: cards(t, m, []int{0, 0})}
 	own := follow
 	own.OwnDevices = true
+	unknown, err := device.NewInventory(&device.Spec{
+		Devices: []device.Device{{Type: device.GPU, ID: "a", Healthy: true}},
+		Foreign: []device.Foreign{{UID: "u", Names: []string{"x"}}},
+	}, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := ledger.Facts{Machine: m, Devices: unknown}
+	ownClosed := closed
+	ownClosed.OwnDevices = true
 	vendor, share := gpus(t, map[string]int64{device.NVIDIAGPU: 1}), gpus(t, map[string]int64{device.GPUPercent: 50})
 	hinted := func(r *place.Request) {
 		vendor(r)
@@ -178,6 +188,10 @@ func TestWhoGivesTheDevicesOut(t *testing.T) {
 	}{
 		{own, binding(2, vendor), why.None, 1},
 		{own, binding(2, share), why.None, 1},
+		{ownClosed, binding(2, vendor), why.ForeignDevices, 0},
+		{ownClosed, binding(2, share), why.ForeignDevices, 0},
+		{ownClosed, binding(2), why.None, 0},
+		{closed, binding(2, vendor), why.None, 0},
 		{follow, binding(2, vendor), why.None, 0},
 		{follow, binding(2, share), why.DevicesOfKubelet, 0},
 		{follow, binding(2, hinted), why.DevicesOfKubelet, 0},

@@ -75,6 +75,7 @@ const (
 	KubeletAssumed
 	DeviceMissing
 	DevicesOfKubelet
+	ForeignDevices
 	PartitionTableMissing
 	PartitionCountUnsupported
 	SharedTemplateMissing

@@ -456,6 +456,16 @@ var registry = [numCodes]Entry{
 			"of Tenon could be enforced.",
 		Remedy: "Request whole GPUs by their vendor's name, or move the node's devices to device mode Own.",
 	},
+	ForeignDevices: {
+		Name: "ForeignDevices", Class: Placement, Plugin: devicePlugin,
+		Extra: "holders", ExtraMeaning: "pods of which it is not known which devices they have, and unknown devices",
+		Text: "node(s) hold devices allocated outside the scheduler", Chinese: "节点上有调度器之外分配的设备",
+		Cause: "A pod on the node requests devices, got none of Tenon's scheduler, and is not in the annotation " +
+			"devices-checkpoints of the node's Device object; or that names a device that the object does not list. " +
+			"Any device of the node may be in use.",
+		Remedy: "Wait until the agent reports what the pod has; without an agent, or with an unknown device, delete " +
+			"the pod that another scheduler bound.",
+	},
 	PartitionTableMissing: {
 		Name: "PartitionTableMissing", Class: Placement, Plugin: devicePlugin,
 		Text: "node(s) missing GPU Partition Table", Chinese: "节点缺少 GPU 分区表",

@@ -40,7 +40,7 @@ func (r *factReader) devices(d *Devices) {
 	}
 	r.facts.Devices, r.problems = d.inventory, append(r.problems, d.problems...)
 	mode, _, err := annotation.ParseDeviceMode(d.Annotations[annotation.DeviceModeKey])
-	r.facts.OwnDevices = d.inventory != nil && err == nil && mode == annotation.DeviceOwn
+	r.facts.OwnDevices = d.inventory != nil && err == nil && mode != annotation.DeviceFollow
 }
 
 type deviceReader struct {
@@ -54,6 +54,11 @@ func (r *deviceReader) report(key, value string, kind ProblemKind, err error) {
 			Object: "Device/" + r.Name, Key: key, Value: cut(value), Text: err.Error(), Kind: kind,
 		})
 	}
+}
+
+// Inventory returns the devices that an object lists, as far as they can be read; nil for none.
+func Inventory(d *devicev1alpha1.Device) *device.Inventory {
+	return (&deviceReader{Device: d}).inventory(nil, &device.Classes{})
 }
 
 // inventory reads all that can be used of the object.
@@ -81,6 +86,7 @@ func (r *deviceReader) inventory(m *topo.Machine, classes *device.Classes) *devi
 	}
 	r.link(&s, &links)
 	r.partition(&s)
+	s.Foreign = r.foreign()
 	inventory, err := device.NewInventory(&s, m, classes)
 	r.report("spec.devices", "", BadValue, err)
 	return inventory
@@ -217,6 +223,25 @@ func (r *deviceReader) partition(s *device.Spec) {
 	case labelled && err == nil || found:
 		s.Partitions.Policy = device.PreferPartitions
 	}
+}
+
+// foreign reads what pods have of the node's kubelet. Where that cannot be read, an unknown device is held.
+func (r *deviceReader) foreign() []device.Foreign {
+	text, key, found := annotation.Lookup(r.Annotations, annotation.DevicesCheckpointsKey,
+		annotation.DevicesCheckpointsAlias)
+	if !found {
+		return nil
+	}
+	list, _, err := annotation.ParseDevicesCheckpoints(text)
+	if err != nil {
+		r.report(key, text, BadValue, err)
+		return []device.Foreign{{Names: []string{key}}}
+	}
+	var out []device.Foreign
+	for i := range list {
+		out = append(out, device.Foreign{UID: string(list[i].PodUID), Names: list[i].DeviceIDs})
+	}
+	return out
 }
 
 func bandwidth(q *resource.Quantity) int64 {

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
@@ -259,7 +262,7 @@ func manyGPUs(n int) string {
 
 func TestWhoDecidesAboutDevices(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[string]bool{"": true, "Own": true, "own": true, "Follow": false, "Moving": false} {
+	for mode, want := range map[string]bool{"": true, "Own": true, "own": true, "Follow": false, "Moving": true} {
 		facts, problems := devicesOf(deviceObject(t, `,"annotations":{"node.tenon.sh/device-mode":"`+mode+`"}`,
 			fourGPUs(false)))
 		if facts.OwnDevices != want || len(problems) != 0 {
@@ -321,4 +324,90 @@ func FuzzDevices(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWhatAKubeletGaveOutIsHeld: each form of the annotation, under both of its names.
+func TestWhatAKubeletGaveOutIsHeld(t *testing.T) {
+	t.Parallel()
+	const key, older = `"node.koordinator.sh/devices-checkpoints":"`, `"node.koordinator.sh/gpu-checkpoints":"`
+	const pod = `[{\"podUID\":\"u\",\"containerName\":\"c\",\"resourceName\":\"nvidia.com/gpu\",\"deviceIDs\":`
+	for name, c := range map[string]struct {
+		annotations string
+		held        []string
+		unknown     int
+		problem     string
+	}{
+		"none":           {`"a":"b"`, nil, 0, ""},
+		"a list":         {key + pod + `[\"GPU-1\"]}]"`, []string{"GPU-1"}, 0, ""},
+		"the older name": {older + pod + `[\"GPU-1\"]}]"`, []string{"GPU-1"}, 0, ""},
+		"by NUMA node":   {key + pod + `{\"-1\":[\"GPU-2::3\"]}}]"`, []string{"GPU-2"}, 0, ""},
+		"no device":      {key + pod + `[]}]"`, nil, 0, ""},
+		"a device that is not there": {
+			key + pod + `[\"GPU-9\",\"GPU-0\"]}]"`, []string{"GPU-0"}, 1, "",
+		},
+		"text that is not JSON": {
+			key + `[{"`, nil, 1,
+			"metadata.annotations[node.koordinator.sh/devices-checkpoints]",
+		},
+		"no pod": {
+			key + `[{\"deviceIDs\":[\"GPU-0\"]}]"`, nil, 1,
+			"metadata.annotations[node.koordinator.sh/devices-checkpoints]",
+		},
+	} {
+		facts, problems := devicesOf(deviceObject(t, `,"annotations":{`+c.annotations+`}`, fourGPUs(false)))
+		var held []string
+		for id, s := range statuses(facts) {
+			if len(s.Foreign) > 0 {
+				held = append(held, id)
+			}
+		}
+		if !slices.Equal(held, c.held) || len(facts.Devices.Unknown()) != c.unknown {
+			t.Errorf("%s: held %v and unknown %v, want %v and %d", name, held, facts.Devices.Unknown(), c.held,
+				c.unknown)
+		}
+		if (c.problem == "") != (len(problems) == 0) || c.problem != "" && problems[0].Field() != c.problem {
+			t.Errorf("%s: got problems %+v, want %q", name, problems, c.problem)
+		}
+	}
+}
+
+// TestPodsThatGotDevicesElsewhere: requests count under every name that a device plugin serves, amounts of 0 do not.
+func TestPodsThatGotDevicesElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		name, amount string
+		allocated    string
+		want         bool
+	}{
+		"a vendor's name":  {name: "nvidia.com/gpu", amount: "1", want: true},
+		"a shared name":    {name: "nvidia.com/gpu.shared", amount: "1", want: true},
+		"a MIG device":     {name: "nvidia.com/mig-1g.5gb", amount: "1", want: true},
+		"a share":          {name: "koordinator.sh/gpu", amount: "50", want: true},
+		"a NIC":            {name: "koordinator.sh/rdma", amount: "1", want: true},
+		"an amount of 0":   {name: "nvidia.com/gpu", amount: "0"},
+		"CPUs":             {name: "cpu", amount: "1"},
+		"another plugin's": {name: "example.com/fuse", amount: "1"},
+		"with an allocation": {
+			name: "nvidia.com/gpu", amount: "1", allocated: `{"gpu":[{"id":"a","resources":{}}]}`,
+		},
+		"with one that is not JSON": {name: "nvidia.com/gpu", amount: "1", allocated: `{`, want: true},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{}}}
+		pod.Spec = corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{corev1.ResourceName(c.name): resource.MustParse(c.amount)},
+			},
+		}}}
+		if c.allocated != "" {
+			pod.Annotations[annotation.DeviceAllocatedKey] = c.allocated
+		}
+		e, concerns := convert.EntryUnder(convert.DefaultArgs(), pod)
+		if e.Unallocated != c.want || c.want && !concerns {
+			t.Errorf("%s: unallocated %t, concerns %t, want %t", name, e.Unallocated, concerns, c.want)
+		}
+		pod.Spec.NodeName = ""
+		if e, concerns := convert.EntryUnder(convert.DefaultArgs(), pod); concerns || e.Unallocated {
+			t.Errorf("%s: counts before it is bound", name)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -15,17 +16,30 @@ import (
 )
 
 // AsksForDevices reports whether a container names a resource of devices.
-func AsksForDevices(pod *corev1.Pod) bool { return anyName(pod, device.IsDevice) }
+func AsksForDevices(pod *corev1.Pod) bool {
+	return anyName(pod, func(name string, _ resource.Quantity) bool { return device.IsDevice(name) })
+}
+
+// ServedDevices are the names under which a pod's containers request some of a device.
+func ServedDevices(pod *corev1.Pod) (names []string) {
+	anyName(pod, func(name string, amount resource.Quantity) bool {
+		if device.IsServed(name) && !amount.IsZero() {
+			names = append(names, name)
+		}
+		return false
+	})
+	return names
+}
 
 // hasDomain reports whether a name has a domain, as those of all devices have.
-func hasDomain(name string) bool { return strings.IndexByte(name, '/') > 0 }
+func hasDomain(name string, _ resource.Quantity) bool { return strings.IndexByte(name, '/') > 0 }
 
 // anyName reports whether a container names a resource of a kind. It allocates nothing.
-func anyName(pod *corev1.Pod, is func(string) bool) bool {
+func anyName(pod *corev1.Pod, is func(string, resource.Quantity) bool) bool {
 	for _, c := range containers(pod) {
 		for _, list := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-			for name := range list {
-				if is(string(name)) {
+			for name, amount := range list {
+				if is(string(name), amount) {
 					return true
 				}
 			}
@@ -40,7 +54,7 @@ func readDevices(pod *corev1.Pod, r *place.Request, known *device.Kinds) (why.Re
 	if known != nil {
 		kinds = *known
 	}
-	if !anyName(pod, kinds.Has) {
+	if !anyName(pod, func(name string, _ resource.Quantity) bool { return kinds.Has(name) }) {
 		return why.Reason{}, ""
 	}
 	p, reason, detail := devicePod(pod, kinds)

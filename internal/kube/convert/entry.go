@@ -54,7 +54,7 @@ func read(pod *corev1.Pod, args Args) *Pod {
 	p.Entry = ledger.Entry{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
 		Role:    qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
-		Devices: devices,
+		Devices: devices, Unallocated: len(devices) == 0 && len(ServedDevices(pod)) > 0,
 	}
 	e := &p.Entry
 	switch {
@@ -71,7 +71,8 @@ func read(pod *corev1.Pod, args Args) *Pod {
 		}
 	}
 	e.Guest = guest(pod, kube, predicted)
-	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil || e.Devices != nil
+	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil || e.Devices != nil ||
+		e.Unallocated
 	return p
 }
 

@@ -28,6 +28,8 @@ import (
 	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -222,5 +224,50 @@ func TestAPodThatWaitsForAVendorsResourceWakesWhenANodeOffersIt(t *testing.T) {
 		if got, err := hint(klog.Background(), pod, nil, node); err != nil || got != want {
 			t.Errorf("%s GPUs: hint %v, %v, want %v", n, got, err, want)
 		}
+	}
+}
+
+// TestANodeWithDevicesFromElsewhereIsClosed: the filter says why, preemption does not help, and the agent's report
+// opens the node.
+func TestANodeWithDevicesFromElsewhereIsClosed(t *testing.T) {
+	f, store := deviceProfile(t, nil)
+	store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	d := &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", Annotations: map[string]string{annotation.DeviceModeKey: annotation.DeviceMoving},
+	}}
+	for _, id := range []string{"GPU-a", "GPU-b"} {
+		d.Spec.Devices = append(d.Spec.Devices, devicev1alpha1.DeviceInfo{Type: "gpu", ID: id, Health: true})
+	}
+	store.PutDevice(d)
+	other := vendorPod("other", nil, []corev1.Container{asking("nvidia.com/gpu", 1)})
+	other.Spec.NodeName = "n"
+	store.PutPod(other)
+	try := func(gpus int64) *fwk.Status {
+		pod := vendorPod(fmt.Sprint("new-", gpus), nil, []corev1.Container{asking("nvidia.com/gpu", gpus)})
+		return filter(t.Context(), f, pod, nodeWith(nil, other))
+	}
+	status := try(1)
+	if status.Code() != fwk.UnschedulableAndUnresolvable ||
+		status.Message() != "node(s) hold devices allocated outside the scheduler" {
+		t.Errorf("before the report: %v", status)
+	}
+	if plain := filter(t.Context(), f, vendorPod("plain", nil, nil), nodeWith(nil, other)); !plain.IsSuccess() {
+		t.Errorf("a pod without devices: %v", plain)
+	}
+	reported := d.DeepCopy()
+	reported.Annotations[annotation.DevicesCheckpointsKey] = annotation.DevicesCheckpoints{
+		{PodUID: "other", ResourceName: "nvidia.com/gpu", DeviceIDs: []string{"GPU-b"}},
+	}.String()
+	store.PutDevice(reported)
+	if one, two := try(1), try(2); !one.IsSuccess() || two.IsSuccess() {
+		t.Errorf("after the report: one GPU %v, two GPUs %v", one, two)
+	}
+	store.RemovePod(other)
+	if two := try(2); two.IsSuccess() {
+		t.Error("the GPU is free before the agent says so: its containers may run")
+	}
+	store.PutDevice(d)
+	if two := try(2); !two.IsSuccess() {
+		t.Errorf("after the pod: %v", two)
 	}
 }
