@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/agent/host/checkpoint"
 )
 
 // Device is one device of a device plugin.
@@ -25,6 +27,8 @@ type DeviceState struct {
 	Registered map[string][]string
 	// Pods maps a pod's UID, a container's name and a resource to the devices it was given, by id.
 	Pods map[string]map[string]map[string][]Device
+	// Doubt says why the file may be damaged; "" where its checksum is right. It is in use all the same.
+	Doubt string
 }
 
 const deviceStateFile = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
@@ -54,6 +58,7 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 		return DeviceState{}, errors.New("has no Data")
 	}
 	s := DeviceState{Registered: map[string][]string{}, Pods: map[string]map[string]map[string][]Device{}}
+	s.Doubt = checkpoint.Doubt(text)
 	for name, ids := range file.Data.RegisteredDevices {
 		s.Registered[name] = ascending(ids)
 	}
@@ -83,11 +88,11 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 // deviceIDs are the NUMA nodes of each device, nil for a device without.
 type deviceIDs map[string][]int
 
-// UnmarshalJSON reads version 2: ids by NUMA node, -1 for none.
+// UnmarshalJSON reads ids by NUMA node, -1 for none, and the list of ids that kubelets before 1.20 wrote.
 func (d *deviceIDs) UnmarshalJSON(text []byte) error {
 	*d = deviceIDs{}
 	if bytes.HasPrefix(text, []byte("[")) {
-		return errors.New("DeviceIDs are of version 1, a list; version 2, by NUMA node, is read")
+		text = slices.Concat([]byte(`{"-1":`), text, []byte("}"))
 	}
 	var byNode map[int][]string
 	if err := json.Unmarshal(text, &byNode); err != nil {

@@ -143,10 +143,20 @@ func TestKubeletDeviceState(t *testing.T) {
 				}}}},
 			},
 		},
-		"version 1, a plain list, is refused": {
+		"a plain list, as before 1.20": {
 			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"a","ResourceName":"x/gpu",` +
-				`"DeviceIDs":["g0"]}],"RegisteredDevices":{"x/gpu":["g0"]}}}`,
-			bad: file + ": DeviceIDs are of version 1, a list; version 2, by NUMA node, is read",
+				`"DeviceIDs":["g1","g0"]}],"RegisteredDevices":{"x/gpu":["g0"]}}}`,
+			want: host.DeviceState{
+				Registered: map[string][]string{"x/gpu": {"g0"}},
+				Pods: map[string]map[string]map[string][]host.Device{"u1": {"a": {"x/gpu": {
+					{Resource: "x/gpu", ID: "g0"}, {Resource: "x/gpu", ID: "g1"},
+				}}}},
+			},
+		},
+		"a list of numbers": {
+			text: `{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"a","ResourceName":"x/gpu",` +
+				`"DeviceIDs":[0]}]}}`,
+			bad: "cannot unmarshal number",
 		},
 		"nothing registered": {
 			text: `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}`,
@@ -184,8 +194,11 @@ func TestKubeletDeviceState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
+			if got.Doubt == "" {
+				t.Error("a wrong checksum raises no doubt")
+			}
+			if got.Doubt = ""; !cmp.Equal(test.want, got) {
+				t.Errorf("-want +got:\n%s", cmp.Diff(test.want, got))
 			}
 		})
 	}
