@@ -31,6 +31,7 @@ const (
 	KubeletSettingsChanged
 	KubeletStateUnreadable
 	KubeletStateContradictory
+	DeviceHoldersUnclear
 	KubeletStaticActive
 	KubeletAssumed
 	TopologyModeConflict
@@ -257,6 +258,14 @@ var entries = [...]Entry{
 			"(kubernetes#140495), or PodResources and a record differ about a container.",
 		Does: "It publishes the record as it is; no other pod gets that CPU.",
 		Do:   "The message names it.",
+	},
+	DeviceHoldersUnclear: {
+		Name: "DeviceHoldersUnclear", From: agent, On: "Node", Condition: true,
+		Means: "A pod that the API does not have uses devices, as after a deletion by force; the kubelet gave out a " +
+			"device that Tenon's scheduler gave to another pod, or one that the Device object does not list; or the " +
+			"kubelet's answer, its checkpoint and a container's environment name different devices.",
+		Does: "What one source names stays held; the containers of the second holder are not created.",
+		Do:   "The message names devices or pods: delete one of two holders, end processes that were left.",
 	},
 	KubeletStaticActive: {
 		Name: "KubeletStaticActive", From: agent, On: "Node", Condition: true,

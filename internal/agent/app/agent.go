@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/agent/watch"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -53,8 +54,11 @@ type Agent struct {
 	found   *inventory.Inventory
 	// followed is when the loop of follow last did something; nil before.
 	followed atomic.Pointer[time.Time]
-	recorded *corev1.Node  // the last one that was kept for the next agent; owned by refresh
-	wired    chan struct{} // closed once the fields below wired are set
+	// Owned by refresh: the last Node that was kept for the next agent, the last holders of devices, and what
+	// was found of them.
+	recorded          *corev1.Node
+	reported, unclear string
+	wired             chan struct{} // closed once the fields below wired are set
 
 	beginning sync.Mutex // guards the field below, and the first facts of the engine
 	joined    bool       // the API's objects are known
@@ -64,6 +68,7 @@ type Agent struct {
 	draft *probe.Draft
 	// deviceFault is what cannot be read of the devices.
 	deviceFault string
+	inventory   *device.Inventory // as the node's Device lists it; nil before one was computed
 	facts       ledger.Facts
 	applied     error // why the cgroup tree is not in order yet; nil once it was
 

@@ -187,6 +187,7 @@ func (a *Agent) touch() {
 
 // touchPods is touch for a change of pods. They change the facts only where the kubelet gives some of them something.
 func (a *Agent) touchPods() {
+	a.holders()
 	select {
 	case a.claims <- struct{}{}:
 	default:

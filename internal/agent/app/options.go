@@ -80,6 +80,9 @@ type Options struct {
 	// DeviceExempt pods without an allocation keep the devices that their image, their pod or the kubelet gives them.
 	DeviceExempt []inject.Exemption
 
+	// DeviceMode is whose choice of the node's devices is to hold; "" keeps what the Device object says.
+	DeviceMode annotation.DeviceMode
+
 	// guessesRoot: CgroupRoot is not the user's word.
 	guessesRoot bool
 

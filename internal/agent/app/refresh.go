@@ -45,6 +45,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	}
 	failed(a.status.Overlap(ctx, a.tree.View(), assigned, a.livePods()),
 		"Cannot report whether the kubelet's CPUs are exclusive to others")
+	failed(a.compareHolders(ctx), "Cannot report who holds the node's devices")
 	failed(a.transports.Report(ctx, a.writes()), "Cannot report whether containers may start without the agent")
 	pods := a.podList()
 	in := a.input(pods)
@@ -134,6 +135,9 @@ func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devic
 	device, err := probe.Device(in, found, published, metav1.NewTime(a.o.Clock.Now()))
 	if err != nil {
 		klog.Background().Error(err, "Facts about devices are left out", "node", a.o.Node)
+	}
+	if device != nil {
+		a.addHolders(device, published)
 	}
 	return device
 }

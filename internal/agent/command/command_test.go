@@ -125,8 +125,11 @@ func TestCommandLinesThatCannotBeMeantAreRefused(t *testing.T) {
 		"/does/not/exist":                 {"probe", "--root", "/does/not/exist"},
 		"unknown command":                 {"start"},
 		"--resync -3s: want 1s or more":   {"run", "--root", dir, "--resync", "-3s"},
-		"want a loopback address":         {"run", "--root", dir, "--health-address", "0.0.0.0:10271"},
-		"configure the API client":        {"run", "--root", dir, "--kubeconfig", filepath.Join(dir, "none")},
+		`"--device-mode" flag: byte 0: Unsupported value "Mine": supported Own, Follow, Moving`: {
+			"run", "--root", dir, "--device-mode", "Mine",
+		},
+		"want a loopback address":  {"run", "--root", dir, "--health-address", "0.0.0.0:10271"},
+		"configure the API client": {"run", "--root", dir, "--kubeconfig", filepath.Join(dir, "none")},
 	} {
 		if _, _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("tenon-agent %s: error = %v, want one that says %q", strings.Join(args, " "), err, want)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
@@ -91,6 +92,13 @@ func newRunCommand() *cobra.Command {
 	fs.StringArrayVar(&exempt, "device-exempt", nil,
 		"NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them, such as exporters "+
 			"of metrics; can be repeated")
+	fs.Func("device-mode", "whose choice of devices holds: Follow (the kubelet's), Own (Tenon's; Moving while pods "+
+		"have devices of the kubelet) or Moving (default: what the Device object says)", func(text string) (err error) {
+		if text != "" {
+			o.DeviceMode, _, err = annotation.ParseDeviceMode(text)
+		}
+		return err
+	})
 	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	fs.StringVar(&address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")

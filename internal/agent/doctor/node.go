@@ -198,6 +198,7 @@ func meanings() map[string]string {
 		"TopologySourceDegraded":    "the last good topology stays published",
 		"KubeletStateUnreadable":    "the last good record of the kubelet counts",
 		"KubeletStateContradictory": "pods share CPUs that the kubelet gave to each of them alone",
+		"DeviceHoldersUnclear":      "devices are held twice, or by pods that the API does not have",
 		"KubeletStaticActive":       "the kubelet gives CPUs away that are a pod's of Tenon",
 		"KubeletAssumed": "the scheduler's predictions for this kubelet are guesses: the node ranks last in mode " +
 			"Follow",

@@ -96,3 +96,21 @@ func (s *Service) CompareDevices(read func(group string) (host.Access, bool, err
 	}
 	return nil
 }
+
+// Visible returns the devices that the environments of running containers name, by the pod's UID and the container's
+// name.
+func (s *Service) Visible() map[string]map[string][]host.Device {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]map[string][]host.Device{}
+	for _, c := range s.containers {
+		if c.ended || len(c.visible) == 0 {
+			continue
+		}
+		if out[c.uid] == nil {
+			out[c.uid] = map[string][]host.Device{}
+		}
+		out[c.uid][c.name] = c.visible
+	}
+	return out
+}

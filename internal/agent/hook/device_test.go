@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -160,5 +161,32 @@ func TestWhatARuntimeReportsIsToBeCompared(t *testing.T) {
 	n.must(n.service.CompareDevices(read))
 	if len(n.troubles) != 1 || !errors.Is(n.troubles[0].Err, inject.ErrMismatch) {
 		t.Errorf("reported %+v, want the file that the runtime reports", n.troubles)
+	}
+}
+
+// TestVisibleDevicesOfRunningContainers: what a runtime has at a connect, and what starts later, until it ends.
+func TestVisibleDevicesOfRunningContainers(t *testing.T) {
+	t.Parallel()
+	n := ready(t, accelerated)
+	p := sandbox("a", "", "")
+	old, done := in(p, "c1"), in(p, "c2")
+	old.Name, old.Devices.Env = "old", []string{"NVIDIA_VISIBLE_DEVICES=GPU-b"}
+	done.Name, done.Devices.Env, done.Ended = "done", []string{"NVIDIA_VISIBLE_DEVICES=GPU-c"}, true
+	n.service.Sync([]hook.Pod{p}, []hook.Container{old, done})
+	b := []host.Device{{Resource: "nvidia.com/gpu", ID: "GPU-b"}}
+	visible := map[string]map[string][]host.Device{p.UID: {"old": b}}
+	if diff := cmp.Diff(visible, n.service.Visible()); diff != "" {
+		t.Errorf("after the connect (-want +got):\n%s", diff)
+	}
+	later := in(sandbox("b", "", ""), "c3")
+	later.Devices.Env = []string{"NVIDIA_VISIBLE_DEVICES=GPU-b"}
+	if _, _, err := n.service.Create(t.Context(), later); err != nil {
+		t.Fatal(err)
+	}
+	visible[later.UID] = map[string][]host.Device{later.Name: b}
+	n.service.Stop(old)
+	delete(visible, p.UID)
+	if diff := cmp.Diff(visible, n.service.Visible()); diff != "" {
+		t.Errorf("after a start and a stop (-want +got):\n%s", diff)
 	}
 }

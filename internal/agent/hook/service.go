@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -84,6 +85,8 @@ type container struct {
 	// flights are sets that were sent to the runtime, which may write them at any time, whatever the engine does
 	// meanwhile.
 	flights [origins]flight
+	// visible are the GPUs that its environment names.
+	visible []host.Device
 	// others are sets of other containers that were sent with the answer to Create, by container: the runtime has
 	// written them when it asks for the start, or gives up.
 	others map[string]flight
@@ -484,6 +487,9 @@ func (s *Service) remember(c *Container) *container {
 	}
 	if c.Has.CPUs != "" {
 		known.stored = c.Has.CPUs
+	}
+	if c.Devices.Env != nil {
+		known.visible = inject.Visible(c.Devices.Env)
 	}
 	return known
 }

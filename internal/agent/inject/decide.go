@@ -35,6 +35,9 @@ func Decide(n *Node, c *Container) (Answer, error) {
 		return Answer{}, refuse(ErrUnallocated, "the pod requests devices of type %s, and its annotation %s has none: "+
 			"it was not bound by Tenon's scheduler", c.Asks[missing], annotation.DeviceAllocatedKey)
 	}
+	if err := n.refuseGranted(c, allocated); err != nil {
+		return Answer{}, err
+	}
 	d := &decision{Node: n, c: c, owned: owned}
 	for _, kind := range slices.Sorted(maps.Keys(allocated)) {
 		for i := range allocated[kind] {
@@ -80,6 +83,41 @@ func (n *Node) exempts(c *Container) bool {
 	})
 }
 
+// refuseGranted refuses a container of a pod without an allocation, on a node that moves, whose environment names a
+// device that a pod with an allocation has: the kubelet knows nothing of those.
+func (n *Node) refuseGranted(c *Container, allocated annotation.DeviceAllocations) error {
+	if n.Mode != annotation.DeviceMoving || len(allocated) > 0 || n.Resolve == nil {
+		return nil
+	}
+	for _, d := range Visible(c.Has.Env) {
+		if id := n.Resolve(d.ID); n.Granted[id] {
+			return refuse(ErrConflict, "the kubelet gives it %s, which Tenon's scheduler gave to another pod", id)
+		}
+	}
+	return nil
+}
+
+// Visible returns the GPUs that an environment names, by the resource of the vendor's device plugin. All and none are
+// no names: images say so, whatever their container was given. The last of two equal variables counts.
+func Visible(env []string) (gpus []host.Device) {
+	for variable, resource := range map[string]string{nvidiaVisible: "nvidia.com/gpu", amdVisible: "amd.com/gpu"} {
+		last := ""
+		for _, e := range env {
+			if value, is := strings.CutPrefix(e, variable+"="); is {
+				last = value
+			}
+		}
+		for name := range strings.SplitSeq(last, ",") {
+			switch name = strings.TrimSpace(name); {
+			case name == "", name == "all", name == "none", name == void, strings.HasPrefix(name, "/"):
+			default:
+				gpus = append(gpus, host.Device{Resource: resource, ID: name})
+			}
+		}
+	}
+	return gpus
+}
+
 // decision is an Answer in the making.
 type decision struct {
 	*Node
@@ -111,6 +149,10 @@ func (d *decision) give(kind annotation.DeviceType, a *annotation.DeviceAllocati
 	device, err := d.find(kind, a.ID)
 	if err != nil {
 		return err
+	}
+	if holder, held := d.Foreign[a.ID]; held {
+		return refuse(ErrConflict, "the pod with UID %s has %s %s of another program than Tenon's scheduler", holder,
+			kind, a.ID)
 	}
 	cards := []*host.Card{device}
 	if len(e.VFs) > 0 {

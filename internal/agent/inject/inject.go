@@ -21,6 +21,11 @@ type Node struct {
 	Cards host.Cards
 	// CDI are the names of devices that the runtime can resolve, such as tenon.sh/gpu=GPU-98583a5c.
 	CDI []string
+	// Foreign are the devices that pods have without an allocation, by ID, with the pod's UID. Granted are those of
+	// pods with one. Resolve returns the ID of a device that a device plugin names, "" for none; nil knows none.
+	Foreign map[string]string
+	Granted map[string]bool
+	Resolve func(name string) string
 	// Exempt pods without an allocation keep what they have: exporters of metrics, drivers.
 	Exempt []Exemption
 }

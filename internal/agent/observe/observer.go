@@ -94,10 +94,12 @@ type Observer struct {
 	settled  settingsSource // of the settings in force
 	mismatch string         // the policy that the kubelet's record names against its settings
 	dispute  dispute
+	doubt    string      // of the device checkpoint
 	socket   host.Socket // the last PodResources socket seen
 
-	mu    sync.Mutex // guards the field below
-	state State
+	mu        sync.Mutex // guards the fields below
+	state     State
+	refreshed bool
 }
 
 // New returns an Observer that knows what can be known before the kubelet is asked: what it said to an earlier agent,
@@ -149,9 +151,9 @@ func (b *Observer) CgroupRoot() (root string, said bool) {
 
 // RecordsPods reports whether the kubelet records something of most pods that it admits, or has left some pinned.
 func (b *Observer) RecordsPods() bool {
-	s := b.State()
-	return s.IsStatic() || s.KeepsMemory() || b.o.Devices != nil ||
-		len(b.resources.Value().devices) > 0 || !s.Until.IsZero()
+	s, r := b.State(), b.resources.Value()
+	return s.IsStatic() || s.KeepsMemory() || b.o.Devices != nil || len(r.devices)+len(r.holders) > 0 ||
+		!s.Until.IsZero()
 }
 
 // Hint makes the next Refresh ask the kubelet as soon as that may be: it has recorded something, or restarted.
@@ -199,7 +201,7 @@ func (b *Observer) Refresh(ctx context.Context) (changed bool) {
 	failed(b.readRecords(ctx, &next), "Cannot use what the kubelet's managers recorded, the last good record counts")
 	failed(b.decideMode(ctx, &next), "Cannot report the topology mode")
 	b.mu.Lock()
-	b.state = next
+	b.state, b.refreshed = next, true
 	b.mu.Unlock()
 	return !reflect.DeepEqual(before, next)
 }

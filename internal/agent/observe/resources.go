@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ type resources struct {
 	devices []host.Device
 	// pods maps the UID by which the kubelet knows a pod to what it has.
 	pods map[string]podResources
+	// holders are the pods of the last answer that have devices, twice those of its names that are of two pods.
+	holders []kubeletapi.Pod
+	twice   map[string]bool
 	// answers counts the good ones.
 	answers int
 }
@@ -115,7 +119,11 @@ func (r resources) with(answer kubeletapi.Resources, pods []*convert.Pod, at tim
 			next[uid] = podResources{old.containers, false}
 		}
 	}
-	r.pods = next
+	r.pods, r.twice = next, twice
+	r.holders = slices.DeleteFunc(slices.Clone(answer.Pods), func(p kubeletapi.Pod) bool {
+		has := func(c kubeletapi.Container) bool { return len(c.Devices) > 0 }
+		return !slices.ContainsFunc(slices.Collect(maps.Values(p.Containers)), has)
+	})
 	return r
 }
 

@@ -45,7 +45,7 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 	if len(o.Spec.Devices) == 0 {
 		return nil, errors.Join(r.faults...)
 	}
-	since(o.Spec.Devices, published, now)
+	Date(o.Spec.Devices, published, now)
 	slices.SortFunc(o.Spec.Devices, func(a, b devicev1alpha1.DeviceInfo) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
 	})
@@ -115,8 +115,8 @@ func conditions(s *host.DroppedStatus) []metav1.Condition {
 	return []metav1.Condition{c}
 }
 
-// since dates conditions: as in the published object where it has them.
-func since(devices []devicev1alpha1.DeviceInfo, published *devicev1alpha1.Device, now metav1.Time) {
+// Date dates conditions: as in the published object where it has them.
+func Date(devices []devicev1alpha1.DeviceInfo, published *devicev1alpha1.Device, now metav1.Time) {
 	for i := range devices {
 		for j := range devices[i].Conditions {
 			c := &devices[i].Conditions[j]

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -343,5 +344,29 @@ func TestALostDeviceIsListedFromWhatIsPublished(t *testing.T) {
 	never, err := probe.Device(probe.Input{}, []host.Dropped{all[0], lost}, nil, metav1.Now())
 	if err != nil || len(never.Spec.Devices) != 1 {
 		t.Errorf("a lost device that was never published: %+v, %v, want the other one alone", never, err)
+	}
+}
+
+func TestTheModeThatTheAgentIsConfiguredFor(t *testing.T) {
+	t.Parallel()
+	const own, follow, moving = annotation.DeviceOwn, annotation.DeviceFollow, annotation.DeviceMoving
+	for _, c := range []struct {
+		wish, now string
+		held      bool
+		want      string
+	}{
+		{"", follow, true, follow},
+		{"", moving, false, moving},
+		{follow, own, true, follow},
+		{moving, own, false, moving},
+		{own, follow, true, moving},
+		{own, moving, true, moving},
+		{own, moving, false, own},
+		{own, follow, false, own},
+		{own, own, true, own}, // its containers are not created: it needs no way in
+	} {
+		if got := probe.DeviceModeOf(c.wish, c.now, c.held); got != c.want {
+			t.Errorf("DeviceModeOf(%q, %q, %t) = %s, want %s", c.wish, c.now, c.held, got, c.want)
+		}
 	}
 }

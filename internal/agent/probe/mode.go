@@ -48,3 +48,15 @@ func answer(mode annotation.Mode, wish, because string) (_ annotation.Mode, conf
 	}
 	return mode, text + ": want Own or Follow"
 }
+
+// DeviceModeOf returns whose choice of a node's devices holds, by the agent's configuration, "" for none, and the mode
+// so far. A node whose kubelet gave devices out becomes Tenon's when no pod has them any more: until then it moves.
+func DeviceModeOf(wish, now annotation.DeviceMode, held bool) annotation.DeviceMode {
+	switch {
+	case wish == "":
+		return now
+	case wish == annotation.DeviceOwn && now != annotation.DeviceOwn && held:
+		return annotation.DeviceMoving
+	}
+	return wish
+}

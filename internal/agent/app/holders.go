@@ -1,0 +1,123 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/observe"
+	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// addHolders writes into a Device what pods have of its devices that Tenon's scheduler did not give them, and the mode
+// that follows. Until the kubelet's records are read, what is published counts.
+func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
+	a.mu.Lock()
+	a.inventory = convert.Inventory(d)
+	a.mu.Unlock()
+	if published == nil {
+		published = &devicev1alpha1.Device{}
+	}
+	text := published.Annotations[annotation.DevicesCheckpointsKey]
+	f, known := a.holders()
+	if known && (len(f.Holders) > 0 || text != "") {
+		text = f.Holders.String() // an annotation that is left out would remain
+	}
+	if text != "" {
+		d.Annotations[annotation.DevicesCheckpointsKey] = text
+	}
+	if !known {
+		return
+	}
+	has := func(c annotation.DevicesCheckpoint) bool { return len(c.DeviceIDs) > 0 }
+	const mode = annotation.DeviceModeKey
+	d.Annotations[mode] = probe.DeviceModeOf(a.o.DeviceMode, d.Annotations[mode], slices.ContainsFunc(f.Holders, has))
+	for i := range d.Spec.Devices {
+		if is := &d.Spec.Devices[i]; slices.Contains(f.Disputed, is.ID) {
+			is.Conditions = append(is.Conditions, metav1.Condition{
+				Type: devicev1alpha1.Foreign, Status: metav1.ConditionTrue, Reason: "SourcesDisagree",
+				Message: "PodResources, the kubelet's checkpoint and the environment of containers name different GPUs",
+			})
+		}
+	}
+	probe.Date(d.Spec.Devices, published, metav1.NewTime(a.o.Clock.Now()))
+}
+
+// holders returns what pods have that Tenon's scheduler did not give them, and keeps it for answers about containers;
+// false while that is not known.
+func (a *Agent) holders() (observe.Foreign, bool) {
+	a.mu.Lock()
+	inv := a.inventory
+	a.mu.Unlock()
+	if inv == nil {
+		return observe.Foreign{}, false
+	}
+	f, known := a.kubelet.Foreign(inv, a.service.Visible())
+	if !known {
+		return f, false
+	}
+	foreign, granted := map[string]string{}, map[string]bool{}
+	for _, c := range f.Holders {
+		for _, name := range c.DeviceIDs {
+			foreign[inv.Resolve(name)] = string(c.PodUID)
+		}
+	}
+	for _, pod := range a.podList() {
+		for _, g := range pod.Entry.Devices {
+			granted[g.ID] = g.ID != "" // an old annotation may say the minor alone
+		}
+	}
+	a.setDevices(func(n *inject.Node) { n.Foreign, n.Granted, n.Resolve = foreign, granted, inv.Resolve })
+	return f, true
+}
+
+// compareHolders publishes holders that have changed, and reports what contradicts the pods of the API. It holds when
+// it is found twice: one source may just have been a moment ahead of another.
+func (a *Agent) compareHolders(ctx context.Context) error {
+	f, known := a.holders()
+	if !known {
+		return nil
+	}
+	if text := f.Holders.String(); text != a.reported {
+		a.reported = text
+		a.publish()
+	}
+	n := a.injects.Load()
+	var found, unknown, twice []string
+	for _, c := range f.Holders {
+		for _, name := range c.DeviceIDs {
+			if id := n.Resolve(name); id == "" {
+				unknown = append(unknown, name)
+			} else if n.Granted[id] {
+				twice = append(twice, id)
+			}
+		}
+	}
+	say := func(format string, list []string) {
+		if len(list) > 0 && n.Mode != annotation.DeviceFollow {
+			found = append(found, fmt.Sprintf(format, strings.Join(slices.Compact(list), ", ")))
+		}
+	}
+	say("the kubelet's pods have the devices %s, which the Device object does not list", unknown)
+	say("the kubelet gave out %s, which Tenon's scheduler gave to another pod", twice)
+	say("devices are in use by pods that the API does not have (namespace/name or UID): %s", f.Stale)
+	say("the sources name different devices for one container: %s", f.Disputed)
+	text := strings.Join(found, "; ")
+	if text != a.unclear {
+		a.unclear = text
+		return nil
+	}
+	set := a.status.Condition(event.DeviceHoldersUnclear, "devices")
+	if text == "" {
+		return set(ctx, false, "Consistent", "the holders of devices are those that the API has")
+	}
+	return set(ctx, true, "Contradictory", text)
+}
