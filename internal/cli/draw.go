@@ -137,7 +137,11 @@ func (d *drawing) head() {
 		d.wrapped(2, " ", line)
 	}
 	if d.Devices != nil {
-		d.wrapped(2, " ", "devices: mode "+d.Devices.Mode+" (Device)")
+		text := "devices: mode " + d.Devices.Mode + " (Device)"
+		if n := d.Devices.UnknownHolders; n > 0 {
+			text += fmt.Sprintf(", closed: the agent has not reported what %d pods have of the kubelet", n)
+		}
+		d.wrapped(2, " ", text)
 	}
 	if d.Kubelet.Fault != "" {
 		d.wrapped(2, " ", "the kubelet's answers cannot be predicted: "+d.Kubelet.Fault)

@@ -86,14 +86,18 @@ func (d *drawing) bar(percent int64) string {
 func (d *drawing) use(o *view.DeviceOnNode) string {
 	var parts []string
 	for _, h := range o.Holders {
-		parts = append(parts, strings.TrimSpace(h.Pod+" "+shareText(o.Type, h.Resources)))
+		text := strings.TrimSpace(h.Pod + " " + shareText(o.Type, h.Resources))
+		if h.Foreign {
+			text = h.Pod + " (of the kubelet)"
+		}
+		parts = append(parts, text)
 	}
 	switch {
 	case !o.Healthy:
 		parts = append(parts, "not healthy")
 	case o.Sliced:
 		parts = append(parts, "given out in slices")
-	case d.Devices.Mode != "Own":
+	case d.Devices.Mode == "Follow":
 		parts = append(parts, "given out by the kubelet")
 	case len(parts) == 0:
 		parts = append(parts, "free")

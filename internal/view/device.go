@@ -52,6 +52,9 @@ type NodeDevices struct {
 	// Links are the direct links, of the kind that the Device object names first, such as NVLink.
 	Links []DeviceLink `json:"links"`
 	Kind  string       `json:"linkKind,omitempty"`
+	// UnknownHolders counts pods that may have any of the devices, and unknown devices that pods have: until it is
+	// known what they have, no pod gets a device.
+	UnknownHolders int `json:"unknownHolders,omitempty"`
 }
 
 // DeviceOnNode is one device of a node. Amounts are canonical Kubernetes strings by resource.
@@ -76,8 +79,10 @@ type DeviceOnNode struct {
 
 // DeviceHolder is a pod, as namespace/name, with what it has of a device.
 type DeviceHolder struct {
-	Pod       string            `json:"pod"`
+	Pod       string            `json:"pod"` // a UID where the pod is not known
 	Resources map[string]string `json:"resources"`
+	// Foreign pods have the whole device of another program than Tenon's scheduler, such as the kubelet.
+	Foreign bool `json:"foreign,omitempty"`
 }
 
 // DeviceLink joins two devices of one type directly.
@@ -93,7 +98,7 @@ func NodeDevicesOf(v *ledger.View) *NodeDevices {
 	if account == nil {
 		return nil
 	}
-	out := &NodeDevices{Mode: "Own", List: []DeviceOnNode{}, Links: []DeviceLink{}}
+	out := &NodeDevices{Mode: "Own", List: []DeviceOnNode{}, Links: []DeviceLink{}, UnknownHolders: v.UnknownHolders()}
 	ids := map[device.Type][]string{}
 	var types []device.Type
 	for d := range account.Devices() {
@@ -127,10 +132,18 @@ func deviceOnNode(v *ledger.View, d *device.Status) DeviceOnNode {
 		for i := range e.Devices {
 			g := &e.Devices[i]
 			if g.Type == d.Type && (g.ID == d.ID || g.ID == "" && g.Minor == d.Minor) {
-				held := DeviceHolder{e.Namespace + "/" + e.Name, amountTexts(g.Amount.Amounts(g.Type, g.Ratio))}
+				has := amountTexts(g.Amount.Amounts(g.Type, g.Ratio))
+				held := DeviceHolder{Pod: e.Namespace + "/" + e.Name, Resources: has}
 				out.Holders = append(out.Holders, held)
 			}
 		}
+	}
+	for _, uid := range d.Foreign {
+		held := DeviceHolder{Pod: uid, Resources: out.Total, Foreign: true}
+		if e, known := v.Entry(uid); known {
+			held.Pod = e.Namespace + "/" + e.Name
+		}
+		out.Holders = append(out.Holders, held)
 	}
 	slices.SortFunc(out.Holders, func(a, b DeviceHolder) int { return cmp.Compare(a.Pod, b.Pod) })
 	return out
