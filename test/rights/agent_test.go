@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	device "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -403,6 +405,18 @@ func (c *cluster) topologyAttempts(refused func(string, string, func(context.Con
 		_, err = u.objects.Resource(nodeinfo.Resource()).Update(ctx, made, metav1.UpdateOptions{})
 		return err
 	})
+	holders := func(node string) func(context.Context, user) error {
+		return func(ctx context.Context, u user) error {
+			o := object(device.Resource(), node)
+			o.Object["spec"] = map[string]any{"devices": []any{}}
+			o.SetAnnotations(map[string]string{annotation.DevicesCheckpointsKey: "[]"})
+			_, err := u.objects.Resource(device.Resource()).Apply(ctx, node, o,
+				metav1.ApplyOptions{FieldManager: "tenon-agent", Force: true})
+			return err
+		}
+	}
+	add("holders of its own devices are written", a, "", holders("a"))
+	refused("holders of another's devices are written", notOwn, holders("b"))
 	refused("another's topology is applied", notOwn, apply("b"))
 	refused("a topology of no node is applied", notOwn, apply("c"))
 	refused("a topology of no node is created", notOwn, func(ctx context.Context, u user) error {
