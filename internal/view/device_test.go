@@ -184,3 +184,40 @@ func TestGPUsThatNoPartitionHasAreStranded(t *testing.T) {
 		t.Error("a node without devices has GPUs")
 	}
 }
+
+// TestGPUsOfTheKubelet: their pods are shown as holders of all of them, and a node that waits for a report has none to
+// give.
+func TestGPUsOfTheKubelet(t *testing.T) {
+	t.Parallel()
+	inv, err := device.NewInventory(&device.Spec{
+		Devices: []device.Device{
+			{Type: device.GPU, ID: "a", Healthy: true}, {Type: device.GPU, ID: "b", Healthy: true},
+		},
+		Foreign: []device.Foreign{{UID: "p", Names: []string{"a"}}, {UID: "gone", Names: []string{"a::1"}}},
+	}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(ledger.Facts{Devices: inv, OwnDevices: true, MinSharedCPUs: -1})
+	l.Put(ledger.Entry{UID: "p", Namespace: "d", Name: "p", Unallocated: true})
+	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40}
+	load := func() (view.GPULoad, *view.NodeDevices) {
+		out, _ := view.GPULoadOf("n", "Moving", l.View(), room)
+		return out, view.NodeDevicesOf(l.View())
+	}
+	gpus, all := load()
+	var holders []string
+	for _, h := range all.List[0].Holders {
+		holders = append(holders, fmt.Sprint(h.Pod, " ", h.Foreign, " ", h.Resources[device.GPUCore]))
+	}
+	if diff := cmp.Diff([]string{"d/p true 100", "gone true 100"}, holders); diff != "" || all.UnknownHolders != 0 ||
+		len(all.List[1].Holders) != 0 || gpus.Fit["1"] != 1 || gpus.Free != 1 || gpus.UsedPercent != 100 {
+		t.Errorf("%+v, unknown holders %d; holders (-want +got):\n%s", gpus, all.UnknownHolders, diff)
+	}
+	l.Put(ledger.Entry{UID: "q", Namespace: "d", Name: "q", Unallocated: true})
+	gpus, all = load()
+	none := []view.Stranded{{Cause: "kubelet", GPUs: 1}}
+	if all.UnknownHolders != 1 || gpus.Fit["1"] != 0 || !slices.Equal(gpus.Stranded, none) {
+		t.Errorf("closed: %+v, unknown holders %d", gpus, all.UnknownHolders)
+	}
+}

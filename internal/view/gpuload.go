@@ -76,7 +76,7 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 		}
 	}
 	out.strand("unhealthy", unhealthy)
-	if f := v.Facts(); !f.OwnDevices {
+	if !v.Facts().OwnDevices || v.UnknownHolders() > 0 {
 		out.strand("kubelet", out.Free)
 		return out, out.GPUs > 0
 	}
