@@ -60,6 +60,7 @@ type Agent struct {
 	reported, unclear string
 	wired             chan struct{} // closed once the fields below wired are set
 
+	holding   sync.Mutex // makes what holders keeps last be of the last pods
 	beginning sync.Mutex // guards the field below, and the first facts of the engine
 	joined    bool       // the API's objects are known
 

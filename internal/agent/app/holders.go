@@ -54,6 +54,8 @@ func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
 // holders returns what pods have that Tenon's scheduler did not give them, and keeps it for answers about containers;
 // false while that is not known.
 func (a *Agent) holders() (observe.Foreign, bool) {
+	a.holding.Lock()
+	defer a.holding.Unlock()
 	a.mu.Lock()
 	inv := a.inventory
 	a.mu.Unlock()
