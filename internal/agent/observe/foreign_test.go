@@ -69,13 +69,13 @@ func devicesNamed(name string, ids ...string) (out []host.Device) {
 
 type record = map[string]map[string]map[string][]host.Device
 
-func filed(uid, name string, ids ...string) record {
-	return record{uid: {"main": {name: devicesNamed(name, ids...)}}}
+func filed(uid string, ids ...string) record {
+	return record{uid: {"main": {gpuName: devicesNamed(gpuName, ids...)}}}
 }
 
-func answered(name, resourceName string, ids ...string) kubeletapi.Pod {
+func answered(name string, ids ...string) kubeletapi.Pod {
 	return kubeletapi.Pod{Namespace: "ns", Name: name, Containers: map[string]kubeletapi.Container{
-		"main": {Devices: devicesNamed(resourceName, ids...)},
+		"main": {Devices: devicesNamed(gpuName, ids...)},
 	}}
 }
 
@@ -108,20 +108,20 @@ func TestHoldersOfDevices(t *testing.T) {
 		want     Foreign
 	}{
 		"PodResources, the checkpoint and the environment agree, each in its own words": {
-			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p", gpuName, "GPU-1")},
-			file: filed("p", gpuName, "GPU-1::0"), running: env("p", "1"),
+			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p", "GPU-1")},
+			file: filed("p", "GPU-1::0"), running: env("p", "1"),
 			want: Foreign{Holders: annotation.DevicesCheckpoints{held("p", gpuName, "1", "GPU-1", "GPU-1::0")}},
 		},
 		"they disagree: what one of them names is held": {
-			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p", gpuName, "GPU-1")},
-			file: filed("p", gpuName, "GPU-2", "GPU-1"),
+			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p", "GPU-1")},
+			file: filed("p", "GPU-2", "GPU-1"),
 			want: Foreign{
 				Holders:  annotation.DevicesCheckpoints{held("p", gpuName, "GPU-1", "GPU-2")},
 				Disputed: []string{"GPU-2"},
 			},
 		},
 		"the checkpoint alone, while the kubelet is down": {
-			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, file: filed("p", gpuName, "GPU-0"),
+			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, file: filed("p", "GPU-0"),
 			want: Foreign{Holders: annotation.DevicesCheckpoints{held("p", gpuName, "GPU-0")}},
 		},
 		"the environment alone": {
@@ -133,15 +133,15 @@ func TestHoldersOfDevices(t *testing.T) {
 		},
 		"a pod of Tenon, to which the kubelet gave another one": {
 			pods:    []*convert.Pod{gpuPod("p", gpuName, "GPU-1")},
-			answers: []kubeletapi.Pod{answered("p", gpuName, "GPU-0")},
-			file:    filed("p", gpuName, "GPU-0"), running: env("p", "GPU-1"),
+			answers: []kubeletapi.Pod{answered("p", "GPU-0")},
+			file:    filed("p", "GPU-0"), running: env("p", "GPU-1"),
 		},
 		"a static pod, under its mirror's UID": {
-			pods: []*convert.Pod{static}, file: filed("static", gpuName, "GPU-2"),
+			pods: []*convert.Pod{static}, file: filed("static", "GPU-2"),
 			want: Foreign{Holders: annotation.DevicesCheckpoints{held("p", gpuName, "GPU-2")}},
 		},
 		"names that no device has are passed on": {
-			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, file: filed("p", gpuName, "GPU-9"),
+			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, file: filed("p", "GPU-9"),
 			want: Foreign{Holders: annotation.DevicesCheckpoints{held("p", gpuName, "GPU-9")}},
 		},
 		"what is no device of the node is left out, under whatever name": {
@@ -152,19 +152,19 @@ func TestHoldersOfDevices(t *testing.T) {
 			want: Foreign{Holders: annotation.DevicesCheckpoints{held("p", "example.com/card", "GPU-2")}},
 		},
 		"a pod that has ended holds nothing, though the checkpoint keeps it": {
-			pods: []*convert.Pod{ended}, answers: []kubeletapi.Pod{}, file: filed("p", gpuName, "GPU-2"),
+			pods: []*convert.Pod{ended}, answers: []kubeletapi.Pod{}, file: filed("p", "GPU-2"),
 		},
 		"a pod that is gone holds nothing, though the checkpoint keeps it": {
-			answers: []kubeletapi.Pod{}, file: filed("p", gpuName, "GPU-2"),
+			answers: []kubeletapi.Pod{}, file: filed("p", "GPU-2"),
 		},
 		"a pod that is gone, before the kubelet has answered": {
-			file: filed("p", gpuName, "GPU-2"),
+			file: filed("p", "GPU-2"),
 			want: Foreign{
 				Holders: annotation.DevicesCheckpoints{held("p", gpuName, "GPU-2")}, Stale: []string{"p"},
 			},
 		},
 		"a pod that was deleted by force, and that the kubelet still has": {
-			answers: []kubeletapi.Pod{answered("p", gpuName, "GPU-2")}, file: filed("u", gpuName, "GPU-2"),
+			answers: []kubeletapi.Pod{answered("p", "GPU-2")}, file: filed("u", "GPU-2"),
 			want: Foreign{
 				Holders: annotation.DevicesCheckpoints{held("ns/p", gpuName, "GPU-2")}, Stale: []string{"ns/p"},
 			},
@@ -185,7 +185,7 @@ func TestHoldersOfDevices(t *testing.T) {
 			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{}, capacity: plugin,
 		},
 		"a pod without devices by the kubelet's answer has none": {
-			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p", gpuName)},
+			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p")},
 			capacity: plugin, want: Foreign{Holders: annotation.DevicesCheckpoints{none("p")}},
 		},
 		"a pod on a node without a device plugin has none": {
@@ -245,8 +245,8 @@ func TestEveryDeviceThatASourceNamesIsHeld(t *testing.T) {
 				}
 				return out
 			}
-			answer.Pods = append(answer.Pods, answered(uid, gpuName, ids("answer")...))
-			maps.Copy(file, filed(uid, gpuName, ids("file")...))
+			answer.Pods = append(answer.Pods, answered(uid, ids("answer")...))
+			maps.Copy(file, filed(uid, ids("file")...))
 			running[uid] = map[string][]host.Device{"main": devicesNamed(gpuName, ids("environment")...)}
 		}
 		f := finder{
