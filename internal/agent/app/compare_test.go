@@ -43,7 +43,7 @@ func TestAContainerThatCanUseAnotherCardIsReported(t *testing.T) {
 			}
 			c.Running = true
 			a.Attach().Sync([]hook.Pod{c.Pod}, []hook.Container{c})
-			synctest.Wait()
+			later(w.options.Resync) // it was found at once, and now
 			if got := drained(recorder, "DeviceMismatch"); got != want {
 				t.Errorf("reported %q after the runtime came back, want once: %s", got, want)
 			}

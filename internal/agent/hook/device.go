@@ -3,6 +3,7 @@ package hook
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -48,10 +49,15 @@ func (s *Service) askDevices(c *Container, ask func(*inject.Node, *inject.Contai
 	return engineContainer(c).Blocked(refusal.Cause, "%s", refusal.Text), nil
 }
 
+// mismatchAge is how long a difference must last before it is reported: a runtime first makes a container's group,
+// which can use everything, and then restricts it.
+const mismatchAge = 2 * time.Second
+
 // CompareDevices compares what running containers can use of devices with what was allocated to their pods: some may
-// have been started while no agent answered, or by a runtime that did not ask. A difference is reported once, until it
-// changes; the container is left alone. read reads what the processes of a cgroup can use, false where there are none.
-// Containers whose cgroup the runtime does not report are found by their id below the pod's.
+// have been started while no agent answered, or by a runtime that did not ask. A difference that is found again after
+// mismatchAge is reported once, until it changes; the container is left alone. read reads what the processes of a
+// cgroup can use, false where there are none. Containers whose cgroup the runtime does not report are found by their
+// id below the pod's.
 func (s *Service) CompareDevices(read func(group string) (host.Access, bool, error)) error {
 	s.mu.Lock()
 	var running []*Container
@@ -76,18 +82,7 @@ func (s *Service) CompareDevices(read func(group string) (host.Access, bool, err
 			return inject.Compare(n, d, &can)
 		})
 		errs = append(errs, err)
-		detail := ""
-		if blocked != nil {
-			detail = blocked.Detail
-		}
-		s.mu.Lock()
-		known := s.containers[c.ID]
-		news := known != nil && known.mismatch != detail
-		if news {
-			known.mismatch = detail
-		}
-		s.mu.Unlock()
-		if news && blocked != nil {
+		if s.isNewMismatch(c.ID, blocked) {
 			s.report(c, blocked, false)
 		}
 	}
@@ -113,4 +108,26 @@ func (s *Service) Visible() map[string]map[string][]host.Device {
 		out[c.uid][c.name] = c.visible
 	}
 	return out
+}
+
+// isNewMismatch reports whether a difference, nil for none, has lasted and was not reported yet.
+func (s *Service) isNewMismatch(id string, blocked *apply.Blocked) bool {
+	detail, now := "", s.o.Clock.Now()
+	if blocked != nil {
+		detail = blocked.Detail
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.containers[id]
+	if known == nil {
+		return false
+	}
+	if known.mismatch != detail {
+		known.mismatch, known.since, known.reported = detail, now, false
+	}
+	if detail == "" || known.reported || now.Sub(known.since) < mismatchAge {
+		return false
+	}
+	known.reported = true
+	return true
 }

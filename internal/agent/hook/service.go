@@ -91,9 +91,11 @@ type container struct {
 	// written them when it asks for the start, or gives up.
 	others map[string]flight
 	// seen is what the runtime said last of a container of a node with devices, mismatch what it was last found to have
-	// of others or to lack.
+	// of others or to lack, first at since.
 	seen     *Container
 	mismatch string
+	since    time.Time
+	reported bool
 }
 
 // origin is how a set was sent to the runtime.
