@@ -83,6 +83,8 @@ func server() tree {
 		m.files[driver+path.Base(gpu)+"/information"] = fmt.Sprintf(
 			"Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-%d\nDevice Minor: \t %d\n", i, 7-i)
 		nic := m.adapter(below(2+i%2)+":00.0", socket, i, fmt.Sprint("mlx5_", i), "4: ACTIVE")
+		m.links[m.pci(below(2+i%2)+":00.7", socket)+"/physfn"] = nic // of a virtual machine: without a device file
+		m.links[fmt.Sprintf("sys/class/infiniband/vf%d", i)] = "sys/devices/" + below(2+i%2) + ":00.7/infiniband/vf"
 		for v := range 2 {
 			at, name := fmt.Sprintf("%s:00.%d", below(2+i%2), 1+v), fmt.Sprintf("roce%dv%d", i, v)
 			m.links[m.adapter(at, socket, 8+2*i+v, name)+"/physfn"] = nic
@@ -153,7 +155,7 @@ func cards() tree {
 		m.files[nodes+n+"/properties"] = fmt.Sprintf("simd_count 1216\nlocation_id %d\ndomain 0\n", at)
 		for link, to := range []string{"0", "1", "2"} {
 			kind := "11"
-			if to == "0" {
+			if to == "0" || n == "2" { // PCIe
 				kind = "2"
 			}
 			at := fmt.Sprintf("%s%s/io_links/%d/properties", nodes, n, link)
@@ -189,6 +191,9 @@ func TestCardsOfOtherVendors(t *testing.T) {
 	}
 	if diff := cmp.Diff(amd, all["gpu id-63"]); diff != "" {
 		t.Errorf("GPU (-want +got):\n%s", diff)
+	}
+	if links := all["gpu id-68"].Topology.P2PLinks; links != nil {
+		t.Errorf("a link that is not XGMI: %+v", links)
 	}
 	status := map[string]string{}
 	for name, d := range all {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -98,7 +99,7 @@ func (v *Inventory) Refresh(ctx context.Context) (changed bool, err error) {
 		for _, d := range v.drivers {
 			a := d.wait(ctx)
 			if ctx.Err() != nil {
-				return false, nil //nolint:nilerr // the agent ends: not the driver's fault
+				return false, nil // the agent ends: not the driver's fault
 			}
 			if a.err != nil {
 				faults = append(faults, fmt.Errorf("driver %s: %w", d.Name, a.err))
@@ -234,19 +235,16 @@ func (v *Inventory) Devices(published *devicev1alpha1.Device) []host.Dropped {
 func (v *Inventory) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, d := range v.o.Drivers {
-		if d.Watch != nil {
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					if err := d.Watch(ctx, func(f Fault) { v.report(d.Name, f) }); err != nil {
-						klog.FromContext(ctx).Error(err, "Cannot follow the events of a driver", "driver", d.Name)
-					}
-					select {
-					case <-v.o.Clock.After(time.Minute):
-					case <-ctx.Done():
-					}
-				}
-			})
+		if d.Watch == nil {
+			continue
 		}
+		wg.Go(func() {
+			wait.UntilWithContext(ctx, func(ctx context.Context) {
+				if err := d.Watch(ctx, func(f Fault) { v.report(d.Name, f) }); err != nil {
+					klog.FromContext(ctx).Error(err, "Cannot follow the events of a driver", "driver", d.Name)
+				}
+			}, time.Minute)
+		})
 	}
 	wg.Wait()
 	return nil

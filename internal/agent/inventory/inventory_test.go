@@ -209,6 +209,9 @@ func TestEventsOfADriver(t *testing.T) {
 		for range 60 {
 			m.look("good probes change nothing", "a Xid79, b")
 		}
+		s.say = []string{"a:NoDeviceFile", "b"}
+		m.look("another fault is not why", "a Xid79, b")
+		s.say = []string{"a", "b"}
 		shown := &devicev1alpha1.Device{Spec: devicev1alpha1.DeviceSpec{Devices: []devicev1alpha1.DeviceInfo{{
 			Type: "gpu", ID: "a", Conditions: []metav1.Condition{{Type: "Healthy", Status: metav1.ConditionFalse}},
 		}}}}
@@ -266,6 +269,10 @@ func TestDropFilesAreAddedToWhatDriversKnow(t *testing.T) {
 		if changed, err := m.v.Refresh(t.Context()); changed || err != nil {
 			t.Errorf("the same: changed %t, %v", changed, err)
 		}
+		m.drop(`[{"uuid":"p","topology":{"busID":"0000:3b:00.0"}},{"uuid":"q","topology":{"busID":"0000:3b:00.0"}}]`)
+		if _, err := m.v.Refresh(t.Context()); err != nil || described(m.v.Devices(nil)) != "GPU-a, p, q" {
+			t.Errorf("two parts of a GPU are devices of their own: %v, %s", err, described(m.v.Devices(nil)))
+		}
 		m.drop(`[{"uuid":"GPU-a"}]`)
 		if changed, err := m.v.Refresh(t.Context()); !changed || err != nil || described(m.v.Devices(nil)) != "GPU-a" {
 			t.Errorf("it works again: changed %t, %v, %s", changed, err, described(m.v.Devices(nil)))
@@ -279,7 +286,7 @@ func TestDropFilesAreAddedToWhatDriversKnow(t *testing.T) {
 // Merging loses no device, makes none of two, and never makes a device that one source says does not work healthy.
 func TestMergedSources(t *testing.T) {
 	t.Parallel()
-	root := host.Root{Dir: t.TempDir()}
+	root, ctx := host.Root{Dir: t.TempDir()}, t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) (list []host.Dropped) {
 			uuids := rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 4, rapid.ID[int]).Draw(t, name)
@@ -299,7 +306,7 @@ func TestMergedSources(t *testing.T) {
 			{Name: "first", Devices: func() ([]host.Dropped, error) { return first, nil }},
 			{Name: "second", Devices: func() ([]host.Dropped, error) { return second, nil }},
 		}})
-		if _, read := v.Refresh(context.Background()); err != nil || read != nil {
+		if _, read := v.Refresh(ctx); err != nil || read != nil {
 			t.Fatal(err, read)
 		}
 		merged := v.Devices(nil)

@@ -3,6 +3,7 @@ package placement_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,5 +126,36 @@ func TestProfilesWithoutDeviceShareLeaveDevicesToOthers(t *testing.T) {
 		return p.Name == "late"
 	}) {
 		t.Errorf("unschedulable are %v, want the pod for which no GPU is left", refused)
+	}
+}
+
+// A pod that was read before any Device object listed a type of its resources is read again.
+func TestAPodIsReadAgainWhenDevicesOfAnotherKindCome(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, []plugin{{deviceshare.Name, 10}})
+	asks := func(name string, cpus int64) *corev1.Pod {
+		p := pod(name, profileName(0), cpus)
+		p.UID = "the same"
+		p.Spec.Containers[0].Resources.Requests["example.com/dpu"] = resource.MustParse("1")
+		return p
+	}
+	b.try(t, asks("too-large", 64))
+	if refused := b.SchedulingQueue.UnschedulablePods(); len(refused) != 1 {
+		t.Fatalf("unschedulable are %v, want the pod with 64 CPUs", refused)
+	}
+	b.store.PutDevice(&devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Name: "n0"}, Spec: devicev1alpha1.DeviceSpec{
+		Devices: []devicev1alpha1.DeviceInfo{{
+			Type: "dpu", ID: "d", Health: true,
+			Resources: map[corev1.ResourceName]resource.Quantity{"example.com/dpu": resource.MustParse("1")},
+		}},
+	}})
+	b.try(t, asks("again", 4))
+	select {
+	case binding := <-b.bound:
+		if want := `{"dpu":[{"id":"d",`; !strings.HasPrefix(binding.Annotations[annotation.DeviceAllocatedKey], want) {
+			t.Errorf("the Binding has %v, want devices %s", binding.Annotations, want)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the pod is not bound")
 	}
 }
