@@ -99,6 +99,9 @@ func ReadDropped(r Root) ([]Dropped, error) {
 				switch first, twice := known[key]; {
 				case d.UUID == "":
 					faults = append(faults, fmt.Errorf("%s: [%d].uuid: must not be empty", name, i))
+				case len(d.UUID) > 253 || len(d.Type) > 63:
+					faults = append(faults, fmt.Errorf("%s: [%d]: %.64q of type %.64q: want at most 253 and 63 bytes",
+						name, i, d.UUID, d.Type))
 				case twice:
 					faults = append(faults, fmt.Errorf("%s: [%d].uuid: %s %q is in %s already", name, i, d.Type, d.UUID,
 						first))

@@ -31,8 +31,10 @@ func TestDropFiles(t *testing.T) {
 		ours + "b.json": `[{"uuid":"b","type":"dpu","minor":"3","resources":{"example.com/dpu":"1"},
 			"topology":{"nodeID":"1","p2pLinks":[{"peerMinor":"1,2","type":"HCCS"}]},
 			"status":{"healthy":false,"errCode":"79","errMessage":"lost"}}]`,
-		ours + "a.json":     `[{"uuid":"a","vendor":"v","model":"m"}]`,
-		ours + "a2.json":    `[{"uuid":"a"},{"uuid":"c"},{"vendor":"none"}]`,
+		ours + "a.json":  `[{"uuid":"a","vendor":"v","model":"m"}]`,
+		ours + "a2.json": `[{"uuid":"a"},{"uuid":"c"},{"vendor":"none"}]`,
+		ours + "long.json": `[{"uuid":"` + strings.Repeat("x", 254) + `"},{"uuid":"x","type":"` +
+			strings.Repeat("y", 64) + `"}]`,
 		ours + "bad.json":   `{"uuid":"x"}`,
 		ours + "worse.json": `[{"uuid":`,
 		ours + "empty.json": ``,
@@ -54,6 +56,7 @@ func TestDropFiles(t *testing.T) {
 	}
 	for _, want := range []string{
 		`a2.json: [0].uuid: gpu "a" is in var/run/tenon/device-infos/a.json already`,
+		"long.json: [0]: \"xxx", "long.json: [1]: \"x\" of type \"yyyy", "want at most 253 and 63 bytes",
 		"a2.json: [2].uuid: must not be empty", "bad.json: want a JSON array", "worse.json: want a JSON array",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

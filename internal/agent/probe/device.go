@@ -187,11 +187,14 @@ func (r *dropReader) device(d *host.Dropped, m *topo.Machine) devicev1alpha1.Dev
 		}
 		put(&info.Labels, key, labelValue(value))
 	}
-	if len(d.VFs) > 0 {
-		info.VFGroups = []devicev1alpha1.VirtualFunctionGroup{{}}
-	}
-	for _, bus := range d.VFs {
-		info.VFGroups[0].VFs = append(info.VFGroups[0].VFs, devicev1alpha1.VirtualFunction{Minor: -1, BusID: bus})
+	var group devicev1alpha1.VirtualFunctionGroup
+	for _, bus := range slices.Compact(slices.Sorted(slices.Values(d.VFs))) {
+		if bus == "" || len(bus) > 253 {
+			r.fault(d, "vfs", bus, "PCI addresses")
+			continue
+		}
+		group.VFs = append(group.VFs, devicev1alpha1.VirtualFunction{Minor: -1, BusID: bus})
+		info.VFGroups = []devicev1alpha1.VirtualFunctionGroup{group}
 	}
 	if d.Type == annotation.DeviceGPU {
 		info.Resources[koordinator+"gpu-core"] = *resource.NewQuantity(100, resource.DecimalSI)
@@ -212,6 +215,11 @@ func (r *dropReader) device(d *host.Dropped, m *topo.Machine) devicev1alpha1.Dev
 		}
 		if !strings.Contains(name, "/") {
 			name = koordinator + name
+		}
+		percent := slices.Contains([]string{device.GPUCore, device.GPURatio, device.RDMAShare, device.FPGAShare}, name)
+		if n, whole := quantity.AsInt64(); percent && (!whole || n > 100) {
+			r.fault(d, "resources["+name+"]", text, "a whole percentage from 0 to 100")
+			continue
 		}
 		info.Resources[corev1.ResourceName(name)] = quantity
 	}

@@ -183,7 +183,12 @@ func TestBadDropsAreNamed(t *testing.T) {
 		`device gpu "a": topology.socketID: "4294967296", want`: func(d *host.Dropped) {
 			d.Topology.SocketID = "4294967296"
 		},
-		`device gpu "a": resources[gpu-core]: "-1", want a quantity`:        core("-1"),
+		`device gpu "a": resources[gpu-core]: "-1", want a quantity`:                         core("-1"),
+		`device gpu "a": resources[koordinator.sh/gpu-core]: "150", want a whole percentage`: core("150"),
+		`device gpu "a": resources[koordinator.sh/gpu-core]: "500m", want a`:                 core("500m"),
+		`device gpu "a": vfs: "", want PCI addresses`: func(d *host.Dropped) {
+			d.VFs = []string{"0000:01:00.1", "", "0000:01:00.1"}
+		},
 		`device gpu "a": resources[gpu-core]: "1e999999999", want`:          core("1e999999999"),
 		`device gpu "a": topology.p2pLinks[].peerMinor: "7", want the min`:  linked("7"),
 		`device gpu "a": topology.p2pLinks[].peerMinor: "0", want the mino`: linked("0"),
