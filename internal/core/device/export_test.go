@@ -10,6 +10,6 @@ func NewClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
 // Untabled returns the class as one of more devices than tables are for.
 func (c *Class) Untabled() *Class {
 	u := &Class{n: c.n, w: c.w, nodes: c.nodes, places: c.places}
-	u.groups = u.twins()
+	u.groups = u.twins(c.places)
 	return u
 }

@@ -14,10 +14,10 @@ const (
 
 // twins sorts devices that nothing distinguishes, logical GPUs of one card, say: same place, same links to each other
 // device. Sets that differ in them are one set.
-func (c *Class) twins() []uint64 {
+func (c *Class) twins(places []int) []uint64 {
 	var groups []uint64
 	for i := range c.n {
-		at := slices.IndexFunc(groups, func(g uint64) bool { return c.alike(bits.TrailingZeros64(g), i) })
+		at := slices.IndexFunc(groups, func(g uint64) bool { return c.alike(bits.TrailingZeros64(g), i, places) })
 		if at < 0 {
 			groups = append(groups, 1<<i)
 		} else {
@@ -27,8 +27,8 @@ func (c *Class) twins() []uint64 {
 	return groups
 }
 
-func (c *Class) alike(i, j int) bool {
-	if c.nodes[i] != c.nodes[j] || c.places[i] != c.places[j] {
+func (c *Class) alike(i, j int, places []int) bool {
+	if c.nodes[i] != c.nodes[j] || places[i] != places[j] {
 		return false
 	}
 	for o := range c.n {

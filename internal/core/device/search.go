@@ -16,6 +16,7 @@ func (v *View) Sets(r *Request, o *Options) iter.Seq[Choice] {
 		v.search(r, o).each(func(s *search) bool {
 			seen := map[uint64]bool{} // a set may be in the table and free
 			for _, w := range s.walks() {
+				w.twins = nil
 				for {
 					band := w.band(s.left, s.opt.Demand.orEqual(), s.check)
 					slices.SortFunc(band, func(a, b Keys) int { return a.Compare(&b) })
@@ -194,12 +195,17 @@ func (s *search) walks() []*walk {
 		}
 		if free {
 			w := &walk{class: p.rack.class, open: p.open, k: k}
-			if p.rack.class.order == nil {
-				apart := p.open // shares of equal devices differ by what is free
-				if p.bundles[0].whole() && p.equal {
-					apart = 0
-				}
-				w = p.rack.class.many(p.open, apart, k, slices.Concat(p.rack.numa, p.rack.pcie)...)
+			apart := uint64(0)
+			switch alone := len(s.rest) == 0 && p.scopes == nil; {
+			case !p.bundles[0].whole() || !p.equal:
+				apart = p.open // shares of equal devices differ by what is free
+			case alone:
+				w.twins = w.class.peers
+			default:
+				w.twins = w.class.groups
+			}
+			if w.class.order == nil {
+				w = w.class.many(p.open, apart, k, slices.Concat(p.rack.numa, p.rack.pcie)...)
 			}
 			w.fine = len(s.rest) == 0
 			list = append(list, w)

@@ -8,6 +8,8 @@ type walk struct {
 	open  uint64
 	k, at int
 	fine  bool // see Keys.band
+	// twins are devices of which only sets with the first ones are visited: others are not better.
+	twins []uint64
 	// list has the sets where they do not come from the tables of the class.
 	list   []Keys
 	listed bool
@@ -31,7 +33,7 @@ func (w *walk) next(k *Keys) bool {
 	}
 	c, order, closed := w.class, w.class.order[w.k], ^w.open
 	for at := w.at; at < len(order); at++ {
-		if mask := uint64(order[at]); mask&closed == 0 {
+		if mask := uint64(order[at]); mask&closed == 0 && w.first(mask) {
 			w.at = at + 1
 			*k = Keys{
 				Ring: int64(c.ring[mask]), Links: int64(c.links[mask]), Nodes: int64(c.touched[mask]),
@@ -42,6 +44,16 @@ func (w *walk) next(k *Keys) bool {
 	}
 	w.at = len(order)
 	return false
+}
+
+// first reports whether a set has the first ones of all twins that are open.
+func (w *walk) first(mask uint64) bool {
+	for _, g := range w.twins {
+		if rest := g & w.open &^ mask; rest != 0 && g&mask > rest&-rest {
+			return false
+		}
+	}
+	return true
 }
 
 // best returns the best set by all keys that check accepts: of the first band that has one. check fills in the keys
@@ -93,7 +105,7 @@ func (c *Class) Select(free uint64, k int, q Demand) (Keys, bool) {
 	if c.order == nil {
 		return c.many(free, 0, k).best(free, q.orEqual(), nil)
 	}
-	w := walk{class: c, open: free, k: k, fine: true}
+	w := walk{class: c, open: free, k: k, fine: true, twins: c.peers}
 	return w.best(free, q.orEqual(), nil)
 }
 
