@@ -1,7 +1,11 @@
 package placement
 
 import (
+	"strconv"
+
 	"k8s.io/component-base/metrics"
+
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
 // Metrics of the decisions, shared by all profiles.
@@ -11,6 +15,7 @@ type Metrics struct {
 	commits    *metrics.CounterVec
 	place      *metrics.HistogramVec
 	decisions  *metrics.CounterVec
+	regret     *metrics.HistogramVec
 }
 
 // NewMetrics returns the metrics, registered by register.
@@ -39,13 +44,30 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			Help: "Attempts that a plugin decided, by plugin and result: granted (CPUs reserved), refused " +
 				"(root cause).",
 		}, []string{"plugin", "result"}),
+		regret: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name: "tenon_device_link_regret",
+			Help: "Links that a pod with several GPUs misses: the weight of the best set of as many on the node " +
+				"without pods, minus that of the set that the pod got, by model and number of GPUs (k). A lane weighs " +
+				"100, closeness on the PCI tree 10 to 60 for each pair.",
+			Buckets: []float64{0, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000},
+		}, []string{"model", "k"}),
 	}
-	register(memo, m.mismatches, m.commits, m.place, m.decisions)
+	register(memo, m.mismatches, m.commits, m.place, m.decisions, m.regret)
 	m.hit, m.miss = memo.WithLabelValues("hit"), memo.WithLabelValues("miss")
 	return m
 }
 
 // Decided counts an attempt for the plugin that decided it.
 func (m *Metrics) Decided(plugin, result string) { m.decisions.WithLabelValues(plugin, result).Inc() }
+
+// granted counts the links of the devices that a pod got on an account.
+func (m *Metrics) granted(v *device.View, grants []device.Grant) {
+	if len(grants) == 0 {
+		return
+	}
+	if model, k, regret := v.LinkRegret(grants); k > 0 {
+		m.regret.WithLabelValues(model, strconv.Itoa(k)).Observe(float64(regret))
+	}
+}
 
 func (m *Metrics) commit(result string) { m.commits.WithLabelValues(result).Inc() }

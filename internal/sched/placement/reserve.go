@@ -59,6 +59,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		if err == nil {
 			s.Offer, s.view, s.reserved = offer, view, node
 			p.metrics.commit("ok")
+			p.metrics.granted(view.Devices(), offer.Entry.Devices)
 			p.metrics.Decided(p.name, "granted")
 			p.tracker.Reserved(pod.UID, view, offer)
 			return nil
