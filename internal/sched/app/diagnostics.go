@@ -23,7 +23,7 @@ import (
 
 // diagnostics returns the handler of diag over this scheduler. Without may every caller may read everything.
 func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) (http.Handler, error) {
-	live := verdict.NewLive(s.core.Cache, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+	live := verdict.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
 		return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
 	})
 	plugins := s.plugins.List()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -40,9 +41,11 @@ import (
 
 // Scheduler is everything that one process runs. Setup makes it, Run runs it once.
 type Scheduler struct {
-	options  *Options
-	config   *config.CompletedConfig
-	core     *scheduler.Scheduler
+	options *Options
+	config  *config.CompletedConfig
+	core    *scheduler.Scheduler
+	// nodes is the core's cache, of which others take snapshots than the core's: those that it watches count as its own.
+	nodes    schedulercache.Cache
 	registry frameworkruntime.Registry
 	plugins  diag.Plugins
 	store    *kube.Store
@@ -220,6 +223,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 // wire puts our parts around the core. The core reads these fields on each use, and nothing runs yet.
 func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &upstream.Changes{}
+	s.nodes = s.core.Cache
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
 	s.core.FailureHandler = s.rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
@@ -243,6 +247,10 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())
 	_ = legacyregistry.CustomRegister(elasticquota.NewResources(s.quotas))
-	_ = legacyregistry.CustomRegister(deviceshare.NewGauges(s.store))
+	devices, _ := s.plugins[deviceshare.Name].(*deviceshare.Plugin)
+	if devices != nil {
+		devices.Survey(s.nodes)
+	}
+	_ = legacyregistry.CustomRegister(deviceshare.NewGauges(s.store, devices))
 	return nil
 }

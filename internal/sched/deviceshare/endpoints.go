@@ -14,7 +14,9 @@ import (
 )
 
 // Diagnostics are the endpoints of seed 003 about accounts of devices. All nodes at once are for who may read all pods.
-func (p *Plugin) Diagnostics() diag.Service { return endpoints(p.Store().Nodes, p.Account) }
+func (p *Plugin) Diagnostics() diag.Service {
+	return endpoints(p.Store().Nodes, p.Account, func() []fragments { return p.survey.nodes() })
+}
 
 // ExplainDevices compares the devices of a pod's node with others, or says what the nodes have that refuse the pod.
 func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
@@ -37,8 +39,9 @@ func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 	}
 }
 
-// endpoints serves the nodes that names returns, and what account returns, nil for a node that is not known.
-func endpoints(names func() []string, account func(node string) *ledger.View) diag.Service {
+// endpoints serves the nodes that names returns, what account returns, nil for a node that is not known, and what is
+// fragmented.
+func endpoints(names func() []string, account func(node string) *ledger.View, lost func() []fragments) diag.Service {
 	type reader = func(namespace string) bool
 	of := func(node string, mayRead reader) *summary {
 		v := account(node)
@@ -55,16 +58,23 @@ func endpoints(names func() []string, account func(node string) *ledger.View) di
 			return nil
 		}},
 		{Path: "nodeDeviceSummaries", Answer: func(_ *http.Request, mayRead func(string) bool) any {
-			all := map[string]*summary{}
+			list := map[string]*summary{}
 			if !mayRead("") {
-				return all
+				return list
 			}
 			for _, node := range names() {
 				if s := of(node, mayRead); s != nil {
-					all[node] = s
+					list[node] = s
 				}
 			}
-			return all
+			return list
+		}},
+		{Path: "fragmentation", Answer: func(_ *http.Request, mayRead func(string) bool) any {
+			nodes := []fragments{}
+			if mayRead("") {
+				nodes = append(nodes, lost()...)
+			}
+			return map[string][]fragments{"models": append([]fragments{}, byModel(nodes)...), "nodes": nodes}
 		}},
 	}}
 }

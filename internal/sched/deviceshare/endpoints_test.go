@@ -24,7 +24,7 @@ func TestSummariesOfDevices(t *testing.T) {
 	v := viewOf(t, true, devices, holds("p", 50, "GPU-0"), lost)
 	views := map[string]*ledger.View{"n": v, "bare": ledger.New(ledger.Facts{}).View()}
 	s := endpoints(func() []string { return []string{"bare", "n", "unknown"} },
-		func(node string) *ledger.View { return views[node] })
+		func(node string) *ledger.View { return views[node] }, func() []fragments { return nil })
 	ask := func(i int, node string, mayRead func(string) bool) string {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.SetPathValue("nodeName", node)

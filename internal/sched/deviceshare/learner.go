@@ -171,35 +171,45 @@ type gpus struct {
 	account *device.View
 	ids     []string
 	free    []int64 // milli
+	name    string  // of the model of the first of them
 	model   fragment.Model
 	unit    device.Vector // the first of them
 }
 
 // gpusOf returns the GPUs of a node. While the account is the same it costs a look into a map.
 func (l *learner) gpusOf(node string, v *ledger.View) *gpus {
-	account := v.Devices()
-	if account == nil || !v.Facts().OwnDevices {
+	if v.Devices() == nil || !v.Facts().OwnDevices {
 		return &gpus{}
 	}
-	if known, ok := l.nodes.Load(node); ok && known.(*gpus).account == account {
+	if known, ok := l.nodes.Load(node); ok && known.(*gpus).account == v.Devices() {
 		return known.(*gpus)
 	}
-	g, model := &gpus{account: account}, ""
-	for d := range account.Devices() {
+	g := gpusIn(v)
+	if len(g.ids) > 0 {
+		g.model = l.meet(g.name, &g.unit)
+	}
+	l.nodes.Store(node, g)
+	return g
+}
+
+// gpusIn returns the GPUs of a node that Tenon gives out, without the number of their model.
+func gpusIn(v *ledger.View) *gpus {
+	g := &gpus{}
+	if v.Devices() == nil || !v.Facts().OwnDevices {
+		return g
+	}
+	g.account = v.Devices()
+	for d := range g.account.Devices() {
 		if d.Type != device.GPU || d.Profile != "" || !d.Offered {
 			continue
 		}
 		if len(g.ids) == 0 {
-			g.unit, model = d.Total, d.Model
+			g.unit, g.name = d.Total, d.Model
 		}
 		g.ids = append(g.ids, d.ID)
 		g.free = append(g.free, min(milli(d.Free[device.Cores], d.Total[device.Cores]),
 			milli(d.Free[device.Bytes], d.Total[device.Bytes])))
 	}
-	if len(g.ids) > 0 {
-		g.model = l.meet(model, &g.unit)
-	}
-	l.nodes.Store(node, g)
 	return g
 }
 

@@ -12,14 +12,16 @@ import (
 // gauges export the accounts of devices as they are at each scrape.
 type gauges struct {
 	metrics.BaseStableCollector
-	store                  *kube.Store
-	total, free, used, fit *metrics.Desc
+	store                                    *kube.Store
+	survey                                   *survey
+	total, free, used, fit, fragmented, idle *metrics.Desc
 }
 
-// NewGauges returns the gauges of what devices have, and of the nodes that could take whole GPUs.
-func NewGauges(store *kube.Store) metrics.StableCollector {
+// NewGauges returns the gauges of what devices have, of the nodes that could take whole GPUs, and of what the Survey of p
+// says is fragmented; p may be nil.
+func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
 	labels := []string{"node", "type", "resource"}
-	return &gauges{
+	g := &gauges{
 		store: store,
 		total: metrics.NewDesc("tenon_device_total",
 			"Amounts of the devices of a node, in percent or bytes, by type and resource.",
@@ -32,11 +34,21 @@ func NewGauges(store *kube.Store) metrics.StableCollector {
 		fit: metrics.NewDesc("tenon_device_fit_nodes",
 			"Nodes whose devices have room for one more pod of so many whole GPUs (k: 1, 2, 4, 8), by model.",
 			[]string{"model", "k"}, nil, metrics.ALPHA, ""),
+		fragmented: metrics.NewDesc("tenon_device_fragmentation_milli",
+			"Thousandths of GPUs that are free and that an expected pod cannot use, summed over nodes, by model.",
+			[]string{"model"}, nil, metrics.ALPHA, ""),
+		idle: metrics.NewDesc("tenon_device_stranded_gpus",
+			"GPUs with something free that no pod can use, by model and cause: unhealthy, kubelet, cordon, cpu, memory, "+
+				"partition, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
 	}
+	if p != nil {
+		g.survey = p.survey
+	}
+	return g
 }
 
 func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{g.total, g.free, g.used, g.fit} {
+	for _, d := range []*metrics.Desc{g.total, g.free, g.used, g.fit, g.fragmented, g.idle} {
 		ch <- d
 	}
 }
@@ -44,6 +56,12 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	send := func(d *metrics.Desc, n int64, labels ...string) {
 		ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, float64(n), labels...)
+	}
+	for _, m := range byModel(g.survey.nodes()) {
+		send(g.fragmented, m.Lost, m.Model)
+		for _, s := range m.Stranded {
+			send(g.idle, int64(s.GPUs), m.Model, s.Cause)
+		}
 	}
 	type size struct {
 		model string

@@ -43,7 +43,7 @@ func TestTheGaugesOfDevices(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: "n"},
 	})
 	registry := basemetrics.NewKubeRegistry()
-	if err := registry.CustomRegister(NewGauges(store)); err != nil {
+	if err := registry.CustomRegister(NewGauges(store, nil)); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()

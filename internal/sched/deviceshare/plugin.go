@@ -24,6 +24,7 @@ type Plugin struct {
 	*placement.Plugin
 	handle  fwk.Handle
 	learner *learner
+	survey  *survey
 	weights map[string]int64 // by resource; nil for FragmentationAware
 	most    bool             // the fullest nodes are the best, else the emptiest
 }

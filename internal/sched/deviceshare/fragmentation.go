@@ -1,0 +1,135 @@
+package deviceshare
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+
+	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// fragments are GPUs of a node, or of all nodes with a model, that pods can have, and what of them is of no use.
+type fragments struct {
+	Node  string `json:"node,omitempty"`
+	Model string `json:"model"`
+	GPUs  int    `json:"gpus"`
+	// Free is the sum of what pods may still have, Lost the part of it that an expected pod cannot use: FGD's measure.
+	Free int64 `json:"freeMilli"`
+	Lost int64 `json:"fragmentationMilli"`
+	// Stranded are free GPUs that no pod of whole GPUs and no share can use: see view.GPULoad.
+	Stranded []view.Stranded `json:"stranded"`
+}
+
+// survey reads the scheduler's nodes beside its cycles. Safe for concurrent use; nil finds nothing.
+type survey struct {
+	cache   cache.Cache
+	store   *kube.Store
+	learner *learner
+
+	mu       sync.Mutex // guards everything below
+	snapshot *cache.Snapshot
+	known    map[string]load // by node
+}
+
+// load is that of a node by an account and what the node has beside it.
+type load struct {
+	account *ledger.View
+	room    view.Room
+	view.GPULoad
+}
+
+// Survey makes p say of the nodes of a cache what is fragmented. It is called before the first question.
+func (p *Plugin) Survey(c cache.Cache) {
+	p.survey = &survey{
+		cache: c, store: p.Store(), learner: p.learner, snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
+	}
+}
+
+// nodes returns what nodes with GPUs have, by name. It does not change what is learnt.
+func (s *survey) nodes() (list []fragments) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.cache.UpdateSnapshot(klog.Background(), s.snapshot); err != nil {
+		return nil // the cache is broken: the next cycle of the scheduler reports it
+	}
+	infos, _ := s.snapshot.List() // never fails
+	before := s.known
+	s.known = map[string]load{}
+	for _, n := range infos {
+		name := n.Node().Name
+		v := s.store.Known(name)
+		if v == nil || v.Devices() == nil {
+			continue
+		}
+		l, free, used := before[name], n.GetAllocatable(), n.GetRequested()
+		room := view.Room{
+			MilliCPU: free.GetMilliCPU() - used.GetMilliCPU(), MemoryBytes: free.GetMemory() - used.GetMemory(),
+			Cordoned: n.Node().Spec.Unschedulable,
+		}
+		if l.account != v || l.room != room {
+			l = load{account: v, room: room}
+			l.GPULoad, _ = view.GPULoadOf(name, "", v, room)
+		}
+		if s.known[name] = l; l.GPUs == 0 {
+			continue
+		}
+		f := fragments{Node: name, Model: l.Model, GPUs: l.GPUs, Stranded: l.Stranded}
+		f.Free, f.Lost = s.learner.lost(v, room.MilliCPU)
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b fragments) int { return cmp.Compare(a.Node, b.Node) })
+	return list
+}
+
+// lost returns what is free of a node's GPUs and how much of that expected pods cannot use, by the values in force.
+func (l *learner) lost(v *ledger.View, milliCPU int64) (free, lost int64) {
+	g := gpusIn(v)
+	for _, milli := range g.free {
+		free += milli
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latest == nil {
+		return free, 0
+	}
+	model, known := l.models[g.name]
+	if !known {
+		model = lastModel
+	}
+	s := fragment.State{MilliCPU: milliCPU, Free: g.free, Model: model}
+	return free, l.latest.Fragmentation(s) * fragment.Whole / 1_000_000
+}
+
+// byModel adds up nodes.
+func byModel(nodes []fragments) (list []fragments) {
+	models, causes := map[string]fragments{}, map[string]map[string]int{}
+	for _, n := range nodes {
+		sum := models[n.Model]
+		sum.Model, sum.GPUs, sum.Free, sum.Lost = n.Model, sum.GPUs+n.GPUs, sum.Free+n.Free, sum.Lost+n.Lost
+		if models[n.Model] = sum; causes[n.Model] == nil {
+			causes[n.Model] = map[string]int{}
+		}
+		for _, s := range n.Stranded {
+			causes[n.Model][s.Cause] += s.GPUs
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(models)) {
+		sum := models[model]
+		sum.Stranded = []view.Stranded{}
+		for _, cause := range slices.Sorted(maps.Keys(causes[model])) {
+			sum.Stranded = append(sum.Stranded, view.Stranded{Cause: cause, GPUs: causes[model][cause]})
+		}
+		list = append(list, sum)
+	}
+	return list
+}

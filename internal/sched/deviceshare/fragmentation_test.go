@@ -1,0 +1,146 @@
+package deviceshare
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	basemetrics "k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// surveyed returns what reads the accounts and the CPUs of nodes, by name, of which each has two GPUs of a model.
+func surveyed(t *testing.T, l *learner, models, cpus map[string]string) *survey {
+	t.Helper()
+	schedulermetrics.Register() // the cache's
+	s := &survey{
+		cache: cache.New(t.Context(), nil, false), store: kube.NewStore(), learner: l,
+		snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
+	}
+	const object = `{"metadata":{"name":%q,"annotations":{%q:"Own"}},"spec":{"devices":[` +
+		`{"type":"gpu","id":"0","minor":0,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}},` +
+		`{"type":"gpu","id":"1","minor":1,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}}]}}`
+	for name, n := range cpus {
+		amounts := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(n), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: amounts},
+		}
+		s.cache.AddNode(klog.Background(), node)
+		s.store.PutNode(node)
+		if models[name] == "" {
+			continue
+		}
+		d, err := kube.ReadDevice(fmt.Appendf(nil, object, name, annotation.DeviceModeKey, models[name]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.store.PutDevice(d)
+	}
+	return s
+}
+
+// Of what is free, a pod that needs more CPUs than the node has, or more GPUs, can use nothing.
+func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	l := newLearner()
+	s := surveyed(t, l, map[string]string{"a": "X", "b": "X", "c": "Y"}, map[string]string{
+		"a": "8", "b": "1", "c": "500m", "plain": "8",
+	})
+	free := []fragments{
+		{Node: "a", Model: "X", GPUs: 2, Free: 2000},
+		{Node: "b", Model: "X", GPUs: 2, Free: 2000, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 1}}},
+		{Node: "c", Model: "Y", GPUs: 2, Free: 2000, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 2}}},
+	}
+	same := cmp.Comparer(func(a, b []view.Stranded) bool { return slices.Equal(a, b) })
+	if diff := cmp.Diff(free, s.nodes(), same); diff != "" {
+		t.Errorf("before the first pod (-want +got):\n%s", diff)
+	}
+	if l.latest != nil || len(l.models) != 0 {
+		t.Error("a question has changed what is learnt")
+	}
+	l.demand.Count(fragment.Spec{MilliCPU: 1000, GPUs: 1, Milli: 1000})
+	values := l.current()
+	for i := range free {
+		state := fragment.State{MilliCPU: []int64{8000, 1000, 500}[i], Free: []int64{1000, 1000}, Model: lastModel}
+		free[i].Lost = values.Fragmentation(state) / 1000
+	}
+	// Half of the demand needs 8 CPUs, the other half 1.
+	if free[0].Lost != 0 || free[1].Lost < 900 || free[1].Lost > 1100 || free[2].Lost != 2000 {
+		t.Errorf("FGD's measure of the nodes: %+v", free)
+	}
+	if diff := cmp.Diff(free, s.nodes(), same); diff != "" {
+		t.Errorf("by values (-want +got):\n%s", diff)
+	}
+	s.store.PutPod(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "p", Annotations: map[string]string{
+			annotation.DeviceAllocatedKey: `{"gpu":[{"minor":1,"id":"1","resources":{"koordinator.sh/gpu-core":"30",` +
+				`"koordinator.sh/gpu-memory-ratio":"40"}}]}`,
+		}},
+		Spec: corev1.PodSpec{NodeName: "a"},
+	})
+	if got := s.nodes()[0]; got.Free != 1600 || got.Lost != 600 {
+		t.Errorf("with a share in use: %+v, want 1600 free and 600 lost", got)
+	}
+
+	service := endpoints(nil, nil, s.nodes)
+	ask := func(may bool) string {
+		text, err := json.Marshal(service.Endpoints[2].Answer(&http.Request{}, func(string) bool { return may }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if got := ask(false); got != `{"models":[],"nodes":[]}` {
+		t.Errorf("for who may not read all pods: %s", got)
+	}
+	want := `{"models":[{"model":"X","gpus":4,"freeMilli":3600,"fragmentationMilli":` +
+		fmt.Sprint(600+free[1].Lost) + `,"stranded":[{"cause":"cpu","gpus":1}]},` +
+		`{"model":"Y","gpus":2,"freeMilli":2000,"fragmentationMilli":2000,"stranded":[{"cause":"cpu","gpus":2}]}],` +
+		`"nodes":[{"node":"a","model":"X","gpus":2,"freeMilli":1600,"fragmentationMilli":600,"stranded":[]},`
+	if got := ask(true); !strings.HasPrefix(got, want) {
+		t.Errorf("fragmentation is %s, want %s…", got, want)
+	}
+
+	registry := basemetrics.NewKubeRegistry()
+	if err := registry.CustomRegister(NewGauges(kube.NewStore(), &Plugin{survey: s})); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			key := f.GetName()
+			for _, label := range m.GetLabel() {
+				key += " " + label.GetValue()
+			}
+			got[key] = m.GetGauge().GetValue()
+		}
+	}
+	gauges := map[string]float64{
+		"tenon_device_fragmentation_milli X": float64(600 + free[1].Lost), "tenon_device_fragmentation_milli Y": 2000,
+		"tenon_device_stranded_gpus cpu X": 1, "tenon_device_stranded_gpus cpu Y": 2,
+	}
+	if !maps.Equal(got, gauges) {
+		t.Errorf("metrics %v, want %v", got, gauges)
+	}
+}
