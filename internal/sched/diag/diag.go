@@ -37,6 +37,9 @@ func New(c Config) (http.Handler, error) {
 		if provider, ok := p.(Provider); ok {
 			s.provide(p.Name(), provider.Diagnostics())
 		}
+		if _, ok := p.(DeviceExplainer); ok {
+			s.native(PluginPrefix+p.Name()+"/explain", s.ofPod(s.devices))
+		}
 	}
 	for _, m := range c.Mounts {
 		if err := s.mount(m); err != nil {

@@ -101,6 +101,13 @@ type counter struct{}
 
 func (counter) Name() string { return "Counter" }
 
+// ExplainDevices says of a bound pod that there was one set.
+func (counter) ExplainDevices(_ *corev1.Pod, into *view.Pod) {
+	if into.Placement != nil && into.Pod == "default/lse" {
+		into.Placement.Choice = &view.DeviceChoice{Sets: []view.DeviceSet{}}
+	}
+}
+
 func (counter) Diagnostics() Service {
 	return Service{Aliases: []string{"Counters"}, Endpoints: []Endpoint{
 		{Path: "pods/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
@@ -219,7 +226,17 @@ func TestBodiesByteByByte(t *testing.T) {
 		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions",` +
 			`"/apis/v1/explain/pods/:namespace/:name",` +
 			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
-			`"/apis/v1/plugins/Counter/pods/:nodeName","/apis/v1/plugins/Counter/total"]}`,
+			`"/apis/v1/plugins/Counter/explain","/apis/v1/plugins/Counter/pods/:nodeName",` +
+			`"/apis/v1/plugins/Counter/total"]}`,
+		"/apis/v1/plugins/Counter/explain?namespace=default&pod=lse": `{"pod":"default/lse","state":"Bound",` +
+			`"node":"node-1","deviceChoice":{"sets":[]},"candidates":[]}`,
+		"/apis/v1/plugins/Counter/explain?namespace=default&pod=waits": `{"pod":"default/waits","state":"Pending",` +
+			`"candidates":[{"node":"node-3","count":1,"reasons":[{"code":"InsufficientCPU","class":"Capacity",` +
+			`"plugin":"NodeResourcesFit","phase":"Filter","params":{"asked":3000,"free":2500,"resource":"cpu",` +
+			`"unit":"milliCPU"},"message":"Insufficient cpu","haveNeed":"2.5/3 CPUs"}],"closest":"2.5/3 CPUs"},` +
+			`{"node":"node-1","count":2,"reasons":[{"code":"SMTAlignment","class":"Placement",` +
+			`"plugin":"NodeNUMAResource","phase":"Filter","params":{"asked":3,"threadsPerCore":2},"message":"node(s) ` +
+			`requested cpus not multiple cpus per core"}]}]}`,
 		"/apis/v1/plugins/Counter/total":       `7`,
 		"/apis/v1/plugins/Counters/total":      `7`,
 		"/apis/v1/plugins/Counter/pods/node-1": `{"default":true,"secret":true}`,
@@ -258,7 +275,7 @@ func TestBodiesByteByByte(t *testing.T) {
 		"/apis/v1/explain/pods/default/lse": `{"pod":"default/lse","uid":"u-lse","state":"Bound",` +
 			`"scheduler":"tenon-scheduler","qos":"LSE","nodes":3,"obstacles":[],"minimalSets":[],"candidates":[],` +
 			`"placement":{"node":"node-1","cpuset":"1,17","numa":[{"node":0,"socket":0,"cpuset":"1,17",` +
-			`"cores":[{"core":1,"cpuset":"1,17","whole":true}]}]},` +
+			`"cores":[{"core":1,"cpuset":"1,17","whole":true}]}],"deviceChoice":{"sets":[]}},` +
 			`"decision":{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler","time":"2023-11-14T22:13:20Z",` +
 			`"node":"node-1","feasible":2,"of":3,` +
 			`"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource","score":7}]}]},` +
@@ -304,6 +321,9 @@ func TestEveryListedPathAnswers(t *testing.T) {
 	for method, paths := range services {
 		for _, path := range paths {
 			path = strings.NewReplacer(":nodeName", "node-1", ":namespace", "default", ":name", "lse").Replace(path)
+			if strings.HasSuffix(path, "/explain") {
+				path += "?namespace=default&pod=lse"
+			}
 			if status, answer, _ := ask(h, method, path, ""); status != http.StatusOK {
 				t.Errorf("%s %s: status %d: %s", method, path, status, answer)
 			}
@@ -358,6 +378,18 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 		"unknown path": {
 			"GET", "/apis/v1/nope", 404,
 			`{"message":"no such path /apis/v1/nope; /apis/v1/__services__ lists them"}`,
+		},
+		"devices of no pod": {
+			"GET", "/apis/v1/plugins/Counter/explain?pod=lse", 400,
+			`{"message":"namespace and pod are required: use ?namespace=NAMESPACE\u0026pod=NAME"}`,
+		},
+		"devices of a forbidden pod": {
+			"GET", "/apis/v1/plugins/Counter/explain?namespace=secret&pod=lsr", 403,
+			`{"message":"pods in namespace secret cannot be read: get on pods is missing"}`,
+		},
+		"devices of a pod that cannot be evaluated": {
+			"GET", "/apis/v1/plugins/Counter/explain?namespace=default&pod=broken", 500,
+			`{"message":"evaluate pod default/broken: the snapshot is broken"}`,
 		},
 		"pod that is not a key": {
 			"GET", "/apis/v1/decisions?pod=a/b/c", 400,

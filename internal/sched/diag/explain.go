@@ -10,10 +10,17 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// ofPod serves what is derived from the pod that the path names, which the caller must be allowed to read.
+// ofPod serves what is derived from the pod that the path or the query names, which the caller must be allowed to read.
 func (s *server) ofPod(h func(w http.ResponseWriter, r *http.Request, pod *corev1.Pod)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		namespace, name := r.PathValue("namespace"), r.PathValue("name")
+		if name == "" {
+			namespace, name = r.URL.Query().Get("namespace"), r.URL.Query().Get("pod")
+		}
+		if namespace == "" || name == "" {
+			writeError(w, http.StatusBadRequest, "namespace and pod are required: use ?namespace=NAMESPACE&pod=NAME")
+			return
+		}
 		if !s.mayReadPods(r, namespace) {
 			writeError(w, http.StatusForbidden, "pods in namespace %s cannot be read: get on pods is missing",
 				namespace)
@@ -29,25 +36,50 @@ func (s *server) ofPod(h func(w http.ResponseWriter, r *http.Request, pod *corev
 }
 
 func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
-	if pod.Spec.NodeName != "" {
-		out := s.bound(pod)
-		s.explainDevices(pod, &out)
+	if out, ok := s.explanation(w, r, pod); ok {
 		writeJSON(w, out)
+	}
+}
+
+// devices serves what explain says of devices.
+func (s *server) devices(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
+	all, ok := s.explanation(w, r, pod)
+	if !ok {
 		return
+	}
+	out := struct {
+		Pod        string             `json:"pod"`
+		State      string             `json:"state"`
+		Node       string             `json:"node,omitempty"`
+		Choice     *view.DeviceChoice `json:"deviceChoice,omitempty"`
+		Candidates []view.Candidate   `json:"candidates"`
+	}{Pod: all.Pod, State: all.State, Candidates: append([]view.Candidate{}, all.Candidates...)}
+	if p := all.Placement; p != nil {
+		out.Node, out.Choice = p.Node, p.Choice
+	}
+	writeJSON(w, out)
+}
+
+// explanation is the answer to explain; false where it has written an error.
+func (s *server) explanation(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (out view.Pod, ok bool) {
+	if pod.Spec.NodeName != "" {
+		out = s.bound(pod)
+		s.explainDevices(pod, &out)
+		return out, true
 	}
 	verdict, err := s.Evaluate(r.Context(), pod)
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, "evaluate pod %s/%s: %v", pod.Namespace, pod.Name, err)
-		return
+		return out, false
 	}
-	out := view.Explain(describe.Pod(pod), verdict, s.Queue(pod))
+	out = view.Explain(describe.Pod(pod), verdict, s.Queue(pod))
 	for _, p := range s.Plugins {
 		if e, ok := p.(Explainer); ok {
 			e.Explain(pod, &out, s.reader(r))
 		}
 	}
 	s.explainDevices(pod, &out)
-	writeJSON(w, out)
+	return out, true
 }
 
 func (s *server) explainDevices(pod *corev1.Pod, into *view.Pod) {
