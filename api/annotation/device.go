@@ -36,10 +36,11 @@ const (
 	DeviceJointAllocateKey = "scheduling.koordinator.sh/device-joint-allocate"
 	// GPUPartitionSpecKey holds a GPUPartitionSpec, written by users.
 	GPUPartitionSpecKey = "scheduling.koordinator.sh/gpu-partition-spec"
-	// GPUMinorsKey holds GPUMinors, written by the scheduler for device plugins of others (planned).
+	// GPUMinorsKey holds GPUMinors, written by the scheduler for device plugins of others
+	// (argument devicePluginAdaption of DeviceShare).
 	GPUMinorsKey = "scheduling.koordinator.sh/gpu-minors"
 	// BindTimestampKey is when the pod was bound, in nanoseconds since 1970, written by the scheduler for device
-	// plugins of others (planned).
+	// plugins of others (argument devicePluginAdaption of DeviceShare).
 	BindTimestampKey = "scheduling.koordinator.sh/bind-timestamp"
 )
 

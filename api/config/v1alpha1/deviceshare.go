@@ -26,15 +26,30 @@ type DeviceShareArgs struct {
 	// ScoringStrategy ranks nodes by their devices. Default: FragmentationAware.
 	ScoringStrategy *DeviceScoringStrategy `json:"scoringStrategy,omitempty"`
 
-	// DisableDeviceNUMATopologyAlignment must be false, as by default: devices and CPUs are decided together.
+	// DisableDeviceNUMATopologyAlignment lets devices be on other NUMA nodes than the CPUs and the memory of their pod,
+	// whatever the topology policy. Default: false.
 	DisableDeviceNUMATopologyAlignment bool `json:"disableDeviceNUMATopologyAlignment,omitempty"`
 	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs. Not supported yet:
 	// must be left out.
 	GPUSharedResourceTemplatesConfig *runtime.RawExtension `json:"gpuSharedResourceTemplatesConfig,omitempty"`
-	// GPUShareUnsupportedModels are GPU models that are only given whole. Not supported yet: must be empty.
-	GPUShareUnsupportedModels []runtime.RawExtension `json:"gpuShareUnsupportedModels,omitempty"`
-	// DevicePluginAdaption writes the annotations that vendors' device plugins read. Not supported yet: must be false.
+	// GPUShareUnsupportedModels are GPU models that are only given whole. Default: none.
+	GPUShareUnsupportedModels []GPUModel `json:"gpuShareUnsupportedModels,omitempty"`
+	// DevicePluginAdaption writes the annotations gpu-minors and bind-timestamp at the bind, which device plugins of
+	// some vendors read. Default: false.
 	DevicePluginAdaption bool `json:"devicePluginAdaption,omitempty"`
+	// Allocator may be set, as in configurations of Koordinator. It has no effect.
+	Allocator string `json:"allocator,omitempty"`
+	// EnableQueueHint may be set, as in configurations of Koordinator. It has no effect: pods are always woken by what
+	// can help them alone.
+	EnableQueueHint bool `json:"enableQueueHint,omitempty"`
+}
+
+// GPUModel is a model of GPUs, as the labels of a Device name it.
+type GPUModel struct {
+	// Vendor is the value of the label gpu-vendor, such as nvidia.
+	Vendor string `json:"vendor"`
+	// Model is the value of the label gpu-model.
+	Model string `json:"model"`
 }
 
 // DeviceScoringStrategy ranks nodes by their devices.
@@ -85,24 +100,20 @@ func (a *DeviceShareArgs) Validate() field.ErrorList {
 		}
 		errs = append(errs, validateDeviceWeights(path.Child("resources"), s.Resources)...)
 	}
-	for _, f := range []struct {
-		name string
-		said bool
-		rule string
-	}{
-		{
-			"disableDeviceNUMATopologyAlignment", a.DisableDeviceNUMATopologyAlignment,
-			"must be false: devices and CPUs are decided together",
-		},
-		{
-			"gpuSharedResourceTemplatesConfig", a.GPUSharedResourceTemplatesConfig != nil,
-			"must be left out: templates are not supported yet",
-		},
-		{"gpuShareUnsupportedModels", len(a.GPUShareUnsupportedModels) > 0, "must be empty: not supported yet"},
-		{"devicePluginAdaption", a.DevicePluginAdaption, "must be false: not supported yet"},
-	} {
-		if f.said {
-			errs = append(errs, field.Forbidden(field.NewPath(f.name), f.rule))
+	if a.GPUSharedResourceTemplatesConfig != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("gpuSharedResourceTemplatesConfig"),
+			"must be left out: templates are not supported yet"))
+	}
+	for i, m := range a.GPUShareUnsupportedModels {
+		path := field.NewPath("gpuShareUnsupportedModels").Index(i)
+		if m.Vendor == "" {
+			errs = append(errs, field.Required(path.Child("vendor"), "must be a value of the label gpu-vendor"))
+		}
+		if m.Model == "" {
+			errs = append(errs, field.Required(path.Child("model"), "must be a value of the label gpu-model"))
+		}
+		if slices.Contains(a.GPUShareUnsupportedModels[:i], m) {
+			errs = append(errs, field.Duplicate(path, m.Vendor+" "+m.Model))
 		}
 	}
 	return errs

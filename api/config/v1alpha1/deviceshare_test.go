@@ -15,6 +15,10 @@ func TestDecodeDeviceShare(t *testing.T) {
 	for raw, want := range map[string]v1alpha1.DeviceScoringStrategy{
 		`{}`:                     {Type: "FragmentationAware"},
 		`{"scoringStrategy":{}}`: {Type: "FragmentationAware"},
+		`{"allocator":"default","enableQueueHint":true,"devicePluginAdaption":true,` +
+			`"disableDeviceNUMATopologyAlignment":true,"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":"A"}]}`: {
+			Type: "FragmentationAware",
+		},
 		`{"scoringStrategy":{"type":"LeastAllocated"}}`: {Type: "LeastAllocated", Resources: []v1alpha1.ResourceWeight{
 			{Name: "koordinator.sh/gpu-memory-ratio", Weight: 1},
 			{Name: "koordinator.sh/rdma", Weight: 1},
@@ -44,17 +48,22 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		return `{"scoringStrategy":{"type":"LeastAllocated","resources":[` + resources + `]}}`
 	}
 	for raw, want := range map[string]string{
-		`{"scoringStrategi":{}}`:                      `scoringStrategi: unknown field, did you mean "scoringS`,
-		`{"scoringStrategy":{"types":"x"}}`:           `scoringStrategy.types: unknown field, did you mean "type"?`,
-		`{"scoringStrategy":{"type":"Packed"}}`:       `scoringStrategy.type: Unsupported value: "Packed": supported`,
-		`{"scoringStrategy":{"type":1}}`:              `cannot unmarshal number`,
-		`{"kind":"ElasticQuotaArgs"}`:                 `kind: Unsupported value: "ElasticQuotaArgs": supported`,
-		`{"apiVersion":"v2"}`:                         `apiVersion: Unsupported value: "v2"`,
-		`{"disableDeviceNUMATopologyAlignment":true}`: `disableDeviceNUMATopologyAlignment: Forbidden: must be false`,
-		`{"devicePluginAdaption":true}`:               `devicePluginAdaption: Forbidden: must be false`,
-		`{"gpuSharedResourceTemplatesConfig":{}}`:     `gpuSharedResourceTemplatesConfig: Forbidden: must be left out`,
-		`{"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":"A"}]}`: `gpuShareUnsupportedModels: Forbidden: ` +
-			`must be empty`,
+		`{"scoringStrategi":{}}`:                  `scoringStrategi: unknown field, did you mean "scoringS`,
+		`{"scoringStrategy":{"types":"x"}}`:       `scoringStrategy.types: unknown field, did you mean "type"?`,
+		`{"scoringStrategy":{"type":"Packed"}}`:   `scoringStrategy.type: Unsupported value: "Packed": supported`,
+		`{"scoringStrategy":{"type":1}}`:          `cannot unmarshal number`,
+		`{"kind":"ElasticQuotaArgs"}`:             `kind: Unsupported value: "ElasticQuotaArgs": supported`,
+		`{"apiVersion":"v2"}`:                     `apiVersion: Unsupported value: "v2"`,
+		`{"gpuSharedResourceTemplatesConfig":{}}`: `gpuSharedResourceTemplatesConfig: Forbidden: must be left out`,
+		`{"gpuShareUnsupportedModels":["A"]}`:     `cannot unmarshal string`,
+		`{"gpuShareUnsupportedModels":[{"model":"A"}]}`: `gpuShareUnsupportedModels[0].vendor: Required value: must be ` +
+			`a value of the label gpu-vendor`,
+		`{"gpuShareUnsupportedModels":[{"vendor":"nvidia"}]}`: `gpuShareUnsupportedModels[0].model: Required value`,
+		`{"gpuShareUnsupportedModels":[{"vendor":"v","model":"A"},{"vendor":"v","model":"A"}]}`: `gpuShareUnsupported` +
+			`Models[1]: Duplicate value: "v A"`,
+		`{"gpuShareUnsupportedModels":[{"vendor":"v","name":"A"}]}`: `gpuShareUnsupportedModels[0].name: unknown field`,
+		least(`{"name":"cpu"},{"name":"koordinator.sh/fpga","weight":-1}`): `resources[1].weight: Invalid value: -1: ` +
+			`must be 1…100`,
 		`{"scoringStrategy":{"resources":[{"name":"koordinator.sh/rdma"}]}}`: `scoringStrategy.resources: Forbidden: ` +
 			`must be left out with type F`,
 		least(`{"name":"cpu"}`): `scoringStrategy.resources[0].name: Unsupported value: "cpu": supported`,

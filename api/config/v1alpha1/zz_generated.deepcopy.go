@@ -115,10 +115,8 @@ func (in *DeviceShareArgs) DeepCopyInto(out *DeviceShareArgs) {
 	}
 	if in.GPUShareUnsupportedModels != nil {
 		in, out := &in.GPUShareUnsupportedModels, &out.GPUShareUnsupportedModels
-		*out = make([]runtime.RawExtension, len(*in))
-		for i := range *in {
-			(*in)[i].DeepCopyInto(&(*out)[i])
-		}
+		*out = make([]GPUModel, len(*in))
+		copy(*out, *in)
 	}
 }
 

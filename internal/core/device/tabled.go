@@ -40,7 +40,10 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 			continue
 		}
 		keys := s.lead.rack.class.keys(p.mask)
-		keys.Score, keys.Kept = p.score, s.kept(s.left&^p.mask)
+		keys.Score = p.score
+		for _, n := range s.view.whole(s.left &^ p.mask) {
+			keys.Kept = keys.Kept<<16 | min(n, 1<<16-1) // one of a larger size outweighs all of smaller ones
+		}
 		w.list = append(w.list, keys)
 	}
 	slices.SortFunc(w.list, compareStatic)
@@ -48,20 +51,25 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 	return w, policy == PreferPartitions && wish == nil
 }
 
-// kept counts the partitions of 8, 4 and 2 GPUs that are wholly left, as one number: one of a larger size outweighs all
-// of smaller ones.
-func (s *search) kept(left uint64) int64 {
-	kept := int64(0)
-	for _, size := range sizes() {
-		n := int64(0)
-		for _, p := range s.view.sets {
+// whole counts the partitions of 8, 4 and 2 GPUs of which all are left.
+func (inv *Inventory) whole(left uint64) (n [3]int64) {
+	for i, size := range sizes() {
+		for _, p := range inv.sets {
 			if bits.OnesCount64(p.mask) == size && p.mask&^left == 0 {
-				n++
+				n[i]++
 			}
 		}
-		kept = kept<<16 | min(n, 1<<16-1)
 	}
-	return kept
+	return n
+}
+
+// FreePartitions counts the partitions of 8, 4 and 2 GPUs that no pod has a part of; none where the node's label does
+// not say that GPUs are given out by its table.
+func (v *View) FreePartitions() [3]int64 {
+	if r := v.rack(GPU); r != nil && v.partitions.Policy != NoPartitionPolicy {
+		return v.whole(v.untouched(r))
+	}
+	return [3]int64{}
 }
 
 // carries reports whether the ring of a set that is not a partition has the bandwidth that a pod asks for.

@@ -162,6 +162,16 @@ func fragmentation(specs []Weighted, h *shape) int64 {
 	return lost * micro / weights
 }
 
+// Demand is how many of a million pods with GPUs ask for so many.
+func (g *Generation) Demand(gpus int64) (share int64) {
+	for i := range g.multi {
+		if s := &g.multi[i]; s.GPUs == gpus {
+			share += s.Weight / s.GPUs
+		}
+	}
+	return share * microPerGPU / max(g.gpuWeight, 1)
+}
+
 // Value is what a state is expected to leave idle, with what is added for the specs that sequences rarely contain.
 func (g *Generation) Value(s State) int64 {
 	var h shape

@@ -80,7 +80,7 @@ func givesDevices(v *ledger.View, r *Request) (reason why.Reason, gives bool) {
 // policies allow everything.
 func accept(v *ledger.View, r *Request, o *order) func(topo.NodeSet) bool {
 	policy := max(v.Facts().Topology, r.Topology)
-	if policy < hint.Restricted {
+	if policy < hint.Restricted || r.DevicesApart {
 		return nil
 	}
 	if m := v.Machine(); m != nil && r.followed(v.Facts()) {

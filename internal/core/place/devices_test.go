@@ -59,6 +59,7 @@ func TestCPUsAreBesideTheirDevices(t *testing.T) {
 	whole := func(n int64) func(*place.Request) { return gpus(t, map[string]int64{device.NVIDIAGPU: n}) }
 	share := gpus(t, map[string]int64{device.GPUPercent: 50})
 	single, restricted := policy(hint.SingleNUMANode), policy(hint.Restricted)
+	apart := func(r *place.Request) { r.DevicesApart = true }
 	busy := func(list string) ledger.Entry {
 		e := held(list)
 		e.UID = "busy"
@@ -102,6 +103,10 @@ func TestCPUsAreBesideTheirDevices(t *testing.T) {
 		"CPUs are free and GPUs are free, but nowhere together": {
 			entries: append(onlyOn(3), busy("12-15,28-31")), request: binding(4, single, whole(1)),
 			code: why.InsufficientNUMADevices,
+		},
+		"unless they may be apart": {
+			entries: append(onlyOn(3), busy("12-15,28-31")), request: binding(4, single, apart, whole(1)),
+			cpus: "0-1,16-17", devices: []int{6},
 		},
 		"three GPUs are never on one NUMA node": {
 			request: binding(4, single, whole(3)), code: why.InsufficientNUMADevices,

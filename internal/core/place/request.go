@@ -55,6 +55,8 @@ type Request struct {
 	Devices *device.Request
 	// Options are what devices are chosen by besides, with Accept nil.
 	Options device.Options
+	// DevicesApart: devices may be on other NUMA nodes than the rest of the pod, whatever the topology policy.
+	DevicesApart bool
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology hint.Policy
 	// NUMAExclusive keeps pods that use one NUMA node and pods that use several off each other's NUMA nodes.
@@ -162,6 +164,12 @@ func (r *Request) sign(b []byte) []byte {
 	}
 	if r.Devices != nil {
 		b = r.Devices.Sign(append(b, 'v'))
+		for _, model := range r.Options.WholeOnly {
+			b = strconv.AppendQuote(append(b, 'w'), model)
+		}
+		if r.DevicesApart {
+			b = append(b, 'a')
+		}
 	}
 	return b
 }

@@ -92,6 +92,9 @@ func (r *deviceReader) inventory(m *topo.Machine, classes *device.Classes) *devi
 	return inventory
 }
 
+// GPUModel is a model as device.Device has it.
+func GPUModel(vendor, model string) string { return strings.Trim(vendor+"-"+model, "-") }
+
 func (r *deviceReader) device(d *devicev1alpha1.DeviceInfo, bridges map[string][]string) device.Device {
 	out := device.Device{
 		Type: device.Type(d.Type), ID: d.ID, Minor: number(d.Minor), Module: number(d.ModuleID), Labels: d.Labels,
@@ -103,7 +106,7 @@ func (r *deviceReader) device(d *devicev1alpha1.DeviceInfo, bridges map[string][
 	if out.Type == device.GPU {
 		vendor := cmp.Or(d.Labels[annotation.GPUVendorLabel], r.Labels[annotation.GPUVendorLabel])
 		model := cmp.Or(d.Labels[annotation.GPUModelLabel], r.Labels[annotation.GPUModelLabel])
-		out.Vendor, out.Model = wholeGPU(vendor), strings.Trim(vendor+"-"+model, "-")
+		out.Vendor, out.Model = wholeGPU(vendor), GPUModel(vendor, model)
 		out.Profile, out.Parent = d.Labels[annotation.MIGProfileLabel], d.Labels[annotation.MIGParentLabel]
 	} else {
 		out.Bus = d.ID

@@ -44,9 +44,15 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}
 		p := &Plugin{Plugin: d.Join(h, Name), handle: h, learner: all}
+		s := placement.Sharing{Apart: args.DisableDeviceNUMATopologyAlignment, Adapt: args.DevicePluginAdaption}
+		for _, m := range args.GPUShareUnsupportedModels {
+			s.WholeOnly = append(s.WholeOnly, convert.GPUModel(m.Vendor, m.Model))
+		}
 		strategy := args.ScoringStrategy
 		if strategy.Type == v1alpha1.FragmentationAware {
-			p.Rank(p.worth)
+			s.Rank = p.rank
+		}
+		if p.Share(s); s.Rank != nil {
 			return p, nil
 		}
 		p.weights, p.most = map[string]int64{}, strategy.Type == v1alpha1.MostAllocated

@@ -88,7 +88,37 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 	if len(g.free) == 0 {
 		return 0, nil
 	}
-	return gain(s.values, g.state(n), specOf(s.devices, s.milliCPU, &g.unit), ^uint64(0)), nil
+	usable, broken := ^uint64(0), int64(0)
+	if demands(s.devices, view.Devices()) {
+		usable, broken = taken(s.values, view.Devices(), p.Ranked(name, view, s.cycle.Request), g)
+	}
+	return gain(s.values, g.state(n), specOf(s.devices, s.milliCPU, &g.unit), usable) - broken, nil
+}
+
+// demands reports whether a pod may get other GPUs of a node than those that are best by what they have free.
+func demands(r *device.Request, account *device.View) bool {
+	return r != nil && (len(r.Hints) > 0 || r.Partition != nil || account.FreePartitions() != [3]int64{})
+}
+
+// taken returns the GPUs that a pod gets on a node, all where it can have any, and what its choice costs of the node's
+// partitions: for each that no pod has a part of now and that it breaks, the GPUs times the part of the pods that ask
+// for so many, in micro-GPUs.
+func taken(values *generation, account *device.View, r *place.Request, g *gpus) (usable uint64, broken int64) {
+	choice, refused := account.Choose(r.Devices, &r.Options)
+	for i := range choice.Grants {
+		if at := slices.Index(g.ids, choice.Grants[i].ID); at >= 0 && choice.Grants[i].Type == device.GPU {
+			usable |= 1 << at
+		}
+	}
+	if !refused.OK() || usable == 0 {
+		return ^uint64(0), 0
+	}
+	before := account.FreePartitions()
+	after := account.With(&device.Holding{UID: r.UID, Grants: choice.Grants}).FreePartitions()
+	for i, size := range [...]int64{8, 4, 2} {
+		broken += values.Demand(size) * size * (before[i] - after[i])
+	}
+	return usable, broken
 }
 
 // state is what a node has free.
@@ -107,16 +137,18 @@ func gain(values *generation, state fragment.State, pod fragment.Spec, usable ui
 	return choice.Gain
 }
 
-// worth ranks GPUs for a share by the value that a node keeps with the share on each.
-func (p *Plugin) worth(node string, v *ledger.View, r *place.Request) func(device.Type, string) int64 {
+// rank ranks GPUs for a share by the value that a node keeps with the share on each, and what whole GPUs leave by what
+// pods ask for.
+func (p *Plugin) rank(node string, v *ledger.View, r *place.Request, o *device.Options) {
 	g := p.learner.gpusOf(node, v)
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
 	if len(g.free) == 0 || err != nil {
-		return nil
+		return
 	}
 	values, state, spec := p.learner.current(), g.state(info), specOf(r.Devices, r.RequestMilli, &g.unit)
 	spec.GPUs = min(spec.GPUs, 1)
-	return func(t device.Type, id string) int64 {
+	o.Demand = device.Demand{values.Demand(8), values.Demand(4), values.Demand(2)}
+	o.Worth = func(t device.Type, id string) int64 {
 		i := slices.Index(g.ids, id)
 		if t != device.GPU || i < 0 {
 			return 0

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -92,6 +93,63 @@ func TestTheScoreIsTheFallOfTheValue(t *testing.T) {
 			rt.Fatalf("free %v, %d %% asked: score %d, want %d (fits: %t)", free, percent, got, best, fits)
 		}
 	})
+}
+
+// A pod is scored by the GPUs that its hints and the node's partitions leave it, and by the partitions that it breaks.
+func TestHintsAndPartitionsCount(t *testing.T) {
+	t.Parallel()
+	l := newLearner()
+	for i := range 60 {
+		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: int64(1 + i%2), Milli: 1000}) // half of them ask for two
+		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: 1, Milli: 300})
+	}
+	values := l.current()
+	devices := made(4, "A")
+	for i := range devices {
+		devices[i].Module = int32(i)
+		devices[i].Labels = map[string]string{"slow": fmt.Sprint(i > 0)}
+	}
+	table := []device.Partition{{Modules: []int32{0, 1}}, {Modules: []int32{2, 3}}, {Modules: []int32{0, 1, 2, 3}}}
+	account := func(policy device.PartitionPolicy, entries ...ledger.Entry) *ledger.View {
+		inventory, err := device.NewInventory(&device.Spec{
+			Devices: devices, Partitions: device.Partitions{Policy: policy, Table: table},
+		}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ledger.New(ledger.Facts{Devices: inventory, OwnDevices: true, MinSharedCPUs: -1}, entries...).View()
+	}
+	slow := asks(t, amounts{device.GPUPercent: 30})
+	slow.Hints = map[device.Type]device.Hint{device.GPU: {
+		Selector: device.Selector{{Key: "slow", Values: []string{"true"}}},
+	}}
+	pair := values.Demand(2) * 2
+	for name, tc := range map[string]struct {
+		account *ledger.View
+		asks    *device.Request
+		demands bool
+		usable  uint64
+		broken  int64
+	}{
+		"no hint, no table":   {account(device.NoPartitionPolicy), asks(t, amounts{device.NVIDIAGPU: 1}), false, 1, 0},
+		"a hint":              {account(device.NoPartitionPolicy), slow, true, 2, 0},
+		"a pair":              {account(device.HonorPartitions), asks(t, amounts{device.NVIDIAGPU: 2}), true, 3, pair},
+		"a share of a pair":   {account(device.HonorPartitions), asks(t, amounts{device.GPUPercent: 30}), true, 1, pair},
+		"of a broken pair":    {account(device.HonorPartitions, holds("p", 30, "GPU-1")), slow, true, 2, 0},
+		"more than there are": {account(device.HonorPartitions), asks(t, amounts{device.NVIDIAGPU: 3}), true, ^uint64(0), 0},
+	} {
+		r := &place.Request{UID: "new", Devices: tc.asks}
+		if got := demands(tc.asks, tc.account.Devices()); got != tc.demands {
+			t.Errorf("%s: demands %t, want %t", name, got, tc.demands)
+		}
+		usable, broken := taken(values, tc.account.Devices(), r, l.gpusOf(name, tc.account))
+		if usable != tc.usable || broken != tc.broken {
+			t.Errorf("%s: GPUs %b, broken %d; want %b, %d", name, usable, broken, tc.usable, tc.broken)
+		}
+	}
+	if pair < 450_000 || pair > 550_000 || values.Demand(8) != 0 {
+		t.Errorf("a pair is worth %d, want two GPUs times about a quarter", pair)
+	}
 }
 
 // P11: scores are from 0 to 100 and in the order of the values; a pod with devices has one best node, which does not

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -43,6 +45,17 @@ func (c *Cycle) Record() map[string]string {
 	}
 	if devices := c.Offer.Entry.Devices; len(devices) > 0 {
 		record[annotation.DeviceAllocatedKey] = convert.Allocations(devices).String()
+		if c.adapt {
+			var minors annotation.GPUMinors
+			for i := range devices {
+				if devices[i].Type == device.GPU && devices[i].Minor >= 0 {
+					minors = append(minors, devices[i].Minor)
+				}
+			}
+			if record[annotation.BindTimestampKey] = strconv.FormatInt(time.Now().UnixNano(), 10); len(minors) > 0 {
+				record[annotation.GPUMinorsKey] = minors.String()
+			}
+		}
 	}
 	if len(record) == 0 {
 		return nil

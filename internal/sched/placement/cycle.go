@@ -29,6 +29,7 @@ type Cycle struct {
 	Offer    ledger.Offer
 	view     *ledger.View // that the offer was computed on
 	reserved string
+	adapt    bool // see Sharing.Adapt
 	// recorder is the name under which PreBind writes; it is set before PreBind runs under two names at once.
 	recorder string
 	// recorded: PreBind has written the allocation, so that another binder may have bound the pod with it.

@@ -33,7 +33,10 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if !p.concerns(r) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	s := &Cycle{store: p.store, Request: r, trial: State[*Trial](cs, trialKey), counted: p.counted(pod, r.Devices)}
+	s := &Cycle{
+		store: p.store, Request: r, trial: State[*Trial](cs, trialKey), counted: p.counted(pod, r.Devices),
+		adapt: p.sharing.Adapt,
+	}
 	if p.tracker.LeavesAlone() {
 		s.signature = r.Signature()
 	}

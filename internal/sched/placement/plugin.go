@@ -63,8 +63,8 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	return &Plugin{of, name}
 }
 
-// Rank makes w rank devices under all names of the profile. It is called before the profile's first pod.
-func (p *Plugin) Rank(w Worth) { p.worth = w }
+// Share adds to the decision under all names of the profile. It is called before the profile's first pod.
+func (p *Plugin) Share(s Sharing) { p.sharing = s }
 
 // Store returns the accounts that are decided on.
 func (p *Plugin) Store() *kube.Store { return p.store }
@@ -86,12 +86,19 @@ type decision struct {
 	requests   *lru.Cache
 	names      map[string]bool // complete when all plugins of the profile are made
 	bindsFirst func() bool
-	worth      Worth // nil ranks all devices alike
+	sharing    Sharing
 }
 
-// Worth returns what ranks the devices of a node for a share of one, as device.Options has it. v is an account of the
-// node, on which a pod asks for r.
-type Worth func(node string, v *ledger.View, r *place.Request) func(device.Type, string) int64
+// Sharing is what DeviceShare adds to the decision of a profile.
+type Sharing struct {
+	// Rank adds to the options for devices of a node what ranks them, where a pod asks for r on an account of the node;
+	// nil adds nothing.
+	Rank      func(node string, v *ledger.View, r *place.Request, o *device.Options)
+	WholeOnly []string // models of GPUs that are not shared
+	Apart     bool     // devices may be on other NUMA nodes than the rest of their pod
+	// Adapt: pods get the annotations that device plugins of others read.
+	Adapt bool
+}
 
 // Plugin is a decision under one name.
 type Plugin struct {

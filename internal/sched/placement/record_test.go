@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +33,12 @@ func TestDevicesAreRecordedWithoutATopology(t *testing.T) {
 		`"extension":{"containers":{"c":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"25"}}}}]}`}
 	if diff := cmp.Diff(want, c.Record()); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	c.adapt = true
+	record := c.Record()
+	if at, err := strconv.ParseInt(record[annotation.BindTimestampKey], 10, 64); err != nil || at <= 0 ||
+		record[annotation.GPUMinorsKey] != "1" || len(record) != 3 {
+		t.Errorf("for device plugins: %v, %v", record, err)
 	}
 	c.Offer.Entry.Devices = nil
 	if got := c.Record(); got != nil {

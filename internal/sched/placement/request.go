@@ -30,6 +30,11 @@ func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
 	if !reason.OK() {
 		return nil, &refusal{Reason: reason, detail: detail}
 	}
+	for _, of := range [...]*place.Request{r, r.OnPolicyNodes} {
+		if of != nil && of.Devices != nil {
+			of.Options.WholeOnly, of.DevicesApart = d.sharing.WholeOnly, d.sharing.Apart
+		}
+	}
 	if r.Concerns() {
 		r.Seal()
 		d.requests.Add(pod.UID, parsed{pod.ResourceVersion, args.Kinds, r})

@@ -101,15 +101,16 @@ func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node s
 
 // offer is place.Try with the profile's ranking of devices.
 func (d *decision) offer(node string, v *ledger.View, r *place.Request) (ledger.Offer, why.Reason) {
-	return place.Try(v, d.ranked(node, v, r))
+	return place.Try(v, d.Ranked(node, v, r))
 }
 
-func (d *decision) ranked(node string, v *ledger.View, r *place.Request) *place.Request {
-	if d.worth == nil || r.Devices == nil || v.Devices() == nil {
+// Ranked returns what a pod asks of a node, with the profile's ranking of devices.
+func (d *decision) Ranked(node string, v *ledger.View, r *place.Request) *place.Request {
+	if d.sharing.Rank == nil || r.Devices == nil || v.Devices() == nil {
 		return r
 	}
 	with := *r
-	with.Options.Worth = d.worth(node, v, r)
+	d.sharing.Rank(node, v, r, &with.Options)
 	return &with
 }
 
@@ -122,7 +123,7 @@ func (d *decision) Question(pod *corev1.Pod, node string) (*ledger.View, *place.
 		return nil, nil
 	}
 	v = v.Without(string(pod.UID))
-	return v, d.ranked(node, v, r)
+	return v, d.Ranked(node, v, r)
 }
 
 // Unreserve takes the reservation back; a second call, or one without reservation, does nothing. After another binder
