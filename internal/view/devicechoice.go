@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // setsShown is the number of sets of devices that an answer compares.
@@ -129,7 +130,7 @@ func DeviceFitOf(v *ledger.View, r *place.Request) *DeviceFit {
 		return &DeviceFit{Set: &set}
 	}
 	reason := v.Devices().Fits(r.Devices, &r.Options)
-	if reason.Code == device.MissingDevice || reason.Type == "" {
+	if reason.Code == why.DeviceMissing || reason.Type == "" {
 		return nil
 	}
 	i := slices.IndexFunc(r.Devices.Parts, func(p device.Part) bool { return p.Type == reason.Type })

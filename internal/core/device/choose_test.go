@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // hgx is a server of eight groups of a GPU and a NIC, each below a root complex of its own, on two NUMA nodes; GPUs
@@ -95,7 +96,7 @@ func TestGPUsAndTheirNICs(t *testing.T) {
 		busy  []int // NICs
 		gpus  string
 		nics  string
-		code  device.ReasonCode
+		code  why.Code
 	}{
 		"four GPUs have the four NICs beside them": {
 			joint: joined(device.SamePCIe, device.GPU, device.RDMA),
@@ -107,7 +108,7 @@ func TestGPUsAndTheirNICs(t *testing.T) {
 		},
 		"too few pairs are left": {
 			joint: joined(device.SamePCIe, device.GPU, device.RDMA), busy: []int{1, 2, 4, 6, 7},
-			code: device.JointViolation,
+			code: why.DeviceJointAllocation,
 		},
 		"without a scope there is one NIC for each GPU that has one": {
 			joint: joined(device.Anywhere, device.GPU, device.RDMA), busy: []int{1, 2, 4, 6, 7},
@@ -126,7 +127,7 @@ func TestGPUsAndTheirNICs(t *testing.T) {
 		},
 		"one NIC is primary, and cannot be beside two GPUs": {
 			joint: joined(device.SamePCIe, device.RDMA, device.GPU),
-			asks:  asks{device.NVIDIAGPU: 2, device.RDMAShare: 100}, code: device.JointViolation,
+			asks:  asks{device.NVIDIAGPU: 2, device.RDMAShare: 100}, code: why.DeviceJointAllocation,
 		},
 		"NICs are the primary devices, with as many GPUs": {
 			joint: joined(device.SamePCIe, device.RDMA, device.GPU),
@@ -166,12 +167,12 @@ func TestAllNICs(t *testing.T) {
 		t.Fatalf("got %+v, %+v", c, reason)
 	}
 	only := func(n topo.NodeSet) bool { return n.Within(1) }
-	if c, reason = v.Choose(read(t, p), &device.Options{Accept: only}); reason.Code != device.InsufficientOnNUMA {
+	if c, reason = v.Choose(read(t, p), &device.Options{Accept: only}); reason.Code != why.InsufficientNUMADevices {
 		t.Errorf("on one NUMA node: %+v, %+v", c, reason)
 	}
 	g := device.Grant{Type: device.RDMA, ID: "0000:19:00.0", Amount: device.Vector{device.Share: 95}}
 	v = v.With(&device.Holding{UID: "p", Grants: []device.Grant{g}})
-	if c, reason = v.Choose(read(t, p), nil); reason.Code != device.InsufficientDevices || reason.Asked != 8 {
+	if c, reason = v.Choose(read(t, p), nil); reason.Code != why.InsufficientDevices || reason.Asked != 8 {
 		t.Errorf("with one in use: %+v, %+v", c, reason)
 	}
 	if twice := (&device.Holding{UID: "q", Grants: []device.Grant{
@@ -230,7 +231,7 @@ func TestPartitionsAreTheUnit(t *testing.T) {
 		n      int64
 		wish   *device.PartitionWish
 		want   string
-		code   device.ReasonCode
+		code   why.Code
 	}{
 		"the best score first": {policy: device.HonorPartitions, table: table, n: 2, want: "GPU-1 GPU-2"},
 		"one of a broken pair rather than of a whole one": {
@@ -240,32 +241,32 @@ func TestPartitionsAreTheUnit(t *testing.T) {
 			policy: device.HonorPartitions, table: table[:len(table)-1], busy: "6", n: 2, want: "GPU-4 GPU-5",
 		},
 		"only sets of the table": {
-			policy: device.HonorPartitions, table: table, busy: "1 5", n: 4, code: device.InsufficientPartitions,
+			policy: device.HonorPartitions, table: table, busy: "1 5", n: 4, code: why.InsufficientPartitions,
 		},
 		"preferred and not there": {
 			policy: device.PreferPartitions, table: table, busy: "1 5", n: 4, want: "GPU-0 GPU-2 GPU-3 GPU-4",
 		},
 		"no policy": {table: table, busy: "1 5", n: 4, want: "GPU-0 GPU-2 GPU-3 GPU-4"},
 		"a pod that asks for partitions": {
-			table: table, busy: "1 5", n: 4, wish: wish(false, 0), code: device.InsufficientPartitions,
+			table: table, busy: "1 5", n: 4, wish: wish(false, 0), code: why.InsufficientPartitions,
 		},
 		"a count that the table does not have": {
-			policy: device.HonorPartitions, table: table, n: 3, code: device.UnsupportedCount,
+			policy: device.HonorPartitions, table: table, n: 3, code: why.PartitionCountUnsupported,
 		},
-		"no table at all": {policy: device.HonorPartitions, n: 2, code: device.MissingPartitions},
+		"no table at all": {policy: device.HonorPartitions, n: 2, code: why.PartitionTableMissing},
 
-		"no table, and only the best will do":     {n: 2, wish: wish(true, 0), code: device.MissingPartitions},
+		"no table, and only the best will do":     {n: 2, wish: wish(true, 0), code: why.PartitionTableMissing},
 		"no table, and any will do":               {n: 2, wish: wish(false, 0), want: "GPU-0 GPU-1"},
 		"no table, and the links are fast enough": {n: 2, wish: wish(false, 450e9), want: "GPU-0 GPU-1"},
 		"no table, and the links are too slow": {
-			n: 2, wish: wish(false, 450e9+1), code: device.InsufficientPartitions,
+			n: 2, wish: wish(false, 450e9+1), code: why.InsufficientPartitions,
 		},
 		"only the best score, which is in use": {
-			table: table, busy: "1", n: 2, wish: wish(true, 0), code: device.InsufficientPartitions,
+			table: table, busy: "1", n: 2, wish: wish(true, 0), code: why.InsufficientPartitions,
 		},
 		"a worse score will do": {table: table, busy: "1", n: 2, wish: wish(false, 0), want: "GPU-2 GPU-3"},
 		"partitions that are too slow": {
-			table: table, n: 4, wish: wish(false, 300*gib), code: device.InsufficientPartitions,
+			table: table, n: 4, wish: wish(false, 300*gib), code: why.InsufficientPartitions,
 		},
 	} {
 		spec := hgx()
@@ -382,35 +383,35 @@ func TestReasonsSayWhatIsMissing(t *testing.T) {
 		want    device.Reason
 	}{
 		"no device of the type": {
-			asks: asks{device.FPGAShare: 1}, want: device.Reason{Code: device.MissingDevice, Type: device.FPGA},
+			asks: asks{device.FPGAShare: 1}, want: device.Reason{Code: why.DeviceMissing, Type: device.FPGA},
 		},
 		"too few devices": {
 			asks: asks{device.NVIDIAGPU: 8},
-			want: device.Reason{Code: device.InsufficientDevices, Type: device.GPU, Asked: 8, Free: 6, Whole: 6},
+			want: device.Reason{Code: why.InsufficientDevices, Type: device.GPU, Asked: 8, Free: 6, Whole: 6},
 		},
 		"too few in one scope": {
 			asks: asks{device.NVIDIAGPU: 2}, hints: scoped(device.PCIeLevel),
 			want: device.Reason{
-				Code: device.InsufficientInScope, Type: device.GPU, Asked: 2, Free: 6, Whole: 6, InScope: 1,
+				Code: why.InsufficientScopedDevices, Type: device.GPU, Asked: 2, Free: 6, Whole: 6, InScope: 1,
 			},
 		},
 		"too few on NUMA nodes": {
 			asks:    asks{device.NVIDIAGPU: 5},
 			options: device.Options{Accept: func(n topo.NodeSet) bool { return n.Len() < 2 }},
-			want:    device.Reason{Code: device.InsufficientOnNUMA, Type: device.GPU},
+			want:    device.Reason{Code: why.InsufficientNUMADevices, Type: device.GPU},
 		},
 		"no virtual function that matches": {
 			asks:  asks{device.RDMAShare: 1},
 			hints: nic(device.Hint{VF: &device.Selector{{Key: "for", Operator: device.In, Values: []string{"x"}}}}),
-			want:  device.Reason{Code: device.InsufficientVFs, Type: device.RDMA, Asked: 1, Whole: 8},
+			want:  device.Reason{Code: why.VirtualFunctionsMissing, Type: device.RDMA, Asked: 1, Whole: 8},
 		},
 		"no template": {
 			asks: asks{device.NPUCore: 1, device.GPURatio: 20},
-			want: device.Reason{Code: device.NoTemplate, Type: device.GPU, Asked: 1, Whole: 6},
+			want: device.Reason{Code: why.SharedTemplateMissing, Type: device.GPU, Asked: 1, Whole: 6},
 		},
 		"a model that is not shared": {
 			asks: asks{device.GPUPercent: 20}, options: device.Options{WholeOnly: []string{"H100"}},
-			want: device.Reason{Code: device.ShareUnsupported, Type: device.GPU, Asked: 1, Whole: 6},
+			want: device.Reason{Code: why.DeviceShareUnsupported, Type: device.GPU, Asked: 1, Whole: 6},
 		},
 	} {
 		v := hold(t, empty(t, hgx()), "a", pod(asks{device.NVIDIAGPU: 2}))
@@ -472,11 +473,11 @@ func TestTemplatesMatchExactly(t *testing.T) {
 		}
 		v = v.With(&device.Holding{UID: strconv.Itoa(i), Grants: c.Grants})
 	}
-	if _, reason := v.Choose(read(t, pod(ask)), &o); reason.Code != device.InsufficientDevices {
+	if _, reason := v.Choose(read(t, pod(ask)), &o); reason.Code != why.InsufficientDevices {
 		t.Errorf("a fifth of four: %+v", reason)
 	}
 	ask[device.NPUCPU] = 2
-	if _, reason := v.Choose(read(t, pod(ask)), &o); reason.Code != device.NoTemplate {
+	if _, reason := v.Choose(read(t, pod(ask)), &o); reason.Code != why.SharedTemplateMissing {
 		t.Errorf("no such template: %+v", reason)
 	}
 }

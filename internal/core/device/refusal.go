@@ -3,6 +3,8 @@ package device
 import (
 	"math/bits"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Fits is Choose without the choice. It allocates nothing for a request of one container for one type without further
@@ -37,7 +39,7 @@ func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 	}
 	s.describe(&p, &reason)
 	if reason.Code = s.never(&p); reason.OK() {
-		reason.Code = InsufficientDevices
+		reason.Code = why.InsufficientDevices
 	}
 	return reason, true
 }
@@ -45,13 +47,13 @@ func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 // refusal finds the first reason why nothing was found: what each type lacks by itself, then what they lack together.
 func (v *View) refusal(r *Request, o *Options) Reason {
 	s := v.search(r, o)
-	if t := s.lacking.Type; s.lacking.Code == InsufficientDevices { // more than the node has in all
+	if t := s.lacking.Type; s.lacking.Code == why.InsufficientDevices { // more than the node has in all
 		p := pick{rack: v.rack(t), hint: r.Hints[t], bundles: []bundle{{&r.of(t)[0]}}}
 		s.prepare(&p)
 		s.lacking.Free = int64(bits.OnesCount64(p.open))
 		s.describe(&p, &s.lacking)
 	}
-	if s.lacking.Code != NoReason {
+	if s.lacking.Code != why.None {
 		return s.lacking
 	}
 	for i, t := range s.types {
@@ -62,9 +64,9 @@ func (v *View) refusal(r *Request, o *Options) Reason {
 	anywhere := *s.opt
 	anywhere.Accept = nil
 	if _, found := v.search(r, &anywhere).first(); found {
-		return Reason{Code: InsufficientOnNUMA, Type: s.types[0]}
+		return Reason{Code: why.InsufficientNUMADevices, Type: s.types[0]}
 	}
-	return Reason{Code: JointViolation, Type: s.types[0]}
+	return Reason{Code: why.DeviceJointAllocation, Type: s.types[0]}
 }
 
 // alone asks for one type of a request, in the way with the fewest devices.
@@ -85,7 +87,7 @@ func (s *search) alone(i int, t Type) Reason {
 		reason.Asked = int64(bits.OnesCount64(p.match))
 	}
 	s.describe(&p, &reason)
-	if reason.Code = s.never(&p); reason.Code != NoReason {
+	if reason.Code = s.never(&p); reason.Code != why.None {
 		return reason
 	}
 	only := *s.req
@@ -97,19 +99,19 @@ func (s *search) alone(i int, t Type) Reason {
 	}
 	switch {
 	case reason.Free < max(reason.Asked, 1), p.all:
-		reason.Code = InsufficientDevices
+		reason.Code = why.InsufficientDevices
 	case p.scopes != nil && reason.InScope < reason.Asked:
-		reason.Code = InsufficientInScope
+		reason.Code = why.InsufficientScopedDevices
 	case p.tabled() && (s.req.Partition != nil || s.view.partitions.Policy != NoPartitionPolicy):
-		reason.Code = InsufficientPartitions
+		reason.Code = why.InsufficientPartitions
 	default:
-		reason.Code = InsufficientDevices
+		reason.Code = why.InsufficientDevices
 	}
 	return reason
 }
 
 // never finds what no free device would change.
-func (s *search) never(p *pick) ReasonCode {
+func (s *search) never(p *pick) why.Code {
 	r := p.rack
 	models, vfs, templates, shares, missing := 0, false, true, false, false
 	for i := range r.n {
@@ -135,21 +137,21 @@ func (s *search) never(p *pick) ReasonCode {
 	byTable := p.tabled() && (wish != nil || table.Policy == HonorPartitions)
 	switch {
 	case missing:
-		return MissingDevice
+		return why.DeviceMissing
 	case !templates:
-		return NoTemplate
+		return why.SharedTemplateMissing
 	case shares && r.kind == GPU && models == r.n:
-		return ShareUnsupported
+		return why.DeviceShareUnsupported
 	case p.hint.VF != nil && !vfs:
-		return InsufficientVFs
+		return why.VirtualFunctionsMissing
 	case byTable && len(table.Table) == 0 && (wish == nil || wish.Restricted || table.Policy == HonorPartitions):
-		return MissingPartitions
+		return why.PartitionTableMissing
 	case byTable && len(table.Table) > 0 && !slices.ContainsFunc(s.view.sets, func(row partition) bool {
 		return bits.OnesCount64(row.mask) == len(p.bundles)
 	}):
-		return UnsupportedCount
+		return why.PartitionCountUnsupported
 	}
-	return NoReason
+	return why.None
 }
 
 // describe adds what is free of a type.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Sets yields the sets of devices that serve a request, best first, each with all of its devices. It computes them band
@@ -97,7 +98,7 @@ func (v *View) search(r *Request, o *Options) *search {
 	for _, t := range s.types {
 		rack := v.rack(t)
 		if rack == nil {
-			s.lacking = Reason{Code: MissingDevice, Type: t}
+			s.lacking = Reason{Code: why.DeviceMissing, Type: t}
 			return s
 		}
 		parts, asked := r.of(t), int64(0)
@@ -113,12 +114,12 @@ func (v *View) search(r *Request, o *Options) *search {
 			s.packings = append(s.packings, [][]bundle{{all}})
 			continue
 		case asked > int64(rack.n):
-			s.lacking = Reason{Code: InsufficientDevices, Type: t, Asked: asked, Free: int64(rack.n)}
+			s.lacking = Reason{Code: why.InsufficientDevices, Type: t, Asked: asked, Free: int64(rack.n)}
 			return s
 		}
 		list, complete := packings(parts, rack.n)
 		if len(list) == 0 {
-			s.lacking = Reason{Code: InsufficientDevices, Type: t, Asked: int64(rack.n) + 1, Free: int64(rack.n)}
+			s.lacking = Reason{Code: why.InsufficientDevices, Type: t, Asked: int64(rack.n) + 1, Free: int64(rack.n)}
 			return s
 		}
 		s.packings, s.complete = append(s.packings, list), s.complete && complete
@@ -143,7 +144,7 @@ func (s *search) order() {
 
 // each calls try with every combination of packings until it returns true.
 func (s *search) each(try func(*search) bool) {
-	if s.lacking.Code != NoReason || len(s.types) == 0 {
+	if s.lacking.Code != why.None || len(s.types) == 0 {
 		return
 	}
 	picks := make([]pick, len(s.types))

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Union returns the best-linked set of GPUs that several requests could have together, by ID, and its keys; ok is
@@ -37,7 +39,7 @@ func (v *View) Union(requests []*Request, o *Options) (ids map[string]bool, keys
 		return nil, Keys{}, false
 	}
 	chosen, refused := v.Choose(all, o)
-	if refused.Code != NoReason {
+	if refused.Code != why.None {
 		return nil, Keys{}, false
 	}
 	ids = map[string]bool{}

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Grant is what a pod has of one device. Amount and Ratio are those of the pod: the most that its containers have of
@@ -237,20 +239,20 @@ func (v *View) Admits(h *Holding) Reason {
 		return Reason{}
 	}
 	if v == nil {
-		return Reason{Code: MissingDevice, Type: h.Grants[0].Type}
+		return Reason{Code: why.DeviceMissing, Type: h.Grants[0].Type}
 	}
 	v = v.Without(h.UID)
 	next := &View{Inventory: v.Inventory, states: slices.Clone(v.states)}
 	for _, g := range h.Grants {
 		units := next.named(&g)
 		if len(units) == 0 {
-			return Reason{Code: MissingDevice, Type: g.Type}
+			return Reason{Code: why.DeviceMissing, Type: g.Type}
 		}
 		for _, at := range units {
 			amount, free := next.units[at].debit(&g), next.free(at)
 			taken := func(vf string) bool { return slices.Contains(next.states[at].vfs, vf) }
 			if !amount.Within(&free) || slices.ContainsFunc(g.VFs, taken) {
-				return Reason{Code: InsufficientDevices, Type: g.Type, Asked: 1}
+				return Reason{Code: why.InsufficientDevices, Type: g.Type, Asked: 1}
 			}
 		}
 		next.charge(&Holding{Grants: []Grant{g}}, 1)

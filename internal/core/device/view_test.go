@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // TestRebuiltIsLive is P1, P2, P4 and P10 for random pods that come, change and go, and devices that fail, vanish and
@@ -150,7 +151,7 @@ func TestASliceOfAGPU(t *testing.T) {
 	}
 	for _, a := range []asks{{device.NVIDIAGPU: 1}, {device.GPUPercent: 10}, {"nvidia.com/mig-2g.10gb": 1}} {
 		r, _ = device.NewRequest(pod(a), nil)
-		if c, reason = v.Choose(r, nil); reason.Code != device.MissingDevice {
+		if c, reason = v.Choose(r, nil); reason.Code != why.DeviceMissing {
 			t.Errorf("%v gets %+v, %+v", a, c.Grants, reason)
 		}
 	}

@@ -135,40 +135,26 @@ func fewestForDevices(v *ledger.View, r *Request) int {
 	options := r.Options
 	for k := 1; k < topo.MaxNodes; k++ {
 		options.Accept = func(nodes topo.NodeSet) bool { return nodes.Len() <= k }
-		if _, reason := empty.Choose(r.Devices, &options); reason.Code != device.InsufficientOnNUMA {
+		if _, reason := empty.Choose(r.Devices, &options); reason.Code != why.InsufficientNUMADevices {
 			return k
 		}
 	}
 	return topo.MaxNodes
 }
 
-// deviceReason translates a refusal.
+// deviceReason gives a refusal its numbers.
 func deviceReason(d device.Reason) why.Reason {
-	codes := [...]why.Code{
-		device.NoReason:               why.None,
-		device.MissingDevice:          why.DeviceMissing,
-		device.InsufficientDevices:    why.InsufficientDevices,
-		device.InsufficientPartitions: why.InsufficientPartitions,
-		device.InsufficientInScope:    why.InsufficientScopedDevices,
-		device.InsufficientVFs:        why.VirtualFunctionsMissing,
-		device.JointViolation:         why.DeviceJointAllocation,
-		device.InsufficientOnNUMA:     why.InsufficientNUMADevices,
-		device.MissingPartitions:      why.PartitionTableMissing,
-		device.UnsupportedCount:       why.PartitionCountUnsupported,
-		device.NoTemplate:             why.SharedTemplateMissing,
-		device.ShareUnsupported:       why.DeviceShareUnsupported,
-	}
-	r := why.Reason{Code: codes[d.Code], Resource: why.Resource(d.Type)}
+	r := why.Reason{Code: d.Code, Resource: why.Resource(d.Type)}
 	switch d.Code {
-	case device.ShareUnsupported:
+	case why.DeviceShareUnsupported:
 		r.Resource = why.Resource(d.Model)
-	case device.InsufficientDevices, device.InsufficientPartitions, device.InsufficientInScope:
+	case why.InsufficientDevices, why.InsufficientPartitions, why.InsufficientScopedDevices:
 		r.Unit, r.Asked, r.Free = why.Count, max(d.Asked, 1), d.Free
-		if d.Code == device.InsufficientInScope {
+		if d.Code == why.InsufficientScopedDevices {
 			r.Free = d.InScope
 		}
 		r.Free = min(r.Free, r.Asked-1) // as many are free, but not together
-		if d.Code == device.InsufficientDevices {
+		if d.Code == why.InsufficientDevices {
 			r.Extra = d.Whole
 		}
 	}
