@@ -63,7 +63,8 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 	}
 }
 
-// Arrived learns from a pod. The first one while a node has devices brings those that are bound with it.
+// Arrived learns from a pod. The first one while a node has devices brings those that are bound before it: nodes are
+// valued by these until enough have arrived, and not by one that happens to be the first.
 func (p *Plugin) Arrived(cs fwk.CycleState, pod *corev1.Pod) {
 	if p.weights != nil || !p.Store().AnyInventory() {
 		return
@@ -104,4 +105,5 @@ func (p *Plugin) recall() {
 	for _, pod := range pods[max(len(pods)-remembered, 0):] {
 		p.learner.learn(p.learner.demandOf(pod, p.Devices(pod), convert.MilliCPU(pod)))
 	}
+	p.learner.current()
 }
