@@ -50,6 +50,7 @@ func run(args []string, out io.Writer) error {
 	seeds := flags.Int("seeds", 10, "number of replays")
 	name := flags.String("policy", "rollout", "rollout, fgd, bestfit, random or least")
 	check := flags.Bool("check", true, "compare three policies with published figures first")
+	framework := flags.Bool("framework", false, "compare the first seed of rollout with the scheduler (minutes)")
 	flags.IntVar(&settings.Sequences, "sequences", settings.Sequences, "sequences that rollout offers to a state")
 	flags.Int64Var(&settings.MultiGPU, "multi-gpu", settings.MultiGPU, "thousandths of FGD's measure that rollout adds")
 	if err := flags.Parse(args); err != nil {
@@ -65,6 +66,11 @@ func run(args []string, out io.Writer) error {
 	kind := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(*pods), ".csv"), "openb_pod_list_")
 	if *check {
 		if err := compare(out, t, kind); err != nil {
+			return err
+		}
+	}
+	if *framework {
+		if err := throughFramework(out, t, settings, firstSeed); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -91,6 +92,28 @@ func TestPodsOnlyRunOnTheirModels(t *testing.T) {
 		if got, err := replay(loaded, name, fragment.Standard(), 1); err != nil || got.at130 != 50 {
 			t.Errorf("%s: %+v, %v; want 50 percent", name, got, err)
 		}
+	}
+}
+
+// What the scheduler makes of a small cluster is near the replay, whoever owns the pods.
+func TestTheSchedulerAllocatesWhatTheReplayDoes(t *testing.T) {
+	loaded := made(t)
+	loaded.nodes = loaded.nodes[:12]
+	loaded.capacity = 12 * 8 * fragment.Whole
+	want, err := replay(loaded, "rollout", fragment.Standard(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, owned := range []bool{false, true} {
+		got, err := schedule(loaded, 1, owned)
+		if err != nil || math.Abs(got-want.at100) > tolerance {
+			t.Errorf("owned by ReplicaSets: %t: %.2f percent, %v; the replay allocates %.2f", owned, got, err, want.at100)
+		}
+	}
+	loaded.pods[0].Milli, loaded.pods[0].GPUs = 325, 1
+	loaded.pods = loaded.pods[:1]
+	if _, err := schedule(loaded, 1, false); err == nil || !strings.Contains(err.Error(), "multiple of 10") {
+		t.Errorf("325 milli: %v", err)
 	}
 }
 

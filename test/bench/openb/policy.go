@@ -79,21 +79,27 @@ func packed(score func(n *node, p *pod) int64) func(n *node, p *pod) (int64, uin
 	}
 }
 
-// rollout learns the specs from the pods that arrive.
+// rollout learns the specs from the pods that arrive. Like the scheduler, it values by what it has learnt when as many
+// more have arrived as may while the values are computed.
 func rollout(settings fragment.Settings) (*policy, error) {
 	seen := fragment.NewHistogram()
 	generation, err := fragment.New(seen.Specs(), settings)
+	next, left := generation, 0
 	return &policy{
 		score: func(n *node, p *pod) (int64, uint64, bool) {
 			c, fits := generation.Choose(n.State, p.Spec, suitable(n, p))
 			return c.Gain, c.GPUs, fits
 		},
 		arrive: func(p *pod) (bool, error) {
-			if !seen.Count(p.Spec) {
-				return false, nil
+			due, changed := seen.Count(p.Spec), false
+			if left--; left == 0 {
+				generation, changed = next, true
 			}
-			generation, err = fragment.New(seen.Specs(), settings)
-			return true, err
+			if due {
+				left = seen.Notice()
+				next, err = fragment.New(seen.Specs(), settings)
+			}
+			return changed, err
 		},
 	}, err
 }
