@@ -16,7 +16,8 @@ func TestDecodeDeviceShare(t *testing.T) {
 		`{}`:                     {Type: "FragmentationAware"},
 		`{"scoringStrategy":{}}`: {Type: "FragmentationAware"},
 		`{"allocator":"default","enableQueueHint":true,"devicePluginAdaption":true,` +
-			`"disableDeviceNUMATopologyAlignment":true,"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":"A"}]}`: {
+			`"disableDeviceNUMATopologyAlignment":true,` +
+			`"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":"A"}]}`: {
 			Type: "FragmentationAware",
 		},
 		`{"scoringStrategy":{"type":"LeastAllocated"}}`: {Type: "LeastAllocated", Resources: []v1alpha1.ResourceWeight{
@@ -56,8 +57,8 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		`{"apiVersion":"v2"}`:                     `apiVersion: Unsupported value: "v2"`,
 		`{"gpuSharedResourceTemplatesConfig":{}}`: `gpuSharedResourceTemplatesConfig: Forbidden: must be left out`,
 		`{"gpuShareUnsupportedModels":["A"]}`:     `cannot unmarshal string`,
-		`{"gpuShareUnsupportedModels":[{"model":"A"}]}`: `gpuShareUnsupportedModels[0].vendor: Required value: must be ` +
-			`a value of the label gpu-vendor`,
+		`{"gpuShareUnsupportedModels":[{"model":"A"}]}`: `gpuShareUnsupportedModels[0].vendor: Required value: must ` +
+			`be a value of the label gpu-vendor`,
 		`{"gpuShareUnsupportedModels":[{"vendor":"nvidia"}]}`: `gpuShareUnsupportedModels[0].model: Required value`,
 		`{"gpuShareUnsupportedModels":[{"vendor":"v","model":"A"},{"vendor":"v","model":"A"}]}`: `gpuShareUnsupported` +
 			`Models[1]: Duplicate value: "v A"`,

@@ -2,8 +2,9 @@ package device
 
 import "math/bits"
 
-// LinkRegret compares the links of the GPUs of some grants with those of the best set of as many: how much heavier these
-// are where the node has no pods. k is their number, 0 where it is less than two or the node has too many GPUs to know.
+// LinkRegret compares the links of the GPUs of some grants with those of the best set of as many: how much heavier
+// these are where the node has no pods. k is their number, 0 where it is less than two or the node has too many GPUs to
+// know.
 func (v *View) LinkRegret(grants []Grant) (model string, k int, regret int64) {
 	r, mask := v.rack(GPU), uint64(0)
 	for i := range grants {

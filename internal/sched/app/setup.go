@@ -44,7 +44,7 @@ type Scheduler struct {
 	options *Options
 	config  *config.CompletedConfig
 	core    *scheduler.Scheduler
-	// nodes is the core's cache, of which others take snapshots than the core's: those that it watches count as its own.
+	// nodes is the core's cache for snapshots beside the core's: those of core.Cache count as the core's own.
 	nodes    schedulercache.Cache
 	registry frameworkruntime.Registry
 	plugins  diag.Plugins

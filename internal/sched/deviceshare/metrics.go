@@ -17,8 +17,8 @@ type gauges struct {
 	total, free, used, fit, fragmented, idle *metrics.Desc
 }
 
-// NewGauges returns the gauges of what devices have, of the nodes that could take whole GPUs, and of what the Survey of p
-// says is fragmented; p may be nil.
+// NewGauges returns the gauges of what devices have, of the nodes that could take whole GPUs, and of what the Survey of
+// p says is fragmented; p may be nil.
 func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
 	labels := []string{"node", "type", "resource"}
 	g := &gauges{
@@ -38,8 +38,8 @@ func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
 			"Thousandths of GPUs that are free and that an expected pod cannot use, summed over nodes, by model.",
 			[]string{"model"}, nil, metrics.ALPHA, ""),
 		idle: metrics.NewDesc("tenon_device_stranded_gpus",
-			"GPUs with something free that no pod can use, by model and cause: unhealthy, kubelet, cordon, cpu, memory, "+
-				"partition, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
+			"GPUs with something free that no pod can use, by model and cause: unhealthy, kubelet, cordon, cpu, "+
+				"memory, partition, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
 	}
 	if p != nil {
 		g.survey = p.survey

@@ -119,11 +119,12 @@ func TestHintsAndPartitionsCount(t *testing.T) {
 		}
 		return ledger.New(ledger.Facts{Devices: inventory, OwnDevices: true, MinSharedCPUs: -1}, entries...).View()
 	}
-	slow := asks(t, amounts{device.GPUPercent: 30})
+	third, slow := asks(t, amounts{device.GPUPercent: 30}), asks(t, amounts{device.GPUPercent: 30})
 	slow.Hints = map[device.Type]device.Hint{device.GPU: {
 		Selector: device.Selector{{Key: "slow", Values: []string{"true"}}},
 	}}
 	pair := values.Demand(2) * 2
+	whole := func(n int64) *device.Request { return asks(t, amounts{device.NVIDIAGPU: n}) }
 	for name, tc := range map[string]struct {
 		account *ledger.View
 		asks    *device.Request
@@ -131,12 +132,12 @@ func TestHintsAndPartitionsCount(t *testing.T) {
 		usable  uint64
 		broken  int64
 	}{
-		"no hint, no table":   {account(device.NoPartitionPolicy), asks(t, amounts{device.NVIDIAGPU: 1}), false, 1, 0},
+		"no hint, no table":   {account(device.NoPartitionPolicy), whole(1), false, 1, 0},
 		"a hint":              {account(device.NoPartitionPolicy), slow, true, 2, 0},
-		"a pair":              {account(device.HonorPartitions), asks(t, amounts{device.NVIDIAGPU: 2}), true, 3, pair},
-		"a share of a pair":   {account(device.HonorPartitions), asks(t, amounts{device.GPUPercent: 30}), true, 1, pair},
+		"a pair":              {account(device.HonorPartitions), whole(2), true, 3, pair},
+		"a share of a pair":   {account(device.HonorPartitions), third, true, 1, pair},
 		"of a broken pair":    {account(device.HonorPartitions, holds("p", 30, "GPU-1")), slow, true, 2, 0},
-		"more than there are": {account(device.HonorPartitions), asks(t, amounts{device.NVIDIAGPU: 3}), true, ^uint64(0), 0},
+		"more than there are": {account(device.HonorPartitions), whole(3), true, ^uint64(0), 0},
 	} {
 		r := &place.Request{UID: "new", Devices: tc.asks}
 		if got := demands(tc.asks, tc.account.Devices()); got != tc.demands {

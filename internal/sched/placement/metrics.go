@@ -47,8 +47,8 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		regret: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "tenon_device_link_regret",
 			Help: "Links that a pod with several GPUs misses: the weight of the best set of as many on the node " +
-				"without pods, minus that of the set that the pod got, by model and number of GPUs (k). A lane weighs " +
-				"100, closeness on the PCI tree 10 to 60 for each pair.",
+				"without pods, minus that of the set that the pod got, by model and number of GPUs (k). A lane " +
+				"weighs 100, closeness on the PCI tree 10 to 60 for each pair.",
 			Buckets: []float64{0, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000},
 		}, []string{"model", "k"}),
 	}
