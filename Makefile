@@ -22,7 +22,7 @@ RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./i
 
 .DEFAULT_GOAL := help
 .PHONY: help build image up down test unit race system oracle oracle-short mutants soak verify lint bench generate clean \
-        node-tools test-node test-guest bench-agent bench-quota bench-gang ladder
+        node-tools test-node test-guest bench-agent bench-quota bench-gang bench-device ladder
 
 help: ## List these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ bench-quota: ## Measure what elastic quota costs (15 minutes)
 
 bench-gang: ## Measure gangs beside other schedulers (an hour)
 	GO="$(GO)" TAGS=$(TAGS) bash test/bench/gang.sh
+
+bench-device: ## Measure pods with GPUs beside plain pods (20 minutes)
+	GO="$(GO)" TAGS=$(TAGS) bash test/bench/device.sh
 
 # The tests that put our model of the kubelet beside the kubelet's own code.
 ORACLE := $(GO) test -tags '$(TAGS) oracle' -count 1 -v -run 'TestAgreesWithTheKubelet|TestTheProgramsGiveKnownAnswers' ./test/oracle

@@ -47,6 +47,7 @@ type cluster struct {
 	pid     int // of the control plane's process
 	config  string
 	leaves  int // of the tree of ElasticQuotas
+	gpus    bool
 }
 
 func connect(kubeconfig string, pid int) (*cluster, error) {
@@ -180,6 +181,7 @@ type workload struct {
 	labels      map[string]string
 	annotations map[string]string
 	limits      bool
+	percent     int64  // of GPUs
 	sizes       int    // number of different requests, in round robin
 	owner       string // kind of the pods' controller
 	owners      int    // number of controllers, in round robin
@@ -234,6 +236,11 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 		w.join(pod, gangName(run, i/w.size))
 	}
 	pod.Spec.PriorityClassName = w.priority
+	if w.percent > 0 {
+		amount := *resource.NewQuantity(w.percent, resource.DecimalSI)
+		req[gpuName] = amount
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuName: amount}
+	}
 	if w.limits {
 		pod.Spec.Containers[0].Resources.Limits = req
 	}

@@ -12,6 +12,11 @@
 // The suite gang measures gangs in tenon-scheduler, in kube-scheduler with its gates and in scheduler-plugins, and
 // plain pods in tenon-scheduler without and with Coscheduling.
 //
+//	compare --suite device --stock bin/kube-scheduler --tenon bin/tenon-scheduler
+//
+// The suite device measures plain pods in both, and in tenon-scheduler plain pods and pods with GPUs, on nodes with
+// GPUs.
+//
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's
 // process and of the control plane's between the first and the last bind. Ratios are formed within a round; the table

@@ -26,6 +26,8 @@ type benchCase struct {
 	perSecond   int      // of an open loop; 0 is none
 	perNode     bool     // one pod fills a node: as many pods as nodes, at most
 	leaves      int      // of the tree of ElasticQuotas in the cluster; 0 is none
+	gpus        bool     // the nodes have GPUs
+	ratioOf     string   // the contender that ratios are formed against, in place of the suite's
 	among       []string // contenders; all if empty
 	gangs       func(nodes int) gangs
 	arrive      bool     // gangs come one after the other to a warm scheduler
@@ -116,8 +118,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	of := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler), quota "+
-		"(tenon-scheduler's default profile without and with ElasticQuota) or gang (gangs in both and in "+
-		"scheduler-plugins)")
+		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
+		"scheduler-plugins) or device (pods with GPUs and plain pods, without and with GPUs on the nodes)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
@@ -147,8 +149,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = quotaSuite(*tenon)
 	case "gang":
 		chosen = gangSuite(*stock, *community, *tenon)
+	case "device":
+		chosen = deviceSuite(*stock, *tenon)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota or gang", *of)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang or device", *of)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
@@ -239,6 +243,9 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 		for _, kase := range s.cases {
 			if err := c.setTree(ctx, kase.leaves); err != nil {
 				return results, fmt.Errorf("create quotas: %w", err)
+			}
+			if err := c.setDevices(ctx, b.nodes, kase.gpus); err != nil {
+				return results, fmt.Errorf("create Devices: %w", err)
 			}
 			for _, who := range order {
 				if len(kase.among) > 0 && !slices.Contains(kase.among, who.name) {

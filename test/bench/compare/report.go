@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -44,7 +45,7 @@ func table(w io.Writer, results []result, s suite, sizes []int) {
 						r.Figures.Bound, r.Figures.Of, r.Error)
 					continue
 				}
-				base := pick(results, c.ratioTo, nodes, s.base)
+				base := pick(results, c.ratioTo, nodes, cmp.Or(c.ratioOf, s.base))
 				fmt.Fprintf(w, "| %s | %s | %.*f | %s | %.0f | %s | %s | %s | %s | %.2f | %s |\n", c.title, who.name,
 					s.digits, median(rows, func(f figures) float64 { return f.SchedulerCPUms }),
 					s.ratio(rows, base, func(f figures) float64 { return f.SchedulerCPUms }),
