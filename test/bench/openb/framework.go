@@ -31,8 +31,8 @@ func throughFramework(out io.Writer, t *trace, settings fragment.Settings, seed 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "framework: pods=%s seed=%d alloc100=%.2f replay=%.2f time=%.0fs\n", pods, seed, got, want.at100,
-			time.Since(start).Seconds())
+		fmt.Fprintf(out, "framework: pods=%s seed=%d alloc100=%.2f replay=%.2f time=%.0fs\n", pods, seed, got,
+			want.at100, time.Since(start).Seconds())
 		if math.Abs(got-want.at100) > tolerance {
 			return fmt.Errorf("framework: %.2f; must be within %.1f of %.2f", got, tolerance, want.at100)
 		}
@@ -40,8 +40,8 @@ func throughFramework(out io.Writer, t *trace, settings fragment.Settings, seed 
 	return nil
 }
 
-// schedule lets the pods of a trace arrive in the order of a seed until they ask for all GPUs, and returns which part of
-// these is allocated, in percent. Pods of equal specs are of one ReplicaSet where they are owned.
+// schedule lets the pods of a trace arrive in the order of a seed until they ask for all GPUs, and returns which part
+// of these is allocated, in percent. Pods of equal specs are of one ReplicaSet where they are owned.
 func schedule(t *trace, seed uint64, owned bool) (at100 float64, err error) {
 	var in bytes.Buffer
 	write := json.NewEncoder(&in)

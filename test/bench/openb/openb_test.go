@@ -107,7 +107,8 @@ func TestTheSchedulerAllocatesWhatTheReplayDoes(t *testing.T) {
 	for _, owned := range []bool{false, true} {
 		got, err := schedule(loaded, 1, owned)
 		if err != nil || math.Abs(got-want.at100) > tolerance {
-			t.Errorf("owned by ReplicaSets: %t: %.2f percent, %v; the replay allocates %.2f", owned, got, err, want.at100)
+			t.Errorf("owned by ReplicaSets: %t: %.2f percent, %v; the replay allocates %.2f", owned, got, err,
+				want.at100)
 		}
 	}
 	loaded.pods[0].Milli, loaded.pods[0].GPUs = 325, 1
