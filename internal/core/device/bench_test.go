@@ -20,13 +20,7 @@ func BenchmarkSelect(b *testing.B) {
 			switched.w[i] = 1800 + w%100
 		}
 	}
-	alike := pairs(16) // one switch and one NUMA node: every set is as good as any other
-	for i, w := range alike.w {
-		if alike.nodes[i/16] = 1; w > 0 {
-			alike.w[i] = 1850
-		}
-	}
-	for name, m := range map[string]*matrix{"pairs": pairs(16), "switch": switched, "alike": alike} {
+	for name, m := range map[string]*matrix{"pairs": pairs(16), "switch": switched, "alike": alike()} {
 		c := m.class()
 		for k := 1; k <= 16; k++ {
 			b.Run(fmt.Sprintf("links=%s/n=16/k=%d", name, k), func(b *testing.B) {
@@ -56,6 +50,17 @@ func BenchmarkSelect(b *testing.B) {
 	}
 }
 
+// alike is 16 GPUs on one switch and one NUMA node: every set is as good as any other.
+func alike() *matrix {
+	m := pairs(16)
+	for i, w := range m.w {
+		if m.nodes[i/16] = 1; w > 0 {
+			m.w[i] = 1850
+		}
+	}
+	return m
+}
+
 // BenchmarkClass builds the tables of a server.
 func BenchmarkClass(b *testing.B) {
 	for _, n := range []int{8, 16} {
@@ -69,8 +74,10 @@ func BenchmarkClass(b *testing.B) {
 }
 
 func TestSelectAllocatesNothing(t *testing.T) {
-	c := pairs(16).class()
-	if n := testing.AllocsPerRun(10, func() { c.Select(0xf7bd, 6, device.Demand{}) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
+	for name, m := range map[string]*matrix{"pairs": pairs(16), "alike": alike()} {
+		c := m.class()
+		if n := testing.AllocsPerRun(10, func() { c.Select(0xf7bd, 6, device.Demand{}) }); n != 0 {
+			t.Errorf("%s: %v allocations, want none", name, n)
+		}
 	}
 }
