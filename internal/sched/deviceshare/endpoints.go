@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -25,7 +26,7 @@ func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 			return
 		}
 		account := p.Account(pod.Spec.NodeName)
-		if v, r := p.Question(pod, pod.Spec.NodeName); v != nil {
+		if v, r := p.question(pod, pod.Spec.NodeName); v != nil {
 			e, _ := account.Entry(string(pod.UID))
 			held.Choice = view.DeviceChoiceOf(v, r, e.Devices)
 		}
@@ -33,10 +34,23 @@ func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 	}
 	for i := range into.Candidates {
 		c := &into.Candidates[i]
-		if v, r := p.Question(pod, c.Node); v != nil {
+		if v, r := p.question(pod, c.Node); v != nil {
 			c.Devices = view.DeviceFitOf(v, r)
 		}
 	}
+}
+
+// question is placement's with the ranking of devices, by the node as it is: no cycle is under way, whose snapshot
+// could be read.
+func (p *Plugin) question(pod *corev1.Pod, node string) (*ledger.View, *place.Request) {
+	v, r := p.Question(pod, node)
+	info := p.survey.node(node)
+	if v == nil || info == nil || p.weights != nil || p.learner.inForce() == nil {
+		return v, r
+	}
+	with := *r
+	p.rankBy(info, v, r, &with.Options)
+	return v, &with
 }
 
 // endpoints serves the nodes that names returns, what account returns, nil for a node that is not known, and what is

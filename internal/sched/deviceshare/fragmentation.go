@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"github.com/tenon-project/tenon/internal/core/fragment"
@@ -50,6 +51,23 @@ func (p *Plugin) Survey(c cache.Cache) {
 	p.survey = &survey{
 		cache: c, store: p.Store(), learner: p.learner, snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
 	}
+}
+
+// node returns a copy of a node; nil where it is not known.
+func (s *survey) node(name string) fwk.NodeInfo {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.cache.UpdateSnapshot(klog.Background(), s.snapshot); err != nil {
+		return nil
+	}
+	n, err := s.snapshot.Get(name)
+	if err != nil || n.Node() == nil {
+		return nil
+	}
+	return n.Snapshot()
 }
 
 // nodes returns what nodes with GPUs have, by name. It does not change what is learnt.

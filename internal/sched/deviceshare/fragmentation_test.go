@@ -99,6 +99,9 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 		t.Errorf("with a share in use: %+v, want 1600 free and 600 lost", got)
 	}
 
+	if n := s.node("b"); n == nil || n.GetAllocatable().GetMilliCPU() != 1000 || s.node("gone") != nil {
+		t.Errorf("node b is %v, one that is gone %v", n, s.node("gone"))
+	}
 	service := endpoints(nil, nil, s.nodes)
 	ask := func(may bool) string {
 		text, err := json.Marshal(service.Endpoints[2].Answer(&http.Request{}, func(string) bool { return may }))

@@ -102,6 +102,13 @@ func (l *learner) current() *generation {
 	return l.latest
 }
 
+// inForce is current where there are values yet; a question must not make them.
+func (l *learner) inForce() *generation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latest
+}
+
 // demandOf returns what a pod asks for, whatever the node: memory in bytes is compared with the largest GPU.
 func (l *learner) demandOf(pod *corev1.Pod, r *device.Request, milliCPU int64) fragment.Spec {
 	l.mu.Lock()

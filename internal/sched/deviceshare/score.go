@@ -140,9 +140,14 @@ func gain(values *generation, state fragment.State, pod fragment.Spec, usable ui
 // rank ranks GPUs for a share by the value that a node keeps with the share on each, and what whole GPUs leave by what
 // pods ask for.
 func (p *Plugin) rank(node string, v *ledger.View, r *place.Request, o *device.Options) {
-	g := p.learner.gpusOf(node, v)
-	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
-	if len(g.free) == 0 || err != nil {
+	if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
+		p.rankBy(info, v, r, o)
+	}
+}
+
+func (p *Plugin) rankBy(info fwk.NodeInfo, v *ledger.View, r *place.Request, o *device.Options) {
+	g := p.learner.gpusOf(info.Node().Name, v)
+	if len(g.free) == 0 {
 		return
 	}
 	values, state, spec := p.learner.current(), g.state(info), specOf(r.Devices, r.RequestMilli, &g.unit)

@@ -114,16 +114,15 @@ func (d *decision) Ranked(node string, v *ledger.View, r *place.Request) *place.
 	return &with
 }
 
-// Question is what a pod asks of a node, with the profile's ranking of devices, and the node's account without the pod;
-// nil for a pod that asks for no devices, and for a node that is not known.
+// Question is what a pod asks of a node, and the node's account without the pod; nil for a pod that asks for no
+// devices, and for a node that is not known.
 func (d *decision) Question(pod *corev1.Pod, node string) (*ledger.View, *place.Request) {
 	v := d.store.Known(node)
 	r, refused := d.request(pod)
 	if v == nil || refused != nil || r.Devices == nil {
 		return nil, nil
 	}
-	v = v.Without(string(pod.UID))
-	return v, d.Ranked(node, v, r)
+	return v.Without(string(pod.UID)), r
 }
 
 // Unreserve takes the reservation back; a second call, or one without reservation, does nothing. After another binder
