@@ -102,18 +102,13 @@ func (c *Class) compare(a, b uint16) int {
 		cmp.Compare(c.touched[a], c.touched[b]), cmp.Compare(c.levels[b], c.levels[a]), cmp.Compare(a, b))
 }
 
-// sums fills in what adds up over pairs: a set is one device less, and the edges of that device.
+// sums fills in what adds up over pairs.
 func (c *Class) sums() {
 	c.links, c.levels = make([]int32, 1<<c.n), make([]int32, 1<<c.n)
 	c.touched = make([]uint8, 1<<c.n)
 	for mask := 1; mask < 1<<c.n; mask++ {
-		i, rest := bits.TrailingZeros(uint(mask)), mask&(mask-1)
-		links, levels := c.links[rest], c.levels[rest]
-		for m := rest; m != 0; m &= m - 1 {
-			w := c.w[i*c.n+bits.TrailingZeros(uint(m))]
-			links, levels = links+w-w%lane, levels+w%lane
-		}
-		c.links[mask], c.levels[mask] = links, levels
+		links, levels := c.sumOf(uint64(mask))
+		c.links[mask], c.levels[mask] = int32(links), int32(levels)
 		c.touched[mask] = uint8(c.nodesTouched(uint64(mask)))
 	}
 }

@@ -216,11 +216,13 @@ func (c *Class) weight(one, set uint64) int64 {
 
 // keys are the keys of a set that a class knows.
 func (c *Class) keys(mask uint64) Keys {
-	k := Keys{Mask: mask, Nodes: int64(c.nodesTouched(mask))}
 	if c.order != nil {
-		k.Ring, k.Links, k.Levels = int64(c.ring[mask]), int64(c.links[mask]), int64(c.levels[mask])
-		return k
+		return Keys{
+			Ring: int64(c.ring[mask]), Links: int64(c.links[mask]), Nodes: int64(c.touched[mask]),
+			Levels: int64(c.levels[mask]), Mask: mask,
+		}
 	}
+	k := Keys{Mask: mask, Nodes: int64(c.nodesTouched(mask))}
 	k.Links, k.Levels = c.sumOf(mask)
 	k.Ring, _ = c.ringOf(mask, c.groups)
 	return k

@@ -35,10 +35,7 @@ func (w *walk) next(k *Keys) bool {
 	for at := w.at; at < len(order); at++ {
 		if mask := uint64(order[at]); mask&closed == 0 && w.first(mask) {
 			w.at = at + 1
-			*k = Keys{
-				Ring: int64(c.ring[mask]), Links: int64(c.links[mask]), Nodes: int64(c.touched[mask]),
-				Levels: int64(c.levels[mask]), Mask: mask,
-			}
+			*k = c.keys(mask)
 			return true
 		}
 	}
