@@ -10,13 +10,15 @@ const (
 	firstUnit = 1 << 24 // weight of an arrival at the start; it grows to twice that, then all weights are halved
 	growth    = 595_423 // 2^(1/5000) − 1 in units of 2^−32: weights halve in 5,000 arrivals
 	forgotten = 5       // half-lives after which a spec that arrived once is dropped
+	ofGPUs    = 25      // arrivals without GPUs after which as much is due as after one with
+	early     = 400 * ofGPUs
 )
 
 // Histogram is how often each spec arrived, of late: an arrival counts half as much as one 5,000 arrivals later.
 type Histogram struct {
-	weights  map[Spec]int64
-	unit     int64 // weight of an arrival now
-	arrivals int64
+	weights map[Spec]int64
+	unit    int64 // weight of an arrival now
+	seen    int64 // arrivals; one with GPUs is ofGPUs
 }
 
 // NewHistogram returns a histogram that expects pods with one GPU and 8 CPUs until others have arrived.
@@ -24,7 +26,8 @@ func NewHistogram() *Histogram {
 	return &Histogram{weights: map[Spec]int64{{MilliCPU: 8000, GPUs: 1, Milli: Whole}: firstUnit}, unit: firstUnit}
 }
 
-// Count counts an arrival, and reports whether a new generation is due: every 25 arrivals up to 400, then every 250.
+// Count counts an arrival, and reports whether a new generation is due: every 25 arrivals with GPUs up to 400, then
+// every 250. Those without make one due, too, but 25 times as seldom: they move values little, and are many.
 func (h *Histogram) Count(s Spec) (due bool) {
 	h.weights[s] += h.unit
 	if h.unit += h.unit * growth >> 32; h.unit >= 2*firstUnit {
@@ -37,16 +40,19 @@ func (h *Histogram) Count(s Spec) (due bool) {
 			}
 		}
 	}
-	h.arrivals++
-	if h.arrivals <= 400 {
-		return h.arrivals%25 == 0
+	before, every := h.seen, int64(25*ofGPUs)
+	if h.seen++; s.GPUs > 0 {
+		h.seen += ofGPUs - 1
 	}
-	return h.arrivals%250 == 0
+	if h.seen > early {
+		every = 250 * ofGPUs
+	}
+	return h.seen/every > before/every
 }
 
 // Notice is how many more arrivals a generation that is due may take to be computed: fewer than until the next is due.
 func (h *Histogram) Notice() int {
-	if h.arrivals < 400 {
+	if h.seen < early {
 		return 24
 	}
 	return 100

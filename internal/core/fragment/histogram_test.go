@@ -74,15 +74,20 @@ func TestHistogramHasTheHeaviestSpecs(t *testing.T) {
 
 func TestGenerationsAreDueOftenAtFirst(t *testing.T) {
 	t.Parallel()
-	h := fragment.NewHistogram()
-	var due []int
-	for i := range 1200 {
-		if h.Count(cpus(1)) {
-			due = append(due, i+1)
+	dueOf := func(s fragment.Spec, arrivals int) (due []int) {
+		h := fragment.NewHistogram()
+		for i := range arrivals {
+			if h.Count(s) {
+				due = append(due, i+1)
+			}
 		}
+		return due
 	}
 	want := []int{25, 50, 75, 100, 125, 150, 175, 200, 225, 250, 275, 300, 325, 350, 375, 400, 500, 750, 1000}
-	if !slices.Equal(due, want) {
+	if due := dueOf(fragment.Spec{GPUs: 1, Milli: 1000}, 1200); !slices.Equal(due, want) {
 		t.Errorf("due after %v arrivals, want %v", due, want)
+	}
+	if due := dueOf(cpus(1), 1300); !slices.Equal(due, []int{625, 1250}) {
+		t.Errorf("due after %v arrivals without GPUs, want 625 and 1250", due)
 	}
 }
