@@ -82,7 +82,12 @@ func ReadDropped(r Root) ([]Dropped, error) {
 	known := map[[2]string]string{}
 	for _, dir := range DropDirs() {
 		var files []string
-		faults = append(faults, within(r, func(t *tree) { files = t.names(dir) }))
+		faults = append(faults, within(r, func(t *tree) {
+			if link, err := t.root.Readlink("var/run"); err == nil && path.IsAbs(link) { // it would lead out of the root
+				dir = path.Join(link[1:], strings.TrimPrefix(dir, "var/run"))
+			}
+			files = t.names(dir)
+		}))
 		slices.Sort(files)
 		for _, file := range files {
 			name := dir + "/" + file

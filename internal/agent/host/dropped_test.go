@@ -68,6 +68,20 @@ func TestDropFiles(t *testing.T) {
 	}
 }
 
+// On most distributions /var/run is a link to /run.
+func TestDropFilesBelowALink(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"/run", "../run"} {
+		root := drop(t, map[string]string{"run/tenon/device-infos/f.json": `[{"uuid":"a"}]`, "var/x": ""})
+		if err := os.Symlink(target, root.Path("var/run")); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := host.ReadDropped(root); len(found) != 1 || err != nil {
+			t.Errorf("%s: got %+v, %v, want one device", target, found, err)
+		}
+	}
+}
+
 func FuzzDropped(f *testing.F) {
 	f.Add(`[{"uuid":"a","minor":"0","resources":{"gpu-core":"100"},"topology":{"nodeID":"0"},"status":{}}]`)
 	f.Add(`[{"uuid":"a"},{"uuid":"a"},{}]`)
