@@ -83,7 +83,7 @@ func ReadDropped(r Root) ([]Dropped, error) {
 	for _, dir := range DropDirs() {
 		var files []string
 		faults = append(faults, within(r, func(t *tree) {
-			if link, err := t.root.Readlink("var/run"); err == nil && path.IsAbs(link) { // it would lead out of the root
+			if link, err := t.root.Readlink("var/run"); err == nil && path.IsAbs(link) { // out of the root
 				dir = path.Join(link[1:], strings.TrimPrefix(dir, "var/run"))
 			}
 			files = t.names(dir)
