@@ -53,11 +53,9 @@ type Agent struct {
 	api     *watch.API
 	found   *inventory.Inventory
 	// followed is when the loop of follow last did something; nil before.
-	followed atomic.Pointer[time.Time]
-	// Owned by refresh: the last Node that was kept for the next agent, the last holders of devices, and what
-	// was found of them.
-	recorded          *corev1.Node
-	reported, unclear string
+	followed          atomic.Pointer[time.Time]
+	recorded          *corev1.Node  // the last one that was kept for the next agent; owned by refresh
+	reported, unclear string        // the last holders of devices, and what was found of them; owned by refresh
 	wired             chan struct{} // closed once the fields below wired are set
 
 	holding   sync.Mutex // makes what holders keeps last be of the last pods

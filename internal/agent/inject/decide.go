@@ -108,9 +108,8 @@ func Visible(env []string) (gpus []host.Device) {
 			}
 		}
 		for name := range strings.SplitSeq(last, ",") {
-			switch name = strings.TrimSpace(name); {
-			case name == "", name == "all", name == "none", name == void, strings.HasPrefix(name, "/"):
-			default:
+			name = strings.TrimSpace(name)
+			if !slices.Contains([]string{"", "all", "none", void}, name) && name[0] != '/' {
 				gpus = append(gpus, host.Device{Resource: resource, ID: name})
 			}
 		}

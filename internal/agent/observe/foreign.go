@@ -42,11 +42,9 @@ func (b *Observer) Foreign(inv *device.Inventory, running map[string]map[string]
 	return f.find(b.o.Pods()), known
 }
 
-// claim is the part of a container in a resource, and sources are those that name a device.
-type (
-	claim   struct{ uid, container, resource string }
-	sources uint8
-)
+type claim struct{ uid, container, resource string }
+
+type sources uint8 // a set of those that name a device
 
 const (
 	byAnswer sources = 1 << iota

@@ -94,7 +94,6 @@ type Observer struct {
 	settled  settingsSource // of the settings in force
 	mismatch string         // the policy that the kubelet's record names against its settings
 	dispute  dispute
-	doubt    string      // of the device checkpoint
 	socket   host.Socket // the last PodResources socket seen
 
 	mu        sync.Mutex // guards the fields below

@@ -121,10 +121,9 @@ func (b *Observer) readRecords(ctx context.Context, state *State) error {
 		return Records(b.o.Root, state.Settings, b.o.Machine(), last)
 	})
 	recorded, answered := b.records.Value(), b.resources.Value()
-	if doubt := recorded.Devices.Doubt; doubt != "" && doubt != b.doubt {
+	if doubt := recorded.Devices.Doubt; doubt != "" && doubt != state.Records.Devices.Doubt {
 		klog.FromContext(ctx).Info("The device checkpoint in use may be damaged", "node", b.o.Node, "problem", doubt)
 	}
-	b.doubt = recorded.Devices.Doubt
 	next, disputed := answered.over(recorded, state.Settings)
 	next.Inventory = answered.devices
 	if b.o.Devices != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Foreign is what another program than Tenon's scheduler, such as the node's kubelet, gave to one pod: devices by the
-// names that their plugin has for them. No names: the pod has none, as far as that program says.
+// Foreign is what another program, such as the node's kubelet, gave to one pod: devices by the names that their plugin
+// has for them. No names: the pod has none.
 type Foreign struct {
 	UID   string
 	Names []string
