@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,11 +153,12 @@ func TestContradictionsAboutDevices(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newMoving(t)
-		named := []kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{
+		var named atomic.Pointer[[]kubeletapi.Pod]
+		named.Store(&[]kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{
 			"main": {Devices: []host.Device{{Resource: "nvidia.com/gpu", ID: "GPU-a"}}},
-		}}}
+		}}})
 		w.options.AskResources = func(context.Context) (kubeletapi.Resources, error) {
-			return kubeletapi.Resources{Pods: named}, nil
+			return kubeletapi.Resources{Pods: *named.Load()}, nil
 		}
 		w.file(deviceFile, gave(map[string]string{"a": "GPU-a"}))
 		a := askingForGPU("a", "")
@@ -180,7 +182,7 @@ func TestContradictionsAboutDevices(t *testing.T) {
 			if got := w.message(contradictory); !strings.Contains(got, "the kubelet gave out GPU-a, which Tenon's") {
 				t.Errorf("a GPU of two pods: %q", got)
 			}
-			named = nil
+			named.Store(&[]kubeletapi.Pod{})
 			later(2 * time.Minute)
 			if got := w.condition(contradictory); got != "False" {
 				t.Errorf("when it has ended: condition %q, %s", got, w.message(contradictory))
@@ -188,9 +190,9 @@ func TestContradictionsAboutDevices(t *testing.T) {
 			w.wantDevice("when it has ended", annotation.DeviceOwn, "[]")
 		})
 		w.file(deviceFile, gave(map[string]string{"c": "GPU-b"}))
-		named = []kubeletapi.Pod{{Namespace: "default", Name: "c", Containers: map[string]kubeletapi.Container{
+		named.Store(&[]kubeletapi.Pod{{Namespace: "default", Name: "c", Containers: map[string]kubeletapi.Container{
 			"main": {Devices: []host.Device{{Resource: "nvidia.com/gpu", ID: "GPU-a"}}},
-		}}}
+		}}})
 		w.create(askingForGPU("c", ""))
 		w.run(func(*app.Agent) {
 			later(2 * time.Minute)
