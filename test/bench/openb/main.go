@@ -70,7 +70,7 @@ func run(args []string, out io.Writer) error {
 		}
 	}
 	if *framework {
-		if err := throughFramework(out, t, settings, firstSeed); err != nil {
+		if err := throughFramework(out, t, settings); err != nil {
 			return err
 		}
 	}
