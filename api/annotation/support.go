@@ -84,11 +84,11 @@ func Supports() []Support {
 			ResourceRDMA, ResourceFPGA, "kubernetes.io/rdma", "kubernetes.io/fpga",
 		}},
 		{"devices", Done, PodAnnotation, []string{
-			DeviceAllocateHintKey, DeviceJointAllocateKey, GPUPartitionSpecKey, DeviceAllocatedKey,
+			DeviceAllocateHintKey, DeviceJointAllocateKey, GPUPartitionSpecKey, DeviceAllocatedKey, GPUMinorsKey,
+			BindTimestampKey,
 		}},
 		{"devices", Done, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
 
-		{"devices", Planned, PodAnnotation, []string{GPUMinorsKey}},
 		{"devices", Planned, PodLabel, []string{koord + "gpu-isolation-provider"}},
 		{"devices", Planned, NodeLabel, []string{
 			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
