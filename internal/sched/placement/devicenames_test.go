@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
@@ -22,10 +23,11 @@ import (
 func (b *bench) addGPUs(node string, n int) {
 	d := &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{
 		Name: node, Annotations: map[string]string{annotation.DeviceModeKey: annotation.DeviceOwn},
+		Labels: map[string]string{annotation.GPUVendorLabel: "nvidia", annotation.GPUModelLabel: "A"},
 	}}
 	for i := range n {
 		d.Spec.Devices = append(d.Spec.Devices, devicev1alpha1.DeviceInfo{
-			Type: "gpu", ID: fmt.Sprintf("%s-%d", node, i), Health: true,
+			Type: "gpu", ID: fmt.Sprintf("%s-%d", node, i), Health: true, Minor: ptr.To(int32(i)),
 			Resources: map[corev1.ResourceName]resource.Quantity{
 				"koordinator.sh/gpu-core":   resource.MustParse("100"),
 				"koordinator.sh/gpu-memory": resource.MustParse("80Gi"),
@@ -157,5 +159,24 @@ func TestAPodIsReadAgainWhenDevicesOfAnotherKindCome(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the pod is not bound")
+	}
+}
+
+// What the arguments of DeviceShare say holds for the pods of the profile.
+func TestArgumentsOfDeviceShareHold(t *testing.T) {
+	t.Parallel()
+	const args = `{"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":%q}],"devicePluginAdaption":true}`
+	for model, shared := range map[string]bool{"A": false, "B": true} {
+		b := newBenchWith(t, fmt.Sprintf(args, model), 1, []plugin{{deviceshare.Name, 10}})
+		b.addGPUs("n0", 3)
+		b.try(t, gpuPod("whole", profileName(0), "LS", 2, 200))
+		if binding := <-b.bound; binding.Annotations[annotation.GPUMinorsKey] != "0,1" ||
+			binding.Annotations[annotation.BindTimestampKey] == "" {
+			t.Errorf("the Binding has %v, want the minors 0,1 and the time", binding.Annotations)
+		}
+		b.try(t, gpuPod("share", profileName(0), "LS", 2, 50))
+		if refused := len(b.SchedulingQueue.UnschedulablePods()); shared != (refused == 0) {
+			t.Errorf("with model %s left whole, %d pods with a share of an A are refused", model, refused)
+		}
 	}
 }

@@ -73,6 +73,12 @@ type plugin struct {
 
 func newBench(t *testing.T, nodes int, profiles ...[]plugin) *bench {
 	t.Helper()
+	return newBenchWith(t, "", nodes, profiles...)
+}
+
+// newBenchWith gives arguments to DeviceShare; "" gives none.
+func newBenchWith(t *testing.T, args string, nodes int, profiles ...[]plugin) *bench {
+	t.Helper()
 	b := &bench{
 		store: kube.NewStore(), client: fake.NewClientset(), metrics: metrics.NewKubeRegistry(),
 		bound: make(chan *corev1.Binding, 1),
@@ -95,9 +101,15 @@ func newBench(t *testing.T, nodes int, profiles ...[]plugin) *bench {
 		if !slices.ContainsFunc(plugins, func(p plugin) bool { return p.name == names.DefaultBinder }) {
 			set.Enabled = append(set.Enabled, config.Plugin{Name: names.DefaultBinder})
 		}
-		made = append(made, config.KubeSchedulerProfile{
+		profile := config.KubeSchedulerProfile{
 			SchedulerName: profileName(i), Plugins: &config.Plugins{MultiPoint: set},
-		})
+		}
+		if args != "" {
+			profile.PluginConfig = []config.PluginConfig{{
+				Name: deviceshare.Name, Args: &runtime.Unknown{Raw: []byte(args)},
+			}}
+		}
+		made = append(made, profile)
 	}
 	all, factory := int32(100), informers.NewSharedInformerFactory(b.client, 0)
 	b.pods = factory.Core().V1().Pods().Informer().GetIndexer()
