@@ -232,6 +232,15 @@ func (a *accelerated) trying(p *corev1.Pod) {
 	}
 }
 
+// mismatches checks how many containers the agent has found with other cards than their own.
+func (a *accelerated) mismatches(want float64) {
+	a.Helper()
+	got, err := a.agent.Metric("tenon_agent_drift_total", `kind="DeviceMismatch"`)
+	if err != nil || got != want {
+		a.Errorf("tenon_agent_drift_total of DeviceMismatch is %v (%v), want %v", got, err, want)
+	}
+}
+
 // uses checks that a container has device files of cards and may open them, and none of another card, and that the
 // NVIDIA runtime would be asked for GPUs. No container without GPUs has the file that all GPUs share.
 func (a *accelerated) uses(c *stage.Container, gpus string, files ...string) {
