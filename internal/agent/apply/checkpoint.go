@@ -123,7 +123,8 @@ func (e *Engine) unlearn(dead []string) {
 }
 
 // grantOf returns what the pod of an item is granted: its whole allocation, with CPUs that are offline, as the pod has
-// them again once they are back.
+// them again once they are back. An allocation that has changed since the pass looked is not granted. The caller holds
+// turn.
 func (e *Engine) grantOf(it *item) Grant {
 	class := qos.LSE
 	if it.role == qos.ExclusiveWithBE {
@@ -134,6 +135,9 @@ func (e *Engine) grantOf(it *item) Grant {
 	p := e.pods[it.uid]
 	if p == nil || p.kept {
 		return Grant{class, e.grants[it.uid].CPUs}
+	}
+	if granted, changed := e.changed(e.machine, p); changed {
+		return Grant{class, granted}
 	}
 	return Grant{class, p.Entry.CPUList}
 }

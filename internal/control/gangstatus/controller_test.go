@@ -76,7 +76,7 @@ func run(t *testing.T, f func(w *world)) {
 		o.Client = client
 		done := make(chan error, 1)
 		go func() { done <- New(o).Start(ctx) }()
-		synctest.Wait() // a source refuses to watch from its version 0 what was added before: a second until the next list
+		synctest.Wait() // a source refuses to watch from its version 0 what was added before
 		f(w)
 		stop()
 		if err := <-done; err != nil {
