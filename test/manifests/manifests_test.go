@@ -193,8 +193,9 @@ func (c *cluster) daemonSet(t *testing.T) {
 			writable = append(writable, m.MountPath)
 		}
 	}
-	if diff := cmp.Diff([]string{"/host/sys/fs/cgroup", "/host/var/lib/tenon-agent", "/var/run/nri", "/run/tenon"},
-		writable); diff != "" {
+	if diff := cmp.Diff([]string{
+		"/host/sys/fs/cgroup", "/host/run/cdi", "/host/var/lib/tenon-agent", "/var/run/nri", "/run/tenon",
+	}, writable); diff != "" {
 		t.Errorf("folders that the agent may write (-want +got):\n%s", diff)
 	}
 	flags(t, container)
