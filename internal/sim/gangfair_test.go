@@ -228,7 +228,7 @@ func TestAStreamOfSmallPodsDoesNotStarveAGangInADomain(t *testing.T) {
 		l.gangs.Read(func(s *gang.State) { s.LimitOvertakes(most) })
 		l.all = func(p *corev1.Pod) {
 			if p.Annotations[annotation.GangName] != "" {
-				p.Annotations[annotation.GangNetworkTopology] = `{"gatherStrategy":[{"layer":"BlockLayer","strategy":"MustGather"}]}`
+				p.Annotations[annotation.GangNetworkTopology] = inOneBlock
 			}
 		}
 		_, served := l.overtakesIn(12, 100)

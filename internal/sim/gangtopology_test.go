@@ -38,6 +38,8 @@ func gathers(gang string, least int, rules ...string) string {
 			strings.Join(list, ","))
 }
 
+const inOneBlock = `{"gatherStrategy":[{"layer":"BlockLayer","strategy":"MustGather"}]}`
+
 // nodesOf returns the nodes of pods, by name.
 func nodesOf(r Result) string {
 	var got []string
@@ -395,7 +397,7 @@ func TestANodeOfADomainGoesWhileItsMembersAreReserved(t *testing.T) {
 		return nil
 	})
 	l.gang("a", 2, 2, func(p *corev1.Pod) {
-		p.Annotations[annotation.GangNetworkTopology] = `{"gatherStrategy":[{"layer":"BlockLayer","strategy":"MustGather"}]}`
+		p.Annotations[annotation.GangNetworkTopology] = inOneBlock
 	})
 	l.settle()
 	if on := l.on("a"); gone == "" || len(on) != 2 || on[1].Spec.NodeName != "n2" {

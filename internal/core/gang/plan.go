@@ -159,9 +159,9 @@ func (p *Plan) fail(uid string) (have int, possible bool) {
 }
 
 // Try looks for room for members in this order, those beyond the minimum of their gang after all others: they must not
-// take the room that another gang of the group needs. Those that are not in order do not fit. It stops at the first that
-// does not and without which the group cannot start, and returns it, with how many members of its gang run or were
-// placed; else it returns "".
+// take the room that another gang of the group needs. Those that are not in order do not fit. It stops at the first
+// that does not and without which the group cannot start, and returns it, with how many members of its gang run or
+// were placed; else it returns "".
 func (p *Plan) Try(order []string, fits func(uid string) bool) (failed string, have int) {
 	tried := make(map[string]bool, len(order))
 	for _, uid := range order {

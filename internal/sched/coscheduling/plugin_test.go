@@ -380,7 +380,8 @@ func TestWhatNonStrictGangsGaveBackIsAnEvent(t *testing.T) {
 		got = append(got, reason)
 	}
 	for _, a := range w.Client.(*fake.Clientset).Actions() {
-		if p, ok := a.(clienttesting.PatchAction); ok && strings.Contains(string(p.GetPatch()), annotation.GangTimeout) {
+		p, ok := a.(clienttesting.PatchAction)
+		if ok && strings.Contains(string(p.GetPatch()), annotation.GangTimeout) {
 			late = append(late, p.GetName()+" "+string(p.GetPatch()))
 		}
 	}

@@ -521,7 +521,8 @@ func (r *Rounds) below(is *round, all []*gang.Gathered) func(*corev1.Pod) bool {
 // mostEvictions bounds the domains in which it is looked for pods that may go.
 const mostEvictions = 64
 
-// placesWithout yields where a group may be placed without the pods that go: domains that keep the rules that must hold.
+// placesWithout yields where a group may be placed without the pods that go: domains that keep the rules that must
+// hold.
 func (r *Rounds) placesWithout(is *round, current string, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
 	var bound []*gang.Gathered
 	for _, g := range is.plan.Gathered {

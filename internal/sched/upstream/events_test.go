@@ -61,9 +61,8 @@ func TestNominationsThatEndAreCounted(t *testing.T) {
 				watched.Delete(old)
 				delete(pods, name)
 			case step == 1:
-				to := &fwk.NominatingInfo{
-					NominatingMode: fwk.ModeOverride, NominatedNodeName: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "to"),
-				}
+				on := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "to")
+				to := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: on}
 				watched.AddNominatedPod(logger, info, to)
 			case step == 2:
 				watched.DeleteNominatedPodIfExists(old)

@@ -29,8 +29,8 @@ type ranking struct {
 	spread   *spread // nil where no spreading acts
 	feasible []bool
 	count    int // of feasible members
-	// yielding are infeasible members that nominated pods hold: these may go without a change of the node. The number is
-	// that of nominations that had ended when they were evaluated.
+	// yielding are infeasible members that nominated pods hold: these may go without a change of the node. ended counts
+	// the nominations that had ended when they were evaluated.
 	yielding map[int]bool
 	ended    uint64
 
