@@ -34,7 +34,7 @@ func Check(n *Node, c *Container) error {
 	return nil
 }
 
-// ErrMismatch: a running container can use other devices than its own. Its text is the reason of an Event.
+// ErrMismatch is that a running container can use other devices than its own. Its text is the reason of an Event.
 var ErrMismatch = errors.New("DeviceMismatch")
 
 // Compare returns a *Refusal, with ErrMismatch, for a running container that can use device files of other cards than

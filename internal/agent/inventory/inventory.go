@@ -98,8 +98,10 @@ func (v *Inventory) Refresh(ctx context.Context) (changed bool, err error) {
 		}
 		for _, d := range v.drivers {
 			a := d.wait(ctx)
-			if ctx.Err() != nil {
-				return false, nil // the agent ends: not the driver's fault
+			select {
+			case <-ctx.Done(): // the agent ends: not the driver's fault
+				return false, nil
+			default:
 			}
 			if a.err != nil {
 				faults = append(faults, fmt.Errorf("driver %s: %w", d.Name, a.err))

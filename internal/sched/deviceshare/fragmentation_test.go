@@ -68,7 +68,7 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 		{Node: "b", Model: "X", GPUs: 2, Free: 2000, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 1}}},
 		{Node: "c", Model: "Y", GPUs: 2, Free: 2000, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 2}}},
 	}
-	same := cmp.Comparer(func(a, b []view.Stranded) bool { return slices.Equal(a, b) })
+	same := cmp.Comparer(slices.Equal[[]view.Stranded])
 	if diff := cmp.Diff(free, s.nodes(), same); diff != "" {
 		t.Errorf("before the first pod (-want +got):\n%s", diff)
 	}

@@ -76,7 +76,7 @@ func (c *cluster) setDevices(ctx context.Context, nodes int, wanted bool) error 
 		o := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": v1alpha1.GroupVersion().String(), "kind": "Device",
 			"metadata": map[string]any{"name": nodeName(i), "annotations": map[string]any{
-				annotation.DeviceModeKey: string(annotation.ModeOwn), annotation.DeviceLinksKey: linked,
+				annotation.DeviceModeKey: annotation.DeviceOwn, annotation.DeviceLinksKey: linked,
 			}},
 			"spec": map[string]any{"devices": list},
 		}}

@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -90,7 +91,7 @@ func TestAPodWithoutItsDevicesDoesNotStart(t *testing.T) {
 				stage.Await(t, name+" to be refused", func() error {
 					c, err := b.Create(t.Context(), "main")
 					if err == nil {
-						return fmt.Errorf("container %s was created: %v", c.ID, c.Remove(t.Context()))
+						return errors.Join(fmt.Errorf("container %s was created", c.ID), c.Remove(t.Context()))
 					}
 					if !strings.Contains(err.Error(), test.event) {
 						t.Errorf("the runtime says %q, want the reason %s in it", err, test.event)
