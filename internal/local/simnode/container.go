@@ -99,7 +99,9 @@ func (k *kubelet) running(id string) (hook.Container, bool) {
 
 func (k *kubelet) meet(p *pod, obj *corev1.Pod) {
 	p.known = true
-	k.address(p, obj.Status.PodIP)
+	if p.ip = obj.Status.PodIP; !podutil.IsPodTerminal(obj) {
+		k.address(p, p.ip)
+	}
 	for _, c := range obj.Status.Conditions {
 		p.since[c.Type] = c
 	}
@@ -315,6 +317,7 @@ func (k *kubelet) tearDown(p *pod) {
 		agent.RemovePod(sandboxOf(p, nil))
 	}
 	k.gate.forget(p.uid)
+	k.release(p)
 }
 
 func (k *kubelet) sweep() {

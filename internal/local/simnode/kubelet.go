@@ -295,6 +295,12 @@ func (k *kubelet) drop(p *pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.pods, p.uid)
+}
+
+// release lets other pods have the address of one whose containers are gone. Its status keeps it.
+func (k *kubelet) release(p *pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.ips[p.ip] == p.uid {
 		delete(k.ips, p.ip)
 	}

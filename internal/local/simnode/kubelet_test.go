@@ -2,6 +2,7 @@ package simnode
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -287,6 +288,25 @@ func TestBoundPodRunsOnItsCPUsAndTheOthersDoNot(t *testing.T) {
 			if quota, _ := b.n.tree.Read(group, desired.QuotaV2); want == "0-3" && quota != "max 100000" {
 				t.Errorf("%s has the quota %q beside its cpuset", group, quota)
 			}
+		}
+	})
+}
+
+// TestPodsThatEndLeaveTheirAddress to others: a node has 253, and pods that have ended stay in the API.
+func TestPodsThatEndLeaveTheirAddress(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		for i := range 260 {
+			name := fmt.Sprint("ends-", i)
+			b.bind(podOf(name, "1", class("LS"), policy(corev1.RestartPolicyNever), simulate(`{"runFor":"1s"}`)))
+			if p := b.after(5*time.Second, name); p.Status.Phase != corev1.PodSucceeded || p.Status.PodIP == "" {
+				t.Fatalf("pod %s is %s, with the address %q", name, p.Status.Phase, p.Status.PodIP)
+			}
+		}
+		runs := b.bind(podOf("runs", "1", class("LS")))
+		b.stop()
+		b.boot()
+		if p := b.after(time.Minute, "runs"); p.Status.PodIP == "" || p.Status.PodIP != runs.Status.PodIP {
+			t.Errorf("after a restart the address of a pod is %q, was %q", p.Status.PodIP, runs.Status.PodIP)
 		}
 	})
 }
