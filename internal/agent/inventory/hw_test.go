@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,7 +22,9 @@ func TestTheGPUsOfThisMachine(t *testing.T) {
 		t.Error(err)
 	}
 	if len(devices)+len(files) == 0 {
-		t.Skip("NOT RUN: no GPU of NVIDIA here")
+		text := "NOT RUN: " + t.Name() + ": no GPU of NVIDIA here"
+		fmt.Println(text) //nolint:forbidigo // seen without -v
+		t.Skip(text)
 	}
 	minors := map[string]string{}
 	for _, d := range files {

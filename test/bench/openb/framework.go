@@ -113,13 +113,15 @@ func (n *node) objects(models []string) (node, devices object) {
 			"resources": object{device.GPUCore: "100", device.GPUMemory: "16Gi"},
 		})
 	}
-	return object{
+	node = object{
 		"apiVersion": "v1", "kind": "Node", "status": object{"capacity": has, "allocatable": has},
 		"metadata": meta(n.name, object{"labels": object{"kubernetes.io/hostname": n.name}}),
-	}, object{
-		"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device", "spec": object{"devices": gpus},
-		"metadata": meta(n.name, object{"annotations": object{annotation.DeviceModeKey: annotation.ModeOwn}}),
 	}
+	devices = object{
+		"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device", "spec": object{"devices": gpus},
+		"metadata": meta(n.name, object{"annotations": object{annotation.DeviceModeKey: annotation.DeviceOwn}}),
+	}
+	return node, devices
 }
 
 // object is the Pod, of a ReplicaSet unless that is "".
