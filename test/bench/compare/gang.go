@@ -63,6 +63,19 @@ func gangSuite(stock, community, tenon string) suite {
 	racks := allFit("750x4", 750, 4)
 	racks.load.rack, racks.among = true, []string{"stock-gathering", "tenon-native"}
 	racks.title = "750 gangs of 4, each in one rack of 50 nodes, all fit"
+	open := func(name string, rate int) []benchCase {
+		alone := benchCase{
+			name: name, title: fmt.Sprintf("%d plain pods/s", rate), ratioTo: name, load: small, perSecond: rate,
+			among: []string{"stock", "tenon", "tenon-plain"},
+		}
+		both := alone
+		both.name, both.title = name+"-half", alone.title+" beside gangs of which half fit"
+		both.among, both.beside, both.gangs = []string{"stock", "tenon"}, halves, half
+		waiting := both
+		waiting.name, waiting.title = name+"-waiting", alone.title+" beside gangs of which half run and half wait"
+		waiting.early = true
+		return []benchCase{alone, both, waiting}
+	}
 	return suite{
 		contenders: []contender{
 			{name: "stock", path: stock, flags: []string{gates}, native: true},
@@ -80,7 +93,7 @@ func gangSuite(stock, community, tenon string) suite {
 		plane: []string{
 			preempting + ",TopologyAwareWorkloadScheduling=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true",
 		},
-		cases: []benchCase{
+		cases: slices.Concat([]benchCase{
 			allFit("fits", 16, 64), allFit("1000x3", 1000, 3), allFit("3x1000", 3, 1000), allFit("9x1000", 9, 1000),
 			racks,
 			{
@@ -100,15 +113,7 @@ func gangSuite(stock, community, tenon string) suite {
 				name: "plain", title: "plain pods", ratioTo: "plain", load: small,
 				among: []string{"tenon-plain", "tenon"},
 			},
-			{
-				name: "open", title: "200 plain pods/s", ratioTo: "open", load: small, perSecond: 200,
-				among: []string{"stock", "tenon", "tenon-plain"},
-			},
-			{
-				name: "open-half", title: "200 plain pods/s beside gangs of which half fit", ratioTo: "open",
-				load: small, perSecond: 200, among: []string{"stock", "tenon"}, beside: halves, gangs: half,
-			},
-		},
+		}, open("open", 200), open("open100", 100)),
 	}
 }
 

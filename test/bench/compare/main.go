@@ -24,6 +24,7 @@ type benchCase struct {
 	ratioTo     string // the case whose stock figures count
 	load        workload
 	perSecond   int      // of an open loop; 0 is none
+	early       bool     // gangs beside an open loop may start before it
 	perNode     bool     // one pod fills a node: as many pods as nodes, at most
 	leaves      int      // of the tree of ElasticQuotas in the cluster; 0 is none
 	gpus        bool     // the nodes have GPUs

@@ -151,6 +151,11 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 	if err != nil {
 		return figures{}, err
 	}
+	stored := func() {}
+	if w.size > 0 { // a gang is work before its first bind
+		stored = b.profile(ctx, port, run)
+	}
+	defer func() { stored() }()
 	select {
 	case <-seen.first:
 	case <-ctx.Done():
@@ -160,18 +165,17 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 		return figures{}, fmt.Errorf("%s ended before its first bind (see %s.log): %w", who.name, run, err)
 	}
 	f := figures{Of: room, Startup: time.Since(began)}
-	if w.size == 0 { // a gang is work before its first bind
+	if w.size == 0 {
 		if from, err = b.cluster.account(p.cmd.Process.Pid); err != nil {
 			return f, err
 		}
+		stored = b.profile(ctx, port, run)
 	}
-	stored := b.profile(ctx, port, run)
-	defer stored()
 	return b.finish(ctx, p, port, seen, f, from)
 }
 
 // openLoop starts the scheduler, lets it settle, then creates pods at a fixed rate whatever becomes of them. When a
-// quarter of them exist, gangs may start whose pods were there from the beginning.
+// quarter of them exist, or before the scheduler does, gangs may start whose pods were there from the beginning.
 func (b *bench) openLoop(ctx context.Context, who contender, run string, kase benchCase, n int) (f figures, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
@@ -185,6 +189,12 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 		if release, err = b.cluster.addHeld(ctx, run, load, kase.gangs(b.nodes), b.nodes); err != nil {
 			return figures{}, err
 		}
+	}
+	if kase.early {
+		if err := release(ctx); err != nil {
+			return figures{}, err
+		}
+		release = func(context.Context) error { return nil }
 	}
 	p, port, err := b.command(ctx, who, run)
 	if err != nil {
