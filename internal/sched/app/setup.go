@@ -226,6 +226,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.nodes = s.core.Cache
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
+	s.core.SchedulingQueue = upstream.Hold(s.core.SchedulingQueue)
 	s.core.FailureHandler = s.rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
 	refused := upstream.NewRejections()
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(s.core.SchedulePod)))

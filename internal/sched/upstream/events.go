@@ -81,3 +81,32 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 	}
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 }
+
+// Hold returns a queue that looks at its pods for no event before it runs. Nothing has been tried until then, and to
+// ask for each of the nodes and pods that exist at start about each pod that a plugin holds back costs their product:
+// seconds of a scheduler's start with a thousand members of gangs. These pods are asked about once, when it runs.
+func Hold(q queue.SchedulingQueue) queue.SchedulingQueue { return &heldQueue{SchedulingQueue: q} }
+
+type heldQueue struct {
+	queue.SchedulingQueue
+	runs atomic.Bool
+}
+
+func (q *heldQueue) Run(logger klog.Logger) {
+	q.runs.Store(true) // from here on events count; what they follow from is known to who is asked now
+	pending, _ := q.PendingPods()
+	pods := make(map[string]*corev1.Pod, len(pending))
+	for _, p := range pending {
+		pods[p.Namespace+"/"+p.Name] = p
+	}
+	q.Activate(logger, pods)
+	q.SchedulingQueue.Run(logger)
+}
+
+func (q *heldQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
+	check queue.PreEnqueueCheck,
+) {
+	if q.runs.Load() {
+		q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+	}
+}

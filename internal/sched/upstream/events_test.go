@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -85,3 +86,78 @@ func TestNominationsThatEndAreCounted(t *testing.T) {
 		t.Error("no nomination has ended")
 	}
 }
+
+// holdBack is a plugin that lets pods into the queue when it is open.
+type holdBack struct {
+	open  bool
+	asked int
+}
+
+func (h *holdBack) Name() string { return "HoldBack" }
+
+func (h *holdBack) PreEnqueue(context.Context, *corev1.Pod) *fwk.Status {
+	h.asked++
+	if h.open {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+}
+
+// TestPodsThatAreHeldBackAreAskedAboutOnceAtStart: not for each node that exists, and for each event from then on.
+func TestPodsThatAreHeldBackAreAskedAboutOnceAtStart(t *testing.T) {
+	t.Parallel()
+	gate, logger := &holdBack{}, klog.New(logr.Discard().GetSink())
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	defer cancel()
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}),
+		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
+			{Resource: fwk.Node, ActionType: fwk.Add}: {{PluginName: gate.Name(), QueueingHintFn: alwaysQueue}},
+		}}))
+	q := Hold(inner)
+	comes := func() {
+		node := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
+		q.MoveAllToActiveOrBackoffQueue(logger, node, nil, &corev1.Node{}, nil)
+	}
+	const pods = 3
+	for i := range pods {
+		q.Add(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint(i))}})
+	}
+	for range 10 {
+		comes()
+	}
+	if gate.asked != pods || len(inner.PodsInActiveQ()) != 0 {
+		t.Fatalf("before the start: asked %d times about %d pods, %d in the queue", gate.asked, pods,
+			len(inner.PodsInActiveQ()))
+	}
+	q.Run(logger)
+	defer q.Close()
+	if gate.asked != 2*pods || len(inner.PodsInActiveQ()) != 0 {
+		t.Fatalf("at the start: asked %d times about %d pods", gate.asked, pods)
+	}
+	gate.open = true
+	comes()
+	if got := len(inner.PodsInActiveQ()); got != pods {
+		t.Fatalf("a node comes after the start: %d pods of %d are in the queue", got, pods)
+	}
+}
+
+// TestPodsThatNobodyHoldsBackAnyMoreStart: what let them in came before the start, so no event follows.
+func TestPodsThatNobodyHoldsBackAnyMoreStart(t *testing.T) {
+	t.Parallel()
+	gate, logger := &holdBack{}, klog.New(logr.Discard().GetSink())
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	defer cancel()
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}))
+	q := Hold(inner)
+	q.Add(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "1"}})
+	gate.open = true
+	q.Run(logger)
+	defer q.Close()
+	if got := len(inner.PodsInActiveQ()); got != 1 {
+		t.Fatalf("%d pods in the queue, want 1", got)
+	}
+}
+
+func alwaysQueue(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil }
