@@ -45,6 +45,7 @@ type Reporter struct {
 	clock             flowcontrol.Clock
 	budget            flowcontrol.RateLimiter
 	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
+	writes            writes // of conditions and nominated nodes
 
 	mu      sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
 	rests   time.Time  // until when no filters are run again

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -83,6 +84,13 @@ type bench struct {
 	verdict   view.Verdict
 	evaluated int
 	takes     time.Duration
+}
+
+// written waits for what was asked to be written.
+func (b *bench) written() {
+	done := make(chan struct{})
+	b.reporter.writes.do(func() { close(done) })
+	<-done
 }
 
 // A bench is the clock of its reporter.
@@ -165,6 +173,7 @@ func full() *fwk.Status {
 
 func (b *bench) condition(t *testing.T, name string) string {
 	t.Helper()
+	b.written()
 	pod, err := b.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -227,6 +236,7 @@ func TestSameCauseIsReportedOnceAndAnotherOneAtOnce(t *testing.T) {
 		b.now = b.now.Add(s.after)
 		before := len(b.client.Actions())
 		b.refuse(t, pod, s.statuses)
+		b.written()
 		if got := len(b.framework.notes.all); got != s.events {
 			t.Fatalf("%s: %d Events so far, want %d: %q", s.text, got, s.events, b.framework.notes.all)
 		}
@@ -348,6 +358,7 @@ func TestRefusalsBeyondTheBudgetSendNoEventButTheirCondition(t *testing.T) {
 func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
 	b := newBench(t, "a")
 	pod := testPod("p")
+	b.reporter.pending[pod.UID] = attempt{}
 	if err := b.client.Tracker().Add(pod); err != nil {
 		t.Fatal(err)
 	}
@@ -357,12 +368,35 @@ func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.written()
 	got, err := b.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.Status.NominatedNodeName != "a" || len(got.Status.Conditions) != 0 {
 		t.Errorf("got %+v, want the node alone", got.Status)
+	}
+}
+
+// TestTheCycleDoesNotWaitForWhatIsWritten: and what waits to be written about a pod that is bound is not.
+func TestTheCycleDoesNotWaitForWhatIsWritten(t *testing.T) {
+	b := newBench(t, "a")
+	slow := make(chan struct{})
+	b.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-slow
+		return false, nil, nil
+	})
+	for _, name := range []string{"p", "q", "bound"} {
+		pod := testPod(name)
+		if err := b.client.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+		b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
+	}
+	b.reporter.forget(testPod("bound"))
+	close(slow)
+	if b.condition(t, "p") == "" || b.condition(t, "q") == "" || b.condition(t, "bound") != "" {
+		t.Error("conditions of p and q must be written, and none of the pod that is bound")
 	}
 }
 

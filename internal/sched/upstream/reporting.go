@@ -2,9 +2,12 @@ package upstream
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -83,7 +86,48 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 	if !changed {
 		return nil, nil
 	}
-	return nil, schedutil.PatchPodStatus(t.ctx, t.reporter.client, pod.Name, pod.Namespace, &pod.Status, status)
+	ctx := context.WithoutCancel(t.ctx)
+	t.reporter.writes.do(func() {
+		if _, pending := t.reporter.last(pod.UID); !pending {
+			return // bound or gone: what kept it from that is old
+		}
+		err := schedutil.PatchPodStatus(ctx, t.reporter.client, pod.Name, pod.Namespace, &pod.Status, status)
+		if err != nil && !apierrors.IsNotFound(err) {
+			utilruntime.HandleErrorWithContext(ctx, err, "Error updating pod", "pod", klog.KObj(pod))
+		}
+	})
+	return nil, nil
+}
+
+// writes are done beside their callers, one after the other. A round of a gang nominates nodes to each of its members;
+// the scheduling cycles of others do not wait for so many requests.
+type writes struct {
+	mu    sync.Mutex
+	due   []func() // a pod has few: it is tried again after its backoff, and says the same once a minute
+	works bool
+}
+
+func (w *writes) do(write func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.due = append(w.due, write)
+	if !w.works {
+		w.works = true
+		go w.work()
+	}
+}
+
+func (w *writes) work() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.due) > 0 {
+		next := w.due[0]
+		w.due = w.due[1:]
+		w.mu.Unlock()
+		next()
+		w.mu.Lock()
+	}
+	w.works = false
 }
 
 // unschedulable exports the pods that are refused, by root cause, as count sees them at each scrape.
