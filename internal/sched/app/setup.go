@@ -82,7 +82,7 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 // Rounds returns what places the members of gangs for a scheduling core.
 func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *upstream.Changes,
 ) *coscheduling.Rounds {
-	events := &upstream.Events{}
+	events := &upstream.Events{Deaf: coscheduling.Name}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	r := &coscheduling.Rounds{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,

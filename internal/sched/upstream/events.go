@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
@@ -14,7 +15,11 @@ import (
 
 // Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
 // a pod came or was bound. One that needs others near it may fit then too.
-type Events struct{ count atomic.Uint64 }
+type Events struct {
+	// Deaf is a plugin that refuses pods for which no event of another pod is of use.
+	Deaf  string
+	count atomic.Uint64
+}
 
 // Count returns how many there were. An event is counted after the cache has it, and before it wakes pods.
 func (e *Events) Count() uint64 { return e.count.Load() }
@@ -29,6 +34,7 @@ type eventQueue struct {
 	events    *Events
 	changes   *Changes
 	nominated sync.Map // by UID: pods that may be nominated
+	deaf      sync.Map // by UID: pods that only the deaf plugin has refused
 }
 
 // renominates is called after each call that may end the nomination of a pod. The pod may be nominated from now on.
@@ -55,7 +61,17 @@ func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 
 func (q *eventQueue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
+	q.deaf.Delete(pod.UID)
 	q.renominates(pod, false)
+}
+
+func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
+	if pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.Deaf)) {
+		q.deaf.Store(pod.Pod.UID, nil)
+	} else {
+		q.deaf.Delete(pod.Pod.UID)
+	}
+	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
 }
 
 func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fwk.NominatingInfo) {
@@ -78,6 +94,13 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 ) {
 	if event != framework.EventAssignedPodAdd && event != framework.EventUnscheduledPodAdd {
 		q.events.count.Add(1)
+	}
+	if assigned := framework.EventAssignedPodAdd.Resource; event.Resource == assigned {
+		inner := check
+		check = func(pod *corev1.Pod) bool { // which is less than to look for the hints of each
+			_, deaf := q.deaf.Load(pod.UID)
+			return !deaf && (inner == nil || inner(pod))
+		}
 	}
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 }

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
@@ -157,6 +159,68 @@ func TestPodsThatNobodyHoldsBackAnyMoreStart(t *testing.T) {
 	defer q.Close()
 	if got := len(inner.PodsInActiveQ()); got != 1 {
 		t.Fatalf("%d pods in the queue, want 1", got)
+	}
+}
+
+// TestPodsThatOnlyTheDeafPluginHasRefusedAreNotAskedAboutOtherPods: apart from these, each event reaches each pod.
+func TestPodsThatOnlyTheDeafPluginHasRefusedAreNotAskedAboutOtherPods(t *testing.T) {
+	t.Parallel()
+	logger := klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	asked := sets.New[string]()
+	note := func(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+		asked.Insert(pod.Name)
+		return fwk.QueueSkip, nil
+	}
+	hints := queue.QueueingHintMap{}
+	for _, e := range []fwk.ClusterEvent{
+		{Resource: fwk.Pod, ActionType: fwk.All}, {Resource: fwk.Node, ActionType: fwk.All},
+	} {
+		for _, plugin := range []string{"Deaf", "Fit"} {
+			hints[e] = append(hints[e], &queue.QueueingHintFunction{PluginName: plugin, QueueingHintFn: note})
+		}
+	}
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": hints}))
+	events := &Events{Deaf: "Deaf"}
+	q := events.Watch(inner, &Changes{})
+	refuse := func(name string, plugins ...string) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		q.Add(ctx, pod)
+		info, err := q.Pop(logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info.UnschedulablePlugins = sets.New(plugins...)
+		if err := q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refuse("sibling", "Deaf")
+	refuse("asked", "Deaf", "Fit")
+	refuse("plain", "Fit")
+	refuse("gone", "Deaf")
+	q.Delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "gone"}})
+	refuse("gone", "Fit") // and is refused by another plugin when it comes again
+	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	for _, c := range []struct {
+		event fwk.ClusterEvent
+		check queue.PreEnqueueCheck
+		want  []string
+	}{
+		{framework.EventAssignedPodAdd, nil, []string{"asked", "gone", "plain"}},
+		{framework.EventAssignedPodDelete, nil, []string{"asked", "gone", "plain"}},
+		{
+			framework.EventAssignedPodUpdate, func(p *corev1.Pod) bool { return p.Name != "plain" },
+			[]string{"asked", "gone"},
+		},
+		{fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, []string{"asked", "gone", "plain", "sibling"}},
+	} {
+		asked.Clear()
+		q.MoveAllToActiveOrBackoffQueue(logger, c.event, nil, assigned, c.check)
+		if diff := cmp.Diff(c.want, sets.List(asked)); diff != "" {
+			t.Errorf("%s: pods that plugins are asked about (-want +got):\n%s", c.event.Label(), diff)
+		}
 	}
 }
 
