@@ -506,6 +506,14 @@ func TestManyDevicesAreApproximate(t *testing.T) {
 		c.Nodes != 1 {
 		t.Errorf("20 of 40 on one NUMA node: %+v %+v", c, reason)
 	}
+	for i := range spec.Links { // the best links lead to the other NUMA node
+		spec.Links[i].B, spec.Links[i].Lanes = fmt.Sprintf("%02d", (i+20)%40), 9
+	}
+	scoped := read(t, pod(asks{device.NVIDIAGPU: 20}))
+	scoped.Hints = map[device.Type]device.Hint{device.GPU: {Scope: device.NUMALevel}}
+	if c, reason = empty(t, spec).Choose(scoped, nil); !reason.OK() || c.Nodes.Len() != 1 {
+		t.Errorf("20 of 40 in one NUMA node: %+v %+v", c, reason)
+	}
 }
 
 // TestNumbersAndOrderDecideNothing is P5.

@@ -59,7 +59,7 @@ type Class struct {
 	places []int
 	// groups are twins; of a class with tables those of several devices. peers are the same whatever their places.
 	groups, peers []uint64
-	// Below, of classes with tables, by set.
+	// Below, of classes with tables, by set; nil in others.
 	links, levels []int32    // sums over the pairs of a set: of 100 · lanes, and of closeness
 	ring          []int32    // the weakest link of the best ring through the set
 	best          [3][]int32 // the heaviest 8, 4 and 2 of the set; 0 where it has fewer
@@ -107,9 +107,8 @@ func (c *Class) sums() {
 	c.links, c.levels = make([]int32, 1<<c.n), make([]int32, 1<<c.n)
 	c.touched = make([]uint8, 1<<c.n)
 	for mask := 1; mask < 1<<c.n; mask++ {
-		links, levels := c.sumOf(uint64(mask))
-		c.links[mask], c.levels[mask] = int32(links), int32(levels)
-		c.touched[mask] = uint8(c.nodesTouched(uint64(mask)))
+		k := c.sumOf(uint64(mask))
+		c.links[mask], c.levels[mask], c.touched[mask] = int32(k.Links), int32(k.Levels), uint8(k.Nodes)
 	}
 }
 
@@ -176,34 +175,38 @@ func (c *Class) heaviest(k int) []int32 {
 // often.
 type Demand [3]int64
 
-// residual values what is left over: for each size the heaviest set of it, by demand.
-func (c *Class) residual(left uint64, q Demand) int64 {
-	if c.order == nil {
-		return c.residualOfMany(left, q)
-	}
-	r := int64(0)
+// residual values what is left over: for each size the heaviest set of it, by demand; 0 in a class without tables.
+func (c *Class) residual(left uint64, q Demand) (r int64) {
 	for i := range c.best {
-		r += q[i] * int64(c.best[i][left])
+		if c.best[i] != nil {
+			r += q[i] * int64(c.best[i][left])
+		}
 	}
 	return r
 }
 
-// linksOf is the sum of 100 · lanes over the pairs of a set.
-func (c *Class) linksOf(mask uint64) int64 {
-	if c.order != nil {
-		return int64(c.links[mask])
+// keys are the keys of a set that a class knows. Without tables the ring is that of any order: the weakest link of all.
+func (c *Class) keys(mask uint64) Keys {
+	if c.order == nil {
+		return c.sumOf(mask)
 	}
-	links, _ := c.sumOf(mask)
-	return links
+	return Keys{
+		Ring: int64(c.ring[mask]), Links: int64(c.links[mask]), Nodes: int64(c.touched[mask]),
+		Levels: int64(c.levels[mask]), Mask: mask,
+	}
 }
 
-func (c *Class) sumOf(mask uint64) (links, levels int64) {
+// sumOf computes keys of a set without tables.
+func (c *Class) sumOf(mask uint64) Keys {
+	k := Keys{Mask: mask, Nodes: int64(c.nodesTouched(mask))}
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
 		for o := m & (m - 1); o != 0; o &= o - 1 {
-			w := c.w[i*c.n+bits.TrailingZeros64(o)]
-			links, levels = links+int64(w-w%lane), levels+int64(w%lane)
+			w := int64(c.w[i*c.n+bits.TrailingZeros64(o)])
+			if k.Links, k.Levels = k.Links+w-w%lane, k.Levels+w%lane; k.Ring == 0 || w < k.Ring {
+				k.Ring = w
+			}
 		}
 	}
-	return links, levels
+	return k
 }

@@ -13,3 +13,12 @@ func (c *Class) Untabled() *Class {
 	u.groups = u.twins(c.places)
 	return u
 }
+
+// Select returns the keys of the best k of the free devices of a class; false where there are fewer.
+func (c *Class) Select(free uint64, k int, q Demand) (Keys, bool) {
+	w := &walk{class: c, open: free, k: k, fine: true, twins: c.peers}
+	if c.order == nil {
+		w = c.many(free, 0, k)
+	}
+	return w.best(free, q.orEqual(), func(k Keys) (Keys, bool) { return k, true })
+}

@@ -15,6 +15,6 @@ func (v *View) LinkRegret(grants []Grant) (model string, k int, regret int64) {
 	if k = bits.OnesCount64(mask); k < 2 || r.class.order == nil {
 		return "", 0, 0
 	}
-	best := r.class.total(uint64(r.class.order[k][0]))
-	return v.units[r.first].Model, k, max(best-r.class.total(mask), 0)
+	best, has := r.class.keys(uint64(r.class.order[k][0])), r.class.keys(mask)
+	return v.units[r.first].Model, k, max(best.Links+best.Levels-has.Links-has.Levels, 0)
 }

@@ -206,7 +206,7 @@ func (s *search) walks() []*walk {
 				w.twins = w.class.groups
 			}
 			if w.class.order == nil {
-				w = w.class.many(p.open, apart, k, slices.Concat(p.rack.numa, p.rack.pcie)...)
+				w = w.class.many(p.open, apart, k, p.scopes...)
 			}
 			w.fine = len(s.rest) == 0
 			list = append(list, w)
@@ -238,7 +238,6 @@ func (s *search) listed(masks []uint64) *walk {
 		}
 	}
 	slices.SortFunc(w.list, compareStatic)
-	w.doubt = len(w.list)
 	return w
 }
 

@@ -47,7 +47,6 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 		w.list = append(w.list, keys)
 	}
 	slices.SortFunc(w.list, compareStatic)
-	w.doubt = len(w.list)
 	return w, policy == PreferPartitions && wish == nil
 }
 

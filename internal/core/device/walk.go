@@ -13,9 +13,8 @@ type walk struct {
 	// list has the sets where they do not come from the tables of the class.
 	list   []Keys
 	listed bool
-	// approximate: not all sets are there, or their order is not known; it is, for those before doubt.
+	// approximate: not all sets are there.
 	approximate bool
-	doubt       int
 }
 
 // next returns the next set, with the keys that the class knows; false at the end.
@@ -54,7 +53,8 @@ func (w *walk) first(mask uint64) bool {
 }
 
 // best returns the best set by all keys that check accepts: of the first band that has one. check fills in the keys
-// about other types and shares; nil accepts all. left are the devices that are free before the choice.
+// about other types and shares. left are the devices that are free before the choice. Of classes with tables it looks at
+// no more than all sets of k devices, 12,870, and allocates nothing.
 func (w *walk) best(left uint64, q Demand, check func(Keys) (Keys, bool)) (best Keys, found bool) {
 	var k Keys
 	for w.next(&k) {
@@ -70,14 +70,11 @@ func (w *walk) best(left uint64, q Demand, check func(Keys) (Keys, bool)) (best 
 
 // complete fills in the keys that depend on the account; false where check refuses the set.
 func (w *walk) complete(k *Keys, left uint64, q Demand, check func(Keys) (Keys, bool)) (ok bool) {
-	if check != nil {
-		if *k, ok = check(*k); !ok {
-			return false
-		}
+	if *k, ok = check(*k); !ok {
+		return false
 	}
-	w.approximate = w.approximate || w.listed && w.at > w.doubt
 	k.Residual = w.class.residual(left&^k.Mask, q)
-	k.LinksLeft = w.class.linksOf(left &^ k.Mask)
+	k.LinksLeft = w.class.keys(left &^ k.Mask).Links
 	return true
 }
 
@@ -94,16 +91,6 @@ func (w *walk) band(left uint64, q Demand, check func(Keys) (Keys, bool)) (list 
 		}
 	}
 	return list
-}
-
-// Select returns the keys of the best k of the free devices of a class; false where there are fewer. Of classes with up
-// to 16 devices it looks at no more than all sets of k devices, 12,870, and allocates nothing.
-func (c *Class) Select(free uint64, k int, q Demand) (Keys, bool) {
-	if c.order == nil {
-		return c.many(free, 0, k).best(free, q.orEqual(), nil)
-	}
-	w := walk{class: c, open: free, k: k, fine: true, twins: c.peers}
-	return w.best(free, q.orEqual(), nil)
 }
 
 // orEqual is q, and the same for all sizes where it is zero.
