@@ -16,7 +16,6 @@ const (
 	SameRoot    = 30 // one root complex (HOSTBRIDGE)
 	SameBridges = 40 // several PCI switches between them (MULTIPLE)
 	SameSwitch  = 50 // one PCI switch (SINGLE)
-	SameBoard   = 60 // (INTERNAL)
 
 	lane = 100
 )

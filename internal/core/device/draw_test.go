@@ -81,7 +81,7 @@ func (s *server) links() {
 	for range s.rng.IntN(8) {
 		a, b := some(), some()
 		s.spec.Links = append(s.spec.Links, device.Link{
-			Type: a.Type, A: a.ID, B: b.ID, Lanes: int64(s.rng.IntN(5)), Level: int64(10 * s.rng.IntN(8)),
+			Type: a.Type, A: a.ID, B: b.ID, Lanes: int64(s.rng.IntN(5)),
 		})
 	}
 	if s.rng.IntN(4) == 0 {

@@ -55,12 +55,11 @@ type Location struct {
 }
 
 // Link joins two devices of one type directly, with so many lanes from A to B. Where a second link says what B has to
-// A, the smaller number counts. Level is the closeness where a driver reports it; 0 is read from the locations.
+// A, the smaller number counts.
 type Link struct {
 	Type  Type
 	A, B  string // IDs
 	Lanes int64
-	Level int64
 }
 
 // Switch joins devices of one type with each other: each has so many lanes to it, by ID.

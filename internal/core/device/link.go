@@ -1,5 +1,7 @@
 package device
 
+import "slices"
+
 // closeness reads how close two devices are from where they are connected.
 func closeness(a, b *unit) int64 {
 	common := 0
@@ -29,17 +31,11 @@ func (inv *Inventory) weights(r *rack, s *Spec) []int32 {
 		return -1
 	}
 	n := r.n
-	directed, switched, levels := make([]int64, n*n), make([]int64, n*n), make([]int64, n*n)
-	said := make([]bool, n*n)
+	directed, switched := slices.Repeat([]int64{-1}, n*n), make([]int64, n*n)
 	for _, l := range s.Links {
-		a, b := local(l.Type, l.A), local(l.Type, l.B)
-		if a < 0 || b < 0 || a == b {
-			continue
+		if a, b := local(l.Type, l.A), local(l.Type, l.B); a >= 0 && b >= 0 {
+			directed[a*n+b] = max(directed[a*n+b], 0) + bounded(l.Lanes)
 		}
-		directed[a*n+b] += bounded(l.Lanes)
-		said[a*n+b] = true
-		levels[a*n+b] = max(levels[a*n+b], l.Level)
-		levels[b*n+a] = levels[a*n+b]
 	}
 	for _, sw := range s.Switches {
 		for a, of := range sw.Lanes {
@@ -57,16 +53,12 @@ func (inv *Inventory) weights(r *rack, s *Spec) []int32 {
 				continue
 			}
 			there, back := directed[i*n+j], directed[j*n+i]
-			if !said[i*n+j] {
-				there = back
-			} else if !said[j*n+i] {
-				back = there
+			lanes := min(there, back)
+			if lanes < 0 { // no link says one direction, or both
+				lanes = max(there, back, 0)
 			}
-			level := min(max(levels[i*n+j], levels[j*n+i]), SameBoard)
-			if level <= 0 {
-				level = closeness(&inv.units[r.first+i], &inv.units[r.first+j])
-			}
-			w[i*n+j] = int32(lane*bounded(min(there, back)+switched[i*n+j]) + level)
+			w[i*n+j] = int32(lane*bounded(lanes+switched[i*n+j]) +
+				closeness(&inv.units[r.first+i], &inv.units[r.first+j]))
 		}
 	}
 	return w

@@ -12,8 +12,8 @@ import (
 func TestLinkRegretIsObserved(t *testing.T) {
 	t.Parallel()
 	spec := device.Spec{Links: []device.Link{
-		{Type: device.GPU, A: "0", B: "1", Lanes: 4, Level: device.SameSwitch},
-		{Type: device.GPU, A: "2", B: "3", Lanes: 4, Level: device.SameSwitch},
+		{Type: device.GPU, A: "0", B: "1", Lanes: 4},
+		{Type: device.GPU, A: "2", B: "3", Lanes: 4},
 	}}
 	for _, id := range []string{"0", "1", "2", "3"} {
 		spec.Devices = append(spec.Devices, device.Device{
@@ -50,8 +50,8 @@ func TestLinkRegretIsObserved(t *testing.T) {
 			labels[l.GetName()] = l.GetValue()
 		}
 		h := f.GetMetric()[0].GetHistogram()
-		if labels["model"] != "M" || labels["k"] != "2" || h.GetSampleCount() != 2 || h.GetSampleSum() != 440 {
-			t.Errorf("%v: %d pods miss %v, want 2 and 440", labels, h.GetSampleCount(), h.GetSampleSum())
+		if labels["model"] != "M" || labels["k"] != "2" || h.GetSampleCount() != 2 || h.GetSampleSum() != 400 {
+			t.Errorf("%v: %d pods miss %v, want 2 and 400", labels, h.GetSampleCount(), h.GetSampleSum())
 		}
 		return
 	}
