@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
 // Bounds of an unpacked capture: the largest known one has 16,000 entries and 10 MB.
@@ -22,11 +24,13 @@ const (
 	maxFileBytes    = 8 << 20
 )
 
-// parts are the files and folders that describe a machine. A capture holds much more: PCI devices, block devices, a
-// link for every memory block.
+// parts are the files and folders that describe a machine. A capture holds much more: block devices, a link for every
+// memory block.
 var parts = []string{
 	cpuDir, nodeDir, "sys/devices/cpu_core", "sys/devices/cpu_atom", "sys/kernel/mm/hugepages",
 	"proc/cpuinfo", "proc/meminfo", "proc/stat", "proc/cmdline", "proc/version",
+	"proc/devices", "proc/driver/nvidia/gpus", "sys/class", "sys/bus/pci/devices", "sys/bus/platform/devices",
+	"sys/devices/pci*", "sys/devices/virtual/misc", "sys/devices/virtual/kfd", host.DropDirs()[0],
 }
 
 // described matches the paths in parts that say something of CPUs or NUMA nodes: of the folder of a CPU that is its
@@ -41,7 +45,17 @@ var (
 		`^sys/devices/system/(cpu/cpu\d+/cache/index[01]|node/[^/]+/(memory\d+|access[^/]*))(/|$)`)
 )
 
-func describes(name string) bool { return described.MatchString(name) && !omitted.MatchString(name) }
+// cards matches what the agent reads of devices: what drivers say of them, the links by which sysfs lists them, and
+// facts in their folders, which are anywhere below the root complexes.
+var cards = regexp.MustCompile(`^(proc/(devices|driver/nvidia/gpus/[^/]+/information)|` +
+	`var/run/tenon/device-infos/[^/]+\.json|sys/bus/(pci|platform)/devices/[^/]+|` +
+	`sys/class/(drm|infiniband|infiniband_verbs|infiniband_mad|fpga_manager|misc|kfd)/[^/]+|` +
+	`sys/(class|devices/pci[^/]+|devices/virtual/(misc|kfd))/.+/(vendor|numa_node|physfn|unique_id|product_name|` +
+	`mem_info_vram_total|uevent|state|phys_state|properties))$`)
+
+func describes(name string) bool {
+	return described.MatchString(name) && !omitted.MatchString(name) || cards.MatchString(name)
+}
 
 // Unpack brings a captured machine, an archive (tar, tar.gz, tar.bz2) or a folder, into dir, which must exist: the
 // folder that an archive wraps around sys and proc is taken off. Only what describes the machine is kept. Nothing is
@@ -115,12 +129,13 @@ func extract(t *tar.Reader, into *store) error {
 	}
 }
 
-// strip takes off what stands before sys, proc, dev or run: "./capture/sys/…" is "sys/…". Other entries are left out.
+// strip takes off what stands before sys, proc, dev, run or var: "./capture/sys/…" is "sys/…". Other entries are left
+// out.
 func strip(name string) (string, bool) {
 	parts := strings.Split(strings.TrimPrefix(name, "/"), "/")
 	for i, p := range parts[:min(3, len(parts))] {
 		switch p {
-		case "sys", "proc", "dev", "run":
+		case "sys", "proc", "dev", "run", "var":
 			return strings.TrimSuffix(strings.Join(parts[i:], "/"), "/"), true
 		}
 	}
@@ -166,7 +181,7 @@ func copyTree(from string, into *store) error {
 		switch {
 		case err != nil:
 			return err
-		case !describes(name) && e.IsDir():
+		case !describes(name) && strings.HasPrefix(name, "sys/devices/system/") && e.IsDir():
 			return fs.SkipDir
 		case !describes(name):
 			return nil
@@ -188,11 +203,14 @@ func copyTree(from string, into *store) error {
 		return nil
 	}
 	for _, part := range parts {
-		if _, err := src.Stat(part); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := fs.WalkDir(src.FS(), part, visit); err != nil {
+		found, err := fs.Glob(src.FS(), part)
+		if err != nil {
 			return err
+		}
+		for _, name := range found {
+			if err := fs.WalkDir(src.FS(), name, visit); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -2,12 +2,17 @@ package machine_test
 
 import (
 	"archive/tar"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // pack writes an uncompressed archive.
@@ -93,10 +98,12 @@ func TestArchivesAreReducedToWhatDescribesAMachine(t *testing.T) {
 		cpuDir + "/online", cpuDir + "/cpu0/topology/core_id", cpuDir + "/cpu0/cache/index3/level", "proc/cpuinfo",
 		"sys/devices/system/node/node0/meminfo",
 		"sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages",
+		"sys/bus/pci/devices/0000:01:00.0", "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/numa_node",
+		"proc/driver/nvidia/gpus/0000:01:00.0/information", "var/run/tenon/device-infos/a.json",
 	}
 	drop := []string{
-		cpuDir + "/cpu0/cache/index0/level", cpuDir + "/cpu0/cpuidle/state0/name", "sys/bus/pci/devices/x",
-		"proc/self/cpuset",
+		cpuDir + "/cpu0/cache/index0/level", cpuDir + "/cpu0/cpuidle/state0/name", "sys/bus/usb/devices/x",
+		"proc/self/cpuset", "sys/devices/pci0000:00/0000:00:01.0/resource",
 		"sys/devices/system/node/node0/memory12/state",
 	}
 	var entries []tar.Header
@@ -148,5 +155,80 @@ func TestTornArchiveIsNamed(t *testing.T) {
 		if _, _, err := machine.Parse(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error = %v, want one that names %s", name, err, path)
 		}
+	}
+}
+
+// A machine that is captured, as a folder or as an archive, has the devices that it had.
+func TestCapturesKeepDevices(t *testing.T) {
+	t.Parallel()
+	read := func(dir string) (cards host.Cards, found [][]host.Dropped) {
+		root := host.Root{Dir: dir}
+		cards, err := host.ReadCards(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []host.CardKind{host.NVIDIA, host.AMD, host.RDMA, host.FPGA} {
+			list, err := host.FindDevices(root, kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, list)
+		}
+		dropped, err := host.ReadDropped(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cards, append(found, dropped)
+	}
+	devices := 0
+	for _, preset := range machine.Presets() {
+		original, copied, unpacked := testkit.Dir(t), testkit.Dir(t), testkit.Dir(t)
+		archive := filepath.Join(t.TempDir(), "capture.tar")
+		if err := preset.Write(original); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := tar.NewWriter(f)
+		if err := errors.Join(w.AddFS(os.DirFS(original)), w.Close(), f.Close(), machine.Unpack(original, copied),
+			machine.Unpack(archive, unpacked)); err != nil {
+			t.Fatal(err)
+		}
+		cards, found := read(original)
+		devices += len(cards.List)
+		for _, dir := range []string{copied, unpacked} {
+			gotCards, gotFound := read(dir)
+			if diff := cmp.Diff(cards, gotCards); diff != "" {
+				t.Errorf("cards of %s (-original +captured):\n%s", preset.Name, diff)
+			}
+			if diff := cmp.Diff(found, gotFound); diff != "" {
+				t.Errorf("devices of %s (-original +captured):\n%s", preset.Name, diff)
+			}
+		}
+	}
+	if devices < 50 {
+		t.Errorf("the presets have %d devices", devices)
+	}
+}
+
+// The capture of a machine with an RDMA adapter has its folder, and no class of device files.
+func TestDevicesOfARealCapture(t *testing.T) {
+	t.Parallel()
+	archive := filepath.Join(testkit.SharedData(t, "machines"), "32em64t-2n8c+dax+nvme+mic+dimms.tar.bz2")
+	d, _, err := machine.Parse(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := d.Devices("n")
+	if len(list) != 1 {
+		t.Fatalf("%+v; want one adapter", list)
+	}
+	at := host.DroppedTopology{
+		NodeID: "1", PCIEID: "pci0000:80", BusID: "0000:82:00.0", Bridges: []string{"pci0000:80", "0000:80:02.2"},
+	}
+	if d := list[0]; !cmp.Equal(d.Topology, at) || d.Status == nil || d.Status.ErrCode != "NoDeviceFile" {
+		t.Errorf("%+v, want one at %+v without a device file", d, at)
 	}
 }

@@ -1,12 +1,16 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 
+	"k8s.io/utils/clock"
+
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -28,8 +32,9 @@ type Description struct {
 	arch, model string
 	shape       shape
 	board       board
-	capture     string        // archive or folder; "" for a machine that is generated
-	topology    *topo.Machine // what the capture's files say, the parts that Of was given, or the shape
+	capture     string         // archive or folder; "" for a machine that is generated
+	captured    []host.Dropped // devices of the capture
+	topology    *topo.Machine  // what the capture's files say, the parts that Of was given, or the shape
 }
 
 // Of describes a machine that is not a preset: its parts, the CPU's model as /proc/cpuinfo has it, and kubelet settings
@@ -96,24 +101,39 @@ func (d Description) Topology() (*topo.Machine, error) {
 
 // Read writes the machine's tree to a temporary folder and returns the machine that an agent reads from it.
 func (d Description) Read() (*topo.Machine, error) {
-	// Where Linux keeps a file system in memory a capture is unpacked in a tenth of the time. There may be too little
-	// memory, or none of this kind.
-	m, err := d.readIn("/dev/shm")
-	if err != nil {
-		m, err = d.readIn("")
-	}
-	return m, err
+	err := d.read()
+	return d.topology, err
 }
 
-func (d Description) readIn(scratch string) (*topo.Machine, error) {
+// read sets what the written tree says: the topology, and the devices of a capture, as far as they can be read.
+func (d *Description) read() error {
+	// Where Linux keeps a file system in memory a capture is unpacked in a tenth of the time. There may be too little
+	// memory, or none of this kind.
+	if d.readIn("/dev/shm") == nil {
+		return nil
+	}
+	return d.readIn("")
+}
+
+func (d *Description) readIn(scratch string) error {
 	dir, err := os.MkdirTemp(scratch, "tenon-machine-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	if err := d.writeTree(dir); err != nil {
-		return nil, err
+		return err
 	}
-	r, err := host.Read(host.Root{Dir: dir}, d.arch)
-	return r.Machine, err
+	root := host.Root{Dir: dir}
+	r, err := host.Read(root, d.arch)
+	if err != nil {
+		return err
+	}
+	if d.topology = r.Machine; d.capture == "" {
+		return nil
+	}
+	found, _ := inventory.New(inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}})
+	_, _ = found.Refresh(context.Background())
+	d.captured = found.Devices(nil)
+	return nil
 }

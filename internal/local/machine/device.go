@@ -34,8 +34,12 @@ func pairs(lanes int32, gpus ...int) (list []mesh) {
 	return list
 }
 
-// Devices are the devices of the machine with this name, as a drop file lists them; equal names have equal UUIDs.
+// Devices are the devices of the machine with this name, as a drop file lists them; equal names have equal UUIDs. Those
+// of a capture are the ones that it has.
 func (d Description) Devices(name string) []host.Dropped {
+	if d.capture != "" {
+		return d.captured
+	}
 	numa, b := d.Spec(), d.board
 	place := func(i, of int) host.DroppedTopology {
 		node := i * len(numa.NUMA) / of

@@ -131,7 +131,7 @@ func captured(path string) (Description, error) {
 		Name: nodeName(filepath.Base(abs)), Summary: "captured machine " + path, arch: "amd64",
 		capture: abs,
 	}
-	if d.topology, err = d.Read(); err != nil {
+	if err := d.read(); err != nil {
 		return Description{}, err
 	}
 	d.arch = d.topology.Arch()
