@@ -16,9 +16,8 @@ const wideNodes = 10
 
 // gift is what a set of the lead gets of another type: device to[j] for want j.
 type gift struct {
-	mask  uint64
-	to    [MaxDevices]int8
-	count int
+	mask uint64
+	to   [MaxDevices]int8
 }
 
 // want is one device of another type: one of allowed, close to one of from, which are devices of the lead.
@@ -70,7 +69,8 @@ func (s *search) nearest(mask uint64, within topo.NodeSet) (total int64, around 
 		var found bool
 		switch {
 		case p.all:
-			found = n.all(p, inside) && p.inScope(n.mask)
+			n.mask = p.match
+			found = n.mask != 0 && n.mask&^(p.fits[0]&inside) == 0 && p.inScope(n.mask) && p.assign(n.mask, &n.to)
 		case p.scopes != nil:
 			d, found = s.scoped(t, mask, inside)
 		default:
@@ -83,16 +83,6 @@ func (s *search) nearest(mask uint64, within topo.NodeSet) (total int64, around 
 		around |= s.view.nodes(p.rack, n.mask)
 	}
 	return total, around, true
-}
-
-// all gives every matching device.
-func (n *gift) all(p *pick, inside uint64) bool {
-	n.mask, n.count = p.match, 0
-	for m := p.match; m != 0; m &= m - 1 {
-		n.to[n.count] = int8(bits.TrailingZeros64(m))
-		n.count++
-	}
-	return n.mask != 0 && n.mask&^(p.fits[0]&inside) == 0
 }
 
 // scoped is reach within one of the scopes that the type's hint demands.
@@ -128,12 +118,12 @@ func (s *search) reach(t int, mask, inside uint64) (total int64, ok bool) {
 	}
 	var kept gift
 	permute(order[:count], 0, func() {
-		if d, found := s.settle(t, wants[:count], &order); found && (kept.count == 0 || d < total) {
+		if d, found := s.settle(t, wants[:count], &order); found && (kept.mask == 0 || d < total) {
 			total, kept = d, s.found[t]
 		}
 	})
 	s.found[t] = kept
-	return total, kept.count > 0
+	return total, kept.mask != 0
 }
 
 // permute calls try with every order of list.
@@ -202,7 +192,7 @@ func (s *search) wants(t int, mask, open uint64, list *[MaxDevices]want) (count,
 // settle gives each want a device of its own, with the least distances in total.
 func (s *search) settle(t int, wants []want, order *[MaxDevices]int8) (total int64, ok bool) {
 	p, n, o := &s.rest[t], &s.found[t], &s.others[t]
-	n.mask, n.count = 0, len(wants)
+	n.mask = 0
 	for i, w := range wants { // what is nearest to each, where they do not want the same
 		may := w.allowed & p.fit(int(order[i]))
 		d, closest := o.nearest(may, w.from)
@@ -238,7 +228,7 @@ func (s *search) share(t int, wants []want, order *[MaxDevices]int8) (total int6
 	if total, ok = assignment(len(wants), p.rack.n, &cost, &to); !ok {
 		return 0, false
 	}
-	n.mask, n.count = 0, len(wants)
+	n.mask = 0
 	for i := range wants {
 		n.mask |= 1 << to[i]
 		n.to[order[i]] = to[i]

@@ -29,7 +29,7 @@ func (s *search) choice(k *Keys, w *walk) Choice {
 		for t := range s.rest {
 			n := &s.found[t]
 			c.Nodes |= s.view.nodes(s.rest[t].rack, n.mask)
-			c.Grants = s.grants(c.Grants, &s.rest[t], &n.to, n.count)
+			c.Grants = s.grants(c.Grants, &s.rest[t], &n.to, bits.OnesCount64(n.mask))
 		}
 	}
 	return c

@@ -41,11 +41,11 @@ func (c *Class) alike(i, j int, places []int) bool {
 // without tables. Twins count as one, but for those in apart. Where there are mostSets of a scope, it has those of each
 // device and the ones that are closest to it.
 func (c *Class) many(open, apart uint64, k int, scopes ...uint64) *walk {
-	w := &walk{class: c, listed: true}
 	if len(scopes) == 0 {
 		scopes = []uint64{open}
 	}
 	var masks []uint64
+	approximate := false
 	for _, scope := range scopes {
 		scope &= open
 		var groups []uint64
@@ -59,7 +59,7 @@ func (c *Class) many(open, apart uint64, k int, scopes ...uint64) *walk {
 		}
 		list := subsets(nil, mostSets, 0, k, groups, scope)
 		if len(list) == mostSets {
-			list, w.approximate = nil, true
+			list, approximate = nil, true
 			for m := scope; m != 0; m &= m - 1 {
 				c.sortByDistance(groups, bits.TrailingZeros64(m))
 				list = subsets(list, len(list)+mostSets/MaxDevices, 0, k, groups, scope)
@@ -68,10 +68,12 @@ func (c *Class) many(open, apart uint64, k int, scopes ...uint64) *walk {
 		masks = append(masks, list...)
 	}
 	slices.Sort(masks)
+	var list []Keys
 	for _, mask := range slices.Compact(masks) {
-		w.list = append(w.list, c.keys(mask))
+		list = append(list, c.keys(mask))
 	}
-	slices.SortFunc(w.list, compareStatic)
+	w := c.listed(list)
+	w.approximate = approximate
 	return w
 }
 

@@ -9,27 +9,28 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Sets yields the sets of devices that serve a request, best first, each with all of its devices. It computes them band
-// by band (Keys.Ring and Keys.Links), so a reader that takes the first does not pay for the others. Containers share
-// devices as far as that is feasible; other ways are tried where none is.
+// Sets yields the sets of devices that serve a request, best first, each with all of its devices. It searches anew for
+// each: readers take a few. Containers share devices as far as that is feasible; other ways are tried where none is.
 func (v *View) Sets(r *Request, o *Options) iter.Seq[Choice] {
 	return func(yield func(Choice) bool) {
 		v.search(r, o).each(func(s *search) bool {
 			seen := map[uint64]bool{} // a set may be in the table and free
 			for _, w := range s.walks() {
 				w.twins = nil
-				for {
-					band := w.band(s.left, s.opt.Demand.orEqual(), s.check)
-					slices.SortFunc(band, func(a, b Keys) int { return a.Compare(&b) })
-					for i := range band {
-						if mask := band[i].Mask; !seen[mask] {
-							if seen[mask] = true; !yield(s.choice(&band[i], w)) {
-								return true
-							}
-						}
+				other := func(k Keys) (Keys, bool) {
+					if seen[k.Mask] {
+						return k, false
 					}
-					if len(band) == 0 {
+					return s.check(k)
+				}
+				for {
+					w.at = 0
+					keys, found := w.best(s.left, s.opt.Demand.orEqual(), other)
+					if !found {
 						break
+					}
+					if seen[keys.Mask] = true; !yield(s.choice(&keys, w)) {
+						return true
 					}
 				}
 			}
@@ -184,11 +185,14 @@ func (s *search) begin(picks []pick) {
 // walks are the ways through the sets of the lead: of each number of devices that the request can mean, first those of
 // its partition table, then free ones.
 func (s *search) walks() []*walk {
-	p := s.lead
-	if p.all {
-		return []*walk{s.listed([]uint64{p.match})}
-	}
+	p, fine := s.lead, len(s.rest) == 0
 	var list []*walk
+	if p.all && p.match != 0 {
+		list = append(list, p.rack.class.listed([]Keys{p.rack.class.keys(p.match)}))
+	}
+	if p.all {
+		return list
+	}
 	for k := len(p.bundles); k <= s.most(); k++ {
 		partitions, free := s.partitions(k)
 		if partitions != nil {
@@ -197,7 +201,7 @@ func (s *search) walks() []*walk {
 		if free {
 			w := &walk{class: p.rack.class, open: p.open, k: k}
 			apart := uint64(0)
-			switch alone := len(s.rest) == 0 && p.scopes == nil; {
+			switch alone := fine && p.scopes == nil; {
 			case !p.bundles[0].whole() || !p.equal:
 				apart = p.open // shares of equal devices differ by what is free
 			case alone:
@@ -208,9 +212,11 @@ func (s *search) walks() []*walk {
 			if w.class.order == nil {
 				w = w.class.many(p.open, apart, k, p.scopes...)
 			}
-			w.fine = len(s.rest) == 0
 			list = append(list, w)
 		}
+	}
+	for _, w := range list {
+		w.fine = fine
 	}
 	return list
 }
@@ -227,18 +233,6 @@ func (s *search) most() int {
 		}
 	}
 	return own
-}
-
-// listed is a walk through given sets.
-func (s *search) listed(masks []uint64) *walk {
-	w := &walk{class: s.lead.rack.class, fine: len(s.rest) == 0, listed: true}
-	for _, mask := range masks {
-		if mask != 0 {
-			w.list = append(w.list, w.class.keys(mask))
-		}
-	}
-	slices.SortFunc(w.list, compareStatic)
-	return w
 }
 
 // check applies the hard rules to a set of the lead, and fills in the keys that depend on the account.

@@ -31,7 +31,7 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 			best, first = p.score, false
 		}
 	}
-	w = s.listed(nil)
+	var list []Keys
 	for _, p := range inv.sets {
 		switch {
 		case bits.OnesCount64(p.mask) != k || p.mask&^s.lead.open != 0,
@@ -44,10 +44,9 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 		for _, n := range s.view.whole(s.left &^ p.mask) {
 			keys.Kept = keys.Kept<<16 | min(n, 1<<16-1) // one of a larger size outweighs all of smaller ones
 		}
-		w.list = append(w.list, keys)
+		list = append(list, keys)
 	}
-	slices.SortFunc(w.list, compareStatic)
-	return w, policy == PreferPartitions && wish == nil
+	return s.lead.rack.class.listed(list), policy == PreferPartitions && wish == nil
 }
 
 // whole counts the partitions of 8, 4 and 2 GPUs of which all are left.

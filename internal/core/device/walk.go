@@ -1,6 +1,9 @@
 package device
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // walk visits the sets of k devices of open, better ones first by all that does not depend on the account.
 type walk struct {
@@ -10,19 +13,15 @@ type walk struct {
 	fine  bool // see Keys.band
 	// twins are devices of which only sets with the first ones are visited: others are not better.
 	twins []uint64
-	// list has the sets where they do not come from the tables of the class.
-	list   []Keys
-	listed bool
+	// list has the sets where they do not come from the tables of the class; k is 0 then.
+	list []Keys
 	// approximate: not all sets are there.
 	approximate bool
 }
 
 // next returns the next set, with the keys that the class knows; false at the end.
 func (w *walk) next(k *Keys) bool {
-	if w.listed {
-		if w.at == len(w.list) {
-			return false
-		}
+	if w.at < len(w.list) {
 		*k = w.list[w.at]
 		w.at++
 		return true
@@ -38,7 +37,6 @@ func (w *walk) next(k *Keys) bool {
 			return true
 		}
 	}
-	w.at = len(order)
 	return false
 }
 
@@ -78,19 +76,10 @@ func (w *walk) complete(k *Keys, left uint64, q Demand, check func(Keys) (Keys, 
 	return true
 }
 
-// band returns the sets of the next band that has any which check accepts, in any order; none at the end.
-func (w *walk) band(left uint64, q Demand, check func(Keys) (Keys, bool)) (list []Keys) {
-	var k Keys
-	for w.next(&k) {
-		if len(list) > 0 && !k.band(&list[0], w.fine) {
-			w.at--
-			break
-		}
-		if w.complete(&k, left, q, check) {
-			list = append(list, k)
-		}
-	}
-	return list
+// listed is the walk through given sets.
+func (c *Class) listed(list []Keys) *walk {
+	slices.SortFunc(list, compareStatic)
+	return &walk{class: c, list: list}
 }
 
 // orEqual is q, and the same for all sizes where it is zero.
