@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -89,9 +90,15 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 	out.strand("cpu", out.Free-min(out.Free, cpus))
 	out.strand("memory", min(out.Free, cpus)-usable)
 	for _, size := range [...]int{1, 2, 4, 8} {
-		out.Fit[strconv.Itoa(size)] = wholeFits(account, int64(size), usable/size)
+		out.Fit[strconv.Itoa(size)], _ = wholeFits(account, size, usable/size)
 	}
-	out.strand("partition", max(usable-placeable(account, usable), 0))
+	placeable := 0 // by pods of any sizes together
+	for _, size := range [...]int{8, 4, 2, 1} {
+		var pods int
+		pods, account = wholeFits(account, size, (usable-placeable)/size)
+		placeable += pods * size
+	}
+	out.strand("partition", usable-placeable)
 	out.strand("share", useless)
 	return out, out.GPUs > 0
 }
@@ -102,32 +109,17 @@ func (o *GPULoad) strand(cause string, gpus int) {
 	}
 }
 
-// whole asks for whole GPUs of any vendor.
-func whole(n int64) *device.Request {
-	return &device.Request{Parts: []device.Part{{Type: device.GPU, Count: n, Need: device.Need{Whole: true}}}}
-}
-
-// wholeFits counts the pods of size GPUs, at most limit, that can be had one after the other.
-func wholeFits(account *device.View, size int64, limit int) int {
-	for n := range limit {
-		choice, reason := account.Choose(whole(size), nil)
+// wholeFits counts the pods of size whole GPUs of any vendor, at most limit, that can be had one after the other; after
+// is the account with them.
+func wholeFits(account *device.View, size, limit int) (n int, after *device.View) {
+	part := device.Part{Type: device.GPU, Count: int64(size), Need: device.Need{Whole: true}}
+	for ; n < limit; n++ {
+		choice, reason := account.Choose(&device.Request{Parts: []device.Part{part}}, nil)
 		if !reason.OK() {
-			return n
+			break
 		}
-		account = account.With(&device.Holding{UID: "+" + CountText(int64(n)), Grants: choice.Grants})
+		uid := fmt.Sprintf("+%d of %d", n, size)
+		account = account.With(&device.Holding{UID: uid, Grants: choice.Grants})
 	}
-	return limit
-}
-
-// placeable is the number of GPUs that pods of any sizes can have together.
-func placeable(account *device.View, limit int) (gpus int) {
-	for _, size := range [...]int{8, 4, 2, 1} {
-		n := wholeFits(account, int64(size), (limit-gpus)/size)
-		for range n {
-			choice, _ := account.Choose(whole(int64(size)), nil)
-			gpus += size
-			account = account.With(&device.Holding{UID: "+" + CountText(int64(gpus)), Grants: choice.Grants})
-		}
-	}
-	return gpus
+	return n, account
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// beside is how devices and the rest of a pod meet on NUMA nodes.
+// beside is how devices and the rest of a pod meet on NUMA nodes: spread holds for both together.
 type beside struct {
 	joint
-	asks   bool // CPUs or a shared pool are chosen with the devices
-	spread int  // NUMA nodes that the policy allows the devices, and the rest together with them
+	asks bool // CPUs or a shared pool are chosen with the devices
 }
 
 // chooseDevices decides which devices r gets where Tenon gives them out, o being what checkCPUs says of its CPUs. On
@@ -88,8 +87,7 @@ func accept(v *ledger.View, r *Request, o *order) func(topo.NodeSet) bool {
 		mask := touched(m, placement)
 		return func(nodes topo.NodeSet) bool { return mask == 0 || nodes.Within(mask) }
 	}
-	b := withDevices(v, r, o)
-	return b.accepts
+	return withDevices(v, r, o).accepts
 }
 
 // withDevices makes the question for CPUs or shared pools beside devices. Devices may be on as many NUMA nodes as they
@@ -105,21 +103,17 @@ func withDevices(v *ledger.View, r *Request, o *order) *beside {
 	if b.asks {
 		b.separate()
 	}
-	switch b.spread = b.joint.spread; max(v.Facts().Topology, r.Topology) {
+	switch max(v.Facts().Topology, r.Topology) {
 	case hint.SingleNUMANode:
 		b.spread = 1
 	case hint.Restricted:
 		b.spread = max(b.spread, fewestForDevices(v, r))
 	}
-	b.joint.spread = b.spread
 	return b
 }
 
 func (b *beside) accepts(nodes topo.NodeSet) bool {
-	if nodes.Len() > b.spread {
-		return false
-	}
-	return !b.asks || b.near(nodes)
+	return nodes.Len() <= b.spread && (!b.asks || b.near(nodes))
 }
 
 // near makes j choose only sets of NUMA nodes that contain those of devices, as far as these have CPUs; false where
