@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds static binaries: build.sh FOLDER PACKAGE... Where a binary is missing, which means that Kubernetes has to be
-# compiled, it shows how many packages are done of all.
+# compiled, it shows how many packages are done of all. VERSION is what they print as their version (default: the tag or
+# commit of the checkout); GOOS and GOARCH choose a platform.
 set -euo pipefail
 GO=${GO:-go} TAGS=${TAGS:-nomsgpack}
 folder=$1
@@ -12,6 +13,8 @@ release=$("$GO" list -m -f '{{.Version}}' k8s.io/kubernetes)
 IFS=. read -r major minor _ <<<"${release#v}"
 at=k8s.io/component-base/version
 stamp="-X $at.gitVersion=$release -X $at.gitMajor=$major -X $at.gitMinor=$minor -X $at.gitCommit= -X $at.gitTreeState=clean"
+version=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*' 2>/dev/null || true)}
+stamp+=" -X github.com/tenon-project/tenon/api/version.release=$version"
 build=("$GO" build -tags "$TAGS" -trimpath -ldflags "-s -w $stamp" -o "$folder/")
 missing=
 for package in "$@"; do

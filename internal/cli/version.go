@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/api/version"
 )
 
 type versions struct {
@@ -21,14 +22,13 @@ type versions struct {
 
 func builtFrom() versions {
 	v := versions{
-		Tenon: "unknown", Kubernetes: "unknown", Go: runtime.Version(),
+		Tenon: version.String(), Kubernetes: "unknown", Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
-	v.Tenon = cmp.Or(info.Main.Version, v.Tenon)
 	for _, m := range info.Deps {
 		if m.Path == "k8s.io/client-go" {
 			v.Kubernetes = strings.Replace(m.Version, "v0.", "v1.", 1) // 1.36.3 is in the modules of v0.36.3

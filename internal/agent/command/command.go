@@ -6,12 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
@@ -29,7 +29,9 @@ func New() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		SilenceUsage: true,
+		Version:      version.String(),
 	}
+	c.Flags().Bool("version", false, "print the version")
 	c.AddCommand(newRunCommand(), newProbeCommand(), newDoctorCommand())
 	return c
 }
@@ -89,7 +91,8 @@ func (f *common) name() (string, error) {
 
 // parse puts the flags into an Agent's options.
 func (f *common) parse(o *app.Options) (err error) {
-	o.Root, o.Arch, o.Version, o.PublishNumatopology = host.Root{Dir: f.root}, runtime.GOARCH, version(), f.volcano
+	o.Root, o.Arch, o.Version = host.Root{Dir: f.root}, runtime.GOARCH, version.String()
+	o.PublishNumatopology = f.volcano
 	if o.Switches, err = f.switches(); err != nil {
 		return err
 	}
@@ -98,12 +101,4 @@ func (f *common) parse(o *app.Options) (err error) {
 	}
 	o.Node, err = f.name()
 	return err
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel"
-	}
-	return info.Main.Version
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/version"
 )
 
 // NewCommand returns the command line of tenon-manager.
@@ -18,6 +20,7 @@ func NewCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		// An error of running is not one of the command line.
 		SilenceUsage: true,
+		Version:      version.String(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger := klog.Background()
 			UseLogger(logger)
@@ -32,6 +35,7 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	f.Bool("version", false, "print the version")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; without it the service account is used")
 	f.StringVar(&o.WebhookAddress, "webhook-address", ":9443", "`host:port` of the webhooks")
 	f.StringVar(&o.CertFile, "tls-cert-file", "/etc/tenon/webhook/tls.crt", "certificate `file` of the webhooks")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/deploy"
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/local/cluster"
@@ -131,14 +131,10 @@ func newNodes() *cobra.Command {
 			}
 			nodes = append(nodes, n)
 		}
-		version := "(devel)"
-		if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
-			version = build.Main.Version
-		}
 		certFile, keyFile := dir.Pair(cluster.KubeletServing)
 		return simnode.Run(ctx, simnode.Options{
 			Nodes: nodes, Address: address(ports[datadir.Kubelets]), CertFile: certFile,
-			KeyFile: keyFile, Version: version,
+			KeyFile: keyFile, Version: version.String(),
 		})
 	})
 }

@@ -11,12 +11,15 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
+	baseversion "k8s.io/component-base/version"
 	"k8s.io/component-base/version/verflag"
 
 	// What kube-scheduler registers in its main: the JSON log format, metrics of clients and version.
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
+
+	"github.com/tenon-project/tenon/api/version"
 )
 
 // NewCommand returns the command tenon-scheduler. It runs until the command's context ends and handles no signals.
@@ -37,6 +40,11 @@ file. Without --config it runs kube-scheduler's default profile with Tenon's plu
 			return o.ComponentGlobalsRegistry.Set()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Lookup("version").Value.String() == string(verflag.VersionTrue) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s version %s\nKubernetes %s\n", cmd.Name(), version.String(),
+					baseversion.Get())
+				return nil
+			}
 			verflag.PrintAndExitIfRequested()
 			if err := o.validate(cmd.Flags()); err != nil {
 				return err

@@ -5,12 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/tenon-project/tenon/api/version"
 )
 
 // export makes metrics visible at /metrics. Of several schedulers in one process the first one's are.
@@ -32,11 +33,7 @@ func exportInfo(c *config.KubeSchedulerConfiguration) {
 		Name: "tenon_config_info", Help: "1, with a hash of the configuration in force.",
 	}, []string{"component", "hash"})
 	export(build, inForce)
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
-	}
-	build.WithLabelValues(SchedulerName, version).Set(1)
+	build.WithLabelValues(SchedulerName, version.String()).Set(1)
 	text, err := json.Marshal(c)
 	if err != nil {
 		return // arguments of a foreign type that cannot be marshaled; the metric is left out

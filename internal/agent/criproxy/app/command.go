@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
 	"github.com/tenon-project/tenon/internal/agent/criproxy/setup"
 )
@@ -35,7 +36,9 @@ func NewCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		SilenceUsage: true,
+		Version:      version.String(),
 	}
+	c.Flags().Bool("version", false, "print the version")
 	c.AddCommand(newRunCommand(), newCheckCommand(),
 		newSetupCommand("install", "Put the proxy into the kubelet's way", setup.Setup.Install),
 		newSetupCommand("uninstall", "Take the proxy out of the kubelet's way", setup.Setup.Uninstall))

@@ -1,0 +1,2 @@
+// Package version says which release or commit of Tenon a program was built from.
+package version
