@@ -57,6 +57,7 @@ race: cc ## Run the adapters' tests under the race detector
 
 system: bin/tenon ## Test scheduler, simulate, commands and the local cluster
 	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights ./test/manifests
+	$(GO) test -tags $(TAGS),nolocal ./cmd/tenon
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
 
 # Tests of the agent on a real machine: docs/reference/testing.md. A level that has passed with the same tools on the same

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -10,8 +12,20 @@ import (
 	"github.com/tenon-project/tenon/internal/sim"
 )
 
-// localVerbs: kubectl-tenon has no control plane in it.
-func localVerbs(genericiooptions.IOStreams) []*cobra.Command { return nil }
+// localVerbs refuse: kubectl-tenon has no control plane and no kubectl in it.
+func localVerbs(genericiooptions.IOStreams) []*cobra.Command {
+	var verbs []*cobra.Command
+	for _, name := range []string{"up", "down", "kubectl"} {
+		verbs = append(verbs, &cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error {
+				const text = "%q is not in this build, which is for clusters: the program tenon of a release has it"
+				return &sim.InputError{Problems: []string{fmt.Sprintf(text, name)}}
+			},
+		})
+	}
+	return verbs
+}
 
 // machines refuses --machine: the presets belong to the local cluster.
 func machines([]string) ([]runtime.Object, error) {

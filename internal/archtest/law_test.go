@@ -300,6 +300,45 @@ func TestTheRuntimeProxyHasNoAPIClient(t *testing.T) {
 	}
 }
 
+// deps are the packages that a program links, with tags and on a platform.
+func deps(t *testing.T, program, tags, goos string) []string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-tags", tags, "-deps", "./cmd/"+program)
+	cmd.Dir = root(t)
+	cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list for %s: %v\n%s", goos, err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
+// What users of a cluster run has no control plane in it, and can be built for their own machines.
+func TestTheCommandLineForClustersHasNoControlPlane(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		linked := deps(t, "tenon", "nomsgpack,nolocal", goos)
+		if !slices.Contains(linked, module+"/internal/sim") {
+			t.Errorf("%s: simulate is not in it", goos)
+		}
+		for _, dep := range linked {
+			for _, forbidden := range []string{
+				"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "k8s.io/kubernetes/cmd/kube-apiserver",
+				"k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes/pkg/controlplane",
+				"k8s.io/kube-aggregator", "k8s.io/kubectl", "sigs.k8s.io/controller-runtime",
+				module + "/internal/local",
+			} {
+				if below(dep, forbidden) {
+					t.Errorf("%s: the build nolocal reaches %s", goos, dep)
+				}
+			}
+		}
+	}
+}
+
 // within are the folders of internal/sched that others there may import; app may import all.
 var within = map[string][]string{
 	"diag":      {"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling"},

@@ -1,10 +1,10 @@
+//go:build linux
+
 package doctor
 
 import (
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
@@ -29,12 +29,6 @@ func (m *machine) kernel() Finding {
 			"update the kernel to 5.8 or newer")
 	}
 	return f
-}
-
-// isBefore reports whether a release such as "6.12.1-cloud" or "v2.2.0" is older than another one.
-func isBefore(release, since string) (before, readable bool) {
-	v, err := version.ParseGeneric(release)
-	return err == nil && v.LessThan(version.MustParseGeneric(since)), err == nil
 }
 
 func (m *machine) cgroups() Finding {

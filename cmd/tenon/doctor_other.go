@@ -1,0 +1,15 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tenon-project/tenon/internal/cli"
+)
+
+// examineMachine refuses: what it reads are the files of Linux.
+func examineMachine(context.Context, string, string) (cli.Diagnosis, error) {
+	return nil, errors.New("only a Linux machine can be examined: run tenon doctor there, or use --node NODE")
+}
