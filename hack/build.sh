@@ -15,21 +15,38 @@ at=k8s.io/component-base/version
 stamp="-X $at.gitVersion=$release -X $at.gitMajor=$major -X $at.gitMinor=$minor -X $at.gitCommit= -X $at.gitTreeState=clean"
 version=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*' 2>/dev/null || true)}
 stamp+=" -X github.com/tenon-project/tenon/api/version.release=$version"
-build=("$GO" build -tags "$TAGS" -trimpath -ldflags "-s -w $stamp" -o "$folder/")
-missing=
-for package in "$@"; do
-  [ -x "$folder/${package##*/}" ] || missing=yes
-done
-[ -n "$missing" ] || exec "${build[@]}" "$@"
 
-total=$("$GO" list -tags "$TAGS" -deps "$@" | wc -l)
-echo "compiling $total packages, most of them of Kubernetes: 5 to 10 minutes on 2 cores; later builds take seconds"
-terminal=
-[ -t 1 ] && terminal=yes
-# -v prints the path of each package as it is compiled. What is not a path is an error of the compiler.
-"${build[@]}" -v "$@" 2>&1 | awk -v total="$total" -v terminal="$terminal" '
-  !/^[a-z][^ :]*$/ { print; next }
-  { done++ }
-  terminal { printf "\r  %d of %d packages", done, total; fflush() }
-  !terminal && done % 200 == 0 { printf "  %d of %d packages\n", done, total; fflush() }
-  END { if (terminal && done) print "" }'
+# gRPC's traces call methods by their names, and with them the linker keeps every method of every type: those that run on
+# each node go without (docs/reference/release.md has the sizes).
+node=() others=()
+for package in "$@"; do
+  case ${package##*/} in
+    tenon-agent | tenon-runtime-proxy) node+=("$package") ;;
+    *) others+=("$package") ;;
+  esac
+done
+build() { # TAGS PACKAGE…
+  local tags=$1 package missing= total terminal=
+  shift
+  [ $# != 0 ] || return 0
+  local command=("$GO" build -tags "$tags" -trimpath -ldflags "-s -w $stamp" -o "$folder/")
+  for package in "$@"; do
+    [ -x "$folder/${package##*/}" ] || missing=yes
+  done
+  if [ -z "$missing" ]; then
+    "${command[@]}" "$@"
+    return
+  fi
+  total=$("$GO" list -tags "$tags" -deps "$@" | wc -l)
+  echo "compiling $total packages, most of them of Kubernetes: 5 to 10 minutes on 2 cores; later builds take seconds"
+  [ ! -t 1 ] || terminal=yes
+  # -v prints the path of each package as it is compiled. What is not a path is an error of the compiler.
+  "${command[@]}" -v "$@" 2>&1 | awk -v total="$total" -v terminal="$terminal" '
+    !/^[a-z][^ :]*$/ { print; next }
+    { done++ }
+    terminal { printf "\r  %d of %d packages", done, total; fflush() }
+    !terminal && done % 200 == 0 { printf "  %d of %d packages\n", done, total; fflush() }
+    END { if (terminal && done) print "" }'
+}
+build "$TAGS" "${others[@]}"
+build "$TAGS,grpcnotrace" "${node[@]}"
