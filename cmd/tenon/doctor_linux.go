@@ -5,10 +5,9 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/agent/host"
-	"github.com/tenon-project/tenon/internal/cli"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
-func examineMachine(ctx context.Context, root, agent string) (cli.Diagnosis, error) {
-	d, err := doctor.OfMachine(ctx, host.Root{Dir: root}, agent)
-	return &d, err
+func examineMachine(ctx context.Context, root, agent string) (view.Diagnosis, error) {
+	return doctor.OfMachine(ctx, host.Root{Dir: root}, agent)
 }

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tenon-project/tenon/internal/cli"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // examineMachine refuses: what it reads are the files of Linux.
-func examineMachine(context.Context, string, string) (cli.Diagnosis, error) {
-	return nil, errors.New("only a Linux machine can be examined: run tenon doctor there, or use --node NODE")
+func examineMachine(context.Context, string, string) (view.Diagnosis, error) {
+	return view.Diagnosis{}, errors.New("only a Linux machine can be examined: run tenon doctor there, or use --node NODE")
 }

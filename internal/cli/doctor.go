@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -18,20 +17,15 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Doctor is what examines machines and nodes for the verb doctor.
 type Doctor struct {
 	// Machine examines the files of a machine below a folder, and asks the agent at an address, if it is not "".
-	Machine func(ctx context.Context, root, agent string) (Diagnosis, error)
+	Machine func(ctx context.Context, root, agent string) (view.Diagnosis, error)
 	// Node examines what the API says of a node.
-	Node func(NodeObjects) Diagnosis
-}
-
-// Diagnosis is what a Doctor found; its JSON is the answer for programs.
-type Diagnosis interface {
-	Print(w io.Writer) error
-	Healthy() bool
+	Node func(NodeObjects) view.Diagnosis
 }
 
 // NodeObjects is what the API says of a node.
@@ -101,38 +95,37 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 	return c
 }
 
-func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.ConfigFlags, of Doctor) (Diagnosis,
-	error,
-) {
+func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.ConfigFlags, of Doctor,
+) (none view.Diagnosis, err error) {
 	if o.node == "" {
 		d, err := of.Machine(ctx, o.root, o.agent)
 		if err != nil {
-			return nil, usagef("--root: %v", err)
+			return none, usagef("--root: %v", err)
 		}
 		return d, nil
 	}
 	cl, err := connect(flags)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	nodes, err := cl.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return none, fmt.Errorf("list nodes: %w", err)
 	}
 	named, err := only(nodes.Items, o.node)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	v := NodeObjects{Node: &named[0], Now: time.Now()}
 	if v.Topology, err = cl.topology(ctx, o.node); err != nil {
-		return nil, err
+		return none, err
 	}
 	if v.Topology != nil {
 		v.Written = lastWrite(v.Topology)
 	}
 	if _, err := each(ctx, cl, devicev1alpha1.Resource(), o.node, kube.ReadDevice,
 		func(d *devicev1alpha1.Device) { v.Device = d }); err != nil {
-		return nil, err
+		return none, err
 	}
 	if local, err := addressesInKubeconfig(flags); err == nil && len(local) > 0 {
 		v.AgentUnknown = errors.New("in a local cluster the simulated node runs it itself")

@@ -5,16 +5,15 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // doctors are those of the command.
 var doctors = Doctor{
-	Machine: func(ctx context.Context, root, agent string) (Diagnosis, error) {
-		d, err := doctor.OfMachine(ctx, host.Root{Dir: root}, agent)
-		return &d, err
+	Machine: func(ctx context.Context, root, agent string) (view.Diagnosis, error) {
+		return doctor.OfMachine(ctx, host.Root{Dir: root}, agent)
 	},
-	Node: func(o NodeObjects) Diagnosis {
-		d := doctor.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
-		return &d
+	Node: func(o NodeObjects) view.Diagnosis {
+		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
 	},
 }

@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 const askLimit = 3 * time.Second
@@ -86,5 +87,5 @@ func OfMachine(ctx context.Context, root host.Root, agent string) (Diagnosis, er
 			o.AskAgent = AskAgent(ctx, agent)
 		}
 	}
-	return NewDiagnosis("machine "+root.Path(), Machine(o)), nil
+	return view.NewDiagnosis("machine "+root.Path(), Machine(o)), nil
 }

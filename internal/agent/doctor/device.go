@@ -34,7 +34,7 @@ func (m *machine) devices(all *findings) {
 func (m *machine) driver(cards *host.Cards, err error) Finding {
 	const pci = "sys/bus/pci/devices"
 	if err != nil {
-		return ok("", "%v", err).because(Fail, "a container that is given the card is not created",
+		return ok("", "%v", err).Because(Fail, "a container that is given the card is not created",
 			"see the kernel's log: dmesg | grep -i -e nvrm -e nvidia -e amdgpu; reset or replace the card")
 	}
 	served, count := map[string]bool{}, map[host.CardKind]int{}
@@ -48,7 +48,7 @@ func (m *machine) driver(cards *host.Cards, err error) Finding {
 		class := m.line(path.Join(pci, bus, "class"))
 		gpu := strings.HasPrefix(class, "0x0302") || strings.HasPrefix(class, "0x0300")
 		if gpu && m.line(path.Join(pci, bus, "vendor")) == "0x10de" && !served[bus] {
-			return ok(below(path.Join(pci, bus)), "an NVIDIA GPU without its driver").because(Warn,
+			return ok(below(path.Join(pci, bus)), "an NVIDIA GPU without its driver").Because(Warn,
 				"no container can use it, and it must not be in a drop file",
 				"install or load the driver (modprobe nvidia), or unbind the card from vfio-pci")
 		}
@@ -68,7 +68,7 @@ func (m *machine) driver(cards *host.Cards, err error) Finding {
 		}
 	}
 	if count[host.NVIDIA] > 0 {
-		return ok(below("proc/devices"), "%s, no nvidia-uvm", strings.Join(parts, ", ")).because(Warn,
+		return ok(below("proc/devices"), "%s, no nvidia-uvm", strings.Join(parts, ", ")).Because(Warn,
 			"CUDA does not start in any container", "load the module: nvidia-modprobe -u -c=0, at every boot")
 	}
 	return ok("", "%s", strings.Join(parts, ", "))
@@ -89,7 +89,7 @@ func (m *machine) deviceFiles(cards *host.Cards) Finding {
 	}
 	for _, f := range files {
 		if !m.has(f.Path, fs.ModeDevice|fs.ModeCharDevice) {
-			return ok(f.Path, "is not there").because(Fail, "a container that is given the card is not created",
+			return ok(f.Path, "is not there").Because(Fail, "a container that is given the card is not created",
 				"make it: nvidia-modprobe -c 0 -u for NVIDIA, udevadm trigger for others")
 		}
 	}
@@ -100,12 +100,12 @@ func (m *machine) deviceFiles(cards *host.Cards) Finding {
 func (m *machine) dropFiles(cards *host.Cards, dropped []host.Dropped, err error) Finding {
 	where := below(host.DropDirs()[0])
 	if err != nil {
-		return ok(where, "%s", strings.ReplaceAll(err.Error(), "\n", "; ")).because(Warn,
+		return ok(where, "%s", strings.ReplaceAll(err.Error(), "\n", "; ")).Because(Warn,
 			"what cannot be read is not in the Device object: no pod gets it",
 			"correct the program that writes the file; tenon-agent probe prints what is read")
 	}
 	if len(dropped) == 0 {
-		return ok(where, "no file lists a device").because(Warn,
+		return ok(where, "no file lists a device").Because(Warn,
 			"the agent publishes what it finds by itself: of GPUs without a driver library no memory is known",
 			`write a drop file, see "Where Device objects come from" in the guide of devices`)
 	}
@@ -116,7 +116,7 @@ func (m *machine) dropFiles(cards *host.Cards, dropped []host.Dropped, err error
 	for _, d := range dropped {
 		served := d.Type == annotation.DeviceGPU || d.Type == annotation.DeviceRDMA
 		if len(cards.List) > 0 && served && !known[d.UUID] {
-			return ok(where, "%s %s is not a card of a driver", d.Type, d.UUID).because(Fail,
+			return ok(where, "%s %s is not a card of a driver", d.Type, d.UUID).Because(Fail,
 				"a pod is placed on it, and its container is not created",
 				"correct the uuid in the file, or take the device out of it")
 		}
@@ -131,9 +131,9 @@ func (m *machine) deviceCDI(cards *host.Cards) Finding {
 	const less = "their containers get device files and variables alone"
 	switch {
 	case err != nil:
-		return ok(where, "%v", err).because(Warn, less, "delete the file: the agent or nvidia-ctk writes it anew")
+		return ok(where, "%v", err).Because(Warn, less, "delete the file: the agent or nvidia-ctk writes it anew")
 	case len(names) > 0 && m.runtime.lacksCDI:
-		return ok(m.runtime.driverWhere, "cdi_spec_dirs has no /var/run/cdi").because(Fail,
+		return ok(m.runtime.driverWhere, "cdi_spec_dirs has no /var/run/cdi").Because(Fail,
 			"containers with devices are not created: the runtime cannot resolve what the agent names",
 			"add /var/run/cdi to cdi_spec_dirs and restart "+m.runtime.name)
 	}
@@ -144,7 +144,7 @@ func (m *machine) deviceCDI(cards *host.Cards) Finding {
 		case slices.Contains(names, inject.CDIGPU+"="+c.ID):
 			described++
 		default:
-			return ok(where, "%s is not in a specification of %s", c.ID, inject.CDIGPU).because(Warn, less,
+			return ok(where, "%s is not in a specification of %s", c.ID, inject.CDIGPU).Because(Warn, less,
 				"start the agent, which writes tenon.sh-gpu.json; one of your own, tenon.sh-gpu.yaml, takes its "+
 					"place and is to be made again when cards change")
 		}
@@ -167,7 +167,7 @@ func (m *machine) deviceRuntime(cards *host.Cards) Finding {
 	switch {
 	case strings.Contains(r.handler, "nvidia"):
 	case !r.nvidia && !m.has(file, 0):
-		return f.because(Warn, "containers get the device files of GPUs without the libraries of the driver",
+		return f.Because(Warn, "containers get the device files of GPUs without the libraries of the driver",
 			"add the NVIDIA runtime as a handler with a RuntimeClass, or: nvidia-ctk cdi generate --vendor tenon.sh "+
 				"--class gpu --device-name-strategy uuid --output "+below(file))
 	default:
@@ -177,7 +177,7 @@ func (m *machine) deviceRuntime(cards *host.Cards) Finding {
 	if r.name == "cri-o" {
 		setting = `default_runtime = "runc"`
 	}
-	return f.because(Fail,
+	return f.Because(Fail,
 		"a container that starts while the agent is away, and whose image asks for GPUs, sees all of them",
 		"set "+setting+", restart "+r.name+", and give pods with GPUs the NVIDIA runtime by a RuntimeClass")
 }
@@ -197,7 +197,7 @@ func (m *machine) deviceMode() Finding {
 	}
 	for _, name := range []string{"nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu"} {
 		if n := len(state.Registered[name]); n > 0 && kept.Mode == annotation.DeviceOwn {
-			return ok(where, "%s, and the kubelet has %d %s of a device plugin", kept.Mode, n, name).because(Warn,
+			return ok(where, "%s, and the kubelet has %d %s of a device plugin", kept.Mode, n, name).Because(Warn,
 				"pods of other schedulers get the same cards from the kubelet: their containers are not created",
 				"remove the device plugin from the node, or set the annotation "+annotation.DeviceModeKey+" to Follow")
 		}

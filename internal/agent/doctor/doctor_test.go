@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -131,7 +132,7 @@ func answers(root host.Root, version string) Options {
 
 func TestAMachineOnWhichAllIsWell(t *testing.T) {
 	t.Parallel()
-	d := NewDiagnosis("machine /", Machine(answers(lay(t, good()), "v2.4.2")))
+	d := view.NewDiagnosis("machine /", Machine(answers(lay(t, good()), "v2.4.2")))
 	var b strings.Builder
 	if err := d.Print(&b); err != nil {
 		t.Fatal(err)
@@ -157,7 +158,7 @@ func TestAMachineWithEverythingWrong(t *testing.T) {
 	})
 	o := answers(lay(t, files), "1.7.27")
 	o.AskAgent = func() error { return errors.New("the node's topology is not published yet") }
-	d := NewDiagnosis("machine /", Machine(o))
+	d := view.NewDiagnosis("machine /", Machine(o))
 	var b strings.Builder
 	if err := d.Print(&b); err != nil {
 		t.Fatal(err)

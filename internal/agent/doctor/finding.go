@@ -2,79 +2,24 @@ package doctor
 
 import (
 	"fmt"
-	"io"
-	"slices"
-	"strings"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Status is how a check came out.
-type Status string
+// What a check found reads the same for a machine, a node and a whole installation.
+type (
+	Finding   = view.Finding
+	Diagnosis = view.Diagnosis
+	Status    = view.CheckStatus
+)
 
-// Statuses, from best to worst for a reader who wants to know what to do.
+// Statuses of a Finding.
 const (
-	OK      Status = "ok"
-	Unknown Status = "unknown" // it could not be looked at
-	Warn    Status = "warn"    // it works, with less than could be
-	Fail    Status = "fail"    // pods do not get what was promised to them
+	OK      = view.CheckOK
+	Unknown = view.CheckUnknown
+	Warn    = view.CheckWarn
+	Fail    = view.CheckFail
 )
-
-// Finding is what one check found.
-type Finding struct {
-	// Check is a stable name such as "nri".
-	Check  string `json:"check"`
-	Status Status `json:"status"`
-	// Found is the value that was met; Where the file, process or field that has it.
-	Found string `json:"found"`
-	Where string `json:"where,omitempty"`
-	// Why says what follows from it, Remedy what to do; both are empty where all is well.
-	Why    string `json:"why,omitempty"`
-	Remedy string `json:"remedy,omitempty"`
-}
-
-// Diagnosis is the answer of the verb.
-type Diagnosis struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Subject    string    `json:"subject"`
-	Findings   []Finding `json:"findings"`
-}
-
-// NewDiagnosis wraps findings for programs.
-func NewDiagnosis(subject string, findings []Finding) Diagnosis {
-	return Diagnosis{APIVersion: "cli.tenon.sh/v1", Kind: "Diagnosis", Subject: subject, Findings: findings}
-}
-
-// Healthy reports whether no check failed.
-func (d *Diagnosis) Healthy() bool {
-	return !slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Status == Fail })
-}
-
-// Print writes a table: a line for each finding, and below what is not well why that matters and what to do.
-func (d *Diagnosis) Print(w io.Writer) error {
-	width := 0
-	for _, f := range d.Findings {
-		width = max(width, len(f.Check))
-	}
-	var b strings.Builder
-	b.WriteString(d.Subject + "\n")
-	counts := map[Status]int{}
-	for _, f := range d.Findings {
-		counts[f.Status]++
-		where := ""
-		if f.Where != "" {
-			where = " (" + f.Where + ")"
-		}
-		fmt.Fprintf(&b, "%-8s%-*s  %s%s\n", f.Status, width, f.Check, f.Found, where)
-		for _, line := range []struct{ label, text string }{{"why", f.Why}, {"do", f.Remedy}} {
-			if line.text != "" {
-				fmt.Fprintf(&b, "%8s%-*s  %-4s%s\n", "", width, "", line.label, line.text)
-			}
-		}
-	}
-	fmt.Fprintf(&b, "%d ok, %d unknown, %d warn, %d fail\n", counts[OK], counts[Unknown], counts[Warn], counts[Fail])
-	_, err := io.WriteString(w, b.String())
-	return err
-}
 
 // findings are those of one subject, in the order of their checks.
 type findings []Finding
@@ -95,9 +40,4 @@ func ok(where, found string, args ...any) Finding {
 
 func unknown(where, found string, args ...any) Finding {
 	return Finding{Status: Unknown, Where: where, Found: fmt.Sprintf(found, args...)}
-}
-
-func (f Finding) because(status Status, why, remedy string) Finding {
-	f.Status, f.Why, f.Remedy = status, why, remedy
-	return f
 }

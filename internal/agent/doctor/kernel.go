@@ -25,7 +25,7 @@ func (m *machine) kernel() Finding {
 	case !readable:
 		f = unknown(below(file), "%q is not a Linux release", release)
 	case err == nil && layout.Version == 2 && old:
-		f = f.because(Fail, "cgroup v2 of kernels before 5.8 lacks what container runtimes and the kubelet rely on",
+		f = f.Because(Fail, "cgroup v2 of kernels before 5.8 lacks what container runtimes and the kubelet rely on",
 			"update the kernel to 5.8 or newer")
 	}
 	return f
@@ -34,7 +34,7 @@ func (m *machine) kernel() Finding {
 func (m *machine) cgroups() Finding {
 	layout, err := host.Cgroups(m.o.Root)
 	if err != nil {
-		return ok(below("sys/fs/cgroup"), "%v", err).because(Fail,
+		return ok(below("sys/fs/cgroup"), "%v", err).Because(Fail,
 			"without the cpuset controller pods cannot be pinned to CPUs",
 			"mount cgroup v2 at /sys/fs/cgroup (systemd does so by default)")
 	}
@@ -45,7 +45,7 @@ func (m *machine) cgroups() Finding {
 	f := ok(below(file), "v2 with %s", m.line(file))
 	for _, need := range []string{"cpuset", "cpu"} {
 		if !slices.Contains(strings.Fields(m.line(file)), need) {
-			return f.because(Fail, "containers cannot be given CPUs without the controller "+need,
+			return f.Because(Fail, "containers cannot be given CPUs without the controller "+need,
 				"take the controller "+need+" out of cgroup_disable= and cgroup v1 mounts, and boot again")
 		}
 	}
@@ -59,13 +59,13 @@ func (m *machine) cgroupV1() Finding {
 	_, runs := m.running("kubelet")
 	switch {
 	case k.usable() && fails && !runs:
-		return f.because(Fail, "a kubelet from 1.35 on does not start on cgroup v1 by default",
+		return f.Because(Fail, "a kubelet from 1.35 on does not start on cgroup v1 by default",
 			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or set failCgroupV1: false in "+k.where)
 	case k.usable() && !fails:
-		return f.because(Warn, "it works, but Kubernetes and containerd are about to drop cgroup v1",
+		return f.Because(Warn, "it works, but Kubernetes and containerd are about to drop cgroup v1",
 			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
 	}
-	return f.because(Warn,
+	return f.Because(Warn,
 		"kubelets from 1.35 on refuse to start on cgroup v1 unless failCgroupV1 is false, and containerd is about to "+
 			"drop it", "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
 }
@@ -84,7 +84,7 @@ func (m *machine) offline() Finding {
 	if m.kubelet.config.Kubelet.CPU.Policy != "static" {
 		return f
 	}
-	return f.because(Warn,
+	return f.Because(Warn,
 		"a kubelet with the CPU policy static ends when CPUs go or come while it has a record of them",
 		"take CPUs offline or online on a drained node alone, and delete /var/lib/kubelet/cpu_manager_state before "+
 			"the kubelet starts")

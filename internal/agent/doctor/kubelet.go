@@ -109,7 +109,7 @@ func (m *machine) kubeletConfig() Finding {
 	case !k.known:
 		return unknown(k.where, "no kubelet configuration file was found")
 	case k.err != nil:
-		return ok(k.where, "%v", k.err).because(Fail,
+		return ok(k.where, "%v", k.err).Because(Fail,
 			"the kubelet cannot use it either, or has values that Tenon does not know",
 			"correct the field or line that is named")
 	}
@@ -130,19 +130,19 @@ func (m *machine) cpuPolicy() Finding {
 	}
 	switch {
 	case c.Kubelet.CPU.Reserved == "" && c.ReservedMilliCPU == 0:
-		return ok(m.kubelet.where, "static, and no CPU is reserved").because(Fail,
+		return ok(m.kubelet.where, "static, and no CPU is reserved").Because(Fail,
 			"a kubelet with the policy static does not start without reserved CPUs",
 			"set reservedSystemCPUs in "+m.kubelet.where)
 	case c.Kubelet.CPU.Reserved == "":
-		return ok(m.kubelet.where, "static, %dm reserved without saying which CPUs", c.ReservedMilliCPU).because(Warn,
+		return ok(m.kubelet.where, "static, %dm reserved without saying which CPUs", c.ReservedMilliCPU).Because(Warn,
 			"the kubelet chooses which CPUs it reserves; Tenon learns them only from its record",
 			"set reservedSystemCPUs in "+m.kubelet.where)
 	}
 	if missing := m.notOnline(c.Kubelet); missing != nil {
-		return ok(m.kubelet.where, "%v", missing).because(Fail, "the kubelet does not start",
+		return ok(m.kubelet.where, "%v", missing).Because(Fail, "the kubelet does not start",
 			"correct reservedSystemCPUs in "+m.kubelet.where)
 	}
-	return ok(m.kubelet.where, "static, reserved %s", c.Kubelet.CPU.Reserved).because(Warn,
+	return ok(m.kubelet.where, "static, reserved %s", c.Kubelet.CPU.Reserved).Because(Warn,
 		"pods that this kubelet pinned keep their CPUs beside Tenon's until they end (take-over), or it chooses in "+
 			"mode Follow",
 		"set cpuManagerPolicy: none, drain the node, delete /var/lib/kubelet/cpu_manager_state and restart the "+
@@ -173,11 +173,11 @@ func (m *machine) stateAgrees(file, field, policy, plain, recorded string, err e
 	case errors.Is(err, fs.ErrPermission):
 		return unknown(where, "the record cannot be read: %v", bare(err))
 	case err != nil:
-		return ok("", "%v", err).because(Fail, "the kubelet does not start with a record that it cannot read", remedy)
+		return ok("", "%v", err).Because(Fail, "the kubelet does not start with a record that it cannot read", remedy)
 	case !m.kubelet.usable():
 		return unknown(m.kubelet.where, "the policy is not known")
 	case recorded != "" && recorded != policy:
-		return ok(where, "the record is of the policy %s, %s is %s", recorded, field, policy).because(Fail,
+		return ok(where, "the record is of the policy %s, %s is %s", recorded, field, policy).Because(Fail,
 			fmt.Sprintf("the kubelet ends at its start: configured policy %q differs from state checkpoint policy %q",
 				policy, recorded), remedy)
 	case policy == plain:
@@ -185,7 +185,7 @@ func (m *machine) stateAgrees(file, field, policy, plain, recorded string, err e
 	}
 	f := ok(m.kubelet.where, "%s %s", field, policy)
 	if field == "memoryManagerPolicy" {
-		f = f.because(Warn, "the kubelet chooses memory nodes and may refuse a pod at its admission; Tenon predicts it",
+		f = f.Because(Warn, "the kubelet chooses memory nodes and may refuse a pod at its admission; Tenon predicts it",
 			"set memoryManagerPolicy: None on nodes that Tenon keeps (mode Own), drain the node and delete "+where)
 	}
 	return f
@@ -198,7 +198,7 @@ func (m *machine) topologyPolicy() Finding {
 	k := m.kubelet.config.Kubelet
 	f := ok(m.kubelet.where, "topologyManagerPolicy %s", k.Topology.Policy)
 	if k.Topology.Policy == "restricted" || k.Topology.Policy == "single-numa-node" {
-		f = f.because(Warn,
+		f = f.Because(Warn,
 			"the kubelet refuses pods that its managers cannot align; Tenon predicts that before it binds",
 			"set topologyManagerPolicy: none unless the node is to follow its kubelet")
 	}
@@ -215,14 +215,14 @@ func (m *machine) cgroupDriver() Finding {
 		f := ok(m.runtime.driverWhere, "the kubelet uses %s, the runtime %s", want, m.runtime.driver)
 		remedy := fmt.Sprintf("set %s in %s", m.runtime.driverSetting(want), m.runtime.driverWhere)
 		if m.runtime.reportsDriver() {
-			return f.because(Warn,
+			return f.Because(Warn,
 				"a kubelet from 1.31 on takes the driver of the runtime, an older one does not find its pods", remedy)
 		}
-		return f.because(Fail,
+		return f.Because(Fail,
 			"pods and containers are put into two hierarchies: no pod starts, or none is found", remedy)
 	case layout.Driver != host.UnknownDriver && layout.Driver != want && m.kubelet.config.CgroupRoot == "":
 		return ok(below("sys/fs/cgroup"), "the kubelet uses %s, the tree has groups of %s", want,
-			layout.Driver).because(Warn,
+			layout.Driver).Because(Warn,
 			"groups of an earlier driver remain: pods in them would not be found", "drain the node and boot it again")
 	}
 	return ok(m.kubelet.where, "%s", want)
@@ -241,10 +241,10 @@ func (m *machine) endpoint() Finding {
 	socket := strings.TrimPrefix(endpoint, "unix://")
 	switch {
 	case through && !m.has(socket, fs.ModeSocket):
-		return f.because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket,
+		return f.Because(Fail, "the kubelet asks the proxy, and the proxy does not listen on "+socket,
 			"start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")
 	case through && m.runtime.nriOn && m.disconnected() == nil:
-		return f.because(Warn, "the runtime has NRI as well: every container is judged twice",
+		return f.Because(Warn, "the runtime has NRI as well: every container is judged twice",
 			"take the proxy out of the kubelet's way: tenon-runtime-proxy uninstall")
 	}
 	return f

@@ -50,7 +50,7 @@ func (v *NodeView) ready() Finding {
 		if c.Status == corev1.ConditionTrue {
 			return ok(field, "kubelet %s", v.Node.Status.NodeInfo.KubeletVersion)
 		}
-		return ok(field, "%s: %s", c.Reason, c.Message).because(Fail, "no pod starts here",
+		return ok(field, "%s: %s", c.Reason, c.Message).Because(Fail, "no pod starts here",
 			"see the kubelet's log on the node: journalctl -u kubelet")
 	}
 	return unknown(field, "the kubelet has said nothing yet")
@@ -79,7 +79,7 @@ const staleAfter = 24 * time.Hour
 func (v *NodeView) topology() Finding {
 	const where = "noderesourcetopologies.topology.node.k8s.io"
 	if v.Topology == nil {
-		return ok(where, "none").because(Fail,
+		return ok(where, "none").Because(Fail,
 			"the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
 			"run the agent on the node: kubectl apply -f deploy/agent")
 	}
@@ -87,7 +87,7 @@ func (v *NodeView) topology() Finding {
 	f := ok(where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second),
 		v.Topology.Annotations[annotation.Writer])
 	if age > staleAfter && v.Agent == nil && v.AgentUnknown == nil {
-		return f.because(Warn, "no agent updates it: the scheduler may use stale data",
+		return f.Because(Warn, "no agent updates it: the scheduler may use stale data",
 			"run the agent on the node: kubectl apply -f deploy/agent")
 	}
 	return f
@@ -104,14 +104,14 @@ func (v *NodeView) mode() Finding {
 	case "":
 		return unknown(key, "the topology does not say it: another program wrote it")
 	case "Blind":
-		return f.because(Warn, "take-over phase 1: the agent publishes the topology and enforces nothing",
+		return f.Because(Warn, "take-over phase 1: the agent publishes the topology and enforces nothing",
 			"start the agent without --disable-query-kubelet-config when you are ready for phase 2")
 	}
 	if text := v.Topology.Annotations[annotation.TakeoverKey]; text != "" {
 		t, _, err := annotation.ParseTakeover(text)
 		if err == nil && t.RemainingPods > 0 {
 			f.Found += ", take-over since " + t.Since.Format(time.RFC3339)
-			return f.because(Warn, "pods that the kubelet pinned keep their CPUs until they end",
+			return f.Because(Warn, "pods that the kubelet pinned keep their CPUs until they end",
 				"restart those pods when it suits you")
 		}
 	}
@@ -143,14 +143,14 @@ func (v *NodeView) devices() Finding {
 	_, _, err := annotation.ParseDeviceMode(mode)
 	switch {
 	case err != nil || mode == "":
-		return f.because(Fail, "no pod gets any of them",
+		return f.Because(Fail, "no pod gets any of them",
 			"set the annotation "+annotation.DeviceModeKey+" of the Device to Own or Follow")
 	case len(bad) > 0:
 		f.Found += ", not healthy: " + strings.Join(bad, ", ")
-		return f.because(Warn, "no new pod gets them; pods that hold them go on",
+		return f.Because(Warn, "no new pod gets them; pods that hold them go on",
 			"see the driver's log on the node, and tenon-agent doctor there")
 	case mode == annotation.DeviceFollow:
-		return f.because(Warn, "the kubelet chooses whole GPUs, and shares are refused",
+		return f.Because(Warn, "the kubelet chooses whole GPUs, and shares are refused",
 			"set the mode to Own when no pod holds a GPU of the device plugin")
 	}
 	return f
@@ -162,7 +162,7 @@ func (v *NodeView) agent() Finding {
 	case v.AgentUnknown != nil:
 		return unknown(where, "cannot be looked for: %v", v.AgentUnknown)
 	case v.Agent == nil:
-		return ok(where, "no pod of tenon-agent on this node").because(Warn,
+		return ok(where, "no pod of tenon-agent on this node").Because(Warn,
 			"nothing is enforced here, unless the agent runs as a service of the host", "kubectl apply -f deploy/agent")
 	}
 	for _, c := range v.Agent.Status.Conditions {
@@ -170,7 +170,7 @@ func (v *NodeView) agent() Finding {
 			return ok(v.Agent.Name, "ready")
 		}
 	}
-	return ok(v.Agent.Name, "not ready").because(Fail, "pods with CPUs of their own do not start while it is away",
+	return ok(v.Agent.Name, "not ready").Because(Fail, "pods with CPUs of their own do not start while it is away",
 		"kubectl -n tenon-system logs "+v.Agent.Name)
 }
 
@@ -182,7 +182,7 @@ func (v *NodeView) conditions() []Finding {
 		if !ours || c.Status != corev1.ConditionTrue {
 			continue
 		}
-		out = append(out, ok(string(c.Type), "%s: %s", c.Reason, c.Message).because(Warn,
+		out = append(out, ok(string(c.Type), "%s: %s", c.Reason, c.Message).Because(Warn,
 			cmp.Or(meanings()[kind], "the agent complains"), "see "+kind+` in the guide "Run the agent on your nodes"`))
 	}
 	if len(out) == 0 {

@@ -32,26 +32,26 @@ func (m *machine) nri() Finding {
 	case r.unseen != "":
 		return unknown(r.unseen, "%s is started with a file that is not seen from here", r.name)
 	case r.err != nil:
-		return ok("", "%v", r.err).because(Fail,
+		return ok("", "%v", r.err).Because(Fail,
 			"the runtime does not start with this file, or runs with settings that are not in it",
 			"correct the line that is named")
 	case !r.nriOn && m.throughProxy():
 		return ok(r.nriWhere, "off; the kubelet asks tenon-runtime-proxy")
 	case !r.nriOn:
-		return ok(r.nriWhere, "off").because(Fail,
+		return ok(r.nriWhere, "off").Because(Fail,
 			"containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())
 	case r.closed:
-		return ok(r.nriWhere, "on, but plugins may not connect").because(Fail,
+		return ok(r.nriWhere, "on, but plugins may not connect").Because(Fail,
 			"the agent is a plugin that connects from outside",
 			"set "+map[string]string{"containerd": "disable_connections", "cri-o": "nri_disable_connections"}[r.name]+
 				" = false there and restart "+r.name)
 	case r.strayNRI != "":
-		return ok(r.nriWhere, "on; %s is not a table of the runtime", r.strayNRI).because(Warn,
+		return ok(r.nriWhere, "on; %s is not a table of the runtime", r.strayNRI).Because(Warn,
 			"the runtime silently ignores an unknown table",
 			fmt.Sprintf("move its settings into [plugins.%q]", nriTable))
 	}
 	if d, err := time.ParseDuration(r.timeout); err != nil || d < minTimeout {
-		return ok(r.nriWhere, "on, plugin_request_timeout %q", r.timeout).because(Fail,
+		return ok(r.nriWhere, "on, plugin_request_timeout %q", r.timeout).Because(Fail,
 			"the runtime drops the agent when it does not answer in that time, and starts the container without it",
 			"set it to 2s or more, and restart "+r.name)
 	}
@@ -87,17 +87,17 @@ func (m *machine) validator() Finding {
 	switch {
 	case disconnected != nil && r.validator:
 		return ok(fmt.Sprintf("process %d", disconnected.pid),
-			"on, and tenon-agent runs with an empty --nri-socket").because(Fail,
+			"on, and tenon-agent runs with an empty --nri-socket").Because(Fail,
 			"the validator waits for the plugin tenon-agent, which never connects: pods with CPUs of their own do "+
 				"not start", "take --nri-socket out of the agent's arguments and start it again")
 	case disconnected != nil && m.throughProxy():
 		return ok(r.nriWhere, "the default validator is off; the kubelet asks tenon-runtime-proxy")
 	case !r.validator:
-		return ok(r.nriWhere, "the default validator is off").because(Fail,
+		return ok(r.nriWhere, "the default validator is off").Because(Fail,
 			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs "+
 				"or devices of their own start without them", setting)
 	case slices.Contains(r.required, "tenon-agent"):
-		return ok(r.nriWhere, "on, and every container requires tenon-agent").because(Warn,
+		return ok(r.nriWhere, "on, and every container requires tenon-agent").Because(Warn,
 			"static pods, the API server's among them, and the agent's own pod do not start while the agent is away",
 			"take tenon-agent out of the list of required plugins: the webhook requires it where it matters")
 	}
@@ -121,7 +121,7 @@ func (m *machine) nriSocket() Finding {
 			return ok(r.nriSocket, "is there")
 		}
 	}
-	return ok(r.nriSocket, "is not there").because(Fail, "the agent cannot connect to the runtime",
+	return ok(r.nriSocket, "is not there").Because(Fail, "the agent cannot connect to the runtime",
 		"restart "+r.name+" so that it reads its configuration; see its log for NRI")
 }
 
@@ -144,14 +144,14 @@ func (m *machine) hookServers() Finding {
 			err = json.Unmarshal(text, &r)
 		}
 		if err != nil {
-			return ok(below(where), "%v", bare(err)).because(Fail,
+			return ok(below(where), "%v", bare(err)).Because(Fail,
 				"the proxy cannot use the registration", "correct the file, or remove it")
 		}
 		ours = ours || strings.HasSuffix(r.Endpoint, "/tenon/hooks.sock")
 	}
 	switch {
 	case through && !ours:
-		return ok(below(dir), "the agent is not registered").because(Fail,
+		return ok(below(dir), "the agent is not registered").Because(Fail,
 			"the proxy does not call the agent: containers start on all CPUs",
 			"register it: tenon-runtime-proxy install")
 	case ours:
@@ -185,7 +185,7 @@ func (m *machine) writers() []Finding {
 	var out []Finding
 	for i, p := range m.agents() {
 		if i > 0 {
-			out = append(out, ok(fmt.Sprintf("process %d", p.pid), "a second tenon-agent").because(Fail,
+			out = append(out, ok(fmt.Sprintf("process %d", p.pid), "a second tenon-agent").Because(Fail,
 				"one of them ends at once, as two would undo each other's writes",
 				"keep either the DaemonSet or the service of the host"))
 		}
@@ -194,7 +194,7 @@ func (m *machine) writers() []Finding {
 		where := fmt.Sprintf("process %d", p.pid)
 		for name, remedy := range foreignWriters() {
 			if strings.HasPrefix(p.name(), name) {
-				out = append(out, ok(where, "%s runs", p.name()).because(Fail,
+				out = append(out, ok(where, "%s runs", p.name()).Because(Fail,
 					"it writes cpusets too: each undoes what the other wrote", remedy))
 			}
 		}
@@ -214,7 +214,7 @@ func (m *machine) agent() Finding {
 		return unknown("", "it was not asked")
 	}
 	if err := m.o.AskAgent(); err != nil {
-		return ok("", "not ready: %v", err).because(Warn,
+		return ok("", "not ready: %v", err).Because(Warn,
 			"nothing is enforced or reported while the agent is not ready",
 			"see the log of its pod; kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o wide "+
 				"names it")

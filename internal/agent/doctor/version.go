@@ -19,11 +19,11 @@ func versionFinding(where, name, version string) Finding {
 	}
 	switch {
 	case !readable:
-		return f.because(Unknown,
+		return f.Because(Unknown,
 			"it is not known whether a container of this runtime starts although the agent did not answer",
 			"run containerd 2.2, CRI-O 1.34 or newer")
 	case old:
-		return f.because(Warn, fmt.Sprintf(
+		return f.Because(Warn, fmt.Sprintf(
 			"%s before %s starts a container although the agent did not answer in time: the node is reported "+
 				"as degraded and takes LSE pods only with --allow-degraded-enforcement", name, since),
 			fmt.Sprintf("update %s to %s or newer", name, since))
