@@ -114,18 +114,26 @@ func (c cluster) forward(ctx context.Context, node, target string) (status int, 
 		return 0, nil, fmt.Errorf("no agent runs on node %s (namespace %s, label %s)", node, agentNamespace,
 			agentSelector)
 	}
-	agent := pods[running].Name
+	address, stop, err := c.forwardPort(ctx, agentNamespace, pods[running].Name, agentPort)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer stop()
+	return fetch(ctx, http.DefaultClient, "the agent", "http://"+address+target)
+}
+
+// forwardPort forwards a port of a pod to an address of this machine's loopback until stop is called.
+func (c cluster) forwardPort(ctx context.Context, namespace, pod string, port int) (at string, stop func(), err error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)
 	if err != nil {
-		return 0, nil, fmt.Errorf("make a client: %w", err)
+		return "", nil, fmt.Errorf("make a client: %w", err)
 	}
-	at := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(agentNamespace).Name(agent).SubResource(
+	to := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
 		"portforward").URL()
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
-	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	defer close(stop)
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to)
+	stopped, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"},
-		[]string{fmt.Sprintf("0:%d", agentPort)}, stop, ready, io.Discard, io.Discard)
+		[]string{fmt.Sprintf("0:%d", port)}, stopped, ready, io.Discard, io.Discard)
 	var ports []portforward.ForwardedPort
 	if err == nil {
 		go func() { ended <- forwarder.ForwardPorts() }()
@@ -138,9 +146,10 @@ func (c cluster) forward(ctx context.Context, node, target string) (status int, 
 		}
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("forward a port to pod %s: %w", agent, err)
+		close(stopped)
+		return "", nil, fmt.Errorf("forward a port to pod %s: %w", pod, err)
 	}
-	return fetch(ctx, http.DefaultClient, "the agent", fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, target))
+	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), func() { close(stopped) }, nil
 }
 
 func rightMissing(err error, right string) error {

@@ -131,7 +131,7 @@ func forwarding(t *testing.T, pods []corev1.Pod, topologies []v1alpha2.NodeResou
 	t.Helper()
 	plain := apiServer(t, nodes, pods, topologies)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/pods/tenon-agent-x/portforward") {
+		if !strings.HasSuffix(r.URL.Path, "/portforward") {
 			plain.Config.Handler.ServeHTTP(w, r)
 			return
 		}

@@ -91,9 +91,9 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 }
 
 // lastWrite is the newest time that any writer left in the managed fields, else the creation.
-func lastWrite(t *v1alpha2.NodeResourceTopology) time.Time {
-	last := t.CreationTimestamp.Time
-	for _, f := range t.ManagedFields {
+func lastWrite(o metav1.Object) time.Time {
+	last := o.GetCreationTimestamp().Time
+	for _, f := range o.GetManagedFields() {
 		if f.Time != nil && f.Time.After(last) {
 			last = f.Time.Time
 		}

@@ -22,24 +22,30 @@ import (
 // replicas of the scheduler, "standby": the addresses of the others.
 const extensionName = "tenon.sh"
 
-// diagnostics are the addresses of the replicas of the scheduler, in the order in which they are asked.
-type diagnostics []*url.URL
+// diagnostics is where the scheduler is asked.
+type diagnostics struct {
+	// replicas are the addresses of all of a local cluster, in the order in which they are asked.
+	replicas []*url.URL
+	// flags lead to the cluster whose leader is asked where there are none; nil for none either.
+	flags *genericclioptions.ConfigFlags
+}
 
-// findDiagnostics reads the address from the flag, else all of them from the cluster's extension in the kubeconfig,
-// which may name none.
+// findDiagnostics reads the address from the flag, else all of them from the cluster's extension in the kubeconfig.
+// Where it names none, the replica that leads is found when it is asked.
 func findDiagnostics(flags *genericclioptions.ConfigFlags, address string) (found diagnostics, err error) {
+	found.flags = flags
 	addresses := []string{address}
 	if address == "" {
 		if addresses, err = addressesInKubeconfig(flags); err != nil {
-			return nil, err
+			return found, err
 		}
 	}
 	for _, address := range addresses {
 		base, err := url.Parse(address)
 		if err != nil || base.Host == "" {
-			return nil, usagef("diagnostics address %q is not allowed: use http://HOST:PORT", address)
+			return found, usagef("diagnostics address %q is not allowed: use http://HOST:PORT", address)
 		}
-		found = append(found, base)
+		found.replicas = append(found.replicas, base)
 	}
 	return found, nil
 }
@@ -86,13 +92,17 @@ func (d diagnostics) explain(ctx context.Context, into any, path ...string) erro
 	return d.get(ctx, into, "/apis/v1/explain/pods/"+strings.Join(path, "/"), "")
 }
 
-// get asks one replica after the other until one answers that leads. The path is escaped.
+// get asks one replica after the other until one answers that leads, or the one that holds the lease. The path is
+// escaped.
 func (d diagnostics) get(ctx context.Context, into any, path, query string) error {
+	if len(d.replicas) == 0 {
+		return d.askLeader(ctx, into, path, query)
+	}
 	var silent []string
-	for _, replica := range d {
+	for _, replica := range d.replicas {
 		target := replica.JoinPath(path)
 		target.RawQuery = query
-		err := askScheduler(ctx, target, into)
+		err := askScheduler(ctx, &http.Client{Timeout: schedulerTimeout}, target, into)
 		var network *url.Error
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errWaiting) && !errors.As(err, &network) {
 			return err
@@ -110,8 +120,10 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return "the scheduler answers: " + e.text }
 
-func askScheduler(ctx context.Context, target *url.URL, into any) error {
-	status, text, err := fetch(ctx, &http.Client{Timeout: 10 * time.Second}, "the scheduler", target.String())
+const schedulerTimeout = 10 * time.Second
+
+func askScheduler(ctx context.Context, client *http.Client, target *url.URL, into any) error {
+	status, text, err := fetch(ctx, client, "the scheduler", target.String())
 	switch {
 	case err != nil:
 		return err
@@ -157,11 +169,11 @@ func said(status int, text []byte) string {
 
 // ofPlugin asks the scheduler for all that a plugin has, by name; nil where the objects must do.
 func ofPlugin[T any](ctx context.Context, d diagnostics, plugin, path, query string, warn io.Writer) ([]T, error) {
-	if len(d) == 0 {
-		return nil, nil
-	}
 	var found map[string]T
 	err := d.get(ctx, &found, "/apis/v1/plugins/"+plugin+"/"+path, query)
+	if errors.Is(err, errNoScheduler) {
+		return nil, nil
+	}
 	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
 		return nil, failure{ExitUnreachable, fmt.Errorf("%w: the scheduler runs without the plugin %s, so its %s do "+
 			"not act; enable the plugin in a profile", err, plugin, path)}

@@ -85,7 +85,7 @@ job: of a workload, its pods, and why pods of it were never made. Of a quota: wh
 	c.ValidArgsFunction = fromCluster(flags, "pods")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig)")
+		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "without a name: pods of all namespaces")
 	c.Flags().BoolVar(&o.everything, "all", false,
 		"show all nodes instead of the ten nearest, all masks instead of twenty")
@@ -112,6 +112,7 @@ type explanation struct {
 	cluster
 	flags     *genericclioptions.ConfigFlags
 	scheduler diagnostics
+	unasked   []string // the note of an answer without a scheduler
 	namespace string
 	out, warn io.Writer
 	render    renderer
@@ -200,22 +201,13 @@ func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, er
 
 // ask asks the scheduler. It returns false where the objects must do, and warns if the scheduler failed to answer.
 func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool {
-	if len(e.scheduler) == 0 {
-		return false
-	}
 	err := e.scheduler.explain(ctx, answer, path...)
-	if err != nil {
+	if errors.Is(err, errNoScheduler) {
+		e.unasked = []string{err.Error()}
+	} else if err != nil {
 		_, _ = fmt.Fprintf(e.warn, "warning: %v; this is what the objects say\n", err)
 	}
 	return err == nil
-}
-
-// unasked is the note of an answer without a scheduler.
-func (e *explanation) unasked() []string {
-	if len(e.scheduler) > 0 {
-		return nil
-	}
-	return []string{"no scheduler was asked: the kubeconfig names no diagnostics address"}
 }
 
 // explainPod asks the scheduler, and falls back on what the objects say.
@@ -239,7 +231,7 @@ func (e *explanation) explainPod(ctx context.Context, pod *corev1.Pod) (view.Pod
 			e.addAge(ctx, &answer)
 		}
 	}
-	answer.Notes = append(answer.Notes, e.unasked()...)
+	answer.Notes = append(answer.Notes, e.unasked...)
 	return answer, nil
 }
 

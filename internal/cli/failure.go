@@ -17,7 +17,7 @@ const (
 	ExitUsage       = 2 // bad usage or bad input
 	ExitNegative    = 3 // with --exit-code: the answer is no
 	ExitUnreachable = 4 // cluster or component unreachable, or forbidden
-	ExitUnhealthy   = 5 // a check of doctor fails
+	ExitUnhealthy   = 5 // a check of doctor or status fails
 	ExitInterrupted = 130
 )
 
@@ -38,7 +38,7 @@ func usagef(format string, args ...any) error {
 // errNegative ends a verb with ExitNegative and no message: the answer is already printed.
 var errNegative = failure{ExitNegative, errors.New("the answer is negative")}
 
-// errUnhealthy ends doctor with ExitUnhealthy and no message: the findings are already printed.
+// errUnhealthy ends a verb that checks with ExitUnhealthy and no message: the findings are already printed.
 var errUnhealthy = failure{ExitUnhealthy, errors.New("a check failed")}
 
 // remedy is the text of an error and, when the API server could not be reached, what to do.

@@ -38,7 +38,7 @@ func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 STATE is Bound where as many members run as must, Holding where members are reserved, Finished or Failed where all pods
 have ended and the PodGroup says so, and else Waiting. PENDING counts the members without a node.
 
-The scheduler is asked where the kubeconfig names its diagnostics address; else pods, PodGroups and the
+The replica of the scheduler that leads is asked; where it cannot be, pods, PodGroups and the
 ClusterNetworkTopology are read.`,
 		Example: `  # all gangs
   tenon gang
@@ -76,7 +76,7 @@ ClusterNetworkTopology are read.`,
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again whenever it changes")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig)")
+		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
 	return c
 }
 

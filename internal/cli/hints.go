@@ -31,7 +31,7 @@ func (e *explanation) hints(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 		answer = describe.Hints(pod, node, a.view(node))
-		answer.Notes = append(answer.Notes, e.unasked()...)
+		answer.Notes = append(answer.Notes, e.unasked...)
 	}
 	refused := answer.Kubelet != nil && answer.Kubelet.Refusal != nil ||
 		answer.Alignment != nil && answer.Alignment.Refusal != nil

@@ -43,7 +43,7 @@ what the runtime is below min, BORROWED what it is above.
 With a name: the quota and those above it, and the rounds that gave each its runtime. In a round the quotas that ask
 for more than they have divide what is left by their weights; what is above the request goes back (-) to the next.
 
-The scheduler is asked where the kubeconfig names its diagnostics address; else nodes, pods and ElasticQuotas are read,
+The replica of the scheduler that leads is asked; where it cannot be, nodes, pods and ElasticQuotas are read,
 as a scheduler with default arguments would account them.`,
 		Example: `  # all trees
   tenon quota
@@ -69,7 +69,7 @@ as a scheduler with default arguments would account them.`,
 	outputFlag(c, &o.format)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig)")
+		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
 	c.Flags().StringVar(&o.tree, "tree", "", `show only the tree with this id, "" is the default tree`)
 	c.Flags().BoolVar(&o.rounds, "rounds", false, "show the rounds of the divisions that gave the runtimes")
 	return c

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// schedulerPort is the scheduler's secure port.
+const schedulerPort = 10259
+
+// errNoScheduler is returned where no lease says that a scheduler of Tenon has ever led.
+var errNoScheduler = errors.New("no scheduler was asked: neither the kubeconfig nor a lease names one")
+
+// askLeader asks the replica that holds the lease, through its pod, and once more where another one leads by now.
+func (d diagnostics) askLeader(ctx context.Context, into any, path, query string) error {
+	if d.flags == nil {
+		return errNoScheduler
+	}
+	c, err := connect(d.flags)
+	if err != nil {
+		return err
+	}
+	err = c.askHolder(ctx, into, path, query)
+	if errors.Is(err, errWaiting) {
+		err = c.askHolder(ctx, into, path, query)
+	}
+	return err
+}
+
+func (c cluster) askHolder(ctx context.Context, into any, path, query string) error {
+	lease, err := c.lease(ctx, view.SchedulerName)
+	if apierrors.IsNotFound(err) {
+		return errNoScheduler
+	}
+	if err != nil {
+		return err
+	}
+	holder := holderOf(lease)
+	if holder == "" {
+		return errors.New("no scheduler leads: its lease has no holder")
+	}
+	client, err := c.schedulerClient(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	address, stop, err := c.forwardPort(ctx, installedIn(), holder, schedulerPort)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	target := (&url.URL{Scheme: "https", Host: address}).JoinPath(path)
+	target.RawQuery = query
+	return askScheduler(ctx, client, target, into)
+}
+
+// lease returns that of a component, in the namespace of the installation or where kube-scheduler's is by default.
+func (c cluster) lease(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+	namespace := installedIn()
+	lease, err := c.core.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		namespace = metav1.NamespaceSystem
+		lease, err = c.core.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	return lease, rightMissing(err, "get on leases of namespace "+namespace)
+}
+
+// holderOf returns the pod that holds a lease: its host name, before what tells its starts apart.
+func holderOf(lease *coordinationv1.Lease) string {
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if i := strings.LastIndex(holder, "_"); i >= 0 {
+		holder = holder[:i]
+	}
+	return holder
+}
+
+// schedulerClient returns a client with the user's own credentials for a server whose certificate the authority of the
+// installation has signed. Whatever the kubeconfig says of checks, nothing is sent to another server: TLS checks the
+// certificate before it shows one of the client's, and before the first request.
+func (c cluster) schedulerClient(ctx context.Context) (*http.Client, error) {
+	if c.config.Impersonate.UserName != "" {
+		return nil, errors.New("the scheduler answers no one in the name of another: --as cannot be passed on")
+	}
+	published, err := c.core.CoreV1().ConfigMaps(installedIn()).Get(ctx, authorityConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the authority of the scheduler's certificate: %w",
+			rightMissing(err, "get on configmaps of namespace "+installedIn()))
+	}
+	authority := []byte(published.Data[authorityKey])
+	if !x509.NewCertPool().AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("ConfigMap %s/%s has no certificate in %s: the scheduler is shown no credentials",
+			installedIn(), authorityConfigMap, authorityKey)
+	}
+	config := rest.CopyConfig(c.config)
+	config.Insecure, config.CAFile, config.CAData = false, "", authority
+	config.ServerName = view.SchedulerName + "." + installedIn() + ".svc"
+	config.Timeout, config.Dial = schedulerTimeout, nil
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return client, nil
+}

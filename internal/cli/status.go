@@ -1,0 +1,359 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// installedIn is the namespace of the installation.
+func installedIn() string { return cmp.Or(os.Getenv("TENON_NAMESPACE"), agentNamespace) }
+
+const (
+	componentLabel = "app.kubernetes.io/name"
+	// What the manager keeps in the namespace of the installation.
+	authorityConfigMap = "tenon-ca"
+	authorityKey       = "ca.crt"
+	certificateSecret  = "tenon-certificates"
+)
+
+func newStatus(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	var format string
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Check components, certificates, webhooks and reports of a cluster",
+		Long: `Check components, certificates, webhooks and reports of a cluster, with one remedy for each problem.
+
+It reads what you may read and names the rights that are missing. It changes nothing: the webhooks are asked about a
+pod by a dry run. TENON_NAMESPACE is the namespace of the installation (default tenon-system). The exit code is 5
+when a check fails, or when --wait ends before all replicas are ready.`,
+		Example: `  # what is installed, and what is wrong with it
+  tenon status
+
+  # after an installation
+  tenon status --wait 5m
+
+  # for programs
+  tenon status -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			if wait < 0 {
+				return usagef("--wait %v is not allowed: use 0 or more", wait)
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), wait)
+			defer cancel()
+			status, err := awaitStatus(ctx, func() (view.Status, error) { return readStatus(c.Context(), flags) })
+			if err != nil {
+				return err
+			}
+			err = printAnswer(streams.Out, format, status, func() string {
+				var text strings.Builder
+				_ = status.Print(&text) // a Builder takes everything
+				return text.String()
+			})
+			if err == nil && (!status.Healthy() || wait > 0 && !status.IsComplete()) {
+				return errUnhealthy
+			}
+			return err
+		},
+	}
+	outputFlag(c, &format)
+	c.Flags().DurationVar(&wait, "wait", 0, "wait so long until no check fails and all replicas are ready")
+	return c
+}
+
+// awaitStatus reads until all is well or ctx has ended, and once in any case.
+func awaitStatus(ctx context.Context, read func() (view.Status, error)) (view.Status, error) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		status, err := read()
+		if ctx.Err() != nil || err == nil && status.IsComplete() {
+			return status, err
+		}
+		select {
+		case <-ctx.Done():
+			return status, err
+		case <-tick.C:
+		}
+	}
+}
+
+func readStatus(ctx context.Context, flags *genericclioptions.ConfigFlags) (none view.Status, err error) {
+	c, err := connect(flags)
+	if err != nil {
+		return none, err
+	}
+	local, err := addressesInKubeconfig(flags)
+	if err != nil {
+		return none, err
+	}
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return none, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	r := statusReader{cluster: c, in: view.Installation{
+		Now: time.Now(), Subject: "Tenon in namespace " + installedIn(), Local: len(local) > 0,
+		Client: builtFrom().Tenon, Unread: map[string]string{},
+	}}
+	if r.in.Local {
+		r.in.Subject = "Tenon of tenon up"
+	}
+	if err := r.read(ctx, namespace); err != nil {
+		return none, err
+	}
+	scheduler, err := findDiagnostics(flags, "")
+	if err == nil {
+		err = scheduler.get(ctx, new(map[string][]string), "/apis/v1/__services__", "")
+	}
+	if err != nil {
+		r.in.Diagnostics = err.Error()
+	}
+	return view.StatusOf(&r.in), ctx.Err()
+}
+
+// statusReader fills an Installation.
+type statusReader struct {
+	cluster
+	in     view.Installation
+	agents []string // names of the nodes with a ready agent
+}
+
+// read reads everything but the diagnostics; a pod is tried in a namespace of the user's.
+func (r *statusReader) read(ctx context.Context, namespace string) error {
+	for _, read := range []func(context.Context) error{r.components, r.nodes, r.webhooks, r.authorities} {
+		if err := read(ctx); err != nil {
+			return err
+		}
+	}
+	r.askWebhooks(ctx, namespace)
+	return nil
+}
+
+// failed returns what ends the answer. A missing right is noted, and what does not exist is not there.
+func (r *statusReader) failed(what, right string, err error) error {
+	if apierrors.IsForbidden(err) {
+		r.in.Unread[what] = right + " is missing"
+	} else if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s: %w", right, err)
+	}
+	return nil
+}
+
+// ofComponents selects what is labelled as a component.
+func ofComponents() metav1.ListOptions {
+	names := []string{view.SchedulerName, view.ManagerName, view.AgentName}
+	return metav1.ListOptions{LabelSelector: componentLabel + " in (" + strings.Join(names, ",") + ")"}
+}
+
+// components reads them with their leaders and versions, and where agents are ready.
+func (r *statusReader) components(ctx context.Context) error {
+	if r.in.Local {
+		return nil
+	}
+	namespace := installedIn()
+	at, found := " of namespace "+namespace, map[string]*view.Component{}
+	deployments, err := r.core.AppsV1().Deployments(namespace).List(ctx, ofComponents())
+	if err := r.failed("deployments", "list on deployments"+at, err); err != nil {
+		return err
+	}
+	for _, d := range ptr.Deref(deployments, appsv1.DeploymentList{}).Items {
+		name := d.Labels[componentLabel]
+		c := &view.Component{Desired: int(ptr.Deref(d.Spec.Replicas, 1)), Ready: int(d.Status.ReadyReplicas)}
+		lease, err := r.lease(ctx, name)
+		if err != nil {
+			r.in.Unread[name+"-leader"] = err.Error()
+		} else {
+			seconds := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))
+			ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Add(seconds * time.Second)
+			c.Leader, c.LeaseEnds = holderOf(lease), &ends
+		}
+		found[name] = c
+	}
+	daemons, err := r.core.AppsV1().DaemonSets(namespace).List(ctx, ofComponents())
+	if err := r.failed("daemonsets", "list on daemonsets"+at, err); err != nil {
+		return err
+	}
+	for _, d := range ptr.Deref(daemons, appsv1.DaemonSetList{}).Items {
+		found[d.Labels[componentLabel]] = &view.Component{
+			Desired: int(d.Status.DesiredNumberScheduled), Ready: int(d.Status.NumberReady),
+		}
+	}
+	pods, err := r.core.CoreV1().Pods(namespace).List(ctx, ofComponents())
+	if err := r.failed("pods", "list on pods"+at, err); err != nil {
+		return err
+	}
+	for _, p := range ptr.Deref(pods, corev1.PodList{}).Items {
+		name := p.Labels[componentLabel]
+		if c := found[name]; c != nil {
+			c.Versions = append(c.Versions, versionOf(&p))
+		}
+		if name == view.AgentName && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}) {
+			r.agents = append(r.agents, p.Spec.NodeName)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		c := found[name]
+		slices.Sort(c.Versions)
+		c.Name, c.Versions = name, append([]string{}, slices.Compact(c.Versions)...)
+		r.in.Components = append(r.in.Components, *c)
+	}
+	return nil
+}
+
+// versionOf returns the version that a pod is labelled with, else the tag of its image.
+func versionOf(p *corev1.Pod) string {
+	image := p.Spec.Containers[0].Image
+	name, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
+	_, tag, _ := strings.Cut(name, ":")
+	return cmp.Or(p.Labels["app.kubernetes.io/version"], tag, "unknown")
+}
+
+func (r *statusReader) nodes(ctx context.Context) error {
+	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
+	nodes, err := r.core.CoreV1().Nodes().List(ctx, linux)
+	if err := r.failed("nodes", "list on nodes", err); err != nil {
+		return err
+	}
+	written := map[string]map[string]time.Time{} // by resource and node
+	for _, resource := range []schema.GroupVersionResource{v1alpha2.Resource(), devicev1alpha1.Resource()} {
+		objects, err := r.objects(ctx, resource, "")
+		if err := r.failed(resource.Resource, "list on "+resource.GroupResource().String(), err); err != nil {
+			return err
+		}
+		written[resource.Resource] = map[string]time.Time{}
+		for i := range objects {
+			written[resource.Resource][objects[i].GetName()] = lastWrite(&objects[i])
+		}
+	}
+	for _, n := range ptr.Deref(nodes, corev1.NodeList{}).Items {
+		r.in.Nodes = append(r.in.Nodes, view.NodeReport{
+			Name: n.Name, Ready: slices.Contains(r.agents, n.Name),
+			Topology: written[v1alpha2.Resource().Resource][n.Name],
+			Device:   written[devicev1alpha1.Resource().Resource][n.Name],
+		})
+	}
+	return nil
+}
+
+// webhooks reads what is registered, and the authorities that the API server trusts.
+func (r *statusReader) webhooks(ctx context.Context) error {
+	const right = "list on mutatingwebhookconfigurations and validatingwebhookconfigurations"
+	var bundles []byte
+	count := func(name string, of admissionv1.WebhookClientConfig) {
+		if strings.HasSuffix(name, ".tenon.sh") {
+			r.in.Webhooks++
+			bundles = slices.Concat(bundles, of.CABundle, []byte("\n"))
+		}
+	}
+	validating, err := r.core.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err := r.failed("webhooks", right, err); err != nil {
+		return err
+	}
+	for _, c := range ptr.Deref(validating, admissionv1.ValidatingWebhookConfigurationList{}).Items {
+		for _, w := range c.Webhooks {
+			count(w.Name, w.ClientConfig)
+		}
+	}
+	mutating, err := r.core.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err := r.failed("webhooks", right, err); err != nil {
+		return err
+	}
+	for _, c := range ptr.Deref(mutating, admissionv1.MutatingWebhookConfigurationList{}).Items {
+		for _, w := range c.Webhooks {
+			count(w.Name, w.ClientConfig)
+		}
+	}
+	if r.in.Webhooks > 0 {
+		r.certificate("caBundle of the webhooks", bundles)
+	}
+	return nil
+}
+
+// authorities reads what the manager publishes, and the certificates that are served; never the keys beside them.
+func (r *statusReader) authorities(ctx context.Context) error {
+	if r.in.Local {
+		return nil
+	}
+	at := " of namespace " + installedIn()
+	published, err := r.core.CoreV1().ConfigMaps(installedIn()).Get(ctx, authorityConfigMap, metav1.GetOptions{})
+	if err == nil {
+		r.certificate("ConfigMap "+authorityConfigMap, []byte(published.Data[authorityKey]))
+	}
+	if err := r.failed("authority", "get on configmaps"+at, err); err != nil {
+		return err
+	}
+	serving, err := r.core.CoreV1().Secrets(installedIn()).Get(ctx, certificateSecret, metav1.GetOptions{})
+	for _, server := range []string{"manager.crt", "scheduler.crt"} {
+		if text := ptr.Deref(serving, corev1.Secret{}).Data[server]; len(text) > 0 {
+			r.certificate(server+" of Secret "+certificateSecret, text)
+		}
+	}
+	return r.failed("serving-certificate", "get on secrets"+at, err)
+}
+
+// certificate adds the one of a place that holds longest.
+func (r *statusReader) certificate(where string, text []byte) {
+	last := view.Certificate{Where: where}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(last.Until) {
+			last.From, last.Until = c.NotBefore, c.NotAfter
+		}
+	}
+	r.in.Certificates = append(r.in.Certificates, last)
+}
+
+// askWebhooks asks the API server, by a dry run, to create a pod that the webhooks must refuse: LSR without CPUs.
+func (r *statusReader) askWebhooks(ctx context.Context, namespace string) {
+	no, yes := new(false), new(true)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "tenon-status-", Labels: map[string]string{annotation.QoSClass: "LSR"},
+	}, Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{Name: "none", Image: "none", SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}}},
+	}}
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	switch _, err := r.core.CoreV1().Pods(namespace).Create(ctx, pod, dryRun); {
+	case err == nil:
+		r.in.Admission = "no webhook was asked about a pod in namespace " + namespace
+	case strings.Contains(err.Error(), `.tenon.sh" denied the request`):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"):
+		r.in.Unread["admission"] = "create on pods of namespace " + namespace + " is missing"
+	default:
+		r.in.Admission = err.Error()
+	}
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// installed are the objects of an installation with one ready replica of everything on node a.
+func installed(t *testing.T) []runtime.Object {
+	t.Helper()
+	_, trusted := authority(t, 3*time.Hour)
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: "tenon-system", Name: name, Labels: map[string]string{componentLabel: name},
+		}
+	}
+	hook := admissionv1.WebhookClientConfig{CABundle: []byte(trusted)}
+	objects := []runtime.Object{
+		&appsv1.Deployment{ObjectMeta: meta("tenon-scheduler"), Status: appsv1.DeploymentStatus{ReadyReplicas: 1}},
+		&appsv1.Deployment{ObjectMeta: meta("tenon-manager"), Status: appsv1.DeploymentStatus{ReadyReplicas: 1}},
+		&appsv1.DaemonSet{
+			ObjectMeta: meta("tenon-agent"), Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, NumberReady: 1},
+		},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		&corev1.ConfigMap{ObjectMeta: meta("tenon-ca"), Data: map[string]string{"ca.crt": trusted}},
+		&corev1.Secret{ObjectMeta: meta(certificateSecret), Data: map[string][]byte{"manager.crt": []byte(trusted)}},
+		&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "tenon"},
+			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "create.pods.tenon.sh", ClientConfig: hook}},
+		},
+		&admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "other"},
+			Webhooks:   []admissionv1.MutatingWebhook{{Name: "pods.example.com"}},
+		},
+	}
+	for name, namespace := range map[string]string{"tenon-scheduler": "kube-system", "tenon-manager": "tenon-system"} {
+		holder, renewed, seconds := name+"-0_uid", metav1.NowMicro(), int32(15)
+		lease := &coordinationv1.Lease{ObjectMeta: meta(name), Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds,
+		}}
+		lease.Namespace = namespace
+		objects = append(objects, lease)
+	}
+	for name, image := range map[string]string{
+		"tenon-scheduler": "registry:5000/tenon-scheduler:v0.2.0", "tenon-manager": "tenon-manager:v0.2.0@sha256:00",
+		"tenon-agent": "tenon-agent@sha256:00",
+	} {
+		p := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{
+			NodeName: "a", Containers: []corev1.Container{{Image: image}},
+		}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		if name == "tenon-agent" {
+			p.Labels["app.kubernetes.io/version"] = "v0.2.0"
+		}
+		objects = append(objects, p)
+	}
+	return objects
+}
+
+// readFrom reads the status from fake clients; refuse answers in place of them where it returns an error.
+func readFrom(t *testing.T, objects []runtime.Object, refuse func(clienttesting.Action) error) view.Status {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	topology := &v1alpha2.NodeResourceTopology{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopology"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.Now()},
+	}
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(topology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := fake.NewClientset(objects...)
+	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
+		v1alpha2.Resource(): "NodeResourceTopologyList", devicev1alpha1.Resource(): "DeviceList",
+	}, &unstructured.Unstructured{Object: u})
+	react := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		err := refuse(a)
+		return err != nil, nil, err
+	}
+	core.PrependReactor("*", "*", react)
+	custom.PrependReactor("*", "*", react)
+	r := statusReader{cluster: cluster{core: core, dynamic: custom}, in: view.Installation{
+		Now: time.Now(), Unread: map[string]string{},
+	}}
+	if err := r.read(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	return view.StatusOf(&r.in)
+}
+
+// denied is the answer of the webhooks to the pod that they must refuse.
+func denied(a clienttesting.Action) error {
+	if a.Matches("create", "pods") {
+		return errors.New(`admission webhook "create.pods.tenon.sh" denied the request: no`)
+	}
+	return nil
+}
+
+func TestStatusOfAnInstallation(t *testing.T) {
+	t.Parallel()
+	status := readFrom(t, installed(t), denied)
+	for _, f := range status.Findings {
+		if f.Status != view.CheckOK {
+			t.Errorf("%s is %s: %s", f.Check, f.Status, f.Found)
+		}
+	}
+	if !status.IsComplete() || len(status.Components) != 3 {
+		t.Errorf("components: %+v", status.Components)
+	}
+	for _, c := range status.Components {
+		if len(c.Versions) != 1 || c.Versions[0] != "v0.2.0" {
+			t.Errorf("%s has the versions %v", c.Name, c.Versions)
+		}
+		if c.LeaseEnds != nil && c.Leader != c.Name+"-0" || c.LeaseEnds == nil && c.Name != "tenon-agent" {
+			t.Errorf("%s is led by %q until %v", c.Name, c.Leader, c.LeaseEnds)
+		}
+	}
+}
+
+// TestStatusNamesTheRightsThatAreMissing, and blames no component for what could not be read.
+func TestStatusNamesTheRightsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	status := readFrom(t, installed(t), func(a clienttesting.Action) error {
+		return apierrors.NewForbidden(a.GetResource().GroupResource(), "", errors.New("cannot create resource"))
+	})
+	text := ""
+	for _, f := range status.Findings {
+		if f.Status != view.CheckUnknown && f.Check != "diagnostics" {
+			t.Errorf("%s is %s: %s", f.Check, f.Status, f.Found)
+		}
+		text += f.Found + "\n"
+	}
+	for _, right := range []string{
+		"list on deployments of namespace tenon-system", "list on daemonsets of namespace tenon-system",
+		"list on pods of namespace tenon-system", "list on nodes", "get on secrets of namespace tenon-system",
+		"get on configmaps of namespace tenon-system", "create on pods of namespace default",
+		"list on mutatingwebhookconfigurations and validatingwebhookconfigurations",
+	} {
+		if !strings.Contains(text, right+" is missing") {
+			t.Errorf("%s is not named in\n%s", right, text)
+		}
+	}
+}
+
+func TestStatusOfAnEmptyCluster(t *testing.T) {
+	t.Parallel()
+	status := readFrom(t, nil, func(clienttesting.Action) error { return nil })
+	got := map[string]bool{}
+	for _, f := range status.Findings {
+		got[fmt.Sprintf("%s %s", f.Check, f.Status)] = true
+	}
+	for _, want := range []string{"tenon-scheduler fail", "tenon-manager fail", "tenon-agent fail", "webhooks fail"} {
+		if !got[want] {
+			t.Errorf("no %q among %v", want, got)
+		}
+	}
+}
+
+// TestStatusWaits until the installation is complete, over an API server that is away at first.
+func TestStatusWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		tries := 0
+		status, err := awaitStatus(ctx, func() (view.Status, error) {
+			tries++
+			switch tries {
+			case 1:
+				return view.Status{}, errors.New("connection refused")
+			case 2:
+				return view.Status{Components: []view.Component{{Desired: 1}}}, nil
+			}
+			return view.Status{Components: []view.Component{{Desired: 1, Ready: 1}}}, nil
+		})
+		if err != nil || tries != 3 || !status.IsComplete() {
+			t.Errorf("%d tries, %v, complete %t", tries, err, status.IsComplete())
+		}
+		tries = 0
+		if _, err := awaitStatus(ctx, func() (view.Status, error) { return view.Status{}, errors.New("away") }); err == nil {
+			t.Error("an API server that stays away is not reported")
+		}
+	})
+}

@@ -1,0 +1,281 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Components of an installation, as the label app.kubernetes.io/name has them.
+const (
+	SchedulerName = "tenon-scheduler"
+	ManagerName   = "tenon-manager"
+	AgentName     = "tenon-agent"
+)
+
+// Installation is what the API says of Tenon in a cluster, read at one time.
+type Installation struct {
+	Now     time.Time
+	Subject string
+	// Local is an installation of tenon up, whose components the API does not show.
+	Local bool
+	// Client is the version of who asks, "" when it is not known.
+	Client       string
+	Components   []Component
+	Certificates []Certificate
+	Nodes        []NodeReport
+	// Webhooks is how many are registered.
+	Webhooks int
+	// Unread is why what a check needs could not be read, by check or resource.
+	Unread map[string]string
+	// Admission is what is wrong with the answer to a pod that the webhooks must refuse, Diagnostics what is wrong with
+	// the scheduler's answer; "" where it is the right one.
+	Admission, Diagnostics string
+}
+
+// Component is what a workload of the API runs.
+type Component struct {
+	Name string `json:"name"`
+	// Desired replicas are wanted, Ready ones serve.
+	Desired int `json:"desired"`
+	Ready   int `json:"ready"`
+	// Versions are those of its pods, sorted.
+	Versions []string `json:"versions"`
+	// Leader is the pod that holds the lease; LeaseEnds, when it does not renew it, is nil for a component without one.
+	Leader    string     `json:"leader,omitempty"`
+	LeaseEnds *time.Time `json:"leaseEnds,omitempty"`
+}
+
+// Certificate is the one of a place that holds longest: where authorities overlap there are several.
+type Certificate struct {
+	Where       string
+	From, Until time.Time
+}
+
+// NodeReport is what the agent of a node has reported, and whether it is ready.
+type NodeReport struct {
+	Name  string
+	Ready bool
+	// Topology and Device are when the objects were last written; zero where there is none.
+	Topology, Device time.Time
+}
+
+// Status is the answer of tenon status.
+type Status struct {
+	Diagnosis
+	Components []Component `json:"components"`
+}
+
+// StatusOf checks an installation. Equal input gives equal findings.
+func StatusOf(in *Installation) Status {
+	c := checks{Installation: in}
+	if !in.Local {
+		for _, name := range []string{SchedulerName, ManagerName, AgentName} {
+			c.component(name)
+		}
+		c.versions()
+	}
+	c.servers()
+	c.certificates()
+	c.nodes()
+	for _, check := range slices.Sorted(maps.Keys(in.Unread)) {
+		c.add(check, "", "not known: "+in.Unread[check], CheckUnknown, "the rest of the answer holds without it",
+			"ask an administrator for the right")
+	}
+	d := NewDiagnosis(in.Subject, c.found)
+	d.Kind = "Status"
+	return Status{d, append([]Component{}, in.Components...)}
+}
+
+type checks struct {
+	*Installation
+	found []Finding
+}
+
+// add adds a finding. The consequence and the remedy are left out where all is well.
+func (c *checks) add(check, where, found string, status CheckStatus, why, remedy string) {
+	f := Finding{Check: check, Where: where, Found: found, Status: status}
+	if status != CheckOK {
+		f = f.Because(status, why, remedy)
+	}
+	c.found = append(c.found, f)
+}
+
+func (c *checks) unread(what string) bool { return c.Unread[what] != "" }
+
+func okUnless(bad bool, status CheckStatus) CheckStatus {
+	if bad {
+		return status
+	}
+	return CheckOK
+}
+
+func (c *checks) component(name string) {
+	workload, why := "deployments", "no pod of Tenon's scheduler names is placed"
+	switch name {
+	case ManagerName:
+		why = "wrong manifests are not refused, and quotas and PodGroups get no status"
+	case AgentName:
+		workload, why = "daemonsets", "pods with CPUs or devices of their own do not start where it is not ready"
+	}
+	if c.unread(workload) {
+		return
+	}
+	i := slices.IndexFunc(c.Components, func(of Component) bool { return of.Name == name })
+	if i < 0 {
+		c.add(name, "", "not installed", CheckFail, why,
+			"install it, or set TENON_NAMESPACE to the namespace of the installation")
+		return
+	}
+	of, logs := c.Components[i], "kubectl logs -l app.kubernetes.io/name="+name+" -n NAMESPACE"
+	status := okUnless(of.Ready < of.Desired, CheckWarn)
+	if name == AgentName && status != CheckOK || name != AgentName && of.Ready == 0 {
+		status = CheckFail
+	}
+	c.add(name, "", fmt.Sprintf("%d of %d ready", of.Ready, of.Desired), status, why, logs)
+	if of.LeaseEnds != nil {
+		lost := of.Leader == "" || of.LeaseEnds.Before(c.Now)
+		text := of.Leader
+		if lost {
+			text = fmt.Sprintf("none: the lease of %q ended %s ago", text, c.age(*of.LeaseEnds))
+		}
+		c.add(name+"-leader", "", text, okUnless(lost, CheckFail), why, logs)
+	}
+}
+
+// versions compares those of all pods and of who asks.
+func (c *checks) versions() {
+	var all []string
+	for _, of := range c.Components {
+		all = append(all, of.Versions...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	switch {
+	case len(all) > 1:
+		c.add("versions", "", strings.Join(all, ", ")+" at once", CheckWarn,
+			"an upgrade is under way or has stopped: only neighbouring minor versions work together",
+			"wait for the rollout: kubectl rollout status")
+	case len(all) == 1:
+		c.add("versions", "", all[0]+", this command "+cmp.Or(c.Client, "unknown"),
+			okUnless(c.Client != "" && c.Client != all[0], CheckWarn), "answers of another version may lack fields",
+			"use the command of the version that is installed")
+	}
+}
+
+func (c *checks) servers() {
+	if !c.unread("diagnostics") {
+		c.add("diagnostics", "", cmp.Or(c.Diagnostics, "the scheduler that leads answers"),
+			okUnless(c.Diagnostics != "", CheckWarn), "explain, quota and gang show what the objects say, not what the "+
+				"scheduler accounts", `see "What the diagnostics need" in docs/guide/status.md`)
+	}
+	switch {
+	case !c.unread("webhooks") && c.Webhooks == 0:
+		c.add("webhooks", "", "none is registered", CheckFail,
+			"wrong manifests are not refused, and pods with CPUs of their own may start unconfined", "install them")
+	case !c.unread("admission"):
+		c.add("webhooks", "", cmp.Or(c.Admission, "a wrong pod is refused (dry run)"),
+			okUnless(c.Admission != "", CheckFail), "pods that use Tenon cannot be created, or are not checked",
+			"check the manager's pods, its Service, and whether the API server reaches it")
+	}
+}
+
+// certificates fail that cannot be used; a warning is about one that was not rotated, as it is at two thirds of its life.
+func (c *checks) certificates() {
+	for _, of := range c.Certificates {
+		left := of.Until.Sub(c.Now)
+		text, status := "valid for "+left.Round(time.Minute).String(), CheckFail
+		switch {
+		case of.Until.IsZero():
+			text = "none"
+		case c.Now.Before(of.From):
+			text = "not valid before " + of.From.UTC().Format(time.RFC3339) + ": compare the clocks"
+		case left <= 0:
+			text = "ended " + (-left).Round(time.Minute).String() + " ago"
+		default:
+			status = okUnless(left < of.Until.Sub(of.From)/4, CheckWarn)
+		}
+		c.add("certificate", of.Where, text, status, "who checks it refuses the webhooks and the diagnostics",
+			"see the manager's log: it makes and rotates the certificates")
+	}
+}
+
+func (c *checks) nodes() {
+	if c.unread("nodes") {
+		return
+	}
+	var without []string
+	for _, n := range c.Nodes {
+		if !n.Ready {
+			without = append(without, n.Name)
+		}
+	}
+	if !c.Local && !c.unread("pods") {
+		c.add("agents", "", fmt.Sprintf("ready on %d of %s%s", len(c.Nodes)-len(without), Count(len(c.Nodes), "node"),
+			few(without)), okUnless(len(without) > 0, CheckWarn), "nothing is enforced there",
+			"kubectl describe daemonset "+AgentName+": a taint or a selector may keep it away")
+	}
+	c.reports("topology", "noderesourcetopologies", func(n NodeReport) time.Time { return n.Topology })
+	c.reports("devices", "devices", func(n NodeReport) time.Time { return n.Device })
+}
+
+// reports shows the age of one kind of report. An agent writes on change alone, so an old one may hold; only a topology
+// is due from every node.
+func (c *checks) reports(check, resource string, of func(NodeReport) time.Time) {
+	var oldest NodeReport
+	var missing []string
+	for _, n := range c.Nodes {
+		switch {
+		case of(n).IsZero():
+			missing = append(missing, n.Name)
+		case oldest.Name == "" || of(n).Before(of(oldest)):
+			oldest = n
+		}
+	}
+	text, due := "none", check == "topology"
+	if oldest.Name != "" {
+		text = fmt.Sprintf("of %s, the oldest written %s ago (%s)", Count(len(c.Nodes)-len(missing), "node"),
+			c.age(of(oldest)), oldest.Name)
+	}
+	if due {
+		text += few(missing)
+	}
+	if !c.unread(resource) && (due || oldest.Name != "") {
+		c.add(check, "", text, okUnless(due && len(missing) > 0, CheckWarn),
+			"pods that want CPUs of their own never land there", "tenon doctor --node NAME says what the node lacks")
+	}
+}
+
+func (c *checks) age(t time.Time) time.Duration { return c.Now.Sub(t).Round(time.Second) }
+
+// few names the first of those that lack something.
+func few(names []string) string {
+	const most = 5
+	switch more := len(names) - most; {
+	case len(names) == 0:
+		return ""
+	case more > 0:
+		return "; not " + strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return "; not " + strings.Join(names, ", ")
+}
+
+// IsComplete reports whether no check failed and all replicas are ready.
+func (s *Status) IsComplete() bool {
+	return s.Healthy() && !slices.ContainsFunc(s.Components, func(c Component) bool { return c.Ready < c.Desired })
+}
+
+// Print writes the components, and below them the findings.
+func (s *Status) Print(w io.Writer) error {
+	for _, c := range s.Components {
+		_, err := fmt.Fprintf(w, "%-16s %d/%d   %s\n", c.Name, c.Ready, c.Desired, strings.Join(c.Versions, ", "))
+		if err != nil {
+			return err
+		}
+	}
+	return s.Diagnosis.Print(w)
+}

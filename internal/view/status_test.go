@@ -1,0 +1,163 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var looked = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// sound is an installation without a fault.
+func sound() *Installation {
+	ago := func(d time.Duration) time.Time { return looked.Add(-d) }
+	ends := looked.Add(10 * time.Second)
+	return &Installation{
+		Now: looked, Subject: "Tenon in namespace tenon-system", Client: "v0.2.0",
+		Components: []Component{
+			{Name: AgentName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}},
+			{Name: ManagerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-manager-a", LeaseEnds: &ends},
+			{Name: SchedulerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-scheduler-a", LeaseEnds: &ends},
+		},
+		Certificates: []Certificate{
+			{Where: "ConfigMap tenon-ca", From: ago(time.Hour), Until: looked.Add(90 * time.Hour)},
+		},
+		Nodes: []NodeReport{
+			{Name: "a", Ready: true, Topology: ago(48 * time.Hour), Device: ago(time.Minute)},
+			{Name: "b", Ready: true, Topology: ago(time.Minute)},
+		},
+		Webhooks: 5, Unread: map[string]string{},
+	}
+}
+
+// TestStatusFindsWhatIsWrong: each fault is one finding with a consequence and a remedy, and the others stay as they
+// were.
+func TestStatusFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Installation)
+		want   string // "check status: found"; "" where nothing may differ
+	}{
+		"nothing": {func(*Installation) {}, ""},
+		"no scheduler": {
+			func(in *Installation) { in.Components = in.Components[:2] }, "tenon-scheduler fail: not installed",
+		},
+		"a replica that is not ready": {
+			func(in *Installation) { in.Components[1].Ready = 1 }, "tenon-manager warn: 1 of 2 ready",
+		},
+		"a component without a ready replica": {
+			func(in *Installation) { in.Components[2].Ready = 0 }, "tenon-scheduler fail: 0 of 2 ready",
+		},
+		"an agent that is not ready": {
+			func(in *Installation) { in.Components[0].Ready = 1 }, "tenon-agent fail: 1 of 2 ready",
+		},
+		"a lease that ended": {
+			func(in *Installation) {
+				past := looked.Add(-time.Minute)
+				in.Components[1].LeaseEnds = &past
+			},
+			`tenon-manager-leader fail: none: the lease of "tenon-manager-a" ended 1m0s ago`,
+		},
+		"two versions": {
+			func(in *Installation) { in.Components[0].Versions = []string{"v0.1.0", "v0.2.0"} },
+			"versions warn: v0.1.0, v0.2.0 at once",
+		},
+		"a command of another version": {
+			func(in *Installation) { in.Client = "v0.1.0" }, "versions warn: v0.2.0, this command v0.1.0",
+		},
+		"a scheduler that cannot be asked": {
+			func(in *Installation) { in.Diagnostics = "x509: unknown authority" },
+			"diagnostics warn: x509: unknown authority",
+		},
+		"no webhooks": {func(in *Installation) { in.Webhooks = 0 }, "webhooks fail: none is registered"},
+		"webhooks out of reach": {
+			func(in *Installation) { in.Admission = "failed calling webhook" }, "webhooks fail: failed calling webhook",
+		},
+		"a certificate near its end": {
+			func(in *Installation) { in.Certificates[0].Until = looked.Add(10 * time.Minute) },
+			"certificate warn: valid for 10m0s",
+		},
+		"a certificate that ended": {
+			func(in *Installation) { in.Certificates[0].Until = looked.Add(-time.Hour) },
+			"certificate fail: ended 1h0m0s ago",
+		},
+		"a certificate of the future": {
+			func(in *Installation) { in.Certificates[0].From = looked.Add(time.Hour) },
+			"certificate fail: not valid before 2026-03-01T13:00:00Z: compare the clocks",
+		},
+		"a place without a certificate": {
+			func(in *Installation) { in.Certificates[0] = Certificate{Where: "w"} }, "certificate fail: none",
+		},
+		"a node without an agent": {
+			func(in *Installation) { in.Nodes[1].Ready = false }, "agents warn: ready on 1 of 2 nodes; not b",
+		},
+		"a node without a topology": {
+			func(in *Installation) { in.Nodes[1].Topology = time.Time{} },
+			"topology warn: of 1 node, the oldest written 48h0m0s ago (a); not b",
+		},
+		"a right that is missing": {
+			func(in *Installation) { in.Unread["serving-certificate"] = "get on secrets is missing" },
+			"serving-certificate unknown: not known: get on secrets is missing",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := sound()
+			c.change(in)
+			status := StatusOf(in)
+			var got []string
+			for _, f := range status.Findings {
+				if f.Status == CheckOK {
+					continue
+				}
+				got = append(got, fmt.Sprintf("%s %s: %s", f.Check, f.Status, f.Found))
+				if f.Why == "" || f.Remedy == "" {
+					t.Errorf("%s has no consequence or no remedy", f.Check)
+				}
+			}
+			if want := slices.DeleteFunc([]string{c.want}, func(s string) bool { return s == "" }); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			healthy := !strings.Contains(c.want, " fail: ")
+			if status.Healthy() != healthy || status.IsComplete() && name == "a replica that is not ready" {
+				t.Errorf("healthy is %t, complete %t", status.Healthy(), status.IsComplete())
+			}
+		})
+	}
+}
+
+func TestStatusOfWhatMayNotBeReadAccusesNoComponent(t *testing.T) {
+	t.Parallel()
+	in := &Installation{Now: looked, Subject: "s", Unread: map[string]string{}}
+	for _, check := range []string{"deployments", "daemonsets", "pods", "nodes", "webhooks", "admission", "diagnostics"} {
+		in.Unread[check] = "the right is missing"
+	}
+	status := StatusOf(in)
+	for _, f := range status.Findings {
+		if f.Status != CheckUnknown {
+			t.Errorf("%s is %s: %s", f.Check, f.Status, f.Found)
+		}
+	}
+	if len(status.Findings) != len(in.Unread) {
+		t.Errorf("%d findings of %d reads", len(status.Findings), len(in.Unread))
+	}
+}
+
+func TestStatusAsATable(t *testing.T) {
+	t.Parallel()
+	status := StatusOf(sound())
+	var out strings.Builder
+	if err := status.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"tenon-scheduler  2/2   v0.2.0\n", "ok      tenon-scheduler-leader  tenon-scheduler-a\n", "Tenon in namespace tenon-system\n",
+		"ok      devices ", "of 1 node, the oldest written 1m0s ago (a)", " 0 unknown, 0 warn, 0 fail\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
