@@ -69,8 +69,13 @@ func UnknownField(t reflect.Type, path string) string {
 			return "unknown field"
 		}
 	}
-	if name := Word(parts[len(parts)-1], slices.Sorted(maps.Keys(fields(t)))); name != "" {
-		return fmt.Sprintf("unknown field, did you mean %q?", name)
+	return Unknown(parts[len(parts)-1], Fields(t))
+}
+
+// Unknown is the text about a name that is not one of fields, with the one that was meant where one is similar.
+func Unknown(name string, fields map[string]reflect.Type) string {
+	if meant := Word(name, slices.Sorted(maps.Keys(fields))); meant != "" {
+		return fmt.Sprintf("unknown field, did you mean %q?", meant)
 	}
 	return "unknown field"
 }
@@ -80,7 +85,7 @@ func below(t reflect.Type, name string) reflect.Type {
 	if t = plain(t); t.Kind() == reflect.Map {
 		return t.Elem()
 	}
-	return fields(t)[name]
+	return Fields(t)[name]
 }
 
 // plain is the type below pointers and lists.
@@ -91,15 +96,18 @@ func plain(t reflect.Type) reflect.Type {
 	return t
 }
 
-// fields are the types of a struct's fields, by their names in JSON. The struct may be below pointers and lists.
-func fields(t reflect.Type) map[string]reflect.Type {
+// Fields are the types of a struct's fields, by their names in JSON. The struct may be below pointers and lists.
+func Fields(t reflect.Type) map[string]reflect.Type {
 	t = plain(t)
 	named := map[string]reflect.Type{}
 	if t.Kind() != reflect.Struct {
 		return named
 	}
 	for i := range t.NumField() {
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+		switch name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); {
+		case name == "" && options == "inline":
+			maps.Copy(named, Fields(t.Field(i).Type))
+		case name != "" && name != "-":
 			named[name] = t.Field(i).Type
 		}
 	}

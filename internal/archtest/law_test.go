@@ -35,7 +35,9 @@ var law = []rule{
 	{folder: "api/runtime", others: []string{"google.golang.org/grpc", "google.golang.org/protobuf"}},
 	{
 		folder: "api", own: []string{"api"},
-		others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+		others: []string{
+			"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3",
+		},
 	},
 	{folder: "deploy", own: []string{"api"}, others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/yaml"}},
 	{

@@ -184,7 +184,8 @@ func (c *checks) servers() {
 	}
 }
 
-// certificates fail that cannot be used; a warning is about one that was not rotated, as it is at two thirds of its life.
+// certificates fail that cannot be used. A warning is about one that was not rotated: that is due at two thirds of its
+// life.
 func (c *checks) certificates() {
 	for _, of := range c.Certificates {
 		left := of.Until.Sub(c.Now)

@@ -19,7 +19,10 @@ func sound() *Installation {
 		Components: []Component{
 			{Name: AgentName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}},
 			{Name: ManagerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-manager-a", LeaseEnds: &ends},
-			{Name: SchedulerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-scheduler-a", LeaseEnds: &ends},
+			{
+				Name: SchedulerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-scheduler-a",
+				LeaseEnds: &ends,
+			},
 		},
 		Certificates: []Certificate{
 			{Where: "ConfigMap tenon-ca", From: ago(time.Hour), Until: looked.Add(90 * time.Hour)},
@@ -153,7 +156,8 @@ func TestStatusAsATable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"tenon-scheduler  2/2   v0.2.0\n", "ok      tenon-scheduler-leader  tenon-scheduler-a\n", "Tenon in namespace tenon-system\n",
+		"tenon-scheduler  2/2   v0.2.0\n", "ok      tenon-scheduler-leader  tenon-scheduler-a\n",
+		"Tenon in namespace tenon-system\n",
 		"ok      devices ", "of 1 node, the oldest written 1m0s ago (a)", " 0 unknown, 0 warn, 0 fail\n",
 	} {
 		if !strings.Contains(out.String(), want) {

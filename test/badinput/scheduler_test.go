@@ -123,7 +123,7 @@ func schedulerCases() []bad {
 		},
 		{
 			"scheduler: a field of the configuration that does not exist", starts(profile("pluginz: {}")),
-			[]string{`unknown field "profiles[0].pluginz"`},
+			[]string{`profiles[0].pluginz: unknown field, did you mean "plugins"?`},
 		},
 		{
 			"scheduler: a configuration of another version",

@@ -125,7 +125,7 @@ func TestCommandLinesThatCannotBeMeantAreRefused(t *testing.T) {
 		"/does/not/exist":                 {"probe", "--root", "/does/not/exist"},
 		"unknown command":                 {"start"},
 		"--resync -3s: want 1s or more":   {"run", "--root", dir, "--resync", "-3s"},
-		`"--device-mode" flag: byte 0: Unsupported value "Mine": supported Own, Follow, Moving`: {
+		`--device-mode: byte 0: Unsupported value "Mine": supported Own, Follow, Moving`: {
 			"run", "--root", dir, "--device-mode", "Mine",
 		},
 		"want a loopback address":  {"run", "--root", dir, "--health-address", "0.0.0.0:10271"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
@@ -35,51 +38,100 @@ import (
 const minResync = time.Second
 
 func newRunCommand() *cobra.Command {
-	var flags common
-	var ask askFlags
-	var kubeconfig, address string
-	var exempt []string
-	var o app.Options
+	var file, kubeconfig string
+	var r runFlags
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent of this node",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := mustBeLoopback(address); err != nil {
+			d, err := strict.ReadFile(file)
+			if err != nil {
 				return err
 			}
-			if o.Resync < minResync {
-				return fmt.Errorf("--resync %v: want %v or more", o.Resync, minResync)
-			}
-			if err := ask.check(c.Flags(), host.Root{Dir: flags.root}); err != nil {
+			settings, err := r.complete(c.Flags(), d)
+			if err != nil {
 				return err
 			}
-			if err := flags.parse(&o); err != nil {
+			if err := connect(&r.o, kubeconfig); err != nil {
 				return err
 			}
-			for _, text := range exempt {
-				e, err := inject.ParseExemption(text)
-				if err != nil {
-					return fmt.Errorf("--device-exempt %w", err)
-				}
-				o.DeviceExempt = append(o.DeviceExempt, e)
-			}
-			if err := connect(&o, kubeconfig); err != nil {
+			if err := r.ask.wire(&r.o, c.Flags(), kubeconfig); err != nil {
 				return err
 			}
-			if err := checkRuntime(&o); err != nil {
-				return err
-			}
-			if err := ask.wire(&o, c.Flags(), kubeconfig); err != nil {
-				return err
-			}
-			o.Drivers = inventory.NVML(o.Root)
-			return serveAgent(c.Context(), o, address)
+			r.o.Drivers = inventory.NVML(r.o.Root)
+			return serveAgent(c.Context(), r.o, r.address, settings)
 		},
 	}
 	fs := c.Flags()
-	flags.add(fs)
-	ask.add(fs)
+	r.add(fs)
+	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
+	fs.StringVar(&file, "config", "", "`file` with an AgentConfiguration; flags win over it")
+	return c
+}
+
+// CheckConfig finds everything wrong in an AgentConfiguration, and returns the settings that it would give.
+func CheckConfig(d *strict.Document) (strict.Settings, error) {
+	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	var r runFlags
+	r.add(fs)
+	return r.complete(fs, d)
+}
+
+// runFlags are those of run that no API server is needed for.
+type runFlags struct {
+	common
+	ask                 askFlags
+	address, deviceMode string
+	exempt              []string
+	o                   app.Options
+}
+
+// complete adds what a file says, nil for none, and checks everything at once.
+func (r *runFlags) complete(fs *pflag.FlagSet, d *strict.Document) (strict.Settings, error) {
+	var schema v1alpha1.AgentConfiguration
+	if d != nil {
+		problems := d.DecodeKind(v1alpha1.ComponentAPIVersion, v1alpha1.AgentConfigurationKind, &schema)
+		if err := problems.Err(); err != nil {
+			return strict.Settings{}, err
+		}
+	}
+	settings, err := strict.Apply(d, schema, strict.Flags{
+		Given: fs.Changed,
+		Set: func(name, text string) error {
+			f := fs.Lookup(name)
+			f.Changed = true
+			return f.Value.Set(text)
+		},
+		Text: func(name string) string { return fs.Lookup(name).Value.String() },
+	})
+	if err != nil {
+		return settings, err
+	}
+	o, errs := &r.o, []error{mustBeLoopback(r.address)}
+	if o.Resync < minResync {
+		errs = append(errs, fmt.Errorf("--resync %v: want %v or more", o.Resync, minResync))
+	}
+	errs = append(errs, r.ask.check(fs, host.Root{Dir: r.root}), r.parse(o))
+	for _, text := range r.exempt {
+		e, err := inject.ParseExemption(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--device-exempt %w", err))
+		}
+		o.DeviceExempt = append(o.DeviceExempt, e)
+	}
+	if r.deviceMode != "" {
+		if o.DeviceMode, _, err = annotation.ParseDeviceMode(r.deviceMode); err != nil {
+			errs = append(errs, fmt.Errorf("--device-mode: %w", err))
+		}
+	}
+	return settings, settings.Locate(append(errs, checkRuntime(o))...)
+}
+
+func (r *runFlags) add(fs *pflag.FlagSet) {
+	o := &r.o
+	r.common.add(fs)
+	r.ask.add(fs)
 	fs.StringVar(&o.NRISocket, "nri-socket", "/var/run/nri/nri.sock",
 		"NRI socket of the container runtime; empty to not connect")
 	fs.StringVar(&o.HookSocket, "hook-socket", "/run/tenon/hooks.sock",
@@ -89,23 +141,16 @@ func newRunCommand() *cobra.Command {
 			"else /)")
 	fs.BoolVar(&o.AllowDegraded, "allow-degraded-enforcement", false,
 		"let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
-	fs.StringArrayVar(&exempt, "device-exempt", nil,
+	fs.StringArrayVar(&r.exempt, "device-exempt", nil,
 		"NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them, such as exporters "+
 			"of metrics; can be repeated")
-	fs.Func("device-mode", "whose choice of devices holds: Follow (the kubelet's), Own (Tenon's; Moving while pods "+
-		"have devices of the kubelet) or Moving (default: what the Device object says)", func(text string) (err error) {
-		if text != "" {
-			o.DeviceMode, _, err = annotation.ParseDeviceMode(text)
-		}
-		return err
-	})
-	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
-	fs.StringVar(&address, "health-address", "127.0.0.1:10271",
-		"loopback address of /healthz, /livez, /readyz and /metrics; empty to serve none")
+	fs.StringVar(&r.deviceMode, "device-mode", "", "whose choice of devices holds: Follow (the kubelet's), Own "+
+		"(Tenon's; Moving while pods have devices of the kubelet) or Moving (default: what the Device object says)")
+	fs.StringVar(&r.address, "health-address", "127.0.0.1:10271",
+		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to serve none")
 	fs.BoolVar(&o.AllowUnallocatedLSR, "allow-unallocated-lsr", false,
 		"let LSR pods that another scheduler bound run on the CPU shared pool")
 	fs.DurationVar(&o.Resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
-	return c
 }
 
 func checkRuntime(o *app.Options) (err error) {
@@ -156,7 +201,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // serveAgent runs an agent with Events and its own HTTP endpoints until ctx ends.
-func serveAgent(ctx context.Context, o app.Options, address string) error {
+func serveAgent(ctx context.Context, o app.Options, address string, settings strict.Settings) error {
 	broadcaster := events.NewBroadcaster(status.NewSink(o.Client, o.Node))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("send events: %w", err)
@@ -172,6 +217,7 @@ func serveAgent(ctx context.Context, o app.Options, address string) error {
 	}
 	h := app.Handler(a.Alive, a.Ready, registry)
 	h.Handle("GET "+view.CgroupsPattern, app.InspectHandler(func() []*app.Agent { return []*app.Agent{a} }))
+	h.Handle("GET /configz", settings)
 	stop, err := serveHealth(ctx, address, h)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -26,6 +27,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -57,6 +59,8 @@ type Options struct {
 	MetricsAddress string
 	// HealthAddress serves /healthz and /readyz. "" or "0" serves none.
 	HealthAddress string
+	// Settings are served beside the metrics as /configz.
+	Settings strict.Settings
 }
 
 // DefaultSchedulerIdentities are the service accounts of tenon-scheduler and koord-scheduler, so that a cluster can run
@@ -89,6 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	metricsOptions.ExtraHandlers = map[string]http.Handler{"/configz": o.Settings}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err

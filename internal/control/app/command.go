@@ -13,7 +13,7 @@ import (
 func NewCommand() *cobra.Command {
 	o := Options{}
 	var elect bool
-	var quotaArgs string
+	var quotaArgs, file string
 	cmd := &cobra.Command{
 		Use:   "tenon-manager",
 		Short: "Answers the webhooks that refuse pods which can never work, and says why",
@@ -25,7 +25,7 @@ func NewCommand() *cobra.Command {
 			logger := klog.Background()
 			UseLogger(logger)
 			var err error
-			if o.Quotas, err = readQuotaOptions(quotaArgs); err != nil {
+			if err = o.configure(cmd.Flags(), file, quotaArgs); err != nil {
 				return err
 			}
 			if !elect {
@@ -36,6 +36,7 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.Bool("version", false, "print the version")
+	f.StringVar(&file, "config", "", "`file` with a ManagerConfiguration; flags win over it")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; without it the service account is used")
 	f.StringVar(&o.WebhookAddress, "webhook-address", ":9443", "`host:port` of the webhooks")
 	f.StringVar(&o.CertFile, "tls-cert-file", "/etc/tenon/webhook/tls.crt", "certificate `file` of the webhooks")

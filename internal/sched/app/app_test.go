@@ -285,8 +285,8 @@ func expectDevices(t *testing.T, s *Scheduler, expect func(path string, code int
 func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {
 	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 	for name, c := range map[string]struct{ text, field string }{
-		"an unknown field": {head + "profilez: []\n", `unknown field "profilez"`},
-		"a field twice":    {head + "parallelism: 4\nparallelism: 5\n", `key "parallelism" already set`},
+		"an unknown field": {head + "profilez: []\n", `profilez: unknown field`},
+		"a field twice":    {head + "parallelism: 4\nparallelism: 5\n", `parallelism: is there twice`},
 		"an argument of a plugin": {head +
 			"profiles: [{schedulerName: x, plugins: {multiPoint: {enabled: [{name: NodeNUMAResource}]}}, " +
 			"pluginConfig: [{name: NodeNUMAResource, args: {foo: 1}}]}]\n", "foo"},

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
@@ -128,6 +130,13 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	o.ComponentConfig = cfg // upstream replaces it by the file's when there is one
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, utilerrors.NewAggregate(errs)
+	}
+	file, err := strict.ReadFile(o.ConfigFile)
+	if err == nil && file != nil {
+		err = CheckConfig(file, slices.Collect(maps.Keys(o.Plugins))...)
+	}
+	if err != nil {
+		return nil, err
 	}
 	c, err := o.Config(ctx)
 	if err != nil {

@@ -1,0 +1,66 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/api/config/strict"
+)
+
+const configHeader = "apiVersion: config.tenon.sh/v1alpha1\nkind: ManagerConfiguration\n"
+
+// apply applies a file to a manager that was started with flags.
+func apply(t *testing.T, text, quotaArgs string, flags ...string) (*Options, []string, error) {
+	t.Helper()
+	all, err := strict.Parse("manager.yaml", []byte(configHeader+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o Options
+	cmd := NewCommand()
+	if err := cmd.ParseFlags(flags); err != nil {
+		t.Fatal(err)
+	}
+	err = o.apply(cmd.Flags(), all[0], quotaArgs)
+	ids, _ := cmd.Flags().GetStringSlice("scheduler-identities") // it exists
+	return &o, ids, err
+}
+
+func TestTheFileOfAManager(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, quotaArgs, want string }{
+		"a misspelt field": {
+			"requireNRIPlugn: true\n", "", `manager.yaml:3:1: requireNRIPlugn: unknown field, did you mean "requireNRIPlugin"?`,
+		},
+		"arguments that cannot be": {
+			"elasticQuotaArgs:\n  revokePolicy: Never\n", "",
+			"manager.yaml:4:3: elasticQuotaArgs.revokePolicy: Unsupported value",
+		},
+		"arguments twice": {
+			"elasticQuotaArgs: {}\n", "q.yaml", "--elastic-quota-args is not allowed beside elasticQuotaArgs",
+		},
+		"no file of arguments": {"", "/does/not/exist", "read the arguments of quotas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, _, err := apply(t, c.text, c.quotaArgs); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+	o, ids, err := apply(t, "schedulerIdentities: [a, b]\nrelaxResourceKeys: true\n", "", "--relax-resource-keys=false")
+	if err != nil || o.Quotas == nil || strings.Join(ids, ",") != "a,b" {
+		t.Errorf("identities %v, %v", ids, err)
+	}
+	for _, s := range o.Settings.All {
+		want := map[string]string{
+			"schedulerIdentities": "manager.yaml:3", "relaxResourceKeys": "--relax-resource-keys",
+		}[s.Field]
+		if want == "" {
+			want = "default"
+		}
+		if s.Origin != want {
+			t.Errorf("%s is from %s, want %s", s.Field, s.Origin, want)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+
+	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/api/nearest"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+)
+
+// ConfigurationKind is the kind of the scheduler's file, which is kube-scheduler's own.
+const ConfigurationKind = "KubeSchedulerConfiguration"
+
+// CheckConfig finds everything wrong in a KubeSchedulerConfiguration. more are the names of plugins beside ours and
+// kube-scheduler's.
+func CheckConfig(d *strict.Document, more ...string) error {
+	var c configv1.KubeSchedulerConfiguration
+	problems := d.DecodeKind(configv1.SchemeGroupVersion.String(), ConfigurationKind, &c)
+	for i := range c.Profiles {
+		problems = append(problems, checkProfile(d, fmt.Sprintf("profiles[%d]", i), &c.Profiles[i], more)...)
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	text, err := d.JSON()
+	if err != nil {
+		return d.Locate("", err)
+	}
+	loaded, _, err := scheme.Codecs.UniversalDecoder().Decode(text, nil, nil)
+	if complete, ok := loaded.(*schedulerconfig.KubeSchedulerConfiguration); ok && err == nil {
+		complete.APIVersion = configv1.SchemeGroupVersion.String()
+		problems = d.Locate("", validation.ValidateKubeSchedulerConfiguration(complete))
+	}
+	return append(problems, d.Locate("", err)...).Err()
+}
+
+// checkProfile checks the names of plugins, and the arguments of ours; kube-scheduler checks those of its own.
+func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProfile, more []string,
+) (all strict.Problems) {
+	known := slices.Concat(more, []string{
+		coscheduling.Name, deviceshare.Name, elasticquota.Name, nodenumaresource.Name, topologyspread.Name,
+	})
+	for name := range plugins.NewInTreeRegistry() {
+		known = append(known, name)
+	}
+	slices.Sort(known) // a suggestion must not depend on the order of a map
+	check := func(path, name string) {
+		if meant := nearest.Word(name, known); meant != "" && meant != name {
+			all = append(all, d.Problem(path, "unknown plugin %q, did you mean %q?", name, meant))
+		} else if meant == "" {
+			all = append(all, d.Problem(path, "unknown plugin %q", name))
+		}
+	}
+	if p.Plugins != nil {
+		for i, e := range p.Plugins.MultiPoint.Enabled {
+			check(fmt.Sprintf("%s.plugins.multiPoint.enabled[%d].name", path, i), e.Name)
+		}
+	}
+	for i, of := range p.PluginConfig {
+		at := fmt.Sprintf("%s.pluginConfig[%d]", path, i)
+		check(at+".name", of.Name)
+		args := map[string]interface {
+			SetDefaults()
+			Validate() field.ErrorList
+		}{
+			coscheduling.Name: &v1alpha1.CoschedulingArgs{}, deviceshare.Name: &v1alpha1.DeviceShareArgs{},
+			elasticquota.Name:     &v1alpha1.ElasticQuotaArgs{},
+			nodenumaresource.Name: &v1alpha1.NodeNUMAResourceArgs{},
+		}[of.Name]
+		if args == nil {
+			continue
+		}
+		wrong := d.Decode(at+".args", args)
+		if len(wrong) == 0 {
+			args.SetDefaults()
+			wrong = d.Locate(at+".args", args.Validate().ToAggregate())
+		}
+		for _, w := range wrong {
+			w.Text = "plugin " + of.Name + ": " + w.Text
+			all = append(all, w)
+		}
+	}
+	return all
+}

@@ -1,0 +1,68 @@
+package app
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/api/config/strict"
+)
+
+func TestTheFileOfAScheduler(t *testing.T) {
+	t.Parallel()
+	const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"nothing": {"", ""},
+		"a misspelt field": {
+			"profiles:\n- schedulrName: a\n",
+			`s.yaml:4:3: profiles[0].schedulrName: unknown field, did you mean "schedulerName"?`,
+		},
+		"arguments of ours, and a plugin": {
+			"profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Cosheduling}]}}\n" +
+				"  pluginConfig:\n  - name: NodeNUMAResource\n    args:\n      defaultCPUBindPolicy: Full\n" +
+				"  - name: DeviceShare\n    args: {scoringStrateg: 1}\n",
+			`s.yaml:5:37: profiles[0].plugins.multiPoint.enabled[0].name: unknown plugin "Cosheduling", did you mean ` +
+				`"Coscheduling"?` + "\n" +
+				`s.yaml:9:7: profiles[0].pluginConfig[0].args.defaultCPUBindPolicy: plugin NodeNUMAResource: ` +
+				`Unsupported value: "Full": supported values: "FullPCPUs", "SpreadByPCPUs"` + "\n" +
+				`s.yaml:11:12: profiles[0].pluginConfig[1].args.scoringStrateg: plugin DeviceShare: unknown field, did ` +
+				`you mean "scoringStrategy"?`,
+		},
+		"a value that kube-scheduler refuses": {
+			"parallelism: -1\n", "s.yaml:3:1: parallelism: Invalid value: -1: should be an integer value greater than zero",
+		},
+		"two profiles of one name": {
+			"profiles:\n- schedulerName: a\n- schedulerName: a\n", "s.yaml:5:3: profiles[1].schedulerName: Duplicate value",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, err := strict.Parse("s.yaml", []byte(header+c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = CheckConfig(all[0])
+			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got\n%v\nwant\n%s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestTheSampleIsCheckedAtStart: the sample of the reference is accepted, and a wrong file ends the start.
+func TestTheSampleIsCheckedAtStart(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/reference/scheduler-config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := strict.Parse("s.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		if err := CheckConfig(d); err != nil {
+			t.Error(err)
+		}
+	}
+}
