@@ -24,7 +24,7 @@ func main() {
 		}
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines))
+	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines), cli.NewCheck(streams, checks()))
 	root := cli.NewRoot(filepath.Base(os.Args[0]), streams, doctors, verbs...)
 	os.Exit(cli.Run(ctx, root, os.Args[1:], os.Stderr))
 }

@@ -47,6 +47,26 @@ func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs
 	return e.decide(ctx, w, warn)
 }
 
+// Check returns what the webhooks refuse of the manifests in files and folders, a line for each reason. It needs no
+// nodes. Bad input is an *InputError.
+func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (refused []string, err error) {
+	docs, err := readDocuments(paths, in, warn)
+	if err != nil {
+		return nil, err
+	}
+	w, err := readAll(docs, warn)
+	if err != nil {
+		return nil, err
+	}
+	hooks := readWebhooks(w.rules)
+	for _, p := range w.pending {
+		for _, reason := range hooks.admit(p.Pod, w.namespace(p.Namespace), warn) {
+			refused = append(refused, fmt.Sprintf("pod %s/%s: %s", p.Namespace, p.Name, reason.Message))
+		}
+	}
+	return refused, nil
+}
+
 func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, error) {
 	defer e.end()
 	hooks := readWebhooks(w.rules)
@@ -93,6 +113,14 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 }
 
 func read(docs []document, warn io.Writer) (*world, error) {
+	w, err := readAll(docs, warn)
+	if err == nil && len(w.nodes) == 0 {
+		err = inputErrorf("no Node in the input: give nodes with -f, machines with --machine, or --cluster")
+	}
+	return w, err
+}
+
+func readAll(docs []document, warn io.Writer) (*world, error) {
 	d := newDecoder()
 	for _, doc := range docs {
 		d.document(doc)
@@ -105,9 +133,6 @@ func read(docs []document, warn io.Writer) (*world, error) {
 	}
 	if err := d.err(); err != nil {
 		return nil, err
-	}
-	if len(w.nodes) == 0 {
-		return nil, inputErrorf("no Node in the input: give nodes with -f, machines with --machine, or --cluster")
 	}
 	var unused []string
 	for _, kind := range slices.Sorted(maps.Keys(d.unused)) {

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/api/nearest"
+	"github.com/tenon-project/tenon/internal/cli"
+)
+
+// check runs the verb, and returns what it prints.
+func check(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out, warnings bytes.Buffer
+	c := cli.NewCheck(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &warnings}, checks())
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs(args)
+	err := c.ExecuteContext(t.Context())
+	return out.String() + warnings.String(), err
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestTheSamplesHaveEveryField, and the components accept them.
+func TestTheSamplesHaveEveryField(t *testing.T) {
+	reference := filepath.Join("..", "..", "docs", "reference")
+	for name, of := range map[string]reflect.Type{
+		"agent-config.yaml":     reflect.TypeFor[v1alpha1.AgentConfiguration](),
+		"manager-config.yaml":   reflect.TypeFor[v1alpha1.ManagerConfiguration](),
+		"scheduler-config.yaml": reflect.TypeFor[struct{}](), // kube-scheduler's own fields are many
+	} {
+		file := filepath.Join(reference, name)
+		if out, err := check(t, "config", file); err != nil || !strings.HasSuffix(out, "ok\n") {
+			t.Errorf("%s: %v %s", name, err, out)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for field := range nearest.Fields(of) {
+			if !strings.Contains(string(text), "\n"+field+":") {
+				t.Errorf("%s lacks %s", name, field)
+			}
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	const agent = "apiVersion: config.tenon.sh/v1alpha1\nkind: AgentConfiguration\n"
+	values := write(t, `{"type":"object","additionalProperties":false,"properties":{"scheduler":{"type":"object",`+
+		`"additionalProperties":false,"properties":{"replicas":{"type":"integer","minimum":0}}}}}`)
+	for name, c := range map[string]struct {
+		what, text string
+		more       []string
+		want       string // in the error, or without one in the output
+		good       bool
+	}{
+		"two documents, each wrong": {
+			what: "config", text: agent + "resnyc: 1s\n---\n" + agent + "kubelett: a\n",
+			want: "file.yaml:7:1: kubelett: unknown field",
+		},
+		"a kind that configures nothing": {
+			what: "config", text: "kind: Pod\n",
+			want: `"Pod" is not a configuration file: use AgentConfiguration, KubeSchedulerConfiguration, ManagerConfiguration`,
+		},
+		"the settings in force": {
+			what: "config", text: agent + "resync: 5s\n", more: []string{"--effective"}, good: true, want: "file.yaml:3\n",
+		},
+		"values that the schema allows": {
+			what: "values", text: "scheduler: {replicas: 2}\n", more: []string{"--schema", values}, good: true, want: "ok",
+		},
+		"values that it refuses": {
+			what: "values", text: "scheduler:\n  replicas: two\n  replica: 1\n", more: []string{"--schema", values},
+			want: "file.yaml:2:3: scheduler.replicas: must be of type integer",
+		},
+		"no schema": {
+			what: "values", text: "a: 1\n", more: []string{"--schema", "/does/not/exist"},
+			want: "--schema: open /does/not/exist",
+		},
+		"a pod that the webhooks refuse": {
+			what: "manifest", want: "pod default/p: ",
+			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {koordinator.sh/qosClass: LSR}}\n" +
+				"spec: {containers: [{name: c, image: i}]}\n",
+		},
+		"a manifest that they accept": {
+			what: "manifest", good: true, want: "ok",
+			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n",
+		},
+		"a subject that is none": {what: "pods", text: "", want: "give config, manifest or values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := check(t, append([]string{c.what, write(t, c.text)}, c.more...)...)
+			if err != nil {
+				out = err.Error()
+			}
+			if c.good != (err == nil) || !strings.Contains(out, c.want) {
+				t.Errorf("error %v, want %q in\n%s", err, c.want, out)
+			}
+		})
+	}
+}
