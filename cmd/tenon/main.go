@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -25,6 +24,6 @@ func main() {
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines), cli.NewCheck(streams, checks()))
-	root := cli.NewRoot(filepath.Base(os.Args[0]), streams, doctors, verbs...)
-	os.Exit(cli.Run(ctx, root, os.Args[1:], os.Stderr))
+	name, args := cli.Invocation(os.Args)
+	os.Exit(cli.Run(ctx, cli.NewRoot(name, streams, doctors, verbs...), args, os.Stderr))
 }

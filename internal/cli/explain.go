@@ -82,7 +82,7 @@ job: of a workload, its pods, and why pods of it were never made. Of a quota: wh
 		},
 	}
 	o.list.add(c, "pods")
-	c.ValidArgsFunction = fromCluster(flags, "pods")
+	c.ValidArgsFunction = fromCluster(flags, podPath)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
@@ -91,7 +91,7 @@ job: of a workload, its pods, and why pods of it were never made. Of a quota: wh
 		"show all nodes instead of the ten nearest, all masks instead of twenty")
 	c.Flags().BoolVar(&o.hintTable, "hints", false, "show the NUMA hints of each resource on a node, and their merge")
 	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node (default: the node of the pod)")
-	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, "nodes")))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, nodePath)))
 	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
 	return c
 }
@@ -196,7 +196,7 @@ func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, er
 			other, other)
 	}
 	return nil, usagef("pod %q not found in namespace %q%s", name, e.namespace,
-		suggest(name, e.names(ctx, "pods", e.namespace)))
+		suggest(name, e.names(ctx, e.namespace, podPath)))
 }
 
 // ask asks the scheduler. It returns false where the objects must do, and warns if the scheduler failed to answer.

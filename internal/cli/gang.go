@@ -52,7 +52,7 @@ ClusterNetworkTopology are read.`,
   # for programs
   tenon gang ml/train -o json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: fromCluster(flags, gangPaths()...),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {

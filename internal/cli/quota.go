@@ -53,7 +53,7 @@ as a scheduler with default arguments would account them.`,
 
   # one quota, for programs
   tenon quota team-a -o json`,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: fromCluster(flags, quotaPaths()...),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, name, err := named(args, "quota")
 			if err != nil {
