@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
-	agent "github.com/tenon-project/tenon/internal/agent/command"
 	"github.com/tenon-project/tenon/internal/cli"
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
@@ -14,7 +13,7 @@ import (
 func checks() cli.Checks {
 	return cli.Checks{
 		Config: map[string]func(*strict.Document) (strict.Settings, error){
-			v1alpha1.AgentConfigurationKind:   agent.CheckConfig,
+			v1alpha1.AgentConfigurationKind:   checkAgent,
 			v1alpha1.ManagerConfigurationKind: manager.CheckConfig,
 			scheduler.ConfigurationKind: func(d *strict.Document) (strict.Settings, error) {
 				return strict.Settings{}, scheduler.CheckConfig(d)
