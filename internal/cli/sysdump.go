@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	profile "github.com/tenon-project/tenon/api/quota/v1alpha1"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+)
+
+func newSysdump(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "sysdump",
+		Short: "Collect logs, objects and status for a bug report",
+		Long: `Collect logs, objects and status for a bug report: the components' logs, objects of Tenon's kinds, Nodes, the
+workloads and Events of the installation, the answer of status and the versions.
+
+The archive has no Secrets, and environment variables have no values: neither in objects nor, from 4 characters on, in
+logs. What you may not read is left out and listed in problems.txt.`,
+		Example: `  # an archive in the current folder
+  tenon sysdump
+
+  # by another name
+  tenon sysdump -o before-upgrade.tar.gz
+
+  # of another cluster of the kubeconfig
+  tenon sysdump --context production`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file == "" {
+				file = "tenon-sysdump-" + time.Now().UTC().Format("20060102-150405") + ".tar.gz"
+			}
+			cl, err := connect(flags)
+			if err != nil {
+				return err
+			}
+			d := dump{cluster: cl}
+			d.collect(c.Context(), flags)
+			if err := d.write(file); err != nil {
+				return fmt.Errorf("write the archive: %w", err)
+			}
+			_, err = fmt.Fprintf(streams.Out, "%s: %d files, %d problems (problems.txt)\n", file, len(d.files), len(d.problems))
+			return err
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "", "new `file` for the archive (default tenon-sysdump-TIME.tar.gz)")
+	return c
+}
+
+type dump struct {
+	cluster
+	files    []dumped
+	problems []string
+	values   []string // of environment variables
+}
+
+type dumped struct {
+	name string
+	text []byte
+}
+
+// collect reads everything. What cannot be read is a problem.
+func (d *dump) collect(ctx context.Context, flags *genericclioptions.ConfigFlags) {
+	of := func(group, version string, resources ...string) (all []schema.GroupVersionResource) {
+		for _, r := range resources {
+			all = append(all, schema.GroupVersionResource{Group: group, Version: version, Resource: r})
+		}
+		return all
+	}
+	everywhere := append(of("", "v1", "nodes"), v1alpha2.Resource(), devicev1alpha1.Resource(),
+		devicev1alpha1.NetworkResource(), nodeinfo.Resource(), profile.Resource())
+	everywhere = append(everywhere, of("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations",
+		"validatingwebhookconfigurations")...)
+	for _, group := range v1alpha1.Groups() {
+		everywhere = append(everywhere, v1alpha1.Resource(group))
+	}
+	for _, group := range v1alpha1.PodGroupGroups() {
+		everywhere = append(everywhere, v1alpha1.PodGroupResource(group))
+	}
+	for _, resource := range everywhere {
+		d.list(ctx, resource, metav1.NamespaceAll)
+	}
+	for _, resource := range append(of("", "v1", "pods", "events"), of("apps", "v1", "deployments", "daemonsets")...) {
+		d.list(ctx, resource, installedIn())
+	}
+	pods, err := d.core.CoreV1().Pods(installedIn()).List(ctx, ofComponents())
+	d.failed("list pods", err)
+	for _, p := range ptr.Deref(pods, corev1.PodList{}).Items {
+		for _, c := range p.Spec.Containers {
+			log, err := d.core.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{
+				Container: c.Name, TailLines: new(int64(10_000)), LimitBytes: new(int64(8 << 20)), Timestamps: true,
+			}).DoRaw(ctx)
+			if !d.failed("log of "+p.Name, err) {
+				d.files = append(d.files, dumped{"logs/" + p.Name + "/" + c.Name + ".log", log})
+			}
+		}
+	}
+	status, err := readStatus(ctx, flags)
+	d.failed("status", err)
+	d.add("status.json", status)
+	d.add("version.json", builtFrom())
+}
+
+func (d *dump) failed(what string, err error) bool {
+	if err != nil {
+		d.problems = append(d.problems, what+": "+err.Error())
+	}
+	return err != nil
+}
+
+func (d *dump) list(ctx context.Context, resource schema.GroupVersionResource, namespace string) {
+	found, err := d.dynamic.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if d.failed("list "+resource.GroupResource().String(), err) {
+		return
+	}
+	content := runtime.DeepCopyJSONValue(found.UnstructuredContent())
+	d.redact(content)
+	d.add("objects/"+resource.GroupResource().String()+".json", content)
+}
+
+// redact removes the values of environment variables from a tree, and notes them; and what repeats an object.
+func (d *dump) redact(tree any) {
+	switch tree := tree.(type) {
+	case []any:
+		for _, item := range tree {
+			d.redact(item)
+		}
+	case map[string]any:
+		delete(tree, "managedFields")
+		delete(tree, corev1.LastAppliedConfigAnnotation)
+		variables, _ := tree["env"].([]any)
+		for _, v := range variables {
+			if v, ok := v.(map[string]any); ok {
+				if text, _ := v["value"].(string); len(text) >= 4 {
+					d.values = append(d.values, text)
+				}
+				v["value"] = redacted
+			}
+		}
+		for _, value := range tree {
+			d.redact(value)
+		}
+	}
+}
+
+const redacted = "(redacted)"
+
+func (d *dump) add(name string, value any) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if !d.failed(name, err) {
+		d.files = append(d.files, dumped{name, text})
+	}
+}
+
+// write writes a new archive, without what the values of variables are, wherever they occur.
+func (d *dump) write(name string) (err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	zipped := gzip.NewWriter(f)
+	archive := tar.NewWriter(zipped)
+	defer func() { err = errors.Join(err, archive.Close(), zipped.Close(), f.Close()) }()
+	problems := dumped{"problems.txt", []byte(strings.Join(d.problems, "\n") + "\n")}
+	for _, of := range append(d.files, problems) {
+		for _, value := range d.values {
+			of.text = bytes.ReplaceAll(of.text, []byte(value), []byte(redacted))
+		}
+		h := &tar.Header{Name: "tenon-sysdump/" + of.name, Mode: 0o600, Size: int64(len(of.text)), ModTime: time.Now()}
+		if err := archive.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := archive.Write(of.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
