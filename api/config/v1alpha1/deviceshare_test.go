@@ -13,12 +13,15 @@ import (
 func TestDecodeDeviceShare(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]v1alpha1.DeviceScoringStrategy{
-		`{}`:                     {Type: "FragmentationAware"},
-		`{"scoringStrategy":{}}`: {Type: "FragmentationAware"},
+		`{}`:                     {Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(1000))},
+		`{"scoringStrategy":{}}`: {Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(1000))},
 		`{"allocator":"default","enableQueueHint":true,"devicePluginAdaption":true,` +
 			`"disableDeviceNUMATopologyAlignment":true,` +
 			`"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":"A"}]}`: {
-			Type: "FragmentationAware",
+			Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(1000)),
+		},
+		`{"scoringStrategy":{"degradedPenaltyMilli":0}}`: {
+			Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(0)),
 		},
 		`{"scoringStrategy":{"type":"LeastAllocated"}}`: {Type: "LeastAllocated", Resources: []v1alpha1.ResourceWeight{
 			{Name: "koordinator.sh/gpu-memory-ratio", Weight: 1},
@@ -67,6 +70,10 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 			`must be 1…100`,
 		`{"scoringStrategy":{"resources":[{"name":"koordinator.sh/rdma"}]}}`: `scoringStrategy.resources: Forbidden: ` +
 			`must be left out with type F`,
+		`{"scoringStrategy":{"degradedPenaltyMilli":-1}}`: `scoringStrategy.degradedPenaltyMilli: Invalid value: -1: must ` +
+			`be 0…1000000`,
+		`{"scoringStrategy":{"type":"MostAllocated","degradedPenaltyMilli":1}}`: `degradedPenaltyMilli: Forbidden: must ` +
+			`be left out with type MostAllocated`,
 		least(`{"name":"cpu"}`): `scoringStrategy.resources[0].name: Unsupported value: "cpu": supported`,
 		least(`{"name":"koordinator.sh/rdma"},{"name":"koordinator.sh/rdma"}`): `scoringStrategy.resources[1].name: ` +
 			`Duplicate value: "koordinator.sh/rdma"`,

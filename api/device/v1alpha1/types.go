@@ -97,8 +97,13 @@ type DeviceInfo struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Foreign is the condition of a device that is in use, by whom is not known.
-const Foreign = "Foreign"
+// Conditions of a device: Healthy is False where it does not work; a Degraded one works and is likely to fail, pods get
+// it where no other serves; of a Foreign one it is not known who uses it.
+const (
+	Healthy  = "Healthy"
+	Degraded = "Degraded"
+	Foreign  = "Foreign"
+)
 
 // DeviceTopology is where a device is.
 type DeviceTopology struct {

@@ -225,7 +225,7 @@ func (v *Inventory) Devices(published *devicev1alpha1.Device) []host.Dropped {
 				continue
 			}
 			was := r.shown
-			if r.shown = meta.IsStatusConditionFalse(d.Conditions, "Healthy"); was && !r.shown {
+			if r.shown = meta.IsStatusConditionFalse(d.Conditions, devicev1alpha1.Healthy); was && !r.shown {
 				r.Health.Damaged = false
 			}
 		}

@@ -106,11 +106,11 @@ func conditions(s *host.DroppedStatus) []metav1.Condition {
 		return nil
 	}
 	c := metav1.Condition{
-		Type: "Healthy", Status: metav1.ConditionFalse, Reason: cmp.Or(word(s.ErrCode), "Reported"),
+		Type: devicev1alpha1.Healthy, Status: metav1.ConditionFalse, Reason: cmp.Or(word(s.ErrCode), "Reported"),
 		Message: s.ErrMessage[:min(len(s.ErrMessage), 1024)],
 	}
 	if s.Healthy {
-		c.Type, c.Status = "Degraded", metav1.ConditionTrue
+		c.Type, c.Status = devicev1alpha1.Degraded, metav1.ConditionTrue
 	}
 	return []metav1.Condition{c}
 }

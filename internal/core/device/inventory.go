@@ -31,6 +31,8 @@ type Device struct {
 	ID            string
 	Minor, Module int32 // Module is the physical number in Fabric Manager; -1 = unknown
 	Healthy       bool
+	// Degraded devices work and are likely to fail: they are chosen where others do not serve.
+	Degraded bool
 	// Total is what it has. Cores, slots and share may be 0 for the usual 100; a GPU without Bytes has memory of
 	// unknown size.
 	Total  Vector
@@ -98,6 +100,7 @@ type rack struct {
 	class    *Class
 	pcie     []uint64 // devices by root complex; one of an unknown one is by itself
 	numa     []uint64 // devices that one NUMA node, or an unknown one, may have
+	degraded uint64
 }
 
 // Inventory is the devices of a node, without what pods hold. It never changes; views share it.
@@ -288,6 +291,9 @@ func (inv *Inventory) arrange(r *rack, s *Spec, classes *Classes) {
 	for i := range r.n {
 		l := &inv.units[r.first+i].Location
 		nodes[i], places[i] = inv.units[r.first+i].node, known.of(l.PCIe+"|"+strings.Join(l.Bridges, " "))
+		if inv.units[r.first+i].Degraded {
+			r.degraded |= 1 << i
+		}
 	}
 	r.class = classes.of(inv.weights(r, s), nodes, places)
 }
@@ -321,6 +327,21 @@ func (inv *Inventory) Kinds() (kinds Kinds) {
 		}
 	}
 	return kinds
+}
+
+// AnyDegraded reports whether a device is likely to fail.
+func (inv *Inventory) AnyDegraded() bool {
+	return slices.ContainsFunc(inv.racks, func(r rack) bool { return r.degraded != 0 })
+}
+
+// Degraded counts the devices of grants that are likely to fail.
+func (inv *Inventory) Degraded(grants []Grant) (n int64) {
+	for i := range grants {
+		if at, ok := inv.at[identity{grants[i].Type, grants[i].ID}]; ok && inv.units[at].Degraded {
+			n++
+		}
+	}
+	return n
 }
 
 // NodesOf returns the NUMA node of a device; 0 where it is unknown.

@@ -48,6 +48,9 @@ func (s *search) prepare(p *pick) {
 	v := s.view
 	p.fits, p.open, p.equal, p.match, p.scopes = make([]uint64, len(p.bundles)), 0, true, 0, nil
 	within := s.within(p.rack)
+	if !p.all && (s.limit < 0 || s.limit == 0 && p.rack.kind == s.types[0]) {
+		within &^= p.rack.degraded
+	}
 	for i := range p.rack.n {
 		if u := &v.units[p.rack.first+i]; within>>i&1 != 0 && u.Healthy && u.offered && v.matches(p, i) {
 			p.match |= 1 << i

@@ -80,6 +80,7 @@ type search struct {
 	packings [][][]bundle // by type
 	lacking  Reason       // why a type has no packing
 	complete bool         // all packings, and all sets, are looked at
+	limit    int          // degraded devices that the lead may have; below 0 the other types have none either
 
 	lead    *pick // the type whose sets are enumerated
 	rest    []pick
@@ -91,7 +92,7 @@ type search struct {
 }
 
 func (v *View) search(r *Request, o *Options) *search {
-	s := &search{view: v, req: r, opt: o, types: r.Types(), complete: true}
+	s := &search{view: v, req: r, opt: o, types: r.Types(), complete: true, limit: MaxDevices}
 	if o == nil {
 		s.opt = &Options{}
 	}
@@ -143,7 +144,8 @@ func (s *search) order() {
 	}
 }
 
-// each calls try with every combination of packings until it returns true.
+// each calls try with every combination of packings until it returns true: first for sets without degraded devices,
+// then for sets with as few as possible.
 func (s *search) each(try func(*search) bool) {
 	if s.lacking.Code != why.None || len(s.types) == 0 {
 		return
@@ -171,7 +173,26 @@ func (s *search) each(try func(*search) bool) {
 		}
 		return false
 	}
+	for first, end := s.limits(); first < end; first++ {
+		if s.limit = first; from(0) {
+			return
+		}
+	}
+	s.limit = MaxDevices
 	from(0)
+}
+
+// limits are the first limit and the first one that allows all sets.
+func (s *search) limits() (first, end int) {
+	for i, t := range s.types {
+		switch n := bits.OnesCount64(s.view.rack(t).degraded); {
+		case i == 0:
+			end = n
+		case n > 0:
+			first = -1
+		}
+	}
+	return first, end
 }
 
 func (s *search) begin(picks []pick) {
@@ -204,6 +225,8 @@ func (s *search) walks() []*walk {
 			switch alone := fine && p.scopes == nil; {
 			case !p.bundles[0].whole() || !p.equal:
 				apart = p.open // shares of equal devices differ by what is free
+			case p.rack.degraded != 0:
+				apart = p.rack.degraded
 			case alone:
 				w.twins = w.class.peers
 			default:
@@ -239,7 +262,8 @@ func (s *search) most() int {
 func (s *search) check(k Keys) (Keys, bool) {
 	p, nodes := s.lead, s.view.nodes(s.lead.rack, k.Mask)
 	var to [MaxDevices]int8
-	if p.all && k.Mask&^p.fits[0] != 0 || !p.inScope(k.Mask) || !s.carries(&k) ||
+	if bits.OnesCount64(k.Mask&p.rack.degraded) > max(s.limit, 0) && !p.all ||
+		p.all && k.Mask&^p.fits[0] != 0 || !p.inScope(k.Mask) || !s.carries(&k) ||
 		!p.equal && !p.assign(k.Mask, &to) || !s.accepts(nodes) {
 		return k, false
 	}

@@ -99,6 +99,7 @@ func (r *deviceReader) device(d *devicev1alpha1.DeviceInfo, bridges map[string][
 	out := device.Device{
 		Type: device.Type(d.Type), ID: d.ID, Minor: number(d.Minor), Module: number(d.ModuleID), Labels: d.Labels,
 		Healthy:  d.Health && !meta.IsStatusConditionTrue(d.Conditions, devicev1alpha1.Foreign),
+		Degraded: meta.IsStatusConditionTrue(d.Conditions, devicev1alpha1.Degraded),
 		Location: device.Location{NUMAID: -1},
 	}
 	amounts := amountsOf(d.Resources)

@@ -27,6 +27,7 @@ type Plugin struct {
 	survey  *survey
 	weights map[string]int64 // by resource; nil for FragmentationAware
 	most    bool             // the fullest nodes are the best, else the emptiest
+	penalty int64            // for each degraded device, in micro-GPUs
 }
 
 var (
@@ -53,6 +54,7 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 			s.Rank = p.rank
 		}
 		if p.Share(s); s.Rank != nil {
+			p.penalty = *strategy.DegradedPenaltyMilli * 1000
 			return p, nil
 		}
 		p.weights, p.most = map[string]int64{}, strategy.Type == v1alpha1.MostAllocated

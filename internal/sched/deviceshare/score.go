@@ -85,40 +85,43 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 		return p.allocated(view.Devices(), s.devices), nil
 	}
 	g := p.learner.gpusOf(name, view)
+	usable, cost, account := ^uint64(0), int64(0), view.Devices()
+	if s.devices != nil && account != nil && (account.AnyDegraded() || len(g.free) > 0 && demands(s.devices, account)) {
+		usable, cost = p.taken(s.values, account, p.Ranked(name, view, s.cycle.Request), g)
+	}
 	if len(g.free) == 0 {
-		return 0, nil
+		return -cost, nil
 	}
-	usable, broken := ^uint64(0), int64(0)
-	if demands(s.devices, view.Devices()) {
-		usable, broken = taken(s.values, view.Devices(), p.Ranked(name, view, s.cycle.Request), g)
-	}
-	return gain(s.values, g.state(n), specOf(s.devices, s.milliCPU, &g.unit), usable) - broken, nil
+	return gain(s.values, g.state(n), specOf(s.devices, s.milliCPU, &g.unit), usable) - cost, nil
 }
 
 // demands reports whether a pod may get other GPUs of a node than those that are best by what they have free.
 func demands(r *device.Request, account *device.View) bool {
-	return r != nil && (len(r.Hints) > 0 || r.Partition != nil || account.FreePartitions() != [3]int64{})
+	return len(r.Hints) > 0 || r.Partition != nil || account.FreePartitions() != [3]int64{}
 }
 
 // taken returns the GPUs that a pod gets on a node, all where it can have any, and what its choice costs of the node's
 // partitions: for each that no pod has a part of now and that it breaks, the GPUs times the part of the pods that ask
-// for so many, in micro-GPUs.
-func taken(values *generation, account *device.View, r *place.Request, g *gpus) (usable uint64, broken int64) {
+// for so many, in micro-GPUs. A device that is likely to fail costs its penalty.
+func (p *Plugin) taken(values *generation, account *device.View, r *place.Request, g *gpus) (
+	usable uint64, cost int64,
+) {
 	choice, refused := account.Choose(r.Devices, &r.Options)
+	cost = account.Degraded(choice.Grants) * p.penalty
 	for i := range choice.Grants {
 		if at := slices.Index(g.ids, choice.Grants[i].ID); at >= 0 && choice.Grants[i].Type == device.GPU {
 			usable |= 1 << at
 		}
 	}
 	if !refused.OK() || usable == 0 {
-		return ^uint64(0), 0
+		return ^uint64(0), cost
 	}
 	before := account.FreePartitions()
 	after := account.With(&device.Holding{UID: r.UID, Grants: choice.Grants}).FreePartitions()
 	for i, size := range [...]int64{8, 4, 2} {
-		broken += values.Demand(size) * size * (before[i] - after[i])
+		cost += values.Demand(size) * size * (before[i] - after[i])
 	}
-	return usable, broken
+	return usable, cost
 }
 
 // state is what a node has free.

@@ -143,13 +143,41 @@ func TestHintsAndPartitionsCount(t *testing.T) {
 		if got := demands(tc.asks, tc.account.Devices()); got != tc.demands {
 			t.Errorf("%s: demands %t, want %t", name, got, tc.demands)
 		}
-		usable, broken := taken(values, tc.account.Devices(), r, l.gpusOf(name, tc.account))
+		usable, broken := (&Plugin{}).taken(values, tc.account.Devices(), r, l.gpusOf(name, tc.account))
 		if usable != tc.usable || broken != tc.broken {
 			t.Errorf("%s: GPUs %b, broken %d; want %b, %d", name, usable, broken, tc.usable, tc.broken)
 		}
 	}
 	if pair < 450_000 || pair > 550_000 || values.Demand(8) != 0 {
 		t.Errorf("a pair is worth %d, want two GPUs times about a quarter", pair)
+	}
+}
+
+// A node is worth less to a pod by the penalty of each device that is likely to fail and that the pod would get there:
+// of any type, and only where it needs them.
+func TestDegradedDevicesCostTheirPenalty(t *testing.T) {
+	t.Parallel()
+	devices := append(made(3, "A"), device.Device{Type: device.RDMA, ID: "nic", Healthy: true, Degraded: true})
+	devices[0].Degraded, devices[1].Degraded = true, true
+	v := viewOf(t, true, devices)
+	l := newLearner()
+	values := l.current()
+	for name, tc := range map[string]struct {
+		asks amounts
+		cost int64
+	}{
+		"the healthy GPU": {amounts{device.NVIDIAGPU: 1}, 0},
+		"a share":         {amounts{device.GPUPercent: 30}, 0},
+		"two GPUs":        {amounts{device.NVIDIAGPU: 2}, 7000},
+		"all GPUs":        {amounts{device.NVIDIAGPU: 3}, 14_000},
+		"an adapter":      {amounts{device.RDMAShare: 100}, 7000},
+		"both":            {amounts{device.GPUPercent: 30, device.RDMAShare: 50}, 7000},
+		"what is missing": {amounts{device.NVIDIAGPU: 4}, 0},
+	} {
+		r := &place.Request{UID: "new", Devices: asks(t, tc.asks)}
+		if _, cost := (&Plugin{penalty: 7000}).taken(values, v.Devices(), r, l.gpusOf("n", v)); cost != tc.cost {
+			t.Errorf("%s: costs %d, want %d", name, cost, tc.cost)
+		}
 	}
 }
 
