@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/enforce"
@@ -67,7 +68,8 @@ type Agent struct {
 	draft *probe.Draft
 	// deviceFault is what cannot be read of the devices.
 	deviceFault string
-	inventory   *device.Inventory // as the node's Device lists it; nil before one was computed
+	inventory   *device.Inventory      // as the node's Device lists it; nil before one was computed
+	shown       *devicev1alpha1.Device // by the metrics; never changed
 	facts       ledger.Facts
 	applied     error // why the cgroup tree is not in order yet; nil once it was
 
@@ -244,6 +246,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer a.showDevices(nil)
 	log := klog.FromContext(ctx)
 	for _, note := range a.notes {
 		log.Info("The machine's files leave something open", "node", a.o.Node, "note", note)

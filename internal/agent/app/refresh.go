@@ -139,7 +139,17 @@ func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devic
 	if device != nil {
 		a.addHolders(device, published)
 	}
+	a.showDevices(device)
 	return device
+}
+
+// showDevices makes the metrics say what a Device object does, nil for none.
+func (a *Agent) showDevices(d *devicev1alpha1.Device) {
+	a.mu.Lock()
+	was := a.shown
+	a.shown = d
+	a.mu.Unlock()
+	a.o.Shared.Metrics.ShowDevices(a.o.Node, was, d)
 }
 
 // isWired reports whether the API's objects are followed, and published.

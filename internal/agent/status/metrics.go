@@ -1,11 +1,14 @@
 package status
 
 import (
+	"iter"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/component-base/metrics"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 )
 
@@ -16,6 +19,9 @@ type Metrics struct {
 	// Connected and SlowCalls are about container runtimes.
 	Connected *metrics.GaugeVec
 	SlowCalls *metrics.CounterVec
+	// Health and Transitions are about devices: see ShowDevices.
+	Health      *metrics.GaugeVec
+	Transitions *metrics.CounterVec
 	// MachineChanges and the rest count what happened to the agent and to what it works with.
 	MachineChanges, UncleanEnds, Refused, Unreachable, KubeletStarts, Overridden *metrics.Counter
 	// Age is when each node's topology was last known to be up to date.
@@ -52,6 +58,16 @@ func NewMetrics() *Metrics {
 			Name: "tenon_agent_slow_calls_total",
 			Help: "Calls of a container runtime that took longer than 50 ms, by path and call.",
 		}, []string{"path", "call"}),
+		Health: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "tenon_device_health",
+			Help: "1 for a device of the node that works, 0 for one that does not, by type, id and the reason of its " +
+				"condition: of one that works, why it is likely to fail; empty without one.",
+		}, deviceLabels()),
+		Transitions: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_device_health_transitions_total",
+			Help: "Times that a device of the node stopped working, by type, id and reason, or works again; then the " +
+				"reason is empty or why it is likely to fail.",
+		}, deviceLabels()),
 		MachineChanges: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_agent_machine_changes_total",
 			Help: "Times that CPUs or NUMA nodes came or went while the agent ran.",
@@ -90,7 +106,7 @@ func NewMetrics() *Metrics {
 // Register makes the metrics known to a registry, those that count at zero.
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
 	register(m.Apply, m.Drift, m.Failures, m.ConditionWrites, m.Connected, m.SlowCalls, m.MachineChanges,
-		m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden)
+		m.Health, m.Transitions, m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden)
 	registerCollector(m.Age)
 	for _, path := range []string{PathNRI, PathCRI, PathReconcile} {
 		m.Apply.WithLabelValues(path)
@@ -108,6 +124,45 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 		event.UnallocatedDevicePod, event.DeviceUnavailable, event.DeviceConflict,
 	} {
 		m.Failures.WithLabelValues(code.String())
+	}
+}
+
+func deviceLabels() []string { return []string{"node", "type", "id", "reason"} }
+
+// ShowDevices makes the metrics of a node's devices say what is instead of what was, either of which may be nil.
+func (m *Metrics) ShowDevices(node string, was, is *devicev1alpha1.Device) {
+	worked := map[[2]string]bool{}
+	for d, labels := range labelled(node, was) {
+		worked[[2]string{d.Type, d.ID}] = d.Health
+		m.Health.DeleteLabelValues(labels...)
+	}
+	for d, labels := range labelled(node, is) {
+		value := 0.0
+		if d.Health {
+			value = 1
+		}
+		m.Health.WithLabelValues(labels...).Set(value)
+		if before, known := worked[[2]string{d.Type, d.ID}]; known && before != d.Health {
+			m.Transitions.WithLabelValues(labels...).Inc()
+		}
+	}
+}
+
+// labelled yields the devices of an object with the values of deviceLabels.
+func labelled(node string, o *devicev1alpha1.Device) iter.Seq2[*devicev1alpha1.DeviceInfo, []string] {
+	return func(yield func(*devicev1alpha1.DeviceInfo, []string) bool) {
+		for i := 0; o != nil && i < len(o.Spec.Devices); i++ {
+			d, condition, reason := &o.Spec.Devices[i], devicev1alpha1.Healthy, ""
+			if d.Health {
+				condition = devicev1alpha1.Degraded
+			}
+			if c := meta.FindStatusCondition(d.Conditions, condition); c != nil {
+				reason = c.Reason
+			}
+			if !yield(d, []string{node, d.Type, d.ID, reason}) {
+				return
+			}
+		}
 	}
 }
 

@@ -1,0 +1,75 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
+
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+)
+
+// The gauge has one line for each device that is listed, and the counter one for each change between working and not.
+func TestTheHealthOfDevicesIsShown(t *testing.T) {
+	t.Parallel()
+	m, registry := NewMetrics(), metrics.NewKubeRegistry()
+	m.Register(registry.MustRegister, registry.CustomMustRegister)
+	one := func(health bool, conditions ...metav1.Condition) *devicev1alpha1.Device {
+		return &devicev1alpha1.Device{Spec: devicev1alpha1.DeviceSpec{Devices: []devicev1alpha1.DeviceInfo{
+			{Type: "gpu", ID: "a", Health: health, Conditions: conditions}, {Type: "rdma", ID: "a", Health: true},
+		}}}
+	}
+	is := func(name string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: name, Status: status, Reason: reason}
+	}
+	lost := one(false, is("Healthy", "False", "Xid79"), is("Degraded", "True", "Old"))
+	var was *devicev1alpha1.Device
+	for _, step := range []struct {
+		is   *devicev1alpha1.Device
+		want []string
+	}{
+		{one(true), []string{"health n gpu a  1", "health n rdma a  1"}},
+		{one(true, is("Degraded", "True", "ResetNeeded")), []string{
+			"health n gpu a ResetNeeded 1", "health n rdma a  1",
+		}},
+		{lost, []string{
+			"health n gpu a Xid79 0", "health n rdma a  1", "health_transitions_total n gpu a Xid79 1",
+		}},
+		{lost, []string{
+			"health n gpu a Xid79 0", "health n rdma a  1", "health_transitions_total n gpu a Xid79 1",
+		}},
+		{one(true), []string{
+			"health n gpu a  1", "health n rdma a  1", "health_transitions_total n gpu a  1",
+			"health_transitions_total n gpu a Xid79 1",
+		}},
+		{nil, []string{"health_transitions_total n gpu a  1", "health_transitions_total n gpu a Xid79 1"}},
+	} {
+		m.ShowDevices("n", was, step.is)
+		was = step.is
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range families {
+			for _, s := range f.GetMetric() {
+				labels := map[string]string{}
+				for _, l := range s.GetLabel() {
+					labels[l.GetName()] = l.GetValue()
+				}
+				if name, ok := strings.CutPrefix(f.GetName(), "tenon_device_"); ok {
+					got = append(got, fmt.Sprint(name, " ", labels["node"], " ", labels["type"], " ", labels["id"], " ",
+						labels["reason"], " ", s.GetGauge().GetValue()+s.GetCounter().GetValue()))
+				}
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
