@@ -1,9 +1,7 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,9 +39,7 @@ type Store struct {
 	// inventories counts nodes with a usable Device object.
 	inventories atomic.Int64
 
-	kinding sync.Mutex          // guards counted
-	counted map[device.Kind]int // nodes that have devices of the kind
-	kinds   atomic.Pointer[device.Kinds]
+	kinds Kinds
 
 	listener atomic.Pointer[Listener]          // nil before SetListener
 	changed  atomic.Pointer[func(node string)] // nil before OnChange
@@ -359,37 +355,11 @@ func (s *Store) count(was, is *ledger.Facts) {
 	s.memory.Add(one(is.Model.Config.Memory.Static) - one(was.Model.Config.Memory.Static))
 	s.devices.Add(one(len(is.Model.Devices) > 0) - one(len(was.Model.Devices) > 0))
 	s.inventories.Add(one(is.Devices != nil) - one(was.Devices != nil))
-	s.countKinds(was.Devices.Kinds(), is.Devices.Kinds())
+	s.kinds.change(was.Devices.Kinds(), is.Devices.Kinds())
 	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
 }
 
-func (s *Store) countKinds(was, is device.Kinds) {
-	if slices.Equal(was, is) {
-		return
-	}
-	s.kinding.Lock()
-	defer s.kinding.Unlock()
-	if s.counted == nil {
-		s.counted = map[device.Kind]int{}
-	}
-	for _, k := range is {
-		s.counted[k]++
-	}
-	for _, k := range was {
-		if s.counted[k]--; s.counted[k] == 0 {
-			delete(s.counted, k)
-		}
-	}
-	kinds := device.Kinds(slices.SortedFunc(maps.Keys(s.counted), func(a, b device.Kind) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Resource, b.Resource), cmp.Compare(b.Unit, a.Unit))
-	}))
-	if old := s.kinds.Load(); old == nil || !slices.Equal(*old, kinds) {
-		s.kinds.Store(&kinds)
-	}
-}
-
-// Kinds returns the kinds of devices that Device objects list; nil before any has devices of another kind than those
-// that are known without. It is another pointer when they have changed.
+// Kinds returns the kinds of devices that Device objects list: see Kinds.Load.
 func (s *Store) Kinds() *device.Kinds { return s.kinds.Load() }
 
 func constrains(f *ledger.Facts) bool { return f.Mode == ledger.Own && f.Topology >= hint.Restricted }

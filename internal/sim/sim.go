@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
@@ -71,10 +72,14 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	defer e.end()
 	hooks := readWebhooks(w.rules)
 	r := Result{Pods: []Pod{}, Gangs: []Gang{}, Nodes: []Node{}}
+	var kinds device.Kinds
+	if listed := e.store.Kinds(); listed != nil {
+		kinds = *listed
+	}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
 		p.given = maps.Clone(p.Annotations)
-		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), warn)
+		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), kinds, warn)
 		switch {
 		case len(refused) > 0:
 			r.Pods = append(r.Pods, e.outcome(p.Pod, Refused, refused...))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -46,11 +47,14 @@ func createsPods(rules []admissionv1.RuleWithOperations) bool {
 	})
 }
 
-func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, warn io.Writer) (refused []Reason) {
+func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, kinds device.Kinds, warn io.Writer) (
+	refused []Reason,
+) {
 	var warnings []string
 	asks := func(path string) bool { return w.namespaces[path].Matches(labels.Set(namespace.Labels)) }
 	for path, mutate := range map[string]func(*corev1.Pod) admission.Mutation{
-		"/mutate-pod": admission.Mutate, "/mutate-pod-scheduler": admission.Schedule,
+		"/mutate-pod":           admission.Mutate,
+		"/mutate-pod-scheduler": func(p *corev1.Pod) admission.Mutation { return admission.Schedule(p, kinds) },
 	} {
 		if asks(path) {
 			m := mutate(p)
@@ -60,7 +64,7 @@ func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, warn io.Writ
 	}
 	slices.Sort(warnings)
 	if asks("/validate-pod") {
-		answer := admission.Create(p)
+		answer := admission.Create(p, kinds)
 		warnings = append(warnings, answer.Warnings...)
 		for _, r := range append(answer.Refusals, admission.PodQuota(p, nil, w.rules).Refusals...) {
 			refused = append(refused, Reason{Code: r.Code, Message: r.String()})

@@ -324,7 +324,7 @@ func TestCreate(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, admission.Create(tt.pod), tt.refusals, tt.warnings)
+			check(t, admission.Create(tt.pod, nil), tt.refusals, tt.warnings)
 		})
 	}
 }

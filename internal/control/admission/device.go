@@ -16,7 +16,7 @@ import (
 
 // devices judges what a pod asks of devices, by the function that the scheduler reads it with. A pod that is created
 // with an allocation would be given devices that were not allocated to it.
-func (a *Answer) devices(pod *corev1.Pod) {
+func (a *Answer) devices(pod *corev1.Pod, kinds device.Kinds) {
 	if _, forged := pod.Annotations[annotation.DeviceAllocatedKey]; forged {
 		a.refuse(why.InvalidField, annotationField(annotation.DeviceAllocatedKey), "%s is set by the scheduler",
 			annotation.DeviceAllocatedKey)
@@ -25,11 +25,11 @@ func (a *Answer) devices(pod *corev1.Pod) {
 	_, hinted := parsed(a, pod.Annotations, annotation.DeviceAllocateHintKey, annotation.ParseDeviceAllocateHints)
 	parsed(a, pod.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)
 	parsed(a, pod.Annotations, annotation.GPUPartitionSpecKey, annotation.ParseGPUPartitionSpec)
-	if len(a.Refusals) > before || !hinted && !convert.AsksForDevices(pod) {
+	if len(a.Refusals) > before || !hinted && !convert.AsksForDevices(pod, kinds) {
 		return // what an annotation says decides how amounts are read
 	}
-	p, _, _ := convert.DevicePod(pod)
-	request, faults := device.NewRequest(p, nil)
+	p, _, _ := convert.DevicePod(pod, kinds)
+	request, faults := device.NewRequest(p, kinds)
 	for _, f := range slices.Concat(device.Zeros(p.Containers), faults) {
 		a.refuse(why.InvalidDeviceRequest, deviceField(pod, f), "%s", f.Text())
 	}
@@ -55,12 +55,12 @@ func deviceField(pod *corev1.Pod, f device.Fault) string {
 }
 
 // deviceRequest is what a pod asks of devices; nil where it asks for none, and for what Create refuses.
-func deviceRequest(pod *corev1.Pod) *device.Request {
-	if !convert.AsksForDevices(pod) {
+func deviceRequest(pod *corev1.Pod, kinds device.Kinds) *device.Request {
+	if !convert.AsksForDevices(pod, kinds) {
 		return nil
 	}
-	p, reason, _ := convert.DevicePod(pod)
-	request, faults := device.NewRequest(p, nil)
+	p, reason, _ := convert.DevicePod(pod, kinds)
+	request, faults := device.NewRequest(p, kinds)
 	if !reason.OK() || len(faults) > 0 || len(device.Zeros(p.Containers)) > 0 {
 		return nil
 	}
@@ -70,7 +70,7 @@ func deviceRequest(pod *corev1.Pod) *device.Request {
 // devices writes requests for devices in one way: canonical names, compute and memory instead of koordinator.sh/gpu,
 // and the number of GPUs beside every share. Names of vendors are not changed.
 func (m *Mutation) devices(pod *corev1.Pod) {
-	request := deviceRequest(pod)
+	request := deviceRequest(pod, nil)
 	if request == nil {
 		return
 	}
@@ -146,9 +146,9 @@ func (m *Mutation) remove(a amounts, name corev1.ResourceName) {
 const SchedulerName = "tenon-scheduler"
 
 // Schedule makes a pod that asks for devices and names no scheduler one of SchedulerName.
-func Schedule(pod *corev1.Pod) (m Mutation) {
+func Schedule(pod *corev1.Pod, kinds device.Kinds) (m Mutation) {
 	name := pod.Spec.SchedulerName
-	if name != "" && name != corev1.DefaultSchedulerName || !convert.AsksForDevices(pod) {
+	if name != "" && name != corev1.DefaultSchedulerName || !convert.AsksForDevices(pod, kinds) {
 		return m
 	}
 	m.Steps = []Step{{
@@ -160,8 +160,8 @@ func Schedule(pod *corev1.Pod) (m Mutation) {
 }
 
 // Bind judges the Binding of a pod by someone who is not Tenon's scheduler.
-func Bind(pod *corev1.Pod) (a Answer) {
-	if convert.AsksForDevices(pod) {
+func Bind(pod *corev1.Pod, kinds device.Kinds) (a Answer) {
+	if convert.AsksForDevices(pod, kinds) {
 		a.refuse(why.InvalidField, "metadata.name", "pod %s asks for devices, which only Tenon binds here: its "+
 			"spec.schedulerName must be %s, or its namespace must lose the label %s", pod.Name, SchedulerName,
 			annotation.DeviceSchedulingLabel)

@@ -177,11 +177,11 @@ func TestTheWebhookChangesNoRequestForDevices(t *testing.T) {
 			lists = append(lists, list)
 		}
 		pod := gpuPod(lists...)
-		was, _, _ := convert.DevicePod(pod)
+		was, _, _ := convert.DevicePod(pod, nil)
 		before, faults := device.NewRequest(was, nil)
 		m := admission.Mutate(pod)
 		m.Apply(pod)
-		is, _, _ := convert.DevicePod(pod)
+		is, _, _ := convert.DevicePod(pod, nil)
 		after, _ := device.NewRequest(is, nil)
 		if refused := len(faults) > 0 || len(device.Zeros(was.Containers)) > 0; refused && len(m.Steps) > 0 {
 			t.Fatalf("a pod that is refused is changed: %+v", m.Steps)
@@ -203,7 +203,7 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 	pod := gpuPod(amounts("nvidia.com/gpu", "1"), amounts("koordinator.sh/gpu", "50", "koordinator.sh/gpu.shared", "0"))
 	pod.Spec.InitContainers = gpuPod(amounts("koordinator.sh/gpu-core", "50")).Spec.Containers
 	pod.Spec.InitContainers[0].Name = "init"
-	check(t, admission.Create(pod), []string{
+	check(t, admission.Create(pod, nil), []string{
 		"spec.containers[1" + requests + "koordinator.sh/gpu.shared]: must be greater than zero",
 		"spec.initContainers[0" + requests + "koordinator.sh/gpu-core]: GPU memory and GPU memory ratio all is zero; " +
 			"request koordinator.sh/gpu-memory or koordinator.sh/gpu-memory-ratio too",
@@ -213,7 +213,7 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 	pod.Annotations[annotation.DeviceAllocateHintKey] = `{"rdma":{"requiredTopologyScope":"pcie"},` +
 		`"gpu":{"allocateStrategy":"ApplyForAll"}}`
 	hint := "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: "
-	check(t, admission.Create(pod), nil, []string{
+	check(t, admission.Create(pod, nil), nil, []string{
 		hint + "gpu.allocateStrategy: has no effect: it is for rdma and fpga",
 		hint + `rdma.requiredTopologyScope: "pcie" is read as "PCIe": values are case-sensitive on output`,
 		"spec.containers[0" + requests + "koordinator.sh/gpu-core]: is only valid as the sum of all containers; give " +
@@ -223,7 +223,7 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 
 	pod = gpuPod(amounts("nvidia.com/gpu", "1"))
 	pod.Annotations[annotation.DeviceJointAllocateKey] = `{"deviceTypes":["gpu","tpu"]}`
-	check(t, admission.Create(pod), []string{
+	check(t, admission.Create(pod, nil), []string{
 		"metadata.annotations[scheduling.koordinator.sh/device-joint-allocate]: byte 15: deviceTypes: Unsupported " +
 			`value "tpu": supported gpu, rdma, fpga`,
 	}, nil)
@@ -250,7 +250,7 @@ func TestAPodThatWillHoldDevicesRequiresThePlugin(t *testing.T) {
 			amounts("nvidia.com/gpu", "1"), amounts("koordinator.sh/gpu", "50"),
 		), true},
 	} {
-		m, answer := admission.Fence(test.pod)
+		m, answer := admission.Fence(test.pod, nil)
 		if got := len(m.Steps) > 0; got != test.want || !answer.Allowed() {
 			t.Errorf("%s: fenced %v, want %v; refusals %v", name, got, test.want, answer.Refusals)
 		}
@@ -264,14 +264,14 @@ func TestAnAllocationIsTheSchedulers(t *testing.T) {
 	for _, pod := range []*corev1.Pod{
 		newPod(annot(annotation.DeviceAllocatedKey, text)), newPod(annot(annotation.DeviceAllocatedKey, "{")),
 	} {
-		answer := admission.Create(pod)
+		answer := admission.Create(pod, nil)
 		if len(answer.Refusals) != 1 || answer.Refusals[0].String() !=
 			"metadata.annotations[scheduling.koordinator.sh/device-allocated]: "+
 				"scheduling.koordinator.sh/device-allocated is set by the scheduler" {
 			t.Errorf("refusals %v", answer.Refusals)
 		}
 	}
-	if answer := admission.Create(newPod()); !answer.Allowed() {
+	if answer := admission.Create(newPod(), nil); !answer.Allowed() {
 		t.Errorf("refusals %v", answer.Refusals)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -18,10 +19,10 @@ import (
 // devices that no kubelet can serve, while Tenon's NRI plugin is not connected: without it the runtime would start them
 // on all CPUs, and without their devices or with all of them. Plugins that the user already requires remain required.
 // Another pod is not changed. The Answer refuses a list that the runtime cannot read either.
-func Fence(pod *corev1.Pod) (Mutation, Answer) {
+func Fence(pod *corev1.Pod, kinds device.Kinds) (Mutation, Answer) {
 	var m Mutation
 	var a Answer
-	if !willHoldCPUs(pod) && !willHoldDevices(pod) {
+	if !willHoldCPUs(pod) && !willHoldDevices(pod, kinds) {
 		return m, a
 	}
 	keys, podWide := requirements(pod)
@@ -47,8 +48,8 @@ func willHoldCPUs(pod *corev1.Pod) bool {
 	return qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: convert.MilliCPU(pod)}).Binds()
 }
 
-func willHoldDevices(pod *corev1.Pod) bool {
-	r := deviceRequest(pod)
+func willHoldDevices(pod *corev1.Pod, kinds device.Kinds) bool {
+	r := deviceRequest(pod, kinds)
 	return r != nil && len(r.Parts) > 0 && !r.LeftToKubelet()
 }
 

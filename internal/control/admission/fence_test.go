@@ -58,7 +58,7 @@ func TestAPodThatWillHoldCPUsRequiresThePlugin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := newPod(tt.options...)
-			m, answer := admission.Fence(pod)
+			m, answer := admission.Fence(pod, nil)
 			check(t, answer, tt.refusals, nil)
 			var got map[string]string
 			for _, s := range m.Steps {
@@ -76,7 +76,7 @@ func TestAPodThatWillHoldCPUsRequiresThePlugin(t *testing.T) {
 				return
 			}
 			m.Apply(pod)
-			if again, _ := admission.Fence(pod); len(again.Steps) > 0 {
+			if again, _ := admission.Fence(pod, nil); len(again.Steps) > 0 {
 				t.Errorf("asked a second time it sets %v", again.Steps)
 			}
 		})

@@ -25,7 +25,7 @@ func TestAReplicaOfALargeGangIsJudgedByItself(t *testing.T) {
 	cost := func(members string) float64 {
 		p := inGang(annot(annotation.GangMinAvailable, members), annot(annotation.GangTotalNumber, members))
 		return testing.AllocsPerRun(10, func() {
-			if a := admission.Create(p); !a.Allowed() {
+			if a := admission.Create(p, nil); !a.Allowed() {
 				t.Fatalf("refused: %v", a.Refusals)
 			}
 		})
@@ -98,7 +98,7 @@ func TestWhatAPodSaysOfItsGang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			a := admission.Create(c.pod)
+			a := admission.Create(c.pod, nil)
 			for _, r := range a.Refusals {
 				got = append(got, r.String())
 			}
@@ -115,7 +115,7 @@ func TestWhatAPodSaysOfItsGang(t *testing.T) {
 		})
 	}
 	for _, key := range []string{annotation.GangGroups, annotation.GangWaitingTime, annotation.GangName} {
-		if a := admission.Create(inGang(annot(key, "{,}"))); a.Allowed() {
+		if a := admission.Create(inGang(annot(key, "{,}")), nil); a.Allowed() {
 			t.Errorf("%s of {,} is admitted", key)
 		}
 	}

@@ -189,7 +189,7 @@ func TestTheGuideOfDevicesSaysWhatHappens(t *testing.T) {
 	for _, p := range g.pods {
 		m := admission.Mutate(p)
 		m.Apply(p)
-		check(t, admission.Create(p), nil, nil)
+		check(t, admission.Create(p, nil), nil, nil)
 	}
 	rows := regexp.MustCompile("(?m)^\\| `([a-z.]+/[^`]*: [^`]*)` \\| (.*) \\|$").FindAllStringSubmatch(g.text, -1)
 	if len(rows) < 15 {
@@ -200,7 +200,7 @@ func TestTheGuideOfDevicesSaysWhatHappens(t *testing.T) {
 		if err := yaml.Unmarshal([]byte("{"+row[1]+"}"), &amounts); err != nil {
 			t.Fatalf("%s: %v", row[1], err)
 		}
-		p, _, _ := convert.DevicePod(gpuPod(amounts))
+		p, _, _ := convert.DevicePod(gpuPod(amounts), nil)
 		r, faults := device.NewRequest(p, nil)
 		var got string
 		switch {

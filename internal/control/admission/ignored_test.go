@@ -26,7 +26,7 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 			},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{container, container}},
-	})
+	}, nil)
 	if !answer.Allowed() {
 		t.Fatalf("refused: %v", answer.Refusals)
 	}

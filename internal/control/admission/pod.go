@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Create judges a pod that is created, after Mutate.
-func Create(pod *corev1.Pod) Answer {
+// Create judges a pod that is created, after Mutate. kinds are those of devices that Device objects list.
+func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 	var a Answer
 	class, classOK := a.class(pod)
 	a.band(pod)
@@ -28,7 +29,7 @@ func Create(pod *corev1.Pod) Answer {
 	a.resourceSpec(pod)
 	a.topologySpec(pod)
 	a.volcano(pod)
-	a.devices(pod)
+	a.devices(pod, kinds)
 	a.gang(pod)
 	a.simulate(pod)
 	a.ignored(convert.Ignored(pod))

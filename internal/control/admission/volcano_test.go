@@ -78,7 +78,7 @@ func TestVolcanoPolicyNeedsAGuaranteedPod(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := admission.Create(tt.pod)
+			a := admission.Create(tt.pod, nil)
 			var got []string
 			for _, r := range a.Refusals {
 				got = append(got, r.String())
@@ -94,7 +94,7 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 	t.Parallel()
 	pod := newPod(volcano("restricted"), requests("cpu", "2", "memory", "1Gi"), limits("cpu", "2"),
 		initContainer(amounts("cpu", "1", "memory", "64Mi"), nil))
-	if a := admission.Create(pod); !a.Allowed() {
+	if a := admission.Create(pod, nil); !a.Allowed() {
 		t.Fatalf("a missing limit alone is refused: %v", a.Refusals)
 	}
 	m := admission.Mutate(pod)

@@ -33,8 +33,9 @@ type cluster struct {
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
 	groups               []cache.SharedIndexInformer          // PodGroups
 	devices              cache.SharedIndexInformer
+	kinds                kube.Kinds // of devices
 	synced               []cache.InformerSynced
-	gathered             []cache.InformerSynced // and of gangs and devices, which no webhook asks for
+	gathered             []cache.InformerSynced // and of gangs and devices, which webhooks do without
 }
 
 func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Quotas) (*cluster, error) {
@@ -85,6 +86,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		c.groups = append(c.groups, i)
 		follow(i, c.gangs.GroupHandler())
 	}
+	follow(c.devices, c.kinds.Handler())
 	c.gathered = slices.Concat(c.synced, []cache.InformerSynced{c.devices.HasSynced})
 	c.synced = c.synced[:webhooks:webhooks]
 	if err := errors.Join(failed...); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -29,17 +30,22 @@ type Rules struct {
 	RequireNRIPlugin bool
 	// Pod returns a pod that the API server has; nil where that is not known.
 	Pod func(namespace, name string) *corev1.Pod
+	// Kinds are the kinds of devices that Device objects list; nil knows none beside GPUs, RDMA and FPGA.
+	Kinds func() device.Kinds
 	// Quotas answers about elastic quotas; nil checks none.
 	Quotas *Quotas
 }
 
 // Register adds every handler to a server.
 func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
+	if rules.Kinds == nil {
+		rules.Kinds = func() device.Kinds { return nil }
+	}
 	h := handlers{decoder, rules}
 	all := map[string]ctrl.HandlerFunc{
 		"/mutate-pod": h.mutating(h.mutatePod),
 		"/mutate-pod-scheduler": h.mutating(func(pod *corev1.Pod) (admission.Mutation, admission.Answer) {
-			return admission.Schedule(pod), admission.Answer{}
+			return admission.Schedule(pod, rules.Kinds()), admission.Answer{}
 		}),
 		"/validate-binding": h.checkBinding,
 		"/validate-pod":     judged(decoder, h.judgePod),
@@ -71,7 +77,7 @@ func (h handlers) mutatePod(pod *corev1.Pod) (m admission.Mutation, answer admis
 	m = admission.Mutate(pod)
 	if h.rules.RequireNRIPlugin {
 		var fence admission.Mutation
-		fence, answer = admission.Fence(pod)
+		fence, answer = admission.Fence(pod, h.rules.Kinds())
 		m.Steps = append(m.Steps, fence.Steps...)
 	}
 	return m, answer
@@ -112,7 +118,7 @@ func (h handlers) checkBinding(_ context.Context, req ctrl.Request) ctrl.Respons
 		return ctrl.Errored(http.StatusServiceUnavailable,
 			fmt.Errorf("pod %s/%s is not known yet: try again", req.Namespace, req.Name))
 	}
-	return respond(req, admission.Bind(pod))
+	return respond(req, admission.Bind(pod, h.rules.Kinds()))
 }
 
 // judged answers requests about objects of one kind. Except in a creation there is an old object.
@@ -137,7 +143,7 @@ func judged[T any, P interface {
 func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Answer {
 	var a admission.Answer
 	if req.Operation == admissionv1.Create {
-		a, old = admission.Create(pod), nil
+		a, old = admission.Create(pod, h.rules.Kinds()), nil
 	} else {
 		a = admission.Update(pod, old, h.rules.author(req))
 	}

@@ -14,12 +14,14 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/control/webhook"
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
 const scheduler = "system:serviceaccount:tenon-system:tenon-scheduler"
@@ -41,10 +43,13 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	m := mux{}
-	known := map[string]*corev1.Pod{"default/gpu": with("nvidia.com/gpu"), "default/plain": with("cpu")}
+	known := map[string]*corev1.Pod{
+		"default/gpu": with("nvidia.com/gpu"), "default/plain": with("cpu"), "default/dpu": with("example.com/dpu"),
+	}
 	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{
 		Schedulers: []string{scheduler}, RequireNRIPlugin: true,
-		Pod: func(namespace, name string) *corev1.Pod { return known[namespace+"/"+name] },
+		Pod:   func(namespace, name string) *corev1.Pod { return known[namespace+"/"+name] },
+		Kinds: func() device.Kinds { return device.Kinds{{Type: "dpu", Resource: "example.com/dpu", Unit: 4}} },
 	}, metrics)
 	return m, registry
 }
@@ -167,6 +172,7 @@ func TestOnlyTenonBindsPodsWithDevices(t *testing.T) {
 	}{
 		"Tenon":                  {scheduler, "gpu", 0, ""},
 		"another one":            {"someone", "gpu", invalid, "only Tenon binds here: its spec.schedulerName"},
+		"a type of its own":      {"someone", "dpu", invalid, "asks for devices, which only Tenon binds here"},
 		"a plain pod":            {"someone", "plain", 0, ""},
 		"a pod that is not seen": {"someone", "new", later, "pod default/new is not known yet: try again"},
 	} {
@@ -178,6 +184,44 @@ func TestOnlyTenonBindsPodsWithDevices(t *testing.T) {
 			t.Errorf("%s: allowed = %t", name, got.Allowed)
 		} else if tt.code != 0 && (got.Result.Code != tt.code || !strings.Contains(got.Result.Message, tt.text)) {
 			t.Errorf("%s: answer %d %q, want %d with %q", name, got.Result.Code, got.Result.Message, tt.code, tt.text)
+		}
+	}
+}
+
+// A type of devices that only Device objects name is treated as those that are known: its pods are fenced, judged and
+// made Tenon's. What no object lists is left alone.
+func TestTypesThatDeviceObjectsListAreKnown(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	asks := func(name corev1.ResourceName, amount string) *corev1.Pod {
+		p := with(name)
+		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(amount)
+		return typed(p)
+	}
+	for _, tt := range []struct {
+		name    corev1.ResourceName
+		amount  string
+		fenced  bool
+		refused string
+	}{
+		{"example.com/dpu", "3", true, ""},
+		{"example.com/dpu", "8", true, ""},
+		{"example.com/dpu", "6", false, "requests[example.com/dpu]: 6 must be at most 4, which one"},
+		{"example.com/npu", "6", false, ""},
+	} {
+		p := asks(tt.name, tt.amount)
+		mutated := ask(t, m["/mutate-pod"], admissionv1.Create, "someone", p, nil)
+		if fenced := strings.Contains(string(mutated.Patch), "required-plugins"); fenced != tt.fenced || !mutated.Allowed {
+			t.Errorf("%s %s: patched by %s", tt.name, tt.amount, mutated.Patch)
+		}
+		judged := ask(t, m["/validate-pod"], admissionv1.Create, "someone", p, nil)
+		if judged.Allowed != (tt.refused == "") || !judged.Allowed && !strings.Contains(judged.Result.Message, tt.refused) {
+			t.Errorf("%s %s: %+v, want %q", tt.name, tt.amount, judged.Result, tt.refused)
+		}
+		moved := ask(t, m["/mutate-pod-scheduler"], admissionv1.Create, "someone", p, nil)
+		known := tt.name == "example.com/dpu"
+		if ours := strings.Contains(string(moved.Patch), "tenon-scheduler"); ours != known || !moved.Allowed {
+			t.Errorf("%s %s: patched by %s", tt.name, tt.amount, moved.Patch)
 		}
 	}
 }

@@ -308,21 +308,30 @@ func (inv *Inventory) rack(t Type) *rack {
 	return nil
 }
 
-// Kinds returns how devices other than GPUs, RDMA and FPGA are asked for. A type whose resource is not its own, such as
-// one that Kubernetes or another component of Koordinator counts, has none.
-func (inv *Inventory) Kinds() (kinds Kinds) {
+// Kinds returns how the devices are asked for.
+func (inv *Inventory) Kinds() Kinds {
 	if inv == nil {
 		return nil
 	}
-	for _, r := range inv.racks {
-		kind := Kind{Type: r.kind}
-		for _, u := range inv.units[r.first : r.first+r.n] {
-			kind.Resource, kind.Unit = cmp.Or(u.Resource, ShareOf(r.kind)), max(kind.Unit, u.Total[Share])
-		}
+	return KindsOf(inv.spec.Devices)
+}
+
+// KindsOf returns how devices other than GPUs, RDMA and FPGA are asked for, by type. A type whose resource is not its
+// own, such as one that Kubernetes or another component of Koordinator counts, has none.
+func KindsOf(devices []Device) (kinds Kinds) {
+	byType := map[Type]Kind{}
+	for i := range devices {
+		d := &devices[i]
+		kind := Kind{d.Type, cmp.Or(d.Resource, ShareOf(d.Type)), cmp.Or(d.Total[Share], whole)}
+		kind.Unit = max(kind.Unit, byType[d.Type].Unit)
+		byType[d.Type] = kind
+	}
+	for _, t := range slices.Sorted(maps.Keys(byType)) {
+		kind := byType[t]
 		domain, _, own := strings.Cut(kind.Resource, "/")
 		own = own && !strings.HasSuffix(domain, "kubernetes.io") && !strings.HasSuffix(domain, "koordinator.sh") ||
-			kind.Resource == ShareOf(r.kind)
-		if own && r.kind != GPU && !IsDevice(kind.Resource) {
+			kind.Resource == ShareOf(t)
+		if own && t != GPU && !IsDevice(kind.Resource) {
 			kinds = append(kinds, kind)
 		}
 	}

@@ -61,6 +61,15 @@ func Inventory(d *devicev1alpha1.Device) *device.Inventory {
 	return (&deviceReader{Device: d}).inventory(nil, &device.Classes{})
 }
 
+// DeviceKinds returns how the devices that an object lists are asked for, beside GPUs, RDMA and FPGA.
+func DeviceKinds(d *devicev1alpha1.Device) device.Kinds {
+	r, devices := deviceReader{Device: d}, make([]device.Device, 0, len(d.Spec.Devices))
+	for i := range d.Spec.Devices {
+		devices = append(devices, r.device(&d.Spec.Devices[i], nil))
+	}
+	return device.KindsOf(devices)
+}
+
 // inventory reads all that can be used of the object.
 func (r *deviceReader) inventory(m *topo.Machine, classes *device.Classes) *device.Inventory {
 	for _, path := range slices.Sorted(maps.Keys(r.Unread)) {

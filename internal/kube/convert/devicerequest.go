@@ -16,8 +16,8 @@ import (
 )
 
 // AsksForDevices reports whether a container names a resource of devices.
-func AsksForDevices(pod *corev1.Pod) bool {
-	return anyName(pod, func(name string, _ resource.Quantity) bool { return device.IsDevice(name) })
+func AsksForDevices(pod *corev1.Pod, kinds device.Kinds) bool {
+	return anyName(pod, func(name string, _ resource.Quantity) bool { return kinds.Has(name) })
 }
 
 // ServedDevices are the names under which a pod's containers request some of a device.
@@ -54,10 +54,10 @@ func readDevices(pod *corev1.Pod, r *place.Request, known *device.Kinds) (why.Re
 	if known != nil {
 		kinds = *known
 	}
-	if !anyName(pod, func(name string, _ resource.Quantity) bool { return kinds.Has(name) }) {
+	if !AsksForDevices(pod, kinds) {
 		return why.Reason{}, ""
 	}
-	p, reason, detail := devicePod(pod, kinds)
+	p, reason, detail := DevicePod(pod, kinds)
 	if !reason.OK() {
 		return reason, detail
 	}
@@ -77,11 +77,7 @@ func readDevices(pod *corev1.Pod, r *place.Request, known *device.Kinds) (why.Re
 
 // DevicePod returns what a pod says of devices: the webhook and the scheduler both read it with device.NewRequest. An
 // annotation that cannot be read is refused; the containers are returned with that, too.
-func DevicePod(pod *corev1.Pod) (p device.Pod, reason why.Reason, detail string) {
-	return devicePod(pod, nil)
-}
-
-func devicePod(pod *corev1.Pod, kinds device.Kinds) (p device.Pod, reason why.Reason, detail string) {
+func DevicePod(pod *corev1.Pod, kinds device.Kinds) (p device.Pod, reason why.Reason, detail string) {
 	for f, c := range containers(pod) {
 		role := device.App
 		switch {

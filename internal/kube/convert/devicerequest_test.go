@@ -101,7 +101,7 @@ func TestHintsJointAllocationAndPartition(t *testing.T) {
 			"fpga": {}}`),
 		annot(annotation.DeviceJointAllocateKey, `{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIeSwitch"}`),
 		annot(annotation.GPUPartitionSpecKey, `{"allocatePolicy": "Restricted", "ringBusBandwidth": "200Gi"}`))
-	p, reason, detail := convert.DevicePod(pod)
+	p, reason, detail := convert.DevicePod(pod, nil)
 	if !reason.OK() {
 		t.Fatalf("refused: %v %s", reason, detail)
 	}
