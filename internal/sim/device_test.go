@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,40 +130,111 @@ func dpuNode(n int64) string {
 		amounts + "}}"
 }
 
-// The way of a type that no code knows: from a drop file over the Device object, the node's capacity, the decision and
-// its annotation to the device files of the container.
-func TestADroppedDeviceReachesItsContainer(t *testing.T) {
+// reported simulates pods on a node whose devices are those of a machine with files, from what its drivers and drop
+// files say over the Device object to the node's capacity. want is all that this has of devices. It returns what the
+// machine's containers get with an allocation, too.
+func reported(t *testing.T, files map[string]string, want string, pods ...string) (Result, host.Cards) {
+	t.Helper()
 	root := host.Root{Dir: t.TempDir()}
-	file := root.Path(host.DropDirs()[0], "dpu.json")
-	text := `[{"type":"dpu","uuid":"dpu-0","resources":{"example.com/dpu":"1"},
-		"deviceFiles":[{"path":"/dev/dpu0","major":240,"minor":0}]},
-		{"type":"dpu","uuid":"dpu-1","resources":{"example.com/dpu":"1"},
-		"deviceFiles":[{"path":"/dev/dpu1","major":240,"minor":1}]}]`
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
+	for name, text := range files {
+		at := root.Path(name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o := inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}}
 	found, err1 := inventory.New(o)
 	_, err2 := found.Refresh(t.Context())
 	object, err3 := probe.Device(probe.Input{NodeName: "n0"}, found.Devices(nil), nil, metav1.Now())
-	if err := errors.Join(err1, err2, err3); err != nil {
+	cards, err4 := host.ReadCards(root)
+	device, err5 := json.Marshal(object)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatal(err)
 	}
-	capacity := convert.Capacity(object)["example.com/dpu"]
-	device, err := json.Marshal(object)
-	if err != nil || capacity.Value() != 2 {
-		t.Fatalf("capacity %v, %v, want 2", capacity, err)
+	var amounts []string
+	for name, q := range convert.Capacity(object) {
+		amounts = append(amounts, fmt.Sprint(name, ": ", q.String()))
 	}
-	r, warn := simulate(t, strings.Join([]string{
-		dpuNode(capacity.Value()), string(device), dpuPod("a", 1), dpuPod("b", 1), dpuPod("c", 1),
-	}, "\n---\n"), "-")
+	slices.Sort(amounts)
+	list := strings.Join(amounts, ", ")
+	if "{"+list+"}" != want {
+		t.Fatalf("capacity {%s}, want %s", list, want)
+	}
+	list = "{cpu: 8, memory: 16Gi, pods: 110, " + list + "}"
+	node := "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {capacity: " + list + ", allocatable: " + list +
+		"}}"
+	r, warn := simulate(t, strings.Join(append([]string{node, string(device)}, pods...), "\n---\n"), "-")
 	if warn != "" {
 		t.Errorf("warnings %s", warn)
 	}
-	cards, err := host.ReadCards(root)
-	if err != nil {
-		t.Fatal(err)
+	return r, cards
+}
+
+// The way of MIG devices that exist: they are counted by profile, given each once, and their containers see them by id
+// and by the files that open them, and no other one. The GPU that they are slices of is given to no pod.
+func TestSlicesReachTheirContainers(t *testing.T) {
+	const gpus, gpuA = "proc/driver/nvidia/gpus/", "0000:3b:00.0"
+	slice := func(n int) string {
+		return fmt.Sprintf(`{"uuid":"MIG-%d","vendor":"nvidia","resources":{"gpu-core":"14","gpu-memory":"5Gi"},
+			"labels":{"node.tenon.sh/parent":"GPU-a","node.tenon.sh/mig-profile":"1g.5gb"},
+			"deviceFiles":[{"path":"/dev/nvidia-caps/nvidia-cap%[1]d","major":508,"minor":%[1]d}]}`, n)
 	}
+	asks := func(name, amounts string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, image: i, " +
+			"resources: {requests: {" + amounts + "}, limits: {" + amounts + "}}}]}}"
+	}
+	const one = "nvidia.com/mig-1g.5gb: 1"
+	r, cards := reported(t, map[string]string{
+		"proc/devices":                   "Character devices:\n195 nvidia\n508 nvidia-caps\n",
+		gpus + gpuA + "/information":     "GPU UUID: GPU-a\nDevice Minor: 0\n",
+		host.DropDirs()[0] + "/mig.json": "[" + slice(1) + "," + slice(2) + "]",
+	}, "{nvidia.com/mig-1g.5gb: 2}", asks("a", one), asks("b", one), asks("c", one), asks("d", "nvidia.com/gpu: 1"),
+		asks("e", "koordinator.sh/gpu: 10"))
+	node := &inject.Node{Mode: annotation.DeviceOwn, Types: []string{"gpu"}, Cards: cards}
+	seen := map[string]string{}
+	for _, pod := range []string{"a", "b"} {
+		c := &inject.Container{Name: "c", Annotations: stateOf(r, pod).Annotations, Asks: []string{"gpu"}}
+		answer, err := inject.Decide(node, c)
+		if err != nil {
+			t.Fatalf("pod %s with %v: %v", pod, c.Annotations, err)
+		}
+		var paths []string
+		for _, f := range answer.Files {
+			paths = append(paths, f.Path)
+		}
+		id := answer.Env["NVIDIA_VISIBLE_DEVICES"]
+		seen[id] = strings.Join(paths, " ")
+		other := host.DeviceFile{Path: "/dev/nvidia-caps/nvidia-cap1", Major: 508, Minor: 1}
+		if slices.Contains(paths, other.Path) {
+			other = host.DeviceFile{Path: "/dev/nvidia-caps/nvidia-cap2", Major: 508, Minor: 2}
+		}
+		c.Has.Files = []inject.File{{DeviceFile: other}}
+		if _, err := inject.Decide(node, c); !errors.Is(err, inject.ErrConflict) {
+			t.Errorf("pod %s with the file of another slice: %v", pod, err)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{
+		"MIG-1": "/dev/nvidia-caps/nvidia-cap1 /dev/nvidia0 /dev/nvidiactl",
+		"MIG-2": "/dev/nvidia-caps/nvidia-cap2 /dev/nvidia0 /dev/nvidiactl",
+	}, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, pod := range []string{"c", "d", "e"} {
+		if s := stateOf(r, pod); s.State != "Unschedulable" || s.Annotations[annotation.DeviceAllocatedKey] != "" {
+			t.Errorf("pod %s is %s with %v", pod, s.State, s.Annotations)
+		}
+	}
+}
+
+// The way of a type that no code knows: from a drop file over the Device object, the node's capacity, the decision and
+// its annotation to the device files of the container.
+func TestADroppedDeviceReachesItsContainer(t *testing.T) {
+	r, cards := reported(t, map[string]string{
+		host.DropDirs()[0] + "/dpu.json": `[{"type":"dpu","uuid":"dpu-0","resources":{"example.com/dpu":"1"},
+			"deviceFiles":[{"path":"/dev/dpu0","major":240,"minor":0}]},
+			{"type":"dpu","uuid":"dpu-1","resources":{"example.com/dpu":"1"},
+			"deviceFiles":[{"path":"/dev/dpu1","major":240,"minor":1}]}]`,
+	}, "{example.com/dpu: 2}", dpuPod("a", 1), dpuPod("b", 1), dpuPod("c", 1))
 	for pod, want := range map[string]string{"a": "/dev/dpu0", "b": "/dev/dpu1"} {
 		s := stateOf(r, pod)
 		answer, err := inject.Decide(&inject.Node{Mode: annotation.DeviceOwn, Types: []string{"dpu"}, Cards: cards},

@@ -46,6 +46,7 @@ func (a *Agent) setDevices(change func(*inject.Node)) {
 // container which needs it is refused.
 func (a *Agent) readCards() error {
 	cards, err1 := host.ReadCards(a.o.Root)
+	cards.Add(a.found.Devices(nil))
 	names, err2 := inject.Describe(a.o.Root, &cards, func() { a.setDevices(func(n *inject.Node) { n.CDI = nil }) })
 	a.setDevices(func(n *inject.Node) { n.Cards, n.CDI = cards, names })
 	return errors.Join(err1, err2)

@@ -16,6 +16,8 @@ import (
 	device "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
 )
 
 const driver = "proc/driver/nvidia/gpus/0000:3b:00.0/information"
@@ -221,6 +223,34 @@ func TestCardsThatCannotBeDescribedAreGivenByTheirFiles(t *testing.T) {
 		w.run(func(a *app.Agent) {
 			if got := named(t, a); got != "" {
 				t.Errorf("the container is given %s, which no runtime can resolve", got)
+			}
+		})
+	})
+}
+
+// A MIG device that a driver describes is given with its files and those of its GPU; one without is not given.
+func TestContainersGetTheSlicesThatDriversDescribe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		slice := func(id string, files ...host.DeviceFile) host.Dropped {
+			return host.Dropped{
+				Type: "gpu", UUID: id, Labels: map[string]string{annotation.MIGParentLabel: "GPU-a"}, Files: files,
+			}
+		}
+		w.options.Drivers = []inventory.Driver{{Name: "slices", Devices: func() ([]host.Dropped, error) {
+			opens := host.DeviceFile{Path: "/dev/nvidia-caps/nvidia-cap3", Major: 508, Minor: 3}
+			return []host.Dropped{slice("MIG-1", opens), slice("MIG-2")}, nil
+		}}}
+		w.run(func(a *app.Agent) {
+			later(3 * time.Minute)
+			w.mode("Own")
+			for id, want := range map[string]string{
+				"MIG-1": "MIG-1", "MIG-2": `no driver of this machine has the gpu "MIG-2"`,
+			} {
+				if got := visible(a, `{"gpu":[{"id":"`+id+`","resources":{}}]}`); !strings.Contains(got, want) {
+					t.Errorf("a container with %s sees %q, want %q", id, got, want)
+				}
 			}
 		})
 	})

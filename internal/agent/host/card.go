@@ -63,11 +63,7 @@ type Cards struct {
 func ReadCards(root Root) (out Cards, err error) {
 	err = surveyCards(root, "", func(s *cardSurvey) { out = Cards{s.cards(), s.common} })
 	dropped, _ := ReadDropped(root) // who publishes them reports what is wrong with the files
-	for i := range dropped {
-		if c, ok := dropped[i].card(); ok {
-			out.List = append(out.List, c)
-		}
-	}
+	out.Add(dropped)
 	return out, err
 }
 
@@ -135,13 +131,7 @@ func (s *cardSurvey) readNVIDIA() {
 	if len(cards) == 0 {
 		return
 	}
-	characters, _, _ := strings.Cut(s.text("proc/devices"), "Block devices:")
-	majors := map[string]int64{}
-	for line := range strings.Lines(characters) {
-		if number, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			majors[name], _ = strconv.ParseInt(number, 10, 32)
-		}
-	}
+	majors := s.majors()
 	major := cmp.Or(majors["nvidia"], majors["nvidia-frontend"]) // the latter until release 545 of the driver
 	if major == 0 {
 		s.fail("proc/devices", errors.New("has no major number of nvidia, whose cards are in "+dir))
@@ -164,6 +154,18 @@ func (s *cardSurvey) readNVIDIA() {
 		s.common[NVIDIA] = append(s.common[NVIDIA], DeviceFile{"/dev/nvidia-uvm", uvm, 0},
 			DeviceFile{"/dev/nvidia-uvm-tools", uvm, 1})
 	}
+}
+
+// majors are the numbers of the drivers of character devices, by name.
+func (t *tree) majors() map[string]int64 {
+	characters, _, _ := strings.Cut(t.text("proc/devices"), "Block devices:")
+	majors := map[string]int64{}
+	for line := range strings.Lines(characters) {
+		if number, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			majors[name], _ = strconv.ParseInt(number, 10, 32)
+		}
+	}
+	return majors
 }
 
 // readAdapters reads the RDMA adapters, whose names follow no pattern.

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/tenon-project/tenon/api/annotation"
 )
 
 // Dropped is a device in the format of drop files, as other programs report it and as the agent describes what it finds
@@ -26,7 +29,8 @@ type Dropped struct {
 	Topology  DroppedTopology   `json:"topology"`
 	// VFs are the PCI addresses of virtual functions.
 	VFs []string `json:"vfs,omitempty"`
-	// Files are what a container gets of a device whose type has no driver that the agent knows.
+	// Files are what a container gets of a device whose type has no driver that the agent knows, and of a MIG device
+	// beside those of its GPU.
 	Files []DeviceFile `json:"deviceFiles,omitempty"`
 	// Status nil means that the device works.
 	Status *DroppedStatus `json:"status,omitempty"`
@@ -136,22 +140,71 @@ func readDrop(r Root, name string) (list []Dropped, err error) {
 	return list, nil
 }
 
+// capabilities is the folder of the files that open MIG devices.
+const capabilities = "/dev/nvidia-caps/"
+
+// isSlice reports whether d is a MIG device.
+func (d *Dropped) isSlice() bool {
+	return d.Type == annotation.DeviceGPU && d.Labels[annotation.MIGParentLabel] != ""
+}
+
 // checkFiles refuses files that a device cannot have.
 func checkFiles(d *Dropped) error {
-	if len(d.Files) > 0 && slices.Contains([]CardKind{"gpu", NVIDIA, AMD, RDMA, FPGA}, CardKind(d.Type)) {
+	below := "/dev/"
+	if d.isSlice() {
+		below = capabilities
+	} else if len(d.Files) > 0 && slices.Contains([]CardKind{"gpu", NVIDIA, AMD, RDMA, FPGA}, CardKind(d.Type)) {
 		return fmt.Errorf("a %s has the files that its driver says", d.Type)
 	}
 	for _, f := range d.Files {
-		if path.Clean(f.Path) != f.Path || !strings.HasPrefix(f.Path, "/dev/") || f.Major < 1 || f.Minor < 0 {
-			return fmt.Errorf("%.64q with numbers %d:%d, want a path below /dev, a major from 1 and a minor from 0",
-				f.Path, f.Major, f.Minor)
+		if path.Clean(f.Path) != f.Path || !strings.HasPrefix(f.Path, below) || f.Major < 1 || f.Minor < 0 {
+			return fmt.Errorf("%.64q with numbers %d:%d, want a path below %s, a major from 1 and a minor from 0",
+				f.Path, f.Major, f.Minor, strings.TrimSuffix(below, "/"))
 		}
 	}
 	return nil
 }
 
-// card is what containers get of a device whose file names what that is.
-func (d *Dropped) card() (c Card, ok bool) {
-	bus := cmp.Or(d.Topology.BusID, d.UUID)
-	return Card{Kind: CardKind(d.Type), ID: d.UUID, BusID: bus, Files: d.Files}, len(d.Files) > 0
+// Add adds what containers get of devices that say it: of a MIG device the files of its GPU, too. A device that is
+// there already, or a MIG device of a GPU without files, is left out.
+func (c *Cards) Add(found []Dropped) {
+	for i := range found {
+		d := &found[i]
+		of := func(id string) func(Card) bool {
+			return func(o Card) bool { return o.ID == id && o.Kind.Type() == d.Type }
+		}
+		if len(d.Files) == 0 || d.IsLost || slices.ContainsFunc(c.List, of(d.UUID)) {
+			continue
+		}
+		card := Card{Kind: CardKind(d.Type), ID: d.UUID, BusID: cmp.Or(d.Topology.BusID, d.UUID), Files: d.Files}
+		if d.isSlice() {
+			at := slices.IndexFunc(c.List, of(d.Labels[annotation.MIGParentLabel]))
+			if at < 0 || len(c.List[at].Files) == 0 {
+				continue
+			}
+			gpu := &c.List[at]
+			card.Kind, card.BusID = gpu.Kind, gpu.BusID+"/"+d.UUID
+			card.Files = slices.Concat(gpu.Files, d.Files)
+		}
+		c.List = append(c.List, card)
+	}
+}
+
+// SliceFiles are the files that open a MIG device: the access to its GPU instance and to its compute instance on the
+// GPU with a minor.
+func SliceFiles(root Root, minor, gpuInstance, computeInstance int) (files []DeviceFile, err error) {
+	err = within(root, func(t *tree) {
+		major := t.majors()["nvidia-caps"]
+		if major == 0 {
+			t.fail("proc/devices", errors.New("has no major number of nvidia-caps"))
+		}
+		instance := fmt.Sprintf("proc/driver/nvidia/capabilities/gpu%d/mig/gi%d", minor, gpuInstance)
+		for _, of := range []string{instance, fmt.Sprintf("%s/ci%d", instance, computeInstance)} {
+			number := pairs(t.text(of+"/access"), ":")["DeviceFileMinor"]
+			n, fault := strconv.ParseInt(number, 10, 32)
+			t.fail(of+"/access", fault)
+			files = append(files, DeviceFile{capabilities + "nvidia-cap" + number, major, n})
+		}
+	})
+	return files, err
 }

@@ -315,6 +315,53 @@ func TestPCIDevicesOfCaptures(t *testing.T) {
 	}
 }
 
+// A MIG device gets the files that open it and those of its GPU, if there is any; of both, a driver says the numbers.
+func TestFilesOfSlices(t *testing.T) {
+	t.Parallel()
+	const at = "proc/driver/nvidia/capabilities/gpu1/mig/gi3"
+	root := accelerated(t, func(files map[string]string) {
+		files["proc/devices"] = strings.Replace(files["proc/devices"], "510", "509 nvidia-caps\n510", 1)
+		files[at+"/access"], files[at+"/ci0/access"] = "DeviceFileMinor: 30\n", "DeviceFileMinor: 31\n"
+		files[at+"/ci1/access"] = "DeviceFileMode: 292\n"
+	})
+	want := []host.DeviceFile{
+		{Path: "/dev/nvidia-caps/nvidia-cap30", Major: 509, Minor: 30},
+		{Path: "/dev/nvidia-caps/nvidia-cap31", Major: 509, Minor: 31},
+	}
+	got, err := host.SliceFiles(root, 1, 3, 0)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Fatalf("%v, (-want +got):\n%s", err, diff)
+	}
+	for _, missing := range [][3]int{{1, 3, 1}, {1, 4, 0}, {0, 3, 0}} {
+		if got, err := host.SliceFiles(root, missing[0], missing[1], missing[2]); err == nil {
+			t.Errorf("%v: got %v", missing, got)
+		}
+	}
+	if _, err := host.SliceFiles(accelerated(t), 1, 3, 0); err == nil || !strings.Contains(err.Error(), "nvidia-caps") {
+		t.Errorf("without the driver of the files: %v", err)
+	}
+	slice := func(id, gpu string, files ...host.DeviceFile) host.Dropped {
+		return host.Dropped{Type: "gpu", UUID: id, Files: files, Labels: map[string]string{"node.tenon.sh/parent": gpu}}
+	}
+	cards := host.Cards{List: []host.Card{{
+		Kind: host.NVIDIA, ID: "GPU-b", BusID: "0000:3b:00.0", Files: []host.DeviceFile{{Path: "/dev/nvidia1"}},
+	}, {Kind: host.NVIDIA, ID: "GPU-c"}}}
+	lost := slice("MIG-5", "GPU-b", want...)
+	lost.IsLost = true
+	before := len(cards.List)
+	cards.Add([]host.Dropped{
+		slice("MIG-1", "GPU-b", want...), slice("MIG-1", "GPU-b", want[0]), slice("MIG-2", "GPU-b"),
+		slice("MIG-3", "GPU-c", want...), slice("MIG-4", "GPU-d", want...), lost,
+		{Type: "gpu", UUID: "GPU-e"},
+	})
+	if diff := cmp.Diff([]host.Card{{
+		Kind: host.NVIDIA, ID: "MIG-1", BusID: "0000:3b:00.0/MIG-1",
+		Files: append([]host.DeviceFile{{Path: "/dev/nvidia1"}}, want...),
+	}}, cards.List[before:]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A device whose type no driver of ours serves gets the files that its drop file names, and no others.
 func TestFilesOfDroppedDevices(t *testing.T) {
 	t.Parallel()
@@ -326,7 +373,9 @@ func TestFilesOfDroppedDevices(t *testing.T) {
 		`"type":"dpu","deviceFiles":[{"path":"/dev/dpu0"}]`:                         `0:0, want a path below /dev`,
 		`"type":"rdma","deviceFiles":[{"path":"/dev/dpu0","major":1}]`:              "a rdma has the files that its",
 		`"deviceFiles":[{"path":"/dev/nvidia0","major":195}]`:                       "a gpu has the files",
-		`"type":"nvidia","deviceFiles":[{"path":"/dev/nvidia0","major":195}]`:       "a nvidia has the files",
+		`"labels":{"node.tenon.sh/parent":"b"},"deviceFiles":[{"path":"/dev/nvidia0","major":195}]`: "want a path below " +
+			"/dev/nvidia-caps, a major",
+		`"type":"nvidia","deviceFiles":[{"path":"/dev/nvidia0","major":195}]`: "a nvidia has the files",
 	} {
 		text = `[{"uuid":"a",` + text + "}]"
 		root := drop(t, map[string]string{"var/run/tenon/device-infos/f.json": text})

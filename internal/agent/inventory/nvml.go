@@ -72,7 +72,7 @@ func (l *library) devices() (list []host.Dropped, err error) {
 		h, r := l.DeviceGetHandleByUUID(list[i].UUID)
 		if r == nvml.SUCCESS {
 			join(h, &list[i].Topology, at)
-			list = append(list, slicesOf(h, list[i])...)
+			list = append(list, l.slicesOf(h, &list[i])...)
 		}
 	}
 	return list, errors.Join(faults...)
@@ -152,12 +152,13 @@ func join(h nvml.Device, t *host.DroppedTopology, at map[string]string) {
 	}
 }
 
-// slicesOf describes the MIG devices of a GPU.
-func slicesOf(h nvml.Device, d host.Dropped) (list []host.Dropped) {
+// slicesOf describes the MIG devices of a GPU, which cannot be used without one in MIG mode.
+func (l *library) slicesOf(h nvml.Device, gpu *host.Dropped) (list []host.Dropped) {
 	if mode, _, r := h.GetMigMode(); r != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
 		return nil
 	}
-	labels, parent := d.Labels, d.UUID
+	d := *gpu
+	minor, _ := h.GetMinorNumber()
 	d.Minor, d.ModuleID, d.Topology.P2PLinks, d.Topology.SwitchLanes = "", "", nil, 0
 	n, _ := h.GetMaxMigDeviceCount()
 	for i := range n {
@@ -168,18 +169,28 @@ func slicesOf(h nvml.Device, d host.Dropped) (list []host.Dropped) {
 		uuid, r1 := slice.GetUUID()
 		name, r2 := slice.GetName() // ends in the profile, as in MIG 1g.10gb
 		has, r3 := slice.GetAttributes()
-		if r1 != nvml.SUCCESS || r2 != nvml.SUCCESS || r3 != nvml.SUCCESS {
+		gi, r4 := slice.GetGpuInstanceId()
+		ci, r5 := slice.GetComputeInstanceId()
+		if r1 != nvml.SUCCESS || r2 != nvml.SUCCESS || r3 != nvml.SUCCESS || r4 != nvml.SUCCESS || r5 != nvml.SUCCESS {
 			continue
 		}
+		profile := strings.ReplaceAll(name[strings.LastIndex(name, " ")+1:], "+", ".") // as in names of resources
 		d.UUID, d.Labels = uuid, map[string]string{
-			annotation.MIGParentLabel: parent, annotation.MIGProfileLabel: name[strings.LastIndex(name, " ")+1:],
+			annotation.MIGParentLabel: gpu.UUID, annotation.MIGProfileLabel: profile,
 		}
-		maps.Copy(d.Labels, labels)
+		maps.Copy(d.Labels, gpu.Labels)
 		d.Resources = map[string]string{
 			"gpu-core":   strconv.Itoa(min(int(has.GpuInstanceSliceCount)*100/7, 100)),
 			"gpu-memory": strconv.FormatUint(has.MemorySizeMB<<20, 10),
 		}
+		files, err := host.SliceFiles(l.root, minor, gi, ci)
+		if d.Files, d.Status = files, gpu.Status; err != nil {
+			d.Files, d.Status = nil, host.Fails("NoDeviceFile", "%v", err)
+		}
 		list = append(list, d)
+	}
+	if len(list) == 0 {
+		gpu.Status = host.Fails("NoMIGDevice", "its MIG mode is on, and it has no MIG device")
 	}
 	return list
 }

@@ -4,7 +4,10 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -50,7 +53,12 @@ func newServer() (*dgxa100.Server, []*dgxa100.Device) {
 
 func list(t *testing.T, lib nvml.Interface, want int) []host.Dropped {
 	t.Helper()
-	devices, err := nvmlDriver(lib, host.Root{Dir: t.TempDir()}).Devices()
+	return listIn(t, lib, host.Root{Dir: t.TempDir()}, want)
+}
+
+func listIn(t *testing.T, lib nvml.Interface, root host.Root, want int) []host.Dropped {
+	t.Helper()
+	devices, err := nvmlDriver(lib, root).Devices()
 	if err != nil || len(devices) != want {
 		t.Fatalf("got %+v, %v, want %d devices", devices, err, want)
 	}
@@ -100,13 +108,16 @@ func TestMIGDevicesThatExist(t *testing.T) {
 	server, gpus := newServer()
 	gpus[1].MigMode = nvml.DEVICE_MIG_ENABLE
 	gpus[1].GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
+	instance := 5
 	gpus[1].GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if i != 2 {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
 		return &mock.Device{
-			GetUUIDFunc: func() (string, nvml.Return) { return "MIG-a", nvml.SUCCESS },
-			GetNameFunc: func() (string, nvml.Return) { return "NVIDIA A100-SXM4-40GB MIG 3g.20gb", nvml.SUCCESS },
+			GetUUIDFunc:              func() (string, nvml.Return) { return "MIG-a", nvml.SUCCESS },
+			GetNameFunc:              func() (string, nvml.Return) { return "A100-SXM4-40GB MIG 3g.20gb+me", nvml.SUCCESS },
+			GetGpuInstanceIdFunc:     func() (int, nvml.Return) { return instance, nvml.SUCCESS },
+			GetComputeInstanceIdFunc: func() (int, nvml.Return) { return 0, nvml.SUCCESS },
 			GetAttributesFunc: func() (nvml.DeviceAttributes, nvml.Return) {
 				return nvml.DeviceAttributes{GpuInstanceSliceCount: 3, MemorySizeMB: 19968}, nvml.SUCCESS
 			},
@@ -115,15 +126,38 @@ func TestMIGDevicesThatExist(t *testing.T) {
 	want := host.Dropped{
 		Type: "gpu", UUID: "MIG-a", Vendor: "nvidia", Model: "Mock NVIDIA A100-SXM4-40GB",
 		Labels: map[string]string{
-			"node.koordinator.sh/gpu-driver-version": "550.54.15", "node.tenon.sh/mig-profile": "3g.20gb",
+			"node.koordinator.sh/gpu-driver-version": "550.54.15", "node.tenon.sh/mig-profile": "3g.20gb.me",
 			"node.tenon.sh/parent": "GPU-1",
 		},
 		Resources: map[string]string{"gpu-core": "42", "gpu-memory": "20937965568"},
 		Topology:  host.DroppedTopology{BusID: "0000:11:00.0"},
+		Files: []host.DeviceFile{
+			{Path: "/dev/nvidia-caps/nvidia-cap48", Major: 508, Minor: 48},
+			{Path: "/dev/nvidia-caps/nvidia-cap49", Major: 508, Minor: 49},
+		},
 	}
-	devices := list(t, server, 9)
+	root := host.Root{Dir: t.TempDir()}
+	for name, text := range map[string]string{
+		"proc/devices": "Character devices:\n508 nvidia-caps\n",
+		"proc/driver/nvidia/capabilities/gpu1/mig/gi5/access":     "DeviceFileMinor: 48\nDeviceFileMode: 292\n",
+		"proc/driver/nvidia/capabilities/gpu1/mig/gi5/ci0/access": "DeviceFileMinor: 49\nDeviceFileMode: 292\n",
+	} {
+		at := root.Path(name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	devices := listIn(t, server, root, 9)
 	if diff := cmp.Diff(want, devices[8]); diff != "" {
 		t.Errorf("slice (-want +got):\n%s", diff)
+	}
+	instance = 6 // of which the driver has no files
+	if d := listIn(t, server, root, 9)[8]; d.Files != nil || d.Status == nil || d.Status.ErrCode != "NoDeviceFile" {
+		t.Errorf("a slice without files is %+v", d)
+	}
+	gpus[1].GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
+	if d := listIn(t, server, root, 8)[1]; d.Status == nil || d.Status.ErrCode != "NoMIGDevice" {
+		t.Errorf("a GPU in MIG mode without a slice is %+v", d)
 	}
 	if devices[1].Labels["node.tenon.sh/parent"] != "" {
 		t.Errorf("the GPU itself has the labels of its slice: %+v", devices[1])

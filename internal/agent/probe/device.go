@@ -58,14 +58,16 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 }
 
 // modeOfDevices is the published mode, which people change; where there is none, Follow on a node whose kubelet gives
-// GPUs out by their vendor's name already, or RDMA adapters by that of the usual plugin.
+// GPUs or MIG devices out by their vendor's name already, or RDMA adapters by that of the usual plugin.
 func modeOfDevices(node *corev1.Node, published *devicev1alpha1.Device) annotation.DeviceMode {
 	if published != nil && published.Annotations[annotation.DeviceModeKey] != "" {
 		return published.Annotations[annotation.DeviceModeKey]
 	}
 	if node != nil {
 		for name, amount := range node.Status.Capacity {
-			if (device.IsWholeGPU(string(name)) || strings.HasPrefix(string(name), "rdma/")) && !amount.IsZero() {
+			plugins := device.IsWholeGPU(string(name)) || strings.HasPrefix(string(name), "nvidia.com/mig-") ||
+				strings.HasPrefix(string(name), "rdma/")
+			if plugins && !amount.IsZero() {
 				return annotation.DeviceFollow
 			}
 		}

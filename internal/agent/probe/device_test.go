@@ -153,6 +153,8 @@ func TestTheModeOfDevices(t *testing.T) {
 	withPlugin.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(8, resource.DecimalSI)}
 	withAdapters := &corev1.Node{}
 	withAdapters.Status.Capacity = corev1.ResourceList{"rdma/hca": *resource.NewQuantity(1000, resource.DecimalSI)}
+	withSlices := &corev1.Node{}
+	withSlices.Status.Capacity = corev1.ResourceList{"nvidia.com/mig-1g.5gb": resource.MustParse("7")}
 	chosen := &devicev1alpha1.Device{}
 	chosen.Annotations = map[string]string{"node.tenon.sh/device-mode": "Moving"}
 	for _, test := range []struct {
@@ -163,6 +165,7 @@ func TestTheModeOfDevices(t *testing.T) {
 		{&corev1.Node{}, nil, "Own"},
 		{withPlugin, nil, "Follow"},
 		{withAdapters, nil, "Follow"},
+		{withSlices, nil, "Follow"},
 		{withPlugin, &devicev1alpha1.Device{}, "Follow"},
 		{withPlugin, chosen, "Moving"},
 		{nil, chosen, "Moving"},

@@ -89,6 +89,7 @@ type unit struct {
 	pcie    int          // index of the root complex, -1 = unknown
 	port    int          // index of the bridge below it, -1 = unknown
 	blind   bool         // the size of its memory is unknown: Bytes count percent
+	parent  int          // index of the unit that it is a slice of, -1 for none
 	offered bool         // pods may have it: it is not the parent of MIG devices
 	foreign []string     // UIDs of pods that have it of another program
 }
@@ -141,7 +142,7 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 		if err := d.validate(); err != nil {
 			return nil, err
 		}
-		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.of(d.root()), port: -1, offered: true}
+		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.of(d.root()), port: -1, parent: -1, offered: true}
 		if len(d.Bridges) > 1 {
 			u.port = ports.of(d.Bridges[0] + " " + d.Bridges[1])
 		}
@@ -166,7 +167,7 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 	for i := range inv.units {
 		u := &inv.units[i]
 		if parent, ok := inv.at[identity{u.Type, u.Parent}]; ok && u.Parent != "" {
-			inv.units[parent].offered = false
+			u.parent, inv.units[parent].offered = parent, false
 		}
 	}
 	for i := range inv.racks {

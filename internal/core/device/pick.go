@@ -160,7 +160,7 @@ func (v *View) untouchedRoot(r *rack, pcie int) bool {
 func (v *View) untouched(r *rack) uint64 {
 	mask := uint64(0)
 	for i := range r.n {
-		if u := &v.units[r.first+i]; u.Healthy && u.offered && v.states[r.first+i].holders == 0 {
+		if v.offers(r.first+i) && v.states[r.first+i].holders == 0 {
 			mask |= 1 << i
 		}
 	}

@@ -173,10 +173,18 @@ func (u *unit) debit(g *Grant) Vector {
 	return amount
 }
 
-// free is what pods may still have of a unit: nothing of one that is not healthy or not offered.
+// offers reports whether pods may have some of a unit: it works and has no slices. A slice also needs that its GPU
+// works and that no pod has that: one may have got it whole before it was sliced.
+func (v *View) offers(i int) bool {
+	u := &v.units[i]
+	return u.Healthy && u.offered &&
+		(u.parent < 0 || v.units[u.parent].Healthy && v.states[u.parent].holders == 0)
+}
+
+// free is what pods may still have of a unit.
 func (v *View) free(i int) Vector {
-	if u := &v.units[i]; u.Healthy && u.offered {
-		return u.Total.minus(&v.states[i].used)
+	if v.offers(i) {
+		return v.units[i].Total.minus(&v.states[i].used)
 	}
 	return Vector{}
 }

@@ -1,8 +1,11 @@
 package convert
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,7 +16,7 @@ import (
 
 // Capacity returns what the devices of a node that work have together, by resource: of each type what its devices
 // state, so that types of which nothing else is known count too. A GPU that states nothing has 100 percent of its cores
-// and of its memory. GPUs in MIG mode and their slices are no percentages and do not count. There is none on a node
+// and of its memory. A MIG device counts by the name of its profile alone, its GPU not at all. There is none on a node
 // whose devices the kubelet gives out.
 func Capacity(d *devicev1alpha1.Device) corev1.ResourceList {
 	all := corev1.ResourceList{}
@@ -24,23 +27,33 @@ func Capacity(d *devicev1alpha1.Device) corev1.ResourceList {
 		mode == annotation.DeviceFollow {
 		return all
 	}
-	sliced := map[string]bool{}
-	for i := range d.Spec.Devices {
-		sliced[d.Spec.Devices[i].Labels[annotation.MIGParentLabel]] = true
+	sliced, broken := map[string]bool{}, map[string]bool{}
+	works := func(is *devicev1alpha1.DeviceInfo) bool {
+		return is.Health && !meta.IsStatusConditionTrue(is.Conditions, devicev1alpha1.Foreign)
 	}
 	for i := range d.Spec.Devices {
 		is := &d.Spec.Devices[i]
-		if !is.Health || meta.IsStatusConditionTrue(is.Conditions, devicev1alpha1.Foreign) || sliced[is.ID] ||
-			is.Labels[annotation.MIGProfileLabel] != "" {
+		sliced[is.Labels[annotation.MIGParentLabel]] = true
+		broken[is.ID] = broken[is.ID] || is.Type == string(device.GPU) && !works(is)
+	}
+	for i := range d.Spec.Devices {
+		is := &d.Spec.Devices[i]
+		if !works(is) || sliced[is.ID] || broken[is.Labels[annotation.MIGParentLabel]] {
 			continue
 		}
 		amounts := corev1.ResourceList{}
-		if is.Type == string(device.GPU) {
-			amounts[device.GPUCore] = *resource.NewQuantity(100, resource.DecimalSI)
-			amounts[device.GPURatio] = *resource.NewQuantity(100, resource.DecimalSI)
-		}
-		for name, n := range is.Resources {
-			amounts[name] = n
+		switch profile := is.Labels[annotation.MIGProfileLabel]; {
+		case is.Type == string(device.GPU) && profile != "":
+			name := device.Need{Profile: profile}.VendorName()
+			if len(validation.IsQualifiedName(name)) == 0 {
+				amounts[corev1.ResourceName(name)] = *resource.NewQuantity(1, resource.DecimalSI)
+			}
+		default:
+			if is.Type == string(device.GPU) {
+				amounts[device.GPUCore] = *resource.NewQuantity(100, resource.DecimalSI)
+				amounts[device.GPURatio] = *resource.NewQuantity(100, resource.DecimalSI)
+			}
+			maps.Copy(amounts, is.Resources)
 		}
 		for name, n := range amounts {
 			sum := all[name]
