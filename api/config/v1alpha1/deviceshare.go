@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -29,9 +30,9 @@ type DeviceShareArgs struct {
 	// DisableDeviceNUMATopologyAlignment lets devices be on other NUMA nodes than the CPUs and the memory of their pod,
 	// whatever the topology policy. Default: false.
 	DisableDeviceNUMATopologyAlignment bool `json:"disableDeviceNUMATopologyAlignment,omitempty"`
-	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs. Not supported yet:
-	// must be left out.
-	GPUSharedResourceTemplatesConfig *runtime.RawExtension `json:"gpuSharedResourceTemplatesConfig,omitempty"`
+	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs; {} has Koordinator's
+	// defaults. Default: there are no templates, and no part of such a device is given.
+	GPUSharedResourceTemplatesConfig *GPUTemplatesConfig `json:"gpuSharedResourceTemplatesConfig,omitempty"`
 	// GPUShareUnsupportedModels are GPU models that are only given whole. Default: none.
 	GPUShareUnsupportedModels []GPUModel `json:"gpuShareUnsupportedModels,omitempty"`
 	// DevicePluginAdaption writes the annotations gpu-minors and bind-timestamp at the bind, which device plugins of
@@ -42,6 +43,18 @@ type DeviceShareArgs struct {
 	// EnableQueueHint may be set, as in configurations of Koordinator. It has no effect: pods are always woken by what
 	// can help them alone.
 	EnableQueueHint bool `json:"enableQueueHint,omitempty"`
+}
+
+// GPUTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs. Its data.yaml has, by vendor and
+// model (huawei-Ascend-310P) and then by name (vir02), what a template gives of each resource.
+type GPUTemplatesConfig struct {
+	// ConfigMapNamespace is its namespace. Default: koordinator-system.
+	ConfigMapNamespace string `json:"configMapNamespace,omitempty"`
+	// ConfigMapName is its name. Default: gpu-shared-resource-templates, the only one that the scheduler's role can read.
+	ConfigMapName string `json:"configMapName,omitempty"`
+	// MatchedResources are the resources whose requests must be those of a template: huawei.com/npu-core alone, which is
+	// the default.
+	MatchedResources []corev1.ResourceName `json:"matchedResources,omitempty"`
 }
 
 // GPUModel is a model of GPUs, as the labels of a Device name it.
@@ -91,6 +104,10 @@ func (a *DeviceShareArgs) SetDefaults() {
 	for i := range s.Resources {
 		s.Resources[i].Weight = cmp.Or(s.Resources[i].Weight, 1)
 	}
+	if t := a.GPUSharedResourceTemplatesConfig; t != nil {
+		t.ConfigMapNamespace = cmp.Or(t.ConfigMapNamespace, "koordinator-system")
+		t.ConfigMapName = cmp.Or(t.ConfigMapName, "gpu-shared-resource-templates")
+	}
 }
 
 // Validate returns every field whose value cannot be used.
@@ -114,9 +131,19 @@ func (a *DeviceShareArgs) Validate() field.ErrorList {
 		}
 		errs = append(errs, validateDeviceWeights(path.Child("resources"), s.Resources)...)
 	}
-	if a.GPUSharedResourceTemplatesConfig != nil {
-		errs = append(errs, field.Forbidden(field.NewPath("gpuSharedResourceTemplatesConfig"),
-			"must be left out: templates are not supported yet"))
+	if t := a.GPUSharedResourceTemplatesConfig; t != nil {
+		path := field.NewPath("gpuSharedResourceTemplatesConfig")
+		for _, text := range validation.IsDNS1123Label(t.ConfigMapNamespace) {
+			errs = append(errs, field.Invalid(path.Child("configMapNamespace"), t.ConfigMapNamespace, text))
+		}
+		for _, text := range validation.IsDNS1123Subdomain(t.ConfigMapName) {
+			errs = append(errs, field.Invalid(path.Child("configMapName"), t.ConfigMapName, text))
+		}
+		for i, name := range t.MatchedResources {
+			if allowed := []string{"huawei.com/npu-core"}; string(name) != allowed[0] {
+				errs = append(errs, field.NotSupported(path.Child("matchedResources").Index(i), string(name), allowed))
+			}
+		}
 	}
 	for i, m := range a.GPUShareUnsupportedModels {
 		path := field.NewPath("gpuShareUnsupportedModels").Index(i)

@@ -41,6 +41,12 @@ func TestDecodeDeviceShare(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", raw, diff)
 		}
 	}
+	a, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: []byte(`{"gpuSharedResourceTemplatesConfig":{}}`)})
+	if want := (&v1alpha1.GPUTemplatesConfig{
+		ConfigMapNamespace: "koordinator-system", ConfigMapName: "gpu-shared-resource-templates",
+	}); err != nil || !cmp.Equal(a.GPUSharedResourceTemplatesConfig, want) {
+		t.Errorf("templates: %+v, %v, want %+v", a.GPUSharedResourceTemplatesConfig, err, want)
+	}
 	if a, err := v1alpha1.DecodeDeviceShare(nil); err != nil || a.ScoringStrategy.Type != "FragmentationAware" {
 		t.Errorf("no arguments: %+v, %v", a, err)
 	}
@@ -52,14 +58,19 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		return `{"scoringStrategy":{"type":"LeastAllocated","resources":[` + resources + `]}}`
 	}
 	for raw, want := range map[string]string{
-		`{"scoringStrategi":{}}`:                  `scoringStrategi: unknown field, did you mean "scoringS`,
-		`{"scoringStrategy":{"types":"x"}}`:       `scoringStrategy.types: unknown field, did you mean "type"?`,
-		`{"scoringStrategy":{"type":"Packed"}}`:   `scoringStrategy.type: Unsupported value: "Packed": supported`,
-		`{"scoringStrategy":{"type":1}}`:          `cannot unmarshal number`,
-		`{"kind":"ElasticQuotaArgs"}`:             `kind: Unsupported value: "ElasticQuotaArgs": supported`,
-		`{"apiVersion":"v2"}`:                     `apiVersion: Unsupported value: "v2"`,
-		`{"gpuSharedResourceTemplatesConfig":{}}`: `gpuSharedResourceTemplatesConfig: Forbidden: must be left out`,
-		`{"gpuShareUnsupportedModels":["A"]}`:     `cannot unmarshal string`,
+		`{"scoringStrategi":{}}`:                `scoringStrategi: unknown field, did you mean "scoringS`,
+		`{"scoringStrategy":{"types":"x"}}`:     `scoringStrategy.types: unknown field, did you mean "type"?`,
+		`{"scoringStrategy":{"type":"Packed"}}`: `scoringStrategy.type: Unsupported value: "Packed": supported`,
+		`{"scoringStrategy":{"type":1}}`:        `cannot unmarshal number`,
+		`{"kind":"ElasticQuotaArgs"}`:           `kind: Unsupported value: "ElasticQuotaArgs": supported`,
+		`{"apiVersion":"v2"}`:                   `apiVersion: Unsupported value: "v2"`,
+		`{"gpuSharedResourceTemplatesConfig":{"configMapName":"A"}}`: `gpuSharedResourceTemplatesConfig.configMapName: ` +
+			`Invalid value: "A": a lowercase RFC 1123 subdomain`,
+		`{"gpuSharedResourceTemplatesConfig":{"configMapNamespace":"a.b"}}`: `Config.configMapNamespace: Invalid value`,
+		`{"gpuSharedResourceTemplatesConfig":{"matchedResources":["cpu"]}}`: `Config.matchedResources[0]: Unsupported ` +
+			`value: "cpu": supported values: "huawei.com/npu-core"`,
+		`{"gpuSharedResourceTemplatesConfig":{"name":"a"}}`: `gpuSharedResourceTemplatesConfig.name: unknown field`,
+		`{"gpuShareUnsupportedModels":["A"]}`:               `cannot unmarshal string`,
 		`{"gpuShareUnsupportedModels":[{"model":"A"}]}`: `gpuShareUnsupportedModels[0].vendor: Required value: must ` +
 			`be a value of the label gpu-vendor`,
 		`{"gpuShareUnsupportedModels":[{"vendor":"nvidia"}]}`: `gpuShareUnsupportedModels[0].model: Required value`,

@@ -477,7 +477,9 @@ func TestTemplatesMatchExactly(t *testing.T) {
 		t.Errorf("a fifth of four: %+v", reason)
 	}
 	ask[device.NPUCPU] = 2
-	if _, reason := v.Choose(read(t, pod(ask)), &o); reason.Code != why.SharedTemplateMissing {
+	o.Templates = append(o.Templates, device.Template{Name: "vir02", Model: "huawei-910B"})
+	if _, reason := v.Choose(read(t, pod(ask)), &o); reason.Code != why.SharedTemplateMissing ||
+		reason.Model != "vir01, vir02_1c" {
 		t.Errorf("no such template: %+v", reason)
 	}
 }

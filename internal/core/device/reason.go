@@ -11,7 +11,7 @@ type Reason struct {
 	Whole   int64  // devices that no pod has a part of
 	InScope int64  // InsufficientScopedDevices: the most of Free in one scope
 	Best    Vector // the most that one device has free, by cores or share and then bytes
-	Model   string // DeviceShareUnsupported
+	Model   string // DeviceShareUnsupported; the names of all templates where none matched
 }
 
 // OK reports whether r is the zero value.

@@ -3,6 +3,7 @@ package device
 import (
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -37,8 +38,7 @@ func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 	if reason.Free >= reason.Asked {
 		return Reason{}, o.Accept == nil
 	}
-	s.describe(&p, &reason)
-	if reason.Code = s.never(&p); reason.OK() {
+	if s.describe(&p, &reason); reason.OK() {
 		reason.Code = why.InsufficientDevices
 	}
 	return reason, true
@@ -52,6 +52,7 @@ func (v *View) refusal(r *Request, o *Options) Reason {
 		s.prepare(&p)
 		s.lacking.Free = int64(bits.OnesCount64(p.open))
 		s.describe(&p, &s.lacking)
+		s.lacking.Code = why.InsufficientDevices
 	}
 	if s.lacking.Code != why.None {
 		return s.lacking
@@ -86,8 +87,7 @@ func (s *search) alone(i int, t Type) Reason {
 	if p.all {
 		reason.Asked = int64(bits.OnesCount64(p.match))
 	}
-	s.describe(&p, &reason)
-	if reason.Code = s.never(&p); reason.Code != why.None {
+	if s.describe(&p, &reason); !reason.OK() {
 		return reason
 	}
 	only := *s.req
@@ -154,10 +154,19 @@ func (s *search) never(p *pick) why.Code {
 	return why.None
 }
 
-// describe adds what is free of a type.
+// describe adds what is free of a type, and the reason that no free device would change, if there is one.
 func (s *search) describe(p *pick, r *Reason) {
+	r.Code = s.never(p)
 	r.Whole = int64(bits.OnesCount64(s.view.untouched(p.rack)))
-	r.Model = s.view.units[p.rack.first].Model
+	if r.Model = s.view.units[p.rack.first].Model; r.Code == why.SharedTemplateMissing {
+		var names []string
+		for _, t := range s.opt.Templates {
+			if t.Model == r.Model {
+				names = append(names, t.Name)
+			}
+		}
+		r.Model = strings.Join(names, ", ")
+	}
 	for i := range p.rack.n {
 		free := s.view.free(p.rack.first + i)
 		if main, best := free[Cores]+free[Share], r.Best[Cores]+r.Best[Share]; main > best ||

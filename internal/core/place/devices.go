@@ -140,7 +140,7 @@ func fewestForDevices(v *ledger.View, r *Request) int {
 func deviceReason(d device.Reason) why.Reason {
 	r := why.Reason{Code: d.Code, Resource: why.Resource(d.Type)}
 	switch d.Code {
-	case why.DeviceShareUnsupported:
+	case why.DeviceShareUnsupported, why.SharedTemplateMissing:
 		r.Resource = why.Resource(d.Model)
 	case why.InsufficientDevices, why.InsufficientPartitions, why.InsufficientScopedDevices:
 		r.Unit, r.Asked, r.Free = why.Count, max(d.Asked, 1), d.Free

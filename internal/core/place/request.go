@@ -1,6 +1,7 @@
 package place
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/tenon-project/tenon/internal/core/align"
@@ -169,6 +170,9 @@ func (r *Request) sign(b []byte) []byte {
 		}
 		if r.DevicesApart {
 			b = append(b, 'a')
+		}
+		if len(r.Options.Templates) > 0 {
+			b = fmt.Appendf(b, "T%v", r.Options.Templates)
 		}
 	}
 	return b

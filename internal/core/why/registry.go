@@ -483,7 +483,7 @@ var registry = [numCodes]Entry{
 		Name: "SharedTemplateMissing", Class: Placement, Plugin: devicePlugin,
 		Text: "no matched GPU shared resource template", Chinese: "没有匹配的 GPU 共享模板",
 		Cause:  "The requested units equal no template that the node's devices have.",
-		Remedy: "Request the exact units of a template.",
+		Remedy: "Request the exact units of a template that the text names.",
 	},
 	DeviceShareUnsupported: {
 		Name: "DeviceShareUnsupported", Class: Placement, Plugin: devicePlugin,

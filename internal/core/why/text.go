@@ -61,6 +61,8 @@ func (r Reason) device(text string) string {
 		return word + " " + string(r.Resource) + " " + rest
 	case InsufficientScopedDevices:
 		return strings.Replace(text, "Devices", strings.Replace(string(r.Resource), "gpu", "GPU", 1)+" Devices", 1)
+	case SharedTemplateMissing:
+		return text + ": the node's devices have " + string(r.Resource)
 	case DeviceShareUnsupported:
 		return fmt.Sprintf("%s %q %s", word, r.Resource, rest)
 	}

@@ -38,7 +38,7 @@ var (
 
 // Factory makes the plugin for each profile; all learn together. Unknown fields and values of arguments are refused.
 func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
-	all := newLearner()
+	all, parts := newLearner(), &templates{}
 	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := v1alpha1.DecodeDeviceShare(raw)
 		if err != nil {
@@ -48,6 +48,12 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 		s := placement.Sharing{Apart: args.DisableDeviceNUMATopologyAlignment, Adapt: args.DevicePluginAdaption}
 		for _, m := range args.GPUShareUnsupportedModels {
 			s.WholeOnly = append(s.WholeOnly, convert.GPUModel(m.Vendor, m.Model))
+		}
+		if c := args.GPUSharedResourceTemplatesConfig; c != nil {
+			if err := parts.follow(h.SharedInformerFactory(), c); err != nil {
+				return nil, fmt.Errorf("arguments of %s: %w", Name, err)
+			}
+			s.Templates = parts.Load
 		}
 		strategy := args.ScoringStrategy
 		if strategy.Type == v1alpha1.FragmentationAware {

@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -159,6 +161,64 @@ func TestAPodIsReadAgainWhenDevicesOfAnotherKindCome(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the pod is not bound")
+	}
+}
+
+// A part of an Ascend NPU is one of the templates that the ConfigMap has for its model; the Binding names it.
+func TestAPartOfAnNPUIsOneOfItsTemplates(t *testing.T) {
+	t.Parallel()
+	b := newBenchWith(t, `{"gpuSharedResourceTemplatesConfig":{}}`, 1, []plugin{{deviceshare.Name, 10}})
+	b.store.PutDevice(&devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Name: "n0"}, Spec: devicev1alpha1.DeviceSpec{
+		Devices: []devicev1alpha1.DeviceInfo{{
+			Type: "gpu", ID: "npu-0", Health: true, Labels: map[string]string{
+				annotation.GPUVendorLabel: "huawei", annotation.GPUModelLabel: "Ascend-310P",
+			},
+			Resources: map[corev1.ResourceName]resource.Quantity{
+				"huawei.com/npu-core": resource.MustParse("8"), "huawei.com/npu-cpu": resource.MustParse("7"),
+				"koordinator.sh/gpu-memory": resource.MustParse("24Gi"),
+			},
+		}},
+	}})
+	part := func(name, cpus string) *corev1.Pod {
+		p := pod(name, profileName(0), 1)
+		for resourceName, amount := range map[corev1.ResourceName]string{
+			"koordinator.sh/gpu.shared": "1", "huawei.com/npu-core": "2", "huawei.com/npu-cpu": cpus,
+			"koordinator.sh/gpu-memory": "6Gi",
+		} {
+			p.Spec.Containers[0].Resources.Requests[resourceName] = resource.MustParse(amount)
+		}
+		return p
+	}
+	_, err := b.client.CoreV1().ConfigMaps("koordinator-system").Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpu-shared-resource-templates"}, Data: map[string]string{
+			"data.yaml": "huawei-Ascend-310P: {vir02_1c: {huawei.com/npu-core: 2, huawei.com/npu-cpu: 1, " +
+				"koordinator.sh/gpu-memory: 6Gi}}",
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.factory.StartWithContext(t.Context())
+	text, tries := "", 0
+	again := func(context.Context) (bool, error) { // until the ConfigMap is read
+		tries++
+		b.try(t, part(fmt.Sprint("early-", tries), "1"))
+		select {
+		case binding := <-b.bound:
+			text = binding.Annotations[annotation.DeviceAllocatedKey]
+		case <-time.After(20 * time.Millisecond):
+		}
+		return text != "", nil
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, again)
+	if want := `"gpuSharedResourceTemplate":"vir02_1c"`; err != nil || !strings.Contains(text, want) {
+		t.Fatalf("after %d tries: %v, the Binding has %s, want %s", tries, err, text, want)
+	}
+	b.try(t, part("between", "2"))
+	if refused := b.SchedulingQueue.UnschedulablePods(); !slices.ContainsFunc(refused, func(p *corev1.Pod) bool {
+		return p.Name == "between"
+	}) {
+		t.Error("a part between templates is given")
 	}
 }
 

@@ -63,6 +63,7 @@ type bench struct {
 	metrics metrics.KubeRegistry
 	bound   chan *corev1.Binding
 	pods    cache.Indexer
+	factory informers.SharedInformerFactory
 }
 
 // plugin is a name of the decision in a profile, with its weight.
@@ -112,6 +113,7 @@ func newBenchWith(t *testing.T, args string, nodes int, profiles ...[]plugin) *b
 		made = append(made, profile)
 	}
 	all, factory := int32(100), informers.NewSharedInformerFactory(b.client, 0)
+	b.factory = factory
 	b.pods = factory.Core().V1().Pods().Informer().GetIndexer()
 	var err error
 	b.Scheduler, err = scheduler.New(t.Context(), b.client, factory, nil,

@@ -95,7 +95,9 @@ type Sharing struct {
 	// nil adds nothing.
 	Rank      func(node string, v *ledger.View, r *place.Request, o *device.Options)
 	WholeOnly []string // models of GPUs that are not shared
-	Apart     bool     // devices may be on other NUMA nodes than the rest of their pod
+	// Templates returns the templates of devices, another pointer when they have changed; nil has none.
+	Templates func() *[]device.Template
+	Apart     bool // devices may be on other NUMA nodes than the rest of their pod
 	// Adapt: pods get the annotations that device plugins of others read.
 	Adapt bool
 }

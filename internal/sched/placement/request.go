@@ -14,6 +14,7 @@ const requestsKept = 1 << 14
 type parsed struct {
 	version string
 	kinds   *device.Kinds
+	parts   *[]device.Template
 	request *place.Request
 }
 
@@ -21,8 +22,12 @@ type parsed struct {
 func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
 	args := d.args()
 	args.Kinds = d.store.Kinds()
+	var parts *[]device.Template
+	if d.sharing.Templates != nil {
+		parts = d.sharing.Templates()
+	}
 	if kept, ok := d.requests.Get(pod.UID); ok && pod.UID != "" {
-		if p := kept.(parsed); p.version == pod.ResourceVersion && p.kinds == args.Kinds {
+		if p := kept.(parsed); p.version == pod.ResourceVersion && p.kinds == args.Kinds && p.parts == parts {
 			return p.request, nil
 		}
 	}
@@ -33,11 +38,14 @@ func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
 	for _, of := range [...]*place.Request{r, r.OnPolicyNodes} {
 		if of != nil && of.Devices != nil {
 			of.Options.WholeOnly, of.DevicesApart = d.sharing.WholeOnly, d.sharing.Apart
+			if parts != nil {
+				of.Options.Templates = *parts
+			}
 		}
 	}
 	if r.Concerns() {
 		r.Seal()
-		d.requests.Add(pod.UID, parsed{pod.ResourceVersion, args.Kinds, r})
+		d.requests.Add(pod.UID, parsed{pod.ResourceVersion, args.Kinds, parts, r})
 	}
 	return r, nil
 }

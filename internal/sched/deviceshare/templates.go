@@ -1,0 +1,63 @@
+package deviceshare
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// templatesKey is where a ConfigMap has templates.
+const templatesKey = "data.yaml"
+
+// templates are those of the ConfigMap that all profiles name. Load is safe for concurrent use.
+type templates struct {
+	atomic.Pointer[[]device.Template]
+	namespace, name string
+}
+
+// follow reads the ConfigMap as long as informers run. While it cannot be read, what it said last counts.
+func (t *templates) follow(f informers.SharedInformerFactory, c *v1alpha1.GPUTemplatesConfig) error {
+	if t.name != "" {
+		if t.namespace != c.ConfigMapNamespace || t.name != c.ConfigMapName {
+			return fmt.Errorf("gpuSharedResourceTemplatesConfig: ConfigMap %s/%s, another profile names %s/%s: want one",
+				c.ConfigMapNamespace, c.ConfigMapName, t.namespace, t.name)
+		}
+		return nil
+	}
+	t.namespace, t.name = c.ConfigMapNamespace, c.ConfigMapName
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String()
+	i := f.InformerFor(&corev1.ConfigMap{}, func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredConfigMapInformer(client, t.namespace, 0, cache.Indexers{},
+			func(o *metav1.ListOptions) { o.FieldSelector = only })
+	})
+	read := func(object any) {
+		m, ok := object.(*corev1.ConfigMap)
+		if !ok {
+			return
+		}
+		list, err := convert.Templates(m.Data[templatesKey])
+		if err != nil {
+			klog.Background().Error(err, "Templates of shared devices cannot be used", "configMap", klog.KObj(m), "key",
+				templatesKey)
+			return
+		}
+		t.Store(&list)
+	}
+	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: read, UpdateFunc: func(_, is any) { read(is) }, DeleteFunc: func(any) { t.Store(nil) },
+	})
+	return err
+}
