@@ -402,7 +402,7 @@ func TestKindsOfAllNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.PutDevice(d)
-		return s.Kinds()
+		return s.Kinds().Load()
 	}
 	const dpu = `{"type":"dpu","id":"d","health":true,"resources":{"example.com/dpu":"1"}}`
 	const qat = `{"type":"qat","id":"q","health":true,"resources":{"example.com/qat":"100"}}`
@@ -420,11 +420,11 @@ func TestKindsOfAllNodes(t *testing.T) {
 		t.Errorf("a second node makes another value: %v", *again)
 	}
 	s.RemoveDevice("n1")
-	if left := s.Kinds(); !slices.Equal(*left, want[:1]) {
+	if left := s.Kinds().Load(); !slices.Equal(*left, want[:1]) {
 		t.Errorf("after one of them is gone: %v, want %v", *left, want[:1])
 	}
 	put("n2", `{"type":"gpu","id":"g","health":true}`)
-	if left := s.Kinds(); len(*left) != 0 {
+	if left := s.Kinds().Load(); len(*left) != 0 {
 		t.Errorf("after all are gone: %v", *left)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -359,8 +358,8 @@ func (s *Store) count(was, is *ledger.Facts) {
 	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
 }
 
-// Kinds returns the kinds of devices that Device objects list: see Kinds.Load.
-func (s *Store) Kinds() *device.Kinds { return s.kinds.Load() }
+// Kinds returns the kinds of devices that Device objects list.
+func (s *Store) Kinds() *Kinds { return &s.kinds }
 
 func constrains(f *ledger.Facts) bool { return f.Mode == ledger.Own && f.Topology >= hint.Restricted }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
@@ -60,8 +59,12 @@ func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (ref
 		return nil, err
 	}
 	hooks := readWebhooks(w.rules)
+	var kinds kube.Kinds
+	for _, d := range w.devices {
+		kinds.Handler().OnAdd(d, true)
+	}
 	for _, p := range w.pending {
-		for _, reason := range hooks.admit(p.Pod, w.namespace(p.Namespace), warn) {
+		for _, reason := range hooks.admit(p.Pod, w.namespace(p.Namespace), kinds.List(), warn) {
 			refused = append(refused, fmt.Sprintf("pod %s/%s: %s", p.Namespace, p.Name, reason.Message))
 		}
 	}
@@ -72,14 +75,10 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	defer e.end()
 	hooks := readWebhooks(w.rules)
 	r := Result{Pods: []Pod{}, Gangs: []Gang{}, Nodes: []Node{}}
-	var kinds device.Kinds
-	if listed := e.store.Kinds(); listed != nil {
-		kinds = *listed
-	}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
 		p.given = maps.Clone(p.Annotations)
-		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), kinds, warn)
+		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
 		switch {
 		case len(refused) > 0:
 			r.Pods = append(r.Pods, e.outcome(p.Pod, Refused, refused...))

@@ -68,8 +68,8 @@ type Agent struct {
 	draft *probe.Draft
 	// deviceFault is what cannot be read of the devices.
 	deviceFault string
-	inventory   *device.Inventory      // as the node's Device lists it; nil before one was computed
-	shown       *devicev1alpha1.Device // by the metrics; never changed
+	inventory   *device.Inventory           // as the node's Device lists it; nil before one was computed
+	shown       []devicev1alpha1.DeviceInfo // by the metrics; never changed
 	facts       ledger.Facts
 	applied     error // why the cgroup tree is not in order yet; nil once it was
 

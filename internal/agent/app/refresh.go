@@ -136,20 +136,22 @@ func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devic
 	if err != nil {
 		klog.Background().Error(err, "Facts about devices are left out", "node", a.o.Node)
 	}
-	if device != nil {
-		a.addHolders(device, published)
+	if device == nil {
+		a.showDevices(nil)
+		return nil
 	}
-	a.showDevices(device)
+	a.addHolders(device, published)
+	a.showDevices(device.Spec.Devices)
 	return device
 }
 
-// showDevices makes the metrics say what a Device object does, nil for none.
-func (a *Agent) showDevices(d *devicev1alpha1.Device) {
+// showDevices makes the metrics say what a list of devices does.
+func (a *Agent) showDevices(is []devicev1alpha1.DeviceInfo) {
 	a.mu.Lock()
 	was := a.shown
-	a.shown = d
+	a.shown = is
 	a.mu.Unlock()
-	a.o.Shared.Metrics.ShowDevices(a.o.Node, was, d)
+	a.o.Shared.Metrics.ShowDevices(a.o.Node, was, is)
 }
 
 // isWired reports whether the API's objects are followed, and published.

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"iter"
 	"sync"
 	"time"
 
@@ -129,15 +128,15 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 
 func deviceLabels() []string { return []string{"node", "type", "id", "reason"} }
 
-// ShowDevices makes the metrics of a node's devices say what is instead of what was, either of which may be nil.
-func (m *Metrics) ShowDevices(node string, was, is *devicev1alpha1.Device) {
+// ShowDevices makes the metrics of a node's devices say what is instead of what was.
+func (m *Metrics) ShowDevices(node string, was, is []devicev1alpha1.DeviceInfo) {
 	worked := map[[2]string]bool{}
-	for d, labels := range labelled(node, was) {
+	for _, d := range was {
 		worked[[2]string{d.Type, d.ID}] = d.Health
-		m.Health.DeleteLabelValues(labels...)
+		m.Health.DeleteLabelValues(node, d.Type, d.ID, reasonOf(d))
 	}
-	for d, labels := range labelled(node, is) {
-		value := 0.0
+	for _, d := range is {
+		value, labels := 0.0, []string{node, d.Type, d.ID, reasonOf(d)}
 		if d.Health {
 			value = 1
 		}
@@ -148,22 +147,16 @@ func (m *Metrics) ShowDevices(node string, was, is *devicev1alpha1.Device) {
 	}
 }
 
-// labelled yields the devices of an object with the values of deviceLabels.
-func labelled(node string, o *devicev1alpha1.Device) iter.Seq2[*devicev1alpha1.DeviceInfo, []string] {
-	return func(yield func(*devicev1alpha1.DeviceInfo, []string) bool) {
-		for i := 0; o != nil && i < len(o.Spec.Devices); i++ {
-			d, condition, reason := &o.Spec.Devices[i], devicev1alpha1.Healthy, ""
-			if d.Health {
-				condition = devicev1alpha1.Degraded
-			}
-			if c := meta.FindStatusCondition(d.Conditions, condition); c != nil {
-				reason = c.Reason
-			}
-			if !yield(d, []string{node, d.Type, d.ID, reason}) {
-				return
-			}
-		}
+// reasonOf is why a device does not work, or is likely to fail; "" where neither is so.
+func reasonOf(d devicev1alpha1.DeviceInfo) string {
+	condition := devicev1alpha1.Healthy
+	if d.Health {
+		condition = devicev1alpha1.Degraded
 	}
+	if c := meta.FindStatusCondition(d.Conditions, condition); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // Values of the label path: calls of a container runtime by NRI, those of its proxy, and passes over the whole tree.

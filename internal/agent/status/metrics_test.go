@@ -18,18 +18,18 @@ func TestTheHealthOfDevicesIsShown(t *testing.T) {
 	t.Parallel()
 	m, registry := NewMetrics(), metrics.NewKubeRegistry()
 	m.Register(registry.MustRegister, registry.CustomMustRegister)
-	one := func(health bool, conditions ...metav1.Condition) *devicev1alpha1.Device {
-		return &devicev1alpha1.Device{Spec: devicev1alpha1.DeviceSpec{Devices: []devicev1alpha1.DeviceInfo{
+	one := func(health bool, conditions ...metav1.Condition) []devicev1alpha1.DeviceInfo {
+		return []devicev1alpha1.DeviceInfo{
 			{Type: "gpu", ID: "a", Health: health, Conditions: conditions}, {Type: "rdma", ID: "a", Health: true},
-		}}}
+		}
 	}
 	is := func(name string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: name, Status: status, Reason: reason}
 	}
 	lost := one(false, is("Healthy", "False", "Xid79"), is("Degraded", "True", "Old"))
-	var was *devicev1alpha1.Device
+	var was []devicev1alpha1.DeviceInfo
 	for _, step := range []struct {
-		is   *devicev1alpha1.Device
+		is   []devicev1alpha1.DeviceInfo
 		want []string
 	}{
 		{one(true), []string{"health n gpu a  1", "health n rdma a  1"}},

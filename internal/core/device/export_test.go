@@ -1,6 +1,11 @@
 package device
 
-import "github.com/tenon-project/tenon/internal/core/topo"
+import (
+	"iter"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
 
 // NewClass returns a class of given links, one bit of a NUMA node or none by device, and places.
 func NewClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
@@ -21,4 +26,15 @@ func (c *Class) Select(free uint64, k int, q Demand) (Keys, bool) {
 		w = c.many(free, 0, k)
 	}
 	return w.best(free, q.orEqual(), func(k Keys) (Keys, bool) { return k, true })
+}
+
+// Holdings yields what pods hold, by UID.
+func (v *View) Holdings() iter.Seq[*Holding] { return slices.Values(v.holdings) }
+
+// HoldingOf returns what a pod holds; nil for nothing.
+func (v *View) HoldingOf(uid string) *Holding {
+	if i, ok := v.find(uid); ok {
+		return v.holdings[i]
+	}
+	return nil
 }

@@ -99,17 +99,6 @@ func (v *View) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(v.holdings, uid, func(h *Holding, uid string) int { return cmp.Compare(h.UID, uid) })
 }
 
-// Holdings yields what pods hold, by UID.
-func (v *View) Holdings() iter.Seq[*Holding] { return slices.Values(v.holdings) }
-
-// HoldingOf returns what a pod holds; nil for nothing.
-func (v *View) HoldingOf(uid string) *Holding {
-	if i, ok := v.find(uid); ok {
-		return v.holdings[i]
-	}
-	return nil
-}
-
 // charge adds a holding to the states, or takes it off. Lists of VFs are replaced, never changed: views share them.
 func (v *View) charge(h *Holding, sign int) {
 	for i := range h.Grants {

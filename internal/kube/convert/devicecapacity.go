@@ -42,13 +42,11 @@ func Capacity(d *devicev1alpha1.Device) corev1.ResourceList {
 			continue
 		}
 		amounts := corev1.ResourceList{}
-		switch profile := is.Labels[annotation.MIGProfileLabel]; {
-		case is.Type == string(device.GPU) && profile != "":
-			name := device.Need{Profile: profile}.VendorName()
-			if len(validation.IsQualifiedName(name)) == 0 {
-				amounts[corev1.ResourceName(name)] = *resource.NewQuantity(1, resource.DecimalSI)
+		if slice := (device.Need{Profile: is.Labels[annotation.MIGProfileLabel]}).VendorName(); slice != "" {
+			if len(validation.IsQualifiedName(slice)) == 0 {
+				amounts[corev1.ResourceName(slice)] = *resource.NewQuantity(1, resource.DecimalSI)
 			}
-		default:
+		} else {
 			if is.Type == string(device.GPU) {
 				amounts[device.GPUCore] = *resource.NewQuantity(100, resource.DecimalSI)
 				amounts[device.GPURatio] = *resource.NewQuantity(100, resource.DecimalSI)

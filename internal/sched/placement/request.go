@@ -21,7 +21,7 @@ type parsed struct {
 // request parses the pod, or returns why it cannot be scheduled as it is written. The request must not be changed.
 func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
 	args := d.args()
-	args.Kinds = d.store.Kinds()
+	args.Kinds = d.store.Kinds().Load()
 	var parts *[]device.Template
 	if d.sharing.Templates != nil {
 		parts = d.sharing.Templates()
