@@ -136,12 +136,12 @@ func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devic
 	if err != nil {
 		klog.Background().Error(err, "Facts about devices are left out", "node", a.o.Node)
 	}
-	if device == nil {
-		a.showDevices(nil)
-		return nil
+	var list []devicev1alpha1.DeviceInfo
+	if device != nil {
+		a.addHolders(device, published)
+		list = device.Spec.Devices
 	}
-	a.addHolders(device, published)
-	a.showDevices(device.Spec.Devices)
+	a.showDevices(list)
 	return device
 }
 

@@ -47,6 +47,8 @@ type DroppedTopology struct {
 	BusID    string        `json:"busID,omitempty"`
 	// Bridges are the PCI bridges from the root complex, which is the first, to the device.
 	Bridges []string `json:"bridges,omitempty"`
+	// MustHonorPartition demands that GPUs are given out in groups that are linked.
+	MustHonorPartition bool `json:"mustHonorPartition,omitempty"`
 	// SwitchLanes are the lanes to the switch that joins all devices of the type which have some.
 	SwitchLanes int32 `json:"switchLanes,omitempty"`
 }

@@ -51,8 +51,18 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 	})
 	o.Labels = common(o.Spec.Devices)
 	o.Annotations = map[string]string{annotation.DeviceModeKey: modeOfDevices(in.Node, published)}
-	if links := r.links(); len(links.Links)+len(links.Switches)+len(links.Bridges) > 0 {
+	links := r.links()
+	if len(links.Links)+len(links.Switches)+len(links.Bridges) > 0 {
 		o.Annotations[annotation.DeviceLinksKey] = links.String()
+	}
+	if table := r.partitions(links.Links); table != nil {
+		var was metav1.ObjectMeta // what is there stays: people may have written it
+		if published != nil {
+			was = published.ObjectMeta
+		}
+		const key, policy = annotation.GPUPartitionsKey, annotation.GPUPartitionPolicyLabel
+		o.Annotations[key] = cmp.Or(was.Annotations[key], table.String())
+		put(&o.Labels, policy, cmp.Or(was.Labels[policy], annotation.PartitionHonor))
 	}
 	return o, errors.Join(r.faults...)
 }

@@ -178,6 +178,86 @@ func TestTheModeOfDevices(t *testing.T) {
 	}
 }
 
+// TestPartitionsOfLinkedGPUs: eight GPUs that are all linked have the partitions of a server with a switch; a table
+// that is published stays.
+func TestPartitionsOfLinkedGPUs(t *testing.T) {
+	t.Parallel()
+	npu := func(n int, module, peers string) host.Dropped {
+		d := gpu(fmt.Sprint("npu-", n), fmt.Sprint(n))
+		d.ModuleID, d.Topology.MustHonorPartition = module, true
+		if peers != "" {
+			d.Topology.P2PLinks = []host.DroppedLink{{PeerMinor: peers, Type: "HCCS"}}
+		}
+		return d
+	}
+	var eight, six []host.Dropped
+	for i := range 8 {
+		var peers []string
+		for j := range 8 {
+			if j != i {
+				peers = append(peers, fmt.Sprint(j))
+			}
+		}
+		eight = append(eight, npu(i, fmt.Sprint(7-i), strings.Join(peers, ",")))
+		if i < 6 {
+			six = append(six, npu(i, "", []string{"1,2", "0,2", "0,1", "4", "3", ""}[i]))
+		}
+	}
+	without := npu(0, "", "")
+	without.Minor = ""
+	for name, test := range map[string]struct {
+		found []host.Dropped
+		want  map[int]string
+		fault string
+	}{
+		"eight, by module": {eight, map[int]string{
+			1: "[0] [1] [2] [3] [4] [5] [6] [7]", 2: "[0 1] [2 3] [4 5] [6 7]", 4: "[0 1 2 3] [4 5 6 7]",
+			8: "[0 1 2 3 4 5 6 7]",
+		}, ""},
+		"three, two and one": {six, map[int]string{
+			1: "[0] [1] [2] [3] [4] [5]", 2: "[0 1] [3 4]", 3: "[0 1 2]",
+		}, ""},
+		"one without a number": {
+			[]host.Dropped{without, npu(1, "", "")},
+			map[int]string{1: "[1]"},
+			`minor: "", want a number, as topology.mustHonorPartition is set`,
+		},
+		"GPUs without the demand": {[]host.Dropped{gpu("a", "0")}, nil, ""},
+	} {
+		o, err := probe.Device(probe.Input{}, test.found, nil, metav1.Now())
+		if (err != nil) != (test.fault != "") || err != nil && !strings.Contains(err.Error(), test.fault) {
+			t.Errorf("%s: %v, want %q", name, err, test.fault)
+		}
+		table, _, err := annotation.ParseGPUPartitions(o.Annotations[annotation.GPUPartitionsKey])
+		if (test.want == nil) != (o.Annotations[annotation.GPUPartitionsKey] == "") || err != nil && test.want != nil {
+			t.Errorf("%s: table %v, %v", name, o.Annotations, err)
+		}
+		var got map[int]string
+		for size, sets := range table {
+			for _, set := range sets {
+				if got == nil {
+					got = map[int]string{}
+				}
+				got[size] = strings.TrimSpace(fmt.Sprint(got[size], " ", set.Minors))
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if honor := o.Labels[annotation.GPUPartitionPolicyLabel] == annotation.PartitionHonor; honor != (test.want != nil) {
+			t.Errorf("%s: labels %v", name, o.Labels)
+		}
+	}
+	published := &devicev1alpha1.Device{}
+	published.Annotations = map[string]string{annotation.GPUPartitionsKey: "theirs"}
+	published.Labels = map[string]string{annotation.GPUPartitionPolicyLabel: annotation.PartitionPrefer}
+	o, err := probe.Device(probe.Input{}, eight, published, metav1.Now())
+	if err != nil || o.Annotations[annotation.GPUPartitionsKey] != "theirs" ||
+		o.Labels[annotation.GPUPartitionPolicyLabel] != annotation.PartitionPrefer {
+		t.Errorf("a published table: %v, %v", o.ObjectMeta, err)
+	}
+}
+
 func TestBadDropsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*host.Dropped){

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/webhook"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/test/badquota"
@@ -92,7 +93,9 @@ func serveQuotas(t *testing.T, relax bool, pods []string, quotas ...string) quot
 	if err != nil {
 		t.Fatal(err)
 	}
-	webhook.Register(s.mux, ctrl.NewDecoder(scheme), webhook.Rules{Schedulers: []string{scheduler}, Quotas: q}, metrics)
+	webhook.Register(s.mux, ctrl.NewDecoder(scheme), webhook.Rules{
+		Schedulers: []string{scheduler}, Quotas: q, Kinds: func() device.Kinds { return nil },
+	}, metrics)
 	return s
 }
 

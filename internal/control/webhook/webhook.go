@@ -30,7 +30,7 @@ type Rules struct {
 	RequireNRIPlugin bool
 	// Pod returns a pod that the API server has; nil where that is not known.
 	Pod func(namespace, name string) *corev1.Pod
-	// Kinds are the kinds of devices that Device objects list; nil knows none beside GPUs, RDMA and FPGA.
+	// Kinds are the kinds of devices that Device objects list, beside GPUs, RDMA and FPGA.
 	Kinds func() device.Kinds
 	// Quotas answers about elastic quotas; nil checks none.
 	Quotas *Quotas
@@ -38,9 +38,6 @@ type Rules struct {
 
 // Register adds every handler to a server.
 func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
-	if rules.Kinds == nil {
-		rules.Kinds = func() device.Kinds { return nil }
-	}
 	h := handlers{decoder, rules}
 	all := map[string]ctrl.HandlerFunc{
 		"/mutate-pod": h.mutating(h.mutatePod),

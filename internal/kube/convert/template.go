@@ -25,11 +25,9 @@ func Templates(text string) (list []device.Template, err error) {
 			amounts := map[string]int64{}
 			for resource, value := range all[model][name] {
 				q, err := annotation.ParseQuantity(fmt.Sprint(value))
-				switch {
-				case !slices.Contains(allowed, resource):
-					return nil, fmt.Errorf("%s, %s: %s: want one of %s", model, name, resource, strings.Join(allowed, ", "))
-				case err != nil || q.Sign() < 0:
-					return nil, fmt.Errorf("%s, %s: %s: %v, want a quantity of at least 0", model, name, resource, value)
+				if err != nil || q.Sign() < 0 || !slices.Contains(allowed, resource) {
+					return nil, fmt.Errorf("%s, %s: %s: %v, want a quantity of at least 0 of one of %s", model, name,
+						resource, value, strings.Join(allowed, ", "))
 				}
 				amounts[resource] = q.Value()
 			}

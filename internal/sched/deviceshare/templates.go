@@ -19,9 +19,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// templatesKey is where a ConfigMap has templates.
-const templatesKey = "data.yaml"
-
 // templates are those of the ConfigMap that all profiles name. Load is safe for concurrent use.
 type templates struct {
 	atomic.Pointer[[]device.Template]
@@ -48,10 +45,9 @@ func (t *templates) follow(f informers.SharedInformerFactory, c *v1alpha1.GPUTem
 		if !ok {
 			return
 		}
-		list, err := convert.Templates(m.Data[templatesKey])
+		list, err := convert.Templates(m.Data["data.yaml"])
 		if err != nil {
-			klog.Background().Error(err, "Templates of shared devices cannot be used", "configMap", klog.KObj(m), "key",
-				templatesKey)
+			klog.Background().Error(err, "Templates of shared devices cannot be used", "configMap", klog.KObj(m))
 			return
 		}
 		t.Store(&list)
