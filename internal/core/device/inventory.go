@@ -31,8 +31,7 @@ type Device struct {
 	ID            string
 	Minor, Module int32 // Module is the physical number in Fabric Manager; -1 = unknown
 	Healthy       bool
-	// Degraded devices work and are likely to fail: they are chosen where others do not serve.
-	Degraded bool
+	Degraded      bool // it works and is likely to fail: it is chosen where others do not serve
 	// Total is what it has. Cores, slots and share may be 0 for the usual 100; a GPU without Bytes has memory of
 	// unknown size.
 	Total  Vector
