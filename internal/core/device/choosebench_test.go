@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // BenchmarkChoose answers whole requests: GPUs alone, with a NIC beside each, and where the rest of the pod accepts one
-// NUMA node only in the end.
+// NUMA node only in the end. Servers with more than 16 GPUs have each at a port of its own, so that no two are twins.
 func BenchmarkChoose(b *testing.B) {
 	v := empty(b, hgx())
 	wide := hgx()
@@ -27,6 +28,18 @@ func BenchmarkChoose(b *testing.B) {
 		flat.Devices[i].PCIe, flat.Devices[i].Bridges, flat.Devices[i].NUMAID = "pci", nil, 0
 	}
 	f := empty(b, flat)
+	many := func(n int) *device.View {
+		var spec device.Spec
+		for i := range n {
+			id, root := fmt.Sprintf("%02d", i), fmt.Sprint("pci", i/4)
+			spec.Devices = append(spec.Devices, device.Device{
+				Type: device.GPU, ID: id, Healthy: true,
+				Location: device.Location{NUMAID: 2 * i / n, Bus: id, PCIe: root, Bridges: []string{root, "port" + id}},
+			})
+		}
+		return empty(b, spec)
+	}
+	twenty, full := many(20), many(64)
 	for name, c := range map[string]struct {
 		v    *device.View
 		pod  device.Pod
@@ -40,6 +53,10 @@ func BenchmarkChoose(b *testing.B) {
 		"n=16/gpus=8/nics=8":      {w, pod(asks{device.NVIDIAGPU: 8, device.RDMAShare: 800}), 3},
 		"n=16/gpus=8/nics=8/flat": {f, pod(asks{device.NVIDIAGPU: 8, device.RDMAShare: 800}), 3},
 		"n=16/gpus=8/one node":    {w, pod(asks{device.NVIDIAGPU: 8, device.RDMAShare: 800}), 2},
+		"n=20/gpus=4":             {twenty, pod(asks{device.NVIDIAGPU: 4}), 3},
+		"n=20/gpus=8":             {twenty, pod(asks{device.NVIDIAGPU: 8}), 3},
+		"n=64/gpus=1":             {full, pod(asks{device.NVIDIAGPU: 1}), 3},
+		"n=64/gpus=8":             {full, pod(asks{device.NVIDIAGPU: 8}), 3},
 	} {
 		b.Run(name, func(b *testing.B) {
 			if c.pod.Containers[0].Requests[device.RDMAShare] > 0 {

@@ -187,13 +187,18 @@ func id(i int) string { return fmt.Sprintf("GPU-%02d", i) }
 func spec() *device.Spec {
 	s := &device.Spec{}
 	for i := range gpus {
+		root := fmt.Sprint("pci", i/4)
 		s.Devices = append(s.Devices, device.Device{
 			Type: device.GPU, ID: id(i), Minor: int32(i), Module: -1, Healthy: true, Vendor: device.NVIDIAGPU,
-			Total: device.Vector{device.Bytes: 80 << 30}, Location: device.Location{NUMAID: i / 8, Bus: id(i)},
+			Total: device.Vector{device.Bytes: 80 << 30},
+			Location: device.Location{
+				NUMAID: i / 8, Bus: id(i), PCIe: root, Bridges: []string{root, fmt.Sprint("switch", i/2)},
+			},
 		})
 		for j := range i {
-			lanes, level := link(i, j)
-			s.Links = append(s.Links, device.Link{Type: device.GPU, A: id(i), B: id(j), Lanes: lanes, Level: level})
+			if lanes, _ := link(i, j); lanes > 0 {
+				s.Links = append(s.Links, device.Link{Type: device.GPU, A: id(i), B: id(j), Lanes: lanes})
+			}
 		}
 	}
 	return s
@@ -241,7 +246,7 @@ func allocate(free uint64, k int) (chosen uint64, took time.Duration) {
 			lanes, level := link(i, j)
 			d.Links[j] = append(d.Links[j], linkTo(other, level/10))
 			if lanes > 0 {
-				d.Links[j] = append(d.Links[j], linkTo(other, device.SameBoard/10+lanes))
+				d.Links[j] = append(d.Links[j], linkTo(other, oneBoard+lanes))
 			}
 		}
 	}
@@ -252,6 +257,9 @@ func allocate(free uint64, k int) (chosen uint64, took time.Duration) {
 	}
 	return chosen, took
 }
+
+// oneBoard is the closest type of link without lanes.
+const oneBoard = 6
 
 // linkTo is a link of one of the allocator's types, whose names cannot be imported: from 1 on closeness, from a CPU
 // between to one board, and then lanes, from 1.
