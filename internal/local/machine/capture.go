@@ -162,6 +162,8 @@ func put(h *tar.Header, name string, content io.Reader, into *store) error {
 			return fmt.Errorf("link to %q leads out of the archive", h.Linkname)
 		}
 		return into.link(name, h.Linkname)
+	case tar.TypeLink: // sysfs has none, the tree of a simulated machine does
+		return errors.New("is a hard link: pack the files themselves (tar --hard-dereference)")
 	}
 	return nil
 }

@@ -67,6 +67,10 @@ func TestArchivesCannotWriteOutsideOfTheirFolder(t *testing.T) {
 			}},
 			"leads out of the archive",
 		},
+		"a hard link": {
+			[]tar.Header{online, {Typeflag: tar.TypeLink, Name: "m/" + cpuDir + "/possible", Linkname: online.Name}},
+			"is a hard link",
+		},
 		"an archive of something else": {
 			[]tar.Header{{Typeflag: tar.TypeReg, Name: "m/README"}}, "not a captured machine",
 		},
