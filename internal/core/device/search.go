@@ -207,13 +207,10 @@ func (s *search) begin(picks []pick) {
 // its partition table, then free ones.
 func (s *search) walks() []*walk {
 	p, fine := s.lead, len(s.rest) == 0
-	var list []*walk
-	if p.all && p.match != 0 {
-		list = append(list, p.rack.class.listed([]Keys{p.rack.class.keys(p.match)}))
-	}
 	if p.all {
-		return list
+		return []*walk{p.rack.class.listed([]Keys{p.rack.class.keys(p.match)})}
 	}
+	var list []*walk
 	for k := len(p.bundles); k <= s.most(); k++ {
 		partitions, free := s.partitions(k)
 		if partitions != nil {
@@ -262,7 +259,7 @@ func (s *search) most() int {
 func (s *search) check(k Keys) (Keys, bool) {
 	p, nodes := s.lead, s.view.nodes(s.lead.rack, k.Mask)
 	var to [MaxDevices]int8
-	if bits.OnesCount64(k.Mask&p.rack.degraded) > max(s.limit, 0) && !p.all ||
+	if k.Mask == 0 || bits.OnesCount64(k.Mask&p.rack.degraded) > max(s.limit, 0) && !p.all ||
 		p.all && k.Mask&^p.fits[0] != 0 || !p.inScope(k.Mask) || !s.carries(&k) ||
 		!p.equal && !p.assign(k.Mask, &to) || !s.accepts(nodes) {
 		return k, false
