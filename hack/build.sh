@@ -16,12 +16,12 @@ stamp="-X $at.gitVersion=$release -X $at.gitMajor=$major -X $at.gitMinor=$minor 
 version=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*' 2>/dev/null || true)}
 stamp+=" -X github.com/tenon-project/tenon/api/version.release=$version"
 
-# gRPC's traces call methods by their names, and with them the linker keeps every method of every type: those that run on
-# each node go without (docs/reference/release.md has the sizes).
-node=() others=()
+# The page of gRPC's traces calls methods by their names, and with it the linker keeps every method of every type. These
+# programs have nothing else that does (docs/reference/release.md has the sizes).
+traceless=() others=()
 for package in "$@"; do
   case ${package##*/} in
-    tenon-agent | tenon-runtime-proxy) node+=("$package") ;;
+    tenon-agent | tenon-manager | tenon-runtime-proxy) traceless+=("$package") ;;
     *) others+=("$package") ;;
   esac
 done
@@ -49,4 +49,4 @@ build() { # TAGS PACKAGE…
     END { if (terminal && done) print "" }'
 }
 build "$TAGS" "${others[@]}"
-build "$TAGS,grpcnotrace" "${node[@]}"
+build "$TAGS,grpcnotrace" "${traceless[@]}"
