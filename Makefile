@@ -21,7 +21,7 @@ RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./i
              ./internal/sched/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build image up down test unit race system oracle oracle-short mutants soak verify lint bench generate clean \
+.PHONY: help build images release up down test unit race system oracle oracle-short mutants soak verify lint bench generate clean \
         node-tools test-node test-guest bench-agent bench-quota bench-gang bench-device ladder
 
 help: ## List these targets
@@ -30,9 +30,11 @@ help: ## List these targets
 build: ## Build the static binaries into bin/
 	@GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) $(addprefix ./cmd/,$(BINARIES))
 
-image: ## Build the agent's image as bin/tenon-agent-ARCH.tar
-	@mkdir -p $(BIN)
-	@GO="$(GO)" bash hack/image/build.sh
+images: ## Build OCI images of all programs into bin/images/
+	@GO="$(GO)" bash hack/release.sh images
+
+release: ## Build archives, SPDX documents and checksums into bin/release/
+	@GO="$(GO)" bash hack/release.sh archives
 
 bin/tenon: FORCE
 	@GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) ./cmd/tenon
@@ -48,6 +50,7 @@ test: verify unit race system oracle-short ladder ## Run every test for which th
 
 unit: ## Run the fast tests: core, codecs, agent, store
 	$(GO) test -tags $(TAGS) $(UNIT)
+	$(GO) -C hack/tools/release test ./...
 
 race: cc ## Run the adapters' tests under the race detector
 	CGO_ENABLED=1 $(GO) test -tags $(TAGS) -race -short $(RACE)

@@ -1,13 +1,17 @@
 // Command licence lists the licences of the modules that Tenon's binaries link and fails on one that is not allowed.
 //
+//	licence [-tags TAGS] [-out FOLDER] [PACKAGE…]
+//
 // It reads the licence files of `go list -deps` per binary, not of the whole module graph: what is only tested with is
-// not shipped.
+// not shipped. GOOS and GOARCH choose the platform. With -out it writes what a release carries: THIRD_PARTY_NOTICES
+// with every licence and notice, and licences with a line "module licence" for each module.
 package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -40,7 +44,17 @@ var marks = []struct{ phrase, licence string }{
 }
 
 func main() {
-	modules, err := linked()
+	tags := flag.String("tags", "nomsgpack", "build `tags`")
+	out := flag.String("out", "", "`folder` to write THIRD_PARTY_NOTICES and licences to")
+	flag.Parse()
+	packages := flag.Args()
+	if len(packages) == 0 {
+		packages = []string{"./cmd/..."}
+	}
+	modules, err := linked(*tags, packages)
+	if err == nil && *out != "" {
+		err = write(*out, modules)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -60,14 +74,19 @@ func main() {
 	}
 }
 
-// linked returns module path to folder of everything that the binaries link.
-func linked() (map[string]string, error) {
-	out, err := exec.CommandContext(context.Background(), "go", "list", "-tags", "nomsgpack", "-deps", "-json=Module",
-		"./cmd/...").Output()
+// linked returns module path to folder of everything that the binaries link, with Go's own library as std.
+func linked(tags string, packages []string) (map[string]string, error) {
+	ctx := context.Background()
+	std, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-tags", tags, "-deps", "-json=Module"},
+		packages...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	modules := map[string]string{}
+	modules := map[string]string{"std": strings.TrimSpace(string(std))}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct {
 			Module *struct {
@@ -86,22 +105,58 @@ func linked() (map[string]string, error) {
 	}
 }
 
+// write puts the texts of all modules into one file, each once, and their licences into another.
+func write(out string, modules map[string]string) error {
+	of := map[string][]string{} // modules by text
+	var texts []string
+	var list strings.Builder
+	for _, m := range sortedKeys(modules) {
+		fmt.Fprintf(&list, "%s %s\n", m, detect(modules[m]))
+		for _, file := range files(modules[m], "NOTICE*") {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			text := strings.TrimSpace(string(content))
+			if of[text] == nil {
+				texts = append(texts, text)
+			}
+			of[text] = append(of[text], m)
+		}
+	}
+	var notices strings.Builder
+	notices.WriteString("This program contains the modules named here, under the licences below their names.\n")
+	for _, text := range texts {
+		fmt.Fprintf(&notices, "\n%s\n\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(of[text], "\n"), text)
+	}
+	return errors.Join(os.WriteFile(filepath.Join(out, "THIRD_PARTY_NOTICES"), []byte(notices.String()), 0o644),
+		os.WriteFile(filepath.Join(out, "licences"), []byte(list.String()), 0o644))
+}
+
+// files are a module's licence files, and those of further patterns.
+func files(dir string, more ...string) []string {
+	var all []string
+	for _, pattern := range append([]string{"LICENSE*", "LICENCE*", "License*", "license*", "COPYING*"}, more...) {
+		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // no pattern is malformed
+		for _, file := range found {
+			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+				all = append(all, file)
+			}
+		}
+	}
+	return all
+}
+
 func detect(dir string) string {
-	for _, pattern := range []string{"LICENSE*", "LICENCE*", "License*", "license*", "COPYING*"} {
-		files, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, file := range files(dir) {
+		text, err := os.ReadFile(file)
 		if err != nil {
 			continue
 		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				continue
-			}
-			flat := strings.Join(strings.Fields(string(text)), " ")
-			for _, m := range marks {
-				if strings.Contains(flat, m.phrase) {
-					return m.licence
-				}
+		flat := strings.Join(strings.Fields(string(text)), " ")
+		for _, m := range marks {
+			if strings.Contains(flat, m.phrase) {
+				return m.licence
 			}
 		}
 	}

@@ -199,7 +199,7 @@ func (c *cluster) daemonSet(t *testing.T) {
 		t.Errorf("folders that the agent may write (-want +got):\n%s", diff)
 	}
 	flags(t, container)
-	name, err := exec.CommandContext(t.Context(), "bash", "../../hack/image/build.sh", "--name").Output()
+	name, err := exec.CommandContext(t.Context(), "bash", "../../hack/release.sh", "name", "tenon-agent").Output()
 	check(t, err)
 	if got := strings.TrimSpace(string(name)); got != container.Image {
 		t.Errorf("the recipe builds %s, the container runs %s", got, container.Image)

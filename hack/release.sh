@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Builds what a release consists of. Equal sources give equal bytes.
+#
+#   release.sh images          bin/images/PROGRAM.tar: OCI images of Linux' architectures, which every runtime imports
+#   release.sh archives        bin/release: archives, SPDX documents, the chart, checksums.txt
+#   release.sh name PROGRAM    prints the name of a program's image
+#
+# PROGRAMS and PLATFORMS (such as linux/arm64) choose a part; VERSION (default: tag or commit), REGISTRY (localhost) and
+# TAG (devel) name it. Outside a checkout, VERSION and SOURCE_DATE_EPOCH, the time of the commit, are needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+GO=${GO:-go} registry=${REGISTRY:-localhost} tag=${TAG:-devel}
+case ${1:-} in
+  name)
+    echo "$registry/${2:?program}:$tag"
+    exit
+    ;;
+  images) out=$PWD/bin/images platforms="linux/amd64 linux/arm64" ;;
+  archives) out=$PWD/bin/release platforms="linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64" ;;
+  *)
+    sed -n '2,9s/^# \?//p' "$0" >&2
+    exit 2
+    ;;
+esac
+export GOWORK=off CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false"
+revision=$(git rev-parse HEAD 2>/dev/null || true)
+export VERSION=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*')}
+time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$GO" build -o "$work/licence" ./hack/licence
+"$GO" -C hack/tools/release build -o "$work/release" .
+
+build() { # OS ARCH PROGRAM…
+  local folder=$work/$1_$2 goos=$1 exe= program packages=()
+  export GOOS=$1 GOARCH=$2
+  shift 2
+  [ "$goos" != windows ] || exe=.exe
+  mkdir -p "$folder/bin"
+  for program in "$@"; do
+    if [ "$program" = kubectl-tenon ]; then
+      TAGS=nomsgpack,nolocal bash hack/build.sh "$work/nolocal" ./cmd/tenon
+      mv "$work/nolocal/tenon$exe" "$folder/bin/$program$exe"
+    else
+      packages+=("./cmd/$program")
+    fi
+  done
+  [ ${#packages[@]} = 0 ] || bash hack/build.sh "$folder/bin" "${packages[@]}"
+  # The other programs are for nodes and control planes, which run Linux.
+  if [ "$goos" = linux ]; then
+    "$work/licence" -out "$folder"
+  else
+    "$work/licence" -tags nomsgpack,nolocal -out "$folder" ./cmd/tenon
+  fi
+}
+
+# sizes prints those of a platform's programs, and fails where one is larger than docs/reference/release.md promises.
+sizes() { # OS_ARCH
+  (cd "$work/$1/bin" && stat -c '%s %n' -- *) | awk -v platform="$1" '
+    { size[$2] = $1 / 1e6; printf "%-20s %-14s %6.1f MB\n", $2, platform, size[$2] }
+    END {
+      if (size["tenon-agent"] > 45) bad = "tenon-agent: more than 45 MB"
+      if (size["tenon-scheduler"] && size["kubectl-tenon"] > size["tenon-scheduler"] + 10)
+        bad = "kubectl-tenon: more than tenon-scheduler and 10 MB"
+      if (bad) { print bad; exit 1 }
+    }'
+}
+
+# chart packs the chart with Helm's own program, and once more without the times of the files.
+chart() {
+  [ -f deploy/chart/Chart.yaml ] && [ -f hack/tools/helm/go.mod ] || return 0
+  local version=${VERSION#v}
+  [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || version=0.0.0-g$version # Helm requires a semantic version
+  "$GO" -C hack/tools/helm tool helm package --version "$version" --app-version "$VERSION" -d "$work/packed" "$PWD/deploy/chart"
+  mkdir "$work/chart"
+  tar -C "$work/chart" -xzf "$work"/packed/*.tgz
+  (cd "$work/chart" && tar --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --format=ustar -cf - *) |
+    gzip -n9 >"$out/$(basename "$work"/packed/*.tgz)"
+}
+
+for platform in ${PLATFORMS:-$platforms}; do
+  programs="tenon-scheduler tenon-manager tenon-agent tenon-runtime-proxy kubectl-tenon"
+  [ "$1" = images ] || programs+=" tenon"
+  [ "${platform%/*}" = linux ] || programs=kubectl-tenon
+  wanted=()
+  for program in ${PROGRAMS:-$programs}; do
+    [[ " $programs " != *" $program "* ]] || wanted+=("$program")
+  done
+  if [ ${#wanted[@]} != 0 ]; then
+    build "${platform%/*}" "${platform#*/}" "${wanted[@]}"
+    sizes "${platform/\//_}"
+  fi
+done
+unset GOOS GOARCH
+
+rm -rf "$out"
+mkdir -p "$out"
+pack=("$work/release" -in "$work" -out "$out" -version "$VERSION" -revision "$revision" -time "$time"
+  -registry "$registry" -tag "$tag")
+"${pack[@]}" "$1"
+if [ "$1" = archives ]; then
+  chart
+  "${pack[@]}" checksums
+fi
+for file in "$out"/*; do
+  echo "${file#"$PWD"/}: $(du -h "$file" | cut -f1), sha256 $(sha256sum "$file" | cut -d' ' -f1)"
+done
