@@ -86,7 +86,7 @@ bench() {
 # build_for_guests makes what is brought into guests that run already.
 build_for_guests() {
   mkdir -p "$cache/bin"
-  $GO build -tags "$TAGS" -trimpath -ldflags '-s -w' -o "$cache/bin/" ./cmd/tenon-agent ./cmd/tenon-runtime-proxy ./cmd/tenon &&
+  GO="$GO" TAGS="$TAGS" bash hack/build.sh "$cache/bin" ./cmd/tenon-agent ./cmd/tenon-runtime-proxy ./cmd/tenon &&
     $GO test -c -tags "$TAGS e2e_cgroup" -trimpath -ldflags '-s -w' -o "$cache/bin/cgroup.test" ./test/e2e/node/cgroup || return 1
   export TENON_NODE_BIN=$cache/bin TENON_BIN=$cache/bin/tenon
 }
