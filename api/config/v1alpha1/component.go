@@ -15,19 +15,32 @@ const (
 type AgentConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	AllowDegradedEnforcement  bool            `json:"allowDegradedEnforcement,omitempty"`
-	AllowUnallocatedLSR       bool            `json:"allowUnallocatedLSR,omitempty"`
-	CgroupRoot                string          `json:"cgroupRoot,omitempty"`
-	DeviceExempt              []string        `json:"deviceExempt,omitempty"`
-	DeviceMode                string          `json:"deviceMode,omitempty"`
-	DisableQueryKubeletConfig bool            `json:"disableQueryKubeletConfig,omitempty"`
-	FeatureGates              map[string]bool `json:"featureGates,omitempty"`
-	HookSocket                string          `json:"hookSocket,omitempty"`
-	Kubelet                   string          `json:"kubelet,omitempty"`
-	NRISocket                 string          `json:"nriSocket,omitempty"`
-	PodResourcesSocket        string          `json:"podResourcesSocket,omitempty"`
-	PublishNumatopology       bool            `json:"publishNumatopology,omitempty"`
-	// Resync is 1s or more.
+	// AllowDegradedEnforcement lets LSE pods start where containers may start without the agent. Default: false.
+	AllowDegradedEnforcement bool `json:"allowDegradedEnforcement,omitempty"`
+	// AllowUnallocatedLSR lets LSR pods that another scheduler bound run on the CPU shared pool. Default: false.
+	AllowUnallocatedLSR bool `json:"allowUnallocatedLSR,omitempty"`
+	// CgroupRoot is the cgroup below which the kubelet keeps its pods, as an absolute path. Default: what the kubelet
+	// says, else /.
+	CgroupRoot string `json:"cgroupRoot,omitempty"`
+	// DeviceExempt are NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them.
+	DeviceExempt []string `json:"deviceExempt,omitempty"`
+	// DeviceMode is whose choice of devices holds: Follow, Own or Moving. Default: what the Device object says.
+	DeviceMode string `json:"deviceMode,omitempty"`
+	// DisableQueryKubeletConfig does not ask the kubelet (take-over phase 1). Default: false.
+	DisableQueryKubeletConfig bool `json:"disableQueryKubeletConfig,omitempty"`
+	// FeatureGates has CPUSetAllocator: whether the agent writes cpusets. Default: true.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// HookSocket is where tenon-runtime-proxy asks; empty to not listen. Default: /run/tenon/hooks.sock.
+	HookSocket string `json:"hookSocket,omitempty"`
+	// Kubelet is how the kubelet handles CPUs, memory and topology, like static,restricted. Default: as it says.
+	Kubelet string `json:"kubelet,omitempty"`
+	// NRISocket is the container runtime's; empty to not connect. Default: /var/run/nri/nri.sock.
+	NRISocket string `json:"nriSocket,omitempty"`
+	// PodResourcesSocket is the kubelet's; empty to not ask. Default: the kubelet's own, below the root.
+	PodResourcesSocket string `json:"podResourcesSocket,omitempty"`
+	// PublishNumatopology also publishes the node's Numatopology for Volcano. Default: false.
+	PublishNumatopology bool `json:"publishNumatopology,omitempty"`
+	// Resync is the time between two comparisons of the whole cgroup tree, 1s or more. Default: 30s.
 	Resync metav1.Duration `json:"resync,omitempty"`
 }
 
@@ -36,10 +49,15 @@ type AgentConfiguration struct {
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	PublishDeviceResources bool     `json:"publishDeviceResources,omitempty"`
-	RelaxResourceKeys      bool     `json:"relaxResourceKeys,omitempty"`
-	RequireNRIPlugin       bool     `json:"requireNRIPlugin,omitempty"`
-	SchedulerIdentities    []string `json:"schedulerIdentities,omitempty"`
+	// PublishDeviceResources shows the amounts of devices in the capacity of their nodes. Default: true.
+	PublishDeviceResources bool `json:"publishDeviceResources,omitempty"`
+	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's. Default: false.
+	RelaxResourceKeys bool `json:"relaxResourceKeys,omitempty"`
+	// RequireNRIPlugin makes runtimes refuse containers that hold CPUs while the agent is away. Default: true.
+	RequireNRIPlugin bool `json:"requireNRIPlugin,omitempty"`
+	// SchedulerIdentities are user names that may write the annotations of a scheduler. Default: the service accounts
+	// of tenon-scheduler and koord-scheduler.
+	SchedulerIdentities []string `json:"schedulerIdentities,omitempty"`
 	// ElasticQuotaArgs are the scheduler's; not with --elastic-quota-args, which names a file of them.
 	ElasticQuotaArgs *ElasticQuotaArgs `json:"elasticQuotaArgs,omitempty"`
 }
