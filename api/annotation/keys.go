@@ -35,6 +35,11 @@ const (
 	BindKeyPrefix = "scheduling.koordinator.sh/bind-"
 )
 
+// RotateCertificates is an annotation of the Secret with the certificates of a release: "now" makes new ones at once,
+// and the old authority remains trusted until it expires; "replace" drops it as soon as the new certificates are
+// served, for a key that has leaked. The manager removes it.
+const RotateCertificates = "tenon.sh/rotate-certificates"
+
 // RequiredPlugins is an annotation of a Pod for container runtimes: a YAML list of the NRI plugins without which its
 // containers must not be created. With "/pod" behind it, it says the same; with "/container." and a name, it counts for
 // one container instead. NRIPlugin is the name of the agent's plugin.

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/internal/control/certificate"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -41,6 +44,9 @@ type Options struct {
 	WebhookAddress string
 	// CertFile and KeyFile are in one folder. They are read again when they change.
 	CertFile, KeyFile string
+	// CertificateSecret, if set, is the Secret of Namespace in which the replicas make and renew certificates; CertFile
+	// and KeyFile are not read then. Namespace is that of the release.
+	CertificateSecret, Namespace string
 	// SchedulerIdentities are the user names that may write the keys that a scheduler sets.
 	SchedulerIdentities []string
 	// RequireNRIPlugin makes runtimes refuse the containers of pods that hold CPUs while the agent is not connected.
@@ -85,11 +91,15 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("find the API server: %w", err)
 		}
 	}
-	server, err := newServer(o)
+	keeper, err := newKeeper(o, config)
 	if err != nil {
 		return err
 	}
-	metricsOptions, err := metricsOptions(o.MetricsAddress)
+	server, err := newServer(o, keeper)
+	if err != nil {
+		return err
+	}
+	metricsOptions, err := metricsOptions(o.MetricsAddress, keeper)
 	if err != nil {
 		return err
 	}
@@ -120,6 +130,13 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer counters.Unregister(metrics.Registry)
+	if keeper != nil {
+		expiry := keeper.Expiry()
+		if err := errors.Join(metrics.Registry.Register(expiry), mgr.Add(keeper)); err != nil {
+			return fmt.Errorf("set up certificates: %w", err)
+		}
+		defer metrics.Registry.Unregister(expiry)
+	}
 	store, divided := kube.NewQuotas(time.Now), cmp.Or(o.Quotas, DefaultQuotaOptions())
 	if err := store.Configure(divided.Config, divided.Rules); err != nil {
 		return err
@@ -166,7 +183,28 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func newServer(o Options) (ctrlwebhook.Server, error) {
+// newKeeper returns nil where certificates come from files.
+func newKeeper(o Options, config *rest.Config) (*certificate.Keeper, error) {
+	if o.CertificateSecret == "" {
+		return nil, nil
+	}
+	if bad := validation.IsDNS1123Subdomain(o.CertificateSecret); len(bad) > 0 || o.Namespace == "" {
+		return nil, fmt.Errorf("certificate secret: want the name of a Secret and the release's namespace, "+
+			"got %q and %q", o.CertificateSecret, o.Namespace)
+	}
+	var clock certificate.Clock
+	config = rest.CopyConfig(config)
+	config.Wrap(clock.Wrap)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("set up certificates: %w", err)
+	}
+	return certificate.NewKeeper(certificate.Options{
+		Client: client, Namespace: o.Namespace, Secret: o.CertificateSecret, Now: clock.Now,
+	}), nil
+}
+
+func newServer(o Options, keeper *certificate.Keeper) (ctrlwebhook.Server, error) {
 	host, text, err := net.SplitHostPort(o.WebhookAddress)
 	if err != nil {
 		return nil, fmt.Errorf("webhook address: %w", err)
@@ -175,18 +213,27 @@ func newServer(o Options) (ctrlwebhook.Server, error) {
 	if err != nil || port == 0 {
 		return nil, fmt.Errorf("webhook address: %q: the port must be 1…65535", o.WebhookAddress)
 	}
-	dir := filepath.Dir(o.CertFile)
-	if o.CertFile == "" || o.KeyFile == "" || filepath.Dir(o.KeyFile) != dir {
-		return nil, errors.New("the webhooks need a certificate file and a key file in one folder")
+	options := ctrlwebhook.Options{Host: host, Port: int(port), TLSOpts: serving(keeper)}
+	if keeper == nil {
+		options.CertDir = filepath.Dir(o.CertFile)
+		options.CertName, options.KeyName = filepath.Base(o.CertFile), filepath.Base(o.KeyFile)
+		if o.CertFile == "" || o.KeyFile == "" || filepath.Dir(o.KeyFile) != options.CertDir {
+			return nil, errors.New("the webhooks need a certificate file and a key file in one folder")
+		}
 	}
-	return ctrlwebhook.NewServer(ctrlwebhook.Options{
-		Host: host, Port: int(port), CertDir: dir,
-		CertName: filepath.Base(o.CertFile), KeyName: filepath.Base(o.KeyFile),
-	}), nil
+	return ctrlwebhook.NewServer(options), nil
 }
 
-func metricsOptions(address string) (metricsserver.Options, error) {
-	options := metricsserver.Options{BindAddress: cmp.Or(address, "0")}
+// serving makes a server use the keeper's certificate.
+func serving(keeper *certificate.Keeper) []func(*tls.Config) {
+	if keeper == nil {
+		return nil
+	}
+	return []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }}
+}
+
+func metricsOptions(address string, keeper *certificate.Keeper) (metricsserver.Options, error) {
+	options := metricsserver.Options{BindAddress: cmp.Or(address, "0"), TLSOpts: serving(keeper)}
 	if options.BindAddress == "0" {
 		return options, nil
 	}

@@ -202,6 +202,14 @@ func TestRunRefusesBadOptions(t *testing.T) {
 			func(o *app.Options) { o.KeyFile = "/b/tls.key" },
 			"the webhooks need a certificate file and a key file in one folder",
 		},
+		"a Secret that cannot exist": {
+			func(o *app.Options) { o.CertificateSecret, o.Namespace = "a/b", "ns" },
+			`certificate secret: want the name of a Secret and the release's namespace, got "a/b" and "ns"`,
+		},
+		"a Secret without a namespace": {
+			func(o *app.Options) { o.CertificateSecret = "certificates" },
+			`certificate secret: want the name of a Secret and the release's namespace, got "certificates" and ""`,
+		},
 		"metrics without port": {
 			func(o *app.Options) { o.MetricsAddress = "localhost" },
 			"metrics address: address localhost: missing port in address",
@@ -229,7 +237,7 @@ func TestCommandKeepsItsFlags(t *testing.T) {
 	for _, name := range []string{
 		"kubeconfig", "webhook-address", "tls-cert-file", "tls-private-key-file",
 		"metrics-address", "health-address", "scheduler-identities", "v", "elastic-quota-args", "leader-elect",
-		"leader-elect-namespace",
+		"leader-elect-namespace", "certificate-secret",
 	} {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("no flag --%s", name)

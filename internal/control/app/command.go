@@ -28,6 +28,7 @@ func NewCommand() *cobra.Command {
 			if err = o.configure(cmd.Flags(), file, quotaArgs); err != nil {
 				return err
 			}
+			o.Namespace = o.LeaderElectNamespace
 			if !elect {
 				o.LeaderElectNamespace = ""
 			}
@@ -42,6 +43,9 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.CertFile, "tls-cert-file", "/etc/tenon/webhook/tls.crt", "certificate `file` of the webhooks")
 	f.StringVar(&o.KeyFile, "tls-private-key-file", "/etc/tenon/webhook/tls.key",
 		"key `file` of the webhooks, beside the certificate")
+	f.StringVar(&o.CertificateSecret, "certificate-secret", "",
+		"Secret `name`, in the namespace of the leader's lease, in which the manager makes and renews certificates; "+
+			"without it they are read from files")
 	f.StringVar(&o.MetricsAddress, "metrics-address", ":8443",
 		"`host:port` of /metrics: plain on loopback, else over TLS with the API server's authorization; 0 is none")
 	f.StringVar(&o.HealthAddress, "health-address", ":8081", "`host:port` of /healthz and /readyz; 0 is none")
