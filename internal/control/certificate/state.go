@@ -103,14 +103,6 @@ func (s state) advance(published [][]*x509.Certificate, now time.Time) (state, e
 	return out, refused
 }
 
-// bundle returns what an object that publishes is should publish.
-func (s state) bundle(is []*x509.Certificate, now time.Time) []*x509.Certificate {
-	if s.signer == nil { // see advance
-		return trusted(now, s.authorities, is)
-	}
-	return s.authorities
-}
-
 // due is when an authority and its pairs are replaced.
 func due(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)

@@ -38,14 +38,15 @@ func TestEveryClientAcceptsEveryServer(t *testing.T) {
 				}
 			}
 		}
+		requests := func(t *rapid.T) {
+			r := replicas[which(t)]
+			for range rapid.SampledFrom([]int{1, 1, 2, 3, 5, 40}).Draw(t, "requests") {
+				r.step()
+				check(t)
+			}
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"requests": func(t *rapid.T) {
-				r := replicas[which(t)]
-				for range rapid.IntRange(1, 12).Draw(t, "requests") {
-					r.step()
-					check(t)
-				}
-			},
+			"requests": requests, "requests again": requests, "more requests": requests, "many requests": requests,
 			"time": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "hours")) * 12 * time.Hour)
 			},
