@@ -1,3 +1,3 @@
-// Package deploy embeds the manifests that a cluster needs before Tenon's processes run. They are written for a cluster
-// in which the manager is the service tenon-manager in the namespace tenon-system.
+// Package deploy embeds the manifests of Tenon: what the chart in deploy/chart renders with its default values in the
+// namespace tenon-system.
 package deploy

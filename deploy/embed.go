@@ -6,40 +6,54 @@ import (
 	"io/fs"
 )
 
-//go:embed agent/*.yaml crds/*.yaml priority/*.yaml rbac/*.yaml webhooks/*.yaml
+//go:embed manifests/*.yaml
 var files embed.FS
 
 // CRDs returns the CustomResourceDefinitions, one YAML document each.
-func CRDs() [][]byte { return read("crds") }
+func CRDs() [][]byte { return read("CustomResourceDefinition") }
 
 // PriorityClasses returns the four classes of Koordinator, one YAML document each.
-func PriorityClasses() [][]byte { return read("priority") }
+func PriorityClasses() [][]byte { return read("PriorityClass") }
 
-// RBAC returns the namespace, service accounts, roles and bindings of Tenon's processes, and the admission policy that
-// keeps an agent to its own node: one YAML document each, in an order in which they can be applied.
-func RBAC() [][]byte { return read("rbac") }
+// RBAC returns the namespace, service accounts, roles and bindings of Tenon's processes, and the admission policies
+// that keep an agent to its own node: one YAML document each, in an order in which they can be applied.
+func RBAC() [][]byte {
+	return read("Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+}
 
 // Webhooks returns the webhook configurations, one YAML document each. Their clientConfig names the service; it has no
 // CA bundle.
-func Webhooks() [][]byte { return read("webhooks") }
+func Webhooks() [][]byte {
+	return read("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+}
 
 // Agent returns the agent's DaemonSet, one YAML document. Its namespace is that of the RBAC manifests.
-func Agent() [][]byte { return read("agent") }
+func Agent() [][]byte { return read("DaemonSet") }
 
-// read returns the documents of a folder, by file name, then position.
-func read(dir string) [][]byte {
-	entries, err := fs.ReadDir(files, dir)
+// Workloads returns scheduler and manager: their Deployments, and what belongs to those, one YAML document each.
+func Workloads() [][]byte {
+	return read("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
+}
+
+// read returns the documents of the kinds, in the order of the kinds, then of the file names.
+func read(kinds ...string) [][]byte {
+	entries, err := fs.ReadDir(files, "manifests")
 	if err != nil {
 		panic(err) // the folder is part of the binary
 	}
 	var docs [][]byte
-	for _, e := range entries {
-		text, err := files.ReadFile(dir + "/" + e.Name())
-		if err != nil {
-			panic(err)
-		}
-		for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
-			docs = append(docs, bytes.TrimPrefix(doc, []byte("---\n")))
+	for _, kind := range kinds {
+		for _, e := range entries {
+			text, err := files.ReadFile("manifests/" + e.Name())
+			if err != nil {
+				panic(err)
+			}
+			for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+				if bytes.Contains(doc, []byte("\nkind: "+kind+"\n")) {
+					docs = append(docs, doc)
+				}
+			}
 		}
 	}
 	return docs

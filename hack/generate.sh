@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # Writes the generated files: deep copies of the API types, the CRDs of the kinds that Tenon owns, the code of the runtime
-# hook protocol, reference pages.
+# hook protocol, reference pages, the chart's values, the manifests that the chart renders.
 # With --check nothing is written: it fails when a generated file differs from what is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOWORK=off
 controller_gen=(go tool -modfile=go.tools.mod controller-gen)
 
-crds=deploy/crds
+crds=deploy/chart/files/crds
+chart=deploy/chart
 pages=docs/reference
 protocol=api/runtime/v1alpha1
 if [ "${1:-}" = --check ]; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   crds=$scratch/crds
+  chart=$scratch/chart
   pages=$scratch/pages
   protocol=$scratch/protocol
-  mkdir -p "$crds" "$pages" "$protocol"
+  mkdir -p "$crds" "$chart" "$pages" "$protocol"
 fi
 
 "${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... paths=./api/scheduling/... paths=./api/quota/... \
@@ -30,13 +32,21 @@ for kind in elasticquotas podgroups; do
     "$crds/scheduling.sigs.k8s.io_$kind.yaml" >"$crds/scheduling.x-k8s.io_$kind.yaml"
 done
 go run ./hack/docgen "$pages"
-# The page of flags is written by a test, which links every program; the tests check it.
-[ "${1:-}" = --check ] || go test -tags "${TAGS:-nomsgpack}" ./cmd/tenon -run Flags -update
+go run ./hack/chart "$chart" "$pages"
+# The page of flags is written by a test, which links every program, and the manifests by one that builds Helm's program;
+# the tests check them.
+if [ "${1:-}" != --check ]; then
+  go test -tags "${TAGS:-nomsgpack}" ./cmd/tenon -run Flags -update
+  go test -tags "${TAGS:-nomsgpack}" ./deploy -run 'TestTheManifestsAreTheChart|TestGoldens' -update
+fi
 out=$(realpath "$protocol")
 (cd hack/tools/protobuf && go run . ../../.. api/runtime/v1alpha1/api.proto "$out")
 
 if [ "${1:-}" = --check ]; then
-  diff -r "$crds" deploy/crds
+  diff -r "$crds" deploy/chart/files/crds
+  for file in "$chart"/*; do
+    diff "$file" "deploy/chart/$(basename "$file")"
+  done
   for file in "$protocol"/*; do
     diff "$file" "api/runtime/v1alpha1/$(basename "$file")"
   done

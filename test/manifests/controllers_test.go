@@ -164,7 +164,7 @@ func (c *cluster) controllers(t *testing.T) {
 
 	c.showsDevices(t, client)
 	c.ownsPodsWithDevices(t)
-	check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager-quota", metav1.DeleteOptions{}))
+	check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager", metav1.DeleteOptions{}))
 	c.run(t, inQuota("lent", "lender"))
 	failed := regexp.MustCompile(`tenon_quota_status_writes_total{outcome="failed"} [1-9]`)
 	await(t, "writes without rights are counted as failed", func(ctx context.Context) (bool, error) {

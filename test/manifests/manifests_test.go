@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +34,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/pki"
 	"github.com/tenon-project/tenon/internal/local/plane"
+	scheduler "github.com/tenon-project/tenon/internal/sched/app"
 )
 
 // patience bounds a wait for something that takes a moment; it is long because machines may be slow.
@@ -56,6 +59,7 @@ type cluster struct {
 func TestDeploy(t *testing.T) {
 	c := start(t)
 	t.Run("the DaemonSet is taken as it is", c.daemonSet)
+	t.Run("scheduler and manager are taken as they are", c.workloads)
 	t.Run("pods that will hold CPUs require the agent", c.fence)
 	t.Run("CPUs of a bound pod are not resized", c.resize)
 	t.Run("elastic quotas keep the rules of their tree", c.quotas)
@@ -203,6 +207,36 @@ func (c *cluster) daemonSet(t *testing.T) {
 	check(t, err)
 	if got := strings.TrimSpace(string(name)); got != container.Image {
 		t.Errorf("the recipe builds %s, the container runs %s", got, container.Image)
+	}
+}
+
+// workloads checks that the API server takes everything that belongs to scheduler and manager, and that the programs
+// know every argument and serve the ports.
+func (c *cluster) workloads(t *testing.T) {
+	objects, err := install.Parse(deploy.Workloads()...)
+	check(t, err)
+	check(t, c.applier.Apply(t.Context(), objects))
+	for name, command := range map[string]*cobra.Command{
+		"tenon-scheduler": scheduler.NewCommand(), "tenon-manager": manager.NewCommand(),
+	} {
+		d, err := c.client.AppsV1().Deployments("tenon-system").Get(t.Context(), name, metav1.GetOptions{})
+		check(t, err)
+		container := d.Spec.Template.Spec.Containers[0]
+		if container.Command[0] != "/"+name {
+			t.Errorf("%s starts %v", name, container.Command)
+		}
+		if err := command.ParseFlags(container.Args); err != nil {
+			t.Errorf("arguments of %s: %v", name, err)
+		}
+		for _, port := range container.Ports {
+			flag := command.Flags().Lookup(map[string]string{
+				"https": "secure-port", "webhooks": "webhook-address", "metrics": "metrics-address",
+				"health": "health-address",
+			}[port.Name])
+			if flag == nil || strings.TrimPrefix(flag.Value.String(), ":") != strconv.Itoa(int(port.ContainerPort)) {
+				t.Errorf("%s: port %s is %d, the program serves %v", name, port.Name, port.ContainerPort, flag)
+			}
+		}
 	}
 }
 

@@ -474,7 +474,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create && h.rules[0].Resources[0] == "pods"
-		asked := map[string]bool{"default": true, "kube-system": true, "tenon-system": !creates}
+		asked := map[string]bool{"default": true, "kube-system": !creates, "tenon-system": !creates}
 		switch name { // a namespace asks for these
 		case "validating/bindings.tenon.sh", "mutating/scheduler.pods.tenon.sh":
 			asked = map[string]bool{"default": false, "kube-system": false, "tenon-system": false}

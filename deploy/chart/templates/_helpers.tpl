@@ -1,0 +1,93 @@
+{{/* Labels of an object: (dict "root" $ "name" NAME). */}}
+{{- define "tenon.labels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/part-of: tenon
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end }}
+
+{{/* Labels of objects that belong to no component: the root. */}}
+{{- define "tenon.common" -}}
+{{- include "tenon.labels" (dict "root" . "name" "tenon") }}
+{{- end }}
+
+{{/* Reference of an image: (dict "root" $ "image" IMAGE). */}}
+{{- define "tenon.image" -}}
+{{- with .root.Values.image.registry }}{{ . }}/{{ end }}{{ .image.repository }}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "tenon.pull" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where the pods of a Deployment run, and as whom: (dict "root" $ "name" NAME "of" VALUES). */}}
+{{- define "tenon.pod" -}}
+serviceAccountName: {{ .name }}
+automountServiceAccountToken: true
+priorityClassName: {{ .of.priorityClassName }}
+{{- include "tenon.pull" .root }}
+nodeSelector:
+  kubernetes.io/os: linux
+  {{- with .of.nodeSelector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .of.tolerations }}
+tolerations:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with .of.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      app.kubernetes.io/name: {{ $.name }}
+  matchLabelKeys: [pod-template-hash]
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{/* Rights of a container that needs none. */}}
+{{- define "tenon.restricted" -}}
+readOnlyRootFilesystem: true
+allowPrivilegeEscalation: false
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* Four fifths of an amount of memory in Mi or Gi, as Go's runtime reads it; empty for other amounts. */}}
+{{- define "tenon.heap" -}}
+{{- if regexMatch "^[0-9]+[MG]i$" . }}
+{{- $mebi := regexFind "^[0-9]+" . | int64 }}
+{{- if hasSuffix "Gi" . }}{{ $mebi = mul $mebi 1024 }}{{ end }}
+{{- div (mul $mebi 4) 5 }}MiB
+{{- end }}
+{{- end }}
+
+{{/* The first ElasticQuotaArgs of the scheduler's configuration; empty for the defaults. */}}
+{{- define "tenon.quotaArgs" -}}
+{{- $args := "" }}
+{{- range .Values.scheduler.config.profiles }}
+{{- range .pluginConfig }}
+{{- if and (eq .name "ElasticQuota") (not $args) }}{{ $args = toYaml .args }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $args }}
+{{- end }}

@@ -1,0 +1,554 @@
+package deploy_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+)
+
+// inEverySet runs a test on the rendering of each value set.
+func inEverySet(t *testing.T, test func(*testing.T, []document)) {
+	t.Helper()
+	for _, name := range sets {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, set(t, name))
+		})
+	}
+}
+
+// as reads an object as its type.
+func as[T any](t *testing.T, d document) *T {
+	t.Helper()
+	into := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.object.Object, into); err != nil {
+		t.Fatalf("%s: %v", d.name(), err)
+	}
+	return into
+}
+
+func kinds(docs []document, kind ...string) []document {
+	return slices.DeleteFunc(slices.Clone(docs), func(d document) bool {
+		return !slices.Contains(kind, d.object.GetKind())
+	})
+}
+
+func names(docs []document) (all []string) {
+	for _, d := range docs {
+		all = append(all, d.name())
+	}
+	return all
+}
+
+// template is the pod template of a workload.
+type template struct {
+	Spec struct {
+		Replicas *int32                 `json:"replicas"`
+		Template corev1.PodTemplateSpec `json:"template"`
+	} `json:"spec"`
+}
+
+func pods(t *testing.T, docs []document) map[string]*template {
+	t.Helper()
+	all := map[string]*template{}
+	for _, d := range kinds(docs, "Deployment", "DaemonSet") {
+		all[d.object.GetName()] = as[template](t, d)
+	}
+	return all
+}
+
+func TestNothingRunsBesideTheComponents(t *testing.T) {
+	t.Parallel()
+	inEverySet(t, func(t *testing.T, docs []document) {
+		for _, d := range docs {
+			switch d.object.GetKind() {
+			case "Job", "CronJob", "Pod", "Namespace", "Secret":
+				t.Errorf("%s is rendered", d.name())
+			}
+			for key := range d.object.GetAnnotations() {
+				if strings.HasPrefix(key, "helm.sh/hook") {
+					t.Errorf("%s is a hook", d.name())
+				}
+			}
+		}
+		for name, p := range pods(t, docs) {
+			if len(p.Spec.Template.Spec.InitContainers) > 0 {
+				t.Errorf("%s has init containers", name)
+			}
+		}
+	})
+}
+
+func TestRenderingAsksNoCluster(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("chart/templates/*")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d templates: %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`\blookup\b|\bgenCA\b|\brand(Alpha|Ascii|Numeric)`).Find(text); found != nil {
+			t.Errorf("%s has %s", file, found)
+		}
+	}
+}
+
+func TestTheNamespaceOfTheReleaseIsKept(t *testing.T) {
+	t.Parallel()
+	docs := render(t, "placement", "--values", "testdata/ha.yaml")
+	for _, d := range docs {
+		want := "placement"
+		if d.object.GetName() == "tenon-scheduler-authentication-reader" {
+			want = "kube-system" // where the API server keeps what it gives to read
+		}
+		if got := d.object.GetNamespace(); got != "" && got != want {
+			t.Errorf("%s, want namespace %s", d.name(), want)
+		}
+		if strings.Contains(d.text, home) {
+			t.Errorf("%s names %s:\n%s", d.name(), home, d.text)
+		}
+	}
+	namespaced := []string{
+		"ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Service", "PodDisruptionBudget",
+		"NetworkPolicy", "ServiceMonitor",
+	}
+	for _, kind := range namespaced {
+		found := kinds(docs, kind)
+		if len(found) == 0 || strings.Contains(fmt.Sprint(names(found)), kind+" tenon") {
+			t.Errorf("%d of kind %s, or one without a namespace", len(found), kind)
+		}
+	}
+}
+
+func TestRightsAreNarrow(t *testing.T) {
+	t.Parallel()
+	inEverySet(t, func(t *testing.T, docs []document) {
+		for _, d := range kinds(docs, "ClusterRole", "Role") {
+			role := as[rbacv1.ClusterRole](t, d)
+			for _, rule := range role.Rules {
+				for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs) {
+					bad := strings.Contains(word, "*") || slices.Contains([]string{
+						"nodes/proxy", "pods/exec", "escalate", "bind", "impersonate",
+					}, word)
+					// Its own Secrets alone; to create is not to read.
+					bad = bad || word == "secrets" && (role.Kind != "Role" || len(rule.ResourceNames) == 0 &&
+						!slices.Equal(rule.Verbs, []string{"create"}))
+					if bad {
+						t.Errorf("%s has %s: %+v", d.name(), word, rule)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestEachComponentHasOneRole(t *testing.T) {
+	t.Parallel()
+	inEverySet(t, func(t *testing.T, docs []document) {
+		roles := map[string][]string{}
+		for _, d := range kinds(docs, "ClusterRoleBinding", "RoleBinding") {
+			b := as[rbacv1.ClusterRoleBinding](t, d)
+			for _, s := range b.Subjects {
+				if s.Kind != "ServiceAccount" || s.Namespace != home {
+					t.Errorf("%s binds %+v", d.name(), s)
+				}
+				ours := strings.HasPrefix(b.RoleRef.Name, "tenon-")
+				if ours && b.RoleRef.Name != s.Name {
+					t.Errorf("%s gives %s the role %s", d.name(), s.Name, b.RoleRef.Name)
+				}
+				if !ours && !slices.Contains([]string{
+					"system:kube-scheduler", "system:volume-scheduler", "system:auth-delegator",
+					"extension-apiserver-authentication-reader",
+				}, b.RoleRef.Name) {
+					t.Errorf("%s gives %s the role %s of another", d.name(), s.Name, b.RoleRef.Name)
+				}
+				roles[s.Name] = append(roles[s.Name], b.RoleRef.Name)
+			}
+		}
+		for name, p := range pods(t, docs) {
+			if account := p.Spec.Template.Spec.ServiceAccountName; account != name || len(roles[name]) == 0 {
+				t.Errorf("%s runs as %s, which has roles %v", name, account, roles[name])
+			}
+			delete(roles, name)
+		}
+		if len(roles) > 0 {
+			t.Errorf("accounts of no pod have roles: %v", roles)
+		}
+	})
+}
+
+func TestPeopleHaveRolesForEveryKind(t *testing.T) {
+	t.Parallel()
+	docs := set(t, "default")
+	type rights struct{ view, edit, aggregated string }
+	got := map[string]rights{}
+	for _, d := range kinds(docs, "ClusterRole") {
+		role := as[rbacv1.ClusterRole](t, d)
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				r := got[rule.Resources[0]+"."+group]
+				const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+				switch verbs := strings.Join(rule.Verbs, " "); {
+				case strings.HasSuffix(role.Name, "-viewer") && role.Labels[aggregate+"view"] == "true":
+					r.view = verbs
+				case strings.HasSuffix(role.Name, "-editor"):
+					r.edit, r.aggregated = verbs, role.Labels[aggregate+"edit"]
+				default:
+					continue
+				}
+				got[rule.Resources[0]+"."+group] = r
+			}
+		}
+	}
+	for _, d := range kinds(docs, "CustomResourceDefinition") {
+		want := rights{"get list watch", "get list watch create update patch delete", ""}
+		if strings.HasPrefix(d.object.GetName(), "podgroups.") {
+			want.aggregated = "true"
+		}
+		if got[d.object.GetName()] != want {
+			t.Errorf("%s: %+v, want %+v", d.object.GetName(), got[d.object.GetName()], want)
+		}
+		delete(got, d.object.GetName())
+	}
+	if len(got) > 0 {
+		t.Errorf("roles for what is not a kind of ours: %v", got)
+	}
+}
+
+func TestPodsAreRestricted(t *testing.T) {
+	t.Parallel()
+	standard, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inEverySet(t, func(t *testing.T, docs []document) {
+		for name, p := range pods(t, docs) {
+			spec := p.Spec.Template.Spec
+			pod, own := spec.SecurityContext, spec.Containers[0].SecurityContext
+			if pod == nil {
+				pod = &corev1.PodSecurityContext{}
+			}
+			seccomp := pod.SeccompProfile
+			if own.SeccompProfile != nil {
+				seccomp = own.SeccompProfile
+			}
+			if seccomp == nil || seccomp.Type != corev1.SeccompProfileTypeRuntimeDefault {
+				t.Errorf("%s: seccomp %v", name, seccomp)
+			}
+			if !*own.ReadOnlyRootFilesystem || *own.AllowPrivilegeEscalation || own.Privileged != nil ||
+				!slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(own.Capabilities.Add) > 0 {
+				t.Errorf("%s: %+v", name, own)
+			}
+			if name == "tenon-agent" {
+				continue
+			}
+			level := policy.AggregateCheckResults(standard.EvaluatePod(
+				api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()},
+				&p.Spec.Template.ObjectMeta, &spec))
+			if !level.Allowed || pod.RunAsUser == nil || *pod.RunAsUser != 65532 {
+				t.Errorf("%s does not fit the pod security level restricted: %s", name, level.ForbiddenDetail())
+			}
+		}
+	})
+}
+
+func TestTheAgentMountsWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]map[string]string{
+		"default": {
+			"/sys": "/host/sys ro", "/proc": "/host/proc ro", "/sys/fs/cgroup": "/host/sys/fs/cgroup",
+			"/var/lib/kubelet": "/host/var/lib/kubelet ro", "/run/cdi": "/host/run/cdi",
+			"/var/lib/tenon-agent": "/host/var/lib/tenon-agent", "/var/run/nri": "/var/run/nri",
+			"/run/tenon": "/host/var/run/tenon ro, /run/tenon",
+		},
+		"gpu": { // the kubelet is elsewhere, and the runtime has no NRI
+			"/sys": "/host/sys ro", "/proc": "/host/proc ro", "/sys/fs/cgroup": "/host/sys/fs/cgroup",
+			"/var/lib/k0s/kubelet": "/host/var/lib/kubelet ro", "/run/cdi": "/host/run/cdi",
+			"/var/lib/tenon-agent": "/host/var/lib/tenon-agent", "/run/tenon": "/host/var/run/tenon ro, /run/tenon",
+		},
+	} {
+		spec := pods(t, set(t, name))["tenon-agent"].Spec.Template.Spec
+		got := map[string]string{}
+		for _, v := range spec.Volumes {
+			var mounts []string
+			for _, m := range spec.Containers[0].VolumeMounts {
+				if m.Name == v.Name {
+					mounts = append(mounts, strings.TrimSpace(m.MountPath+map[bool]string{true: " ro"}[m.ReadOnly]))
+				}
+			}
+			got[v.HostPath.Path] = strings.Join(mounts, ", ")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: folders of the host (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestPodsSurviveAndAreSeen(t *testing.T) {
+	t.Parallel()
+	inEverySet(t, func(t *testing.T, docs []document) {
+		for name, p := range pods(t, docs) {
+			spec, replicas := p.Spec.Template.Spec, p.Spec.Replicas
+			c := spec.Containers[0]
+			for probe, is := range map[string]*corev1.Probe{
+				"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
+			} {
+				if is == nil || is.HTTPGet == nil || probe != "liveness" && is.HTTPGet.Path != "/readyz" {
+					t.Errorf("%s: %s probe is %+v", name, probe, is)
+				}
+			}
+			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Limits.Memory().IsZero() {
+				t.Errorf("%s: resources %+v", name, c.Resources)
+			}
+			class := map[bool]string{true: "system-node-critical", false: "system-cluster-critical"}
+			if want := class[name == "tenon-agent"]; spec.PriorityClassName != want {
+				t.Errorf("%s has priority class %s, want %s", name, spec.PriorityClassName, want)
+			}
+			if name == "tenon-agent" {
+				continue
+			}
+			if len(spec.TopologySpreadConstraints) != 2 {
+				t.Errorf("%s: spread %+v", name, spec.TopologySpreadConstraints)
+			}
+			budget := slices.ContainsFunc(kinds(docs, "PodDisruptionBudget"), func(d document) bool {
+				return d.object.GetName() == name
+			})
+			if budget != (*replicas > 1) {
+				t.Errorf("%s: %d replicas, has a disruption budget: %v", name, *replicas, budget)
+			}
+		}
+	})
+}
+
+// TestSelectorsFindPods compares the selectors of everything that selects pods with the labels of the pods.
+func TestSelectorsFindPods(t *testing.T) {
+	t.Parallel()
+	inEverySet(t, func(t *testing.T, docs []document) {
+		templates := pods(t, docs)
+		for _, d := range docs {
+			path := map[string][]string{
+				"Deployment": {"selector", "matchLabels"}, "DaemonSet": {"selector", "matchLabels"},
+				"PodDisruptionBudget": {"selector", "matchLabels"}, "Service": {"selector"},
+				"NetworkPolicy": {"podSelector", "matchLabels"},
+			}[d.object.GetKind()]
+			if path == nil {
+				continue
+			}
+			want, _, err := unstructured.NestedStringMap(d.object.Object, append([]string{"spec"}, path...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, p := range templates {
+				matches := labels.SelectorFromSet(want).Matches(labels.Set(p.Spec.Template.Labels))
+				if matches != (name == d.object.GetName()) || len(want) == 0 {
+					t.Errorf("%s selects the pods of %s: %v", d.name(), name, matches)
+				}
+			}
+		}
+	})
+}
+
+// TestNetworkPoliciesAllowWhatPodsServe compares the ports that policies open with those that containers declare.
+func TestNetworkPoliciesAllowWhatPodsServe(t *testing.T) {
+	t.Parallel()
+	docs := set(t, "default")
+	for name, p := range pods(t, docs) {
+		want := map[int32]bool{}
+		for _, port := range p.Spec.Template.Spec.Containers[0].Ports {
+			// The kubelet asks for health, and no policy keeps it away.
+			if port.Name != "health" {
+				want[port.ContainerPort] = true
+			}
+		}
+		got := map[int32]bool{}
+		for _, d := range kinds(docs, "NetworkPolicy") {
+			if d.object.GetName() != name {
+				continue
+			}
+			for _, rule := range as[networkingv1.NetworkPolicy](t, d).Spec.Ingress {
+				for _, port := range rule.Ports {
+					got[port.Port.IntVal] = true
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: ports (-served +open):\n%s", name, diff)
+		}
+	}
+}
+
+func TestCRDsAreKeptByDefault(t *testing.T) {
+	t.Parallel()
+	const policy = "helm.sh/resource-policy"
+	for name, want := range map[string]struct {
+		count int
+		keep  string
+	}{
+		"": {9, "keep"}, "crds.keep=false": {9, ""}, "crds.enabled=false": {0, ""},
+		"crds.skip={podgroups.scheduling.x-k8s.io}": {8, "keep"},
+	} {
+		found := kinds(render(t, home, "--set", name), "CustomResourceDefinition")
+		if len(found) != want.count {
+			t.Errorf("%s: %d CRDs, want %d", name, len(found), want.count)
+		}
+		for _, d := range found {
+			if got := d.object.GetAnnotations()[policy]; got != want.keep {
+				t.Errorf("%s: %s of %s is %q, want %q", name, policy, d.object.GetName(), got, want.keep)
+			}
+		}
+	}
+}
+
+func TestObjectsAreLabelled(t *testing.T) {
+	t.Parallel()
+	inEverySet(t, func(t *testing.T, docs []document) {
+		seen := map[string]bool{}
+		for _, d := range docs {
+			if seen[d.name()] {
+				t.Errorf("%s is rendered twice", d.name())
+			}
+			seen[d.name()] = true
+			l := d.object.GetLabels()
+			if l["app.kubernetes.io/part-of"] != "tenon" || l["app.kubernetes.io/instance"] != "tenon" ||
+				l["app.kubernetes.io/managed-by"] != "Helm" || l["app.kubernetes.io/name"] == "" {
+				t.Errorf("%s has the labels %v", d.name(), l)
+			}
+		}
+	})
+}
+
+func TestImagesAreThoseOfTheValues(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]map[string]string{
+		"default": {
+			"tenon-scheduler": "localhost/tenon-scheduler:devel", "tenon-manager": "localhost/tenon-manager:devel",
+			"tenon-agent": "localhost/tenon-agent:devel",
+		},
+		"ha": {
+			"tenon-scheduler": "registry.example.com/tenon/tenon-scheduler@sha256:" + strings.Repeat("a", 64),
+			"tenon-manager":   "registry.example.com/tenon/tenon-manager@sha256:" + strings.Repeat("b", 64),
+			"tenon-agent":     "registry.example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64),
+		},
+		"off": {},
+	} {
+		got := map[string]string{}
+		for pod, p := range pods(t, set(t, name)) {
+			c := p.Spec.Template.Spec.Containers[0]
+			got[pod] = c.Image
+			if c.ImagePullPolicy != corev1.PullIfNotPresent || len(p.Spec.Template.Spec.Containers) != 1 {
+				t.Errorf("%s: %+v", pod, c)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestTheHeapFollowsTheLimit(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[string]string{
+		"2Gi": "1638MiB", "512Mi": "409MiB", "6Gi": "4915MiB", "1000000000": "", "1G": "", "0.5Gi": "",
+	} {
+		docs := render(t, home, "--set-string", "scheduler.resources.limits.memory="+limit, "--show-only",
+			"templates/scheduler.yaml")
+		got := ""
+		for _, e := range pods(t, docs)["tenon-scheduler"].Spec.Template.Spec.Containers[0].Env {
+			if e.Name == "GOMEMLIMIT" {
+				got = e.Value
+			}
+		}
+		if got != want {
+			t.Errorf("limit %s: GOMEMLIMIT=%s, want %q", limit, got, want)
+		}
+	}
+}
+
+// TestMonitoringIsOneSwitch checks that nothing of the Prometheus operator is rendered without it, and that rules and
+// dashboards are those of the chart's files.
+func TestMonitoringIsOneSwitch(t *testing.T) {
+	t.Parallel()
+	own := func(docs []document) []string {
+		return names(slices.DeleteFunc(slices.Clone(docs), func(d document) bool {
+			return d.object.GroupVersionKind().Group != "monitoring.coreos.com" &&
+				!strings.HasPrefix(d.object.GetName(), "tenon-dashboard-")
+		}))
+	}
+	if got := own(set(t, "default")); got != nil {
+		t.Errorf("by default: %v", got)
+	}
+	want := []string{"ServiceMonitor tenon-system/tenon-manager", "ServiceMonitor tenon-system/tenon-scheduler"}
+	rules, err := filepath.Glob("chart/files/rules/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rules) > 0 {
+		want = append(want, "PrometheusRule tenon-system/tenon")
+	}
+	dashboards, err := filepath.Glob("chart/files/dashboards/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range dashboards {
+		want = append(want, "ConfigMap tenon-system/tenon-dashboard-"+strings.TrimSuffix(filepath.Base(file), ".json"))
+	}
+	got := own(set(t, "ha"))
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("with monitoring (-want +got):\n%s", diff)
+	}
+	var groups []any
+	for _, file := range rules {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var is struct{ Groups []any }
+		if err := yaml.Unmarshal(text, &is); err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, is.Groups...)
+	}
+	for _, d := range kinds(set(t, "ha"), "PrometheusRule") {
+		rendered, _, err := unstructured.NestedSlice(d.object.Object, "spec", "groups")
+		if diff := cmp.Diff(fmt.Sprint(groups), fmt.Sprint(rendered)); err != nil || diff != "" {
+			t.Errorf("groups of rules (-files +rendered): %v\n%s", err, diff)
+		}
+	}
+}
+
+// TestComponentsAreSwitches checks that one that is off leaves nothing behind.
+func TestComponentsAreSwitches(t *testing.T) {
+	t.Parallel()
+	for _, component := range []string{"scheduler", "manager", "agent"} {
+		docs := render(t, home, "--set", component+".enabled=false", "--set", "monitoring.enabled=true")
+		for _, d := range docs {
+			if name := d.object.GetLabels()["app.kubernetes.io/name"]; name == "tenon-"+component {
+				t.Errorf("%s off: %s is rendered", component, d.name())
+			}
+		}
+		if len(pods(t, docs)) != 2 {
+			t.Errorf("%s off: %v", component, slices.Collect(maps.Keys(pods(t, docs))))
+		}
+	}
+}

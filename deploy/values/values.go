@@ -1,0 +1,175 @@
+package values
+
+// Values are all settings of the chart. No other key is allowed.
+type Values struct {
+	// What this chart's parent shares with its parts. Tenon reads nothing of it.
+	Global map[string]any `json:"global" default:"{}"`
+	// Where the images come from.
+	Image Images `json:"image"`
+	// CustomResourceDefinitions.
+	CRDs CRDs `json:"crds"`
+	// tenon-scheduler: kube-scheduler with Tenon's plugins.
+	Scheduler Scheduler `json:"scheduler"`
+	// tenon-manager: the webhooks, and the controllers of quotas, gangs and devices.
+	Manager Manager `json:"manager"`
+	// tenon-agent, on every node.
+	Agent Agent `json:"agent"`
+	// Roles for people, bound to no subject.
+	Roles Switch `json:"roles"`
+	// The priority classes koord-prod, koord-mid, koord-batch and koord-free.
+	PriorityClasses Switch `json:"priorityClasses"`
+	// Who reaches the pods of scheduler and manager, and whom they reach.
+	NetworkPolicy NetworkPolicy `json:"networkPolicy"`
+	// Objects for the Prometheus operator and for Grafana.
+	Monitoring Monitoring `json:"monitoring"`
+}
+
+// Images are settings of all images.
+type Images struct {
+	// Registry with the path below which the images are; empty for none.
+	Registry string `json:"registry" default:"localhost"`
+	// Tag of the images that have no digest; empty for the version of the chart's application.
+	Tag string `json:"tag" default:"\"\"" pattern:"^[A-Za-z0-9_.-]*$"`
+	// When a kubelet pulls.
+	PullPolicy string `json:"pullPolicy" default:"IfNotPresent" enum:"IfNotPresent Always Never"`
+	// Names of Secrets of the release's namespace with credentials for the registry.
+	PullSecrets []string `json:"pullSecrets" default:"[]"`
+}
+
+// Image is one image.
+type Image struct {
+	// Name below the registry.
+	Repository string `json:"repository" pattern:"^[a-z0-9._/-]+$"`
+	// Digest, which counts in place of the tag.
+	Digest string `json:"digest" default:"\"\"" pattern:"^(sha256:[0-9a-f]{64})?$"`
+}
+
+// CRDs are the settings of CustomResourceDefinitions.
+type CRDs struct {
+	// Install and upgrade them with the release.
+	Enabled bool `json:"enabled" default:"true"`
+	// Keep them, and with them all objects of their kinds, when the release is uninstalled.
+	Keep bool `json:"keep" default:"true"`
+	// Names of those that another installation owns, such as podgroups.scheduling.x-k8s.io.
+	Skip []string `json:"skip" default:"[]"`
+}
+
+// Switch is something that is installed or not.
+type Switch struct {
+	// Install it.
+	Enabled bool `json:"enabled" default:"true"`
+}
+
+// Pods are settings of pods.
+type Pods struct {
+	// Requests and limits of the container.
+	Resources Resources `json:"resources"`
+	// Labels of the nodes that they run on, beside kubernetes.io/os=linux.
+	NodeSelector map[string]string `json:"nodeSelector" default:"{}"`
+	// Affinity, as in a pod.
+	Affinity map[string]any `json:"affinity" default:"{}"`
+	// More arguments of the program; docs/reference/flags.md lists them.
+	ExtraArgs []string `json:"extraArgs" default:"[]"`
+}
+
+// Replicated are settings of a Deployment of which one pod leads.
+type Replicated struct {
+	Switch `json:",inline"`
+	// Number of pods, of which one leads.
+	Replicas int `json:"replicas" default:"2" minimum:"1" maximum:"9"`
+	// The image.
+	Image Image `json:"image"`
+	// PriorityClass of the pods.
+	PriorityClassName string `json:"priorityClassName" default:"system-cluster-critical"`
+	// Taints that they tolerate.
+	Tolerations []map[string]any `json:"tolerations" default:"[]"`
+	Pods        `json:",inline"`
+}
+
+// Resources are requests and limits of a container.
+type Resources struct {
+	// Requested amounts.
+	Requests map[string]Quantity `json:"requests" default:"{}"`
+	// Limits. A limit of memory in Mi or Gi also bounds the heap of the scheduler, at four fifths of it.
+	Limits map[string]Quantity `json:"limits" default:"{}"`
+}
+
+// Quantity is an amount as Kubernetes writes it, a number or a string.
+type Quantity any
+
+// Scheduler is the settings of tenon-scheduler.
+type Scheduler struct {
+	Replicated `repository:"tenon-scheduler" requests:"{cpu: 200m, memory: 256Mi}" limits:"{memory: 2Gi}"`
+	// Names under which pods ask for it (spec.schedulerName). default-scheduler is only for a cluster without another
+	// kube-scheduler. Not read where config is set: its profiles have the names.
+	Names []string `json:"names" default:"[tenon-scheduler]" minItems:"1" pattern:"^[a-z0-9.-]+$"`
+	// A whole KubeSchedulerConfiguration; empty for kube-scheduler's default profile with Tenon's plugins. The manager
+	// follows its first ElasticQuotaArgs.
+	Config map[string]any `json:"config" default:"{}"`
+	// How much the heap may grow until the next garbage collection, in percent. More costs memory and saves CPU.
+	GarbageCollection int `json:"garbageCollection" default:"200" minimum:"20" maximum:"1000"`
+}
+
+// Manager is the settings of tenon-manager.
+type Manager struct {
+	Replicated `repository:"tenon-manager" requests:"{cpu: 100m, memory: 128Mi}" limits:"{memory: 1Gi}"`
+	// The webhook configurations. Without them no manifest is refused, and no pod gets defaults.
+	Webhooks Switch `json:"webhooks"`
+	// Pods that will hold CPUs or devices get the annotation without which a runtime with NRI's default validator would
+	// start their containers while the agent is away.
+	RequireNRIPlugin bool `json:"requireNRIPlugin" default:"true"`
+	// Accept an ElasticQuota whose max has only some of the resources of its parent's.
+	RelaxResourceKeys bool `json:"relaxResourceKeys" default:"false"`
+	// Show the amounts of devices that Tenon allocates in the capacity of their nodes.
+	PublishDeviceResources bool `json:"publishDeviceResources" default:"true"`
+	// User names that may write what a scheduler writes, beside the account of this release's scheduler.
+	Schedulers []string `json:"schedulers" default:"[system:serviceaccount:koordinator-system:koord-scheduler]"`
+}
+
+// Agent is the settings of tenon-agent.
+type Agent struct {
+	Switch `json:",inline"`
+	// The image.
+	Image Image `json:"image" repository:"tenon-agent"`
+	// PriorityClass of the pods.
+	PriorityClassName string `json:"priorityClassName" default:"system-node-critical"`
+	// Taints that they tolerate.
+	Tolerations []map[string]any `json:"tolerations" default:"[{operator: Exists}]"`
+	Pods        `json:",inline" requests:"{cpu: 20m, memory: 48Mi}" limits:"{memory: 192Mi}"`
+	// How many nodes an upgrade works on at once, a number or a part. While an agent is away, its node starts no pods
+	// with CPUs of their own.
+	MaxUnavailable any `json:"maxUnavailable" default:"10%"`
+	// Socket of the container runtime's NRI; empty where tenon-runtime-proxy is used.
+	NRISocket string `json:"nriSocket" default:"/var/run/nri/nri.sock" pattern:"^(/.+/[^/]+)?$"`
+	// Folder of the kubelet on the nodes.
+	KubeletDir string `json:"kubeletDir" default:"/var/lib/kubelet" pattern:"^/.*[^/]$"`
+	// Whose choice of devices holds, Follow (the kubelet's), Own (Tenon's) or Moving; empty for what the Device object
+	// of a node says.
+	DeviceMode string `json:"deviceMode" default:"\"\"" pattern:"^(Follow|Own|Moving)?$"`
+	// NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them, such as exporters of
+	// metrics.
+	DeviceExempt []string `json:"deviceExempt" default:"[]"`
+	// Let LSE pods start where containers may start without the agent: on old runtimes, or without NRI's validator.
+	AllowDegradedEnforcement bool `json:"allowDegradedEnforcement" default:"false"`
+	// Also publish the Numatopology of each node, for Volcano.
+	PublishNumatopology bool `json:"publishNumatopology" default:"false"`
+}
+
+// NetworkPolicy is the settings of network policies.
+type NetworkPolicy struct {
+	Switch `json:",inline"`
+	// Namespace whose pods may read metrics.
+	ScrapeNamespace string `json:"scrapeNamespace" default:"monitoring" pattern:"^[a-z0-9-]+$"`
+	// Ports at which pods reach the API server, of its Service and behind it.
+	APIServerPorts []int `json:"apiServerPorts" default:"[443, 6443]" minItems:"1"`
+}
+
+// Monitoring is the settings of objects for monitoring.
+type Monitoring struct {
+	// ServiceMonitors and a PrometheusRule, and dashboards in ConfigMaps with the label grafana_dashboard.
+	Enabled bool `json:"enabled" default:"false"`
+	// Labels that the Prometheus operator selects ServiceMonitors and PrometheusRules by.
+	Labels map[string]string `json:"labels" default:"{}"`
+	// How often metrics are read.
+	Interval string `json:"interval" default:"30s" pattern:"^[0-9]+(ms|s|m)$"`
+}
