@@ -292,7 +292,7 @@ func TestNotes(t *testing.T) {
 			home, nil,
 			[]string{
 				"tenon status --wait 5m", "spec.schedulerName: tenon-scheduler", "kubectl delete crd -l",
-				"secret/tenon-webhook-cert", "rm -rf /var/lib/tenon-agent",
+				"secret/tenon-certificates", "rm -rf /var/lib/tenon-agent",
 			},
 			[]string{"TENON_NAMESPACE"},
 		},
