@@ -517,6 +517,14 @@ func TestMonitoringIsOneSwitch(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("with monitoring (-want +got):\n%s", diff)
 	}
+	for _, d := range kinds(set(t, "ha"), "ConfigMap") {
+		for name, got := range as[corev1.ConfigMap](t, d).Data {
+			text, err := os.ReadFile(filepath.Join("chart/files/dashboards", name))
+			if err != nil || strings.TrimSpace(string(text)) != strings.TrimSpace(got) {
+				t.Errorf("%s is not the dashboard of the file: %v", d.name(), err)
+			}
+		}
+	}
 	var groups []any
 	for _, file := range rules {
 		text, err := os.ReadFile(file)
