@@ -59,7 +59,7 @@ race: cc ## Run the adapters' tests under the race detector
 	$(GO) test -run NoInstant ./internal/agent/apply -rapid.checks=5000
 
 system: bin/tenon ## Test scheduler, simulate, commands and the local cluster
-	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights ./test/manifests
+	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights ./test/manifests ./test/chart
 	$(GO) test -tags $(TAGS),nolocal ./cmd/tenon
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
 

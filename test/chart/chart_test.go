@@ -1,0 +1,244 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/local/pki"
+	"github.com/tenon-project/tenon/internal/local/plane"
+)
+
+const namespace = "placement"
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cluster is an API server and Helm's program for it.
+type cluster struct {
+	program, kubeconfig string
+	client              kubernetes.Interface
+	objects             dynamic.Interface
+	applier             *install.Applier
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	program, err := filepath.Abs("../../.cache/helm")
+	check(t, err)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "helm.sh/helm/v3/cmd/helm")
+	build.Dir = "../../hack/tools/helm"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build helm: %v\n%s", err, out)
+	}
+	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
+	check(t, err)
+	check(t, dir.Make())
+	ports, err := dir.Ports()
+	check(t, err)
+	t.Cleanup(ports.Close)
+	authority, err := pki.Open(dir.PKI(), time.Now())
+	check(t, err)
+	server := kubeconf.Cluster{
+		Server:    "https://" + ports.Address(datadir.APIServer),
+		Authority: authority.Certificate(),
+	}
+	pair, err := authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}})
+	check(t, err)
+	config := &rest.Config{
+		Host: server.Server, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key},
+	}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	check(t, err)
+	p, err := plane.Start(t.Context(), plane.Config{
+		Dir: dir, PKI: authority,
+		Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config,
+	})
+	check(t, err)
+	t.Cleanup(func() { check(t, p.Stop()) })
+	c := &cluster{program: program, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	check(t, kubeconf.WriteCertificate(c.kubeconfig, server, pair))
+	c.client, err = kubernetes.NewForConfig(config)
+	check(t, err)
+	c.objects, err = dynamic.NewForConfig(config)
+	check(t, err)
+	c.applier, err = install.NewApplier(config)
+	check(t, err)
+	return c
+}
+
+// helm runs Helm; the error contains what it says.
+func (c *cluster) helm(ctx context.Context, arguments ...string) error {
+	const none = "/nonexistent"
+	command := exec.CommandContext(ctx, c.program, arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "HELM_CACHE_HOME="+none, "HELM_CONFIG_HOME="+none,
+		"HELM_DATA_HOME="+none)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return errors.Join(err, errors.New(string(bytes.TrimSpace(out))))
+	}
+	return nil
+}
+
+func refused(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	for _, want := range texts {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+}
+
+// TestHelm goes through the life of a release. A process can have only one API server.
+func TestHelm(t *testing.T) {
+	c := start(t)
+	chart := func(verb, release, namespace string, more ...string) error {
+		return c.helm(t.Context(), append([]string{
+			verb, release, "../../deploy/chart", "--namespace", namespace, "--create-namespace",
+		}, more...)...)
+	}
+	refused(t, chart("install", "tenon", namespace, "--set", "schedular.replicas=3"),
+		"additional properties 'schedular' not allowed")
+	refused(t, chart("install", "tenon", namespace, "--set", "crds.skip={jobs.batch}"),
+		"jobs.batch is not a CustomResourceDefinition")
+	if there := c.labelled(t); len(there) > 0 {
+		t.Errorf("installations that were refused leave %v", there)
+	}
+
+	check(t, chart("install", "tenon", namespace))
+	refused(t, chart("install", "other", "elsewhere"), "tenon", `must equal "other"`)
+
+	// The manager writes the authorities of its certificates into the webhooks, and an upgrade must not remove them.
+	bundle := []byte(`[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"` + pem(t) + `"}]`)
+	webhooks := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	before, err := webhooks.Patch(t.Context(), "tenon", types.JSONPatchType, bundle, metav1.PatchOptions{})
+	check(t, err)
+	quotas := c.objects.Resource(v1alpha1.Resource(v1alpha1.GroupName)).Namespace("default")
+	c.withoutWebhooks(t, func() {
+		_, err := quotas.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.GroupName + "/v1alpha1", "kind": "ElasticQuota",
+			"metadata": map[string]any{"name": "kept"}, "spec": map[string]any{},
+		}}, metav1.CreateOptions{})
+		check(t, err)
+	})
+	check(t, chart("upgrade", "tenon", namespace, "--set", "scheduler.replicas=3"))
+	after, err := webhooks.Get(t.Context(), "tenon", metav1.GetOptions{})
+	check(t, err)
+	if !bytes.Equal(before.Webhooks[0].ClientConfig.CABundle, after.Webhooks[0].ClientConfig.CABundle) {
+		t.Error("an upgrade removes the authorities of the webhooks")
+	}
+	c.replicas(t, 3)
+	check(t, c.helm(t.Context(), "rollback", "tenon", "--namespace", namespace))
+	c.replicas(t, 2)
+
+	if there := c.labelled(t); len(there) < 40 {
+		t.Errorf("before uninstall %d objects have the chart's label: %v", len(there), there)
+	}
+	check(t, c.helm(t.Context(), "uninstall", "tenon", "--namespace", namespace))
+	if _, err := quotas.Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("an object of a CRD after uninstall: %v", err)
+	}
+	if left := c.labelled(t); len(left) > 0 {
+		t.Errorf("after uninstall remain %v", left)
+	}
+	// Who installs again finds the CRDs of the release that went.
+	check(t, chart("install", "tenon", namespace))
+	check(t, c.helm(t.Context(), "uninstall", "tenon", "--namespace", namespace))
+
+	t.Run("the plain manifests become a release", func(t *testing.T) {
+		for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses(), deploy.Workloads()} {
+			objects, err := install.Parse(docs...)
+			check(t, err)
+			check(t, c.applier.Apply(t.Context(), objects))
+		}
+		refused(t, chart("install", "tenon", "tenon-system"), "invalid ownership metadata")
+		check(t, chart("install", "tenon", "tenon-system", "--take-ownership"))
+	})
+}
+
+// pem is a certificate as the API takes it: base64 of PEM.
+func pem(t *testing.T) string {
+	t.Helper()
+	authority, err := pki.Open(filepath.Join(t.TempDir(), "pki"), time.Now())
+	check(t, err)
+	return base64.StdEncoding.EncodeToString(authority.Certificate())
+}
+
+// withoutWebhooks does what they would refuse while no manager answers.
+func (c *cluster) withoutWebhooks(t *testing.T, do func()) {
+	t.Helper()
+	set := func(policy admissionregistrationv1.FailurePolicyType) {
+		webhooks := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+		w, err := webhooks.Get(t.Context(), "tenon", metav1.GetOptions{})
+		check(t, err)
+		for i := range w.Webhooks {
+			w.Webhooks[i].FailurePolicy = &policy
+		}
+		_, err = webhooks.Update(t.Context(), w, metav1.UpdateOptions{})
+		check(t, err)
+	}
+	set(admissionregistrationv1.Ignore)
+	do()
+	set(admissionregistrationv1.Fail)
+}
+
+func (c *cluster) replicas(t *testing.T, want int32) {
+	t.Helper()
+	d, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), "tenon-scheduler", metav1.GetOptions{})
+	check(t, err)
+	if *d.Spec.Replicas != want {
+		t.Errorf("the scheduler has %d replicas, want %d", *d.Spec.Replicas, want)
+	}
+}
+
+// labelled returns what carries the label of the chart, without CRDs and what controllers make of it.
+func (c *cluster) labelled(t *testing.T) (names []string) {
+	t.Helper()
+	lists, err := c.client.Discovery().ServerPreferredResources()
+	check(t, err)
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			verbs := strings.Join(r.Verbs, " ")
+			if !strings.Contains(verbs, "list") || r.Kind == "CustomResourceDefinition" || r.Kind == "Pod" {
+				continue
+			}
+			version, err := schema.ParseGroupVersion(list.GroupVersion)
+			check(t, err)
+			found, err := c.objects.Resource(version.WithResource(r.Name)).List(t.Context(),
+				metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=tenon"})
+			check(t, err)
+			for _, o := range found.Items {
+				if len(o.GetOwnerReferences()) == 0 {
+					names = append(names, o.GetKind()+" "+o.GetName())
+				}
+			}
+		}
+	}
+	return names
+}
