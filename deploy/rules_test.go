@@ -20,6 +20,8 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
+
+	config "github.com/tenon-project/tenon/api/config/v1alpha1"
 )
 
 // inEverySet runs a test on the rendering of each value set.
@@ -559,4 +561,22 @@ func TestComponentsAreSwitches(t *testing.T) {
 			t.Errorf("%s off: %v", component, slices.Collect(maps.Keys(pods(t, docs))))
 		}
 	}
+}
+
+// TestTheManagerFollowsTheSchedulersQuotas reads what the manager is given of the scheduler's configuration.
+func TestTheManagerFollowsTheSchedulersQuotas(t *testing.T) {
+	t.Parallel()
+	for _, d := range kinds(set(t, "gpu"), "ConfigMap") {
+		if d.object.GetName() != "tenon-manager" {
+			continue
+		}
+		args, err := config.DecodeElasticQuota(&runtime.Unknown{
+			Raw: []byte(as[corev1.ConfigMap](t, d).Data["elastic-quota.yaml"]),
+		})
+		if err != nil || args.MissingQuotaPolicy != config.MissingQuotaReject || args.DelayEvictTime.Minutes() != 5 {
+			t.Errorf("%+v, %v; want what testdata/gpu.yaml has", args, err)
+		}
+		return
+	}
+	t.Error("the manager has no arguments of quotas")
 }
