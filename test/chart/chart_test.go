@@ -20,15 +20,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
-	"github.com/tenon-project/tenon/deploy"
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/local/datadir"
-	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/pki"
 	"github.com/tenon-project/tenon/internal/local/plane"
@@ -50,7 +52,6 @@ type cluster struct {
 	ports               *datadir.Ports
 	client              kubernetes.Interface
 	objects             dynamic.Interface
-	applier             *install.Applier
 }
 
 func start(t *testing.T) *cluster {
@@ -96,8 +97,6 @@ func start(t *testing.T) *cluster {
 	check(t, err)
 	c.objects, err = dynamic.NewForConfig(config)
 	check(t, err)
-	c.applier, err = install.NewApplier(config)
-	check(t, err)
 	return c
 }
 
@@ -112,6 +111,24 @@ func (c *cluster) helm(ctx context.Context, arguments ...string) error {
 		return errors.Join(err, errors.New(string(bytes.TrimSpace(out))))
 	}
 	return nil
+}
+
+// applyFolder is kubectl apply -k.
+func (c *cluster) applyFolder(t *testing.T, folder string) {
+	t.Helper()
+	cmdutil.BehaviorOnFatal(func(text string, _ int) { t.Errorf("kubectl: %s", text) })
+	defer cmdutil.DefaultBehaviorOnFatal()
+	var out bytes.Buffer
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.KubeConfig = &c.kubeconfig
+	command := kubectl.NewKubectlCommand(kubectl.KubectlOptions{
+		Arguments: []string{"kubectl"}, ConfigFlags: flags,
+		IOStreams: genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out},
+	})
+	command.SetArgs([]string{"apply", "-k", folder})
+	if err := command.ExecuteContext(t.Context()); err != nil || t.Failed() {
+		t.Fatalf("kubectl apply -k: %v\n%s", err, out.String())
+	}
 }
 
 func refused(t *testing.T, err error, texts ...string) {
@@ -174,10 +191,9 @@ func TestHelm(t *testing.T) {
 	check(t, c.helm(t.Context(), "uninstall", "tenon", "--namespace", namespace))
 
 	t.Run("the plain manifests become a release", func(t *testing.T) {
-		for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses(), deploy.Workloads()} {
-			objects, err := install.Parse(docs...)
-			check(t, err)
-			check(t, c.applier.Apply(t.Context(), objects))
+		c.applyFolder(t, "../../deploy/manifests")
+		if there := c.labelled(t); len(there) < 40 {
+			t.Errorf("%d objects have the label of the manifests: %v", len(there), there)
 		}
 		refused(t, chart("install", "tenon", "tenon-system"), "invalid ownership metadata")
 		check(t, chart("install", "tenon", "tenon-system", "--take-ownership"))
