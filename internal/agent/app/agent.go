@@ -57,6 +57,7 @@ type Agent struct {
 	followed          atomic.Pointer[time.Time]
 	recorded          *corev1.Node  // the last one that was kept for the next agent; owned by refresh
 	reported, unclear string        // the last holders of devices, and what was found of them; owned by refresh
+	unclearSince      time.Time     // when that was found first; owned by refresh
 	wired             chan struct{} // closed once the fields below wired are set
 
 	holding   sync.Mutex // makes what holders keeps last be of the last pods
@@ -70,8 +71,10 @@ type Agent struct {
 	deviceFault string
 	inventory   *device.Inventory           // as the node's Device lists it; nil before one was computed
 	shown       []devicev1alpha1.DeviceInfo // by the metrics; never changed
-	facts       ledger.Facts
-	applied     error // why the cgroup tree is not in order yet; nil once it was
+	// deviceMode is the mode that this agent has read last of the Device; "" before it has.
+	deviceMode annotation.DeviceMode
+	facts      ledger.Facts
+	applied    error // why the cgroup tree is not in order yet; nil once it was
 
 	// injects is what answers about containers' devices depend on; replaced under mu, never changed.
 	injects atomic.Pointer[inject.Node]

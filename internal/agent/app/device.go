@@ -121,6 +121,6 @@ func (a *Agent) keepDevice(u *unstructured.Unstructured) error {
 	}
 	slices.Sort(r.Types)
 	r.Types = slices.Compact(r.Types)
-	a.setDevices(func(n *inject.Node) { n.Mode, n.Types = r.Mode, r.Types })
+	a.setDevices(func(n *inject.Node) { n.Mode, n.Types, a.deviceMode = r.Mode, r.Types, r.Mode })
 	return a.dir.Save(deviceFile, r)
 }

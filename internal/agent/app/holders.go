@@ -22,9 +22,19 @@ import (
 func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
 	a.mu.Lock()
 	a.inventory = convert.Inventory(d)
+	seen := a.deviceMode
 	a.mu.Unlock()
 	if published == nil {
 		published = &devicev1alpha1.Device{}
+	}
+	const mode = annotation.DeviceModeKey
+	granted := func(pod *convert.Pod) bool { return len(pod.Entry.Devices) > 0 }
+	switch {
+	case published.Annotations[mode] != "" || d.Annotations[mode] != annotation.DeviceFollow:
+	case seen != "": // the object was deleted
+		d.Annotations[mode] = seen
+	case slices.ContainsFunc(a.podList(), granted): // also before this agent: the kubelet does not know those pods
+		d.Annotations[mode] = annotation.DeviceMoving
 	}
 	text := published.Annotations[annotation.DevicesCheckpointsKey]
 	f, known := a.holders()
@@ -38,8 +48,8 @@ func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
 		return
 	}
 	has := func(c annotation.DevicesCheckpoint) bool { return len(c.DeviceIDs) > 0 }
-	const mode = annotation.DeviceModeKey
-	d.Annotations[mode] = probe.DeviceModeOf(a.o.DeviceMode, d.Annotations[mode], slices.ContainsFunc(f.Holders, has))
+	held := len(f.Unknown) > 0 || slices.ContainsFunc(f.Holders, has)
+	d.Annotations[mode] = probe.DeviceModeOf(a.o.DeviceMode, d.Annotations[mode], held)
 	for i := range d.Spec.Devices {
 		if is := &d.Spec.Devices[i]; slices.Contains(f.Disputed, is.ID) {
 			is.Conditions = append(is.Conditions, metav1.Condition{
@@ -81,8 +91,8 @@ func (a *Agent) holders() (observe.Foreign, bool) {
 	return f, true
 }
 
-// compareHolders publishes holders that have changed, and reports what contradicts the pods of the API. It holds when
-// it is found twice: one source may just have been a moment ahead of another.
+// compareHolders publishes holders that have changed, and reports what contradicts the pods of the API, or is not
+// known. It counts once it has lasted from one resync to the next: one source may just have been ahead of another.
 func (a *Agent) compareHolders(ctx context.Context) error {
 	f, known := a.holders()
 	if !known {
@@ -112,9 +122,12 @@ func (a *Agent) compareHolders(ctx context.Context) error {
 	say("the kubelet gave out %s, which Tenon's scheduler gave to another pod", twice)
 	say("devices are in use by pods that the API does not have (namespace/name or UID): %s", f.Stale)
 	say("the sources name different devices for one container: %s", f.Disputed)
-	text := strings.Join(found, "; ")
+	say("no source names the devices of the pods %s", f.Unknown)
+	text, now := strings.Join(found, "; "), a.o.Clock.Now()
 	if text != a.unclear {
-		a.unclear = text
+		a.unclear, a.unclearSince = text, now
+	}
+	if now.Sub(a.unclearSince) < a.o.Resync {
 		return nil
 	}
 	set := a.status.Condition(event.DeviceHoldersUnclear, "devices")

@@ -23,6 +23,8 @@ type Foreign struct {
 	Stale []string
 	// Disputed are the ids of devices that one source names for a container, and not another one that names some.
 	Disputed []string
+	// Unknown are the pods, as namespace/name, that may have devices, and of which no source says which.
+	Unknown []string
 }
 
 // Foreign compares PodResources, the kubelet's checkpoint and the running containers with the pods of the API: what one
@@ -79,8 +81,12 @@ func (f *finder) find(pods []*convert.Pod) Foreign {
 			f.add(uid, name, byAnswer, c.Devices)
 		}
 		f.addRecorded(node, uid, pod.Entry.Unallocated)
-		if pod.Entry.Unallocated && len(f.found) == before && f.hasNone(pod) {
+		switch {
+		case !pod.Entry.Unallocated || len(f.found) > before:
+		case f.hasNone(pod):
 			f.Holders = append(f.Holders, annotation.DevicesCheckpoint{PodUID: pod.UID, DeviceIDs: []string{}})
+		default:
+			f.Unknown = append(f.Unknown, pod.Namespace+"/"+pod.Name)
 		}
 	}
 	f.addStale(alive)

@@ -183,6 +183,7 @@ func TestHoldersOfDevices(t *testing.T) {
 		},
 		"a pod that was just bound: it is not known what it gets": {
 			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{}, capacity: plugin,
+			want: Foreign{Unknown: []string{"ns/p"}},
 		},
 		"a pod without devices by the kubelet's answer has none": {
 			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p")},
@@ -197,7 +198,9 @@ func TestHoldersOfDevices(t *testing.T) {
 			capacity: corev1.ResourceList{"koordinator.sh/gpu": resource.MustParse("400")},
 			want:     Foreign{Holders: annotation.DevicesCheckpoints{none("p")}},
 		},
-		"a pod on a node that is not known": {pods: []*convert.Pod{gpuPod("p", gpuName, "")}},
+		"a pod on a node that is not known": {
+			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, want: Foreign{Unknown: []string{"ns/p"}},
+		},
 	} {
 		f := finder{
 			inv: fourCards(t), found: map[claim]map[string]sources{}, file: c.file, running: c.running,
