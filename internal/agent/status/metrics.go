@@ -29,7 +29,6 @@ type Metrics struct {
 
 // NewMetrics returns metrics that are not registered anywhere.
 func NewMetrics() *Metrics {
-	ofDevices := []string{"node", "type", "id", "reason"}
 	return &Metrics{
 		Apply: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "tenon_agent_apply_seconds",
@@ -62,12 +61,12 @@ func NewMetrics() *Metrics {
 			Name: "tenon_device_health",
 			Help: "1 for a device of the node that works, 0 for one that does not, by type, id and the reason of its " +
 				"condition: of one that works, why it is likely to fail; empty without one.",
-		}, ofDevices),
+		}, []string{"node", "type", "id", "reason"}),
 		Transitions: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_health_transitions_total",
 			Help: "Times that a device of the node stopped working, by type, id and reason, or works again; then the " +
 				"reason is empty or why it is likely to fail.",
-		}, ofDevices),
+		}, []string{"node", "type", "id", "reason"}),
 		MachineChanges: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_agent_machine_changes_total",
 			Help: "Times that CPUs or NUMA nodes came or went while the agent ran.",
