@@ -12,6 +12,6 @@
 //
 // A set of devices is better by the slowest link of its best ring, then by the sum of its links, by the distance of its
 // NICs, and so on (Keys). Tables for each kind of server hold all sets of up to 16 devices in that order. Of more
-// devices, those that nothing distinguishes count as one, a ring is the weakest link of all in its set, and what is left
-// over is valued by its links alone; where there are more than 50,000 sets, those of close devices are looked at.
+// devices, those that nothing distinguishes count as one, a ring is the weakest link of all in its set, and what is
+// left over is valued by its links alone; where there are more than 50,000 sets, those of close devices are looked at.
 package device

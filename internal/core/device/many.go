@@ -44,19 +44,18 @@ func (c *Class) many(open, apart uint64, k int, scopes ...uint64) *walk {
 	if len(scopes) == 0 {
 		scopes = []uint64{open}
 	}
-	var masks []uint64
+	var masks, groups []uint64
+	for _, g := range c.groups {
+		if g &^= apart; g != 0 {
+			groups = append(groups, g)
+		}
+	}
+	for m := apart; m != 0; m &= m - 1 {
+		groups = append(groups, m&-m)
+	}
 	approximate := false
 	for _, scope := range scopes {
 		scope &= open
-		var groups []uint64
-		for _, g := range c.groups {
-			if g &^= apart; g != 0 {
-				groups = append(groups, g)
-			}
-		}
-		for m := apart; m != 0; m &= m - 1 {
-			groups = append(groups, m&-m)
-		}
 		list := subsets(nil, mostSets, 0, k, groups, scope)
 		if len(list) == mostSets {
 			list, approximate = nil, true

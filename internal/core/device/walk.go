@@ -51,8 +51,8 @@ func (w *walk) first(mask uint64) bool {
 }
 
 // best returns the best set by all keys that check accepts: of the first band that has one. check fills in the keys
-// about other types and shares. left are the devices that are free before the choice. Of classes with tables it looks at
-// no more than all sets of k devices, 12,870, and allocates nothing.
+// about other types and shares. left are the devices that are free before the choice. Of classes with tables it looks
+// at no more than all sets of k devices, 12,870, and allocates nothing.
 func (w *walk) best(left uint64, q Demand, check func(Keys) (Keys, bool)) (best Keys, found bool) {
 	var k Keys
 	for w.next(&k) {
