@@ -75,8 +75,8 @@ chart() {
   "$GO" -C hack/tools/helm tool helm package --version "$version" --app-version "$VERSION" -d "$work/packed" "$PWD/deploy/chart"
   mkdir "$work/chart"
   tar -C "$work/chart" -xzf "$work"/packed/*.tgz
-  (cd "$work/chart" && tar --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --format=ustar -cf - *) |
-    gzip -n9 >"$out/$(basename "$work"/packed/*.tgz)"
+  (cd "$work/chart" && tar --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+    --format=ustar -cf - *) | gzip -n9 >"$out/$(basename "$work"/packed/*.tgz)"
 }
 
 for platform in ${PLATFORMS:-$platforms}; do
