@@ -16,7 +16,8 @@ func checks() cli.Checks {
 			v1alpha1.AgentConfigurationKind:   checkAgent,
 			v1alpha1.ManagerConfigurationKind: manager.CheckConfig,
 			scheduler.ConfigurationKind: func(d *strict.Document) (strict.Settings, error) {
-				return strict.Settings{}, scheduler.CheckConfig(d)
+				err := scheduler.CheckConfig(d)
+				return d.Settings(), err
 			},
 		},
 		Manifests: sim.Check,

@@ -80,6 +80,10 @@ func TestCheck(t *testing.T) {
 		"the settings in force": {
 			what: "config", text: agent + "resync: 5s\n", more: []string{"--effective"}, good: true, want: "file.yaml:3\n",
 		},
+		"the settings of a scheduler": {
+			what: "config", more: []string{"--effective"}, good: true, want: "parallelism",
+			text: "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 8\n",
+		},
 		"values that the schema allows": {
 			what: "values", text: "scheduler: {replicas: 2}\n", more: []string{"--schema", values}, good: true, want: "ok",
 		},

@@ -22,8 +22,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/view"
@@ -333,19 +333,22 @@ func (r *statusReader) certificate(where string, text []byte) {
 	r.in.Certificates = append(r.in.Certificates, last)
 }
 
-// askWebhooks asks the API server, by a dry run, to create a pod that the webhooks must refuse: LSR without CPUs.
+// refusedPod is LSR and asks for no CPUs, and keeps all rules of Kubernetes for pods.
+const refusedPod = `
+metadata: {generateName: tenon-status-, labels: {koordinator.sh/qosClass: LSR}}
+spec:
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - {name: c, image: none, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+`
+
+// askWebhooks asks the API server, by a dry run, to create a pod that the webhooks must refuse.
 func (r *statusReader) askWebhooks(ctx context.Context, namespace string) {
-	no, yes := new(false), new(true)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "tenon-status-", Labels: map[string]string{annotation.QoSClass: "LSR"},
-	}, Spec: corev1.PodSpec{
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: []corev1.Container{{Name: "none", Image: "none", SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		}}},
-	}}
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(refusedPod), pod); err != nil {
+		r.in.Admission = err.Error()
+		return
+	}
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	switch _, err := r.core.CoreV1().Pods(namespace).Create(ctx, pod, dryRun); {
 	case err == nil:

@@ -14,18 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
-
-	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
-	profile "github.com/tenon-project/tenon/api/quota/v1alpha1"
-	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
 func newSysdump(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -81,28 +75,21 @@ type dumped struct {
 	text []byte
 }
 
+// collected are the resources of which all objects are read, each with version and group.
+const collected = `nodes.v1. noderesourcetopologies.v1alpha2.topology.node.k8s.io devices.v1alpha1.scheduling.koordinator.sh
+	clusternetworktopologies.v1alpha1.scheduling.koordinator.sh numatopologies.v1alpha1.nodeinfo.volcano.sh
+	elasticquotaprofiles.v1alpha1.quota.koordinator.sh elasticquotas.v1alpha1.scheduling.sigs.k8s.io
+	elasticquotas.v1alpha1.scheduling.x-k8s.io podgroups.v1alpha1.scheduling.sigs.k8s.io
+	podgroups.v1alpha1.scheduling.x-k8s.io podgroups.v1alpha2.scheduling.k8s.io podgroups.v1beta1.scheduling.k8s.io
+	mutatingwebhookconfigurations.v1.admissionregistration.k8s.io
+	validatingwebhookconfigurations.v1.admissionregistration.k8s.io`
+
 // collect reads everything. What cannot be read is a problem.
 func (d *dump) collect(ctx context.Context, flags *genericclioptions.ConfigFlags) {
-	of := func(group, version string, resources ...string) (all []schema.GroupVersionResource) {
-		for _, r := range resources {
-			all = append(all, schema.GroupVersionResource{Group: group, Version: version, Resource: r})
-		}
-		return all
-	}
-	everywhere := append(of("", "v1", "nodes"), v1alpha2.Resource(), devicev1alpha1.Resource(),
-		devicev1alpha1.NetworkResource(), nodeinfo.Resource(), profile.Resource())
-	everywhere = append(everywhere, of("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations",
-		"validatingwebhookconfigurations")...)
-	for _, group := range v1alpha1.Groups() {
-		everywhere = append(everywhere, v1alpha1.Resource(group))
-	}
-	for _, group := range v1alpha1.PodGroupGroups() {
-		everywhere = append(everywhere, v1alpha1.PodGroupResource(group))
-	}
-	for _, resource := range everywhere {
+	for resource := range strings.FieldsSeq(collected) {
 		d.list(ctx, resource, metav1.NamespaceAll)
 	}
-	for _, resource := range append(of("", "v1", "pods", "events"), of("apps", "v1", "deployments", "daemonsets")...) {
+	for resource := range strings.FieldsSeq("pods.v1. events.v1. deployments.v1.apps daemonsets.v1.apps") {
 		d.list(ctx, resource, installedIn())
 	}
 	pods, err := d.core.CoreV1().Pods(installedIn()).List(ctx, ofComponents())
@@ -130,14 +117,16 @@ func (d *dump) failed(what string, err error) bool {
 	return err != nil
 }
 
-func (d *dump) list(ctx context.Context, resource schema.GroupVersionResource, namespace string) {
-	found, err := d.dynamic.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	if d.failed("list "+resource.GroupResource().String(), err) {
+func (d *dump) list(ctx context.Context, resource, namespace string) {
+	of, _ := schema.ParseResourceArg(resource)
+	name := strings.TrimSuffix(resource, ".")
+	found, err := d.dynamic.Resource(*of).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || d.failed("list "+name, err) { // the cluster does not serve it
 		return
 	}
-	content := runtime.DeepCopyJSONValue(found.UnstructuredContent())
+	content := found.UnstructuredContent()
 	d.redact(content)
-	d.add("objects/"+resource.GroupResource().String()+".json", content)
+	d.add("objects/"+name+".json", content)
 }
 
 // redact removes the values of environment variables from a tree, and notes them; and what repeats an object.

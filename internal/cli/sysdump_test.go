@@ -84,20 +84,20 @@ func TestNoSecretReachesTheArchive(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"objects/pods.json":                    `"name": "TOKEN"`,
-		"objects/deployments.apps.json":        `"name": "TOKEN"`,
-		"objects/events.json":                  "uses (redacted)",
+		"objects/pods.v1.json":                 `"name": "TOKEN"`,
+		"objects/deployments.v1.apps.json":     `"name": "TOKEN"`,
+		"objects/events.v1.json":               "uses (redacted)",
 		"logs/tenon-scheduler-0/scheduler.log": "logs in with (redacted)\nends\n",
 		"status.json":                          `"kind": "Status"`,
 		"version.json":                         `"tenon":`,
-		"problems.txt":                         "list devices.scheduling.koordinator.sh: ",
+		"problems.txt":                         "list devices.v1alpha1.scheduling.koordinator.sh: ",
 	} {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s has no %q:\n%s", name, want, files[name])
 		}
 	}
-	if pods := files["objects/pods.json"]; strings.Contains(pods, "managedFields") || strings.Contains(pods, `"1"`) {
-		t.Errorf("objects/pods.json is not redacted:\n%s", pods)
+	if pods := files["objects/pods.v1.json"]; strings.Contains(pods, "managedFields") || strings.Contains(pods, `"1"`) {
+		t.Errorf("objects/pods.v1.json is not redacted:\n%s", pods)
 	}
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {

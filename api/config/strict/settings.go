@@ -86,6 +86,17 @@ func Apply(d *Document, schema any, flags Flags) (Settings, error) {
 	return s, problems.Err()
 }
 
+// Settings are the values that the document has itself, each with its line.
+func (d *Document) Settings() Settings {
+	s := Settings{file: d}
+	for _, path := range slices.Sorted(maps.Keys(d.values)) {
+		if n := d.values[path]; n.Kind == yaml.ScalarNode && path != "" {
+			s.All = append(s.All, Setting{path, n.Value, fmt.Sprintf("%s:%d", d.File, d.Line(path))})
+		}
+	}
+	return s
+}
+
 // texts are the values for a flag: of a list one for each item, of an object one for each key.
 func texts(n *yaml.Node) (out []string) {
 	switch {

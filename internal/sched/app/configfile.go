@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/configz"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -45,6 +47,19 @@ func CheckConfig(d *strict.Document, more ...string) error {
 		problems = d.Locate("", validation.ValidateKubeSchedulerConfiguration(complete))
 	}
 	return append(problems, d.Locate("", err)...).Err()
+}
+
+// showSettings adds to /configz, which has all values, those of the file with their lines. The last file counts.
+func showSettings(d *strict.Document) error {
+	const name = "settings"
+	configz.Delete(name)
+	entry, err := configz.New(name)
+	if err != nil {
+		return err
+	}
+	return entry.Set(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.ComponentAPIVersion, "kind": "Settings", name: d.Settings().All,
+	}})
 }
 
 // checkProfile checks the names of plugins, and the arguments of ours; kube-scheduler checks those of its own.

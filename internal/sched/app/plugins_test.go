@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -53,6 +54,15 @@ func TestEndpointsOfAnotherPluginAreServedBesideOurs(t *testing.T) {
 	}
 	server := httptest.NewServer(s.server(t.Context()).Endpoints(diagnostics))
 	t.Cleanup(server.Close)
+	settings, err := http.Get(server.URL + "/configz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer settings.Body.Close()
+	if text, err := io.ReadAll(settings.Body); err != nil || !strings.Contains(string(text),
+		`{"field":"leaderElection.leaderElect","value":"false","origin":"`+file+`:3"}`) {
+		t.Errorf("/configz has no origins: %v\n%s", err, text)
+	}
 	resp, err := http.Get(server.URL + "/apis/v1/plugins/Greeter/hello/world")
 	if err != nil {
 		t.Fatal(err)

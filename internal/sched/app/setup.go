@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -133,7 +134,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	}
 	file, err := strict.ReadFile(o.ConfigFile)
 	if err == nil && file != nil {
-		err = CheckConfig(file, slices.Collect(maps.Keys(o.Plugins))...)
+		err = errors.Join(CheckConfig(file, slices.Collect(maps.Keys(o.Plugins))...), showSettings(file))
 	}
 	if err != nil {
 		return nil, err
