@@ -30,7 +30,7 @@ type explained struct {
 	Actual *view.Cgroups `json:"actual,omitempty"`
 }
 
-// Where the agents of a real cluster are, and their address inside their pods.
+// Where the agents of a real cluster are, unless TENON_NAMESPACE says another namespace, and their address inside pods.
 const (
 	agentNamespace = "tenon-system"
 	agentSelector  = "app.kubernetes.io/name=tenon-agent"
@@ -94,11 +94,11 @@ func (c cluster) askKubelet(ctx context.Context, name, target string) (status in
 }
 
 func (c cluster) agentPods(ctx context.Context, node string) ([]corev1.Pod, error) {
-	pods, err := c.core.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{
+	pods, err := c.core.CoreV1().Pods(installedIn()).List(ctx, metav1.ListOptions{
 		LabelSelector: agentSelector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {
-		return nil, rightMissing(err, "list on pods of namespace "+agentNamespace)
+		return nil, rightMissing(err, "list on pods of namespace "+installedIn())
 	}
 	return pods.Items, nil
 }
@@ -111,10 +111,10 @@ func (c cluster) forward(ctx context.Context, node, target string) (status int, 
 	running := slices.IndexFunc(pods,
 		func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil })
 	if running < 0 {
-		return 0, nil, fmt.Errorf("no agent runs on node %s (namespace %s, label %s)", node, agentNamespace,
+		return 0, nil, fmt.Errorf("no agent runs on node %s (namespace %s, label %s)", node, installedIn(),
 			agentSelector)
 	}
-	address, stop, err := c.forwardPort(ctx, agentNamespace, pods[running].Name, agentPort)
+	address, stop, err := c.forwardPort(ctx, installedIn(), pods[running].Name, agentPort)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -3,6 +3,7 @@ package strict
 import (
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -205,6 +206,11 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 	want := "[{exempt a;b; a.yaml:2} {gatesOfCPU X=true; a.yaml:4} {nriSocket /s a.yaml:3} {resync 5s --resync}]"
 	if got := fmt.Sprint(s.All); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, nil)
+	if got := w.Body.String(); !strings.Contains(got, `{"field":"exempt","value":"a;b;","origin":"a.yaml:2"}`) {
+		t.Errorf("/configz: %s", got)
 	}
 	located := s.Locate(errors.New("--exempt a: no pod"), errors.New("--resync 5s: want more"), nil)
 	if got := located.Error(); got != "a.yaml:2:1: exempt: --exempt a: no pod\n--resync 5s: want more" {

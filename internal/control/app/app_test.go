@@ -95,6 +95,9 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	// The metrics belong to the process: another server may have counted before.
 	const refusals = `tenon_admission_answers_total{operation="CREATE",outcome="refused",webhook="validate-pod"} `
 	before := counted(t, get(t, client, "http://"+o.MetricsAddress+"/metrics"), refusals)
+	if text := get(t, client, "http://"+o.MetricsAddress+"/configz"); !strings.Contains(text, `"settings"`) {
+		t.Errorf("/configz = %s", text)
+	}
 	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` +
 		`"operation":"CREATE",` +
 		`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},` +
