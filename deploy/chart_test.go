@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/deploy/values"
 )
 
 var update = flag.Bool("update", false, "write the manifests and the golden files")
@@ -369,7 +371,7 @@ func TestTheGuideOfInstallationIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := 0
+	settings := 0
 	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1) {
 		var kind metav1.TypeMeta
 		if err := yaml.Unmarshal(block[1], &kind); err != nil {
@@ -383,7 +385,7 @@ func TestTheGuideOfInstallationIsValid(t *testing.T) {
 		into := map[string]any{"Pod": &corev1.Pod{}, "ResourceQuota": &corev1.ResourceQuota{}, "Kustomization": &images}
 		switch object := into[kind.Kind]; {
 		case kind.Kind == "":
-			values++
+			settings++
 			file := filepath.Join(t.TempDir(), "values.yaml")
 			if err := os.WriteFile(file, block[1], 0o600); err != nil {
 				t.Fatal(err)
@@ -406,7 +408,54 @@ func TestTheGuideOfInstallationIsValid(t *testing.T) {
 			}
 		}
 	}
-	if values < 4 {
-		t.Errorf("%d blocks of values", values)
+	if settings < 4 {
+		t.Errorf("%d blocks of values", settings)
 	}
+}
+
+// TestTheTypesAreTheValues reads the chart's defaults into the types and back, and looks for each key in the templates.
+func TestTheTypesAreTheValues(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("chart/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var typed values.Values
+	if err := yaml.UnmarshalStrict(text, &typed); err != nil {
+		t.Fatal(err)
+	}
+	back, err := yaml.Marshal(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got map[string]any
+	if err := errors.Join(yaml.Unmarshal(text, &want), yaml.Unmarshal(back, &got)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("values (-file +types):\n%s", diff)
+	}
+	var templates strings.Builder
+	files, err := filepath.Glob("chart/templates/*")
+	for _, file := range files {
+		text, e := os.ReadFile(file)
+		err = errors.Join(err, e)
+		templates.Write(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used func(map[string]any)
+	used = func(keys map[string]any) {
+		for name, below := range keys {
+			// Of requests and limits the whole is rendered.
+			if !strings.Contains(templates.String(), "."+name) && name != "global" && name != "requests" {
+				t.Errorf("no template reads %s", name)
+			}
+			if m, ok := below.(map[string]any); ok && name != "requests" && name != "limits" {
+				used(m)
+			}
+		}
+	}
+	used(want)
 }
