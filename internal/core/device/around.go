@@ -256,31 +256,30 @@ func (o *neighbours) nearest(may, from uint64) (distance int, mask uint64) {
 	return 0, 0
 }
 
-// survey finds the places and distances of all devices of a search.
+// survey finds the places and distances of all devices of a search. A place is a root complex, or the bridge below it.
 func (s *search) survey() {
 	units := func(r *rack) []unit { return s.view.units[r.first : r.first+r.n] }
-	place := func(u *unit) int { return u.pcie }
+	near := int64(SameRoot)
 	if s.req.Joint.Scope == SamePCIeSwitch {
-		place = func(u *unit) int { return u.port }
+		near = SameBridges
 	}
 	s.others, s.found = make([]neighbours, len(s.rest)), make([]gift, len(s.rest))
 	lead := units(s.lead.rack)
 	for i := range lead {
-		at := place(&lead[i])
 		s.here[i] = 1 << i
 		for j := range lead {
-			if at >= 0 && place(&lead[j]) == at {
+			if closeness(&lead[i], &lead[j]) >= near {
 				s.here[i] |= 1 << j
 			}
 		}
 		for t := range s.rest {
 			others := units(s.rest[t].rack)
 			for j := range others {
-				if at >= 0 && place(&others[j]) == at {
+				c := closeness(&lead[i], &others[j])
+				if c >= near {
 					s.others[t].there[i] |= 1 << j
 				}
-				d := (SameSwitch - min(closeness(&lead[i], &others[j]), SameSwitch)) / 10
-				s.others[t].level[i][d] |= 1 << j
+				s.others[t].level[i][(SameSwitch-c)/10] |= 1 << j
 			}
 		}
 	}

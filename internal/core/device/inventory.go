@@ -86,7 +86,6 @@ type unit struct {
 	Device
 	node    topo.NodeSet // its NUMA node; 0 = unknown
 	pcie    int          // index of the root complex, -1 = unknown
-	port    int          // index of the bridge below it, -1 = unknown
 	blind   bool         // the size of its memory is unknown: Bytes count percent
 	parent  int          // index of the unit that it is a slice of, -1 for none
 	offered bool         // pods may have it: it is not the parent of MIG devices
@@ -136,15 +135,12 @@ type identity struct {
 // slices of the Spec are kept.
 func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error) {
 	inv := &Inventory{spec: *s, machine: m, at: map[identity]int{}, laneBytes: s.LaneBytes, partitions: s.Partitions}
-	nodes, roots, ports := nodesOf(s.Devices, m), index{}, index{}
+	nodes, roots := nodesOf(s.Devices, m), index{}
 	for _, d := range s.Devices {
 		if err := d.validate(); err != nil {
 			return nil, err
 		}
-		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.of(d.root()), port: -1, parent: -1, offered: true}
-		if len(d.Bridges) > 1 {
-			u.port = ports.of(d.Bridges[0] + " " + d.Bridges[1])
-		}
+		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.of(d.root()), parent: -1, offered: true}
 		u.complete()
 		inv.units = append(inv.units, u)
 	}
