@@ -113,5 +113,7 @@ func (c cluster) schedulerClient(ctx context.Context) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
+	// The transport shows the credentials to every server that it is sent to.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return client, nil
 }

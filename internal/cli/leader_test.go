@@ -75,6 +75,10 @@ func TestTheLeaderIsAskedThroughItsPod(t *testing.T) {
 			refusal: "pods cannot be read: get on pods is missing",
 			want:    "warning: the scheduler answers: pods cannot be read: get on pods is missing; this is what the objects",
 		},
+		"it points elsewhere": {
+			authority: trusted, lease: "tenon-scheduler-0_x", status: http.StatusTemporaryRedirect, asked: 1,
+			want: "warning: the scheduler answers: ",
+		},
 		"its certificate is another authority's": {
 			authority: foreign, lease: "tenon-scheduler-0_x", want: "certificate signed by unknown authority",
 		},
@@ -101,6 +105,7 @@ func TestTheLeaderIsAskedThroughItsPod(t *testing.T) {
 					t.Errorf("the scheduler is shown %q", got)
 				}
 				if asked.Add(1) == 1 && c.status != 0 {
+					w.Header().Set("Location", "/elsewhere")
 					w.WriteHeader(c.status)
 					_, _ = w.Write([]byte(`{"message":"` + c.refusal + `"}`))
 					return

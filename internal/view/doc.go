@@ -7,6 +7,7 @@
 //	account, request ─► HintsOf ────► Hints     how the NUMA nodes of a machine satisfy a pod
 //	account ─► NodeOf, LoadOf ──────► Node, Load
 //	quota.Forest ─► QuotaOf ────────► Quota     what a quota may use, lends and borrows, and why
+//	Installation ─► StatusOf ───────► Status    whether what is installed in a cluster works
 //
 // A Pod contains the refusals (obstacles, counted by code), the smallest sets of codes that keep it from a node
 // (minimal sets), the refusal that must be reported first (root cause), and per node what it has and what the pod
