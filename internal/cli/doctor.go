@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,15 +74,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 			if err != nil {
 				return err
 			}
-			err = printAnswer(streams.Out, o.format, d, func() string {
-				var text strings.Builder
-				_ = d.Print(&text) // a Builder takes everything
-				return text.String()
-			})
-			if err == nil && !d.Healthy() {
-				return errUnhealthy
-			}
-			return err
+			return printChecks(streams.Out, o.format, &d)
 		},
 	}
 	outputFlag(c, &o.format)

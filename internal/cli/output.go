@@ -97,6 +97,23 @@ func newList[T any](kind string, items []T) list[T] {
 	return list[T]{apiVersion, kind, append([]T{}, items...)}
 }
 
+// printChecks prints the answer of a verb that checks. A check that failed sets the exit code.
+func printChecks(w io.Writer, format string, answer interface {
+	Print(w io.Writer) error
+	Healthy() bool
+},
+) error {
+	err := printAnswer(w, format, answer, func() string {
+		var text strings.Builder
+		_ = answer.Print(&text) // a Builder takes everything
+		return text.String()
+	})
+	if err == nil && !answer.Healthy() {
+		return errUnhealthy
+	}
+	return err
+}
+
 func printAnswer(w io.Writer, format string, v any, table func() string) error {
 	var text []byte
 	var err error

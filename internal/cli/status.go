@@ -74,12 +74,8 @@ when a check fails, or when --wait ends before all replicas are ready.`,
 			if err != nil {
 				return err
 			}
-			err = printAnswer(streams.Out, format, status, func() string {
-				var text strings.Builder
-				_ = status.Print(&text) // a Builder takes everything
-				return text.String()
-			})
-			if err == nil && (!status.Healthy() || wait > 0 && !status.IsComplete()) {
+			err = printChecks(streams.Out, format, &status)
+			if err == nil && wait > 0 && !status.IsComplete() {
 				return errUnhealthy
 			}
 			return err
