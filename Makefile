@@ -21,7 +21,7 @@ RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./i
              ./internal/sched/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build images release up down test unit race system oracle oracle-short mutants soak verify lint bench generate clean \
+.PHONY: help build images release up down test unit race system alerts oracle oracle-short mutants soak verify lint bench generate clean \
         node-tools test-node test-guest bench-agent bench-quota bench-gang bench-device ladder
 
 help: ## List these targets
@@ -46,7 +46,7 @@ up: bin/tenon ## Start a local cluster of simulated machines with the demo
 down: ## Stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge; else echo "nothing to stop: bin/tenon was never built"; fi
 
-test: verify unit race system oracle-short ladder ## Run every test for which the tools are built
+test: verify unit race system oracle-short alerts ladder ## Run every test for which the tools are built
 
 unit: ## Run the fast tests: core, codecs, agent, store
 	$(GO) test -tags $(TAGS) $(UNIT)
@@ -62,6 +62,10 @@ system: bin/tenon ## Test scheduler, simulate, commands and the local cluster
 	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights ./test/manifests ./test/chart
 	$(GO) test -tags $(TAGS),nolocal ./cmd/tenon
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
+
+# The alert rules, by Prometheus' own program. Without its service discoveries it takes 2 CPU-minutes to build, once.
+alerts: ## Test the alert rules with promtool
+	cd hack/tools/promtool && GOFLAGS="$(GOFLAGS) -tags=remove_all_sd" $(GO) tool promtool test rules tenon_test.yaml
 
 # Tests of the agent on a real machine: docs/reference/testing.md. A level that has passed with the same tools on the same
 # tree is not run again.
