@@ -122,6 +122,33 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	}
 }
 
+// TestAManagerWithoutACertificateIsNotReady, and says in a metric that it has none.
+func TestAManagerWithoutACertificateIsNotReady(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	o := app.Options{
+		RESTConfig:     &rest.Config{Host: "https://127.0.0.1:1"},
+		WebhookAddress: free(t), HealthAddress: free(t), MetricsAddress: free(t),
+		CertificateSecret: "certificates", Namespace: "ns",
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- app.Run(ctx, o) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	await(t, client, "http://"+o.HealthAddress+"/healthz")
+	await(t, client, "http://"+o.MetricsAddress+"/metrics")
+	if body := get(t, client, "http://"+o.HealthAddress+"/readyz"); !strings.Contains(body, "[-]webhooks failed") {
+		t.Errorf("/readyz = %q", body)
+	}
+	const none = "\ntenon_certificate_expiry_timestamp_seconds 0\n"
+	if !strings.Contains(get(t, client, "http://"+o.MetricsAddress+"/metrics"), none) {
+		t.Errorf("/metrics lacks %q", none)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
 // counted is the value of a counter on a page of metrics, 0 where the page has none.
 func counted(t *testing.T, page, series string) int {
 	t.Helper()
