@@ -28,6 +28,12 @@ const (
 	ResourceFPGA = "koordinator.sh/fpga"
 )
 
+// Resources that device plugins of the agent have.
+const (
+	// ResourcePresence is one device that stands for nothing: the agent of a node with devices has registered a plugin.
+	ResourcePresence = "tenon.sh/presence"
+)
+
 // Annotations of a Pod about devices.
 const (
 	// DeviceAllocateHintKey holds DeviceAllocateHints, written by users.

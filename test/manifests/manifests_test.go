@@ -198,7 +198,8 @@ func (c *cluster) daemonSet(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{
-		"/host/sys/fs/cgroup", "/host/run/cdi", "/host/var/lib/tenon-agent", "/var/run/nri", "/run/tenon",
+		"/host/sys/fs/cgroup", "/host/var/lib/kubelet/device-plugins", "/host/run/cdi", "/host/var/lib/tenon-agent",
+		"/var/run/nri", "/run/tenon",
 	}, writable); diff != "" {
 		t.Errorf("folders that the agent may write (-want +got):\n%s", diff)
 	}

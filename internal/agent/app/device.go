@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/deviceplugin"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/watch"
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
 // deviceFile keeps, in the agent's folder, what the Device object says: containers start while the API server is away.
@@ -58,7 +61,7 @@ func (a *Agent) readCards() error {
 func (a *Agent) followDevices(ctx context.Context, g *group) error {
 	tick := a.o.Clock.NewTicker(a.o.Resync)
 	defer tick.Stop()
-	watched, last := false, ""
+	watched, last, plugins := false, "", map[string]context.CancelFunc{}
 	for {
 		err := a.readCards()
 		if err == nil {
@@ -74,11 +77,60 @@ func (a *Agent) followDevices(ctx context.Context, g *group) error {
 			watched = true
 			g.run(a.watchDevice)
 		}
+		a.registerPlugins(ctx, g, plugins)
 		select {
 		case <-tick.C():
 		case <-a.synced:
 		case <-ctx.Done():
 			return nil
+		}
+	}
+}
+
+// wantedPlugins returns the device plugins that a node needs, with the number of their devices; running are those that
+// it has. Where the vendor's plugin is gone from a node of Tenon the agent's takes its place: the resource that remains
+// in the Node would be 0, at which the kubelet refuses the pods that the scheduler gave GPUs.
+func wantedPlugins(n *inject.Node, node *corev1.Node, running map[string]context.CancelFunc) map[string]int {
+	want := map[string]int{}
+	if n.HasDevices() {
+		want[annotation.ResourcePresence] = 1
+	}
+	gpus := n.Cards.Count(annotation.DeviceGPU)
+	if gpus == 0 || n.Mode != annotation.DeviceOwn || node == nil {
+		return want
+	}
+	for name := range node.Status.Capacity {
+		free, kept := node.Status.Allocatable[name], running[string(name)] != nil
+		if device.IsWholeGPU(string(name)) && (kept || free.IsZero()) {
+			want[string(name)] = gpus
+		}
+	}
+	return want
+}
+
+// registerPlugins serves the device plugins that the node needs, and ends the others; running has what ends each.
+func (a *Agent) registerPlugins(ctx context.Context, g *group, running map[string]context.CancelFunc) {
+	if !a.o.RegisterPlugins {
+		return
+	}
+	want := wantedPlugins(a.injects.Load(), a.currentNode(), running)
+	for name, devices := range want {
+		if running[name] != nil {
+			continue
+		}
+		var served context.Context
+		served, running[name] = context.WithCancel(ctx)
+		g.run(func(context.Context) error {
+			deviceplugin.Serve(served, a.o.Root, name, devices, func(err error) {
+				klog.FromContext(ctx).Error(err, "A device plugin is not registered with the kubelet", "node", a.o.Node)
+			})
+			return nil
+		})
+	}
+	for name, end := range running {
+		if want[name] == 0 {
+			end()
+			delete(running, name)
 		}
 	}
 }

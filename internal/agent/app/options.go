@@ -49,6 +49,8 @@ type Options struct {
 	AskResources func(context.Context) (kubeletapi.Resources, error)
 	// WatchKubelet asks again as soon as the kubelet's files change, not at the next resync alone.
 	WatchKubelet bool
+	// RegisterPlugins registers device plugins with the kubelet of a node with devices: package deviceplugin says why.
+	RegisterPlugins bool
 	// Devices returns the devices of the node's device plugins with their NUMA nodes, sorted; nil where no source has
 	// them. It must not block.
 	Devices func() []host.Device

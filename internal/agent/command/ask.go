@@ -55,7 +55,7 @@ func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) er
 			return kubeletapi.AskResources(ctx, f.socket)
 		}
 	}
-	o.WatchKubelet = true
+	o.WatchKubelet, o.RegisterPlugins = true, true
 	if fs.Changed("kubelet") {
 		return nil
 	}

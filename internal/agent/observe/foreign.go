@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/deviceplugin"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -142,10 +143,11 @@ func (f *finder) addRecorded(node, uid string, env bool) {
 	}
 }
 
-// add leaves out what device plugins give that is no device of the node, such as a file of /dev.
+// add leaves out what device plugins give that is no device of the node, such as a file of /dev, or one of the agent's.
 func (f *finder) add(uid, container string, by sources, devices []host.Device) {
 	for _, d := range devices {
-		if d.ID == "" || !device.IsServed(d.Resource) && f.inv.Resolve(d.ID) == "" {
+		if d.ID == "" || strings.HasPrefix(d.ID, deviceplugin.IDPrefix) ||
+			!device.IsServed(d.Resource) && f.inv.Resolve(d.ID) == "" {
 			continue
 		}
 		c := claim{uid, container, d.Resource}

@@ -151,6 +151,10 @@ func TestHoldersOfDevices(t *testing.T) {
 			}}},
 			want: Foreign{Holders: annotation.DevicesCheckpoints{held("p", "example.com/card", "GPU-2")}},
 		},
+		"devices of the agent's own plugin": {
+			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, answers: []kubeletapi.Pod{answered("p", "tenon-0")},
+			file: filed("p", "tenon-0"), want: Foreign{Holders: annotation.DevicesCheckpoints{none("p")}},
+		},
 		"a pod that has ended holds nothing, though the checkpoint keeps it": {
 			pods: []*convert.Pod{ended}, answers: []kubeletapi.Pod{}, file: filed("p", "GPU-2"),
 		},

@@ -192,6 +192,35 @@ func TestPodsAreRefusedInTheKubeletsWords(t *testing.T) {
 	}
 }
 
+// A kubelet that restarts admits the pods that run anew. Whoever takes an amount off a Node must remove it: at 0 they
+// would fail.
+func TestAnAmountOfZeroIsRefusedAndAnAbsentOneIsNot(t *testing.T) {
+	t.Parallel()
+	const gpuCore = "koordinator.sh/gpu-core"
+	for shown, want := range map[string]string{
+		"": "", "100": "",
+		"0": "OutOf" + gpuCore + " Pod was rejected: Node didn't have enough resource: " + gpuCore +
+			", requested: 50, used: 0, capacity: 0",
+	} {
+		w := newWorld(t, t.TempDir(), "arm64-1s")
+		if shown != "" {
+			w.node.Status.Allocatable[gpuCore] = resource.MustParse(shown)
+		}
+		k := w.boot(t, 10*time.Millisecond, nil)
+		defer k.Close()
+		p := podOf("p", "1", "1Gi")
+		p.Spec.Containers[0].Resources.Requests[gpuCore] = resource.MustParse("50")
+		refusal, err := k.Admit(p)
+		got := ""
+		if refusal != nil {
+			got = refusal.Reason + " " + refusal.Message
+		}
+		if err != nil || got != want {
+			t.Errorf("with %q of it: %q, %v; want %q", shown, got, err, want)
+		}
+	}
+}
+
 func TestContainersGetTheCPUsAndMemoryOfOneNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), "epyc-2s@restricted,memory-static")
