@@ -29,10 +29,11 @@ const (
 	caseStatic = "case-static"
 	caseNone   = "case-none"
 	caseFollow = "case-follow"
+	caseDevice = "case-device"
 )
 
 // cases are the nodes of single cases.
-func cases() []string { return []string{caseStatic, caseNone, caseFollow} }
+func cases() []string { return []string{caseStatic, caseNone, caseFollow, caseDevice} }
 
 // runCases plays what happens to a node beside pods that come and go.
 func runCases(t *testing.T, w *world) {
@@ -62,6 +63,10 @@ func runCases(t *testing.T, w *world) {
 		n.create(t, wish{kind: "fractional", boxes: []box{{cpu: "1500m", memory: "64Mi"}}}.pod("fractional", n.name))
 		n.inOrder(t)
 		t.Run("kubelet restarted", n.restartsKubelet)
+	})
+	t.Run(caseDevice, func(t *testing.T) {
+		n := newNode(t, w, caseDevice, caseMachine(t, "none"))
+		t.Run("moves in", n.movesIn)
 	})
 }
 

@@ -70,10 +70,11 @@ func newNode(t *testing.T, w *world, name string, m machine.Description) *node {
 	n.topo, err = topo.New(m.Spec())
 	check(t, err)
 	check(t, m.Write(n.dir))
-	for _, dir := range []string{n.kubeletDir(), n.staticPods()} {
+	const plugins = "var/lib/kubelet/device-plugins" // every kubelet's, whatever its root directory
+	for _, dir := range []string{n.pluginDir(), n.staticPods(), "/" + plugins} {
 		check(t, os.MkdirAll(dir, 0o755))
 	}
-	for _, name := range []string{"sys/devices/system/cpu", "sys/devices/system/node", "proc/cpuinfo"} {
+	for _, name := range []string{"sys/devices/system/cpu", "sys/devices/system/node", "proc/cpuinfo", plugins} {
 		stage.Bind(t, filepath.Join(n.dir, name), "/"+name)
 	}
 	// A kubelet with the CPU policy none gives all CPUs to a kubepods that it makes itself, in ids that the kernel does
@@ -141,7 +142,7 @@ func (n *node) agentOptions(t testing.TB) app.Options {
 	n.ask = asks.Config
 	return app.Options{
 		Node: n.name, Root: n.root, Arch: n.machine.Arch(), Version: "test", Client: client, Dynamic: objects,
-		AskKubelet: n.ask, WatchKubelet: true,
+		AskKubelet: n.ask, WatchKubelet: true, RegisterPlugins: true,
 		AskResources: func(ctx context.Context) (kubeletapi.Resources, error) {
 			return kubeletapi.AskResources(ctx, n.podResourcesSocket())
 		},
