@@ -30,7 +30,7 @@ const (
 
 // Resources that device plugins of the agent have.
 const (
-	// ResourcePresence is one device that stands for nothing: the agent of a node with devices has registered a plugin.
+	// ResourcePresence is one placeholder: the agent of a node with devices has registered a plugin.
 	ResourcePresence = "tenon.sh/presence"
 )
 

@@ -108,7 +108,8 @@ func TestBadInputWhileANodeMovesIn(t *testing.T) {
 			env: "GPU-x", holders: holding(`["GPU-x"]`, "main"), unclear: "the devices GPU-x, which", free: true,
 		},
 		"a variable beside a checkpoint that names another GPU": {
-			file: checkpointOf(entry("a", "main", `["GPU-a"]`)), env: "GPU-b", holders: holding(`["GPU-a","GPU-b"]`, "main"),
+			file: checkpointOf(entry("a", "main", `["GPU-a"]`)), env: "GPU-b",
+			holders: holding(`["GPU-a","GPU-b"]`, "main"),
 			unclear: "the sources name different devices for one container: GPU-a, GPU-b",
 		},
 		"a variable that names all GPUs": {env: "all", unclear: unknown, free: true},

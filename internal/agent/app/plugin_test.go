@@ -45,7 +45,8 @@ func TestPluginsThatANodeNeeds(t *testing.T) {
 			mode: annotation.DeviceMoving, cards: 2, capacity: "2", left: "0", want: presence,
 		},
 		"the node is the kubelet's again": {
-			mode: annotation.DeviceFollow, cards: 2, capacity: "2", left: "2", running: "nvidia.com/gpu", want: presence,
+			mode: annotation.DeviceFollow, cards: 2, capacity: "2", left: "2", running: "nvidia.com/gpu",
+			want: presence,
 		},
 		"it is gone, and the driver lists no GPUs": {
 			mode: annotation.DeviceOwn, capacity: "2", left: "0", want: presence,

@@ -143,7 +143,7 @@ func (f *finder) addRecorded(node, uid string, env bool) {
 	}
 }
 
-// add leaves out what device plugins give that is no device of the node, such as a file of /dev, or one of the agent's.
+// add leaves out what device plugins give that is not a device of the node, such as a file of /dev, or a placeholder.
 func (f *finder) add(uid, container string, by sources, devices []host.Device) {
 	for _, d := range devices {
 		if d.ID == "" || strings.HasPrefix(d.ID, deviceplugin.IDPrefix) ||

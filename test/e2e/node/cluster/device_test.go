@@ -368,7 +368,7 @@ func (n *node) movesIn(t *testing.T) {
 	_, gpu, err := n.allocated(t.Context())
 	check(t, err)
 	if got := n.recorded(t, first); got == gpu[first.Name] || gpu[first.Name] == "" || gpu[first.Name] == its {
-		t.Fatalf("the scheduler gave %q to its pod and the kubelet %q; want two GPUs beside %s", gpu[first.Name], got, its)
+		t.Fatalf("the scheduler gave %q and the kubelet %q; want two GPUs beside %s", gpu[first.Name], got, its)
 	}
 	t.Run("the kubelet gives out a GPU of Tenon", func(t *testing.T) { n.strays(t, gpu[first.Name]) })
 
