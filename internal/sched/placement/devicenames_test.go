@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -161,6 +163,56 @@ func TestAPodIsReadAgainWhenDevicesOfAnotherKindCome(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the pod is not bound")
+	}
+}
+
+// A pod that waits for a device of a type that no code knows is woken when the node has one for it, and not before.
+func TestHintsKnowTypesOfDeviceObjects(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, []plugin{{deviceshare.Name, 10}})
+	b.store.PutDevice(&devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Name: "n0"}, Spec: devicev1alpha1.DeviceSpec{
+		Devices: []devicev1alpha1.DeviceInfo{{
+			Type: "dpu", ID: "d", Health: true,
+			Resources: map[corev1.ResourceName]resource.Quantity{"example.com/dpu": resource.MustParse("1")},
+		}},
+	}})
+	asks := func(name string) *corev1.Pod {
+		p := pod(name, profileName(0), 1)
+		p.Spec.Containers[0].Resources.Requests["example.com/dpu"] = resource.MustParse("1")
+		return p
+	}
+	holder, waiting := asks("holder"), asks("waiting")
+	holder.Spec.NodeName = "n0"
+	holder.Annotations = map[string]string{annotation.DeviceAllocatedKey: `{"dpu":[{"id":"d","minor":0,` +
+		`"resources":{"koordinator.sh/dpu":"1"}}]}`}
+	b.store.PutPod(holder)
+	woken := func() (hints []fwk.QueueingHint) {
+		for _, e := range b.Profiles[profileName(0)].EnqueueExtensions() {
+			if e.Name() != deviceshare.Name {
+				continue
+			}
+			events, err := e.EventsToRegister(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, on := range events {
+				if on.Event.Resource == fwk.Pod && on.Event.ActionType&fwk.Delete != 0 {
+					hint, err := on.QueueingHintFn(klog.Background(), waiting, holder, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					hints = append(hints, hint)
+				}
+			}
+		}
+		return hints
+	}
+	if got := woken(); !slices.Equal(got, []fwk.QueueingHint{fwk.QueueSkip}) {
+		t.Errorf("while the device is held: %v", got)
+	}
+	b.store.RemovePod(holder)
+	if got := woken(); !slices.Equal(got, []fwk.QueueingHint{fwk.Queue}) {
+		t.Errorf("once its holder is gone: %v", got)
 	}
 }
 
