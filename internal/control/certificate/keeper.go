@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -101,12 +102,20 @@ func (k *Keeper) pass(ctx context.Context) (changed bool, err error) {
 	publishers, unread := k.publishers(ctx)
 	secret, write, err := open(ctx, k.o.Client.CoreV1().Secrets(k.o.Namespace),
 		&corev1.Secret{ObjectMeta: k.meta(k.o.Secret)})
-	if err := errors.Join(err, unread); err != nil {
-		return false, err
+	if err != nil {
+		return false, errors.Join(err, unread)
 	}
 	now := k.o.Now() // not before what was read
 	s := decode(k.hosts, secret.Data, secret.Annotations[annotation.RotateCertificates], now)
-	k.serve(ctx, s)
+	if k.serve(ctx, s); unread != nil {
+		return false, unread
+	}
+	for key := range s.active {
+		if server, _, _ := strings.Cut(key, "."); k.hosts[server] == "" {
+			return false, fmt.Errorf("write Secret %s/%s: it has %s, which is not the manager's: name another one",
+				k.o.Namespace, k.o.Secret, key)
+		}
+	}
 	var published [][]*x509.Certificate
 	for _, p := range publishers {
 		for _, b := range p.bundles {
@@ -148,12 +157,10 @@ func (k *Keeper) serve(ctx context.Context, s state) {
 	if is := k.served.Load(); s.signer == nil || is != nil && bytes.Equal(encode(is.Leaf), text) {
 		return
 	}
-	c, err := tls.X509KeyPair(text, s.active[manager+".key"])
-	if err != nil {
-		return // it has a signer, so it has been read before
+	if c, err := tls.X509KeyPair(text, s.active[manager+".key"]); err == nil { // as it has a signer
+		k.served.Store(&c)
+		klog.FromContext(ctx).Info("Certificate loaded", "expires", c.Leaf.NotAfter)
 	}
-	k.served.Store(&c)
-	klog.FromContext(ctx).Info("Certificate loaded", "expires", c.Leaf.NotAfter)
 }
 
 func (k *Keeper) meta(name string) metav1.ObjectMeta {

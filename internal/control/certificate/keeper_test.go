@@ -113,7 +113,7 @@ func TestRequestsWithoutEndAddNoAuthoritiesWithoutEnd(t *testing.T) {
 	if n := len(s.state(*now).authorities); n != mostAuthorities {
 		t.Errorf("%d authorities, want %d", n, mostAuthorities)
 	}
-	const want = `tenon.sh/rotate-certificates: 8 authorities are still valid, at most 8 may be: ` +
+	const want = `tenon.sh/rotate-certificates: 8 authorities are valid, at most 8 may be: ` +
 		`use "replace" to drop the earlier ones`
 	if failed == nil || failed.Error() != want {
 		t.Errorf("pass = %v, want %s", failed, want)
@@ -149,6 +149,12 @@ func TestFaults(t *testing.T) {
 				s.edit(func(secret *corev1.Secret) { secret.Data["ca.crt"] = []byte("garbage") })
 			},
 			rotated: true,
+		},
+		"the Secret is that of another program": {
+			fault: func(s *server) {
+				s.edit(func(secret *corev1.Secret) { secret.Data = map[string][]byte{"tls.crt": nil} })
+			},
+			failure: `write Secret ns/certificates: it has tls.crt, which is not the manager's: name another one`,
 		},
 		"an upgrade empties caBundle":   {fault: (*server).upgrade},
 		"the ConfigMap is deleted":      {fault: func(s *server) { delete(s.objects, "configmaps") }},
@@ -227,6 +233,20 @@ func TestAReplicaWithoutRightsServesNothing(t *testing.T) {
 	const want = "no certificate yet: Secret ns/certificates and the manager's log say why"
 	if _, err := k.GetCertificate(nil); errorText(err) != want {
 		t.Errorf("GetCertificate = %v, want %s", err, want)
+	}
+}
+
+// TestAReplicaServesThoughItMayReadTheSecretAlone, as one that has just started.
+func TestAReplicaServesThoughItMayReadTheSecretAlone(t *testing.T) {
+	t.Parallel()
+	s, first, _ := settled(t)
+	s.mayRead = func(resource string) bool { return resource == "secrets" }
+	k := NewKeeper(first.o)
+	if err := s.settle(t, k); err == nil {
+		t.Error("no error")
+	}
+	if is := k.served.Load(); is == nil || !is.Leaf.Equal(first.served.Load().Leaf) {
+		t.Errorf("serves %v, want what the first one serves", is)
 	}
 }
 

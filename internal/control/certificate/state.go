@@ -75,18 +75,16 @@ func (s state) advance(published [][]*x509.Certificate, now time.Time) (state, e
 	case "":
 	case rotateNow:
 		if issue = issue || len(out.authorities) < mostAuthorities; !issue {
-			refused = fmt.Errorf("%d authorities are still valid, at most %d may be: use %q to drop the earlier ones",
-				len(out.authorities), mostAuthorities, rotateReplace)
+			refused = fmt.Errorf("%s: %d authorities are valid, at most %d may be: use %q to drop the earlier ones",
+				annotation.RotateCertificates, len(out.authorities), mostAuthorities, rotateReplace)
 		}
 	case rotateReplace:
 		issue, out.rotate = true, replacing
 	case replacing:
 		issue, out.rotate = issue || s.pending == nil, replacing
 	default:
-		refused = fmt.Errorf("%q is not allowed: use %q or %q", s.rotate, rotateNow, rotateReplace)
-	}
-	if refused != nil {
-		refused = fmt.Errorf("%s: %w", annotation.RotateCertificates, refused)
+		refused = fmt.Errorf("%s: %q is not allowed: use %q or %q", annotation.RotateCertificates, s.rotate, rotateNow,
+			rotateReplace)
 	}
 	without := func(b []*x509.Certificate) bool { return !has(b, s.pending) }
 	switch {
