@@ -63,7 +63,7 @@ system: bin/tenon ## Test scheduler, simulate, commands and the local cluster
 	$(GO) test -tags $(TAGS),nolocal ./cmd/tenon
 	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
 
-# The alert rules, by Prometheus' own program. Without its service discoveries it takes 2 CPU-minutes to build, once.
+# The alert rules, by Prometheus' own program. Without its service discoveries it takes 2 to 7 CPU-minutes to build, once.
 alerts: ## Test the alert rules with promtool
 	cd hack/tools/promtool && GOFLAGS="$(GOFLAGS) -tags=remove_all_sd" $(GO) tool promtool test rules tenon_test.yaml
 
