@@ -663,7 +663,7 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 		},
 		"no topology": {
 			func(v *NodeView) { v.Topology = nil }, "topology", Fail,
-			"kubectl apply -f deploy/agent",
+			"helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true",
 		},
 		"one that is left": {
 			func(v *NodeView) { v.Agent, v.Written = nil, now.Add(-48*time.Hour) }, "topology", Warn,

@@ -81,14 +81,14 @@ func (v *NodeView) topology() Finding {
 	if v.Topology == nil {
 		return ok(where, "none").Because(Fail,
 			"the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
-			"run the agent on the node: kubectl apply -f deploy/agent")
+			"run the agent on the node: helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true")
 	}
 	age := v.Now.Sub(v.Written)
 	f := ok(where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second),
 		v.Topology.Annotations[annotation.Writer])
 	if age > staleAfter && v.Agent == nil && v.AgentUnknown == nil {
 		return f.Because(Warn, "no agent updates it: the scheduler may use stale data",
-			"run the agent on the node: kubectl apply -f deploy/agent")
+			"run the agent on the node: helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true")
 	}
 	return f
 }
@@ -163,7 +163,7 @@ func (v *NodeView) agent() Finding {
 		return unknown(where, "cannot be looked for: %v", v.AgentUnknown)
 	case v.Agent == nil:
 		return ok(where, "no pod of tenon-agent on this node").Because(Warn,
-			"nothing is enforced here, unless the agent runs as a service of the host", "kubectl apply -f deploy/agent")
+			"nothing is enforced here, unless the agent runs as a service of the host", "helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true")
 	}
 	for _, c := range v.Agent.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

@@ -31,7 +31,7 @@ import (
 )
 
 // TestTheAgentWorksAsItsDaemonSetRunsIt imports the agent's image and runs it with the mounts, the arguments and the
-// few rights that deploy/agent gives it: it keeps pods on their CPUs, and can write what it has to.
+// few rights that the chart gives it: it keeps pods on their CPUs, and can write what it has to.
 func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 	w := newWorld(t, byNRI, options{noAgent: true})
 	w.runDaemonSet()
