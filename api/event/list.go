@@ -265,10 +265,10 @@ var entries = [...]Entry{
 			"device that Tenon's scheduler gave to another pod, or one that the Device object does not list; the " +
 			"kubelet's answer, its checkpoint and a container's environment name different devices; or none of them " +
 			"names those of a pod that requests some.",
-		Does: "What one source names stays held; the containers of the second holder are not created. The node gets no " +
-			"other pod with devices while those of a pod are not known.",
-		Do: "The message names devices or pods: delete one of two holders, end processes that were left, see that the " +
-			"kubelet answers.",
+		Does: "What one source names stays held; the containers of the second holder are not created. The node gets " +
+			"no other pod with devices while those of a pod are not known.",
+		Do: "The message names devices or pods: delete one of two holders, end processes that were left, see that " +
+			"the kubelet answers.",
 	},
 	KubeletStaticActive: {
 		Name: "KubeletStaticActive", From: agent, On: "Node", Condition: true,

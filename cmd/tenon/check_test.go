@@ -75,17 +75,20 @@ func TestCheck(t *testing.T) {
 		},
 		"a kind that configures nothing": {
 			what: "config", text: "kind: Pod\n",
-			want: `"Pod" is not a configuration file: use AgentConfiguration, KubeSchedulerConfiguration, ManagerConfiguration`,
+			want: `"Pod" is not a configuration file: use AgentConfiguration, KubeSchedulerConfiguration, ` +
+				`ManagerConfiguration`,
 		},
 		"the settings in force": {
-			what: "config", text: agent + "resync: 5s\n", more: []string{"--effective"}, good: true, want: "file.yaml:3\n",
+			what: "config", text: agent + "resync: 5s\n", more: []string{"--effective"}, good: true,
+			want: "file.yaml:3\n",
 		},
 		"the settings of a scheduler": {
 			what: "config", more: []string{"--effective"}, good: true, want: "parallelism",
 			text: "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 8\n",
 		},
 		"values that the schema allows": {
-			what: "values", text: "scheduler: {replicas: 2}\n", more: []string{"--schema", values}, good: true, want: "ok",
+			what: "values", text: "scheduler: {replicas: 2}\n", more: []string{"--schema", values}, good: true,
+			want: "ok",
 		},
 		"values that it refuses": {
 			what: "values", text: "scheduler:\n  replicas: two\n  replica: 1\n", more: []string{"--schema", values},

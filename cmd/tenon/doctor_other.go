@@ -11,5 +11,6 @@ import (
 
 // examineMachine refuses: what it reads are the files of Linux.
 func examineMachine(context.Context, string, string) (view.Diagnosis, error) {
-	return view.Diagnosis{}, errors.New("only a Linux machine can be examined: run tenon doctor there, or use --node NODE")
+	return view.Diagnosis{}, errors.New("only a Linux machine can be examined: run tenon doctor there, or use " +
+		"--node NODE")
 }

@@ -36,7 +36,8 @@ func NewCheck(streams genericiooptions.IOStreams, of Checks) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check config|manifest|values FILE…",
 		Short: "Check configuration, manifests or chart values without a cluster",
-		Long: `Check configuration, manifests or chart values without a cluster: all problems at once, each with its place.
+		Long: `Check configuration, manifests or chart values without a cluster: all problems at once, each with ` +
+			`its place.
 
 config is the file of tenon-scheduler, tenon-manager or tenon-agent, as it is checked at start; manifest is what the
 webhooks would answer; values are those of the chart, by its schema. The exit code is 2 when something is wrong.`,

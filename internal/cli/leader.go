@@ -78,7 +78,7 @@ func (c cluster) lease(ctx context.Context, name string) (*coordinationv1.Lease,
 	return lease, rightMissing(err, "get on leases of namespace "+namespace)
 }
 
-// holderOf returns the pod that holds a lease: its host name, before what tells its starts apart.
+// holderOf returns the pod that holds a lease: its host name, before the suffix of this start.
 func holderOf(lease *coordinationv1.Lease) string {
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 	if i := strings.LastIndex(holder, "_"); i >= 0 {

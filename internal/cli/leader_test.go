@@ -58,7 +58,7 @@ func TestTheLeaderIsAskedThroughItsPod(t *testing.T) {
 	pods = append(pods, train)
 	for name, c := range map[string]struct {
 		authority string // "" forbids to read it
-		lease     string // the holder; "" is no lease, "forbidden" one that may not be read
+		lease     string // the holder; "" for none, "forbidden" one that may not be read
 		refusal   string // of the scheduler's first answer
 		status    int
 		args      []string
@@ -73,7 +73,8 @@ func TestTheLeaderIsAskedThroughItsPod(t *testing.T) {
 		"the user lacks a right": {
 			authority: trusted, lease: "tenon-scheduler-0_x", status: http.StatusForbidden, asked: 1,
 			refusal: "pods cannot be read: get on pods is missing",
-			want:    "warning: the scheduler answers: pods cannot be read: get on pods is missing; this is what the objects",
+			want: "warning: the scheduler answers: pods cannot be read: get on pods is missing; this is " +
+				"what the objects",
 		},
 		"it points elsewhere": {
 			authority: trusted, lease: "tenon-scheduler-0_x", status: http.StatusTemporaryRedirect, asked: 1,

@@ -46,8 +46,8 @@ func (e *explanation) pending(ctx context.Context) error {
 	asked := 0
 	for i := range pods.Items {
 		answers[i] = view.FromObject(describe.Pod(&pods.Items[i]))
-		if root := answers[i].RootCause; len(e.scheduler.replicas) == 0 || root == nil || root.Code != why.NotAttempted ||
-			asked == askedAtMost {
+		if root := answers[i].RootCause; len(e.scheduler.replicas) == 0 || root == nil ||
+			root.Code != why.NotAttempted || asked == askedAtMost {
 			continue
 		}
 		asked++

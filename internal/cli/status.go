@@ -272,7 +272,8 @@ func (r *statusReader) webhooks(ctx context.Context) error {
 			bundles = slices.Concat(bundles, of.CABundle, []byte("\n"))
 		}
 	}
-	validating, err := r.core.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	validating, err := r.core.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx,
+		metav1.ListOptions{})
 	if err := r.failed("webhooks", right, err); err != nil {
 		return err
 	}

@@ -199,7 +199,9 @@ func TestStatusWaits(t *testing.T) {
 			t.Errorf("%d tries, %v, complete %t", tries, err, status.IsComplete())
 		}
 		tries = 0
-		if _, err := awaitStatus(ctx, func() (view.Status, error) { return view.Status{}, errors.New("away") }); err == nil {
+		if _, err := awaitStatus(ctx, func() (view.Status, error) {
+			return view.Status{}, errors.New("away")
+		}); err == nil {
 			t.Error("an API server that stays away is not reported")
 		}
 	})

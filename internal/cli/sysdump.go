@@ -27,7 +27,8 @@ func newSysdump(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	c := &cobra.Command{
 		Use:   "sysdump",
 		Short: "Collect logs, objects and status for a bug report",
-		Long: `Collect logs, objects and status for a bug report: the components' logs, objects of Tenon's kinds, Nodes, the
+		Long: `Collect logs, objects and status for a bug report: the components' logs, objects of Tenon's kinds, ` +
+			`Nodes, the
 workloads and Events of the installation, the answer of status and the versions.
 
 The archive has no Secrets, and environment variables have no values: neither in objects nor, from 4 characters on, in
@@ -55,7 +56,8 @@ logs. What you may not read is left out and listed in problems.txt.`,
 			if err := d.write(file); err != nil {
 				return fmt.Errorf("write the archive: %w", err)
 			}
-			_, err = fmt.Fprintf(streams.Out, "%s: %d files, %d problems (problems.txt)\n", file, len(d.files), len(d.problems))
+			_, err = fmt.Fprintf(streams.Out, "%s: %d files, %d problems (problems.txt)\n",
+				file, len(d.files), len(d.problems))
 			return err
 		},
 	}

@@ -53,9 +53,9 @@ func TestNoSecretReachesTheArchive(t *testing.T) {
 	served := map[string]string{
 		"/api/v1/namespaces/tenon-system/pods": `{"kind":"PodList","apiVersion":"v1","items":[{"kind":"Pod",` +
 			`"apiVersion":"v1",` + meta + `,"spec":{"containers":[` + container + `]}}]}`,
-		"/apis/apps/v1/namespaces/tenon-system/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1","items":[{` +
-			`"kind":"Deployment","apiVersion":"apps/v1",` + meta + `,"spec":{"template":{"spec":{"initContainers":[` +
-			container + `]}}}}]}`,
+		"/apis/apps/v1/namespaces/tenon-system/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1",` +
+			`"items":[{"kind":"Deployment","apiVersion":"apps/v1",` + meta + `,"spec":{"template":{"spec":{` +
+			`"initContainers":[` + container + `]}}}}]}`,
 		"/api/v1/namespaces/tenon-system/events": `{"kind":"EventList","apiVersion":"v1","items":[{"kind":"Event",` +
 			`"apiVersion":"v1","metadata":{"name":"e"},"message":"uses ` + secret + `"}]}`,
 		"/api/v1/namespaces/tenon-system/secrets/tenon-certificates": `{"kind":"Secret","apiVersion":"v1",` +

@@ -32,7 +32,9 @@ func TestKindsOfAnInformer(t *testing.T) {
 				amount := resource.MustParse(rapid.SampledFrom([]string{"1", "100"}).Draw(t, "amount"))
 				is.Spec.Devices = append(is.Spec.Devices, devicev1alpha1.DeviceInfo{
 					Type: kind, ID: string(rune('0' + i)), Health: true,
-					Resources: map[corev1.ResourceName]resource.Quantity{corev1.ResourceName("example.com/" + kind): amount},
+					Resources: map[corev1.ResourceName]resource.Quantity{
+						corev1.ResourceName("example.com/" + kind): amount,
+					},
 				})
 			}
 			switch was := there[name]; {

@@ -281,8 +281,8 @@ func TestATypeThatNoCodeKnows(t *testing.T) {
 			map[string]string{"a": "dpu-0 60;", "b": "dpu-1 60;", "c": "Insufficient dpu devices"},
 		},
 		"not a multiple": {node(8), dpus("4"), []string{asks("a", 6), asks("b", 8)}, map[string]string{
-			"a": "spec.containers[0].resources.requests[example.com/dpu]: 6 must be at most 4, which one device has, or " +
-				"a multiple of it",
+			"a": "spec.containers[0].resources.requests[example.com/dpu]: 6 must be at most 4, which one device has, " +
+				"or a multiple of it",
 			"b": "dpu-0 4;dpu-1 4;",
 		}},
 	} {

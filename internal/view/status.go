@@ -170,8 +170,8 @@ func (c *checks) versions() {
 func (c *checks) servers() {
 	if !c.unread("diagnostics") {
 		c.add("diagnostics", "", cmp.Or(c.Diagnostics, "the scheduler that leads answers"),
-			okUnless(c.Diagnostics != "", CheckWarn), "explain, quota and gang show what the objects say, not what the "+
-				"scheduler accounts", `see "What the diagnostics need" in docs/guide/status.md`)
+			okUnless(c.Diagnostics != "", CheckWarn), "explain, quota and gang show what the objects say, not what "+
+				"the scheduler accounts", `see "What the diagnostics need" in docs/guide/status.md`)
 	}
 	switch {
 	case !c.unread("webhooks") && c.Webhooks == 0:

@@ -18,7 +18,10 @@ func sound() *Installation {
 		Now: looked, Subject: "Tenon in namespace tenon-system", Client: "v0.2.0",
 		Components: []Component{
 			{Name: AgentName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}},
-			{Name: ManagerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-manager-a", LeaseEnds: &ends},
+			{
+				Name: ManagerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-manager-a",
+				LeaseEnds: &ends,
+			},
 			{
 				Name: SchedulerName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}, Leader: "tenon-scheduler-a",
 				LeaseEnds: &ends,
@@ -35,7 +38,7 @@ func sound() *Installation {
 	}
 }
 
-// TestStatusFindsWhatIsWrong: each fault is one finding with a consequence and a remedy, and the others stay as they
+// TestStatusFindsWhatIsWrong: each fault is one finding with a consequence and a remedy, and the others are as they
 // were.
 func TestStatusFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
@@ -78,7 +81,7 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 		"webhooks out of reach": {
 			func(in *Installation) { in.Admission = "failed calling webhook" }, "webhooks fail: failed calling webhook",
 		},
-		"a certificate near its end": {
+		"a certificate that ends soon": {
 			func(in *Installation) { in.Certificates[0].Until = looked.Add(10 * time.Minute) },
 			"certificate warn: valid for 10m0s",
 		},
@@ -120,7 +123,8 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 					t.Errorf("%s has no consequence or no remedy", f.Check)
 				}
 			}
-			if want := slices.DeleteFunc([]string{c.want}, func(s string) bool { return s == "" }); !slices.Equal(got, want) {
+			want := slices.DeleteFunc([]string{c.want}, func(s string) bool { return s == "" })
+			if !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			healthy := !strings.Contains(c.want, " fail: ")
@@ -134,7 +138,9 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 func TestStatusOfWhatMayNotBeReadAccusesNoComponent(t *testing.T) {
 	t.Parallel()
 	in := &Installation{Now: looked, Subject: "s", Unread: map[string]string{}}
-	for _, check := range []string{"deployments", "daemonsets", "pods", "nodes", "webhooks", "admission", "diagnostics"} {
+	for _, check := range []string{
+		"deployments", "daemonsets", "pods", "nodes", "webhooks", "admission", "diagnostics",
+	} {
 		in.Unread[check] = "the right is missing"
 	}
 	status := StatusOf(in)

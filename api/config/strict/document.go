@@ -221,7 +221,8 @@ func (d *Document) checkFields(n *yaml.Node, t reflect.Type, path string, opaque
 // reads reports whether a type reads its own JSON.
 func reads(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 func named(n *yaml.Node) string {

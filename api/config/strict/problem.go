@@ -37,7 +37,7 @@ func (all Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns nil where there is no problem.
+// Err returns nil where nothing is wrong.
 func (all Problems) Err() error {
 	if len(all) == 0 {
 		return nil

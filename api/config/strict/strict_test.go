@@ -75,9 +75,12 @@ func TestProblemsHaveTheirPlaces(t *testing.T) {
 			"cpu: &c {reserved: 1}\nparts: [*c]\n",
 			"f.yaml:4:9: parts[0]: aliases are not allowed: write the value out",
 		},
-		"a loop":       {"args: &c {x: *c}\n", "f.yaml:3:11: args.x: aliases are not allowed: write the value out"},
-		"no YAML":      {"cpu: {\n", "f.yaml:3:1: yaml: line 3: did not find expected node content"},
-		"a merge key":  {"cpu: {<<: {reserved: 1}}\n", "f.yaml:3:7: cpu.<<: unknown field (allowed: bindPolicy, reserved)"},
+		"a loop":  {"args: &c {x: *c}\n", "f.yaml:3:11: args.x: aliases are not allowed: write the value out"},
+		"no YAML": {"cpu: {\n", "f.yaml:3:1: yaml: line 3: did not find expected node content"},
+		"a merge key": {
+			"cpu: {<<: {reserved: 1}}\n",
+			"f.yaml:3:7: cpu.<<: unknown field (allowed: bindPolicy, reserved)",
+		},
 		"a list":       {"", ""},
 		"JSON in YAML": {"args: {anything: [1, {goes: here}]}\n", ""},
 		"null":         {"on: null\ncpu:\n", ""},
@@ -91,7 +94,8 @@ func TestProblemsHaveTheirPlaces(t *testing.T) {
 		})
 	}
 	if _, err := decode(t, "kind: Other\n"); err == nil || err.Error() !=
-		"f.yaml:1:1: apiVersion: \"\" is not allowed: use a/v1\nf.yaml:1:1: kind: \"Other\" is not allowed: use Sample" {
+		"f.yaml:1:1: apiVersion: \"\" is not allowed: use a/v1\n"+
+			"f.yaml:1:1: kind: \"Other\" is not allowed: use Sample" {
 		t.Errorf("another kind: %v", err)
 	}
 }

@@ -51,7 +51,8 @@ type ManagerConfiguration struct {
 
 	// PublishDeviceResources shows the amounts of devices in the capacity of their nodes. Default: true.
 	PublishDeviceResources bool `json:"publishDeviceResources,omitempty"`
-	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's. Default: false.
+	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's. Default:
+	// false.
 	RelaxResourceKeys bool `json:"relaxResourceKeys,omitempty"`
 	// RequireNRIPlugin makes runtimes refuse containers that hold CPUs while the agent is away. Default: true.
 	RequireNRIPlugin bool `json:"requireNRIPlugin,omitempty"`

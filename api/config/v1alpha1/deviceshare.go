@@ -30,8 +30,8 @@ type DeviceShareArgs struct {
 	// DisableDeviceNUMATopologyAlignment lets devices be on other NUMA nodes than the CPUs and the memory of their pod,
 	// whatever the topology policy. Default: false.
 	DisableDeviceNUMATopologyAlignment bool `json:"disableDeviceNUMATopologyAlignment,omitempty"`
-	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs; {} has Koordinator's
-	// defaults. Default: there are no templates, and no part of such a device is given.
+	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs; {} has
+	// Koordinator's defaults. Default: there are no templates, and no part of such a device is given.
 	GPUSharedResourceTemplatesConfig *GPUTemplatesConfig `json:"gpuSharedResourceTemplatesConfig,omitempty"`
 	// GPUShareUnsupportedModels are GPU models that are only given whole. Default: none.
 	GPUShareUnsupportedModels []GPUModel `json:"gpuShareUnsupportedModels,omitempty"`
@@ -50,10 +50,11 @@ type DeviceShareArgs struct {
 type GPUTemplatesConfig struct {
 	// ConfigMapNamespace is its namespace. Default: koordinator-system.
 	ConfigMapNamespace string `json:"configMapNamespace,omitempty"`
-	// ConfigMapName is its name. Default: gpu-shared-resource-templates, the only one that the scheduler's role can read.
+	// ConfigMapName is its name. Default: gpu-shared-resource-templates, the only one that the scheduler's role can
+	// read.
 	ConfigMapName string `json:"configMapName,omitempty"`
-	// MatchedResources are the resources whose requests must be those of a template: huawei.com/npu-core alone, which is
-	// the default.
+	// MatchedResources are the resources whose requests must be those of a template: huawei.com/npu-core alone, which
+	// is the default.
 	MatchedResources []corev1.ResourceName `json:"matchedResources,omitempty"`
 }
 
@@ -76,8 +77,8 @@ type DeviceScoringStrategy struct {
 	// out with FragmentationAware.
 	Resources []ResourceWeight `json:"resources,omitempty"`
 	// DegradedPenaltyMilli is how much less a node is worth to FragmentationAware for each device with the condition
-	// Degraded that the pod would get there, in thousandths of a GPU: 0…1000000. Default: 1000. It must be left out with
-	// the other types.
+	// Degraded that the pod would get there, in thousandths of a GPU: 0…1000000. Default: 1000. It must be left out
+	// with the other types.
 	DegradedPenaltyMilli *int64 `json:"degradedPenaltyMilli,omitempty"`
 }
 

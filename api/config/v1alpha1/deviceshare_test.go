@@ -64,11 +64,11 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		`{"scoringStrategy":{"type":1}}`:        `cannot unmarshal number`,
 		`{"kind":"ElasticQuotaArgs"}`:           `kind: Unsupported value: "ElasticQuotaArgs": supported`,
 		`{"apiVersion":"v2"}`:                   `apiVersion: Unsupported value: "v2"`,
-		`{"gpuSharedResourceTemplatesConfig":{"configMapName":"A"}}`: `gpuSharedResourceTemplatesConfig.configMapName: ` +
-			`Invalid value: "A": a lowercase RFC 1123 subdomain`,
+		`{"gpuSharedResourceTemplatesConfig":{"configMapName":"A"}}`: `gpuSharedResourceTemplatesConfig.` +
+			`configMapName: Invalid value: "A": a lowercase RFC 1123 subdomain`,
 		`{"gpuSharedResourceTemplatesConfig":{"configMapNamespace":"a.b"}}`: `Config.configMapNamespace: Invalid value`,
-		`{"gpuSharedResourceTemplatesConfig":{"matchedResources":["cpu"]}}`: `Config.matchedResources[0]: Unsupported ` +
-			`value: "cpu": supported values: "huawei.com/npu-core"`,
+		`{"gpuSharedResourceTemplatesConfig":{"matchedResources":["cpu"]}}`: `Config.matchedResources[0]: ` +
+			`Unsupported value: "cpu": supported values: "huawei.com/npu-core"`,
 		`{"gpuSharedResourceTemplatesConfig":{"name":"a"}}`: `gpuSharedResourceTemplatesConfig.name: unknown field`,
 		`{"gpuShareUnsupportedModels":["A"]}`:               `cannot unmarshal string`,
 		`{"gpuShareUnsupportedModels":[{"model":"A"}]}`: `gpuShareUnsupportedModels[0].vendor: Required value: must ` +
@@ -81,10 +81,10 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 			`must be 1…100`,
 		`{"scoringStrategy":{"resources":[{"name":"koordinator.sh/rdma"}]}}`: `scoringStrategy.resources: Forbidden: ` +
 			`must be left out with type F`,
-		`{"scoringStrategy":{"degradedPenaltyMilli":-1}}`: `scoringStrategy.degradedPenaltyMilli: Invalid value: -1: must ` +
-			`be 0…1000000`,
-		`{"scoringStrategy":{"type":"MostAllocated","degradedPenaltyMilli":1}}`: `degradedPenaltyMilli: Forbidden: must ` +
-			`be left out with type MostAllocated`,
+		`{"scoringStrategy":{"degradedPenaltyMilli":-1}}`: `scoringStrategy.degradedPenaltyMilli: Invalid value: -1: ` +
+			`must be 0…1000000`,
+		`{"scoringStrategy":{"type":"MostAllocated","degradedPenaltyMilli":1}}`: `degradedPenaltyMilli: Forbidden: ` +
+			`must be left out with type MostAllocated`,
 		least(`{"name":"cpu"}`): `scoringStrategy.resources[0].name: Unsupported value: "cpu": supported`,
 		least(`{"name":"koordinator.sh/rdma"},{"name":"koordinator.sh/rdma"}`): `scoringStrategy.resources[1].name: ` +
 			`Duplicate value: "koordinator.sh/rdma"`,

@@ -49,14 +49,16 @@ func TestTheFileOfAnAgent(t *testing.T) {
 			"agent.yaml:3:1: resync: --resync 1ms: want 1s or more\n" +
 				`agent.yaml:4:1: cgroupRoot: --cgroup-root "pods": want an absolute path such as / or /pods, as the ` +
 				"kubelet's cgroupRoot\n" +
-				`agent.yaml:5:1: deviceMode: --device-mode: byte 0: Unsupported value "Mine": supported Own, Follow, Moving`,
+				`agent.yaml:5:1: deviceMode: --device-mode: byte 0: Unsupported value "Mine": ` +
+				"supported Own, Follow, Moving",
 		},
 		"a gate that is none": {configHeader + "featureGates: {X: true}\n", `unknown feature gate "X"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := checkConfig(t, c.text)
-			if got := fmt.Sprint(err); (c.want == "") != (err == nil) || !strings.Contains(got, c.want) && c.want != "" {
+			got := fmt.Sprint(err)
+			if (c.want == "") != (err == nil) || !strings.Contains(got, c.want) && c.want != "" {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})

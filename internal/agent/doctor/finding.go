@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// What a check found reads the same for a machine, a node and a whole installation.
+// Finding and the others are the types that every check has: of a machine, a node, a whole installation.
 type (
 	Finding   = view.Finding
 	Diagnosis = view.Diagnosis

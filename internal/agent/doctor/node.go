@@ -76,19 +76,22 @@ const simulated = "tenon"
 // correct while the agent's pod runs.
 const staleAfter = 24 * time.Hour
 
+// enableAgent is the command that runs the agent on the nodes.
+const enableAgent = "helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true"
+
 func (v *NodeView) topology() Finding {
 	const where = "noderesourcetopologies.topology.node.k8s.io"
 	if v.Topology == nil {
 		return ok(where, "none").Because(Fail,
 			"the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
-			"run the agent on the node: helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true")
+			"run the agent on the node: "+enableAgent)
 	}
 	age := v.Now.Sub(v.Written)
 	f := ok(where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second),
 		v.Topology.Annotations[annotation.Writer])
 	if age > staleAfter && v.Agent == nil && v.AgentUnknown == nil {
 		return f.Because(Warn, "no agent updates it: the scheduler may use stale data",
-			"run the agent on the node: helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true")
+			"run the agent on the node: "+enableAgent)
 	}
 	return f
 }
@@ -163,7 +166,7 @@ func (v *NodeView) agent() Finding {
 		return unknown(where, "cannot be looked for: %v", v.AgentUnknown)
 	case v.Agent == nil:
 		return ok(where, "no pod of tenon-agent on this node").Because(Warn,
-			"nothing is enforced here, unless the agent runs as a service of the host", "helm upgrade tenon deploy/chart -n tenon-system --reuse-values --set agent.enabled=true")
+			"nothing is enforced here, unless the agent runs as a service of the host", enableAgent)
 	}
 	for _, c := range v.Agent.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

@@ -373,8 +373,8 @@ func TestFilesOfDroppedDevices(t *testing.T) {
 		`"type":"dpu","deviceFiles":[{"path":"/dev/dpu0"}]`:                         `0:0, want a path below /dev`,
 		`"type":"rdma","deviceFiles":[{"path":"/dev/dpu0","major":1}]`:              "a rdma has the files that its",
 		`"deviceFiles":[{"path":"/dev/nvidia0","major":195}]`:                       "a gpu has the files",
-		`"labels":{"node.tenon.sh/parent":"b"},"deviceFiles":[{"path":"/dev/nvidia0","major":195}]`: "want a path below " +
-			"/dev/nvidia-caps, a major",
+		`"labels":{"node.tenon.sh/parent":"b"},"deviceFiles":[{"path":"/dev/nvidia0","major":195}]`: "want a path " +
+			"below /dev/nvidia-caps, a major",
 		`"type":"nvidia","deviceFiles":[{"path":"/dev/nvidia0","major":195}]`: "a nvidia has the files",
 	} {
 		text = `[{"uuid":"a",` + text + "}]"

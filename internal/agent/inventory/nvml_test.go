@@ -114,8 +114,10 @@ func TestMIGDevicesThatExist(t *testing.T) {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
 		return &mock.Device{
-			GetUUIDFunc:              func() (string, nvml.Return) { return "MIG-a", nvml.SUCCESS },
-			GetNameFunc:              func() (string, nvml.Return) { return "A100-SXM4-40GB MIG 3g.20gb+me", nvml.SUCCESS },
+			GetUUIDFunc: func() (string, nvml.Return) { return "MIG-a", nvml.SUCCESS },
+			GetNameFunc: func() (string, nvml.Return) {
+				return "A100-SXM4-40GB MIG 3g.20gb+me", nvml.SUCCESS
+			},
 			GetGpuInstanceIdFunc:     func() (int, nvml.Return) { return instance, nvml.SUCCESS },
 			GetComputeInstanceIdFunc: func() (int, nvml.Return) { return 0, nvml.SUCCESS },
 			GetAttributesFunc: func() (nvml.DeviceAttributes, nvml.Return) {

@@ -244,7 +244,8 @@ func TestPartitionsOfLinkedGPUs(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if honor := o.Labels[annotation.GPUPartitionPolicyLabel] == annotation.PartitionHonor; honor != (test.want != nil) {
+		honor := o.Labels[annotation.GPUPartitionPolicyLabel] == annotation.PartitionHonor
+		if honor != (test.want != nil) {
 			t.Errorf("%s: labels %v", name, o.Labels)
 		}
 	}

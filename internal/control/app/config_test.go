@@ -30,7 +30,8 @@ func TestTheFileOfAManager(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, quotaArgs, want string }{
 		"a misspelt field": {
-			"requireNRIPlugn: true\n", "", `manager.yaml:3:1: requireNRIPlugn: unknown field, did you mean "requireNRIPlugin"?`,
+			"requireNRIPlugn: true\n", "",
+			`manager.yaml:3:1: requireNRIPlugn: unknown field, did you mean "requireNRIPlugin"?`,
 		},
 		"arguments that cannot be": {
 			"elasticQuotaArgs:\n  revokePolicy: Never\n", "",

@@ -229,8 +229,8 @@ func (k *Keeper) publishers(ctx context.Context) ([]publisher, error) {
 	return out, failed
 }
 
-// open reads the object that has the name of none, and returns none where there is no such object. write writes it if
-// it is still as it was read.
+// open reads the object that has the name of none, and returns none where the API server does not have it. write writes
+// it if it is still as it was read.
 func open[T metav1.Object](ctx context.Context, c interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)

@@ -147,15 +147,19 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		"scheduler: a slice": {
 			"mutating/scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true,
 		},
-		"scheduler: an adapter":           {"mutating/scheduler.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true},
-		"scheduler: a type of its own":    {"mutating/scheduler.pods.tenon.sh", with("example.com/dpu"), nil, true},
-		"scheduler: batch amounts":        {"mutating/scheduler.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, false},
-		"types: a bare pod":               {"mutating/types.pods.tenon.sh", with("cpu", "hugepages-2Mi"), nil, false},
-		"types: a type of its own":        {"mutating/types.pods.tenon.sh", with("example.com/dpu"), nil, true},
-		"types: one of ours":              {"validating/types.pods.tenon.sh", with("koordinator.sh/dpu"), nil, true},
-		"types: a whole GPU":              {"validating/types.pods.tenon.sh", with("amd.com/gpu"), nil, false},
-		"types: a slice":                  {"mutating/types.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, false},
-		"types: a share":                  {"validating/types.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, false},
+		"scheduler: an adapter":        {"mutating/scheduler.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true},
+		"scheduler: a type of its own": {"mutating/scheduler.pods.tenon.sh", with("example.com/dpu"), nil, true},
+		"scheduler: batch amounts": {
+			"mutating/scheduler.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, false,
+		},
+		"types: a bare pod":        {"mutating/types.pods.tenon.sh", with("cpu", "hugepages-2Mi"), nil, false},
+		"types: a type of its own": {"mutating/types.pods.tenon.sh", with("example.com/dpu"), nil, true},
+		"types: one of ours":       {"validating/types.pods.tenon.sh", with("koordinator.sh/dpu"), nil, true},
+		"types: a whole GPU":       {"validating/types.pods.tenon.sh", with("amd.com/gpu"), nil, false},
+		"types: a slice":           {"mutating/types.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, false},
+		"types: a share": {
+			"validating/types.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, false,
+		},
 		"types: an adapter":               {"mutating/types.pods.tenon.sh", with("koordinator.sh/rdma"), nil, false},
 		"scheduler: an init container":    {"mutating/scheduler.pods.tenon.sh", gpuInit, nil, true},
 		"scheduler: a pod of another one": {"mutating/scheduler.pods.tenon.sh", named, nil, false},
@@ -461,7 +465,8 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			continue
 		}
 		want := admissionregistrationv1.Fail
-		switch name { // no pod waits for a warning, and the scheduler holds what it cannot read, and judges devices itself
+		// No pod waits for a warning, and the scheduler holds what it cannot read, and judges devices itself.
+		switch name {
 		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
 			"mutating/types.pods.tenon.sh":
 			want = admissionregistrationv1.Ignore

@@ -211,11 +211,13 @@ func TestTypesThatDeviceObjectsListAreKnown(t *testing.T) {
 	} {
 		p := asks(tt.name, tt.amount)
 		mutated := ask(t, m["/mutate-pod"], admissionv1.Create, "someone", p, nil)
-		if fenced := strings.Contains(string(mutated.Patch), "required-plugins"); fenced != tt.fenced || !mutated.Allowed {
+		if fenced := strings.Contains(string(mutated.Patch), "required-plugins"); fenced != tt.fenced ||
+			!mutated.Allowed {
 			t.Errorf("%s %s: patched by %s", tt.name, tt.amount, mutated.Patch)
 		}
 		judged := ask(t, m["/validate-pod"], admissionv1.Create, "someone", p, nil)
-		if judged.Allowed != (tt.refused == "") || !judged.Allowed && !strings.Contains(judged.Result.Message, tt.refused) {
+		if judged.Allowed != (tt.refused == "") ||
+			!judged.Allowed && !strings.Contains(judged.Result.Message, tt.refused) {
 			t.Errorf("%s %s: %+v, want %q", tt.name, tt.amount, judged.Result, tt.refused)
 		}
 		moved := ask(t, m["/mutate-pod-scheduler"], admissionv1.Create, "someone", p, nil)

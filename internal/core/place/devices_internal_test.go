@@ -18,18 +18,20 @@ func TestTextsOfDeviceReasons(t *testing.T) {
 		reason     device.Reason
 		resolvable bool
 	}{
-		"node(s) missing Device":                                                {gpu(why.DeviceMissing), false},
-		"Insufficient gpu devices":                                              {gpu(why.InsufficientDevices), true},
-		"Insufficient Partitioned GPU Devices":                                  {gpu(why.InsufficientPartitions), true},
-		"Insufficient Topology Scoped GPU Devices":                              {gpu(why.InsufficientScopedDevices), true},
-		"Insufficient NUMA Scoped Devices":                                      {gpu(why.InsufficientNUMADevices), true},
-		"Insufficient rdma VirtualFunctions":                                    {nic(why.VirtualFunctionsMissing), false},
-		"node(s) Device Joint-Allocate rules violation":                         {gpu(why.DeviceJointAllocation), true},
-		"node(s) missing GPU Partition Table":                                   {gpu(why.PartitionTableMissing), false},
-		"node(s) Unsupported number of GPU requests":                            {gpu(why.PartitionCountUnsupported), false},
-		"no matched GPU shared resource template: the node's devices have H100": {gpu(why.SharedTemplateMissing), false},
-		"no matched GPU shared resource template":                               {nic(why.SharedTemplateMissing), false},
-		`model "H100" does not support GPU Share`:                               {gpu(why.DeviceShareUnsupported), false},
+		"node(s) missing Device":                        {gpu(why.DeviceMissing), false},
+		"Insufficient gpu devices":                      {gpu(why.InsufficientDevices), true},
+		"Insufficient Partitioned GPU Devices":          {gpu(why.InsufficientPartitions), true},
+		"Insufficient Topology Scoped GPU Devices":      {gpu(why.InsufficientScopedDevices), true},
+		"Insufficient NUMA Scoped Devices":              {gpu(why.InsufficientNUMADevices), true},
+		"Insufficient rdma VirtualFunctions":            {nic(why.VirtualFunctionsMissing), false},
+		"node(s) Device Joint-Allocate rules violation": {gpu(why.DeviceJointAllocation), true},
+		"node(s) missing GPU Partition Table":           {gpu(why.PartitionTableMissing), false},
+		"node(s) Unsupported number of GPU requests":    {gpu(why.PartitionCountUnsupported), false},
+		"no matched GPU shared resource template: the node's devices have H100": {
+			gpu(why.SharedTemplateMissing), false,
+		},
+		"no matched GPU shared resource template": {nic(why.SharedTemplateMissing), false},
+		`model "H100" does not support GPU Share`: {gpu(why.DeviceShareUnsupported), false},
 	} {
 		if r := deviceReason(test.reason); r.Text() != text || r.Code.Resolvable() != test.resolvable {
 			t.Errorf("got %q, resolvable %t, want %q, %t", r.Text(), r.Code.Resolvable(), text, test.resolvable)

@@ -20,8 +20,10 @@ func TestCapacityOfSlices(t *testing.T) {
 	slice := func(id, gpu, profile string, health bool) devicev1alpha1.DeviceInfo {
 		return devicev1alpha1.DeviceInfo{
 			Type: "gpu", ID: id, Health: health,
-			Labels:    map[string]string{annotation.MIGParentLabel: gpu, annotation.MIGProfileLabel: profile},
-			Resources: map[corev1.ResourceName]resource.Quantity{"koordinator.sh/gpu-memory": resource.MustParse("5Gi")},
+			Labels: map[string]string{annotation.MIGParentLabel: gpu, annotation.MIGProfileLabel: profile},
+			Resources: map[corev1.ResourceName]resource.Quantity{
+				"koordinator.sh/gpu-memory": resource.MustParse("5Gi"),
+			},
 		}
 	}
 	d := &devicev1alpha1.Device{Spec: devicev1alpha1.DeviceSpec{Devices: []devicev1alpha1.DeviceInfo{

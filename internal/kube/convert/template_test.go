@@ -31,9 +31,10 @@ huawei-Ascend-910B: {}
 		t.Errorf("nothing: %v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"[a]":                                        "want models with templates with amounts",
-		"m: {t: 1}":                                  "want models with templates with amounts",
-		"m: {t: {cpu: 1}}":                           "cpu: 1, want a quantity of at least 0 of one of huawei.com/npu-core, ",
+		"[a]":       "want models with templates with amounts",
+		"m: {t: 1}": "want models with templates with amounts",
+		"m: {t: {cpu: 1}}": "cpu: 1, want a quantity of at least 0 of one of " +
+			"huawei.com/npu-core, ",
 		"m: {t: {huawei.com/npu-core: x}}":           "m, t: huawei.com/npu-core: x, want a quantity of at least 0",
 		"m: {t: {huawei.com/npu-core: -1}}":          "m, t: huawei.com/npu-core: -1, want a quantity",
 		"m: {t: {huawei.com/npu-core: [1]}}":         "m, t: huawei.com/npu-core: [1], want a quantity",

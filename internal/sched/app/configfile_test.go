@@ -25,14 +25,16 @@ func TestTheFileOfAScheduler(t *testing.T) {
 				`"Coscheduling"?` + "\n" +
 				`s.yaml:9:7: profiles[0].pluginConfig[0].args.defaultCPUBindPolicy: plugin NodeNUMAResource: ` +
 				`Unsupported value: "Full": supported values: "FullPCPUs", "SpreadByPCPUs"` + "\n" +
-				`s.yaml:11:12: profiles[0].pluginConfig[1].args.scoringStrateg: plugin DeviceShare: unknown field, did ` +
-				`you mean "scoringStrategy"?`,
+				`s.yaml:11:12: profiles[0].pluginConfig[1].args.scoringStrateg: plugin DeviceShare: unknown field, ` +
+				`did you mean "scoringStrategy"?`,
 		},
 		"a value that kube-scheduler refuses": {
-			"parallelism: -1\n", "s.yaml:3:1: parallelism: Invalid value: -1: should be an integer value greater than zero",
+			"parallelism: -1\n",
+			"s.yaml:3:1: parallelism: Invalid value: -1: should be an integer value greater than zero",
 		},
 		"two profiles of one name": {
-			"profiles:\n- schedulerName: a\n- schedulerName: a\n", "s.yaml:5:3: profiles[1].schedulerName: Duplicate value",
+			"profiles:\n- schedulerName: a\n- schedulerName: a\n",
+			"s.yaml:5:3: profiles[1].schedulerName: Duplicate value",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,17 +29,18 @@ type templates struct {
 func (t *templates) follow(f informers.SharedInformerFactory, c *v1alpha1.GPUTemplatesConfig) error {
 	if t.name != "" {
 		if t.namespace != c.ConfigMapNamespace || t.name != c.ConfigMapName {
-			return fmt.Errorf("gpuSharedResourceTemplatesConfig: ConfigMap %s/%s, another profile names %s/%s: want one",
-				c.ConfigMapNamespace, c.ConfigMapName, t.namespace, t.name)
+			return fmt.Errorf("gpuSharedResourceTemplatesConfig: ConfigMap %s/%s, another profile names %s/%s: "+
+				"want one", c.ConfigMapNamespace, c.ConfigMapName, t.namespace, t.name)
 		}
 		return nil
 	}
 	t.namespace, t.name = c.ConfigMapNamespace, c.ConfigMapName
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String()
-	i := f.InformerFor(&corev1.ConfigMap{}, func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewFilteredConfigMapInformer(client, t.namespace, 0, cache.Indexers{},
-			func(o *metav1.ListOptions) { o.FieldSelector = only })
-	})
+	i := f.InformerFor(&corev1.ConfigMap{},
+		func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+			return coreinformers.NewFilteredConfigMapInformer(client, t.namespace, 0, cache.Indexers{},
+				func(o *metav1.ListOptions) { o.FieldSelector = only })
+		})
 	read := func(object any) {
 		m, ok := object.(*corev1.ConfigMap)
 		if !ok {

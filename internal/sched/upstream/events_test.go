@@ -144,8 +144,8 @@ func TestPodsThatAreHeldBackAreAskedAboutOnceAtStart(t *testing.T) {
 	}
 }
 
-// TestPodsThatNobodyHoldsBackAnyMoreStart: what let them in came before the start, so no event follows.
-func TestPodsThatNobodyHoldsBackAnyMoreStart(t *testing.T) {
+// TestPodsThatAreHeldBackNoLongerStart: what let them in came before the start, so no event follows.
+func TestPodsThatAreHeldBackNoLongerStart(t *testing.T) {
 	t.Parallel()
 	gate, logger := &holdBack{}, klog.New(logr.Discard().GetSink())
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
