@@ -6,11 +6,14 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Finding and the others are the types that every check has: of a machine, a node, a whole installation.
+// What a check found reads the same for a machine, a node and a whole installation.
 type (
-	Finding   = view.Finding
+	// Finding is what one check found.
+	Finding = view.Finding
+	// Diagnosis is what all checks of one subject found.
 	Diagnosis = view.Diagnosis
-	Status    = view.CheckStatus
+	// Status says whether a check found what is needed.
+	Status = view.CheckStatus
 )
 
 // Statuses of a Finding.
