@@ -275,17 +275,19 @@ func TestPodsAreRestricted(t *testing.T) {
 
 func TestTheAgentMountsWhatItNeeds(t *testing.T) {
 	t.Parallel()
+	const plugins = "/host/var/lib/kubelet/device-plugins"
 	for name, want := range map[string]map[string]string{
 		"default": {
 			"/sys": "/host/sys ro", "/proc": "/host/proc ro", "/sys/fs/cgroup": "/host/sys/fs/cgroup",
 			"/var/lib/kubelet": "/host/var/lib/kubelet ro", "/run/cdi": "/host/run/cdi",
 			"/var/lib/tenon-agent": "/host/var/lib/tenon-agent", "/var/run/nri": "/var/run/nri",
-			"/run/tenon": "/host/var/run/tenon ro, /run/tenon",
+			"/run/tenon": "/host/var/run/tenon ro, /run/tenon", "/var/lib/kubelet/device-plugins": plugins,
 		},
 		"gpu": { // the kubelet is elsewhere, and the runtime has no NRI
 			"/sys": "/host/sys ro", "/proc": "/host/proc ro", "/sys/fs/cgroup": "/host/sys/fs/cgroup",
 			"/var/lib/k0s/kubelet": "/host/var/lib/kubelet ro", "/run/cdi": "/host/run/cdi",
 			"/var/lib/tenon-agent": "/host/var/lib/tenon-agent", "/run/tenon": "/host/var/run/tenon ro, /run/tenon",
+			"/var/lib/k0s/kubelet/device-plugins": plugins,
 		},
 	} {
 		spec := pods(t, set(t, name))["tenon-agent"].Spec.Template.Spec

@@ -330,8 +330,7 @@ func TestTheCommandLineForClustersHasNoControlPlane(t *testing.T) {
 			for _, forbidden := range []string{
 				"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "k8s.io/kubernetes/cmd/kube-apiserver",
 				"k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes/pkg/controlplane",
-				"k8s.io/kube-aggregator", "k8s.io/kubectl", "sigs.k8s.io/controller-runtime",
-				module + "/internal/local",
+				"k8s.io/kube-aggregator", "k8s.io/kubectl", module + "/internal/local",
 			} {
 				if below(dep, forbidden) {
 					t.Errorf("%s: the build nolocal reaches %s", goos, dep)

@@ -64,7 +64,7 @@ type world struct {
 	client  *fake.Clientset
 	objects *dynamicfake.FakeDynamicClient
 	options app.Options
-	applies int
+	applies atomic.Int64
 	// unasked: no container runtime is connected.
 	unasked bool
 }
@@ -119,8 +119,7 @@ func (w *world) apply(action clienttesting.Action) (bool, runtime.Object, error)
 	if err := gojson.Unmarshal(patch.GetPatch(), &u.Object); err != nil {
 		return true, nil, err
 	}
-	w.applies++
-	u.SetResourceVersion(strconv.Itoa(w.applies))
+	u.SetResourceVersion(strconv.FormatInt(w.applies.Add(1), 10))
 	u.SetUID("nrt-uid")
 	if _, err := w.objects.Tracker().Get(patch.GetResource(), "", nodeName); err == nil {
 		return true, u, w.objects.Tracker().Update(patch.GetResource(), u, "")
@@ -309,10 +308,10 @@ func TestAllocationReachesTheCgroupAndThePublishedPools(t *testing.T) {
 			if got := w.published(annotation.CPUSharedPoolsKey); got != `[{"socket":0,"node":0,"cpuset":"0-63"}]` {
 				t.Errorf("published LS pool = %s after the LSR pod is gone", got)
 			}
-			before := w.applies
+			before := w.applies.Load()
 			later(5 * time.Minute)
-			if w.applies != before {
-				t.Errorf("%d writes while nothing changed, want none", w.applies-before)
+			if now := w.applies.Load(); now != before {
+				t.Errorf("%d writes while nothing changed, want none", now-before)
 			}
 		})
 	})

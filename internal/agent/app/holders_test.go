@@ -53,8 +53,7 @@ func (w *world) applyDevice(action clienttesting.Action) (bool, runtime.Object, 
 	if err := gojson.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &u.Object); err != nil {
 		return true, nil, err
 	}
-	w.applies++
-	u.SetResourceVersion(strconv.Itoa(w.applies))
+	u.SetResourceVersion(strconv.FormatInt(w.applies.Add(1), 10))
 	u.SetUID("device-uid")
 	if _, err := w.objects.Tracker().Get(device.Resource(), "", nodeName); err == nil {
 		return true, u, w.objects.Tracker().Update(device.Resource(), u, "")
@@ -204,10 +203,10 @@ func TestContradictionsAboutDevices(t *testing.T) {
 					t.Errorf("%s has the conditions %v", d.ID, d.Conditions)
 				}
 			}
-			applies := w.applies
+			applies := w.applies.Load()
 			later(10 * time.Minute)
-			if w.applies != applies {
-				t.Errorf("%d writes while nothing changed", w.applies-applies)
+			if now := w.applies.Load(); now != applies {
+				t.Errorf("%d writes while nothing changed", now-applies)
 			}
 		})
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,29 +166,30 @@ func TestHoldersThatAreUnclearForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newMoving(t)
-		var pods []kubeletapi.Pod
+		var pods atomic.Pointer[[]kubeletapi.Pod]
+		pods.Store(&[]kubeletapi.Pod{})
 		w.options.AskResources = func(context.Context) (kubeletapi.Resources, error) {
-			return kubeletapi.Resources{Pods: pods}, nil
+			return kubeletapi.Resources{Pods: *pods.Load()}, nil
 		}
 		w.create(askingForGPU("a", ""))
 		w.run(func(*app.Agent) {
 			w.wantUnclear("at the beginning", "")
 			later(2 * time.Minute)
 			w.wantUnclear("after two minutes", "of the pods default/a")
-			applies := w.applies
+			applies := w.applies.Load()
 			later(time.Hour)
 			w.wantUnclear("after an hour", "of the pods default/a")
 			w.wantDevice("after an hour", annotation.DeviceMoving, "")
-			if w.applies != applies {
-				t.Errorf("%d writes while nothing changed", w.applies-applies)
+			if now := w.applies.Load(); now != applies {
+				t.Errorf("%d writes while nothing changed", now-applies)
 			}
-			pods = []kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{
+			pods.Store(&[]kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{
 				"main": {Devices: []host.Device{{Resource: "nvidia.com/gpu", ID: "GPU-a"}}},
-			}}}
+			}}})
 			later(2 * time.Minute)
 			w.wantUnclear("once the kubelet says it", "")
 			w.wantDevice("once the kubelet says it", annotation.DeviceMoving, held)
-			pods = nil
+			pods.Store(&[]kubeletapi.Pod{})
 			w.remove(&corev1.Pod{ObjectMeta: askingForGPU("a", "").ObjectMeta})
 			later(2 * time.Minute)
 			w.wantDevice("after the pod", annotation.DeviceOwn, "[]")

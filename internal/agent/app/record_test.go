@@ -105,10 +105,10 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 					t.Errorf("%s usable again: condition = %q", name, got)
 				}
 			}
-			applies := w.applies
+			applies := w.applies.Load()
 			later(10 * time.Minute)
-			if w.applies != applies {
-				t.Errorf("%d writes while nothing changed", w.applies-applies)
+			if now := w.applies.Load(); now != applies {
+				t.Errorf("%d writes while nothing changed", now-applies)
 			}
 			w.file(memoryFile, strings.Replace(memoryRecord, `"0":{"numberOf`, `"7":{"numberOf`, 1))
 			later(time.Minute)
