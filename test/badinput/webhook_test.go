@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/control/webhook"
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
 const (
@@ -200,7 +201,9 @@ func review(t *testing.T, path, manifest, old string) *admissionv1.AdmissionResp
 		t.Fatal(err)
 	}
 	d := doors{}
-	webhook.Register(d, ctrl.NewDecoder(scheme), webhook.Rules{RequireNRIPlugin: true}, metrics)
+	webhook.Register(d, ctrl.NewDecoder(scheme), webhook.Rules{
+		RequireNRIPlugin: true, Kinds: func() device.Kinds { return nil },
+	}, metrics)
 	request := &admissionv1.AdmissionRequest{UID: "review", Operation: admissionv1.Create, Object: raw(t, manifest)}
 	if old != "" {
 		request.Operation, request.OldObject = admissionv1.Update, raw(t, old)

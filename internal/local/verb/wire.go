@@ -69,6 +69,7 @@ func newScheduler() *cobra.Command {
 			// One alone must not wait after a crash for the lease of the last. Replicas wait less than on a real
 			// cluster.
 			"--leader-elect=" + strconv.FormatBool(elect),
+			"--leader-elect-resource-namespace=tenon-system", // where the chart gives it the right
 			"--leader-elect-lease-duration=4s",
 			"--leader-elect-renew-deadline=3s",
 			"--leader-elect-retry-period=500ms",
