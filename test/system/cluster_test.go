@@ -56,18 +56,19 @@ func up(t *testing.T, schedulers int, args ...string) *local {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
+		if t.Failed() {
+			keepLogs(t, dir)
+		}
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		select {
 		case err := <-ended:
 			if err != nil {
-				t.Errorf("tenon up ended with %v:\n%s", err, out.String())
+				keepLogs(t, dir)
+				t.Errorf("%s\ntenon up ended with %v", out.String(), err)
 			}
 		case <-time.After(time.Minute):
 			_ = cmd.Process.Kill()
 			t.Error("tenon up did not end within a minute of Ctrl-C")
-		}
-		if t.Failed() {
-			showLogs(t, dir)
 		}
 	})
 	waitFor(t, 2*time.Minute, "tenon up to be ready", func() error {
@@ -246,18 +247,17 @@ func waitFor(t *testing.T, limit time.Duration, what string, done func() error) 
 	t.Fatalf("waiting for %s: %v after %v", what, err, limit)
 }
 
-func showLogs(t *testing.T, dir string) {
+// keepLogs copies the logs to a folder that outlives the test. They are not printed: what failed must be the last that is
+// said of a test.
+func keepLogs(t *testing.T, dir string) {
 	t.Helper()
-	logs, err := filepath.Glob(filepath.Join(dir, "log", "*.log"))
+	kept, err := os.MkdirTemp("", "tenon-logs-")
+	if err == nil {
+		err = os.CopyFS(kept, os.DirFS(filepath.Join(dir, "log")))
+	}
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("keep logs: %v", err)
+		return
 	}
-	for _, path := range logs {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Errorf("read log: %v", err)
-			continue
-		}
-		t.Logf("%s (end):\n%s", filepath.Base(path), text[max(0, len(text)-3000):])
-	}
+	t.Logf("the logs are in %s", kept)
 }
