@@ -86,7 +86,7 @@ func withDevices(t *testing.T) *account {
 	all := `,"node.tenon.sh/device-links":"{\"switches\":[{\"ids\":[\"GPU-0\",\"GPU-1\",\"GPU-2\",\"GPU-3\"],` +
 		`\"count\":6}]}"`
 	putDevice(t, a, "small", own+all, card("gpu", 0, 0, ""), card("gpu", 1, 0, ""), card("gpu", 2, 0, ""),
-		card("gpu", 3, 0, ""))
+		card("gpu", 3, 0, `,"conditions":[{"type":"Degraded","status":"True","reason":"ResetNeeded"}]`))
 	return a
 }
 
@@ -147,6 +147,7 @@ func TestDevicesInExplanationsAsGolden(t *testing.T) {
 		node string
 	}{
 		{ask("two", map[corev1.ResourceName]string{"nvidia.com/gpu": "2"}), "small"},
+		{ask("all", map[corev1.ResourceName]string{"nvidia.com/gpu": "4"}), "small"},
 		{ask("share", map[corev1.ResourceName]string{"koordinator.sh/gpu": "20"}), "pairs"},
 		{ask("nic", map[corev1.ResourceName]string{"koordinator.sh/rdma": "5"}), "pairs"},
 	} {
@@ -160,7 +161,7 @@ func TestDevicesInExplanationsAsGolden(t *testing.T) {
 		}
 		c.pod.Spec.NodeName = c.node
 		answer := describe.Pod(c.pod).Head
-		answer.Placement = &view.Placement{Node: c.node, Devices: view.DevicesOf(offer.Entry.Devices)}
+		answer.Placement = &view.Placement{Node: c.node, Devices: view.DevicesOf(a.view(c.node), offer.Entry.Devices)}
 		answer.Placement.Choice = view.DeviceChoiceOf(a.view(c.node), request, offer.Entry.Devices)
 		out.WriteString(r.pod(explained{Pod: answer}, corev1.PodRunning))
 	}

@@ -39,6 +39,9 @@ func (d *drawing) devices(numa int) {
 	}
 	for i, line := range t.lines() {
 		colour := plain
+		if list[i].Degraded {
+			colour = yellow
+		}
 		if !list[i].Healthy {
 			colour = red
 		}
@@ -103,6 +106,9 @@ func (d *drawing) use(o *view.DeviceOnNode) string {
 		parts = append(parts, "free")
 	case o.UsedPercent < 100:
 		parts = append(parts, fmt.Sprintf("%d%% free", 100-o.UsedPercent))
+	}
+	if o.Healthy && o.Degraded {
+		parts = append(parts, "degraded")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -84,6 +84,9 @@ func setText(devices map[string][]view.Device) string {
 			if d.Minor >= 0 {
 				name = strconv.Itoa(int(d.Minor))
 			}
+			if d.Degraded {
+				share = strings.TrimSpace(share + " (degraded)")
+			}
 			if names[share] == nil {
 				shares = append(shares, share)
 			}

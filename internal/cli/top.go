@@ -26,10 +26,11 @@ REQ is the sum of all requests. LSE and LSR are CPUs that pods hold exclusively,
 allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that
 new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one NUMA node.
 
-Of GPUs: USED is what pods have, FREE the GPUs without a pod, PARTS those that are shared and have a part left, with the
-sum of what is left. FIT1 to FIT8 are the numbers of pods of 1, 2, 4 and 8 whole GPUs, with a CPU and 1 GiB for each
-GPU, that the node would still take. STRANDED are GPUs that such a pod or a share cannot use, with the cause: unhealthy,
-kubelet (it gives out the devices), cordon, cpu, memory, partition, share (cores or memory alone are left).`,
+Of GPUs: GPUS counts them, and those that are degraded (likely to fail). USED is what pods have, FREE the GPUs without a
+pod, PARTS those that are shared and have a part left, with the sum of what is left. FIT1 to FIT8 are the numbers of
+pods of 1, 2, 4 and 8 whole GPUs, with a CPU and 1 GiB for each GPU, that the node would still take. STRANDED are GPUs
+that such a pod or a share cannot use, with the cause: unhealthy, kubelet (it gives out the devices), cordon, cpu,
+memory, partition, share (cores or memory alone are left).`,
 		Example: `  # a row for each node
   tenon top
 
@@ -137,7 +138,10 @@ func gpuTable(rows []view.GPULoad, width int) string {
 	t := columns{width: width}
 	t.add("NODE", "MODEL", "GPUS", "USED", "FREE", "PARTS", "FIT1", "FIT2", "FIT4", "FIT8", "STRANDED")
 	for _, r := range rows {
-		parts, stranded := "-", []string{}
+		gpus, parts, stranded := strconv.Itoa(r.GPUs), "-", []string{}
+		if r.Degraded > 0 {
+			gpus += fmt.Sprintf(" (%d degraded)", r.Degraded)
+		}
 		if r.Shared > 0 {
 			parts = fmt.Sprintf("%d (%d%%)", r.Shared, r.FreeShares)
 		}
@@ -145,7 +149,7 @@ func gpuTable(rows []view.GPULoad, width int) string {
 			stranded = append(stranded, fmt.Sprintf("%d %s", s.GPUs, s.Cause))
 		}
 		used := strconv.FormatFloat(float64(r.UsedPercent)/100, 'f', -1, 64)
-		t.add(r.Node, r.Model, r.GPUs, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"],
+		t.add(r.Node, r.Model, gpus, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"],
 			cmp.Or(strings.Join(stranded, ", "), "-"))
 	}
 	return t.String()

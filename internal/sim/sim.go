@@ -265,7 +265,7 @@ func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 	if !ok {
 		return out
 	}
-	out.Devices = view.DevicesOf(held.Devices)
+	out.Devices = view.DevicesOf(v, held.Devices)
 	m := v.Machine()
 	switch {
 	case held.Role.Binds() && m != nil:

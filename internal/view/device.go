@@ -16,14 +16,17 @@ type Device struct {
 	ID string `json:"id,omitempty"`
 	// Resources are canonical Kubernetes strings by resource.
 	Resources map[string]string `json:"resources"`
+	// Degraded devices work and are likely to fail.
+	Degraded bool `json:"degraded,omitempty"`
 }
 
-// DevicesOf returns what a pod holds, by type, then minor.
-func DevicesOf(grants []device.Grant) map[string][]Device {
+// DevicesOf returns what a pod holds of a node whose account is v, by type, then minor.
+func DevicesOf(v *ledger.View, grants []device.Grant) map[string][]Device {
 	out := map[string][]Device{}
 	for i := range grants {
 		g := &grants[i]
 		d := Device{Minor: g.Minor, ID: g.ID, Resources: amountTexts(g.Amount.Amounts(g.Type, g.Ratio))}
+		d.Degraded = v.Devices() != nil && v.Devices().Degraded(grants[i:i+1]) > 0
 		out[string(g.Type)] = append(out[string(g.Type)], d)
 	}
 	for _, list := range out {
@@ -64,6 +67,8 @@ type DeviceOnNode struct {
 	ID      string `json:"id"`
 	Model   string `json:"model,omitempty"`
 	Healthy bool   `json:"healthy"`
+	// Degraded devices work and are likely to fail: pods get them last.
+	Degraded bool `json:"degraded,omitempty"`
 	// Sliced GPUs are given out as their MIG devices alone.
 	Sliced bool `json:"sliced,omitempty"`
 	// NUMA is the kernel's id of the NUMA node, -1 where it is not known. PCIe is the root complex.
@@ -124,8 +129,8 @@ func NodeDevicesOf(v *ledger.View) *NodeDevices {
 func deviceOnNode(v *ledger.View, d *device.Status) DeviceOnNode {
 	total, _, free := d.Amounts()
 	out := DeviceOnNode{
-		Type: string(d.Type), Minor: d.Minor, ID: d.ID, Model: d.Model, Healthy: d.Healthy, Sliced: !d.Offered,
-		NUMA: max(d.NUMAID, -1), PCIe: d.PCIe, Bus: d.Bus, UsedPercent: d.UsedPercent(),
+		Type: string(d.Type), Minor: d.Minor, ID: d.ID, Model: d.Model, Healthy: d.Healthy, Degraded: d.Degraded,
+		Sliced: !d.Offered, NUMA: max(d.NUMAID, -1), PCIe: d.PCIe, Bus: d.Bus, UsedPercent: d.UsedPercent(),
 		Total: amountTexts(total), Free: amountTexts(free), Holders: []DeviceHolder{},
 	}
 	for e := range v.Entries() {

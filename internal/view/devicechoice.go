@@ -92,7 +92,7 @@ func DeviceChoiceOf(v *ledger.View, r *place.Request, held []device.Grant) *Devi
 			break
 		}
 		out.Approximate = out.Approximate || set.Approximate
-		out.Sets = append(out.Sets, setOf(&set, r, held))
+		out.Sets = append(out.Sets, setOf(v, &set, r, held))
 	}
 	if len(out.Sets) == 0 {
 		return nil
@@ -109,11 +109,11 @@ func DeviceChoiceOf(v *ledger.View, r *place.Request, held []device.Grant) *Devi
 	return out
 }
 
-func setOf(c *device.Choice, r *place.Request, held []device.Grant) DeviceSet {
+func setOf(v *ledger.View, c *device.Choice, r *place.Request, held []device.Grant) DeviceSet {
 	first := r.Devices.Types()[0]
 	share := slices.ContainsFunc(r.Devices.Parts, func(p device.Part) bool { return p.Type == first && !p.Need.Whole })
 	return DeviceSet{
-		Devices: DevicesOf(c.Grants), Keys: keysOf(&c.Keys, share),
+		Devices: DevicesOf(v, c.Grants), Keys: keysOf(&c.Keys, share),
 		Held: len(held) > 0 && slices.EqualFunc(device.SortedGrants(c.Grants), held, func(a, b device.Grant) bool {
 			return a.Type == b.Type && a.ID == b.ID
 		}),
@@ -126,7 +126,7 @@ func DeviceFitOf(v *ledger.View, r *place.Request) *DeviceFit {
 		return nil
 	}
 	for c := range place.DeviceSets(v, r) {
-		set := setOf(&c, r, nil)
+		set := setOf(v, &c, r, nil)
 		return &DeviceFit{Set: &set}
 	}
 	reason := v.Devices().Fits(r.Devices, &r.Options)

@@ -18,6 +18,8 @@ type GPULoad struct {
 	// GPUs are those that pods can be given; UsedPercent is what pods have of them, 100 for one GPU.
 	GPUs        int   `json:"gpus"`
 	UsedPercent int64 `json:"usedPercent"`
+	// Degraded GPUs, of GPUs, are likely to fail.
+	Degraded int `json:"degraded,omitempty"`
 	// Free GPUs have no pod on them, Shared ones have a part left: FreeShares percent together.
 	Free       int   `json:"free"`
 	Shared     int   `json:"shared"`
@@ -61,6 +63,9 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 		}
 		out.GPUs++
 		out.UsedPercent += d.UsedPercent()
+		if d.Healthy && d.Degraded {
+			out.Degraded++
+		}
 		if out.Model = cmp.Or(out.Model, d.Model); out.Model != d.Model {
 			out.Model = "mixed"
 		}

@@ -41,7 +41,7 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		return out
 	}
 	if len(e.Devices) > 0 {
-		out.Devices = DevicesOf(e.Devices)
+		out.Devices = DevicesOf(v, e.Devices)
 	}
 	if !known {
 		e = ledger.Entry{Role: qos.RoleOf(s.Class)}
