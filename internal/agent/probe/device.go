@@ -56,13 +56,8 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 		o.Annotations[annotation.DeviceLinksKey] = links.String()
 	}
 	if table := r.partitions(links.Links); table != nil {
-		var was metav1.ObjectMeta // what is there stays: people may have written it
-		if published != nil {
-			was = published.ObjectMeta
-		}
-		const key, policy = annotation.GPUPartitionsKey, annotation.GPUPartitionPolicyLabel
-		o.Annotations[key] = cmp.Or(was.Annotations[key], table.String())
-		put(&o.Labels, policy, cmp.Or(was.Labels[policy], annotation.PartitionHonor))
+		o.Annotations[annotation.GPUPartitionsKey] = table.String()
+		put(&o.Labels, annotation.GPUPartitionPolicyLabel, annotation.PartitionHonor)
 	}
 	return o, errors.Join(r.faults...)
 }

@@ -178,8 +178,7 @@ func TestTheModeOfDevices(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfLinkedGPUs: eight GPUs that are all linked have the partitions of a server with a switch; a table
-// that is published stays.
+// TestPartitionsOfLinkedGPUs: eight GPUs that are all linked have the partitions of a server with a switch.
 func TestPartitionsOfLinkedGPUs(t *testing.T) {
 	t.Parallel()
 	npu := func(n int, module, peers string) host.Dropped {
@@ -248,14 +247,6 @@ func TestPartitionsOfLinkedGPUs(t *testing.T) {
 		if honor != (test.want != nil) {
 			t.Errorf("%s: labels %v", name, o.Labels)
 		}
-	}
-	published := &devicev1alpha1.Device{}
-	published.Annotations = map[string]string{annotation.GPUPartitionsKey: "theirs"}
-	published.Labels = map[string]string{annotation.GPUPartitionPolicyLabel: annotation.PartitionPrefer}
-	o, err := probe.Device(probe.Input{}, eight, published, metav1.Now())
-	if err != nil || o.Annotations[annotation.GPUPartitionsKey] != "theirs" ||
-		o.Labels[annotation.GPUPartitionPolicyLabel] != annotation.PartitionPrefer {
-		t.Errorf("a published table: %v, %v", o.ObjectMeta, err)
 	}
 }
 

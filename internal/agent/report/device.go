@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 )
 
@@ -45,6 +46,7 @@ func (r *DeviceReporter) publish(ctx context.Context, object *unstructured.Unstr
 			"tenon-agent does not write it. Stop that program on this node, and delete the object", r.Node, writer))
 	}
 	want := r.source(published)
+	keepEdited(want, object)
 	var err error
 	switch {
 	case want == nil && owns(object):
@@ -61,6 +63,26 @@ func (r *DeviceReporter) publish(ctx context.Context, object *unstructured.Unstr
 		return err
 	}
 	return r.calm(ctx)
+}
+
+// keepEdited takes the partitions of GPUs, and how they count, out of want where another writer has set them: the agent
+// renews only what it derived itself.
+func keepEdited(want *devicev1alpha1.Device, object *unstructured.Unstructured) {
+	if want == nil || object == nil {
+		return
+	}
+	for _, f := range object.GetManagedFields() {
+		if f.Manager == Manager || f.FieldsV1 == nil {
+			continue
+		}
+		theirs := read(f.FieldsV1.GetRawBytes()).Metadata
+		if _, set := theirs.Annotations["f:"+annotation.GPUPartitionsKey]; set {
+			delete(want.Annotations, annotation.GPUPartitionsKey)
+		}
+		if _, set := theirs.Labels["f:"+annotation.GPUPartitionPolicyLabel]; set {
+			delete(want.Labels, annotation.GPUPartitionPolicyLabel)
+		}
+	}
 }
 
 // owns reports whether the agent wrote the spec of an object.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/report"
 )
@@ -114,20 +115,50 @@ func TestTheNodesDeviceIsKept(t *testing.T) {
 			unstructured.RemoveNestedField(u.Object, "spec", "devices")
 		})
 		step("edited by hand", deviceOf("a", "b"), "a b", 3)
-		step("no device any more", nil, "no object", 3)
+		parted := func(table string) *devicev1alpha1.Device {
+			d := deviceOf("a", "b")
+			d.Annotations = map[string]string{annotation.GPUPartitionsKey: table}
+			d.Labels[annotation.GPUPartitionPolicyLabel] = annotation.PartitionHonor
+			return d
+		}
+		wantTable := func(table, policy string) {
+			t.Helper()
+			object, _ := api.state()
+			if got := object.GetAnnotations()[annotation.GPUPartitionsKey]; got != table ||
+				object.GetLabels()[annotation.GPUPartitionPolicyLabel] != policy {
+				t.Errorf("partitions %q, labels %v; want %q and %s", got, object.GetLabels(), table, policy)
+			}
+		}
+		step("a derived table", parted("one"), "a b", 4)
+		step("it is renewed", parted("two"), "a b", 5)
+		wantTable("two", annotation.PartitionHonor)
+		api.change("kubectl-annotate", func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{annotation.GPUPartitionsKey: "theirs"})
+		})
+		step("a person writes one", parted("three"), "a b", 5)
+		wantTable("theirs", annotation.PartitionHonor)
+		api.change("kubectl-label", func(u *unstructured.Unstructured) {
+			labels := u.GetLabels()
+			labels[annotation.GPUPartitionPolicyLabel] = annotation.PartitionPrefer
+			u.SetLabels(labels)
+			u.SetAnnotations(nil)
+		})
+		step("a person removes it, and writes how it counts", parted("three"), "a b", 6)
+		wantTable("three", annotation.PartitionPrefer)
+		step("no device any more", nil, "no object", 6)
 		r.Observe(nil)
 		api.change("koordlet", func(u *unstructured.Unstructured) {
 			theirs := []any{map[string]any{"type": "gpu", "id": "k"}}
 			_ = unstructured.SetNestedSlice(u.Object, theirs, "spec", "devices")
 		})
-		step("another reporter", deviceOf("a"), "k", 3)
+		step("another reporter", deviceOf("a"), "k", 6)
 		if !strings.HasPrefix(condition, `ForeignWriter: the spec of Device n0 is written by "koordlet"`) {
 			t.Errorf("condition %q", condition)
 		}
-		step("another reporter's object is not deleted", nil, "k", 3)
+		step("another reporter's object is not deleted", nil, "k", 6)
 		api.remove()
 		r.Observe(nil)
-		step("it is gone", deviceOf("a"), "a", 4)
+		step("it is gone", deviceOf("a"), "a", 7)
 		if condition != "" {
 			t.Errorf("condition %q", condition)
 		}
