@@ -46,7 +46,7 @@ type Agent struct {
 	transports *transport.Transports
 	poke       chan struct{} // holds one token while facts may have changed
 	claims     chan struct{} // holds one token while what pods claim may have changed
-	synced     chan struct{} // holds one token while devices of containers that the runtime reported are to be compared
+	synced     chan struct{} // holds one token while followDevices is to look at the devices
 
 	status  *status.Reporter
 	machine *source.Source[reading]
@@ -57,6 +57,7 @@ type Agent struct {
 	followed          atomic.Pointer[time.Time]
 	recorded          *corev1.Node  // the last one that was kept for the next agent; owned by refresh
 	reported, unclear string        // the last holders of devices, and what was found of them; owned by refresh
+	exhausted         []string      // names of whole GPUs of which the kubelet has none to give; owned by refresh
 	unclearSince      time.Time     // when that was found first; owned by refresh
 	wired             chan struct{} // closed once the fields below wired are set
 
@@ -181,12 +182,7 @@ func New(o Options) (*Agent, error) {
 		Engine: a.tree.Engine, Writes: a.writes, Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock,
 		Overridden: a.o.Shared.Metrics.Overridden.Inc, Devices: a.injects.Load,
-		Synced: func() {
-			select {
-			case a.synced <- struct{}{}:
-			default:
-			}
-		},
+		Synced: a.wakeDevices,
 	})
 	a.api = watch.New(watch.Options{
 		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,

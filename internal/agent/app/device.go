@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,14 @@ func (a *Agent) loadDevices() error {
 	return err
 }
 
+// wakeDevices makes followDevices look at once.
+func (a *Agent) wakeDevices() {
+	select {
+	case a.synced <- struct{}{}:
+	default:
+	}
+}
+
 // setDevices changes what is known of the node's devices.
 func (a *Agent) setDevices(change func(*inject.Node)) {
 	a.mu.Lock()
@@ -55,9 +64,9 @@ func (a *Agent) readCards() error {
 	return errors.Join(err1, err2)
 }
 
-// followDevices reads the cards at every resync, and whenever a runtime has reported its containers, until ctx ends,
-// compares what containers can use of them, and follows the Device object of a machine with cards. It is a part of its
-// own: a driver that hangs holds up nothing else.
+// followDevices reads the cards at every resync, and whenever a runtime has reported its containers or the kubelet has
+// lost a plugin, until ctx ends, compares what containers can use of them, and follows the Device object of a machine
+// with devices. It is a part of its own: a driver that hangs holds up nothing else.
 func (a *Agent) followDevices(ctx context.Context, g *group) error {
 	tick := a.o.Clock.NewTicker(a.o.Resync)
 	defer tick.Stop()
@@ -73,7 +82,7 @@ func (a *Agent) followDevices(ctx context.Context, g *group) error {
 			last = text
 			klog.FromContext(ctx).Error(err, "Cannot read, describe or compare all cards", "node", a.o.Node)
 		}
-		if !watched && a.injects.Load().HasDevices() {
+		if !watched && (a.injects.Load().HasDevices() || len(a.found.Devices(nil)) > 0) {
 			watched = true
 			g.run(a.watchDevice)
 		}
@@ -90,22 +99,37 @@ func (a *Agent) followDevices(ctx context.Context, g *group) error {
 // wantedPlugins returns the device plugins that a node needs, with the number of their devices; running are those that
 // it has. Where the vendor's plugin is gone from a node of Tenon the agent's takes its place: the resource that remains
 // in the Node would be 0, at which the kubelet refuses the pods that the scheduler gave GPUs.
-func wantedPlugins(n *inject.Node, node *corev1.Node, running map[string]context.CancelFunc) map[string]int {
+func wantedPlugins(n *inject.Node, exhausted []string, running map[string]context.CancelFunc) map[string]int {
 	want := map[string]int{}
 	if n.HasDevices() {
 		want[annotation.ResourcePresence] = 1
 	}
 	gpus := n.Cards.Count(annotation.DeviceGPU)
-	if gpus == 0 || n.Mode != annotation.DeviceOwn || node == nil {
+	if gpus == 0 || n.Mode != annotation.DeviceOwn {
 		return want
 	}
-	for name := range node.Status.Capacity {
-		free, kept := node.Status.Allocatable[name], running[string(name)] != nil
-		if device.IsWholeGPU(string(name)) && (kept || free.IsZero()) {
-			want[string(name)] = gpus
+	for _, name := range slices.AppendSeq(exhausted, maps.Keys(running)) {
+		if device.IsWholeGPU(name) {
+			want[name] = gpus
 		}
 	}
 	return want
+}
+
+// exhausted returns the names of whole GPUs that a Node has, and of which the kubelet has none to give: by the Node, or
+// by lost, which knows it earlier; nil knows nothing.
+func exhausted(node *corev1.Node, lost func(resource string) bool) (names []string) {
+	if node == nil {
+		return nil
+	}
+	for name := range node.Status.Capacity {
+		free := node.Status.Allocatable[name]
+		if device.IsWholeGPU(string(name)) && (free.IsZero() || lost != nil && lost(string(name))) {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // registerPlugins serves the device plugins that the node needs, and ends the others; running has what ends each.
@@ -113,7 +137,7 @@ func (a *Agent) registerPlugins(ctx context.Context, g *group, running map[strin
 	if !a.o.RegisterPlugins {
 		return
 	}
-	want := wantedPlugins(a.injects.Load(), a.currentNode(), running)
+	want := wantedPlugins(a.injects.Load(), exhausted(a.currentNode(), a.kubelet.HasLost), running)
 	for name, devices := range want {
 		if running[name] != nil {
 			continue
@@ -174,5 +198,6 @@ func (a *Agent) keepDevice(u *unstructured.Unstructured) error {
 	slices.Sort(r.Types)
 	r.Types = slices.Compact(r.Types)
 	a.setDevices(func(n *inject.Node) { n.Mode, n.Types, a.deviceMode = r.Mode, r.Types, r.Mode })
+	a.wakeDevices()
 	return a.dir.Save(deviceFile, r)
 }

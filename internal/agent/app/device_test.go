@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -224,6 +226,59 @@ func TestCardsThatCannotBeDescribedAreGivenByTheirFiles(t *testing.T) {
 			if got := named(t, a); got != "" {
 				t.Errorf("the container is given %s, which no runtime can resolve", got)
 			}
+		})
+	})
+}
+
+// TestANodeOfDropFilesAloneFollowsItsDevice: it has no card whose files a container could get.
+func TestANodeOfDropFilesAloneFollowsItsDevice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		if err := os.RemoveAll(w.root.Path("proc/driver")); err != nil {
+			t.Fatal(err)
+		}
+		w.file("var/run/tenon/device-infos/f.json", `[{"type":"dpu","uuid":"d"}]`)
+		w.mode("Follow")
+		w.run(func(a *app.Agent) {
+			later(w.options.Resync)
+			if got := visible(a, `{"dpu":[{"id":"d","resources":{}}]}`); got != "-" {
+				t.Errorf("a container with an allocation sees %q under Follow, want what its plugin gives", got)
+			}
+		})
+	})
+}
+
+// TestALostPluginIsNoticedBeforeTheResync: the agent looks at its devices, and so at the plugins that the node needs,
+// when the Node says that the kubelet has none left to give.
+func TestALostPluginIsNoticedBeforeTheResync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		w.options.Resync = time.Hour
+		left := func(n string) {
+			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+			node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(n)}
+			if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left("1")
+		w.mode("Own")
+		w.run(func(a *app.Agent) {
+			if err := os.RemoveAll(w.root.Path("proc/driver")); err != nil {
+				t.Fatal(err)
+			}
+			later(time.Minute)
+			wantVisible(t, a, "before", "void", "GPU-a")
+			left("0")
+			later(time.Second)
+			wantVisible(t, a, "after", "void",
+				`DeviceUnavailable: container "main" of pod u: no driver of this machine has the gpu "GPU-a"`)
 		})
 	})
 }

@@ -13,8 +13,10 @@ import (
 func (a *Agent) Refresh(ctx context.Context) { a.refresh(ctx) }
 
 // WantedPlugins are the device plugins that a node needs.
-func WantedPlugins(n *inject.Node, node *corev1.Node, running map[string]context.CancelFunc) map[string]int {
-	return wantedPlugins(n, node, running)
+func WantedPlugins(n *inject.Node, node *corev1.Node, lost func(resource string) bool,
+	running map[string]context.CancelFunc,
+) map[string]int {
+	return wantedPlugins(n, exhausted(node, lost), running)
 }
 
 // Table is the desired state of the cgroup tree of this moment.

@@ -167,7 +167,8 @@ func sameWish(a, b *corev1.Node) bool {
 	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion &&
 		a.Status.NodeInfo.BootID == b.Status.NodeInfo.BootID &&
-		a.Status.DaemonEndpoints == b.Status.DaemonEndpoints && slices.Equal(a.Status.Addresses, b.Status.Addresses)
+		a.Status.DaemonEndpoints == b.Status.DaemonEndpoints && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
+		slices.Equal(exhausted(a, nil), exhausted(b, nil))
 }
 
 func (a *Agent) currentNode() *corev1.Node {

@@ -23,6 +23,7 @@ func TestPluginsThatANodeNeeds(t *testing.T) {
 		cards          int
 		capacity, left string // of nvidia.com/gpu; "" where the Node does not have it
 		running        string
+		lost           bool // the kubelet says that no device of it is healthy
 		want           map[string]int
 	}{
 		"no devices":                           {want: map[string]int{}},
@@ -34,6 +35,9 @@ func TestPluginsThatANodeNeeds(t *testing.T) {
 		},
 		"it is gone": {
 			mode: annotation.DeviceOwn, cards: 2, capacity: "2", left: "0", want: both,
+		},
+		"it is gone, which the Node does not say yet": {
+			mode: annotation.DeviceOwn, cards: 2, capacity: "2", left: "2", lost: true, want: both,
 		},
 		"it is gone for long": {
 			mode: annotation.DeviceOwn, cards: 2, capacity: "0", left: "0", want: both,
@@ -61,8 +65,9 @@ func TestPluginsThatANodeNeeds(t *testing.T) {
 			node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(test.capacity)}
 			node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(test.left)}
 		}
+		lost := func(resource string) bool { return test.lost && resource == "nvidia.com/gpu" }
 		running := map[string]context.CancelFunc{test.running: func() {}}
-		if diff := cmp.Diff(test.want, app.WantedPlugins(n, node, running)); diff != "" {
+		if diff := cmp.Diff(test.want, app.WantedPlugins(n, node, lost, running)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -31,6 +31,10 @@ func (a *Agent) refresh(ctx context.Context) {
 	failed(a.recordNode(), "The next agent cannot begin without the API server")
 	mode := a.Mode()
 	changed := a.kubelet.Refresh(ctx)
+	if names := exhausted(a.currentNode(), a.kubelet.HasLost); !slices.Equal(names, a.exhausted) {
+		a.exhausted = names
+		a.wakeDevices()
+	}
 	state := a.kubelet.State()
 	if changed {
 		a.tree.KubeletKeepsMemory(state.KeepsMemory())

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/util/wait"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -40,20 +41,15 @@ func Serve(ctx context.Context, root host.Root, resource string, devices int, fa
 
 // keepTrying calls attempt until it returns nil, or ctx has ended.
 func keepTrying(ctx context.Context, failed func(error), attempt func() error) {
-	for reported := ""; ; {
+	reported := ""
+	_ = wait.PollUntilContextCancel(ctx, retry, true, func(context.Context) (bool, error) {
 		err := attempt()
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		if err.Error() != reported {
+		if err != nil && ctx.Err() == nil && err.Error() != reported {
 			reported = err.Error()
 			failed(err)
 		}
-		select {
-		case <-time.After(retry):
-		case <-ctx.Done():
-		}
-	}
+		return err == nil, nil
+	})
 }
 
 // plugin answers the kubelet.

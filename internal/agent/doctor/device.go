@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/deviceplugin"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
@@ -196,7 +197,10 @@ func (m *machine) deviceMode() Finding {
 		return unknown("", "%v", err)
 	}
 	for _, name := range []string{"nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu"} {
-		if n := len(state.Registered[name]); n > 0 && kept.Mode == annotation.DeviceOwn {
+		theirs := slices.DeleteFunc(slices.Clone(state.Registered[name]), func(id string) bool {
+			return strings.HasPrefix(id, deviceplugin.IDPrefix)
+		})
+		if n := len(theirs); n > 0 && kept.Mode == annotation.DeviceOwn {
 			return ok(where, "%s, and the kubelet has %d %s of a device plugin", kept.Mode, n, name).Because(Warn,
 				"pods of other schedulers get the same cards from the kubelet: their containers are not created",
 				"remove the device plugin from the node, or set the annotation "+annotation.DeviceModeKey+" to Follow")

@@ -171,6 +171,12 @@ func TestDevicesOfAMachine(t *testing.T) {
 					`{"nvidia.com/gpu":["GPU-a"]}}}`,
 			}, nil, Warn, "Own, and the kubelet has 1 nvidia.com/gpu of a device plugin", "remove the device plugin",
 		},
+		"the agent's plugin in its place": {
+			"device-mode", map[string]string{
+				"var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": `{"Data":{"RegisteredDevices":` +
+					`{"nvidia.com/gpu":["tenon-0"],"tenon.sh/presence":["tenon-0"]}}}`,
+			}, nil, OK, "Own", "",
+		},
 		"no mode": {
 			"device-mode", map[string]string{"var/lib/tenon-agent/device.json": "-"}, nil, Unknown, "not followed", "",
 		},

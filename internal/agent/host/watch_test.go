@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -50,11 +51,17 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 		{"device-plugins/kubelet_internal_checkpoint", false},
 		{"memory_manager_state", false},
 		{"pod-resources/kubelet.sock", true},
+		{"device-plugins/gone.sock", false},
 	} {
 		for len(events) > 0 {
 			<-events
 		}
 		replace(step.name)
+		if strings.HasSuffix(step.name, "gone.sock") { // only its removal is reported
+			if err := os.Remove(filepath.Join(dir, step.name)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for restarted := range events {
 			if restarted == step.restarted {
 				break // else one of the first file's replacements was still on its way

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/source"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -121,6 +122,30 @@ func TestDevicesThatTheNodeStillCountsAreUnhealthy(t *testing.T) {
 	}
 	if diff := cmp.Diff([]host.Device{gpu("a")}, withLost([]host.Device{gpu("a")}, before, nil)); diff != "" {
 		t.Errorf("devices without a Node (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPluginIsLostWithTheLastOfItsDevices(t *testing.T) {
+	t.Parallel()
+	gpu := func(id string, unhealthy bool) host.Device {
+		return host.Device{Resource: "x/gpu", ID: id, Unhealthy: unhealthy}
+	}
+	for name, test := range map[string]struct {
+		devices []host.Device
+		want    bool
+	}{
+		"no device was ever reported": {},
+		"all work":                    {[]host.Device{gpu("a", false), gpu("b", false)}, false},
+		"one of two works":            {[]host.Device{gpu("a", true), gpu("b", false)}, false},
+		"none works":                  {[]host.Device{gpu("a", true), gpu("b", true)}, true},
+		"another resource works": {
+			[]host.Device{gpu("a", true), {Resource: "y/gpu", ID: "a"}}, true,
+		},
+	} {
+		b := &Observer{resources: source.New(resources{devices: test.devices}, source.Options[resources]{})}
+		if got := b.HasLost("x/gpu"); got != test.want {
+			t.Errorf("%s: lost %t, want %t", name, got, test.want)
+		}
 	}
 }
 

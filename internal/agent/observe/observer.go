@@ -155,6 +155,19 @@ func (b *Observer) RecordsPods() bool {
 		!s.Until.IsZero()
 }
 
+// HasLost reports whether the kubelet says of no device of a resource any more that it is healthy: their plugin is gone.
+// It is false for a resource that never had one.
+func (b *Observer) HasLost(resource string) bool {
+	lost := false
+	for _, d := range b.resources.Value().devices {
+		if d.Resource == resource && !d.Unhealthy {
+			return false
+		}
+		lost = lost || d.Resource == resource
+	}
+	return lost
+}
+
 // Hint makes the next Refresh ask the kubelet as soon as that may be: it has recorded something, or restarted.
 func (b *Observer) Hint(restarted bool) {
 	b.resources.Hint()

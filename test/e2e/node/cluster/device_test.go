@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/agent/deviceplugin"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
@@ -396,7 +397,13 @@ func (n *node) movesIn(t *testing.T) {
 // a node of Tenon the agent's plugin takes its place.
 func (n *node) losesPlugin(t *testing.T, plugin *gpuPlugin, p *corev1.Pod) {
 	plugin.server.Stop()
-	n.awaitCapacity(t, vendor, int64(len(gpus())), 0)
+	stage.Await(t, "the agent's plugin", func() error {
+		text, err := os.ReadFile(filepath.Join(n.pluginDir(), "kubelet_internal_checkpoint"))
+		if err == nil && !strings.Contains(string(text), deviceplugin.IDPrefix+"1") {
+			err = errors.New("the kubelet has recorded none of its devices")
+		}
+		return err
+	})
 	n.awaitCapacity(t, vendor, int64(len(gpus())))
 	n.remove(t, p)
 	n.create(t, n.gpuPod("own-3"))
