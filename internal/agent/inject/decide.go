@@ -145,6 +145,10 @@ func (d *decision) give(kind annotation.DeviceType, a *annotation.DeviceAllocati
 	if a.Extension != nil {
 		e = *a.Extension
 	}
+	if e.GPUSharedResourceTemplate != "" {
+		return refuse(ErrUnavailable, "template %s of %s %s: the agent does not put Ascend NPUs into containers",
+			e.GPUSharedResourceTemplate, kind, a.ID)
+	}
 	device, err := d.find(kind, a.ID)
 	if err != nil {
 		return err

@@ -373,6 +373,11 @@ func TestDecideRefuses(t *testing.T) {
 			container: allocated(`{"npu":[{"id":"0","resources":{}}]}`),
 			cause:     inject.ErrUnavailable, text: "npu",
 		},
+		"a part of an Ascend NPU": {
+			container: allocated(`{"gpu":[{"id":"npu-0","resources":{},` +
+				`"extension":{"gpuSharedResourceTemplate":"vir02_1c"}}]}`),
+			cause: inject.ErrUnavailable, text: "template vir02_1c of gpu npu-0: the agent does not put Ascend NPUs into",
+		},
 		"an adapter without a file": {
 			container: allocated(`{"rdma":[{"id":"0000:0a:00.0","resources":{}}]}`),
 			cause:     inject.ErrUnavailable, text: "no device file",
