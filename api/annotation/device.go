@@ -87,7 +87,7 @@ const (
 	DeviceModeKey = "node.tenon.sh/device-mode"
 )
 
-// DeviceType is a kind of device: one of the constants, or another one that no pod can ask for.
+// DeviceType is a kind of device: one of the constants, or another one that a Device object lists.
 type DeviceType = string
 
 // Types of device.
@@ -97,8 +97,10 @@ const (
 	DeviceFPGA DeviceType = "fpga"
 )
 
-// requestable returns the types of device that pods can ask for.
-func requestable() []DeviceType { return []DeviceType{DeviceGPU, DeviceRDMA, DeviceFPGA} }
+// requestable returns the types of device that pods can ask for where Device objects list others, too.
+func requestable(others []DeviceType) []DeviceType {
+	return append([]DeviceType{DeviceGPU, DeviceRDMA, DeviceFPGA}, others...)
+}
 
 // CanonicalResource returns the name under which a resource of devices is counted: kubernetes.io/gpu-core is
 // koordinator.sh/gpu-core. Other names are returned as they are.

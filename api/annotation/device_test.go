@@ -21,12 +21,12 @@ func FuzzDeviceAllocations(f *testing.F) {
 }
 
 func FuzzDeviceAllocateHints(f *testing.F) {
-	roundTrip(f, ParseDeviceAllocateHints, `{"gpu":{"allocateStrategy":"applyforall","requiredTopologyScope":"pcie"}}`,
+	roundTrip(f, ParseDeviceAllocateHints(), `{"gpu":{"allocateStrategy":"applyforall","requiredTopologyScope":"pcie"}}`,
 		`{"rdma":{"selector":{"matchExpressions":[{"key":"a","operator":"Exists"}]},"vfSelector":{}}}`)
 }
 
 func FuzzDeviceJointAllocate(f *testing.F) {
-	roundTrip(f, ParseDeviceJointAllocate, `{"deviceTypes":["GPU"],"requiredScope":"samepcie"}`,
+	roundTrip(f, ParseDeviceJointAllocate(), `{"deviceTypes":["GPU"],"requiredScope":"samepcie"}`,
 		`{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIeSwitch"}`)
 }
 
@@ -127,7 +127,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			written: `{"fpga":[{"id":"f","resources":{"koordinator.sh/fpga":"100"}}]}`,
 		},
 		"hints of two types": {
-			parse: of(ParseDeviceAllocateHints),
+			parse: of(ParseDeviceAllocateHints()),
 			text: `{"gpu":{"requiredTopologyScope":"PCIe"},"rdma":{"selector":{"matchLabels":{"a":"b"}},` +
 				`"vfSelector":{},"allocateStrategy":"ApplyForAll","exclusivePolicy":"PCIeLevel"}}`,
 			want: DeviceAllocateHints{
@@ -139,25 +139,33 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			},
 		},
 		"a strategy for GPUs has no effect": {
-			parse: of(ParseDeviceAllocateHints), text: `{"gpu":{"allocateStrategy":"requestsAsCount"}}`,
+			parse: of(ParseDeviceAllocateHints()), text: `{"gpu":{"allocateStrategy":"requestsAsCount"}}`,
 			want: DeviceAllocateHints{"gpu": {}}, written: `{"gpu":{}}`,
 			warnings: []Warning{
 				{
 					"gpu.allocateStrategy",
 					`"requestsAsCount" is read as "RequestsAsCount": values are case-sensitive on output`,
 				},
-				{"gpu.allocateStrategy", "has no effect: it is for rdma and fpga"},
+				{"gpu.allocateStrategy", "has no effect: it is not for GPUs"},
 			},
 		},
+		"a hint about a type of a Device object": {
+			parse: of(ParseDeviceAllocateHints("dpu")), text: `{"dpu":{"allocateStrategy":"ApplyForAll"}}`,
+			want: DeviceAllocateHints{"dpu": {AllocateStrategy: ApplyForAll}},
+		},
+		"GPUs with a type of a Device object": {
+			parse: of(ParseDeviceJointAllocate("dpu")), text: `{"deviceTypes":["gpu","dpu"]}`,
+			want: DeviceJointAllocate{DeviceTypes: []string{"gpu", "dpu"}},
+		},
 		"no hints": {
-			parse: of(ParseDeviceAllocateHints), text: `null`, want: DeviceAllocateHints(nil), written: `{}`,
+			parse: of(ParseDeviceAllocateHints()), text: `null`, want: DeviceAllocateHints(nil), written: `{}`,
 		},
 		"GPUs with NICs": {
-			parse: of(ParseDeviceJointAllocate), text: `{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}`,
+			parse: of(ParseDeviceJointAllocate()), text: `{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}`,
 			want: DeviceJointAllocate{DeviceTypes: []string{"gpu", "rdma"}, RequiredScope: SamePCIe},
 		},
 		"a scope of one type has no effect": {
-			parse: of(ParseDeviceJointAllocate), text: `{"deviceTypes":["gpu"],"requiredScope":"SamePCIeSwitch"}`,
+			parse: of(ParseDeviceJointAllocate()), text: `{"deviceTypes":["gpu"],"requiredScope":"SamePCIeSwitch"}`,
 			want: DeviceJointAllocate{DeviceTypes: []string{"gpu"}}, written: `{"deviceTypes":["gpu"]}`,
 			warnings: []Warning{{"requiredScope", "has no effect: deviceTypes names fewer than two types"}},
 		},
@@ -251,7 +259,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 	t.Parallel()
 	const percent = "must be a whole percentage from 0 to 100, is "
-	hints, joint, parts := of(ParseDeviceAllocateHints), of(ParseDeviceJointAllocate), of(ParseGPUPartitions)
+	hints, joint, parts := of(ParseDeviceAllocateHints()), of(ParseDeviceJointAllocate()), of(ParseGPUPartitions)
 	gpu := func(resources string) string { return `{"rdma":[],"gpu":[{"id":"a","resources":` + resources + `}]}` }
 	for name, test := range map[string]struct {
 		parse parser

@@ -56,13 +56,15 @@ func (h DeviceAllocateHints) String() string {
 	return encode(h)
 }
 
-// ParseDeviceAllocateHints reads DeviceAllocateHints. An unknown field is refused: no demand may be lost.
-func ParseDeviceAllocateHints(text string) (DeviceAllocateHints, []Warning, error) {
-	return read(text, func(r *reader, hints *DeviceAllocateHints) {
+// ParseDeviceAllocateHints returns what reads DeviceAllocateHints where Device objects list other types of device, too.
+// An unknown field is refused: no demand may be lost.
+func ParseDeviceAllocateHints(others ...DeviceType) func(string) (DeviceAllocateHints, []Warning, error) {
+	types := requestable(others)
+	return reads(func(r *reader, hints *DeviceAllocateHints) {
 		r.refuseUnknown()
 		for _, kind := range sorted(*hints) {
-			if !slices.Contains(requestable(), kind) {
-				r.refuse(kind, Error{Value: kind, Allowed: requestable(), Text: Unsupported(kind, requestable()...)})
+			if !slices.Contains(types, kind) {
+				r.refuse(kind, Error{Value: kind, Allowed: types, Text: Unsupported(kind, types...)})
 			}
 			h := (*hints)[kind]
 			r.selector(kind+".selector", h.Selector)
@@ -73,7 +75,7 @@ func ParseDeviceAllocateHints(text string) (DeviceAllocateHints, []Warning, erro
 			r.word(kind+".exclusivePolicy", &h.ExclusivePolicy, []string{ExclusiveDevice, ExclusivePCIe})
 			if kind == DeviceGPU && h.AllocateStrategy != "" {
 				h.AllocateStrategy = ""
-				r.warn("gpu.allocateStrategy", "has no effect: it is for rdma and fpga")
+				r.warn("gpu.allocateStrategy", "has no effect: it is not for GPUs")
 			}
 			(*hints)[kind] = h
 		}
@@ -118,15 +120,17 @@ type DeviceJointAllocate struct {
 // String returns the canonical JSON.
 func (j DeviceJointAllocate) String() string { return encode(j) }
 
-// ParseDeviceJointAllocate reads a DeviceJointAllocate. An unknown field is refused: no demand may be lost.
-func ParseDeviceJointAllocate(text string) (DeviceJointAllocate, []Warning, error) {
-	return read(text, func(r *reader, j *DeviceJointAllocate) {
+// ParseDeviceJointAllocate returns what reads a DeviceJointAllocate where Device objects list other types of device,
+// too. An unknown field is refused: no demand may be lost.
+func ParseDeviceJointAllocate(others ...DeviceType) func(string) (DeviceJointAllocate, []Warning, error) {
+	types := requestable(others)
+	return reads(func(r *reader, j *DeviceJointAllocate) {
 		r.refuseUnknown()
 		for i := range j.DeviceTypes {
 			if j.DeviceTypes[i] == "" {
-				r.refuse("deviceTypes", *invalid("", "must be one of "+strings.Join(requestable(), ", ")))
+				r.refuse("deviceTypes", *invalid("", "must be one of "+strings.Join(types, ", ")))
 			}
-			r.word("deviceTypes", &j.DeviceTypes[i], requestable())
+			r.word("deviceTypes", &j.DeviceTypes[i], types)
 		}
 		if kind, bad := repeated(j.DeviceTypes); bad {
 			r.refuse("deviceTypes", *invalid(kind, "must be listed once"))

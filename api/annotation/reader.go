@@ -37,6 +37,11 @@ func read[T any](text string, check func(r *reader, v *T)) (T, []Warning, error)
 	return v, r.warnings, nil
 }
 
+// reads returns what reads a T with check.
+func reads[T any](check func(r *reader, v *T)) func(text string) (T, []Warning, error) {
+	return func(text string) (T, []Warning, error) { return read(text, check) }
+}
+
 func (r *reader) refuse(field string, e Error) {
 	if r.err != nil {
 		return

@@ -259,6 +259,10 @@ func TestATypeThatNoCodeKnows(t *testing.T) {
 		return strings.Join(list, ", ")
 	}
 	asks, node := dpuPod, dpuNode
+	hinted := func(name string, n int, kind string) string {
+		const hint = "{scheduling.koordinator.sh/device-allocate-hint: '{\"%s\": {\"exclusivePolicy\": \"DeviceLevel\"}}'}"
+		return strings.Replace(asks(name, n), "}, spec", ", annotations: "+fmt.Sprintf(hint, kind)+"}, spec", 1)
+	}
 	for name, test := range map[string]struct {
 		node, devices string
 		pods          []string
@@ -279,6 +283,19 @@ func TestATypeThatNoCodeKnows(t *testing.T) {
 			node(200), dpus("100"),
 			[]string{asks("a", 60), asks("b", 60), asks("c", 70)},
 			map[string]string{"a": "dpu-0 60;", "b": "dpu-1 60;", "c": "Insufficient dpu devices"},
+		},
+		"a hint": {
+			node(200), dpus("100"),
+			[]string{asks("a", 60), hinted("b", 10, "dpu"), hinted("c", 10, "dpu")},
+			map[string]string{"a": "dpu-0 60;", "b": "dpu-1 10;", "c": "Insufficient dpu devices"},
+		},
+		"a hint about a type that is not listed": {
+			node(200), dpus("100"),
+			[]string{hinted("a", 10, "qat")},
+			map[string]string{
+				"a": "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: byte 8: qat: Unsupported value " +
+					`"qat": supported gpu, rdma, fpga, dpu`,
+			},
 		},
 		"not a multiple": {node(8), dpus("4"), []string{asks("a", 6), asks("b", 8)}, map[string]string{
 			"a": "spec.containers[0].resources.requests[example.com/dpu]: 6 must be at most 4, which one device has, " +

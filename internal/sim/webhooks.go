@@ -52,12 +52,11 @@ func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, kinds device
 ) {
 	var warnings []string
 	asks := func(path string) bool { return w.namespaces[path].Matches(labels.Set(namespace.Labels)) }
-	for path, mutate := range map[string]func(*corev1.Pod) admission.Mutation{
-		"/mutate-pod":           admission.Mutate,
-		"/mutate-pod-scheduler": func(p *corev1.Pod) admission.Mutation { return admission.Schedule(p, kinds) },
+	for path, mutate := range map[string]func(*corev1.Pod, device.Kinds) admission.Mutation{
+		"/mutate-pod": admission.Mutate, "/mutate-pod-scheduler": admission.Schedule,
 	} {
 		if asks(path) {
-			m := mutate(p)
+			m := mutate(p, kinds)
 			m.Apply(p)
 			warnings = append(warnings, m.Warnings...)
 		}

@@ -472,7 +472,7 @@ func TestMutateTakesAllocationsAway(t *testing.T) {
 	t.Parallel()
 	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""),
 		annot(annotation.ReservationAllocatedKey, "{}"))
-	m := admission.Mutate(pod)
+	m := admission.Mutate(pod, nil)
 	var remove []string
 	for _, s := range m.Steps {
 		remove = append(remove, s.Op+" "+s.Path)

@@ -22,8 +22,10 @@ func (a *Answer) devices(pod *corev1.Pod, kinds device.Kinds) {
 			annotation.DeviceAllocatedKey)
 	}
 	before := len(a.Refusals)
-	_, hinted := parsed(a, pod.Annotations, annotation.DeviceAllocateHintKey, annotation.ParseDeviceAllocateHints)
-	parsed(a, pod.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)
+	types := kinds.Types()
+	_, hinted := parsed(a, pod.Annotations, annotation.DeviceAllocateHintKey,
+		annotation.ParseDeviceAllocateHints(types...))
+	parsed(a, pod.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate(types...))
 	parsed(a, pod.Annotations, annotation.GPUPartitionSpecKey, annotation.ParseGPUPartitionSpec)
 	if len(a.Refusals) > before || !hinted && !convert.AsksForDevices(pod, kinds) {
 		return // what an annotation says decides how amounts are read
@@ -69,8 +71,8 @@ func deviceRequest(pod *corev1.Pod, kinds device.Kinds) *device.Request {
 
 // devices writes requests for devices in one way: canonical names, compute and memory instead of koordinator.sh/gpu,
 // and the number of GPUs beside every share. Names of vendors are not changed.
-func (m *Mutation) devices(pod *corev1.Pod) {
-	request := deviceRequest(pod, nil)
+func (m *Mutation) devices(pod *corev1.Pod, kinds device.Kinds) {
+	request := deviceRequest(pod, kinds)
 	if request == nil {
 		return
 	}

@@ -91,7 +91,7 @@ func TestRequestsForDevicesAreWrittenInOneWay(t *testing.T) {
 			pod.Spec.InitContainers = []corev1.Container{*gpuPod(test.asked).Spec.Containers[0].DeepCopy()}
 			pod.Spec.InitContainers[0].Name = "init"
 			patched := pod.DeepCopy()
-			m := admission.Mutate(pod)
+			m := admission.Mutate(pod, nil)
 			m.Apply(pod)
 			applyPatch(t, m.Steps, patched)
 			for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers, patched.Spec.Containers,
@@ -105,7 +105,7 @@ func TestRequestsForDevicesAreWrittenInOneWay(t *testing.T) {
 			if len(m.Warnings) > 0 {
 				t.Errorf("warnings: %v", m.Warnings)
 			}
-			again := admission.Mutate(pod)
+			again := admission.Mutate(pod, nil)
 			if len(again.Steps) > 0 {
 				t.Errorf("a second time: %+v", again.Steps)
 			}
@@ -179,7 +179,7 @@ func TestTheWebhookChangesNoRequestForDevices(t *testing.T) {
 		pod := gpuPod(lists...)
 		was, _, _ := convert.DevicePod(pod, nil)
 		before, faults := device.NewRequest(was, nil)
-		m := admission.Mutate(pod)
+		m := admission.Mutate(pod, nil)
 		m.Apply(pod)
 		is, _, _ := convert.DevicePod(pod, nil)
 		after, _ := device.NewRequest(is, nil)
@@ -214,7 +214,7 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 		`"gpu":{"allocateStrategy":"ApplyForAll"}}`
 	hint := "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: "
 	check(t, admission.Create(pod, nil), nil, []string{
-		hint + "gpu.allocateStrategy: has no effect: it is for rdma and fpga",
+		hint + "gpu.allocateStrategy: has no effect: it is not for GPUs",
 		hint + `rdma.requiredTopologyScope: "pcie" is read as "PCIe": values are case-sensitive on output`,
 		"spec.containers[0" + requests + "koordinator.sh/gpu-core]: is only valid as the sum of all containers; give " +
 			"each container a valid request",
@@ -227,6 +227,19 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 		"metadata.annotations[scheduling.koordinator.sh/device-joint-allocate]: byte 15: deviceTypes: Unsupported " +
 			`value "tpu": supported gpu, rdma, fpga`,
 	}, nil)
+	kinds := device.Kinds{{Type: "tpu", Resource: "example.com/tpu", Unit: 1}}
+	check(t, admission.Create(pod, kinds), nil, nil)
+	pod.Annotations[annotation.DeviceAllocateHintKey] = `{"tpu":{"exclusivePolicy":"DeviceLevel"},"dpu":{}}`
+	check(t, admission.Create(pod, kinds), []string{
+		"metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: byte 47: dpu: Unsupported " +
+			`value "dpu": supported gpu, rdma, fpga, tpu`,
+	}, nil)
+
+	pod = gpuPod(amounts("kubernetes.io/gpu-core", "50", "kubernetes.io/gpu-memory-ratio", "50", "example.com/tpu", "1"))
+	pod.Annotations[annotation.DeviceAllocateHintKey] = `{"tpu":{"exclusivePolicy":"DeviceLevel"}}`
+	if m := admission.Mutate(pod, kinds); len(m.Steps) == 0 {
+		t.Error("the names of a pod with a hint about a type of a Device object are not rewritten")
+	}
 }
 
 func TestAPodThatWillHoldDevicesRequiresThePlugin(t *testing.T) {

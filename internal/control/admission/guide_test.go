@@ -187,7 +187,7 @@ func TestTheGuideOfDevicesSaysWhatHappens(t *testing.T) {
 		t.Fatalf("the guide has %d pods", len(g.pods))
 	}
 	for _, p := range g.pods {
-		m := admission.Mutate(p)
+		m := admission.Mutate(p, nil)
 		m.Apply(p)
 		check(t, admission.Create(p, nil), nil, nil)
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/device"
 )
 
 // Mutation is what is changed on a pod that is created.
@@ -30,7 +31,7 @@ type Step struct {
 // copied manifest or a restored backup must not bring an allocation in. A pod with a policy of
 // volcano.sh/numa-topology-policy must be Guaranteed: a limit that is missing is its request. (A missing request is the
 // limit: the API server sees to that.) Requests for devices get canonical names and the number of GPUs.
-func Mutate(pod *corev1.Pod) Mutation {
+func Mutate(pod *corev1.Pod, kinds device.Kinds) Mutation {
 	var m Mutation
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		if annotation.SetByScheduler(key) {
@@ -46,7 +47,7 @@ func Mutate(pod *corev1.Pod) Mutation {
 		})
 		m.limits("containers", pod.Spec.Containers, func(p *corev1.Pod) []corev1.Container { return p.Spec.Containers })
 	}
-	m.devices(pod)
+	m.devices(pod, kinds)
 	return m
 }
 

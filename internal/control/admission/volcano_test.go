@@ -97,7 +97,7 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 	if a := admission.Create(pod, nil); !a.Allowed() {
 		t.Fatalf("a missing limit alone is refused: %v", a.Refusals)
 	}
-	m := admission.Mutate(pod)
+	m := admission.Mutate(pod, nil)
 	if len(pod.Spec.InitContainers[0].Resources.Limits) != 0 {
 		t.Fatal("Mutate changed the pod")
 	}
@@ -117,7 +117,7 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 		t.Errorf("steps = %+v: only the first of a container without any makes its map", m.Steps)
 	}
 	for _, policy := range []string{"none", "bogus"} {
-		m := admission.Mutate(newPod(volcano(policy), limits()))
+		m := admission.Mutate(newPod(volcano(policy), limits()), nil)
 		if len(m.Steps) > 0 {
 			t.Errorf("%s: %+v, want no change", policy, m)
 		}

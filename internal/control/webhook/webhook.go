@@ -71,7 +71,7 @@ type handlers struct {
 }
 
 func (h handlers) mutatePod(pod *corev1.Pod) (m admission.Mutation, answer admission.Answer) {
-	m = admission.Mutate(pod)
+	m = admission.Mutate(pod, h.rules.Kinds())
 	if h.rules.RequireNRIPlugin {
 		var fence admission.Mutation
 		fence, answer = admission.Fence(pod, h.rules.Kinds())

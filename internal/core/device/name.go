@@ -1,6 +1,9 @@
 package device
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Type is the kind of a device, as its Device object spells it. Any word is a type; GPUs alone are treated by name.
 type Type string
@@ -84,6 +87,14 @@ type Kinds []Kind
 // Has reports whether a name, in any spelling, asks for devices.
 func (k Kinds) Has(name string) bool {
 	return strings.IndexByte(name, '/') > 0 && isDevice(Canonical(name), k)
+}
+
+// Types returns the types of the kinds.
+func (k Kinds) Types() (types []string) {
+	for _, kind := range k {
+		types = append(types, string(kind.Type))
+	}
+	return slices.Compact(types)
 }
 
 // find returns the kind of a canonical name.

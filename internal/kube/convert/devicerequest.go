@@ -91,12 +91,15 @@ func DevicePod(pod *corev1.Pod, kinds device.Kinds) (p device.Pod, reason why.Re
 			Requests: devicesIn(c.Resources.Requests, kinds), Limits: devicesIn(c.Resources.Limits, kinds),
 		})
 	}
-	hints, _, err := parse(pod.Annotations, annotation.DeviceAllocateHintKey, annotation.ParseDeviceAllocateHints)
+	types := kinds.Types()
+	hints, _, err := parse(pod.Annotations, annotation.DeviceAllocateHintKey,
+		annotation.ParseDeviceAllocateHints(types...))
 	if err != nil {
 		reason, detail = badAnnotation(annotation.DeviceAllocateHintKey, err)
 		return p, reason, detail
 	}
-	joint, _, err := parse(pod.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)
+	joint, _, err := parse(pod.Annotations, annotation.DeviceJointAllocateKey,
+		annotation.ParseDeviceJointAllocate(types...))
 	if err != nil {
 		reason, detail = badAnnotation(annotation.DeviceJointAllocateKey, err)
 		return p, reason, detail

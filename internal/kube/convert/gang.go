@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,8 +151,7 @@ func (r *gangReader) gather(annotations map[string]string) (rules []gang.Gather)
 
 // joinsGPUs reports whether a pod asks for GPUs in a joint allocation.
 func joinsGPUs(p *corev1.Pod) bool {
-	joint, found, err := parse(p.Annotations, annotation.DeviceJointAllocateKey, annotation.ParseDeviceJointAllocate)
-	return found && err == nil && slices.Contains(joint.DeviceTypes, annotation.DeviceGPU)
+	return strings.Contains(strings.ToLower(p.Annotations[annotation.DeviceJointAllocateKey]), `"gpu"`)
 }
 
 // minAvailable reads the annotation; the label where it is absent.
