@@ -42,7 +42,7 @@ const (
 	DeviceJointAllocateKey = "scheduling.koordinator.sh/device-joint-allocate"
 	// GPUPartitionSpecKey holds a GPUPartitionSpec, written by users.
 	GPUPartitionSpecKey = "scheduling.koordinator.sh/gpu-partition-spec"
-	// GPUMinorsKey holds GPUMinors, written by the scheduler for device plugins of others
+	// GPUMinorsKey holds minors of GPUs, as 0,1, written by the scheduler for device plugins of others
 	// (argument devicePluginAdaption of DeviceShare).
 	GPUMinorsKey = "scheduling.koordinator.sh/gpu-minors"
 	// BindTimestampKey is when the pod was bound, in nanoseconds since 1970, written by the scheduler for device

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,14 +47,14 @@ func (c *Cycle) Record() map[string]string {
 	if devices := c.Offer.Entry.Devices; len(devices) > 0 {
 		record[annotation.DeviceAllocatedKey] = convert.Allocations(devices).String()
 		if c.adapt {
-			var minors annotation.GPUMinors
+			var minors []string
 			for i := range devices {
 				if devices[i].Type == device.GPU && devices[i].Minor >= 0 {
-					minors = append(minors, devices[i].Minor)
+					minors = append(minors, strconv.Itoa(int(devices[i].Minor)))
 				}
 			}
 			if record[annotation.BindTimestampKey] = strconv.FormatInt(time.Now().UnixNano(), 10); len(minors) > 0 {
-				record[annotation.GPUMinorsKey] = minors.String()
+				record[annotation.GPUMinorsKey] = strings.Join(minors, ",")
 			}
 		}
 	}
