@@ -62,7 +62,8 @@ func amounts(pairs ...string) DeviceAmounts {
 
 func TestParseDeviceAnnotations(t *testing.T) {
 	t.Parallel()
-	zero, one, gi400 := int32(0), int32(1), resource.MustParse("400Gi")
+	zero, one := int32(0), int32(1)
+	gi400, g25 := resource.MustParse("400Gi"), resource.MustParse("25G")
 	for name, test := range map[string]struct {
 		parse    parser
 		text     string
@@ -196,11 +197,13 @@ func TestParseDeviceAnnotations(t *testing.T) {
 		"links, a switch and bridges": {
 			parse: of(ParseDeviceLinks),
 			text: `{"links":[{"ids":["GPU-a","GPU-b"],"type":"NVLink","count":4}],"switches":[{"ids":["GPU-a",` +
-				`"GPU-b"],"count":18}],"bridges":{"0000:3b:00.0":["pci0000:3a","0000:3a:01.0"]}}`,
+				`"GPU-b"],"count":18}],"bridges":{"0000:3b:00.0":["pci0000:3a","0000:3a:01.0"]},"laneBandwidth":"25G"}`,
 			want: DeviceLinks{
 				Links:    []DeviceLink{{IDs: []string{"GPU-a", "GPU-b"}, Type: "NVLink", Count: 4}},
 				Switches: []DeviceLink{{IDs: []string{"GPU-a", "GPU-b"}, Count: 18}},
 				Bridges:  map[string][]string{"0000:3b:00.0": {"pci0000:3a", "0000:3a:01.0"}},
+
+				LaneBandwidth: &g25,
 			},
 		},
 		"a link without a count is one lane": {
@@ -402,6 +405,9 @@ func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 		"a switch of too many lanes": {
 			of(ParseDeviceLinks), `{"switches":[{"ids":["a"],"count":1001}]}`, "switches.count",
 			"must be 1…1000, got 1001",
+		},
+		"lanes that carry less than nothing": {
+			of(ParseDeviceLinks), `{"laneBandwidth":"-1"}`, "laneBandwidth", "must not be negative",
 		},
 		"a bridge twice": {
 			of(ParseDeviceLinks), `{"bridges":{"d":["b","b"]}}`, "bridges", `Invalid value "b": must be addresses`,

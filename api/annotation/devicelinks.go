@@ -3,6 +3,8 @@ package annotation
 import (
 	gojson "encoding/json"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // MaxLanes bounds the lanes of a link; today's most is 18.
@@ -17,6 +19,8 @@ type DeviceLinks struct {
 	Switches []DeviceLink `json:"switches,omitempty"`
 	// Bridges are the PCI bridges from the root complex to a device, by the device's PCI address.
 	Bridges map[string][]string `json:"bridges,omitempty"`
+	// LaneBandwidth is what a lane between GPUs carries in one direction, in bytes per second; nil = not known.
+	LaneBandwidth *resource.Quantity `json:"laneBandwidth,omitempty"`
 }
 
 // DeviceLink is a connection between devices.
@@ -45,7 +49,8 @@ func (l DeviceLinks) String() string { return encode(l) }
 
 // ParseDeviceLinks reads DeviceLinks.
 func ParseDeviceLinks(text string) (DeviceLinks, []Warning, error) {
-	return read(text, func(r *reader, l *DeviceLinks) {
+	return readAmounts(text, func(r *reader, l *DeviceLinks) {
+		r.bandwidth("laneBandwidth", l.LaneBandwidth)
 		for _, one := range l.Links {
 			if len(one.IDs) != 2 {
 				r.refuse("links.ids", Error{Text: fmt.Sprintf("must be 2 devices, got %d", len(one.IDs))})

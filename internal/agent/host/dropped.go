@@ -51,6 +51,8 @@ type DroppedTopology struct {
 	MustHonorPartition bool `json:"mustHonorPartition,omitempty"`
 	// SwitchLanes are the lanes to the switch that joins all devices of the type which have some.
 	SwitchLanes int32 `json:"switchLanes,omitempty"`
+	// LaneBandwidth is what a lane carries in one direction, in bytes per second.
+	LaneBandwidth string `json:"laneBandwidth,omitempty"`
 }
 
 // DroppedLink are links of one type to other devices of the same type.

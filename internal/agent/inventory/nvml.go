@@ -141,6 +141,9 @@ func join(h nvml.Device, t *host.DroppedTopology, at map[string]string) {
 		if state, r := h.GetNvLinkState(link); r != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
 			continue
 		}
+		if version, r := h.GetNvLinkVersion(link); r == nvml.SUCCESS { // 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0 and later
+			t.LaneBandwidth = []string{"", "20G", "25G", "25G", "25G", "25G", "25G", "50G"}[min(version, 7)]
+		}
 		if kind, r := h.GetNvLinkRemoteDeviceType(link); r == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
 			t.SwitchLanes++
 		} else if pci, r := h.GetNvLinkRemotePciInfo(link); r == nvml.SUCCESS && at[busOf(&pci)] != "" {
@@ -159,7 +162,8 @@ func (l *library) slicesOf(h nvml.Device, gpu *host.Dropped) (list []host.Droppe
 	}
 	d := *gpu
 	minor, _ := h.GetMinorNumber()
-	d.Minor, d.ModuleID, d.Topology.P2PLinks, d.Topology.SwitchLanes = "", "", nil, 0
+	d.Minor, d.ModuleID = "", ""
+	d.Topology.P2PLinks, d.Topology.SwitchLanes, d.Topology.LaneBandwidth = nil, 0, ""
 	n, _ := h.GetMaxMigDeviceCount()
 	for i := range n {
 		slice, r := h.GetMigDeviceHandleByIndex(i)

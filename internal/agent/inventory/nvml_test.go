@@ -46,6 +46,9 @@ func newServer() (*dgxa100.Server, []*dgxa100.Device) {
 		gpu.GetNvLinkRemotePciInfoFunc = func(int) (nvml.PciInfo, nvml.Return) {
 			return nvml.PciInfo{}, nvml.ERROR_NOT_SUPPORTED
 		}
+		gpu.GetNvLinkVersionFunc = func(int) (uint32, nvml.Return) {
+			return uint32(nvml.NVLINK_VERSION_3_0), nvml.SUCCESS
+		}
 		gpus = append(gpus, gpu)
 	}
 	return server, gpus
@@ -72,7 +75,7 @@ func TestGPUsOfTheLibrary(t *testing.T) {
 		Type: "gpu", UUID: "GPU-3", Vendor: "nvidia", Model: "Mock NVIDIA A100-SXM4-40GB", Minor: "3", ModuleID: "4",
 		Labels:    map[string]string{"node.koordinator.sh/gpu-driver-version": "550.54.15"},
 		Resources: map[string]string{"gpu-memory": "42949672960"},
-		Topology:  host.DroppedTopology{BusID: "0000:13:00.0", SwitchLanes: 12},
+		Topology:  host.DroppedTopology{BusID: "0000:13:00.0", SwitchLanes: 12, LaneBandwidth: "25G"},
 	}
 	if diff := cmp.Diff(want, list(t, server, 8)[3]); diff != "" {
 		t.Errorf("GPU (-want +got):\n%s", diff)

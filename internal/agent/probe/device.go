@@ -52,7 +52,7 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 	o.Labels = common(o.Spec.Devices)
 	o.Annotations = map[string]string{annotation.DeviceModeKey: modeOfDevices(in.Node, published)}
 	links := r.links()
-	if len(links.Links)+len(links.Switches)+len(links.Bridges) > 0 {
+	if len(links.Links)+len(links.Switches)+len(links.Bridges) > 0 || links.LaneBandwidth != nil {
 		o.Annotations[annotation.DeviceLinksKey] = links.String()
 	}
 	if table := r.partitions(links.Links); table != nil {
@@ -299,6 +299,15 @@ func (r *dropReader) links() annotation.DeviceLinks {
 				links.Bridges = map[string][]string{}
 			}
 			links.Bridges[d.Topology.BusID] = chain
+		}
+		if text := d.Topology.LaneBandwidth; text != "" && d.Type == annotation.DeviceGPU {
+			q, err := annotation.ParseQuantity(text)
+			switch {
+			case err != nil || q.Sign() <= 0:
+				r.fault(d, "topology.laneBandwidth", text, "bytes per second above 0, such as 25G")
+			case links.LaneBandwidth == nil || q.Cmp(*links.LaneBandwidth) < 0:
+				links.LaneBandwidth = &q
+			}
 		}
 		for _, l := range d.Topology.P2PLinks {
 			by, peers := "peerMinor", l.PeerMinor

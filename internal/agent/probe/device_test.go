@@ -276,6 +276,9 @@ func TestBadDropsAreNamed(t *testing.T) {
 		`device gpu "a": topology.switchLanes: "-1", want 0…1000`: func(d *host.Dropped) {
 			d.Topology.SwitchLanes = -1
 		},
+		`device gpu "a": topology.laneBandwidth: "fast", want bytes per second above 0`: func(d *host.Dropped) {
+			d.Topology.LaneBandwidth = "fast"
+		},
 		`device gpu "a": moduleID: "M", want a whole number`: func(d *host.Dropped) { d.ModuleID = "M" },
 	} {
 		got, err := probe.Device(probe.Input{}, []host.Dropped{gpu("a", "0", change), gpu("b", "1")}, nil, metav1.Now())
@@ -370,6 +373,25 @@ labels:
 	want = strings.Replace(want, "SOCKET", strconv.Itoa(in.Machine.SocketID(in.Machine.NUMASocket(n))), 1)
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A node has one bandwidth of lanes: the least of its GPUs.
+func TestTheLeastBandwidthCounts(t *testing.T) {
+	t.Parallel()
+	var found []host.Dropped
+	for i, bandwidth := range []string{"25G", "", "20G", "50G"} {
+		found = append(found, gpu(strconv.Itoa(i), strconv.Itoa(i), func(d *host.Dropped) {
+			d.Topology.LaneBandwidth = bandwidth
+		}))
+	}
+	o, err := probe.Device(probe.Input{}, found, nil, metav1.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	links, _, err := annotation.ParseDeviceLinks(o.Annotations[annotation.DeviceLinksKey])
+	if err != nil || links.LaneBandwidth == nil || links.LaneBandwidth.String() != "20G" {
+		t.Errorf("annotations %v, %v; want lanes with 20G", o.Annotations, err)
 	}
 }
 

@@ -104,16 +104,14 @@ type rack struct {
 
 // Inventory is the devices of a node, without what pods hold. It never changes; views share it.
 type Inventory struct {
-	spec       Spec
-	machine    *topo.Machine
-	units      []unit // Invariant: by type (GPUs first), PCI address, ID.
-	racks      []rack
-	at         map[identity]int
-	laneBytes  int64
-	partitions Partitions
-	sets       []partition // of GPUs, by their masks; see newPartitions
-	reported   map[string]bool
-	unknown    []string
+	spec     Spec
+	machine  *topo.Machine
+	units    []unit // Invariant: by type (GPUs first), PCI address, ID.
+	racks    []rack
+	at       map[identity]int
+	sets     []partition // of GPUs, by their masks; see newPartitions
+	reported map[string]bool
+	unknown  []string
 }
 
 // Equal reports whether two inventories are of equal Specs, on equal machines; either may be nil.
@@ -134,7 +132,7 @@ type identity struct {
 // their numbers; nil numbers those of the devices in ascending order. Equal servers share a class of classes. Maps and
 // slices of the Spec are kept.
 func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error) {
-	inv := &Inventory{spec: *s, machine: m, at: map[identity]int{}, laneBytes: s.LaneBytes, partitions: s.Partitions}
+	inv := &Inventory{spec: *s, machine: m, at: map[identity]int{}}
 	nodes, roots := nodesOf(s.Devices, m), index{}
 	for _, d := range s.Devices {
 		if err := d.validate(); err != nil {

@@ -44,7 +44,7 @@ func (inv *Inventory) newPartitions() []partition {
 		}
 	}
 	var list []partition
-	for _, row := range inv.partitions.Table {
+	for _, row := range inv.spec.Partitions.Table {
 		p := partition{score: row.Score, bandwidth: row.Bandwidth}
 		known := len(row.Modules) > 0
 		for _, module := range row.Modules {

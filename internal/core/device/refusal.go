@@ -19,8 +19,8 @@ func (v *View) Fits(r *Request, o *Options) Reason {
 }
 
 func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
-	if len(r.Parts) != 1 || len(r.Hints) > 0 || r.Partition != nil || len(v.partitions.Table) > 0 ||
-		v.partitions.Policy != NoPartitionPolicy {
+	if len(r.Parts) != 1 || len(r.Hints) > 0 || r.Partition != nil || len(v.spec.Partitions.Table) > 0 ||
+		v.spec.Partitions.Policy != NoPartitionPolicy {
 		return Reason{}, false
 	}
 	part := &r.Parts[0]
@@ -102,7 +102,7 @@ func (s *search) alone(i int, t Type) Reason {
 		reason.Code = why.InsufficientDevices
 	case p.scopes != nil && reason.InScope < reason.Asked:
 		reason.Code = why.InsufficientScopedDevices
-	case p.tabled() && (s.req.Partition != nil || s.view.partitions.Policy != NoPartitionPolicy):
+	case p.tabled() && (s.req.Partition != nil || s.view.spec.Partitions.Policy != NoPartitionPolicy):
 		reason.Code = why.InsufficientPartitions
 	default:
 		reason.Code = why.InsufficientDevices
@@ -133,7 +133,7 @@ func (s *search) never(p *pick) why.Code {
 		}
 		templates, missing = templates && matched, missing || !there
 	}
-	wish, table := s.req.Partition, s.view.partitions
+	wish, table := s.req.Partition, s.view.spec.Partitions
 	byTable := p.tabled() && (wish != nil || table.Policy == HonorPartitions)
 	switch {
 	case missing:

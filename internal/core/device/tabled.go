@@ -17,7 +17,7 @@ func (p *pick) tabled() bool {
 // the count; of equal ones, those that leave larger partitions free.
 func (s *search) partitions(k int) (w *walk, free bool) {
 	wish, inv := s.req.Partition, s.view.Inventory
-	policy, table := inv.partitions.Policy, len(inv.partitions.Table) > 0
+	policy, table := inv.spec.Partitions.Policy, len(inv.spec.Partitions.Table) > 0
 	switch {
 	case !s.lead.tabled() || policy == NoPartitionPolicy && wish == nil:
 		return nil, true
@@ -64,7 +64,7 @@ func (inv *Inventory) whole(left uint64) (n [3]int64) {
 // FreePartitions counts the partitions of 8, 4 and 2 GPUs that no pod has a part of; none where the node's label does
 // not say that GPUs are given out by its table.
 func (v *View) FreePartitions() [3]int64 {
-	if r := v.rack(GPU); r != nil && v.partitions.Policy != NoPartitionPolicy {
+	if r := v.rack(GPU); r != nil && v.spec.Partitions.Policy != NoPartitionPolicy {
 		return v.whole(v.untouched(r))
 	}
 	return [3]int64{}
@@ -73,10 +73,10 @@ func (v *View) FreePartitions() [3]int64 {
 // carries reports whether the ring of a set that is not a partition has the bandwidth that a pod asks for.
 func (s *search) carries(k *Keys) bool {
 	wish := s.req.Partition
-	if wish == nil || wish.Bandwidth == 0 || len(s.view.partitions.Table) > 0 || !s.lead.tabled() ||
+	if wish == nil || wish.Bandwidth == 0 || len(s.view.spec.Partitions.Table) > 0 || !s.lead.tabled() ||
 		k.Mask&(k.Mask-1) == 0 {
 		return true
 	}
 	lanes := k.Ring / lane
-	return lanes > 0 && s.view.laneBytes > 0 && (wish.Bandwidth-1)/s.view.laneBytes < lanes
+	return lanes > 0 && s.view.spec.LaneBytes > 0 && (wish.Bandwidth-1)/s.view.spec.LaneBytes < lanes
 }

@@ -94,6 +94,7 @@ func (r *deviceReader) inventory(m *topo.Machine, classes *device.Classes) *devi
 		s.Devices = append(s.Devices, d)
 	}
 	r.link(&s, &links)
+	s.LaneBytes = bandwidth(links.LaneBandwidth)
 	r.partition(&s)
 	s.Foreign = r.foreign()
 	inventory, err := device.NewInventory(&s, m, classes)

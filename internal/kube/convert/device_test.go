@@ -192,6 +192,39 @@ func TestLinksAndPartitionsDecide(t *testing.T) {
 	}
 }
 
+// TestABandwidthIsThatOfTheLinks of a node without a table: lanes times what each carries.
+func TestABandwidthIsThatOfTheLinks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		carries string // of a lane
+		want    string
+		asked   int64
+	}{
+		"four lanes":           {`,\"laneBandwidth\":\"25G\"`, "GPU-1 GPU-2", 100e9},
+		"a byte more":          {`,\"laneBandwidth\":\"25G\"`, "", 100e9 + 1},
+		"lanes of unknown use": {"", "", 1},
+	} {
+		facts, problems := devicesOf(deviceObject(t, `,"annotations":{"node.tenon.sh/device-links":"{\"links\":[`+
+			`{\"ids\":[\"GPU-1\",\"GPU-2\"],\"count\":4}]`+c.carries+`}"}`, fourGPUs(true)))
+		if len(problems) != 0 {
+			t.Errorf("%s: problems %v", name, problems)
+		}
+		asks := map[string]int64{device.NVIDIAGPU: 2}
+		r, _ := device.NewRequest(device.Pod{
+			Containers: []device.Container{{Requests: asks, Limits: asks}},
+			Partition:  &device.PartitionWish{Bandwidth: c.asked},
+		}, nil)
+		choice, _ := ledger.New(facts).View().Devices().Choose(r, nil)
+		var got []string
+		for _, g := range choice.Grants {
+			got = append(got, g.ID)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: got %v, want %s", name, got, c.want)
+		}
+	}
+}
+
 func TestWhatCannotBeUsedOfDevicesIsReported(t *testing.T) {
 	t.Parallel()
 	const gpu = `{"type":"gpu","id":"GPU-0","minor":0,"health":true}`

@@ -63,6 +63,9 @@ func (d Description) Devices(name string) []host.Dropped {
 		}
 		gpu.Topology.BusID = fmt.Sprintf("0000:%02x:00.0", 0x11+4*i)
 		gpu.Topology.P2PLinks = b.linksOf(i)
+		if b.link == "NVLink" {
+			gpu.Topology.LaneBandwidth = "25G" // of the versions 2 to 4
+		}
 		list = append(list, gpu)
 	}
 	others := func(kind string, n, bus int) {
