@@ -136,7 +136,7 @@ func drawRequest(t *rapid.T, rng *rand.Rand, kinds device.Kinds) (device.Pod, *d
 		if rng.IntN(3) == 0 {
 			slices.Reverse(p.Joint.Types)
 		}
-		p.Joint.Scope = device.JointScope(rng.IntN(3))
+		p.Joint.Scope = []device.JointScope{device.Anywhere, device.SamePCIe, device.SamePCIeSwitch}[rng.IntN(3)]
 	}
 	r, faults := device.NewRequest(p, kinds)
 	if len(faults) > 0 { // more than one NIC of all
@@ -151,19 +151,22 @@ func drawRequest(t *rapid.T, rng *rand.Rand, kinds device.Kinds) (device.Pod, *d
 
 func drawHint(rng *rand.Rand, kind device.Type) device.Hint {
 	var h device.Hint
+	levels := []device.Level{
+		device.AnyLevel, device.DeviceLevel, device.PCIeLevel, device.NUMALevel, device.MachineLevel,
+	}
 	switch rng.IntN(6) {
 	case 0:
 		h.Selector = device.Selector{{Key: "color", Operator: device.In, Values: []string{"red"}}}
 	case 1:
-		h.Scope = device.Level(rng.IntN(5))
+		h.Scope = levels[rng.IntN(5)]
 	case 2:
-		h.Exclusive = device.Level(rng.IntN(3))
+		h.Exclusive = levels[rng.IntN(3)]
 	case 3:
 		if kind == device.RDMA {
 			h.VF = &device.Selector{{Key: "type", Operator: device.NotIn, Values: []string{"1"}}}
 		}
 	case 4:
-		h.Strategy = device.Strategy(rng.IntN(3))
+		h.Strategy = []device.Strategy{device.ByAmount, device.ApplyForAll, device.RequestsAsCount}[rng.IntN(3)]
 	}
 	return h
 }

@@ -8,7 +8,7 @@ import (
 // Rule is what a request for devices breaks.
 type Rule uint8
 
-// Rules. NoEffect, NotAsked and InvalidAlone are warnings: the request is read all the same.
+// Rules. NotAsked and InvalidAlone are warnings: the request is read all the same.
 const (
 	NoRule          Rule = iota
 	OneGPUName           // a container names whole GPUs beside shares, or two vendors
@@ -24,7 +24,6 @@ const (
 	LimitEqual           // request and limit of a name that the API server does not check
 	OneSpelling          // two spellings of one name in a pod
 	NotZero              // an amount of nothing
-	NoEffect             // a wish that means nothing here
 	NotAsked             // a wish about devices that the pod does not request
 	InvalidAlone         // containers that are only valid as their sum
 )
@@ -83,8 +82,6 @@ func (f Fault) Text() string {
 		fmt.Fprintf(&b, "the pod also requests %s; use one spelling", f.Other)
 	case NotZero:
 		b.WriteString("must be greater than zero")
-	case NoEffect:
-		b.WriteString("has no effect here")
 	case NotAsked:
 		b.WriteString("has no effect: no container requests such devices")
 	case InvalidAlone:

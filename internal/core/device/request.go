@@ -52,25 +52,25 @@ type Part struct {
 }
 
 // Strategy is how many devices an amount means.
-type Strategy uint8
+type Strategy string
 
 // Strategies.
 const (
-	ByAmount        Strategy = iota
-	ApplyForAll              // the amount from every device that matches
-	RequestsAsCount          // the amount is a number of devices
+	ByAmount        Strategy = ""
+	ApplyForAll     Strategy = "ApplyForAll"     // the amount from every device that matches
+	RequestsAsCount Strategy = "RequestsAsCount" // the amount is a number of devices
 )
 
 // Level is the part of a machine that a scope or exclusivity is about, deepest first.
-type Level uint8
+type Level string
 
 // Levels.
 const (
-	AnyLevel Level = iota
-	DeviceLevel
-	PCIeLevel
-	NUMALevel
-	MachineLevel
+	AnyLevel     Level = ""
+	DeviceLevel  Level = "Device"
+	PCIeLevel    Level = "PCIe"
+	NUMALevel    Level = "NUMANode"
+	MachineLevel Level = "Node"
 )
 
 // Hint is what a pod demands of all its devices of a type. Every field is a hard rule.
@@ -83,13 +83,13 @@ type Hint struct {
 }
 
 // JointScope is what the devices of a joint allocation have in common.
-type JointScope uint8
+type JointScope string
 
 // Joint scopes.
 const (
-	Anywhere JointScope = iota
-	SamePCIe
-	SamePCIeSwitch
+	Anywhere       JointScope = ""
+	SamePCIe       JointScope = "SamePCIe"
+	SamePCIeSwitch JointScope = "SamePCIeSwitch"
 )
 
 // Joint asks for devices of several types next to each other. The first type is the primary one.
@@ -153,9 +153,6 @@ func NewRequest(p Pod, kinds Kinds) (*Request, []Fault) {
 
 // hint keeps what is demanded of types that are asked for.
 func (r *Request) hint(p Pod) {
-	if p.Hints[GPU].Strategy != ByAmount {
-		r.Warnings = append(r.Warnings, Fault{Field: "allocateStrategy of gpu", Rule: NoEffect})
-	}
 	for _, t := range slices.Sorted(maps.Keys(p.Hints)) {
 		if !r.asks(t) {
 			r.Warnings = append(r.Warnings, Fault{Field: string(t), Rule: NotAsked})
@@ -182,9 +179,6 @@ func (r *Request) joint(j Joint) {
 		if r.asks(t) && !r.forAll(t) && !slices.Contains(r.Joint.Types, t) {
 			r.Joint.Types = append(r.Joint.Types, t)
 		}
-	}
-	if len(j.Types) == 1 && j.Scope != Anywhere {
-		r.Warnings = append(r.Warnings, Fault{Field: "requiredScope", Rule: NoEffect})
 	}
 	if len(r.Joint.Types) < 2 {
 		r.Joint = Joint{}

@@ -3,14 +3,14 @@ package device
 import "slices"
 
 // Operator is how a term of a selector compares, as in a label selector of Kubernetes.
-type Operator uint8
+type Operator string
 
 // Operators.
 const (
-	In Operator = iota
-	NotIn
-	Exists
-	DoesNotExist
+	In           Operator = "In"
+	NotIn        Operator = "NotIn"
+	Exists       Operator = "Exists"
+	DoesNotExist Operator = "DoesNotExist"
 )
 
 // Term is one condition of a selector.

@@ -136,23 +136,15 @@ func devicesIn(list corev1.ResourceList, kinds device.Kinds) map[string]int64 {
 
 // deviceHints translates hints that their codec has checked. A hint that demands nothing is left out.
 func deviceHints(hints annotation.DeviceAllocateHints) map[device.Type]device.Hint {
-	strategies := [...]string{
-		device.ApplyForAll: annotation.ApplyForAll, device.RequestsAsCount: annotation.RequestsAsCount,
-	}
-	scopes := [...]string{
-		device.DeviceLevel: annotation.ScopeDevice, device.PCIeLevel: annotation.ScopePCIe,
-		device.NUMALevel: annotation.ScopeNUMANode, device.MachineLevel: annotation.ScopeNode,
-	}
-	levels := [...]string{device.DeviceLevel: annotation.ExclusiveDevice, device.PCIeLevel: annotation.ExclusivePCIe}
 	out := map[device.Type]device.Hint{}
 	for kind, h := range hints {
 		if h == (annotation.DeviceHint{}) {
 			continue
 		}
 		hint := device.Hint{
-			Selector: selector(h.Selector), Strategy: device.Strategy(index(strategies[:], h.AllocateStrategy)),
-			Scope:     device.Level(index(scopes[:], h.RequiredTopologyScope)),
-			Exclusive: device.Level(index(levels[:], h.ExclusivePolicy)),
+			Selector: selector(h.Selector), Strategy: device.Strategy(h.AllocateStrategy),
+			Scope:     device.Level(h.RequiredTopologyScope),
+			Exclusive: device.Level(strings.TrimSuffix(h.ExclusivePolicy, "Level")),
 		}
 		if h.VFSelector != nil {
 			vf := selector(h.VFSelector)
@@ -164,10 +156,7 @@ func deviceHints(hints annotation.DeviceAllocateHints) map[device.Type]device.Hi
 }
 
 func jointDevices(j annotation.DeviceJointAllocate) device.Joint {
-	scopes := [...]string{
-		device.SamePCIe: annotation.SamePCIe, device.SamePCIeSwitch: annotation.SamePCIeSwitch,
-	}
-	out := device.Joint{Scope: device.JointScope(index(scopes[:], j.RequiredScope))}
+	out := device.Joint{Scope: device.JointScope(j.RequiredScope)}
 	for _, kind := range j.DeviceTypes {
 		out.Types = append(out.Types, device.Type(kind))
 	}
@@ -179,19 +168,12 @@ func selector(s *metav1.LabelSelector) device.Selector {
 	if s == nil {
 		return nil
 	}
-	operators := [...]string{
-		device.In: string(metav1.LabelSelectorOpIn), device.NotIn: string(metav1.LabelSelectorOpNotIn),
-		device.Exists:       string(metav1.LabelSelectorOpExists),
-		device.DoesNotExist: string(metav1.LabelSelectorOpDoesNotExist),
-	}
 	var terms device.Selector
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
 		terms = append(terms, device.Term{Key: key, Operator: device.In, Values: []string{s.MatchLabels[key]}})
 	}
 	for _, e := range s.MatchExpressions {
-		terms = append(terms, device.Term{
-			Key: e.Key, Operator: device.Operator(index(operators[:], string(e.Operator))), Values: e.Values,
-		})
+		terms = append(terms, device.Term{Key: e.Key, Operator: device.Operator(e.Operator), Values: e.Values})
 	}
 	return terms
 }

@@ -180,7 +180,7 @@ func TestPodsForAModel(t *testing.T) {
 	r := asks(t, amounts{device.GPUPercent: 100})
 	selecting := asks(t, amounts{device.GPUPercent: 100})
 	selecting.Hints = map[device.Type]device.Hint{device.GPU: {Selector: device.Selector{
-		{Key: annotation.GPUModelLabel, Values: []string{"A100", "L4"}},
+		{Key: annotation.GPUModelLabel, Operator: device.In, Values: []string{"A100", "L4"}},
 		{Key: annotation.GPUModelLabel, Operator: device.NotIn, Values: []string{"H100"}},
 	}}}
 	on := func(model string) *corev1.Pod {

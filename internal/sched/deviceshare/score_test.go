@@ -121,7 +121,7 @@ func TestHintsAndPartitionsCount(t *testing.T) {
 	}
 	third, slow := asks(t, amounts{device.GPUPercent: 30}), asks(t, amounts{device.GPUPercent: 30})
 	slow.Hints = map[device.Type]device.Hint{device.GPU: {
-		Selector: device.Selector{{Key: "slow", Values: []string{"true"}}},
+		Selector: device.Selector{{Key: "slow", Operator: device.In, Values: []string{"true"}}},
 	}}
 	pair := values.Demand(2) * 2
 	whole := func(n int64) *device.Request { return asks(t, amounts{device.NVIDIAGPU: n}) }
