@@ -69,17 +69,14 @@ type (
 		Devices []cdiDevice `json:"devices"`
 	}
 	cdiDevice struct {
-		Name  string   `json:"name"`
-		Edits cdiEdits `json:"containerEdits"`
-	}
-	cdiEdits struct {
-		Nodes []cdiNode `json:"deviceNodes"`
+		Name  string `json:"name"`
+		Edits struct {
+			Nodes []cdiNode `json:"deviceNodes"`
+		} `json:"containerEdits"`
 	}
 	cdiNode struct {
-		Path        string `json:"path"`
+		host.DeviceFile
 		Type        string `json:"type"`
-		Major       int64  `json:"major"`
-		Minor       int64  `json:"minor"`
 		Permissions string `json:"permissions"`
 	}
 )
@@ -101,7 +98,7 @@ func CDISpec(kind string, cards *host.Cards) (string, error) {
 		}
 		d := cdiDevice{Name: c.ID}
 		for _, f := range slices.Concat(c.Files, cards.Common[c.Kind]) {
-			d.Edits.Nodes = append(d.Edits.Nodes, cdiNode{f.Path, "c", f.Major, f.Minor, "rw"})
+			d.Edits.Nodes = append(d.Edits.Nodes, cdiNode{f, "c", "rw"})
 		}
 		spec.Devices = append(spec.Devices, d)
 	}

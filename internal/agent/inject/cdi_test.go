@@ -23,9 +23,9 @@ func TestCDISpec(t *testing.T) {
         "deviceNodes": [
           {
             "path": "/dev/dfl-port.0",
-            "type": "c",
             "major": 236,
             "minor": 64,
+            "type": "c",
             "permissions": "rw"
           }
         ]

@@ -44,12 +44,8 @@ func spelled(containers []Container, kinds Kinds) (list []amounts, faults []Faul
 }
 
 func names(a, b map[string]int64) []string {
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]int64{}
-	}
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
+	all := slices.Collect(maps.Keys(a))
+	return slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(all, maps.Keys(b)))))
 }
 
 // IsDevice reports whether a name, in any spelling, asks for devices of the kinds that need no Device object.

@@ -102,6 +102,7 @@ func (c *Class) sortByDistance(groups []uint64, device int) {
 		return c.w[device*c.n+bits.TrailingZeros64(group)]
 	}
 	slices.SortStableFunc(groups, func(a, b uint64) int {
-		return cmp.Or(cmp.Compare(link(b), link(a)), compareStatic(c.keys(a), c.keys(b)))
+		left, right := c.keys(a), c.keys(b)
+		return cmp.Or(cmp.Compare(link(b), link(a)), left.Compare(&right))
 	})
 }

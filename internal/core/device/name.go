@@ -36,19 +36,11 @@ const (
 
 // Canonical returns the name that another spelling of a device's resource stands for, and every other name as it is.
 func Canonical(name string) string {
-	switch name {
-	case "kubernetes.io/gpu":
-		return GPUPercent
-	case "kubernetes.io/gpu-core":
-		return GPUCore
-	case "kubernetes.io/gpu-memory":
-		return GPUMemory
-	case "kubernetes.io/gpu-memory-ratio":
-		return GPURatio
-	case "kubernetes.io/rdma":
-		return RDMAShare
-	case "kubernetes.io/fpga":
-		return FPGAShare
+	if device, ok := strings.CutPrefix(name, "kubernetes.io/"); ok {
+		switch canonical := "koordinator.sh/" + device; canonical {
+		case GPUPercent, GPUCore, GPUMemory, GPURatio, RDMAShare, FPGAShare:
+			return canonical
+		}
 	}
 	return name
 }

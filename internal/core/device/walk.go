@@ -1,9 +1,6 @@
 package device
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // walk visits the sets of k devices of open, better ones first by all that does not depend on the account.
 type walk struct {
@@ -78,7 +75,7 @@ func (w *walk) complete(k *Keys, left uint64, q Demand, check func(Keys) (Keys, 
 
 // listed is the walk through given sets.
 func (c *Class) listed(list []Keys) *walk {
-	slices.SortFunc(list, compareStatic)
+	slices.SortFunc(list, func(a, b Keys) int { return a.Compare(&b) })
 	return &walk{class: c, list: list}
 }
 
@@ -88,11 +85,4 @@ func (q Demand) orEqual() Demand {
 		return Demand{1, 1, 1}
 	}
 	return q
-}
-
-// compareStatic orders sets by what a class knows of them, as its tables do.
-func compareStatic(a, b Keys) int {
-	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Kept, a.Kept), cmp.Compare(b.Ring, a.Ring),
-		cmp.Compare(b.Links, a.Links), cmp.Compare(a.Nodes, b.Nodes), cmp.Compare(b.Levels, a.Levels),
-		cmp.Compare(a.Mask, b.Mask))
 }

@@ -47,12 +47,6 @@ func TestFGDRatesAShareOnTheUsedGPUAboveOneOnTheWholeGPU(t *testing.T) {
 	if got, want := []int64{now, used, whole}, []int64{600_000, 300_000, 890_000}; !slices.Equal(got, want) {
 		t.Errorf("fragmentation %v, want %v", got, want)
 	}
-	if got := fragment.FGDScore(now - used); got != 57 {
-		t.Errorf("score on the used GPU %d, want 57", got)
-	}
-	if got := fragment.FGDScore(now - whole); got != 42 {
-		t.Errorf("score on the whole GPU %d, want 42", got)
-	}
 }
 
 func TestShareGoesToTheGPUThatOthersCannotUse(t *testing.T) {

@@ -1,9 +1,6 @@
 package fragment
 
-import (
-	"math"
-	"math/bits"
-)
+import "math/bits"
 
 // Winner returns the index of the largest value, of equal ones that with the smallest name; −1 of none.
 func Winner(values []int64, name func(i int) string) int {
@@ -40,9 +37,4 @@ func Normalize(values []int64, winner int) {
 			values[i] = int64(score)
 		}
 	}
-}
-
-// FGDScore is the score that FGD gives a node on which the fragmentation falls by so many micro-GPUs.
-func FGDScore(fall int64) int64 {
-	return int64(100 / (1 + math.Exp(-float64(fall)/microPerGPU)))
 }

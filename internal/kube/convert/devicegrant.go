@@ -89,8 +89,13 @@ func Allocations(grants []device.Grant) annotation.DeviceAllocations {
 }
 
 func deviceAmounts(kind device.Type, v *device.Vector, ratio int64) annotation.DeviceAmounts {
-	out := annotation.DeviceAmounts{}
-	for name, n := range v.Amounts(kind, ratio) {
+	return annotation.DeviceAmounts(DeviceQuantities(v.Amounts(kind, ratio)))
+}
+
+// DeviceQuantities are amounts of devices, by resource.
+func DeviceQuantities(amounts map[string]int64) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, n := range amounts {
 		format := resource.DecimalSI
 		if name == device.GPUMemory {
 			format = resource.BinarySI

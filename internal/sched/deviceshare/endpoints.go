@@ -5,11 +5,11 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -162,7 +162,7 @@ func (s *summary) add(d *device.Status) string {
 	}
 	s.IDs[d.Type][key] = d.ID
 	put := func(sum corev1.ResourceList, into detail, amounts map[string]int64) {
-		list := quantities(amounts)
+		list := convert.DeviceQuantities(amounts)
 		into.put(d.Type, key, list)
 		for name, q := range list {
 			added := sum[name]
@@ -185,17 +185,5 @@ func (s *summary) hold(pod, key string, g *device.Grant) {
 	if s.Allocations[g.Type][pod] == nil {
 		s.Allocations[g.Type][pod] = map[string]corev1.ResourceList{}
 	}
-	s.Allocations[g.Type][pod][key] = quantities(g.Amount.Amounts(g.Type, g.Ratio))
-}
-
-func quantities(amounts map[string]int64) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for name, n := range amounts {
-		format := resource.DecimalSI
-		if name == device.GPUMemory {
-			format = resource.BinarySI
-		}
-		list[corev1.ResourceName(name)] = *resource.NewQuantity(n, format)
-	}
-	return list
+	s.Allocations[g.Type][pod][key] = convert.DeviceQuantities(g.Amount.Amounts(g.Type, g.Ratio))
 }

@@ -170,3 +170,11 @@ func TestFaultsOfFilesAndFlagsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// The scores of the paper's measure on a node whose fragmentation falls by 0.3 GPUs, or grows by 0.29.
+func TestScoresOfFGD(t *testing.T) {
+	t.Parallel()
+	if fall, rise := fgdScore(300_000), fgdScore(-290_000); fall != 57 || rise != 42 {
+		t.Errorf("scores %d and %d, want 57 and 42", fall, rise)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -104,6 +105,9 @@ func rollout(settings fragment.Settings) (*policy, error) {
 	}, err
 }
 
+// fgdScore is the score that FGD gives a node on which the fragmentation falls by so many micro-GPUs.
+func fgdScore(fall int64) int64 { return int64(100 / (1 + math.Exp(-float64(fall)/1_000_000))) }
+
 // fgd knows the specs of the trace: the most frequent ones, of 95 percent of the pods.
 func fgd(t *trace, settings fragment.Settings) (*policy, error) {
 	typical, pods := slices.Clone(t.specs), int64(0)
@@ -119,7 +123,7 @@ func fgd(t *trace, settings fragment.Settings) (*policy, error) {
 		now := generation.Fragmentation(n.State)
 		try := func(choice uint64) {
 			after := generation.Fragmentation(n.after(p, choice))
-			if score := fragment.FGDScore(now - after); !fits || score > best {
+			if score := fgdScore(now - after); !fits || score > best {
 				best, gpus, fits = score, choice, true
 			}
 		}
