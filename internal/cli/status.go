@@ -184,6 +184,11 @@ func (r *statusReader) components(ctx context.Context) error {
 	for _, d := range ptr.Deref(deployments, appsv1.DeploymentList{}).Items {
 		name := d.Labels[componentLabel]
 		c := &view.Component{Desired: int(ptr.Deref(d.Spec.Replicas, 1)), Ready: int(d.Status.ReadyReplicas)}
+		for _, failed := range d.Status.Conditions {
+			if failed.Type == appsv1.DeploymentReplicaFailure && failed.Status == corev1.ConditionTrue {
+				c.Stuck = failed.Reason + ": " + failed.Message
+			}
+		}
 		lease, err := r.lease(ctx, name)
 		if err != nil {
 			r.in.Unread[name+"-leader"] = err.Error()
@@ -210,7 +215,7 @@ func (r *statusReader) components(ctx context.Context) error {
 	for _, p := range ptr.Deref(pods, corev1.PodList{}).Items {
 		name := p.Labels[componentLabel]
 		if c := found[name]; c != nil {
-			c.Versions = append(c.Versions, versionOf(&p))
+			c.Versions, c.Stuck = append(c.Versions, versionOf(&p)), cmp.Or(c.Stuck, stuck(&p))
 		}
 		if name == view.AgentName && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -225,6 +230,22 @@ func (r *statusReader) components(ctx context.Context) error {
 		r.in.Components = append(r.in.Components, *c)
 	}
 	return nil
+}
+
+// stuck returns why a pod does not get ready, "" where it does not say: no node takes it, or a container waits for more
+// than its start, such as for an image.
+func stuck(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return w.Reason + ", image " + c.Image
+		}
+	}
+	return ""
 }
 
 // versionOf returns the version that a pod is labelled with, else the tag of its image.

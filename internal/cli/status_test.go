@@ -139,6 +139,62 @@ func TestStatusOfAnInstallation(t *testing.T) {
 	}
 }
 
+// TestStatusSaysWhyPodsDoNotGetReady, and nothing of those that start.
+func TestStatusSaysWhyPodsDoNotGetReady(t *testing.T) {
+	t.Parallel()
+	waits := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Image: "localhost/tenon-manager:v9", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: reason},
+				},
+			}}
+		}
+	}
+	for name, c := range map[string]struct {
+		pod  func(*corev1.Pod)
+		want string
+	}{
+		"an image that is missing": {
+			waits("ImagePullBackOff"), "; ImagePullBackOff, image localhost/tenon-manager:v9",
+		},
+		"a program that ends":     {waits("CrashLoopBackOff"), "; CrashLoopBackOff, image localhost/tenon-manager:v9"},
+		"a container that starts": {waits("ContainerCreating"), ""},
+		"no node that takes it": {func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes",
+			}}
+		}, "; Unschedulable: 0/1 nodes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := installed(t)
+			for _, o := range objects {
+				switch o := o.(type) {
+				case *corev1.Pod:
+					if o.Name == "tenon-manager" {
+						c.pod(o)
+					}
+				case *appsv1.Deployment:
+					if o.Name == "tenon-manager" {
+						o.Status.ReadyReplicas = 0
+					}
+				}
+			}
+			status := readFrom(t, objects, denied)
+			found := ""
+			for _, f := range status.Findings {
+				if f.Check == "tenon-manager" {
+					found = f.Found
+				}
+			}
+			if want := "0 of 1 ready" + c.want; found != want {
+				t.Errorf("got %q, want %q", found, want)
+			}
+		})
+	}
+}
+
 // TestStatusNamesTheRightsThatAreMissing, and blames no component for what could not be read.
 func TestStatusNamesTheRightsThatAreMissing(t *testing.T) {
 	t.Parallel()

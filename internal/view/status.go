@@ -43,6 +43,8 @@ type Component struct {
 	// Desired replicas are wanted, Ready ones serve.
 	Desired int `json:"desired"`
 	Ready   int `json:"ready"`
+	// Stuck is why one of its pods does not get ready; "" where none says.
+	Stuck string `json:"stuck,omitempty"`
 	// Versions are those of its pods, sorted.
 	Versions []string `json:"versions"`
 	// Leader is the pod that holds the lease; LeaseEnds, when it does not renew it, is nil for a component without one.
@@ -136,11 +138,14 @@ func (c *checks) component(name string) {
 	if name == AgentName && status != CheckOK || name != AgentName && of.Ready == 0 {
 		status = CheckFail
 	}
-	c.add(name, "", fmt.Sprintf("%d of %d ready", of.Ready, of.Desired), status, why, logs)
+	text, remedy := fmt.Sprintf("%d of %d ready", of.Ready, of.Desired), logs
+	if status != CheckOK && of.Stuck != "" {
+		text, remedy = text+"; "+of.Stuck, strings.Replace(logs, "logs", "describe pods", 1)
+	}
+	c.add(name, "", text, status, why, remedy)
 	if of.LeaseEnds != nil {
 		lost := of.Leader == "" || of.LeaseEnds.Before(c.Now)
-		text := of.Leader
-		if lost {
+		if text = of.Leader; lost {
 			text = fmt.Sprintf("none: the lease of %q ended %s ago", text, c.age(*of.LeaseEnds))
 		}
 		c.add(name+"-leader", "", text, okUnless(lost, CheckFail), why, logs)

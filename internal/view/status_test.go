@@ -56,6 +56,12 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 		"a component without a ready replica": {
 			func(in *Installation) { in.Components[2].Ready = 0 }, "tenon-scheduler fail: 0 of 2 ready",
 		},
+		"an image that is missing": {
+			func(in *Installation) {
+				in.Components[2].Ready, in.Components[2].Stuck = 0, "ErrImagePull, image tenon-scheduler:v9"
+			},
+			"tenon-scheduler fail: 0 of 2 ready; ErrImagePull, image tenon-scheduler:v9",
+		},
 		"an agent that is not ready": {
 			func(in *Installation) { in.Components[0].Ready = 1 }, "tenon-agent fail: 1 of 2 ready",
 		},
