@@ -14,12 +14,10 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authentication "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -29,7 +27,6 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
-	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/pki"
@@ -47,11 +44,12 @@ func check(t *testing.T, err error) {
 
 // cluster is an API server and Helm's program for it.
 type cluster struct {
-	program, kubeconfig string
-	server              kubeconf.Cluster
-	ports               *datadir.Ports
-	client              kubernetes.Interface
-	objects             dynamic.Interface
+	program, kubeconfig, log string
+	dir                      datadir.Dir
+	server                   kubeconf.Cluster
+	ports                    *datadir.Ports
+	client                   kubernetes.Interface
+	objects                  dynamic.Interface
 }
 
 func start(t *testing.T) *cluster {
@@ -90,7 +88,8 @@ func start(t *testing.T) *cluster {
 	check(t, err)
 	t.Cleanup(func() { check(t, p.Stop()) })
 	c := &cluster{
-		program: program, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), server: server, ports: ports,
+		program: program, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), log: log.Name(), dir: dir,
+		server: server, ports: ports,
 	}
 	check(t, kubeconf.WriteCertificate(c.kubeconfig, server, pair))
 	c.client, err = kubernetes.NewForConfig(config)
@@ -148,18 +147,15 @@ func TestHelm(t *testing.T) {
 			verb, release, "../../deploy/chart", "--namespace", namespace, "--create-namespace",
 		}, more...)...)
 	}
-	refused(t, chart("install", "tenon", namespace, "--set", "schedular.replicas=3"),
-		"additional properties 'schedular' not allowed")
-	refused(t, chart("install", "tenon", namespace, "--set", "crds.skip={jobs.batch}"),
-		"jobs.batch is not a CustomResourceDefinition")
-	if there := c.labelled(t); len(there) > 0 {
-		t.Errorf("installations that were refused leave %v", there)
-	}
+	t.Run("installations that are refused leave nothing", func(t *testing.T) { c.refusesInstallations(t, chart) })
 
 	check(t, chart("install", "tenon", namespace))
-	refused(t, chart("install", "other", "elsewhere"), "tenon", `must equal "other"`)
-
-	c.makesCertificates(t)
+	t.Run("a second release", func(t *testing.T) {
+		refused(t, chart("install", "other", "elsewhere"), "tenon", `must equal "other"`)
+	})
+	t.Run("a manager that does not answer", c.withoutManager)
+	t.Run("a manager that starts", func(t *testing.T) { c.startsManager(t, chart) })
+	c.hasCertificates(t)
 	quotas := c.objects.Resource(v1alpha1.Resource(v1alpha1.GroupName)).Namespace("default")
 	c.withoutWebhooks(t, func() {
 		_, err := quotas.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
@@ -173,6 +169,9 @@ func TestHelm(t *testing.T) {
 		t.Errorf("after an upgrade the webhooks have the authorities of their certificates: %v, %v", ok, err)
 	}
 	c.replicas(t, 3)
+	t.Run("a revision that does not exist", func(t *testing.T) {
+		refused(t, c.helm(t.Context(), "rollback", "tenon", "99", "--namespace", namespace), "99")
+	})
 	check(t, c.helm(t.Context(), "rollback", "tenon", "--namespace", namespace))
 	c.replicas(t, 2)
 
@@ -200,33 +199,11 @@ func TestHelm(t *testing.T) {
 	})
 }
 
-// makesCertificates runs the manager by the account and with the arguments that the chart gives it, until both webhook
-// configurations have its authorities.
-func (c *cluster) makesCertificates(t *testing.T) {
+// hasCertificates checks what the scheduler's pods mount.
+func (c *cluster) hasCertificates(t *testing.T) {
 	t.Helper()
-	d, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), "tenon-manager", metav1.GetOptions{})
-	check(t, err)
-	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(),
-		d.Spec.Template.Spec.ServiceAccountName, &authentication.TokenRequest{}, metav1.CreateOptions{})
-	check(t, err)
-	own := filepath.Join(t.TempDir(), "token")
-	check(t, os.WriteFile(own, []byte(token.Status.Token), 0o600))
-	check(t, kubeconf.WriteToken(own+".kubeconfig", c.server, own))
-	check(t, c.ports.Release(datadir.Webhooks))
-	check(t, c.ports.Release(datadir.ManagerHealth))
-	command := manager.NewCommand()
-	command.SetArgs(append(d.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+own+".kubeconfig",
-		"--metrics-address=0", "--webhook-address="+c.ports.Address(datadir.Webhooks),
-		"--health-address="+c.ports.Address(datadir.ManagerHealth)))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- command.ExecuteContext(ctx) }()
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, c.published)
-	stop()
-	check(t, errors.Join(err, <-ended))
 	secret, err := c.client.CoreV1().Secrets(namespace).Get(t.Context(), "tenon-certificates", metav1.GetOptions{})
 	check(t, err)
-	// What the scheduler's pods mount.
 	if _, err := tls.X509KeyPair(secret.Data["scheduler.crt"], secret.Data["scheduler.key"]); err != nil {
 		t.Errorf("the scheduler's pair: %v", err)
 	}
