@@ -76,6 +76,7 @@ type Account struct {
 	groups                 map[PodsOf]*group // Invariant: none is empty.
 	gangs                  map[string]gang   // by Pod.Gang. Invariant: none is empty.
 	bonds                  map[string]Bond   // by Pod.Gang; also of gangs without pods
+	starts                 map[string]*start // by Pod.Gang: members that were admitted together
 	mapping                *Mapping          // of the forest's specs
 
 	claims []claim // of the check under way
@@ -101,7 +102,7 @@ func NewAccount(c Config, r Rules) *Account {
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
 		pods: map[string]*entry{}, nominated: map[string]*entry{}, groups: map[PodsOf]*group{},
-		gangs: map[string]gang{}, bonds: map[string]Bond{}, mapping: NewMapping(nil),
+		gangs: map[string]gang{}, bonds: map[string]Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
 	}
 }
 
@@ -110,6 +111,7 @@ func (a *Account) Forest() *Forest { return a.forest }
 
 // Set adds a quota or replaces its spec, and moves the pods that belong elsewhere now.
 func (a *Account) Set(s Spec) {
+	clear(a.starts)
 	was := a.unmap(s.Name)
 	a.forest.Set(s)
 	if !isReserved(s.Name) {
@@ -120,6 +122,7 @@ func (a *Account) Set(s Spec) {
 
 // Unset forgets a quota, and moves its pods.
 func (a *Account) Unset(name string) {
+	clear(a.starts)
 	was := a.unmap(name)
 	a.forest.Remove(name)
 	a.regroup(name, was)
@@ -347,6 +350,7 @@ func (a *Account) turn(e *entry, to State) {
 		a.hold(e, (*Forest).Add)
 	}
 	a.track(e)
+	a.follow(e)
 }
 
 // count adds what a pod asks for and holds to its quota, or takes it back; hold what it holds alone.

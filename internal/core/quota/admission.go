@@ -61,9 +61,15 @@ type claim struct {
 // within the runtime, or the max by the rules; of pods that are not preemptible also within the min of their own quota.
 // System is never limited, Default by its max alone. Pods that hold it already ask for nothing. What is held for
 // nominated pods that come first counts as used. With a member of a gang it asks for as many others as the gang lacks.
-// The work for a pod is in its depth times its dimensions, and as much for each nominated pod of its quota; success
-// allocates nothing where there is no gang.
+// The work for a pod is in its depth times its dimensions, and as much for each nominated pod of its quota; the first
+// member of a gang that is asked about has that of all. Success allocates nothing where there is no gang.
 func (a *Account) Admit(uids ...string) *Excess {
+	var one *entry
+	if len(uids) == 1 {
+		if one = a.pods[uids[0]]; one != nil && a.mayFollow(one) {
+			return nil
+		}
+	}
 	uids = a.together(uids)
 	a.claims = a.claims[:0]
 	var leaf *Quota
@@ -79,7 +85,11 @@ func (a *Account) Admit(uids ...string) *Excess {
 		a.claims = a.claim(a.claims, e)
 	}
 	a.holdAhead(a.claims, uids...)
-	return a.check(leaf, a.claims, len(uids))
+	x := a.check(leaf, a.claims, len(uids))
+	if x == nil && one != nil && len(uids) > 1 {
+		a.begin(one.pod.Gang, uids)
+	}
+	return x
 }
 
 // holdAhead adds to claims what is held for nominated pods that come before one of the pods.

@@ -3,6 +3,7 @@ package quota
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -18,9 +19,11 @@ func (a *Account) join(e *entry) {
 		a.gangs[name] = gang{}
 	}
 	a.gangs[name][e.pod.UID] = e
+	delete(a.starts, name)
 }
 
 func (a *Account) part(e *entry) {
+	delete(a.starts, e.pod.Gang)
 	g := a.gangs[e.pod.Gang]
 	if delete(g, e.pod.UID); len(g) == 0 {
 		delete(a.gangs, e.pod.Gang)
@@ -37,6 +40,7 @@ type Bond struct {
 
 // SetGang sets what is known of a gang; the zero value for one that is gone.
 func (a *Account) SetGang(name string, is Bond) {
+	delete(a.starts, name)
 	if a.bonds[name] = is; is == (Bond{}) {
 		delete(a.bonds, name)
 	}
@@ -101,6 +105,9 @@ func (a *Account) together(uids []string) []string {
 		done = e.pod.Gang
 		least, bound := a.needs(done)
 		lacks := least - bound
+		if lacks <= 1 {
+			continue
+		}
 		var others []*entry
 		for _, o := range a.gangs[done] {
 			switch {
@@ -122,4 +129,41 @@ func (a *Account) together(uids []string) []string {
 		}
 	}
 	return all
+}
+
+// start is the members of a gang that were admitted together and have yet to be reserved, with what they ask for. As
+// long as nothing else changes of the gang or the quotas, each of them asks for just these, so that the work to admit
+// one member after the other is linear in their number.
+type start struct {
+	uids   map[string]bool
+	claims []claim // Invariant: as Account.claim adds them up for uids, within the int64s.
+}
+
+// begin notes which members of a gang were admitted together.
+func (a *Account) begin(gang string, uids []string) {
+	if slices.ContainsFunc(a.claims, func(c claim) bool { return c.n == math.MaxInt64 || c.held != 0 }) {
+		return
+	}
+	s := &start{map[string]bool{}, slices.Clone(a.claims)}
+	for _, uid := range uids {
+		s.uids[uid] = true
+	}
+	a.starts[gang] = s
+}
+
+// mayFollow reports whether a pod was admitted with its gang, and those left of it may hold what they ask for now.
+func (a *Account) mayFollow(e *entry) bool {
+	s := a.starts[e.pod.Gang]
+	return s != nil && s.uids[e.pod.UID] && len(a.nominated) == 0 && a.check(e.group.quota, s.claims, 0) == nil
+}
+
+// follow notes that a member holds its amounts now, or no longer.
+func (a *Account) follow(e *entry) {
+	s := a.starts[e.pod.Gang]
+	if s == nil || e.state != Reserved || !s.uids[e.pod.UID] {
+		delete(a.starts, e.pod.Gang)
+		return
+	}
+	delete(s.uids, e.pod.UID)
+	a.each(e, func(asked claim) { find(s.claims, asked).n -= asked.n })
 }

@@ -170,3 +170,122 @@ func TestNoGangStartsThatItsQuotasCannotHold(t *testing.T) {
 		}
 	})
 }
+
+// TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew compares two accounts after each of random calls: one
+// forgets what was admitted together before it is asked.
+func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
+	followed, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		rules := quota.Rules{ByMax: rapid.Bool().Draw(t, "by max"), LeafOnly: rapid.Bool().Draw(t, "leaf only")}
+		if rapid.Bool().Draw(t, "missing quotas refuse") {
+			rules.Missing = quota.MissingReject
+		}
+		config := quota.Config{ScaleMin: true}
+		is, anew := quota.NewAccount(config, rules), quota.NewAccount(config, rules)
+		both := func(f func(*quota.Account)) { f(is); f(anew) }
+		put := func(uid string) {
+			p := member(uid, rapid.SampledFrom([]string{"a", "a", "b", "c"}).Draw(t, "quota"),
+				rapid.IntRange(0, 5).Draw(t, "min"), rapid.Int64Range(0, 3).Draw(t, "CPUs"))
+			p.Gang, p.Priority = uid[:1], rapid.Int32Range(0, 1).Draw(t, "priority")
+			p.Amounts["gpu"] = rapid.Int64Range(0, 1).Draw(t, "GPUs")
+			p.NonPreemptible = rapid.IntRange(0, 3).Draw(t, "non-preemptible") == 0
+			p.Leaving = rapid.IntRange(0, 9).Draw(t, "leaving") == 0
+			if rapid.IntRange(0, 5).Draw(t, "bound") == 0 {
+				p.Node = "n"
+			}
+			both(func(a *quota.Account) { a.Put(p) })
+		}
+		set := func(leaf string) {
+			s := quota.Spec{ // GPUs are limited above alone
+				Name: leaf, Parent: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "parent"),
+				Min: quota.Amounts{"cpu": 4}, Max: quota.Amounts{"cpu": rapid.Int64Range(2, 40).Draw(t, "max")},
+			}
+			both(func(a *quota.Account) { a.Set(s) })
+		}
+		for _, parent := range []string{"p", "q"} {
+			limit := quota.Amounts{"cpu": rapid.Int64Range(10, 60).Draw(t, "limit"), "gpu": 8}
+			s := quota.Spec{Name: parent, IsParent: true, Max: limit}
+			both(func(a *quota.Account) { a.Set(s) })
+		}
+		set("a")
+		set("b")
+		both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": 50, "gpu": 9}) })
+		for _, g := range []string{"x", "y"} {
+			for i := range 5 {
+				put(fmt.Sprint(g, "-", i))
+			}
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			of := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "gang")
+			uid := fmt.Sprint(of, "-", rapid.IntRange(0, 4).Draw(t, "pod"))
+			switch rapid.IntRange(0, 15).Draw(t, "step") {
+			case 0:
+				put(uid)
+			case 1:
+				both(func(a *quota.Account) { a.Remove(uid) })
+			case 2:
+				both(func(a *quota.Account) { a.Release(uid) })
+			case 3:
+				set(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "leaf"))
+			case 4:
+				both(func(a *quota.Account) { a.Unset("b") })
+			case 5:
+				bond := quota.Bond{Least: rapid.IntRange(0, 5).Draw(t, "least")}
+				bond.Plain = rapid.IntRange(0, 5).Draw(t, "plain") == 0
+				both(func(a *quota.Account) { a.SetGang(of, bond) })
+			case 6:
+				cpus := rapid.Int64Range(10, 60).Draw(t, "nodes")
+				both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": cpus, "gpu": 9}) })
+			case 7:
+				both(func(a *quota.Account) { a.Nominate(uid) })
+			case 8:
+				both(func(a *quota.Account) { a.Withdraw(uid) })
+			default:
+				for _, i := range rapid.Permutation([]int{0, 1, 2, 3, 4}).Draw(t, "order") {
+					uid, before := fmt.Sprint(of, "-", i), is.Starting()
+					anew.ForgetStarts()
+					want, got := anew.Reserve(uid), is.Reserve(uid)
+					// which quota a refusal names of several is up to the order of the members
+					if (want == nil) != (got == nil) || want != nil && want.Pods != got.Pods {
+						t.Fatalf("reserve %s: got %v one after the other, and %v anew", uid, got, want)
+					}
+					if got != nil {
+						refused++
+					} else if after := is.Starting(); after > 0 && after < before {
+						followed++
+					}
+				}
+			}
+			if is.Hash() != anew.Hash() {
+				t.Fatal("the accounts differ")
+			}
+		}
+	})
+	if !testing.Short() && (followed < 50 || refused < 50) {
+		t.Errorf("%d members followed others and %d were refused: too few to mean anything", followed, refused)
+	}
+}
+
+// BenchmarkReserveGang reserves the members of one gang, one after the other, and releases them.
+func BenchmarkReserveGang(b *testing.B) {
+	for _, size := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("members=%d", size), func(b *testing.B) {
+			a := accountOf(1000)
+			var uids []string
+			for i := range size {
+				a.Put(member(fmt.Sprint("p", i), "a", size, 1))
+				uids = append(uids, fmt.Sprint("p", i))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, uid := range uids {
+					if x := a.Reserve(uid); x != nil {
+						b.Fatal(x)
+					}
+				}
+				a.Release(uids...)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/member")
+		})
+	}
+}
