@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -246,9 +247,13 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 	deleted := 0
 	remove := func(n int) {
 		for range n {
-			if err := pods.Delete(ctx, mixed(deleted).Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatalf("delete pod %d: %v", deleted, err)
-			}
+			waitFor(t, time.Minute, fmt.Sprintf("pod %d to be deleted", deleted), func() error {
+				err := pods.Delete(ctx, mixed(deleted).Name, metav1.DeleteOptions{})
+				if apierrors.IsNotFound(err) { // the answer to an earlier try was lost
+					return nil
+				}
+				return err
+			})
 			deleted++
 		}
 	}
