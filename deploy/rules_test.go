@@ -245,6 +245,9 @@ func TestPodsAreRestricted(t *testing.T) {
 	inEverySet(t, func(t *testing.T, docs []document) {
 		for name, p := range pods(t, docs) {
 			spec := p.Spec.Template.Spec
+			if account := spec.AutomountServiceAccountToken; account == nil || !*account {
+				t.Errorf("%s gets no token: its account mounts none by itself", name)
+			}
 			pod, own := spec.SecurityContext, spec.Containers[0].SecurityContext
 			if pod == nil {
 				pod = &corev1.PodSecurityContext{}
