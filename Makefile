@@ -22,10 +22,10 @@ RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./i
 
 .DEFAULT_GOAL := help
 .PHONY: help build images release up down test unit race system alerts oracle oracle-short mutants soak verify lint bench generate clean \
-        node-tools test-node test-guest bench-agent bench-quota bench-gang bench-device ladder
+        node-tools test-node test-guest test-cluster bench-agent bench-quota bench-gang bench-device ladder
 
 help: ## List these targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
 
 build: ## Build the static binaries into bin/
 	@GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) $(addprefix ./cmd/,$(BINARIES))
@@ -77,12 +77,15 @@ ladder:
 node-tools: ## Build containerd, runc, CNI and kubelet (20 CPU-minutes once)
 	@GO="$(GO)" bash hack/node/build.sh
 
-test-node: node-tools ## Test the agent under containerd and a kubelet (root)
-	@$(LEVEL) --need 3 4 fault
+test-node: node-tools ## Test agent and chart under a kubelet (root)
+	@$(LEVEL) --need 3 4 6 fault
 
 test-guest: ## Test the agent in virtual machines with QEMU
 	@GO="$(GO)" bash hack/node/build.sh guest
 	@$(LEVEL) --need 5
+
+test-cluster: node-tools ## Test installation and upgrade on a cluster (root)
+	@$(LEVEL) --need cluster
 
 bench-agent: node-tools ## Measure what the agent costs (root)
 	@$(LEVEL) --need bench

@@ -5,8 +5,9 @@
 #   release.sh archives        bin/release: archives, SPDX documents, the chart, checksums.txt
 #   release.sh name PROGRAM    prints the name of a program's image
 #
-# PROGRAMS and PLATFORMS (such as linux/arm64) choose a part; VERSION (default: tag or commit), REGISTRY (localhost) and
-# TAG (devel) name it. Outside a checkout, VERSION and SOURCE_DATE_EPOCH, the time of the commit, are needed.
+# PROGRAMS and PLATFORMS (such as linux/arm64) choose a part, OUT another folder for it; VERSION (default: tag or
+# commit), REGISTRY (localhost) and TAG (devel) name it. Outside a checkout, VERSION and SOURCE_DATE_EPOCH, the time of
+# the commit, are needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go} registry=${REGISTRY:-localhost} tag=${TAG:-devel}
@@ -15,10 +16,10 @@ case ${1:-} in
     echo "$registry/${2:?program}:$tag"
     exit
     ;;
-  images) out=$PWD/bin/images platforms="linux/amd64 linux/arm64" ;;
-  archives) out=$PWD/bin/release platforms="linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64" ;;
+  images) out=${OUT:-$PWD/bin/images} platforms="linux/amd64 linux/arm64" ;;
+  archives) out=${OUT:-$PWD/bin/release} platforms="linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64" ;;
   *)
-    sed -n '2,9s/^# \?//p' "$0" >&2
+    sed -n '2,10s/^# \?//p' "$0" >&2
     exit 2
     ;;
 esac

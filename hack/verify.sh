@@ -7,7 +7,7 @@ export GOWORK=off
 TOOL=${TOOL:-"go tool -modfile=go.tools.mod"}
 TAGS=${TAGS:-nomsgpack}
 # Tests of the ladder are behind tags of their own.
-all="$TAGS,e2e_cgroup,e2e_node,e2e_cluster,e2e_guest"
+all="$TAGS,e2e_cgroup,e2e_node,e2e_cluster,e2e_guest,e2e_install"
 failed=0
 # Hits that are accepted today, of CONTRIBUTING.md's rules on words and lines: lower them with every pass over the texts.
 most_words=60

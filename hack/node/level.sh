@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Runs rungs of the test ladder, see docs/reference/testing.md:
 #
-#   level.sh [--need] 2|3|4|5|fault|bench…
+#   level.sh [--need] 2|3|4|5|6|cluster|fault|bench…
 #
 # What cannot run is one line, NOT RUN: level N (why), and no failure; with --need it is one, but under NODE_TESTS=if-able.
 # A level that has passed with the same tools on the same tree is not run again: its last line is repeated.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 export GOWORK=off CGO_ENABLED=0
+# No program is linked anew because the commit, which it prints as its version, is another one.
+export VERSION=devel
 GO=${GO:-go}
 TAGS=${TAGS:-nomsgpack}
 cache=$PWD/.cache/node
@@ -46,9 +48,10 @@ why_not() {
   mkdir "$try" 2>/dev/null && rmdir "$try" || echo "cgroups cannot be made here"
 }
 
-# run LEVEL TAG PACKAGE LIMIT COMMAND…: compiles the tests of a package and runs them once per tools and tree.
+# run LEVEL TAG PACKAGE LIMIT FLAG…: compiles the tests of a package and runs them once per tools and tree.
 run() {
   local level=$1 tag=$2 package=$3 limit=$4 stamp out code begun
+  shift 4
   stamp=
   [ -z "$tree" ] || stamp=$cache/passed/${level// /-}-$(basename "${dir:-none}")-$tree
   if [ -n "$stamp" ] && [ -e "$stamp" ]; then
@@ -57,10 +60,11 @@ run() {
     return
   fi
   mkdir -p "$cache/passed" "$cache/test"
-  out=$cache/test/$(basename "$package").test
+  out=${package#test/e2e/}
+  out=$cache/test/${out//\//-}.test
   begun=$(date +%s)
   $GO test -c -tags "$TAGS $tag" -o "$out" "./$package" || { failed=1; return; }
-  (cd "$package" && TENON_NODE_TOOLS=${dir:-} "$out" -test.timeout "$limit" -test.failfast=false ${V:+-test.v}) 2>&1 | tee "$out.log"
+  (cd "$package" && TENON_NODE_TOOLS=${dir:-} "$out" -test.timeout "$limit" -test.failfast=false ${V:+-test.v} "$@") 2>&1 | tee "$out.log"
   code=${PIPESTATUS[0]}
   if [ "$code" != 0 ]; then
     echo "$level: FAILED (its output is in ${out#"$PWD"/}.log)"
@@ -117,9 +121,11 @@ for level in "$@"; do
   5)
     build_for_guests || { failed=1; continue; }
     run "level 5" e2e_guest test/e2e/node/guest 60m ;;
+  6) run "level 6" e2e_install test/e2e/cluster 15m -test.short ;;
+  cluster) run "whole level 6" e2e_install test/e2e/cluster 25m ;;
   bench) bench ;;
   fault) run "faults" e2e_node test/e2e/node/fault 20m ;;
-  *) echo "level.sh: unknown level $level: want 2, 3, 4, 5, fault or bench" >&2; exit 2 ;;
+  *) echo "level.sh: unknown level $level: want 2 to 6, cluster, fault or bench" >&2; exit 2 ;;
   esac
 done
 exit $failed

@@ -31,7 +31,7 @@ type Options struct {
 	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
 	Binary string
 	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without
-	// Admission no manager runs.
+	// Admission no manager runs. Without Manifests there is no account of agents, and so they get no tokens.
 	Manifests, Admission [][]byte
 	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have
 	// no runtime that would start a container without their agent.
@@ -148,7 +148,9 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err := c.install(ctx, applier, client, o.Manifests); err != nil {
 		return err
 	}
-	c.startTokens(client, id)
+	if len(o.Manifests) > 0 {
+		c.startTokens(client, id)
+	}
 	if err := c.releasePorts(); err != nil {
 		return err
 	}

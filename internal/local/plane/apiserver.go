@@ -98,6 +98,8 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 		// Service endpoints refuse loopback addresses, so the kubernetes service has none.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.0.0.0/16", // its first address is the API server's own
+		// Without a service network, webhooks of a Service are reached at its endpoints.
+		"--enable-aggregator-routing",
 		"--tls-cert-file=" + serving.CertFile,
 		"--tls-private-key-file=" + serving.KeyFile,
 		"--client-ca-file=" + ca,

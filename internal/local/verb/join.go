@@ -19,7 +19,7 @@ const JoinVerb = "__join"
 func newJoin() *cobra.Command {
 	var nodes []string
 	var schedulers int
-	var webhooks bool
+	var webhooks, bare bool
 	var c *cobra.Command
 	c = hidden(JoinVerb, func(ctx context.Context, dir datadir.Dir, _ ports) error {
 		if len(nodes) == 0 {
@@ -30,9 +30,12 @@ func newJoin() *cobra.Command {
 			return fmt.Errorf("find the binary to start the components with: %w", err)
 		}
 		o := cluster.Options{
-			Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary, Manifests: manifests(),
+			Dir: dir, Joined: nodes, Schedulers: schedulers, Binary: binary,
 			RequireNRIPlugin: true,
 			Report:           func(s cluster.Step) { fmt.Fprintf(c.OutOrStdout(), "%s (%v)\n", s.Text, s.Took) },
+		}
+		if !bare {
+			o.Manifests = manifests()
 		}
 		if webhooks {
 			o.Admission = deploy.Webhooks()
@@ -48,5 +51,6 @@ func newJoin() *cobra.Command {
 		"names of the nodes, which get the credentials of a kubelet and an agent")
 	c.Flags().IntVar(&schedulers, "schedulers", 0, "number of schedulers")
 	c.Flags().BoolVar(&webhooks, "webhooks", false, "start the manager with its webhooks")
+	c.Flags().BoolVar(&bare, "bare", false, "leave definitions, rights and agents' tokens to the chart")
 	return c
 }

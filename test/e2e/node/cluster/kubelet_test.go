@@ -3,7 +3,6 @@
 package fabricated
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -25,50 +24,18 @@ const evictionMemory = 100 << 20
 // kubeletConfig is the configuration of a node's kubelet, with the settings under test.
 func (n *node) kubeletConfig() *kubelet.KubeletConfiguration {
 	k := n.machine.Kubelet
-	no, zero, full := false, int32(0), int32(100)
-	c := &kubelet.KubeletConfiguration{
-		TypeMeta: metav1.TypeMeta{
-			APIVersion: kubelet.SchemeGroupVersion.String(),
-			Kind:       "KubeletConfiguration",
-		},
-		FailCgroupV1:             &no,
-		CgroupDriver:             "cgroupfs",
-		CgroupRoot:               n.group,
-		ContainerRuntimeEndpoint: "unix://" + n.w.Socket(),
-
-		CPUManagerPolicy:             k.CPU.Policy,
-		CPUManagerPolicyOptions:      k.CPU.Options,
-		CPUManagerReconcilePeriod:    metav1.Duration{Duration: reconcilePeriod},
-		ReservedSystemCPUs:           k.CPU.Reserved,
-		MemoryManagerPolicy:          k.Memory.Policy,
-		TopologyManagerPolicy:        k.Topology.Policy,
-		TopologyManagerScope:         k.Topology.Scope,
-		TopologyManagerPolicyOptions: k.Topology.Options,
-		FeatureGates:                 k.Gates,
-
-		EvictionHard: map[string]string{
-			"memory.available": "100Mi", "nodefs.available": "1%",
-			"imagefs.available": "1%",
-		},
-		ImageGCHighThresholdPercent: &full,
-		OOMScoreAdj:                 &zero, // -999 needs a right that containers of a build machine lack
-		MaxOpenFiles:                20000,
-		FailSwapOn:                  &no,
-		PodLogsDir:                  n.w.Path("pods"),
-		VolumePluginDir:             filepath.Join(n.dir, "volume-plugins"),
-		StaticPodPath:               n.staticPods(),
-		SyncFrequency:               metav1.Duration{Duration: 10 * time.Second},
-		FileCheckFrequency:          metav1.Duration{Duration: time.Second},
-		NodeStatusUpdateFrequency:   metav1.Duration{Duration: 5 * time.Second},
-		RegistryPullQPS:             &zero,
-		EventRecordQPS:              &zero,
-		Authentication: kubelet.KubeletAuthentication{
-			Anonymous: kubelet.KubeletAnonymousAuthentication{Enabled: &no},
-			Webhook:   kubelet.KubeletWebhookAuthentication{Enabled: &yes},
-			X509:      kubelet.KubeletX509Authentication{ClientCAFile: filepath.Join(n.w.data.PKI(), "ca.crt")},
-		},
-		Authorization: kubelet.KubeletAuthorization{Mode: kubelet.KubeletAuthorizationModeWebhook},
-	}
+	c := n.w.KubeletConfig(n.group, filepath.Join(n.w.data.PKI(), "ca.crt"))
+	c.CPUManagerPolicy = k.CPU.Policy
+	c.CPUManagerPolicyOptions = k.CPU.Options
+	c.CPUManagerReconcilePeriod = metav1.Duration{Duration: reconcilePeriod}
+	c.ReservedSystemCPUs = k.CPU.Reserved
+	c.MemoryManagerPolicy = k.Memory.Policy
+	c.TopologyManagerPolicy = k.Topology.Policy
+	c.TopologyManagerScope = k.Topology.Scope
+	c.TopologyManagerPolicyOptions = k.Topology.Options
+	c.FeatureGates = k.Gates
+	c.VolumePluginDir = filepath.Join(n.dir, "volume-plugins")
+	c.StaticPodPath = n.staticPods()
 	reserved := int64(0)
 	for id, limits := range k.Memory.Reserved {
 		reserved += limits.Memory().Value()
@@ -79,8 +46,6 @@ func (n *node) kubeletConfig() *kubelet.KubeletConfiguration {
 	}
 	return c
 }
-
-var yes = true //nolint:gochecknoglobals // its address is taken
 
 // reconcilePeriod is how often a static kubelet looks at the CPUs of shared containers; the default is 10 s.
 const reconcilePeriod = time.Second
@@ -93,19 +58,8 @@ func (n *node) staticPods() string { return filepath.Join(n.dir, "static-pods") 
 // startKubelet starts the real kubelet.
 func (n *node) startKubelet(t testing.TB) {
 	t.Helper()
-	text, err := json.Marshal(n.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.kubelet = n.w.Run(stage.Command{
-		Name: "kubelet-" + n.name, Path: stage.Tool("kubelet"),
-		Args: []string{
-			"--config=" + n.w.Write(n.name+"-kubelet.json", string(text)),
-			"--root-dir=" + n.kubeletDir(), "--cert-dir=" + filepath.Join(n.kubeletDir(), "pki"),
-			"--hostname-override=" + n.name, "--node-ip=" + nodeAddress,
-			"--kubeconfig=" + n.w.credential("kubelet", n.name),
-			"--v=2",
-		},
+	n.kubelet = n.w.Kubelet(stage.KubeletOptions{
+		Node: n.name, Dir: n.kubeletDir(), Kubeconfig: n.w.credential("kubelet", n.name), Config: n.config,
 	})
 }
 

@@ -41,8 +41,9 @@ func newWorld(t *testing.T, nodes []string) *world {
 	w.store = fold.Store{Dir: w.Path("fold")}
 	check(t, os.MkdirAll(w.store.Dir, 0o755))
 	w.real = realCPUs(t, w.Stage)
-	check(t, addAddress(nodeAddress))
-	w.quietHost(t)
+	stage.AddAddress(t, stage.NodeAddress)
+	w.QuietSysctls()
+	check(t, os.MkdirAll("/var/lib/kubelet", 0o755)) // the stage's own, in memory
 	w.runtime = w.Containerd(stage.ContainerdOptions{Runc: w.wrapper(t)})
 	w.cri = w.Runtime(w.Socket()).Client()
 	w.startPlane(t, nodes)
@@ -75,23 +76,6 @@ func buildWrapper(dir string) error {
 		return fmt.Errorf("build foldrunc: %w\n%s", err, text)
 	}
 	return os.Setenv(wrapperVariable, program)
-}
-
-// sysctls are what a kubelet writes, by the values that it wants.
-func sysctls() map[string]string {
-	return map[string]string{
-		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
-		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
-	}
-}
-
-// quietHost puts files in the place of the sysctls that kubelets write: they belong to the whole machine.
-func (w *world) quietHost(t *testing.T) {
-	t.Helper()
-	for name, value := range sysctls() {
-		stage.Bind(t, w.Write("sysctl/"+strings.ReplaceAll(name, "/", "."), value+"\n"), "/proc/sys/"+name)
-	}
-	check(t, os.MkdirAll("/var/lib/kubelet", 0o755)) // the stage's own, in memory
 }
 
 // realCPUs is how many CPUs the kernel lets the stage use: they must be 0 to N-1.

@@ -49,7 +49,7 @@ func (s *Stage) Containerd(o ContainerdOptions) *Containerd {
 		must(s.t, os.MkdirAll(s.Path(dir), 0o755))
 	}
 	c.Start()
-	c.importImages()
+	c.Import(Tools("images.tar"))
 	return c
 }
 
@@ -114,13 +114,14 @@ func (s *Stage) Socket() string { return s.Path("containerd.sock") }
 // NRISocket is where containerd serves NRI.
 func (s *Stage) NRISocket() string { return s.Path("nri", "nri.sock") }
 
-func (c *Containerd) importImages() {
+// Import takes in an archive of images.
+func (c *Containerd) Import(archive string) {
 	s := c.s
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(c.bin(), "ctr"), "--address", s.Socket(),
-		"--namespace", "k8s.io", "images", "import", Tools("images.tar"))
+		"--namespace", "k8s.io", "images", "import", archive)
 	if text, err := cmd.CombinedOutput(); err != nil {
-		s.t.Fatalf("import images: %v\n%s", err, text)
+		s.t.Fatalf("import %s: %v\n%s", archive, err, text)
 	}
 }
 
@@ -221,7 +222,7 @@ temp = '$W/temp'
 // networkConfig is a bridge of the stage's network namespace. Addresses are kept in the stage's folder.
 func (s *Stage) networkConfig() string {
 	return strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "stage", "plugins": [
-  {"type": "bridge", "bridge": "stage0", "isGateway": true, "ipMasq": false,
+  {"type": "bridge", "bridge": "stage0", "isDefaultGateway": true, "ipMasq": false,
    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "dataDir": "$W/cni"}}]}
 `, "$W", s.dir)
 }

@@ -35,7 +35,7 @@ func look() host {
 			h["path"] = append(h["path"], path)
 		}
 	}
-	for _, name := range sysctls() {
+	for name := range sysctls() {
 		if text, err := os.ReadFile("/proc/sys/" + name); err == nil {
 			h["sysctl"] = append(h["sysctl"], name+"="+strings.TrimSpace(string(text)))
 		}
@@ -65,11 +65,20 @@ func kept() []string {
 	}
 }
 
-// sysctls are the ones that a kubelet writes.
-func sysctls() []string {
-	return []string{
-		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
-		"kernel/keys/root_maxbytes",
+// sysctls are what a kubelet writes, by the values that it wants.
+func sysctls() map[string]string {
+	return map[string]string{
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+	}
+}
+
+// QuietSysctls puts files in the place of the sysctls that kubelets write until the test ends: they belong to the whole
+// machine.
+func (s *Stage) QuietSysctls() {
+	s.t.Helper()
+	for name, value := range sysctls() {
+		Bind(s.t, s.Write("sysctl/"+strings.ReplaceAll(name, "/", "."), value+"\n"), "/proc/sys/"+name)
 	}
 }
 

@@ -43,10 +43,15 @@ type Needs struct {
 	Unit  string
 	// Tools are programs of TENON_NODE_TOOLS/bin beside containerd, its shim, ctr and runc.
 	Tools []string
-	// Binaries are commands of Tenon, such as "tenon-agent".
+	// Binaries are commands of Tenon, such as "tenon-agent", and packages of others, by their paths.
 	Binaries []string
-	// Plane asks for a control plane, see Stage.Plane; the binary "tenon" runs it.
-	Plane bool
+	// Plane asks for a control plane, see Stage.Plane; the binary "tenon" runs it. PlaneFlags are those of its verb
+	// __join, without any for one that no kubelet joins.
+	Plane      bool
+	PlaneFlags []string
+	// Prepare, where it is set, is called with the repository's folder before the stage is entered, on which there is
+	// no network.
+	Prepare func(root string) error
 }
 
 func (n Needs) title() string {
@@ -130,7 +135,7 @@ func runTests(m Tests, n Needs) int {
 	defer func() { _ = os.RemoveAll(base) }() // in memory, or in a machine that is thrown away
 	if err == nil && n.Plane {
 		var stop func()
-		if stop, err = startPlane(); err == nil {
+		if stop, err = startPlane(n.PlaneFlags); err == nil {
 			defer stop()
 		}
 	}
@@ -275,6 +280,11 @@ func prepare(n Needs) error {
 		}
 	}
 	export(toolsVariable, tools)
+	if n.Prepare != nil {
+		if err := errors.Join(rootErr, n.Prepare(root)); err != nil {
+			return err
+		}
+	}
 	if os.Getenv(binVariable) != "" || len(n.Binaries) == 0 {
 		return nil
 	}
@@ -290,7 +300,10 @@ func prepare(n Needs) error {
 func build(root, bin string, names []string) error {
 	args := []string{"hack/build.sh", bin}
 	for _, name := range names {
-		args = append(args, "./cmd/"+name)
+		if !strings.Contains(name, "/") {
+			name = "./cmd/" + name
+		}
+		args = append(args, name)
 	}
 	cmd := exec.CommandContext(context.Background(), "bash", args...)
 	cmd.Dir = root

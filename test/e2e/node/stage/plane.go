@@ -26,8 +26,8 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// planeDir is the data folder of the control plane that all tests of a process share.
-const planeDir = base + "/plane"
+// PlaneDir is the data folder of the control plane that all tests of a process share.
+const PlaneDir = base + "/plane"
 
 // The subject of the agents on any cluster.
 const (
@@ -46,13 +46,17 @@ type Plane struct {
 
 // startPlane starts the control plane as a child of this process. The first process of the namespaces ends it with
 // everything else; stop is for stages without.
-func startPlane() (stop func(), err error) {
+func startPlane(flags []string) (stop func(), err error) {
 	log, err := os.Create(filepath.Join(base, "plane.log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.Background(), Binary("tenon"), "__join", "--data", planeDir, "--node", "none")
+	if len(flags) == 0 {
+		flags = []string{"--node=none"}
+	}
+	cmd := exec.CommandContext(context.Background(), Binary("tenon"), append([]string{"__join", "--data", PlaneDir},
+		flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -83,7 +87,7 @@ func startPlane() (stop func(), err error) {
 // Plane returns the control plane.
 func (s *Stage) Plane() *Plane {
 	s.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(planeDir, "kubeconfig"))
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(PlaneDir, "kubeconfig"))
 	if err != nil {
 		s.t.Fatalf("no control plane (does Needs ask for it?): %v", err)
 	}

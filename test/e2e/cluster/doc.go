@@ -1,0 +1,12 @@
+// Package installed tests what a cluster has after helm install: the chart with its default values and the images of a
+// release, on the stage of package stage, with the real kubelet.
+//
+//	helm install ──► API server ◄── 10.0.0.1:443, handed on ──────────┐
+//	                   │   └── endpoints of the webhooks' Service ──► manager, scheduler (pods with a network)
+//	                   └── kubelet ── containerd ── NRI ──────────────► agent (pod on the host's network)
+//
+// The cluster's own scheduler is kube-scheduler, which places Tenon's pods. The one node has the machine's CPUs. The tests
+// need the tag e2e_install and root. Beside the environment of package stage they read:
+//
+//	TENON_IMAGES  folder of images; without it they are built into .cache/node/images
+package installed
