@@ -70,9 +70,6 @@ const (
 	PartitionHonor = "Honor"
 )
 
-// GPULabels returns the labels of a Device that its Node has too, where all GPUs agree.
-func GPULabels() []string { return []string{GPUVendorLabel, GPUModelLabel, GPUDriverLabel} }
-
 // Annotations of a Device.
 const (
 	// DevicesCheckpointsKey holds DevicesCheckpoints: the scheduler gives none of them out.

@@ -21,7 +21,8 @@ func FuzzDeviceAllocations(f *testing.F) {
 }
 
 func FuzzDeviceAllocateHints(f *testing.F) {
-	roundTrip(f, ParseDeviceAllocateHints(), `{"gpu":{"allocateStrategy":"applyforall","requiredTopologyScope":"pcie"}}`,
+	roundTrip(f, ParseDeviceAllocateHints(),
+		`{"gpu":{"allocateStrategy":"applyforall","requiredTopologyScope":"pcie"}}`,
 		`{"rdma":{"selector":{"matchExpressions":[{"key":"a","operator":"Exists"}]},"vfSelector":{}}}`)
 }
 

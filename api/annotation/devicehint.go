@@ -75,15 +75,11 @@ func ParseDeviceAllocateHints(others ...DeviceType) func(string) (DeviceAllocate
 			r.word(kind+".exclusivePolicy", &h.ExclusivePolicy, []string{ExclusiveDevice, ExclusivePCIe})
 			if kind == DeviceGPU && h.AllocateStrategy != "" {
 				h.AllocateStrategy = ""
-				r.warn("gpu.allocateStrategy", "has no effect: it is not for GPUs")
+				r.warnings = append(r.warnings, Warning{"gpu.allocateStrategy", "has no effect: it is not for GPUs"})
 			}
 			(*hints)[kind] = h
 		}
 	})
-}
-
-func (r *reader) warn(field, text string) {
-	r.warnings = append(r.warnings, Warning{Field: field, Text: text})
 }
 
 // refuseUnknown refuses the unknown fields that decode has warned of.
@@ -138,7 +134,8 @@ func ParseDeviceJointAllocate(others ...DeviceType) func(string) (DeviceJointAll
 		r.word("requiredScope", &j.RequiredScope, []string{SamePCIe, SamePCIeSwitch})
 		if j.RequiredScope != "" && len(j.DeviceTypes) < 2 {
 			j.RequiredScope = ""
-			r.warn("requiredScope", "has no effect: deviceTypes names fewer than two types")
+			const text = "has no effect: deviceTypes names fewer than two types"
+			r.warnings = append(r.warnings, Warning{"requiredScope", text})
 		}
 	})
 }

@@ -83,7 +83,9 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 				a.pods[node] = map[string]qos.Pod{}
 			}
 			a.pods[node][string(p.UID)] = describe.Class(p)
-			a.used[node] = a.used[node].And(describe.Requests(p))
+			used, asks := a.used[node], describe.Requests(p)
+			used.MilliCPU, used.MemoryBytes = used.MilliCPU+asks.MilliCPU, used.MemoryBytes+asks.MemoryBytes
+			a.used[node] = used
 		}
 	}
 	slices.SortFunc(a.nodes, func(x, y *corev1.Node) int { return strings.Compare(x.Name, y.Name) })

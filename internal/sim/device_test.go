@@ -260,8 +260,8 @@ func TestATypeThatNoCodeKnows(t *testing.T) {
 	}
 	asks, node := dpuPod, dpuNode
 	hinted := func(name string, n int, kind string) string {
-		const hint = "{scheduling.koordinator.sh/device-allocate-hint: '{\"%s\": {\"exclusivePolicy\": \"DeviceLevel\"}}'}"
-		return strings.Replace(asks(name, n), "}, spec", ", annotations: "+fmt.Sprintf(hint, kind)+"}, spec", 1)
+		hint := fmt.Sprintf(`{%s: '{"%s": {"exclusivePolicy": "DeviceLevel"}}'}`, annotation.DeviceAllocateHintKey, kind)
+		return strings.Replace(asks(name, n), "}, spec", ", annotations: "+hint+"}, spec", 1)
 	}
 	for name, test := range map[string]struct {
 		node, devices string
@@ -293,8 +293,8 @@ func TestATypeThatNoCodeKnows(t *testing.T) {
 			node(200), dpus("100"),
 			[]string{hinted("a", 10, "qat")},
 			map[string]string{
-				"a": "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: byte 8: qat: Unsupported value " +
-					`"qat": supported gpu, rdma, fpga, dpu`,
+				"a": "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: byte 8: qat: Unsupported " +
+					`value "qat": supported gpu, rdma, fpga, dpu`,
 			},
 		},
 		"not a multiple": {node(8), dpus("4"), []string{asks("a", 6), asks("b", 8)}, map[string]string{

@@ -43,12 +43,6 @@ type Room struct {
 	Cordoned              bool
 }
 
-// And returns r with o added.
-func (r Room) And(o Room) Room {
-	r.MilliCPU, r.MemoryBytes = r.MilliCPU+o.MilliCPU, r.MemoryBytes+o.MemoryBytes
-	return r
-}
-
 // GPULoadOf returns the account of the GPUs of a node; false where it has none. Mode is that of the Device object.
 func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 	out := GPULoad{Node: node, Mode: mode, Fit: map[string]int{}, Stranded: []Stranded{}}

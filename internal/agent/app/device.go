@@ -104,7 +104,12 @@ func wantedPlugins(n *inject.Node, exhausted []string, running map[string]contex
 	if n.HasDevices() {
 		want[annotation.ResourcePresence] = 1
 	}
-	gpus := n.Cards.Count(annotation.DeviceGPU)
+	gpus := 0
+	for _, c := range n.Cards.List {
+		if c.Kind.Type() == annotation.DeviceGPU {
+			gpus++
+		}
+	}
 	if gpus == 0 || n.Mode != annotation.DeviceOwn {
 		return want
 	}

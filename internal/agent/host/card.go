@@ -57,16 +57,6 @@ type Cards struct {
 	Common map[CardKind][]DeviceFile
 }
 
-// Count returns how many cards are of a type of device.
-func (c *Cards) Count(kind annotation.DeviceType) (n int) {
-	for i := range c.List {
-		if c.List[i].Kind.Type() == kind {
-			n++
-		}
-	}
-	return n
-}
-
 // ReadCards reads the cards that the drivers of a machine serve: NVIDIA's from procfs, as sysfs does not have their
 // files, the others from sysfs, and those of other types from drop files. Its error names the first file that cannot be
 // read; all other cards are returned.

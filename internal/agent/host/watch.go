@@ -21,9 +21,9 @@ const podsDir, podsSocket = "pod-resources", "kubelet.sock"
 // watchRetry is the time between two looks for a folder that was missing.
 const watchRetry = 10 * time.Second
 
-// WatchKubelet calls changed whenever a kubelet has replaced a record or a device plugin has removed its socket, and with
-// restarted when it has made its own socket anew, until ctx ends; it returns nil then. Folders that are missing are
-// looked for again. The error is one of the kernel's: no inotify instance is left, or so.
+// WatchKubelet calls changed whenever a kubelet has replaced a record or a device plugin has removed its socket, and
+// with restarted when it has made its own socket anew, until ctx ends; it returns nil then. Folders that are missing
+// are looked for again. The error is one of the kernel's: no inotify instance is left, or so.
 func WatchKubelet(ctx context.Context, root Root, changed func(restarted bool)) error {
 	files := map[string]bool{ // by path: whether it is the socket
 		root.Path(cpuStateFile): false, root.Path(memoryStateFile): false, root.Path(deviceStateFile): false,

@@ -272,21 +272,17 @@ func (d *decision) conflict() error {
 		}
 	}
 	for name := range d.Env {
-		if times := count(d.c.Has.Env, name); times > 1 {
+		times := 0
+		for _, e := range d.c.Has.Env {
+			if strings.HasPrefix(e, name+"=") {
+				times++
+			}
+		}
+		if times > 1 {
 			return refuse(ErrConflict, "its image or its pod sets %s %d times: want it at most once", name, times)
 		}
 	}
 	return nil
-}
-
-// count returns how often an environment sets a variable.
-func count(env []string, name string) (times int) {
-	for _, e := range env {
-		if key, _, _ := strings.Cut(e, "="); key == name {
-			times++
-		}
-	}
-	return times
 }
 
 // manages reports whether a device file is of a card of an owned type, whatever its path is in the container.

@@ -376,7 +376,7 @@ func TestDecideRefuses(t *testing.T) {
 		"a part of an Ascend NPU": {
 			container: allocated(`{"gpu":[{"id":"npu-0","resources":{},` +
 				`"extension":{"gpuSharedResourceTemplate":"vir02_1c"}}]}`),
-			cause: inject.ErrUnavailable, text: "template vir02_1c of gpu npu-0: the agent does not put Ascend NPUs into",
+			cause: inject.ErrUnavailable, text: "template vir02_1c of gpu npu-0: the agent does not put Ascend NPUs",
 		},
 		"an adapter without a file": {
 			container: allocated(`{"rdma":[{"id":"0000:0a:00.0","resources":{}}]}`),

@@ -155,8 +155,8 @@ func (b *Observer) RecordsPods() bool {
 		!s.Until.IsZero()
 }
 
-// HasLost reports whether the kubelet says of no device of a resource any more that it is healthy: their plugin is gone.
-// It is false for a resource that never had one.
+// HasLost reports whether none of the devices that a resource had is healthy any more, by what the kubelet says: their
+// plugin is gone. It is false for a resource that never had one.
 func (b *Observer) HasLost(resource string) bool {
 	lost := false
 	for _, d := range b.resources.Value().devices {

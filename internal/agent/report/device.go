@@ -46,7 +46,9 @@ func (r *DeviceReporter) publish(ctx context.Context, object *unstructured.Unstr
 			"tenon-agent does not write it. Stop that program on this node, and delete the object", r.Node, writer))
 	}
 	want := r.source(published)
-	keepEdited(want, object)
+	if want != nil && object != nil {
+		keepEdited(want, object)
+	}
 	var err error
 	switch {
 	case want == nil && owns(object):
@@ -68,9 +70,6 @@ func (r *DeviceReporter) publish(ctx context.Context, object *unstructured.Unstr
 // keepEdited takes the partitions of GPUs, and how they count, out of want where another writer has set them: the agent
 // renews only what it derived itself.
 func keepEdited(want *devicev1alpha1.Device, object *unstructured.Unstructured) {
-	if want == nil || object == nil {
-		return
-	}
 	for _, f := range object.GetManagedFields() {
 		if f.Manager == Manager || f.FieldsV1 == nil {
 			continue

@@ -235,7 +235,7 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 			`value "dpu": supported gpu, rdma, fpga, tpu`,
 	}, nil)
 
-	pod = gpuPod(amounts("kubernetes.io/gpu-core", "50", "kubernetes.io/gpu-memory-ratio", "50", "example.com/tpu", "1"))
+	pod = gpuPod(amounts("kubernetes.io/gpu", "50", "example.com/tpu", "1"))
 	pod.Annotations[annotation.DeviceAllocateHintKey] = `{"tpu":{"exclusivePolicy":"DeviceLevel"}}`
 	if m := admission.Mutate(pod, kinds); len(m.Steps) == 0 {
 		t.Error("the names of a pod with a hint about a type of a Device object are not rewritten")

@@ -61,14 +61,3 @@ func Capacity(d *devicev1alpha1.Device) corev1.ResourceList {
 	}
 	return all
 }
-
-// GPULabels returns what a Device says of all its GPUs together, and its Node is to say too: vendor, model and driver.
-func GPULabels(d *devicev1alpha1.Device) map[string]string {
-	labels := map[string]string{}
-	for _, key := range annotation.GPULabels() {
-		if d != nil && d.Labels[key] != "" {
-			labels[key] = d.Labels[key]
-		}
-	}
-	return labels
-}

@@ -109,7 +109,10 @@ func DevicePod(pod *corev1.Pod, kinds device.Kinds) (p device.Pod, reason why.Re
 		reason, detail = badAnnotation(annotation.GPUPartitionSpecKey, err)
 		return p, reason, detail
 	}
-	p.Hints, p.Joint = deviceHints(hints), jointDevices(joint)
+	p.Hints, p.Joint.Scope = deviceHints(hints), device.JointScope(joint.RequiredScope)
+	for _, kind := range joint.DeviceTypes {
+		p.Joint.Types = append(p.Joint.Types, device.Type(kind))
+	}
 	if found {
 		p.Partition = &device.PartitionWish{Restricted: wish.AllocatePolicy == annotation.PartitionRestricted}
 		if q := wish.RingBusBandwidth; q != nil {
@@ -151,14 +154,6 @@ func deviceHints(hints annotation.DeviceAllocateHints) map[device.Type]device.Hi
 			hint.VF = &vf
 		}
 		out[device.Type(kind)] = hint
-	}
-	return out
-}
-
-func jointDevices(j annotation.DeviceJointAllocate) device.Joint {
-	out := device.Joint{Scope: device.JointScope(j.RequiredScope)}
-	for _, kind := range j.DeviceTypes {
-		out.Types = append(out.Types, device.Type(kind))
 	}
 	return out
 }

@@ -25,8 +25,8 @@ func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
 	}
 	g := &gauges{
 		store: store,
-		total: desc("tenon_device_total", "Amounts of the devices of a node, in percent or bytes, by type and resource.",
-			"node", "type", "resource"),
+		total: desc("tenon_device_total", "Amounts of the devices of a node, in percent or bytes, by type and "+
+			"resource.", "node", "type", "resource"),
 		free: desc("tenon_device_free", "Amounts that pods may still have of the devices of a node, by type and "+
 			"resource. Devices that are not healthy have nothing.", "node", "type", "resource"),
 		used: desc("tenon_device_used", "Amounts that pods have of the devices of a node, by type and resource.",
