@@ -209,6 +209,9 @@ func (r *statusReader) components(ctx context.Context) error {
 		}
 	}
 	pods, err := r.core.CoreV1().Pods(namespace).List(ctx, ofComponents())
+	for _, c := range found {
+		c.LeaderGone = err == nil && c.Leader != "" // until its pod is found
+	}
 	if err := r.failed("pods", "list on pods"+at, err); err != nil {
 		return err
 	}
@@ -216,6 +219,7 @@ func (r *statusReader) components(ctx context.Context) error {
 		name := p.Labels[componentLabel]
 		if c := found[name]; c != nil {
 			c.Versions, c.Stuck = append(c.Versions, versionOf(&p)), cmp.Or(c.Stuck, stuck(&p))
+			c.LeaderGone = c.LeaderGone && c.Leader != p.Name
 		}
 		if name == view.AgentName && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

@@ -70,6 +70,7 @@ func installed(t *testing.T) []runtime.Object {
 		p := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{
 			NodeName: "a", Containers: []corev1.Container{{Image: image}},
 		}}
+		p.Name += "-0"
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		if name == "tenon-agent" {
 			p.Labels["app.kubernetes.io/version"] = "v0.2.0"

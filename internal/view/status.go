@@ -50,6 +50,8 @@ type Component struct {
 	// Leader is the pod that holds the lease; LeaseEnds, when it does not renew it, is nil for a component without one.
 	Leader    string     `json:"leader,omitempty"`
 	LeaseEnds *time.Time `json:"leaseEnds,omitempty"`
+	// LeaderGone is true where no such pod exists, as for some seconds after an uninstallation.
+	LeaderGone bool `json:"-"`
 }
 
 // Certificate is the one of a place that holds longest: where authorities overlap there are several.
@@ -147,6 +149,8 @@ func (c *checks) component(name string) {
 		lost := of.Leader == "" || of.LeaseEnds.Before(c.Now)
 		if text = of.Leader; lost {
 			text = fmt.Sprintf("none: the lease of %q ended %s ago", text, c.age(*of.LeaseEnds))
+		} else if of.LeaderGone {
+			lost, text = true, fmt.Sprintf("none: the lease is that of pod %q, which is gone", text)
 		}
 		c.add(name+"-leader", "", text, okUnless(lost, CheckFail), why, logs)
 	}

@@ -72,6 +72,10 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 			},
 			`tenon-manager-leader fail: none: the lease of "tenon-manager-a" ended 1m0s ago`,
 		},
+		"a lease of a pod that is gone": {
+			func(in *Installation) { in.Components[2].LeaderGone = true },
+			`tenon-scheduler-leader fail: none: the lease is that of pod "tenon-scheduler-a", which is gone`,
+		},
 		"two versions": {
 			func(in *Installation) { in.Components[0].Versions = []string{"v0.1.0", "v0.2.0"} },
 			"versions warn: v0.1.0, v0.2.0 at once",
