@@ -94,11 +94,6 @@ const (
 	DeviceFPGA DeviceType = "fpga"
 )
 
-// requestable returns the types of device that pods can ask for where Device objects list others, too.
-func requestable(others []DeviceType) []DeviceType {
-	return append([]DeviceType{DeviceGPU, DeviceRDMA, DeviceFPGA}, others...)
-}
-
 // CanonicalResource returns the name under which a resource of devices is counted: kubernetes.io/gpu-core is
 // koordinator.sh/gpu-core. Other names are returned as they are.
 func CanonicalResource(name corev1.ResourceName) corev1.ResourceName {

@@ -59,7 +59,7 @@ func (h DeviceAllocateHints) String() string {
 // ParseDeviceAllocateHints returns what reads DeviceAllocateHints where Device objects list other types of device, too.
 // An unknown field is refused: no demand may be lost.
 func ParseDeviceAllocateHints(others ...DeviceType) func(string) (DeviceAllocateHints, []Warning, error) {
-	types := requestable(others)
+	types := append([]DeviceType{DeviceGPU, DeviceRDMA, DeviceFPGA}, others...)
 	return reads(func(r *reader, hints *DeviceAllocateHints) {
 		r.refuseUnknown()
 		for _, kind := range sorted(*hints) {
@@ -119,7 +119,7 @@ func (j DeviceJointAllocate) String() string { return encode(j) }
 // ParseDeviceJointAllocate returns what reads a DeviceJointAllocate where Device objects list other types of device,
 // too. An unknown field is refused: no demand may be lost.
 func ParseDeviceJointAllocate(others ...DeviceType) func(string) (DeviceJointAllocate, []Warning, error) {
-	types := requestable(others)
+	types := append([]DeviceType{DeviceGPU, DeviceRDMA, DeviceFPGA}, others...)
 	return reads(func(r *reader, j *DeviceJointAllocate) {
 		r.refuseUnknown()
 		for i := range j.DeviceTypes {

@@ -20,23 +20,26 @@ type gauges struct {
 // NewGauges returns the gauges of what devices have, of the nodes that could take whole GPUs, and of what the Survey of
 // p says is fragmented; p may be nil.
 func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
-	desc := func(name, help string, labels ...string) *metrics.Desc {
-		return metrics.NewDesc(name, help, labels, nil, metrics.ALPHA, "")
-	}
+	labels := []string{"node", "type", "resource"}
 	g := &gauges{
 		store: store,
-		total: desc("tenon_device_total", "Amounts of the devices of a node, in percent or bytes, by type and "+
-			"resource.", "node", "type", "resource"),
-		free: desc("tenon_device_free", "Amounts that pods may still have of the devices of a node, by type and "+
-			"resource. Devices that are not healthy have nothing.", "node", "type", "resource"),
-		used: desc("tenon_device_used", "Amounts that pods have of the devices of a node, by type and resource.",
-			"node", "type", "resource"),
-		fit: desc("tenon_device_fit_nodes", "Nodes whose devices have room for one more pod of so many whole GPUs "+
-			"(k: 1, 2, 4, 8), by model.", "model", "k"),
-		fragmented: desc("tenon_device_fragmentation_milli", "Thousandths of GPUs that are free and that an expected "+
-			"pod cannot use, summed over nodes, by model.", "model"),
-		idle: desc("tenon_device_stranded_gpus", "GPUs with something free that no pod can use, by model and cause: "+
-			"unhealthy, kubelet, cordon, cpu, memory, partition, share.", "model", "cause"),
+		total: metrics.NewDesc("tenon_device_total",
+			"Amounts of the devices of a node, in percent or bytes, by type and resource.",
+			labels, nil, metrics.ALPHA, ""),
+		free: metrics.NewDesc("tenon_device_free",
+			"Amounts that pods may still have of the devices of a node, by type and resource. Devices that are not "+
+				"healthy have nothing.", labels, nil, metrics.ALPHA, ""),
+		used: metrics.NewDesc("tenon_device_used",
+			"Amounts that pods have of the devices of a node, by type and resource.", labels, nil, metrics.ALPHA, ""),
+		fit: metrics.NewDesc("tenon_device_fit_nodes",
+			"Nodes whose devices have room for one more pod of so many whole GPUs (k: 1, 2, 4, 8), by model.",
+			[]string{"model", "k"}, nil, metrics.ALPHA, ""),
+		fragmented: metrics.NewDesc("tenon_device_fragmentation_milli",
+			"Thousandths of GPUs that are free and that an expected pod cannot use, summed over nodes, by model.",
+			[]string{"model"}, nil, metrics.ALPHA, ""),
+		idle: metrics.NewDesc("tenon_device_stranded_gpus",
+			"GPUs with something free that no pod can use, by model and cause: unhealthy, kubelet, cordon, cpu, "+
+				"memory, partition, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
 	}
 	if p != nil {
 		g.survey = p.survey
