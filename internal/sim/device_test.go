@@ -260,7 +260,8 @@ func TestATypeThatNoCodeKnows(t *testing.T) {
 	}
 	asks, node := dpuPod, dpuNode
 	hinted := func(name string, n int, kind string) string {
-		hint := fmt.Sprintf(`{%s: '{"%s": {"exclusivePolicy": "DeviceLevel"}}'}`, annotation.DeviceAllocateHintKey, kind)
+		const key = annotation.DeviceAllocateHintKey
+		hint := fmt.Sprintf(`{%s: '{"%s": {"exclusivePolicy": "DeviceLevel"}}'}`, key, kind)
 		return strings.Replace(asks(name, n), "}, spec", ", annotations: "+hint+"}, spec", 1)
 	}
 	for name, test := range map[string]struct {
