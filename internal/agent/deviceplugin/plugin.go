@@ -80,7 +80,11 @@ func (p *plugin) serve(ctx context.Context, failed func(error)) error {
 		for ctx.Err() == nil {
 			keepTrying(ctx, failed, func() error { return p.register(ctx) })
 			select {
-			case <-p.left:
+			case <-p.left: // maybe for another plugin of the resource, which does likewise
+				select {
+				case <-time.After(retry):
+				case <-ctx.Done():
+				}
 			case <-ctx.Done():
 			}
 		}
