@@ -36,8 +36,14 @@ func newAccelerated(t *testing.T) *world {
 	return w
 }
 
-// mode writes the node's Device object.
+// mode writes the node's Device object, and waits until it is read.
 func (w *world) mode(mode string) {
+	w.t.Helper()
+	w.putMode(mode)
+	later(100 * time.Millisecond)
+}
+
+func (w *world) putMode(mode string) {
 	w.t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": device.GroupVersion().String(), "kind": "Device",
@@ -56,7 +62,20 @@ func (w *world) mode(mode string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	later(100 * time.Millisecond)
+}
+
+// putGPUs makes the Node have a GPU of the kubelet, of which so many are left.
+func (w *world) putGPUs(left string) {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(left)}
+	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // visible is what a container is to see; "-" where the agent leaves it alone.
@@ -256,18 +275,7 @@ func TestALostPluginIsNoticedBeforeTheResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newAccelerated(t)
 		w.options.Resync = time.Hour
-		left := func(n string) {
-			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-			node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(n)}
-			if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		left("1")
+		w.putGPUs("1")
 		w.mode("Own")
 		w.run(func(a *app.Agent) {
 			if err := os.RemoveAll(w.root.Path("proc/driver")); err != nil {
@@ -275,7 +283,7 @@ func TestALostPluginIsNoticedBeforeTheResync(t *testing.T) {
 			}
 			later(time.Minute)
 			wantVisible(t, a, "before", "void", "GPU-a")
-			left("0")
+			w.putGPUs("0")
 			later(time.Second)
 			wantVisible(t, a, "after", "void",
 				`DeviceUnavailable: container "main" of pod u: no driver of this machine has the gpu "GPU-a"`)

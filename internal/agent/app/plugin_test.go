@@ -2,16 +2,25 @@ package app_test
 
 import (
 	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 )
 
 func TestPluginsThatANodeNeeds(t *testing.T) {
@@ -70,5 +79,98 @@ func TestPluginsThatANodeNeeds(t *testing.T) {
 		if diff := cmp.Diff(test.want, app.WantedPlugins(n, node, lost, running)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// registry is what a kubelet has for device plugins: it names the resources that register.
+type registry struct {
+	pluginapi.UnimplementedRegistrationServer
+	resources chan string
+}
+
+// Register implements the kubelet's API.
+func (r *registry) Register(_ context.Context, q *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
+	r.resources <- q.GetResourceName()
+	return &pluginapi.Empty{}, nil
+}
+
+// TestAPluginThatEndsIsReplacedAtOnce: its socket vanishes, and none of its devices is healthy any more, by what the
+// kubelet answers. The Node still has them, and the next resync is far.
+func TestAPluginThatEndsIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newAccelerated(t)
+	dir := w.root.Path(pluginapi.DevicePluginPath)
+	if len(dir) > 80 {
+		t.Skipf("the path of a socket in %s is too long", dir)
+	}
+	for _, folder := range []string{dir, w.root.Path("var/lib/kubelet/pod-resources")} {
+		if err := os.MkdirAll(folder, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubelet, server := &registry{resources: make(chan string, 10)}, grpc.NewServer()
+	pluginapi.RegisterRegistrationServer(server, kubelet)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "kubelet.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	await := func(resource string) bool {
+		for {
+			select {
+			case got := <-kubelet.resources:
+				if got == resource {
+					return true
+				}
+			case <-time.After(2 * time.Second):
+				return false
+			}
+		}
+	}
+
+	w.putGPUs("1")
+	w.putMode("Own")
+	var ended atomic.Bool
+	asked := make(chan struct{}, 100)
+	w.options.AskResources = func(context.Context) (r kubeletapi.Resources, err error) {
+		if !ended.Load() {
+			r.Devices = []host.Device{{Resource: "nvidia.com/gpu", ID: "GPU-a"}}
+		}
+		asked <- struct{}{}
+		return r, nil
+	}
+	w.options.WatchKubelet, w.options.RegisterPlugins, w.options.Resync = true, true, time.Hour
+	a, err := app.New(w.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Attach()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Fatal("the agent does not ask the kubelet for resources")
+	}
+	if await("nvidia.com/gpu") {
+		t.Error("the agent's plugin is registered beside the vendor's")
+	}
+	ended.Store(true)
+	replaced := false
+	for try := 0; try < 30 && !replaced; try++ { // the start of the watch is not observable
+		vendor := filepath.Join(dir, "vendor.sock")
+		if err := errors.Join(os.WriteFile(vendor, nil, 0o600), os.Remove(vendor)); err != nil {
+			t.Fatal(err)
+		}
+		replaced = await("nvidia.com/gpu")
+	}
+	if !replaced {
+		t.Error("the vendor's plugin is not replaced")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run = %v", err)
 	}
 }
