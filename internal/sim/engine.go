@@ -142,7 +142,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes)
 	e.core.NextPod = e.rounds.Next(e.limit(e.core.NextPod))
 	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
-	e.core.FailureHandler = e.rounds.Fail(changes.Failures(e.note(e.core.FailureHandler)))
+	e.core.FailureHandler = e.rounds.Fail(e.note(e.core.FailureHandler))
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
 		e.orderVictims(e.core.Profiles[name])

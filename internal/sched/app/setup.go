@@ -87,6 +87,7 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 ) *coscheduling.Rounds {
 	events := &upstream.Events{Deaf: coscheduling.Name}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
+	core.NextPod = core.SchedulingQueue.Pop
 	r := &coscheduling.Rounds{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
 		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
@@ -237,7 +238,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
 	s.core.SchedulingQueue = upstream.Hold(s.core.SchedulingQueue)
-	s.core.FailureHandler = s.rounds.Fail(changes.Failures(s.reporter.Wrap(s.core.FailureHandler)))
+	s.core.FailureHandler = s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler))
 	refused := upstream.NewRejections()
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(s.core.SchedulePod)))
 	s.gate = &upstream.Gate{

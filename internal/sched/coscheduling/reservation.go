@@ -198,10 +198,9 @@ func (r *Rounds) yield(pod *corev1.Pod) {
 		case !r.Gangs.Reserves(key):
 			delete(r.held, key)
 		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
-			for uid, node := range h.nodes {
+			for uid := range h.nodes {
 				r.Core.SchedulingQueue.DeleteNominatedPodIfExists(h.pods[uid])
 				r.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) }) // which wakes no pod: it is for this cycle
-				r.Shown(node)
 			}
 			r.yielded = append(r.yielded, h)
 		}
@@ -218,7 +217,6 @@ func (r *Rounds) restore(logger klog.Logger) {
 				r.Core.SchedulingQueue.AddNominatedPod(logger, &framework.PodInfo{Pod: pod}, nominating)
 				r.Quotas.Read(func(a *quota.Account) { a.Nominate(uid) })
 			}
-			r.Shown(node)
 		}
 	}
 	r.yielded = nil

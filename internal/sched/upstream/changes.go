@@ -1,17 +1,12 @@
 package upstream
 
 import (
-	"context"
 	"maps"
 	"reflect"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -21,10 +16,9 @@ import (
 // changesKept is the length of the log. A ranking that is further behind starts anew.
 const changesKept = 1 << 13
 
-// Changes is the log of nodes whose NodeInfo or account changed. All methods may be called from any goroutine.
+// Changes is the log of nodes whose NodeInfo, account or nominated pods changed. All methods may be called from any
+// goroutine.
 type Changes struct {
-	nominationsEnded atomic.Uint64 // or moved, which changes no node
-
 	mu   sync.Mutex // guards everything below
 	log  [changesKept]string
 	next uint64 // entries ever written; entry i is log[i%changesKept]
@@ -161,21 +155,8 @@ func (w *watched) UpdateSnapshot(logger klog.Logger, snapshot *schedulercache.Sn
 	return w.Cache.UpdateSnapshot(logger, snapshot)
 }
 
-// Failures returns the handler of failures that logs the nodes to which it nominates pods.
-func (c *Changes) Failures(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
-	return func(
-		ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
-		nominating *fwk.NominatingInfo, start time.Time,
-	) {
-		inner(ctx, f, pod, status, nominating, start)
-		if nominating != nil && nominating.NominatedNodeName != "" {
-			c.Node(nominating.NominatedNodeName)
-		}
-	}
-}
-
-// weighsAlike reports whether two states of a bound pod are the same to the pods after it: its requests, its labels,
-// and whether it is being deleted. The evaluation of a node reads nothing else that can change.
+// weighsAlike reports whether two states of a pod on a node are the same to the pods after it: its requests, its
+// labels, and whether it is being deleted. The evaluation of a node reads nothing else that can change.
 func weighsAlike(a, b *corev1.Pod) bool {
 	return a.Spec.NodeName == b.Spec.NodeName && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		maps.Equal(a.Labels, b.Labels) && len(a.Spec.ResourceClaims)+len(b.Spec.ResourceClaims) == 0 &&

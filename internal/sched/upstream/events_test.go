@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,10 +22,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNominationsThatEndAreCounted: whatever ends or moves one, for the queue of Kubernetes.
-func TestNominationsThatEndAreCounted(t *testing.T) {
+// TestNodesAreLoggedWhereOtherPodsAreNominated: what the queue of Kubernetes says of each node changes for no call
+// without the node's being logged, and no node is logged for an update of a pod that takes as much as before.
+func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 	t.Parallel()
-	ended, logger := 0, klog.New(logr.Discard().GetSink())
+	changed, quiet, logger := 0, 0, klog.New(logr.Discard().GetSink())
 	ctx := klog.NewContext(t.Context(), logger)
 	var exist []runtime.Object
 	for i := range 3 {
@@ -35,57 +38,91 @@ func TestNominationsThatEndAreCounted(t *testing.T) {
 		q := queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }, exist)
 		c := &Changes{}
 		watched := (&Events{}).Watch(q, c)
-		pods := map[string]*corev1.Pod{}
-		nominated := func() map[types.UID]string {
-			on := map[types.UID]string{}
+		pods, popped := map[string]*corev1.Pod{}, map[string]*framework.QueuedPodInfo{}
+		nominated := func() map[string]string {
+			on := map[string]string{}
 			for _, node := range []string{"a", "b"} {
-				for _, p := range q.NominatedPodsForNode(node) {
-					on[p.GetPod().UID] = node
+				var all []string
+				for _, info := range q.NominatedPodsForNode(node) {
+					p := info.GetPod()
+					cpu := info.CalculateResource().Resource.GetMilliCPU()
+					all = append(all, fmt.Sprint(p.UID, len(p.Spec.Containers), cpu))
 				}
+				slices.Sort(all)
+				on[node] = fmt.Sprint(all)
 			}
 			return on
 		}
-		node := rapid.SampledFrom([]string{"", "a", "b"})
-		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			name := fmt.Sprint("p", rapid.IntRange(0, 2).Draw(rt, "pod"))
-			was, count := nominated(), c.nominationsEnded.Load()
+			was, from := nominated(), c.seen
 			is := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
-			is.Status.NominatedNodeName = node.Draw(rt, "status")
+			is.Status.NominatedNodeName = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "status")
+			cpus := resource.NewQuantity(rapid.Int64Range(0, 1).Draw(rt, "CPUs"), resource.DecimalSI)
+			is.Spec.Containers = make([]corev1.Container, 1)
+			is.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *cpus}
 			info, err := framework.NewPodInfo(is)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			old := pods[name]
-			switch step := rapid.IntRange(0, 5).Draw(rt, "step"); {
+			old, updates := pods[name], false
+			switch step := rapid.IntRange(0, 10).Draw(rt, "step"); {
 			case old == nil:
 				watched.Add(ctx, is)
 				pods[name] = is
 			case step == 0:
 				watched.Delete(old)
 				delete(pods, name)
-			case step == 1:
-				on := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "to")
+				if popped[name] != nil {
+					watched.Done(old.UID)
+					delete(popped, name)
+				}
+			case step == 1 || step == 2:
+				on := rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "to")
 				to := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: on}
 				watched.AddNominatedPod(logger, info, to)
-			case step == 2:
-				watched.DeleteNominatedPodIfExists(old)
 			case step == 3:
+				watched.DeleteNominatedPodIfExists(old)
+			case step == 4:
 				watched.UpdateNominatedPod(logger, old, info)
-				pods[name] = is
+			case popped[name] != nil && step < 8: // as the handler of failures brings it back
+				popped[name].PodInfo, _ = framework.NewPodInfo(old)
+				if err := watched.AddUnschedulableIfNotPresent(logger, popped[name], 0); err != nil {
+					rt.Fatal(err)
+				}
+				delete(popped, name)
+			case popped[name] == nil && step == 5:
+				popped[name] = watched.PopSpecificPod(logger, old)
+			case step == 6 && len(q.PodsInActiveQ()) > 0:
+				head, err := watched.Pop(logger)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				popped[head.Pod.Name] = head
 			default:
 				watched.Update(ctx, old, is)
-				pods[name] = is
+				pods[name], updates = is, true
 			}
 			now := nominated()
-			maps.DeleteFunc(was, func(uid types.UID, on string) bool { return now[uid] == on })
-			if len(was) > 0 && c.nominationsEnded.Load() == count {
-				rt.Fatalf("not counted: nominations of %v have ended", was)
+			log, _ := c.since(from, nil)
+			for node := range now {
+				if now[node] != was[node] {
+					changed++
+					if !slices.Contains(log, node) {
+						rt.Fatalf("node %s is not logged: nominated to it were %s and are %s", node, was[node], now[node])
+					}
+				}
 			}
-			ended += len(was)
+			if updates && maps.Equal(was, now) {
+				quiet++
+				if len(log) > 0 {
+					rt.Fatalf("nodes %v are logged for a pod that takes as much as before: %v", log, now)
+				}
+			}
 		}
 	})
-	if ended == 0 {
-		t.Error("no nomination has ended")
+	if !testing.Short() && (changed < 100 || quiet < 100) {
+		t.Errorf("%d changes of a node and %d updates that are none: too few to mean anything", changed, quiet)
 	}
 }
 

@@ -29,10 +29,6 @@ type ranking struct {
 	spread   *spread // nil where no spreading acts
 	feasible []bool
 	count    int // of feasible members
-	// yielding are infeasible members that nominated pods hold: these may go without a change of the node. ended counts
-	// the nominations that had ended when they were evaluated.
-	yielding map[int]bool
-	ended    uint64
 
 	total []int64
 	last  int // the chosen member
@@ -87,7 +83,7 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 
 func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
 	n := len(r.members)
-	r.yielding, r.member = map[int]bool{}, slices.Repeat([]int32{-1}, len(p.names))
+	r.member = slices.Repeat([]int32{-1}, len(p.names))
 	for m, i := range r.members {
 		r.member[i] = int32(m)
 	}
@@ -118,11 +114,7 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 // that have changed.
 func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bool) []int {
 	var todo []int
-	again := make(map[int]bool, len(changed)+len(r.yielding))
-	if ended := p.changes.nominationsEnded.Load(); ended != r.ended {
-		maps.Copy(again, r.yielding)
-		r.ended = ended
-	}
+	again := make(map[int]bool, len(changed))
 	for _, name := range changed {
 		i, known := p.ids[name]
 		if !known {
@@ -169,10 +161,6 @@ func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState
 		p.Parallelizer().Until(ctx, len(todo), one, metrics.Score)
 	}
 	for k, m := range todo {
-		delete(r.yielding, m)
-		if !r.feasible[m] && len(p.NominatedPodsForNode(p.names[r.members[m]])) > 0 {
-			r.yielding[m] = true
-		}
 		if r.feasible[m] == was[k] {
 			continue
 		}

@@ -24,14 +24,44 @@ func BenchmarkCycle(b *testing.B) {
 		for _, owned := range []bool{false, true} {
 			for _, ranked := range []bool{false, true} {
 				b.Run(fmt.Sprintf("nodes=%d/owned=%t/ranked=%t", nodes, owned, ranked), func(b *testing.B) {
-					benchmarkCycle(b, nodes, owned, ranked)
+					benchmarkCycle(b, nodes, owned, ranked, -1)
 				})
 			}
 		}
 	}
 }
 
-func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool) {
+// BenchmarkCycleBesideNominatedPods is BenchmarkCycle where few nodes have room: the others are full, or pods wait that
+// are nominated to them. After every tenth cycle the status of one of these is written, after every thousandth a gang
+// of 64 of them is tried.
+func BenchmarkCycleBesideNominatedPods(b *testing.B) {
+	for _, waiting := range []int{0, 512} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) { benchmarkCycle(b, 1000, false, true, waiting) })
+	}
+}
+
+// withRoom is how many nodes have room beside pods that wait.
+const withRoom = 64
+
+// disturbed lets pods wait beside a cycle.
+func (c *cluster) disturbed(cycle int) {
+	c.t.Helper()
+	if at := cycle / 10 % len(c.waiting); cycle%10 == 0 {
+		was := c.waiting[at]
+		is := was.DeepCopy()
+		is.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: fmt.Sprint(cycle)}}
+		c.queue.Update(c.t.Context(), was, is)
+		c.waiting[at] = is
+	}
+	for at := range 64 {
+		if at += cycle / 1000 * 64 % len(c.waiting); cycle%1000 == 0 {
+			c.leave(at, func() {})
+			c.nominate(at, fmt.Sprintf("bench-%05d", at))
+		}
+	}
+}
+
+func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool, waiting int) {
 	b.Helper()
 	c := newCluster(b, 1)
 	logger := klog.Background()
@@ -41,6 +71,9 @@ func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool) {
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("bench-%05d", i)
+		if waiting >= 0 && i >= waiting+withRoom {
+			res = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("250")}
+		}
 		c.cache.AddNode(logger, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:   name,
@@ -64,6 +97,10 @@ func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool) {
 			})
 		}
 	}
+	for i := range waiting {
+		c.wait("32")
+		c.nominate(i, fmt.Sprintf("bench-%05d", i))
+	}
 	p, ctx, yes := c.profiles["all"], b.Context(), true
 	find := nodes * max(5, 50-nodes/125) / 100 // upstream's sample
 	hinted := 0
@@ -71,7 +108,10 @@ func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool) {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &from)
 	b.ResetTimer()
 	for i := range b.N {
-		name, app := fmt.Sprintf("pod-%d", i), "app"
+		if waiting > 0 {
+			c.disturbed(i)
+		}
+		name, app := fmt.Sprintf("plain-%d", i), "app"
 		request := int64(100)
 		if owned {
 			app = fmt.Sprintf("app-%d", i%apps)
@@ -139,6 +179,7 @@ func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool) {
 				}
 			}, "Filter")
 			c.start += find
+			feasible = feasible[:min(int(found.Load()), find)]
 			if status := f.RunPreScorePlugins(ctx, state, pod, feasible); !status.IsSuccess() {
 				b.Fatal(status)
 			}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -56,22 +57,17 @@ type cluster struct {
 	sampled  map[string]bool // profiles that ask a part of the nodes
 	start    int             // of the next sample
 
-	nodes     map[string]*corev1.Node
-	pods      map[types.UID]*corev1.Pod
-	nominated map[string][]fwk.PodInfo
-	made      int
+	nodes   map[string]*corev1.Node
+	pods    map[types.UID]*corev1.Pod
+	queue   queue.SchedulingQueue
+	waiting []*corev1.Pod // pods of the queue, which are nominated to nodes
+	made    int
 
 	hinted, spread, whole int // pods placed by a ranking, by one with spreading, by a pass over the nodes
 }
 
 // sampleOf is how many feasible nodes a profile that samples looks for.
 const sampleOf = 7
-
-func (c *cluster) NominatedPodsForNode(node string) []fwk.PodInfo { return c.nominated[node] }
-func (c *cluster) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {
-}
-func (c *cluster) DeleteNominatedPodIfExists(*corev1.Pod)                   {}
-func (c *cluster) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo) {}
 
 func newCluster(t testing.TB, seed uint64) *cluster {
 	t.Helper()
@@ -81,8 +77,10 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 		snapshot: schedulercache.NewEmptySnapshot(),
 		factory:  informers.NewSharedInformerFactory(fake.NewClientset(), 0),
 		profiles: map[string]*Profile{}, sampled: map[string]bool{"part": true},
-		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, nominated: map[string][]fwk.PodInfo{},
+		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
 	}
+	c.queue = (&Events{}).Watch(queue.NewTestQueue(t.Context(), func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithPodLister(c.factory.Core().V1().Pods().Lister())), c.changes)
 	c.cache = c.changes.Watch(schedulercache.New(t.Context(), nil, false), c.store)
 	created := func(all ...basemetrics.Registerable) {
 		for _, m := range all {
@@ -99,7 +97,7 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 		f, err := frameworkruntime.NewFramework(t.Context(), registry, cfg,
 			frameworkruntime.WithInformerFactory(c.factory),
 			frameworkruntime.WithSnapshotSharedLister(c.snapshot),
-			frameworkruntime.WithPodNominator(c),
+			frameworkruntime.WithPodNominator(c.queue),
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -530,7 +528,6 @@ func (c *cluster) disturb() {
 			c.t.Fatal(err)
 		}
 		delete(c.nodes, name)
-		delete(c.nominated, name)
 	case 7, 8: // cordoned, relabelled, tainted
 		name, _ := anyOf(c, c.nodes)
 		was := c.nodes[name]
@@ -564,32 +561,66 @@ func (c *cluster) disturb() {
 				Spec:       appsv1.StatefulSetSpec{Selector: selector},
 			})
 		}
-	case 14:
+	case 14, 15:
+		c.renominate(c.rnd.IntN(len(c.waiting)))
+	}
+}
+
+// wait puts a pod into the queue that asks for so many CPUs.
+func (c *cluster) wait(cpus string) {
+	p := c.pod(0)
+	p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpus)
+	_ = c.factory.Core().V1().Pods().Informer().GetIndexer().Add(p)
+	c.queue.Add(c.t.Context(), p)
+	c.waiting = append(c.waiting, p)
+}
+
+// nominate nominates a waiting pod to a node.
+func (c *cluster) nominate(i int, node string) {
+	c.t.Helper()
+	info, err := framework.NewPodInfo(c.waiting[i])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	to := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
+	c.queue.AddNominatedPod(klog.Background(), info, to)
+}
+
+// leave takes a waiting pod out of the queue while f runs, as a round of its gang does.
+func (c *cluster) leave(i int, f func()) {
+	c.t.Helper()
+	info := c.queue.PopSpecificPod(klog.Background(), c.waiting[i])
+	f()
+	if err := c.queue.AddUnschedulableIfNotPresent(klog.Background(), info, c.queue.SchedulingCycle()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// renominate changes where a waiting pod is nominated, or how it counts there. No node changes.
+func (c *cluster) renominate(i int) {
+	c.t.Helper()
+	switch c.rnd.IntN(6) {
+	case 0:
+		c.queue.DeleteNominatedPodIfExists(c.waiting[i])
+	case 1:
+		c.leave(i, func() { c.schedule(c.t.Context(), c.pod(c.rnd.IntN(workloads))) })
+	case 2:
+		was := c.waiting[i]
+		is := was.DeepCopy()
+		is.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(
+			[]string{"2", "12"}[c.rnd.IntN(2)])
+		c.queue.Update(c.t.Context(), was, is)
+		c.waiting[i] = is
+	default:
 		name, _ := anyOf(c, c.nodes)
-		if len(c.nominated) > 1 {
-			return
-		}
-		big := c.pod(0)
-		big.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("12")
-		info, err := framework.NewPodInfo(big)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		c.changes.Failures(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
-			*fwk.NominatingInfo, time.Time,
-		) {
-			c.nominated[name] = []fwk.PodInfo{info}
-		})(c.t.Context(), nil, nil, nil, &fwk.NominatingInfo{NominatedNodeName: name}, time.Time{})
-	case 15: // its pod is gone, and no node has changed
-		if name, ok := anyOf(c, c.nominated); ok {
-			delete(c.nominated, name)
-			c.changes.nominationsEnded.Add(1)
-		}
+		c.nominate(i, name)
 	}
 }
 
 func TestARankingTakesTheNodeThatAPassOverTheNodesWouldTake(t *testing.T) {
 	c := newCluster(t, 1)
+	c.wait("12")
+	c.wait("12")
 	recent := [3]int{} // workloads that follow each other for a while: their rankings are behind by few changes
 	for range 10_000 {
 		if c.rnd.IntN(10) == 0 {
