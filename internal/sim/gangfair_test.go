@@ -655,12 +655,21 @@ func (p *planning) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.P
 //
 // F24: a retry grinds through all hopeless jobs.
 func TestEqualGangsThatDoNotFitCostOnePlan(t *testing.T) {
+	t.Run("anywhere", func(t *testing.T) { equalGangs(t, func(*corev1.Pod) {}) })
+	t.Run("in one block", func(t *testing.T) {
+		equalGangs(t, func(p *corev1.Pod) { p.Annotations[annotation.GangNetworkTopology] = inOneBlock })
+	})
+}
+
+func equalGangs(t *testing.T, all func(*corev1.Pod)) {
+	t.Helper()
 	const gangs, nodes = 300, 20
-	in := ""
+	in := layers
 	for i := range nodes {
-		in += cpuNode(fmt.Sprint("n", i), 4)
+		in += networkNode(fmt.Sprint("n", i), 4, "s", fmt.Sprint("b", i%2))
 	}
 	l := newLive(t, in)
+	l.all = all
 	asked := 0
 	for name, f := range l.core.Profiles {
 		l.core.Profiles[name] = &planning{f, &asked}
@@ -680,6 +689,7 @@ func TestEqualGangsThatDoNotFitCostOnePlan(t *testing.T) {
 	}
 	l.settle()
 	one := newLive(t, in)
+	one.all = all
 	alone := 0
 	for name, f := range one.core.Profiles {
 		one.core.Profiles[name] = &planning{f, &alone}

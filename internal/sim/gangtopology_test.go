@@ -499,7 +499,7 @@ func TestDomainsWithoutRoomCostNoPlan(t *testing.T) {
 		t.Errorf("got %s, %d assumed, %d tried, want 4 and at most 8", got, assumed, tried)
 	}
 	r, assumed, tried = stepped(t, in+pods(5), func(*engine) {})
-	if got := nodesOf(r); got != "" || assumed != 0 || tried > 6 {
-		t.Errorf("got %q, %d assumed, %d tried, want none and at most 6", got, assumed, tried)
+	if got := nodesOf(r); got != "" || assumed != 0 || tried > 7 { // once more for what gangs of its shape share
+		t.Errorf("got %q, %d assumed, %d tried, want none and at most 7", got, assumed, tried)
 	}
 }

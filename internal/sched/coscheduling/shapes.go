@@ -62,7 +62,7 @@ func (r *Rounds) recall(ctx context.Context, is *round, current string) bool {
 	}
 	is.order = append([]string{current}, is.next...)
 	alike := a.known[is.outline()]
-	if len(alike) == 0 || len(is.plan.Gathered) > 0 {
+	if len(alike) == 0 {
 		return false
 	}
 	member := is.queued[current].Pod
@@ -95,7 +95,7 @@ func (r *Rounds) learn(ctx context.Context, is *round, current string) {
 	if f.Cause.Code == why.QuotaExceeded || f.Cause.Code == why.QuotaNotFound { // they may change without an event
 		return
 	}
-	if is.recalled || len(is.plan.Gathered) > 0 || f.Preempts || !f.Again.IsZero() || !errors.As(is.cause, &cause) ||
+	if is.recalled || f.Preempts || !f.Again.IsZero() || !errors.As(is.cause, &cause) ||
 		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != is.events {
 		return
 	}
@@ -127,8 +127,9 @@ func (is *round) outline() outline {
 // gangs, and of each member, in the order in which they are tried, what its plugins sign, its demands, annotations and
 // quota.
 func (r *Rounds) shape(ctx context.Context, is *round) (s shape, ok bool) {
-	if len(is.order) != len(is.plan.Members) {
-		return s, false // one is held back
+	holds := func(g *gang.Gathered) bool { return len(g.Held) > 0 }
+	if len(is.order) != len(is.plan.Members) || slices.ContainsFunc(is.plan.Gathered, holds) {
+		return s, false // one is held back, or members have a place that decides about the others'
 	}
 	hash := sha256.New()
 	gangs, classes := map[string]int{}, map[string]string{}
