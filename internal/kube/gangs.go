@@ -318,8 +318,8 @@ func (s *Gangs) Pass(p *corev1.Pod, now time.Time) (waits bool) {
 }
 
 // Fail is gang.State's.
-func (s *Gangs) Fail(p *corev1.Pod) {
-	s.follow("", func(state *gang.State) gang.Effects { return state.Fail(string(p.UID), why.Finding{}) })
+func (s *Gangs) Fail(p *corev1.Pod, now time.Time) {
+	s.follow("", func(state *gang.State) gang.Effects { return state.Fail(string(p.UID), why.Finding{}, now) })
 }
 
 // Lose is gang.State's.

@@ -45,7 +45,7 @@ type Gang struct {
 	Held map[string]string `json:"held,omitempty"`
 }
 
-// Plan is how the last plan of a gang's group ended.
+// Plan is how the last plan of a gang's group ended, or of a NonStrict one the attempt on a member.
 type Plan struct {
 	At     time.Time `json:"at"`
 	Gang   string    `json:"gang,omitempty"` // that lacked members; empty where none did

@@ -24,7 +24,7 @@ func TestAGangHasTheKeysOfTheSeed(t *testing.T) {
 		})
 	}
 	s.Place("p1", created)
-	s.Fail("p2", why.Finding{})
+	s.Fail("p2", why.Finding{}, time.Time{})
 	text, err := json.Marshal(view.GangOf(s, "ns/g"))
 	if err != nil {
 		t.Fatal(err)

@@ -242,11 +242,11 @@ func TestTheRestOfANonStrictGang(t *testing.T) {
 		s.Put(gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 3}})
 	}
 	s.Place("a", time.Unix(0, 0))
-	s.Fail("b", why.Finding{})
+	s.Fail("b", why.Finding{}, time.Time{})
 	if p := s.Rest("c"); p != nil {
 		t.Errorf("d was not tried, and %v are planned", p.Members)
 	}
-	s.Fail("c", why.Finding{})
+	s.Fail("c", why.Finding{}, time.Time{})
 	for _, uid := range []string{"a", "unknown"} {
 		if p := s.Rest(uid); p != nil {
 			t.Errorf("%s is not pending, and %v are planned", uid, p.Members)

@@ -586,7 +586,7 @@ func (m *model) step() (event string) {
 		}
 	case 9:
 		if uid, ok := pick(gang.Pending); ok && m.state.Try(uid).Code == why.None {
-			m.apply(m.state.Fail(uid, why.Finding{}))
+			m.apply(m.state.Fail(uid, why.Finding{}, m.now))
 			return "fail " + uid
 		}
 	case 10, 11, 12:

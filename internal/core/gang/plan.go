@@ -25,18 +25,26 @@ type tally struct {
 	least, placed, left int // members that must run, that do or were placed, and that have yet to be tried
 }
 
-// Attempt is how the last plan of a group ended.
+// MostPlans bounds the choices of domains in which a group is planned at once.
+const MostPlans = 1000
+
+// Attempt is how the last plan of a group ended, or of a NonStrict one the attempt on a member.
 type Attempt struct {
 	At             time.Time
 	Gang           string // the first that lacks members; empty where all had their minimum
 	Placed, Needed int    // members of that gang that run or were placed; of all gangs where none lacks any
 }
 
-// attempted notes how a plan ended.
+// attempted notes how an attempt ended.
 func (g *group) attempted(now time.Time) {
 	g.last = Attempt{At: now}
 	for _, o := range g.gangs {
-		g.last.Placed += o.count[Waiting] + o.running()
+		placed := o.count[Waiting] + o.running()
+		if !o.isSatisfied() {
+			g.last = Attempt{now, o.id, placed, o.settings.Min}
+			return
+		}
+		g.last.Placed += placed
 		g.last.Needed += o.settings.Min
 	}
 }

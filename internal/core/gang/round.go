@@ -97,7 +97,7 @@ func (s *State) reserve(uid string, now time.Time, effects *Effects) *group {
 }
 
 // Fail records that a member was tried and does not fit, or was refused for another reason.
-func (s *State) Fail(uid string, cause why.Finding) Effects {
+func (s *State) Fail(uid string, cause why.Finding, now time.Time) Effects {
 	m := s.members[uid]
 	if m == nil || m.phase != Pending || m.gang.group == nil {
 		return Effects{}
@@ -106,6 +106,7 @@ func (s *State) Fail(uid string, cause why.Finding) Effects {
 	g.stamp(m)
 	if !g.group.isStrict() {
 		g.group.failure = Refusal{} // each member has its own reason
+		g.group.attempted(now)
 	}
 	return m.failed(cause)
 }

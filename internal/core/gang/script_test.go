@@ -156,7 +156,7 @@ func (p *player) one(event string, pod gang.Pod) gang.Effects {
 		}
 		return p.state.Place(pod.UID, p.now)
 	case "fail":
-		return p.state.Fail(pod.UID, why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}})
+		return p.state.Fail(pod.UID, why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}}, p.now)
 	case "lose":
 		return p.state.Lose(pod.UID, why.Finding{})
 	}

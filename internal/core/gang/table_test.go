@@ -75,7 +75,7 @@ func TestRoundsEqualTheSeedsTable(t *testing.T) {
 				switch {
 				case ended: // our round has ended with the failure: who was not tried is not tried in it
 				case uid == fails:
-					e = s.Fail(uid, why.Finding{})
+					e = s.Fail(uid, why.Finding{}, time.Time{})
 					ended = true
 				default:
 					e = s.Place(uid, time.Unix(0, 0))

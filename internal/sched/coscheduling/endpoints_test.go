@@ -49,6 +49,14 @@ func TestAGangSaysHowItsLastPlanEnded(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"cpu": "1500m", "example.com/x": "2"}, ask("h").Held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff(&view.Plan{At: at, Gang: "ns/h", Placed: 1, Needed: 2}, ask("h").LastPlan); diff != "" {
+		t.Errorf("after a member of a NonStrict gang was reserved (-want +got):\n%s", diff)
+	}
+	later := at.Add(time.Second)
+	gangs.Fail(gangs.Pod("uid-e"), later)
+	if diff := cmp.Diff(&view.Plan{At: later, Gang: "ns/h", Placed: 1, Needed: 2}, ask("h").LastPlan); diff != "" {
+		t.Errorf("after another one did not fit (-want +got):\n%s", diff)
+	}
 	gangs.Conclude([]string{"uid-a", "uid-b", "uid-c"}, []string{"uid-a", "uid-b", "uid-c"}, gang.Failure{}, at)
 	if diff := cmp.Diff(&view.Plan{At: at, Placed: 3, Needed: 3}, ask("g").LastPlan); diff != "" {
 		t.Errorf("after one that did not (-want +got):\n%s", diff)

@@ -487,7 +487,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		case mine:
 			r.end(uid)
 		case single:
-			r.Gangs.Fail(pod.Pod)
+			r.Gangs.Fail(pod.Pod, time.Now())
 		}
 	}
 }
