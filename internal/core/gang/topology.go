@@ -66,7 +66,7 @@ type field struct {
 	rule  Gather
 	sites []int
 	room  int // members, at most
-	short int // members beyond room
+	short int // members beyond room; of a domain that gets a multiple, those that it gets
 	held  int
 	link  int64 // of one site
 	free  []int64
@@ -298,28 +298,39 @@ func (c *chooser) parts(f *field) []Part {
 	case rule < 0:
 		return c.ranks(f)
 	}
-	n, left := c.Rules[rule].Multiple, 0
+	n, left, room := c.Rules[rule].Multiple, len(c.Members), 0
 	domains := c.split(f, rule)
-	for i := range domains {
-		domains[i].room -= domains[i].room % n
-		left += domains[i].room
+	slices.SortFunc(domains, roomy)
+	for i := range domains { // what members that are there lack of a multiple comes first
+		d := &domains[i]
+		if d.short = (n - d.held%n) % n; d.short > min(d.room, left) {
+			d.short, d.room = 0, 0
+		}
+		left -= d.short
+		d.room -= d.short
+		d.room -= d.room % n
+		room += d.room
 	}
 	slices.SortFunc(domains, roomy)
-	if left = min(left, len(c.Members)-len(c.Members)%n); left < c.Least {
+	rest := min(room, left-left%n)
+	if len(c.Members)-left+rest < c.Least {
 		return nil
 	}
-	var parts []Part
-	for ; left > 0; domains = domains[1:] {
-		d := domains[0]
-		if d.room >= left { // the last one, no larger than it must be
-			for _, o := range domains {
-				if o.room >= left {
-					d = o
-				}
+	for i := 0; rest > 0; i++ {
+		d := &domains[i]
+		for k := range domains[i:] { // the last one is no larger than it must be
+			if o := &domains[i+k]; o.room >= rest && o.room <= d.room {
+				d = o
 			}
 		}
-		parts = append(parts, Part{d.sites, min(d.room, left)})
-		left -= min(d.room, left)
+		d.short += min(d.room, rest)
+		rest -= min(d.room, rest)
+	}
+	var parts []Part
+	for _, d := range domains {
+		if d.short > 0 {
+			parts = append(parts, Part{d.sites, d.short})
+		}
 	}
 	return parts
 }

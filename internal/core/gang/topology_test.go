@@ -301,6 +301,49 @@ func TestMembersGoWhereOthersAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &gang.Gathered{Members: []string{"m"}, Least: 1, Rules: []gang.Gather{c.rule}}
 			domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{1}})
+// TestAMultipleIsCompletedWhereMembersAre: with those that they hold, domains have multiples.
+func TestAMultipleIsCompletedWhereMembersAre(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		held, free     [2]int
+		members, least int
+		want           string
+	}{
+		"one is lost":                    {[2]int{3, 4}, [2]int{5, 9}, 1, 1, "a 1"},
+		"in both some are lost":          {[2]int{3, 2}, [2]int{5, 9}, 3, 3, "a 1, b 2"},
+		"others come":                    {[2]int{3, 4}, [2]int{5, 9}, 5, 5, "a 5"},
+		"many others come":               {[2]int{3, 4}, [2]int{5, 9}, 9, 9, "a 1, b 8"},
+		"no room where one is lost":      {[2]int{3, 4}, [2]int{0, 9}, 1, 1, ""},
+		"as many as a multiple come":     {[2]int{3, 4}, [2]int{5, 9}, 4, 1, "b 4"},
+		"no room where many are lost":    {[2]int{1, 2}, [2]int{2, 9}, 2, 2, "b 2"},
+		"all is lost where there is one": {[2]int{4, 0}, [2]int{0, 9}, 4, 4, "b 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sites []gang.Site
+			for i, in := range []string{"a", "b"} {
+				free := []int64{int64(c.free[i])}
+				sites = append(sites, gang.Site{Name: in, In: []string{in}, Free: free, Held: c.held[i]})
+			}
+			g := &gang.Gathered{Least: c.least, Rules: []gang.Gather{{Label: "l", Multiple: 4}}}
+			for i := range c.members {
+				g.Members = append(g.Members, fmt.Sprint("m", i))
+			}
+			var got []string
+			domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{int64(c.least)}})
+			for d := range domains {
+				for _, p := range d.Parts {
+					got = append(got, fmt.Sprint(sites[p.Sites[0]].Name, " ", p.Members))
+				}
+				break
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 			var got []string
 			for d := range domains {
 				got = append(got, fmt.Sprint(d.Name, " ", d.Parts[0].Sites))
