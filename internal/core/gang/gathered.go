@@ -18,7 +18,10 @@ func (t Tried) String() string {
 			t.Rule, t.Many)
 	}
 	others := ""
-	if t.Domains < t.Many {
+	switch {
+	case t.Domains >= MostPlans:
+		others = " no more are tried at once,"
+	case t.Domains < t.Many:
 		others = " the others have too little room,"
 	}
 	return fmt.Sprintf(" in one domain of %s: tried %d of %d,%s most fit in %s", t.Rule, t.Domains, t.Many, others,

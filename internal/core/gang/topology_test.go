@@ -204,6 +204,25 @@ func TestTheFewestDomainsArePreferred(t *testing.T) {
 	})
 }
 
+// TestSixteenDomainsOfALayerThatIsPreferredAreTried, the smallest, then the fewest together, then all nodes.
+func TestSixteenDomainsOfALayerThatIsPreferredAreTried(t *testing.T) {
+	t.Parallel()
+	var sites []gang.Site
+	for i := range 20 {
+		name := fmt.Sprintf("n%02d", i)
+		sites = append(sites, gang.Site{Name: name, In: []string{name}, Free: []int64{int64(40 - i)}})
+	}
+	g := &gang.Gathered{Members: []string{"m"}, Least: 1, Rules: []gang.Gather{{Label: "l"}}}
+	domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{1}})
+	var got []int
+	for d := range domains {
+		got = append(got, len(d.Parts[0].Sites))
+	}
+	if want := append(slices.Repeat([]int{1}, 17), 20); !slices.Equal(got, want) {
+		t.Errorf("got domains of %v nodes, want %v", got, want)
+	}
+}
+
 // TestRankedMembers: the same domains are tried, each block by itself, and one spine after the other.
 func TestRankedMembers(t *testing.T) {
 	t.Parallel()
@@ -282,25 +301,6 @@ func TestMultiplesOfMembers(t *testing.T) {
 	})
 }
 
-func TestMembersGoWhereOthersAre(t *testing.T) {
-	t.Parallel()
-	site := func(name, in string, free int64, held int) gang.Site {
-		return gang.Site{Name: name, In: []string{in}, Free: []int64{free}, Held: held}
-	}
-	sites := []gang.Site{
-		site("n0", "a", 9, 0), site("n1", "b", 1, 1), site("n2", "b", 0, 0), site("n3", "c", 9, 0),
-		site("n4", "", 9, 5),
-	}
-	for name, c := range map[string]struct {
-		rule gang.Gather
-		want []string
-	}{
-		"must":   {gang.Gather{Label: "l", Must: true}, []string{"b [1 2]"}},
-		"prefer": {gang.Gather{Label: "l"}, []string{"b [1 2]", "a [0]", "c [3]", " [0 1 2 3 4]"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := &gang.Gathered{Members: []string{"m"}, Least: 1, Rules: []gang.Gather{c.rule}}
-			domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{1}})
 // TestAMultipleIsCompletedWhereMembersAre: with those that they hold, domains have multiples.
 func TestAMultipleIsCompletedWhereMembersAre(t *testing.T) {
 	t.Parallel()
@@ -344,6 +344,25 @@ func TestAMultipleIsCompletedWhereMembersAre(t *testing.T) {
 	}
 }
 
+func TestMembersGoWhereOthersAre(t *testing.T) {
+	t.Parallel()
+	site := func(name, in string, free int64, held int) gang.Site {
+		return gang.Site{Name: name, In: []string{in}, Free: []int64{free}, Held: held}
+	}
+	sites := []gang.Site{
+		site("n0", "a", 9, 0), site("n1", "b", 1, 1), site("n2", "b", 0, 0), site("n3", "c", 9, 0),
+		site("n4", "", 9, 5),
+	}
+	for name, c := range map[string]struct {
+		rule gang.Gather
+		want []string
+	}{
+		"must":   {gang.Gather{Label: "l", Must: true}, []string{"b [1 2]"}},
+		"prefer": {gang.Gather{Label: "l"}, []string{"b [1 2]", "a [0]", "c [3]", " [0 1 2 3 4]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &gang.Gathered{Members: []string{"m"}, Least: 1, Rules: []gang.Gather{c.rule}}
+			domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{1}})
 			var got []string
 			for d := range domains {
 				got = append(got, fmt.Sprint(d.Name, " ", d.Parts[0].Sites))

@@ -167,9 +167,6 @@ func (is *round) isWhole() bool {
 	return true
 }
 
-// mostPlans bounds the plans of a round.
-const mostPlans = 1000
-
 // inDomains makes a plan in the first domains in which there is one. When there is none, the failure is that of the
 // domains in which most members were placed.
 func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bool) {
@@ -177,7 +174,7 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 	defer func() { r.release(f) }()
 	begun, tried, refusing := is.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	var best *round
-	next, left := is.next, mostPlans
+	next, left := is.next, gang.MostPlans
 	found := r.search(f, is, is.plan.Gathered, nil)
 	for places := range r.places(f, is, found) {
 		is.plan, is.places, is.failure, is.cause = begun, places, gang.Failure{}, nil
