@@ -94,9 +94,14 @@ func (s *Gangs) serves(name string) bool {
 }
 
 func (s *Gangs) gangOf(uid string) string {
+	return ask(s, func(state *gang.State) string { return state.GangOf(uid) })
+}
+
+// ask returns what f reads of the state.
+func ask[T any](s *Gangs, f func(*gang.State) T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.GangOf(uid)
+	return f(s.state)
 }
 
 // GangOf returns the gang of a pod, as namespace/name; empty for a pod without one.
@@ -156,16 +161,12 @@ func (s *Gangs) priorityOf(p *corev1.Pod) int32 {
 
 // Units is gang.State's.
 func (s *Gangs) Units(victims []string, gone func(uid string) bool) [][]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Units(victims, gone)
+	return ask(s, func(state *gang.State) [][]string { return state.Units(victims, gone) })
 }
 
 // Splits is gang.State's.
 func (s *Gangs) Splits(uids []string, gone func(uid string) bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Splits(uids, gone)
+	return ask(s, func(state *gang.State) bool { return state.Splits(uids, gone) })
 }
 
 // PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
@@ -329,9 +330,7 @@ func (s *Gangs) Lose(uid string) {
 
 // Holders is gang.State's.
 func (s *Gangs) Holders(most int) []gang.Holder {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Holders(most)
+	return ask(s, func(state *gang.State) []gang.Holder { return state.Holders(most) })
 }
 
 // Release is gang.State's.
@@ -346,9 +345,7 @@ func (s *Gangs) Expire(now time.Time) {
 
 // Why returns why a pod is not bound; nothing for a pod without a gang.
 func (s *Gangs) Why(p *corev1.Pod) gang.Refusal {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Why(string(p.UID))
+	return ask(s, func(state *gang.State) gang.Refusal { return state.Why(string(p.UID)) })
 }
 
 // Compare is negative where a pod is to be tried before another one of the same priority: members of gangs that lack
@@ -384,23 +381,17 @@ func (s *Gangs) Overtake(p *corev1.Pod) {
 
 // Overtaken is gang.State's.
 func (s *Gangs) Overtaken(p *corev1.Pod, nominated bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Overtaken(string(p.UID), nominated)
+	return ask(s, func(state *gang.State) bool { return state.Overtaken(string(p.UID), nominated) })
 }
 
 // FailedSince is gang.State's.
 func (s *Gangs) FailedSince(p *corev1.Pod, now time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.FailedSince(string(p.UID), now)
+	return ask(s, func(state *gang.State) time.Time { return state.FailedSince(string(p.UID), now) })
 }
 
 // Reserves is gang.State's.
 func (s *Gangs) Reserves(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Reserves(name)
+	return ask(s, func(state *gang.State) bool { return state.Reserves(name) })
 }
 
 // Alone reports whether a pod starts without others: it is of no gang, or of one that has started.
@@ -443,9 +434,7 @@ func rank(g *v1alpha1.PodGroup) int {
 
 // Gate returns why a pod may not be tried; nothing for a pod without a gang.
 func (s *Gangs) Gate(p *corev1.Pod) gang.Refusal {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Gate(string(p.UID))
+	return ask(s, func(state *gang.State) gang.Refusal { return state.Gate(string(p.UID)) })
 }
 
 // Read calls f with the state. f must be short, must not change it, and must not keep it.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
@@ -203,8 +204,11 @@ func enables(set schedulerconfig.PluginSet, name string) bool {
 // activated when they can be tried again: the queue has no event for a change of another pending pod.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	var events []fwk.ClusterEventWithHint
+	read := []schema.GroupVersionResource{devicev1alpha1.NetworkResource()}
 	for _, group := range scheduling.PodGroupGroups() {
-		r := scheduling.PodGroupResource(group)
+		read = append(read, scheduling.PodGroupResource(group))
+	}
+	for _, r := range read {
 		events = append(events, fwk.ClusterEventWithHint{
 			Event: fwk.ClusterEvent{
 				Resource:   fwk.EventResource(r.Resource + "." + r.Version + "." + r.Group),
@@ -213,14 +217,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			QueueingHintFn: skip,
 		})
 	}
-	n := devicev1alpha1.NetworkResource()
 	return append(events, fwk.ClusterEventWithHint{
-		Event: fwk.ClusterEvent{
-			Resource:   fwk.EventResource(n.Resource + "." + n.Version + "." + n.Group),
-			ActionType: fwk.Add | fwk.Update | fwk.Delete,
-		},
-		QueueingHintFn: skip,
-	}, fwk.ClusterEventWithHint{
 		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel},
 		QueueingHintFn: p.moved,
 	}), nil

@@ -430,13 +430,7 @@ func (p *preemption) admitted() bool {
 func (p *preemption) giveBack() bool {
 	units := slices.Clone(p.taken)
 	slices.SortStableFunc(units, func(a, b *unit) int {
-		if a.violates != b.violates {
-			if a.violates {
-				return -1
-			}
-			return 1
-		}
-		return b.loss.Compare(a.loss)
+		return cmp.Or(trueFirst(a.violates, b.violates), b.loss.Compare(a.loss))
 	})
 	for _, u := range units {
 		before := len(p.undo)

@@ -113,13 +113,8 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 		}
 	}
 	slices.SortFunc(all, func(a, b crowded) int {
-		if kept[a.node] != kept[b.node] {
-			if kept[a.node] {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(a.node, b.node))
+		return cmp.Or(trueFirst(kept[a.node], kept[b.node]), cmp.Compare(len(a.pods), len(b.pods)),
+			cmp.Compare(a.node, b.node))
 	})
 	smallest := slices.Clone(order)
 	slices.SortStableFunc(smallest, func(a, b string) int { return compareSizes(is.queued[a], is.queued[b]) })

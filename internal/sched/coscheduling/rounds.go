@@ -339,14 +339,7 @@ func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits 
 func (r *Rounds) planMembers(ctx context.Context, is *round, current string) (fits bool) {
 	order, chooses := append([]string{current}, is.next...), is.plan.Chooses()
 	defer func() {
-		slices.SortStableFunc(is.next, func(a, b string) int {
-			if is.isPlanned(a) == is.isPlanned(b) {
-				return 0
-			} else if is.isPlanned(a) {
-				return -1
-			}
-			return 1
-		})
+		slices.SortStableFunc(is.next, func(a, b string) int { return trueFirst(is.isPlanned(a), is.isPlanned(b)) })
 	}()
 	if r.tryAll(ctx, is, order) {
 		return true
@@ -364,6 +357,17 @@ func (r *Rounds) planMembers(ctx context.Context, is *round, current string) (fi
 	}
 	is.failure, is.cause, is.plan = failure, cause, plan
 	return false
+}
+
+// trueFirst puts what is true before what is not.
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // compareSizes orders pods by what they ask for: CPU, then memory.
