@@ -40,7 +40,8 @@ func nonStrict(metadata string) string {
 	return strings.TrimSuffix(metadata, "}") + ", gang.scheduling.koordinator.sh/mode: NonStrict}"
 }
 
-// TestAGangEvictsOnlyWhatLetsAllOfItStart: who makes way on nodes of 4 CPUs. Pods l… are on nodes, with priority 1.
+// TestAGangEvictsOnlyWhatLetsAllOfItStart is G10: who makes way on nodes of 4 CPUs. Pods l… are on nodes, with
+// priority 1.
 func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 	runs := func(name, node string, cpus int, metadata string, priority int) string {
 		return cpuPod(name, cpus, metadata, fmt.Sprintf(", nodeName: %s, priority: %d", node, priority))
