@@ -37,7 +37,7 @@ go run ./hack/chart "$chart" "$pages"
 # the tests check them.
 if [ "${1:-}" != --check ]; then
   go test -tags "${TAGS:-nomsgpack}" ./cmd/tenon -run Flags -update
-  go test -tags "${TAGS:-nomsgpack}" ./deploy -run 'TestTheManifestsAreTheChart|TestGoldens' -update
+  go test -tags "${TAGS:-nomsgpack}" ./deploy -run 'TestTheManifestsAreTheChart|TestGoldens|TestTheRightsAreOnTheirPage' -update
 fi
 out=$(realpath "$protocol")
 (cd hack/tools/protobuf && go run . ../../.. api/runtime/v1alpha1/api.proto "$out")
