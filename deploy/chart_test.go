@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -360,56 +358,6 @@ func TestTheSchemaDescribesEveryKey(t *testing.T) {
 	}
 	if err := walk("", root); err != nil || keys < 60 {
 		t.Errorf("%d keys: %v", keys, err)
-	}
-}
-
-// TestTheGuideOfInstallationIsValid renders the chart with every block of values in docs/start/install.md, and reads
-// its manifests strictly.
-func TestTheGuideOfInstallationIsValid(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../docs/start/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings := 0
-	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1) {
-		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal(block[1], &kind); err != nil {
-			t.Fatalf("%v in\n%s", err, block[1])
-		}
-		var images struct {
-			metav1.TypeMeta `json:",inline"`
-			Resources       []string
-			Images          []struct{ Name, NewName, NewTag string }
-		}
-		into := map[string]any{"Pod": &corev1.Pod{}, "ResourceQuota": &corev1.ResourceQuota{}, "Kustomization": &images}
-		switch object := into[kind.Kind]; {
-		case kind.Kind == "":
-			settings++
-			file := filepath.Join(t.TempDir(), "values.yaml")
-			if err := os.WriteFile(file, block[1], 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if docs := render(t, home, "--values", file); len(docs) < 40 {
-				t.Errorf("%d documents with\n%s", len(docs), block[1])
-			}
-		case object == nil:
-			t.Errorf("no test knows %s", kind.Kind)
-		default:
-			if err := yaml.UnmarshalStrict(block[1], object); err != nil {
-				t.Errorf("%v in\n%s", err, block[1])
-			}
-		}
-		for _, i := range images.Images {
-			if !slices.ContainsFunc(set(t, "default"), func(d document) bool {
-				return strings.Contains(d.text, "image: "+i.Name+":devel\n")
-			}) {
-				t.Errorf("no manifest has the image %s", i.Name)
-			}
-		}
-	}
-	if settings < 4 {
-		t.Errorf("%d blocks of values", settings)
 	}
 }
 

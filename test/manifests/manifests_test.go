@@ -64,6 +64,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("CPUs of a bound pod are not resized", c.resize)
 	t.Run("elastic quotas keep the rules of their tree", c.quotas)
 	t.Run("the manager has the rights that its controllers need", c.controllers)
+	t.Run("the manifests of the documentation are accepted", c.pages)
 }
 
 func start(t *testing.T) *cluster {

@@ -1,0 +1,231 @@
+//go:build !nolocal
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/kubectl/pkg/cmd"
+
+	agent "github.com/tenon-project/tenon/internal/agent/command"
+	proxy "github.com/tenon-project/tenon/internal/agent/criproxy/app"
+	"github.com/tenon-project/tenon/internal/cli"
+	manager "github.com/tenon-project/tenon/internal/control/app"
+	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/page"
+)
+
+// notRun are the programs of the pages that this test does not know, each with the reason.
+var notRun = map[string]string{
+	"helm": "deploy: TestHelmKnowsTheCommandsOfThePages",
+	"ctr":  "imports images into the containerd of a node: test/e2e/node", "curl": "asks what serves on a cluster",
+	"systemctl": "services of a node: test/e2e/node/guest", "sed": "files of a node", "rm": "files of a node",
+	"ln": "files of a node", "mkdir": "files of a node", "cat": "files of a node", "cd": "the shell's",
+	"export": "the shell's", "command": "the shell's", "sleep": "the shell's", "mktemp": "the shell's",
+	"grep": "reads output", "wc": "reads output", "jq": "reads output", "tail": "reads output",
+	"base64": "reads output", "openssl": "reads output", "sha256sum": "reads output",
+	"../../../../.cache/l3": "a test binary", "../../../../.cache/l4": "a test binary", ".cache/l2": "a test binary",
+}
+
+// shown are the blocks without commands, by the page and how they begin.
+var shown = map[string]string{
+	"README.md Ready in":                                      "output of make up",
+	"ARCHITECTURE.md ":                                        "a picture",
+	"docs/guide/configuration.md agent.yaml:":                 "output of tenon check",
+	"docs/guide/cpu.md scheduling.koordinator.sh/":            "a value of an annotation",
+	"docs/guide/cpu.md node.koordinator.sh/":                  "a value of an annotation",
+	"docs/guide/numa-alignment.md scheduling.koordinator.sh/": "a value of an annotation",
+	"docs/guide/explain.md actual ":                           "output of tenon explain",
+	"docs/guide/devices.md huawei-":                           "a part of a ConfigMap",
+	"docs/guide/devices.md pluginConfig":                      "a part of a configuration",
+	"docs/guide/quota.md QuotaRevocationPlanned":              "an Event",
+	"docs/guide/runtime-proxy.md kubelet ──►":                 "a picture",
+	"docs/reference/testing.md kubelet ──►":                   "a picture",
+	"docs/reference/testing.md tenon up (host":                "a picture",
+	"docs/reference/probe.md tenon-agent probe [":             "a synopsis: docs/reference/flags.md has the flags",
+}
+
+// TestTheProgramsKnowTheCommandsOfThePages parses every command by the program itself: verbs, flags and numbers of
+// arguments. test/manifests applies the manifests, deploy renders the values.
+func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
+	programs := programsOfThePages()
+	root := testkit.RepoRoot(t)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, used := 0, map[string]bool{}
+	for _, block := range page.Blocks(t) {
+		var value any
+		switch block.Language {
+		case "yaml":
+			continue
+		case "json":
+			err = json.Unmarshal([]byte(block.Text), &value)
+		case "toml":
+			err = toml.Unmarshal([]byte(block.Text), &value)
+		default:
+			err = nil
+			if is := beginning(block); is != "" {
+				used[is] = true
+				continue
+			}
+			folder := root
+			for _, words := range block.Commands() {
+				name := words[0]
+				if name == "tenon" && len(words) > 1 && words[1] == "kubectl" {
+					words, name = words[1:], "kubectl"
+				}
+				switch program := programs[name]; {
+				case program != nil:
+					err = accepts(program(), words[1:])
+				case name == "make":
+					err = hasTargets(string(makefile), words[1:])
+				case name == "go" || name == "bash":
+					err = hasFiles(folder, words[1:])
+				case notRun[name] == "":
+					err = fmt.Errorf("no test knows %s", name)
+				}
+				if name == "cd" {
+					folder = filepath.Join(root, words[1])
+				}
+				if known++; err != nil {
+					t.Errorf("%s: %s: %v", block, strings.Join(words, " "), err)
+				}
+				used[name], err = true, nil
+			}
+		}
+		if err != nil {
+			t.Errorf("%s: %v", block, err)
+		}
+	}
+	for _, table := range []map[string]string{notRun, shown} {
+		for name := range table {
+			if !used[name] {
+				t.Errorf("%q is on no page", name)
+			}
+		}
+	}
+	if known < 120 {
+		t.Errorf("%d commands", known)
+	}
+}
+
+// TestTheProgramsKnowTheCommandsInSentences looks for verbs and flags alone: arguments are left out there.
+func TestTheProgramsKnowTheCommandsInSentences(t *testing.T) {
+	programs, known := programsOfThePages(), 0
+	optional := regexp.MustCompile(`[][]|\|[^] ]+`)
+	for _, span := range page.Spans(t) {
+		span.Text = optional.ReplaceAllString(span.Text, "")
+		for _, words := range span.Commands() {
+			if words[0] == "tenon" && len(words) > 1 && words[1] == "kubectl" ||
+				words[0] == "kubectl" && len(words) > 1 && words[1] == "tenon" {
+				words = words[1:]
+			}
+			program := programs[words[0]]
+			if program == nil || len(words) == 1 {
+				continue
+			}
+			known++
+			c, rest, err := program().Find(words[1:])
+			if err != nil {
+				t.Errorf("%s: %s: %v", span, strings.TrimSpace(span.Text), err)
+				continue
+			}
+			c.InitDefaultHelpFlag()
+			c.InheritedFlags() // adds those of the commands above
+			for _, word := range rest {
+				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+				long := strings.HasPrefix(word, "--")
+				if !strings.HasPrefix(word, "-") || long && c.Flag(name) != nil ||
+					!long && c.Flags().ShorthandLookup(name) != nil {
+					continue
+				}
+				t.Errorf("%s: %s: %s has no flag %s", span, strings.TrimSpace(span.Text), c.CommandPath(), word)
+			}
+		}
+	}
+	if known < 100 {
+		t.Errorf("%d commands", known)
+	}
+}
+
+// programsOfThePages makes the command lines that the pages show.
+func programsOfThePages() map[string]func() *cobra.Command {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	kubectl := func() *cobra.Command {
+		return cmd.NewKubectlCommand(cmd.KubectlOptions{
+			Arguments: []string{"kubectl"}, ConfigFlags: genericclioptions.NewConfigFlags(true), IOStreams: streams,
+		})
+	}
+	tenon := func() *cobra.Command {
+		return cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines),
+			cli.NewCheck(streams, checks()))...)
+	}
+	return map[string]func() *cobra.Command{
+		"kubectl": kubectl, "tenon": tenon, "bin/tenon": tenon, "tenon-agent": agent.New,
+		"tenon-manager": manager.NewCommand, "tenon-runtime-proxy": proxy.NewCommand,
+	}
+}
+
+// beginning is the key by which a block is among shown.
+func beginning(b page.Block) string {
+	for is := range shown {
+		if strings.HasPrefix(b.File+" "+strings.TrimSpace(b.Text), is) {
+			return is
+		}
+	}
+	return ""
+}
+
+// accepts reports what is wrong with a command line, which is not run.
+func accepts(root *cobra.Command, args []string) error {
+	root.InitDefaultHelpFlag()
+	root.InitDefaultCompletionCmd()
+	c, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	if err := c.ParseFlags(rest); err != nil {
+		return err
+	}
+	if !c.Runnable() {
+		return fmt.Errorf("%s is not a command", c.CommandPath())
+	}
+	return c.ValidateArgs(c.Flags().Args())
+}
+
+func hasTargets(makefile string, words []string) error {
+	for _, target := range words {
+		if !strings.Contains(target, "=") &&
+			!regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(target)+`:`).MatchString(makefile) {
+			return fmt.Errorf("no target %s", target)
+		}
+	}
+	return nil
+}
+
+// hasFiles looks for the packages of this repository and the scripts among the words.
+func hasFiles(folder string, words []string) error {
+	for _, word := range words {
+		name := strings.TrimSuffix(word, "/...")
+		if !strings.HasPrefix(word, "./") && filepath.Ext(word) != ".sh" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

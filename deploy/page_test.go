@@ -1,0 +1,119 @@
+package deploy_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/testkit/page"
+)
+
+// fragments are blocks of YAML that are neither manifests nor values, by the page and the first key.
+var fragments = map[string]string{
+	"docs/start/local-cluster.md metadata": "a part of any pod",
+}
+
+// TestValuesOfThePagesAreAccepted renders the chart with every block of values on the pages, and finds the images of
+// every kustomization. Manifests are those of test/manifests.
+func TestValuesOfThePagesAreAccepted(t *testing.T) {
+	t.Parallel()
+	settings, unused := 0, maps.Clone(fragments)
+	for _, block := range page.Blocks(t) {
+		if block.Language != "yaml" {
+			continue
+		}
+		var top map[string]any
+		var kustomization struct {
+			metav1.TypeMeta `json:",inline"`
+			Resources       []string
+			Images          []struct{ Name, NewName, NewTag string }
+		}
+		first := block.Documents()[0]
+		if err := yaml.Unmarshal([]byte(first), &top); err != nil {
+			t.Fatalf("%s: %v", block, err)
+		}
+		fragment := block.File + " " + slices.Sorted(maps.Keys(top))[0]
+		switch {
+		case top["kind"] == "Kustomization":
+			if err := yaml.UnmarshalStrict([]byte(first), &kustomization); err != nil {
+				t.Errorf("%s: %v", block, err)
+			}
+			for _, i := range kustomization.Images {
+				if !slices.ContainsFunc(set(t, "default"), func(d document) bool {
+					return strings.Contains(d.text, "image: "+i.Name+":devel\n")
+				}) {
+					t.Errorf("%s: no manifest has the image %s", block, i.Name)
+				}
+			}
+		case top["kind"] != nil:
+		case fragments[fragment] != "":
+			delete(unused, fragment)
+		default:
+			settings++
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(file, []byte(block.Text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if docs, err := rendered(home, "--values", file); err != nil || len(docs) < 40 {
+				t.Errorf("%s: %d documents, %v", block, len(docs), err)
+			}
+		}
+	}
+	if settings < 4 || len(unused) > 0 {
+		t.Errorf("%d blocks of values; not on the pages are %v", settings, unused)
+	}
+}
+
+// TestHelmKnowsTheCommandsOfThePages: the verb and its flags, and the values that --set names.
+func TestHelmKnowsTheCommandsOfThePages(t *testing.T) {
+	t.Parallel()
+	helps, seen := map[string]string{}, 0
+	for _, block := range page.Blocks(t) {
+		if block.Language == "yaml" {
+			continue
+		}
+		for _, words := range block.Commands() {
+			if words[0] != "helm" {
+				continue
+			}
+			seen++
+			verb := words[1:2]
+			if words[1] == "get" {
+				verb = words[1:3]
+			}
+			name := strings.Join(verb, " ")
+			if helps[name] == "" {
+				help, err := helm(append(slices.Clone(verb), "--help")...)
+				if err != nil || !strings.Contains(help, "helm "+name) {
+					t.Errorf("%s: helm %s: %v", block, name, err)
+				}
+				helps[name] = help
+			}
+			for i, word := range words {
+				flag, value, joined := strings.Cut(word, "=")
+				if strings.HasPrefix(flag, "-") && !strings.Contains(helps[name], flag+" ") &&
+					!strings.Contains(helps[name], flag+",") {
+					t.Errorf("%s: helm %s does not know %s", block, name, flag)
+				}
+				if flag != "--set" {
+					continue
+				}
+				if !joined {
+					value = words[i+1]
+				}
+				if _, err := helm(arguments(home, "--set", value)...); err != nil {
+					t.Errorf("%s: --set %s: %v", block, value, err)
+				}
+			}
+		}
+	}
+	if seen < 5 {
+		t.Errorf("%d commands of Helm", seen)
+	}
+}

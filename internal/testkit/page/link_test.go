@@ -1,0 +1,48 @@
+package page
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+// TestLinksLeadToPagesAndHeadings of this repository; those to other sites are not followed.
+func TestLinksLeadToPagesAndHeadings(t *testing.T) {
+	t.Parallel()
+	link, heading := regexp.MustCompile(`\]\(([^)\s]+)\)`), regexp.MustCompile(`(?m)^#+ (.*)$`)
+	other, followed := regexp.MustCompile(`[^\pL\pN _-]`), 0
+	root, all := testkit.RepoRoot(t), pages(t)
+	anchors := map[string]bool{}
+	for _, p := range all {
+		for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(p.Text, ""), -1) {
+			text := other.ReplaceAllString(strings.ToLower(link.ReplaceAllString(h[1], "]")), "")
+			anchors[p.File+"#"+strings.ReplaceAll(text, " ", "-")] = true
+		}
+	}
+	for _, p := range all {
+		text := span.ReplaceAllString(fence.ReplaceAllString(p.Text, ""), "")
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			followed++
+			file, anchor, _ := strings.Cut(m[1], "#")
+			to := p.File
+			if file != "" {
+				to = filepath.Join(filepath.Dir(p.File), file)
+			}
+			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
+				t.Errorf("%s: %s: %v", p.File, m[1], err)
+			} else if anchor != "" && !anchors[to+"#"+anchor] {
+				t.Errorf("%s: %s: no such heading", p.File, m[1])
+			}
+		}
+	}
+	if followed < 100 {
+		t.Errorf("%d links", followed)
+	}
+}

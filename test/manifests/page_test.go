@@ -1,0 +1,143 @@
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/testkit/page"
+)
+
+// elsewhere are the API versions whose documents no API server of ours takes, with the reason.
+var elsewhere = map[string]string{
+	"kustomize.config.k8s.io/v1beta1": "a file: deploy, TestValuesOfThePagesAreAccepted",
+	"kubescheduler.config.k8s.io/v1":  "a file: internal/control/admission, TestTheManifestsOfTheGuidesAreAccepted",
+	"kubeflow.org/v2beta1":            "another operator's: internal/sim, TestTheGangsOfTheGuideStart",
+	"kubeflow.org/v1":                 "another operator's: internal/sim, TestTheGangsOfTheGuideStart",
+	"scheduling.k8s.io/v1alpha2":      "an alpha API, off by default: internal/sim, TestTheGangsOfTheGuideStart",
+}
+
+// refusals are the manifests that a page shows as refused, with a part of the text.
+var refusals = map[string]string{"docs/guide/simulate.md Pod half": "the requested CPUs of LSR Pod must be integer"}
+
+// pages applies the manifests of each page of the documentation, strictly, as one after the other becomes possible: a
+// quota of a profile comes with its tree, a pod after its priority class.
+func (c *cluster) pages(t *testing.T) {
+	objects, err := dynamic.NewForConfig(c.config)
+	check(t, err)
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
+	for _, name := range []string{"ml", "team-a"} {
+		_, err := c.client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		check(t, err)
+		_, err = c.client.CoreV1().ServiceAccounts(name).Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+		check(t, err)
+	}
+	node, err := c.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "arm", Labels: map[string]string{corev1.LabelArchStable: "arm64"},
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	node.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+	}
+	_, err = c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	check(t, err)
+
+	manifests := map[string][]*unstructured.Unstructured{}
+	applied := 0
+	for _, block := range page.Blocks(t) {
+		if block.Language != "yaml" {
+			continue
+		}
+		for _, doc := range block.Documents() {
+			o := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(doc), &o.Object); err != nil {
+				t.Fatalf("%s: %v", block, err)
+			}
+			if o.GetKind() == "" || elsewhere[o.GetAPIVersion()] != "" {
+				continue
+			}
+			manifests[block.File] = append(manifests[block.File], o)
+		}
+	}
+	for file, all := range manifests {
+		t.Run(file, func(t *testing.T) {
+			var there []*unstructured.Unstructured
+			client := func(o *unstructured.Unstructured) dynamic.ResourceInterface {
+				gvk := o.GroupVersionKind()
+				m, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+				check(t, err)
+				if m.Scope.Name() == meta.RESTScopeNameRoot {
+					return objects.Resource(m.Resource)
+				}
+				if o.GetNamespace() == "" {
+					o.SetNamespace("default")
+				}
+				return objects.Resource(m.Resource).Namespace(o.GetNamespace())
+			}
+			waiting, last := all, error(nil)
+			until := func(what string, done func(context.Context) (bool, error)) {
+				t.Helper()
+				err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, done)
+				if err != nil {
+					t.Fatalf("%s: %v; %v", what, err, last)
+				}
+			}
+			until("apply what waits", func(ctx context.Context) (bool, error) {
+				var later []*unstructured.Unstructured
+				for _, o := range waiting {
+					strictly := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+					_, err := client(o).Create(ctx, o, strictly)
+					switch refusal := refusals[file+" "+o.GetKind()+" "+o.GetName()]; {
+					case err == nil && refusal == "":
+						there = append(there, o)
+					case err == nil:
+						t.Fatalf("%s %s is accepted", o.GetKind(), o.GetName())
+					case refusal != "" && strings.Contains(err.Error(), refusal):
+						applied++
+					case apierrors.IsBadRequest(err):
+						t.Fatalf("%s: %s: %v", o.GetKind(), o.GetName(), err)
+					default:
+						later = append(later, o)
+						if ctx.Err() == nil {
+							last = fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+						}
+					}
+				}
+				waiting = later
+				return len(waiting) == 0, nil
+			})
+			applied += len(there)
+			until("delete what is there", func(ctx context.Context) (bool, error) {
+				var left []*unstructured.Unstructured
+				for i := len(there) - 1; i >= 0; i-- {
+					err := client(there[i]).Delete(ctx, there[i].GetName(),
+						metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+					if err != nil && !apierrors.IsNotFound(err) {
+						left, last = append([]*unstructured.Unstructured{there[i]}, left...), err
+					}
+				}
+				there = left
+				return len(there) == 0, nil
+			})
+		})
+	}
+	if applied < 35 {
+		t.Errorf("%d manifests of the pages, want 35 or more", applied)
+	}
+}
