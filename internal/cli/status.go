@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
@@ -42,7 +43,7 @@ const (
 
 func newStatus(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var format string
-	var wait time.Duration
+	var patience time.Duration
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Check components, certificates, webhooks and reports of a cluster",
@@ -65,42 +66,34 @@ when a check fails, or when --wait ends before all replicas are ready.`,
 			if err := checkFormat(format); err != nil {
 				return err
 			}
-			if wait < 0 {
-				return usagef("--wait %v is not allowed: use 0 or more", wait)
+			if patience < 0 {
+				return usagef("--wait %v is not allowed: use 0 or more", patience)
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), wait)
+			ctx, cancel := context.WithTimeout(c.Context(), patience)
 			defer cancel()
 			status, err := awaitStatus(ctx, func() (view.Status, error) { return readStatus(c.Context(), flags) })
 			if err != nil {
 				return err
 			}
 			err = printChecks(streams.Out, format, &status)
-			if err == nil && wait > 0 && !status.IsComplete() {
+			if err == nil && patience > 0 && !status.IsComplete() {
 				return errUnhealthy
 			}
 			return err
 		},
 	}
 	outputFlag(c, &format)
-	c.Flags().DurationVar(&wait, "wait", 0, "wait so long until no check fails and all replicas are ready")
+	c.Flags().DurationVar(&patience, "wait", 0, "wait so long until no check fails and all replicas are ready")
 	return c
 }
 
 // awaitStatus reads until all is well or ctx has ended, and once in any case.
-func awaitStatus(ctx context.Context, read func() (view.Status, error)) (view.Status, error) {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		status, err := read()
-		if ctx.Err() != nil || err == nil && status.IsComplete() {
-			return status, err
-		}
-		select {
-		case <-ctx.Done():
-			return status, err
-		case <-tick.C:
-		}
-	}
+func awaitStatus(ctx context.Context, read func() (view.Status, error)) (status view.Status, err error) {
+	_ = wait.PollUntilContextCancel(ctx, watchInterval, true, func(context.Context) (bool, error) {
+		status, err = read()
+		return err == nil && status.IsComplete(), nil
+	})
+	return status, err
 }
 
 func readStatus(ctx context.Context, flags *genericclioptions.ConfigFlags) (none view.Status, err error) {
@@ -141,27 +134,45 @@ type statusReader struct {
 	cluster
 	in     view.Installation
 	agents []string // names of the nodes with a ready agent
+	failed error    // ends the answer
 }
 
 // read reads everything but the diagnostics; a pod is tried in a namespace of the user's.
 func (r *statusReader) read(ctx context.Context, namespace string) error {
-	for _, read := range []func(context.Context) error{r.components, r.nodes, r.webhooks, r.authorities} {
-		if err := read(ctx); err != nil {
-			return err
-		}
+	if !r.in.Local {
+		r.components(ctx, installedIn())
 	}
-	r.askWebhooks(ctx, namespace)
-	return nil
+	r.nodes(ctx)
+	r.webhooks(ctx)
+	if !r.in.Local {
+		r.authorities(ctx, installedIn())
+	}
+	if r.failed == nil {
+		r.askWebhooks(ctx, namespace)
+	}
+	return r.failed
 }
 
-// failed returns what ends the answer. A missing right is noted, and what does not exist is not there.
-func (r *statusReader) failed(what, right string, err error) error {
+// noted reports whether something was read. A missing right is noted, what does not exist is empty, and any other error
+// ends the answer.
+func (r *statusReader) noted(what, right string, err error) bool {
 	if apierrors.IsForbidden(err) {
 		r.in.Unread[what] = right + " is missing"
-	} else if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s: %w", right, err)
+	} else if err != nil && !apierrors.IsNotFound(err) && r.failed == nil {
+		r.failed = fmt.Errorf("%s: %w", right, err)
 	}
-	return nil
+	return err == nil
+}
+
+// listed lists objects; where that fails, there are none.
+func listed[L any](ctx context.Context, r *statusReader, what, resource string, of interface {
+	List(context.Context, metav1.ListOptions) (*L, error)
+}, options metav1.ListOptions,
+) (list L) {
+	if all, err := of.List(ctx, options); r.noted(what, "list on "+resource, err) {
+		list = *all
+	}
+	return list
 }
 
 // ofComponents selects what is labelled as a component.
@@ -171,17 +182,10 @@ func ofComponents() metav1.ListOptions {
 }
 
 // components reads them with their leaders and versions, and where agents are ready.
-func (r *statusReader) components(ctx context.Context) error {
-	if r.in.Local {
-		return nil
-	}
-	namespace := installedIn()
+func (r *statusReader) components(ctx context.Context, namespace string) {
 	at, found := " of namespace "+namespace, map[string]*view.Component{}
-	deployments, err := r.core.AppsV1().Deployments(namespace).List(ctx, ofComponents())
-	if err := r.failed("deployments", "list on deployments"+at, err); err != nil {
-		return err
-	}
-	for _, d := range ptr.Deref(deployments, appsv1.DeploymentList{}).Items {
+	apps, those := r.core.AppsV1(), ofComponents()
+	for _, d := range listed(ctx, r, "deployments", "deployments"+at, apps.Deployments(namespace), those).Items {
 		name := d.Labels[componentLabel]
 		c := &view.Component{Desired: int(ptr.Deref(d.Spec.Replicas, 1)), Ready: int(d.Status.ReadyReplicas)}
 		for _, failed := range d.Status.Conditions {
@@ -189,8 +193,7 @@ func (r *statusReader) components(ctx context.Context) error {
 				c.Stuck = failed.Reason + ": " + failed.Message
 			}
 		}
-		lease, err := r.lease(ctx, name)
-		if err != nil {
+		if lease, err := r.lease(ctx, name); err != nil {
 			r.in.Unread[name+"-leader"] = err.Error()
 		} else {
 			seconds := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))
@@ -199,23 +202,16 @@ func (r *statusReader) components(ctx context.Context) error {
 		}
 		found[name] = c
 	}
-	daemons, err := r.core.AppsV1().DaemonSets(namespace).List(ctx, ofComponents())
-	if err := r.failed("daemonsets", "list on daemonsets"+at, err); err != nil {
-		return err
-	}
-	for _, d := range ptr.Deref(daemons, appsv1.DaemonSetList{}).Items {
+	for _, d := range listed(ctx, r, "daemonsets", "daemonsets"+at, apps.DaemonSets(namespace), those).Items {
 		found[d.Labels[componentLabel]] = &view.Component{
 			Desired: int(d.Status.DesiredNumberScheduled), Ready: int(d.Status.NumberReady),
 		}
 	}
-	pods, err := r.core.CoreV1().Pods(namespace).List(ctx, ofComponents())
+	pods := listed(ctx, r, "pods", "pods"+at, r.core.CoreV1().Pods(namespace), those).Items
 	for _, c := range found {
-		c.LeaderGone = err == nil && c.Leader != "" // until its pod is found
+		c.LeaderGone = r.in.Unread["pods"] == "" && c.Leader != "" // until its pod is found
 	}
-	if err := r.failed("pods", "list on pods"+at, err); err != nil {
-		return err
-	}
-	for _, p := range ptr.Deref(pods, corev1.PodList{}).Items {
+	for _, p := range pods {
 		name := p.Labels[componentLabel]
 		if c := found[name]; c != nil {
 			c.Versions, c.Stuck = append(c.Versions, versionOf(&p)), cmp.Or(c.Stuck, stuck(&p))
@@ -233,7 +229,6 @@ func (r *statusReader) components(ctx context.Context) error {
 		c.Name, c.Versions = name, append([]string{}, slices.Compact(c.Versions)...)
 		r.in.Components = append(r.in.Components, *c)
 	}
-	return nil
 }
 
 // stuck returns why a pod does not get ready, "" where it does not say: no node takes it, or a container waits for more
@@ -260,36 +255,28 @@ func versionOf(p *corev1.Pod) string {
 	return cmp.Or(p.Labels["app.kubernetes.io/version"], tag, "unknown")
 }
 
-func (r *statusReader) nodes(ctx context.Context) error {
+func (r *statusReader) nodes(ctx context.Context) {
+	written, all := map[string]map[string]time.Time{}, metav1.ListOptions{} // by resource and node
+	for _, of := range []schema.GroupVersionResource{v1alpha2.Resource(), devicev1alpha1.Resource()} {
+		written[of.Resource] = map[string]time.Time{}
+		objects := listed(ctx, r, of.Resource, of.GroupResource().String(), r.dynamic.Resource(of), all)
+		for i := range objects.Items {
+			written[of.Resource][objects.Items[i].GetName()] = lastWrite(&objects.Items[i])
+		}
+	}
 	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
-	nodes, err := r.core.CoreV1().Nodes().List(ctx, linux)
-	if err := r.failed("nodes", "list on nodes", err); err != nil {
-		return err
-	}
-	written := map[string]map[string]time.Time{} // by resource and node
-	for _, resource := range []schema.GroupVersionResource{v1alpha2.Resource(), devicev1alpha1.Resource()} {
-		objects, err := r.objects(ctx, resource, "")
-		if err := r.failed(resource.Resource, "list on "+resource.GroupResource().String(), err); err != nil {
-			return err
-		}
-		written[resource.Resource] = map[string]time.Time{}
-		for i := range objects {
-			written[resource.Resource][objects[i].GetName()] = lastWrite(&objects[i])
-		}
-	}
-	for _, n := range ptr.Deref(nodes, corev1.NodeList{}).Items {
+	for _, n := range listed(ctx, r, "nodes", "nodes", r.core.CoreV1().Nodes(), linux).Items {
 		r.in.Nodes = append(r.in.Nodes, view.NodeReport{
 			Name: n.Name, Ready: slices.Contains(r.agents, n.Name),
 			Topology: written[v1alpha2.Resource().Resource][n.Name],
 			Device:   written[devicev1alpha1.Resource().Resource][n.Name],
 		})
 	}
-	return nil
 }
 
 // webhooks reads what is registered, and the authorities that the API server trusts.
-func (r *statusReader) webhooks(ctx context.Context) error {
-	const right = "list on mutatingwebhookconfigurations and validatingwebhookconfigurations"
+func (r *statusReader) webhooks(ctx context.Context) {
+	const both = "mutatingwebhookconfigurations and validatingwebhookconfigurations"
 	var bundles []byte
 	count := func(name string, of admissionv1.WebhookClientConfig) {
 		if strings.HasSuffix(name, ".tenon.sh") {
@@ -297,21 +284,13 @@ func (r *statusReader) webhooks(ctx context.Context) error {
 			bundles = slices.Concat(bundles, of.CABundle, []byte("\n"))
 		}
 	}
-	validating, err := r.core.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx,
-		metav1.ListOptions{})
-	if err := r.failed("webhooks", right, err); err != nil {
-		return err
-	}
-	for _, c := range ptr.Deref(validating, admissionv1.ValidatingWebhookConfigurationList{}).Items {
+	api, all := r.core.AdmissionregistrationV1(), metav1.ListOptions{}
+	for _, c := range listed(ctx, r, "webhooks", both, api.ValidatingWebhookConfigurations(), all).Items {
 		for _, w := range c.Webhooks {
 			count(w.Name, w.ClientConfig)
 		}
 	}
-	mutating, err := r.core.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err := r.failed("webhooks", right, err); err != nil {
-		return err
-	}
-	for _, c := range ptr.Deref(mutating, admissionv1.MutatingWebhookConfigurationList{}).Items {
+	for _, c := range listed(ctx, r, "webhooks", both, api.MutatingWebhookConfigurations(), all).Items {
 		for _, w := range c.Webhooks {
 			count(w.Name, w.ClientConfig)
 		}
@@ -319,29 +298,21 @@ func (r *statusReader) webhooks(ctx context.Context) error {
 	if r.in.Webhooks > 0 {
 		r.certificate("caBundle of the webhooks", bundles)
 	}
-	return nil
 }
 
 // authorities reads what the manager publishes, and the certificates that are served; never the keys beside them.
-func (r *statusReader) authorities(ctx context.Context) error {
-	if r.in.Local {
-		return nil
-	}
-	at := " of namespace " + installedIn()
-	published, err := r.core.CoreV1().ConfigMaps(installedIn()).Get(ctx, authorityConfigMap, metav1.GetOptions{})
-	if err == nil {
+func (r *statusReader) authorities(ctx context.Context, namespace string) {
+	at := " of namespace " + namespace
+	published, err := r.core.CoreV1().ConfigMaps(namespace).Get(ctx, authorityConfigMap, metav1.GetOptions{})
+	if r.noted("authority", "get on configmaps"+at, err) {
 		r.certificate("ConfigMap "+authorityConfigMap, []byte(published.Data[authorityKey]))
 	}
-	if err := r.failed("authority", "get on configmaps"+at, err); err != nil {
-		return err
-	}
-	serving, err := r.core.CoreV1().Secrets(installedIn()).Get(ctx, certificateSecret, metav1.GetOptions{})
+	serving, err := r.core.CoreV1().Secrets(namespace).Get(ctx, certificateSecret, metav1.GetOptions{})
 	for _, server := range []string{"manager.crt", "scheduler.crt"} {
-		if text := ptr.Deref(serving, corev1.Secret{}).Data[server]; len(text) > 0 {
-			r.certificate(server+" of Secret "+certificateSecret, text)
+		if r.noted("serving-certificate", "get on secrets"+at, err) && len(serving.Data[server]) > 0 {
+			r.certificate(server+" of Secret "+certificateSecret, serving.Data[server])
 		}
 	}
-	return r.failed("serving-certificate", "get on secrets"+at, err)
 }
 
 // certificate adds the one of a place that holds longest.
