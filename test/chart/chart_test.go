@@ -158,11 +158,13 @@ func TestHelm(t *testing.T) {
 	c.hasCertificates(t)
 	quotas := c.objects.Resource(v1alpha1.Resource(v1alpha1.GroupName)).Namespace("default")
 	c.withoutWebhooks(t, func() {
-		_, err := quotas.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": v1alpha1.GroupName + "/v1alpha1", "kind": "ElasticQuota",
-			"metadata": map[string]any{"name": "kept"}, "spec": map[string]any{},
-		}}, metav1.CreateOptions{})
-		check(t, err)
+		await(t, "a quota, once the API server sees that", func(ctx context.Context) (bool, error) {
+			_, err := quotas.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": v1alpha1.GroupName + "/v1alpha1", "kind": "ElasticQuota",
+				"metadata": map[string]any{"name": "kept"}, "spec": map[string]any{},
+			}}, metav1.CreateOptions{})
+			return err == nil, nil
+		})
 	})
 	check(t, chart("upgrade", "tenon", namespace, "--set", "scheduler.replicas=3"))
 	if ok, err := c.published(t.Context()); err != nil || !ok {
