@@ -73,6 +73,16 @@ const (
 	NodeSystemQoSResource = "node.koordinator.sh/system-qos-resource"
 )
 
+// LeaveKey is an annotation of a Node, with any value: its agent gives cgroups back to the kubelet and publishes
+// nothing, and no pod is given CPUs or devices there. `tenon leave` sets it.
+const LeaveKey = "node.tenon.sh/leave"
+
+// IsLeaving reports whether a Node with these annotations is to be left.
+func IsLeaving(annotations map[string]string) bool {
+	_, leaving := annotations[LeaveKey]
+	return leaving
+}
+
 // Metadata of a NodeResourceTopology.
 const (
 	// ManagedBy and ManagedByKoordinator are the label by which other tools find the object.

@@ -18,6 +18,9 @@ type Entry struct {
 	Means, Does, Do string
 }
 
+// Left is the reason of the condition NodeLeft once the agent is not needed any more.
+const Left = "Left"
+
 // String returns the name.
 func (r Reason) String() string { return entries[r].Name }
 

@@ -43,6 +43,7 @@ const (
 	TopologyCut
 	TopologyTooLarge
 	TakeoverPhase
+	NodeLeft
 	OrphanHeld
 	CheckpointLost
 	ExclusivePolicyIgnored
@@ -333,6 +334,15 @@ var entries = [...]Entry{
 		Name: "TakeoverPhase", From: agent, On: "Node", Normal: true,
 		Means: "The take-over of CPUs from a static kubelet has reached its next phase.",
 		Does:  "The text says which.",
+	},
+	NodeLeft: {
+		Name: "NodeLeft", From: agent, On: "Node", Condition: true,
+		Means: "The Node has the annotation node.tenon.sh/leave. Reasons of the condition: Left (containers start " +
+			"without the agent), AgentNeeded (some pods of the node do not, or would lack their devices; the text " +
+			"names them), CgroupsRemain (the kernel did not take a value).",
+		Does: "It has given cgroups back to the kubelet, holds no container back, and publishes nothing.",
+		Do: "For AgentNeeded do what the text says. tenon leave shows all nodes; tenon leave --undo brings the node " +
+			"back.",
 	},
 	OrphanHeld: {
 		Name: "OrphanHeld", From: agent, On: "Node", Normal: true,

@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/view"
@@ -266,6 +267,9 @@ func (r *statusReader) nodes(ctx context.Context) {
 	}
 	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
 	for _, n := range listed(ctx, r, "nodes", "nodes", r.core.CoreV1().Nodes(), linux).Items {
+		if annotation.IsLeaving(n.Annotations) {
+			continue // nothing is due from it
+		}
 		r.in.Nodes = append(r.in.Nodes, view.NodeReport{
 			Name: n.Name, Ready: slices.Contains(r.agents, n.Name),
 			Topology: written[v1alpha2.Resource().Resource][n.Name],

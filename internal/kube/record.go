@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -62,9 +63,12 @@ func (r *record) setFacts(s *Store) {
 	facts := noFacts()
 	r.problems = nil
 	if r.sources != (convert.Sources{}) {
-		args := s.Args()
+		args, sources := s.Args(), r.sources
+		if n := sources.Node; n != nil && annotation.IsLeaving(n.Annotations) {
+			sources = convert.Sources{Node: n} // what is still published is given to no pod
+		}
 		s.reading.Lock()
-		facts, r.problems = s.known.Read(r.sources, args)
+		facts, r.problems = s.known.Read(sources, args)
 		s.reading.Unlock()
 	}
 	s.count(r.ledger.View().Facts(), &facts)

@@ -217,6 +217,23 @@ func TestNodeLabelChangesTheFactsAndTheVersion(t *testing.T) {
 	}
 }
 
+// TestANodeThatIsLeftHasNoTopology: also before the agent's report is removed, and with the annotation gone it has.
+func TestANodeThatIsLeftHasNoTopology(t *testing.T) {
+	t.Parallel()
+	s := kube.NewStore()
+	s.PutTopology(topology(t, "n", machine(t, 2, 4)))
+	for _, leaving := range []bool{false, true, false} {
+		n := node("n", nil)
+		if leaving {
+			n.Annotations = map[string]string{annotation.LeaveKey: "true"}
+		}
+		s.PutNode(n)
+		if has := s.View("n").Machine() != nil; has == leaving {
+			t.Errorf("leaving: %v, and it has a topology: %v", leaving, has)
+		}
+	}
+}
+
 // TestCPUsGivenTwiceAreNoticedWithTheCondition: conditions come with heartbeats, which cost no parse.
 func TestCPUsGivenTwiceAreNoticedWithTheCondition(t *testing.T) {
 	t.Parallel()

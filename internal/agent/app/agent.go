@@ -80,6 +80,8 @@ type Agent struct {
 	// injects is what answers about containers' devices depend on; replaced under mu, never changed.
 	injects atomic.Pointer[inject.Node]
 
+	leaving, departed atomic.Bool // the Node is to be left, and cgroups were given back since
+
 	lock *statedir.Lock // set once at the beginning of Run
 
 	// Set once, before wired is closed.
@@ -136,7 +138,7 @@ func New(o Options) (*Agent, error) {
 		a.notes = append(a.notes, err.Error())
 	}
 	a.status = status.New(status.Options{
-		Client: o.Client, Node: o.Node, Current: a.currentNode, Recorder: o.Recorder,
+		Client: o.Client, Node: o.Node, Current: a.currentNode, Leaving: a.leaving.Load, Recorder: o.Recorder,
 		Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
 	a.machine = source.New(reading{o.Shared.intern(found.Machine), presence}, source.Options[reading]{
@@ -179,9 +181,10 @@ func New(o Options) (*Agent, error) {
 		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
 	a.service = hook.New(hook.Options{
-		Engine: a.tree.Engine, Writes: a.writes, Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
+		Engine: a.tree.Engine, Writes: a.writes, Leaves: a.leaving.Load,
+		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock,
-		Overridden: a.o.Shared.Metrics.Overridden.Inc, Devices: a.injects.Load,
+		Overridden: a.o.Shared.Metrics.Overridden.Inc, Devices: a.injected,
 		Synced: a.wakeDevices,
 	})
 	a.api = watch.New(watch.Options{
@@ -205,9 +208,10 @@ func (a *Agent) Attach() *hook.Service {
 // Mode returns whose CPU assignments hold now.
 func (a *Agent) Mode() annotation.Mode { return a.kubelet.State().Mode }
 
-func (a *Agent) writes() bool { return a.o.Switches.Writes(a.Mode()) }
+func (a *Agent) writes() bool { return !a.leaving.Load() && a.o.Switches.Writes(a.Mode()) }
 
-// Ready returns nil once the agent has seen its pods, brought the cgroup tree in order and published the topology.
+// Ready returns nil once the agent has seen its pods, brought the cgroup tree in order and published the topology, if
+// it is not to leave its node.
 func (a *Agent) Ready() error {
 	a.mu.Lock()
 	err := a.applied
@@ -215,7 +219,7 @@ func (a *Agent) Ready() error {
 	if err != nil {
 		return err
 	}
-	if _, published := a.publisher.Age(); !published {
+	if _, published := a.publisher.Age(); !published && !a.leaving.Load() {
 		return errUnpublished
 	}
 	return nil
@@ -282,7 +286,10 @@ func (a *Agent) join(ctx context.Context, g *group) error {
 	if a.o.WatchKubelet {
 		g.run(a.watchKubelet)
 	}
-	defer a.o.Shared.Metrics.Age.Track(a.o.Node, a.publisher.Age)()
+	defer a.o.Shared.Metrics.Age.Track(a.o.Node, func() (time.Duration, bool) {
+		age, published := a.publisher.Age()
+		return age, published && !a.leaving.Load()
+	})()
 	<-ctx.Done()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 )
 
@@ -40,6 +41,10 @@ func (a *Agent) bridge(ctx context.Context) error {
 	}
 	if node == nil {
 		return nil // no agent has worked here before
+	}
+	if annotation.IsLeaving(node.Annotations) {
+		a.leaving.Store(true) // no container waits
+		return nil
 	}
 	in := a.input(nil)
 	in.Node = node

@@ -143,6 +143,9 @@ func (a *Agent) registerPlugins(ctx context.Context, g *group, running map[strin
 		return
 	}
 	want := wantedPlugins(a.injects.Load(), exhausted(a.currentNode(), a.kubelet.HasLost), running)
+	if a.leaving.Load() {
+		clear(want)
+	}
 	for name, devices := range want {
 		if running[name] != nil {
 			continue

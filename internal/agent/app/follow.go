@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -46,7 +47,8 @@ func (a *Agent) follow(ctx context.Context) error {
 		now := a.o.Clock.Now()
 		a.followed.Store(&now)
 		var retry <-chan time.Time
-		if applied = applied || a.applyFirst(); !applied {
+		applied = applied || a.applyFirst()
+		if left := a.leave(ctx); !applied || !left {
 			retry = a.o.Clock.After(firstApplyRetry)
 		}
 		var again <-chan time.Time
@@ -152,6 +154,9 @@ func (a *Agent) keepNode(node *corev1.Node) {
 	replaced := a.node != nil && (node == nil || a.node.UID != node.UID)
 	a.node = node
 	a.mu.Unlock()
+	if node != nil {
+		a.setLeaving(annotation.IsLeaving(node.Annotations))
+	}
 	if replaced {
 		a.status.Forget()
 	}

@@ -188,10 +188,13 @@ func (a *Agent) publish() {
 	}
 }
 
-// whole is input with what the pods hold.
+// whole is input with what the pods hold; without the Node, for which nothing is published, while it is left.
 func (a *Agent) whole() probe.Input {
 	pods := a.podList()
 	in := a.input(pods)
+	if a.leaving.Load() {
+		in.Node = nil
+	}
 	for _, pod := range pods {
 		if pod.Concerns {
 			in.Entries = append(in.Entries, pod.Entry)

@@ -73,10 +73,11 @@ type Engine struct {
 	pods     map[string]*pod
 	leaves   map[string]*leaf // by path
 	complete bool
-	begun    bool            // Begin was called, and the list of pods is not complete yet
-	recheck  bool            // the tree is to be read anew
-	visits   map[string]bool // UIDs of pods whose groups are to be looked for anew
-	unpinned map[*leaf]bool  // as of the last plan, see findUnpinned
+	begun    bool             // Begin was called, and the list of pods is not complete yet
+	kubelet  *desired.Kubelet // groups are given back to it; nil while they are kept
+	recheck  bool             // the tree is to be read anew
+	visits   map[string]bool  // UIDs of pods whose groups are to be looked for anew
+	unpinned map[*leaf]bool   // as of the last plan, see findUnpinned
 }
 
 // file names one file of the tree.
@@ -317,6 +318,10 @@ func (e *Engine) KubeletKeepsMemory(keeps bool) {
 	}
 }
 
+// GiveBack makes the groups what the kubelet alone would make them, in the next pass; nil takes them back. No pod has
+// CPUs of its own meanwhile.
+func (e *Engine) GiveBack(to *desired.Kubelet) { e.change(func() { e.kubelet = to }) }
+
 // View returns the account: the pools are what groups may use now, with the CPUs of pods that have not died yet held
 // back.
 func (e *Engine) View() *ledger.View {
@@ -368,7 +373,7 @@ func (e *Engine) input() (desired.Input, bool) {
 func (e *Engine) inputOf(pods ...desired.Pod) desired.Input {
 	return desired.Input{
 		View: e.account.View(), Dialect: e.o.Cgroup.Dialect(), Pods: pods,
-		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
+		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR, Kubelet: e.kubelet,
 	}
 }
 

@@ -292,10 +292,16 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 			if e.unpinned[l] && it.role == qos.KubeletPinned {
 				it.role = qos.SharedPool
 			}
+			if in.Kubelet != nil && it.role != qos.KubeletPinned {
+				it.role, it.orphan = qos.SharedPool, false
+			}
 		}
 		p.items = append(p.items, it)
 	}
 	e.mu.Unlock()
+	if in.Kubelet != nil { // no pod has CPUs of its own any more
+		e.unlearn(slices.Collect(maps.Keys(e.grants)))
+	}
 	if p.foreign() {
 		return p
 	}

@@ -27,6 +27,9 @@ func FromAPI(pod *convert.Pod) Pod {
 		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod.Problems),
 		Devices: deviceTypes(&pod.Spec),
 	}
+	if e.Role.Binds() {
+		p.MilliCPUs, p.MilliCPU = convert.CPULimits(pod.Pod)
+	}
 	for _, n := range pod.Allocation.NUMANodeResources {
 		for name, q := range n.Resources {
 			if convert.IsMemory(name) && !q.IsZero() {
@@ -96,12 +99,8 @@ func Uses(labels, annotations map[string]string) bool {
 			annotation.DeviceAllocatedKey:
 			return true
 		}
-		if fence, _, _ := strings.Cut(key, "/"); fence == annotation.RequiredPlugins &&
-			strings.Contains(annotations[key], annotation.NRIPlugin) {
-			return true
-		}
 	}
-	return false
+	return convert.IsFenced(annotations)
 }
 
 // malformed says what is wrong with the allocation that the scheduler wrote; "" when nothing is.

@@ -52,6 +52,10 @@ type Pod struct {
 	// Pinnable: a static kubelet assigns exclusive CPUs to the pod, Tenon has allocated none to it, and its class does
 	// not put it on a pool.
 	Pinnable bool
+	// MilliCPUs are the CPU limits of the containers of a pod with CPUs of its own, by name, and MilliCPU is the pod's;
+	// 0 for none. Its quotas are lifted, and needed again when its groups are given back.
+	MilliCPUs map[string]int64
+	MilliCPU  int64
 	// MemoryNUMAIDs are the NUMA nodes (kernel ids) that its memory was allocated on; nil when it was not.
 	MemoryNUMAIDs []int
 	// Uses: the pod uses something of Tenon: a class, an allocation, a wish. Containers of other pods are moved between

@@ -35,6 +35,8 @@ const (
 	QuotaLifted
 	// MemoryLocal: the NUMA nodes that the pod's memory was allocated on.
 	MemoryLocal
+	// GivenBack: what the group would have of the kubelet alone.
+	GivenBack
 )
 
 // String returns the cause in words.
@@ -43,6 +45,7 @@ func (c Cause) String() string {
 		"CPUs of the pod's allocation", "CPU shared pool", "CPU shared pool of the pod's NUMA nodes",
 		"whole CPU shared pool: none of it is left on the pod's NUMA nodes", "BE CPU shared pool", "system CPUs",
 		"CPU shared pool: the pod has no allocation", "no quota beside a cpuset", "NUMA nodes of the pod's memory",
+		"given back to the kubelet",
 	}[c]
 }
 
@@ -73,7 +76,9 @@ type Input struct {
 	KubeletKeepsMemory bool
 	// AllowUnallocatedLSR lets LSR pods without an allocation run on the shared pool; LSE pods never.
 	AllowUnallocatedLSR bool
-	Pods                []Pod
+	// Kubelet is set on a node that Tenon leaves: all groups are given back to it.
+	Kubelet *Kubelet
+	Pods    []Pod
 }
 
 // Table is the desired state. Rows are sorted by path, then file; no two have both in common.
@@ -91,6 +96,10 @@ func Compute(in Input) Table {
 	var t Table
 	for i := range in.Pods {
 		p := &in.Pods[i]
+		if in.Kubelet != nil {
+			t.Rows = d.giveBack(t.Rows, p)
+			continue
+		}
 		v, refused := d.decide(p)
 		if !refused.OK() {
 			t.Refused = append(t.Refused, Refusal{UID: p.Entry.UID, Reason: refused})
@@ -141,7 +150,7 @@ type verdict struct {
 }
 
 func (d *decider) decide(p *Pod) (verdict, why.Reason) {
-	if _, pinned := d.kstatic[p.Entry.UID]; p.Pinnable && pinned || p.Entry.Role == qos.KubeletPinned {
+	if d.isPinned(p) {
 		return verdict{kubelets: true}, why.Reason{}
 	}
 	switch p.Entry.Role {
@@ -159,6 +168,12 @@ func (d *decider) decide(p *Pod) (verdict, why.Reason) {
 		}
 	}
 	return give(d.shared, SharedPool)
+}
+
+// isPinned reports whether the pod's CPUs are the kubelet's decision.
+func (d *decider) isPinned(p *Pod) bool {
+	_, pinned := d.kstatic[p.Entry.UID]
+	return p.Pinnable && pinned || p.Entry.Role == qos.KubeletPinned
 }
 
 // give returns the verdict for a pool, or refuses an empty one: an empty cpuset would mean all CPUs.
@@ -235,12 +250,17 @@ func (d *decider) mems(p *Pod) string {
 		!p.Entry.Role.Binds() && p.Entry.Role != qos.SharedPool {
 		return ""
 	}
+	return d.withMemory(p.MemoryNUMAIDs)
+}
+
+// withMemory returns, in list format, those of some NUMA nodes that have memory.
+func (d *decider) withMemory(ids []int) string {
 	// A machine that was read from a published topology knows no memory of its NUMA nodes: it is in the zones.
 	knows := false
 	for n := range d.m.NumNUMA() {
 		knows = knows || d.m.MemoryBytes(topo.NUMA(n)) > 0
 	}
-	ids := slices.Sorted(slices.Values(p.MemoryNUMAIDs))
+	ids = slices.Sorted(slices.Values(ids))
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id int) bool {
 		n, ok := d.m.NUMAByID(id)
 		return !ok || knows && d.m.MemoryBytes(n) == 0

@@ -106,6 +106,39 @@ func TestEveryRole(t *testing.T) {
 			{"cpu.max", "max", false, desired.QuotaLifted, false},
 			{"cpuset.cpus", "4,20", false, desired.Allocated, false},
 		}},
+		"LSE on a node that is left has all CPUs, its limits and all memory": {
+			pod: func() desired.Pod {
+				p := leafOf(entry("lse", qos.LSE, qos.Exclusive, "1,17"))
+				p.MilliCPU, p.MilliCPUs, p.MemoryNUMAIDs = 2500, map[string]int64{"c": 5}, []int{0}
+				return p
+			}(),
+			change: func(in *desired.Input) { in.Kubelet = &desired.Kubelet{} }, want: []brief{
+				{"cpu.max", "250000", true, desired.GivenBack, false},
+				{"cpu.max", "1000", false, desired.GivenBack, false},
+				{"cpuset.cpus", "0-31", false, desired.GivenBack, false},
+				{"cpuset.mems", "0-3", false, desired.GivenBack, false},
+			},
+		},
+		"LSE on a node that is left, whose kubelet is static and sets no quotas": {
+			pod: func() desired.Pod {
+				p := leafOf(entry("lse", qos.LSE, qos.Exclusive, "1,17"))
+				p.MilliCPU = 2500
+				return p
+			}(),
+			change: func(in *desired.Input) {
+				in.Kubelet = &desired.Kubelet{Unlimited: true, CPUs: func(uid, container string) []int {
+					if uid == "lse" && container == "c" {
+						return []int{8, 24}
+					}
+					return nil
+				}}
+			}, want: []brief{{"cpuset.cpus", "8,24", false, desired.GivenBack, false}},
+		},
+		"a pod without an allocation on a node that is left": {
+			pod:    leafOf(entry("p", qos.LSE, qos.Exclusive, "")),
+			change: func(in *desired.Input) { in.Kubelet = &desired.Kubelet{} },
+			want:   []brief{{"cpuset.cpus", "0-31", false, desired.GivenBack, false}},
+		},
 		"LSE without an allocation is refused": {
 			pod:     leafOf(entry("p", qos.LSE, qos.Exclusive, "")),
 			refused: why.UnallocatedExclusivePod,

@@ -697,6 +697,10 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 					Reason: "OldRuntime", Message: "containerd 1.7",
 				})
 		}, "condition", Warn, "OldRuntime: containerd 1.7"},
+		"what an agent that is gone wrote": {func(v *NodeView) {
+			v.Agent = nil
+			v.Node.Status.Conditions = append(v.Node.Status.Conditions, corev1.NodeCondition{Type: "tenon.sh/X"})
+		}, "traces", Warn, "condition tenon.sh/X\nNode n\nno agent runs here that keeps it true\nremove it: tenon"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // NodeView is what the API says of a node.
@@ -33,12 +34,25 @@ func Node(v NodeView) []Finding {
 	var all findings
 	all.add("node-ready", v.ready())
 	all.add("runtime-version", v.runtime())
-	all.add("topology", v.topology())
-	all.add("mode", v.mode())
+	if !annotation.IsLeaving(v.Node.Annotations) { // nothing is due from a node that is left
+		all.add("topology", v.topology())
+		all.add("mode", v.mode())
+	}
 	all.add("devices", v.devices())
 	all.add("agent", v.agent())
+	all.add("traces", v.traces())
 	all.add("condition", v.conditions()...)
 	return all
+}
+
+// traces reports what is written in a Node that has no agent any more.
+func (v *NodeView) traces() Finding {
+	_, names := convert.Clean(v.Node, func(string) bool { return false })
+	if v.Agent != nil || v.AgentUnknown != nil || len(names) == 0 {
+		return Finding{}
+	}
+	return ok("Node "+v.Node.Name, "%s", strings.Join(names, ", ")).Because(Warn,
+		"no agent runs here that keeps it true", "remove it: tenon leave --node "+v.Node.Name)
 }
 
 func (v *NodeView) ready() Finding {
@@ -181,7 +195,7 @@ func (v *NodeView) agent() Finding {
 func (v *NodeView) conditions() []Finding {
 	var out []Finding
 	for _, c := range v.Node.Status.Conditions {
-		kind, ours := strings.CutPrefix(string(c.Type), "tenon.sh/")
+		kind, ours := strings.CutPrefix(string(c.Type), convert.ConditionPrefix)
 		if !ours || c.Status != corev1.ConditionTrue {
 			continue
 		}
@@ -206,5 +220,6 @@ func meanings() map[string]string {
 		"KubeletAssumed": "the scheduler's predictions for this kubelet are guesses: the node ranks last in mode " +
 			"Follow",
 		"TopologyWriterConflict": "another program writes the same object: the agent has stopped",
+		"NodeLeft":               "the agent enforces and reports nothing",
 	}
 }

@@ -50,7 +50,7 @@ func (s *Service) News() <-chan struct{} { return s.news }
 
 // Next implements Handler. There are none while the agent writes nothing.
 func (s *Service) Next() []Update {
-	if !s.o.Writes() {
+	if !s.o.Writes() && !s.o.Leaves() {
 		return nil
 	}
 	s.mu.Lock()

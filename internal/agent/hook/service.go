@@ -34,6 +34,8 @@ type Options struct {
 	// Writes reports whether the agent decides about cpusets now; nil is always. While it does not, answers are empty
 	// and nothing is held back.
 	Writes func() bool
+	// Leaves reports whether the engine gives groups back, while the agent does not decide; nil is never.
+	Leaves func() bool
 	// Degraded says why enforcement cannot be promised on this node; "" when it can, as nil says. LSE pods are refused
 	// while it is not, unless AllowDegraded.
 	Degraded      func() string
@@ -126,6 +128,9 @@ const startTime = 2 * time.Minute
 func New(o Options) *Service {
 	if o.Writes == nil {
 		o.Writes = func() bool { return true }
+	}
+	if o.Leaves == nil {
+		o.Leaves = func() bool { return false }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

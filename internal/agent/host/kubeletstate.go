@@ -23,6 +23,16 @@ type CPUState struct {
 	Containers map[string]map[string][]int
 }
 
+// Of returns the CPUs of a container: those that it was given, else the pool.
+func (s *CPUState) Of(uid, container string) []int {
+	for _, name := range []string{container, WholePod} {
+		if ids, given := s.Containers[uid][name]; given {
+			return ids
+		}
+	}
+	return s.Default
+}
+
 const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
 
 // ReadCPUState reads the kubelet's cpu_manager_state below root; the zero CPUState when there is none. Its error names

@@ -28,6 +28,8 @@ type Config struct {
 	// CgroupRoot is the group below which the kubelet makes its own; "" and "/" are the root.
 	CgroupRoot   string
 	CgroupDriver host.Driver
+	// NoQuotas: cpuCFSQuota is false.
+	NoQuotas bool
 	// RuntimeEndpoint is containerRuntimeEndpoint, such as unix:///run/containerd/containerd.sock.
 	RuntimeEndpoint string
 }
@@ -48,6 +50,7 @@ type configz struct {
 		FeatureGates                 map[string]bool   `json:"featureGates"`
 		CgroupRoot                   string            `json:"cgroupRoot"`
 		CgroupDriver                 string            `json:"cgroupDriver"`
+		CPUCFSQuota                  *bool             `json:"cpuCFSQuota"`
 		ContainerRuntimeEndpoint     string            `json:"containerRuntimeEndpoint"`
 	} `json:"kubeletconfig"`
 }
@@ -73,7 +76,7 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	c := Config{
 		CgroupRoot: k.CgroupRoot, RuntimeEndpoint: k.ContainerRuntimeEndpoint,
-		Kubelet: annotation.Kubelet{Gates: k.FeatureGates},
+		Kubelet: annotation.Kubelet{Gates: k.FeatureGates}, NoQuotas: k.CPUCFSQuota != nil && !*k.CPUCFSQuota,
 	}
 	r := reader{}
 	c.Kubelet.CPU.Policy = r.word("cpuManagerPolicy", k.CPUManagerPolicy, "none", "static")

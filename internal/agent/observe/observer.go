@@ -148,6 +148,9 @@ func (b *Observer) CgroupRoot() (root string, said bool) {
 	return s.config.CgroupRoot, s.source == fromKubelet
 }
 
+// SetsNoQuotas reports whether the kubelet is known to set no CPU quotas.
+func (b *Observer) SetsNoQuotas() bool { return b.settings.Value().config.NoQuotas }
+
 // RecordsPods reports whether the kubelet records something of most pods that it admits, or has left some pinned.
 func (b *Observer) RecordsPods() bool {
 	s, r := b.State(), b.resources.Value()

@@ -46,6 +46,9 @@ func (r *Reporter) Condition(kind event.Reason, source string) Setter {
 
 // Set makes a condition hold or not. It writes only what changes, and no False where there never was a True.
 func (r *Reporter) Set(ctx context.Context, kind event.Reason, holds bool, reason, message string) error {
+	if kind != event.NodeLeft && r.o.Leaving != nil && r.o.Leaving() {
+		return nil
+	}
 	message = shorten("%s", message) // the policy tenon-agent-own-conditions has the same limit
 	status := corev1.ConditionFalse
 	if holds {

@@ -35,7 +35,7 @@ func TestEveryRecordCauseAndConditionIsAnEvent(t *testing.T) {
 	conditions := []event.Reason{
 		event.TopologyWriterConflict, event.TopologyModeConflict, event.TopologySourceDegraded,
 		event.KubeletStateUnreadable, event.KubeletStateContradictory, event.KubeletStaticActive, event.KubeletAssumed,
-		event.EnforcementDegraded, event.DeviceHoldersUnclear,
+		event.EnforcementDegraded, event.DeviceHoldersUnclear, event.NodeLeft,
 	}
 	for _, c := range conditions {
 		if !c.Entry().Condition {

@@ -19,6 +19,8 @@ type Options struct {
 	// Node is the Node's name, Current its last known state; nil while it is not known.
 	Node    string
 	Current func() *corev1.Node
+	// Leaving reports whether the agent leaves the Node: then no condition but NodeLeft is written. nil is never.
+	Leaving func() bool
 	// Recorder takes Events; nil drops them. It must not block.
 	Recorder events.EventRecorder
 	Metrics  *Metrics

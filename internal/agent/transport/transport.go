@@ -169,6 +169,14 @@ func (t *Transports) WhyDegraded() string {
 	return ""
 }
 
+// Needed reports whether containers need the agent to start: those whose pods name its plugin, as far as the runtime is
+// not known to ignore that, and those for which a runtime proxy asks.
+func (t *Transports) Needed() (named, proxied bool) {
+	c := t.connections()
+	ignored := c.attached || t.o.NRISocket == "" || c.runtime != nil && (c.unfenced || c.runtime.Old() != "")
+	return !ignored, c.proxied
+}
+
 // IsUnasked reports whether containers start without the agent: then what happens to a pod is seen in the cgroup tree
 // alone.
 func (t *Transports) IsUnasked() bool {

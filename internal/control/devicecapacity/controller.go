@@ -27,7 +27,7 @@ import (
 
 const (
 	// Manager is the field manager under which Nodes are written.
-	Manager = "tenon-manager-devices"
+	Manager = convert.CapacityManager
 	// lossDelay is how long less must be there before a Node shows it.
 	lossDelay = time.Minute
 	// status is the subresource with the amounts.
@@ -139,7 +139,7 @@ func (c *Controller) amounts(node *corev1.Node, have corev1.ResourceList) (write
 	again time.Duration,
 ) {
 	now, lost := c.Clock.Now(), map[corev1.ResourceName]time.Time{}
-	shown := owned(node, status, "f:status", "f:capacity")
+	shown := convert.Owned(node, Manager, status, "f:status", "f:capacity")
 	write = maps.Clone(have)
 	for _, name := range shown {
 		r := corev1.ResourceName(name)
@@ -172,7 +172,7 @@ func (c *Controller) amounts(node *corev1.Node, have corev1.ResourceList) (write
 
 // label copies what the Device says of its GPUs.
 func (c *Controller) label(ctx context.Context, node *corev1.Node, device *devicev1alpha1.Device) error {
-	labels, shown := map[string]string{}, owned(node, "", "f:metadata", "f:labels")
+	labels, shown := map[string]string{}, convert.Owned(node, Manager, "", "f:metadata", "f:labels")
 	for _, key := range [...]string{annotation.GPUVendorLabel, annotation.GPUModelLabel, annotation.GPUDriverLabel} {
 		if device != nil && device.Labels[key] != "" {
 			labels[key] = device.Labels[key]
@@ -207,27 +207,4 @@ func (c *Controller) apply(ctx context.Context, node *corev1.Node, object map[st
 		return nil
 	}
 	return err
-}
-
-// owned returns the keys below a path that were written under Manager, sorted.
-func owned(node *corev1.Node, subresource string, path ...string) (keys []string) {
-	for _, e := range node.ManagedFields {
-		if e.Manager != Manager || e.Subresource != subresource || e.FieldsV1 == nil {
-			continue
-		}
-		var fields map[string]any
-		if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
-			return nil // no API server sends this
-		}
-		for _, step := range path {
-			fields, _ = fields[step].(map[string]any)
-		}
-		for key := range fields {
-			if name, isField := strings.CutPrefix(key, "f:"); isField {
-				keys = append(keys, name)
-			}
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }

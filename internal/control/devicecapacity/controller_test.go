@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // world is an API server with one node and its Device. It applies as a server does: what the manager does not say any
@@ -86,7 +87,7 @@ func (w *world) apply(a clienttesting.PatchAction) error {
 	node := w.node.DeepCopy()
 	fields := map[string]any{}
 	if a.GetSubresource() == status {
-		for _, name := range owned(node, status, "f:status", "f:capacity") {
+		for _, name := range convert.Owned(node, Manager, status, "f:status", "f:capacity") {
 			delete(node.Status.Capacity, corev1.ResourceName(name))
 			delete(node.Status.Allocatable, corev1.ResourceName(name))
 		}
@@ -97,7 +98,7 @@ func (w *world) apply(a clienttesting.PatchAction) error {
 		}
 		fields = map[string]any{"f:status": map[string]any{"f:capacity": fields}}
 	} else {
-		for _, name := range owned(node, "", "f:metadata", "f:labels") {
+		for _, name := range convert.Owned(node, Manager, "", "f:metadata", "f:labels") {
 			delete(node.Labels, name)
 		}
 		maps.Copy(node.Labels, said.Labels)
