@@ -293,13 +293,15 @@ func TestNotes(t *testing.T) {
 			home, nil,
 			[]string{
 				"tenon status --wait 5m", "spec.schedulerName: tenon-scheduler", "kubectl delete crd -l",
-				"secret/tenon-certificates", "rm -rf /var/lib/tenon-agent",
+				"secret/tenon-certificates", "rm -rf /var/lib/tenon-agent", "tenon leave --wait 10m",
 			},
 			[]string{"TENON_NAMESPACE"},
 		},
 		"another namespace": {"placement", nil, []string{"TENON_NAMESPACE=placement tenon status"}, []string{home}},
-		"no agent":          {home, []string{"--set", "agent.enabled=false"}, nil, []string{"rm -rf", "privileged"}},
-		"CRDs that go too":  {home, []string{"--set", "crds.keep=false"}, nil, []string{"delete crd"}},
+		"no agent": {
+			home, []string{"--set", "agent.enabled=false"}, nil, []string{"rm -rf", "privileged", "tenon leave"},
+		},
+		"CRDs that go too": {home, []string{"--set", "crds.keep=false"}, nil, []string{"delete crd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

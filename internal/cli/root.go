@@ -42,7 +42,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	for _, verb := range []*cobra.Command{
 		newExplain(flags, streams), newTopology(flags, streams),
 		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams), newDoctor(flags, streams, doctor),
-		newStatus(flags, streams), newSysdump(flags, streams),
+		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams),
 	} {
 		addVerb(root, verb, flags, display)
 	}
@@ -63,8 +63,8 @@ func unknownVerb(c *cobra.Command, args []string) error {
 }
 
 // Run executes root and returns the process's exit code: 0 done or answered, 1 unexpected error, 2 bad usage or input,
-// 3 negative answer with --exit-code, 4 unreachable or forbidden, 5 a check of doctor or status fails, 130 interrupted.
-// Errors are printed to errOut.
+// 3 negative answer with --exit-code, 4 unreachable or forbidden, 5 a check fails or leave has not ended, 130
+// interrupted. Errors are printed to errOut.
 func Run(ctx context.Context, root *cobra.Command, args []string, errOut io.Writer) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

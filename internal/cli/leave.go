@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+func newLeave(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	var format string
+	var wait time.Duration
+	l := leaver{removed: map[string][]string{}, answers: map[string]string{}}
+	c := &cobra.Command{
+		Use:   "leave",
+		Short: "Give nodes back to the kubelet before an uninstallation",
+		Long: `Give nodes back to the kubelet before an uninstallation, and wait until that is done.
+
+The agents give the groups of containers back, and this command removes what Tenon has written of nodes. Pods go on
+running. Without --node it then removes the webhooks and the agents; helm upgrade brings both back, and one node
+kubectl annotate node NAME node.tenon.sh/leave-. The exit code is 5 when --wait ends before all is done: the answer
+says what is missing.`,
+		Example: `  # before helm uninstall
+  tenon leave --wait 10m
+
+  # one node
+  tenon leave --node worker-1
+
+  # go on, and see how far it is
+  tenon leave --wait 0s -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			if wait < 0 {
+				return usagef("--wait %v is not allowed: use 0 or more", wait)
+			}
+			local, err := addressesInKubeconfig(flags)
+			if err == nil {
+				l.cluster, err = connect(flags)
+			}
+			if err != nil {
+				return err
+			}
+			l.local = len(local) > 0
+			ctx, cancel := context.WithTimeout(c.Context(), wait)
+			defer cancel()
+			answer, err := awaitStatus(ctx, func() (view.Status, error) {
+				d, err := l.step(c.Context())
+				if err != nil {
+					cancel() // it would fail again
+				}
+				return view.Status{Diagnosis: d}, err
+			})
+			if err != nil {
+				return err
+			}
+			return printChecks(streams.Out, format, &answer.Diagnosis)
+		},
+	}
+	outputFlag(c, &format)
+	c.Flags().StringVar(&l.name, "node", "", "leave only this node")
+	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, nodePath)))
+	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "wait so long until all is done")
+	return c
+}
+
+// leaver takes Tenon off nodes.
+type leaver struct {
+	cluster
+	// local: each node runs its agent itself.
+	local bool
+	// name is the only node that is left; "" for all.
+	name    string
+	removed map[string][]string // what was removed, by check
+	answers map[string]string   // of the agents of nodes that are left
+}
+
+// step does what can be done now.
+func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
+	answer = view.NewDiagnosis("Tenon leaves", nil)
+	answer.Kind = "Leave"
+	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
+	nodes, err := l.core.CoreV1().Nodes().List(ctx, linux)
+	if err != nil {
+		return answer, rightMissing(err, "list on nodes")
+	}
+	if l.name != "" {
+		if nodes.Items, err = only(nodes.Items, l.name); err != nil {
+			return answer, err
+		}
+	}
+	pods, err := l.core.CoreV1().Pods(installedIn()).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
+	if err != nil {
+		return answer, rightMissing(err, "list on pods of namespace "+installedIn())
+	}
+	add := func(check, waits, left string) {
+		f := view.Finding{Check: check, Status: view.CheckFail, Found: waits}
+		if waits == "" {
+			f.Status, f.Found = view.CheckOK, left
+		}
+		if removed := l.removed[check]; waits == "" && len(removed) > 0 {
+			f.Found += "; removed " + strings.Join(removed, ", ")
+		}
+		answer.Findings = append(answer.Findings, f)
+	}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		here := func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name }
+		waits, err := l.node(ctx, n, l.local || slices.ContainsFunc(pods.Items, here))
+		if err != nil {
+			return answer, err
+		}
+		add(n.Name, waits, cmp.Or(l.answers[n.Name], "no agent ran: containers keep CPUs until they are made anew"))
+	}
+	if l.name != "" || l.local || !answer.Healthy() {
+		return answer, nil
+	}
+	const check = "installation"
+	hooks := admissionv1.SchemeGroupVersion
+	err = errors.Join(l.remove(ctx, check, hooks.WithResource("mutatingwebhookconfigurations"), "tenon"),
+		l.remove(ctx, check, hooks.WithResource("validatingwebhookconfigurations"), "tenon"),
+		l.remove(ctx, check, appsv1.SchemeGroupVersion.WithResource("daemonsets"), view.AgentName))
+	waits := ""
+	if len(pods.Items) > 0 {
+		waits = "agents have not ended yet"
+	}
+	add(check, waits, "next is helm uninstall")
+	return answer, err
+}
+
+// node leaves one node as far as that can be done now, and returns what it waits for; "" when it is left.
+func (l *leaver) node(ctx context.Context, n *corev1.Node, hasAgent bool) (waits string, err error) {
+	answer, said := event.NodeLeft.Condition(), corev1.NodeCondition{}
+	for _, c := range n.Status.Conditions {
+		if string(c.Type) == answer && c.Status == corev1.ConditionTrue {
+			said = c
+		}
+	}
+	clean, removed := convert.Clean(n, func(name string) bool {
+		return hasAgent && (name == annotation.LeaveKey || name == answer)
+	})
+	switch {
+	case hasAgent && !annotation.IsLeaving(n.Annotations): // an answer is of an earlier time
+		clean, _ = convert.Clean(n, func(name string) bool { return name != answer })
+		metav1.SetMetaDataAnnotation(&clean.ObjectMeta, annotation.LeaveKey, "true")
+		return "asked its agent", l.change(ctx, n, clean)
+	case hasAgent && said.Reason != event.Left:
+		return cmp.Or(said.Message, "its agent has not answered yet: tenon doctor --node "+n.Name), nil
+	case hasAgent:
+		l.answers[n.Name] = said.Message
+	}
+	before := len(l.removed[n.Name])
+	for _, r := range []schema.GroupVersionResource{
+		v1alpha2.Resource(), v1alpha2.Resource().GroupResource().WithVersion("v1alpha1"), devicev1alpha1.Resource(),
+		nodeinfo.Resource(),
+	} {
+		found, err := l.objects(ctx, r, n.Name)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return "", rightMissing(err, "list on "+r.GroupResource().String())
+		}
+		ours := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == view.AgentName }
+		for i := range found {
+			if found[i].GetName() != n.Name || !slices.ContainsFunc(found[i].GetManagedFields(), ours) {
+				continue
+			}
+			if err := l.remove(ctx, n.Name, r, n.Name); err != nil {
+				return "", err
+			}
+		}
+	}
+	if len(removed) > 0 {
+		err = l.change(ctx, n, clean)
+	}
+	l.removed[n.Name] = append(l.removed[n.Name], removed...)
+	if news := l.removed[n.Name][before:]; len(news) > 0 { // a manager that lags may write them once more
+		waits = "removed " + strings.Join(news, ", ")
+	}
+	return waits, err
+}
+
+// change writes what differs between two states of a Node: through its status also labels and annotations change.
+func (l *leaver) change(ctx context.Context, from, to *corev1.Node) error {
+	old, err := json.Marshal(from)
+	is, err1 := json.Marshal(to)
+	if err = errors.Join(err, err1); err != nil {
+		return err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(old, is, from)
+	if err == nil {
+		_, err = l.core.CoreV1().Nodes().PatchStatus(ctx, from.Name, patch)
+	}
+	return rightMissing(err, "patch on nodes/status")
+}
+
+// remove deletes an object. One that is gone is ignored.
+func (l *leaver) remove(ctx context.Context, check string, r schema.GroupVersionResource, name string) error {
+	namespace := ""
+	if r.Group == appsv1.GroupName {
+		namespace = installedIn()
+	}
+	err := l.dynamic.Resource(r).Namespace(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		l.removed[check] = append(l.removed[check], r.Resource+"/"+name)
+	}
+	return rightMissing(err, "delete on "+r.GroupResource().String())
+}
