@@ -547,6 +547,11 @@ func TestFindings(t *testing.T) {
 			with("proc/95/cmdline", "/x/tenon-agent\x00run\x00"), "2.4.2", "writers", Fail,
 			[]string{"a second tenon-agent", "process 95"},
 		},
+		"files of an agent that is gone": {
+			with("proc/90/cmdline", "-", "run/cdi/tenon.sh-gpu.json", "{}", "var/lib/tenon-agent/lock", ""), "2.4.2",
+			"files", Warn,
+			[]string{"rm -rf /var/lib/tenon-agent /run/cdi/tenon.sh-*.json"},
+		},
 		"a node in a container": {with("proc/60/cmdline", "containerd\x00-c\x00/x.toml\x00", "proc/60/status",
 			"Name:\tcontainerd\nNSpid:\t60\t7\n",
 			"proc/95/cmdline", "/tenon-agent\x00run\x00", "proc/95/status", "NSpid:\t95\t1\n", "proc/90/status",

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,23 @@ func Machine(o Options) []Finding {
 	m.devices(&all)
 	all.add("writers", m.writers()...)
 	all.add("agent", m.agent())
+	all.add("files", m.files())
 	return all
+}
+
+// files reports what an agent that is gone has left in folders. It is not known of a machine that is files alone.
+func (m *machine) files() Finding {
+	var there []string
+	for _, name := range []string{"var/lib/tenon-agent", "run/tenon", "run/cdi/tenon.sh-*.json"} {
+		if found, err := filepath.Glob(m.o.Root.Path(name)); err == nil && len(found) > 0 {
+			there = append(there, below(name))
+		}
+	}
+	if len(there) == 0 || len(m.agents()) > 0 || m.o.AskAgent == nil {
+		return Finding{}
+	}
+	return ok("", "%s, and no agent runs", strings.Join(there, ", ")).Because(Warn,
+		"an agent that starts goes on with it", "once Tenon is uninstalled: rm -rf "+strings.Join(there, " "))
 }
 
 // machine is what was read of a machine.
