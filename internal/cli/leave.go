@@ -119,6 +119,10 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 	if err != nil {
 		return answer, rightMissing(err, "list on pods of namespace "+installedIn())
 	}
+	reports, err := l.reports(ctx)
+	if err != nil {
+		return answer, err
+	}
 	add := func(check, waits, left string) {
 		f := view.Finding{Check: check, Status: view.CheckFail, Found: waits}
 		if waits == "" {
@@ -132,7 +136,7 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		here := func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name }
-		waits, err := l.node(ctx, n, l.local || slices.ContainsFunc(pods.Items, here))
+		waits, err := l.node(ctx, n, l.local || slices.ContainsFunc(pods.Items, here), reports[n.Name])
 		if err != nil {
 			return answer, err
 		}
@@ -154,8 +158,30 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 	return answer, err
 }
 
+// reports returns the kinds of objects that agents have written, by node.
+func (l *leaver) reports(ctx context.Context) (map[string][]schema.GroupVersionResource, error) {
+	of := map[string][]schema.GroupVersionResource{}
+	for _, r := range []schema.GroupVersionResource{
+		v1alpha2.Resource(), v1alpha2.Resource().GroupResource().WithVersion("v1alpha1"), devicev1alpha1.Resource(),
+		nodeinfo.Resource(),
+	} {
+		found, err := l.objects(ctx, r, l.name)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, rightMissing(err, "list on "+r.GroupResource().String())
+		}
+		for i := range found {
+			ours := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == view.AgentName }
+			if name := found[i].GetName(); slices.ContainsFunc(found[i].GetManagedFields(), ours) {
+				of[name] = append(of[name], r)
+			}
+		}
+	}
+	return of, nil
+}
+
 // node leaves one node as far as that can be done now, and returns what it waits for; "" when it is left.
-func (l *leaver) node(ctx context.Context, n *corev1.Node, hasAgent bool) (waits string, err error) {
+func (l *leaver) node(ctx context.Context, n *corev1.Node, hasAgent bool, reports []schema.GroupVersionResource,
+) (waits string, err error) {
 	answer, said := event.NodeLeft.Condition(), corev1.NodeCondition{}
 	for _, c := range n.Status.Conditions {
 		if string(c.Type) == answer && c.Status == corev1.ConditionTrue {
@@ -176,22 +202,9 @@ func (l *leaver) node(ctx context.Context, n *corev1.Node, hasAgent bool) (waits
 		l.answers[n.Name] = said.Message
 	}
 	before := len(l.removed[n.Name])
-	for _, r := range []schema.GroupVersionResource{
-		v1alpha2.Resource(), v1alpha2.Resource().GroupResource().WithVersion("v1alpha1"), devicev1alpha1.Resource(),
-		nodeinfo.Resource(),
-	} {
-		found, err := l.objects(ctx, r, n.Name)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return "", rightMissing(err, "list on "+r.GroupResource().String())
-		}
-		ours := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == view.AgentName }
-		for i := range found {
-			if found[i].GetName() != n.Name || !slices.ContainsFunc(found[i].GetManagedFields(), ours) {
-				continue
-			}
-			if err := l.remove(ctx, n.Name, r, n.Name); err != nil {
-				return "", err
-			}
+	for _, r := range reports {
+		if err := l.remove(ctx, n.Name, r, n.Name); err != nil {
+			return "", err
 		}
 	}
 	if len(removed) > 0 {

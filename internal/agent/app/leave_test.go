@@ -240,3 +240,20 @@ func TestALeftNodeHasNoOtherConditions(t *testing.T) {
 		})
 	})
 }
+
+// TestContainersOfALeftNodeSeeDevices: those with an allocation get it as long as there is an agent, and no other one
+// is kept from what the kubelet gives it.
+func TestContainersOfALeftNodeSeeDevices(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		w.mode("Own")
+		w.run(func(a *app.Agent) {
+			wantVisible(t, a, "before", "void", "GPU-a")
+			w.mark(true)
+			wantVisible(t, a, "while the node is left", "-", "GPU-a")
+			w.mark(false)
+			wantVisible(t, a, "back", "void", "GPU-a")
+		})
+	})
+}
