@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -724,5 +725,30 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 			}
 			t.Errorf("no finding %s", tt.check)
 		})
+	}
+}
+
+// TestEveryConditionHasARemedy: why it matters and what to do are those of the list of Events.
+func TestEveryConditionHasARemedy(t *testing.T) {
+	t.Parallel()
+	v := NodeView{Node: &corev1.Node{}, AgentUnknown: errors.New("not asked")}
+	for _, e := range event.List() {
+		if e.Condition {
+			v.Node.Status.Conditions = append(v.Node.Status.Conditions, corev1.NodeCondition{
+				Type: corev1.NodeConditionType("tenon.sh/" + e.Name), Status: corev1.ConditionTrue,
+			})
+		}
+	}
+	found := 0
+	for _, f := range Node(v) {
+		if f.Check == "condition" {
+			found++
+			if f.Status != Warn || f.Why == "" || f.Remedy == "" || strings.Contains(f.Why, "newer") {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+	if found != len(v.Node.Status.Conditions) || found == 0 {
+		t.Errorf("%d findings of %d conditions", found, len(v.Node.Status.Conditions))
 	}
 }

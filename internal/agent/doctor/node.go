@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -199,27 +200,15 @@ func (v *NodeView) conditions() []Finding {
 		if !ours || c.Status != corev1.ConditionTrue {
 			continue
 		}
-		out = append(out, ok(string(c.Type), "%s: %s", c.Reason, c.Message).Because(Warn,
-			cmp.Or(meanings()[kind], "the agent complains"), "see "+kind+` in the guide "Run the agent on your nodes"`))
+		f := ok(string(c.Type), "%s: %s", c.Reason, c.Message).Because(Warn, "a newer agent reports it",
+			"see "+kind+" in docs/reference/events.md of its version")
+		if reason, known := event.Parse(kind); known {
+			f = f.Because(Warn, reason.Entry().Does, reason.Entry().Do)
+		}
+		out = append(out, f)
 	}
 	if len(out) == 0 {
 		out = append(out, ok("status.conditions", "none of Tenon's holds"))
 	}
 	return out
-}
-
-func meanings() map[string]string {
-	return map[string]string{
-		"EnforcementDegraded":       "containers may start before the agent has put them on their CPUs",
-		"TopologyModeConflict":      "the mode that the label asks for cannot be",
-		"TopologySourceDegraded":    "the last good topology stays published",
-		"KubeletStateUnreadable":    "the last good record of the kubelet counts",
-		"KubeletStateContradictory": "pods share CPUs that the kubelet gave to each of them alone",
-		"DeviceHoldersUnclear":      "devices are held twice, or by pods that the API does not have",
-		"KubeletStaticActive":       "the kubelet gives CPUs away that are a pod's of Tenon",
-		"KubeletAssumed": "the scheduler's predictions for this kubelet are guesses: the node ranks last in mode " +
-			"Follow",
-		"TopologyWriterConflict": "another program writes the same object: the agent has stopped",
-		"NodeLeft":               "the agent enforces and reports nothing",
-	}
 }
