@@ -208,14 +208,6 @@ func (u *unit) complete() {
 	}
 }
 
-// nodeIndex is the NUMA node as a number, -1 for an unknown one.
-func (u *unit) nodeIndex() int {
-	if u.node == 0 {
-		return -1
-	}
-	return int(u.node.First())
-}
-
 // index numbers names in the order in which they come; -1 is the empty name.
 type index map[string]int
 
@@ -274,7 +266,12 @@ func (inv *Inventory) arrange(r *rack, s *Spec, classes *Classes) {
 	for ; unknown != 0; unknown &= unknown - 1 {
 		r.pcie = append(r.pcie, unknown&-unknown)
 	}
-	r.numa, unknown = inv.scopes(r, func(u *unit) int { return u.nodeIndex() })
+	r.numa, unknown = inv.scopes(r, func(u *unit) int {
+		if u.node == 0 {
+			return -1
+		}
+		return int(u.node.First())
+	})
 	if len(r.numa) == 0 {
 		r.numa = []uint64{0}
 	}

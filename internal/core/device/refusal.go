@@ -80,7 +80,11 @@ func (s *search) alone(i int, t Type) Reason {
 		if n := int64(bits.OnesCount64(p.open)); reason.Asked == 0 || n > reason.Free {
 			reason.Asked, reason.Free = int64(len(bundles)), n
 		}
-		if reason.InScope = p.mostInScope(); reason.Free >= reason.Asked && !slices.Contains(p.fits, 0) {
+		reason.InScope = 0
+		for _, scope := range p.scopes {
+			reason.InScope = max(reason.InScope, int64(bits.OnesCount64(p.open&scope)))
+		}
+		if reason.Free >= reason.Asked && !slices.Contains(p.fits, 0) {
 			break
 		}
 	}
@@ -174,13 +178,4 @@ func (s *search) describe(p *pick, r *Reason) {
 			r.Best = free
 		}
 	}
-}
-
-// mostInScope is the most devices that fit in one of the scopes that are demanded.
-func (p *pick) mostInScope() int64 {
-	most := 0
-	for _, scope := range p.scopes {
-		most = max(most, bits.OnesCount64(p.open&scope))
-	}
-	return int64(most)
 }
