@@ -169,8 +169,9 @@ func (c *cluster) withoutManager(t *testing.T) {
 		_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), own, metav1.CreateOptions{})
 		check(t, err)
 		_, err = c.client.CoreV1().Pods(namespace).Patch(t.Context(), own.Name, types.MergePatchType, []byte(
-			`{"status":{"containerStatuses":[{"name":"c","image":"example.com/tenon-manager:v9","imageID":"","ready":false,`+
-				`"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}}`), metav1.PatchOptions{}, "status")
+			`{"status":{"containerStatuses":[{"name":"c","image":"example.com/tenon-manager:v9","imageID":"",`+
+				`"ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}}`),
+			metav1.PatchOptions{}, "status")
 		check(t, err)
 		t.Setenv("TENON_NAMESPACE", namespace)
 		var out bytes.Buffer
@@ -277,7 +278,8 @@ func (c *cluster) manager(t *testing.T, server string) (health string, stop func
 	check(t, err)
 	own := filepath.Join(t.TempDir(), "token")
 	check(t, os.WriteFile(own, []byte(token.Status.Token), 0o600))
-	check(t, kubeconf.WriteToken(own+".kubeconfig", kubeconf.Cluster{Server: server, Authority: c.server.Authority}, own))
+	at := kubeconf.Cluster{Server: server, Authority: c.server.Authority}
+	check(t, kubeconf.WriteToken(own+".kubeconfig", at, own))
 	check(t, c.ports.Release(datadir.Webhooks))
 	check(t, c.ports.Release(datadir.ManagerHealth))
 	health = c.ports.Address(datadir.ManagerHealth)

@@ -247,8 +247,8 @@ func waitFor(t *testing.T, limit time.Duration, what string, done func() error) 
 	t.Fatalf("waiting for %s: %v after %v", what, err, limit)
 }
 
-// keepLogs copies the logs to a folder that outlives the test. They are not printed: what failed must be the last that is
-// said of a test.
+// keepLogs copies the logs to a folder that outlives the test. They are not printed: what failed must be the last that
+// is said of a test.
 func keepLogs(t *testing.T, dir string) {
 	t.Helper()
 	kept, err := os.MkdirTemp("", "tenon-logs-")

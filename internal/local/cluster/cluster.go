@@ -31,7 +31,7 @@ type Options struct {
 	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
 	Binary string
 	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without
-	// Admission no manager runs. Without Manifests there is no account of agents, and so they get no tokens.
+	// Admission no manager runs. Without Manifests agents have no accounts and get no tokens.
 	Manifests, Admission [][]byte
 	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have
 	// no runtime that would start a container without their agent.

@@ -109,7 +109,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 				if now[node] != was[node] {
 					changed++
 					if !slices.Contains(log, node) {
-						rt.Fatalf("node %s is not logged: nominated to it were %s and are %s", node, was[node], now[node])
+						rt.Fatalf("node %s is not logged: nominated were %s and are %s", node, was[node], now[node])
 					}
 				}
 			}

@@ -5,8 +5,8 @@
 //	                   │   └── endpoints of the webhooks' Service ──► manager, scheduler (pods with a network)
 //	                   └── kubelet ── containerd ── NRI ──────────────► agent (pod on the host's network)
 //
-// The cluster's own scheduler is kube-scheduler, which places Tenon's pods. The one node has the machine's CPUs. The tests
-// need the tag e2e_install and root. Beside the environment of package stage they read:
+// The cluster's own scheduler is kube-scheduler, which places Tenon's pods. The one node has the machine's CPUs. The
+// tests need the tag e2e_install and root. Beside the environment of package stage they read:
 //
 //	TENON_IMAGES  folder of images; without it they are built into .cache/node/images
 package installed

@@ -37,7 +37,7 @@ func handOn(in net.Conn, to string) {
 	ended := make(chan struct{}, 2)
 	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 		go func() {
-			_, _ = io.Copy(way[0], way[1]) // the end of a connection is no failure
+			_, _ = io.Copy(way[0], way[1]) // also when a connection ends
 			ended <- struct{}{}
 		}()
 	}
