@@ -111,6 +111,10 @@ func Run(ctx context.Context, o Options) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100 // the status of quotas alone takes 20 writes a second
 	graceful := stopTimeout
+	if keeper != nil { // the webhooks are those of a Service
+		server = &drainingServer{Server: server}
+		graceful += drainTime
+	}
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                  scheme,
 		Logger:                  klog.FromContext(ctx),
