@@ -33,20 +33,27 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
+// testCase is a part of the life of an installation. It needs what the parts before it leave.
+type testCase struct {
+	name string
+	run  func(*testing.T)
+}
+
 // TestInstallation goes through the life of one installation.
 func TestInstallation(t *testing.T) {
 	c := start(t)
-	for _, one := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	cases := []testCase{
 		{"install with default values", c.install},
 		{"components have no capability and the pod security level that they claim", c.areRestricted},
 		{"network policies allow the ports that are open", c.listenAsAllowed},
 		{"pods of each class land where simulate said", c.landAsSimulated},
 		{"leaders are killed under bound pods", c.outliveLeaders},
 		{"certificates rotate", c.rotateCertificates},
-	} {
+	}
+	if !testing.Short() {
+		cases = append(cases, testCase{"upgrade and rollback move no pod", c.upgrade})
+	}
+	for _, one := range cases {
 		if !t.Run(one.name, func(t *testing.T) { stage.Count(t); one.run(t) }) {
 			return // the others need what this one leaves
 		}
@@ -237,8 +244,7 @@ func (c *cluster) listenAsAllowed(t *testing.T) {
 	}
 }
 
-// workload is a pod of a class of Tenon, "" for none. cpu may be empty. All of them leave room on two CPUs for one more
-// pod of each component.
+// workload is a pod of a class of Tenon, "" for none. cpu may be empty.
 func workload(name, class, cpu string) *corev1.Pod {
 	grace := int64(0)
 	p := &corev1.Pod{

@@ -3,6 +3,7 @@
 package installed
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()                                          // prepare asks for -test.short
 	if err := os.Setenv("VERSION", version); err != nil { // of all programs that are built
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -37,6 +39,11 @@ func TestMain(m *testing.M) {
 
 // prepare builds Helm's program and the images.
 func prepare(root string) error {
+	if !testing.Short() {
+		if err := preparePrevious(root); err != nil {
+			return err
+		}
+	}
 	helm := filepath.Join(root, ".cache", "helm")
 	if err := command(filepath.Join(root, "hack/tools/helm"), nil, "go", "build", "-o", helm,
 		"helm.sh/helm/v3/cmd/helm"); err != nil {

@@ -1,0 +1,141 @@
+//go:build linux && e2e_install
+
+package installed
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tenon-project/tenon/test/e2e/node/stage"
+)
+
+// The release before this one: an earlier commit, whose sources are unpacked and built beside the others.
+const (
+	previousFile     = "test/e2e/cluster/previous"
+	previousTag      = "previous"
+	previousVariable = "TENON_STAGE_PREVIOUS"
+	// oldDefinition is a CRD that gets another short name there: releases differ in CRDs now and then.
+	oldDefinition = "devices.scheduling.koordinator.sh"
+	oldFile       = "deploy/chart/files/crds/scheduling.koordinator.sh_devices.yaml"
+	oldName       = "previousdevices"
+)
+
+// preparePrevious unpacks the sources of the previous release and builds its images, once.
+func preparePrevious(root string) error {
+	text, err := os.ReadFile(filepath.Join(root, previousFile))
+	if err != nil {
+		return err
+	}
+	commit := strings.TrimSpace(string(text))
+	folder := filepath.Join(root, ".cache", "node", previousTag, commit)
+	if err := os.Setenv(previousVariable, folder); err != nil {
+		return err
+	}
+	images := filepath.Join(folder, "images")
+	if _, err := os.Stat(images); err == nil {
+		return nil
+	}
+	sources := filepath.Join(folder, "sources")
+	if err := os.MkdirAll(sources, 0o755); err != nil {
+		return err
+	}
+	if err := command(root, nil, "bash", "-c", fmt.Sprintf("set -o pipefail; git archive %s | tar -x -C %q", commit,
+		sources)); err != nil {
+		return fmt.Errorf("%s: unpack the previous release: %w", previousFile, err)
+	}
+	if err := command(sources, nil, "sed", "-i", "s/^  scope: /    shortNames: ["+oldName+"]\\n&/", oldFile); err != nil {
+		return err
+	}
+	if err := buildImages(sources, images+".new", previousTag); err != nil {
+		return err
+	}
+	return os.Rename(images+".new", images)
+}
+
+// upgrade installs the previous release, upgrades it and goes back, under pods that the case before left. All the time
+// the webhooks answer and the pods keep their CPUs.
+func (c *cluster) upgrade(t *testing.T) {
+	previous := os.Getenv(previousVariable)
+	for _, program := range programs() {
+		c.runtime.Import(filepath.Join(previous, "images", program+".tar"))
+	}
+	keeps := c.keep(t, c.bound(t))
+	c.helm(t, "uninstall", "tenon")
+	c.awaitGone(t)
+	// With the usual requests the pods of both releases have no room together on two CPUs, and being critical, they would
+	// preempt others.
+	const small = "scheduler.resources.requests.cpu=50m,manager.resources.requests.cpu=50m"
+	c.helm(t, "install", "tenon", filepath.Join(previous, "sources", "deploy/chart"), "--set", small,
+		"--set", "image.tag="+previousTag+",scheduler.garbageCollection=150")
+	c.isWell(t, "versions")
+	c.awaitImages(t, previousTag)
+	c.defines(t, oldName)
+
+	answers := c.keepAsking(t)
+	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reset-values", "--set", small)
+	c.awaitImages(t, version)
+	c.defines(t)
+	c.isWell(t)
+	c.remove(t, c.create(t, workload("after-upgrade", "LS", "10m"))...)
+
+	c.helm(t, "rollback", "tenon")
+	c.awaitImages(t, previousTag)
+	c.defines(t, oldName)
+	c.isWell(t, "versions")
+	c.remove(t, c.create(t, workload("after-rollback", "LS", "10m"))...)
+	answers()
+	keeps()
+}
+
+// defines looks at the short names of the CRD in which the releases differ.
+func (c *cluster) defines(t *testing.T, want ...string) {
+	t.Helper()
+	definitions := schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	}
+	found, err := c.objects.Resource(definitions).Get(t.Context(), oldDefinition, metav1.GetOptions{})
+	check(t, err)
+	got, _, err := unstructured.NestedStringSlice(found.Object, "spec", "names", "shortNames")
+	check(t, err)
+	if !slices.Equal(got, want) {
+		t.Errorf("short names of %s: %q, want %q", oldDefinition, got, want)
+	}
+}
+
+// awaitGone waits until the components' pods have ended.
+func (c *cluster) awaitGone(t *testing.T) {
+	t.Helper()
+	stage.Await(t, "the pods of the release to end", func() error {
+		list, err := c.client.CoreV1().Pods(home).List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%s is left", list.Items[0].Name)
+		}
+		return err
+	})
+}
+
+// awaitImages waits until all pods of the components are ready and of one release; those that end count too.
+func (c *cluster) awaitImages(t *testing.T, tag string) {
+	t.Helper()
+	stage.Await(t, "the pods of "+tag, func() error {
+		list, err := c.client.CoreV1().Pods(home).List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(list.Items) != 5 {
+			err = fmt.Errorf("%d pods", len(list.Items))
+		}
+		for i := 0; err == nil && i < len(list.Items); i++ {
+			p := &list.Items[i]
+			if image := p.Spec.Containers[0].Image; !isReady(p) || !strings.HasSuffix(image, ":"+tag) {
+				err = fmt.Errorf("%s: %s", image, state(p))
+			}
+		}
+		return err
+	})
+}
