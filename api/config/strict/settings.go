@@ -1,6 +1,8 @@
 package strict
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -140,6 +142,15 @@ func (s Settings) Locate(errs ...error) error {
 		return i >= 0
 	})
 	return errors.Join(append([]error{located.Err()}, others...)...)
+}
+
+// Hash names the values, wherever they come from: two processes with the same configuration have the same.
+func (s Settings) Hash() string {
+	sum := sha256.New()
+	for _, one := range s.All {
+		_, _ = fmt.Fprintf(sum, "%q=%q\n", one.Field, one.Value) // a hash takes everything
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // ServeHTTP answers with the settings, as /configz.

@@ -211,6 +211,7 @@ func serveAgent(ctx context.Context, o app.Options, address string, settings str
 	o.Shared = app.NewShared()
 	registry := metrics.NewKubeRegistry()
 	o.Shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)
+	status.RegisterInfo(registry.MustRegister, o.Version, settings.Hash())
 	a, err := app.New(o)
 	if err != nil {
 		return err

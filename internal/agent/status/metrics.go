@@ -102,6 +102,19 @@ func NewMetrics() *Metrics {
 	}
 }
 
+// RegisterInfo makes metrics say which version of the agent runs with which configuration.
+func RegisterInfo(register func(...metrics.Registerable), version, hash string) {
+	build := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "tenon_build_info", Help: "1, with the version of the binary.",
+	}, []string{"component", "version"})
+	inForce := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "tenon_config_info", Help: "1, with a hash of the configuration in force.",
+	}, []string{"component", "hash"})
+	register(build, inForce)
+	build.WithLabelValues(Controller, version).Set(1)
+	inForce.WithLabelValues(Controller, hash).Set(1)
+}
+
 // Register makes the metrics known to a registry, those that count at zero.
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
 	register(m.Apply, m.Drift, m.Failures, m.ConditionWrites, m.Connected, m.SlowCalls, m.MachineChanges,

@@ -73,3 +73,30 @@ func TestTheHealthOfDevicesIsShown(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionAndConfigurationAreShown(t *testing.T) {
+	t.Parallel()
+	registry := metrics.NewKubeRegistry()
+	RegisterInfo(registry.MustRegister, "v1.2.3", "00ff")
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if m.GetGauge().GetValue() == 1 {
+					got[f.GetName()+" "+l.GetName()] = l.GetValue()
+				}
+			}
+		}
+	}
+	want := map[string]string{
+		"tenon_build_info component": "tenon-agent", "tenon_build_info version": "v1.2.3",
+		"tenon_config_info component": "tenon-agent", "tenon_config_info hash": "00ff",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

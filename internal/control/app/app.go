@@ -134,6 +134,11 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer counters.Unregister(metrics.Registry)
+	forget, err := registerInfo(metrics.Registry, o.Settings)
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	defer forget()
 	if keeper != nil {
 		expiry := keeper.Expiry()
 		if err := errors.Join(metrics.Registry.Register(expiry), mgr.Add(keeper)); err != nil {

@@ -98,6 +98,14 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	if text := get(t, client, "http://"+o.MetricsAddress+"/configz"); !strings.Contains(text, `"settings"`) {
 		t.Errorf("/configz = %s", text)
 	}
+	for _, info := range []string{
+		`tenon_build_info{component="tenon-manager",version="`,
+		`tenon_config_info{component="tenon-manager",hash="` + o.Settings.Hash() + `"} 1`,
+	} {
+		if text := get(t, client, "http://"+o.MetricsAddress+"/metrics"); !strings.Contains(text, info) {
+			t.Errorf("/metrics lacks %s", info)
+		}
+	}
 	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` +
 		`"operation":"CREATE",` +
 		`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},` +
