@@ -35,7 +35,7 @@ var notRun = map[string]string{
 	"export": "the shell's", "command": "the shell's", "sleep": "the shell's", "mktemp": "the shell's",
 	"grep": "reads output", "wc": "reads output", "jq": "reads output", "tail": "reads output",
 	"base64": "reads output", "openssl": "reads output", "sha256sum": "reads output",
-	"../../../../.cache/l3": "a test binary", "../../../../.cache/l4": "a test binary", ".cache/l2": "a test binary",
+	".cache": "a test binary that the command before it builds",
 }
 
 // shown are the blocks without commands, by the page and how they begin.
@@ -84,6 +84,9 @@ func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 			folder := root
 			for _, words := range block.Commands() {
 				name := words[0]
+				if strings.Contains("/"+name, "/.cache/") {
+					name = ".cache"
+				}
 				if name == "tenon" && len(words) > 1 && words[1] == "kubectl" {
 					words, name = words[1:], "kubectl"
 				}
