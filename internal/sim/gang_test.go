@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/page"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -593,16 +591,15 @@ func TestAPlannedMemberThatFailsIsTheCause(t *testing.T) {
 // TestTheGangsOfTheGuideStart: every block of YAML is read, and all pods of its jobs start. Those of other operators'
 // jobs are made of their templates.
 func TestTheGangsOfTheGuideStart(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "gang.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := map[string]int{"default/train": 4, "default/solve": 5, "default/tune": 3, "ml/train": 0}
 	want["default/actors"], want["default/learner"], want["ml/close"] = 0, 0, 0
 	got := map[string]int{}
-	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+	for _, block := range page.Blocks(t) {
+		if block.File != "docs/guide/gang.md" || block.Language != "yaml" {
+			continue
+		}
 		in := cpuNode("n0", 100)
-		for doc := range strings.SplitSeq(block[1], "\n---\n") {
+		for _, doc := range block.Documents() {
 			var job struct {
 				Kind     string
 				Metadata metav1.ObjectMeta

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/page"
 )
 
 // guide is what a guide's manifests contain.
@@ -43,8 +44,11 @@ func readGuide(t *testing.T, name string) *guide {
 		t.Fatal(err)
 	}
 	g := &guide{text: string(text)}
-	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(g.text, -1) {
-		for doc := range strings.SplitSeq(block[1], "\n---\n") {
+	for _, block := range page.Blocks(t) {
+		if block.File != "docs/guide/"+name || block.Language != "yaml" {
+			continue
+		}
+		for _, doc := range block.Documents() {
 			var kind metav1.TypeMeta
 			if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
 				t.Fatalf("%s: %v in\n%s", name, err, doc)
