@@ -3,7 +3,7 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +18,9 @@ import (
 	"k8s.io/kubectl/pkg/cmd"
 
 	agent "github.com/tenon-project/tenon/internal/agent/command"
+	"github.com/tenon-project/tenon/internal/agent/criproxy"
 	proxy "github.com/tenon-project/tenon/internal/agent/criproxy/app"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/cli"
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/sim"
@@ -57,7 +59,8 @@ var shown = map[string]string{
 }
 
 // TestTheProgramsKnowTheCommandsOfThePages parses every command by the program itself: verbs, flags and numbers of
-// arguments. test/manifests applies the manifests, deploy renders the values.
+// arguments; files of JSON are read by the programs that they are for. test/manifests applies the manifests, deploy
+// renders the values.
 func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 	programs := programsOfThePages()
 	root := testkit.RepoRoot(t)
@@ -67,14 +70,13 @@ func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 	}
 	known, used := 0, map[string]bool{}
 	for _, block := range page.Blocks(t) {
-		var value any
 		switch block.Language {
 		case "yaml":
 			continue
 		case "json":
-			err = json.Unmarshal([]byte(block.Text), &value)
+			err = readsJSON(t, block)
 		case "toml":
-			err = toml.Unmarshal([]byte(block.Text), &value)
+			err = toml.Unmarshal([]byte(block.Text), new(any))
 		default:
 			err = nil
 			if is := beginning(block); is != "" {
@@ -180,6 +182,31 @@ func programsOfThePages() map[string]func() *cobra.Command {
 		"kubectl": kubectl, "tenon": tenon, "bin/tenon": tenon, "tenon-agent": agent.New,
 		"tenon-manager": manager.NewCommand, "tenon-runtime-proxy": proxy.NewCommand,
 	}
+}
+
+// readsJSON reads a file of the page as the program does that it is for.
+func readsJSON(t *testing.T, block page.Block) error {
+	t.Helper()
+	switch block.File {
+	case "docs/guide/devices.md":
+		root := host.Root{Dir: t.TempDir()}
+		folder := root.Path(host.DropDirs()[0])
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, "devices.json"), []byte(block.Text), 0o600); err != nil {
+			return err
+		}
+		devices, err := host.ReadDropped(root)
+		if len(devices) == 0 {
+			err = errors.Join(err, errors.New("no device"))
+		}
+		return err
+	case "docs/guide/runtime-proxy.md":
+		_, err := criproxy.ParseRegistration([]byte(block.Text))
+		return err
+	}
+	return errors.New("no test knows what reads it")
 }
 
 // beginning is the key by which a block is among shown.
