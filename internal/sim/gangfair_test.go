@@ -733,6 +733,14 @@ func equalGangs(t *testing.T, all func(*corev1.Pod)) {
 			t.Errorf("three nodes were freed, and gang %d was started: %t", i, started)
 		}
 	}
+	for i := 3; i < gangs; i++ { // the queue clears what it has of one when that is tried again
+		name := fmt.Sprintf("g%dx%d", i, 1-i%2)
+		info, waits := l.core.SchedulingQueue.GetPod(name, "default")
+		if !waits || info.UnschedulablePlugins.Len() == 0 {
+			t.Fatalf("%s waits: %t, for no plugin's events", name, waits)
+		}
+		info.ClearRejectorPlugins()
+	}
 }
 
 // TestAGangIsPlannedWhoseQuotaHasGrown: no event of the queue says so. Other gangs of its shape did not fit before.

@@ -81,9 +81,7 @@ func (r *Rounds) recall(ctx context.Context, is *round, current string) bool {
 	if !overtaken {
 		is.failure.Outlook = gang.Short
 	}
-	is.cause = &framework.FitError{
-		Pod: is.queued[failed].Pod, NumAllNodes: k.cause.NumAllNodes, Diagnosis: k.cause.Diagnosis,
-	}
+	is.cause = copyFor(is.queued[failed].Pod, k.cause)
 	r.waitsToPreempt(is, current, time.Now())
 	return true
 }
@@ -112,7 +110,15 @@ func (r *Rounds) learn(ctx context.Context, is *round, current string) {
 		a.known[o] = map[shape]*answer{}
 	}
 	a.n++
-	a.known[o][s] = &answer{rank, slices.Index(is.order, f.UID), f, cause, map[string]bool{rank.Name: true}}
+	kept := copyFor(cause.Pod, cause)
+	a.known[o][s] = &answer{rank, slices.Index(is.order, f.UID), f, kept, map[string]bool{rank.Name: true}}
+}
+
+// copyFor returns what keeps another pod from its nodes. The queue clears the names of plugins that it has of a pod.
+func copyFor(pod *corev1.Pod, of *framework.FitError) *framework.FitError {
+	fit := &framework.FitError{Pod: pod, NumAllNodes: of.NumAllNodes, Diagnosis: of.Diagnosis}
+	fit.Diagnosis.UnschedulablePlugins = of.Diagnosis.UnschedulablePlugins.Clone()
+	return fit
 }
 
 func (is *round) outline() outline {
