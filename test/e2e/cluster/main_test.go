@@ -3,6 +3,7 @@
 package installed
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -74,7 +75,7 @@ func buildImages(root, out, tag string) error {
 
 // command runs a program in a folder; the error has what it printed.
 func command(dir string, env []string, name string, arguments ...string) error {
-	c := exec.Command(name, arguments...)
+	c := exec.CommandContext(context.Background(), name, arguments...)
 	c.Dir, c.Env = dir, append(append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0"), env...)
 	if text, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(arguments, " "), err, text)

@@ -51,7 +51,8 @@ func preparePrevious(root string) error {
 		sources)); err != nil {
 		return fmt.Errorf("%s: unpack the previous release: %w", previousFile, err)
 	}
-	if err := command(sources, nil, "sed", "-i", "s/^  scope: /    shortNames: ["+oldName+"]\\n&/", oldFile); err != nil {
+	older := "s/^  scope: /    shortNames: [" + oldName + "]\\n&/"
+	if err := command(sources, nil, "sed", "-i", older, oldFile); err != nil {
 		return err
 	}
 	if err := buildImages(sources, images+".new", previousTag); err != nil {
@@ -70,8 +71,8 @@ func (c *cluster) upgrade(t *testing.T) {
 	keeps := c.keep(t, c.bound(t))
 	c.helm(t, "uninstall", "tenon")
 	c.awaitGone(t)
-	// With the usual requests the pods of both releases have no room together on two CPUs, and being critical, they would
-	// preempt others.
+	// With the usual requests the pods of both releases have no room together on two CPUs, and being critical, they
+	// would preempt others.
 	const small = "scheduler.resources.requests.cpu=50m,manager.resources.requests.cpu=50m"
 	c.helm(t, "install", "tenon", filepath.Join(previous, "sources", "deploy/chart"), "--set", small,
 		"--set", "image.tag="+previousTag+",scheduler.garbageCollection=150")

@@ -4,6 +4,7 @@ package stage
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -38,7 +39,7 @@ func AddAddress(t testing.TB, text string) {
 	address, err := netip.ParseAddr(text)
 	must(t, err)
 	// Stages of one process share their network.
-	if err := netlink(addressMessage(address)); err != nil && err != syscall.EEXIST {
+	if err := netlink(addressMessage(address)); err != nil && !errors.Is(err, syscall.EEXIST) {
 		t.Fatalf("add address %s to lo: %v", text, err)
 	}
 }
