@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
@@ -818,4 +820,46 @@ func (l *live) name(rt *rapid.T) string {
 	}
 	slices.Sort(names)
 	return rapid.SampledFrom(names).Draw(rt, "pod")
+}
+
+// nominationEnds ends the nomination of another pod when the first member of a plan that has failed comes back.
+type nominationEnds struct {
+	queue.SchedulingQueue
+	of *corev1.Pod
+}
+
+func (q *nominationEnds) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, n int64) error {
+	if of := q.of; of != nil {
+		q.of = nil
+		q.DeleteNominatedPodIfExists(of)
+		q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodDelete, of, nil, nil)
+	}
+	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, n)
+}
+
+// TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails: its first member does not fit, and then it does.
+func TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails(t *testing.T) {
+	l := newLive(t, cpuNode("n0", 4))
+	l.pod("nominated", 4, func(p *corev1.Pod) {
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/x"}}
+	})
+	l.settle()
+	var other *corev1.Pod
+	for _, o := range l.api.pods.GetStore().List() {
+		other = o.(*corev1.Pod)
+	}
+	info, err := framework.NewPodInfo(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.core.SchedulingQueue.AddNominatedPod(klog.Background(), info,
+		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n0"})
+	other = other.DeepCopy()
+	other.Status.NominatedNodeName = "n0"
+	l.core.SchedulingQueue = &nominationEnds{l.core.SchedulingQueue, other}
+	l.gang("a", 2, 2)
+	l.settle()
+	if len(l.on("a")) != 2 {
+		t.Errorf("the node is free, and the gang waits by %+v", l.why("a"))
+	}
 }

@@ -267,7 +267,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			if _, err := schedule(ctx, f, state, pod); err != nil {
 				return scheduler.ScheduleResult{}, err
 			}
-			return r.refuse(state, pod)
+			return unplaced(state, is.cause) // an event says that it fits by now, and concerns who refused it
 		case is.unfit[uid] != nil && slices.ContainsFunc(is.next, is.isPlanned):
 			return unplaced(state, is.unfit[uid]) // before the others it would take their room
 		}
