@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -222,16 +223,21 @@ func (l *gangLoad) make(t *testing.T) {
 			}},
 		},
 	}
-	switch i % 4 {
-	case 0:
+	switch i % 7 {
+	case 0, 4:
 		pod.Annotations[annotation.GangName] = name
 		pod.Annotations[annotation.GangMinAvailable] = fmt.Sprint(least)
 	case 1:
 		pod.Labels[annotation.PodGroup] = name
-		l.podGroup(t, v1alpha1.GroupName, pod.Namespace, name, least)
+		l.podGroup(t, v1alpha1.GroupName+"/v1alpha1", pod.Namespace, name, fmt.Sprintf(`{"minMember":%d}`, least))
 	case 2:
 		pod.Labels[annotation.CommunityPodGroup] = name
-		l.podGroup(t, v1alpha1.CommunityGroupName, pod.Namespace, name, least)
+		l.podGroup(t, v1alpha1.CommunityGroupName+"/v1alpha1", pod.Namespace, name,
+			fmt.Sprintf(`{"minMember":%d}`, least))
+	case 3, 5:
+		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+		l.podGroup(t, "scheduling.k8s.io/v1alpha2", pod.Namespace, name,
+			fmt.Sprintf(`{"schedulingPolicy":{"gang":{"minCount":%d}}}`, least))
 	default:
 		pod.Labels[annotation.LightweightGang] = name
 		pod.Labels[annotation.LightweightMinAvailable] = fmt.Sprint(least)
@@ -260,11 +266,10 @@ func (l *gangLoad) make(t *testing.T) {
 	}
 }
 
-func (l *gangLoad) podGroup(t *testing.T, group, namespace, name string, least int) {
+func (l *gangLoad) podGroup(t *testing.T, version, namespace, name, spec string) {
 	t.Helper()
-	text := fmt.Sprintf(`{"apiVersion":"%s/v1alpha1","kind":"PodGroup","metadata":{"name":%q},`+
-		`"spec":{"minMember":%d}}`, group, name, least)
-	path := "/apis/" + group + "/v1alpha1/namespaces/" + namespace + "/podgroups"
+	text := fmt.Sprintf(`{"apiVersion":%q,"kind":"PodGroup","metadata":{"name":%q},"spec":%s}`, version, name, spec)
+	path := "/apis/" + version + "/namespaces/" + namespace + "/podgroups"
 	err := l.client.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(text)).Do(t.Context()).Error()
 	if err != nil {
 		t.Fatal(err)
@@ -333,12 +338,12 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 	return load
 }
 
-// TestGangsStartWholeWhileSchedulersDie is G1 to G3 on a running cluster: gangs of all sizes, in four dialects, Strict
+// TestGangsStartWholeWhileSchedulersDie is G1 to G3 on a running cluster: gangs of all sizes, in all dialects, Strict
 // and NonStrict, some in groups over two namespaces and some with GPUs, ask for more than the cluster has; some are
 // deleted, some complete, and the leading scheduler is killed again and again. No change of a pod shows a gang or a
 // group in part for longer than it takes to bind it, apart from kills, or a node that gives more than it has; after a
 // kill the rest of a gang that has begun follows; and when the gangs that run are gone, those that waited start, until
-// none is left. The local API server has no PodGroups of Kubernetes' own.
+// none is left.
 func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
 	l := watchGangs(t, up(t, 2, "--machine", "xeon-2s=40", "--machine", "t4-2=6", "--machine", "hgx-h100=4"))
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherPlace}}
@@ -364,7 +369,7 @@ func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
 				return fmt.Errorf("in part are %v", part)
 			}
 			if len(l.started()) == 0 {
-				return fmt.Errorf("none of %d has started", len(l.live))
+				return fmt.Errorf("none of these has started: %v", slices.Sorted(maps.Keys(l.live)))
 			}
 			return nil
 		})

@@ -119,6 +119,9 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 		"--kubelet-client-key=" + kubelet.KeyFile,
 		"--kubelet-preferred-address-types=InternalIP",
 		"--profiling=false",
+		// PodGroups of Kubernetes, which no other component of it may schedule.
+		"--feature-gates=GenericWorkload=true",
+		"--runtime-config=scheduling.k8s.io/v1alpha2=true",
 	}, nil
 }
 
