@@ -10,7 +10,7 @@ import (
 )
 
 // drainTime is how long the webhooks answer after the manager was asked to end. The API server learns only then that
-// the pod is no endpoint of their Service any more, and keeps connections to it.
+// the pod is not an endpoint of their Service any more, and keeps connections to it.
 const drainTime = 5 * time.Second
 
 // drainingServer serves for drainTime more when its context ends, and lets each client close its connection meanwhile.
