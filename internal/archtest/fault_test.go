@@ -19,7 +19,7 @@ func TestEveryFaultOfTheReferenceIsTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	folders, named := map[string]string{}, map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| .*\\| (.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| .*\| (.*) \|$`).FindAllStringSubmatch(string(page), -1) {
 		if row[1] == "Test" {
 			continue
 		}

@@ -56,7 +56,7 @@ func used(name string) *corev1.Node {
 			})
 		}
 	}
-	fields := func(text string) *metav1.FieldsV1 { return &metav1.FieldsV1{Raw: []byte(text)} }
+	fields := metav1.NewFieldsV1
 	n.ManagedFields = []metav1.ManagedFieldsEntry{
 		{
 			Manager: convert.CapacityManager, Operation: "Apply", APIVersion: "v1", Subresource: "status",

@@ -80,8 +80,11 @@ func TestNodesAreLeft(t *testing.T) {
 		waitFor(t, time.Minute, "pods to run", func() error {
 			for _, name := range names {
 				p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
-				if err != nil || p.Status.Phase != corev1.PodRunning {
-					return fmt.Errorf("%s is %s, %v: %v", name, p.Status.Phase, err, p.Status.ContainerStatuses)
+				if err != nil {
+					return err
+				}
+				if p.Status.Phase != corev1.PodRunning {
+					return fmt.Errorf("%s is %s: %v", name, p.Status.Phase, p.Status.ContainerStatuses)
 				}
 				if s := p.Status.ContainerStatuses[0]; s.RestartCount > 0 {
 					t.Fatalf("%s has restarted", name)

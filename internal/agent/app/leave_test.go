@@ -55,7 +55,7 @@ func (w *world) left() (status corev1.ConditionStatus, reason, message string) {
 func (w *world) groups(c hook.Container) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
-	for of, group := range map[string]string{"": c.Cgroup, "pod ": c.Pod.Cgroup} {
+	for of, group := range map[string]string{"": c.Cgroup, "pod/": c.Pod.Cgroup} {
 		for _, file := range []string{desired.CPUs, desired.Mems, desired.QuotaV2} {
 			text, err := w.tree.Read(group, file)
 			if err != nil {
@@ -86,7 +86,7 @@ func TestANodeIsLeftAndComesBack(t *testing.T) {
 			t.Helper()
 			g := w.groups(bound)
 			if g[desired.CPUs] != boundCPUs || g[desired.Mems] != boundMems || g[desired.QuotaV2] != quota ||
-				g["pod "+desired.QuotaV2] != quota || w.cpuset(shared) != sharedCPUs {
+				g["pod/"+desired.QuotaV2] != quota || w.cpuset(shared) != sharedCPUs {
 				t.Errorf("%s: the bound pod has %v, the other one %s; want CPUs %s, memory %s, quota %s, and %s", when,
 					g, w.cpuset(shared), boundCPUs, boundMems, quota, sharedCPUs)
 			}
