@@ -173,7 +173,7 @@ func TestStatusSaysWhyPodsDoNotGetReady(t *testing.T) {
 			for _, o := range objects {
 				switch o := o.(type) {
 				case *corev1.Pod:
-					if o.Name == "tenon-manager" {
+					if o.Labels[componentLabel] == "tenon-manager" {
 						c.pod(o)
 					}
 				case *appsv1.Deployment:
