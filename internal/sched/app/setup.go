@@ -90,9 +90,11 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	core.NextPod = core.SchedulingQueue.Pop
 	r := &coscheduling.Rounds{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
-		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
+		Newcomers: events,
+		Trial:     func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
 	}
 	for _, f := range core.Profiles {
+		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {
 			r.Guard(f, p)
 		}
@@ -254,7 +256,8 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
-	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.core.NextPod))
+	s.rounds.Busy, s.reporter.Busy = s.bindings.Busy, s.bindings.Busy
+	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Turns(s.core.NextPod)))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())

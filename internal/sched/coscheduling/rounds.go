@@ -44,6 +44,10 @@ type Rounds struct {
 	// Events counts what may let a pod fit that did not, other than that a pod was bound. Each is counted after the
 	// cache has it, and before it wakes pods.
 	Events func() uint64
+	// Newcomers are the pods of the queue that were never tried.
+	Newcomers Newcomers
+	// Busy reports whether a pod of no gang is being bound; nil where nothing waits for that.
+	Busy func() bool
 	// Trial returns a copy of the accounts of nodes.
 	Trial func() Trial
 	// Admitted marks an attempt about whose quotas the caller decides.
@@ -58,6 +62,7 @@ type Rounds struct {
 	schedule   schedulePod
 	fail       scheduler.FailureHandlerFn
 	pulled     int
+	turn       turn
 	failed     *round      // the last one, while the cycle of its last member is under way
 	preempting *preemption // under way
 	confined   *part       // to which the snapshot is; nil for all nodes
@@ -86,6 +91,16 @@ type Trial interface {
 	// Take removes a pod from the account of a node, Give returns it.
 	Take(node, uid string)
 	Give(node, uid string)
+}
+
+// Newcomers are pods that were never tried.
+type Newcomers interface {
+	// Newcomer takes the first one out of the queue, if it has this priority or a higher one. Those of which skip is true
+	// stay there. nil where there is none.
+	Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo
+	// SetAside is called with a pod that has left the queue and yields to newcomers, but not its node; with nil when it
+	// yields no more.
+	SetAside(pod *framework.QueuedPodInfo)
 }
 
 type (
@@ -163,6 +178,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *round 
 		}
 		is.next, is.pending[uid] = append(is.next, uid), true
 	}
+	r.turn.takeTurn(len(is.next))
 	return is
 }
 

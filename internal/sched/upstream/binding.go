@@ -22,6 +22,10 @@ const (
 	// togetherInFlight bounds those of members of gangs, which all come at once. They keep the API server busy and
 	// leave others a short way.
 	togetherInFlight = 64
+	// besideInFlight bounds them while others are bound: what the API server works on at a time is what these wait for.
+	besideInFlight = 4
+	// othersRest is how long after a Binding of a pod that starts alone another may be on its way.
+	othersRest = 100 * time.Millisecond
 	// mostTogether is how many members may wait for that while other pods are scheduled.
 	mostTogether = 1000
 )
@@ -29,13 +33,20 @@ const (
 // Bindings counts the Bindings on their way.
 type Bindings struct {
 	alone, together atomic.Int64
+	last            atomic.Int64  // when one of alone has ended, in nanoseconds since the epoch
 	ended           chan struct{} // has a token after one has ended; one waiter at most
 }
 
 // NewBindings returns a counter of none.
 func NewBindings() *Bindings { return &Bindings{ended: make(chan struct{}, 1)} }
 
+// Busy reports whether a pod that starts alone is being bound.
+func (b *Bindings) Busy() bool { return b.alone.Load() > 0 }
+
 func (b *Bindings) end(count *atomic.Int64) {
+	if count == &b.alone {
+		b.last.Store(time.Now().UnixNano())
+	}
 	count.Add(-1)
 	select {
 	case b.ended <- struct{}{}:
@@ -45,12 +56,16 @@ func (b *Bindings) end(count *atomic.Int64) {
 
 // Limit lets a number of requests through at a time that bind a pod.
 func (b *Bindings) Limit(next http.RoundTripper) http.RoundTripper {
-	return limited{next, make(chan struct{}, BindingsInFlight), make(chan struct{}, togetherInFlight)}
+	return limited{
+		next, b, make(chan struct{}, BindingsInFlight), make(chan struct{}, togetherInFlight),
+		make(chan struct{}, besideInFlight),
+	}
 }
 
 type limited struct {
 	http.RoundTripper
-	alone, together chan struct{}
+	bindings                *Bindings
+	alone, together, beside chan struct{}
 }
 
 type bindsTogether struct{}
@@ -62,6 +77,9 @@ func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, slots := request.Context(), l.alone
 	if ctx.Value(bindsTogether{}) != nil {
 		slots = l.together
+		if b := l.bindings; b.Busy() || time.Since(time.Unix(0, b.last.Load())) < othersRest {
+			slots = l.beside
+		}
 	}
 	select {
 	case slots <- struct{}{}:

@@ -67,7 +67,8 @@ func (t *transport) RoundTrip(*http.Request) (*http.Response, error) {
 func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &transport{end: make(chan struct{})}
-		client := NewBindings().Limit(server)
+		bindings := NewBindings()
+		client := bindings.Limit(server)
 		request := func(ctx context.Context, method, path string) error {
 			r, err := http.NewRequestWithContext(ctx, method, "https://server"+path, nil)
 			if err != nil {
@@ -93,7 +94,8 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 				t.Errorf("got %d requests at a time, want %d", n, want)
 			}
 		}
-		bind(context.WithValue(t.Context(), bindsTogether{}, true), 1000, togetherInFlight)
+		together := context.WithValue(t.Context(), bindsTogether{}, true)
+		bind(together, 1000, togetherInFlight)
 		bind(t.Context(), 1000, togetherInFlight+BindingsInFlight)
 		others, cancel := context.WithCancel(t.Context())
 		go func() { _ = request(others, http.MethodGet, "/api/v1/pods") }()
@@ -101,6 +103,10 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 		if n := server.running.Load(); n != togetherInFlight+BindingsInFlight+1 {
 			t.Errorf("got %d requests with one that binds no pod", n)
 		}
+		bindings.alone.Add(1)
+		bind(together, 1000, togetherInFlight+BindingsInFlight+1+besideInFlight)
+		bindings.end(&bindings.alone)
+		bind(together, 1, togetherInFlight+BindingsInFlight+1+besideInFlight) // another may be on its way
 		cancel()
 		if err := request(others, http.MethodPost, binding); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v for a request that has ended while it waited", err)

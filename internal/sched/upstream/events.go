@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -9,8 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/heap"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
@@ -21,6 +24,7 @@ type Events struct {
 	// Deaf is a plugin that refuses pods for which no event of another pod is of use.
 	Deaf  string
 	count atomic.Uint64
+	queue *eventQueue // that is watched
 }
 
 // Count returns how many there were. An event is counted after the cache has it, and before it wakes pods.
@@ -29,7 +33,40 @@ func (e *Events) Count() uint64 { return e.count.Load() }
 // Watch returns the queue that counts its events, and logs in c the nodes to which other pods are nominated than
 // before.
 func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueue {
-	return &eventQueue{SchedulingQueue: q, events: e, changes: c, nominated: map[types.UID]nomination{}}
+	e.queue = &eventQueue{
+		SchedulingQueue: q, events: e, changes: c, nominated: map[types.UID]nomination{}, byNode: map[string][]fwk.PodInfo{},
+		newcomers: heap.New(func(n newcomer) string { return string(n.pod.UID) }, newcomer.before),
+	}
+	return e.queue
+}
+
+// Newcomer takes a pod that was never tried out of the watched queue: of those with the highest priority the one that
+// came first. nil where none has this priority or a higher one. Pods of which skip is true stay in the queue, and are
+// no newcomers any more.
+func (e *Events) Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo {
+	for {
+		pod := e.queue.newcomer(priority)
+		if pod == nil {
+			return nil
+		}
+		if skip(pod) {
+			continue
+		}
+		if info := e.queue.PopSpecificPod(logger, pod); info != nil { // nil for one that is held back
+			return info
+		}
+	}
+}
+
+// newcomer is a pod that was never tried, and how many came before it.
+type newcomer struct {
+	pod *corev1.Pod
+	at  uint64
+}
+
+func (n newcomer) before(o newcomer) bool {
+	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(o.pod), corev1helpers.PodPriority(n.pod)),
+		cmp.Compare(n.at, o.at)) < 0
 }
 
 type eventQueue struct {
@@ -38,14 +75,54 @@ type eventQueue struct {
 	changes *Changes
 	deaf    sync.Map // by UID: pods that only the deaf plugin has refused
 
-	mu        sync.Mutex               // guards nominated
+	mu        sync.Mutex               // guards the rest
 	nominated map[types.UID]nomination // as the queue said after the last call that concerned the pod
+	byNode    map[string][]fwk.PodInfo // the same; a list that was returned is not changed
+	aside     *framework.QueuedPodInfo
+	newcomers *heap.Heap[newcomer]
+	came      uint64
 }
 
-// nomination is a node to which a pod is nominated, and the pod as it counts there.
+// comes notes a newcomer.
+func (q *eventQueue) comes(pod *corev1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.came++
+	q.newcomers.AddOrUpdate(newcomer{pod, q.came})
+}
+
+// goes is called with pods that leave the queue.
+func (q *eventQueue) goes(pod *corev1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_ = q.newcomers.Delete(newcomer{pod: pod}) // most are none
+}
+
+// newcomer removes the first one, if its priority is high enough.
+func (q *eventQueue) newcomer(priority int32) *corev1.Pod {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	first, ok := q.newcomers.Peek()
+	if !ok || corev1helpers.PodPriority(first.pod) < priority {
+		return nil
+	}
+	_ = q.newcomers.Delete(first) // it is there
+	return first.pod
+}
+
+// nomination is a node to which a pod is nominated, and the pod as it counts there; nil without a node.
 type nomination struct {
 	node string
-	pod  *corev1.Pod
+	info fwk.PodInfo
+}
+
+// weighs reports whether others have as much room beside one as beside the other.
+func (n nomination) weighs(o nomination) bool {
+	if n.node != o.node || n.info == nil || o.info == nil {
+		return n.node == o.node
+	}
+	a, b := n.info.GetPod(), o.info.GetPod()
+	return weighsAlike(a, b) && len(a.Spec.Containers) == len(b.Spec.Containers) // none of a pod that has left the queue
 }
 
 // renominates is called after each call that may change the nomination of a pod, to one of these nodes if to any. It
@@ -55,37 +132,77 @@ func (q *eventQueue) renominates(uid types.UID, to ...string) {
 	defer q.mu.Unlock()
 	was := q.nominated[uid]
 	is := q.nominationOf(uid, append(to, was.node))
-	if is.node == was.node && (is.pod == nil || weighsAlike(was.pod, is.pod) &&
-		len(was.pod.Spec.Containers) == len(is.pod.Spec.Containers)) { // none of a pod that has left the queue
+	if is.node == "" && was.node == "" {
 		return
 	}
 	delete(q.nominated, uid)
+	if was.node != "" {
+		others := slices.DeleteFunc(slices.Clone(q.byNode[was.node]), func(i fwk.PodInfo) bool {
+			return i.GetPod().UID == uid
+		})
+		if q.byNode[was.node] = others; len(others) == 0 {
+			delete(q.byNode, was.node)
+		}
+	}
 	if is.node != "" {
 		q.nominated[uid] = is
-		q.changes.Shown(is.node)
+		q.byNode[is.node] = append(slices.Clone(q.byNode[is.node]), is.info)
 	}
-	if was.node != "" && was.node != is.node {
-		q.changes.Shown(was.node)
+	if was.weighs(is) {
+		return
+	}
+	for _, node := range []string{is.node, was.node} {
+		if node != "" {
+			q.changes.Shown(node)
+		}
 	}
 }
 
 // nominationOf returns the nomination of a pod to one of these nodes. Of a pod that has left the queue only its name
-// counts.
+// counts, but for one that was set aside.
 func (q *eventQueue) nominationOf(uid types.UID, nodes []string) nomination {
 	for i, node := range nodes {
 		if node == "" || slices.Contains(nodes[:i], node) {
 			continue
 		}
-		for _, info := range q.NominatedPodsForNode(node) {
-			if pod := info.GetPod(); pod.UID == uid {
-				return nomination{node, pod}
+		for _, info := range q.SchedulingQueue.NominatedPodsForNode(node) {
+			if info.GetPod().UID != uid {
+				continue
 			}
+			if q.aside != nil && q.aside.Pod.UID == uid {
+				info = q.aside.PodInfo.DeepCopy()
+			}
+			info.CalculateResource() // which remembers: from here on it is only read
+			return nomination{node, info}
 		}
 	}
 	return nomination{}
 }
 
+// NominatedPodsForNode returns the pods that are nominated to a node. They are not to be changed: filters ask for them
+// on each node, and Kubernetes' queue copies them each time.
+func (q *eventQueue) NominatedPodsForNode(node string) []fwk.PodInfo {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.byNode[node]
+}
+
+// SetAside lets the nomination of a pod that has left the queue count until it is set aside no more: nil ends that.
+func (e *Events) SetAside(pod *framework.QueuedPodInfo) {
+	q := e.queue
+	q.mu.Lock()
+	was := q.aside
+	q.aside = pod
+	q.mu.Unlock()
+	for _, p := range []*framework.QueuedPodInfo{was, pod} {
+		if p != nil {
+			q.renominates(p.Pod.UID)
+		}
+	}
+}
+
 func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
+	q.comes(pod)
 	q.SchedulingQueue.Add(ctx, pod)
 	q.renominates(pod.UID, pod.Status.NominatedNodeName)
 }
@@ -98,12 +215,14 @@ func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 func (q *eventQueue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 	q.deaf.Delete(pod.UID)
+	q.goes(pod)
 	q.renominates(pod.UID)
 }
 
 func (q *eventQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 	pod, err := q.SchedulingQueue.Pop(logger)
 	if pod != nil {
+		q.goes(pod.Pod)
 		q.renominates(pod.Pod.UID)
 	}
 	return pod, err
@@ -111,6 +230,7 @@ func (q *eventQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 
 func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	defer q.renominates(pod.UID)
+	q.goes(pod)
 	return q.SchedulingQueue.PopSpecificPod(logger, pod)
 }
 

@@ -19,6 +19,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 )
 
@@ -34,6 +35,16 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 		p.Namespace, p.Name = "n", fmt.Sprint("p", i)
 		exist = append(exist, p)
 	}
+	said := func(nominated []fwk.PodInfo) string {
+		var all []string
+		for _, info := range nominated {
+			p := info.GetPod()
+			cpu := info.CalculateResource().Resource.GetMilliCPU()
+			all = append(all, fmt.Sprint(p.UID, len(p.Spec.Containers), cpu))
+		}
+		slices.Sort(all)
+		return fmt.Sprint(all)
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		q := queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }, exist)
 		c := &Changes{}
@@ -42,14 +53,10 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 		nominated := func() map[string]string {
 			on := map[string]string{}
 			for _, node := range []string{"a", "b"} {
-				var all []string
-				for _, info := range q.NominatedPodsForNode(node) {
-					p := info.GetPod()
-					cpu := info.CalculateResource().Resource.GetMilliCPU()
-					all = append(all, fmt.Sprint(p.UID, len(p.Spec.Containers), cpu))
+				on[node] = said(q.NominatedPodsForNode(node))
+				if got := said(watched.NominatedPodsForNode(node)); got != on[node] {
+					rt.Fatalf("nominated to %s are %s, want %s", node, got, on[node])
 				}
-				slices.Sort(all)
-				on[node] = fmt.Sprint(all)
 			}
 			return on
 		}
@@ -123,6 +130,117 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 	})
 	if !testing.Short() && (changed < 100 || quiet < 100) {
 		t.Errorf("%d changes of a node and %d updates that are none: too few to mean anything", changed, quiet)
+	}
+}
+
+// TestAPodThatIsSetAsideKeepsItsNode: what it asks for counts there although it has left the queue, until it yields no
+// more.
+func TestAPodThatIsSetAsideKeepsItsNode(t *testing.T) {
+	t.Parallel()
+	logger := klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	p := testPod("p")
+	p.Status.NominatedNodeName = "a"
+	events, c := &Events{}, &Changes{}
+	q := events.Watch(queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		[]runtime.Object{p}), c)
+	q.Add(ctx, p)
+	counts := func(when string, want int64) {
+		t.Helper()
+		got := int64(0)
+		for _, info := range q.NominatedPodsForNode("a") {
+			got += info.CalculateResource().Resource.GetMilliCPU()
+		}
+		if got != want {
+			t.Errorf("%s: %d thousandths of a CPU count on the node, want %d", when, got, want)
+		}
+	}
+	counts("in the queue", 2000)
+	info, err := q.Pop(logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts("taken", 0)
+	from := c.seen
+	events.SetAside(info)
+	counts("set aside", 2000)
+	if log, _ := c.since(from, nil); !slices.Contains(log, "a") {
+		t.Errorf("the node is not logged: %v", log)
+	}
+	q.Update(ctx, p, p.DeepCopy())
+	counts("updated", 2000)
+	events.SetAside(nil)
+	counts("tried", 0)
+	events.SetAside(info)
+	q.Delete(p)
+	counts("deleted", 0)
+	events.SetAside(nil)
+	counts("deleted, and tried", 0)
+}
+
+// TestNewcomersAreTheFirstThatWereNeverTried: of those with the highest priority, and none twice.
+func TestNewcomersAreTheFirstThatWereNeverTried(t *testing.T) {
+	t.Parallel()
+	logger := klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	taken, none := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		events := &Events{}
+		q := events.Watch(queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }), &Changes{})
+		var fresh, queued []*corev1.Pod
+		leaves := func(p *corev1.Pod) {
+			is := func(o *corev1.Pod) bool { return o.UID == p.UID }
+			fresh, queued = slices.DeleteFunc(fresh, is), slices.DeleteFunc(queued, is)
+		}
+		skipped := func(p *corev1.Pod) bool { return p.Labels != nil }
+		for i := range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			switch step := rapid.IntRange(0, 6).Draw(rt, "step"); {
+			case step <= 2 || len(queued) == 0:
+				name := fmt.Sprint("p", i)
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+				p.Spec.Priority = ptr.To(rapid.Int32Range(0, 2).Draw(rt, "priority"))
+				if rapid.IntRange(0, 3).Draw(rt, "skipped") == 0 {
+					p.Labels = map[string]string{"skip": ""}
+				}
+				q.Add(ctx, p)
+				fresh, queued = append(fresh, p), append(queued, p)
+			case step == 3:
+				p := rapid.SampledFrom(queued).Draw(rt, "deleted")
+				q.Delete(p)
+				leaves(p)
+			case step == 4: // tried, and back in the queue
+				p := rapid.SampledFrom(queued).Draw(rt, "tried")
+				if err := q.AddUnschedulableIfNotPresent(logger, q.PopSpecificPod(logger, p), 0); err != nil {
+					rt.Fatal(err)
+				}
+				fresh = slices.DeleteFunc(fresh, func(o *corev1.Pod) bool { return o.UID == p.UID })
+			default:
+				least := rapid.Int32Range(0, 2).Draw(rt, "least")
+				want, first := "", -1
+				for priority := int32(2); priority >= least && first < 0; priority-- {
+					first = slices.IndexFunc(fresh, func(p *corev1.Pod) bool {
+						return *p.Spec.Priority == priority && !skipped(p)
+					})
+				}
+				if none++; first >= 0 {
+					want = fresh[first].Name
+					none, taken = none-1, taken+1
+				}
+				got := ""
+				if info := events.Newcomer(logger, least, skipped); info != nil {
+					got = info.Pod.Name
+				}
+				if got != want {
+					rt.Fatalf("got %q of priority %d at least, want %q", got, least, want)
+				}
+				if first >= 0 {
+					leaves(fresh[first])
+				}
+			}
+		}
+	})
+	if !testing.Short() && (taken < 50 || none < 50) {
+		t.Errorf("%d newcomers, and %d times none: too few to mean anything", taken, none)
 	}
 }
 

@@ -32,6 +32,8 @@ const (
 	// restPerWork bounds the cost of running all filters for a rejected pod: they rest this many times as long as they
 	// worked, so they take at most a tenth of the scheduler's time.
 	restPerWork = 9
+	// restPerWrite is as many times as long as a write took the next one waits while pods are bound.
+	restPerWrite = 4
 	// Events of refusals, for the whole process.
 	eventsPerSecond = 10
 	eventsBurst     = 100
@@ -39,6 +41,10 @@ const (
 
 // Reporter reports why a pod was rejected: by root cause, once for each cause.
 type Reporter struct {
+	// Busy reports whether a pod of no gang is being bound, which is more urgent than what is written here. It may be
+	// nil.
+	Busy func() bool
+
 	client            clientset.Interface
 	refusals, dropped *metrics.CounterVec
 	decided           func(plugin, result string)

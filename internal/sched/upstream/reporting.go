@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,6 +89,7 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 	}
 	ctx := context.WithoutCancel(t.ctx)
 	t.reporter.writes.do(func() {
+		defer t.reporter.rest(t.reporter.clock.Now())
 		if _, pending := t.reporter.last(pod.UID); !pending {
 			return // bound or gone: what kept it from that is old
 		}
@@ -128,6 +130,13 @@ func (w *writes) work() {
 		w.mu.Lock()
 	}
 	w.works = false
+}
+
+// rest lets pods be bound before the next write.
+func (r *Reporter) rest(since time.Time) {
+	if r.Busy != nil && r.Busy() {
+		r.clock.Sleep(restPerWrite * r.clock.Now().Sub(since))
+	}
 }
 
 // unschedulable exports the pods that are refused, by root cause, as count sees them at each scrape.

@@ -1,0 +1,193 @@
+package coscheduling_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+)
+
+// turns is a scheduling loop in which no pod fits, and each attempt takes a while.
+type turns struct {
+	*coscheduling.Rounds
+	queue queue.SchedulingQueue
+	fresh []*corev1.Pod
+	takes time.Duration
+	busy  bool
+	aside string
+}
+
+func newTurns(ctx context.Context, t *testing.T, gangs, members int) *turns {
+	metrics.Register()
+	p, known := newPlugin(t)
+	q := queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
+		queue.WithPodMaxBackoffDuration(time.Hour))
+	l := &turns{queue: q}
+	l.Rounds = &coscheduling.Rounds{
+		Gangs: known, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
+		Newcomers: l, Busy: func() bool { return l.busy },
+	}
+	for i := range gangs {
+		for j := range members {
+			m := member(fmt.Sprintf("g%d-%d", i, j), fmt.Sprint("g", i), fmt.Sprint(members))
+			known.PutPod(m)
+			q.Add(ctx, m)
+		}
+	}
+	return l
+}
+
+// come adds pods of no gang.
+func (l *turns) come(ctx context.Context, priority int32, names ...string) {
+	for _, name := range names {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Now()),
+		}}
+		p.Spec.Priority = ptr.To(priority)
+		l.queue.Add(ctx, p)
+		l.fresh = append(l.fresh, p)
+	}
+}
+
+func (l *turns) Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo {
+	for i, p := range l.fresh {
+		if corev1helpers.PodPriority(p) >= priority && !skip(p) {
+			l.fresh = slices.Delete(l.fresh, i, i+1)
+			return l.queue.PopSpecificPod(logger, p)
+		}
+	}
+	return nil
+}
+
+func (l *turns) SetAside(pod *framework.QueuedPodInfo) {
+	if l.aside = ""; pod != nil {
+		l.aside = "/" + pod.Pod.Name
+	}
+}
+
+// run tries so many pods, and calls f after each.
+func (l *turns) run(ctx context.Context, t *testing.T, n int, f func(pod string)) string {
+	t.Helper()
+	logger := klog.FromContext(ctx)
+	next := l.Next(l.Turns(l.queue.Pop))
+	fail := l.Fail(func(_ context.Context, _ framework.Framework, pod *framework.QueuedPodInfo, _ *fwk.Status,
+		_ *fwk.NominatingInfo, _ time.Time,
+	) {
+		if err := l.queue.AddUnschedulableIfNotPresent(logger, pod, l.queue.SchedulingCycle()); err != nil {
+			t.Error(err)
+		}
+	})
+	var order []string
+	for range n {
+		pod, err := next(logger)
+		if err != nil || pod == nil {
+			t.Fatalf("after %v: %v, %v", order, pod, err)
+		}
+		if l.aside == "/"+pod.Pod.Name {
+			t.Errorf("%s is tried and set aside", l.aside)
+		}
+		order = append(order, pod.Pod.Name+l.aside)
+		<-time.After(l.takes)
+		fail(ctx, nil, pod, fwk.NewStatus(fwk.Unschedulable, "no"), nil, time.Now())
+		f(pod.Pod.Name)
+	}
+	return strings.Join(order, " ")
+}
+
+// TestNewcomersAreTriedBetweenRounds: half as many as the round before had members, if their priority is not lower.
+func TestNewcomersAreTriedBetweenRounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		gangs, members int
+		priorities     []int32
+		want           string
+	}{
+		"no pods of no gang": {2, 2, nil, "g0-0 g0-1 g1-0 g1-1"},
+		"more than a turn":   {2, 3, []int32{0, 0, 0, 0}, "g0-0 g0-1 g0-2 a/g1-0 b/g1-0 g1-0 g1-1 g1-2 c d"},
+		"a turn of one":      {3, 2, []int32{0, 0, 0}, "g0-0 g0-1 a/g1-0 g1-0 g1-1 b/g2-0 g2-0 g2-1 c"},
+		"of lower priority":  {2, 2, []int32{-1}, "g0-0 g0-1 g1-0 g1-1 a"},
+		"of other priority":  {2, 2, []int32{-1, 0}, "g0-0 g0-1 b/g1-0 g1-0 g1-1 a"},
+		"of higher priority": {2, 2, []int32{1, 0}, "a g0-0 g0-1 b/g1-0 g1-0 g1-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newTurns(t.Context(), t, c.gangs, c.members)
+			for i, priority := range c.priorities {
+				l.come(t.Context(), priority, string(rune('a'+i)))
+			}
+			got := l.run(t.Context(), t, c.gangs*c.members+len(c.priorities), func(pod string) {
+				l.fresh = slices.DeleteFunc(l.fresh, func(p *corev1.Pod) bool { return p.Name == pod })
+			})
+			if got != c.want {
+				t.Errorf("tried %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestARoundWaitsForNewcomersThatAreBeingBound: for twice as long as the round before it took, or until none is.
+func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	for name, c := range map[string]struct {
+		busy, come int // how long after the first round, in milliseconds; a newcomer comes
+		want       int // between the rounds
+	}{
+		"nothing is bound":               {0, 0, 0},
+		"a short while":                  {20, 0, 20},
+		"always":                         {1000, 0, 400},
+		"one comes, and the turn ends":   {1000, 50, 150},
+		"one comes, and none is bound":   {60, 50, 150},
+		"one comes after the next round": {20, 1000, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer func() {
+					cancel()
+					<-time.After(time.Minute) // the queue's metrics end
+				}()
+				l := newTurns(ctx, t, 2, 2)
+				l.takes = 100 * time.Millisecond
+				var ended, began time.Time
+				n := 4
+				if c.come > 0 && c.come < c.want {
+					n++
+				}
+				l.run(ctx, t, n, func(pod string) {
+					switch pod {
+					case "g0-1":
+						ended = time.Now()
+						if l.busy = c.busy > 0; l.busy {
+							time.AfterFunc(ms(c.busy), func() { l.busy = false })
+						}
+						if c.come > 0 {
+							time.AfterFunc(ms(c.come), func() { l.come(ctx, 0, "a") })
+						}
+					case "g1-0":
+						began = time.Now().Add(-l.takes)
+					}
+				})
+				if got := began.Sub(ended).Round(ms(10)); got != ms(c.want) {
+					t.Errorf("the next round began after %s, want %s", got, ms(c.want))
+				}
+			})
+		})
+	}
+}
