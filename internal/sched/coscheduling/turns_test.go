@@ -30,7 +30,6 @@ type turns struct {
 	queue queue.SchedulingQueue
 	fresh []*corev1.Pod
 	takes time.Duration
-	busy  bool
 	aside string
 }
 
@@ -174,11 +173,13 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 					switch pod {
 					case "g0-1":
 						ended = time.Now()
-						if l.busy = c.busy > 0; l.busy {
-							time.AfterFunc(ms(c.busy), func() { l.busy = false })
-						}
-						if c.come > 0 {
-							time.AfterFunc(ms(c.come), func() { l.come(ctx, 0, "a") })
+						l.Busy = func() bool {
+							since := time.Since(ended)
+							if c.come > 0 && since >= ms(c.come) {
+								l.come(ctx, 0, "a")
+								c.come = 0
+							}
+							return since < ms(c.busy)
 						}
 					case "g1-0":
 						began = time.Now().Add(-l.takes)
