@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -706,7 +707,13 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 		"what an agent that is gone wrote": {func(v *NodeView) {
 			v.Agent = nil
 			v.Node.Status.Conditions = append(v.Node.Status.Conditions, corev1.NodeCondition{Type: "tenon.sh/X"})
-		}, "traces", Warn, "condition tenon.sh/X\nNode n\nno agent runs here that keeps it true\nremove it: tenon"},
+		}, "traces", Warn, "condition tenon.sh/X\nNode n\nno pod of an agent runs here that keeps it true\n" +
+			"once Tenon is uninstalled: tenon leave --node n"},
+		"reports of an agent that is gone": {func(v *NodeView) {
+			v.Agent = nil
+			v.Topology.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "tenon-agent"}}
+			v.Device = &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{ManagedFields: v.Topology.ManagedFields}}
+		}, "traces", Warn, "its NodeResourceTopology, its Device\nNode n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,11 +2,13 @@ package doctor
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
@@ -46,14 +48,21 @@ func Node(v NodeView) []Finding {
 	return all
 }
 
-// traces reports what is written in a Node that has no agent any more.
+// traces reports what is written in a Node that has no agent any more, and the agent's reports about it.
 func (v *NodeView) traces() Finding {
 	_, names := convert.Clean(v.Node, func(string) bool { return false })
+	ours := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "tenon-agent" }
+	if v.Topology != nil && slices.ContainsFunc(v.Topology.ManagedFields, ours) {
+		names = append(names, "its NodeResourceTopology")
+	}
+	if v.Device != nil && slices.ContainsFunc(v.Device.ManagedFields, ours) {
+		names = append(names, "its Device")
+	}
 	if v.Agent != nil || v.AgentUnknown != nil || len(names) == 0 {
 		return Finding{}
 	}
 	return ok("Node "+v.Node.Name, "%s", strings.Join(names, ", ")).Because(Warn,
-		"no agent runs here that keeps it true", "remove it: tenon leave --node "+v.Node.Name)
+		"no pod of an agent runs here that keeps it true", "once Tenon is uninstalled: tenon leave --node "+v.Node.Name)
 }
 
 func (v *NodeView) ready() Finding {

@@ -138,8 +138,8 @@ func (c *cluster) startNode(t *testing.T) {
 	})
 }
 
-// helm runs Helm for the release of the tests.
-func (c *cluster) helm(t *testing.T, arguments ...string) {
+// helm runs Helm for the release of the tests and returns what it prints.
+func (c *cluster) helm(t *testing.T, arguments ...string) string {
 	t.Helper()
 	const none = "/nonexistent" // neither settings nor plugins of this user
 	text, err := c.run(t, os.Getenv(helmVariable), append(arguments, "--namespace", home),
@@ -147,6 +147,7 @@ func (c *cluster) helm(t *testing.T, arguments ...string) {
 	if err != nil {
 		t.Fatalf("helm %s: %v\n%s", strings.Join(arguments, " "), err, text)
 	}
+	return text
 }
 
 // tenon runs the command line and reads the JSON that it prints.
@@ -192,15 +193,22 @@ func (c *cluster) create(t *testing.T, pods ...*corev1.Pod) []*corev1.Pod {
 	}
 	running := make([]*corev1.Pod, len(pods))
 	for i, p := range pods {
-		stage.Await(t, "pod "+p.Name+" to run", func() (err error) {
-			running[i], err = c.client.CoreV1().Pods(work).Get(t.Context(), p.Name, metav1.GetOptions{})
-			if err == nil && !isReady(running[i]) {
-				err = errors.New(state(running[i]))
-			}
-			return err
-		})
+		running[i] = c.awaitPod(t, p, "run", isReady)
 	}
 	return running
+}
+
+// awaitPod returns a pod when it is as it is wanted.
+func (c *cluster) awaitPod(t *testing.T, p *corev1.Pod, to string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
+	t.Helper()
+	stage.Await(t, "pod "+p.Name+" to "+to, func() (err error) {
+		found, err = c.client.CoreV1().Pods(work).Get(t.Context(), p.Name, metav1.GetOptions{})
+		if err == nil && !is(found) {
+			err = errors.New(state(found))
+		}
+		return err
+	})
+	return found
 }
 
 // remove deletes pods and returns when they are gone.

@@ -50,8 +50,11 @@ func TestInstallation(t *testing.T) {
 		{"leaders are killed under bound pods", c.outliveLeaders},
 		{"certificates rotate", c.rotateCertificates},
 	}
-	if !testing.Short() {
-		cases = append(cases, testCase{"upgrade and rollback move no pod", c.upgrade})
+	if l := (&leaving{cluster: c}); !testing.Short() {
+		cases = append([]testCase{{"the node before the installation", l.record}}, cases...)
+		cases = append(cases, testCase{"upgrade and rollback move no pod", c.upgrade},
+			testCase{"an uninstallation leaves no pod unable to start", l.uninstall},
+			testCase{"tenon leave makes the node as it was before", l.leave})
 	}
 	for _, one := range cases {
 		if !t.Run(one.name, func(t *testing.T) { stage.Count(t); one.run(t) }) {
@@ -354,10 +357,11 @@ func other(cpu string) string { return map[string]string{"0": "1", "1": "0"}[cpu
 // landAsSimulated leaves pods of all classes but LSE behind.
 func (c *cluster) landAsSimulated(t *testing.T) {
 	lse := c.createAsPredicted(t, workload("lse", "LSE", "1"))
-	beside := c.createAsPredicted(t, workload("best-effort", "BE", ""), workload("plain", "", "10m"))
+	beside := c.createAsPredicted(t, workload("best-effort", "BE", ""), workload("plain", "", "10m"),
+		workload("system", "SYSTEM", "10m"))
 	own := allocated(t, lse[0])
-	c.holds(t, map[*corev1.Pod]string{lse[0]: own, beside[0]: other(own), beside[1]: other(own)})
-	c.remove(t, lse...)
+	c.holds(t, map[*corev1.Pod]string{lse[0]: own, beside[0]: other(own), beside[1]: other(own), beside[2]: other(own)})
+	c.remove(t, lse[0], beside[2])
 	c.holds(t, map[*corev1.Pod]string{beside[0]: "0-1", beside[1]: "0-1"})
 	c.createAsPredicted(t, workload("lsr", "LSR", "1"), workload("ls", "LS", "50m"))
 	c.holds(t, c.bound(t))
@@ -486,8 +490,12 @@ func (c *cluster) rotateCertificates(t *testing.T) {
 			if now.Equal(before[server]) {
 				return errors.New("it is the old one")
 			}
+			hooks, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "tenon",
+				metav1.GetOptions{})
+			check(t, err)
+			asked := hooks.Webhooks[0].ClientConfig.CABundle // what the API server accepts of a replica
 			for which, one := range map[string]*x509.Certificate{"old": before[server], "new": now} {
-				if err := trusts(authorities, one, component); err != nil {
+				if err := errors.Join(trusts(authorities, one, component), trusts(asked, one, component)); err != nil {
 					t.Fatalf("the %s certificate of %s is not trusted: %v", which, component, err)
 				}
 			}

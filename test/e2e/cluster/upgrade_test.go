@@ -28,6 +28,10 @@ const (
 	oldName       = "previousdevices"
 )
 
+// small are requests with which the pods of two releases have room together on two CPUs: being critical, they would
+// preempt others.
+const small = "scheduler.resources.requests.cpu=50m,manager.resources.requests.cpu=50m"
+
 // preparePrevious unpacks the sources of the previous release and builds its images, once.
 func preparePrevious(root string) error {
 	text, err := os.ReadFile(filepath.Join(root, previousFile))
@@ -71,9 +75,6 @@ func (c *cluster) upgrade(t *testing.T) {
 	keeps := c.keep(t, c.bound(t))
 	c.helm(t, "uninstall", "tenon")
 	c.awaitGone(t)
-	// With the usual requests the pods of both releases have no room together on two CPUs, and being critical, they
-	// would preempt others.
-	const small = "scheduler.resources.requests.cpu=50m,manager.resources.requests.cpu=50m"
 	c.helm(t, "install", "tenon", filepath.Join(previous, "sources", "deploy/chart"), "--set", small,
 		"--set", "image.tag="+previousTag+",scheduler.garbageCollection=150")
 	c.isWell(t, "versions")

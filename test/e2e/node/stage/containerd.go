@@ -73,6 +73,15 @@ func (c *Containerd) Restarted() error {
 	return err
 }
 
+// DisableValidator starts containerd again without the default validator.
+func (c *Containerd) DisableValidator() {
+	c.s.t.Helper()
+	c.options.NoValidator = true
+	c.s.Write("etc/containerd.toml", c.s.containerdConfig(c.options))
+	c.Stop(c.s.t)
+	c.Start()
+}
+
 // bin is the folder of containerd's own programs.
 func (c *Containerd) bin() string {
 	if c.options.Release == "" {
