@@ -134,9 +134,9 @@ func moduleRoot() (string, error) {
 func begin(t *testing.T, shape vm.Shape) *vm.Guest {
 	t.Helper()
 	begun := time.Now()
-	script := ready
+	script := Ready
 	if shape.Systemd {
-		script = "sed -i 's/SystemdCgroup = false/SystemdCgroup = true/' /etc/containerd/config.toml\n" + ready
+		script = "sed -i 's/SystemdCgroup = false/SystemdCgroup = true/' /etc/containerd/config.toml\n" + Ready
 	}
 	disk, err := found.image.Prepare(t.Context(), shape, script)
 	if err != nil {

@@ -2,89 +2,80 @@ package guest
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/local/pki"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
+	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
 
-// ready is what runs in a guest before it is saved: a container runtime that has the images.
-const ready = `set -e
+// Ready is what runs in a guest before it is saved: a container runtime that has the images.
+const Ready = `set -e
 setsid containerd >/var/log/containerd.log 2>&1 </dev/null &
 until ctr version >/dev/null 2>&1; do sleep 0.1; done
 ctr -n k8s.io images import /images.tar
 sync
 `
 
-// kubeletPolicy are the settings of a kubelet that differ from guest to guest.
-type kubeletPolicy struct {
-	cpuManager string // none, static
-	reserved   string // CPUs
+// KubeletPolicy are the settings of a kubelet that differ from guest to guest.
+type KubeletPolicy struct {
+	CPUManager string // none, static
+	Reserved   string // CPUs
 }
 
 // dropIns is the folder of further settings of the kubelet.
 const dropIns = "/etc/kubernetes/kubelet.conf.d"
 
-// node is a guest that is a node of the cluster.
-type node struct {
-	name  string
-	shape vm.Shape
-	guest *vm.Guest
-	plane *plane
-	// kubelet is what the kubelet was started with.
-	kubelet kubeletPolicy
-	// agent are the arguments of the agent beside its credentials.
-	agent []string
+// Node is a guest that is a node of a cluster.
+type Node struct {
+	Name  string
+	Shape vm.Shape
+	Guest *vm.Guest
+	// Kubelet is what the kubelet is started with.
+	Kubelet KubeletPolicy
 }
 
-// root is the group of all pods.
-func (n *node) root() string {
-	if n.shape.Systemd {
+// Root is the group of all pods.
+func (n *Node) Root() string {
+	if n.Shape.Systemd {
 		return "kubepods.slice"
 	}
 	return "kubepods"
 }
 
-// write puts files below a folder of the guest.
-func (n *node) write(ctx context.Context, folder string, files map[string][]byte) error {
+// Write puts files below a folder of the guest.
+func (n *Node) Write(ctx context.Context, folder string, files map[string][]byte) error {
 	const end = "end-of-the-file"
 	var script strings.Builder
 	fmt.Fprintf(&script, "set -e\nmkdir -p %s\n", folder)
 	for name, text := range files {
 		fmt.Fprintf(&script, "cat >%s/%s <<'%s'\n%s\n%s\n", folder, name, end, text, end)
 	}
-	_, err := n.guest.Run(ctx, script.String())
+	_, err := n.Guest.Run(ctx, script.String())
 	return err
 }
 
-// startKubelet starts the kubelet; state of an earlier one is kept.
-func (n *node) startKubelet(ctx context.Context) error {
-	_, err := n.guest.Run(ctx, spawn("kubelet", "/bin/kubelet", "--config=/etc/kubernetes/kubelet.yaml",
+// StartKubelet starts the kubelet; state of an earlier one is kept.
+func (n *Node) StartKubelet(ctx context.Context) error {
+	_, err := n.Guest.Run(ctx, Spawn("kubelet", "/bin/kubelet", "--config=/etc/kubernetes/kubelet.yaml",
 		"--config-dir="+dropIns,
-		"--kubeconfig=/etc/kubernetes/kubelet.kubeconfig", "--hostname-override="+n.name, "--node-ip="+vm.Address,
+		"--kubeconfig=/etc/kubernetes/kubelet.kubeconfig", "--hostname-override="+n.Name, "--node-ip="+vm.Address,
 		"--cert-dir=/var/lib/kubelet/pki"))
 	return err
 }
 
-// startAgent starts the agent.
-func (n *node) startAgent(ctx context.Context) error {
-	arguments := []string{
-		vm.Programs + "/tenon-agent", "run", "--kubeconfig=/etc/kubernetes/agent.kubeconfig",
-		"--node-name=" + n.name,
-	}
-	_, err := n.guest.Run(ctx, spawn("agent", append(arguments, n.agent...)...))
-	return err
-}
-
-// startContainerd starts the container runtime again.
-func (n *node) startContainerd(ctx context.Context) error {
-	_, err := n.guest.Run(ctx, spawn("containerd", "/bin/containerd"))
-	return err
-}
-
-// spawn is a script that starts a program which goes on when the script ends, and keeps its process id and its log.
-func spawn(name string, command ...string) string {
+// Spawn is a script that starts a program which goes on when the script ends, and keeps its process id and its log.
+func Spawn(name string, command ...string) string {
 	quoted := make([]string, len(command))
 	for i, word := range command {
 		quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -93,18 +84,18 @@ func spawn(name string, command ...string) string {
 		strings.Join(quoted, " "), name)
 }
 
-// kill ends a program of the guest by its name and a signal, and waits until it is gone.
-func (n *node) kill(ctx context.Context, signal, name string) error {
-	_, err := n.guest.Run(ctx, fmt.Sprintf(`pid=$(pidof %[2]s) || { echo "%[2]s does not run"; exit 1; }
+// Kill ends a program of the guest by its name and a signal, and waits until it is gone.
+func (n *Node) Kill(ctx context.Context, signal, name string) error {
+	_, err := n.Guest.Run(ctx, fmt.Sprintf(`pid=$(pidof %[2]s) || { echo "%[2]s does not run"; exit 1; }
 kill -%[1]s $pid
 while kill -0 $pid 2>/dev/null; do sleep 0.05; done`, signal, name))
 	return err
 }
 
 // configuration is the kubelet's.
-func (n *node) configuration() []byte {
+func (n *Node) configuration() []byte {
 	driver := "cgroupfs"
-	if n.shape.Systemd {
+	if n.Shape.Systemd {
 		driver = "systemd"
 	}
 	lines := []string{
@@ -117,9 +108,9 @@ func (n *node) configuration() []byte {
 		"tlsPrivateKeyFile: /etc/kubernetes/kubelet.key",
 		"containerRuntimeEndpoint: unix:///run/containerd/containerd.sock",
 		"cgroupDriver: " + driver,
-		"cpuManagerPolicy: " + n.kubelet.cpuManager,
+		"cpuManagerPolicy: " + n.Kubelet.CPUManager,
 		"cpuManagerReconcilePeriod: 5s",
-		"reservedSystemCPUs: \"" + n.kubelet.reserved + "\"",
+		"reservedSystemCPUs: \"" + n.Kubelet.Reserved + "\"",
 		"failSwapOn: false",
 		"runtimeRequestTimeout: 10m", // emulated machines are slow
 		"imageGCHighThresholdPercent: 99",
@@ -130,32 +121,109 @@ func (n *node) configuration() []byte {
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
-// join makes the guest a node: kubelet, and the agent as soon as there is a Node.
-func (n *node) join(ctx context.Context) error {
-	files, err := n.plane.nodeFiles(n.name)
-	if err != nil {
+// Join starts the guest's kubelet with its credentials.
+func (n *Node) Join(ctx context.Context, credentials map[string][]byte) error {
+	if _, err := n.Guest.Run(ctx, "mkdir -p "+dropIns); err != nil {
 		return err
 	}
-	if _, err := n.guest.Run(ctx, "mkdir -p "+dropIns); err != nil {
+	const folder = "/etc/kubernetes"
+	if err := errors.Join(n.Write(ctx, folder, credentials),
+		n.Write(ctx, folder, map[string][]byte{"kubelet.yaml": n.configuration()})); err != nil {
 		return err
 	}
-	files["kubelet.yaml"] = n.configuration()
-	if err := n.write(ctx, "/etc/kubernetes", files); err != nil {
-		return err
-	}
-	return n.startKubelet(ctx)
+	return n.StartKubelet(ctx)
 }
 
-// logs returns the end of what the programs of the guest wrote.
-func (n *node) logs(ctx context.Context, names ...string) string {
+// Credentials issues those of a node's kubelet, by their names in the guest. server is the API server as the guest
+// reaches it.
+func Credentials(authority *pki.Authority, node string, server *api.Cluster) (map[string][]byte, error) {
+	user, err := authority.Issue("guest-kubelet-"+node,
+		pki.Subject{User: "system:node:" + node, Groups: []string{"system:nodes"}})
+	if err != nil {
+		return nil, err
+	}
+	serving, err := authority.Issue("guest-serving-"+node,
+		pki.Subject{User: "system:node:" + node, Hosts: []string{node, vm.Address, "127.0.0.1"}})
+	if err != nil {
+		return nil, err
+	}
+	file, err := kubeconfig(server, &api.AuthInfo{ClientCertificateData: user.Cert, ClientKeyData: user.Key})
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		"kubelet.kubeconfig": file, "ca.crt": authority.Certificate(), "kubelet.crt": serving.Cert,
+		"kubelet.key": serving.Key,
+	}, nil
+}
+
+func kubeconfig(server *api.Cluster, user *api.AuthInfo) ([]byte, error) {
+	const name = "tenon"
+	return clientcmd.Write(api.Config{
+		Clusters: map[string]*api.Cluster{name: server}, AuthInfos: map[string]*api.AuthInfo{name: user},
+		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	})
+}
+
+// Logs returns the end of what the programs of the guest wrote.
+func (n *Node) Logs(ctx context.Context, names ...string) string {
 	slices.Sort(names)
 	var script strings.Builder
 	for _, name := range names {
 		fmt.Fprintf(&script, "echo \"== %[1]s\"; tail -n 60 /var/log/%[1]s.log 2>/dev/null; ", name)
 	}
-	text, err := n.guest.Run(ctx, script.String()+"true")
+	text, err := n.Guest.Run(ctx, script.String()+"true")
 	if err != nil {
 		return err.Error()
 	}
 	return text
+}
+
+// Look reads all groups of pods that hold processes, at one time.
+func (n *Node) Look(ctx context.Context) (groups []wire.Group, err error) {
+	text, err := n.Guest.Run(ctx, "inside look "+n.Root())
+	if err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal([]byte(text), &groups)
+	return groups, err
+}
+
+// Containers returns the groups of a pod's containers: of those that run a program of the tests, and of the sandbox.
+func Containers(groups []wire.Group, uid types.UID) (own []wire.Group, sandbox []wire.Group) {
+	for _, g := range groups {
+		if !strings.Contains(strings.ReplaceAll(g.Path, "_", "-"), string(uid)) { // systemd's names have no dashes
+			continue
+		}
+		if g.Processes[0].Class != "" || g.Processes[0].Name == "probe" {
+			own = append(own, g)
+		} else {
+			sandbox = append(sandbox, g)
+		}
+	}
+	return own, sandbox
+}
+
+// Confined reports how a pod's groups and processes differ from a set of CPUs: an error that names the first
+// difference.
+func Confined(groups []wire.Group, p *corev1.Pod, want cpuset.Set) error {
+	own, _ := Containers(groups, p.UID)
+	if len(own) == 0 {
+		return fmt.Errorf("pod %s: no group of its containers holds a process", p.Name)
+	}
+	for _, g := range own {
+		for _, name := range []string{"cpuset.cpus", "cpuset.cpus.effective"} {
+			if g.Files[name] != want.String() {
+				return fmt.Errorf("pod %s: %s of %s is %q, want %q", p.Name, name, g.Path, g.Files[name], want)
+			}
+		}
+		for _, process := range g.Processes {
+			if process.CPUs != want.String() {
+				return fmt.Errorf("pod %s: the kernel allows process %s the CPUs %q, want %q", p.Name, process.Name,
+					process.CPUs, want)
+			}
+		}
+	}
+	return nil
 }

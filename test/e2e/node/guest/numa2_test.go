@@ -49,7 +49,7 @@ func TestTwoNodes(t *testing.T) {
 		func(t *testing.T) { partitionsAreOnlyAsTrueAsReadBack(t, g) })
 	check(t, two, "the kernel's rules for cgroup v2 are those of the simulated kernel",
 		func(t *testing.T) { kernelAgrees(t, g) })
-	n := join(t, g, two, kubeletPolicy{cpuManager: "none", reserved: "0"}, "--resync=2s")
+	n := join(t, g, two, KubeletPolicy{CPUManager: "none", Reserved: "0"}, "--resync=2s")
 
 	r := settle(t, n)
 	check(t, two, "sandboxes keep off the exclusive CPUs of others", func(t *testing.T) { sandboxesKeepOff(t, n, r) })
@@ -62,12 +62,12 @@ func TestTwoNodes(t *testing.T) {
 		func(t *testing.T) { agentDies(t, n, r, annotation.NRIPlugin) })
 	check(t, two, "a restart of containerd changes no running pod, and new ones get their CPUs", func(t *testing.T) {
 		undisturbed(t, n, r, "after-containerd", func() error {
-			return errors.Join(n.kill(t.Context(), "KILL", "containerd"), n.startContainerd(t.Context()))
+			return errors.Join(n.Kill(t.Context(), "KILL", "containerd"), n.startContainerd(t.Context()))
 		})
 	})
 	check(t, two, "a restart of the kubelet changes no running pod, and new ones get their CPUs", func(t *testing.T) {
 		undisturbed(t, n, r, "after-kubelet", func() error {
-			return errors.Join(n.kill(t.Context(), "TERM", "kubelet"), n.startKubelet(t.Context()))
+			return errors.Join(n.Kill(t.Context(), "TERM", "kubelet"), n.StartKubelet(t.Context()))
 		})
 	})
 	check(t, two, "pools move while pods come and go, and no CPU is ever shared that is exclusive",
@@ -80,7 +80,7 @@ func TestTwoNodes(t *testing.T) {
 func settle(t *testing.T, n *node) *residents {
 	t.Helper()
 	var r *residents
-	check(t, n.shape, "what the scheduler decided is what the kernel does, for each class", func(t *testing.T) {
+	check(t, n.Shape, "what the scheduler decided is what the kernel does, for each class", func(t *testing.T) {
 		n.create(t, n.pod("lse", "LSE", "4", "64Mi"), n.pod("lsr", "LSR", "2", "64Mi", oneNode),
 			n.pod("ls", "LS", "500m", "64Mi"),
 			n.pod("be", "BE", "", ""), n.pod("plain", "", "100m", "64Mi"))
@@ -101,7 +101,7 @@ func sandboxesKeepOff(t *testing.T, n *node, r *residents) {
 	await(t, "sandboxes to keep off", func() error {
 		groups := n.look(t)
 		for _, p := range []*corev1.Pod{r.lsr, r.ls, r.be, r.plain} {
-			_, sandbox := containers(groups, p.UID)
+			_, sandbox := Containers(groups, p.UID)
 			if len(sandbox) == 0 {
 				return fmt.Errorf("pod %s has no sandbox", p.Name)
 			}
@@ -123,7 +123,7 @@ func quotas(t *testing.T, n *node, r *residents) {
 			r.lse: "max 100000", r.lsr: "max 100000", r.ls: "50000 100000",
 			r.plain: "10000 100000",
 		} {
-			own, _ := containers(groups, p.UID)
+			own, _ := Containers(groups, p.UID)
 			for _, g := range own {
 				for _, name := range []string{"cpu.max", "../cpu.max"} {
 					if g.Files[name] != want {
@@ -147,12 +147,12 @@ func memoryIsLocal(t *testing.T, n *node, p *corev1.Pod) {
 		t.Fatalf("pod %s: resources of %d NUMA nodes in %v, want 1", p.Name, len(status.NUMANodeResources), status)
 	}
 	home := int(status.NUMANodeResources[0].Node)
-	first, last := n.shape.NodeCPUs(home)
+	first, last := n.Shape.NodeCPUs(home)
 	cpus, local := allocated(t, p), cpuset.Span(first, last)
 	if !cpus.SubsetOf(&local) {
 		t.Errorf("pod %s has the CPUs %v and its memory on NUMA node %d with %v", p.Name, cpus, home, local)
 	}
-	own, _ := containers(n.look(t), p.UID)
+	own, _ := Containers(n.look(t), p.UID)
 	want := fmt.Sprint(home)
 	for _, g := range own {
 		if g.Files["cpuset.mems"] != want || g.Files["cpuset.mems.effective"] != want {
@@ -177,8 +177,8 @@ func memoryIsLocal(t *testing.T, n *node, p *corev1.Pod) {
 
 func setBack(t *testing.T, n *node, r *residents) {
 	t.Helper()
-	own, _ := containers(n.look(t), r.ls.UID)
-	script(t, n.guest, "echo "+n.all().String()+" >/sys/fs/cgroup"+own[0].Path+"/cpuset.cpus")
+	own, _ := Containers(n.look(t), r.ls.UID)
+	script(t, n.Guest, "echo "+n.all().String()+" >/sys/fs/cgroup"+own[0].Path+"/cpuset.cpus")
 	n.holds(t, r.sets(t, n))
 	n.awaitEvent(t, r.ls.Name, func(e *corev1.Event) bool {
 		return e.Reason == "Drifted" ||
@@ -190,7 +190,7 @@ func setBack(t *testing.T, n *node, r *residents) {
 func (n *node) awaitEvent(t *testing.T, pod string, wanted func(*corev1.Event) bool) {
 	t.Helper()
 	await(t, "an Event that reports it", func() error {
-		list, err := n.plane.client.CoreV1().Events(n.name).List(t.Context(),
+		list, err := n.plane.client.CoreV1().Events(n.Name).List(t.Context(),
 			metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (n *node) awaitEvent(t *testing.T, pod string, wanted func(*corev1.Event) b
 func lives(groups []wire.Group, pods []*corev1.Pod) map[string]string {
 	found := map[string]string{}
 	for _, p := range pods {
-		own, sandbox := containers(groups, p.UID)
+		own, sandbox := Containers(groups, p.UID)
 		for _, g := range append(own, sandbox...) {
 			for _, process := range g.Processes {
 				found[g.Path] += fmt.Sprintf("%d@%s ", process.PID, process.Started)
@@ -233,7 +233,7 @@ func same(t *testing.T, before, after map[string]string) {
 func agentDies(t *testing.T, n *node, r *residents, says string) {
 	t.Helper()
 	before := lives(n.look(t), r.pods())
-	if err := n.kill(t.Context(), "KILL", "tenon-agent"); err != nil {
+	if err := n.Kill(t.Context(), "KILL", "tenon-agent"); err != nil {
 		t.Fatal(err)
 	}
 	dead := true
@@ -247,7 +247,7 @@ func agentDies(t *testing.T, n *node, r *residents, says string) {
 	n.awaitEvent(t, "late", func(e *corev1.Event) bool {
 		return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, says)
 	})
-	p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), "late", metav1.GetOptions{})
+	p, err := n.plane.client.CoreV1().Pods(n.Name).Get(t.Context(), "late", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func agentDies(t *testing.T, n *node, r *residents, says string) {
 	// What runs keeps what it had.
 	groups := n.look(t)
 	for p, cpus := range r.sets(t, n) {
-		if err := confined(groups, p, cpus); err != nil {
+		if err := Confined(groups, p, cpus); err != nil {
 			t.Error(err)
 		}
 	}
@@ -328,14 +328,14 @@ func offline(t *testing.T, n *node, r *residents) {
 	gone := cpuset.Of(own[len(own)-1], pool[len(pool)-1])
 	toggle := func(value string) {
 		for _, cpu := range gone.Slice() {
-			script(t, n.guest, fmt.Sprintf("echo %s >/sys/devices/system/cpu/cpu%d/online", value, cpu))
+			script(t, n.Guest, fmt.Sprintf("echo %s >/sys/devices/system/cpu/cpu%d/online", value, cpu))
 		}
 	}
 	toggle("0")
 	await(t, "the kernel and the agent to do without the CPUs", func() error {
 		groups := n.look(t)
 		for p, cpus := range before {
-			own, _ := containers(groups, p.UID)
+			own, _ := Containers(groups, p.UID)
 			for _, g := range own {
 				if want := cpus.Minus(gone).String(); g.Files["cpuset.cpus.effective"] != want {
 					return fmt.Errorf("pod %s: cpuset.cpus.effective of %s is %q, want %q", p.Name, g.Path,

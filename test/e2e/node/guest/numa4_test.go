@@ -32,7 +32,7 @@ func blind() []string {
 
 func TestFourNodes(t *testing.T) {
 	g := begin(t, four)
-	n := join(t, g, four, kubeletPolicy{cpuManager: "static", reserved: "0"}, append(blind(), "--resync=2s")...)
+	n := join(t, g, four, KubeletPolicy{CPUManager: "static", Reserved: "0"}, append(blind(), "--resync=2s")...)
 	check(t, four, "the topology that is published is the machine's", func(t *testing.T) { topologyIsTrue(t, n) })
 
 	var pinned, burst *corev1.Pod
@@ -53,7 +53,7 @@ func TestFourNodes(t *testing.T) {
 	check(t, four, "phase 2: pods that the kubelet pinned keep their CPUs, later ones get ours", func(t *testing.T) {
 		before := lives(n.look(t), []*corev1.Pod{pinned, burst})
 		n.agent = []string{"--resync=2s"}
-		if err := errors.Join(n.kill(t.Context(), "TERM", "tenon-agent"), n.startAgent(t.Context())); err != nil {
+		if err := errors.Join(n.Kill(t.Context(), "TERM", "tenon-agent"), n.startAgent(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		n.takenOver(t, 1)
@@ -80,7 +80,7 @@ func TestFourNodes(t *testing.T) {
 		if err != nil || len(status.CPUSharedPools) != 1 {
 			t.Fatalf("the pod was given the pools %v (%v), want that of one NUMA node", status.CPUSharedPools, err)
 		}
-		first, last := n.shape.NodeCPUs(int(status.CPUSharedPools[0].Node))
+		first, last := n.Shape.NodeCPUs(int(status.CPUSharedPools[0].Node))
 		want := n.shares(t, later, pinned, burst)
 		want[local] = want[burst].Intersect(cpuset.Span(first, last))
 		n.holds(t, want)
@@ -128,8 +128,8 @@ func topologyIsTrue(t *testing.T, n *node) {
 	}
 	slices.Sort(got)
 	var want []string
-	for i, row := range n.shape.Distance {
-		line := fmt.Sprintf("node-%d cpu=%d", i, n.shape.CPUs()/n.shape.Nodes())
+	for i, row := range n.Shape.Distance {
+		line := fmt.Sprintf("node-%d cpu=%d", i, n.Shape.CPUs()/n.Shape.Nodes())
 		for j, distance := range row {
 			line += fmt.Sprintf(" node-%d:%d", j, distance)
 		}
@@ -143,7 +143,7 @@ func topologyIsTrue(t *testing.T, n *node) {
 // report is what the agent publishes.
 func (n *node) report(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	object, err := n.plane.dynamic.Resource(topologies).Get(t.Context(), n.name, metav1.GetOptions{})
+	object, err := n.plane.dynamic.Resource(topologies).Get(t.Context(), n.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (s cpuState) of(t *testing.T, p *corev1.Pod) cpuset.Set {
 func (n *node) kubeletState(t *testing.T) cpuState {
 	t.Helper()
 	var s cpuState
-	if err := json.Unmarshal([]byte(script(t, n.guest, "cat /var/lib/kubelet/cpu_manager_state")), &s); err != nil {
+	if err := json.Unmarshal([]byte(script(t, n.Guest, "cat /var/lib/kubelet/cpu_manager_state")), &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -211,7 +211,7 @@ func kubeletInsists(t *testing.T, n *node, own, pinned, shared *corev1.Pod) {
 	t.Helper()
 	before := lives(n.look(t), []*corev1.Pod{own, pinned, shared})
 	n.watch(t)
-	if err := errors.Join(n.kill(t.Context(), "TERM", "kubelet"), n.startKubelet(t.Context())); err != nil {
+	if err := errors.Join(n.Kill(t.Context(), "TERM", "kubelet"), n.StartKubelet(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	n.create(t, n.pod("other", "LSE", "2", "64Mi"))
@@ -230,14 +230,14 @@ func kubeletInsists(t *testing.T, n *node, own, pinned, shared *corev1.Pod) {
 // watch begins to look on in the guest.
 func (n *node) watch(t *testing.T) {
 	t.Helper()
-	script(t, n.guest, "rm -f /tmp/enough; setsid inside watch --root /sys/fs/cgroup/"+n.root()+
+	script(t, n.Guest, "rm -f /tmp/enough; setsid inside watch --root /sys/fs/cgroup/"+n.Root()+
 		" --until /tmp/enough >/tmp/watched 2>&1 </dev/null & echo $! >/run/watch.pid")
 }
 
 // watched ends the watch that runs in the guest and returns what it saw.
 func (n *node) watched(t *testing.T) wire.Watched {
 	t.Helper()
-	text := script(t, n.guest,
+	text := script(t, n.Guest,
 		"touch /tmp/enough; while kill -0 $(cat /run/watch.pid) 2>/dev/null; do sleep 0.1; done; cat /tmp/watched")
 	var w wire.Watched
 	if err := json.Unmarshal([]byte(text), &w); err != nil {

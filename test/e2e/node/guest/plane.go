@@ -154,28 +154,6 @@ func (p *plane) stop() error {
 	}
 }
 
-// nodeFiles returns the credentials of a node's kubelet, by their names in the guest.
-func (p *plane) nodeFiles(node string) (map[string][]byte, error) {
-	user, err := p.authority.Issue("guest-kubelet-"+node,
-		pki.Subject{User: "system:node:" + node, Groups: []string{"system:nodes"}})
-	if err != nil {
-		return nil, err
-	}
-	serving, err := p.authority.Issue("guest-serving-"+node,
-		pki.Subject{User: "system:node:" + node, Hosts: []string{node, vm.Address, "127.0.0.1"}})
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig, err := p.kubeconfig(&api.AuthInfo{ClientCertificateData: user.Cert, ClientKeyData: user.Key})
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{
-		"kubelet.kubeconfig": kubeconfig, "ca.crt": p.authority.Certificate(), "kubelet.crt": serving.Cert,
-		"kubelet.key": serving.Key,
-	}, nil
-}
-
 // agentFiles returns the credentials of a node's agent. Its token is bound to the node, as a kubelet's tokens are to
 // pods: the node must be there.
 func (p *plane) agentFiles(ctx context.Context, node string) (map[string][]byte, error) {
@@ -196,24 +174,17 @@ func (p *plane) agentFiles(ctx context.Context, node string) (map[string][]byte,
 	if err != nil {
 		return nil, fmt.Errorf("request token for the agent: %w", err)
 	}
-	kubeconfig, err := p.kubeconfig(&api.AuthInfo{Token: answer.Status.Token})
+	file, err := kubeconfig(p.server(), &api.AuthInfo{Token: answer.Status.Token})
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"agent.kubeconfig": kubeconfig}, nil
+	return map[string][]byte{"agent.kubeconfig": file}, nil
 }
 
-// kubeconfig leads from inside the guest to the API server on the host's loopback, whose certificate knows that name
-// only.
-func (p *plane) kubeconfig(user *api.AuthInfo) ([]byte, error) {
-	const name = "tenon"
-	return clientcmd.Write(api.Config{
-		Clusters: map[string]*api.Cluster{name: {
-			Server: "https://" + vm.Host + ":" + p.port, TLSServerName: "127.0.0.1",
-			CertificateAuthorityData: p.authority.Certificate(),
-		}},
-		AuthInfos:      map[string]*api.AuthInfo{name: user},
-		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	})
+// server is the API server on the host's loopback as a guest reaches it. Its certificate knows that name only.
+func (p *plane) server() *api.Cluster {
+	return &api.Cluster{
+		Server: "https://" + vm.Host + ":" + p.port, TLSServerName: "127.0.0.1",
+		CertificateAuthorityData: p.authority.Certificate(),
+	}
 }

@@ -15,9 +15,10 @@ func TestBehindTheProxy(t *testing.T) {
 	shape := two
 	shape.Name = "proxy"
 	n := &node{
-		name: shape.Name, shape: shape, guest: g, plane: found.plane,
-		kubelet: kubeletPolicy{cpuManager: "none", reserved: "0"},
-		agent:   []string{"--resync=2s", "--nri-socket="},
+		Node: Node{
+			Name: shape.Name, Shape: shape, Guest: g, Kubelet: KubeletPolicy{CPUManager: "none", Reserved: "0"},
+		},
+		plane: found.plane, agent: []string{"--resync=2s", "--nri-socket="},
 	}
 	installProxy(t, n)
 	joinAs(t, n)
@@ -35,10 +36,10 @@ func TestBehindTheProxy(t *testing.T) {
 		func(t *testing.T) { agentDies(t, n, r, "runtime proxy") })
 	check(t, shape, "a restart of the proxy changes no running pod, and new ones get their CPUs", func(t *testing.T) {
 		undisturbed(t, n, r, "after-proxy", func() error {
-			if err := n.kill(t.Context(), "KILL", "tenon-runtime-proxy"); err != nil {
+			if err := n.Kill(t.Context(), "KILL", "tenon-runtime-proxy"); err != nil {
 				return err
 			}
-			_, err := g.Run(t.Context(), spawn("proxy", proxy, "run"))
+			_, err := g.Run(t.Context(), Spawn("proxy", proxy, "run"))
 			return err
 		})
 	})
@@ -47,14 +48,14 @@ func TestBehindTheProxy(t *testing.T) {
 // withoutNRI starts containerd again with NRI off.
 func withoutNRI(t *testing.T, n *node) {
 	t.Helper()
-	script(t, n.guest, `set -e
+	script(t, n.Guest, `set -e
 mkdir -p /etc/kubernetes/kubelet.conf.d
 cat >>/etc/containerd/config.toml <<'end'
   disable = true
 end
 sed -i '/default_validator/,/enable/d' /etc/containerd/config.toml
 `)
-	if err := errors.Join(n.kill(t.Context(), "TERM", "containerd"), n.startContainerd(t.Context())); err != nil {
+	if err := errors.Join(n.Kill(t.Context(), "TERM", "containerd"), n.startContainerd(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,9 +65,9 @@ func installProxy(t *testing.T, n *node) {
 	t.Helper()
 	withoutNRI(t, n)
 	proxy := vm.Programs + "/tenon-runtime-proxy"
-	script(t, n.guest, spawn("proxy", proxy, "run"))
+	script(t, n.Guest, Spawn("proxy", proxy, "run"))
 	await(t, "the proxy", func() error {
-		_, err := n.guest.Run(t.Context(), proxy+" install")
+		_, err := n.Guest.Run(t.Context(), proxy+" install")
 		return err
 	})
 }

@@ -4,9 +4,7 @@ package guest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -22,13 +19,36 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
 
+// node is a guest that is a node of the cluster of these tests.
+type node struct {
+	Node
+	plane *plane
+	// agent are the arguments of the agent beside its credentials.
+	agent []string
+}
+
+// startAgent starts the agent.
+func (n *node) startAgent(ctx context.Context) error {
+	arguments := []string{
+		vm.Programs + "/tenon-agent", "run", "--kubeconfig=/etc/kubernetes/agent.kubeconfig",
+		"--node-name=" + n.Name,
+	}
+	_, err := n.Guest.Run(ctx, Spawn("agent", append(arguments, n.agent...)...))
+	return err
+}
+
+// startContainerd starts the container runtime again.
+func (n *node) startContainerd(ctx context.Context) error {
+	_, err := n.Guest.Run(ctx, Spawn("containerd", "/bin/containerd"))
+	return err
+}
+
 // join makes a guest a node of the cluster, with an agent, and waits until both have said what they are. Pods of the
 // node live in a namespace of its name.
-func join(t *testing.T, g *vm.Guest, shape vm.Shape, kubelet kubeletPolicy, agent ...string) *node {
+func join(t *testing.T, g *vm.Guest, shape vm.Shape, kubelet KubeletPolicy, agent ...string) *node {
 	t.Helper()
 	return joinAs(t, &node{
-		name: shape.Name, shape: shape, guest: g, plane: found.plane, kubelet: kubelet,
-		agent: agent,
+		Node: Node{Name: shape.Name, Shape: shape, Guest: g, Kubelet: kubelet}, plane: found.plane, agent: agent,
 	})
 }
 
@@ -36,44 +56,48 @@ func joinAs(t *testing.T, n *node) *node {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(n.logs(context.Background(), "kubelet", "agent", "containerd", "proxy"))
+			t.Log(n.Logs(context.Background(), "kubelet", "agent", "containerd", "proxy"))
 		}
 	})
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	if _, err := n.plane.client.CoreV1().Namespaces().Create(t.Context(), namespace,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.join(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the Node", func() error {
-		_, err := n.plane.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
-		return err
-	})
-	files, err := n.plane.agentFiles(t.Context(), n.name)
+	files, err := Credentials(n.plane.authority, n.Name, n.plane.server())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(n.write(t.Context(), "/etc/kubernetes", files), n.startAgent(t.Context())); err != nil {
+	if err := n.Join(t.Context(), files); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the Node", func() error {
+		_, err := n.plane.client.CoreV1().Nodes().Get(t.Context(), n.Name, metav1.GetOptions{})
+		return err
+	})
+	files, err = n.plane.agentFiles(t.Context(), n.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(n.Write(t.Context(), "/etc/kubernetes", files), n.startAgent(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the namespace's account", func() error {
-		_, err := n.plane.client.CoreV1().ServiceAccounts(n.name).Get(t.Context(), "default", metav1.GetOptions{})
+		_, err := n.plane.client.CoreV1().ServiceAccounts(n.Name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
 	await(t, "the node to be ready and to have published its topology", func() error {
 		if err := n.readyNode(t.Context()); err != nil {
 			return err
 		}
-		_, err := n.plane.dynamic.Resource(topologies).Get(t.Context(), n.name, metav1.GetOptions{})
+		_, err := n.plane.dynamic.Resource(topologies).Get(t.Context(), n.Name, metav1.GetOptions{})
 		return err
 	})
 	return n
 }
 
 func (n *node) readyNode(ctx context.Context) error {
-	object, err := n.plane.client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+	object, err := n.plane.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -101,11 +125,11 @@ func (n *node) pod(name, class, cpu, memory string, options ...option) *corev1.P
 	no, grace := false, int64(1)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: n.name, Labels: map[string]string{},
+			Name: name, Namespace: n.Name, Labels: map[string]string{},
 			Annotations: map[string]string{},
 		},
 		Spec: corev1.PodSpec{
-			NodeSelector:                 map[string]string{corev1.LabelHostname: n.name},
+			NodeSelector:                 map[string]string{corev1.LabelHostname: n.Name},
 			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
 			HostNetwork: true,
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -137,10 +161,10 @@ func (n *node) create(t *testing.T, pods ...*corev1.Pod) {
 	for _, p := range pods {
 		t.Cleanup(func() {
 			if t.Failed() {
-				_ = n.plane.client.CoreV1().Pods(n.name).Delete(context.Background(), p.Name, metav1.DeleteOptions{})
+				_ = n.plane.client.CoreV1().Pods(n.Name).Delete(context.Background(), p.Name, metav1.DeleteOptions{})
 			}
 		})
-		if _, err := n.plane.client.CoreV1().Pods(n.name).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		if _, err := n.plane.client.CoreV1().Pods(n.Name).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("create pod %s: %v", p.Name, err)
 		}
 	}
@@ -152,7 +176,7 @@ func (n *node) running(t *testing.T, names ...string) []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(names))
 	for i, name := range names {
 		await(t, "pod "+name+" to run", func() error {
-			p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), name, metav1.GetOptions{})
+			p, err := n.plane.client.CoreV1().Pods(n.Name).Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -189,14 +213,14 @@ func state(p *corev1.Pod) string {
 func (n *node) remove(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := n.plane.client.CoreV1().Pods(n.name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil &&
+		if err := n.plane.client.CoreV1().Pods(n.Name).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil &&
 			!apierrors.IsNotFound(err) {
 			t.Fatalf("delete pod %s: %v", name, err)
 		}
 	}
 	for _, name := range names {
 		await(t, "pod "+name+" to be gone", func() error {
-			p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), name, metav1.GetOptions{})
+			p, err := n.plane.client.CoreV1().Pods(n.Name).Get(t.Context(), name, metav1.GetOptions{})
 			switch {
 			case apierrors.IsNotFound(err):
 				return nil
@@ -227,52 +251,13 @@ func parse(t *testing.T, list string) cpuset.Set {
 	return s
 }
 
-// look reads all groups of pods that hold processes, at one time.
 func (n *node) look(t *testing.T) []wire.Group {
 	t.Helper()
-	var groups []wire.Group
-	if err := json.Unmarshal([]byte(script(t, n.guest, "inside look "+n.root())), &groups); err != nil {
+	groups, err := n.Look(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	return groups
-}
-
-// containers returns the groups of a pod's containers: of those that run a program of the tests, and of the sandbox.
-func containers(groups []wire.Group, uid types.UID) (own []wire.Group, sandbox []wire.Group) {
-	for _, g := range groups {
-		if !strings.Contains(strings.ReplaceAll(g.Path, "_", "-"), string(uid)) { // systemd's names have no dashes
-			continue
-		}
-		if g.Processes[0].Class != "" || g.Processes[0].Name == "probe" {
-			own = append(own, g)
-		} else {
-			sandbox = append(sandbox, g)
-		}
-	}
-	return own, sandbox
-}
-
-// confined reports how a pod's groups and processes differ from a set of CPUs: an error that names the first
-// difference.
-func confined(groups []wire.Group, p *corev1.Pod, want cpuset.Set) error {
-	own, _ := containers(groups, p.UID)
-	if len(own) == 0 {
-		return fmt.Errorf("pod %s: no group of its containers holds a process", p.Name)
-	}
-	for _, g := range own {
-		for _, name := range []string{"cpuset.cpus", "cpuset.cpus.effective"} {
-			if g.Files[name] != want.String() {
-				return fmt.Errorf("pod %s: %s of %s is %q, want %q", p.Name, name, g.Path, g.Files[name], want)
-			}
-		}
-		for _, process := range g.Processes {
-			if process.CPUs != want.String() {
-				return fmt.Errorf("pod %s: the kernel allows process %s the CPUs %q, want %q", p.Name, process.Name,
-					process.CPUs, want)
-			}
-		}
-	}
-	return nil
 }
 
 // holds waits until each pod has exactly its CPUs: groups, effective sets and processes.
@@ -281,7 +266,7 @@ func (n *node) holds(t *testing.T, want map[*corev1.Pod]cpuset.Set) {
 	await(t, "every pod to have its CPUs", func() error {
 		groups := n.look(t)
 		for p, cpus := range want {
-			if err := confined(groups, p, cpus); err != nil {
+			if err := Confined(groups, p, cpus); err != nil {
 				return err
 			}
 		}
@@ -290,4 +275,4 @@ func (n *node) holds(t *testing.T, want map[*corev1.Pod]cpuset.Set) {
 }
 
 // all are the CPUs of the machine.
-func (n *node) all() cpuset.Set { return cpuset.Span(0, n.shape.CPUs()-1) }
+func (n *node) all() cpuset.Set { return cpuset.Span(0, n.Shape.CPUs()-1) }

@@ -31,9 +31,11 @@ func TestUnderSystemd(t *testing.T) {
 			shape := underSystemd
 			shape.Name += "-" + transport.name
 			n := &node{
-				name: shape.Name, shape: shape, guest: begin(t, underSystemd), plane: found.plane,
-				kubelet: kubeletPolicy{cpuManager: "none", reserved: "0"},
-				agent:   append(transport.agent, "--resync=2s"),
+				Node: Node{
+					Name: shape.Name, Shape: shape, Guest: begin(t, underSystemd),
+					Kubelet: KubeletPolicy{CPUManager: "none", Reserved: "0"},
+				},
+				plane: found.plane, agent: append(transport.agent, "--resync=2s"),
 			}
 			transport.prepare(t, n)
 			joinAs(t, n)
@@ -48,7 +50,7 @@ func TestUnderSystemd(t *testing.T) {
 
 func (n *node) reload(t *testing.T) error {
 	t.Helper()
-	_, err := n.guest.Run(t.Context(), "systemctl daemon-reload")
+	_, err := n.Guest.Run(t.Context(), "systemctl daemon-reload")
 	return err
 }
 
@@ -56,7 +58,7 @@ func inScopes(t *testing.T, n *node, r *residents) {
 	t.Helper()
 	groups := n.look(t)
 	for _, p := range r.pods() {
-		own, _ := containers(groups, p.UID)
+		own, _ := Containers(groups, p.UID)
 		for _, g := range own {
 			if !strings.HasPrefix(g.Path, "/kubepods.slice/") || !strings.HasSuffix(g.Path, ".scope") {
 				t.Errorf("pod %s runs in %s, want a scope below kubepods.slice", p.Name, g.Path)
