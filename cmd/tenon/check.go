@@ -13,8 +13,9 @@ import (
 func checks() cli.Checks {
 	return cli.Checks{
 		Config: map[string]func(*strict.Document) (strict.Settings, error){
-			v1alpha1.AgentConfigurationKind:   checkAgent,
-			v1alpha1.ManagerConfigurationKind: manager.CheckConfig,
+			v1alpha1.AgentConfigurationKind:        checkAgent,
+			v1alpha1.ManagerConfigurationKind:      manager.CheckConfig,
+			v1alpha1.RuntimeProxyConfigurationKind: checkProxy,
 			scheduler.ConfigurationKind: func(d *strict.Document) (strict.Settings, error) {
 				err := scheduler.CheckConfig(d)
 				return d.Settings(), err

@@ -9,7 +9,16 @@ import (
 
 // checkAgent checks the fields and their types: what the values must be, the agent knows, which is for Linux alone.
 func checkAgent(d *strict.Document) (strict.Settings, error) {
-	var schema v1alpha1.AgentConfiguration
-	problems := d.DecodeKind(v1alpha1.ComponentAPIVersion, v1alpha1.AgentConfigurationKind, &schema)
-	return strict.Settings{}, problems.Err()
+	return strict.Settings{}, decode[v1alpha1.AgentConfiguration](d, v1alpha1.AgentConfigurationKind)
+}
+
+// checkProxy is checkAgent for the runtime proxy.
+func checkProxy(d *strict.Document) (strict.Settings, error) {
+	return strict.Settings{}, decode[v1alpha1.RuntimeProxyConfiguration](d, v1alpha1.RuntimeProxyConfigurationKind)
+}
+
+func decode[T any](d *strict.Document, kind string) error {
+	var schema T
+	problems := d.DecodeKind(v1alpha1.ComponentAPIVersion, kind, &schema)
+	return problems.Err()
 }

@@ -42,6 +42,8 @@ func TestTheSamplesHaveEveryField(t *testing.T) {
 		"agent-config.yaml":     reflect.TypeFor[v1alpha1.AgentConfiguration](),
 		"manager-config.yaml":   reflect.TypeFor[v1alpha1.ManagerConfiguration](),
 		"scheduler-config.yaml": reflect.TypeFor[struct{}](), // kube-scheduler's own fields are many
+
+		"runtime-proxy-config.yaml": reflect.TypeFor[v1alpha1.RuntimeProxyConfiguration](),
 	} {
 		file := filepath.Join(reference, name)
 		if out, err := check(t, "config", file); err != nil || !strings.HasSuffix(out, "ok\n") {
@@ -77,6 +79,11 @@ func TestCheck(t *testing.T) {
 			what: "config", text: "kind: Pod\n",
 			want: `"Pod" is not a configuration file: use AgentConfiguration, KubeSchedulerConfiguration, ` +
 				`ManagerConfiguration`,
+		},
+		"a runtime proxy's file": {
+			what: "config", text: "apiVersion: config.tenon.sh/v1alpha1\nkind: RuntimeProxyConfiguration\n" +
+				"runtime: localhost:1\nlisten: /run/containerd/containerd.sock\n",
+			want: `file.yaml:3:1: runtime: --runtime: "localhost:1": want the absolute path of a unix socket`,
 		},
 		"the settings in force": {
 			what: "config", text: agent + "resync: 5s\n", more: []string{"--effective"}, good: true,

@@ -45,13 +45,15 @@ type Options struct {
 	HooksDir string
 }
 
+// Problems returns an error for each option that is wrong, which begins with its flag.
+func (o Options) Problems() []error { return o.complete() }
+
 // complete validates the options and converts endpoints to paths.
-func (o *Options) complete() error {
-	var errs []error
+func (o *Options) complete() (errs []error) {
 	paths := []struct {
 		field string
 		path  *string
-	}{{"listen", &o.Listen}, {"runtime", &o.Runtime}, {"image-endpoint", &o.Images}}
+	}{{"--listen", &o.Listen}, {"--runtime", &o.Runtime}, {"--image-endpoint", &o.Images}}
 	if o.Images == "" {
 		o.Images = o.Runtime
 	}
@@ -64,17 +66,17 @@ func (o *Options) complete() error {
 		*p.path = path
 	}
 	if o.HooksDir == "" {
-		errs = append(errs, errors.New("hooks-dir: is empty, want the folder of hook servers' registrations"))
+		errs = append(errs, errors.New("--hooks-dir: is empty, want the folder of hook servers' registrations"))
 	}
 	if o.Listen == o.Runtime || o.Listen == o.Images {
-		errs = append(errs, fmt.Errorf("listen: %q is the runtime's own socket, want another path", o.Listen))
+		errs = append(errs, fmt.Errorf("--listen: %q is the runtime's own socket, want another path", o.Listen))
 	}
 	if IsCRIO(o.Runtime) && !IsCRIO(o.Listen) {
 		errs = append(errs,
-			fmt.Errorf("listen: %q: want a path that ends in %s, such as /run/tenon%s: kubelets know CRI-O by it",
+			fmt.Errorf("--listen: %q: want a path that ends in %s, such as /run/tenon%s: kubelets know CRI-O by it",
 				o.Listen, crioSuffix, crioSuffix))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // IsCRIO reports whether kubelets take an endpoint for CRI-O's.
@@ -92,7 +94,7 @@ type Proxy struct {
 
 // New returns a Proxy that does not listen yet. The error names each option that is wrong.
 func New(o Options) (*Proxy, error) {
-	if err := o.complete(); err != nil {
+	if err := errors.Join(o.complete()...); err != nil {
 		return nil, err
 	}
 	return &Proxy{o: o, steps: steps(), drain: drainLimit}, nil

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
 	"github.com/tenon-project/tenon/internal/agent/criproxy/setup"
@@ -46,34 +48,84 @@ func NewCommand() *cobra.Command {
 }
 
 func newRunCommand() *cobra.Command {
-	var o criproxy.Options
+	var e endpoints
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the proxy",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Listen = listenFor(o.Listen, o.Runtime)
-			p, err := criproxy.New(o)
+			settings, err := e.read(c.Flags())
+			if err == nil {
+				err = settings.Locate(e.Problems()...)
+			}
+			if err != nil {
+				return err
+			}
+			p, err := criproxy.New(e.Options)
 			if err != nil {
 				return err
 			}
 			return p.Run(c.Context(), func() { notify(c.Context(), os.Getenv("NOTIFY_SOCKET")) })
 		},
 	}
-	addEndpoints(c.Flags(), &o)
-	c.Flags().StringVar(&o.Images, "image-endpoint", "",
-		"the image service's unix socket, where it is not the runtime's")
+	e.add(c.Flags())
 	var all flag.FlagSet
 	klog.InitFlags(&all)
 	c.Flags().AddGoFlag(all.Lookup("v")) // the one flag of the log that is worth it
 	return c
 }
 
-func addEndpoints(fs *pflag.FlagSet, o *criproxy.Options) {
-	fs.StringVar(&o.Listen, "listen", "",
+// endpoints are the options that all verbs have, by flags or by a file.
+type endpoints struct {
+	criproxy.Options
+	file string
+}
+
+func (e *endpoints) add(fs *pflag.FlagSet) {
+	fs.StringVar(&e.file, "config", "", "`file` with a RuntimeProxyConfiguration; flags win over it")
+	fs.StringVar(&e.Listen, "listen", "",
 		"unix socket that the kubelet connects to (default "+defaultListen+"; in front of CRI-O "+crioListen+")")
-	fs.StringVar(&o.Runtime, "runtime", defaultRuntime, "the container runtime's unix socket")
-	fs.StringVar(&o.HooksDir, "hooks-dir", defaultHooks, "folder of hook servers' registrations")
+	fs.StringVar(&e.Runtime, "runtime", defaultRuntime, "the container runtime's unix socket")
+	fs.StringVar(&e.Images, "image-endpoint", "", "the image service's unix socket, where it is not the runtime's")
+	fs.StringVar(&e.HooksDir, "hooks-dir", defaultHooks, "folder of hook servers' registrations")
+}
+
+// read adds what the file says.
+func (e *endpoints) read(fs *pflag.FlagSet) (strict.Settings, error) {
+	d, err := strict.ReadFile(e.file)
+	if err != nil {
+		return strict.Settings{}, err
+	}
+	return e.apply(fs, d)
+}
+
+func (e *endpoints) apply(fs *pflag.FlagSet, d *strict.Document) (strict.Settings, error) {
+	var schema v1alpha1.RuntimeProxyConfiguration
+	if d != nil {
+		problems := d.DecodeKind(v1alpha1.ComponentAPIVersion, v1alpha1.RuntimeProxyConfigurationKind, &schema)
+		if err := problems.Err(); err != nil {
+			return strict.Settings{}, err
+		}
+	}
+	settings, err := strict.Apply(d, schema, strict.Flags{
+		Given: fs.Changed,
+		Set:   func(name, text string) error { return fs.Lookup(name).Value.Set(text) },
+		Text:  func(name string) string { return fs.Lookup(name).Value.String() },
+	})
+	e.Listen = listenFor(e.Listen, e.Runtime)
+	return settings, err
+}
+
+// CheckConfig finds everything wrong in a RuntimeProxyConfiguration, and returns the settings that it would give.
+func CheckConfig(d *strict.Document) (strict.Settings, error) {
+	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	var e endpoints
+	e.add(fs)
+	settings, err := e.apply(fs, d)
+	if err == nil {
+		err = settings.Locate(e.Problems()...)
+	}
+	return settings, err
 }
 
 // listenFor returns the socket to listen on where none was asked for.
@@ -103,33 +155,38 @@ func notify(ctx context.Context, socket string) {
 }
 
 func newCheckCommand() *cobra.Command {
-	var o criproxy.Options
+	var e endpoints
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Ask the runtime for its version through the proxy, and read the registrations of hook servers",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Listen = listenFor(o.Listen, o.Runtime)
+			if _, err := e.read(c.Flags()); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
-			return criproxy.Check(ctx, c.OutOrStdout(), o.Listen, o.HooksDir)
+			return criproxy.Check(ctx, c.OutOrStdout(), e.Listen, e.HooksDir)
 		},
 	}
-	addEndpoints(c.Flags(), &o)
+	e.add(c.Flags())
 	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long the runtime may take")
 	return c
 }
 
 func newSetupCommand(use, short string, do func(setup.Setup, context.Context) ([]string, error)) *cobra.Command {
 	var s setup.Setup
-	var o criproxy.Options
+	var e endpoints
 	c := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s.Listen, s.HooksDir = listenFor(o.Listen, o.Runtime), o.HooksDir
+			if _, err := e.read(c.Flags()); err != nil {
+				return err
+			}
+			s.Listen, s.HooksDir = e.Listen, e.HooksDir
 			did, err := do(s, c.Context())
 			for _, line := range did {
 				fmt.Fprintln(c.OutOrStdout(), line)
@@ -137,7 +194,7 @@ func newSetupCommand(use, short string, do func(setup.Setup, context.Context) ([
 			return err
 		},
 	}
-	addEndpoints(c.Flags(), &o)
+	e.add(c.Flags())
 	c.Flags().StringVar(&s.Root, "root", "/", "directory that stands in for the node's /")
 	c.Flags().StringVar(&s.KubeletDir, "kubelet-config-dir", defaultKubelet, "the kubelet's --config-dir")
 	c.Flags().StringVar(&s.AgentSocket, "agent-socket", defaultAgent, "the --hook-socket of tenon-agent")

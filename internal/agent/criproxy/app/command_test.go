@@ -151,6 +151,42 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	}
 }
 
+// TestTheFile: what it says counts for all verbs, where no flag is given, and is refused with its place.
+func TestTheFile(t *testing.T) {
+	file, root := filepath.Join(t.TempDir(), "proxy.yaml"), t.TempDir()
+	write := func(fields string) {
+		t.Helper()
+		text := "apiVersion: config.tenon.sh/v1alpha1\nkind: RuntimeProxyConfiguration\n" + fields
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for fields, want := range map[string]string{
+		"listne: /a\n":            `proxy.yaml:3:1: listne: unknown field, did you mean "listen"?`,
+		"runtime: [/a]\n":         "proxy.yaml:3:1: runtime: a list is not allowed",
+		"\nlisten: here\n":        `proxy.yaml:4:1: listen: --listen: "here": want the absolute path`,
+		"hooksDir: ''\n":          "proxy.yaml:3:1: hooksDir: --hooks-dir: is empty",
+		"imageEndpoint: a:b\n":    "proxy.yaml:3:1: imageEndpoint: --image-endpoint:",
+		"runtime: /a\nruntime: b": "proxy.yaml:4:1: runtime:",
+	} {
+		write(fields)
+		if _, err := execute(t.Context(), "run", "--config", file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", fields, err, want)
+		}
+	}
+	write("listen: /run/mine.sock\nhooksDir: /etc/hooks\n")
+	if _, err := execute(t.Context(), "install", "--root", root, "--config", file, "--hooks-dir=/etc/others"); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, defaultKubelet, "90-tenon-runtime-proxy.conf"))
+	if err != nil || !strings.Contains(string(text), "/run/mine.sock") {
+		t.Errorf("the kubelet's file has %s, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "etc/others/tenon-agent.json")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInstallAndUninstall(t *testing.T) {
 	root := t.TempDir()
 	for _, c := range []struct{ words, want string }{
