@@ -63,7 +63,7 @@ if [ "${1:-properties}" = properties ]; then
   done
   # Interleavings of the agent and the kernel: rare ones need many tries.
   [ -n "${SOAK_ONLY:-}" ] || properties internal/agent/apply $((10 * checks)) -run NoInstant
-  # Gangs: 100,000 orders of events.
+  # Gangs: other orders of events than those of make test.
   [ -n "${SOAK_ONLY:-}" ] || properties internal/core/gang $((40 * checks)) -run WholeOrNotAtAll
   # Trees of quotas beside their definition: rare ones of five levels with ties and scaled mins.
   [ -n "${SOAK_ONLY:-}" ] || properties internal/core/quota $((20 * checks)) -run ForestsEqualTheDefinition
