@@ -222,44 +222,42 @@ func TestWhyAGangDoesNotFitInADomain(t *testing.T) {
 	}
 }
 
-// TestSoManyDomainsAreTried: beyond the bounds a gang waits, and its reason says so, or it evicts no pod.
+// TestSoManyDomainsAreTried: in portions, and each is. Pods are evicted in so many at most; beyond them a gang waits,
+// and its reason says so.
 func TestSoManyDomainsAreTried(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		most   int
-		victim string // the metadata and spec of a pod on each node; empty for none
-		beyond string
+		domains, fits int // how many there are, and in which of them the gang fits
+		victims       bool
+		says          string // why it waits; empty where it starts
 	}{
-		"plans":     {1000, "", "tried 1000 of 1001, no more are tried at once, most fit in "},
-		"evictions": {64, "priority: 1", "tried 1 of 65, "},
+		"in the first portion":               {domains: 1001, fits: 999},
+		"in the second":                      {domains: 1001, fits: 1000},
+		"in none":                            {domains: 1001, fits: 1001, says: "tried 1001 of 1001, most fit in "},
+		"in the last where pods are evicted": {domains: 65, fits: 63, victims: true},
+		"in one behind it":                   {domains: 65, fits: 64, victims: true, says: "tried 1 of 65, "},
 	} {
-		for _, beyond := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, beyond the bound %t", name, beyond), func(t *testing.T) {
-				in := layers
-				for i := range c.most + 1 {
-					node := fmt.Sprintf("n%04d", i)
-					in += networkNode(node, 4, "s", "b"+node)
-					if c.victim != "" {
-						in += cpuPod("l"+node, 4, "", ", nodeName: "+node+", "+c.victim)
-					}
+		t.Run(name, func(t *testing.T) {
+			in := layers
+			for i := range c.domains {
+				node := fmt.Sprintf("n%04d", i)
+				in += networkNode(node, 4, "s", "b"+node)
+				if c.victims {
+					in += cpuPod("l"+node, 4, "", ", nodeName: "+node+", priority: 1")
 				}
-				fits := c.most - 1 // the domain
-				if beyond {
-					fits++
-				}
-				in += cpuPod("m0", 4, gathers("g", 1, "BlockLayer MustGather"),
-					fmt.Sprintf(", priority: 10, nodeSelector: {net/block: bn%04d}", fits))
-				r, _ := simulate(t, in, "-")
-				got := stateOf(r, "m0")
-				evicts := strings.Contains(states(r), Preempted)
-				if (got.State == Scheduled) == beyond || evicts != (!beyond && c.victim != "") {
-					t.Errorf("the gang fits in domain %d: %s, %+v", fits, got.State, got.Reasons)
-				}
-				if beyond && (len(got.Reasons) == 0 || !strings.Contains(got.Reasons[0].Message, c.beyond)) {
-					t.Errorf("got  %+v\nwant %s", got.Reasons, c.beyond)
-				}
-			})
-		}
+			}
+			in += cpuPod("m0", 4, gathers("g", 1, "BlockLayer MustGather"),
+				fmt.Sprintf(", priority: 10, nodeSelector: {net/block: bn%04d}", c.fits))
+			r, _ := simulate(t, in, "-")
+			got := stateOf(r, "m0")
+			evicts := strings.Contains(states(r), Preempted)
+			if starts := c.says == ""; (got.State == Scheduled) != starts || evicts != (starts && c.victims) {
+				t.Errorf("the gang fits in domain %d: %s, %+v", c.fits, got.State, got.Reasons)
+			}
+			if c.says != "" && (len(got.Reasons) == 0 || !strings.Contains(got.Reasons[0].Message, c.says)) {
+				t.Errorf("got  %+v\nwant %s", got.Reasons, c.says)
+			}
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ func (t Tried) String() string {
 	}
 	others := ""
 	switch {
-	case t.Domains >= MostPlans:
+	case t.More:
 		others = " no more are tried at once,"
 	case t.Domains < t.Many:
 		others = " the others have too little room,"

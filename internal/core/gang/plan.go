@@ -15,6 +15,7 @@ type Plan struct {
 
 	// Gathered are the members that go where rules allow; those of gangs with the same rules go to the same place.
 	Gathered []*Gathered
+	Skip     int // choices of domains that plans before this one have tried
 
 	gang    map[string]*tally // by member
 	tallies []*tally
@@ -25,7 +26,7 @@ type tally struct {
 	least, placed, left int // members that must run, that do or were placed, and that have yet to be tried
 }
 
-// MostPlans bounds the choices of domains in which a group is planned at once.
+// MostPlans bounds the choices of domains in which a group is planned at once. The next plan goes on behind them.
 const MostPlans = 1000
 
 // Attempt is how the last plan of a group ended, or of a NonStrict one the attempt on a member.
@@ -57,6 +58,7 @@ type Failure struct {
 	Preempts bool // its group will fit when pods have ended that are evicted for it
 	Outlook  Outlook
 	Again    time.Time // when its group is to be tried again, whatever happens; zero for no such time
+	Skip     int       // choices of domains that were tried where others are left: the group is tried again at once
 	Tried    Tried
 }
 
@@ -64,6 +66,7 @@ type Failure struct {
 type Tried struct {
 	Rule          Gather
 	Domains, Many int    // that were tried, and that there are
+	More          bool   // others are left that may have the room
 	Best          string // where most members were placed
 }
 
@@ -104,7 +107,7 @@ func (s *State) Rest(uid string) *Plan {
 
 // plan returns a plan of the pending members; those of a NonStrict group that wait are placed.
 func (s *State) plan(of *group) *Plan {
-	p, strict := &Plan{gang: map[string]*tally{}}, of.isStrict()
+	p, strict := &Plan{gang: map[string]*tally{}, Skip: of.skip}, of.isStrict()
 	var members []*member
 	for _, g := range of.gangs {
 		if g.isOpen() {
@@ -227,7 +230,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 	case !group.isStrict() || !slices.ContainsFunc(group.gangs, func(g *gang) bool { return !g.isSatisfied() }):
 		group.attempted(now)
 		effects.add(group.settle())
-		group.failing, group.again = time.Time{}, time.Time{}
+		group.failing, group.again, group.skip = time.Time{}, time.Time{}, 0
 		if group.isStrict() { // who did not fit beyond the minimum is tried alone from now on
 			effects.Opened = s.open(group)
 			s.unclaim(group)
@@ -249,6 +252,9 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 		s.claims(group, f.Outlook)
 		if group.again = f.Again; group.failing.IsZero() {
 			group.failing = now
+		}
+		if group.skip = f.Skip; f.Skip > 0 {
+			effects.Opened = s.open(group)
 		}
 		have := max(f.Have, failed.gang.count[Waiting]+failed.gang.running()) // fit, or were reserved until now
 		group.last = Attempt{At: now, Gang: failed.gang.id, Placed: have, Needed: failed.gang.settings.Min}

@@ -3,6 +3,7 @@ package gang_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,5 +203,36 @@ func TestAMemberThatCannotBeReservedIsNamedBesideThoseThatWere(t *testing.T) {
 	e := s.Conclude(plan.Members, []string{"p1", "p2"}, gang.Failure{UID: "p3"}, time.Unix(0, 0))
 	if r := s.Why("p3"); len(e.GiveBack) != 2 || len(e.Allow) > 0 || r.Have != 2 || r.Need != 3 || r.Pod != "ns/p3" {
 		t.Errorf("effects %+v, reason %+v, want p1 and p2 back, and that p3 failed beside 2 of 3", e, r)
+	}
+}
+
+// TestAPlanGoesOnBehindTheOneBefore: a group with more domains than are tried at once is tried again at once, until all
+// were or it starts.
+func TestAPlanGoesOnBehindTheOneBefore(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	for _, uid := range []string{"p1", "p2"} {
+		s.Put(gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 2}})
+	}
+	for i, c := range []struct{ skip, next int }{{0, 1000}, {1000, 2000}, {2000, 0}, {0, 1000}} {
+		plan, _ := s.Begin("p1")
+		if plan.Skip != c.skip {
+			t.Fatalf("plan %d begins behind %d choices, want %d", i, plan.Skip, c.skip)
+		}
+		tried := gang.Tried{
+			Rule: gang.Gather{Label: "rack", Must: true}, Domains: c.skip + 1000, Many: 2500, More: c.next > 0, Best: "r1",
+		}
+		e := s.Conclude(plan.Members, nil, gang.Failure{UID: "p2", Skip: c.next, Tried: tried}, time.Unix(0, 0))
+		if again := slices.Equal(e.Opened, []string{"ns/g"}); again != (c.next > 0) {
+			t.Errorf("plan %d left others from %d on, and the group is tried again at once: %t", i, c.next, again)
+		}
+		if says := strings.Contains(s.Why("p1").String(), "no more are tried at once"); says != (c.next > 0) {
+			t.Errorf("plan %d left others from %d on, and says %s", i, c.next, s.Why("p1"))
+		}
+	}
+	plan, _ := s.Begin("p1")
+	s.Conclude(plan.Members, []string{"p1", "p2"}, gang.Failure{}, time.Unix(0, 0))
+	if r, _ := s.Find("ns/g"); plan.Skip != 1000 || len(r.In(gang.Allowed)) != 2 {
+		t.Errorf("behind %d choices %+v were allowed", plan.Skip, r.In(gang.Allowed))
 	}
 }

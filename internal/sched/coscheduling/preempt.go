@@ -51,7 +51,8 @@ type class struct {
 // The function that it returns begins to evict.
 func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict func()) {
 	order := append([]string{current}, is.next...)
-	if is.cause == nil || is.recalled || !r.mayPreempt(ctx, is, order) || r.waitsToPreempt(is, current, time.Now()) {
+	if is.cause == nil || is.recalled || is.failure.Skip > 0 || !r.mayPreempt(ctx, is, order) ||
+		r.waitsToPreempt(is, current, time.Now()) {
 		return func() {}
 	}
 	var victims []*unit

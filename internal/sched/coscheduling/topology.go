@@ -174,9 +174,22 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 	defer func() { r.release(f) }()
 	begun, tried, refusing := is.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	var best *round
-	next, left := is.next, gang.MostPlans
+	next, left, more := is.next, gang.MostPlans, false
 	found := r.search(f, is, is.plan.Gathered, nil)
+	if found.skip = begun.Skip; found.skip > 0 {
+		if !found.any() { // there are fewer by now
+			found.skip = 0
+		}
+		for _, plugin := range f.ListPlugins().Filter.Enabled { // it is not known any more which refused the members
+			refusing.Insert(plugin.Name)
+		}
+	}
 	for places := range r.places(f, is, found) {
+		if left == 0 {
+			more = true
+			break
+		}
+		left--
 		is.plan, is.places, is.failure, is.cause = begun, places, gang.Failure{}, nil
 		is.next = slices.Clone(next)
 		if best != nil {
@@ -204,7 +217,7 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 			kept := *is
 			best = &kept
 		}
-		if left--; left == 0 || is.cause == nil && !fits { // or a member cannot be tried anywhere
+		if is.cause == nil && !fits { // a member cannot be tried anywhere
 			break
 		}
 	}
@@ -215,7 +228,12 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 		return false
 	}
 	is.plan, is.failure, is.cause, is.unfit, is.places = best.plan, best.failure, best.cause, best.unfit, nil
-	is.failure.Tried.Domains = len(tried)
+	if len(tried) > 0 {
+		is.failure.Tried.Domains, is.failure.Tried.More = found.skip+len(tried), more
+	}
+	if more && len(found.all) == 1 { // of several the choices are too many
+		is.failure.Skip = found.skip + gang.MostPlans
+	}
 	if fit := (*framework.FitError)(nil); errors.As(is.cause, &fit) {
 		fit.Diagnosis.UnschedulablePlugins = refusing
 	}
@@ -233,6 +251,18 @@ type search struct {
 	sites   [][]gang.Site
 	choices []iter.Seq[gang.Domain]
 	many    []int
+	skip    int // of the choices, the first
+}
+
+// any reports whether there is a choice.
+func (s *search) any() bool {
+	left := s.skip
+	for range gang.Choices(s.choices) {
+		if left--; left < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // search looks for domains, where what pods have that go is free; none goes where that is nil.
@@ -269,7 +299,11 @@ func (s *search) nowhere() gang.Tried {
 // places yields each choice, by UID of members.
 func (r *Rounds) places(f framework.Framework, is *round, s *search) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
+		skip := s.skip
 		for chosen := range gang.Choices(s.choices) {
+			if skip--; skip >= 0 {
+				continue
+			}
 			by := map[string]*place{}
 			for i, d := range chosen {
 				of := r.placeOf(f, is, s.all[i], d, s.sites[i])
