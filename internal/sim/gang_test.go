@@ -380,23 +380,26 @@ func (c *countingProfile) RunPreFilterPlugins(ctx context.Context, state fwk.Cyc
 	return c.Framework.RunPreFilterPlugins(ctx, state, p)
 }
 
-// TestAGangThatDoesNotFitReservesNothing: of 300 members that bind cores and count in a quota, the nodes have room for
-// 299. Each is tried once, none is assumed, and no step leaves anything reserved.
+// TestAGangThatDoesNotFitReservesNothing: of 1,000 members that count in a quota, the nodes have room for 999. Each is
+// tried once, none is assumed, and no step leaves anything reserved.
 //
 // F2: what nine of ten members hold starves the cluster.
 // F8: a large gang is looked at again and again for each of its members.
 func TestAGangThatDoesNotFitReservesNothing(t *testing.T) {
-	const members = 300
+	const members = 1000
 	in := "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {name: default, " +
 		"namespace: default}, spec: {max: {cpu: 1000}, min: {cpu: 1000}}}\n---" +
 		"\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: a}, " +
-		fmt.Sprintf("spec: {minMember: %d}}\n---", members) + cpuNode("n0", 100) + cpuNode("n1", 199) +
+		fmt.Sprintf("spec: {minMember: %d}}\n---", members) + cpuNode("n0", 4) +
 		strings.Replace(cpuNode("cordoned", 100), "status:", "spec: {unschedulable: true}, status:", 1)
+	for i := range 5 {
+		in += cpuNode(fmt.Sprint("m", i), 199)
+	}
 	for i := range members {
 		in += cpuPod(fmt.Sprint("a", i), 1, ", labels: {pod-group.scheduling.sigs.k8s.io: a}", "")
 	}
 	check := func(e *engine) {
-		for _, n := range []string{"n0", "n1"} {
+		for _, n := range e.store.Nodes() {
 			for held := range e.store.View(n).Entries() {
 				t.Errorf("%s holds something on %s between two steps", held.UID, n)
 			}
@@ -408,7 +411,7 @@ func TestAGangThatDoesNotFitReservesNothing(t *testing.T) {
 	r, assumed, tried := stepped(t, in, check)
 	for _, p := range r.Pods {
 		if p.State != Waiting || len(p.Reasons) != 1 || p.Reasons[0].Code != why.GangSiblingFailed ||
-			!strings.Contains(p.Reasons[0].Message, "only 299 of 300 members fit") {
+			!strings.Contains(p.Reasons[0].Message, "only 999 of 1000 members fit") {
 			t.Fatalf("%s is %s, %v", p.Name, p.State, p.Reasons)
 		}
 	}
