@@ -40,8 +40,9 @@ type gangs struct{ exist, fit, free int }
 
 func (c benchCase) ofGangs() bool { return c.gangs != nil && c.perSecond == 0 }
 
-// gangSuite is Tenon's gangs beside those of Kubernetes, which are behind gates, and those of scheduler-plugins.
-func gangSuite(stock, community, tenon string) suite {
+// gangSuite is Tenon's gangs beside those of Kubernetes, which are behind gates, and those of scheduler-plugins. It has
+// the cases that are asked for besides its own: 2000x3 is 2,000 gangs of 3, and with 2000x3-rack each is in one rack.
+func gangSuite(stock, community, tenon string, asked []string) suite {
 	const gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 	const preempting = gates + ",WorkloadAwarePreemption=true"
 	const gathering = gates + ",TopologyAwareWorkloadScheduling=true"
@@ -60,9 +61,12 @@ func gangSuite(stock, community, tenon string) suite {
 		fit := min(nodes/64, 8)
 		return gangs{2 * fit, fit, min(nodes, 64*fit+32)}
 	}
-	racks := allFit("750x4", 750, 4)
-	racks.load.rack, racks.among = true, []string{"stock-gathering", "tenon-native"}
-	racks.title = "750 gangs of 4, each in one rack of 50 nodes, all fit"
+	racked := func(name string, n, size int) benchCase {
+		c := allFit(name, n, size)
+		c.load.rack, c.among = true, []string{"stock-gathering", "tenon-native"}
+		c.title = fmt.Sprintf("%d gangs of %d, each in one rack of 50 nodes, all fit", n, size)
+		return c
+	}
 	open := func(name string, rate int) []benchCase {
 		alone := benchCase{
 			name: name, title: fmt.Sprintf("%d plain pods/s", rate), ratioTo: name, load: small, perSecond: rate,
@@ -76,7 +80,7 @@ func gangSuite(stock, community, tenon string) suite {
 		waiting.early = true
 		return []benchCase{alone, both, waiting}
 	}
-	return suite{
+	s := suite{
 		contenders: []contender{
 			{name: "stock", path: stock, flags: []string{gates}, native: true},
 			{name: "stock-preempting", path: stock, flags: []string{preempting}, native: true},
@@ -95,7 +99,7 @@ func gangSuite(stock, community, tenon string) suite {
 		},
 		cases: slices.Concat([]benchCase{
 			allFit("fits", 16, 64), allFit("1000x3", 1000, 3), allFit("3x1000", 3, 1000), allFit("9x1000", 9, 1000),
-			racks,
+			racked("750x4", 750, 4),
 			{
 				name: "half", title: "gangs of 64 of which half fit, one pod on a node", among: three,
 				load: halves, gangs: half,
@@ -115,6 +119,21 @@ func gangSuite(stock, community, tenon string) suite {
 			},
 		}, open("open", 200), open("open100", 100)),
 	}
+	for _, name := range asked {
+		var n, size int
+		shape, rack := strings.CutSuffix(name, "-rack")
+		if _, err := fmt.Sscanf(shape, "%dx%d", &n, &size); err != nil || shape != fmt.Sprintf("%dx%d", n, size) ||
+			n < 1 || size < 1 || slices.ContainsFunc(s.cases, func(c benchCase) bool { return c.name == name }) {
+			continue
+		}
+		c := racked(name, n, size)
+		if !rack {
+			c = allFit(name, n, size)
+			c.among = []string{"stock", "tenon-native"}
+		}
+		s.cases = append(s.cases, c)
+	}
+	return s
 }
 
 // gangs measures one scheduler with gangs.

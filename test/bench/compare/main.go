@@ -149,7 +149,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "quota":
 		chosen = quotaSuite(*tenon)
 	case "gang":
-		chosen = gangSuite(*stock, *community, *tenon)
+		chosen = gangSuite(*stock, *community, *tenon, strings.Split(*only, ","))
 	case "device":
 		chosen = deviceSuite(*stock, *tenon)
 	default:
