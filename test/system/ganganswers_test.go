@@ -1,0 +1,136 @@
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// TestWhatAGangWaitsForCanBeRead: of three members one asks for more than any node has. The scheduler's endpoints,
+// `tenon explain` on another member and `tenon gang -w` name that one and its cause; with one that fits in its place
+// the gang starts, and the watch says so.
+func TestWhatAGangWaitsForCanBeRead(t *testing.T) {
+	l := up(t, 1, "--machine", "arm64-1s")
+	member := func(i int, cpus int64) {
+		amounts := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
+		l.submit(t, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("train-", i), Annotations: map[string]string{
+				annotation.GangName: "train", annotation.GangMinAvailable: "3",
+			}},
+			Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler", Containers: []corev1.Container{{
+				Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts},
+			}}},
+		})
+	}
+	tenon := func(args ...string) *exec.Cmd {
+		return exec.Command(os.Getenv("TENON_BIN"), append(args, "--kubeconfig", filepath.Join(l.dir, "kubeconfig"))...)
+	}
+	watched := &output{}
+	watch := tenon("gang", "-w")
+	watch.Stdout, watch.Stderr = watched, watched
+	watch.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for i, cpus := range []int64{1, 1, 100} {
+		member(i, cpus)
+	}
+	waitFor(t, time.Minute, "explain to name the member that does not fit", func() error {
+		for name, want := range map[string]string{
+			"train-0": "of gang default/train only 2 of 3 members fit: pod default/train-2 does not: ", "train-2": "",
+		} {
+			var answer view.Pod
+			text, err := tenon("explain", name, "-o", "json").Output()
+			if err == nil {
+				err = json.Unmarshal(text, &answer)
+			}
+			if err != nil {
+				return err
+			}
+			if root := answer.RootCause; root == nil || !strings.HasPrefix(root.Message, want) ||
+				!strings.Contains(string(text), "nsufficient") {
+				return fmt.Errorf("%s: %s", name, text)
+			}
+		}
+		return nil
+	})
+	ports, err := diagnostics(l.dir, l.schedulers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) (int, string) {
+		resp, err := asks.Get(fmt.Sprintf("http://127.0.0.1:%d/apis/v1/%s", ports[0], path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	const plugin = "plugins/Coscheduling/"
+	for path, want := range map[string][]string{
+		plugin + "gang/default/train": {
+			`"name":"default/train"`, `"minRequiredNumber":3`, `"reason":"GangSiblingFailed"`,
+			`"rootCausePod":"default/train-2"`, `"lastPlan":{`,
+		},
+		plugin + "gangs": {`"default/train":{"name":"default/train"`},
+		"__services__": {
+			`"/apis/v1/plugins/Coscheduling/gang/:namespace/:name"`, `"/apis/v1/plugins/Coscheduling/gangs"`,
+		},
+	} {
+		code, text := get(path)
+		for _, part := range want {
+			if code != http.StatusOK || !strings.Contains(text, part) {
+				t.Errorf("%s: %d, no %s in %s", path, code, part, text)
+			}
+		}
+	}
+	if code, text := get(plugin + "gang/default/none"); code != http.StatusNotFound {
+		t.Errorf("a gang that does not exist: %d %s", code, text)
+	}
+	err = l.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), "train-2", metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	member(3, 1)
+	lines := func(state gang.Status, message string) error {
+		for line := range strings.Lines(watched.String()) {
+			if f := strings.Fields(line); len(f) > 1 && f[0] == "default/train" && f[1] == string(state) &&
+				strings.Contains(line, message) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no line with %s and %q:\n%s", state, message, watched.String())
+	}
+	waitFor(t, time.Minute, "the watch to show that the gang runs", func() error {
+		return lines(gang.StatusBound, "")
+	})
+	if err := lines(gang.StatusWaiting, "pod default/train-2 does not"); err != nil {
+		t.Error(err)
+	}
+	if err := watch.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Wait(); err != nil {
+		t.Errorf("the watch ended with %v\n%s", err, watched.String())
+	}
+}
