@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
@@ -45,6 +46,7 @@ type publishedPodGroup struct {
 		MinMember, MinResources, ScheduleTimeoutSeconds json.RawMessage
 		SchedulingPolicy, DisruptionMode, Priority      json.RawMessage // of Kubernetes' own
 		SchedulingConstraints                           json.RawMessage // of Kubernetes' own
+		PreemptionPolicy, ParentCompositePodGroupName   json.RawMessage // of Kubernetes' own, since 1.37
 	}
 	Status json.RawMessage
 }
@@ -61,6 +63,11 @@ func (p *publishedPodGroup) read(group string) *v1alpha1.PodGroup {
 		_ = json.Unmarshal(p.Status, &status) // what does not fit the type is left out
 		g.Status.Conditions, g.Status.Phase = status.Conditions, v1alpha1.NativePhase(status.Conditions)
 		g.TopologyKey = readTopologyKey(&faults, p.Spec.SchedulingConstraints)
+		g.NeverPreempts = readNeverPreempts(&faults, p.Spec.PreemptionPolicy)
+		if parent := p.Spec.ParentCompositePodGroupName; len(parent) > 0 && string(parent) != "null" {
+			faults.add("spec.parentCompositePodGroupName", "must be absent, is "+shown(parent)+
+				": the annotation "+annotation.GangGroups+" names PodGroups that start together")
+		}
 	} else {
 		g.Spec.MinMember = readWhole[int32](&faults, "spec.minMember", p.Spec.MinMember)
 		g.Spec.MinResources = faults.quantities("spec.minResources", p.Spec.MinResources)
@@ -105,6 +112,16 @@ func readWholeDisruption(faults *unread, text json.RawMessage) bool {
 		faults.add("spec.disruptionMode", "must be Pod, PodGroup, {single: {}} or {all: {}}, is "+shown(text))
 	}
 	return false
+}
+
+// readNeverPreempts reads whether no pod is evicted for the pods.
+func readNeverPreempts(faults *unread, text json.RawMessage) bool {
+	var policy string
+	err := json.Unmarshal(text, &policy)
+	if len(text) > 0 && (err != nil || policy != "" && policy != "Never" && policy != "PreemptLowerPriority") {
+		faults.add("spec.preemptionPolicy", "must be Never or PreemptLowerPriority, is "+shown(text))
+	}
+	return policy == "Never"
 }
 
 // readTopologyKey reads the label of nodes that pods must agree on.

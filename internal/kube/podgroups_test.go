@@ -116,6 +116,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 		Priority     int32
 		Unread       string
 		Key          string
+		Never        bool
 	}
 	for version, recorded := range map[string]string{"v1alpha2": of136, "v1beta1": of137} {
 		const policy = "spec.schedulingPolicy must have either gang or basic, is "
@@ -173,6 +174,20 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 				`{"gang":{"minCount":2}}`, `,"priority":"high"`,
 				read{Min: 2, Unread: `spec.priority must be a whole number that fits int32, is "high"`},
 			},
+			"never":     {`{"gang":{"minCount":2}}`, `,"preemptionPolicy":"Never"`, read{Min: 2, Never: true}},
+			"no-policy": {`{"gang":{"minCount":2}}`, `,"preemptionPolicy":null`, read{Min: 2}},
+			"no-parent": {`{"gang":{"minCount":2}}`, `,"parentCompositePodGroupName":null`, read{Min: 2}},
+			"odd-policy2": {
+				`{"gang":{"minCount":2}}`, `,"preemptionPolicy":"Later"`, read{
+					Min: 2, Unread: `spec.preemptionPolicy must be Never or PreemptLowerPriority, is "Later"`,
+				},
+			},
+			"in-a-tree": {
+				`{"gang":{"minCount":2}}`, `,"parentCompositePodGroupName":"root"`, read{
+					Min: 2, Unread: `spec.parentCompositePodGroupName must be absent, is "root": the annotation ` +
+						"gang.scheduling.koordinator.sh/groups names PodGroups that start together",
+				},
+			},
 			"new-union": {
 				`{"gang":{"minCount":2}}`, `,"disruptionMode":{"some":{}}`, read{Min: 2, Unread: mode + `{"some":{}}`},
 			},
@@ -193,7 +208,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			if g.Priority != nil {
 				r.Priority = *g.Priority
 			}
-			r.Key = g.TopologyKey
+			r.Key, r.Never = g.TopologyKey, g.NeverPreempts
 			for _, field := range slices.Sorted(maps.Keys(g.Unread)) {
 				r.Unread += field + " " + g.Unread[field]
 			}

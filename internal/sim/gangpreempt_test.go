@@ -191,6 +191,13 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 			pods:  runs("l0", "n0", 4, "", 1) + gang(2, 2, 1, ", preemptionPolicy: Never"),
 			want:  "a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing",
 		},
+		"a PodGroup of Kubernetes 1.37 that forbids it": {
+			nodes: 1,
+			pods: runs("l0", "n0", 4, "", 1) +
+				nativeGroup("v1beta1", "a", "{gang: {minCount: 1}}, preemptionPolicy: Never") +
+				cpuPod("a0", 4, "", ", priority: 10"+own("a")),
+			want: "a0 GangSiblingFailed, l0 Existing",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := ""

@@ -254,6 +254,14 @@ func podGroupCases() (cases []bad) {
 			podGroupOf(beta, "", "schedulingPolicy: {gang: {minCount: all}}"),
 			[]string{"spec.schedulingPolicy.gang.minCount", `is "all"`},
 		},
+		{"Kubernetes' own in a tree", podGroupOf(beta, "",
+			"schedulingPolicy: {gang: {minCount: 2}}, parentCompositePodGroupName: root"), []string{
+			"spec.parentCompositePodGroupName", `must be absent, is "root"`, "gang.scheduling.koordinator.sh/groups",
+		}},
+		{"Kubernetes' own with an unknown preemption policy", podGroupOf(beta, "",
+			"schedulingPolicy: {gang: {minCount: 2}}, preemptionPolicy: Later"), []string{
+			"spec.preemptionPolicy", `must be Never or PreemptLowerPriority, is "Later"`,
+		}},
 		{"Kubernetes' own with an unknown disruption mode", podGroupOf(beta, "",
 			"schedulingPolicy: {gang: {minCount: 2}}, disruptionMode: {some: {}}"), []string{
 			"spec.disruptionMode", "must be Pod, PodGroup, {single: {}} or {all: {}}",

@@ -33,6 +33,8 @@ type PodGroup struct {
 	Priority *int32 `json:"-"`
 	// TopologyKey is read of Kubernetes' own PodGroup: a label of nodes that is equal on the nodes of all its pods.
 	TopologyKey string `json:"-"`
+	// NeverPreempts is read of Kubernetes' own PodGroup: no pod is evicted for it.
+	NeverPreempts bool `json:"-"`
 }
 
 // PodGroupList is a list of PodGroup.

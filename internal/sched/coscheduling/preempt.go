@@ -173,7 +173,8 @@ func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool
 // in preemption is asked about the victims on one node, not about those of a gang.
 func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
 	f := r.Core.Profiles[pod.Spec.SchedulerName]
-	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever &&
+	group := r.Gangs.Object(r.Gangs.GangOf(pod))
+	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever && (group == nil || !group.NeverPreempts) &&
 		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
 			is, ok := p.(*Plugin)
 			return ok && is.preempts
