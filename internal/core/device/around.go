@@ -61,10 +61,8 @@ func (s *search) nearest(mask uint64, within topo.NodeSet) (total int64, around 
 	for t := range s.rest {
 		p, n := &s.rest[t], &s.found[t]
 		inside, d := ^uint64(0), int64(0)
-		for i := 0; i < p.rack.n && within != anyNodes; i++ {
-			if !s.view.units[p.rack.first+i].node.Within(within) {
-				inside &^= 1 << i
-			}
+		if within != anyNodes {
+			inside = p.rack.those(func(at int) bool { return s.view.units[at].node.Within(within) })
 		}
 		var found bool
 		switch {

@@ -102,6 +102,16 @@ type rack struct {
 	degraded uint64
 }
 
+// those are the devices of which is holds: it takes their index among all units.
+func (r *rack) those(is func(at int) bool) (mask uint64) {
+	for i := range r.n {
+		if is(r.first + i) {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
 // Inventory is the devices of a node, without what pods hold. It never changes; views share it.
 type Inventory struct {
 	spec     Spec
@@ -282,10 +292,8 @@ func (inv *Inventory) arrange(r *rack, s *Spec, classes *Classes) {
 	for i := range r.n {
 		l := &inv.units[r.first+i].Location
 		nodes[i], places[i] = inv.units[r.first+i].node, known.of(l.PCIe+"|"+strings.Join(l.Bridges, " "))
-		if inv.units[r.first+i].Degraded {
-			r.degraded |= 1 << i
-		}
 	}
+	r.degraded = r.those(func(at int) bool { return inv.units[at].Degraded })
 	r.class = classes.of(inv.weights(r, s), nodes, places)
 }
 

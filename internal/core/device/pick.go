@@ -46,16 +46,12 @@ type pick struct {
 // prepare finds the devices that can serve each bundle.
 func (s *search) prepare(p *pick) {
 	v := s.view
-	p.fits, p.open, p.equal, p.match, p.scopes = make([]uint64, len(p.bundles)), 0, true, 0, nil
+	p.fits, p.open, p.equal, p.scopes = make([]uint64, len(p.bundles)), 0, true, nil
 	within := s.within(p.rack)
 	if !p.all && (s.limit < 0 || s.limit == 0 && p.rack.kind == s.types[0]) {
 		within &^= p.rack.degraded
 	}
-	for i := range p.rack.n {
-		if u := &v.units[p.rack.first+i]; within>>i&1 != 0 && u.Healthy && u.offered && v.matches(p, i) {
-			p.match |= 1 << i
-		}
-	}
+	p.match = within & p.rack.those(func(at int) bool { return v.matches(p, at) })
 	for b := range p.bundles {
 		if b > 0 && p.bundles[b].equal(p.bundles[b-1]) {
 			p.fits[b] = p.fits[b-1]
@@ -81,11 +77,11 @@ func (s *search) prepare(p *pick) {
 	}
 }
 
-// matches reports whether the labels of device i of a rack and of its VFs are asked for.
-func (v *View) matches(p *pick, i int) bool {
-	u := &v.units[p.rack.first+i]
-	return p.hint.Selector.Matches(u.Labels) && (p.hint.VF == nil ||
-		slices.ContainsFunc(u.VFs, func(vf VF) bool { return p.hint.VF.Matches(vf.Labels) }))
+// matches reports whether a unit works, and its labels and those of its VFs are asked for.
+func (v *View) matches(p *pick, at int) bool {
+	u := &v.units[at]
+	return u.Healthy && u.offered && p.hint.Selector.Matches(u.Labels) &&
+		(p.hint.VF == nil || p.hint.hasVF(&u.Device))
 }
 
 // serves reports whether device i of a rack can serve a bundle: every dimension is free, and every hard rule about the
@@ -114,7 +110,8 @@ func (s *search) serves(p *pick, b bundle, i int) bool {
 	case DeviceLevel:
 		return v.states[at].holders == 0
 	case PCIeLevel:
-		return u.pcie >= 0 && v.untouchedRoot(p.rack, u.pcie)
+		beside := func(at int) bool { return v.units[at].pcie == u.pcie && v.states[at].holders > 0 }
+		return u.pcie >= 0 && p.rack.those(beside) == 0
 	}
 	return true
 }
@@ -146,25 +143,9 @@ func (v *View) vf(p *pick, i int) string {
 	return lowest
 }
 
-// untouchedRoot reports whether no device of a rack under a root complex is in use.
-func (v *View) untouchedRoot(r *rack, pcie int) bool {
-	for i := r.first; i < r.first+r.n; i++ {
-		if v.units[i].pcie == pcie && v.states[i].holders > 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // untouched are the devices of a rack of which a pod could have all.
 func (v *View) untouched(r *rack) uint64 {
-	mask := uint64(0)
-	for i := range r.n {
-		if v.offers(r.first+i) && v.states[r.first+i].holders == 0 {
-			mask |= 1 << i
-		}
-	}
-	return mask
+	return r.those(func(at int) bool { return v.offers(at) && v.states[at].holders == 0 })
 }
 
 // nodes are the NUMA nodes of devices of a rack.

@@ -117,23 +117,18 @@ func (s *search) alone(i int, t Type) Reason {
 // never finds what no free device would change.
 func (s *search) never(p *pick) why.Code {
 	r := p.rack
-	models, vfs, templates, shares, missing := 0, false, true, false, false
-	for i := range r.n {
-		u := &s.view.units[r.first+i]
-		if slices.Contains(s.opt.WholeOnly, u.Model) {
-			models++
-		}
-		vfs = vfs || p.hint.VF != nil && slices.ContainsFunc(u.VFs, func(vf VF) bool {
-			return p.hint.VF.Matches(vf.Labels)
-		})
+	divisible, vfs, templates, shares, missing := false, false, true, false, false
+	units := s.view.units[r.first : r.first+r.n]
+	for i := range units {
+		divisible = divisible || !slices.Contains(s.opt.WholeOnly, units[i].Model)
+		vfs = vfs || p.hint.VF == nil || p.hint.hasVF(&units[i].Device)
 	}
 	for _, part := range s.req.of(r.kind) {
 		shares = shares || !part.Need.Whole
 		matched, there := !part.Need.Template, false
-		for i := range r.n {
-			u := &s.view.units[r.first+i]
-			matched = matched || s.template(&part.Need, u) != nil
-			there = there || u.offered && part.Need.of(u)
+		for i := range units {
+			matched = matched || s.template(&part.Need, &units[i]) != nil
+			there = there || units[i].offered && part.Need.of(&units[i])
 		}
 		templates, missing = templates && matched, missing || !there
 	}
@@ -144,9 +139,9 @@ func (s *search) never(p *pick) why.Code {
 		return why.DeviceMissing
 	case !templates:
 		return why.SharedTemplateMissing
-	case shares && r.kind == GPU && models == r.n:
+	case shares && r.kind == GPU && !divisible:
 		return why.DeviceShareUnsupported
-	case p.hint.VF != nil && !vfs:
+	case !vfs:
 		return why.VirtualFunctionsMissing
 	case byTable && len(table.Table) == 0 && (wish == nil || wish.Restricted || table.Policy == HonorPartitions):
 		return why.PartitionTableMissing

@@ -82,6 +82,11 @@ type Hint struct {
 	Exclusive Level     // DeviceLevel or PCIeLevel: nothing of the type is in use there
 }
 
+// hasVF reports whether a device has a virtual function that is demanded, whoever uses it.
+func (h *Hint) hasVF(d *Device) bool {
+	return slices.ContainsFunc(d.VFs, func(vf VF) bool { return h.VF.Matches(vf.Labels) })
+}
+
 // JointScope is what the devices of a joint allocation have in common.
 type JointScope string
 

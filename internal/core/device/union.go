@@ -55,11 +55,5 @@ func (s *search) within(r *rack) uint64 {
 	if s.opt.Within == nil || r.kind != GPU {
 		return ^uint64(0)
 	}
-	mask := uint64(0)
-	for i := range r.n {
-		if s.opt.Within[s.view.units[r.first+i].ID] {
-			mask |= 1 << i
-		}
-	}
-	return mask
+	return r.those(func(at int) bool { return s.opt.Within[s.view.units[at].ID] })
 }
