@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,14 +46,14 @@ func (c *Cycle) Record() map[string]string {
 	if devices := c.Offer.Entry.Devices; len(devices) > 0 {
 		record[annotation.DeviceAllocatedKey] = convert.Allocations(devices).String()
 		if c.adapt {
-			var minors []string
+			var minors annotation.GPUMinors
 			for i := range devices {
 				if devices[i].Type == device.GPU && devices[i].Minor >= 0 {
-					minors = append(minors, strconv.Itoa(int(devices[i].Minor)))
+					minors = append(minors, devices[i].Minor)
 				}
 			}
 			if record[annotation.BindTimestampKey] = strconv.FormatInt(time.Now().UnixNano(), 10); len(minors) > 0 {
-				record[annotation.GPUMinorsKey] = strings.Join(minors, ",")
+				record[annotation.GPUMinorsKey] = minors.String()
 			}
 		}
 	}
