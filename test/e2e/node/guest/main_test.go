@@ -134,13 +134,16 @@ func moduleRoot() (string, error) {
 func begin(t *testing.T, shape vm.Shape) *vm.Guest {
 	t.Helper()
 	begun := time.Now()
-	script := Ready
+	prepare := Ready
 	if shape.Systemd {
-		script = "sed -i 's/SystemdCgroup = false/SystemdCgroup = true/' /etc/containerd/config.toml\n" + Ready
+		prepare = "sed -i 's/SystemdCgroup = false/SystemdCgroup = true/' /etc/containerd/config.toml\n" + Ready
 	}
-	disk, err := found.image.Prepare(t.Context(), shape, script)
-	if err != nil {
-		t.Fatal(err)
+	disk := ""
+	if len(shape.Devices) == 0 {
+		var err error
+		if disk, err = found.image.Prepare(t.Context(), shape, prepare); err != nil {
+			t.Fatal(err)
+		}
 	}
 	g, err := found.image.Start(t.Context(), shape, disk, found.programs)
 	if err != nil {
@@ -154,6 +157,9 @@ func begin(t *testing.T, shape vm.Shape) *vm.Guest {
 			t.Error(err)
 		}
 	})
+	if disk == "" {
+		script(t, g, prepare)
+	}
 	tally.mu.Lock()
 	tally.guests++
 	tally.mu.Unlock()

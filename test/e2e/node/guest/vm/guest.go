@@ -34,8 +34,8 @@ type Guest struct {
 	dir     string
 }
 
-// Start resumes the guest that Prepare saved in disk. programs are put below Programs: names there to files here. The
-// guest ends with Stop, or with this process.
+// Start resumes the guest that Prepare saved in disk, or boots one where disk is "". programs are put below Programs:
+// names there to files here. The guest ends with Stop, or with this process.
 func (i Image) Start(ctx context.Context, s Shape, disk string, programs map[string]string) (_ *Guest, err error) {
 	dir, err := os.MkdirTemp("", workPrefix())
 	if err != nil {
@@ -50,13 +50,19 @@ func (i Image) Start(ctx context.Context, s Shape, disk string, programs map[str
 		overlay: filepath.Join(dir, "disk.qcow2"), backing: i.file("root.ext4"),
 		programs: filepath.Join(dir, "programs"),
 	}
-	if out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", disk, d.overlay).CombinedOutput(); err != nil {
+	saved := snapshotName
+	if disk == "" {
+		saved = ""
+		if err := i.overlay(ctx, d.overlay); err != nil {
+			return nil, err
+		}
+	} else if out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", disk, d.overlay).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the prepared disk: %w: %s", err, out)
 	}
 	if err := pack(ctx, d.programs, programs); err != nil {
 		return nil, err
 	}
-	m, err := launch(dir, i, s, d, snapshotName)
+	m, err := launch(dir, i, s, d, saved)
 	if err != nil {
 		return nil, err
 	}

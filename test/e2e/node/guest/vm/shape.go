@@ -17,6 +17,9 @@ type Shape struct {
 	Systemd bool
 	// Distance[i][j] is that from NUMA node i to j, 10 on the diagonal; its length is the number of nodes.
 	Distance [][]int
+	// Devices are further devices, as the emulator's argument -device has them. A guest with some is not saved: not
+	// every device can be.
+	Devices []string
 }
 
 // CPUs is the number of CPUs.
@@ -68,6 +71,9 @@ func (s Shape) arguments() []string {
 				args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", i, j, distance))
 			}
 		}
+	}
+	for _, device := range s.Devices {
+		args = append(args, "-device", device)
 	}
 	return args
 }

@@ -54,9 +54,12 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 
 func TestShapeIsPassedToTheEmulator(t *testing.T) {
 	t.Parallel()
-	args := twoNodes().arguments()
+	s := twoNodes()
+	s.Devices = []string{"pcie-root-port,id=r"}
+	args := s.arguments()
 	for _, want := range []string{
 		"8,sockets=2,dies=1,cores=2,threads=2", "1024", "node,nodeid=1,cpus=4-7,memdev=m1", "dist,src=1,dst=0,val=21",
+		"pcie-root-port,id=r",
 	} {
 		if !slices.Contains(args, want) {
 			t.Errorf("%q is not among the arguments %q", want, args)
