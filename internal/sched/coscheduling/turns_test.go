@@ -41,7 +41,7 @@ func newTurns(ctx context.Context, t *testing.T, gangs, members int) *turns {
 	l := &turns{queue: q}
 	l.Rounds = &coscheduling.Rounds{
 		Gangs: known, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
-		Newcomers: l, Busy: func() bool { return l.busy },
+		Newcomers: l,
 	}
 	for i := range gangs {
 		for j := range members {
