@@ -3,6 +3,7 @@
 package fabricated
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +46,7 @@ type gpuPlugin struct {
 	pluginapi.UnimplementedDevicePluginServer
 	n      *node
 	server *grpc.Server
+	socket *net.UnixListener
 }
 
 // start serves the plugin and registers it with the kubelet, as plugins do whenever a kubelet has started.
@@ -50,9 +55,10 @@ func (p *gpuPlugin) start(t *testing.T) {
 	p.server = grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(p.server, p)
 	const endpoint = "gpus.sock"
-	l, err := net.Listen("unix", filepath.Join(p.n.pluginDir(), endpoint))
+	var err error
+	p.socket, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(p.n.pluginDir(), endpoint), Net: "unix"})
 	check(t, err)
-	go func() { _ = p.server.Serve(l) }()
+	go func() { _ = p.server.Serve(p.socket) }()
 	conn, err := grpc.NewClient("unix://"+filepath.Join(p.n.pluginDir(), "kubelet.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
@@ -393,9 +399,10 @@ func (n *node) movesIn(t *testing.T) {
 	t.Run("kubelet without plugins", n.restartsWithoutPlugins)
 }
 
-// losesPlugin: a plugin that is gone leaves its resource at 0, at which the kubelet admits no pod that requests it. On
-// a node of Tenon the agent's plugin takes its place.
+// losesPlugin: a plugin that was killed, whose socket remains, leaves its resource at 0, at which the kubelet admits no
+// pod that requests it. On a node of Tenon the agent's plugin takes its place once the Node shows that.
 func (n *node) losesPlugin(t *testing.T, plugin *gpuPlugin, p *corev1.Pod) {
+	plugin.socket.SetUnlinkOnClose(false)
 	plugin.server.Stop()
 	stage.Await(t, "the agent's plugin", func() error {
 		text, err := os.ReadFile(filepath.Join(n.pluginDir(), "kubelet_internal_checkpoint"))
@@ -410,8 +417,9 @@ func (n *node) losesPlugin(t *testing.T, plugin *gpuPlugin, p *corev1.Pod) {
 	n.wantGPUs(t, 0)
 }
 
-// restartsWithoutPlugins: a kubelet that registers while its folder of plugins is empty sets all extended resources to
-// 0. With its checkpoint it never does, and without the manager writes them again.
+// restartsWithoutPlugins: a kubelet that registers while its folder of plugins is empty, as it is until the runtime
+// answers for the first time, sets all extended resources to 0. With its checkpoint it never does. Without, the manager
+// writes them again before the kubelet looks at the pods that run.
 func (n *node) restartsWithoutPlugins(t *testing.T) {
 	share := n.gpuPod("share")
 	for _, list := range []corev1.ResourceList{
@@ -420,12 +428,12 @@ func (n *node) restartsWithoutPlugins(t *testing.T) {
 		delete(list, vendor)
 		list[annotation.ResourceGPU] = resource.MustParse("50")
 	}
-	n.create(t, share)
+	share = n.create(t, share)
 	for _, d := range n.settle(t) {
 		t.Error(d)
 	}
-	all := 100 * int64(len(gpus()))
-	restart := func(checkpoint bool) int64 {
+	all, late := 100*int64(len(gpus())), n.delayRuntime(t)
+	for _, checkpoint := range []bool{true, false} {
 		n.stopAgent()
 		n.kubelet.Stop(t)
 		files, err := os.ReadDir(n.pluginDir())
@@ -435,9 +443,10 @@ func (n *node) restartsWithoutPlugins(t *testing.T) {
 				check(t, os.Remove(filepath.Join(n.pluginDir(), f.Name())))
 			}
 		}
+		late.Store(true)
 		const registered = "Successfully registered node"
 		before := strings.Count(n.kubelet.Log(), registered)
-		return n.least(t, annotation.ResourceGPUCore, func() {
+		least := n.least(t, annotation.ResourceGPUCore, func() {
 			n.startKubelet(t)
 			stage.Await(t, "the kubelet to be registered", func() error {
 				if strings.Count(n.kubelet.Log(), registered) == before {
@@ -446,22 +455,75 @@ func (n *node) restartsWithoutPlugins(t *testing.T) {
 				return nil
 			})
 			n.awaitCapacity(t, annotation.ResourceGPUCore, all)
+			late.Store(false)
 			n.startAgent(t)
 			n.awaitReady(t)
 			n.awaitCapacity(t, annotation.ResourcePresence, 1)
 		})
+		if (least == all) != checkpoint || least != all && least != 0 {
+			t.Errorf("with the checkpoint (%t) the Node had %s=%d for a moment", checkpoint,
+				annotation.ResourceGPUCore, least)
+		}
+		if p := n.pods(t)[0]; p.Status.Phase != corev1.PodRunning {
+			t.Errorf("with the checkpoint (%t) %s is %s: %s", checkpoint, title(&p), p.Status.Phase, p.Status.Message)
+		}
 	}
-	if least := restart(true); least != all {
-		t.Errorf("the Node had %s=%d for a moment, want %d", annotation.ResourceGPUCore, least, all)
-	}
-	if p := n.pods(t)[0]; p.Status.Phase != corev1.PodRunning {
-		t.Errorf("%s is %s: %s", title(&p), p.Status.Phase, p.Status.Message)
-	}
-	t.Logf("without the checkpoint the Node had %s=%d", annotation.ResourceGPUCore, restart(false))
 	file, err := host.ReadDeviceState(n.root)
 	if err != nil || len(file.Registered[annotation.ResourcePresence]) != 1 {
 		t.Errorf("the kubelet's checkpoint has %v (%v), want the agent's plugin", file.Registered, err)
 	}
+	n.remove(t, share) // its kubelet has no runtime when the test is over
+}
+
+// delayRuntime puts a server between the runtime and the kubelets that are started from now on. While the returned
+// value is true the runtime's status is not known.
+func (n *node) delayRuntime(t *testing.T) *atomic.Bool {
+	t.Helper()
+	late, codec := &atomic.Bool{}, grpc.ForceCodec(unread{})
+	conn, err := grpc.NewClient(n.config.ContainerRuntimeEndpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	check(t, err)
+	socket := n.w.Path("late.sock")
+	l, err := net.Listen("unix", socket)
+	check(t, err)
+	server := grpc.NewServer(grpc.ForceServerCodec(unread{}), grpc.UnknownServiceHandler(
+		func(_ any, down grpc.ServerStream) error {
+			method, _ := grpc.MethodFromServerStream(down)
+			if late.Load() && strings.HasSuffix(method, "RuntimeService/Status") {
+				return status.Error(codes.Unavailable, "the runtime has just been started")
+			}
+			var asked, answer []byte
+			err := down.RecvMsg(&asked)
+			if err == nil {
+				err = conn.Invoke(down.Context(), method, &asked, &answer, codec)
+			}
+			if err == nil {
+				err = down.SendMsg(&answer)
+			}
+			return err
+		}))
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		_ = conn.Close()
+	})
+	n.config.ContainerRuntimeEndpoint = "unix://" + socket
+	return late
+}
+
+// unread leaves the messages of gRPC as they are.
+type unread struct{}
+
+// Name is that of the codec whose messages these are.
+func (unread) Name() string { return "proto" }
+
+// Marshal returns a message.
+func (unread) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+
+// Unmarshal keeps a message.
+func (unread) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = bytes.Clone(data)
+	return nil
 }
 
 // strays: the kubelet knows nothing of what the scheduler gave out. A pod that gets a GPU of another one does not
