@@ -20,6 +20,8 @@ type Difference struct {
 	Node  string // whose account holds the pod, or should
 	UID   string // of the pod
 	Quota string // whose use is wrong, instead of a pod
+	// Devices: the account or the pod says that it has some.
+	Devices bool
 }
 
 // Differences returns where accounts contradict pods, every pod of the cluster, by node and UID. Accounts and pods come
@@ -53,7 +55,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 			if ok && want.node == node && convert.Keeping(want.entry, e).Equal(e) {
 				delete(wanted, e.UID)
 			} else if !pending[e.UID] {
-				found = append(found, Difference{Node: node, UID: e.UID})
+				found = append(found, Difference{Node: node, UID: e.UID, Devices: len(e.Devices)+len(want.entry.Devices) > 0})
 				delete(wanted, e.UID)
 			}
 		}
@@ -61,7 +63,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	})
 	for uid, missing := range wanted {
 		if missing.concerns {
-			found = append(found, Difference{Node: missing.node, UID: uid})
+			found = append(found, Difference{Node: missing.node, UID: uid, Devices: len(missing.entry.Devices) > 0})
 		}
 	}
 	return sorted(found)

@@ -59,6 +59,7 @@ type Agent struct {
 	reported, unclear string        // the last holders of devices, and what was found of them; owned by refresh
 	exhausted         []string      // names of whole GPUs of which the kubelet has none to give; owned by refresh
 	unclearSince      time.Time     // when that was found first; owned by refresh
+	unclearCounted    time.Time     // what it was when it was counted last; owned by refresh
 	wired             chan struct{} // closed once the fields below wired are set
 
 	holding   sync.Mutex // makes what holders keeps last be of the last pods
@@ -176,16 +177,19 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := o.Shared.Metrics
 	a.transports = transport.New(transport.Options{
-		NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded, Changed: a.touch,
+		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded, Changed: a.touch,
 		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
 	a.service = hook.New(hook.Options{
 		Engine: a.tree.Engine, Writes: a.writes, Leaves: a.leaving.Load,
 		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock,
-		Overridden: a.o.Shared.Metrics.Overridden.Inc, Devices: a.injected,
-		Synced: a.wakeDevices,
+		Overridden: m.Overridden.Inc, Devices: a.injected,
+		Injected: func(d time.Duration) { m.Injection.WithLabelValues(o.Node).Observe(d.Seconds()) },
+		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },
+		Synced:   a.wakeDevices,
 	})
 	a.api = watch.New(watch.Options{
 		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,

@@ -1,11 +1,13 @@
 package app_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/hook"
@@ -18,6 +20,7 @@ func TestAContainerThatCanUseAnotherCardIsReported(t *testing.T) {
 		w := newAccelerated(t)
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
+		metric := w.metrics()
 		w.mode("Own")
 		w.run(func(a *app.Agent) {
 			p := pod("plain", "", "1", "")
@@ -47,8 +50,41 @@ func TestAContainerThatCanUseAnotherCardIsReported(t *testing.T) {
 			if got := drained(recorder, "DeviceMismatch"); got != want {
 				t.Errorf("reported %q after the runtime came back, want once: %s", got, want)
 			}
+			wantVisible(t, a, "meanwhile", "void", "GPU-a")
+			if metric("allocation_mismatch_total", "kernel") != 2 || metric("injection_seconds") < 2 {
+				t.Errorf("%v reports and %v answers are counted, want 2 and as many answers",
+					metric("allocation_mismatch_total", "kernel"), metric("injection_seconds"))
+			}
 		})
 	})
+}
+
+// metrics registers the metrics of an agent that is started later. What it returns reads the one with a name behind
+// tenon_device_, and a source where it has one.
+func (w *world) metrics() func(name string, source ...string) float64 {
+	w.options.Shared = app.NewShared()
+	registry := metrics.NewKubeRegistry()
+	w.options.Shared.Metrics.Register(registry.MustRegister, registry.CustomMustRegister)
+	return func(name string, source ...string) (sum float64) {
+		w.t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				var labels []string
+				for _, l := range m.GetLabel() {
+					labels = append(labels, l.GetValue())
+				}
+				if f.GetName() == "tenon_device_"+name && slices.Equal(labels, append([]string{w.options.Node}, source...)) {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+						float64(m.GetHistogram().GetSampleCount())
+				}
+			}
+		}
+		return sum
+	}
 }
 
 // drained takes all Events, and returns those of a reason.

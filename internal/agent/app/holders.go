@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -87,6 +88,7 @@ func (a *Agent) holders() (observe.Foreign, bool) {
 			granted[g.ID] = g.ID != "" // an old annotation may say the minor alone
 		}
 	}
+	a.o.Shared.Metrics.Foreign.WithLabelValues(a.o.Node).Set(float64(len(foreign)))
 	a.setDevices(func(n *inject.Node) { n.Foreign, n.Granted, n.Resolve = foreign, granted, inv.Resolve })
 	return f, true
 }
@@ -131,6 +133,10 @@ func (a *Agent) compareHolders(ctx context.Context) error {
 		return nil
 	}
 	set := a.status.Condition(event.DeviceHoldersUnclear, "devices")
+	if text != "" && a.unclearSince != a.unclearCounted {
+		a.unclearCounted = a.unclearSince
+		a.o.Shared.Metrics.Mismatch.WithLabelValues(a.o.Node, status.SourcePodResources).Inc()
+	}
 	if text == "" {
 		return set(ctx, false, "Consistent", "the holders of devices are those that the API has")
 	}

@@ -160,7 +160,7 @@ func TestContradictionsAboutDevices(t *testing.T) {
 			return kubeletapi.Resources{Pods: *named.Load()}, nil
 		}
 		w.file(deviceFile, gave(map[string]string{"a": "GPU-a"}))
-		a := askingForGPU("a", "")
+		a, metric := askingForGPU("a", ""), w.metrics()
 		w.create(a)
 		contradictory := event.DeviceHoldersUnclear
 		w.run(func(*app.Agent) {
@@ -181,10 +181,17 @@ func TestContradictionsAboutDevices(t *testing.T) {
 			if got := w.message(contradictory); !strings.Contains(got, "the kubelet gave out GPU-a, which Tenon's") {
 				t.Errorf("a GPU of two pods: %q", got)
 			}
+			counted, foreign := metric("allocation_mismatch_total", "PodResources"), metric("foreign_devices")
+			if counted != 2 || foreign != 1 {
+				t.Errorf("%v contradictions and %v devices of others are counted, want 2 and 1", counted, foreign)
+			}
 			named.Store(&[]kubeletapi.Pod{})
 			later(2 * time.Minute)
 			if got := w.condition(contradictory); got != "False" {
 				t.Errorf("when it has ended: condition %q, %s", got, w.message(contradictory))
+			}
+			if got := metric("foreign_devices"); got != 0 {
+				t.Errorf("when it has ended: %v devices of others are counted", got)
 			}
 			w.wantDevice("when it has ended", annotation.DeviceOwn, "[]")
 		})

@@ -26,6 +26,7 @@ func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
 		w := newWorld(t, "hybrid")
 		recorder := events.NewFakeRecorder(100)
 		w.unasked, w.options.Recorder, w.options.NRISocket = true, recorder, w.root.Path("missing.sock")
+		metric := w.metrics()
 		w.run(func(a *app.Agent) {
 			later(time.Minute)
 			if got := w.condition(event.EnforcementDegraded); got != "True" {
@@ -47,8 +48,8 @@ func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
 				sent++
 			}
 		}
-		if sent != 1 {
-			t.Errorf("%d Events, want one", sent)
+		if lost := metric("nri_disconnects_total"); sent != 1 || lost != 1 {
+			t.Errorf("%d Events and a metric of %v, want one", sent, lost)
 		}
 	})
 }

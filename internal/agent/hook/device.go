@@ -12,15 +12,25 @@ import (
 
 // Devices implements Handler. Who decides about CPUs plays no role.
 func (s *Service) Devices(c Container) (answer inject.Answer, err error) {
+	begun := s.o.Clock.Now()
 	err = s.withDevices(&c, func(n *inject.Node, d *inject.Container) (err error) {
 		answer, err = inject.Decide(n, d)
 		return err
 	})
+	if s.o.Injected != nil && s.o.Devices().HasDevices() {
+		s.o.Injected(s.o.Clock.Since(begun))
+	}
 	return answer, err
 }
 
 // CheckDevices implements Handler.
-func (s *Service) CheckDevices(c Container) error { return s.withDevices(&c, inject.Check) }
+func (s *Service) CheckDevices(c Container) error {
+	err := s.withDevices(&c, inject.Check)
+	if err != nil && s.o.Caught != nil {
+		s.o.Caught()
+	}
+	return err
+}
 
 // withDevices asks package inject about a container. A Refusal holds the container back, whatever else its pod uses:
 // inject refuses only pods that request devices, were given some, or have some that are not theirs.

@@ -36,7 +36,10 @@ func accelerated(_ *node, o *hook.Options) {
 // be another pod's.
 func TestAPodWithoutItsDevicesIsHeldBack(t *testing.T) {
 	t.Parallel()
-	n := ready(t, accelerated)
+	injected, caught := 0, 0
+	n := ready(t, accelerated, func(_ *node, o *hook.Options) {
+		o.Injected, o.Caught = func(time.Duration) { injected++ }, func() { caught++ }
+	})
 	p := sandbox("a", "", "")
 	asking := object(p)
 	asking.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
@@ -46,6 +49,9 @@ func TestAPodWithoutItsDevicesIsHeldBack(t *testing.T) {
 	wantCause(t, n.service.CheckDevices(in(p, "c1")), inject.ErrUnallocated)
 	if len(n.troubles) != 2 || n.troubles[0].LetPass || n.troubles[0].Container != "main" {
 		t.Errorf("reported %+v, want both refusals", n.troubles)
+	}
+	if injected != 1 || caught != 1 {
+		t.Errorf("%d answers and %d refusals of the validation are counted, want one of each", injected, caught)
 	}
 }
 

@@ -51,6 +51,10 @@ type Options struct {
 	// Overridden is called for each update that was answered with values other than the requested ones. It must not
 	// block; nil drops them.
 	Overridden func()
+	// Injected is called with the time that it took to decide about the devices of a container, Caught for a container
+	// that was to be created with others. They must not block; nil is not called.
+	Injected func(time.Duration)
+	Caught   func()
 }
 
 // Trouble is a step of a container that was held back, or that was let pass although it should not have been.

@@ -69,6 +69,7 @@ func (r *Reporter) Blocked(t hook.Trouble) {
 	switch {
 	case errors.Is(t.Err, inject.ErrMismatch):
 		note, count = "container %q runs: %s", r.o.Metrics.Drift
+		r.o.Metrics.Mismatch.WithLabelValues(r.o.Node, SourceKernel).Inc()
 	case t.LetPass:
 		note = "container %q starts all the same, as its pod uses nothing of Tenon: %s"
 	}

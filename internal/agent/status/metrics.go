@@ -21,6 +21,10 @@ type Metrics struct {
 	// Health and Transitions are about devices: see ShowDevices.
 	Health      *metrics.GaugeVec
 	Transitions *metrics.CounterVec
+	// Injection and the rest are about the devices of containers. Caught is counted where a fence held.
+	Injection                     *metrics.HistogramVec
+	Mismatch, Caught, Disconnects *metrics.CounterVec
+	Foreign                       *metrics.GaugeVec
 	// MachineChanges and the rest count what happened to the agent and to what it works with.
 	MachineChanges, UncleanEnds, Refused, Unreachable, KubeletStarts, Overridden *metrics.Counter
 	// Age is when each node's topology was last known to be up to date.
@@ -67,6 +71,29 @@ func NewMetrics() *Metrics {
 			Help: "Times that a device of the node stopped working, by type, id and reason, or works again; then the " +
 				"reason is empty or why it is likely to fail.",
 		}, []string{"node", "type", "id", "reason"}),
+		Injection: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name:    "tenon_device_injection_seconds",
+			Help:    "Time to decide which devices a container of a node with devices is created with.",
+			Buckets: metrics.ExponentialBuckets(1e-5, 4, 10),
+		}, []string{"node"}),
+		Mismatch: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_device_allocation_mismatch_total",
+			Help: "Times that allocations of devices were contradicted, by source: kernel (a running container can use " +
+				"other devices than its own) or PodResources (who has devices is not clear by the kubelet's word).",
+		}, []string{"node", "source"}),
+		Caught: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_device_failopen_total",
+			Help: "Containers that the runtime was about to create with other devices than their own, and that the " +
+				"agent's validation refused.",
+		}, []string{"node"}),
+		Disconnects: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_device_nri_disconnects_total",
+			Help: "Times that the agent lost the container runtime, or could not connect to it, once for each cause in a row.",
+		}, []string{"node"}),
+		Foreign: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "tenon_device_foreign_devices",
+			Help: "Devices of the node that pods have of another program than Tenon's scheduler.",
+		}, []string{"node"}),
 		MachineChanges: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_agent_machine_changes_total",
 			Help: "Times that CPUs or NUMA nodes came or went while the agent ran.",
@@ -118,7 +145,8 @@ func RegisterInfo(register func(...metrics.Registerable), version, hash string) 
 // Register makes the metrics known to a registry, those that count at zero.
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
 	register(m.Apply, m.Drift, m.Failures, m.ConditionWrites, m.Connected, m.SlowCalls, m.MachineChanges,
-		m.Health, m.Transitions, m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden)
+		m.Health, m.Transitions, m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden,
+		m.Injection, m.Mismatch, m.Caught, m.Disconnects, m.Foreign)
 	registerCollector(m.Age)
 	for _, path := range []string{PathNRI, PathCRI, PathReconcile} {
 		m.Apply.WithLabelValues(path)
@@ -169,6 +197,12 @@ func reasonOf(d devicev1alpha1.DeviceInfo) string {
 	}
 	return ""
 }
+
+// Values of the label source: where an allocation of devices was contradicted.
+const (
+	SourceKernel       = "kernel"
+	SourcePodResources = "PodResources"
+)
 
 // Values of the label path: calls of a container runtime by NRI, those of its proxy, and passes over the whole tree.
 const (

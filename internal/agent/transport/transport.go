@@ -18,6 +18,7 @@ import (
 
 // Options are what Transports need.
 type Options struct {
+	Node string
 	// NRISocket is the runtime's, HookSocket the one on which a proxy asks; "" for none.
 	NRISocket, HookSocket string
 	// AllowDegraded: LSE pods start where it cannot be promised that no container starts without the agent.
@@ -90,6 +91,7 @@ func (t *Transports) disconnected(ctx context.Context, err error) {
 	if !t.change(func(c *connections) { c.runtime, c.lost = nil, err.Error() }) {
 		return
 	}
+	t.o.Metrics.Disconnects.WithLabelValues(t.o.Node).Inc()
 	klog.FromContext(ctx).Info("No NRI connection to the container runtime, will try again", "socket", t.o.NRISocket,
 		"err", err)
 	t.o.Status.Event(event.NRIDisconnected, "the container runtime is not connected by NRI at %s: %v", t.o.NRISocket,

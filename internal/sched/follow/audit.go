@@ -34,6 +34,9 @@ func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister, quotas 
 		for _, a := range audits {
 			for _, d := range a.repair() {
 				t.metrics.mismatches.Inc()
+				if d.Devices {
+					t.metrics.repairs.WithLabelValues(d.Node).Inc()
+				}
 				if d.Node != "" {
 					t.event(nodeReference(d.Node), event.AccountRepaired, "Auditing", "the scheduler's account of the "+
 						"node or of its pods' quotas differed from the pod with UID %s for a minute and was repaired",

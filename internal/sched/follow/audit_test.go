@@ -18,8 +18,11 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "p", UID: "u",
-			Labels:      map[string]string{annotation.QoSClass: "LSR"},
-			Annotations: map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-1"}`},
+			Labels: map[string]string{annotation.QoSClass: "LSR"},
+			Annotations: map[string]string{
+				annotation.ResourceStatusKey:  `{"cpuset":"0-1"}`,
+				annotation.DeviceAllocatedKey: `{"gpu":[{"minor":0,"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50"}}]}`,
+			},
 		},
 		Spec: corev1.PodSpec{NodeName: "n"},
 	}
@@ -36,7 +39,7 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 		if step.forget {
 			store.RemovePod(pod)
 		}
-		if got := a.repair(); len(got) != step.want {
+		if got := a.repair(); len(got) != step.want || len(got) == 1 && !got[0].Devices {
 			t.Errorf("step %d: repaired %v, want %d", i, got, step.want)
 		}
 		if _, held := store.View("n").Entry("u"); held != (i != 0 && i != 3) {

@@ -7,6 +7,7 @@ import (
 // Metrics are about bound pods.
 type Metrics struct {
 	predictions, mispredictions, rejections *metrics.CounterVec
+	repairs                                 *metrics.CounterVec
 	mismatches                              *metrics.Counter
 }
 
@@ -27,12 +28,16 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			Name: "tenon_kubelet_rejections_total",
 			Help: "Pods bound by this scheduler that their kubelet rejected, by the kubelet's reason.",
 		}, []string{"reason"}),
+		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_device_holder_repairs_total",
+			Help: "Pods with devices about which the account of their node was repaired, as it had differed for a minute.",
+		}, []string{"node"}),
 		mismatches: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_ledger_mismatch_total",
 			Help: "Pods, and quotas, about which an account and the API server's objects differed for a minute; " +
 				"each is repaired. Always 0.",
 		}),
 	}
-	register(m.predictions, m.mispredictions, m.rejections, m.mismatches)
+	register(m.predictions, m.mispredictions, m.rejections, m.repairs, m.mismatches)
 	return m
 }
