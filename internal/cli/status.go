@@ -258,7 +258,13 @@ func versionOf(p *corev1.Pod) string {
 
 func (r *statusReader) nodes(ctx context.Context) {
 	written, all := map[string]map[string]time.Time{}, metav1.ListOptions{} // by resource and node
-	for _, of := range []schema.GroupVersionResource{v1alpha2.Resource(), devicev1alpha1.Resource()} {
+	topology := v1alpha2.Resource()
+	for _, of := range []schema.GroupVersionResource{
+		topology, topology.GroupResource().WithVersion("v1alpha1"), devicev1alpha1.Resource(),
+	} {
+		if len(written[of.Resource]) > 0 {
+			continue // the older version is for clusters whose CRD has no other
+		}
 		written[of.Resource] = map[string]time.Time{}
 		objects := listed(ctx, r, of.Resource, of.GroupResource().String(), r.dynamic.Resource(of), all)
 		for i := range objects.Items {
@@ -272,7 +278,7 @@ func (r *statusReader) nodes(ctx context.Context) {
 		}
 		r.in.Nodes = append(r.in.Nodes, view.NodeReport{
 			Name: n.Name, Ready: slices.Contains(r.agents, n.Name),
-			Topology: written[v1alpha2.Resource().Resource][n.Name],
+			Topology: written[topology.Resource][n.Name],
 			Device:   written[devicev1alpha1.Resource().Resource][n.Name],
 		})
 	}

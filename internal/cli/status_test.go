@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,10 +94,13 @@ func readFrom(t *testing.T, objects []runtime.Object, refuse func(clienttesting.
 	if err != nil {
 		t.Fatal(err)
 	}
+	older, current := &unstructured.Unstructured{Object: maps.Clone(u)}, v1alpha2.Resource()
+	older.SetAPIVersion("topology.node.k8s.io/v1alpha1")
 	core := fake.NewClientset(objects...)
 	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
-		v1alpha2.Resource(): "NodeResourceTopologyList", devicev1alpha1.Resource(): "DeviceList",
-	}, &unstructured.Unstructured{Object: u})
+		current: "NodeResourceTopologyList", devicev1alpha1.Resource(): "DeviceList",
+		current.GroupResource().WithVersion("v1alpha1"): "NodeResourceTopologyList",
+	}, &unstructured.Unstructured{Object: u}, older)
 	react := func(a clienttesting.Action) (bool, runtime.Object, error) {
 		err := refuse(a)
 		return err != nil, nil, err
@@ -122,7 +127,13 @@ func denied(a clienttesting.Action) error {
 func TestStatusOfAnInstallation(t *testing.T) {
 	t.Parallel()
 	status := readFrom(t, installed(t), denied)
-	for _, f := range status.Findings {
+	beside := readFrom(t, installed(t), func(a clienttesting.Action) error { // a CRD of an older Koordinator
+		if r := a.GetResource(); r == v1alpha2.Resource() {
+			return apierrors.NewNotFound(r.GroupResource(), "")
+		}
+		return denied(a)
+	})
+	for _, f := range slices.Concat(status.Findings, beside.Findings) {
 		if f.Status != view.CheckOK {
 			t.Errorf("%s is %s: %s", f.Check, f.Status, f.Found)
 		}
