@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -20,6 +21,7 @@ func NetworkResource() schema.GroupVersionResource {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=clusternetworktopologies,singular=clusternetworktopology
 // +kubebuilder:storageversion
+// +kubebuilder:subresource:status
 type ClusterNetworkTopology struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -27,6 +29,11 @@ type ClusterNetworkTopology struct {
 	// Spec is the layers.
 	// +optional
 	Spec ClusterNetworkTopologySpec `json:"spec,omitempty"`
+
+	// Status is Koordinator's: its count of the nodes of each domain. Tenon neither reads nor writes it, and keeps it.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Status *runtime.RawExtension `json:"status,omitempty"`
 }
 
 // ClusterNetworkTopologyList is a list of ClusterNetworkTopology.

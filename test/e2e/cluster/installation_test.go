@@ -54,7 +54,9 @@ func TestInstallation(t *testing.T) {
 		cases = append([]testCase{{"the node before the installation", l.record}}, cases...)
 		cases = append(cases, testCase{"upgrade and rollback move no pod", c.upgrade},
 			testCase{"an uninstallation leaves no pod unable to start", l.uninstall},
-			testCase{"tenon leave makes the node as it was before", l.leave})
+			testCase{"tenon leave makes the node as it was before", l.leave},
+			testCase{"beside Koordinator v1.6.0", func(t *testing.T) { c.beside(t, "v1.6.0") }},
+			testCase{"beside Koordinator v1.8.0", func(t *testing.T) { c.beside(t, "v1.8.0") }})
 	}
 	for _, one := range cases {
 		if !t.Run(one.name, func(t *testing.T) { stage.Count(t); one.run(t) }) {
