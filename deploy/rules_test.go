@@ -503,7 +503,10 @@ func TestMonitoringIsOneSwitch(t *testing.T) {
 	if got := own(set(t, "default")); got != nil {
 		t.Errorf("by default: %v", got)
 	}
-	want := []string{"ServiceMonitor tenon-system/tenon-manager", "ServiceMonitor tenon-system/tenon-scheduler"}
+	want := []string{
+		"ServiceMonitor tenon-system/tenon-agent", "ServiceMonitor tenon-system/tenon-manager",
+		"ServiceMonitor tenon-system/tenon-scheduler",
+	}
 	rules, err := filepath.Glob("chart/files/rules/*.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -153,6 +153,9 @@ type Agent struct {
 	AllowDegradedEnforcement bool `json:"allowDegradedEnforcement" default:"false"`
 	// Also publish the Numatopology of each node, for Volcano.
 	PublishNumatopology bool `json:"publishNumatopology" default:"false"`
+	// Port of the nodes at which agents serve metrics where monitoring is enabled, over TLS and to those whom the API
+	// server lets read them; 0 for none.
+	MetricsPort int `json:"metricsPort" default:"10272" minimum:"0" maximum:"65535"`
 }
 
 // NetworkPolicy is the settings of network policies.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -60,7 +61,7 @@ func newRunCommand() *cobra.Command {
 				return err
 			}
 			r.o.Drivers = inventory.NVML(r.o.Root)
-			return serveAgent(c.Context(), r.o, r.address, settings)
+			return r.serve(c.Context(), kubeconfig, settings)
 		},
 	}
 	fs := c.Flags()
@@ -81,10 +82,10 @@ func CheckConfig(d *strict.Document) (strict.Settings, error) {
 // runFlags are those of run that no API server is needed for.
 type runFlags struct {
 	common
-	ask                 askFlags
-	address, deviceMode string
-	exempt              []string
-	o                   app.Options
+	ask                          askFlags
+	address, metrics, deviceMode string
+	exempt                       []string
+	o                            app.Options
 }
 
 // complete adds what a file says, nil for none, and checks everything at once.
@@ -108,7 +109,7 @@ func (r *runFlags) complete(fs *pflag.FlagSet, d *strict.Document) (strict.Setti
 	if err != nil {
 		return settings, err
 	}
-	o, errs := &r.o, []error{mustBeLoopback(r.address)}
+	o, errs := &r.o, []error{mustBeLoopback(r.address), checkMetricsAddress(r.metrics)}
 	if o.Resync < minResync {
 		errs = append(errs, fmt.Errorf("--resync %v: want %v or more", o.Resync, minResync))
 	}
@@ -148,6 +149,9 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 		"(Tenon's; Moving while pods have devices of the kubelet) or Moving (default: what the Device object says)")
 	fs.StringVar(&r.address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to serve none")
+	fs.StringVar(&r.metrics, "metrics-address", "",
+		"`host:port` of /metrics for others than this node, over TLS with the API server's authorization; empty to serve "+
+			"none")
 	fs.BoolVar(&o.AllowUnallocatedLSR, "allow-unallocated-lsr", false,
 		"let LSR pods that another scheduler bound run on the CPU shared pool")
 	fs.DurationVar(&o.Resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
@@ -200,8 +204,9 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return rest.AddUserAgent(config, "tenon-agent"), nil
 }
 
-// serveAgent runs an agent with Events and its own HTTP endpoints until ctx ends.
-func serveAgent(ctx context.Context, o app.Options, address string, settings strict.Settings) error {
+// serve runs an agent with Events and its own HTTP endpoints until ctx ends.
+func (r *runFlags) serve(ctx context.Context, kubeconfig string, settings strict.Settings) error {
+	o := r.o
 	broadcaster := events.NewBroadcaster(status.NewSink(o.Client, o.Node))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("send events: %w", err)
@@ -219,11 +224,16 @@ func serveAgent(ctx context.Context, o app.Options, address string, settings str
 	h := app.Handler(a.Alive, a.Ready, registry)
 	h.Handle("GET "+view.CgroupsPattern, app.InspectHandler(func() []*app.Agent { return []*app.Agent{a} }))
 	h.Handle("GET /configz", settings)
-	stop, err := serveHealth(ctx, address, h)
+	stop, err := serve(ctx, r.address, h, nil)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	stopMetrics, err := serveMetrics(ctx, r.metrics, o.Node, kubeconfig, h)
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
 	klog.FromContext(ctx).Info("Agent starts", "node", o.Node, "root", o.Root.Path(), "mode", a.Mode(), "version",
 		o.Version)
 	collectOften()
@@ -235,20 +245,24 @@ func serveAgent(ctx context.Context, o app.Options, address string, settings str
 	return a.Run(ctx)
 }
 
-func serveHealth(ctx context.Context, address string, h http.Handler) (stop func(), err error) {
+// serve answers at an address, "" for none, until stop; plainly where secure is nil.
+func serve(ctx context.Context, address string, h http.Handler, secure *tls.Config) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serve health: %w", err)
+		return nil, fmt.Errorf("serve health and metrics: %w", err)
+	}
+	if secure != nil {
+		l = tls.NewListener(l, secure)
 	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			klog.Background().Error(err, "Health endpoint ended")
+			klog.Background().Error(err, "HTTP endpoint ended", "address", address)
 		}
 	}()
 	return func() { _ = s.Close(); <-done }, nil
