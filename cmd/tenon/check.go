@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/tenon-project/tenon/api/config/runtimeproxy"
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/cli"
@@ -13,9 +14,9 @@ import (
 func checks() cli.Checks {
 	return cli.Checks{
 		Config: map[string]func(*strict.Document) (strict.Settings, error){
-			v1alpha1.AgentConfigurationKind:        checkAgent,
-			v1alpha1.ManagerConfigurationKind:      manager.CheckConfig,
-			v1alpha1.RuntimeProxyConfigurationKind: checkProxy,
+			v1alpha1.AgentConfigurationKind:   checkAgent,
+			v1alpha1.ManagerConfigurationKind: manager.CheckConfig,
+			runtimeproxy.Kind:                 checkProxy,
 			scheduler.ConfigurationKind: func(d *strict.Document) (strict.Settings, error) {
 				err := scheduler.CheckConfig(d)
 				return d.Settings(), err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"github.com/tenon-project/tenon/api/config/runtimeproxy"
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 )
@@ -14,7 +15,7 @@ func checkAgent(d *strict.Document) (strict.Settings, error) {
 
 // checkProxy is checkAgent for the runtime proxy.
 func checkProxy(d *strict.Document) (strict.Settings, error) {
-	return strict.Settings{}, decode[v1alpha1.RuntimeProxyConfiguration](d, v1alpha1.RuntimeProxyConfigurationKind)
+	return strict.Settings{}, decode[runtimeproxy.Configuration](d, runtimeproxy.Kind)
 }
 
 func decode[T any](d *strict.Document, kind string) error {

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/api/config/runtimeproxy"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/nearest"
 	"github.com/tenon-project/tenon/internal/cli"
@@ -43,7 +44,7 @@ func TestTheSamplesHaveEveryField(t *testing.T) {
 		"manager-config.yaml":   reflect.TypeFor[v1alpha1.ManagerConfiguration](),
 		"scheduler-config.yaml": reflect.TypeFor[struct{}](), // kube-scheduler's own fields are many
 
-		"runtime-proxy-config.yaml": reflect.TypeFor[v1alpha1.RuntimeProxyConfiguration](),
+		"runtime-proxy-config.yaml": reflect.TypeFor[runtimeproxy.Configuration](),
 	} {
 		file := filepath.Join(reference, name)
 		if out, err := check(t, "config", file); err != nil || !strings.HasSuffix(out, "ok\n") {

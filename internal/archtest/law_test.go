@@ -65,7 +65,10 @@ var law = []rule{
 	{
 		// It stands in the path of every container and has no API client.
 		folder: "internal/agent/criproxy",
-		own:    []string{"api/runtime", "api/version", "internal/agent/criproxy", "internal/agent/socket"},
+		own: []string{
+			"api/config/runtimeproxy", "api/config/strict", "api/runtime", "api/version", "internal/agent/criproxy",
+			"internal/agent/socket",
+		},
 		others: []string{
 			"google.golang.org/grpc", "google.golang.org/protobuf", "k8s.io/cri-api", "k8s.io/klog/v2",
 			"github.com/go-logr/logr",

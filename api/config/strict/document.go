@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tenon-project/tenon/api/nearest"
 )
@@ -103,7 +102,10 @@ func (d *Document) Problem(path, format string, args ...any) Problem {
 
 // Locate gives the errors of a validation of the field at path their places.
 func (d *Document) Locate(path string, err error) (all Problems) {
-	var about *field.Error
+	var about interface { // a *field.Error
+		error
+		ErrorBody() string
+	}
 	var several interface{ Unwrap() []error }
 	var aggregate interface{ Errors() []error }
 	switch {
@@ -118,7 +120,8 @@ func (d *Document) Locate(path string, err error) (all Problems) {
 		}
 	case errors.As(err, &about):
 		key := regexp.MustCompile(`\[([^\]\d][^\]]*)\]`) // of a map
-		all = Problems{d.Problem(join(path, key.ReplaceAllString(about.Field, ".$1")), "%s", about.ErrorBody())}
+		field := strings.TrimSuffix(about.Error(), ": "+about.ErrorBody())
+		all = Problems{d.Problem(join(path, key.ReplaceAllString(field, ".$1")), "%s", about.ErrorBody())}
 	default:
 		all = Problems{d.Problem(path, "%v", err)}
 	}

@@ -5,10 +5,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Configuration files of components of Tenon. Each field has the default and the meaning of the flag of its name
 // (nriSocket of --nri-socket), which wins over it.
 const (
-	ComponentAPIVersion           = "config.tenon.sh/v1alpha1"
-	AgentConfigurationKind        = "AgentConfiguration"
-	ManagerConfigurationKind      = "ManagerConfiguration"
-	RuntimeProxyConfigurationKind = "RuntimeProxyConfiguration"
+	ComponentAPIVersion      = "config.tenon.sh/v1alpha1"
+	AgentConfigurationKind   = "AgentConfiguration"
+	ManagerConfigurationKind = "ManagerConfiguration"
 )
 
 // AgentConfiguration is the file that tenon-agent run reads with --config. What differs from node to node (node name,
@@ -62,19 +61,4 @@ type ManagerConfiguration struct {
 	SchedulerIdentities []string `json:"schedulerIdentities,omitempty"`
 	// ElasticQuotaArgs are the scheduler's; not with --elastic-quota-args, which names a file of them.
 	ElasticQuotaArgs *ElasticQuotaArgs `json:"elasticQuotaArgs,omitempty"`
-}
-
-// RuntimeProxyConfiguration is the file that tenon-runtime-proxy reads with --config. The log level has a flag alone.
-type RuntimeProxyConfiguration struct {
-	metav1.TypeMeta `json:",inline"`
-
-	// HooksDir is the folder of hook servers' registrations. Default: /etc/runtime/hookserver.d.
-	HooksDir string `json:"hooksDir,omitempty"`
-	// ImageEndpoint is the unix socket of the image service. Default: that of the runtime.
-	ImageEndpoint string `json:"imageEndpoint,omitempty"`
-	// Listen is the unix socket that the kubelet connects to. Default: /run/tenon/cri.sock; in front of CRI-O
-	// /run/tenon/run/crio/crio.sock.
-	Listen string `json:"listen,omitempty"`
-	// Runtime is the unix socket of the container runtime. Default: unix:///run/containerd/containerd.sock.
-	Runtime string `json:"runtime,omitempty"`
 }

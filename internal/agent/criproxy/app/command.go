@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/config/runtimeproxy"
 	"github.com/tenon-project/tenon/api/config/strict"
-	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
 	"github.com/tenon-project/tenon/internal/agent/criproxy/setup"
@@ -100,9 +100,9 @@ func (e *endpoints) read(fs *pflag.FlagSet) (strict.Settings, error) {
 }
 
 func (e *endpoints) apply(fs *pflag.FlagSet, d *strict.Document) (strict.Settings, error) {
-	var schema v1alpha1.RuntimeProxyConfiguration
+	var schema runtimeproxy.Configuration
 	if d != nil {
-		problems := d.DecodeKind(v1alpha1.ComponentAPIVersion, v1alpha1.RuntimeProxyConfigurationKind, &schema)
+		problems := d.DecodeKind(runtimeproxy.APIVersion, runtimeproxy.Kind, &schema)
 		if err := problems.Err(); err != nil {
 			return strict.Settings{}, err
 		}
@@ -116,7 +116,7 @@ func (e *endpoints) apply(fs *pflag.FlagSet, d *strict.Document) (strict.Setting
 	return settings, err
 }
 
-// CheckConfig finds everything wrong in a RuntimeProxyConfiguration, and returns the settings that it would give.
+// CheckConfig finds everything wrong in a configuration file, and returns the settings that it would give.
 func CheckConfig(d *strict.Document) (strict.Settings, error) {
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	var e endpoints

@@ -1,0 +1,3 @@
+// Package runtimeproxy has the configuration file of tenon-runtime-proxy. It needs nothing of Kubernetes, as the proxy
+// does not.
+package runtimeproxy
