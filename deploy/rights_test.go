@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -58,8 +59,10 @@ func TestTheRightsAreOnTheirPage(t *testing.T) {
 			ObjectMeta: b.ObjectMeta, Subjects: b.Subjects, RoleRef: b.RoleRef,
 		})
 	}
+	needs := readNeeds(t)
 	for _, name := range []string{"tenon-scheduler", "tenon-manager", "tenon-agent"} {
-		fmt.Fprintf(&out, "\n## %s\n\n%s\n| May | On | In |\n|---|---|---|\n", name, describePod(pods[name]))
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n| May | On | In | Without it fails |\n|---|---|---|---|\n", name,
+			describePod(pods[name]))
 		for _, b := range bindings {
 			if !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return s.Name == name }) {
 				continue
@@ -67,10 +70,12 @@ func TestTheRightsAreOnTheirPage(t *testing.T) {
 			in := cmp.Or(b.Namespace, "the cluster")
 			granted := rules[b.RoleRef.Kind+" "+b.RoleRef.Name]
 			for _, r := range granted {
-				fmt.Fprintf(&out, "| %s | %s | %s |\n", strings.Join(r.Verbs, ", "), resources(r), in)
+				fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", strings.Join(r.Verbs, ", "), resources(r), in,
+					needs.of(name, r))
 			}
 			if granted == nil {
-				fmt.Fprintf(&out, "| what Kubernetes' role `%s` has | | %s |\n", b.RoleRef.Name, in)
+				fmt.Fprintf(&out, "| what Kubernetes' role `%s` has | | %s | %s |\n", b.RoleRef.Name, in,
+					needs.of(name, builtIn(b.RoleRef.Name)))
 			}
 		}
 	}
@@ -132,6 +137,62 @@ func TestTheRightsAreOnTheirPage(t *testing.T) {
 		}
 	}
 	golden(t, path.Join("..", "docs", "reference", "rights.md"), out.String())
+}
+
+// behaviour is one of testdata/rights.yaml.
+type behaviour struct {
+	Behaviour string
+	Needs     []string
+}
+
+type needs []behaviour
+
+func readNeeds(t *testing.T) (n needs) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/rights.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// of names the first behaviour that needs each verb of a rule.
+func (n needs) of(account string, rule rbacv1.PolicyRule) string {
+	var names []string
+	for _, verb := range rule.Verbs {
+		i := slices.IndexFunc(n, func(b behaviour) bool {
+			return slices.ContainsFunc(b.Needs, func(text string) bool {
+				words := strings.Fields(text)
+				return words[0] == account && slices.Contains(strings.Split(words[1], ","), verb) &&
+					slices.ContainsFunc(words[2:], func(of string) bool {
+						return strings.Contains(resources(rule), "`"+of+"`")
+					})
+			})
+		})
+		if i >= 0 && !slices.Contains(names, n[i].Behaviour) {
+			names = append(names, n[i].Behaviour)
+		}
+	}
+	return strings.Join(names, "; ")
+}
+
+// builtIn has of a role of Kubernetes what the chart binds it for.
+func builtIn(role string) rbacv1.PolicyRule {
+	return map[string]rbacv1.PolicyRule{
+		"system:kube-scheduler":   {Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods/binding"}},
+		"system:volume-scheduler": {
+			Verbs: []string{"update"}, APIGroups: []string{""}, Resources: []string{"persistentvolumes"},
+		},
+		"system:auth-delegator": {
+			Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"},
+		},
+		"extension-apiserver-authentication-reader": {
+			Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
+		},
+	}[role]
 }
 
 func describePod(spec corev1.PodSpec) string {

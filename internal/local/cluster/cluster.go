@@ -36,6 +36,8 @@ type Options struct {
 	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have
 	// no runtime that would start a container without their agent.
 	RequireNRIPlugin bool
+	// Flags are further ones of the API server.
+	Flags []string
 	// Report is called with each step, from several goroutines.
 	Report func(Step)
 }
@@ -131,7 +133,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := c.startPlane(ctx, id); err != nil {
+	if err := c.startPlane(ctx, id, o.Flags); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -228,11 +230,11 @@ func (c *Cluster) nodeNames() []string {
 	return names
 }
 
-func (c *Cluster) startPlane(ctx context.Context, id *identities) error {
+func (c *Cluster) startPlane(ctx context.Context, id *identities, flags []string) error {
 	var err error
 	c.plane, err = plane.Start(ctx, plane.Config{
 		Dir: c.dir, PKI: id.authority, Listener: c.ports.Listener(datadir.APIServer), Log: c.log,
-		Admin: id.adminConfig(),
+		Admin: id.adminConfig(), Flags: flags,
 	})
 	if err != nil {
 		return err
