@@ -745,6 +745,36 @@ func equalGangs(t *testing.T, all func(*corev1.Pod)) {
 	}
 }
 
+// TestEqualGangsShareWhatManyDomainsSaid: more than are tried in one plan.
+//
+// F24: a retry grinds through all hopeless jobs.
+func TestEqualGangsShareWhatManyDomainsSaid(t *testing.T) {
+	const domains, gangs = 1050, 5
+	in := layers
+	for i := range domains {
+		node := networkNode(fmt.Sprint("n", i), 4, "s", fmt.Sprint("b", i))
+		in += strings.Replace(node, "status:", "spec: {unschedulable: true}, status:", 1)
+	}
+	l, asked := newLive(t, in), 0
+	l.all = func(p *corev1.Pod) { p.Annotations[annotation.GangNetworkTopology] = inOneBlock }
+	for name, f := range l.core.Profiles {
+		l.core.Profiles[name] = &planning{f, &asked}
+	}
+	for i := range gangs {
+		l.gang(fmt.Sprint("g", i, "x"), 1, 3)
+	}
+	l.settle()
+	for i := range gangs {
+		r := l.why(fmt.Sprint("g", i, "x"))
+		if r.Code != why.GangSiblingFailed || r.Tried.Domains != domains || r.Tried.Many != domains {
+			t.Errorf("gang %d waits by %+v", i, r)
+		}
+	}
+	if asked < domains || asked >= 2*domains {
+		t.Errorf("nodes were asked %d times for %d gangs, want about %d", asked, gangs, domains)
+	}
+}
+
 // TestAGangIsPlannedWhoseQuotaHasGrown: no event of the queue says so. Other gangs of its shape did not fit before.
 func TestAGangIsPlannedWhoseQuotaHasGrown(t *testing.T) {
 	l := newLive(t, elastic("scheduling.sigs.k8s.io", "team", "", "{cpu: 2}", "{cpu: 2}")+cpuNode("n0", 16))

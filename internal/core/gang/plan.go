@@ -15,7 +15,7 @@ type Plan struct {
 
 	// Gathered are the members that go where rules allow; those of gangs with the same rules go to the same place.
 	Gathered []*Gathered
-	Skip     int // choices of domains that plans before this one have tried
+	Skip     Portion // that plans before this one have tried
 
 	gang    map[string]*tally // by member
 	tallies []*tally
@@ -28,6 +28,12 @@ type tally struct {
 
 // MostPlans bounds the choices of domains in which a group is planned at once. The next plan goes on behind them.
 const MostPlans = 1000
+
+// Portion is choices of domains that plans of a group have tried one after the other. Zero where the last one tried all.
+type Portion struct {
+	Choices int
+	Since   uint64 // what the caller had counted of the cluster's events before the first of these plans
+}
 
 // Attempt is how the last plan of a group ended, or of a NonStrict one the attempt on a member.
 type Attempt struct {
@@ -58,7 +64,7 @@ type Failure struct {
 	Preempts bool // its group will fit when pods have ended that are evicted for it
 	Outlook  Outlook
 	Again    time.Time // when its group is to be tried again, whatever happens; zero for no such time
-	Skip     int       // choices of domains that were tried where others are left: the group is tried again at once
+	Skip     Portion   // tried, where choices are left: the group is tried again at once
 	Tried    Tried
 }
 
@@ -230,7 +236,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 	case !group.isStrict() || !slices.ContainsFunc(group.gangs, func(g *gang) bool { return !g.isSatisfied() }):
 		group.attempted(now)
 		effects.add(group.settle())
-		group.failing, group.again, group.skip = time.Time{}, time.Time{}, 0
+		group.failing, group.again, group.skip = time.Time{}, time.Time{}, Portion{}
 		if group.isStrict() { // who did not fit beyond the minimum is tried alone from now on
 			effects.Opened = s.open(group)
 			s.unclaim(group)
@@ -253,7 +259,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 		if group.again = f.Again; group.failing.IsZero() {
 			group.failing = now
 		}
-		if group.skip = f.Skip; f.Skip > 0 {
+		if group.skip = f.Skip; f.Skip.Choices > 0 {
 			effects.Opened = s.open(group)
 		}
 		have := max(f.Have, failed.gang.count[Waiting]+failed.gang.running()) // fit, or were reserved until now

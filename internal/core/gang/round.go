@@ -19,7 +19,7 @@ type group struct {
 	claim    *claim  // nil where its last plan did not fail for lack of room
 	failed   bool    // a plan of it has
 	last     Attempt
-	skip     int // choices of domains that plans have tried since one last tried all
+	skip     Portion
 
 	failing time.Time // when a plan failed first since it started; zero where none has
 	again   time.Time // when it is to be tried again, whatever happens; zero for no such time

@@ -216,13 +216,15 @@ func TestAPlanGoesOnBehindTheOneBefore(t *testing.T) {
 	}
 	for i, c := range []struct{ skip, next int }{{0, 1000}, {1000, 2000}, {2000, 0}, {0, 1000}} {
 		plan, _ := s.Begin("p1")
-		if plan.Skip != c.skip {
-			t.Fatalf("plan %d begins behind %d choices, want %d", i, plan.Skip, c.skip)
+		if plan.Skip.Choices != c.skip {
+			t.Fatalf("plan %d begins behind %+v, want %d", i, plan.Skip, c.skip)
 		}
 		tried := gang.Tried{
 			Rule: gang.Gather{Label: "rack", Must: true}, Domains: c.skip + 1000, Many: 2500, More: c.next > 0, Best: "r1",
 		}
-		e := s.Conclude(plan.Members, nil, gang.Failure{UID: "p2", Skip: c.next, Tried: tried}, time.Unix(0, 0))
+		e := s.Conclude(plan.Members, nil, gang.Failure{
+			UID: "p2", Skip: gang.Portion{Choices: c.next}, Tried: tried,
+		}, time.Unix(0, 0))
 		if again := slices.Equal(e.Opened, []string{"ns/g"}); again != (c.next > 0) {
 			t.Errorf("plan %d left others from %d on, and the group is tried again at once: %t", i, c.next, again)
 		}
@@ -232,7 +234,7 @@ func TestAPlanGoesOnBehindTheOneBefore(t *testing.T) {
 	}
 	plan, _ := s.Begin("p1")
 	s.Conclude(plan.Members, []string{"p1", "p2"}, gang.Failure{}, time.Unix(0, 0))
-	if r, _ := s.Find("ns/g"); plan.Skip != 1000 || len(r.In(gang.Allowed)) != 2 {
-		t.Errorf("behind %d choices %+v were allowed", plan.Skip, r.In(gang.Allowed))
+	if r, _ := s.Find("ns/g"); plan.Skip.Choices != 1000 || len(r.In(gang.Allowed)) != 2 {
+		t.Errorf("behind %+v %+v were allowed", plan.Skip, r.In(gang.Allowed))
 	}
 }

@@ -51,7 +51,7 @@ type class struct {
 // The function that it returns begins to evict.
 func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict func()) {
 	order := append([]string{current}, is.next...)
-	if is.cause == nil || is.recalled || is.failure.Skip > 0 || !r.mayPreempt(ctx, is, order) ||
+	if is.cause == nil || is.recalled || is.failure.Skip.Choices > 0 || !r.mayPreempt(ctx, is, order) ||
 		r.waitsToPreempt(is, current, time.Now()) {
 		return func() {}
 	}

@@ -93,7 +93,11 @@ func (r *Rounds) learn(ctx context.Context, is *round, current string) {
 	if f.Cause.Code == why.QuotaExceeded || f.Cause.Code == why.QuotaNotFound { // they may change without an event
 		return
 	}
-	if is.recalled || f.Preempts || !f.Again.IsZero() || f.Skip+is.plan.Skip > 0 || !errors.As(is.cause, &cause) ||
+	before := is.plan.Skip
+	if f.Skip.Choices > 0 || before.Choices > 0 && before.Since != is.events { // other domains may have room by now
+		return
+	}
+	if is.recalled || f.Preempts || !f.Again.IsZero() || !errors.As(is.cause, &cause) ||
 		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != is.events {
 		return
 	}

@@ -174,12 +174,13 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 	defer func() { r.release(f) }()
 	begun, tried, refusing := is.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	var best *round
-	next, left, more := is.next, gang.MostPlans, false
+	next, left, more, since := is.next, gang.MostPlans, false, is.events
 	found := r.search(f, is, is.plan.Gathered, nil)
-	if found.skip = begun.Skip; found.skip > 0 {
-		if !found.any() { // there are fewer by now
-			found.skip = 0
-		}
+	if found.skip = begun.Skip.Choices; found.skip > 0 && !found.any() { // there are fewer by now
+		found.skip = 0
+	}
+	if found.skip > 0 {
+		since = begun.Skip.Since
 		for _, plugin := range f.ListPlugins().Filter.Enabled { // it is not known any more which refused the members
 			refusing.Insert(plugin.Name)
 		}
@@ -232,7 +233,7 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 		is.failure.Tried.Domains, is.failure.Tried.More = found.skip+len(tried), more
 	}
 	if more && len(found.all) == 1 { // of several the choices are too many
-		is.failure.Skip = found.skip + gang.MostPlans
+		is.failure.Skip = gang.Portion{Choices: found.skip + gang.MostPlans, Since: since}
 	}
 	if fit := (*framework.FitError)(nil); errors.As(is.cause, &fit) {
 		fit.Diagnosis.UnschedulablePlugins = refusing
