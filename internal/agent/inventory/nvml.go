@@ -91,6 +91,13 @@ func (l *library) handles() (list []nvml.Device, err error) {
 	return list, errors.Join(faults...)
 }
 
+// has reports whether the driver's library has a function that older ones lack: a call of it would end the process.
+func (l *library) has(function string) bool { return l.Extensions().LookupSymbol(function) == nil }
+
+// cliqueLabel names the GPUs of a rack that one NVLink fabric joins, as NVIDIA's feature discovery does: by the UUID of
+// the fabric and the number of the clique in it.
+const cliqueLabel = "nvidia.com/gpu.clique"
+
 // describe reads what a GPU has; facts that it does not have are left out.
 func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err error) {
 	uuid, r := h.GetUUID()
@@ -101,8 +108,17 @@ func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err e
 	d = host.Dropped{Type: annotation.DeviceGPU, UUID: uuid, Vendor: "nvidia"}
 	d.Topology, err = host.Place(l.root, busOf(&pci))
 	d.Model, _ = h.GetName()
+	d.Labels = map[string]string{}
 	if version != "" {
-		d.Labels = map[string]string{annotation.GPUDriverLabel: version}
+		d.Labels[annotation.GPUDriverLabel] = version
+	}
+	if l.has("nvmlDeviceGetGpuFabricInfo") {
+		fabric, r := h.GetGpuFabricInfo()
+		known := r == nvml.SUCCESS && fabric.State == nvml.GPU_FABRIC_STATE_COMPLETED
+		if u := fabric.ClusterUuid; known && u != [16]uint8{} {
+			d.Labels[cliqueLabel] = fmt.Sprintf("%x-%x-%x-%x-%x.%d", u[:4], u[4:6], u[6:8], u[8:10], u[10:],
+				fabric.CliqueId)
+		}
 	}
 	d.Minor, d.ModuleID = number(h.GetMinorNumber()), number(h.GetModuleId())
 	if memory, r := h.GetMemoryInfo(); r == nvml.SUCCESS {
@@ -112,6 +128,14 @@ func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err e
 	degraded.ErrMessage = "a part of its memory is replaced at the next reset"
 	if state, r := h.GetRetiredPagesPendingStatus(); r == nvml.SUCCESS && state == nvml.FEATURE_ENABLED {
 		d.Status = degraded
+	}
+	if l.has("nvmlDeviceGetSramEccErrorStatus") {
+		if sram, r := h.GetSramEccErrorStatus(); r == nvml.SUCCESS && sram.BThresholdExceeded != 0 {
+			d.Status = &host.DroppedStatus{
+				Healthy: true, Degraded: true, ErrCode: "SRAMErrors",
+				ErrMessage: "its on-chip memory has had more errors than NVIDIA allows",
+			}
+		}
 	}
 	switch _, _, pending, failure, r := h.GetRemappedRows(); {
 	case r == nvml.SUCCESS && failure:

@@ -34,6 +34,12 @@ func newServer() (*dgxa100.Server, []*dgxa100.Device) {
 			return 0, nvml.ERROR_NOT_SUPPORTED
 		}
 		gpu.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.SUCCESS }
+		gpu.GetSramEccErrorStatusFunc = func() (nvml.EccSramErrorStatus, nvml.Return) {
+			return nvml.EccSramErrorStatus{AggregateCor: 3}, nvml.SUCCESS
+		}
+		gpu.GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) {
+			return nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_COMPLETED}, nvml.SUCCESS // of no rack
+		}
 		gpu.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
 			if link >= 12 {
 				return 0, nvml.ERROR_INVALID_ARGUMENT
@@ -70,14 +76,28 @@ func listIn(t *testing.T, lib nvml.Interface, root host.Root, want int) []host.D
 
 func TestGPUsOfTheLibrary(t *testing.T) {
 	t.Parallel()
-	server, _ := newServer()
+	server, gpus := newServer()
+	for i, state := range []uint8{nvml.GPU_FABRIC_STATE_COMPLETED, 2} { // 2: it is being set up
+		gpus[3+i].GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) {
+			return nvml.GpuFabricInfo{
+				ClusterUuid: [16]uint8{0x1b, 15: 0xff}, CliqueId: 32766, State: state,
+			}, nvml.SUCCESS
+		}
+	}
 	want := host.Dropped{
 		Type: "gpu", UUID: "GPU-3", Vendor: "nvidia", Model: "Mock NVIDIA A100-SXM4-40GB", Minor: "3", ModuleID: "4",
-		Labels:    map[string]string{"node.koordinator.sh/gpu-driver-version": "550.54.15"},
+		Labels: map[string]string{
+			"node.koordinator.sh/gpu-driver-version": "550.54.15",
+			"nvidia.com/gpu.clique":                  "1b000000-0000-0000-0000-0000000000ff.32766",
+		},
 		Resources: map[string]string{"gpu-memory": "42949672960"},
 		Topology:  host.DroppedTopology{BusID: "0000:13:00.0", SwitchLanes: 12, LaneBandwidth: "25G"},
 	}
-	if diff := cmp.Diff(want, list(t, server, 8)[3]); diff != "" {
+	found := list(t, server, 8)
+	if len(found[4].Labels) != 1 || len(found[5].Labels) != 1 {
+		t.Errorf("GPUs of no rack have the labels %v and %v", found[4].Labels, found[5].Labels)
+	}
+	if diff := cmp.Diff(want, found[3]); diff != "" {
 		t.Errorf("GPU (-want +got):\n%s", diff)
 	}
 }
@@ -169,6 +189,21 @@ func TestMIGDevicesThatExist(t *testing.T) {
 	}
 }
 
+// The library of an older driver lacks functions, whose call would end the process.
+func TestTheLibraryOfAnOlderDriver(t *testing.T) {
+	t.Parallel()
+	server, gpus := newServer()
+	server.LookupSymbolFunc = func(name string) error { return errors.New(name + " is missing") }
+	for _, gpu := range gpus {
+		gpu.GetGpuFabricInfoFunc, gpu.GetSramEccErrorStatusFunc = nil, nil // a call panics
+	}
+	for _, d := range list(t, server, 8) {
+		if len(d.Labels) != 1 || d.Status != nil {
+			t.Errorf("%s has the labels %v and the status %+v", d.UUID, d.Labels, d.Status)
+		}
+	}
+}
+
 func TestFaultsOfGPUs(t *testing.T) {
 	t.Parallel()
 	server, gpus := newServer()
@@ -176,6 +211,9 @@ func TestFaultsOfGPUs(t *testing.T) {
 	gpus[1].GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, true, true, nvml.SUCCESS }
 	gpus[2].GetRetiredPagesPendingStatusFunc = func() (nvml.EnableState, nvml.Return) {
 		return nvml.FEATURE_ENABLED, nvml.SUCCESS
+	}
+	gpus[5].GetSramEccErrorStatusFunc = func() (nvml.EccSramErrorStatus, nvml.Return) {
+		return nvml.EccSramErrorStatus{BThresholdExceeded: 1}, nvml.SUCCESS
 	}
 	gpus[3].GetNameFunc = func() (string, nvml.Return) { return "", nvml.ERROR_UNKNOWN }
 	gpus[3].GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_NOT_SUPPORTED }
@@ -192,7 +230,7 @@ func TestFaultsOfGPUs(t *testing.T) {
 	}
 	want := map[string]string{
 		"GPU-0": "ResetNeeded true", "GPU-1": "RowRemapFailure false", "GPU-2": "ResetNeeded true", "GPU-3": "works",
-		"GPU-5": "works", "GPU-6": "works", "GPU-7": "works",
+		"GPU-5": "SRAMErrors true", "GPU-6": "works", "GPU-7": "works",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
