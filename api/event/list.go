@@ -13,6 +13,7 @@ const (
 	DeviceUnavailable
 	DeviceConflict
 	DeviceMismatch
+	DeviceMemoryExceeded
 	AllocationRefused
 	AllocationConflict
 	AllocationUnusable
@@ -139,6 +140,13 @@ var entries = [...]Entry{
 			"was started while no agent answered, another program changed it, or the device is gone.",
 		Does: "The container goes on; the Event is sent again when the difference changes.",
 		Do:   "Delete the pod. If it comes back, find the other writer: tenon doctor checks the runtime.",
+	},
+	DeviceMemoryExceeded: {
+		Name: "DeviceMemoryExceeded", From: agent, On: "Pod",
+		Means: "The processes of a pod use more memory of a GPU than was allocated to it, by what the driver says: the " +
+			"limits of shares are cooperative.",
+		Does: "The pod goes on; the Event is sent again when it has used less meanwhile.",
+		Do:   "Delete the pod, or let it request as much as it uses. Untrusted programs need whole GPUs or MIG devices.",
 	},
 	AllocationRefused: {
 		Name: "AllocationRefused", From: agent, On: "Pod",

@@ -55,12 +55,13 @@ type Agent struct {
 	found   *inventory.Inventory
 	// followed is when the loop of follow last did something; nil before.
 	followed          atomic.Pointer[time.Time]
-	recorded          *corev1.Node  // the last one that was kept for the next agent; owned by refresh
-	reported, unclear string        // the last holders of devices, and what was found of them; owned by refresh
-	exhausted         []string      // names of whole GPUs of which the kubelet has none to give; owned by refresh
-	unclearSince      time.Time     // when that was found first; owned by refresh
-	unclearCounted    time.Time     // what it was when it was counted last; owned by refresh
-	wired             chan struct{} // closed once the fields below wired are set
+	recorded          *corev1.Node    // the last one that was kept for the next agent; owned by refresh
+	reported, unclear string          // the last holders of devices, and what was found of them; owned by refresh
+	exhausted         []string        // names of whole GPUs of which the kubelet has none to give; owned by refresh
+	unclearSince      time.Time       // when that was found first; owned by refresh
+	unclearCounted    time.Time       // what it was when it was counted last; owned by refresh
+	exceeded          map[gpuUse]bool // pods that use more of a GPU than was allocated; owned by refresh
+	wired             chan struct{}   // closed once the fields below wired are set
 
 	holding   sync.Mutex // makes what holders keeps last be of the last pods
 	beginning sync.Mutex // guards the field below, and the first facts of the engine

@@ -3,14 +3,19 @@ package app_test
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inventory"
 )
 
 // At every resync, and as soon as a runtime has reported its containers.
@@ -54,6 +59,50 @@ func TestAContainerThatCanUseAnotherCardIsReported(t *testing.T) {
 			if metric("allocation_mismatch_total", "kernel") != 2 || metric("injection_seconds") < 2 {
 				t.Errorf("%v reports and %v answers are counted, want 2 and as many answers",
 					metric("allocation_mismatch_total", "kernel"), metric("injection_seconds"))
+			}
+		})
+	})
+}
+
+// The driver says which process uses how much memory; limits of shares are cooperative.
+func TestAPodThatUsesMoreMemoryThanItHasIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newAccelerated(t)
+		recorder := events.NewFakeRecorder(100)
+		w.options.Recorder = recorder
+		metric := w.metrics()
+		var used atomic.Int64
+		w.options.Drivers = []inventory.Driver{{Name: "library", Devices: func() ([]host.Dropped, error) {
+			return []host.Dropped{{Type: "gpu", UUID: "GPU-a", Processes: map[int]int64{
+				12: used.Load(), 13: 1 << 30, 14: 1 << 40, 15: 1 << 40, // 14 is of no pod, 15 has ended
+			}}}, nil
+		}}}
+		for pid, group := range map[string]string{
+			"12": "0::/kubepods/poduid-share/x", "14": "0::/system.slice/y",
+			"13": "0::/kubepods.slice/kubepods-poduid_share.slice/cri-z.scope",
+		} {
+			w.file("proc/"+pid+"/cgroup", group+"\n")
+		}
+		share := pod("share", "", "1", "")
+		share.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-a","resources":{` +
+			`"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"4Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}`
+		w.create(share)
+		w.run(func(*app.Agent) {
+			const over = "Warning DeviceMemoryExceeded its processes use 5120 MiB of the memory of GPU-a, and 4096 MiB are " +
+				"allocated"
+			for i, step := range []struct {
+				gib  int64
+				want string
+			}{{3, ""}, {4, over}, {4, ""}, {3, ""}, {4, over}} {
+				used.Store(step.gib << 30)
+				later(time.Minute)
+				if got := drained(recorder, "DeviceMemoryExceeded"); got != step.want {
+					t.Errorf("step %d: reported %q, want %q", i, got, step.want)
+				}
+			}
+			if got := metric("allocation_mismatch_total", "NVML"); got != 2 {
+				t.Errorf("%v are counted, want 2", got)
 			}
 		})
 	})

@@ -2,8 +2,11 @@ package app
 
 import (
 	"context"
+	"os"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -14,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -131,22 +135,60 @@ func (a *Agent) readDevices(ctx context.Context) {
 	if changed {
 		a.publish()
 	}
+	a.compareMemory()
+}
+
+// gpuUse is a pod, by its UID on the node, and a GPU.
+type gpuUse struct{ pod, gpu string }
+
+// compareMemory reports pods whose processes use more memory of a GPU than was allocated to them, each once until it is
+// over.
+func (a *Agent) compareMemory() {
+	pods, used := a.podList(), map[gpuUse]int64{}
+	for gpu, processes := range a.found.Processes() {
+		for pid, bytes := range processes {
+			group, err := os.ReadFile(a.o.Root.Path("proc", strconv.Itoa(pid), "cgroup"))
+			if err != nil {
+				continue // it has ended
+			}
+			name := strings.ReplaceAll(string(group), "_", "-") // as systemd's names have no dashes
+			for _, pod := range pods {
+				if uid := convert.NodeUID(pod.Pod); strings.Contains(name, "pod"+uid) {
+					used[gpuUse{uid, gpu}] += bytes
+				}
+			}
+		}
+	}
+	exceeded := map[gpuUse]bool{}
+	for _, pod := range pods {
+		for i := range pod.Entry.Devices {
+			g := &pod.Entry.Devices[i]
+			use, allocated := gpuUse{convert.NodeUID(pod.Pod), g.ID}, g.Amount[device.Bytes]
+			if allocated == 0 || used[use] <= allocated {
+				continue
+			}
+			if exceeded[use] = true; !a.exceeded[use] {
+				a.status.MemoryExceeded(pod.Pod, g.ID, used[use], allocated)
+			}
+		}
+	}
+	a.exceeded = exceeded
 }
 
 // devices is the node's Device object.
 func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device {
 	found := a.found.Devices(published)
-	device, err := probe.Device(in, found, published, metav1.NewTime(a.o.Clock.Now()))
+	object, err := probe.Device(in, found, published, metav1.NewTime(a.o.Clock.Now()))
 	if err != nil {
 		klog.Background().Error(err, "Facts about devices are left out", "node", a.o.Node)
 	}
 	var list []devicev1alpha1.DeviceInfo
-	if device != nil {
-		a.addHolders(device, published)
-		list = device.Spec.Devices
+	if object != nil {
+		a.addHolders(object, published)
+		list = object.Spec.Devices
 	}
 	a.showDevices(list)
-	return device
+	return object
 }
 
 // showDevices makes the metrics say what a list of devices does.

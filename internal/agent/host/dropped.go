@@ -34,6 +34,8 @@ type Dropped struct {
 	Files []DeviceFile `json:"deviceFiles,omitempty"`
 	// Status nil means that the device works.
 	Status *DroppedStatus `json:"status,omitempty"`
+	// Processes is what processes use of a GPU's memory, in bytes by process id, where a driver says it.
+	Processes map[int]int64 `json:"-"`
 	// IsLost is set by the agent: the device was there since the machine started, and no driver describes it now.
 	IsLost bool `json:"-"`
 }

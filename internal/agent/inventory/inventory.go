@@ -194,6 +194,7 @@ func (v *Inventory) merged() (found []host.Dropped) {
 	for _, d := range v.drivers {
 		list := slices.Clone(d.list)
 		for i := range list {
+			list[i].Processes = nil                          // they change all the time
 			if s := list[i].Status; s != nil && !s.Healthy { // the state below decides
 				list[i].Status = nil
 			}
@@ -231,6 +232,21 @@ func (v *Inventory) Devices(published *devicev1alpha1.Device) []host.Dropped {
 		}
 	}
 	return v.merged()
+}
+
+// Processes returns what processes use of the memory of GPUs, as drivers said last: bytes by UUID and process id.
+func (v *Inventory) Processes() map[string]map[int]int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	used := map[string]map[int]int64{}
+	for _, d := range v.drivers {
+		for i := range d.list {
+			if d.list[i].Processes != nil {
+				used[d.list[i].UUID] = d.list[i].Processes
+			}
+		}
+	}
+	return used
 }
 
 // Run follows the events of all drivers until ctx ends. It begins anew where they end.

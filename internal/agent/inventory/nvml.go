@@ -124,6 +124,19 @@ func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err e
 	if memory, r := h.GetMemoryInfo(); r == nvml.SUCCESS {
 		d.Resources = map[string]string{"gpu-memory": strconv.FormatUint(memory.Total, 10)}
 	}
+	for _, ask := range []func() ([]nvml.ProcessInfo, nvml.Return){
+		h.GetComputeRunningProcesses, h.GetMPSComputeRunningProcesses,
+	} {
+		processes, _ := ask()
+		for _, p := range processes {
+			if bytes := int64(p.UsedGpuMemory); bytes > 0 { // the largest number means that it is not known
+				if d.Processes == nil {
+					d.Processes = map[int]int64{}
+				}
+				d.Processes[int(p.Pid)] = bytes
+			}
+		}
+	}
 	degraded := &host.DroppedStatus{Healthy: true, Degraded: true, ErrCode: "ResetNeeded"}
 	degraded.ErrMessage = "a part of its memory is replaced at the next reset"
 	if state, r := h.GetRetiredPagesPendingStatus(); r == nvml.SUCCESS && state == nvml.FEATURE_ENABLED {
@@ -186,7 +199,7 @@ func (l *library) slicesOf(h nvml.Device, gpu *host.Dropped) (list []host.Droppe
 	}
 	d := *gpu
 	minor, _ := h.GetMinorNumber()
-	d.Minor, d.ModuleID = "", ""
+	d.Minor, d.ModuleID, d.Processes = "", "", nil
 	d.Topology.P2PLinks, d.Topology.SwitchLanes, d.Topology.LaneBandwidth = nil, 0, ""
 	n, _ := h.GetMaxMigDeviceCount()
 	for i := range n {

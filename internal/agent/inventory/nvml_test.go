@@ -37,6 +37,12 @@ func newServer() (*dgxa100.Server, []*dgxa100.Device) {
 		gpu.GetSramEccErrorStatusFunc = func() (nvml.EccSramErrorStatus, nvml.Return) {
 			return nvml.EccSramErrorStatus{AggregateCor: 3}, nvml.SUCCESS
 		}
+		gpu.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			return []nvml.ProcessInfo{{Pid: 1, UsedGpuMemory: 1<<64 - 1}}, nvml.SUCCESS
+		}
+		gpu.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			return nil, nvml.ERROR_NOT_SUPPORTED
+		}
 		gpu.GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) {
 			return nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_COMPLETED}, nvml.SUCCESS // of no rack
 		}
@@ -84,8 +90,12 @@ func TestGPUsOfTheLibrary(t *testing.T) {
 			}, nvml.SUCCESS
 		}
 	}
+	gpus[3].GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return []nvml.ProcessInfo{{Pid: 12, UsedGpuMemory: 3 << 30}}, nvml.SUCCESS
+	}
 	want := host.Dropped{
-		Type: "gpu", UUID: "GPU-3", Vendor: "nvidia", Model: "Mock NVIDIA A100-SXM4-40GB", Minor: "3", ModuleID: "4",
+		Processes: map[int]int64{12: 3 << 30},
+		Type:      "gpu", UUID: "GPU-3", Vendor: "nvidia", Model: "Mock NVIDIA A100-SXM4-40GB", Minor: "3", ModuleID: "4",
 		Labels: map[string]string{
 			"node.koordinator.sh/gpu-driver-version": "550.54.15",
 			"nvidia.com/gpu.clique":                  "1b000000-0000-0000-0000-0000000000ff.32766",

@@ -77,6 +77,13 @@ func (r *Reporter) Blocked(t hook.Trouble) {
 	r.send(podObject(t.Namespace, t.Name, types.UID(t.UID)), reason, "Start", note, t.Container, t.Err.Detail)
 }
 
+// MemoryExceeded reports that the processes of a pod use more bytes of a GPU's memory than were allocated.
+func (r *Reporter) MemoryExceeded(pod *corev1.Pod, gpu string, used, allocated int64) {
+	r.o.Metrics.Mismatch.WithLabelValues(r.o.Node, SourceNVML).Inc()
+	r.send(podObject(pod.Namespace, pod.Name, pod.UID), event.DeviceMemoryExceeded, "Compare",
+		"its processes use %d MiB of the memory of %s, and %d MiB are allocated", used>>20, gpu, allocated>>20)
+}
+
 // lastWord is how long a refused agent waits for the API.
 const lastWord = 5 * time.Second
 

@@ -79,7 +79,8 @@ func NewMetrics() *Metrics {
 		Mismatch: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_allocation_mismatch_total",
 			Help: "Times that allocations of devices were contradicted, by source: kernel (a running container can use " +
-				"other devices than its own) or PodResources (who has devices is not clear by the kubelet's word).",
+				"other devices than its own), PodResources (who has devices is not clear by the kubelet's word) or NVML (a " +
+				"pod's processes use more memory of a GPU).",
 		}, []string{"node", "source"}),
 		Caught: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_failopen_total",
@@ -202,6 +203,7 @@ func reasonOf(d devicev1alpha1.DeviceInfo) string {
 const (
 	SourceKernel       = "kernel"
 	SourcePodResources = "PodResources"
+	SourceNVML         = "NVML"
 )
 
 // Values of the label path: calls of a container runtime by NRI, those of its proxy, and passes over the whole tree.
