@@ -55,7 +55,7 @@ var pcie = vm.Shape{
 	},
 }
 
-// placed are the devices as the Device object has them: where the emulator was told to put them.
+// placed are the devices as the Device object has them: where the arguments of the emulator put them.
 func placed() []string {
 	return []string{
 		"gpu GPU-a node 0 pci0000:40 0000:40:01.0 0000:41:00.0 0000:42:00.0 0000:43:00.0 functions []",
@@ -142,7 +142,7 @@ func TestPCIeSwitches(t *testing.T) {
 		n.uses(t, n.running(t, "function")[0], "void", "infiniband/uverbs1")
 	})
 	if pairs == nil {
-		t.Fatal("there is no pod with a GPU to go on with")
+		t.Fatal("no pod has a GPU to go on with")
 	}
 	check(t, pcie, "another card's file in a running container is reported", func(t *testing.T) {
 		own, _ := Containers(n.look(t), pairs.UID)
