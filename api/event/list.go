@@ -143,10 +143,10 @@ var entries = [...]Entry{
 	},
 	DeviceMemoryExceeded: {
 		Name: "DeviceMemoryExceeded", From: agent, On: "Pod",
-		Means: "The processes of a pod use more memory of a GPU than was allocated to it, by what the driver says: the " +
-			"limits of shares are cooperative.",
+		Means: "The processes of a pod use more memory of a GPU than was allocated to it, by what the driver says: " +
+			"the limits of shares are cooperative.",
 		Does: "The pod goes on; the Event is sent again when it has used less meanwhile.",
-		Do:   "Delete the pod, or let it request as much as it uses. Untrusted programs need whole GPUs or MIG devices.",
+		Do:   "Delete the pod, or let it request as much as it uses. Programs without trust need whole GPUs.",
 	},
 	AllocationRefused: {
 		Name: "AllocationRefused", From: agent, On: "Pod",

@@ -55,7 +55,8 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 			if ok && want.node == node && convert.Keeping(want.entry, e).Equal(e) {
 				delete(wanted, e.UID)
 			} else if !pending[e.UID] {
-				found = append(found, Difference{Node: node, UID: e.UID, Devices: len(e.Devices)+len(want.entry.Devices) > 0})
+				holds := len(e.Devices)+len(want.entry.Devices) > 0
+				found = append(found, Difference{Node: node, UID: e.UID, Devices: holds})
 				delete(wanted, e.UID)
 			}
 		}

@@ -180,8 +180,8 @@ func New(o Options) (*Agent, error) {
 	}
 	m := o.Shared.Metrics
 	a.transports = transport.New(transport.Options{
-		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded, Changed: a.touch,
-		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
+		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
+		Changed: a.touch, Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
 	a.service = hook.New(hook.Options{
 		Engine: a.tree.Engine, Writes: a.writes, Leaves: a.leaving.Load,

@@ -86,11 +86,11 @@ func TestAPodThatUsesMoreMemoryThanItHasIsReported(t *testing.T) {
 		}
 		share := pod("share", "", "1", "")
 		share.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-a","resources":{` +
-			`"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"4Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}`
+			`"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"4Gi"}}]}`
 		w.create(share)
 		w.run(func(*app.Agent) {
-			const over = "Warning DeviceMemoryExceeded its processes use 5120 MiB of the memory of GPU-a, and 4096 MiB are " +
-				"allocated"
+			const over = "Warning DeviceMemoryExceeded its processes use 5120 MiB of the memory of GPU-a, and " +
+				"4096 MiB are allocated"
 			for i, step := range []struct {
 				gib  int64
 				want string
@@ -126,7 +126,8 @@ func (w *world) metrics() func(name string, source ...string) float64 {
 				for _, l := range m.GetLabel() {
 					labels = append(labels, l.GetValue())
 				}
-				if f.GetName() == "tenon_device_"+name && slices.Equal(labels, append([]string{w.options.Node}, source...)) {
+				want := append([]string{w.options.Node}, source...)
+				if f.GetName() == "tenon_device_"+name && slices.Equal(labels, want) {
 					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
 						float64(m.GetHistogram().GetSampleCount())
 				}

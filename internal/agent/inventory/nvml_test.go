@@ -95,7 +95,8 @@ func TestGPUsOfTheLibrary(t *testing.T) {
 	}
 	want := host.Dropped{
 		Processes: map[int]int64{12: 3 << 30},
-		Type:      "gpu", UUID: "GPU-3", Vendor: "nvidia", Model: "Mock NVIDIA A100-SXM4-40GB", Minor: "3", ModuleID: "4",
+		Type:      "gpu", UUID: "GPU-3", Vendor: "nvidia", Model: "Mock NVIDIA A100-SXM4-40GB",
+		Minor: "3", ModuleID: "4",
 		Labels: map[string]string{
 			"node.koordinator.sh/gpu-driver-version": "550.54.15",
 			"nvidia.com/gpu.clique":                  "1b000000-0000-0000-0000-0000000000ff.32766",

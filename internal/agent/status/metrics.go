@@ -78,9 +78,9 @@ func NewMetrics() *Metrics {
 		}, []string{"node"}),
 		Mismatch: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_allocation_mismatch_total",
-			Help: "Times that allocations of devices were contradicted, by source: kernel (a running container can use " +
-				"other devices than its own), PodResources (who has devices is not clear by the kubelet's word) or NVML (a " +
-				"pod's processes use more memory of a GPU).",
+			Help: "Times that allocations of devices were contradicted, by source: kernel (a running container can " +
+				"use other devices than its own), PodResources (who has devices is not clear by the kubelet's word) " +
+				"or NVML (a pod's processes use more memory of a GPU).",
 		}, []string{"node", "source"}),
 		Caught: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_failopen_total",
@@ -89,7 +89,8 @@ func NewMetrics() *Metrics {
 		}, []string{"node"}),
 		Disconnects: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_nri_disconnects_total",
-			Help: "Times that the agent lost the container runtime, or could not connect to it, once for each cause in a row.",
+			Help: "Times that the agent lost the container runtime, or could not connect to it, once for each " +
+				"cause in a row.",
 		}, []string{"node"}),
 		Foreign: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "tenon_device_foreign_devices",

@@ -21,7 +21,7 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 			Labels: map[string]string{annotation.QoSClass: "LSR"},
 			Annotations: map[string]string{
 				annotation.ResourceStatusKey:  `{"cpuset":"0-1"}`,
-				annotation.DeviceAllocatedKey: `{"gpu":[{"minor":0,"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50"}}]}`,
+				annotation.DeviceAllocatedKey: `{"gpu":[{"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50"}}]}`,
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "n"},

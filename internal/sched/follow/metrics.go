@@ -30,7 +30,8 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		}, []string{"reason"}),
 		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_holder_repairs_total",
-			Help: "Pods with devices about which the account of their node was repaired, as it had differed for a minute.",
+			Help: "Pods with devices about which the account of their node was repaired, as it had differed for a " +
+				"minute.",
 		}, []string{"node"}),
 		mismatches: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_ledger_mismatch_total",

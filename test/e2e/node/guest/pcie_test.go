@@ -90,9 +90,10 @@ printf 'Character devices:\n195 nvidia\n231 infiniband_verbs\n\nBlock devices:\n
 mount --bind /run/cards/devices /proc/devices
 `)
 	for i, bus := range []string{"43", "45", "83", "01"} {
-		fmt.Fprintf(&s, "mkdir -p /proc/driver/nvidia/gpus/0000:%s:00.0\n"+
-			`printf 'Model: T\nGPU UUID: GPU-%c\nDevice Minor: %d\n' >/proc/driver/nvidia/gpus/0000:%[1]s:00.0/information`+
-			"\n", bus, 'a'+i, i)
+		fmt.Fprintf(&s, `at=/proc/driver/nvidia/gpus/0000:%s:00.0
+mkdir -p $at
+printf 'Model: T\nGPU UUID: GPU-%c\nDevice Minor: %d\n' >$at/information
+`, bus, 'a'+i, i)
 	}
 	for i, function := range []string{"44:00.0", "44:00.1", "44:00.2", "84:00.0"} {
 		fmt.Fprintf(&s, `at=/run/cards/0000:%s name=uverbs%d
@@ -164,7 +165,8 @@ func using(gpus, adapters string) option {
 			annotation.ResourceGPU: gpus, annotation.ResourceRDMA: adapters,
 		} {
 			if value != "" {
-				c.Resources.Requests[name], c.Resources.Limits[name] = resource.MustParse(value), resource.MustParse(value)
+				c.Resources.Requests[name] = resource.MustParse(value)
+				c.Resources.Limits[name] = resource.MustParse(value)
 			}
 		}
 		c.SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64)}
@@ -202,7 +204,7 @@ func (n *node) devices(t *testing.T) ([]string, error) {
 		lines = append(lines, fmt.Sprintf("%s %s node %d %s %s functions %v", is.Type, is.ID, at.NodeID,
 			strings.Join(chain, " "), at.BusID, functions))
 		if !is.Health || !slices.Contains(chain, at.PCIEID) {
-			err = errors.Join(err, fmt.Errorf("%s is below %s, with the conditions %v", is.ID, at.PCIEID, is.Conditions))
+			err = errors.Join(err, fmt.Errorf("%s is below %s, with conditions %v", is.ID, at.PCIEID, is.Conditions))
 		}
 	}
 	slices.Sort(lines)

@@ -56,8 +56,11 @@ func (i Image) Start(ctx context.Context, s Shape, disk string, programs map[str
 		if err := i.overlay(ctx, d.overlay); err != nil {
 			return nil, err
 		}
-	} else if out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", disk, d.overlay).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("copy the prepared disk: %w: %s", err, out)
+	} else {
+		out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", disk, d.overlay).CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("copy the prepared disk: %w: %s", err, out)
+		}
 	}
 	if err := pack(ctx, d.programs, programs); err != nil {
 		return nil, err
