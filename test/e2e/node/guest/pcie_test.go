@@ -130,7 +130,7 @@ func TestPCIeSwitches(t *testing.T) {
 		on := func(scope string) option { return with(annotation.DeviceJointAllocateKey, fmt.Sprintf(joint, scope)) }
 		n.create(t, n.pod("three", "", "50m", "32Mi", using("300"), on("SamePCIeSwitch")))
 		await(t, "pod three to find no place", func() error {
-			p, err := n.plane.client.CoreV1().Pods(n.name).Get(t.Context(), "three", metav1.GetOptions{})
+			p, err := n.plane.client.CoreV1().Pods(n.Name).Get(t.Context(), "three", metav1.GetOptions{})
 			if err == nil && !strings.Contains(state(p), "Joint-Allocate") {
 				err = errors.New(state(p))
 			}
