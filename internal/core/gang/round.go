@@ -23,7 +23,12 @@ type group struct {
 
 	failing time.Time // when a plan failed first since it started; zero where none has
 	again   time.Time // when it is to be tried again, whatever happens; zero for no such time
+	resumes time.Time // the same, after its waiting time was over; the failure says so until then
 }
+
+// restAfterTimeout is after how long a gang is tried again whose waiting time was over: as long as the queue lets a pod
+// wait at most that does not fit. Others may have what it gave back.
+const restAfterTimeout = 10 * time.Second
 
 // Refusal is why a member may not be tried, or why the last round of its group failed. The zero value is none.
 type Refusal struct {
@@ -106,7 +111,9 @@ func (s *State) Fail(uid string, cause why.Finding, now time.Time) Effects {
 	g := m.gang
 	g.stamp(m)
 	if !g.group.isStrict() {
-		g.group.failure = Refusal{} // each member has its own reason
+		if g.group.resumes.IsZero() {
+			g.group.failure = Refusal{} // each member has its own reason
+		}
 		g.group.attempted(now)
 	}
 	return m.failed(cause)
@@ -159,8 +166,10 @@ func (m *member) failed(cause why.Finding) Effects {
 // Deadline returns when Expire is due next; false while nothing waits.
 func (s *State) Deadline() (next time.Time, waits bool) {
 	for _, g := range s.groups {
-		if !g.deadline.IsZero() && (!waits || g.deadline.Before(next)) {
-			next, waits = g.deadline, true
+		for _, at := range []time.Time{g.deadline, g.resumes} {
+			if !at.IsZero() && (!waits || at.Before(next)) {
+				next, waits = at, true
+			}
 		}
 	}
 	return next, waits
@@ -181,7 +190,12 @@ func (s *State) Expire(now time.Time) (effects Effects) {
 			g.again = time.Time{}
 			effects.Opened = append(effects.Opened, s.open(g)...)
 		}
+		if !g.resumes.IsZero() && !now.Before(g.resumes) {
+			g.resumes, g.failure = time.Time{}, Refusal{}
+			effects.Opened = append(effects.Opened, s.open(g)...)
+		}
 		if !g.deadline.IsZero() && !now.Before(g.deadline) {
+			g.resumes = now.Add(restAfterTimeout)
 			effects.add(g.end(g.lacking(why.GangTimeout)))
 		}
 	}
@@ -260,7 +274,7 @@ func (g *group) allow(ready bool) (uids []string) {
 		}
 	}
 	if ready && len(uids) > 0 {
-		g.deadline, g.failure = time.Time{}, Refusal{}
+		g.deadline, g.resumes, g.failure = time.Time{}, time.Time{}, Refusal{}
 		for _, o := range g.gangs {
 			o.started = true
 		}

@@ -1,0 +1,59 @@
+package system
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/tenon-project/tenon/api/annotation"
+)
+
+// TestANonStrictGangThatTimesOutIsTriedAgain: one of two members fits, waits as long as the gang may, is told why it was
+// given back, and starts with the other one when that fits.
+func TestANonStrictGangThatTimesOutIsTriedAgain(t *testing.T) {
+	l := up(t, 1, "--machine", "arm64-1s")
+	member := func(i int, cpus int64) {
+		amounts := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
+		l.submit(t, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("late-", i), Annotations: map[string]string{
+				annotation.GangName: "late", annotation.GangMinAvailable: "2", annotation.GangMode: "NonStrict",
+				annotation.GangWaitingTime: "1s",
+			}},
+			Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler", Containers: []corev1.Container{{
+				Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts},
+			}}},
+		})
+	}
+	member(0, 1)
+	member(1, 100)
+	waitFor(t, time.Minute, "late-0 to be told that the waiting time is over", func() error {
+		p, err := l.client.CoreV1().Pods("default").Get(t.Context(), "late-0", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if _, c := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); c == nil ||
+			!strings.Contains(c.Message, "GangTimeout") || p.Annotations[annotation.GangTimeout] != "true" {
+			return fmt.Errorf("%v %+v", p.Annotations, c)
+		}
+		return nil
+	})
+	if err := l.client.CoreV1().Pods("default").Delete(t.Context(), "late-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	member(2, 1)
+	waitFor(t, time.Minute, "both to start", func() error {
+		for _, name := range []string{"late-0", "late-2"} {
+			p, err := l.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || p.Spec.NodeName == "" {
+				return fmt.Errorf("%s: %v %+v", name, err, p.Status.Conditions)
+			}
+		}
+		return nil
+	})
+}
