@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -117,6 +118,14 @@ type leaf struct {
 	kernel               kernelState
 }
 
+// setGroup is the group whose set is written for the leaf.
+func (l *leaf) setGroup() string {
+	if l.kernel.sealed {
+		return path.Dir(l.path)
+	}
+	return l.path
+}
+
 // kernelState is what was last read of a group.
 type kernelState struct {
 	known           bool
@@ -124,6 +133,9 @@ type kernelState struct {
 	// populated was seen at the last look; lived at any look.
 	populated, lived bool
 	vanished         bool
+	// sealed: the kernel takes no set of the group itself, which is the agent's own and the root of its cgroup namespace
+	// (mount option nsdelegate, as systemd has it). The set is that of the pod's group; what is effective is the leaf's.
+	sealed bool
 	// stranded: an exclusive pod's leaf without CPUs of its own, put on the shared pool while its processes live.
 	stranded bool
 	// strays are processes of the leaf that a v1 kernel moved to the group above.

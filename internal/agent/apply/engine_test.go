@@ -196,6 +196,40 @@ func TestPoolGrowsOnlyAfterDeath(t *testing.T) {
 	}
 }
 
+// An agent in a pod is the root of its cgroup namespace: a kernel with nsdelegate refuses the set of that group alone.
+func TestTheAgentsOwnGroupMakesRoomWhereTheKernelRefusesItsSet(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.complete()
+	own := r.bind("agent", qos.SharedPool, "")
+	_, err := r.wire.Spawn(own.Group) // it started without an agent
+	r.must(err)
+	r.wire.before = func(op kernel.Op, group, file string) error {
+		if op == kernel.OpWrite && group == own.Group && file == desired.CPUs {
+			return syscall.EPERM
+		}
+		return nil
+	}
+	for name, test := range map[string]struct{ cpus, want string }{
+		"x": {"0-3", "4-11"}, "y": {"4-7", "0-3,8-11"}, // each leaves the pool before the next one comes
+	} {
+		bound := r.bind(name, qos.Exclusive, test.cpus)
+		r.must(r.run(bound))
+		for _, want := range []string{test.want, "0-11"} {
+			r.must(r.engine.Verify())
+			if got, err := r.wire.Tree.Read(own.Group, "cpuset.cpus.effective"); err != nil || got != want {
+				t.Errorf("pod %s on %s: the agent runs on %q (%v), want %q", name, test.cpus, got, err, want)
+			}
+			r.engine.Delete(name)
+			r.must(r.engine.Reconcile())
+			r.must(r.wire.Kill(bound.Group))
+		}
+	}
+	if len(r.records) > 0 {
+		t.Errorf("records: %v", r.records)
+	}
+}
+
 func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -172,7 +172,7 @@ func orphanRole(group string) qos.Role {
 
 // look reads what the kernel has for a leaf. A change that the Engine did not make is drift.
 func (e *Engine) look(m *topo.Machine, l *leaf, drift bool) error {
-	cpus, err := e.readSet(m, l.path, desired.CPUs)
+	cpus, err := e.readSet(m, l.setGroup(), desired.CPUs)
 	if err == nil {
 		err = e.lookEffective(m, l)
 	}

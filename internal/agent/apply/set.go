@@ -23,7 +23,11 @@ func (p *pass) set(it *item, want cpuset.Set) {
 		return
 	}
 	text := p.m.FormatList(want)
-	err := p.put(it.path, want)
+	err := p.put(it.setGroup(), want)
+	if errors.Is(err, syscall.EPERM) && e.o.Cgroup.Dialect() == desired.V2 && !it.kernel.sealed {
+		it.kernel.sealed = true
+		err = p.put(it.setGroup(), want)
+	}
 	if err == nil {
 		err = e.fetch(it.leaf)
 	}
@@ -52,7 +56,7 @@ func (p *pass) set(it *item, want cpuset.Set) {
 
 // readBack reads the set of a leaf after a write. The kernel's word counts, whatever was written.
 func (p *pass) readBack(it *item, want cpuset.Set) error {
-	cpus, err := p.e.readSet(p.m, it.path, desired.CPUs)
+	cpus, err := p.e.readSet(p.m, it.setGroup(), desired.CPUs)
 	if err != nil {
 		return err
 	}
