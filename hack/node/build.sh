@@ -2,7 +2,7 @@
 # Builds the foreign programs that tests of the agent on a node need, from module proxy and Debian packages:
 #
 #   build.sh         containerd, runc, CNI plugins, kubelet and the test images: levels 3 and 4
-#   build.sh guest   these, and what the guests of level 5 boot
+#   build.sh guest   these, and what the guests of levels 5 and 6 boot
 #   build.sh --dir   prints the folder of the tools, and ends with 1 where they are not built
 #
 # The result is .cache/node/KEY/{bin,containerd-1.7,cni,images.tar,guest}: built beside and renamed, so that it is whole or not there.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what the guests of level 5 boot: guest.sh BIN CNI IMAGES OUT
+# Makes what the guests of levels 5 and 6 boot: guest.sh BIN CNI IMAGES OUT
 #
 #   BIN     folder with containerd, containerd-shim-runc-v2, ctr, runc and kubelet
 #   CNI     folder with the plugins bridge, host-local, loopback
@@ -114,5 +114,5 @@ ln -s ../run "$root/var/run"
 modules "$root" overlay virtio_net veth bridge br_netfilter >"$root/etc/modules"
 used=$(du -sm "$root" | cut -f1)
 rm -f "$out/root.ext4"
-mke2fs -q -t ext4 -O ^has_journal -E root_owner=0:0,lazy_itable_init=1 -m 0 -d "$root" "$out/root.ext4" "$((used + 400))M"
+mke2fs -q -t ext4 -O ^has_journal -E root_owner=0:0,lazy_itable_init=1 -m 0 -d "$root" "$out/root.ext4" "$((used + 1000))M"
 echo "$version" >"$out/kernel"

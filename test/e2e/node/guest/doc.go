@@ -6,6 +6,8 @@
 //	        ▲                                                            │
 //	        └── the tests ── virtio port ── scripts, `inside watch` ─────┘
 //
+// Level 6 joins a guest to its cluster, too: Node is what both have of it.
+//
 // The tests have the build tag e2e_guest; `make test-guest` builds what they need. They read the environment:
 //
 //	TENON_NODE_TOOLS  folder with bin/, cni/, images.tar and guest/; default .cache/node/current

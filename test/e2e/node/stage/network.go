@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"syscall"
@@ -20,14 +21,7 @@ const loopbackIndex = 1
 
 // raiseLoopback sets lo up.
 func raiseLoopback() error {
-	order := binary.NativeEndian
-	m := netlinkHeader(syscall.RTM_NEWLINK, 0, syscall.SizeofIfInfomsg)
-	m = append(m, syscall.AF_UNSPEC, 0)       // family, padding
-	m = order.AppendUint16(m, 0)              // type
-	m = order.AppendUint32(m, loopbackIndex)  //
-	m = order.AppendUint32(m, syscall.IFF_UP) // flags
-	m = order.AppendUint32(m, syscall.IFF_UP) // which of them change
-	if err := netlink(m); err != nil {
+	if err := netlink(upMessage(loopbackIndex)); err != nil {
 		return fmt.Errorf("set lo up: %w", err)
 	}
 	return nil
@@ -39,35 +33,73 @@ func AddAddress(t testing.TB, text string) {
 	address, err := netip.ParseAddr(text)
 	must(t, err)
 	// Stages of one process share their network.
-	if err := netlink(addressMessage(address)); err != nil && !errors.Is(err, syscall.EEXIST) {
+	err = netlink(addressMessage(loopbackIndex, netip.PrefixFrom(address, address.BitLen())))
+	if err != nil && !errors.Is(err, syscall.EEXIST) {
 		t.Fatalf("add address %s to lo: %v", text, err)
 	}
 }
 
-// addressMessage is RTM_NEWADDR for an IPv4 address of lo, with a mask of 32 bits.
-func addressMessage(address netip.Addr) []byte {
-	const attribute = syscall.SizeofRtAttr + 4
-	order := binary.NativeEndian
-	m := netlinkHeader(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL,
-		syscall.SizeofIfAddrmsg+2*attribute)
-	m = append(m, syscall.AF_INET, 32, 0, 0) // family, mask, flags, scope
-	m = order.AppendUint32(m, loopbackIndex)
-	for _, kind := range []uint16{syscall.IFA_LOCAL, syscall.IFA_ADDRESS} {
-		m = order.AppendUint16(m, attribute)
-		m = order.AppendUint16(m, kind)
-		m = append(m, address.AsSlice()...)
+// Connect sets a device up with an address of the network that it leads to. A further network is reached through a
+// gateway there.
+func Connect(t testing.TB, device string, address, further netip.Prefix, gateway netip.Addr) {
+	t.Helper()
+	found, err := net.InterfaceByName(device)
+	must(t, err)
+	for _, request := range [][]byte{
+		addressMessage(found.Index, address), upMessage(found.Index), routeMessage(further, gateway),
+	} {
+		if err := netlink(request); err != nil {
+			t.Fatalf("connect %s to %v and %v: %v", device, address, further, err)
+		}
 	}
-	return m
 }
 
-// netlinkHeader begins a request with a body of so many bytes.
-func netlinkHeader(kind, flags uint16, body uint32) []byte {
+// upMessage is RTM_NEWLINK that sets a device up.
+func upMessage(index int) []byte {
+	body := []byte{syscall.AF_UNSPEC, 0, 0, 0}                          // family, padding, type
+	for _, word := range []int{index, syscall.IFF_UP, syscall.IFF_UP} { // flags, and which of them change
+		body = binary.NativeEndian.AppendUint32(body, uint32(word))
+	}
+	return netlinkRequest(syscall.RTM_NEWLINK, 0, body)
+}
+
+// addressMessage is RTM_NEWADDR for an IPv4 address of a device.
+func addressMessage(index int, address netip.Prefix) []byte {
+	body := []byte{syscall.AF_INET, byte(address.Bits()), 0, 0} // flags, scope
+	body = binary.NativeEndian.AppendUint32(body, uint32(index))
+	body = attribute(body, syscall.IFA_LOCAL, address.Addr())
+	body = attribute(body, syscall.IFA_ADDRESS, address.Addr())
+	return netlinkRequest(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL, body)
+}
+
+// routeMessage is RTM_NEWROUTE to an IPv4 network through a gateway.
+func routeMessage(to netip.Prefix, gateway netip.Addr) []byte {
+	body := []byte{
+		syscall.AF_INET, byte(to.Bits()), 0, 0, // source, type of service
+		syscall.RT_TABLE_MAIN, syscall.RTPROT_STATIC, syscall.RT_SCOPE_UNIVERSE, syscall.RTN_UNICAST,
+		0, 0, 0, 0, // flags
+	}
+	body = attribute(body, syscall.RTA_DST, to.Addr())
+	body = attribute(body, syscall.RTA_GATEWAY, gateway)
+	return netlinkRequest(syscall.RTM_NEWROUTE, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL, body)
+}
+
+// attribute appends an IPv4 address to a request.
+func attribute(body []byte, kind uint16, address netip.Addr) []byte {
+	body = binary.NativeEndian.AppendUint16(body, syscall.SizeofRtAttr+4)
+	body = binary.NativeEndian.AppendUint16(body, kind)
+	return append(body, address.AsSlice()...)
+}
+
+// netlinkRequest puts the header of a request before its body.
+func netlinkRequest(kind, flags uint16, body []byte) []byte {
 	order := binary.NativeEndian
-	m := order.AppendUint32(nil, syscall.SizeofNlMsghdr+body)
+	m := order.AppendUint32(nil, uint32(syscall.SizeofNlMsghdr+len(body)))
 	m = order.AppendUint16(m, kind)
 	m = order.AppendUint16(m, syscall.NLM_F_REQUEST|syscall.NLM_F_ACK|flags)
-	m = order.AppendUint32(m, 1)    // sequence
-	return order.AppendUint32(m, 0) // port
+	m = order.AppendUint32(m, 1) // sequence
+	m = order.AppendUint32(m, 0) // port
+	return append(m, body...)
 }
 
 // netlink sends a request to the kernel: programs that could do it may be missing. The error is the kernel's answer.

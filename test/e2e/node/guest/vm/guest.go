@@ -100,7 +100,7 @@ func greet(ctx context.Context, m *machine) (*Guest, error) {
 		select {
 		case <-m.ended:
 			return nil, m.fault()
-		default:
+		case <-time.After(time.Second): // the line breaks before the process is gone
 			return nil, fmt.Errorf("the guest does not answer: %w\n%s", err, tail(filepath.Join(m.dir, "console")))
 		}
 	}

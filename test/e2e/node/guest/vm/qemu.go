@@ -76,6 +76,14 @@ func arguments(dir string, i Image, s Shape, d disks, snapshot string) []string 
 	if s.Systemd {
 		kernel += " systemd"
 	}
+	network := "user,id=net"
+	switch {
+	case s.Tap != "" && snapshot == "": // a network inside the emulator would be part of what is saved
+		network = "hubport,id=net,hubid=0"
+		args = append(args, "-netdev", "hubport,id=sink,hubid=0") // without it the guest could not send
+	case s.Tap != "":
+		network = "tap,id=net,script=no,downscript=no,vnet_hdr=off,ifname=" + s.Tap
+	}
 	args = append(args,
 		"-kernel", i.file("vmlinuz"), "-initrd", i.file("initrd"),
 		"-append", kernel, "-no-reboot",
@@ -86,7 +94,7 @@ func arguments(dir string, i Image, s Shape, d disks, snapshot string) []string 
 		"-drive", fmt.Sprintf("driver=raw,file.driver=file,file.filename=%s,read-only=on,if=none,id=programs",
 			d.programs),
 		"-device", "virtio-blk-pci,drive=programs,bus=pcie.0",
-		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,bus=pcie.0,romfile=",
+		"-netdev", network, "-device", "virtio-net-pci,netdev=net,bus=pcie.0,romfile=",
 		"-device", "virtio-serial-pci,bus=pcie.0",
 		"-chardev", "socket,id=port,server=on,wait=off,path="+filepath.Join(dir, "port"),
 		"-device", "virtserialport,chardev=port,name=tenon",

@@ -13,6 +13,9 @@ type Shape struct {
 	Sockets, Dies, Cores, Threads int // Dies a socket, Cores a die, Threads a core
 	// MemoryMiB is that of each NUMA node.
 	MemoryMiB int
+	// Tap is a network device that is made when the guest is resumed, and ends with it. The host gives it the address
+	// Host. "" is a network inside the emulator, which leads to the host's loopback.
+	Tap string
 	// Systemd makes systemd the first process, in place of busybox's init.
 	Systemd bool
 	// Distance[i][j] is that from NUMA node i to j, 10 on the diagonal; its length is the number of nodes.

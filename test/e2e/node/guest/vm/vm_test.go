@@ -67,6 +67,23 @@ func TestShapeIsPassedToTheEmulator(t *testing.T) {
 	}
 }
 
+func TestTheNetworkOfTheHostIsNotSaved(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ tap, snapshot, want string }{
+		{"", "", "user,id=net"},
+		{"", snapshotName, "user,id=net"},
+		{"guest0", "", "hubport,id=net,hubid=0"},
+		{"guest0", snapshotName, "tap,id=net,script=no,downscript=no,vnet_hdr=off,ifname=guest0"},
+	} {
+		s := twoNodes()
+		s.Tap = tt.tap
+		args := arguments("", Image{}, s, disks{}, tt.snapshot)
+		if i := slices.Index(args, tt.want); i < 0 || args[i-1] != "-netdev" {
+			t.Errorf("%+v: the arguments are %q", tt, args)
+		}
+	}
+}
+
 // respond plays a guest that answers in the reverse order of the requests.
 func respond(conn net.Conn, requests int) error {
 	lines := bufio.NewReader(conn)
