@@ -86,7 +86,8 @@ test-guest: ## Test the agent in virtual machines with QEMU
 	@GO="$(GO)" bash hack/node/build.sh guest
 	@$(LEVEL) --need 5
 
-test-cluster: node-tools ## Test installation and upgrade on a cluster (root)
+test-cluster: ## Test installation and upgrade on a cluster with a virtual machine (root)
+	@GO="$(GO)" bash hack/node/build.sh guest
 	@$(LEVEL) --need cluster
 
 bench-agent: node-tools ## Measure what the agent costs (root)

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/pki"
 	"github.com/tenon-project/tenon/test/e2e/node/cgroupfs"
+	"github.com/tenon-project/tenon/test/e2e/node/guest"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -56,6 +57,7 @@ func check(t testing.TB, err error) {
 // cluster has one node and nothing of Tenon until helm installs it.
 type cluster struct {
 	*stage.Stage
+	guest      *guest.Node // the second node, from joinGuest on
 	runtime    *stage.Containerd
 	client     kubernetes.Interface
 	objects    dynamic.Interface
@@ -278,6 +280,9 @@ func status(pid int, key string) (string, error) {
 
 // confined reports how the containers of a pod differ from a set of CPUs.
 func (c *cluster) confined(p *corev1.Pod, cpus string) error {
+	if p.Spec.NodeName == guestName {
+		return c.confinedOnGuest(p, cpus)
+	}
 	groups, pids, err := c.processes(p)
 	if err != nil {
 		return err

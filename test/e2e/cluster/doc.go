@@ -5,7 +5,8 @@
 //	                   │   └── endpoints of the webhooks' Service ──► manager, scheduler (pods with a network)
 //	                   └── kubelet ── containerd ── NRI ──────────────► agent (pod on the host's network)
 //
-// The cluster's own scheduler is kube-scheduler, which places Tenon's pods. The one node has the machine's CPUs.
+// The cluster's own scheduler is kube-scheduler, which places Tenon's pods. The first node has the machine's CPUs; the
+// second one, which joins later, is a virtual machine of package guest on a network of the stage.
 //
 // The tests need the tag e2e_install and root. With -short only those run that every change needs; the others install
 // the release before this one too, which is the commit that the file previous names. Beside the environment of package

@@ -52,12 +52,32 @@ func TestInstallation(t *testing.T) {
 	}
 	if l := (&leaving{cluster: c}); !testing.Short() {
 		cases = append([]testCase{{"the node before the installation", l.record}}, cases...)
-		cases = append(cases, testCase{"upgrade and rollback move no pod", c.upgrade},
+		cases = append(cases,
 			testCase{"an uninstallation leaves no pod unable to start", l.uninstall},
 			testCase{"tenon leave makes the node as it was before", l.leave},
 			testCase{"beside Koordinator v1.6.0", func(t *testing.T) { c.beside(t, "v1.6.0") }},
 			testCase{"beside Koordinator v1.8.0", func(t *testing.T) { c.beside(t, "v1.8.0") }})
 	}
+	inOrder(t, cases)
+}
+
+// TestSecondNode installs Tenon again, and then adds a virtual machine.
+func TestSecondNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a virtual machine: not in short mode")
+	}
+	c := start(t)
+	inOrder(t, []testCase{
+		{"install again, before the virtual machine", c.install},
+		{"a virtual machine joins and gets its agent", func(one *testing.T) { c.joinGuest(one, t) }},
+		{"pods of the virtual machine land where simulate said", c.landOnGuest},
+		{"the agent of the virtual machine is killed under bound pods", c.outliveGuestAgent},
+		{"upgrade and rollback move no pod", c.upgrade},
+	})
+}
+
+func inOrder(t *testing.T, cases []testCase) {
+	t.Helper()
 	for _, one := range cases {
 		if !t.Run(one.name, func(t *testing.T) { stage.Count(t); one.run(t) }) {
 			return // the others need what this one leaves
@@ -372,20 +392,27 @@ func (c *cluster) landAsSimulated(t *testing.T) {
 // bound returns the pods that the first case left, with their CPUs: the LSR pod's are its own, which BE pods may use.
 func (c *cluster) bound(t *testing.T) map[*corev1.Pod]string {
 	t.Helper()
-	list, err := c.client.CoreV1().Pods(work).List(t.Context(), metav1.ListOptions{})
+	by := c.workloads(t, nodeName, "best-effort", "ls", "lsr", "plain")
+	own := allocated(t, by["lsr"])
+	return map[*corev1.Pod]string{
+		by["lsr"]: own, by["best-effort"]: "0-1", by["ls"]: other(own), by["plain"]: other(own),
+	}
+}
+
+// workloads returns the pods of the tests on a node by name, and wants those that are named.
+func (c *cluster) workloads(t *testing.T, node string, want ...string) map[string]*corev1.Pod {
+	t.Helper()
+	list, err := c.client.CoreV1().Pods(work).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	check(t, err)
 	by := map[string]*corev1.Pod{}
 	for i := range list.Items {
 		by[list.Items[i].Name] = &list.Items[i]
 	}
-	want := []string{"best-effort", "ls", "lsr", "plain"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(by))); diff != "" {
-		t.Fatalf("pods (-want +got):\n%s", diff)
+		t.Fatalf("pods on %s (-want +got):\n%s", node, diff)
 	}
-	own := allocated(t, by["lsr"])
-	return map[*corev1.Pod]string{
-		by["lsr"]: own, by["best-effort"]: "0-1", by["ls"]: other(own), by["plain"]: other(own),
-	}
+	return by
 }
 
 // holder returns who leads a component, and in which pod.

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // prepare builds Helm's program and the images.
 func prepare(root string) error {
 	if !testing.Short() {
-		if err := errors.Join(preparePrevious(root), prepareKoordinator(root)); err != nil {
+		if err := errors.Join(preparePrevious(root), prepareKoordinator(root), prepareGuest()); err != nil {
 			return err
 		}
 	}

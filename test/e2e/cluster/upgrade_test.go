@@ -65,25 +65,27 @@ func preparePrevious(root string) error {
 	return os.Rename(images+".new", images)
 }
 
-// upgrade installs the previous release, upgrades it and goes back, under pods that the case before left. All the time
-// the webhooks answer and the pods keep their CPUs.
+// upgrade installs the previous release, upgrades it and goes back, under pods that the cases before left on both
+// nodes. All the time the webhooks answer and the pods keep their CPUs.
 func (c *cluster) upgrade(t *testing.T) {
 	previous := os.Getenv(previousVariable)
 	for _, program := range programs() {
 		c.runtime.Import(filepath.Join(previous, "images", program+".tar"))
 	}
-	keeps := c.keep(t, c.bound(t))
+	keeps, guestKeeps := c.keep(t, c.bound(t)), c.keep(t, c.boundOnGuest(t))
 	c.helm(t, "uninstall", "tenon")
 	c.awaitGone(t)
 	c.helm(t, "install", "tenon", filepath.Join(previous, "sources", "deploy/chart"), "--set", small,
 		"--set", "image.tag="+previousTag+",scheduler.garbageCollection=150")
 	c.isWell(t, "versions")
 	c.awaitImages(t, previousTag)
+	c.areSpread(t)
 	c.defines(t, oldName)
 
 	answers := c.keepAsking(t)
 	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reset-values", "--set", small)
 	c.awaitImages(t, version)
+	c.areSpread(t)
 	c.defines(t)
 	c.isWell(t)
 	c.remove(t, c.create(t, workload("after-upgrade", "LS", "10m"))...)
@@ -95,6 +97,7 @@ func (c *cluster) upgrade(t *testing.T) {
 	c.remove(t, c.create(t, workload("after-rollback", "LS", "10m"))...)
 	answers()
 	keeps()
+	guestKeeps()
 }
 
 // defines looks at the short names of the CRD in which the releases differ.
@@ -115,7 +118,7 @@ func (c *cluster) defines(t *testing.T, want ...string) {
 // awaitGone waits until the components' pods have ended.
 func (c *cluster) awaitGone(t *testing.T) {
 	t.Helper()
-	stage.Await(t, "the pods of the release to end", func() error {
+	stage.AwaitWithin(t, guestPatience, "the pods of the release to end", func() error {
 		list, err := c.client.CoreV1().Pods(home).List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%s is left", list.Items[0].Name)
@@ -127,9 +130,9 @@ func (c *cluster) awaitGone(t *testing.T) {
 // awaitImages waits until all pods of the components are ready and of one release; those that end count too.
 func (c *cluster) awaitImages(t *testing.T, tag string) {
 	t.Helper()
-	stage.Await(t, "the pods of "+tag, func() error {
+	stage.AwaitWithin(t, guestPatience, "the pods of "+tag, func() error {
 		list, err := c.client.CoreV1().Pods(home).List(t.Context(), metav1.ListOptions{})
-		if err == nil && len(list.Items) != 5 {
+		if err == nil && len(list.Items) != 6 {
 			err = fmt.Errorf("%d pods", len(list.Items))
 		}
 		for i := 0; err == nil && i < len(list.Items); i++ {
