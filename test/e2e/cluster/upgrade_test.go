@@ -79,13 +79,11 @@ func (c *cluster) upgrade(t *testing.T) {
 		"--set", "image.tag="+previousTag+",scheduler.garbageCollection=150")
 	c.isWell(t, "versions")
 	c.awaitImages(t, previousTag)
-	c.areSpread(t)
 	c.defines(t, oldName)
 
 	answers := c.keepAsking(t)
 	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reset-values", "--set", small)
 	c.awaitImages(t, version)
-	c.areSpread(t)
 	c.defines(t)
 	c.isWell(t)
 	c.remove(t, c.create(t, workload("after-upgrade", "LS", "10m"))...)
