@@ -42,20 +42,21 @@ nodeSelector:
 tolerations:
 {{- toYaml . | nindent 0 }}
 {{- end }}
-{{- with .of.affinity }}
+{{- /* Apart by zone too, but not as a second constraint: nodes without one of the constraints' labels get no score. */}}
+{{- $zones := dict "topologyKey" "topology.kubernetes.io/zone" "labelSelector" (dict "matchLabels" (dict
+  "app.kubernetes.io/name" .name)) "matchLabelKeys" (list "pod-template-hash") }}
+{{- $apart := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100
+  "podAffinityTerm" $zones))) }}
 affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+  {{- toYaml (mergeOverwrite $apart .of.affinity) | nindent 2 }}
 topologySpreadConstraints:
-{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
 - maxSkew: 1
-  topologyKey: {{ . }}
+  topologyKey: kubernetes.io/hostname
   whenUnsatisfiable: ScheduleAnyway
   labelSelector:
     matchLabels:
-      app.kubernetes.io/name: {{ $.name }}
+      app.kubernetes.io/name: {{ .name }}
   matchLabelKeys: [pod-template-hash]
-{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,4 +191,18 @@ func (c *cluster) outliveGuestAgent(t *testing.T) {
 	})
 	c.remove(t, c.create(t, guestWorkload("later", "LS", "10m"))...)
 	end()
+}
+
+// areSpread wants the replicas of each component on different nodes.
+func (c *cluster) areSpread(t *testing.T) {
+	t.Helper()
+	for _, component := range []string{scheduler, manager} {
+		var nodes []string
+		for _, p := range c.pods(t, component) {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+		if len(nodes) != 2 || nodes[0] == nodes[1] {
+			t.Errorf("%s runs on %s, want one on each node", component, strings.Join(nodes, ", "))
+		}
+	}
 }

@@ -84,6 +84,7 @@ func (c *cluster) upgrade(t *testing.T) {
 	answers := c.keepAsking(t)
 	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reset-values", "--set", small)
 	c.awaitImages(t, version)
+	c.areSpread(t)
 	c.defines(t)
 	c.isWell(t)
 	c.remove(t, c.create(t, workload("after-upgrade", "LS", "10m"))...)
