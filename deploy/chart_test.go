@@ -293,7 +293,8 @@ func TestNotes(t *testing.T) {
 			home, nil,
 			[]string{
 				"tenon status --wait 5m", "spec.schedulerName: tenon-scheduler", "kubectl delete crd -l",
-				"secret/tenon-certificates", "rm -rf /var/lib/tenon-agent", "tenon leave --wait 10m", "lease/tenon-scheduler",
+				"secret/tenon-certificates", "rm -rf /var/lib/tenon-agent", "tenon leave --wait 10m",
+				"lease/tenon-scheduler",
 				"koord-prod",
 			},
 			[]string{"TENON_NAMESPACE"},

@@ -182,12 +182,15 @@ func (n needs) of(account string, rule rbacv1.PolicyRule) string {
 // builtIn has of a role of Kubernetes what the chart binds it for.
 func builtIn(role string) rbacv1.PolicyRule {
 	return map[string]rbacv1.PolicyRule{
-		"system:kube-scheduler":   {Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods/binding"}},
+		"system:kube-scheduler": {
+			Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods/binding"},
+		},
 		"system:volume-scheduler": {
 			Verbs: []string{"update"}, APIGroups: []string{""}, Resources: []string{"persistentvolumes"},
 		},
 		"system:auth-delegator": {
-			Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"},
+			Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"},
+			Resources: []string{"tokenreviews"},
 		},
 		"extension-apiserver-authentication-reader": {
 			Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"configmaps"},

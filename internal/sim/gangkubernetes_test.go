@@ -59,7 +59,8 @@ func TestCasesOfKubernetesOwnTests(t *testing.T) {
 			map[string]string{"pg1": gang(2), "pg2": gang(3)},
 			"",
 			"other-1 1 100 pg2, high-1 2 100 pg1, other-2 1 100 pg2, high-2 2 100 pg1, other-3 1 100 pg2",
-			"high-1 GangSiblingFailed, high-2 GangSiblingFailed, other-1 Scheduled, other-2 Scheduled, other-3 Scheduled",
+			"high-1 GangSiblingFailed, high-2 GangSiblingFailed, other-1 Scheduled, other-2 Scheduled, " +
+				"other-3 Scheduled",
 		},
 		"basic: each alone": {
 			"4",

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-// TestANonStrictGangThatTimesOutIsTriedAgain: one of two members fits, waits as long as the gang may, is told why it was
-// given back, and starts with the other one when that fits.
+// TestANonStrictGangThatTimesOutIsTriedAgain: one of two members fits and waits as long as the gang may. Its condition
+// says why it was given back, and it starts with another one that fits.
 func TestANonStrictGangThatTimesOutIsTriedAgain(t *testing.T) {
 	l := up(t, 1, "--machine", "arm64-1s")
 	member := func(i int, cpus int64) {
@@ -32,7 +32,7 @@ func TestANonStrictGangThatTimesOutIsTriedAgain(t *testing.T) {
 	}
 	member(0, 1)
 	member(1, 100)
-	waitFor(t, time.Minute, "late-0 to be told that the waiting time is over", func() error {
+	waitFor(t, time.Minute, "the condition of late-0 to say that the waiting time is over", func() error {
 		p, err := l.client.CoreV1().Pods("default").Get(t.Context(), "late-0", metav1.GetOptions{})
 		if err != nil {
 			return err

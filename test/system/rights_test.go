@@ -200,8 +200,11 @@ func (a *audited) requests(t *testing.T) (allowed, forbidden []request) {
 		}
 		of := e.ObjectRef
 		r := request{
-			account: strings.TrimPrefix(e.User.Username, accounts), verb: e.Verb, namespace: of.Namespace, name: of.Name,
-			resource: schema.GroupResource{Group: of.APIGroup, Resource: path.Join(of.Resource, of.Subresource)}.String(),
+			account: strings.TrimPrefix(e.User.Username, accounts), verb: e.Verb,
+			namespace: of.Namespace, name: of.Name,
+			resource: schema.GroupResource{
+				Group: of.APIGroup, Resource: path.Join(of.Resource, of.Subresource),
+			}.String(),
 		}
 		if e.Annotations["authorization.k8s.io/decision"] != "allow" {
 			forbidden = append(forbidden, r)
@@ -325,7 +328,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 		if do := steps[b.Step]; do != nil {
 			do(t)
 		} else if b.Step != "" {
-			t.Fatalf("there is no step %q", b.Step)
+			t.Fatalf("no step is named %q", b.Step)
 		}
 		delete(steps, b.Step)
 		waitFor(t, 2*time.Minute, b.Name, func() error {
@@ -492,7 +495,8 @@ func (a *audited) write(t *testing.T, of schema.GroupVersionResource, by, text s
 	o.SetAPIVersion(of.GroupVersion().String())
 	o.SetName(joined)
 	if err == nil {
-		_, err = a.objects.Resource(of).Apply(t.Context(), joined, o, metav1.ApplyOptions{FieldManager: by, Force: true})
+		options := metav1.ApplyOptions{FieldManager: by, Force: true}
+		_, err = a.objects.Resource(of).Apply(t.Context(), joined, o, options)
 	}
 	if err != nil {
 		t.Errorf("write as %s: %v", by, err) // not the test's own goroutine

@@ -133,8 +133,9 @@ type kernelState struct {
 	// populated was seen at the last look; lived at any look.
 	populated, lived bool
 	vanished         bool
-	// sealed: the kernel takes no set of the group itself, which is the agent's own and the root of its cgroup namespace
-	// (mount option nsdelegate, as systemd has it). The set is that of the pod's group; what is effective is the leaf's.
+	// sealed: the kernel takes no set of the group itself, which is the agent's own and the root of its cgroup
+	// namespace (mount option nsdelegate, as systemd has it). The set is that of the pod's group; what is effective is
+	// the leaf's.
 	sealed bool
 	// stranded: an exclusive pod's leaf without CPUs of its own, put on the shared pool while its processes live.
 	stranded bool

@@ -24,7 +24,7 @@ func folders() map[string]struct{ path, fails, test string } {
 	return map[string]struct{ path, fails, test string }{
 		"sys":     {path: "sys", fails: "sys/devices/system/cpu/present: not a directory"},
 		"proc":    {path: "proc", fails: "proc/cpuinfo: not a directory"},
-		"cgroup":  {path: "sys/fs/cgroup", fails: "sys/fs/cgroup: has neither a cpuset hierarchy nor cgroup.controllers"},
+		"cgroup":  {path: "sys/fs/cgroup", fails: "fs/cgroup: has neither a cpuset hierarchy nor cgroup.controllers"},
 		"state":   {path: "var/lib/tenon-agent", fails: "lock the machine"},
 		"run":     {path: "run/tenon", fails: "no hook is answered"},
 		"kubelet": {path: "var/lib/kubelet", fails: "the kubelet's records are not read"},

@@ -44,7 +44,9 @@ func TestMetricsAreForThoseWhomTheAPIServerLetsReadThem(t *testing.T) {
 		return true, review, nil
 	})
 	now := time.Now()
-	g := newGuard(client, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") }))
+	g := newGuard(client, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "1")
+	}))
 	g.now = func() time.Time { return now }
 	get := func(header string) (int, string) {
 		r, w := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody), httptest.NewRecorder()
@@ -99,7 +101,8 @@ func TestTheAddressOfMetrics(t *testing.T) {
 		"": "", ":10272": "", "10.0.0.1:1": "", "[::1]:65535": "", "10272": "missing port", ":0": "must be 1…65535",
 		":metrics": "must be 1…65535", ":65536": "must be 1…65535",
 	} {
-		if err := checkMetricsAddress(address); (err == nil) != (want == "") || !strings.Contains(fmt.Sprint(err), want) {
+		err := checkMetricsAddress(address)
+		if (err == nil) != (want == "") || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q: %v, want %q", address, err, want)
 		}
 	}

@@ -150,8 +150,8 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&r.address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to serve none")
 	fs.StringVar(&r.metrics, "metrics-address", "",
-		"`host:port` of /metrics for others than this node, over TLS with the API server's authorization; empty to serve "+
-			"none")
+		"`host:port` of /metrics for others than this node, over TLS with the API server's authorization; empty to "+
+			"serve none")
 	fs.BoolVar(&o.AllowUnallocatedLSR, "allow-unallocated-lsr", false,
 		"let LSR pods that another scheduler bound run on the CPU shared pool")
 	fs.DurationVar(&o.Resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")

@@ -29,7 +29,8 @@ type tally struct {
 // MostPlans bounds the choices of domains in which a group is planned at once. The next plan goes on behind them.
 const MostPlans = 1000
 
-// Portion is choices of domains that plans of a group have tried one after the other. Zero where the last one tried all.
+// Portion is choices of domains that plans of a group have tried one after the other. Zero where the last one tried
+// all.
 type Portion struct {
 	Choices int
 	Since   uint64 // what the caller had counted of the cluster's events before the first of these plans

@@ -220,7 +220,8 @@ func TestAPlanGoesOnBehindTheOneBefore(t *testing.T) {
 			t.Fatalf("plan %d begins behind %+v, want %d", i, plan.Skip, c.skip)
 		}
 		tried := gang.Tried{
-			Rule: gang.Gather{Label: "rack", Must: true}, Domains: c.skip + 1000, Many: 2500, More: c.next > 0, Best: "r1",
+			Rule: gang.Gather{Label: "rack", Must: true}, Domains: c.skip + 1000, Many: 2500,
+			More: c.next > 0, Best: "r1",
 		}
 		e := s.Conclude(plan.Members, nil, gang.Failure{
 			UID: "p2", Skip: gang.Portion{Choices: c.next}, Tried: tried,

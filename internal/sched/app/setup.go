@@ -257,7 +257,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
 	s.rounds.Busy, s.reporter.Busy = s.bindings.Busy, s.bindings.Busy
-	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Turns(s.core.NextPod)))
+	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Interleave(s.core.NextPod)))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())

@@ -95,8 +95,8 @@ type Trial interface {
 
 // Newcomers are pods that were never tried.
 type Newcomers interface {
-	// Newcomer takes the first one out of the queue, if it has this priority or a higher one. Those of which skip is true
-	// stay there. nil where there is none.
+	// Newcomer takes the first one out of the queue, if it has this priority or a higher one. Those of which skip is
+	// true remain there. nil where there is none.
 	Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo
 	// SetAside is called with a pod that has left the queue and yields to newcomers, but not its node; with nil when it
 	// yields no more.

@@ -24,11 +24,11 @@ type turn struct {
 	until time.Time                // the next one may wait; zero before it is known
 }
 
-// Turns returns the queue's pods, but newcomers of no gang between two rounds, if their priority is not lower. Many
-// gangs that come at once, or are tried again at once, keep others waiting for about one round, not for the rounds of
-// all. Newcomers of whom the API server is slow to bind one keep a gang waiting for twice the time of the round before
-// it, and for half as many cycles as that had members, however many come.
-func (r *Rounds) Turns(next nextPod) nextPod {
+// Interleave returns the queue's pods, but newcomers of no gang between two rounds, if their priority is not lower.
+// Many gangs that come at once, or are tried again at once, keep others waiting for about one round, not for the rounds
+// of all. Newcomers keep a gang waiting for half as many cycles as the round before it had members, however many come;
+// where the API server is slow to bind them, for twice the time of that round at most.
+func (r *Rounds) Interleave(next nextPod) nextPod {
 	return func(logger klog.Logger) (pod *framework.QueuedPodInfo, err error) {
 		t := &r.turn
 		if pod = t.aside; pod == nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 )
 
-// turns is a scheduling loop in which no pod fits, and each attempt takes a while.
-type turns struct {
+// loop is a scheduling loop in which no pod fits, and each attempt takes a while.
+type loop struct {
 	*coscheduling.Rounds
 	queue queue.SchedulingQueue
 	fresh []*corev1.Pod
@@ -33,12 +33,12 @@ type turns struct {
 	aside string
 }
 
-func newTurns(ctx context.Context, t *testing.T, gangs, members int) *turns {
+func newLoop(ctx context.Context, t *testing.T, gangs, members int) *loop {
 	metrics.Register()
 	p, known := newPlugin(t)
 	q := queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
 		queue.WithPodMaxBackoffDuration(time.Hour))
-	l := &turns{queue: q}
+	l := &loop{queue: q}
 	l.Rounds = &coscheduling.Rounds{
 		Gangs: known, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
 		Newcomers: l,
@@ -54,7 +54,7 @@ func newTurns(ctx context.Context, t *testing.T, gangs, members int) *turns {
 }
 
 // come adds pods of no gang.
-func (l *turns) come(ctx context.Context, priority int32, names ...string) {
+func (l *loop) come(ctx context.Context, priority int32, names ...string) {
 	for _, name := range names {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Now()),
@@ -65,7 +65,7 @@ func (l *turns) come(ctx context.Context, priority int32, names ...string) {
 	}
 }
 
-func (l *turns) Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo {
+func (l *loop) Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo {
 	for i, p := range l.fresh {
 		if corev1helpers.PodPriority(p) >= priority && !skip(p) {
 			l.fresh = slices.Delete(l.fresh, i, i+1)
@@ -75,17 +75,17 @@ func (l *turns) Newcomer(logger klog.Logger, priority int32, skip func(*corev1.P
 	return nil
 }
 
-func (l *turns) SetAside(pod *framework.QueuedPodInfo) {
+func (l *loop) SetAside(pod *framework.QueuedPodInfo) {
 	if l.aside = ""; pod != nil {
 		l.aside = "/" + pod.Pod.Name
 	}
 }
 
 // run tries so many pods, and calls f after each.
-func (l *turns) run(ctx context.Context, t *testing.T, n int, f func(pod string)) string {
+func (l *loop) run(ctx context.Context, t *testing.T, n int, f func(pod string)) string {
 	t.Helper()
 	logger := klog.FromContext(ctx)
-	next := l.Next(l.Turns(l.queue.Pop))
+	next := l.Next(l.Interleave(l.queue.Pop))
 	fail := l.Fail(func(_ context.Context, _ framework.Framework, pod *framework.QueuedPodInfo, _ *fwk.Status,
 		_ *fwk.NominatingInfo, _ time.Time,
 	) {
@@ -127,7 +127,7 @@ func TestNewcomersAreTriedBetweenRounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newTurns(t.Context(), t, c.gangs, c.members)
+			l := newLoop(t.Context(), t, c.gangs, c.members)
 			for i, priority := range c.priorities {
 				l.come(t.Context(), priority, string(rune('a'+i)))
 			}
@@ -162,7 +162,7 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 					cancel()
 					<-time.After(time.Minute) // the queue's metrics end
 				}()
-				l := newTurns(ctx, t, 2, 2)
+				l := newLoop(ctx, t, 2, 2)
 				l.takes = 100 * time.Millisecond
 				var ended, began time.Time
 				n := 4

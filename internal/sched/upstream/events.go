@@ -34,14 +34,15 @@ func (e *Events) Count() uint64 { return e.count.Load() }
 // before.
 func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueue {
 	e.queue = &eventQueue{
-		SchedulingQueue: q, events: e, changes: c, nominated: map[types.UID]nomination{}, byNode: map[string][]fwk.PodInfo{},
+		SchedulingQueue: q, events: e, changes: c,
+		nominated: map[types.UID]nomination{}, byNode: map[string][]fwk.PodInfo{},
 		newcomers: heap.New(func(n newcomer) string { return string(n.pod.UID) }, newcomer.before),
 	}
 	return e.queue
 }
 
 // Newcomer takes a pod that was never tried out of the watched queue: of those with the highest priority the one that
-// came first. nil where none has this priority or a higher one. Pods of which skip is true stay in the queue, and are
+// came first. nil where none has this priority or a higher one. Pods of which skip is true remain in the queue, and are
 // no newcomers any more.
 func (e *Events) Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo {
 	for {
@@ -122,7 +123,8 @@ func (n nomination) weighs(o nomination) bool {
 		return n.node == o.node
 	}
 	a, b := n.info.GetPod(), o.info.GetPod()
-	return weighsAlike(a, b) && len(a.Spec.Containers) == len(b.Spec.Containers) // none of a pod that has left the queue
+	// A pod that has left the queue has no containers there.
+	return weighsAlike(a, b) && len(a.Spec.Containers) == len(b.Spec.Containers)
 }
 
 // renominates is called after each call that may change the nomination of a pod, to one of these nodes if to any. It

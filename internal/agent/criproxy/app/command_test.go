@@ -175,7 +175,8 @@ func TestTheFile(t *testing.T) {
 		}
 	}
 	write("listen: /run/mine.sock\nhooksDir: /etc/hooks\n")
-	if _, err := execute(t.Context(), "install", "--root", root, "--config", file, "--hooks-dir=/etc/others"); err != nil {
+	_, err := execute(t.Context(), "install", "--root", root, "--config", file, "--hooks-dir=/etc/others")
+	if err != nil {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(filepath.Join(root, defaultKubelet, "90-tenon-runtime-proxy.conf"))
