@@ -50,8 +50,11 @@ func TestANonStrictGangThatTimesOutIsTriedAgain(t *testing.T) {
 	waitFor(t, time.Minute, "both to start", func() error {
 		for _, name := range []string{"late-0", "late-2"} {
 			p, err := l.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || p.Spec.NodeName == "" {
-				return fmt.Errorf("%s: %v %+v", name, err, p.Status.Conditions)
+			if err != nil {
+				return err
+			}
+			if p.Spec.NodeName == "" {
+				return fmt.Errorf("%s: %+v", name, p.Status.Conditions)
 			}
 		}
 		return nil

@@ -394,8 +394,11 @@ func (a *audited) steps() map[string]func(*testing.T) {
 			waitFor(t, time.Minute, "both pods to be bound", func() error {
 				for _, name := range []string{"borrows-0", "borrows-1"} {
 					p, err := a.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-					if err != nil || p.Spec.NodeName == "" {
-						return fmt.Errorf("%s is not: %v", name, err)
+					if err != nil {
+						return err
+					}
+					if p.Spec.NodeName == "" {
+						return fmt.Errorf("%s is not", name)
 					}
 				}
 				return nil
@@ -476,7 +479,7 @@ func (a *audited) readMetrics(t *testing.T) {
 	check(t, err)
 	waitFor(t, time.Minute, "a refusal", func() error {
 		if err := client.Get().AbsPath("/metrics").Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("an account without rights gets %v", err)
+			return fmt.Errorf("an account without rights gets %w", err)
 		}
 		return nil
 	})

@@ -43,7 +43,7 @@ func (r *Rounds) Interleave(next nextPod) nextPod {
 		if now := time.Now(); t.until.IsZero() {
 			t.until = now.Add(restPerRound * now.Sub(t.began))
 		}
-		for ; ; time.Sleep(restStep) {
+		for ; ; <-time.After(restStep) {
 			if other := r.Newcomers.Newcomer(logger, r.Gangs.Priority(pod.Pod), r.IsMember); other != nil {
 				t.left--
 				r.setAside(pod)

@@ -66,12 +66,12 @@ func (c *Changes) position() (seen, sets uint64) {
 	return c.seen, c.seenSets
 }
 
-// since appends the names logged from position from up to the snapshot; false when some have left the log.
-func (c *Changes) since(from uint64, names []string) ([]string, bool) {
+// since returns the names logged from position from up to the snapshot; false when some have left the log.
+func (c *Changes) since(from uint64) (names []string, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next-from > changesKept {
-		return names, false
+		return nil, false
 	}
 	for i := from; i < c.seen; i++ {
 		names = append(names, c.log[i%changesKept])

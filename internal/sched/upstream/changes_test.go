@@ -30,7 +30,7 @@ func TestAChangeOfTheSnapshotIsReadBeforeThoseThatItDoesNotHave(t *testing.T) {
 				c.snapshot()
 				due, later = append(due, later...), nil
 			default:
-				got, ok := c.since(read, nil)
+				got, ok := c.since(read)
 				if !ok || !slices.Equal(got, due) {
 					t.Fatalf("read %v, want %v", got, due)
 				}

@@ -111,7 +111,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 				pods[name], updates = is, true
 			}
 			now := nominated()
-			log, _ := c.since(from, nil)
+			log, _ := c.since(from)
 			for node := range now {
 				if now[node] != was[node] {
 					changed++
@@ -164,7 +164,7 @@ func TestAPodThatIsSetAsideKeepsItsNode(t *testing.T) {
 	from := c.seen
 	events.SetAside(info)
 	counts("set aside", 2000)
-	if log, _ := c.since(from, nil); !slices.Contains(log, "a") {
+	if log, _ := c.since(from); !slices.Contains(log, "a") {
 		t.Errorf("the node is not logged: %v", log)
 	}
 	q.Update(ctx, p, p.DeepCopy())

@@ -47,7 +47,7 @@ type score struct {
 // best brings the ranking up to date and returns its best node, or "" and why it cannot be used.
 func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) (node, reason string) {
 	seen, nodeSets := p.changes.position()
-	changed, logged := p.changes.since(r.seen, nil)
+	changed, logged := p.changes.since(r.seen)
 	filled := r.member != nil
 	switch {
 	case !r.complete && r.left == 0:

@@ -59,7 +59,7 @@ func prepareGuest() error {
 
 // joinGuest makes a virtual machine the second node, which lasts as long as the installation. The agent comes to it by
 // itself.
-func (c *cluster) joinGuest(t *testing.T, life testing.TB) {
+func (c *cluster) joinGuest(t, life *testing.T) {
 	shape, archives := guestShape(), map[string]string{}
 	for tag, folder := range map[string]string{
 		version: os.Getenv(imagesVariable), previousTag: filepath.Join(os.Getenv(previousVariable), "images"),

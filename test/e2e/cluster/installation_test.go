@@ -67,9 +67,11 @@ func TestSecondNode(t *testing.T) {
 		t.Skip("it takes a virtual machine: not in short mode")
 	}
 	c := start(t)
+	life := t
+	joins := func(t *testing.T) { c.joinGuest(t, life) }
 	inOrder(t, []testCase{
 		{"install again, before the virtual machine", c.install},
-		{"a virtual machine joins and gets its agent", func(one *testing.T) { c.joinGuest(one, t) }},
+		{"a virtual machine joins and gets its agent", joins},
 		{"pods of the virtual machine land where simulate said", c.landOnGuest},
 		{"the agent of the virtual machine is killed under bound pods", c.outliveGuestAgent},
 		{"upgrade and rollback move no pod", c.upgrade},
