@@ -55,6 +55,7 @@ var shown = map[string]string{
 	"docs/guide/runtime-proxy.md kubelet ──►":                 "a picture",
 	"docs/reference/testing.md kubelet ──►":                   "a picture",
 	"docs/reference/testing.md tenon up (host":                "a picture",
+	"docs/reference/testing.md the stage":                     "a picture",
 	"docs/reference/probe.md tenon-agent probe [":             "a synopsis: docs/reference/flags.md has the flags",
 }
 
