@@ -707,10 +707,13 @@ func (m *model) startsAll() {
 	}
 }
 
-// expiresAll lets the longest waiting time pass: nothing is reserved any more that may not start.
+// expiresAll lets the longest waiting time pass, and the rest after it: nothing is reserved any more that may not start.
 func (m *model) expiresAll() {
-	m.apply(m.state.Expire(m.now.Add(time.Hour)))
-	m.returnsAll()
+	for range 2 {
+		m.now = m.now.Add(time.Hour)
+		m.apply(m.state.Expire(m.now))
+		m.returnsAll()
+	}
 	if uids := m.uids(gang.Waiting); len(uids) > 0 {
 		m.Fatalf("%v wait for more than their time", uids)
 	}

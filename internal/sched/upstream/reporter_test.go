@@ -445,3 +445,26 @@ func TestFailedBindingCyclesReportBesideTheSchedulingCycle(t *testing.T) {
 		t.Errorf("filters that took no time ran for %d pods, want 4", n)
 	}
 }
+
+// slow is a clock that notes how long it was slept.
+type slow struct {
+	now   time.Time
+	slept time.Duration
+}
+
+func (s *slow) Now() time.Time                  { return s.now }
+func (s *slow) Since(t time.Time) time.Duration { return s.now.Sub(t) }
+func (s *slow) Sleep(d time.Duration)           { s.slept += d }
+
+// TestWritesRestWhilePodsAreBound: four times as long as a write took.
+func TestWritesRestWhilePodsAreBound(t *testing.T) {
+	t.Parallel()
+	for busy, want := range map[bool]time.Duration{false: 0, true: 40 * time.Millisecond} {
+		clock := &slow{}
+		r := &Reporter{Busy: func() bool { return busy }, clock: clock}
+		r.resting(func() { clock.now = clock.now.Add(10 * time.Millisecond) })()
+		if clock.slept != want {
+			t.Errorf("busy %t: rests %s, want %s", busy, clock.slept, want)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,8 +87,7 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 		return nil, nil
 	}
 	ctx := context.WithoutCancel(t.ctx)
-	t.reporter.writes.do(func() {
-		defer t.reporter.rest(t.reporter.clock.Now())
+	t.reporter.writes.do(t.reporter.resting(func() {
 		if _, pending := t.reporter.last(pod.UID); !pending {
 			return // bound or gone: what kept it from that is old
 		}
@@ -97,7 +95,7 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 		if err != nil && !apierrors.IsNotFound(err) {
 			utilruntime.HandleErrorWithContext(ctx, err, "Error updating pod", "pod", klog.KObj(pod))
 		}
-	})
+	}))
 	return nil, nil
 }
 
@@ -132,10 +130,16 @@ func (w *writes) work() {
 	w.works = false
 }
 
-// rest lets pods be bound before the next write.
-func (r *Reporter) rest(since time.Time) {
-	if r.Busy != nil && r.Busy() {
-		r.clock.Sleep(restPerWrite * r.clock.Now().Sub(since))
+// resting returns a write after which pods may be bound before the next one.
+func (r *Reporter) resting(write func()) func() {
+	if r.Busy == nil {
+		return write
+	}
+	return func() {
+		began := r.clock.Now()
+		if write(); r.Busy() {
+			r.clock.Sleep(restPerWrite * r.clock.Now().Sub(began))
+		}
 	}
 }
 
