@@ -707,7 +707,7 @@ func (m *model) startsAll() {
 	}
 }
 
-// expiresAll lets the longest waiting time pass, and the rest after it: nothing is reserved any more that may not start.
+// expiresAll lets the longest waiting time pass, and the rest after it: nothing is reserved that may not start.
 func (m *model) expiresAll() {
 	for range 2 {
 		m.now = m.now.Add(time.Hour)
