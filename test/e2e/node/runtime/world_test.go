@@ -234,10 +234,17 @@ func (w *world) run(p *corev1.Pod) (*stage.Sandbox, *stage.Container) {
 	return b, w.start(b, "main")
 }
 
-// start creates and starts a container of a pod.
+// start creates and starts a container of a pod. While the runtime writes an update of another container, the agent
+// holds back who is to have its CPUs: as the kubelet does, it is tried once more.
 func (w *world) start(b *stage.Sandbox, name string) *stage.Container {
 	w.Helper()
 	c, err := b.Run(w.Context(), name)
+	if c != nil && err != nil && strings.Contains(err.Error(), "the runtime is still writing an older set") {
+		if err := c.Remove(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		c, err = b.Run(w.Context(), name)
+	}
 	if err != nil {
 		w.Fatalf("container %s of %s: %v", name, b.Pod.Name, err)
 	}
