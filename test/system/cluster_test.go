@@ -37,13 +37,20 @@ const (
 // asks is a client that gives up: a port that takes connections and never answers must not hold the test.
 var asks = &http.Client{Timeout: 20 * time.Second}
 
-// up starts a cluster with that many schedulers in a folder of its own and stops it when the test ends.
-func up(t *testing.T, schedulers int, args ...string) *local {
+// binary is the program that is tried. Without one the test is skipped; make test has one, and shows what is skipped.
+func binary(t *testing.T) string {
 	t.Helper()
 	bin := os.Getenv("TENON_BIN")
 	if bin == "" {
 		t.Skip("NOT RUN: whole-system test: TENON_BIN does not name the built binary (make test sets it)")
 	}
+	return bin
+}
+
+// up starts a cluster with that many schedulers in a folder of its own and stops it when the test ends.
+func up(t *testing.T, schedulers int, args ...string) *local {
+	t.Helper()
+	bin := binary(t)
 	dir := t.TempDir()
 	out := &output{}
 	cmd := exec.Command(bin, append([]string{"up", "--data", dir, "--schedulers", strconv.Itoa(schedulers)},

@@ -121,10 +121,7 @@ func kept() []string {
 // startAudited starts a control plane with the chart's accounts, two schedulers and a node with GPUs.
 func startAudited(t *testing.T) *audited {
 	t.Helper()
-	bin := os.Getenv("TENON_BIN")
-	if bin == "" {
-		t.Skip("NOT RUN: whole-system test: TENON_BIN does not name the built binary (make test sets it)")
-	}
+	bin := binary(t)
 	folder := t.TempDir()
 	file, a := filepath.Join(folder, "policy.yaml"), &audited{}
 	check(t, os.WriteFile(file, []byte(policy), 0o600))

@@ -2,18 +2,13 @@ package system
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 )
 
 func TestKubectlNamesTheReleaseThatItIs(t *testing.T) {
-	bin := os.Getenv("TENON_BIN")
-	if bin == "" {
-		t.Skip("NOT RUN: whole-system test: TENON_BIN does not name the built binary (make test sets it)")
-	}
-	text, err := exec.CommandContext(t.Context(), bin, "kubectl", "version", "--client", "-o", "json").Output()
+	text, err := exec.CommandContext(t.Context(), binary(t), "kubectl", "version", "--client", "-o", "json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,8 @@ func TestInstallation(t *testing.T) {
 // TestSecondNode installs Tenon again, and then adds a virtual machine.
 func TestSecondNode(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a virtual machine: not in short mode")
+		fmt.Println("left out in short mode:", t.Name()+", which takes a virtual machine (make test-cluster)")
+		t.Skip("it takes a virtual machine")
 	}
 	c := start(t)
 	life := t
