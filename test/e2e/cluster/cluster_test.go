@@ -355,8 +355,10 @@ func (c *cluster) keep(t *testing.T, want map[*corev1.Pod]string) (end func()) {
 		for p := range want {
 			found, err := c.client.CoreV1().Pods(work).Get(context.WithoutCancel(ctx), p.Name, metav1.GetOptions{})
 			check(t, err)
-			if found.UID != p.UID || found.Status.ContainerStatuses[0].RestartCount != 0 {
-				t.Errorf("pod %s was restarted: %s", p.Name, state(found))
+			// A stage before this one has ended the pods that it left, and they were started again.
+			before, now := p.Status.ContainerStatuses[0], found.Status.ContainerStatuses[0]
+			if found.UID != p.UID || now.ContainerID != before.ContainerID {
+				t.Errorf("pod %s was restarted: %s, before %s", p.Name, state(found), before.ContainerID)
 			}
 		}
 	}
