@@ -22,7 +22,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	}
 	root := &cobra.Command{
 		Use:           "tenon",
-		Short:         "Show and explain the placement of pods on CPUs",
+		Short:         "Show and explain the placement of pods on CPUs and GPUs",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          unknownVerb,
