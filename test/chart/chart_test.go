@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,15 +21,13 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
-	"github.com/tenon-project/tenon/internal/local/pki"
-	"github.com/tenon-project/tenon/internal/local/plane"
+	"github.com/tenon-project/tenon/test/controlplane"
 )
 
 const namespace = "placement"
@@ -61,40 +58,15 @@ func start(t *testing.T) *cluster {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build helm: %v\n%s", err, out)
 	}
-	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
-	check(t, err)
-	check(t, dir.Make())
-	ports, err := dir.Ports()
-	check(t, err)
-	t.Cleanup(ports.Close)
-	authority, err := pki.Open(dir.PKI(), time.Now())
-	check(t, err)
-	server := kubeconf.Cluster{
-		Server:    "https://" + ports.Address(datadir.APIServer),
-		Authority: authority.Certificate(),
-	}
-	pair, err := authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}})
-	check(t, err)
-	config := &rest.Config{
-		Host: server.Server, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key},
-	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	check(t, err)
-	p, err := plane.Start(t.Context(), plane.Config{
-		Dir: dir, PKI: authority,
-		Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config,
-	})
-	check(t, err)
-	t.Cleanup(func() { check(t, p.Stop()) })
+	p := controlplane.Start(t)
 	c := &cluster{
-		program: program, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), log: log.Name(), dir: dir,
-		server: server, ports: ports,
+		program: program, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), log: p.Log, dir: p.Dir,
+		server: p.Server, ports: p.Ports,
 	}
-	check(t, kubeconf.WriteCertificate(c.kubeconfig, server, pair))
-	c.client, err = kubernetes.NewForConfig(config)
+	check(t, kubeconf.WriteCertificate(c.kubeconfig, p.Server, p.Admin))
+	c.client, err = kubernetes.NewForConfig(p.Config)
 	check(t, err)
-	c.objects, err = dynamic.NewForConfig(config)
+	c.objects, err = dynamic.NewForConfig(p.Config)
 	check(t, err)
 	return c
 }

@@ -3,7 +3,6 @@ package manifests
 import (
 	"context"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -31,10 +30,9 @@ import (
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
-	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/pki"
-	"github.com/tenon-project/tenon/internal/local/plane"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/test/controlplane"
 )
 
 // patience bounds a wait for something that takes a moment; it is long because machines may be slow.
@@ -69,61 +67,32 @@ func TestDeploy(t *testing.T) {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
+	p := controlplane.Start(t)
+	client, err := kubernetes.NewForConfig(p.Config)
 	check(t, err)
-	check(t, dir.Make())
-	ports, err := dir.Ports()
+	applier, err := install.NewApplier(p.Config)
 	check(t, err)
-	t.Cleanup(ports.Close)
-	authority, err := pki.Open(dir.PKI(), time.Now())
-	check(t, err)
-	server := kubeconf.Cluster{
-		Server:    "https://" + ports.Address(datadir.APIServer),
-		Authority: authority.Certificate(),
-	}
-	pair, err := authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}})
-	check(t, err)
-	config := &rest.Config{
-		Host: server.Server, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key},
-	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	check(t, err)
-	p, err := plane.Start(t.Context(), plane.Config{
-		Dir: dir, PKI: authority,
-		Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config,
-	})
-	check(t, err)
-	t.Cleanup(func() {
-		if err := p.Stop(); err != nil {
-			t.Errorf("Stop: %v", err)
-		}
-	})
-	client, err := kubernetes.NewForConfig(config)
-	check(t, err)
-	applier, err := install.NewApplier(config)
-	check(t, err)
-	c := &cluster{client, config, applier, freeAddress(t)}
+	c := &cluster{client, p.Config, applier, freeAddress(t)}
 	for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses()} {
 		objects, err := install.Parse(docs...)
 		check(t, err)
 		check(t, applier.Apply(t.Context(), objects))
 	}
-	serving, err := authority.Issue("webhooks", pki.Subject{User: "webhooks", Hosts: []string{"127.0.0.1"}})
+	serving, err := p.Authority.Issue("webhooks", pki.Subject{User: "webhooks", Hosts: []string{"127.0.0.1"}})
 	check(t, err)
-	check(t, ports.Release(datadir.Webhooks))
-	check(t, ports.Release(datadir.ManagerHealth))
+	check(t, p.Ports.Release(datadir.Webhooks))
+	check(t, p.Ports.Release(datadir.ManagerHealth))
 	quotas := manager.DefaultQuotaOptions()
 	quotas.Revoke.Delay, quotas.Revoke.Interval = time.Second, 100*time.Millisecond
 	c.answer(t, manager.Options{
 		RESTConfig: c.managerConfig(t), LeaderElectNamespace: "tenon-system", MetricsAddress: c.metrics, Quotas: quotas,
 		CertFile: serving.CertFile, KeyFile: serving.KeyFile, RequireNRIPlugin: true,
-		WebhookAddress: ports.Address(datadir.Webhooks), HealthAddress: ports.Address(datadir.ManagerHealth),
+		WebhookAddress: p.Ports.Address(datadir.Webhooks), HealthAddress: p.Ports.Address(datadir.ManagerHealth),
 		PublishDevices: true,
 	})
 	objects, err := install.Parse(deploy.Webhooks()...)
 	check(t, err)
-	check(t, install.PointWebhooks(objects, "https://"+ports.Address(datadir.Webhooks), authority.Certificate()))
+	check(t, install.PointWebhooks(objects, "https://"+p.Ports.Address(datadir.Webhooks), p.Authority.Certificate()))
 	check(t, applier.Apply(t.Context(), objects))
 	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}},
 		metav1.CreateOptions{})

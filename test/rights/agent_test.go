@@ -3,8 +3,6 @@ package rights
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,11 +27,9 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
-	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
-	"github.com/tenon-project/tenon/internal/local/pki"
-	"github.com/tenon-project/tenon/internal/local/plane"
+	"github.com/tenon-project/tenon/test/controlplane"
 )
 
 // patience bounds a wait for something that takes a moment; it is long because machines may be slow.
@@ -74,37 +70,8 @@ func asUser(t *testing.T, config *rest.Config) user {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
-	check(t, err)
-	check(t, dir.Make())
-	ports, err := dir.Ports()
-	check(t, err)
-	t.Cleanup(ports.Close)
-	authority, err := pki.Open(dir.PKI(), time.Now())
-	check(t, err)
-	server := kubeconf.Cluster{
-		Server:    "https://" + ports.Address(datadir.APIServer),
-		Authority: authority.Certificate(),
-	}
-	pair, err := authority.Issue("admin", pki.Subject{User: "admin", Groups: []string{"system:masters"}})
-	check(t, err)
-	config := &rest.Config{
-		Host:            server.Server,
-		TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: pair.Cert, KeyData: pair.Key},
-	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	check(t, err)
-	p, err := plane.Start(t.Context(), plane.Config{
-		Dir: dir, PKI: authority,
-		Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config,
-	})
-	check(t, err)
-	t.Cleanup(func() {
-		if err := p.Stop(); err != nil {
-			t.Errorf("Stop: %v", err)
-		}
-	})
-	c := &cluster{server: server, admin: asUser(t, config)}
+	p := controlplane.Start(t)
+	c := &cluster{server: p.Server, admin: asUser(t, p.Config)}
 	c.install(t)
 	return c
 }
