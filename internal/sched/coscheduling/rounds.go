@@ -62,10 +62,11 @@ type Rounds struct {
 	schedule   schedulePod
 	fail       scheduler.FailureHandlerFn
 	pulled     int
-	turn       turn
-	failed     *round      // the last one, while the cycle of its last member is under way
-	preempting *preemption // under way
-	confined   *part       // to which the snapshot is; nil for all nodes
+	interval   gang.Interval
+	aside      *framework.QueuedPodInfo // the member that begins the next round
+	failed     *round                   // the last one, while the cycle of its last member is under way
+	preempting *preemption              // under way
+	confined   *part                    // to which the snapshot is; nil for all nodes
 	known      map[string]*knownSites
 	mayWhole   sync.Map // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
 
@@ -178,7 +179,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *round 
 		}
 		is.next, is.pending[uid] = append(is.next, uid), true
 	}
-	r.turn.takeTurn(len(is.next))
+	r.interval.Begin(len(is.next), time.Now())
 	return is
 }
 

@@ -1,0 +1,182 @@
+package gang_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+// step is a round, or the cycle of a newcomer, of a scheduling loop. Times are in milliseconds.
+type step struct {
+	members     int // of a round; 0 for a newcomer
+	came        int // a newcomer
+	began, over int
+	bound       int // a newcomer, in the background
+}
+
+// loop is a scheduling loop with gangs that are always to be tried, and what it has done until now.
+type loop struct {
+	rounds, newcomers []step // that are to come, with how long they take in over and bound
+	done              []step
+	interval          gang.Interval
+	now, rested       int
+}
+
+func drawLoop(t *rapid.T) *loop {
+	l := &loop{}
+	for range rapid.IntRange(0, 5).Draw(t, "rounds") {
+		l.rounds = append(l.rounds, step{
+			members: rapid.IntRange(1, 7).Draw(t, "members"), over: rapid.IntRange(0, 20).Draw(t, "takes"),
+		})
+	}
+	came := 0
+	for range rapid.IntRange(0, 20).Draw(t, "newcomers") {
+		came += rapid.SampledFrom([]int{0, 0, 1, 10, 100}).Draw(t, "comes after")
+		l.newcomers = append(l.newcomers, step{
+			came: came, over: rapid.IntRange(0, 3).Draw(t, "takes"), bound: rapid.IntRange(0, 40).Draw(t, "is bound in"),
+		})
+	}
+	return l
+}
+
+func at(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
+
+// begin moves the first of some steps to what was done.
+func (l *loop) begin(from *[]step) {
+	s := (*from)[0]
+	*from = (*from)[1:]
+	s.began, s.over = l.now, l.now+s.over
+	s.bound += s.over
+	l.done, l.now = append(l.done, s), s.over
+}
+
+// comes reports whether a newcomer waits.
+func (l *loop) comes() bool { return len(l.newcomers) > 0 && l.newcomers[0].came <= l.now }
+
+// busy reports whether a newcomer is being bound.
+func (l *loop) busy() bool {
+	return slices.ContainsFunc(l.done, func(s step) bool { return s.members == 0 && s.bound > l.now })
+}
+
+// next is the oracle: what follows, of nothing but what was done.
+func (l *loop) next() gang.Next {
+	last, tried := step{}, 0
+	for _, s := range slices.Backward(l.done) {
+		if s.members > 0 {
+			last = s
+			break
+		}
+		tried++
+	}
+	if tried*2 < last.members {
+		if l.comes() {
+			return gang.NextNewcomer
+		}
+		if l.busy() && l.now-last.over <= 2*(last.over-last.began) {
+			return gang.NextWait
+		}
+	}
+	return gang.NextRound
+}
+
+// run tries all gangs, and newcomers between them.
+func (l *loop) run(t *rapid.T) {
+	for len(l.rounds) > 0 {
+		l.interval.End(at(l.now))
+		want := l.next()
+		if owes := l.interval.Owes(); !owes && want != gang.NextRound {
+			t.Fatalf("at %d newcomers are owed nothing after %+v, want %d", l.now, l.done, want)
+		} else if owes {
+			if got := l.interval.Next(l.comes(), l.busy(), at(l.now)); got != want {
+				t.Fatalf("at %d there follows %d after %+v, want %d", l.now, got, l.done, want)
+			}
+		}
+		switch want {
+		case gang.NextNewcomer:
+			l.begin(&l.newcomers)
+		case gang.NextWait:
+			l.now++
+			l.rested++
+		default:
+			l.interval.Begin(l.rounds[0].members, at(l.now))
+			l.begin(&l.rounds)
+		}
+	}
+}
+
+// TestNewcomersAndGangsWaitForEachOtherNoLongerThanOneRound holds four properties: a newcomer waits for a second round
+// only where as many before it have had the turns of the first; newcomers have no more turns than that; a round waits
+// for nothing without them; and where it waits for them to be bound, then for twice the time of the last at most.
+func TestNewcomersAndGangsWaitForEachOtherNoLongerThanOneRound(t *testing.T) {
+	t.Parallel()
+	turns, rests := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLoop(t)
+		plain := len(l.newcomers) > 0
+		l.run(t)
+		for i, from := range l.done {
+			if from.members == 0 {
+				continue
+			}
+			most, next := (from.members+1)/2, slices.IndexFunc(l.done[i+1:], func(s step) bool { return s.members > 0 })
+			if next < 0 {
+				continue // the last one
+			}
+			between, to := l.done[i+1:i+1+next], l.done[i+1+next]
+			passed := func(s step) bool { return s.members == 0 && s.came <= from.over }
+			if later := append(slices.Clone(l.done[i+1+next:]), l.newcomers...); len(between) < most &&
+				slices.ContainsFunc(later, passed) {
+				t.Errorf("%+v are tried between %+v and %+v, and others came before: %+v", between, from, to, later)
+			}
+			rested := to.began - from.over
+			for _, s := range between {
+				rested -= s.over - s.began
+			}
+			if len(between) > most || rested > 2*(from.over-from.began)+1 || rested > 0 && !plain {
+				t.Errorf("between %+v and %+v are %+v, and %d ms of rest", from, to, between, rested)
+			}
+			turns += len(between)
+		}
+		rests += l.rested
+	})
+	if turns == 0 || rests == 0 {
+		t.Errorf("%d newcomers between rounds and %d ms of rest: too few to mean anything", turns, rests)
+	}
+}
+
+// TestWithoutGangsNothingIsOwed to newcomers, however many are tried.
+func TestWithoutGangsNothingIsOwed(t *testing.T) {
+	t.Parallel()
+	var i gang.Interval
+	for n := range 3 {
+		i.End(at(n))
+		if next := i.Next(true, true, at(n)); i.Owes() || next != gang.NextRound || i != (gang.Interval{}) {
+			t.Errorf("%d is next, in the interval %+v", next, i)
+		}
+	}
+}
+
+// TestAnIdleClusterIsNoPartOfARound: the next one, an hour later, does not wait for the bindings of twice that hour.
+func TestAnIdleClusterIsNoPartOfARound(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]gang.Next{
+		0: gang.NextWait, 20 * time.Millisecond: gang.NextWait, 21 * time.Millisecond: gang.NextRound,
+		time.Hour: gang.NextRound,
+	} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			var i gang.Interval
+			i.Begin(4, at(0))
+			i.End(at(10))
+			i.End(at(10).Add(after))
+			if got := i.Next(false, true, at(10).Add(after)); got != want {
+				t.Errorf("%d is next, want %d", got, want)
+			}
+		})
+	}
+}
