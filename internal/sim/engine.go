@@ -56,7 +56,8 @@ type engine struct {
 	binds     bool        // it ended in a binding cycle
 	began     chan *bindingCycle
 
-	waiting []*bindingCycle // for permits, the oldest first
+	handle  scheduler.FailureHandlerFn // of upstream: reports why a pod failed
+	waiting []*bindingCycle            // for permits, the oldest first
 	tries   map[types.UID]tries
 	aside   []*corev1.Pod // tried too often; they are queued again when a pod is bound or deleted
 
@@ -279,6 +280,7 @@ func (e *engine) limit(next nextPod) nextPod {
 }
 
 func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	e.handle = handle
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
@@ -287,7 +289,7 @@ func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandle
 			err = status.AsError()
 		}
 		e.failed[pod.Pod.UID] = failure{findings, err}
-		handle(ctx, f, pod, status, nominating, start)
+		e.handle(ctx, f, pod, status, nominating, start)
 	}
 }
 

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/upstream"
+)
+
+// writer is an engine that writes what tenon-scheduler does about pods that wait, and the writes that clients asked
+// for: METHOD and subresource, by pod.
+type writer struct {
+	*live
+	held   *coscheduling.Held
+	clock  *testclock.FakeClock
+	writes map[string][]string
+}
+
+func newWriter(t *testing.T, in string) *writer {
+	t.Helper()
+	w := &writer{live: newLive(t, in), clock: testclock.NewFakeClock(time.Unix(1e9, 0)), writes: map[string][]string{}}
+	w.api.fault = func(r *http.Request, _ []byte) error {
+		path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		if r.Method != http.MethodGet {
+			what := strings.Join(append([]string{r.Method}, path[6:]...), " ")
+			w.writes[path[5]] = append(w.writes[path[5]], what)
+		}
+		return nil
+	}
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: w.api, QPS: -1})
+	reporter := upstream.NewReporter(client, func(...metrics.Registerable) {}, func(string, string) {}, w.clock)
+	w.handle = reporter.Wrap(w.handle)
+	for name, f := range w.core.Profiles {
+		w.core.Profiles[name] = &writing{f.(*profile), client}
+	}
+	w.held = &coscheduling.Held{
+		Gangs: w.gangs, Client: client, Clock: w.clock, Leading: func() bool { return true },
+		Recorder: func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+		Stir:     func(klog.Logger) {}, Withdraw: w.rounds.Withdraw,
+	}
+	return w
+}
+
+// writing is a profile whose failures are written before the next cycle.
+type writing struct {
+	*profile
+	client kubernetes.Interface
+}
+
+func (w *writing) APICacher() fwk.APICacher { return &patcher{client: w.client} }
+
+type patcher struct {
+	fwk.APICacher // not called
+	client        kubernetes.Interface
+}
+
+func (p *patcher) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition, nominating *fwk.NominatingInfo,
+) (<-chan error, error) {
+	status := pod.Status.DeepCopy()
+	changed := condition != nil && podutil.UpdatePodCondition(status, condition)
+	if nominating.Mode() == fwk.ModeOverride && status.NominatedNodeName != nominating.NominatedNodeName {
+		status.NominatedNodeName, changed = nominating.NominatedNodeName, true
+	}
+	if !changed {
+		return nil, nil
+	}
+	return nil, schedutil.PatchPodStatus(context.Background(), p.client, pod.Name, pod.Namespace, &pod.Status, status)
+}
+
+// look lets time pass, until what waits may be said.
+func (w *writer) look(after time.Duration) {
+	w.Helper()
+	w.clock.Step(after)
+	for range 2 { // what has come is said when it has lasted
+		w.held.Look(w.ctx)
+		w.clock.Step(10 * time.Second)
+	}
+	w.settle()
+}
+
+// taken returns the writes since the last call, about pods whose names begin so.
+func (w *writer) taken(prefix string) map[string][]string {
+	is := w.writes
+	w.writes = map[string][]string{}
+	maps.DeleteFunc(is, func(pod string, _ []string) bool { return !strings.HasPrefix(pod, prefix) })
+	return is
+}
+
+func (w *writer) cycleOf(name string) (cycle int) {
+	w.gangs.Read(func(s *gang.State) {
+		r, _ := s.Find("default/" + name)
+		cycle = r.Cycle
+	})
+	return cycle
+}
+
+// TestAMemberIsBoundWithOneWrite: the Binding, with what it is allocated; its siblings come one after the other, some
+// after it has been held back for them.
+func TestAMemberIsBoundWithOneWrite(t *testing.T) {
+	const members = 8
+	w := newWriter(t, cpuNode("n0", 8)+cpuNode("n1", 8))
+	for i := range members {
+		w.held.Look(w.ctx)
+		w.settle()
+		w.pod(fmt.Sprint("g", i), 2, inGangOf("g", members))
+		w.clock.Step(100 * time.Millisecond)
+	}
+	w.settle()
+	w.look(time.Hour)
+	writes := w.taken("g")
+	for i := range members {
+		if got := writes[fmt.Sprint("g", i)]; !slices.Equal(got, []string{"POST binding"}) {
+			t.Errorf("member %d: %q, want one Binding", i, got)
+		}
+	}
+	if len(writes) != members {
+		t.Errorf("writes about %d pods, want %d: %v", len(writes), members, writes)
+	}
+}
+
+// TestAFailedRoundWritesOnce at most, for all of its members; what each of them waits for is written once, beside the
+// rounds. When there is room each member is bound with one more write.
+func TestAFailedRoundWritesOnce(t *testing.T) {
+	const members, others = 8, 12
+	w := newWriter(t, cpuNode("n0", 8)+cpuNode("n1", 8))
+	for i := range others {
+		w.pod(fmt.Sprint("o", i), 1)
+	}
+	w.settle()
+	w.gang("g", members, 2)
+	cycle := w.cycleOf("g")
+	failed := func(when string) {
+		t.Helper()
+		n := 0
+		for _, writes := range w.taken("g") {
+			n += len(writes)
+		}
+		rounds := w.cycleOf("g") - cycle
+		if cycle += rounds; rounds == 0 || n > rounds {
+			t.Errorf("%s: %d writes in %d rounds", when, n, rounds)
+		}
+	}
+	w.settle()
+	failed("the first one")
+	w.look(10 * time.Second)
+	said := w.taken("g")
+	for i := range members {
+		if got := said[fmt.Sprint("g", i)]; len(got) > 1 || len(got) == 1 && got[0] != "PATCH status" {
+			t.Errorf("member %d: %q, want its condition", i, got)
+		}
+	}
+	if len(said) != members-1 {
+		t.Errorf("conditions of %d members, want all but the one that did not fit: %v", len(said), said)
+	}
+	for i := range others - 1 {
+		w.end("o")
+		w.settle()
+		failed(fmt.Sprintf("with %d pods less", i+1))
+		w.clock.Step(20 * time.Second)
+	}
+	w.end("o")
+	w.settle()
+	writes := w.taken("g")
+	for i := range members {
+		if got := writes[fmt.Sprint("g", i)]; !slices.Equal(got, []string{"POST binding"}) {
+			t.Errorf("member %d: %q, want one Binding", i, got)
+		}
+	}
+}
