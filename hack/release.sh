@@ -6,11 +6,14 @@
 #   release.sh name PROGRAM    prints the name of a program's image
 #
 # PROGRAMS and PLATFORMS (such as linux/arm64) choose a part, OUT another folder for it; VERSION (default: tag or
-# commit), REGISTRY (localhost) and TAG (devel) name it. Outside a checkout, VERSION and SOURCE_DATE_EPOCH, the time of
-# the commit, are needed.
+# commit), REGISTRY (localhost) and TAG (VERSION if it is that of a release, else devel) name it. Outside a checkout,
+# VERSION and SOURCE_DATE_EPOCH, the time of the commit, are needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-GO=${GO:-go} registry=${REGISTRY:-localhost} tag=${TAG:-devel}
+VERSION=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*' 2>/dev/null || true)}
+GO=${GO:-go} registry=${REGISTRY:-localhost} tag=devel
+[[ ! $VERSION =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.?[0-9]+)?$ ]] || tag=$VERSION
+tag=${TAG:-$tag}
 case ${1:-} in
   name)
     echo "$registry/${2:?program}:$tag"
@@ -24,8 +27,8 @@ case ${1:-} in
     ;;
 esac
 export GOWORK=off CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false"
+export VERSION=${VERSION:?is not set, and this is no checkout}
 revision=$(git rev-parse HEAD 2>/dev/null || true)
-export VERSION=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*')}
 time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 
 work=$(mktemp -d)
@@ -68,12 +71,13 @@ sizes() { # OS_ARCH
     }'
 }
 
-# chart packs the chart with Helm's own program, and once more without the times of the files.
+# chart packs the chart with Helm's own program, and once more without the times of the files. The version of its
+# application is the tag of the images.
 chart() {
   [ -f deploy/chart/Chart.yaml ] && [ -f hack/tools/helm/go.mod ] || return 0
   local version=${VERSION#v}
   [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || version=0.0.0-g$version # Helm requires a semantic version
-  "$GO" -C hack/tools/helm tool helm package --version "$version" --app-version "$VERSION" -d "$work/packed" "$PWD/deploy/chart"
+  "$GO" -C hack/tools/helm tool helm package --version "$version" --app-version "$tag" -d "$work/packed" "$PWD/deploy/chart"
   mkdir "$work/chart"
   tar -C "$work/chart" -xzf "$work"/packed/*.tgz
   (cd "$work/chart" && tar --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \

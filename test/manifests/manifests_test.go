@@ -174,7 +174,9 @@ func (c *cluster) daemonSet(t *testing.T) {
 		t.Errorf("folders that the agent may write (-want +got):\n%s", diff)
 	}
 	flags(t, container)
-	name, err := exec.CommandContext(t.Context(), "bash", "../../hack/release.sh", "name", "tenon-agent").Output()
+	recipe := exec.CommandContext(t.Context(), "bash", "../../hack/release.sh", "name", "tenon-agent")
+	recipe.Env = append(recipe.Environ(), "VERSION=devel") // as between releases
+	name, err := recipe.Output()
 	check(t, err)
 	if got := strings.TrimSpace(string(name)); got != container.Image {
 		t.Errorf("the recipe builds %s, the container runs %s", got, container.Image)

@@ -285,6 +285,21 @@ func TestTheBillListsWhatIsLinked(t *testing.T) {
 	}
 }
 
+// A release's images have its tag, and so has the chart that is packed with them.
+func TestTheTagOfTheImages(t *testing.T) {
+	for environment, want := range map[string]string{
+		"VERSION=v0.1.0": "v0.1.0", "VERSION=v1.2.3-rc.1": "v1.2.3-rc.1", "VERSION=v0.1.0-3-g1234567890ab": "devel",
+		"VERSION=v0.1.0-dirty": "devel", "VERSION=1234567890ab": "devel", "VERSION=v0.1.0 TAG=edge": "edge",
+	} {
+		name := exec.CommandContext(t.Context(), "bash", "../../release.sh", "name", "tenon-agent")
+		name.Env = append(name.Environ(), strings.Fields("TAG= REGISTRY= "+environment)...)
+		got, err := name.Output()
+		if err != nil || string(got) != "localhost/tenon-agent:"+want+"\n" {
+			t.Errorf("%s: %q, %v; want the tag %s", environment, got, err, want)
+		}
+	}
+}
+
 func TestBadInputIsNamed(t *testing.T) {
 	for what, want := range map[string]string{
 		"wheels": `unknown package "wheels": use images, archives or checksums`,
