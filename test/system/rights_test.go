@@ -72,12 +72,25 @@ type request struct{ account, verb, resource, namespace, name string }
 
 func (r request) String() string { return r.account + " " + r.verb + " " + r.resource }
 
+func (r request) rule() rbacv1.PolicyRule {
+	of := schema.ParseGroupResource(r.resource)
+	rule := rbacv1.PolicyRule{
+		Verbs: []string{r.verb}, APIGroups: []string{of.Group}, Resources: []string{of.Resource},
+	}
+	if r.name != "" {
+		rule.ResourceNames = []string{r.name}
+	}
+	return rule
+}
+
 // right is one verb on one resource in a role of the chart, or all of a role of Kubernetes that the chart binds.
 type right struct {
 	text    string
 	may     []request
 	builtIn bool
 	kept    bool // also where system:kube-scheduler has it, which not every version of Kubernetes gives it
+	// granted and revoked are manifests that give the right and take it away.
+	granted, revoked string
 }
 
 func (r *right) allows(what request) bool {
@@ -247,22 +260,47 @@ func (a *audited) rights(t *testing.T) (all []right) {
 			check(t, err)
 			r.Rules = got.Rules
 		}
-		account := b.Subjects[0].Name
-		whole := right{text: account + ": what Kubernetes' role " + b.RoleRef.Name + " has", builtIn: true}
+		account, unbound := b.Subjects[0].Name, b.RoleBinding
+		unbound.Subjects = nil
+		whole := right{
+			text: account + ": what Kubernetes' role " + b.RoleRef.Name + " has", builtIn: true,
+			granted: manifest(t, b.RoleBinding), revoked: manifest(t, unbound),
+		}
+		var rules []rbacv1.PolicyRule
 		for _, rule := range r.Rules {
 			for _, may := range expand(account, b.Namespace, rule) {
-				if whole.may = append(whole.may, may); own {
-					all = append(all, right{
-						text: may.String(), may: []request{may}, kept: slices.Contains(kept(), may.String()),
-					})
-				}
+				whole.may, rules = append(whole.may, may), append(rules, may.rule())
 			}
 		}
 		if !own {
 			all = append(all, whole)
+			continue
+		}
+		for i, may := range whole.may {
+			of := rbacv1.Role{TypeMeta: r.TypeMeta, ObjectMeta: r.ObjectMeta, Rules: r.Rules}
+			is := right{text: may.String(), may: []request{may}, kept: slices.Contains(kept(), may.String())}
+			is.granted = manifest(t, of)
+			of.Rules = slices.Delete(slices.Clone(rules), i, i+1)
+			is.revoked = manifest(t, of)
+			all = append(all, is)
+		}
+	}
+	for i := range all {
+		for _, o := range all {
+			if all[i].kept && o.builtIn && o.may[0].account == all[i].may[0].account {
+				all[i].granted += o.granted
+				all[i].revoked += o.revoked
+			}
 		}
 	}
 	return all
+}
+
+func manifest(t *testing.T, o any) string {
+	t.Helper()
+	text, err := yaml.Marshal(o)
+	check(t, err)
+	return "---\n" + string(text)
 }
 
 func expand(account, namespace string, rule rbacv1.PolicyRule) (all []request) {
@@ -303,9 +341,9 @@ func (b *behaviour) requests() (all []request) {
 	return all
 }
 
-// TestEachRightIsNeeded does what deploy/testdata/rights.yaml describes. Without any one of the rights that the chart
-// grants, a request that the API server has had would be refused: the behaviour that fails is named. With all of them
-// none is refused.
+// TestEachRightIsNeeded does what deploy/testdata/rights.yaml describes. With all rights that the chart grants no
+// request is refused. Then each right is taken away in turn: the API server refuses a request that it has had, and the
+// behaviour that fails is named.
 func TestEachRightIsNeeded(t *testing.T) {
 	a := startAudited(t)
 	text, err := os.ReadFile("../../deploy/testdata/rights.yaml")
@@ -355,17 +393,43 @@ func TestEachRightIsNeeded(t *testing.T) {
 		t.Errorf("the chart grants %d rights, want all of them to be found", len(rights))
 	}
 	for i := range rights {
-		is, without := &rights[i], ""
-		for _, r := range allowed {
+		is := &rights[i]
+		at := slices.IndexFunc(allowed, func(r request) bool {
 			isLeft := func(o right) bool { return o.text != is.text && (!o.builtIn || !is.kept) && o.allows(r) }
-			if is.allows(r) && !slices.ContainsFunc(rights, isLeft) {
-				without = cmp.Or(without, needed[r.String()])
-			}
-		}
-		if without == "" {
+			return is.allows(r) && needed[r.String()] != "" && !slices.ContainsFunc(rights, isLeft)
+		})
+		if at < 0 {
 			t.Errorf("%s: no behaviour needs it, or another role has it too", is.text)
+			continue
 		}
+		a.awaitAnswer(t, allowed[at], true)
+		a.apply(t, is.revoked)
+		a.awaitAnswer(t, allowed[at], false)
+		a.apply(t, is.granted)
+		t.Logf("without %s fails: %s", is.text, needed[allowed[at].String()])
 	}
+}
+
+// awaitAnswer asks the API server whether a request is allowed, until it answers as it should.
+func (a *audited) awaitAnswer(t *testing.T, r request, allowed bool) {
+	t.Helper()
+	of := schema.ParseGroupResource(r.resource)
+	resource, subresource, _ := strings.Cut(of.Resource, "/")
+	review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+		User: accounts + r.account, Groups: []string{"system:authenticated", "system:serviceaccounts"},
+		ResourceAttributes: &authorization.ResourceAttributes{
+			Verb: r.verb, Group: of.Group, Resource: resource, Subresource: subresource, Namespace: r.namespace,
+			Name: r.name,
+		},
+	}}
+	waitFor(t, time.Minute, fmt.Sprintf("%s %s/%s to be allowed: %t", r, r.namespace, r.name, allowed), func() error {
+		answer, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review,
+			metav1.CreateOptions{})
+		if err == nil && answer.Status.Allowed != allowed {
+			err = fmt.Errorf("the API server says %+v", answer.Status)
+		}
+		return err
+	})
 }
 
 func (a *audited) apply(t *testing.T, text string) {
