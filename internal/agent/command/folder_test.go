@@ -19,6 +19,8 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
+const runtimeTests = "../../../test/e2e/node/runtime/"
+
 // folders are those of the node that the agent's DaemonSet mounts: what the agent says, or does not do, without.
 func folders() map[string]struct{ path, fails, test string } {
 	return map[string]struct{ path, fails, test string }{
@@ -28,10 +30,10 @@ func folders() map[string]struct{ path, fails, test string } {
 		"state":   {path: "var/lib/tenon-agent", fails: "lock the machine"},
 		"run":     {path: "run/tenon", fails: "no hook is answered"},
 		"kubelet": {path: "var/lib/kubelet", fails: "the kubelet's records are not read"},
-		// These need an API server: without it no runtime is asked, and no device is given.
-		"nri":     {test: "../../../test/e2e/node/runtime/image_test.go TestTheAgentWorksAsItsDaemonSetRunsIt"},
-		"plugins": {test: "../deviceplugin/plugin_test.go TestAPluginRegistersWheneverAKubeletLeaves"},
-		"cdi":     {test: "../inject/cdi_test.go TestCDISpec"},
+		// These need a runtime or devices, and an API server. The tests take them away there.
+		"nri":     {test: runtimeTests + "image_test.go TestWithoutTheFolderOfNRIBoundPodsDoNotStart"},
+		"plugins": {test: runtimeTests + "device_test.go TestAPluginNeedsTheFolderOfTheKubelet"},
+		"cdi":     {test: runtimeTests + "device_test.go TestWithoutDescriptionsDeviceFilesAreGiven"},
 	}
 }
 

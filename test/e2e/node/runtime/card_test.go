@@ -232,6 +232,17 @@ func (a *accelerated) trying(p *corev1.Pod) {
 	}
 }
 
+// says waits until the agent logs a message with a cause.
+func (a *accelerated) says(message, cause string) {
+	a.Helper()
+	stage.Await(a, "the agent to log "+message, func() error {
+		if _, after, _ := strings.Cut(a.agent.Log(), message); !strings.Contains(after, cause) {
+			return fmt.Errorf("it logs no cause %q", cause)
+		}
+		return nil
+	})
+}
+
 // mismatches checks how many containers the agent has found with other cards than their own.
 func (a *accelerated) mismatches(want float64) {
 	a.Helper()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -209,12 +210,27 @@ func TestWithoutDescriptionsDeviceFilesAreGiven(t *testing.T) {
 	for _, by := range paths {
 		t.Run(string(by), func(t *testing.T) {
 			a := newAccelerated(t, by, false)
+			a.says("Cannot read, describe or compare all cards", "run/cdi: not a directory")
 			_, c := a.run(pod("share", given(halfOfA), a.trying))
 			a.uses(c, "GPU-a", "nvidia0", "nvidiactl")
 			_, c = a.run(pod("plain", a.trying))
 			a.uses(c, "void")
 		})
 	}
+}
+
+// The agent registers a device plugin in a folder of the kubelet. Where that is missing it says so, and goes on trying.
+func TestAPluginNeedsTheFolderOfTheKubelet(t *testing.T) {
+	a := newAccelerated(t, byNRI, true)
+	const folder = "var/lib/kubelet/device-plugins"
+	a.says("A device plugin is not registered with the kubelet", folder+"/")
+	if err := os.MkdirAll(filepath.Join(machineRoot, folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	stage.Await(t, "the plugin's socket", func() error {
+		_, err := os.Stat(filepath.Join(machineRoot, folder, "tenon.sh_presence.sock"))
+		return err
+	})
 }
 
 // A container that can use a card which is not its own, whoever let it, is reported and goes on.

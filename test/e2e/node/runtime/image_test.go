@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/view"
@@ -51,6 +53,21 @@ func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wants(bound, exclusive)
+}
+
+// Without the folder of NRI's socket the agent connects to no runtime. It says so, and what is fenced does not start.
+func TestWithoutTheFolderOfNRIBoundPodsDoNotStart(t *testing.T) {
+	w := newWorld(t, byNRI, options{noAgent: true})
+	w.runDaemonSet("nri")
+	w.condition("tenon.sh/EnforcementDegraded", "True", "NoTransport")
+	b, err := w.runtime.RunPod(t.Context(),
+		w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
+	if err == nil {
+		err = w.refused(t.Context(), b, "main")
+	}
+	if err != nil && !strings.Contains(err.Error(), `required plugin "`+annotation.NRIPlugin+`"`) {
+		t.Errorf("the runtime says %q, want the plugin in it", err)
+	}
 }
 
 // inspects checks what the agent says of the only container of a pod.
@@ -101,8 +118,8 @@ func (w *world) isWell() {
 	}
 }
 
-// runDaemonSet runs the pod of the agent's DaemonSet and waits until it is ready and the runtime asks it.
-func (w *world) runDaemonSet() {
+// runDaemonSet runs the pod of the agent's DaemonSet, without some of its volumes, and waits until it is ready.
+func (w *world) runDaemonSet(without ...string) {
 	w.Helper()
 	var ds appsv1.DaemonSet
 	if err := yaml.UnmarshalStrict(deploy.Agent()[0], &ds); err != nil {
@@ -124,7 +141,7 @@ func (w *world) runDaemonSet() {
 	if err != nil {
 		w.Fatalf("run the sandbox: %v", err)
 	}
-	config := w.containerOf(p)
+	config := w.containerOf(p, without)
 	made, err := w.runtime.Client().CreateContainer(w.Context(), &runtimeapi.CreateContainerRequest{
 		PodSandboxId: b.ID, Config: config,
 		SandboxConfig: &runtimeapi.PodSandboxConfig{
@@ -198,8 +215,8 @@ func (w *world) importImage(name string) {
 }
 
 // containerOf translates the pod's only container as a kubelet does. What is another one on this stage are the NRI
-// socket's folder, and the group of the pods.
-func (w *world) containerOf(p *corev1.Pod) *runtimeapi.ContainerConfig {
+// socket's folder, and the group of the pods. Some volumes are left out.
+func (w *world) containerOf(p *corev1.Pod, without []string) *runtimeapi.ContainerConfig {
 	w.Helper()
 	c := p.Spec.Containers[0]
 	seccomp := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
@@ -245,7 +262,7 @@ func (w *world) containerOf(p *corev1.Pod) *runtimeapi.ContainerConfig {
 	}
 	from["nri"] = filepath.Dir(w.s.NRISocket())
 	for _, m := range c.VolumeMounts {
-		if from[m.Name] != "" { // not the token's, which is below
+		if from[m.Name] != "" && !slices.Contains(without, m.Name) { // not the token's, which is below
 			config.Mounts = append(config.Mounts,
 				&runtimeapi.Mount{HostPath: from[m.Name], ContainerPath: m.MountPath, Readonly: m.ReadOnly})
 		}
