@@ -9,8 +9,8 @@
 // second one, which joins later, is a virtual machine of package guest on a network of the stage.
 //
 // The tests need the tag e2e_install and root. With -short only those run that every change needs; the others install
-// the release before this one too, which is the commit that the file previous names. Beside the environment of package
-// stage they read:
+// the release before this one too: the last tag, or the commit that the file previous names. Beside the environment of
+// package stage they read:
 //
 //	TENON_IMAGES  folder of images; without it they are built into .cache/node/images
 package installed

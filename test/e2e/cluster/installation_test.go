@@ -9,8 +9,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,11 +22,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -53,6 +58,7 @@ func TestInstallation(t *testing.T) {
 	if l := (&leaving{cluster: c}); !testing.Short() {
 		cases = append([]testCase{{"the node before the installation", l.record}}, cases...)
 		cases = append(cases,
+			testCase{"agents serve metrics to those who may read them", c.serveMetrics},
 			testCase{"an uninstallation leaves no pod unable to start", l.uninstall},
 			testCase{"tenon leave makes the node as it was before", l.leave},
 			testCase{"beside Koordinator v1.6.0", func(t *testing.T) { c.beside(t, "v1.6.0") }},
@@ -544,6 +550,91 @@ func (c *cluster) rotateCertificates(t *testing.T) {
 		t.Errorf("restarts of pods (-before +after):\n%s", diff)
 	}
 	c.isWell(t)
+}
+
+// monitor is a kind of the Prometheus operator, as the API server needs to know it.
+const monitor = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[2]s.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: %[1]s, plural: %[2]s}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
+      x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+// serveMetrics switches monitoring on: agents are asked at a port of their node, with a token.
+func (c *cluster) serveMetrics(t *testing.T) {
+	for kind, plural := range map[string]string{
+		"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules",
+	} {
+		crd := &unstructured.Unstructured{}
+		check(t, yaml.Unmarshal(fmt.Appendf(nil, monitor, kind, plural), &crd.Object))
+		_, err := c.objects.Resource(schema.GroupVersionResource{
+			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+		}).Create(t.Context(), crd, metav1.CreateOptions{})
+		check(t, err)
+		of := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: plural}
+		stage.Await(t, plural+" to be served", func() error {
+			_, err := c.objects.Resource(of).List(t.Context(), metav1.ListOptions{})
+			return err
+		})
+	}
+	end := c.keep(t, c.bound(t))
+	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reuse-values", "--set",
+		"monitoring.enabled=true")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}}
+	_, err := c.client.CoreV1().ServiceAccounts(work).Create(t.Context(), account, metav1.CreateOptions{})
+	check(t, err)
+	_, err = c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenon-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: work, Name: account.Name}},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	tokens := map[string]string{"": "", "forged": "forged"}
+	for _, name := range []string{"default", account.Name} {
+		token, err := c.client.CoreV1().ServiceAccounts(work).CreateToken(t.Context(), name,
+			&authentication.TokenRequest{}, metav1.CreateOptions{})
+		check(t, err)
+		tokens[name] = token.Status.Token
+	}
+	for who, want := range map[string]int{"": 401, "forged": 401, "default": 403, account.Name: 200} {
+		stage.Await(t, fmt.Sprintf("metrics for %q", who), func() error {
+			status, text, err := metrics(t.Context(), tokens[who])
+			if err == nil && (status != want || (want == 200) != strings.Contains(text, "\ntenon_agent_")) {
+				err = fmt.Errorf("HTTP status %d with %d bytes, want %d", status, len(text), want)
+			}
+			return err
+		})
+	}
+	c.isWell(t)
+	end()
+}
+
+// metrics asks the agent of this machine for its metrics, with a token.
+func metrics(ctx context.Context, token string) (status int, text string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+stage.NodeAddress+":10272/metrics", nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // an agent signs it itself
+	}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(body), err
 }
 
 // restarts returns how often containers of the components were started again, by pod.

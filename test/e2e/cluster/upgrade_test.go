@@ -3,8 +3,10 @@
 package installed
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +19,8 @@ import (
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
-// The release before this one: an earlier commit, whose sources are unpacked and built beside the others.
+// The release before this one: the last tag before this commit, or the commit in a file where there is none. Its
+// sources are unpacked and built beside the others.
 const (
 	previousFile     = "test/e2e/cluster/previous"
 	previousTag      = "previous"
@@ -34,9 +37,12 @@ const small = "scheduler.resources.requests.cpu=50m,manager.resources.requests.c
 
 // preparePrevious unpacks the sources of the previous release and builds its images, once.
 func preparePrevious(root string) error {
-	text, err := os.ReadFile(filepath.Join(root, previousFile))
+	find := exec.CommandContext(context.Background(), "bash", "-c", `git rev-parse --verify "$(git describe --tags \
+		--abbrev=0 --match 'v[0-9]*' HEAD^ 2>/dev/null || cat "$0")^{commit}"`, previousFile)
+	find.Dir = root
+	text, err := find.Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("find the previous release, by its tag or the commit in %s: %w", previousFile, err)
 	}
 	commit := strings.TrimSpace(string(text))
 	folder := filepath.Join(root, ".cache", "node", previousTag, commit)
