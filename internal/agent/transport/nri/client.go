@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -21,6 +22,8 @@ const (
 	lastWait  = 5 * time.Second
 	// readyWait is the time between two questions whether the agent knows enough.
 	readyWait = 50 * time.Millisecond
+	// endWait is what a stub gets to end after its connection.
+	endWait = time.Second
 )
 
 // Run keeps the plugin connected until ctx ends, and returns nil then.
@@ -63,8 +66,13 @@ func (o *Options) connect(ctx context.Context) (held bool, err error) {
 	p := &plugin{o: o, synced: make(chan struct{})}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	open, end := context.WithCancel(ctx)
 	s, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(o.Socket),
 		stub.WithLogger(logger{klog.FromContext(ctx)}),
+		stub.WithDialer(func(socket string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+			return watched{conn, end}, err
+		}),
 		// A runtime that knows no policies ignores this; nothing here counts on it.
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true, KeepConnected: true}))
 	if err != nil {
@@ -74,6 +82,13 @@ func (o *Options) connect(ctx context.Context) (held bool, err error) {
 	go func() { ended <- s.Run(ctx) }()
 	select {
 	case err = <-ended:
+		return false, cmp.Or(err, errClosed)
+	case <-open.Done():
+		// A stub whose connection ends between its registration and its configuration waits for the latter for good.
+		select {
+		case err = <-ended:
+		case <-o.Clock.After(endWait):
+		}
 		return false, cmp.Or(err, errClosed)
 	case <-p.synced:
 	}
@@ -86,6 +101,20 @@ func (o *Options) connect(ctx context.Context) (held bool, err error) {
 	cancel()
 	<-pushed
 	return true, cmp.Or(err, errClosed)
+}
+
+// watched is a connection that calls end when it can be read no more.
+type watched struct {
+	net.Conn
+	end func()
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if err != nil {
+		w.end()
+	}
+	return n, err
 }
 
 // push sends the pending updates to the runtime. It runs beside the handlers, never inside one, which would deadlock

@@ -116,6 +116,20 @@ func TestARestartedRuntimeIsFoundAgain(t *testing.T) {
 	must(t, err)
 }
 
+// A runtime that ends after it has answered the registration of a plugin never configures it.
+func TestARuntimeThatEndsBeforeItConfiguresTheAgentIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	tree, m := newTree(t)
+	r := newRuntime(t, tree)
+	r.mute.Store(true)
+	a := startAgent(t, r, m)
+	if got := a.lost.Load(); got != 1 {
+		t.Errorf("%d connections were lost, want the first", got)
+	}
+	_, err := r.deploy(pod("a", "LSR", "6-7"), "c1")
+	must(t, err)
+}
+
 func TestWhileNoAgentIsThereTheFenceHolds(t *testing.T) {
 	t.Parallel()
 	tree, m := newTree(t)

@@ -2,6 +2,7 @@ package nri_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	nrilog "github.com/containerd/nri/pkg/log"
+	"github.com/containerd/nri/pkg/net/multiplex"
 	"github.com/containerd/nri/pkg/stub"
 	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 
@@ -77,6 +79,8 @@ type runtime struct {
 	devices func() *inject.Node
 	nri     *adaptation.Adaptation
 	synced  atomic.Int64
+	// mute: the next plugin that connects gets answers only, and no question.
+	mute atomic.Bool
 
 	mu     sync.Mutex // the one lock of the node, as containerd has it
 	pods   map[string]*api.PodSandbox
@@ -115,11 +119,32 @@ func (r *runtime) accept() {
 		r.mu.Lock()
 		r.wires = append(r.wires, plugin, inner)
 		r.mu.Unlock()
-		for _, w := range [][2]net.Conn{{plugin, inner}, {inner, plugin}} {
-			go func() {
-				_, _ = io.Copy(w[0], w[1])
-				_ = w[0].Close()
-			}()
+		ask := func() { _, _ = io.Copy(plugin, inner) }
+		if r.mute.Swap(false) {
+			ask = func() { copyAnswers(plugin, inner) }
+		}
+		go func() { _, _ = io.Copy(inner, plugin); _ = inner.Close() }()
+		go func() { ask(); _ = plugin.Close() }()
+	}
+}
+
+// copyAnswers copies what a runtime answers a plugin and drops what it asks: frames of another number.
+func copyAnswers(plugin io.Writer, runtime io.Reader) {
+	const headBytes = 8 // number and length
+	for {
+		frame := make([]byte, headBytes)
+		if _, err := io.ReadFull(runtime, frame); err != nil {
+			return
+		}
+		frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame[4:]))...)
+		if _, err := io.ReadFull(runtime, frame[headBytes:]); err != nil {
+			return
+		}
+		if binary.BigEndian.Uint32(frame) != uint32(multiplex.RuntimeServiceConn) {
+			continue
+		}
+		if _, err := plugin.Write(frame); err != nil {
+			return
 		}
 	}
 }
