@@ -296,11 +296,7 @@ func (w *world) removeSandboxes(ctx context.Context) error {
 		return err
 	}
 	for _, s := range list.GetItems() {
-		if _, err := w.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
-			return err
-		}
-		if _, err := w.cri.RemovePodSandbox(ctx,
-			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
+		if err := stage.RemoveSandbox(ctx, w.cri, s.GetId()); err != nil {
 			return err
 		}
 	}

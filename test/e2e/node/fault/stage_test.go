@@ -62,12 +62,6 @@ type realNode struct {
 	bound      int            // bound containers that have started
 	others     int            // others that have
 	refusals   map[string]int // what the runtime said, and how often
-
-	// revives: a containerd that does not answer a call within limit is started anew, and counted in hung. It happens,
-	// once in some 300 ends of a plugin, that containerd 2.4 stops to answer for good.
-	revives bool
-	hung    int
-	revived time.Time
 }
 
 // newRealNode starts a node on which nothing runs yet, and the watch. What is to be there before the agent is made by
@@ -308,29 +302,7 @@ func (n *realNode) sweep(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	for _, b := range list.GetItems() {
-		if _, err := client.StopPodSandbox(ctx,
-			&runtimeapi.StopPodSandboxRequest{PodSandboxId: b.GetId()}); err != nil {
-			return err
-		}
-		if _, err := client.RemovePodSandbox(ctx,
-			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: b.GetId()}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sweep removes what a runtime that died in the middle keeps of the pod's container.
-func (l *life) sweep(ctx context.Context) error {
-	client := l.n.runtime.Client()
-	list, err := client.ListContainers(ctx,
-		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: l.b.ID}})
-	if err != nil {
-		return err
-	}
-	for _, c := range list.GetContainers() {
-		if _, err := client.RemoveContainer(ctx,
-			&runtimeapi.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
+		if err := stage.RemoveSandbox(ctx, client, b.GetId()); err != nil {
 			return err
 		}
 	}
@@ -353,7 +325,8 @@ func (l *life) watched(name string, follows bool) *container {
 func (l *life) start(ctx context.Context) error {
 	c, err := l.b.Create(ctx, "main")
 	if err != nil {
-		return errors.Join(err, l.sweep(ctx))
+		// A runtime that died in the middle keeps it.
+		return errors.Join(err, stage.RemoveContainers(ctx, l.n.runtime.Client(), l.b.ID))
 	}
 	l.n.register(c.Group, l.watched("main/"+c.ID[:8], false))
 	if err := c.Start(ctx); err != nil {
@@ -400,13 +373,9 @@ func (n *realNode) insist(ctx context.Context, step func(context.Context) error)
 	for ctx.Err() == nil {
 		each, cancel := context.WithTimeout(ctx, limit)
 		err := step(each)
-		late := errors.Is(each.Err(), context.DeadlineExceeded)
 		cancel()
 		if err == nil {
 			return true
-		}
-		if late && ctx.Err() == nil {
-			n.revive()
 		}
 		n.mu.Lock()
 		n.refusals[err.Error()]++
@@ -417,22 +386,6 @@ func (n *realNode) insist(ctx context.Context, step func(context.Context) error)
 		}
 	}
 	return false
-}
-
-// revive starts a containerd that hangs anew, where the test says so; its stacks are in its log.
-func (n *realNode) revive() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.revives || time.Since(n.revived) < limit { // calls that hung together end together
-		return
-	}
-	n.hung++
-	defer func() { n.revived = time.Now() }()
-	n.containerd.Stacks()
-	n.containerd.Kill()
-	if err := n.containerd.Restarted(); err != nil {
-		n.Errorf("start containerd, which hung, anew: %v", err)
-	}
 }
 
 // churn lets pods come and go until the answer is called, which waits until the last is gone.

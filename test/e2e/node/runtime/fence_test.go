@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -29,12 +30,13 @@ const (
 	dies
 	callsBack // into the runtime, which holds the lock that the call needs
 	well
+	stopsInRemoval // of a container, until it may go on
 )
 
 func (f fault) String() string {
 	return [...]string{
 		"the handler returns an error", "the plugin is not connected", "the handler is too slow",
-		"the plugin dies in the handler", "the handler calls UpdateContainers", "nothing",
+		"the plugin dies in the handler", "the handler calls UpdateContainers", "nothing", "the handler of removals stops",
 	}[f]
 }
 
@@ -45,6 +47,27 @@ type plugin struct {
 	conn  net.Conn
 	over  chan struct{} // closed when the test is over
 	ready chan struct{}
+	// configured is closed when the runtime has configured the plugin and is about to synchronize it.
+	configured chan struct{}
+	// removes gets a channel for each removal of a container, which goes on when that is closed.
+	removes chan chan struct{}
+}
+
+func (p *plugin) Configure(context.Context, string, string, string) (api.EventMask, error) {
+	close(p.configured)
+	return 0, nil
+}
+
+func (p *plugin) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error {
+	if p.fault == stopsInRemoval {
+		proceed := make(chan struct{})
+		select {
+		case p.removes <- proceed:
+			<-proceed
+		case <-p.over:
+		}
+	}
+	return nil
 }
 
 func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -87,7 +110,22 @@ func (validating) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 // connect connects a plugin to the runtime of a stage and waits until it is consulted.
 func connect(t *testing.T, s *stage.Stage, name, index string, f fault, validate bool) *plugin {
 	t.Helper()
-	p := &plugin{fault: f, over: make(chan struct{}), ready: make(chan struct{})}
+	p := begin(t, s, name, index, f, validate)
+	select {
+	case <-p.ready:
+	case <-time.After(time.Minute):
+		t.Fatalf("plugin %s-%s was not synchronized", index, name)
+	}
+	return p
+}
+
+// begin lets a plugin connect to the runtime of a stage.
+func begin(t *testing.T, s *stage.Stage, name, index string, f fault, validate bool) *plugin {
+	t.Helper()
+	p := &plugin{
+		fault: f, over: make(chan struct{}), ready: make(chan struct{}), configured: make(chan struct{}),
+		removes: make(chan chan struct{}),
+	}
 	var handler any = p
 	if validate {
 		handler = validating{p}
@@ -112,11 +150,11 @@ func connect(t *testing.T, s *stage.Stage, name, index string, f fault, validate
 		<-ended
 	})
 	select {
-	case <-p.ready:
+	case <-p.configured:
 	case <-ended:
 		t.Fatalf("plugin %s-%s was refused", index, name)
 	case <-time.After(time.Minute):
-		t.Fatalf("plugin %s-%s was not synchronized", index, name)
+		t.Fatalf("plugin %s-%s was not configured", index, name)
 	}
 	return p
 }
@@ -200,6 +238,36 @@ func outcome(t *testing.T, b *stage.Sandbox) string {
 		return "starts unadjusted"
 	}
 	return "starts on CPUs " + cpus
+}
+
+// TestAPluginConnectsWhileAPodIsRemoved: containerd holds a plugin that connects back while it removes a container. It
+// must not be asked to remove another one within the same call then: the two would wait for each other for good.
+func TestAPluginConnectsWhileAPodIsRemoved(t *testing.T) {
+	w := newWorld(t, byNRI, options{noAgent: true, containerd: stage.ContainerdOptions{RequestTimeout: 20 * time.Second}})
+	slow := connect(t, w.s, "slow", "20", stopsInRemoval, false)
+	b := w.sandbox(pod("pair", func(p *corev1.Pod) {
+		second := p.Spec.Containers[0]
+		second.Name = "second"
+		p.Spec.Containers = append(p.Spec.Containers, second)
+	}))
+	w.start(b, "main")
+	w.start(b, "second")
+	removed := make(chan error, 1)
+	go func() { removed <- b.Remove(t.Context()) }()
+	first := <-slow.removes
+	late := begin(t, w.s, "late", "30", well, false)
+	<-time.After(200 * time.Millisecond) // until the runtime has taken the answer and waits for the removal
+	close(first)
+	select {
+	case <-late.ready:
+	case <-time.After(time.Minute):
+		w.containerd.Stacks()
+		t.Fatal("the plugin that connected during the removal was not synchronized within a minute")
+	}
+	close(<-slow.removes)
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTwoPluginsThatSetOneCpusetAreReported(t *testing.T) {

@@ -86,14 +86,40 @@ func (b *Sandbox) Stop(ctx context.Context) error {
 
 // Remove stops and removes the sandbox with its containers, and then the pod's cgroups.
 func (b *Sandbox) Remove(ctx context.Context) error {
-	if err := b.Stop(ctx); err != nil {
-		return err
-	}
-	if _, err := b.r.runtime.RemovePodSandbox(ctx,
-		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: b.ID}); err != nil {
+	if err := RemoveSandbox(ctx, b.r.runtime, b.ID); err != nil {
 		return err
 	}
 	return b.r.s.hierarchies.Remove(b.Group)
+}
+
+// RemoveSandbox stops a sandbox and removes its containers before it, as kubelets do: containerd 2.4 takes the lock
+// that a plugin waits for when it connects once in RemovePodSandbox and again for each container that it removes there.
+// A plugin that connects in between blocks both for good.
+func RemoveSandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) error {
+	if _, err := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		return err
+	}
+	if err := RemoveContainers(ctx, client, id); err != nil {
+		return err
+	}
+	_, err := client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	return err
+}
+
+// RemoveContainers removes all containers of a sandbox.
+func RemoveContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient, sandbox string) error {
+	list, err := client.ListContainers(ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: sandbox}})
+	if err != nil {
+		return err
+	}
+	for _, c := range list.GetContainers() {
+		if _, err := client.RemoveContainer(ctx,
+			&runtimeapi.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // PauseGroup is the cgroup of the sandbox's own container.
