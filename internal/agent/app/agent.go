@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
+	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -186,7 +187,7 @@ func New(o Options) (*Agent, error) {
 	a.service = hook.New(hook.Options{
 		Engine: a.tree.Engine, Writes: a.writes, Leaves: a.leaving.Load,
 		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
-		Report: a.status.Blocked, Clock: o.Clock,
+		Report: a.status.Blocked, Clock: o.Clock, Patience: nri.Budget / 2,
 		Overridden: m.Overridden.Inc, Devices: a.injected,
 		Injected: func(d time.Duration) { m.Injection.WithLabelValues(o.Node).Observe(d.Seconds()) },
 		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },

@@ -104,6 +104,8 @@ func (s *Service) landed(id string, from origin) {
 		}
 		stale = cpus != "" && c.kernel != "" && c.kernel != cpus
 	}
+	close(s.landings)
+	s.landings = make(chan struct{})
 	s.mu.Unlock()
 	if stale {
 		s.o.Engine.Recheck()

@@ -46,6 +46,9 @@ type Options struct {
 	Synced func()
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
+	// Patience is how long a start waits for sets of others that the runtime is still writing. A runtime that serves
+	// one plugin at a time writes none of them meanwhile, it may only have to report one.
+	Patience time.Duration
 	// Report is called with each step that failed. It must not block; nil drops them.
 	Report func(Trouble)
 	// Overridden is called for each update that was answered with values other than the requested ones. It must not
@@ -74,6 +77,8 @@ type Service struct {
 	mu         sync.Mutex // guards the fields below; never held across a call to the engine
 	sandboxes  map[string]string
 	containers map[string]*container
+	// landings is closed, and another one made, when a set that was sent to the runtime is written.
+	landings chan struct{}
 }
 
 var _ Handler = (*Service)(nil)
@@ -141,7 +146,7 @@ func New(o Options) *Service {
 	}
 	return &Service{
 		o: o, news: make(chan struct{}, 1),
-		sandboxes: map[string]string{}, containers: map[string]*container{},
+		sandboxes: map[string]string{}, containers: map[string]*container{}, landings: make(chan struct{}),
 	}
 }
 
@@ -331,18 +336,7 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 		}
 		return nil
 	}
-	err := s.o.Engine.Start(ctx, engineContainer(&c))
-	switch {
-	case c.Running:
-		s.landed(c.ID, starting)
-		if errors.Is(err, apply.ErrNoGroup) {
-			return nil // it has ended already
-		}
-	case errors.Is(err, apply.ErrNoGroup):
-		err = s.admit(ctx, &c)
-	case err == nil:
-		err = s.landingOn(&c)
-	}
+	err := s.verify(ctx, &c)
 	if err == nil {
 		return nil
 	}
@@ -350,6 +344,41 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 		s.landed(c.ID, starting) // it does not start, so nothing is written
 	}
 	return err
+}
+
+// verify checks that a container may start, anew after each set of another one that lands while it waits.
+func (s *Service) verify(ctx context.Context, c *Container) error {
+	limit := time.NewTimer(s.o.Patience)
+	defer limit.Stop()
+	for {
+		s.mu.Lock()
+		landing := s.landings
+		s.mu.Unlock()
+		err := s.o.Engine.Start(ctx, engineContainer(c))
+		switch {
+		case c.Running:
+			s.landed(c.ID, starting)
+			if errors.Is(err, apply.ErrNoGroup) {
+				return nil // it has ended already
+			}
+			return err
+		case errors.Is(err, apply.ErrNoGroup):
+			err = s.admit(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+		if err = s.landingOn(c); err == nil {
+			return nil
+		}
+		select {
+		case <-landing:
+		case <-limit.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // admit lets a container start whose group the runtime creates with its first process. Until the runtime reports that
@@ -367,10 +396,7 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 		known.stored, known.flights[starting] = c.Has.CPUs, flight{cpus: c.Has.CPUs, until: until}
 	}
 	s.mu.Unlock()
-	if err := s.o.Engine.Admit(ctx, engineContainer(c), c.Has.CPUs); err != nil {
-		return err
-	}
-	return s.landingOn(c)
+	return s.o.Engine.Admit(ctx, engineContainer(c), c.Has.CPUs)
 }
 
 // Update implements Handler.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -509,6 +510,30 @@ func TestAnExclusiveContainerWaitsForWhatTheRuntimeIsStillWriting(t *testing.T) 
 			n.must(n.service.Start(t.Context(), lse))
 		})
 	}
+}
+
+// What the runtime has written meanwhile is undone before the container starts.
+func TestAnExclusiveContainerStartsOnceTheRuntimeHasReportedItsWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := ready(t, func(_ *node, o *hook.Options) { o.Patience = 25 * time.Millisecond })
+		ls := in(sandbox("a", "LS", ""), "c1")
+		n.must(n.run(ls))
+		answer, err := n.service.Update(t.Context(), ls, hook.Resources{CPUs: "0-7"})
+		n.must(err)
+		lse := in(sandbox("b", "LSE", "6-7"), "c2")
+		wantCause(t, n.run(lse), apply.ErrHandOverPending) // no report comes
+		started := make(chan error, 1)
+		go func() { started <- n.service.Start(t.Context(), lse) }()
+		synctest.Wait()
+		if len(started) > 0 {
+			t.Fatalf("Start = %v before the runtime reported its write", <-started)
+		}
+		n.must(n.tree.Write(ls.Cgroup[1:], desired.CPUs, answer.CPUs))
+		n.service.Updated(ls)
+		n.must(<-started)
+		want(t, "the set of the other container", n.cpus(ls), "0-5")
+	})
 }
 
 func TestOthersLeaveBeforeTheKernelHasHeardOfThePod(t *testing.T) {
