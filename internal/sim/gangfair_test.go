@@ -893,3 +893,52 @@ func TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails(t *testing.T) {
 		t.Errorf("the node is free, and the gang waits by %+v", l.why("a"))
 	}
 }
+
+// TestNodesAreKeptWhateverIsTaken: a node is kept whose pods behind the gang take what it needs, of any resource; not
+// one that has too little even without them.
+func TestNodesAreKeptWhateverIsTaken(t *testing.T) {
+	asks := func(name corev1.ResourceName, amount string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(amount) }
+	}
+	for name, c := range map[string]struct {
+		resource      corev1.ResourceName
+		younger       int // pods on each node
+		takes, member string
+		want          why.Code
+	}{
+		"CPUs":                  {corev1.ResourceCPU, 1, "4", "4", why.GangReserved},
+		"memory":                {corev1.ResourceMemory, 3, "2Gi", "8Gi", why.GangReserved},
+		"places for pods":       {corev1.ResourceCPU, 4, "0", "2m", why.GangReserved},
+		"devices":               {"example.com/d", 2, "1", "2", why.GangReserved},
+		"more than there is":    {corev1.ResourceMemory, 1, "8Gi", "9Gi", why.GangSiblingFailed},
+		"more devices than are": {"example.com/d", 2, "1", "3", why.GangSiblingFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes strings.Builder
+			for _, n := range []string{"a", "b", "small"} {
+				fmt.Fprintf(&nodes, "{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {allocatable: ", n)
+				if n == "small" {
+					nodes.WriteString("{cpu: 1m, pods: '50'}}}\n---\n")
+				} else {
+					nodes.WriteString("{cpu: '4', memory: 8Gi, pods: '4', example.com/d: '2'}}}\n---\n")
+				}
+			}
+			l := newLive(t, nodes.String())
+			for i := range 2 * c.younger {
+				l.pod(fmt.Sprint("younger", i), 0, asks(c.resource, c.takes), func(p *corev1.Pod) {
+					p.Spec.NodeName = string("ab"[i%2])
+					p.CreationTimestamp = metav1.Unix(1_900_000_000, 0)
+				})
+			}
+			l.gang("g", 2, 0, asks(c.resource, c.member))
+			l.settle()
+			for i := range 10 {
+				l.pod(fmt.Sprint("s", i), 0)
+			}
+			l.settle()
+			if got := l.why("g"); got.Code != c.want {
+				t.Errorf("the gang waits with %v, want %v: %+v", got.Code, c.want, got)
+			}
+		})
+	}
+}

@@ -28,6 +28,9 @@ func Root(findings []Finding) Obstacle {
 	if once := keep(filter, func(o Obstacle) bool { return o.Nodes == 0 || o.Code.askedOnce(o.Phase) }); len(once) > 0 {
 		return first(once, byRank)
 	}
+	if len(filter) == 1 && filter[0].Code.Class() != Constraint {
+		return filter[0] // as on a full cluster, of which the rest would read each node
+	}
 	nodes := byNode(findings)
 	if selected := without(nodes, func(f Finding) bool {
 		return f.Code == NodeAffinity || f.Code == NodeName

@@ -203,6 +203,28 @@ func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	})
 }
 
+// TestNodesThatThePodDoesNotSelectChangeNoRoot, also where all others have one code.
+func TestNodesThatThePodDoesNotSelectChangeNoRoot(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		findings := slices.DeleteFunc(drawFindings(t), func(f why.Finding) bool {
+			return f.Object == "" || f.Phase == why.Preemption || f.Code.Class() == why.Constraint
+		})
+		if len(findings) == 0 {
+			t.Skip("no node refuses")
+		}
+		if rapid.Bool().Draw(t, "one code") {
+			for i := range findings {
+				findings[i].Code = findings[0].Code
+			}
+		}
+		with := append(slices.Clone(findings), nodes("unselected", 3, plain(why.NodeAffinity))...)
+		if a, b := why.Root(findings), why.Root(with); a != b {
+			t.Fatalf("%+v, beside nodes that are not selected %+v, of %+v", a, b, findings)
+		}
+	})
+}
+
 func codesOf(sets []why.Set) [][]why.Code {
 	var codes [][]why.Code
 	for _, s := range sets {

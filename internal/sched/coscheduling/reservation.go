@@ -97,6 +97,8 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 	if err != nil {
 		return nil
 	}
+	members := &gang.Gathered{Members: order}
+	names, least := is.dimensions(members), is.demand(members).Each
 	kept, all := map[string]bool{}, []crowded{}
 	for _, node := range preferred {
 		kept[node] = true
@@ -108,7 +110,8 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 				c.pods = append(c.pods, info)
 			}
 		}
-		if len(c.pods) > 0 && slices.ContainsFunc(order, func(uid string) bool { return is.places[uid].has(c.node) }) {
+		if len(c.pods) > 0 && leavesEnough(n, c.pods, names, least) &&
+			slices.ContainsFunc(order, func(uid string) bool { return is.places[uid].has(c.node) }) {
 			all = append(all, c)
 		}
 	}
@@ -136,6 +139,23 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 		}
 	}
 	return nil
+}
+
+// leavesEnough reports whether a node has at least so much free without some pods.
+func leavesEnough(n fwk.NodeInfo, without []fwk.PodInfo, names []corev1.ResourceName, least []int64) bool {
+	for i, name := range names {
+		free := freeOn(n, name, nil)
+		for _, info := range without {
+			if name == corev1.ResourcePods {
+				free++
+			}
+			free += amountOf(info.CalculateResource().Resource, name)
+		}
+		if free < least[i] && !leavesUnlimited(n, name) {
+			return false
+		}
+	}
+	return true
 }
 
 // placeWithout finds a node for each member, and counts them in quotas. Where one does not fit that its gang needs,

@@ -149,7 +149,11 @@ func (p *preemption) move(u *unit, away bool) {
 	if away {
 		p.taken = append(p.taken, u)
 	} else {
-		p.taken = slices.DeleteFunc(p.taken, func(o *unit) bool { return o == u })
+		at := len(p.taken) - 1 // most come back from behind
+		for p.taken[at] != u {
+			at--
+		}
+		p.taken = slices.Delete(p.taken, at, at+1)
 	}
 	for _, info := range u.pods {
 		pod := info.GetPod()

@@ -46,9 +46,9 @@ func Attempt(f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.
 	if err != nil {
 		return nil, 0
 	}
-	findings := make([]why.Finding, 0, len(nodes))
+	findings, refused := make([]why.Finding, 0, len(nodes)), &refusedPod{Pod: pod}
 	for _, n := range nodes {
-		findings = append(findings, Findings(pod, n, why.Filter, statuses.Get(n.Node().Name), "")...)
+		findings = append(findings, refused.findings(n, why.Filter, statuses.Get(n.Node().Name), "")...)
 	}
 	return append(findings, preemption(pod, fit, lister)...), fit.NumAllNodes
 }

@@ -40,6 +40,16 @@ var codes = map[string]why.Code{
 // Findings reads a plugin's refusal of a pod, with amounts where there is a node; nil means that the pod was refused as
 // such. plugin is the name for a status that carries none.
 func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
+	return (&refusedPod{Pod: pod}).findings(node, phase, status, plugin)
+}
+
+// refusedPod is a pod that nodes refuse. What it asks for is read once.
+type refusedPod struct {
+	*corev1.Pod
+	asked corev1.ResourceList // nil before
+}
+
+func (p *refusedPod) findings(node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
 	if status.IsSuccess() || status.IsSkip() || status.IsWait() {
 		return nil
 	}
@@ -56,11 +66,11 @@ func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.S
 	var out []why.Finding
 	for _, text := range status.Reasons() {
 		f := blank
-		if f.Reason = upstream(pod, node, f.Plugin, text); f.Code.Entry().Upstream {
+		if f.Reason = p.upstream(node, f.Plugin, text); f.Code.Entry().Upstream {
 			f.Detail = text
 		}
 		if node != nil && node.Node() != nil {
-			about, cordon := subject(pod, node, f.Plugin)
+			about, cordon := subject(p.Pod, node, f.Plugin)
 			if cordon {
 				continue
 			}
@@ -73,9 +83,9 @@ func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.S
 	return out
 }
 
-func upstream(pod *corev1.Pod, node fwk.NodeInfo, plugin, text string) why.Reason {
+func (p *refusedPod) upstream(node fwk.NodeInfo, plugin, text string) why.Reason {
 	if plugin == names.NodeResourcesFit && node != nil {
-		return shortage(pod, node, text)
+		return p.shortage(node, text)
 	}
 	if code, known := codes[plugin]; known {
 		return why.Reason{Code: code}
@@ -84,7 +94,7 @@ func upstream(pod *corev1.Pod, node fwk.NodeInfo, plugin, text string) why.Reaso
 }
 
 // shortage adds have and need to a text of NodeResourcesFit, which names the resource alone.
-func shortage(pod *corev1.Pod, node fwk.NodeInfo, text string) why.Reason {
+func (p *refusedPod) shortage(node fwk.NodeInfo, text string) why.Reason {
 	have, used := node.GetAllocatable(), node.GetRequested()
 	if text == "Too many pods" {
 		return amount(why.InsufficientPods, why.NoResource, why.Count, 1,
@@ -94,7 +104,10 @@ func shortage(pod *corev1.Pod, node fwk.NodeInfo, text string) why.Reason {
 	if !isResource {
 		return why.Reason{Code: why.UpstreamFilter}
 	}
-	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	if p.asked == nil {
+		p.asked = resourcehelper.PodRequests(p.Pod, resourcehelper.PodResourcesOptions{})
+	}
+	asked := p.asked
 	switch scalar := corev1.ResourceName(name); scalar {
 	case corev1.ResourceCPU:
 		return amount(why.InsufficientCPU, why.CPU, why.MilliCPU, asked.Cpu().MilliValue(),

@@ -54,9 +54,9 @@ func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdi
 		v.Findings = Findings(pod, nil, why.PreFilter, status, "")
 		return v, nil
 	}
-	skip := state.GetSkipFilterPlugins()
+	skip, refused := state.GetSkipFilterPlugins(), &refusedPod{Pod: pod}
 	for _, n := range nodes {
-		findings, err := refusals(ctx, f, state, skip, pod, n)
+		findings, err := refusals(ctx, f, state, skip, refused, n)
 		if err != nil {
 			return view.Verdict{}, err
 		}
@@ -72,21 +72,21 @@ func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdi
 }
 
 // refusals runs the filters on one node again and again, each time without those that have refused, until none does.
-func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, skip sets.Set[string], pod *corev1.Pod,
+func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, skip sets.Set[string], pod *refusedPod,
 	n fwk.NodeInfo,
 ) ([]why.Finding, error) {
 	defer state.SetSkipFilterPlugins(skip)
 	var out []why.Finding
 	heard := skip
 	for {
-		status := f.RunFilterPlugins(ctx, state, pod, n)
+		status := f.RunFilterPlugins(ctx, state, pod.Pod, n)
 		if status.IsSuccess() {
-			return append(out, nominated(ctx, f, state, pod, n, len(out))...), nil
+			return append(out, nominated(ctx, f, state, pod.Pod, n, len(out))...), nil
 		}
 		if !status.IsRejected() || status.Plugin() == "" || heard.Has(status.Plugin()) {
 			return nil, fmt.Errorf("filter node %s: %w", n.Node().Name, status.AsError())
 		}
-		out = append(out, Findings(pod, n, why.Filter, status, "")...)
+		out = append(out, pod.findings(n, why.Filter, status, "")...)
 		heard = heard.Clone().Insert(status.Plugin())
 		state.SetSkipFilterPlugins(heard)
 	}

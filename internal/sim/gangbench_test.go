@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// BenchmarkOvertakenGang is the attempt after which nodes are kept for a gang of 64: half of the nodes have a younger
+// pod that leaves it too little, the others are full, and each has two small pods of no gang.
+func BenchmarkOvertakenGang(b *testing.B) {
+	for _, nodes := range []int{1000, 5000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			var text strings.Builder
+			for i := range nodes {
+				fmt.Fprintf(&text, "---\napiVersion: v1\nkind: Node\nmetadata: {name: n%05d}\n"+
+					"status: {allocatable: {cpu: \"32\", memory: 64Gi, pods: \"110\"}}\n", i)
+			}
+			b.ReportAllocs()
+			var took time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				l := newLive(b, text.String())
+				on := func(name, node string, milli int64, age int64) {
+					l.pod(name, 0, func(p *corev1.Pod) {
+						p.Spec.NodeName = node
+						p.CreationTimestamp = metav1.Unix(1_800_000_000+age, 0)
+						p.Spec.Containers[0].Resources.Requests["cpu"] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+					})
+				}
+				for i := range nodes {
+					node := fmt.Sprintf("n%05d", i)
+					if i%2 == 0 {
+						on(fmt.Sprint("younger", i), node, 20_000, 1_000_000)
+					} else {
+						on(fmt.Sprint("older", i), node, 31_000, -1_000_000)
+					}
+					on(fmt.Sprint("s", i), node, 100, 1_000_000)
+					on(fmt.Sprint("t", i), node, 100, 1_000_000)
+				}
+				l.gang("g", 64, 20)
+				l.settle()
+				for i := range 10 {
+					on(fmt.Sprint("o", i), "", 10, 2_000_000)
+				}
+				b.StartTimer()
+				from := cpuTime(b)
+				l.settle()
+				took += cpuTime(b) - from
+				if at := l.why("g").Code.String(); at != "GangReserved" {
+					b.Fatalf("the gang waits with %s", at)
+				}
+			}
+			b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
