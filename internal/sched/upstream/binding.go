@@ -22,8 +22,12 @@ const (
 	// togetherInFlight bounds those of members of gangs, which all come at once. They keep the API server busy and
 	// leave others a short way.
 	togetherInFlight = 64
-	// besideInFlight bounds them while others are bound: what the API server works on at a time is what these wait for.
-	besideInFlight = 4
+	// besideInFlight bounds them while others are bound, and eventsInFlight the Events that are created then, one for
+	// each pod that is bound: what others wait for grows with what the API server works on at a time.
+	besideInFlight = 1
+	eventsInFlight = 2
+	// patience is how long a request waits for that. The members of a gang are not bound far apart.
+	patience = 5 * time.Second
 	// othersRest is how long after a Binding of a pod that starts alone another may be on its way.
 	othersRest = 100 * time.Millisecond
 	// mostTogether is how many members may wait for that while other pods are scheduled.
@@ -54,39 +58,69 @@ func (b *Bindings) end(count *atomic.Int64) {
 	}
 }
 
-// Limit lets a number of requests through at a time that bind a pod.
+// Limit lets a number of requests through at a time that bind a pod, and of those that create Events while pods that
+// start alone are bound.
 func (b *Bindings) Limit(next http.RoundTripper) http.RoundTripper {
 	return limited{
 		next, b, make(chan struct{}, BindingsInFlight), make(chan struct{}, togetherInFlight),
-		make(chan struct{}, besideInFlight),
+		make(chan struct{}, besideInFlight), make(chan struct{}, eventsInFlight),
 	}
 }
 
 type limited struct {
 	http.RoundTripper
-	bindings                *Bindings
-	alone, together, beside chan struct{}
+	bindings                        *Bindings
+	alone, together, beside, events chan struct{}
 }
 
 type bindsTogether struct{}
 
+// slots returns what a request waits for, and what for when its patience has ended; nil for nothing.
+func (l limited) slots(r *http.Request) (slots, late chan struct{}) {
+	b, path := l.bindings, r.URL.Path
+	beside := b.Busy() || time.Since(time.Unix(0, b.last.Load())) < othersRest
+	switch {
+	case r.Method != http.MethodPost:
+	case strings.HasSuffix(path, "/events") && beside:
+		return l.events, l.together
+	case !strings.HasSuffix(path, "/binding"):
+	case r.Context().Value(bindsTogether{}) == nil:
+		return l.alone, l.alone
+	case beside:
+		return l.beside, l.together
+	default:
+		return l.together, l.together
+	}
+	return nil, nil
+}
+
 func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/binding") {
+	slots, late := l.slots(request)
+	if slots == nil {
 		return l.RoundTripper.RoundTrip(request)
 	}
-	ctx, slots := request.Context(), l.alone
-	if ctx.Value(bindsTogether{}) != nil {
-		slots = l.together
-		if b := l.bindings; b.Busy() || time.Since(time.Unix(0, b.last.Load())) < othersRest {
-			slots = l.beside
+	var ends <-chan time.Time
+	if slots != late {
+		ends = time.After(patience)
+	}
+	for waits := true; waits; {
+		select {
+		case slots <- struct{}{}:
+			waits = false
+		case <-ends:
+			slots, ends = late, nil
+		case <-request.Context().Done():
+			return nil, request.Context().Err()
 		}
 	}
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-slots }()
+	began := time.Now()
+	defer func() {
+		if slots == l.beside && l.bindings.Busy() { // others have their turn for as long
+			time.AfterFunc(time.Since(began), func() { <-slots })
+		} else {
+			<-slots
+		}
+	}()
 	return l.RoundTripper.RoundTrip(request)
 }
 

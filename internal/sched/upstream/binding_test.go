@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -117,6 +118,87 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 			t.Errorf("%d requests remain", n)
 		}
 	})
+}
+
+// slowServer takes a while for each request, and counts those under way and those done, by path.
+type slowServer struct {
+	mu            sync.Mutex // guards the rest
+	running, done map[string]int
+	most          map[string]int
+}
+
+const slowServerTakes = 10 * time.Millisecond
+
+func (s *slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	path := r.URL.Path
+	s.mu.Lock()
+	s.running[path]++
+	s.most[path] = max(s.most[path], s.running[path])
+	s.mu.Unlock()
+	<-time.After(slowServerTakes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[path]--
+	s.done[path]++
+	return &http.Response{Body: http.NoBody}, nil
+}
+
+// What is less urgent leaves the API server to Bindings of pods that start alone while there are any: members of gangs
+// are bound one at a time with rests, and two Events are created at a time. Neither waits for more than patience.
+func TestMembersAndEventsLeaveTheServerToOthers(t *testing.T) {
+	const member, event = "/api/v1/namespaces/n/pods/p/binding", "/apis/events.k8s.io/v1/namespaces/n/events"
+	for name, c := range map[string]struct {
+		busy                  bool
+		members, events       int
+		after                 time.Duration
+		membersDone, eventsOf int // done by then
+		mostMembers, mostOf   int // under way at a time
+	}{
+		"others are bound":            {true, 200, 400, time.Second, 50, 200, besideInFlight, eventsInFlight},
+		"no others":                   {false, 64, 400, slowServerTakes, 64, 400, togetherInFlight, 400},
+		"others are bound for long":   {true, 1000, 0, patience + 200*time.Millisecond, 1000, 0, togetherInFlight, 0},
+		"as many Events as ever come": {true, 0, 3000, patience + 400*time.Millisecond, 0, 3000, 0, togetherInFlight + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &slowServer{running: map[string]int{}, done: map[string]int{}, most: map[string]int{}}
+				bindings := NewBindings()
+				client := bindings.Limit(server)
+				send := func(ctx context.Context, n int, path string) {
+					for range n {
+						go func() {
+							r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server"+path, nil)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if answer, err := client.RoundTrip(r); err != nil || answer.Body.Close() != nil {
+								t.Error(err)
+							}
+						}()
+					}
+				}
+				if c.busy {
+					bindings.alone.Add(1)
+				}
+				ctx := t.Context()
+				send(context.WithValue(ctx, bindsTogether{}, true), c.members, member)
+				send(ctx, c.events, event)
+				<-time.After(c.after)
+				synctest.Wait()
+				server.mu.Lock()
+				if m, e := server.done[member], server.done[event]; m != c.membersDone || e != c.eventsOf {
+					t.Errorf("%d members are bound and %d Events created after %v, want %d and %d", m, e, c.after,
+						c.membersDone, c.eventsOf)
+				}
+				if m, e := server.most[member], server.most[event]; m > c.mostMembers || e > c.mostOf {
+					t.Errorf("%d members and %d Events at a time, want %d and %d", m, e, c.mostMembers, c.mostOf)
+				}
+				server.mu.Unlock()
+				<-time.After(time.Minute) // for the rest
+			})
+		})
+	}
 }
 
 // pickyServer refuses Bindings to some nodes.
