@@ -2,12 +2,16 @@ package deploy_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -64,6 +68,68 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("stored versions (-want +got):\n%s", diff)
+	}
+}
+
+// TestColumnsShowWhatMatters prints an object of each kind as kubectl get does. Of ClusterNetworkTopology one object
+// counts, and its layers are a list.
+func TestColumnsShowWhatMatters(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]struct{ object, want string }{
+		"PodGroup": {
+			`{spec: {minMember: 3}, status: {phase: Running, scheduled: 3, running: 2}}`,
+			"Phase=Running Min=3 Scheduled=3 Running=2 Age",
+		},
+		"ElasticQuota": {
+			`{spec: {min: {cpu: 4}, max: {cpu: "8"}}, status: {used: {cpu: 500m}}}`,
+			`Min={"cpu":4} Max={"cpu":"8"} Used={"cpu":"500m"} Age`,
+		},
+		"ElasticQuotaProfile":    {`{spec: {quotaName: arm, resourceRatio: "0.9"}}`, "Quota=arm Ratio=0.9 Age"},
+		"Device":                 {`{metadata: {annotations: {node.tenon.sh/device-mode: Own}}}`, "Mode=Own Age"},
+		"ClusterNetworkTopology": {`{}`, ""},
+		"Numatopology": {
+			`{spec: {policies: {CPUManagerPolicy: static, TopologyManagerPolicy: restricted}}}`,
+			"CPUs=static Alignment=restricted Age",
+		},
+		"NodeResourceTopology v1alpha1": {
+			`{topologyPolicies: [SingleNUMANodePodLevel]}`, "Policy=SingleNUMANodePodLevel Age",
+		},
+		"NodeResourceTopology v1alpha2": {
+			`{attributes: [{name: topologyManagerScope, value: pod}, {name: topologyManagerPolicy, value: restricted}]}`,
+			"Policy=restricted Scope=pod Age",
+		},
+	}
+	for _, doc := range deploy.CRDs() {
+		var crd apiextensions.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(doc, &crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			kind := crd.Spec.Names.Kind
+			if len(crd.Spec.Versions) > 1 {
+				kind += " " + v.Name
+			}
+			o := &unstructured.Unstructured{}
+			columns, err := tableconvertor.New(v.AdditionalPrinterColumns)
+			if err = errors.Join(err, yaml.Unmarshal([]byte(kinds[kind].object), &o.Object)); err != nil {
+				t.Fatal(err)
+			}
+			table, err := columns.ConvertToTable(t.Context(), o, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i, h := range table.ColumnDefinitions[1:] { // after the name
+				text := h.Name
+				if cell := table.Rows[0].Cells[i+1]; text != "Age" {
+					text += fmt.Sprintf("=%v", cell)
+				}
+				got = append(got, text)
+			}
+			if got := strings.Join(got, " "); got != kinds[kind].want {
+				t.Errorf("%s: %s, want %s", kind, got, kinds[kind].want)
+			}
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ fi
 # subresource.
 for kind in elasticquotas podgroups; do
   sed -e '/^  name:\|^  group:/s/scheduling\.sigs\.k8s\.io/scheduling.x-k8s.io/; /api-approved/d' \
-    -e 's/^    storage: true$/&\n    subresources:\n      status: {}/' \
+    -e 's/^    subresources: {}$/    subresources:\n      status: {}/' \
     "$crds/scheduling.sigs.k8s.io_$kind.yaml" >"$crds/scheduling.x-k8s.io_$kind.yaml"
 done
 go run ./hack/docgen "$pages"

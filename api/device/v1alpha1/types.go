@@ -11,6 +11,8 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=devices,singular=device
 // +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.metadata.annotations.node\.tenon\.sh/device-mode`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=.metadata.creationTimestamp
 type Device struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

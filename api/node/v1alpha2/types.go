@@ -11,6 +11,9 @@ import (
 // +kubebuilder:resource:scope=Cluster,path=noderesourcetopologies,shortName=node-res-topo,singular=noderesourcetopology
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes/enhancements/pull/1870"
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.attributes[?(@.name=="topologyManagerPolicy")].value`
+// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.attributes[?(@.name=="topologyManagerScope")].value`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=.metadata.creationTimestamp
 type NodeResourceTopology struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

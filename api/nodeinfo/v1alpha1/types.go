@@ -18,6 +18,9 @@ const TimestampKey = "timestamp"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=numatopologies,shortName=numatopo,singular=numatopology
 // +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="CPUs",type=string,JSONPath=.spec.policies.CPUManagerPolicy
+// +kubebuilder:printcolumn:name="Alignment",type=string,JSONPath=.spec.policies.TopologyManagerPolicy
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=.metadata.creationTimestamp
 type Numatopology struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

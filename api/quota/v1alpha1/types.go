@@ -8,6 +8,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=elasticquotaprofiles,shortName=eqp,singular=elasticquotaprofile
 // +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Quota",type=string,JSONPath=.spec.quotaName
+// +kubebuilder:printcolumn:name="Ratio",type=string,JSONPath=.spec.resourceRatio
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=.metadata.creationTimestamp
 type ElasticQuotaProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -14,6 +14,11 @@ import (
 // +kubebuilder:resource:path=podgroups,shortName={pg,pgs},singular=podgroup
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=.status.phase
+// +kubebuilder:printcolumn:name="Min",type=integer,JSONPath=.spec.minMember
+// +kubebuilder:printcolumn:name="Scheduled",type=integer,JSONPath=.status.scheduled
+// +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=.status.running
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=.metadata.creationTimestamp
 type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

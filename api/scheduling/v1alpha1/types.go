@@ -12,6 +12,10 @@ import (
 // +kubebuilder:resource:path=elasticquotas,shortName={eq,eqs},singular=elasticquota
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes-sigs/scheduler-plugins/pull/52"
+// +kubebuilder:printcolumn:name="Min",type=string,JSONPath=.spec.min
+// +kubebuilder:printcolumn:name="Max",type=string,JSONPath=.spec.max
+// +kubebuilder:printcolumn:name="Used",type=string,JSONPath=.status.used
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=.metadata.creationTimestamp
 type ElasticQuota struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
