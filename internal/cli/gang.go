@@ -189,10 +189,10 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 		return nil, err
 	}
 	s := kube.NewGangs()
-	for _, group := range v1alpha1.PodGroupGroups() {
-		for _, r := range v1alpha1.PodGroupResources(group) {
+	for _, of := range v1alpha1.GangKinds() {
+		for _, r := range of.At {
 			served, err := each(ctx, c, r, "", func(text []byte) (*v1alpha1.PodGroup, error) {
-				return kube.ReadPodGroup(r.GroupVersion(), text)
+				return kube.ReadPodGroup(r.GroupVersion().WithKind(of.Kind), text)
 			}, s.PutGroup)
 			if err != nil {
 				return nil, err

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -257,15 +256,14 @@ func (s *Gangs) after(of string, event func(*gang.State) gang.Effects,
 			pods[m.Namespace+"/"+m.Name] = s.pods[m.UID]
 		}
 	}
-	if is, was := s.state.Bond(of), s.bonds[of]; is != was {
-		bonds = map[string]gang.Bond{}
-		// those of a group change when one of them joins or leaves it
-		for _, id := range slices.Concat([]string{of}, strings.Split(was.Group, ","), strings.Split(is.Group, ",")) {
-			if is := s.state.Bond(id); is != s.bonds[id] {
-				bonds[id] = is
-				if s.bonds[id] = is; is == (gang.Bond{}) {
-					delete(s.bonds, id)
-				}
+	for _, id := range append(effects.Regrouped, of) {
+		if is := s.state.Bond(id); is != s.bonds[id] {
+			if bonds == nil {
+				bonds = map[string]gang.Bond{}
+			}
+			bonds[id] = is
+			if s.bonds[id] = is; is == (gang.Bond{}) {
+				delete(s.bonds, id)
 			}
 		}
 	}
@@ -401,10 +399,10 @@ func (s *Gangs) Alone(p *corev1.Pod) bool {
 	return s.pods[string(p.UID)] == nil || s.state.IsOpen(string(p.UID))
 }
 
-// PutGroup records a PodGroup. Of several of one name that of the first of PodGroupGroups counts.
+// PutGroup records a PodGroup or CompositePodGroup. Of several of one name that of the first of PodGroupGroups counts.
 func (s *Gangs) PutGroup(g *v1alpha1.PodGroup) { s.putGroup(g, []*v1alpha1.PodGroup{g}) }
 
-// RemoveGroup forgets a PodGroup.
+// RemoveGroup forgets one.
 func (s *Gangs) RemoveGroup(g *v1alpha1.PodGroup) { s.putGroup(g, nil) }
 
 func (s *Gangs) putGroup(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) {
@@ -413,6 +411,12 @@ func (s *Gangs) putGroup(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) {
 
 func (s *Gangs) replace(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) gang.Effects {
 	id := g.Namespace + "/" + g.Name
+	if g.Kind == v1alpha1.CompositeKind {
+		if len(is) == 0 {
+			return s.state.PutComposite(id, gang.Composite{})
+		}
+		return s.state.PutComposite(id, convert.GangComposite(g))
+	}
 	for _, o := range s.objects[id] {
 		if o.GroupVersionKind().Group != g.GroupVersionKind().Group {
 			is = append(is, o)

@@ -237,6 +237,54 @@ func TestQuotasLearnWhatHoldsGangsTogether(t *testing.T) {
 	}
 }
 
+// TestATreeOfPodGroupsIsOneGroup: pods are held until its last object has come, and quotas learn of it whatever comes
+// last.
+func TestATreeOfPodGroupsIsOneGroup(t *testing.T) {
+	t.Parallel()
+	s, activated := gangs(t)
+	object := func(kind, name, parent string, least int32) *v1alpha1.PodGroup {
+		g := podGroup(v1alpha1.NativeGroupName, least)
+		g.Kind, g.Name = kind, name
+		g.Parent = parent
+		return g
+	}
+	sub := object(v1alpha1.CompositeKind, "g", "root", 2) // a name that a PodGroup has too
+	for _, g := range []*v1alpha1.PodGroup{
+		object("PodGroup", "g", "g", 1), object("PodGroup", "h", "g", 1), object("PodGroup", "i", "root", 1),
+		object(v1alpha1.CompositeKind, "root", "", 2),
+	} {
+		s.PutGroup(g)
+	}
+	for _, name := range []string{"g", "h", "i"} {
+		p := memberOf("pod-"+name, "1")
+		p.Annotations = nil
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+		s.PutPod(p)
+	}
+	const alone = "map[ns/g:{1 false false ns/g} ns/h:{1 false false ns/h} ns/i:{1 false false ns/i}]"
+	const together = "map[ns/g:{1 false false ns/g,ns/h,ns/i} ns/h:{1 false false ns/g,ns/h,ns/i} " +
+		"ns/i:{1 false false ns/g,ns/h,ns/i}]"
+	for i, c := range []struct {
+		event  func()
+		opened []string
+		bonds  string
+	}{
+		{func() {}, nil, alone},
+		{func() { s.PutGroup(sub) }, []string{"ns/pod-g", "ns/pod-h", "ns/pod-i"}, together},
+		{func() { s.PutGroup(sub) }, nil, together},
+		{func() { s.RemoveGroup(sub) }, nil, alone},
+		{func() { s.PutGroup(sub) }, []string{"ns/pod-g", "ns/pod-h", "ns/pod-i"}, together},
+	} {
+		c.event()
+		if got := activated(); !slices.Equal(got, c.opened) {
+			t.Errorf("event %d activates %v, want %v", i, got, c.opened)
+		}
+		if got := fmt.Sprint(s.Bonds()); got != c.bonds {
+			t.Errorf("after event %d: %s, want %s", i, got, c.bonds)
+		}
+	}
+}
+
 func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
 	t.Parallel()
 	s, h := kube.NewGangs(), &gangHandler{T: t}

@@ -13,28 +13,27 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
-// NewPodGroupInformer returns an informer of the PodGroups of a group, whose objects name the group and its version;
-// what cannot be read of one is in Unread. A cluster without the resource looks like one without objects until it is
-// installed.
-func NewPodGroupInformer(client rest.Interface, group string) cache.SharedIndexInformer {
-	return informerOf(client, v1alpha1.PodGroupResources(group), "PodGroup",
+// NewPodGroupInformer returns an informer of a kind, whose objects name it with group and version; what cannot be read
+// of one is in Unread. A cluster without the resource looks like one without objects until it is installed.
+func NewPodGroupInformer(client rest.Interface, of v1alpha1.GangKind) cache.SharedIndexInformer {
+	return informerOf(client, of.At, of.Kind,
 		func() *v1alpha1.PodGroupList { return &v1alpha1.PodGroupList{} },
 		func(all *v1alpha1.PodGroupList, g *v1alpha1.PodGroup) { all.Items = append(all.Items, *g) },
-		func(p *publishedPodGroup) *v1alpha1.PodGroup { return p.read(group) })
+		func(p *publishedPodGroup) *v1alpha1.PodGroup { return p.read(of.At[0].Group, of.Kind) })
 }
 
-// ReadPodGroup reads the JSON of a PodGroup, which may leave out its version. What cannot be read of it is in Unread.
-func ReadPodGroup(of schema.GroupVersion, text []byte) (*v1alpha1.PodGroup, error) {
+// ReadPodGroup reads the JSON of a PodGroup or CompositePodGroup, which may leave out kind and version. What cannot be
+// read of it is in Unread.
+func ReadPodGroup(of schema.GroupVersionKind, text []byte) (*v1alpha1.PodGroup, error) {
 	var p publishedPodGroup
 	if err := json.Unmarshal(text, &p); err != nil {
 		return nil, err
 	}
-	g := p.read(of.Group)
-	g.SetGroupVersionKind(of.WithKind("PodGroup"))
+	g := p.read(of.Group, of.Kind)
+	g.SetGroupVersionKind(of)
 	return g, nil
 }
 
@@ -51,22 +50,24 @@ type publishedPodGroup struct {
 	Status json.RawMessage
 }
 
-func (p *publishedPodGroup) read(group string) *v1alpha1.PodGroup {
+func (p *publishedPodGroup) read(group, kind string) *v1alpha1.PodGroup {
 	g := &v1alpha1.PodGroup{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata}
 	g.ManagedFields = nil
 	var faults unread
 	if group == v1alpha1.NativeGroupName {
-		p.readPolicy(g, &faults)
+		p.readPolicy(g, kind, &faults)
 		g.Whole = readWholeDisruption(&faults, p.Spec.DisruptionMode)
 		g.Priority = readWhole[*int32](&faults, "spec.priority", p.Spec.Priority)
 		var status struct{ Conditions []metav1.Condition }
 		_ = json.Unmarshal(p.Status, &status) // what does not fit the type is left out
 		g.Status.Conditions, g.Status.Phase = status.Conditions, v1alpha1.NativePhase(status.Conditions)
 		g.TopologyKey = readTopologyKey(&faults, p.Spec.SchedulingConstraints)
+		if kind == v1alpha1.CompositeKind && g.TopologyKey != "" {
+			faults.add("spec.schedulingConstraints", "must be absent: that of each PodGroup counts")
+		}
 		g.NeverPreempts = readNeverPreempts(&faults, p.Spec.PreemptionPolicy)
-		if parent := p.Spec.ParentCompositePodGroupName; len(parent) > 0 && string(parent) != "null" {
-			faults.add("spec.parentCompositePodGroupName", "must be absent, is "+shown(parent)+
-				": the annotation "+annotation.GangGroups+" names PodGroups that start together")
+		if text := p.Spec.ParentCompositePodGroupName; len(text) > 0 && json.Unmarshal(text, &g.Parent) != nil {
+			faults.add("spec.parentCompositePodGroupName", "must be a name, is "+shown(text))
 		}
 	} else {
 		g.Spec.MinMember = readWhole[int32](&faults, "spec.minMember", p.Spec.MinMember)
@@ -79,22 +80,23 @@ func (p *publishedPodGroup) read(group string) *v1alpha1.PodGroup {
 	return g
 }
 
-// readPolicy reads what pods of Kubernetes' own PodGroup start together.
-func (p *publishedPodGroup) readPolicy(g *v1alpha1.PodGroup, faults *unread) {
+// readPolicy reads how many pods of Kubernetes' own PodGroup start together, or child groups of a CompositePodGroup.
+func (p *publishedPodGroup) readPolicy(g *v1alpha1.PodGroup, kind string, faults *unread) {
 	var policy struct {
 		Basic *struct{}
-		Gang  *struct{ MinCount json.RawMessage }
+		Gang  map[string]json.RawMessage
 	}
 	err := json.Unmarshal(p.Spec.SchedulingPolicy, &policy)
+	field := map[string]string{"PodGroup": "minCount", v1alpha1.CompositeKind: "minGroupCount"}[kind]
 	switch basic := policy.Basic != nil; {
 	case err != nil || basic == (policy.Gang != nil):
 		faults.add("spec.schedulingPolicy", "must have either gang or basic, is "+shown(p.Spec.SchedulingPolicy))
 	case basic:
 		g.Basic = true
-	case json.Unmarshal(policy.Gang.MinCount, &g.Spec.MinMember) != nil || g.Spec.MinMember < 1:
+	case json.Unmarshal(policy.Gang[field], &g.Spec.MinMember) != nil || g.Spec.MinMember < 1:
 		g.Spec.MinMember = 0
-		faults.add("spec.schedulingPolicy.gang.minCount", fmt.Sprintf("must be a whole number from 1 to %d, is %s",
-			math.MaxInt32, shown(policy.Gang.MinCount)))
+		faults.add("spec.schedulingPolicy.gang."+field, fmt.Sprintf("must be a whole number from 1 to %d, is %s",
+			math.MaxInt32, shown(policy.Gang[field])))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -45,7 +46,7 @@ func TestPodGroupsOfEachGroupAreRead(t *testing.T) {
 				"minMember": "3", "minResources": map[string]any{"cpu": "1e-9999999"},
 				"scheduleTimeoutSeconds": int64(1 << 31),
 			}))
-		i := kube.NewPodGroupInformer(c, group)
+		i := kube.NewPodGroupInformer(c, podGroups(group))
 		start(t, i)
 		type read struct {
 			Min, CPUs int64
@@ -117,6 +118,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 		Unread       string
 		Key          string
 		Never        bool
+		Parent       string
 	}
 	for version, recorded := range map[string]string{"v1alpha2": of136, "v1beta1": of137} {
 		const policy = "spec.schedulingPolicy must have either gang or basic, is "
@@ -183,10 +185,11 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 				},
 			},
 			"in-a-tree": {
-				`{"gang":{"minCount":2}}`, `,"parentCompositePodGroupName":"root"`, read{
-					Min: 2, Unread: `spec.parentCompositePodGroupName must be absent, is "root": the annotation ` +
-						"gang.scheduling.koordinator.sh/groups names PodGroups that start together",
-				},
+				`{"gang":{"minCount":2}}`, `,"parentCompositePodGroupName":"root"`, read{Min: 2, Parent: "root"},
+			},
+			"odd-parent": {
+				`{"gang":{"minCount":2}}`, `,"parentCompositePodGroupName":["root"]`,
+				read{Min: 2, Unread: `spec.parentCompositePodGroupName must be a name, is ["root"]`},
 			},
 			"new-union": {
 				`{"gang":{"minCount":2}}`, `,"disruptionMode":{"some":{}}`, read{Min: 2, Unread: mode + `{"some":{}}`},
@@ -199,7 +202,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			want[name] = s.want
 		}
 		c, _ := client(t, objects...)
-		i := kube.NewPodGroupInformer(c, v1alpha1.NativeGroupName)
+		i := kube.NewPodGroupInformer(c, podGroups(v1alpha1.NativeGroupName))
 		start(t, i)
 		got := map[string]read{}
 		for _, object := range i.GetStore().List() {
@@ -208,7 +211,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			if g.Priority != nil {
 				r.Priority = *g.Priority
 			}
-			r.Key, r.Never = g.TopologyKey, g.NeverPreempts
+			r.Key, r.Never, r.Parent = g.TopologyKey, g.NeverPreempts, g.Parent
 			for _, field := range slices.Sorted(maps.Keys(g.Unread)) {
 				r.Unread += field + " " + g.Unread[field]
 			}
@@ -223,6 +226,81 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
 	}
+}
+
+// What an API server of Kubernetes 1.37 prints with the feature gate CompositePodGroup.
+const composite137 = `{"apiVersion":"scheduling.k8s.io/v1alpha3","kind":"CompositePodGroup","metadata":{"name":` +
+	`"train-7k2p","namespace":"ml","uid":"5c","resourceVersion":"9044","generation":1,"creationTimestamp":` +
+	`"2026-09-01T09:59:59Z","managedFields":[{"manager":"m"}]},"spec":{"workloadRef":{"workloadName":"train",` +
+	`"templateName":"root"},"schedulingPolicy":{"gang":{"minGroupCount":2}},"disruptionMode":{"single":{}},` +
+	`"priority":100,"preemptionPolicy":"PreemptLowerPriority"},"status":{}}`
+
+// TestCompositePodGroupsOfKubernetesAreRead, of a server that serves them; fields without a meaning here are faults.
+func TestCompositePodGroupsOfKubernetesAreRead(t *testing.T) {
+	t.Parallel()
+	specs := map[string]struct {
+		policy, more string
+		want         gang.Composite
+	}{
+		"basic": {`{"basic":{}}`, "", gang.Composite{}},
+		"inner": {
+			`{"gang":{"minGroupCount":3}}`, `,"parentCompositePodGroupName":"root"`,
+			gang.Composite{Parent: "ml/root", Least: 3},
+		},
+		"whole": {
+			`{"gang":{"minGroupCount":1}}`, `,"disruptionMode":{"all":{}}`, gang.Composite{Least: 1, Whole: true},
+		},
+		"policy": {
+			`{"gang":{"minGroupCount":1},"basic":{}}`, "",
+			gang.Composite{Fault: "spec.schedulingPolicy: must have either gang or basic"},
+		},
+		"count": {
+			`{"gang":{"minCount":2}}`, "", gang.Composite{
+				Fault: "spec.schedulingPolicy.gang.minGroupCount: must be a whole number from 1 to 2147483647, is absent",
+			},
+		},
+		"mode": {
+			`{"gang":{"minGroupCount":1}}`, `,"disruptionMode":{"some":{}}`,
+			gang.Composite{Least: 1, Fault: "spec.disruptionMode: must be"},
+		},
+		"apart": {
+			`{"gang":{"minGroupCount":1}}`, `,"schedulingConstraints":{"topology":[{"key":"example.com/rack"}]}`,
+			gang.Composite{Least: 1, Fault: "spec.schedulingConstraints: must be absent: that of each PodGroup counts"},
+		},
+	}
+	objects := []*unstructured.Unstructured{decoded(t, composite137)}
+	want := map[string]gang.Composite{"train-7k2p": {Exists: true, Least: 2}}
+	for name, s := range specs {
+		text := withSpec(composite137, name, s.policy, s.more)
+		objects = append(objects, decoded(t, strings.Replace(text, "train-7k2p", name, 1)))
+		if s.want.Fault != "" {
+			s.want.Fault = "CompositePodGroup/ml/" + name + ": " + s.want.Fault
+		}
+		s.want.Exists = true
+		want[name] = s.want
+	}
+	c, _ := client(t, objects...)
+	kinds := v1alpha1.GangKinds()
+	i := kube.NewPodGroupInformer(c, kinds[len(kinds)-1])
+	start(t, i)
+	for _, object := range i.GetStore().List() {
+		g := object.(*v1alpha1.PodGroup)
+		got := convert.GangComposite(g)
+		if is := want[g.Name]; is.Fault != "" && strings.HasPrefix(got.Fault, is.Fault) {
+			got.Fault = is.Fault
+		}
+		if diff := cmp.Diff(want[g.Name], got); diff != "" || g.ManagedFields != nil || g.Kind != v1alpha1.CompositeKind {
+			t.Errorf("%s of %+v (-want +got):\n%s", g.Name, g, diff)
+		}
+		delete(want, g.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not read: %v", want)
+	}
+}
+
+func podGroups(group string) v1alpha1.GangKind {
+	return v1alpha1.GangKind{Kind: "PodGroup", At: v1alpha1.PodGroupResources(group)}
 }
 
 func decoded(t *testing.T, text string) *unstructured.Unstructured {
@@ -245,7 +323,7 @@ func TestTheVersionOfPodGroupsFollowsTheServer(t *testing.T) {
 			}
 			return path
 		}
-		i := kube.NewPodGroupInformer(c, v1alpha1.NativeGroupName)
+		i := kube.NewPodGroupInformer(c, podGroups(v1alpha1.NativeGroupName))
 		// client-go's own would sleep until the process began, which is decades after the bubble's time.
 		err := i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 		if err != nil {
@@ -275,22 +353,24 @@ func TestTheVersionOfPodGroupsFollowsTheServer(t *testing.T) {
 // FuzzPodGroup holds that whatever an object says, a gang of Kubernetes has a minimum, or a fault that names the field.
 func FuzzPodGroup(f *testing.F) {
 	for _, text := range []string{
-		of136, of137, `{"spec":{"minMember":3,"scheduleTimeoutSeconds":60},"status":{"phase":"Running"}}`,
+		of136, of137, composite137, `{"spec":{"minMember":3,"scheduleTimeoutSeconds":60},"status":{"phase":"Running"}}`,
 		`{"spec":{"schedulingPolicy":{"basic":{}},"disruptionMode":"PodGroup"}}`, `{"spec":[]}`, "null",
 	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, group := range v1alpha1.PodGroupGroups() {
-			g, err := kube.ReadPodGroup(v1alpha1.PodGroupResource(group).GroupVersion(), text)
+		for _, of := range v1alpha1.GangKinds() {
+			g, err := kube.ReadPodGroup(of.At[0].GroupVersion().WithKind(of.Kind), text)
 			if err != nil {
-				return // of all groups
+				return // of all kinds
 			}
-			o := convert.GangObject(g)
-			native := group == v1alpha1.NativeGroupName
+			o, c := convert.GangObject(g), convert.GangComposite(g)
+			native := of.At[0].Group == v1alpha1.NativeGroupName
 			switch {
-			case o.Native != native || !native && (o.Plain || o.Whole):
-				t.Fatalf("%s is read as %+v", group, o)
+			case o.Native != native || !native && (o.Plain || o.Whole || o.Parent != ""):
+				t.Fatalf("%v is read as %+v", of, o)
+			case of.Kind == v1alpha1.CompositeKind && c.Least < 1 && c.Fault == "" && !o.Plain:
+				t.Fatalf("%+v of %s", c, text)
 			case native && !o.Plain && o.Settings.Min < 1 && o.Fault == "", len(o.Fault) > 2000 && len(g.Name) < 300:
 				t.Fatalf("%+v of %s", o, text)
 			}
@@ -303,7 +383,7 @@ func TestPodGroupsThatAreNotInstalledYet(t *testing.T) {
 		c, server := client(t, publishedPodGroup(v1alpha1.CommunityGroupName, "a", nil))
 		var installed atomic.Bool
 		server.hidden = func() bool { return !installed.Load() }
-		i := kube.NewPodGroupInformer(c, v1alpha1.CommunityGroupName)
+		i := kube.NewPodGroupInformer(c, podGroups(v1alpha1.CommunityGroupName))
 		start(t, i)
 		if got := i.GetStore().List(); len(got) > 0 {
 			t.Fatalf("got %v before the resource is served", got)

@@ -39,6 +39,7 @@ func client(tb testing.TB, objects ...*unstructured.Unstructured) (rest.Interfac
 		plural := map[string]string{
 			"NodeResourceTopology": "noderesourcetopologies", "Numatopology": "numatopologies",
 			"ElasticQuota": "elasticquotas", "PodGroup": "podgroups", "Device": "devices",
+			"CompositePodGroup":      "compositepodgroups",
 			"ClusterNetworkTopology": "clusternetworktopologies",
 		}[o.GetKind()]
 		path := "/apis/" + o.GetAPIVersion() + "/" + plural

@@ -41,8 +41,8 @@ func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, err
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	resources := slices.Clone(fromCluster)
-	for _, group := range quotav1alpha1.PodGroupGroups() {
-		resources = append(resources, quotav1alpha1.PodGroupResources(group)...)
+	for _, of := range quotav1alpha1.GangKinds() {
+		resources = append(resources, of.At...)
 	}
 	var docs []document
 	served := map[schema.GroupResource]bool{} // in a version before

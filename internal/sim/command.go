@@ -34,9 +34,9 @@ same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, Deployment, ReplicaSet,
 StatefulSet, DaemonSet, Job, CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota,
-ElasticQuotaProfile, PodGroup and v1 List. Pods with spec.nodeName are taken as they are; the others are refused as
-the webhooks would, then tried by priority, highest first, then by age where it is given, then in the order of the
-input, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
+ElasticQuotaProfile, PodGroup, CompositePodGroup and v1 List. Pods with spec.nodeName are taken as they are; the
+others are refused as the webhooks would, then tried by priority, highest first, then by age where it is given, then
+in the order of the input, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
 
 MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It
 adds the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,

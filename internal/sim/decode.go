@@ -71,7 +71,7 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, " +
 	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
 	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io " +
-	"and scheduling.x-k8s.io, " +
+	"and scheduling.x-k8s.io, CompositePodGroup, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
 func isSupported(o runtime.Object) bool {
@@ -176,10 +176,11 @@ func (d *decoder) list(at origin, h header) {
 }
 
 func isPodGroup(k schema.GroupVersionKind) bool {
-	return k.Kind == "PodGroup" && slices.Contains(quotav1alpha1.PodGroupGroups(), k.Group) &&
-		slices.ContainsFunc(quotav1alpha1.PodGroupResources(k.Group), func(r schema.GroupVersionResource) bool {
-			return r.Version == k.Version
+	return slices.ContainsFunc(quotav1alpha1.GangKinds(), func(of quotav1alpha1.GangKind) bool {
+		return of.Kind == k.Kind && slices.ContainsFunc(of.At, func(r schema.GroupVersionResource) bool {
+			return r.GroupVersion() == k.GroupVersion()
 		})
+	})
 }
 
 func (d *decoder) one(at origin, h header, text []byte) {
@@ -211,7 +212,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	out, _, err := d.codec.Decode(text, &kind, nil)
 	if isPodGroup(kind) && kind.Group == quotav1alpha1.NativeGroupName &&
 		(err == nil || runtime.IsNotRegisteredError(err)) { // the library has no type of v1beta1
-		out, err = kube.ReadPodGroup(kind.GroupVersion(), text)
+		out, err = kube.ReadPodGroup(kind, text)
 	}
 	if err != nil {
 		d.refuse(at, h, kind, text, err)

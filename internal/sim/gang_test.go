@@ -168,6 +168,14 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 		const key = "gang.scheduling.koordinator.sh/groups"
 		return group(of, 1, fmt.Sprintf(`%s: '["default/%s","default/%s"]'`, key, of, with))
 	}
+	composite := func(name string, least int, parent string) string {
+		return fmt.Sprintf("\n{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {name: %s}, "+
+			"spec: {parentCompositePodGroupName: %q, schedulingPolicy: {gang: {minGroupCount: %d}}}}\n---", name, parent,
+			least)
+	}
+	leaf := func(name, parent string) string {
+		return nativeGroup("v1beta1", name, "{gang: {minCount: 1}}, parentCompositePodGroupName: "+parent)
+	}
 	numbered := map[string]int{}
 	inQuota := func(of string, cpus int) string { // the next member
 		name := fmt.Sprint(of, numbered[of])
@@ -198,6 +206,26 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 				cpuPod("a0", 4, "", own("a")) + cpuPod("b0", 4, "", own("b")) + cpuPod("a1", 4, "", own("a")) +
 				cpuPod("b1", 4, "", own("b")),
 			want: "a0 Scheduled, a1 Scheduled, b0 GangSiblingFailed, b1 GangSiblingFailed",
+		},
+		"a tree of PodGroups of Kubernetes 1.37: all start": {
+			nodes: 2,
+			pods: composite("root", 2, "") + composite("sub", 2, "root") + leaf("a", "root") + leaf("b", "sub") +
+				leaf("c", "sub") + cpuPod("a0", 4, "", own("a")) + cpuPod("b0", 2, "", own("b")) +
+				cpuPod("c0", 2, "", own("c")),
+			want: "a0 Scheduled, b0 Scheduled, c0 Scheduled",
+		},
+		"a tree of PodGroups of Kubernetes 1.37: one does not fit": {
+			nodes: 2,
+			pods: composite("root", 2, "") + composite("sub", 2, "root") + leaf("a", "root") + leaf("b", "sub") +
+				leaf("c", "sub") + cpuPod("a0", 4, "", own("a")) + cpuPod("b0", 2, "", own("b")) +
+				cpuPod("c0", 3, "", own("c")) + cpuPod("d", 4, "", ""),
+			want: "a0 GangSiblingFailed, b0 GangSiblingFailed, c0 GangSiblingFailed, d Scheduled",
+		},
+		"a tree of PodGroups of Kubernetes 1.37: a child group is missing": {
+			nodes: 2,
+			pods: composite("root", 2, "") + leaf("a", "root") + cpuPod("a0", 4, "", own("a")) +
+				cpuPod("d", 4, "", ""),
+			want: "a0 GangNotFound, d Scheduled",
 		},
 		"PodGroups of Kubernetes: pods of one that is not a gang start one by one": {
 			nodes: 1,

@@ -254,9 +254,9 @@ func podGroupCases() (cases []bad) {
 			podGroupOf(beta, "", "schedulingPolicy: {gang: {minCount: all}}"),
 			[]string{"spec.schedulingPolicy.gang.minCount", `is "all"`},
 		},
-		{"Kubernetes' own in a tree", podGroupOf(beta, "",
-			"schedulingPolicy: {gang: {minCount: 2}}, parentCompositePodGroupName: root"), []string{
-			"spec.parentCompositePodGroupName", `must be absent, is "root"`, "gang.scheduling.koordinator.sh/groups",
+		{"Kubernetes' own in a tree without a name", podGroupOf(beta, "",
+			"schedulingPolicy: {gang: {minCount: 2}}, parentCompositePodGroupName: [root]"), []string{
+			"spec.parentCompositePodGroupName", `must be a name, is ["root"]`,
 		}},
 		{"Kubernetes' own with an unknown preemption policy", podGroupOf(beta, "",
 			"schedulingPolicy: {gang: {minCount: 2}}, preemptionPolicy: Later"), []string{
@@ -361,7 +361,7 @@ func (g *gangs) read(manifest string) *v1alpha1.PodGroup {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	is, err := kube.ReadPodGroup(of, text)
+	is, err := kube.ReadPodGroup(of.WithKind("PodGroup"), text)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -38,6 +38,8 @@ type PodGroup struct {
 	Priority *int32 `json:"-"`
 	// TopologyKey is read of Kubernetes' own PodGroup: a label of nodes that is equal on the nodes of all its pods.
 	TopologyKey string `json:"-"`
+	// Parent is read of Kubernetes' own: the name of the CompositePodGroup above it.
+	Parent string `json:"-"`
 	// NeverPreempts is read of Kubernetes' own PodGroup: no pod is evicted for it.
 	NeverPreempts bool `json:"-"`
 }

@@ -42,6 +42,24 @@ func PodGroupResources(group string) (resources []schema.GroupVersionResource) {
 // PodGroupResource is the first of PodGroupResources, by which the group is known.
 func PodGroupResource(group string) schema.GroupVersionResource { return PodGroupResources(group)[0] }
 
+// CompositeKind is the kind of CompositePodGroups of Kubernetes, which are read like PodGroups.
+const CompositeKind = "CompositePodGroup"
+
+// GangKind is a kind of objects that gangs are read from, with the resources under which it may be served.
+type GangKind struct {
+	Kind string
+	At   []schema.GroupVersionResource // the preferred one first
+}
+
+// GangKinds returns the PodGroups of all groups, then CompositePodGroups.
+func GangKinds() (all []GangKind) {
+	for _, group := range PodGroupGroups() {
+		all = append(all, GangKind{"PodGroup", PodGroupResources(group)})
+	}
+	of := schema.GroupVersion{Group: NativeGroupName, Version: "v1alpha3"} // of Kubernetes 1.37
+	return append(all, GangKind{CompositeKind, []schema.GroupVersionResource{of.WithResource("compositepodgroups")}})
+}
+
 // AddToScheme registers this package's kinds in both groups: decoders need the apiVersion of the object.
 func AddToScheme(s *runtime.Scheme) error {
 	for _, group := range Groups() {

@@ -31,7 +31,7 @@ type cluster struct {
 	gangs                *kube.Gangs
 	quotas               map[string]cache.SharedIndexInformer // by group
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
-	groups               []cache.SharedIndexInformer          // PodGroups
+	groups               []cache.SharedIndexInformer          // PodGroups, and CompositePodGroups last
 	devices              cache.SharedIndexInformer
 	kinds                kube.Kinds // of devices
 	synced               []cache.InformerSynced
@@ -81,8 +81,8 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	c.synced = append(c.synced, c.budgets.HasSynced)
 	webhooks := len(c.synced)
 	follow(kube.ByUID(c.pods), c.gangs.PodHandler())
-	for _, group := range v1alpha1.PodGroupGroups() {
-		i := kube.NewPodGroupInformer(reader, group)
+	for _, of := range v1alpha1.GangKinds() {
+		i := kube.NewPodGroupInformer(reader, of)
 		c.groups = append(c.groups, i)
 		follow(i, c.gangs.GroupHandler())
 	}

@@ -106,7 +106,7 @@ func addControllers(mgr manager.Manager, all *Options, c *cluster, client kubern
 		}
 	}
 	return mgr.Add(&leading{c.gathered, gangstatus.New(gangstatus.Options{
-		Groups: c.groups, Pods: c.pods, Client: objects, Events: recorder, Writes: m.groups,
+		Groups: c.groups[:len(c.groups)-1], Pods: c.pods, Client: objects, Events: recorder, Writes: m.groups,
 	}).Start})
 }
 

@@ -152,7 +152,7 @@ func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Ans
 
 func judgePodGroup(_ context.Context, req ctrl.Request) ctrl.Response {
 	var old *v1alpha1.PodGroup
-	of := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}
+	of := schema.GroupVersionKind(req.Kind)
 	if len(req.OldObject.Raw) > 0 {
 		old, _ = kube.ReadPodGroup(of, req.OldObject.Raw) // what cannot be read of it does not matter
 	}

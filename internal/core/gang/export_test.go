@@ -72,6 +72,16 @@ func (s *State) Check() error {
 	if len(s.ended) != len(s.endings) || len(s.ended) > mostEnded {
 		return fmt.Errorf("%d ended gangs in a ring of %d", len(s.ended), len(s.endings))
 	}
+	for name, b := range s.branches {
+		switch above := s.branches[compositeName(b.Parent)]; {
+		case b.name != name || !b.Exists && len(b.below) == 0:
+			return fmt.Errorf("branch %s is kept under %s, with %d below", b.name, name, len(b.below))
+		case b.Parent != "" && (above == nil || above.below[name] != b):
+			return fmt.Errorf("branch %s is not below %s", name, b.Parent)
+		case b.gang != nil && s.gangs[b.gang.id] != b.gang:
+			return fmt.Errorf("branch %s has gang %s, which is gone", name, b.gang.id)
+		}
+	}
 	listers := 0
 	for id, by := range s.listers {
 		listers += len(by)

@@ -82,6 +82,7 @@ type Object struct {
 	Plain    bool   // it is not a gang: its pods start one by one, whatever else is said
 	Whole    bool   // its pods are evicted together
 	Native   bool   // it is Kubernetes' own
+	Parent   string // namespace/name of the CompositePodGroup above it; empty for none
 }
 
 // Phase is what a member holds.
@@ -107,6 +108,7 @@ type gang struct {
 	group    *group             // nil where a gang of list does not exist or lists others
 	started  bool               // satisfied once, or members are bound; never reset
 	unknown  Gather             // a rule that must hold and whose layer is not known
+	tree     *tree              // of its object; nil where it starts on its own
 	gated    bool               // members could not be tried after the last event that may change it
 	count    [numPhases]int     // of members, by phase
 	untried  int                // pending members that were not tried in the round
@@ -147,6 +149,10 @@ func (g *gang) isPlain() bool { return g.object != nil && g.object.Plain }
 // isOpen reports whether members are scheduled like pods without a gang.
 func (g *gang) isOpen() bool {
 	return (g.isPlain() || g.started && g.settings.Policy == OnceSatisfied) && g.refusal().Code == why.None
+}
+
+func (g *gang) isWhole() bool {
+	return g.object != nil && g.object.Whole || g.tree != nil && g.tree.whole
 }
 
 // running is how many members hold what they need, apart from those that wait, as far as they count. Where waiting

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 func (r Refusal) String() string {
 	switch r.Code {
 	case why.GangNotFound:
-		return fmt.Sprintf("PodGroup %s does not exist", r.Gang)
+		return cmp.Or(r.Text, "PodGroup "+r.Gang+" does not exist")
 	case why.GangGroupNotMutual:
 		return fmt.Sprintf("gang %s, which the pod's gang lists, does not exist or lists other gangs", r.Gang)
 	case why.GangNotReady:
@@ -85,6 +86,8 @@ func (g *gang) refusal() Refusal {
 		return Refusal{Code: why.BadAnnotation, Gang: g.id, Text: text}
 	case g.lacksObject():
 		return Refusal{Code: why.GangNotFound, Gang: g.id}
+	case g.tree != nil && g.tree.refused.Code != why.None:
+		return Refusal{Code: g.tree.refused.Code, Gang: g.id, Text: g.tree.refused.Text}
 	case g.unknown != (Gather{}):
 		return Refusal{Code: why.GangLayerNotFound, Gang: g.id, Text: g.unknown.Layer}
 	}

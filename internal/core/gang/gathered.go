@@ -87,7 +87,7 @@ func (s *State) gathered(group *group, p *Plan) (all []*Gathered) {
 		if len(rules) == 0 || g.isOpen() {
 			continue
 		}
-		same := func(o *Gathered) bool { return slices.Equal(o.Rules, rules) }
+		same := func(o *Gathered) bool { return g.tree == nil && slices.Equal(o.Rules, rules) }
 		at := slices.IndexFunc(all, same)
 		if at < 0 {
 			at = len(all)

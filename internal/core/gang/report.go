@@ -139,7 +139,7 @@ type Bond struct {
 // Bond returns what holds the pods of a gang together; the zero value for one that does not exist.
 func (s *State) Bond(id string) (is Bond) {
 	if g := s.gangs[id]; g != nil {
-		is = Bond{Least: g.settings.Min, Plain: g.isPlain(), Whole: g.object != nil && g.object.Whole}
+		is = Bond{Least: g.settings.Min, Plain: g.isPlain(), Whole: g.isWhole()}
 		if g.group != nil {
 			is.Group = g.group.key
 		}

@@ -18,6 +18,7 @@ type State struct {
 	members  map[string]*member          // by UID
 	groups   map[string]*group           // Invariant: each has a gang, and its gangs list exactly each other.
 	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
+	branches map[string]*branch          // of CompositePodGroups and PodGroups, by kind and name
 
 	layers   *Layers
 	releases []*release // whose winners have yet to start
@@ -37,15 +38,17 @@ const mostEnded = 10000
 
 // Effects are what the caller must do. All are in ascending order.
 type Effects struct {
-	Allow    []string // bind these members
-	GiveBack []string // end the reservations of these, and call Lose for each
-	Opened   []string // gangs whose members may be tried, and could not before
+	Allow     []string // bind these members
+	GiveBack  []string // end the reservations of these, and call Lose for each
+	Opened    []string // gangs whose members may be tried, and could not before
+	Regrouped []string // gangs whose group may be another one; nothing is to be done
 }
 
 func (e *Effects) add(o Effects) {
 	e.Opened = append(e.Opened, o.Opened...)
 	e.Allow = append(e.Allow, o.Allow...)
 	e.GiveBack = append(e.GiveBack, o.GiveBack...)
+	e.Regrouped = append(e.Regrouped, o.Regrouped...)
 }
 
 // New returns a State without gangs. Its gangs have the defaults where nothing else is said.
@@ -53,7 +56,8 @@ func New(defaults Settings) *State {
 	return &State{
 		defaults: defaults.over(Settings{Mode: Strict, Policy: OnceSatisfied, Wait: 10 * time.Minute}),
 		gangs:    map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
-		listers: map[string]map[string]*gang{}, ended: map[string]string{}, layers: &Layers{},
+		listers: map[string]map[string]*gang{}, branches: map[string]*branch{}, ended: map[string]string{},
+		layers: &Layers{},
 	}
 }
 
@@ -150,7 +154,7 @@ func (s *State) PutObject(o Object) Effects {
 	g := s.find(o.Gang)
 	g.object = &o
 	g.started = g.started || o.Started
-	return s.refresh(g)
+	return s.refresh(s.graft("PodGroup "+o.Gang, g, Composite{Exists: true, Parent: o.Parent})...)
 }
 
 // RemoveObject forgets the PodGroup of a gang.
@@ -159,8 +163,8 @@ func (s *State) RemoveObject(id string) Effects {
 	if g == nil {
 		return Effects{}
 	}
-	g.object = nil
-	return s.refresh(g)
+	g.object, g.tree = nil, nil
+	return s.refresh(append(s.graft("PodGroup "+id, nil, Composite{}), g)...)
 }
 
 func (s *State) find(id string) *gang {
@@ -182,39 +186,45 @@ func (g *gang) elect() {
 	}
 }
 
-// refresh follows a change of the members or the object of a gang.
-func (s *State) refresh(g *gang) Effects {
-	listed, was := g.settings.Group, g.settings
-	if len(g.members) == 0 && g.object == nil {
-		delete(s.gangs, g.id)
-		g.settings.Group = nil
-	} else {
-		g.settings = s.settingsOf(g)
-		g.unknown = s.unknown(g)
-	}
-	var effects Effects
-	if !slices.Equal(listed, g.settings.Group) {
-		s.list(g, listed)
-		for _, h := range s.affected(g) {
-			effects.add(s.regroup(h))
+// refresh follows a change of the members or the objects of gangs.
+func (s *State) refresh(gangs ...*gang) (effects Effects) {
+	before, moved := make([]Settings, len(gangs)), []*gang(nil)
+	for i, g := range gangs {
+		before[i] = g.settings
+		if len(g.members) == 0 && g.object == nil {
+			delete(s.gangs, g.id)
+			g.settings.Group = nil
+		} else {
+			g.settings = s.settingsOf(g)
+			g.unknown = s.unknown(g)
+		}
+		if listed := before[i].Group; !slices.Equal(listed, g.settings.Group) {
+			s.list(g, listed)
+			moved = append(moved, g)
 		}
 	}
-	if g.group != nil {
-		effects.add(g.group.settle())
+	for _, h := range s.affected(moved...) {
+		effects.add(s.regroup(h))
+		effects.Regrouped = append(effects.Regrouped, h.id)
 	}
-	if was.Min != g.settings.Min || was.Mode != g.settings.Mode || was.Policy != g.settings.Policy ||
-		!slices.Equal(was.Gather, g.settings.Gather) {
-		effects.add(s.retry(g))
+	for i, g := range gangs {
+		if g.group != nil {
+			effects.add(g.group.settle())
+		}
+		if was := before[i]; was.Min != g.settings.Min || was.Mode != g.settings.Mode ||
+			was.Policy != g.settings.Policy || !slices.Equal(was.Gather, g.settings.Gather) {
+			effects.add(s.retry(g))
+		}
 	}
-	effects.Opened = append(effects.Opened, s.opened(g)...)
+	effects.Opened = append(effects.Opened, s.opened(gangs...)...)
 	effects.add(s.follow())
 	effects.sort()
 	return effects
 }
 
-// opened returns the gangs whose gate a change of another has opened: those that list it.
-func (s *State) opened(g *gang) (ids []string) {
-	for _, o := range s.affected(g) {
+// opened returns the gangs whose gate a change of others has opened: those that list them.
+func (s *State) opened(gangs ...*gang) (ids []string) {
+	for _, o := range s.affected(gangs...) {
 		was := o.gated
 		o.gated = s.gate(o).Code != why.None
 		if was && !o.gated {
@@ -246,6 +256,9 @@ func (s *State) settingsOf(g *gang) (of Settings) {
 	if g.object != nil {
 		of = of.over(g.object.Settings)
 	}
+	if t := g.tree; t != nil && t.refused.Code == why.None {
+		of = of.over(Settings{Group: t.group})
+	}
 	of = of.over(s.defaults)
 	of.Min = cmp.Or(of.Min, of.Total, 1)
 	of.Total = max(of.Total, of.Min)
@@ -270,9 +283,12 @@ func (s *State) list(g *gang, before []string) {
 	}
 }
 
-// affected returns a gang and those that list it, in order.
-func (s *State) affected(g *gang) []*gang {
-	all := append(slices.Collect(maps.Values(s.listers[g.id])), g)
+// affected returns gangs and those that list them, in order.
+func (s *State) affected(gangs ...*gang) []*gang {
+	all := slices.Clone(gangs)
+	for _, g := range gangs {
+		all = slices.AppendSeq(all, maps.Values(s.listers[g.id]))
+	}
 	slices.SortFunc(all, func(a, b *gang) int { return cmp.Compare(a.id, b.id) })
 	return slices.Compact(all)
 }

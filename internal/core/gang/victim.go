@@ -18,8 +18,7 @@ func (s *State) Units(victims []string, gone func(uid string) bool) (units [][]s
 	}
 	broken := map[*gang]bool{}
 	for g, uids := range leaving {
-		whole := g.object != nil && g.object.Whole
-		if broken[g] || !whole && len(g.holders(gone))-len(uids) >= g.settings.Min {
+		if broken[g] || !g.isWhole() && len(g.holders(gone))-len(uids) >= g.settings.Min {
 			continue
 		}
 		all := []*gang{g}

@@ -138,8 +138,9 @@ var registry = [numCodes]Entry{
 	GangNotFound: {
 		Name: "GangNotFound", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,
 		Text: "the PodGroup that the pod names does not exist", Chinese: "Pod 指定的 PodGroup 不存在",
-		Cause:  "A label or spec.schedulingGroup of the pod names a PodGroup of its namespace that does not exist.",
-		Remedy: "Create the PodGroup or correct the name.",
+		Cause: "A label or spec.schedulingGroup of the pod names a PodGroup of its namespace that does not exist, " +
+			"or the PodGroup starts with others of a tree, and objects of the tree do not exist.",
+		Remedy: "Create the objects that the message names or correct the name.",
 	},
 	GangGroupNotMutual: {
 		Name: "GangGroupNotMutual", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true,

@@ -48,7 +48,7 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 // GangObject translates a PodGroup of any group. Its annotations come before its spec; they say nothing of one whose
 // pods start one by one. A setting that cannot be read says nothing, and the Fault names the first one.
 func GangObject(o *v1alpha1.PodGroup) gang.Object {
-	r := gangReader{object: "PodGroup/" + o.Namespace + "/" + o.Name}
+	r := gangReader{object: cmp.Or(o.Kind, "PodGroup") + "/" + o.Namespace + "/" + o.Name}
 	var s gang.Settings
 	if !o.Basic {
 		s = r.settings(o.Annotations, nil)
@@ -63,11 +63,21 @@ func GangObject(o *v1alpha1.PodGroup) gang.Object {
 	for _, field := range slices.Sorted(maps.Keys(o.Unread)) {
 		r.note(field, errors.New(o.Unread[field]))
 	}
+	parent := o.Parent
+	if parent != "" {
+		parent = o.Namespace + "/" + parent
+	}
 	return gang.Object{
 		Gang: o.Namespace + "/" + o.Name, Settings: s, Fault: r.fault, Created: o.CreationTimestamp.Time,
 		Phase: string(o.Status.Phase), Started: o.Status.Phase.IsStarted(), Plain: o.Basic, Whole: o.Whole,
-		Native: o.GroupVersionKind().Group == v1alpha1.NativeGroupName,
+		Native: o.GroupVersionKind().Group == v1alpha1.NativeGroupName, Parent: parent,
 	}
+}
+
+// GangComposite translates a CompositePodGroup.
+func GangComposite(o *v1alpha1.PodGroup) gang.Composite {
+	is := GangObject(o)
+	return gang.Composite{Exists: true, Parent: is.Parent, Least: int(o.Spec.MinMember), Whole: o.Whole, Fault: is.Fault}
 }
 
 // gangOf identifies the gang of a pod in the cluster, and returns how many members the pod says that it needs: 0 where

@@ -200,13 +200,13 @@ func enables(set schedulerconfig.PluginSet, name string) bool {
 	return slices.ContainsFunc(set.Enabled, func(p schedulerconfig.Plugin) bool { return p.Name == name })
 }
 
-// EventsToRegister names PodGroups of all groups and the layers of the network, so that they are read. Members are
+// EventsToRegister names what gangs are read from and the layers of the network, so that they are read. Members are
 // activated when they can be tried again: the queue has no event for a change of another pending pod.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	var events []fwk.ClusterEventWithHint
 	read := []schema.GroupVersionResource{devicev1alpha1.NetworkResource()}
-	for _, group := range scheduling.PodGroupGroups() {
-		read = append(read, scheduling.PodGroupResource(group))
+	for _, of := range scheduling.GangKinds() {
+		read = append(read, of.At[0])
 	}
 	for _, r := range read {
 		events = append(events, fwk.ClusterEventWithHint{
