@@ -587,19 +587,32 @@ func TestPodsThatDisagreeAboutTheirGang(t *testing.T) {
 
 func TestManyPodsThatAreHeldAreWrittenAFewAtATime(t *testing.T) {
 	t.Parallel()
-	_, gangs := newPlugin(t)
-	w := newWriter(t, gangs)
-	const pods = 300
-	for i := range pods {
-		gangs.PutPod(member(fmt.Sprint(i), "g", "1000"))
-	}
-	w.pass(t.Context(), 7)
-	if n := len(w.patches); n < 100 || n > 150 {
-		t.Errorf("%d conditions within two seconds, want the burst of 100 and 20 a second", n)
-	}
-	w.pass(t.Context(), 20)
-	if n := len(w.patches); n != pods {
-		t.Errorf("%d conditions in the end, want %d", n, pods)
+	for name, c := range map[string]struct {
+		busy          bool
+		least, most   int // within two seconds
+		seconds, pods int
+	}{
+		"a burst of 100, and 20 a second":       {false, 100, 150, 20, 300},
+		"20 a second while others are bound":    {true, 20, 40, 20, 300},
+		"fewer than a second's, others or none": {true, 15, 15, 0, 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, gangs := newPlugin(t)
+			w := newWriter(t, gangs)
+			w.Busy = func() bool { return c.busy }
+			for i := range c.pods {
+				gangs.PutPod(member(fmt.Sprint(i), "g", "1000"))
+			}
+			w.pass(t.Context(), 7)
+			if n := len(w.patches); n < c.least || n > c.most {
+				t.Errorf("%d conditions within two seconds, want %d to %d", n, c.least, c.most)
+			}
+			w.pass(t.Context(), c.seconds)
+			if n := len(w.patches); n != c.pods {
+				t.Errorf("%d conditions in the end, want %d", n, c.pods)
+			}
+		})
 	}
 }
 
