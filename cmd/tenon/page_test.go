@@ -35,33 +35,14 @@ var notRun = map[string]string{
 	"systemctl": "services of a node: test/e2e/node/guest", "sed": "files of a node", "rm": "files of a node",
 	"ln": "files of a node", "mkdir": "files of a node", "cat": "files of a node", "cd": "the shell's",
 	"export": "the shell's", "command": "the shell's", "sleep": "the shell's", "mktemp": "the shell's",
-	"grep": "reads output", "wc": "reads output", "jq": "reads output", "tail": "reads output",
+	"grep": "reads output", "wc": "reads output", "tail": "reads output",
 	"base64": "reads output", "openssl": "reads output", "sha256sum": "reads output",
 	".cache": "a test binary that the command before it builds",
 }
 
-// shown are the blocks without commands, by the page and how they begin.
-var shown = map[string]string{
-	"README.md Ready in":                                      "output of make up",
-	"ARCHITECTURE.md ":                                        "a picture",
-	"docs/guide/configuration.md agent.yaml:":                 "output of tenon check",
-	"docs/guide/cpu.md scheduling.koordinator.sh/":            "a value of an annotation",
-	"docs/guide/cpu.md node.koordinator.sh/":                  "a value of an annotation",
-	"docs/guide/numa-alignment.md scheduling.koordinator.sh/": "a value of an annotation",
-	"docs/guide/explain.md actual ":                           "output of tenon explain",
-	"docs/guide/devices.md huawei-":                           "a part of a ConfigMap",
-	"docs/guide/devices.md pluginConfig":                      "a part of a configuration",
-	"docs/guide/quota.md QuotaRevocationPlanned":              "an Event",
-	"docs/guide/runtime-proxy.md kubelet ──►":                 "a picture",
-	"docs/reference/testing.md kubelet ──►":                   "a picture",
-	"docs/reference/testing.md tenon up (host":                "a picture",
-	"docs/reference/testing.md the stage":                     "a picture",
-	"docs/reference/probe.md tenon-agent probe [":             "a synopsis: docs/reference/flags.md has the flags",
-}
-
 // TestTheProgramsKnowTheCommandsOfThePages parses every command by the program itself: verbs, flags and numbers of
 // arguments; files of JSON are read by the programs that they are for. test/manifests applies the manifests, deploy
-// renders the values.
+// renders the values; the commands that page.Steps does not leave out are run by test/system and test/e2e/cluster.
 func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 	programs := programsOfThePages()
 	root := testkit.RepoRoot(t)
@@ -80,8 +61,7 @@ func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 			err = toml.Unmarshal([]byte(block.Text), new(any))
 		default:
 			err = nil
-			if is := beginning(block); is != "" {
-				used[is] = true
+			if step, _ := page.Find(block); step.Scene == page.Picture || step.Command != "" {
 				continue
 			}
 			folder := root
@@ -116,11 +96,9 @@ func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 			t.Errorf("%s: %v", block, err)
 		}
 	}
-	for _, table := range []map[string]string{notRun, shown} {
-		for name := range table {
-			if !used[name] {
-				t.Errorf("%q is on no page", name)
-			}
+	for name := range notRun {
+		if !used[name] {
+			t.Errorf("%q is on no page", name)
 		}
 	}
 	if known < 120 {
@@ -208,16 +186,6 @@ func readsJSON(t *testing.T, block page.Block) error {
 		return err
 	}
 	return errors.New("no test knows what reads it")
-}
-
-// beginning is the key by which a block is among shown.
-func beginning(b page.Block) string {
-	for is := range shown {
-		if strings.HasPrefix(b.File+" "+strings.TrimSpace(b.Text), is) {
-			return is
-		}
-	}
-	return ""
 }
 
 // accepts reports what is wrong with a command line, which is not run.

@@ -18,6 +18,7 @@ type Block struct {
 	File           string // from the root of the repository
 	Line           int
 	Language, Text string
+	above          string // the paragraph before it
 }
 
 // String is where the block is.
@@ -33,7 +34,10 @@ func Blocks(tb testing.TB) (all []Block) {
 		text := p.Text
 		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 			inside := strings.ReplaceAll("\n"+text[at[6]:at[7]], "\n"+text[at[2]:at[3]], "\n")
-			all = append(all, Block{p.File, strings.Count(text[:at[0]], "\n") + 2, text[at[4]:at[5]], inside[1:]})
+			above := strings.TrimSpace(text[:at[0]])
+			above = above[strings.LastIndex(above, "\n\n")+1:]
+			line := strings.Count(text[:at[0]], "\n") + 2
+			all = append(all, Block{p.File, line, text[at[4]:at[5]], inside[1:], above})
 		}
 	}
 	return all
@@ -50,7 +54,9 @@ func Spans(tb testing.TB) (all []Block) {
 			return strings.Repeat("\n", strings.Count(block, "\n"))
 		})
 		for _, at := range span.FindAllStringSubmatchIndex(text, -1) {
-			all = append(all, Block{p.File, strings.Count(text[:at[0]], "\n") + 1, "", text[at[2]:at[3]] + "\n"})
+			all = append(all, Block{
+				File: p.File, Line: strings.Count(text[:at[0]], "\n") + 1, Text: text[at[2]:at[3]] + "\n",
+			})
 		}
 	}
 	return all

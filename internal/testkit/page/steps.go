@@ -1,0 +1,400 @@
+package page
+
+import "strings"
+
+// Step is what becomes of the blocks of a page that are not files.
+type Step struct {
+	// Blocks is the page, and after a blank how the blocks begin. Of several that fit a block the longest counts.
+	Blocks string
+	Scene  Scene
+	// Why is the reason for Unrun and Picture.
+	Why string
+	// Before is what the page has done in words: it runs first, and its exports remain.
+	Before string
+	// Command prints a block that is output alone.
+	Command string
+	// Replace has names of the page, and what they are here, in pairs.
+	Replace []string
+	// Exit is that of each command, where it is not 0.
+	Exit int
+	// Roughly compares the first word of each line alone.
+	Roughly bool
+}
+
+// Scene is where blocks run, each test in its own order.
+type Scene string
+
+// Picture is not a command, Unrun not run.
+const (
+	Picture Scene = "picture"
+	Unrun   Scene = "unrun"
+)
+
+// Find returns the step of a block.
+func Find(b Block) (found Step, ok bool) {
+	for _, s := range Steps() {
+		if strings.HasPrefix(b.File+" "+strings.TrimSpace(b.Text), s.Blocks) && len(s.Blocks) > len(found.Blocks) {
+			found, ok = s, true
+		}
+	}
+	return found, ok
+}
+
+// The scenes of test/system, each with a local cluster of its own but Offline, and those of test/e2e/cluster: Installed
+// is an installation, Release its life.
+const (
+	Offline   Scene = "no cluster"
+	Demo      Scene = "make up"
+	Plain     Scene = "a local cluster"
+	Aligned   Scene = "a local cluster whose kubelets choose"
+	Moved     Scene = "a local cluster with GPUs of the kubelet"
+	Installed Scene = "an installation"
+	Release   Scene = "installations, upgrades and the way off"
+)
+
+// Scripts that several steps begin with.
+const (
+	asAdmin = `PORT=$(sed -n 's/.*"scheduler-secure": *\([0-9]*\).*/\1/p' .tenon/ports.json)
+export SECURE=https://127.0.0.1:$PORT
+export D=http://127.0.0.1:$(sed -n 's/.*"diagnostics": *\([0-9]*\).*/\1/p' .tenon/ports.json)
+for key in certificate-authority-data client-certificate-data client-key-data; do
+  sed -n "s/.*$key: //p" .tenon/kubeconfig | base64 -d >$key
+done
+kubectl create serviceaccount guest --dry-run=client -o yaml | kubectl apply -f -`
+	fourPods = `cat >pods-of-the-page.yaml <<'END'
+{apiVersion: v1, kind: List, items: [
+{apiVersion: v1, kind: Pod, metadata: {name: lsr, labels: {koordinator.sh/qosClass: LSR}}, spec: {
+  containers: [{name: app, image: app, resources: {requests: {cpu: "4"}, limits: {cpu: "4"}}}]}},
+{apiVersion: v1, kind: Pod, metadata: {name: odd, labels: {koordinator.sh/qosClass: LSR}, annotations: {
+  scheduling.koordinator.sh/resource-spec: '{"requiredCPUBindPolicy":"FullPCPUs"}'}}, spec: {
+  nodeSelector: {kubernetes.io/arch: amd64},
+  containers: [{name: app, image: app, resources: {requests: {cpu: "3"}, limits: {cpu: "3"}}}]}},
+{apiVersion: v1, kind: Pod, metadata: {name: big, labels: {koordinator.sh/qosClass: LSR}}, spec: {
+  containers: [{name: app, image: app, resources: {requests: {cpu: "512"}, limits: {cpu: "512"}}}]}},
+{apiVersion: v1, kind: Pod, metadata: {name: other}, spec: {schedulerName: other,
+  containers: [{name: app, image: app}]}},
+{apiVersion: v1, kind: Pod, metadata: {name: gated}, spec: {schedulingGates: [{name: example.com/wait}],
+  containers: [{name: app, image: app}]}}]}
+END
+kubectl apply -f pods-of-the-page.yaml`
+	twoGangs = `kubectl delete --wait pod lsr odd big other gated
+for of in runs:3 train:2; do for i in $(seq ${of#*:}); do gang=${of%:*}
+  cpu=1; [ $gang-$i != runs-3 ] || cpu=512
+  [ $gang-$i != runs-3 ] || kubectl wait --for=condition=PodScheduled pod/runs-1 pod/runs-2
+  min=2; [ $gang != train ] || min=3
+  kubectl run $gang-$i --image=app --annotations=gang.scheduling.koordinator.sh/name=$gang \
+    --annotations=gang.scheduling.koordinator.sh/min-available=$min \
+    --overrides='{"spec":{"containers":[{"name":"'$gang-$i'","image":"app","resources":{
+      "requests":{"cpu":"'$cpu'"}}}]}}'
+done; done`
+	guaranteed = `guaranteed() {
+  kubectl run $1 --image=app --overrides='{"spec":{"nodeSelector":{"kubernetes.io/hostname":"epyc-2s-0"},
+    "containers":[{"name":"main","image":"app","resources":{"limits":{"cpu":"'$2'","memory":"'$3'"}}}]}}'
+}
+`
+	plainPod = "echo '{apiVersion: v1, kind: Pod, metadata: {name: plain}, " +
+		"spec: {containers: [{name: app, image: app}]}}' >pods.yaml"
+	waitLeft = "kubectl wait --for=delete pod --all -n tenon-system --timeout=2m"
+	// The registry in the values of the page does not exist.
+	ourValues = "printf 'image: {registry: localhost}\\nscheduler: {resources: {requests: {cpu: 50m}}}\\n" +
+		"manager: {resources: {requests: {cpu: 50m}}}\\n' >values.yaml"
+)
+
+// Steps returns what becomes of each block that is not a file: of a scene in the order in which they run, of the
+// others by page.
+func Steps() []Step {
+	return []Step{
+		{Blocks: "ARCHITECTURE.md ", Scene: Picture, Why: "a picture"},
+		{Blocks: "docs/guide/cpu.md ", Scene: Picture, Why: "values of annotations"},
+		{
+			Blocks: "docs/guide/numa-alignment.md scheduling.koordinator.sh/", Scene: Picture,
+			Why: "values of annotations",
+		},
+		{Blocks: "docs/guide/devices.md huawei-", Scene: Picture, Why: "a part of a ConfigMap"},
+		{Blocks: "docs/guide/devices.md pluginConfig", Scene: Picture, Why: "a part of a configuration"},
+		{Blocks: "docs/guide/quota.md QuotaRevocationPlanned", Scene: Picture, Why: "an Event, two minutes later"},
+		{
+			Blocks: "docs/guide/explain.md actual", Scene: Picture,
+			Why: "a moment: TestExplainShowsChangesOfACgroupByHand",
+		},
+		{Blocks: "docs/guide/runtime-proxy.md kubelet ──►", Scene: Picture, Why: "a picture"},
+		{Blocks: "docs/reference/testing.md kubelet ──►", Scene: Picture, Why: "a picture"},
+		{Blocks: "docs/reference/testing.md tenon up (host", Scene: Picture, Why: "a picture"},
+		{Blocks: "docs/reference/testing.md the stage", Scene: Picture, Why: "a picture"},
+		{
+			Blocks: "docs/reference/probe.md tenon-agent probe [", Scene: Picture,
+			Why: "a synopsis: docs/reference/flags.md has the flags",
+		},
+
+		{Blocks: "CONTRIBUTING.md make", Scene: Unrun, Why: "make: .ci/run runs its targets"},
+		{
+			Blocks: "docs/reference/release.md ", Scene: Unrun,
+			Why: "make: the tests of hack/tools/release and of level 6 build images and archives",
+		},
+		{Blocks: "docs/reference/performance.md ", Scene: Unrun, Why: "benchmarks: minutes to hours"},
+		{
+			Blocks: "docs/reference/testing.md ", Scene: Unrun,
+			Why: "tests of nodes: hack/node/level.sh runs the same, with its tools",
+		},
+		{
+			Blocks: "docs/start/install.md make images", Scene: Unrun,
+			Why: "level 6 builds and imports images without make and ctr",
+		},
+		{Blocks: "docs/start/install.md cat >>/var/lib/rancher", Scene: Unrun, Why: "k3s"},
+		{
+			Blocks: "docs/guide/run-the-agent.md kubectl drain", Scene: Unrun,
+			Why: "systemctl on a node: level 5 takes over from a static kubelet",
+		},
+		{
+			Blocks: "docs/guide/run-the-agent.md tenon-runtime-proxy", Scene: Unrun,
+			Why: "systemctl on a node: level 5 installs the proxy",
+		},
+		{
+			Blocks: "docs/guide/explain.md $ tenon explain lsr\n✗ actual", Scene: Unrun,
+			Why: "a moment: TestExplainShowsChangesOfACgroupByHand",
+		},
+		{
+			Blocks: "docs/guide/quota.md $ tenon kubectl get events --field-selector=reason=QuotaRevocation\n",
+			Scene:  Unrun,
+			Why:    "two minutes: TestQuotasHoldWhileSchedulerAndManagerDie has shorter ones",
+		},
+
+		{Blocks: "docs/guide/simulate.md $ tenon simulate", Scene: Offline},
+		{Blocks: "docs/guide/quota.md $ tenon simulate", Scene: Offline},
+		{Blocks: "docs/guide/devices.md $ tenon simulate", Scene: Offline, Before: "cp 2.yaml train.yaml"},
+		{
+			Blocks: "docs/guide/configuration.md $ tenon check", Scene: Offline, Exit: 2,
+			Before: "printf 'apiVersion: config.tenon.sh/v1alpha1\\nkind: AgentConfiguration\\n" +
+				"resnyc: 30s\\ndeviceExempt: all\\n' >agent.yaml",
+		},
+		{
+			Blocks: "docs/guide/configuration.md tenon check", Scene: Offline,
+			Before: "for of in agent scheduler; do cp docs/reference/$of-config.yaml $of.yaml; done; " + ourValues + `
+` + plainPod,
+		},
+		{
+			Blocks: "docs/guide/status.md tenon completion", Scene: Offline, Before: "mkdir completion",
+			Replace: []string{"/etc/bash_completion.d/", "completion/", "/usr/local/bin/", "completion/"},
+		},
+
+		{Blocks: "README.md make up", Scene: Demo, Replace: []string{"make up ", "make up | tee up "}},
+		{
+			Blocks: "README.md Ready in", Scene: Demo, Command: "sed -n '/^Ready/,$p' up",
+			Replace: []string{"=~/", "=…/", "topology node/epyc-2s-0", "topology node/…"}, // placed at random
+		},
+		{
+			Blocks: "README.md $ tenon topology node/epyc", Scene: Demo, Roughly: true,
+			Replace: []string{ // which pods are here is random
+				"  a  default/packet-filter           LSR  0-3          numa 0  PCPULevel\n", "  …\n",
+				"  b  default/search-98d4f8b57-jdcbv  LSR  16-19,80-83  numa 1\n", "",
+				"free for exclusive pods\n", "free for exclusive pods\n…\n",
+			},
+		},
+		{Blocks: "README.md $ tenon explain", Scene: Demo},
+		{Blocks: "README.md $ tenon topology node/hgx", Scene: Demo},
+		{Blocks: "README.md $ tenon quota", Scene: Demo},
+		{
+			Blocks: "docs/guide/devices.md $ tenon topology", Scene: Demo,
+			Replace: []string{
+				"free 108 CPUs, memory 1Ti of", "free … of", "free 88 CPUs, memory 960Gi of", "free … of",
+				"bb bb bb bb cc cc cc cc cc cc cc cc ··", "…", "c  default", "…  default", "60-67,172-179", "…",
+			},
+		},
+		{Blocks: "docs/guide/devices.md $ tenon top gpu", Scene: Demo},
+		{Blocks: "docs/guide/devices.md $ tenon explain", Scene: Demo, Replace: []string{"4-55,68-167,180-223", "…"}},
+		{Blocks: "docs/guide/agent.md PORT=", Scene: Demo, Replace: []string{"NAME", "arm64-1s-0"}},
+		{Blocks: "docs/guide/simulate.md tenon simulate --cluster", Scene: Demo, Before: "cp pods.yaml new.yaml"},
+		{
+			Blocks: "docs/start/from-koordinator.md tenon simulate", Scene: Demo,
+			Before:  "mkdir manifests; tenon kubectl get nodes,pods -o yaml >manifests/all.yaml",
+			Replace: []string{"MANIFESTS", "manifests", "NAME", "cannot-fit"},
+		},
+		{Blocks: "docs/start/from-volcano.md kubectl label", Scene: Demo, Replace: []string{"NODE", "epyc-2s-1"}},
+		{Blocks: "docs/guide/run-the-agent.md kubectl get pods -A", Scene: Demo},
+		{Blocks: "docs/guide/move-gpus.md kubectl get pods -A", Scene: Demo},
+		{
+			Blocks: "docs/guide/move-gpus.md kubectl get devices", Scene: Demo,
+			Replace: []string{"NODE\n", "hgx-h100-0\n"},
+		},
+		{Blocks: "docs/guide/move-gpus.md kubectl run try", Scene: Demo, Replace: []string{"NODE", "hgx-h100-0"}},
+		{
+			Blocks: "docs/guide/run-the-agent.md kubectl label node", Scene: Demo,
+			Replace: []string{"NAME", "arm64-1s-0"},
+		},
+		{
+			Blocks: "docs/guide/run-the-agent.md kubectl annotate node", Scene: Demo,
+			Replace: []string{"NAME", "epyc-2s-1"},
+			Before:  "tenon leave --node epyc-2s-1 --wait 1m",
+		},
+		{
+			// Each of the clusters in turn would take a minute: their machines are built, and the last commands run.
+			Blocks: "docs/start/local-cluster.md tenon up", Scene: Demo,
+			Before: plainPod,
+			Replace: []string{
+				"tenon up --list-machines", "tenon up --list-machines",
+				"tenon up --machine", "tenon simulate -f pods.yaml --machine", "tenon up ", ": tenon up ",
+				"capture.tar.bz2", ".tenon/nodes/arm64-1s-0",
+			},
+		},
+
+		{
+			Blocks: "docs/guide/quota.md $ tenon up", Scene: Plain, // its objects come below
+			Replace: []string{
+				"$ tenon kubectl apply -f company.yaml\n", "", "$ tenon kubectl apply -f work.yaml\n", "",
+			},
+		},
+		{
+			Blocks: "docs/reference/diagnostics.md $ curl -s $D", Scene: Plain, Before: asAdmin,
+			Replace: []string{
+				"curl -X", "curl -s --cacert certificate-authority-data " +
+					"--cert client-certificate-data --key client-key-data -X",
+			},
+		},
+		{
+			Blocks: "docs/reference/diagnostics.md $ curl -sk", Scene: Plain,
+			Replace: []string{"https://127.0.0.1:10259", "$SECURE"},
+		},
+		{Blocks: "docs/guide/explain.md $ tenon explain odd", Scene: Plain, Before: fourPods},
+		{
+			Blocks: "docs/guide/explain.md $ tenon explain lsr", Scene: Plain,
+			// Of two that are as good one is taken at random.
+			Replace: []string{
+				"epyc-256-0,", "…", "0-1,128-129", "…", "score 1571 against 1571 of hgx-h100-0", "score …",
+			},
+		},
+		{Blocks: "docs/guide/explain.md $ tenon explain toolarge", Scene: Plain, Replace: []string{"toolarge", "big"}},
+		{Blocks: "docs/guide/explain.md $ tenon explain\n", Scene: Plain},
+		{Blocks: "docs/guide/gang.md $ tenon gang", Scene: Plain, Before: twoGangs},
+		{
+			Blocks: "docs/guide/quota.md $ tenon quota\nQUOTA (cpu)             MIN", Scene: Plain,
+			// How many pods of c come before those of d is chance.
+			Replace: []string{"40    40     0", "40    …     0", "70    35     0", "70    …     0"},
+			Before: "kubectl delete --wait pod --all; for of in company work; do kubectl apply -f $of.yaml; " +
+				"kubectl wait --for=condition=Available deployment/c || [ $of = company ]; done",
+		},
+		{Blocks: "docs/guide/quota.md $ tenon quota d", Scene: Plain},
+		{
+			Blocks: "docs/guide/quota.md $ tenon explain pod/d-", Scene: Plain,
+			Before: "export WAITS=$(kubectl get pods -l app=d --field-selector=status.phase=Pending -o name | " +
+				"tail -n 1)",
+			Replace: []string{"$ tenon explain pod/d-5878f95785-58rrm", "$ tenon explain $WAITS"},
+		},
+		{
+			Blocks: "docs/guide/quota.md $ tenon kubectl get pod urgent", Scene: Plain,
+			// The node is random.
+			Replace: []string{"arm64-1s-0", "…"},
+			// What revocation does in two minutes.
+			Before: "kubectl scale deployment c --replicas=35\n" +
+				"kubectl wait --for=jsonpath='{.status.readyReplicas}'=40 deployment/d\n" +
+				"kubectl scale deployment c --replicas=40; kubectl apply -f 3.yaml",
+		},
+		{Blocks: "docs/guide/quota.md $ tenon explain pod/firm", Scene: Plain, Before: "kubectl apply -f 4.yaml"},
+		{
+			Blocks: "docs/guide/quota.md $ tenon kubectl apply -f e.yaml", Scene: Plain, Exit: 1,
+			Before: "sed '/name: a$/,/^---/!d; s/name: a/name: e/; s/min:.*/min: {cpu: \"50\"}/; " +
+				"s/max:.*/max: {cpu: \"50\"}/; /^---/d' company.yaml | " +
+				"sed '1i apiVersion: scheduling.sigs.k8s.io/v1alpha1\\nkind: ElasticQuota\\nmetadata:' >e.yaml",
+		},
+		{
+			Blocks: "docs/guide/quota.md $ tenon quota\nQUOTA (cpu)                 MIN", Scene: Plain,
+			Before: "kubectl delete pod urgent firm\n" +
+				"kubectl apply -f 6.yaml; until kubectl get elasticquota arm-pool; do sleep 1; done\n" +
+				"kubectl apply -f 7.yaml",
+		},
+
+		{
+			Blocks: "docs/guide/numa-alignment.md $ tenon up", Scene: Aligned,
+			Replace: []string{"$ tenon up", "$ tenon up --detach"},
+		},
+		{
+			Blocks: "docs/guide/numa-alignment.md $ tenon explain", Scene: Aligned,
+			Before: guaranteed + "guaranteed toolarge 20 200Gi",
+		},
+		{
+			Blocks: "docs/guide/numa-alignment.md $ kubectl get pod aligned", Scene: Aligned,
+			Before: guaranteed + "guaranteed aligned 24 100Gi", Replace: []string{"fc69", ""},
+		},
+
+		{Blocks: "docs/guide/move-gpus.md DIR=", Scene: Moved},
+
+		{
+			Blocks: "docs/guide/run-the-agent.md tenon doctor", Scene: Installed,
+			Replace: []string{"tenon doctor", "tenon doctor || [ $? = 5 ]"},
+		},
+		{Blocks: "docs/guide/run-the-agent.md tenon explain", Scene: Installed, Replace: []string{"NAME", "lsr"}},
+		{Blocks: "docs/guide/move-gpus.md kubectl -n tenon-system rollout", Scene: Installed},
+		{
+			Blocks: "docs/reference/diagnostics.md $ kubectl -n", Scene: Installed,
+			Before: "export AGENT=$(kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o name)",
+			Replace: []string{
+				"pod/tenon-agent-x2x7z", "$AGENT", `"n0"`, `"here"`, "app", "main", "9b334c81-", "", "v2", "…",
+				"kubepods/", "",
+				"2026-11-20T10:52:14.937Z", "…", "0-3", "…",
+			},
+		},
+		{
+			Blocks: "docs/runbook/", Scene: Installed,
+			Before: "export AGENT=$(kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o name)",
+			Replace: []string{
+				"NODE", "here", "AGENT-POD", "$AGENT", "logs POD --previous", "logs $AGENT",
+				"NAME -n NAMESPACE", "lsr -n default", "CODE", "EnforcementFailed",
+			},
+		},
+
+		{Blocks: "README.md helm install", Scene: Release, Replace: []string{"REGISTRY", "localhost"}},
+		{
+			Blocks: "docs/start/install.md kubectl create", Scene: Release,
+			Before: "helm uninstall tenon --namespace tenon-system; kubectl delete namespace tenon-system; " +
+				ourValues,
+		},
+		{Blocks: "docs/guide/upgrade.md helm upgrade", Scene: Release, Before: ourValues},
+		{Blocks: "docs/guide/upgrade.md helm history", Scene: Release},
+		{Blocks: "docs/start/install.md helm upgrade", Scene: Release, Before: ourValues},
+		{Blocks: "docs/guide/run-the-agent.md helm upgrade", Scene: Release, Replace: []string{"TAG", "devel"}},
+		{Blocks: "docs/guide/run-the-agent.md helm rollback", Scene: Release},
+		{Blocks: "docs/guide/certificates.md kubectl", Scene: Release},
+		{
+			Blocks: "docs/guide/move-gpus.md kubectl annotate", Scene: Release, // of a node without devices
+			Before: `kubectl create -f - <<<'{
+apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: here}}'`,
+			Replace: []string{"NODE node.tenon", "here node.tenon", "NAMESPACE", "default"},
+		},
+		{Blocks: "docs/guide/run-the-agent.md tenon leave", Scene: Release},
+		{Blocks: "docs/guide/run-the-agent.md helm uninstall", Scene: Release},
+		{
+			Blocks: "docs/guide/run-the-agent.md make images", Scene: Release, Before: waitLeft,
+			Replace: []string{"make images", ": make images", "ctr -n", ": ctr -n"},
+		},
+		{Blocks: "docs/start/install.md tenon leave", Scene: Release},
+		{Blocks: "docs/start/install.md kubectl apply", Scene: Release, Before: waitLeft},
+		{
+			Blocks: "docs/guide/upgrade.md kubectl apply", Scene: Release,
+			Replace: []string{"-k deploy/manifests", "-k deploy/manifests; kubectl delete -k deploy/manifests"},
+		},
+		{
+			Blocks: "docs/start/from-koordinator.md helm install", Scene: Release,
+			// Definitions and programs of the same names in the place of Koordinator's.
+			Before: `for of in $(sed -n 's/^  - //p' beside.yaml); do
+  kubectl create -f deploy/chart/files/crds/${of#*.}_${of%%.*}.yaml
+done
+kubectl create namespace koordinator-system
+kubectl -n koordinator-system create deployment koord-scheduler --image=koord-scheduler
+kubectl -n koordinator-system create deployment koordlet --image=koordlet --dry-run=client -o json |
+  sed 's/"kind": "Deployment"/"kind": "DaemonSet"/; /"replicas"/d; s/"strategy": {}/"updateStrategy": {}/' |
+  kubectl create -f -`,
+		},
+		{Blocks: "docs/start/from-koordinator.md kubectl -n koordinator-system scale", Scene: Release},
+		{
+			Blocks: "docs/start/from-koordinator.md kubectl -n koordinator-system patch", Scene: Release,
+			Replace: []string{
+				"tenon doctor --node NODE", "until tenon doctor --node here; do sleep 1; done", "NODE", "here",
+			},
+		},
+		{
+			Blocks: "docs/start/from-koordinator.md helm upgrade", Scene: Release,
+			Replace: []string{
+				"--take-ownership\n", "--take-ownership\nhelm uninstall tenon -n tenon-system\n" + waitLeft,
+			},
+		}, // the next case installs beside other definitions
+	}
+}
