@@ -35,6 +35,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/testkit/page"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -54,6 +55,7 @@ func TestInstallation(t *testing.T) {
 		{"pods of each class land where simulate said", c.landAsSimulated},
 		{"leaders are killed under bound pods", c.outliveLeaders},
 		{"certificates rotate", c.rotateCertificates},
+		{"commands of the pages work on an installation", c.plays(page.Installed)},
 	}
 	if l := (&leaving{cluster: c}); !testing.Short() {
 		cases = append([]testCase{{"the node before the installation", l.record}}, cases...)
@@ -61,6 +63,7 @@ func TestInstallation(t *testing.T) {
 			testCase{"agents serve metrics to those who may read them", c.serveMetrics},
 			testCase{"an uninstallation leaves no pod unable to start", l.uninstall},
 			testCase{"tenon leave makes the node as it was before", l.leave},
+			testCase{"commands of the pages install, upgrade and remove", c.plays(page.Release)},
 			testCase{"beside Koordinator v1.6.0", func(t *testing.T) { c.beside(t, "v1.6.0") }},
 			testCase{"beside Koordinator v1.8.0", func(t *testing.T) { c.beside(t, "v1.8.0") }})
 	}
