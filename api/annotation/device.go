@@ -50,6 +50,10 @@ const (
 	BindTimestampKey = "scheduling.koordinator.sh/bind-timestamp"
 )
 
+// GPUIsolationLabel is a label of Pods and Nodes: what keeps containers to their shares of a GPU, such as HAMi-core. A
+// pod with it and a share of a GPU goes to nodes with the same value.
+const GPUIsolationLabel = "koordinator.sh/gpu-isolation-provider"
+
 // Labels of a Device, or of one device of it, about GPUs. The gpu-partition-policy is the object's.
 const (
 	// GPUVendorLabel is the vendor: nvidia, amd, hygon, huawei or another.

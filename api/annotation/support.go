@@ -86,12 +86,11 @@ func Supports() []Support {
 			DeviceAllocateHintKey, DeviceJointAllocateKey, GPUPartitionSpecKey, DeviceAllocatedKey, GPUMinorsKey,
 			BindTimestampKey,
 		}},
+		{"devices", Done, PodLabel, []string{GPUIsolationLabel}},
+		{"devices", Done, NodeLabel, []string{GPUIsolationLabel}},
 		{"devices", Done, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
 
-		{"devices", Planned, PodLabel, []string{koord + "gpu-isolation-provider"}},
-		{"devices", Planned, NodeLabel, []string{
-			node + "gpu-*", node + "secondary-device-well-planned", koord + "gpu-isolation-provider",
-		}},
+		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
 		{"reservations", Planned, PodAnnotation, []string{
 			sched + "reservation-*", sched + "exact-match-reservation", sched + "reserve-pod",

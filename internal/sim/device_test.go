@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -372,5 +373,22 @@ func TestANodeWithDevicesOfTheKubelet(t *testing.T) {
 		if two := stateOf(r, "two"); (two.Node != "") != (name == "reported without any") {
 			t.Errorf("%s: a pod that asks for both GPUs is on node %q, with %v", name, two.Node, two.Devices)
 		}
+	}
+}
+
+// TestASharedGPUIsLimitedWhereTheNodeCan: a pod that names what limits it goes to a node that has the same.
+func TestASharedGPUIsLimitedWhereTheNodeCan(t *testing.T) {
+	const label = "koordinator.sh/gpu-isolation-provider: HAMi-core"
+	limited := "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {" + label + "}}, spec: {containers: [{name: c, " +
+		"image: i, resources: {limits: {koordinator.sh/gpu: 50}}}]}}"
+	in := strings.Join([]string{cpuNode("n0", 4), deviceOf("n0", twoGPUs), limited}, "\n---\n")
+	r, warn := simulate(t, in, "-")
+	p := stateOf(r, "p")
+	if len(p.Reasons) != 1 || p.Reasons[0].Code != why.GPUIsolationMissing || warn != "" {
+		t.Errorf("without the node's label: got %s, %+v, warnings %q", p.State, p.Reasons, warn)
+	}
+	in = strings.Replace(in, "labels: {", "labels: {"+label+", ", 1)
+	if r, warn = simulate(t, in, "-"); stateOf(r, "p").Node != "n0" || warn != "" {
+		t.Errorf("with it: got %+v, warnings %q", stateOf(r, "p"), warn)
 	}
 }

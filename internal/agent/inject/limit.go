@@ -10,21 +10,20 @@ import (
 
 // The library that keeps a container to its share of a GPU by consent: https://github.com/Project-HAMi/HAMi-core.
 const (
-	isolationLabel = "koordinator.sh/gpu-isolation-provider"
-	hamiCore       = "HAMi-core"
-	libraryFolder  = "/usr/local/vgpu"
-	lockFolder     = "/tmp/vgpulock"
+	hamiCore      = "HAMi-core"
+	libraryFolder = "/usr/local/vgpu"
+	lockFolder    = "/tmp/vgpulock"
 )
 
 // limit sets the limits of the container's share of its GPUs where the pod's label asks for them. They are cooperative:
 // a program that does not load the library has none.
 func (d *decision) limit() error {
-	provider := d.c.Labels[isolationLabel]
+	provider := d.c.Labels[annotation.GPUIsolationLabel]
 	if provider == "" || d.Env == nil {
 		return nil
 	}
 	if provider != hamiCore {
-		return refuse(ErrMalformed, "label %s is %q: want %s", isolationLabel, provider, hamiCore)
+		return refuse(ErrMalformed, "label %s is %q: want %s", annotation.GPUIsolationLabel, provider, hamiCore)
 	}
 	gpus := 0
 	for _, c := range d.cards {

@@ -73,6 +73,8 @@ type Facts struct {
 	// gets them, and not the node's kubelet.
 	Devices    *device.Inventory
 	OwnDevices bool
+	// GPUIsolation is what keeps containers on the node to their shares of a GPU; "" for nothing.
+	GPUIsolation string
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
 }
@@ -85,5 +87,6 @@ func (f *Facts) Equal(o *Facts) bool {
 		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
 		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
 		f.Table == o.Table && f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices &&
+		f.GPUIsolation == o.GPUIsolation &&
 		slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
 }

@@ -63,6 +63,8 @@ func givesDevices(v *ledger.View, r *Request) (reason why.Reason, gives bool) {
 	switch f := v.Facts(); {
 	case r.Devices == nil:
 		return why.Reason{}, false
+	case f.Devices != nil && f.OwnDevices && r.GPUIsolation != "" && r.GPUIsolation != f.GPUIsolation:
+		return why.Reason{Code: why.GPUIsolationMissing}, false
 	case f.Devices != nil && f.OwnDevices && v.UnknownHolders() > 0:
 		return why.Reason{Code: why.ForeignDevices, Extra: int64(v.UnknownHolders())}, false
 	case f.Devices != nil && f.OwnDevices:

@@ -185,12 +185,21 @@ func TestWhoGivesTheDevicesOut(t *testing.T) {
 		d.Hints = map[device.Type]device.Hint{device.GPU: {Scope: device.PCIeLevel}}
 		r.Devices = &d
 	}
+	isolated := own
+	isolated.GPUIsolation = "HAMi-core"
+	limited := func(r *place.Request) { share(r); r.GPUIsolation = "HAMi-core" }
+	if binding(2, share).Signature() == binding(2, limited).Signature() {
+		t.Error("a share that is to be limited is signed as one that is not")
+	}
 	for _, test := range []struct {
 		facts   ledger.Facts
 		request *place.Request
 		code    why.Code
 		devices int
 	}{
+		{own, binding(2, limited), why.GPUIsolationMissing, 0},
+		{isolated, binding(2, limited), why.None, 1},
+		{isolated, binding(2, share), why.None, 1},
 		{own, binding(2, vendor), why.None, 1},
 		{own, binding(2, share), why.None, 1},
 		{ownClosed, binding(2, vendor), why.ForeignDevices, 0},

@@ -58,6 +58,8 @@ type Request struct {
 	Options device.Options
 	// DevicesApart: devices may be on other NUMA nodes than the rest of the pod, whatever the topology policy.
 	DevicesApart bool
+	// GPUIsolation is what must keep the pod to its share of a GPU; "" asks nothing of the node.
+	GPUIsolation string
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.
 	Topology hint.Policy
 	// NUMAExclusive keeps pods that use one NUMA node and pods that use several off each other's NUMA nodes.
@@ -170,6 +172,9 @@ func (r *Request) sign(b []byte) []byte {
 		}
 		if r.DevicesApart {
 			b = append(b, 'a')
+		}
+		if r.GPUIsolation != "" {
+			b = strconv.AppendQuote(append(b, 'i'), r.GPUIsolation)
 		}
 		if len(r.Options.Templates) > 0 {
 			b = fmt.Appendf(b, "T%v", r.Options.Templates)

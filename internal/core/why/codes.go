@@ -80,6 +80,7 @@ const (
 	PartitionCountUnsupported
 	SharedTemplateMissing
 	DeviceShareUnsupported
+	GPUIsolationMissing
 	VirtualFunctionsMissing
 	DeviceJointAllocation
 	InsufficientNUMADevices

@@ -492,6 +492,13 @@ var registry = [numCodes]Entry{
 		Cause:  "The plugin argument gpuShareUnsupportedModels names the model of the node's GPUs.",
 		Remedy: "Request whole GPUs, or use nodes with other models.",
 	},
+	GPUIsolationMissing: {
+		Name: "GPUIsolationMissing", Class: Placement, Plugin: devicePlugin,
+		Text: "GPUIsolationProviderHAMICore not found on the node", Chinese: "节点没有 Pod 要求的 GPU 隔离组件",
+		Cause: "The pod asks for a share of a GPU and has the label koordinator.sh/gpu-isolation-provider, and the " +
+			"node does not have the same one.",
+		Remedy: "Install the library that the label names on the node and label the node, or remove the pod's label.",
+	},
 	VirtualFunctionsMissing: {
 		Name: "VirtualFunctionsMissing", Class: Placement, Plugin: devicePlugin,
 		Text: "Insufficient VirtualFunctions", Chinese: "虚拟功能(VF)不足",

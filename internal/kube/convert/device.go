@@ -41,6 +41,7 @@ func (r *factReader) devices(d *Devices) {
 	r.facts.Devices, r.problems = d.inventory, append(r.problems, d.problems...)
 	mode, _, err := annotation.ParseDeviceMode(d.Annotations[annotation.DeviceModeKey])
 	r.facts.OwnDevices = d.inventory != nil && err == nil && mode != annotation.DeviceFollow
+	r.facts.GPUIsolation = r.node.Labels[annotation.GPUIsolationLabel]
 }
 
 type deviceReader struct {

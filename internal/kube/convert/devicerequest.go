@@ -72,6 +72,9 @@ func readDevices(pod *corev1.Pod, r *place.Request, known *device.Kinds) (why.Re
 	if len(request.Parts) > 0 {
 		r.Devices = request
 	}
+	if slices.ContainsFunc(request.Parts, func(p device.Part) bool { return p.Type == device.GPU && !p.Need.Whole }) {
+		r.GPUIsolation = pod.Labels[annotation.GPUIsolationLabel]
+	}
 	return why.Reason{}, ""
 }
 

@@ -70,6 +70,34 @@ func TestContainersAskForDevicesInTheirOrderAndRole(t *testing.T) {
 	}
 }
 
+// A whole GPU needs no limit; a node says what limits shares by its own label.
+func TestSharesAreLimitedWherePodAndNodeSayTheSame(t *testing.T) {
+	t.Parallel()
+	limited := label("koordinator.sh/gpu-isolation-provider", "HAMi-core")
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"a share":     {newPod(gpus("c", false, "koordinator.sh/gpu", "50"), limited), "HAMi-core"},
+		"a whole GPU": {newPod(gpus("c", false, "koordinator.sh/gpu", "100"), limited), ""},
+		"an adapter":  {newPod(gpus("c", false, "koordinator.sh/rdma", "50"), limited), ""},
+		"no label":    {newPod(gpus("c", false, "koordinator.sh/gpu", "50")), ""},
+	} {
+		if r, reason, _ := convert.Request(test.pod, withDevices()); !reason.OK() || r.GPUIsolation != test.want {
+			t.Errorf("%s: got %q, reason %v, want %q", name, r.GPUIsolation, reason, test.want)
+		}
+	}
+	facts, _ := new(convert.Known).Read(convert.Sources{
+		Node:    newNode(map[string]string{"koordinator.sh/gpu-isolation-provider": "HAMi-core"}),
+		Devices: deviceObject(t, "", fourGPUs(false)),
+	}, convert.DefaultArgs())
+	other := facts
+	if other.GPUIsolation = ""; facts.GPUIsolation != "HAMi-core" || facts.Equal(&other) {
+		t.Errorf("the node's label is read as %q, want HAMi-core; equal to none: %v", facts.GPUIsolation,
+			facts.Equal(&other))
+	}
+}
+
 func TestAPodWithoutDevicesAsksForNone(t *testing.T) {
 	t.Parallel()
 	for name, pod := range map[string]*corev1.Pod{
