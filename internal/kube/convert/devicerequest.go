@@ -95,22 +95,17 @@ func DevicePod(pod *corev1.Pod, kinds device.Kinds) (p device.Pod, reason why.Re
 		})
 	}
 	types := kinds.Types()
-	hints, _, err := parse(pod.Annotations, annotation.DeviceAllocateHintKey,
-		annotation.ParseDeviceAllocateHints(types...))
-	if err != nil {
-		reason, detail = badAnnotation(annotation.DeviceAllocateHintKey, err)
-		return p, reason, detail
+	keys := [...]string{
+		annotation.DeviceAllocateHintKey, annotation.DeviceJointAllocateKey, annotation.GPUPartitionSpecKey,
 	}
-	joint, _, err := parse(pod.Annotations, annotation.DeviceJointAllocateKey,
-		annotation.ParseDeviceJointAllocate(types...))
-	if err != nil {
-		reason, detail = badAnnotation(annotation.DeviceJointAllocateKey, err)
-		return p, reason, detail
-	}
-	wish, found, err := parse(pod.Annotations, annotation.GPUPartitionSpecKey, annotation.ParseGPUPartitionSpec)
-	if err != nil {
-		reason, detail = badAnnotation(annotation.GPUPartitionSpecKey, err)
-		return p, reason, detail
+	hints, _, err0 := parse(pod.Annotations, keys[0], annotation.ParseDeviceAllocateHints(types...))
+	joint, _, err1 := parse(pod.Annotations, keys[1], annotation.ParseDeviceJointAllocate(types...))
+	wish, found, err2 := parse(pod.Annotations, keys[2], annotation.ParseGPUPartitionSpec)
+	for i, err := range [...]error{err0, err1, err2} {
+		if err != nil {
+			reason, detail = badAnnotation(keys[i], err)
+			return p, reason, detail
+		}
 	}
 	p.Hints, p.Joint.Scope = deviceHints(hints), device.JointScope(joint.RequiredScope)
 	for _, kind := range joint.DeviceTypes {

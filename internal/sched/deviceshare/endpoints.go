@@ -56,23 +56,18 @@ func (p *Plugin) question(pod *corev1.Pod, node string) (*ledger.View, *place.Re
 // endpoints serves the nodes that names returns, what account returns, nil for a node that is not known, and what is
 // fragmented.
 func endpoints(names func() []string, account func(node string) *ledger.View, lost func() []fragments) diag.Service {
-	type reader = func(namespace string) bool
-	of := func(node string, mayRead reader) *summary {
-		v := account(node)
-		if v == nil || v.Devices() == nil {
-			return nil
+	of := func(node string, mayRead func(namespace string) bool) any {
+		if v := account(node); v != nil && v.Devices() != nil {
+			return summaryOf(v, mayRead)
 		}
-		return summaryOf(v, mayRead)
+		return nil
 	}
 	return diag.Service{Endpoints: []diag.Endpoint{
 		{Path: "nodeDeviceSummaries/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
-			if s := of(r.PathValue("nodeName"), mayRead); s != nil {
-				return s
-			}
-			return nil
+			return of(r.PathValue("nodeName"), mayRead)
 		}},
 		{Path: "nodeDeviceSummaries", Answer: func(_ *http.Request, mayRead func(string) bool) any {
-			list := map[string]*summary{}
+			list := map[string]any{}
 			if !mayRead("") {
 				return list
 			}

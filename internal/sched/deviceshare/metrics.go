@@ -73,33 +73,29 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 		if v == nil || v.Devices() == nil {
 			continue
 		}
-		sums, model := map[device.Type]*[3]device.Vector{}, ""
+		type amount struct {
+			kind     device.Type
+			resource string
+		}
+		sums, model, gpus := map[amount][3]int64{}, "", false
 		for d := range v.Devices().Devices() {
-			s := sums[d.Type]
-			if s == nil {
-				s = &[3]device.Vector{}
-				sums[d.Type] = s
+			if d.Type == device.GPU {
+				model, gpus = d.Model, true
 			}
-			for dim := range d.Total {
-				if d.Offered && (!d.MemoryUnknown || device.Dim(dim) != device.Bytes) {
-					s[0][dim] += d.Total[dim]
-					s[1][dim] += d.Free[dim]
-					s[2][dim] += d.Used[dim]
+			total, used, free := d.Amounts()
+			for resource, n := range total {
+				if key := (amount{d.Type, resource}); d.Offered && resource != device.GPURatio {
+					s := sums[key]
+					sums[key] = [3]int64{s[0] + n, s[1] + free[resource], s[2] + used[resource]}
 				}
 			}
-			if d.Type == device.GPU {
-				model = d.Model
+		}
+		for of, s := range sums {
+			for i, desc := range [...]*metrics.Desc{g.total, g.free, g.used} {
+				send(desc, s[i], node, string(of.kind), of.resource)
 			}
 		}
-		for t, s := range sums {
-			free, used := s[1].Amounts(t, 0), s[2].Amounts(t, 0)
-			for resource, n := range s[0].Amounts(t, 0) {
-				send(g.total, n, node, string(t), resource)
-				send(g.free, free[resource], node, string(t), resource)
-				send(g.used, used[resource], node, string(t), resource)
-			}
-		}
-		if sums[device.GPU] == nil {
+		if !gpus {
 			continue
 		}
 		for _, k := range []int64{1, 2, 4, 8} {
