@@ -25,9 +25,13 @@ const (
 	// besideInFlight bounds them while others are bound, and eventsInFlight the Events that are created then, one for
 	// each pod that is bound: what others wait for grows with what the API server works on at a time.
 	besideInFlight = 1
-	eventsInFlight = 2
-	// patience is how long a request waits for that. The members of a gang are not bound far apart.
-	patience = 5 * time.Second
+	eventsInFlight = 4
+	// patience is how long a member waits for that, and lateInFlight bounds those that have waited for so long: the
+	// members of a gang are not bound far apart. Events wait longer, and are bounded like members without others then:
+	// what waits must not grow for ever.
+	patience       = 5 * time.Second
+	lateInFlight   = 4
+	eventsPatience = 30 * time.Second
 	// othersRest is how long after a Binding of a pod that starts alone another may be on its way.
 	othersRest = 100 * time.Millisecond
 	// mostTogether is how many members may wait for that while other pods are scheduled.
@@ -63,45 +67,45 @@ func (b *Bindings) end(count *atomic.Int64) {
 func (b *Bindings) Limit(next http.RoundTripper) http.RoundTripper {
 	return limited{
 		next, b, make(chan struct{}, BindingsInFlight), make(chan struct{}, togetherInFlight),
-		make(chan struct{}, besideInFlight), make(chan struct{}, eventsInFlight),
+		make(chan struct{}, besideInFlight), make(chan struct{}, lateInFlight), make(chan struct{}, eventsInFlight),
 	}
 }
 
 type limited struct {
 	http.RoundTripper
-	bindings                        *Bindings
-	alone, together, beside, events chan struct{}
+	bindings                              *Bindings
+	alone, together, beside, late, events chan struct{}
 }
 
 type bindsTogether struct{}
 
-// slots returns what a request waits for, and what for when its patience has ended; nil for nothing.
-func (l limited) slots(r *http.Request) (slots, late chan struct{}) {
+// slots returns what a request waits for, and after how long for what else; nil for a request that waits for nothing.
+func (l limited) slots(r *http.Request) (slots, late chan struct{}, patient time.Duration) {
 	b, path := l.bindings, r.URL.Path
 	beside := b.Busy() || time.Since(time.Unix(0, b.last.Load())) < othersRest
 	switch {
 	case r.Method != http.MethodPost:
 	case strings.HasSuffix(path, "/events") && beside:
-		return l.events, l.together
+		return l.events, l.together, eventsPatience
 	case !strings.HasSuffix(path, "/binding"):
 	case r.Context().Value(bindsTogether{}) == nil:
-		return l.alone, l.alone
+		return l.alone, nil, 0
 	case beside:
-		return l.beside, l.together
+		return l.beside, l.late, patience
 	default:
-		return l.together, l.together
+		return l.together, nil, 0
 	}
-	return nil, nil
+	return nil, nil, 0
 }
 
 func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
-	slots, late := l.slots(request)
+	slots, late, patient := l.slots(request)
 	if slots == nil {
 		return l.RoundTripper.RoundTrip(request)
 	}
 	var ends <-chan time.Time
-	if slots != late {
-		ends = time.After(patience)
+	if late != nil {
+		ends = time.After(patient)
 	}
 	for waits := true; waits; {
 		select {

@@ -144,9 +144,10 @@ func (s *slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // What is less urgent leaves the API server to Bindings of pods that start alone while there are any: members of gangs
-// are bound one at a time with rests, and two Events are created at a time. Neither waits for more than patience.
+// are bound one at a time with rests, and four Events are created at a time. Neither waits for ever.
 func TestMembersAndEventsLeaveTheServerToOthers(t *testing.T) {
 	const member, event = "/api/v1/namespaces/n/pods/p/binding", "/apis/events.k8s.io/v1/namespaces/n/events"
+	const late = besideInFlight + lateInFlight
 	for name, c := range map[string]struct {
 		busy                  bool
 		members, events       int
@@ -154,10 +155,14 @@ func TestMembersAndEventsLeaveTheServerToOthers(t *testing.T) {
 		membersDone, eventsOf int // done by then
 		mostMembers, mostOf   int // under way at a time
 	}{
-		"others are bound":            {true, 200, 400, time.Second, 50, 200, besideInFlight, eventsInFlight},
-		"no others":                   {false, 64, 400, slowServerTakes, 64, 400, togetherInFlight, 400},
-		"others are bound for long":   {true, 1000, 0, patience + 200*time.Millisecond, 1000, 0, togetherInFlight, 0},
-		"as many Events as ever come": {true, 0, 3000, patience + 400*time.Millisecond, 0, 3000, 0, togetherInFlight + 2},
+		"others are bound": {true, 200, 500, time.Second, 50, 400, besideInFlight, eventsInFlight},
+		"no others":        {false, 64, 500, slowServerTakes, 64, 500, togetherInFlight, 500},
+		// 50 a second, then 400
+		"others are bound for long": {true, 1000, 0, patience + 2*time.Second, 1000, 0, late, 0},
+		// 400 a second, then 6,800
+		"Events wait for very long": {
+			true, 0, 15000, eventsPatience + time.Second/2, 0, 15000, 0, eventsInFlight + togetherInFlight,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
