@@ -233,11 +233,11 @@ func (r *dropReader) device(d *host.Dropped, m *topo.Machine) devicev1alpha1.Dev
 	return info
 }
 
-func put(labels *map[string]string, key, value string) {
-	if *labels == nil {
-		*labels = map[string]string{}
+func put[V any](to *map[string]V, key string, value V) {
+	if *to == nil {
+		*to = map[string]V{}
 	}
-	(*labels)[key] = value
+	(*to)[key] = value
 }
 
 // labelValue is text as the value of a label: what that cannot have becomes a dash.
@@ -295,10 +295,7 @@ func (r *dropReader) links() annotation.DeviceLinks {
 	for i := range r.devices {
 		d := &r.devices[i]
 		if chain := d.Topology.Bridges; len(chain) > 1 { // one is the root complex, which topology.pcieID has
-			if links.Bridges == nil {
-				links.Bridges = map[string][]string{}
-			}
-			links.Bridges[d.Topology.BusID] = chain
+			put(&links.Bridges, d.Topology.BusID, chain)
 		}
 		if text := d.Topology.LaneBandwidth; text != "" && d.Type == annotation.DeviceGPU {
 			q, err := annotation.ParseQuantity(text)
