@@ -95,7 +95,8 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 			`{topologyPolicies: [SingleNUMANodePodLevel]}`, "Policy=SingleNUMANodePodLevel Age",
 		},
 		"NodeResourceTopology v1alpha2": {
-			`{attributes: [{name: topologyManagerScope, value: pod}, {name: topologyManagerPolicy, value: restricted}]}`,
+			`{attributes: [{name: topologyManagerScope, value: pod},` +
+				` {name: topologyManagerPolicy, value: restricted}]}`,
 			"Policy=restricted Scope=pod Age",
 		},
 	}

@@ -256,7 +256,8 @@ func TestCompositePodGroupsOfKubernetesAreRead(t *testing.T) {
 		},
 		"count": {
 			`{"gang":{"minCount":2}}`, "", gang.Composite{
-				Fault: "spec.schedulingPolicy.gang.minGroupCount: must be a whole number from 1 to 2147483647, is absent",
+				Fault: "spec.schedulingPolicy.gang.minGroupCount: " +
+					"must be a whole number from 1 to 2147483647, is absent",
 			},
 		},
 		"mode": {
@@ -289,7 +290,8 @@ func TestCompositePodGroupsOfKubernetesAreRead(t *testing.T) {
 		if is := want[g.Name]; is.Fault != "" && strings.HasPrefix(got.Fault, is.Fault) {
 			got.Fault = is.Fault
 		}
-		if diff := cmp.Diff(want[g.Name], got); diff != "" || g.ManagedFields != nil || g.Kind != v1alpha1.CompositeKind {
+		diff := cmp.Diff(want[g.Name], got)
+		if diff != "" || g.ManagedFields != nil || g.Kind != v1alpha1.CompositeKind {
 			t.Errorf("%s of %+v (-want +got):\n%s", g.Name, g, diff)
 		}
 		delete(want, g.Name)

@@ -379,8 +379,8 @@ func TestANodeWithDevicesOfTheKubelet(t *testing.T) {
 // TestASharedGPUIsLimitedWhereTheNodeCan: a pod that names what limits it goes to a node that has the same.
 func TestASharedGPUIsLimitedWhereTheNodeCan(t *testing.T) {
 	const label = "koordinator.sh/gpu-isolation-provider: HAMi-core"
-	limited := "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {" + label + "}}, spec: {containers: [{name: c, " +
-		"image: i, resources: {limits: {koordinator.sh/gpu: 50}}}]}}"
+	limited := "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {" + label + "}}, spec: {containers: [{" +
+		"name: c, image: i, resources: {limits: {koordinator.sh/gpu: 50}}}]}}"
 	in := strings.Join([]string{cpuNode("n0", 4), deviceOf("n0", twoGPUs), limited}, "\n---\n")
 	r, warn := simulate(t, in, "-")
 	p := stateOf(r, "p")

@@ -170,8 +170,8 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 	}
 	composite := func(name string, least int, parent string) string {
 		return fmt.Sprintf("\n{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {name: %s}, "+
-			"spec: {parentCompositePodGroupName: %q, schedulingPolicy: {gang: {minGroupCount: %d}}}}\n---", name, parent,
-			least)
+			"spec: {parentCompositePodGroupName: %q, schedulingPolicy: {gang: {minGroupCount: %d}}}}\n---",
+			name, parent, least)
 	}
 	leaf := func(name, parent string) string {
 		return nativeGroup("v1beta1", name, "{gang: {minCount: 1}}, parentCompositePodGroupName: "+parent)

@@ -30,7 +30,8 @@ func BenchmarkOvertakenGang(b *testing.B) {
 					l.pod(name, 0, func(p *corev1.Pod) {
 						p.Spec.NodeName = node
 						p.CreationTimestamp = metav1.Unix(1_800_000_000+age, 0)
-						p.Spec.Containers[0].Resources.Requests["cpu"] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+						amount := *resource.NewMilliQuantity(milli, resource.DecimalSI)
+						p.Spec.Containers[0].Resources.Requests["cpu"] = amount
 					})
 				}
 				for i := range nodes {

@@ -7,7 +7,7 @@ import "time"
 // Newcomers keep a gang waiting for half as many cycles as the round before it had members, however many come; where
 // the API server is slow to bind them, for twice the time of that round at most. Before the first round there is none.
 type Interval struct {
-	turns int       // of newcomers, that are left
+	owed  int       // cycles of newcomers before the next round
 	began time.Time // the round before it
 	until time.Time // the next round may wait; zero while the round before it is under way
 }
@@ -24,29 +24,29 @@ const (
 
 // Begin notes that a round of so many members begins.
 func (i *Interval) Begin(members int, now time.Time) {
-	*i = Interval{turns: (members + 1) / 2, began: now}
+	*i = Interval{owed: (members + 1) / 2, began: now}
 }
 
 // End notes that the round is over. Of several calls the first counts.
 func (i *Interval) End(now time.Time) {
-	if i.turns > 0 && i.until.IsZero() {
+	if i.owed > 0 && i.until.IsZero() {
 		i.until = now.Add(2 * now.Sub(i.began))
 	}
 }
 
-// Owes reports whether newcomers have turns before the next round.
-func (i *Interval) Owes() bool { return i.turns > 0 }
+// Owes reports whether newcomers come before the next round.
+func (i *Interval) Owes() bool { return i.owed > 0 }
 
 // Next returns what follows where another round may begin. came says that there is a newcomer, busy that a pod of no
 // gang is being bound.
 func (i *Interval) Next(came, busy bool, now time.Time) Next {
 	switch {
-	case i.turns > 0 && came:
-		i.turns--
+	case i.owed > 0 && came:
+		i.owed--
 		return NextNewcomer
-	case i.turns > 0 && busy && !now.After(i.until):
+	case i.owed > 0 && busy && !now.After(i.until):
 		return NextWait
 	}
-	i.turns = 0
+	i.owed = 0
 	return NextRound
 }

@@ -38,7 +38,8 @@ func drawLoop(t *rapid.T) *loop {
 	for range rapid.IntRange(0, 20).Draw(t, "newcomers") {
 		came += rapid.SampledFrom([]int{0, 0, 1, 10, 100}).Draw(t, "comes after")
 		l.newcomers = append(l.newcomers, step{
-			came: came, over: rapid.IntRange(0, 3).Draw(t, "takes"), bound: rapid.IntRange(0, 40).Draw(t, "is bound in"),
+			came: came, over: rapid.IntRange(0, 3).Draw(t, "takes"),
+			bound: rapid.IntRange(0, 40).Draw(t, "is bound in"),
 		})
 	}
 	return l
@@ -110,11 +111,12 @@ func (l *loop) run(t *rapid.T) {
 }
 
 // TestNewcomersAndGangsWaitForEachOtherNoLongerThanOneRound holds four properties: a newcomer waits for a second round
-// only where as many before it have had the turns of the first; newcomers have no more turns than that; a round waits
-// for nothing without them; and where it waits for them to be bound, then for twice the time of the last at most.
+// only where as many before it have had their cycles after the first; newcomers have no more of them than that; a round
+// waits for nothing without them; and where it waits for them to be bound, then for twice the time of the last at
+// most.
 func TestNewcomersAndGangsWaitForEachOtherNoLongerThanOneRound(t *testing.T) {
 	t.Parallel()
-	turns, rests := 0, 0
+	cycles, rests := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLoop(t)
 		plain := len(l.newcomers) > 0
@@ -140,12 +142,12 @@ func TestNewcomersAndGangsWaitForEachOtherNoLongerThanOneRound(t *testing.T) {
 			if len(between) > most || rested > 2*(from.over-from.began)+1 || rested > 0 && !plain {
 				t.Errorf("between %+v and %+v are %+v, and %d ms of rest", from, to, between, rested)
 			}
-			turns += len(between)
+			cycles += len(between)
 		}
 		rests += l.rested
 	})
-	if turns == 0 || rests == 0 {
-		t.Errorf("%d newcomers between rounds and %d ms of rest: too few to mean anything", turns, rests)
+	if cycles == 0 || rests == 0 {
+		t.Errorf("%d newcomers between rounds and %d ms of rest: too few to mean anything", cycles, rests)
 	}
 }
 
@@ -161,8 +163,8 @@ func TestWithoutGangsNothingIsOwed(t *testing.T) {
 	}
 }
 
-// TestAnIdleClusterIsNoPartOfARound: the next one, an hour later, does not wait for the bindings of twice that hour.
-func TestAnIdleClusterIsNoPartOfARound(t *testing.T) {
+// TestIdleTimeIsNotCountedToARound: the next one, an hour later, does not wait for the bindings of twice that hour.
+func TestIdleTimeIsNotCountedToARound(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]gang.Next{
 		0: gang.NextWait, 20 * time.Millisecond: gang.NextWait, 21 * time.Millisecond: gang.NextRound,

@@ -102,8 +102,8 @@ func (b *branch) refusal(together bool, level int) Refusal {
 	case b.Fault != "":
 		return Refusal{Code: why.BadAnnotation, Text: b.Fault}
 	case level == 1 && b.Parent != "", level > 4:
-		return refused(why.BadAnnotation, ": spec.parentCompositePodGroupName: must lead to a root, with at most 4 levels "+
-			"from there to PodGroups, is %s", b.Parent)
+		return refused(why.BadAnnotation, ": spec.parentCompositePodGroupName: must lead to a root, with at most 4 "+
+			"levels from there to PodGroups, is %s", b.Parent)
 	case together && (b.gang == nil && b.Least == 0 || b.gang != nil && b.gang.isPlain()):
 		return refused(why.BadAnnotation, ": spec.schedulingPolicy: must be gang, as that of %s is, is basic", b.Parent)
 	case b.Whole && b.Least == 0:
@@ -111,8 +111,8 @@ func (b *branch) refusal(together bool, level int) Refusal {
 	case n < b.Least:
 		return refused(why.GangNotFound, " has %d of the %d child groups that must start together", n, b.Least)
 	case n > b.Least && b.Least > 0:
-		return refused(why.BadAnnotation, ": spec.schedulingPolicy.gang.minGroupCount: must be the number of its child "+
-			"groups, %d, is %d", n, b.Least)
+		return refused(why.BadAnnotation, ": spec.schedulingPolicy.gang.minGroupCount: must be the number of its "+
+			"child groups, %d, is %d", n, b.Least)
 	}
 	return Refusal{}
 }

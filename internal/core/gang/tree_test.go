@@ -127,7 +127,8 @@ func TestWhatOneTreeHasStartsTogether(t *testing.T) {
 			switch rapid.SampledFrom([]string{"c", "c", "c", "p", "p", "p", "p", "-c", "-p"}).Draw(t, "event") {
 			case "c":
 				c := gang.Composite{
-					Exists: true, Parent: parent.Draw(t, "parent"), Least: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "least"),
+					Exists: true, Parent: parent.Draw(t, "parent"),
+					Least: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "least"),
 					Whole: rapid.IntRange(0, 5).Draw(t, "whole") == 0,
 				}
 				if rapid.IntRange(0, 20).Draw(t, "fault") == 0 {
@@ -139,7 +140,9 @@ func TestWhatOneTreeHasStartsTogether(t *testing.T) {
 				delete(f.composites, of)
 				s.PutComposite(of, gang.Composite{})
 			case "p":
-				o := gang.Object{Gang: id, Parent: parent.Draw(t, "parent"), Plain: rapid.IntRange(0, 9).Draw(t, "plain") == 0}
+				o := gang.Object{
+					Gang: id, Parent: parent.Draw(t, "parent"), Plain: rapid.IntRange(0, 9).Draw(t, "plain") == 0,
+				}
 				f.podGroups[id] = o
 				s.PutObject(o)
 				s.Put(podOf(id))
@@ -220,8 +223,8 @@ func TestWhyATreeIsHeld(t *testing.T) {
 			composites{"ns/root": {Exists: true, Least: 1}},
 			[2]string{"ns/root", "ns/root"},
 			false, why.BadAnnotation,
-			"CompositePodGroup ns/root: spec.schedulingPolicy.gang.minGroupCount: must be the number of its child groups, " +
-				"2, is 1",
+			"CompositePodGroup ns/root: spec.schedulingPolicy.gang.minGroupCount: must be the number of its child " +
+				"groups, 2, is 1",
 		},
 		"basic below gang": {
 			composites{"ns/root": {Exists: true, Least: 1}, "ns/a": {Exists: true, Parent: "ns/root"}},
@@ -245,8 +248,8 @@ func TestWhyATreeIsHeld(t *testing.T) {
 			composites{"ns/a": {Exists: true, Parent: "ns/a", Least: 3}},
 			[2]string{"ns/a", "ns/a"},
 			false, why.BadAnnotation,
-			"CompositePodGroup ns/a: spec.parentCompositePodGroupName: must lead to a root, with at most 4 levels from there " +
-				"to PodGroups, is ns/a",
+			"CompositePodGroup ns/a: spec.parentCompositePodGroupName: must lead to a root, with at most 4 levels " +
+				"from there to PodGroups, is ns/a",
 		},
 		"five levels": {
 			composites{
@@ -255,8 +258,8 @@ func TestWhyATreeIsHeld(t *testing.T) {
 			},
 			[2]string{"ns/c", "ns/c"},
 			false, why.BadAnnotation,
-			"PodGroup ns/p0: spec.parentCompositePodGroupName: must lead to a root, with at most 4 levels from there to " +
-				"PodGroups, is ns/c",
+			"PodGroup ns/p0: spec.parentCompositePodGroupName: must lead to a root, with at most 4 levels from there " +
+				"to PodGroups, is ns/c",
 		},
 		"a field that cannot be read": {
 			composites{"ns/root": {Exists: true, Fault: "CompositePodGroup/ns/root: spec.x: must be y"}},

@@ -77,7 +77,9 @@ func GangObject(o *v1alpha1.PodGroup) gang.Object {
 // GangComposite translates a CompositePodGroup.
 func GangComposite(o *v1alpha1.PodGroup) gang.Composite {
 	is := GangObject(o)
-	return gang.Composite{Exists: true, Parent: is.Parent, Least: int(o.Spec.MinMember), Whole: o.Whole, Fault: is.Fault}
+	return gang.Composite{
+		Exists: true, Parent: is.Parent, Least: int(o.Spec.MinMember), Whole: o.Whole, Fault: is.Fault,
+	}
 }
 
 // gangOf identifies the gang of a pod in the cluster, and returns how many members the pod says that it needs: 0 where

@@ -169,7 +169,8 @@ func TestEventsOfElectionsAreSentBesideOthers(t *testing.T) {
 				return a.Matches("create", "events")
 			}), nil
 		}
-		if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, sent); err != nil {
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, sent)
+		if err != nil {
 			t.Errorf("no Event is sent, %s: %v", name, err)
 		}
 	}

@@ -36,7 +36,8 @@ const (
 func (f fault) String() string {
 	return [...]string{
 		"the handler returns an error", "the plugin is not connected", "the handler is too slow",
-		"the plugin dies in the handler", "the handler calls UpdateContainers", "nothing", "the handler of removals stops",
+		"the plugin dies in the handler", "the handler calls UpdateContainers", "nothing",
+		"the handler of removals stops",
 	}[f]
 }
 
@@ -243,7 +244,9 @@ func outcome(t *testing.T, b *stage.Sandbox) string {
 // TestAPluginConnectsWhileAPodIsRemoved: containerd holds a plugin that connects back while it removes a container. It
 // must not be asked to remove another one within the same call then: the two would wait for each other for good.
 func TestAPluginConnectsWhileAPodIsRemoved(t *testing.T) {
-	w := newWorld(t, byNRI, options{noAgent: true, containerd: stage.ContainerdOptions{RequestTimeout: 20 * time.Second}})
+	w := newWorld(t, byNRI, options{
+		noAgent: true, containerd: stage.ContainerdOptions{RequestTimeout: 20 * time.Second},
+	})
 	slow := connect(t, w.s, "slow", "20", stopsInRemoval, false)
 	b := w.sandbox(pod("pair", func(p *corev1.Pod) {
 		second := p.Spec.Containers[0]
