@@ -775,6 +775,46 @@ func TestEqualGangsShareWhatManyDomainsSaid(t *testing.T) {
 	}
 }
 
+// TestNodesAreKeptWhenAllOfAPlanHasFailed: they are not looked for after the first portion of its domains, in the rest
+// of which the gang may fit; what is kept for it remains meanwhile.
+func TestNodesAreKeptWhenAllOfAPlanHasFailed(t *testing.T) {
+	const domains = 1050
+	in := layers + cpuNode("free", 4) + networkNode("kept", 2, "s", "a") + networkNode("large", 8, "s", "z")
+	for i := range domains {
+		node := networkNode(fmt.Sprint("n", i), 4, "s", fmt.Sprint("b", i))
+		in += strings.Replace(node, "status:", "spec: {unschedulable: true}, status:", 1)
+	}
+	l, asked := newLive(t, in), 0
+	l.gangs.Read(func(s *gang.State) { s.LimitOvertakes(1) })
+	for name, f := range l.core.Profiles {
+		l.core.Profiles[name] = &planning{f, &asked}
+	}
+	on := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+	block := func(p *corev1.Pod) { p.Annotations[annotation.GangNetworkTopology] = inOneBlock }
+	l.pod("old", 8, on("large"))
+	l.pod("g0", 1, inGangOf("g", 2), block)
+	l.pod("behind", 1, on("kept"))
+	l.pod("g1", 1, inGangOf("g", 2), block)
+	l.settle()
+	l.pod("s", 1)
+	l.settle()
+	if r := l.why("g"); r.Code != why.GangReserved {
+		t.Fatalf("the gang was overtaken, and waits by %+v", r)
+	}
+	asked = 0
+	l.end("old")
+	l.settle()
+	for _, p := range l.on("g") {
+		if p.Spec.NodeName != "large" {
+			t.Errorf("%s is on %s", p.Name, p.Spec.NodeName)
+		}
+	}
+	const own = 4 // each member is tried in the domain's plan, and in its own cycle
+	if n := len(l.on("g")); n != 2 || asked != domains+own {
+		t.Errorf("%d members run, and %d nodes were asked, want 2 and %d", n, asked, domains+own)
+	}
+}
+
 // TestAGangIsPlannedWhoseQuotaHasGrown: no event of the queue says so. Other gangs of its shape did not fit before.
 func TestAGangIsPlannedWhoseQuotaHasGrown(t *testing.T) {
 	l := newLive(t, elastic("scheduling.sigs.k8s.io", "team", "", "{cpu: 2}", "{cpu: 2}")+cpuNode("n0", 16))

@@ -90,6 +90,18 @@ func TestWhatAFailedPlanMakesOfAReservation(t *testing.T) {
 			t.Errorf("%s: it lacks a member, and nodes are kept or to be kept for it", name)
 		}
 	}
+	for name, before := range map[string]gang.Outlook{"it lacks room": gang.Short, "nodes are kept": gang.Reserved} {
+		s, uid := waiting(t, 1, gang.Failure{Outlook: before})
+		s.Overtake(behind)
+		code := s.Why(uid).Code
+		plan, _ := s.Begin(uid)
+		s.Conclude(plan.Members, nil, gang.Failure{UID: "b", Outlook: gang.Short, Skip: gang.Portion{Choices: 9}},
+			time.Unix(30, 0))
+		if !s.Overtaken(uid, false) || s.Reserves("ns/g") != (before == gang.Reserved) || s.Why(uid).Code != code {
+			t.Errorf("%s, and a portion of its plan has failed: overtaken %t, reserves %t, waits by %v", name,
+				s.Overtaken(uid, false), s.Reserves("ns/g"), s.Why(uid).Code)
+		}
+	}
 	fresh := gang.New(gang.Settings{})
 	fresh.LimitOvertakes(2)
 	fresh.Put(gang.Pod{UID: "a", Gang: "ns/g"})

@@ -253,10 +253,12 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 		switch {
 		case f.Preempts:
 			code = why.GangPreempting
-		case f.Outlook == Reserved:
+		case f.Outlook == Reserved, f.Skip.Choices > 0 && s.Reserves(group.key):
 			code = why.GangReserved
 		}
-		s.claims(group, f.Outlook)
+		if f.Skip.Choices == 0 { // else the plan goes on
+			s.claims(group, f.Outlook)
+		}
 		if group.again = f.Again; group.failing.IsZero() {
 			group.failing = now
 		}

@@ -50,6 +50,10 @@ func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 	if !r.Gangs.Overtaken(member, nominated) {
 		return
 	}
+	if is.failure.Skip.Choices > 0 { // the rest of the plan may find room; what is kept remains
+		is.nominated = preferred
+		return
+	}
 	is.failure.Outlook = gang.Hopeless
 	own := r.group(member)
 	goes := func(p *corev1.Pod) bool {
