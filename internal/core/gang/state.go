@@ -186,9 +186,9 @@ func (g *gang) elect() {
 	}
 }
 
-// refresh follows a change of the members or the objects of gangs.
+// refresh follows a change of the members or the objects of gangs. With one, as for a pod, it keeps off the heap.
 func (s *State) refresh(gangs ...*gang) (effects Effects) {
-	before, moved := make([]Settings, len(gangs)), []*gang(nil)
+	before, moved := append(make([]Settings, 0, 1), make([]Settings, len(gangs))...), []*gang(nil)
 	for i, g := range gangs {
 		before[i] = g.settings
 		if len(g.members) == 0 && g.object == nil {

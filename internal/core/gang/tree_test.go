@@ -315,3 +315,13 @@ func TestATreeStartsWhole(t *testing.T) {
 		t.Errorf("one of them has the bond %+v", is)
 	}
 }
+
+// TestAPodThatChangesNothingAllocatesLittle, although a change may concern all gangs of a tree.
+func TestAPodThatChangesNothingAllocatesLittle(t *testing.T) {
+	s := gang.New(gang.Settings{})
+	s.Put(podOf("ns/a"))
+	s.PutObject(gang.Object{Gang: "ns/a"})
+	if n := testing.AllocsPerRun(100, func() { s.Put(podOf("ns/a")) }); n > 3 {
+		t.Errorf("%v allocations, want 3 at most", n)
+	}
+}
