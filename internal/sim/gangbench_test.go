@@ -26,7 +26,7 @@ func BenchmarkOvertakenGang(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				l := newLive(b, text.String())
-				on := func(name, node string, milli int64, age int64) {
+				on := func(name, node string, milli, age int64) {
 					l.pod(name, 0, func(p *corev1.Pod) {
 						p.Spec.NodeName = node
 						p.CreationTimestamp = metav1.Unix(1_800_000_000+age, 0)
