@@ -56,7 +56,8 @@ func Play(t *testing.T, scene Scene, tenon string, environment ...string) {
 		"kubectl": fmt.Sprintf(`exec %q kubectl "$@"`, tenon),
 		"helm":    `HELM_CACHE_HOME=$HOME/helm HELM_CONFIG_HOME=$HOME/helm HELM_DATA_HOME=$HOME/helm exec "$HELM" "$@"`,
 		// The binary is there; CI runs the tests.
-		"make": fmt.Sprintf(`[ "$1" = test ] || exec %s -s -C %q -o bin/tenon "$@"`, program("make"), root),
+		"make":       fmt.Sprintf(`[ "$1" = test ] || exec %s -s -C %q -o bin/tenon "$@"`, program("make"), root),
+		"eventually": `for i in $(seq 60); do "$@" && exit; sleep 1; done; exit 1`,
 		// Where all is well some searches find nothing.
 		"grep": fmt.Sprintf(`%s "$@" || [ $? = 1 ]`, program("grep")),
 	} {
@@ -176,7 +177,7 @@ func (r reader) run(ctx context.Context, t *testing.T, script string) (out strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 12*time.Minute) // the pages wait for ten at most
 	defer cancel()
-	file, err := os.Create(filepath.Join(r.dir, ".output"))
+	file, err := os.CreateTemp(r.dir, ".output-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -267,10 +267,10 @@ func Steps() []Step {
 		{Blocks: "docs/guide/gang.md $ tenon gang", Scene: Plain, Before: twoGangs},
 		{
 			Blocks: "docs/guide/quota.md $ tenon quota\nQUOTA (cpu)             MIN", Scene: Plain,
-			// How many pods of c come before those of d is chance.
-			Replace: []string{"40    40     0", "40    …     0", "70    35     0", "70    …     0"},
-			Before: "kubectl delete --wait pod --all; for of in company work; do kubectl apply -f $of.yaml; " +
-				"kubectl wait --for=condition=Available deployment/c || [ $of = company ]; done",
+			// So that all pods of c come before those of d.
+			Before: "kubectl delete --wait pod --all; kubectl apply -f company.yaml\n" +
+				"sed 's/replicas: 70/replicas: 0/' work.yaml | kubectl apply -f -\n" +
+				"kubectl wait --for=jsonpath='{.status.readyReplicas}'=40 deployment/c; kubectl apply -f work.yaml",
 		},
 		{Blocks: "docs/guide/quota.md $ tenon quota d", Scene: Plain},
 		{
@@ -298,7 +298,7 @@ func Steps() []Step {
 		{
 			Blocks: "docs/guide/quota.md $ tenon quota\nQUOTA (cpu)                 MIN", Scene: Plain,
 			Before: "kubectl delete pod urgent firm\n" +
-				"kubectl apply -f 6.yaml; until kubectl get elasticquota arm-pool; do sleep 1; done\n" +
+				"kubectl apply -f 6.yaml; eventually kubectl get elasticquota arm-pool\n" +
 				"kubectl apply -f 7.yaml",
 		},
 
@@ -312,10 +312,17 @@ func Steps() []Step {
 		},
 		{
 			Blocks: "docs/guide/numa-alignment.md $ kubectl get pod aligned", Scene: Aligned,
-			Before: guaranteed + "guaranteed aligned 24 100Gi", Replace: []string{"fc69", ""},
+			Before: guaranteed + "guaranteed aligned 24 100Gi", Replace: []string{"fc69", "", `"gen":1`, `"gen":…`},
 		},
 
-		{Blocks: "docs/guide/move-gpus.md DIR=", Scene: Moved},
+		{
+			Blocks: "docs/guide/move-gpus.md DIR=", Scene: Moved,
+			Replace: []string{
+				"sleep 20; tenon topology node/$NODE",
+				`eventually bash -c 'has=$(tenon topology node/$NODE) &&
+					[[ $has == *"(of the kubelet)"* && $has == */own* ]]'`,
+			},
+		},
 
 		{
 			Blocks: "docs/guide/run-the-agent.md tenon doctor", Scene: Installed,
@@ -327,7 +334,9 @@ func Steps() []Step {
 			Blocks: "docs/reference/diagnostics.md $ kubectl -n", Scene: Installed,
 			Before: "export AGENT=$(kubectl -n tenon-system get pods -l app.kubernetes.io/name=tenon-agent -o name)",
 			Replace: []string{
-				"pod/tenon-agent-x2x7z", "$AGENT", `"n0"`, `"here"`, "app", "main", "9b334c81-", "", "v2", "…",
+				// On the stage the agent's port is this machine's own.
+				"pod/tenon-agent-x2x7z 10271", "$AGENT 20271:10271", "127.0.0.1:10271", "127.0.0.1:20271",
+				`"n0"`, `"here"`, "app", "main", "9b334c81-", "", "v2", "…",
 				"kubepods/", "",
 				"2026-11-20T10:52:14.937Z", "…", "0-3", "…",
 			},
@@ -387,7 +396,7 @@ kubectl -n koordinator-system create deployment koordlet --image=koordlet --dry-
 		{
 			Blocks: "docs/start/from-koordinator.md kubectl -n koordinator-system patch", Scene: Release,
 			Replace: []string{
-				"tenon doctor --node NODE", "until tenon doctor --node here; do sleep 1; done", "NODE", "here",
+				"tenon doctor --node NODE", "eventually tenon doctor --node here", "NODE", "here",
 			},
 		},
 		{
