@@ -1,12 +1,14 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,3 +90,28 @@ func pages(tb testing.TB) (all []Block) {
 
 // Documents are those of a block of YAML.
 func (b Block) Documents() []string { return strings.Split(b.Text, "\n---\n") }
+
+// isFile reports whether a block is one, and not commands or what they print.
+func (b Block) isFile() bool { return slices.Contains([]string{"yaml", "json", "toml"}, b.Language) }
+
+// named is how a page names a file: before the block, or in its first line.
+var named = regexp.MustCompile("`([a-z]+\\.yaml)`[^`]*$|^# ([a-z]+\\.yaml)\n")
+
+// files returns the blocks of YAML of a page by their numbers (1.yaml), and by the names that the page has for them.
+func files(tb testing.TB, of string) map[string]string {
+	tb.Helper()
+	found, number := map[string]string{}, 0
+	for _, b := range Blocks(tb) {
+		if b.File != of || b.Language != "yaml" {
+			continue
+		}
+		number++
+		found[fmt.Sprintf("%d.yaml", number)] = b.Text
+		for _, m := range append(named.FindAllStringSubmatch(b.above, -1), named.FindStringSubmatch(b.Text)) {
+			if m != nil {
+				found[cmp.Or(m[1], m[2])] = b.Text
+			}
+		}
+	}
+	return found
+}

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +16,6 @@ import (
 
 	"github.com/tenon-project/tenon/internal/testkit"
 )
-
-// isFile reports whether a block is one, and not commands or what they print.
-func (b Block) isFile() bool { return slices.Contains([]string{"yaml", "json", "toml"}, b.Language) }
 
 // reader runs commands as a reader of the pages has them.
 type reader struct {
@@ -42,11 +38,6 @@ func Play(t *testing.T, scene Scene, tenon string, environment ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
 	r := reader{dir: dir, env: append(os.Environ(), environment...)}
 	r.env = append(r.env, "HOME="+dir, "TMPDIR="+dir, "PATH="+filepath.Join(dir, "path")+":"+os.Getenv("PATH"))
 	r.env = slices.DeleteFunc(r.env, func(v string) bool { return v == "KUBECONFIG="+os.Getenv("KUBECONFIG") })
@@ -56,10 +47,10 @@ func Play(t *testing.T, scene Scene, tenon string, environment ...string) {
 		"kubectl": fmt.Sprintf(`exec %q kubectl "$@"`, tenon),
 		"helm":    `HELM_CACHE_HOME=$HOME/helm HELM_CONFIG_HOME=$HOME/helm HELM_DATA_HOME=$HOME/helm exec "$HELM" "$@"`,
 		// The binary is there; CI runs the tests.
-		"make":       fmt.Sprintf(`[ "$1" = test ] || exec %s -s -C %q -o bin/tenon "$@"`, program("make"), root),
+		"make":       fmt.Sprintf(`[ "$1" = test ] || PATH=${PATH#*:} exec make -s -C %q -o bin/tenon "$@"`, root),
 		"eventually": `for i in $(seq 60); do "$@" && exit; sleep 1; done; exit 1`,
 		// Where all is well some searches find nothing.
-		"grep": fmt.Sprintf(`%s "$@" || [ $? = 1 ]`, program("grep")),
+		"grep": `PATH=${PATH#*:} grep "$@" || [ $? = 1 ]`,
 	} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "path", name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
@@ -73,6 +64,9 @@ func Play(t *testing.T, scene Scene, tenon string, environment ...string) {
 		const down = "for of in .tenon tmp.*/move; do [ ! -e $of ] || tenon down --purge --data $of; done"
 		if out, code := r.run(context.Background(), t, down); code != 0 {
 			t.Errorf("%s: %d\n%s", down, code, out)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
 	})
 	ran, blocks := 0, Blocks(t)
@@ -90,38 +84,14 @@ func Play(t *testing.T, scene Scene, tenon string, environment ...string) {
 	}
 }
 
-func program(name string) string {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return name
-	}
-	return path
-}
-
-var (
-	prompt = regexp.MustCompile(`(?m)^\$ ((?:.*\\\n)*.*)$`)
-	named  = regexp.MustCompile("`([a-z]+\\.yaml)`[^`]*\n*$|^# ([a-z]+\\.yaml)\n")
-)
+var prompt = regexp.MustCompile(`(?m)^\$ ((?:.*\\\n)*.*)$`)
 
 // play runs a block and compares what it prints with the page.
 func (r reader) play(t *testing.T, step Step, b Block) {
 	t.Helper()
-	number := 0
-	for _, file := range Blocks(t) {
-		if file.File != b.File || file.Language != "yaml" {
-			continue
-		}
-		number++
-		names := []string{fmt.Sprintf("%d.yaml", number)}
-		for _, m := range append(named.FindAllStringSubmatch(file.above, -1), named.FindStringSubmatch(file.Text)) {
-			if m != nil {
-				names = append(names, cmp.Or(m[1], m[2]))
-			}
-		}
-		for _, name := range names {
-			if err := os.WriteFile(filepath.Join(r.dir, name), []byte(file.Text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	for name, text := range files(t, b.File) {
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if out, code := r.run(t.Context(), t, step.Before); code != 0 {
