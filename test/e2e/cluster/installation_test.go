@@ -605,10 +605,13 @@ func (c *cluster) serveMetrics(t *testing.T) {
 		check(t, err)
 		tokens[name] = token.Status.Token
 	}
-	for who, want := range map[string]int{"": 401, "forged": 401, "default": 403, account.Name: 200} {
+	for who, want := range map[string]int{
+		"": http.StatusUnauthorized, "forged": http.StatusUnauthorized,
+		"default": http.StatusForbidden, account.Name: http.StatusOK,
+	} {
 		stage.Await(t, fmt.Sprintf("metrics for %q", who), func() error {
 			status, text, err := metrics(t.Context(), tokens[who])
-			if err == nil && (status != want || (want == 200) != strings.Contains(text, "\ntenon_agent_")) {
+			if err == nil && (status != want || (want == http.StatusOK) != strings.Contains(text, "\ntenon_agent_")) {
 				err = fmt.Errorf("HTTP status %d with %d bytes, want %d", status, len(text), want)
 			}
 			return err
