@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -150,30 +146,6 @@ func newSchedulerWith(t *testing.T, with []Option, args ...string) *Scheduler {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// TestEventsOfElectionsAreSentBesideOthers: upstream made their recorder before our broadcaster came in.
-func TestEventsOfElectionsAreSentBesideOthers(t *testing.T) {
-	ours, elections := fake.NewClientset(), fake.NewClientset()
-	before := events.NewEventBroadcasterAdapterWithContext(t.Context(), elections)
-	elected := before.DeprecatedNewLegacyRecorder("elections")
-	both := broadcasters{events.NewEventBroadcasterAdapterWithContext(t.Context(), ours), before}
-	both.StartRecordingToSink(t.Context().Done())
-	defer both.Shutdown()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-	elected.Event(pod, corev1.EventTypeNormal, "LeaderElection", "leads")
-	both.NewRecorder("scheduler").Eventf(pod, nil, corev1.EventTypeNormal, "Scheduled", "Binding", "is bound")
-	for name, client := range map[string]*fake.Clientset{"ours": ours, "of elections": elections} {
-		sent := func(context.Context) (bool, error) {
-			return slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool {
-				return a.Matches("create", "events")
-			}), nil
-		}
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, sent)
-		if err != nil {
-			t.Errorf("no Event is sent, %s: %v", name, err)
-		}
-	}
 }
 
 func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {

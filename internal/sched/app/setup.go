@@ -152,13 +152,6 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if c.Client, err = kubernetes.NewForConfig(rest.AddUserAgent(c.KubeConfig, "scheduler")); err != nil {
 		return nil, fmt.Errorf("client for Bindings: %w", err)
 	}
-	recording, err := kubernetes.NewForConfig(c.KubeConfig)
-	if err != nil {
-		return nil, fmt.Errorf("client for Events: %w", err)
-	}
-	c.EventBroadcaster = broadcasters{
-		events.NewEventBroadcasterAdapterWithContext(ctx, recording), c.EventBroadcaster,
-	}
 	client, err := kube.NewClient(c.KubeConfig)
 	if err != nil {
 		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
@@ -191,22 +184,6 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, o.inFile(err)
 	}
 	return s, s.wire(ctx)
-}
-
-// broadcasters send Events through a client of ours, but those of elections, whose recorder upstream has made.
-type broadcasters struct {
-	events.EventBroadcasterAdapter
-	elections events.EventBroadcasterAdapter
-}
-
-func (b broadcasters) StartRecordingToSink(stop <-chan struct{}) {
-	b.elections.StartRecordingToSink(stop)
-	b.EventBroadcasterAdapter.StartRecordingToSink(stop)
-}
-
-func (b broadcasters) Shutdown() {
-	b.EventBroadcasterAdapter.Shutdown()
-	b.elections.Shutdown()
 }
 
 // build makes the scheduling core as kube-scheduler does.

@@ -22,16 +22,13 @@ const (
 	// togetherInFlight bounds those of members of gangs, which all come at once. They keep the API server busy and
 	// leave others a short way.
 	togetherInFlight = 64
-	// besideInFlight bounds them while others are bound, and eventsInFlight the Events that are created then, one for
-	// each pod that is bound: what others wait for grows with what the API server works on at a time.
+	// besideInFlight bounds them while others are bound: what these wait for grows with what the API server works on
+	// at a time.
 	besideInFlight = 1
-	eventsInFlight = 4
 	// patience is how long a member waits for that, and lateInFlight bounds those that have waited for so long: the
-	// members of a gang are not bound far apart. Events wait longer, and are bounded like members without others then:
-	// what waits must not grow for ever.
-	patience       = 5 * time.Second
-	lateInFlight   = 4
-	eventsPatience = 30 * time.Second
+	// members of a gang are not bound far apart.
+	patience     = 5 * time.Second
+	lateInFlight = 4
 	// othersRest is how long after a Binding of a pod that starts alone another may be on its way.
 	othersRest = 100 * time.Millisecond
 	// mostTogether is how many members may wait for that while other pods are scheduled.
@@ -62,59 +59,42 @@ func (b *Bindings) end(count *atomic.Int64) {
 	}
 }
 
-// Limit lets a number of requests through at a time that bind a pod, and of those that create Events while pods that
-// start alone are bound.
+// Limit lets a number of requests through at a time that bind a pod.
 func (b *Bindings) Limit(next http.RoundTripper) http.RoundTripper {
 	return limited{
 		next, b, make(chan struct{}, BindingsInFlight), make(chan struct{}, togetherInFlight),
-		make(chan struct{}, besideInFlight), make(chan struct{}, lateInFlight), make(chan struct{}, eventsInFlight),
+		make(chan struct{}, besideInFlight), make(chan struct{}, lateInFlight),
 	}
 }
 
 type limited struct {
 	http.RoundTripper
-	bindings                              *Bindings
-	alone, together, beside, late, events chan struct{}
+	bindings                      *Bindings
+	alone, together, beside, late chan struct{}
 }
 
 type bindsTogether struct{}
 
-// slots returns what a request waits for, and after how long for what else; nil for a request that waits for nothing.
-func (l limited) slots(r *http.Request) (slots, late chan struct{}, patient time.Duration) {
-	b, path := l.bindings, r.URL.Path
-	beside := b.Busy() || time.Since(time.Unix(0, b.last.Load())) < othersRest
-	switch {
-	case r.Method != http.MethodPost:
-	case strings.HasSuffix(path, "/events") && beside:
-		return l.events, l.together, eventsPatience
-	case !strings.HasSuffix(path, "/binding"):
-	case r.Context().Value(bindsTogether{}) == nil:
-		return l.alone, nil, 0
-	case beside:
-		return l.beside, l.late, patience
-	default:
-		return l.together, nil, 0
-	}
-	return nil, nil, 0
-}
-
 func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
-	slots, late, patient := l.slots(request)
-	if slots == nil {
+	if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/binding") {
 		return l.RoundTripper.RoundTrip(request)
 	}
-	var ends <-chan time.Time
-	if late != nil {
-		ends = time.After(patient)
+	ctx, slots := request.Context(), l.alone
+	var late <-chan time.Time
+	if ctx.Value(bindsTogether{}) != nil {
+		slots = l.together
+		if b := l.bindings; b.Busy() || time.Since(time.Unix(0, b.last.Load())) < othersRest {
+			slots, late = l.beside, time.After(patience)
+		}
 	}
 	for waits := true; waits; {
 		select {
 		case slots <- struct{}{}:
 			waits = false
-		case <-ends:
-			slots, ends = late, nil
-		case <-request.Context().Done():
-			return nil, request.Context().Err()
+		case <-late:
+			slots, late = l.late, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 	began := time.Now()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -120,86 +119,62 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 	})
 }
 
-// slowServer takes a while for each request, and counts those under way and those done, by path.
-type slowServer struct {
-	mu            sync.Mutex // guards the rest
-	running, done map[string]int
-	most          map[string]int
-}
+// slowServer takes a while for each request, and counts those under way and those done.
+type slowServer struct{ running, most, done atomic.Int64 }
 
 const slowServerTakes = 10 * time.Millisecond
 
-func (s *slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	path := r.URL.Path
-	s.mu.Lock()
-	s.running[path]++
-	s.most[path] = max(s.most[path], s.running[path])
-	s.mu.Unlock()
+func (s *slowServer) RoundTrip(*http.Request) (*http.Response, error) {
+	is := s.running.Add(1)
+	for most := s.most.Load(); most < is && !s.most.CompareAndSwap(most, is); most = s.most.Load() {
+		continue
+	}
 	<-time.After(slowServerTakes)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running[path]--
-	s.done[path]++
+	s.running.Add(-1)
+	s.done.Add(1)
 	return &http.Response{Body: http.NoBody}, nil
 }
 
-// What is less urgent leaves the API server to Bindings of pods that start alone while there are any: members of gangs
-// are bound one at a time with rests, and four Events are created at a time. Neither waits for ever.
-func TestMembersAndEventsLeaveTheServerToOthers(t *testing.T) {
-	const member, event = "/api/v1/namespaces/n/pods/p/binding", "/apis/events.k8s.io/v1/namespaces/n/events"
-	const late = besideInFlight + lateInFlight
+// Members of gangs leave the API server to Bindings of pods that start alone while there are any: they are bound one at
+// a time, with rests. None waits for ever.
+func TestMembersLeaveTheServerToOthers(t *testing.T) {
 	for name, c := range map[string]struct {
-		busy                  bool
-		members, events       int
-		after                 time.Duration
-		membersDone, eventsOf int // done by then
-		mostMembers, mostOf   int // under way at a time
+		busy       bool
+		members    int
+		after      time.Duration
+		done, most int64 // by then, and under way at a time
 	}{
-		"others are bound": {true, 200, 500, time.Second, 50, 400, besideInFlight, eventsInFlight},
-		"no others":        {false, 64, 500, slowServerTakes, 64, 500, togetherInFlight, 500},
+		"others are bound": {true, 200, time.Second, 50, besideInFlight},
+		"no others":        {false, 64, slowServerTakes, 64, togetherInFlight},
 		// 50 a second, then 400
-		"others are bound for long": {true, 1000, 0, patience + 2*time.Second, 1000, 0, late, 0},
-		// 400 a second, then 6,800
-		"Events wait for very long": {
-			true, 0, 15000, eventsPatience + time.Second/2, 0, 15000, 0, eventsInFlight + togetherInFlight,
-		},
+		"others are bound for long": {true, 1000, patience + 2*time.Second, 1000, besideInFlight + lateInFlight},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := &slowServer{running: map[string]int{}, done: map[string]int{}, most: map[string]int{}}
-				bindings := NewBindings()
+				server, bindings := &slowServer{}, NewBindings()
 				client := bindings.Limit(server)
-				send := func(ctx context.Context, n int, path string) {
-					for range n {
-						go func() {
-							r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server"+path, nil)
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if answer, err := client.RoundTrip(r); err != nil || answer.Body.Close() != nil {
-								t.Error(err)
-							}
-						}()
-					}
-				}
 				if c.busy {
 					bindings.alone.Add(1)
 				}
-				ctx := t.Context()
-				send(context.WithValue(ctx, bindsTogether{}, true), c.members, member)
-				send(ctx, c.events, event)
+				ctx := context.WithValue(t.Context(), bindsTogether{}, true)
+				for range c.members {
+					go func() {
+						r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server/pods/p/binding", nil)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if answer, err := client.RoundTrip(r); err != nil || answer.Body.Close() != nil {
+							t.Error(err)
+						}
+					}()
+				}
 				<-time.After(c.after)
 				synctest.Wait()
-				server.mu.Lock()
-				if m, e := server.done[member], server.done[event]; m != c.membersDone || e != c.eventsOf {
-					t.Errorf("%d members are bound and %d Events created after %v, want %d and %d", m, e, c.after,
-						c.membersDone, c.eventsOf)
+				if done, most := server.done.Load(), server.most.Load(); done != c.done || most > c.most {
+					t.Errorf("%d members are bound after %v, %d at a time, want %d and %d", done, c.after, most, c.done,
+						c.most)
 				}
-				if m, e := server.most[member], server.most[event]; m > c.mostMembers || e > c.mostOf {
-					t.Errorf("%d members and %d Events at a time, want %d and %d", m, e, c.mostMembers, c.mostOf)
-				}
-				server.mu.Unlock()
 				<-time.After(time.Minute) // for the rest
 			})
 		})
