@@ -103,7 +103,7 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 	}
 	members := &gang.Gathered{Members: order}
 	names, least := is.dimensions(members), is.demand(members).Each
-	kept, all := map[string]bool{}, []crowded{}
+	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}
 	for _, node := range preferred {
 		kept[node] = true
 	}
@@ -111,10 +111,10 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 		c := crowded{node: n.Node().Name}
 		for _, info := range n.GetPods() {
 			if goes(info.GetPod()) {
-				c.pods = append(c.pods, info)
+				c.pods, behind[info.GetPod()] = append(c.pods, info), true
 			}
 		}
-		if len(c.pods) > 0 && leavesEnough(n, c.pods, names, least) &&
+		if len(c.pods) > 0 && hasWithout(n, behind, names, least) &&
 			slices.ContainsFunc(order, func(uid string) bool { return is.places[uid].has(c.node) }) {
 			all = append(all, c)
 		}
@@ -145,17 +145,10 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 	return nil
 }
 
-// leavesEnough reports whether a node has at least so much free without some pods.
-func leavesEnough(n fwk.NodeInfo, without []fwk.PodInfo, names []corev1.ResourceName, least []int64) bool {
+// hasWithout reports whether a node has at least so much free without some pods.
+func hasWithout(n fwk.NodeInfo, gone map[*corev1.Pod]bool, names []corev1.ResourceName, least []int64) bool {
 	for i, name := range names {
-		free := freeOn(n, name, nil)
-		for _, info := range without {
-			if name == corev1.ResourcePods {
-				free++
-			}
-			free += amountOf(info.CalculateResource().Resource, name)
-		}
-		if free < least[i] && !leavesUnlimited(n, name) {
+		if freeOn(n, name, func(p *corev1.Pod) bool { return gone[p] }) < least[i] && !leavesUnlimited(n, name) {
 			return false
 		}
 	}
