@@ -50,8 +50,9 @@ test: verify unit race system oracle-short alerts ladder ## Run every test for w
 
 unit: ## Run the fast tests: core, codecs, agent, store
 	$(GO) test -tags $(TAGS) $(UNIT)
-	@# Gangs: 100,000 orders of events.
+	@# Gangs: 100,000 orders of events. Devices: 100,000 nodes, each decided by brute force too.
 	$(GO) test -run WholeOrNotAtAll ./internal/core/gang -rapid.checks=100000
+	$(GO) test -run 'SetsAreAllThatIsFeasible|TheRestAreFoundTogether' ./internal/core/device ./internal/core/place -rapid.checks=100000
 	$(GO) -C hack/tools/release test ./...
 
 race: cc ## Run the adapters' tests under the race detector

@@ -102,15 +102,15 @@ func withDevices(v *ledger.View, r *Request, o *order) *beside {
 	} else {
 		b.asks = b.pool(v, r)
 	}
+	b.policy = max(v.Facts().Topology, r.Topology)
+	if b.policy == hint.SingleNUMANode {
+		b.spread = 1
+	}
+	b.widen(v, r)
 	if b.asks {
 		b.separate()
 	}
-	switch max(v.Facts().Topology, r.Topology) {
-	case hint.SingleNUMANode:
-		b.spread = 1
-	case hint.Restricted:
-		b.spread = max(b.spread, fewestForDevices(v, r))
-	}
+	b.spread = b.allowed()
 	return b
 }
 
@@ -123,6 +123,14 @@ func (b *beside) accepts(nodes topo.NodeSet) bool {
 func (j *joint) near(nodes topo.NodeSet) bool {
 	j.must = nodes & j.machine.NodesWithCPUs()
 	return j.choose() != 0
+}
+
+// widen lets the rest of a pod be on as many NUMA nodes as its devices need, and reports whether these are more.
+func (j *joint) widen(v *ledger.View, r *Request) bool {
+	if _, gives := givesDevices(v, r); gives && j.policy == hint.Restricted && !r.DevicesApart {
+		j.wide = fewestForDevices(v, r)
+	}
+	return j.wide > j.spread
 }
 
 // fewestForDevices is the number of NUMA nodes that the devices need when no pod is there.

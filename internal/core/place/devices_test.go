@@ -118,6 +118,14 @@ func TestCPUsAreBesideTheirDevices(t *testing.T) {
 			entries: []ledger.Entry{holding(0, 10), holding(2, 10), holding(4, 10), holding(6, 10)},
 			request: binding(4, restricted, whole(2)), code: why.InsufficientNUMADevices,
 		},
+		"and CPUs as many as the GPUs": {
+			entries: []ledger.Entry{busy("0-2,4-6,8-10,12-14,16-18,20-22,24-26,28-30")},
+			request: binding(4, restricted, whole(4)), cpus: "3,7,19,23", devices: []int{0, 1, 2, 3},
+		},
+		"and a shared pool": {
+			entries: []ledger.Entry{confined(6000, 0), confined(6000, 1), confined(6000, 2), confined(6000, 3)},
+			request: sharing(4000, restricted, whole(4)), devices: []int{0, 1, 2, 3},
+		},
 		"a pod of the shared pool is confined where its GPU is": {
 			entries: onlyOn(2), request: sharing(4000, single, whole(1)), devices: []int{4},
 		},

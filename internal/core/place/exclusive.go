@@ -116,6 +116,13 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	var j joint
 	j.exclusive(v, r, o)
 	reason := j.check()
+	if !reason.OK() && j.widen(v, r) {
+		wide := j.wide
+		j = joint{}
+		j.exclusive(v, r, o)
+		j.wide = wide
+		reason = j.check()
+	}
 	if reason.Code != why.TopologyPolicy || reason.Resource != why.CPU {
 		return reason
 	}
@@ -162,6 +169,7 @@ func (o *order) take(v *ledger.View, r *Request, devices topo.NodeSet) (
 ) {
 	var j joint
 	j.exclusive(v, r, o)
+	j.widen(v, r)
 	j.separate()
 	j.meet(v, r, o, devices)
 	o.spread = j.spread

@@ -20,11 +20,12 @@ type joint struct {
 	summary  *ledger.Summary
 	strategy cpualloc.Strategy
 	policy   hint.Policy
-	// spread is the number of NUMA nodes that the policy allows.
-	spread int
-	open   topo.NodeSet // NUMA nodes that may take part
-	must   topo.NodeSet // those that do
-	wants  NUMAExclusive
+	// spread is the number of NUMA nodes that the policy allows, wide that of the devices, if these need more.
+	spread, wide int
+
+	open  topo.NodeSet // NUMA nodes that may take part
+	must  topo.NodeSet // those that do
+	wants NUMAExclusive
 
 	// cpus and milli are the rows of CPU: those that the bind policy counts, or the size of shared pools and what of
 	// them is not promised. The other rows follow them.
@@ -101,6 +102,9 @@ func (r reach) fartherThan(o reach) bool {
 	return r.rows > o.rows || r.rows == o.rows && r.have > o.have
 }
 
+// allowed is on how many NUMA nodes the pod may be.
+func (j *joint) allowed() int { return max(j.spread, j.wide) }
+
 func (j *joint) rows() int { return j.leading + j.others }
 
 func (j *joint) reach(nodes topo.NodeSet) reach {
@@ -137,7 +141,7 @@ func (j *joint) separate() (ok, whole bool) {
 		return true, true
 	}
 	j.open &^= j.summary.Mixed(j.spread)
-	best, whole := j.farthest(min(j.spread, j.open.Len()))
+	best, whole := j.farthest(min(j.allowed(), j.open.Len()))
 	if ok = best.rows == j.rows(); !ok && j.wants == PreferNUMAExclusive {
 		j.open, ok = open, true
 	}
@@ -157,19 +161,19 @@ func (j *joint) check() why.Reason {
 	if !alone.OK() {
 		j.others = 0 // no set is feasible; it remains to check whether CPU alone is short
 	}
-	best, whole := j.farthest(min(j.spread, j.open.Len()))
+	best, whole := j.farthest(min(j.allowed(), j.open.Len()))
 	held := best.rows == j.rows()
 	if held && alone.OK() {
 		held, whole = j.separate()
 		if !held && whole {
-			return why.Reason{Code: why.NUMANodeShared, Resource: why.CPU, Extra: int64(j.spread)}
+			return why.Reason{Code: why.NUMANodeShared, Resource: why.CPU, Extra: int64(j.allowed())}
 		}
 	}
 	switch {
 	case held:
 		return alone
 	case !whole:
-		return why.Reason{Code: why.TopologyUndecided, Resource: why.CPU, Extra: int64(j.spread)}
+		return why.Reason{Code: why.TopologyUndecided, Resource: why.CPU, Extra: int64(j.allowed())}
 	}
 	return j.short(best)
 }
@@ -210,7 +214,7 @@ func (j *joint) largest(k int) topo.NodeSet {
 
 // short is the refusal of the policy, with what the set that came farthest has of the row that is short.
 func (j *joint) short(best reach) why.Reason {
-	reason := why.Reason{Code: why.TopologyPolicy, Resource: why.CPU, Extra: int64(j.spread)}
+	reason := why.Reason{Code: why.TopologyPolicy, Resource: why.CPU, Extra: int64(j.allowed())}
 	switch row := best.rows; {
 	case row >= j.leading:
 		d := &j.more[row-j.leading]
@@ -222,7 +226,7 @@ func (j *joint) short(best reach) why.Reason {
 	default:
 		reason.Unit, reason.Asked, reason.Free = why.MilliCPU, j.needs[1], best.have
 	}
-	if j.spread == 1 {
+	if j.allowed() == 1 {
 		reason.Where = why.Where{Scope: why.NUMA, Index: int32(j.machine.NUMAID(best.nodes.First()))}
 	}
 	return reason
@@ -274,7 +278,7 @@ func (j *joint) rankOf(nodes topo.NodeSet) rank {
 // choose returns the best set of NUMA nodes that holds the pod: fewest of them, then rank, then the lowest ids; 0 =
 // none.
 func (j *joint) choose() topo.NodeSet {
-	for k := 1; k <= j.spread; k++ {
+	for k := 1; k <= j.allowed(); k++ {
 		var chosen topo.NodeSet
 		var best rank
 		j.sets(k, j.needs[0], func(nodes topo.NodeSet) bool {

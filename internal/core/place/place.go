@@ -33,7 +33,15 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 	} else if r.wantsPool() {
 		var j joint
 		if j.pool(v, r) {
-			if reason := j.fitsPool(); !reason.OK() {
+			reason := j.fitsPool()
+			if !reason.OK() && j.widen(v, r) {
+				wide := j.wide
+				j = joint{}
+				j.pool(v, r)
+				j.wide = wide
+				reason = j.fitsPool()
+			}
+			if !reason.OK() {
 				return reason
 			}
 		}
@@ -79,6 +87,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 	} else if r.wantsPool() {
 		var j joint
 		if j.pool(v, r) {
+			j.widen(v, r)
 			j.separate()
 			j.meet(v, r, &o, devices.Nodes)
 			offer.Nodes = j.choose()

@@ -73,10 +73,12 @@ func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes topo.NodeSet, ok 
 			return 0, false
 		}
 		j.exclusive(v, r, &o)
+		j.widen(v, r)
 		j.separate()
 		return j.choose(), true
 	}
 	if j.pool(v, r) {
+		j.widen(v, r)
 		j.separate()
 		nodes = j.choose()
 	}
