@@ -141,7 +141,7 @@ func TestNewcomersAreTriedBetweenRounds(t *testing.T) {
 	}
 }
 
-// TestARoundWaitsForNewcomersThatAreBeingBound: for twice as long as the round before it took, or until none is.
+// TestARoundWaitsForNewcomersThatAreBeingBound: for four times as long as the round before it took, or until none is.
 func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	for name, c := range map[string]struct {
@@ -150,7 +150,7 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 	}{
 		"nothing is bound":               {0, 0, 0},
 		"a short while":                  {20, 0, 20},
-		"always":                         {1000, 0, 400},
+		"always":                         {1000, 0, 800},
 		"one comes, and the turn ends":   {1000, 50, 150},
 		"one comes, and none is bound":   {60, 50, 150},
 		"one comes after the next round": {20, 1000, 20},
