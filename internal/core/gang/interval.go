@@ -13,8 +13,8 @@ type Interval struct {
 	until time.Time // the next round may wait; zero while the round before it is under way
 }
 
-// restPerRound bounds how long a round waits for Bindings, in times of the round before it. With 2, on a machine whose API
-// server takes most of two cores, the 99th percentile of newcomers beside gangs is up to twice as long as with 4.
+// restPerRound bounds how long a round waits for Bindings, in times of the round before it. On a machine whose API
+// server takes most of two cores, the 99th percentile of newcomers beside gangs was up to twice as long with 2.
 const restPerRound = 4
 
 // Next is what follows in an interval.
