@@ -94,6 +94,9 @@ done; done`
 `
 	plainPod = "echo '{apiVersion: v1, kind: Pod, metadata: {name: plain}, " +
 		"spec: {containers: [{name: app, image: app}]}}' >pods.yaml"
+	// An agent learns from a container that the validator of the runtime is off.
+	newContainer = "kubectl run after-validator --image=localhost/probe:1 --image-pull-policy=Never\n" +
+		"kubectl wait --for=condition=Ready pod/after-validator --timeout=1m\nkubectl delete --now pod/after-validator"
 	waitLeft = "kubectl wait --for=delete pod --all -n tenon-system --timeout=2m"
 	// The registry in the values of the page does not exist.
 	ourValues = "printf 'image: {registry: localhost}\\nscheduler: {resources: {requests: {cpu: 50m}}}\\n" +
@@ -368,13 +371,13 @@ func Steps() []Step {
 apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: here}}'`,
 			Replace: []string{"NODE node.tenon", "here node.tenon", "NAMESPACE", "default"},
 		},
-		{Blocks: "docs/guide/run-the-agent.md tenon leave", Scene: Release},
+		{Blocks: "docs/guide/run-the-agent.md tenon leave", Scene: Release, Before: newContainer},
 		{Blocks: "docs/guide/run-the-agent.md helm uninstall", Scene: Release},
 		{
 			Blocks: "docs/guide/run-the-agent.md make images", Scene: Release, Before: waitLeft,
 			Replace: []string{"make images", ": make images", "ctr -n", ": ctr -n"},
 		},
-		{Blocks: "docs/start/install.md tenon leave", Scene: Release},
+		{Blocks: "docs/start/install.md tenon leave", Scene: Release, Before: newContainer},
 		{Blocks: "docs/start/install.md kubectl apply", Scene: Release, Before: waitLeft},
 		{
 			Blocks: "docs/guide/upgrade.md kubectl apply", Scene: Release,
