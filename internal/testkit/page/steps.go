@@ -94,8 +94,9 @@ done; done`
 `
 	plainPod = "echo '{apiVersion: v1, kind: Pod, metadata: {name: plain}, " +
 		"spec: {containers: [{name: app, image: app}]}}' >pods.yaml"
-	// An agent learns from a container that the validator of the runtime is off.
-	newContainer = "kubectl run after-validator --image=localhost/probe:1 --image-pull-policy=Never\n" +
+	// An agent learns from a container that the validator of the runtime is off; one that was just patched starts anew.
+	newContainer = "kubectl -n tenon-system rollout status daemonset/tenon-agent --timeout=2m\n" +
+		"kubectl run after-validator --image=localhost/probe:1 --image-pull-policy=Never\n" +
 		"kubectl wait --for=condition=Ready pod/after-validator --timeout=1m\nkubectl delete --now pod/after-validator"
 	waitLeft = "kubectl wait --for=delete pod --all -n tenon-system --timeout=2m"
 	// The registry in the values of the page does not exist.
