@@ -32,8 +32,9 @@ const (
 	// restPerWork bounds the cost of running all filters for a rejected pod: they rest this many times as long as they
 	// worked, so they take at most a tenth of the scheduler's time.
 	restPerWork = 9
-	// restPerWrite is as many times as long as a write took the next one waits while pods are bound.
-	restPerWrite = 4
+	// restPerWrite is as many times as long as a write took the next one waits while pods are bound: the API server
+	// works on what pods wait for nine tenths of the time.
+	restPerWrite = 9
 	// Events of refusals, for the whole process.
 	eventsPerSecond = 10
 	eventsBurst     = 100

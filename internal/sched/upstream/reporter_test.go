@@ -88,9 +88,13 @@ type bench struct {
 
 // written waits for what was asked to be written.
 func (b *bench) written() {
-	done := make(chan struct{})
-	b.reporter.writes.do(func() { close(done) })
-	<-done
+	w := &b.reporter.writes
+	for works := true; works; {
+		<-time.After(time.Millisecond)
+		w.mu.Lock()
+		works = w.works
+		w.mu.Unlock()
+	}
 }
 
 // A bench is the clock of its reporter.
@@ -456,15 +460,57 @@ func (s *slow) Now() time.Time                  { return s.now }
 func (s *slow) Since(t time.Time) time.Duration { return s.now.Sub(t) }
 func (s *slow) Sleep(d time.Duration)           { s.slept += d }
 
-// TestWritesRestWhilePodsAreBound: four times as long as a write took.
+// TestWritesRestWhilePodsAreBound: nine times as long as a write took.
 func TestWritesRestWhilePodsAreBound(t *testing.T) {
 	t.Parallel()
-	for busy, want := range map[bool]time.Duration{false: 0, true: 40 * time.Millisecond} {
-		clock := &slow{}
-		r := &Reporter{Busy: func() bool { return busy }, clock: clock}
-		r.resting(func() { clock.now = clock.now.Add(10 * time.Millisecond) })()
+	for busy, want := range map[bool]time.Duration{false: 0, true: 90 * time.Millisecond} {
+		clock, client := &slow{}, fake.NewClientset(testPod("p"))
+		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			clock.now = clock.now.Add(10 * time.Millisecond)
+			return false, nil, nil
+		})
+		r := &Reporter{Busy: func() bool { return busy }, clock: clock, client: client}
+		r.pending = map[types.UID]attempt{"p": {}}
+		node := "a"
+		r.write(write{ctx: t.Context(), pod: testPod("p"), node: &node})
 		if clock.slept != want {
 			t.Errorf("busy %t: rests %s, want %s", busy, clock.slept, want)
 		}
+	}
+}
+
+// TestConditionsAreWrittenBeforeNominatedNodes of the members of a gang, and of each pod what was said last: nothing
+// where it takes back what is not written yet.
+func TestConditionsAreWrittenBeforeNominatedNodes(t *testing.T) {
+	t.Parallel()
+	var w writes
+	var done []string
+	end := make(chan struct{})
+	do := func(is write) {
+		status := is.status()
+		done = append(done, fmt.Sprint(is.pod.Name, " ", status.NominatedNodeName, len(status.Conditions)))
+		if is.pod.Name == "last" {
+			close(end)
+		}
+	}
+	w.works = true // until all of it is said
+	say := func(name, node string, reports bool) {
+		is := write{ctx: t.Context(), pod: testPod(name), node: &node}
+		if reports {
+			is.condition = &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}
+		}
+		w.put(is, do)
+	}
+	for _, name := range []string{"moved", "taken back", "both", "last"} {
+		say(name, "a", false)
+	}
+	say("moved", "b", false)
+	say("taken back", "", false)
+	say("plain", "", true)
+	say("both", "b", true)
+	go w.work(do)
+	<-end
+	if diff := cmp.Diff([]string{"plain 1", "both b1", "moved b0", "last a0"}, done); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
