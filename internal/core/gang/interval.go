@@ -5,17 +5,23 @@ import "time"
 // Interval decides what is tried between two rounds. Newcomers are pods of no gang that were never tried: many gangs
 // that come at once, or are tried again at once, keep them waiting for about one round, not for the rounds of all.
 // Newcomers keep a gang waiting for half as many cycles as the round before it had members, however many come; where
-// the API server is slow to bind them, for four times as long as that round took at most. Before the first round there
-// is none.
+// the API server is slow to bind them, for four times as long as that round took at most. After a round that placed
+// nothing they all have their cycles for nine times as long. Before the first round there is none.
 type Interval struct {
-	owed  int       // cycles of newcomers before the next round
-	began time.Time // the round before it
-	until time.Time // the next round may wait; zero while the round before it is under way
+	owed   int       // cycles of newcomers before the next round
+	failed bool      // the round before it
+	began  time.Time // the same
+	until  time.Time // the next round may wait; zero while the round before it is under way
 }
 
-// restPerRound bounds how long a round waits for Bindings, in times of the round before it. On a machine whose API
-// server takes most of two cores, the 99th percentile of newcomers beside gangs was up to twice as long with 2.
-const restPerRound = 4
+const (
+	// restPerRound bounds how long a round waits for Bindings, in times of the round before it. On a machine whose API
+	// server takes most of two cores, the 99th percentile of newcomers beside gangs was up to twice as long with 2.
+	restPerRound = 4
+	// restPerFailure is the same after a round that placed nothing: gangs that do not fit take a tenth of the
+	// scheduling cycle from newcomers.
+	restPerFailure = 9
+)
 
 // Next is what follows in an interval.
 type Next int
@@ -32,26 +38,34 @@ func (i *Interval) Begin(members int, now time.Time) {
 	*i = Interval{owed: (members + 1) / 2, began: now}
 }
 
-// End notes that the round is over. Of several calls the first counts.
-func (i *Interval) End(now time.Time) {
-	if i.owed > 0 && i.until.IsZero() {
-		i.until = now.Add(restPerRound * now.Sub(i.began))
+// End notes that the round is over, and whether it placed nothing. Of several calls the first counts.
+func (i *Interval) End(failed bool, now time.Time) {
+	if i.began.IsZero() || !i.until.IsZero() {
+		return
 	}
+	rest := now.Sub(i.began) * restPerRound
+	if failed {
+		rest = now.Sub(i.began) * restPerFailure
+	}
+	i.failed, i.until = failed, now.Add(rest)
 }
 
-// Owes reports whether newcomers come before the next round.
-func (i *Interval) Owes() bool { return i.owed > 0 }
+// Owes reports whether newcomers may come before the next round.
+func (i *Interval) Owes() bool { return i.owed > 0 || i.failed }
 
 // Next returns what follows where another round may begin. came says that there is a newcomer, busy that a pod of no
 // gang is being bound.
 func (i *Interval) Next(came, busy bool, now time.Time) Next {
-	switch {
-	case i.owed > 0 && came:
-		i.owed--
-		return NextNewcomer
-	case i.owed > 0 && busy && !now.After(i.until):
-		return NextWait
+	rests := !now.After(i.until)
+	if i.owed > 0 || i.failed && rests {
+		switch {
+		case came:
+			i.owed--
+			return NextNewcomer
+		case busy && rests:
+			return NextWait
+		}
 	}
-	i.owed = 0
+	*i = Interval{}
 	return NextRound
 }

@@ -17,3 +17,6 @@ func PreemptsAgain(gangs *kube.Gangs, p *corev1.Pod, now time.Time) time.Time {
 	(&Rounds{Gangs: gangs}).waitsToPreempt(is, string(p.UID), now)
 	return is.failure.Again
 }
+
+// FailPlan notes that the plan of the last round has failed.
+func (r *Rounds) FailPlan() { r.failed = &round{} }

@@ -12,7 +12,7 @@ import (
 // Interleave returns the queue's pods, but newcomers of no gang between two rounds, if their priority is not lower.
 func (r *Rounds) Interleave(next nextPod) nextPod {
 	return func(logger klog.Logger) (pod *framework.QueuedPodInfo, err error) {
-		r.interval.End(time.Now())
+		r.interval.End(r.failed != nil, time.Now())
 		if pod = r.aside; pod == nil {
 			pod, err = next(logger)
 		}

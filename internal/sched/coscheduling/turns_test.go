@@ -141,19 +141,24 @@ func TestNewcomersAreTriedBetweenRounds(t *testing.T) {
 	}
 }
 
-// TestARoundWaitsForNewcomersThatAreBeingBound: for four times as long as the round before it took, or until none is.
+// TestARoundWaitsForNewcomersThatAreBeingBound: for four times as long as the round before it took, nine
+// times if its plan has failed, or until none is.
 func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	for name, c := range map[string]struct {
 		busy, come int // how long after the first round, in milliseconds; a newcomer comes
 		want       int // between the rounds
+		fails      bool
 	}{
-		"nothing is bound":               {0, 0, 0},
-		"a short while":                  {20, 0, 20},
-		"always":                         {1000, 0, 800},
-		"one comes, and the turn ends":   {1000, 50, 150},
-		"one comes, and none is bound":   {60, 50, 150},
-		"one comes after the next round": {20, 1000, 20},
+		"nothing is bound":               {0, 0, 0, false},
+		"a short while":                  {20, 0, 20, false},
+		"always":                         {1000, 0, 800, false},
+		"one comes, and the turn ends":   {1000, 50, 150, false},
+		"one comes, and none is bound":   {60, 50, 150, false},
+		"one comes after the next round": {20, 1000, 20, false},
+		"always, after a failure":        {3000, 0, 1800, true},
+		"one comes after a failure":      {3000, 50, 1800, true},
+		"a short while after a failure":  {20, 0, 20, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -172,7 +177,9 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 				l.run(ctx, t, n, func(pod string) {
 					switch pod {
 					case "g0-1":
-						ended = time.Now()
+						if ended = time.Now(); c.fails {
+							l.FailPlan()
+						}
 						l.Busy = func() bool {
 							since := time.Since(ended)
 							if c.come > 0 && since >= ms(c.come) {
