@@ -122,7 +122,7 @@ for level in "$@"; do
     build_for_guests || { failed=1; continue; }
     run "level 5" e2e_guest test/e2e/node/guest 60m ;;
   6) run "level 6" e2e_install test/e2e/cluster 15m -test.short ;;
-  cluster) run "whole level 6" e2e_install test/e2e/cluster 25m ;;
+  cluster) run "whole level 6" e2e_install test/e2e/cluster 40m ;;
   bench) bench ;;
   fault) run "faults" e2e_node test/e2e/node/fault 20m ;;
   *) echo "level.sh: unknown level $level: want 2 to 6, cluster, fault or bench" >&2; exit 2 ;;
