@@ -132,7 +132,9 @@ func (d *Description) readIn(scratch string) error {
 	if d.topology = r.Machine; d.capture == "" {
 		return nil
 	}
-	found, _ := inventory.New(inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}})
+	found, _ := inventory.New(inventory.Options{
+		Root: root, Drivers: inventory.Sysfs(root, false), Clock: clock.RealClock{},
+	})
 	_, _ = found.Refresh(context.Background())
 	d.captured = found.Devices(nil)
 	return nil
