@@ -50,21 +50,20 @@ func (i *Interval) End(failed bool, now time.Time) {
 	i.failed, i.until = failed, now.Add(rest)
 }
 
-// Owes reports whether newcomers may come before the next round.
-func (i *Interval) Owes() bool { return i.owed > 0 || i.failed }
+// Owes reports whether a newcomer that has come is next.
+func (i *Interval) Owes(now time.Time) bool { return i.owed > 0 || i.failed && i.rests(now) }
+
+func (i *Interval) rests(now time.Time) bool { return !now.After(i.until) }
 
 // Next returns what follows where another round may begin. came says that there is a newcomer, busy that a pod of no
 // gang is being bound.
 func (i *Interval) Next(came, busy bool, now time.Time) Next {
-	rests := !now.After(i.until)
-	if i.owed > 0 || i.failed && rests {
-		switch {
-		case came:
-			i.owed--
-			return NextNewcomer
-		case busy && rests:
-			return NextWait
-		}
+	switch owes := i.Owes(now); {
+	case owes && came:
+		i.owed--
+		return NextNewcomer
+	case owes && busy && i.rests(now):
+		return NextWait
 	}
 	*i = Interval{}
 	return NextRound

@@ -102,9 +102,11 @@ func (l *loop) run(t *rapid.T) {
 	for len(l.rounds) > 0 {
 		l.interval.End(failed, at(l.now))
 		want := l.next()
-		if owes := l.interval.Owes(); !owes && want != gang.NextRound {
-			t.Fatalf("at %d newcomers are owed nothing after %+v, want %d", l.now, l.done, want)
-		} else if owes {
+		owes := l.interval.Owes(at(l.now))
+		if !owes && want != gang.NextRound || owes && l.comes() && want != gang.NextNewcomer {
+			t.Fatalf("at %d it is %t that newcomers are owed a cycle after %+v, want %d", l.now, owes, l.done, want)
+		}
+		if owes {
 			if got := l.interval.Next(l.comes(), l.busy(), at(l.now)); got != want {
 				t.Fatalf("at %d there follows %d after %+v, want %d", l.now, got, l.done, want)
 			}
@@ -172,7 +174,7 @@ func TestWithoutGangsNothingIsOwed(t *testing.T) {
 	var i gang.Interval
 	for n := range 3 {
 		i.End(n > 0, at(n))
-		if next := i.Next(true, true, at(n)); i.Owes() || next != gang.NextRound || i != (gang.Interval{}) {
+		if next := i.Next(true, true, at(n)); i.Owes(at(n)) || next != gang.NextRound || i != (gang.Interval{}) {
 			t.Errorf("%d is next, in the interval %+v", next, i)
 		}
 	}

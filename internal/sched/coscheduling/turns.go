@@ -12,18 +12,20 @@ import (
 // Interleave returns the queue's pods, but newcomers of no gang between two rounds, if their priority is not lower.
 func (r *Rounds) Interleave(next nextPod) nextPod {
 	return func(logger klog.Logger) (pod *framework.QueuedPodInfo, err error) {
-		r.interval.End(r.failed != nil, time.Now())
+		now := time.Now()
+		r.interval.End(r.failed != nil, now)
 		if pod = r.aside; pod == nil {
 			pod, err = next(logger)
 		}
-		for err == nil && pod != nil && r.interval.Owes() && r.IsMember(pod.Pod) {
+		for err == nil && pod != nil && r.interval.Owes(now) && r.IsMember(pod.Pod) {
 			other := r.Newcomers.Newcomer(logger, r.Gangs.Priority(pod.Pod), r.IsMember)
-			switch r.interval.Next(other != nil, r.Busy != nil && r.Busy(), time.Now()) {
+			switch r.interval.Next(other != nil, r.Busy != nil && r.Busy(), now) {
 			case gang.NextNewcomer:
 				r.setAside(pod)
 				return other, nil
 			case gang.NextWait:
 				<-time.After(time.Millisecond)
+				now = time.Now()
 			}
 		}
 		r.setAside(nil)

@@ -141,6 +141,32 @@ func TestNewcomersAreTriedBetweenRounds(t *testing.T) {
 	}
 }
 
+// TestNoNewcomerIsLost when the time ends that all of them have after a failure.
+func TestNoNewcomerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer func() {
+			cancel()
+			<-time.After(time.Minute) // the queue's metrics end
+		}()
+		l := newLoop(ctx, t, 2, 2)
+		l.takes = 100 * time.Millisecond
+		newcomers := strings.Fields(strings.Repeat("a ", 30))
+		for i := range newcomers {
+			newcomers[i] += fmt.Sprint(i)
+		}
+		order := strings.Fields(l.run(ctx, t, 4+len(newcomers), func(pod string) {
+			if pod == "g0-1" {
+				l.FailPlan()
+				l.come(ctx, 0, newcomers...)
+			}
+		}))
+		if at := slices.Index(order, "g1-0"); at != 2+19 { // nine times 200 ms, and the one that is under way then
+			t.Errorf("tried %v, want the next round behind 19 of them", order)
+		}
+	})
+}
+
 // TestARoundWaitsForNewcomersThatAreBeingBound: for four times as long as the round before it took, nine
 // times if its plan has failed, or until none is.
 func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
