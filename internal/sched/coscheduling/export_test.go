@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -18,5 +19,5 @@ func PreemptsAgain(gangs *kube.Gangs, p *corev1.Pod, now time.Time) time.Time {
 	return is.failure.Again
 }
 
-// FailPlan notes that the plan of the last round has failed.
-func (r *Rounds) FailPlan() { r.failed = &round{} }
+// FailPlan notes that the plan of the last round has failed, and whether it evicts pods.
+func (r *Rounds) FailPlan(evicts bool) { r.failed = &round{failure: gang.Failure{Preempts: evicts}} }

@@ -13,7 +13,7 @@ import (
 func (r *Rounds) Interleave(next nextPod) nextPod {
 	return func(logger klog.Logger) (pod *framework.QueuedPodInfo, err error) {
 		now := time.Now()
-		r.interval.End(r.failed != nil, now)
+		r.interval.End(r.failed != nil && !r.failed.failure.Preempts, now)
 		if pod = r.aside; pod == nil {
 			pod, err = next(logger)
 		}

@@ -157,7 +157,7 @@ func TestNoNewcomerIsLost(t *testing.T) {
 		}
 		order := strings.Fields(l.run(ctx, t, 4+len(newcomers), func(pod string) {
 			if pod == "g0-1" {
-				l.FailPlan()
+				l.FailPlan(false)
 				l.come(ctx, 0, newcomers...)
 			}
 		}))
@@ -168,23 +168,24 @@ func TestNoNewcomerIsLost(t *testing.T) {
 }
 
 // TestARoundWaitsForNewcomersThatAreBeingBound: for four times as long as the round before it took, nine
-// times if its plan has failed, or until none is.
+// times if its plan has failed and nothing is evicted, or until none is.
 func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	for name, c := range map[string]struct {
-		busy, come int // how long after the first round, in milliseconds; a newcomer comes
-		want       int // between the rounds
-		fails      bool
+		busy, come int   // how long after the first round, in milliseconds; a newcomer comes
+		want       int   // between the rounds
+		fails      *bool // the first round; whether it evicts
 	}{
-		"nothing is bound":               {0, 0, 0, false},
-		"a short while":                  {20, 0, 20, false},
-		"always":                         {1000, 0, 800, false},
-		"one comes, and the turn ends":   {1000, 50, 150, false},
-		"one comes, and none is bound":   {60, 50, 150, false},
-		"one comes after the next round": {20, 1000, 20, false},
-		"always, after a failure":        {3000, 0, 1800, true},
-		"one comes after a failure":      {3000, 50, 1800, true},
-		"a short while after a failure":  {20, 0, 20, true},
+		"nothing is bound":               {0, 0, 0, nil},
+		"a short while":                  {20, 0, 20, nil},
+		"always":                         {1000, 0, 800, nil},
+		"one comes, and the turn ends":   {1000, 50, 150, nil},
+		"one comes, and none is bound":   {60, 50, 150, nil},
+		"one comes after the next round": {20, 1000, 20, nil},
+		"always, after a failure":        {3000, 0, 1800, new(bool)},
+		"always, after evictions":        {3000, 0, 800, ptr.To(true)},
+		"one comes after a failure":      {3000, 50, 1800, new(bool)},
+		"a short while after a failure":  {20, 0, 20, new(bool)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -203,8 +204,8 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 				l.run(ctx, t, n, func(pod string) {
 					switch pod {
 					case "g0-1":
-						if ended = time.Now(); c.fails {
-							l.FailPlan()
+						if ended = time.Now(); c.fails != nil {
+							l.FailPlan(*c.fails)
 						}
 						l.Busy = func() bool {
 							since := time.Since(ended)
