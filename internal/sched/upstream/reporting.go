@@ -166,19 +166,26 @@ func (w *writes) work(do func(write)) {
 	w.works = false
 }
 
-// write writes a status, after which pods may be bound before the next one. One that is bound or gone has none: what
-// kept it from that is old.
+// write writes a status, after which pods may be bound before the next one.
 func (r *Reporter) write(w write) {
-	if _, pending := r.last(w.pod.UID); !pending {
+	if r.Busy == nil {
+		r.patch(w)
 		return
 	}
 	began := r.clock.Now()
+	if r.patch(w); r.Busy() {
+		r.clock.Sleep(restPerWrite * r.clock.Now().Sub(began))
+	}
+}
+
+// patch writes a status, not of a pod that is bound or gone: what kept it from that is old.
+func (r *Reporter) patch(w write) {
+	if _, pending := r.last(w.pod.UID); !pending {
+		return
+	}
 	err := schedutil.PatchPodStatus(w.ctx, r.client, w.pod.Name, w.pod.Namespace, &w.pod.Status, w.status())
 	if err != nil && !apierrors.IsNotFound(err) {
 		utilruntime.HandleErrorWithContext(w.ctx, err, "Error updating pod", "pod", klog.KObj(w.pod))
-	}
-	if r.Busy != nil && r.Busy() {
-		r.clock.Sleep(restPerWrite * r.clock.Now().Sub(began))
 	}
 }
 
