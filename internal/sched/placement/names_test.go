@@ -27,6 +27,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -167,10 +168,11 @@ func (b *bench) addNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// hold lets a pod have CPUs of a node.
+// hold lets a pod have CPUs of a node, as many as it asks for.
 func (b *bench) hold(t *testing.T, node, cpus string) {
 	t.Helper()
-	p := pod("on-"+node, "another", 1)
+	set := cpuset.MustParse(cpus)
+	p := pod("on-"+node, "another", int64(set.Len()))
 	p.Spec.NodeName = node
 	p.Annotations = map[string]string{annotation.ResourceStatusKey: annotation.ResourceStatus{CPUSet: cpus}.String()}
 	b.store.PutPod(p)
