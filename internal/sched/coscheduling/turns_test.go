@@ -141,8 +141,9 @@ func TestNewcomersAreTriedBetweenRounds(t *testing.T) {
 	}
 }
 
-// TestNoNewcomerIsLost when the time ends that all of them have after a failure.
-func TestNoNewcomerIsLost(t *testing.T) {
+// timed runs test on a clock of its own, with two gangs of two and attempts that take 100 ms.
+func timed(t *testing.T, test func(context.Context, *testing.T, *loop)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer func() {
@@ -151,6 +152,13 @@ func TestNoNewcomerIsLost(t *testing.T) {
 		}()
 		l := newLoop(ctx, t, 2, 2)
 		l.takes = 100 * time.Millisecond
+		test(ctx, t, l)
+	})
+}
+
+// TestNoNewcomerIsLost when the time ends that all of them have after a failure.
+func TestNoNewcomerIsLost(t *testing.T) {
+	timed(t, func(ctx context.Context, t *testing.T, l *loop) {
 		newcomers := strings.Fields(strings.Repeat("a ", 30))
 		for i := range newcomers {
 			newcomers[i] += fmt.Sprint(i)
@@ -188,14 +196,7 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 		"a short while after a failure":  {20, 0, 20, new(bool)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer func() {
-					cancel()
-					<-time.After(time.Minute) // the queue's metrics end
-				}()
-				l := newLoop(ctx, t, 2, 2)
-				l.takes = 100 * time.Millisecond
+			timed(t, func(ctx context.Context, t *testing.T, l *loop) {
 				var ended, began time.Time
 				n := 4
 				if c.come > 0 && c.come < c.want {
