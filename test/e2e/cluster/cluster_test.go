@@ -203,7 +203,7 @@ func (c *cluster) create(t *testing.T, pods ...*corev1.Pod) []*corev1.Pod {
 // awaitPod returns a pod when it is as it is wanted.
 func (c *cluster) awaitPod(t *testing.T, p *corev1.Pod, to string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
 	t.Helper()
-	stage.Await(t, "pod "+p.Name+" to "+to, func() (err error) {
+	stage.AwaitWithin(t, guestPatience, "pod "+p.Name+" to "+to, func() (err error) {
 		found, err = c.client.CoreV1().Pods(work).Get(t.Context(), p.Name, metav1.GetOptions{})
 		if err == nil && !is(found) {
 			err = errors.New(state(found))
@@ -220,7 +220,7 @@ func (c *cluster) remove(t *testing.T, pods ...*corev1.Pod) {
 		check(t, c.client.CoreV1().Pods(work).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
 	}
 	for _, p := range pods {
-		stage.Await(t, "pod "+p.Name+" to be gone", func() error {
+		stage.AwaitWithin(t, guestPatience, "pod "+p.Name+" to be gone", func() error {
 			found, err := c.client.CoreV1().Pods(work).Get(t.Context(), p.Name, metav1.GetOptions{})
 			if err == nil {
 				err = errors.New(state(found))

@@ -31,7 +31,7 @@ const (
 	guestVariable = "TENON_STAGE_GUEST"
 	// guestPods is the network of the guest's pods, as its image has it.
 	guestPods = "10.77.1.0/24"
-	// guestPatience bounds a wait for several pods of the guest: an emulated machine is slow.
+	// guestPatience bounds a wait for pods of the guest: an emulated machine is slow.
 	guestPatience = 5 * time.Minute
 )
 
