@@ -123,6 +123,18 @@ func TestGangsAreCloseTogether(t *testing.T) {
 			members("m", 3, 4, strings.TrimSuffix(gathers("g", 3, "BlockLayer MustGather"), "}")+
 				", gang.scheduling.koordinator.sh/mode: NonStrict}", ""), "m0 a2, m1 a2, m2 a2",
 		},
+		"a NonStrict gang of which a node has two": {
+			members("m", 2, 2, strings.TrimSuffix(gathers("g", 2, "BlockLayer MustGather"), "}")+
+				", gang.scheduling.koordinator.sh/mode: NonStrict}", ""), "m0 a3, m1 a3",
+		},
+		"a NonStrict gang that prefers one block": {
+			members("m", 3, 4, strings.TrimSuffix(gathers("g", 3, "BlockLayer PreferGather"), "}")+
+				", gang.scheduling.koordinator.sh/mode: NonStrict}", ""), "m0 a2, m1 a2, m2 a2",
+		},
+		"a NonStrict gang that prefers one block, and none has the room": {
+			members("m", 5, 4, strings.TrimSuffix(gathers("g", 5, "SpineLayer MustGather", "BlockLayer PreferGather"),
+				"}")+", gang.scheduling.koordinator.sh/mode: NonStrict}", ""), "m0 a1, m1 a1, m2 a2, m3 a2, m4 a2",
+		},
 		"pods in pairs": {
 			on("l0", "a1-0", 2, "") + on("l1", "a2-0", 2, "") + on("l2", "a2-1", 2, "") + on("l3", "a3-0", 2, "") +
 				on("l4", "b1-0", 2, "") + on("l5", "b1-1", 2, "") + on("l6", "b1-2", 2, "") +
@@ -477,8 +489,8 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 			}
 		}
 	}
-	pods := func(n, percent int, joint string) (pods string) {
-		metadata := strings.TrimSuffix(says("g", n), "}") + joint + "}"
+	pods := func(n, percent int, more string) (pods string) {
+		metadata := strings.TrimSuffix(says("g", n), "}") + more + "}"
 		for i := range n {
 			name := fmt.Sprint("m", i)
 			pods += strings.Replace(gpuPod(name, 1, percent, ""), "name: "+name, "name: "+name+metadata, 1)
@@ -486,6 +498,7 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 		return pods
 	}
 	const joint = `, scheduling.koordinator.sh/device-joint-allocate: '{"deviceTypes":["gpu"]}'`
+	const oneByOne = joint + ", gang.scheduling.koordinator.sh/mode: NonStrict"
 	for name, c := range map[string]struct {
 		in   string
 		want []string
@@ -507,6 +520,29 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 		"no node has so many": {
 			linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, joint),
 			[]string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
+		},
+		"one by one: the best-linked four": {
+			linkedNode("n0", 8, quads...) + pods(2, 200, oneByOne), []string{"n0 n0-0,n0-2", "n0 n0-4,n0-6"},
+		},
+		"one by one: the rest of the four, not the best-linked pair": {
+			linkedNode("n0", 6, "0-1:4", "0-2:4", "0-3:4", "1-2:4", "1-3:4", "2-3:4", "4-5:6") + pods(2, 200, oneByOne),
+			[]string{"n0 n0-0,n0-1", "n0 n0-2,n0-3"},
+		},
+		"one by one: the node with the better links": {
+			linkedNode("n0", 4) + linkedNode("n1", 8, quads...) + pods(2, 200, oneByOne),
+			[]string{"n1 n1-0,n1-2", "n1 n1-4,n1-6"},
+		},
+		"one by one: one node of several that are half full": {
+			linkedNode("n0", 2) + linkedNode("n1", 2) + linkedNode("n2", 4) + pods(4, 100, oneByOne),
+			[]string{"n2 n2-0", "n2 n2-1", "n2 n2-2", "n2 n2-3"},
+		},
+		"one by one: no node has so many": {
+			linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, oneByOne),
+			[]string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
+		},
+		"one by one: what fits of too many": {
+			linkedNode("n0", 2) + linkedNode("n1", 4) + pods(4, 200, oneByOne),
+			[]string{" ", "n0 n0-0,n0-1", "n1 n1-0,n1-1", "n1 n1-2,n1-3"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

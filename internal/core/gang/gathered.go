@@ -124,25 +124,33 @@ func (s *State) Gathers(uid string) bool {
 	return m != nil && len(m.gang.settings.Gather) > 0
 }
 
-// Gathered returns where a member may go that is tried without others; nil where it may go anywhere. Only rules that
-// must hold bind it, unless its gang has yet to start.
+// Gathered returns where a member may go that is tried without others; nil where it may go anywhere. In a gang that has
+// started only rules that must hold bind it; before that it goes where the other pending members may follow.
 func (s *State) Gathered(uid string) *Gathered {
-	if !s.Gathers(uid) {
-		return nil
-	}
 	m := s.members[uid]
-	g := &Gathered{Members: []string{uid}, Least: 1, Held: m.gang.held()}
-	g.Rules, _ = s.rules(m.gang)
-	if m.gang.isOpen() {
-		g.Rules = slices.DeleteFunc(g.Rules, func(r Gather) bool { return !r.Must })
-	} else {
-		g.Least = max(m.gang.settings.Min-len(g.Held), 1)
-	}
-	if len(g.Rules) == 0 || m.gang.isPlain() {
+	if m == nil || m.gang.isPlain() {
 		return nil
 	}
-	for i := range g.Rules {
-		g.Rules[i].Multiple = 0 // it is of those that are placed together
+	rules, joint := s.rules(m.gang)
+	if m.gang.isOpen() {
+		rules, joint = slices.DeleteFunc(rules, func(r Gather) bool { return !r.Must }), false
+	}
+	if len(rules) == 0 {
+		return nil
+	}
+	for i := range rules {
+		rules[i].Multiple = 0 // it is of those that are placed together
+	}
+	g := &Gathered{Members: []string{uid}, Least: 1, Held: m.gang.held(), Rules: rules, Joint: joint}
+	if !m.gang.isOpen() {
+		g.Least = max(m.gang.settings.Min-len(g.Held), 1)
+		var others []*member
+		for other, o := range m.gang.members {
+			if o.phase == Pending && other != uid {
+				others = append(others, o)
+			}
+		}
+		g.Members = append(g.Members, inOrder(others)...)
 	}
 	return g
 }

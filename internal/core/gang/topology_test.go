@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -509,7 +510,8 @@ func TestGangsThatSayTheSameGoTogether(t *testing.T) {
 	}
 }
 
-// TestWhereALaterMemberMayGo: rules that must hold bind members of a gang that has started.
+// TestWhereALaterMemberMayGo: rules that must hold bind members of a gang that has started. Before that, members of a
+// NonStrict gang go where the others may follow.
 func TestWhereALaterMemberMayGo(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
@@ -526,6 +528,16 @@ func TestWhereALaterMemberMayGo(t *testing.T) {
 	put("b2", "n/b", "", gang.Strict, gang.Gather{Layer: "spine"})
 	put("c1", "n/c", "", gang.NonStrict, gang.Gather{Layer: "spine"})
 	put("d1", "n/d", "", gang.Strict)
+	for _, uid := range []string{"e1", "e2", "e3", "e4"} {
+		put(uid, "n/e", "", gang.NonStrict, block)
+	}
+	for _, uid := range []string{"f1", "f2", "f3", "f4"} {
+		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: "n/f", Joint: true, Settings: gang.Settings{
+			Min: 3, Mode: gang.NonStrict,
+		}})
+	}
+	s.Place("e2", time.Unix(1, 0))
+	s.Place("f4", time.Unix(1, 0))
 	for uid, want := range map[string]*gang.Gathered{
 		"a2": {
 			Members: []string{"a2"}, Held: []string{"a1"}, Least: 1, Rules: []gang.Gather{{Layer: "block", Must: true}},
@@ -533,6 +545,14 @@ func TestWhereALaterMemberMayGo(t *testing.T) {
 		"b2": nil,
 		"c1": {Members: []string{"c1"}, Least: 3, Rules: []gang.Gather{{Layer: "spine"}}},
 		"d1": nil,
+		"e3": {
+			Members: []string{"e3", "e1", "e4"}, Held: []string{"e2"}, Least: 2,
+			Rules: []gang.Gather{{Layer: "block", Must: true}},
+		},
+		"f1": {
+			Members: []string{"f1", "f2", "f3"}, Held: []string{"f4"}, Least: 2,
+			Rules: []gang.Gather{{Layer: gang.NodeLayer}}, Joint: true,
+		},
 	} {
 		if d := cmp.Diff(want, s.Gathered(uid)); d != "" {
 			t.Errorf("%s: %s", uid, d)

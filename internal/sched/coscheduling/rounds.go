@@ -73,6 +73,7 @@ type Rounds struct {
 	held    map[string]*reservation // by the name of the group's rank; some have ended
 	yielded []*reservation          // in the cycle under way
 	answers answers
+	follow  *place // where the last member that was tried alone chose devices for the others as well
 
 	stirred  atomic.Bool   // deadlocks are looked at in the next cycle
 	stuck    []gang.Holder // of the last look, which helped none

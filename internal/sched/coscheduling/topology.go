@@ -489,7 +489,8 @@ func (r *Rounds) heldOn(nodes []fwk.NodeInfo, uids []string) map[string]int {
 	return held
 }
 
-// scheduleAlone schedules a pod that starts without others in a domain where it may be.
+// scheduleAlone schedules a pod that starts without others in a domain where it may be, and where those of its gang may
+// follow that have yet to start.
 func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state fwk.CycleState,
 	pod *framework.QueuedPodInfo,
 ) (scheduler.ScheduleResult, error) {
@@ -498,34 +499,51 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	if g == nil {
 		return r.schedule(ctx, f, state, pod)
 	}
-	is := &round{
-		queued: map[string]*framework.QueuedPodInfo{uid: pod}, planned: map[string]scheduler.ScheduleResult{},
-	}
-	var chosen map[string]*place // where it fits, else the first
-	found := r.search(f, is, []*gang.Gathered{g}, nil)
-	for is.places = range r.places(f, is, found) {
-		if chosen == nil {
-			chosen = is.places
+	is, found := r.alone(f, pod, g)
+	must := g.Bound() != (gang.Gather{})
+	var of *place // where it fits; else the largest, if it may not be elsewhere
+	for is.places = range r.afterOthers(uid, r.places(f, is, found)) {
+		next := is.places[uid]
+		nodes := next.parts[0].nodes.Len()
+		if !must && next.mark == nil && nodes == len(found.sites[0]) {
+			break
 		}
-		if is.places[uid].many == 1 {
+		if must && (of == nil || nodes > of.parts[0].nodes.Len()) {
+			of = next
+		}
+		if must && next.many == 1 && len(g.Rules) == 1 {
 			break
 		}
 		a := r.attempt(ctx, is)
 		_, err := a.try(uid)
 		if a.back(0); err == nil {
-			chosen = is.places
+			of = next
 			break
 		}
 	}
-	if is.places = chosen; chosen == nil {
+	r.release(f)
+	switch {
+	case of == nil && must:
 		return unplaced(state, r.refusalOf(pod.Pod, gang.Refusal{
 			Code: why.GangSiblingFailed, Gang: r.Gangs.GangOf(pod.Pod), Need: 1, Tried: found.nowhere(),
 		}))
+	case of == nil:
+		return r.schedule(ctx, f, state, pod)
 	}
-	if err := r.reserve(f, state, is, uid); err != nil {
+	if of.mark != nil {
+		of.mark(state)
+	}
+	if err := r.confine(f, &of.parts[0]); err != nil {
 		return scheduler.ScheduleResult{}, err
 	}
 	result, err := r.schedule(ctx, f, state, pod)
+	if err != nil && !must {
+		r.release(f)
+		return r.schedule(ctx, f, state, pod)
+	}
+	if r.follow = nil; err == nil && of.mark != nil {
+		r.follow = of
+	}
 	if fit := (*framework.FitError)(nil); errors.As(err, &fit) {
 		elsewhere := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{gang.Refusal{
 			Code: why.GangOtherDomain, Text: why.GangOtherDomain.Entry().Text,
@@ -537,6 +555,33 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 			sets.New(Name, names.NodeResourcesFit))
 	}
 	return result, err
+}
+
+// alone is a search for a member that is tried by itself: of the others it is known what they ask for.
+func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *gang.Gathered) (*round, *search) {
+	is := &round{
+		queued:  map[string]*framework.QueuedPodInfo{string(pod.Pod.UID): pod},
+		planned: map[string]scheduler.ScheduleResult{},
+	}
+	for _, uid := range g.Members {
+		other := r.Gangs.Pod(uid)
+		if other == nil || is.queued[uid] != nil || len(other.Spec.SchedulingGates) > 0 {
+			continue
+		}
+		if info, err := framework.NewPodInfo(other); err == nil {
+			is.queued[uid] = &framework.QueuedPodInfo{PodInfo: info}
+		}
+	}
+	return is, r.search(f, is, []*gang.Gathered{g}, nil)
+}
+
+// afterOthers yields first where another member of the gang has chosen devices that are next to each other.
+func (r *Rounds) afterOthers(uid string, all iter.Seq[map[string]*place]) iter.Seq[map[string]*place] {
+	return func(yield func(map[string]*place) bool) {
+		if r.follow == nil || !slices.Contains(r.follow.Members, uid) || yield(map[string]*place{uid: r.follow}) {
+			all(yield)
+		}
+	}
 }
 
 // below returns what goes when gangs evict others.
