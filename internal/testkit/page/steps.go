@@ -406,7 +406,8 @@ kubectl -n koordinator-system create deployment koordlet --image=koordlet --dry-
 		{
 			Blocks: "docs/start/from-koordinator.md helm upgrade", Scene: Release,
 			Replace: []string{
-				"--take-ownership\n", "--take-ownership\nhelm uninstall tenon -n tenon-system\n" + waitLeft,
+				"--take-ownership\n", "--take-ownership\nhelm uninstall tenon -n tenon-system\n" + waitLeft +
+					"\nkubectl -n koordinator-system delete daemonset koordlet",
 			},
 		}, // the next case installs beside other definitions
 	}

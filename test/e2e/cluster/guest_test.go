@@ -32,13 +32,14 @@ const (
 	// guestPods is the network of the guest's pods, as its image has it.
 	guestPods = "10.77.1.0/24"
 	// guestPatience bounds a wait for pods of the guest: an emulated machine is slow.
-	guestPatience = 5 * time.Minute
+	guestPatience = 8 * time.Minute
 )
 
-// guestShape is a machine of two sockets, a NUMA node each.
+// guestShape is a machine of two sockets, a NUMA node each. One thread emulates all CPUs in turn: the more there are,
+// the longer each waits.
 func guestShape() vm.Shape {
 	return vm.Shape{
-		Name: "cluster2", Sockets: 2, Dies: 1, Cores: 2, Threads: 2, MemoryMiB: 1024, Tap: "guest0",
+		Name: "cluster2", Sockets: 2, Dies: 1, Cores: 2, Threads: 1, MemoryMiB: 1024, Tap: "guest0",
 		Distance: [][]int{{10, 21}, {21, 10}},
 	}
 }
@@ -125,7 +126,7 @@ func guestWorkload(name, class, cpu string) *corev1.Pod {
 
 // landOnGuest leaves pods on the guest. The LSR pod's CPUs are all of a NUMA node.
 func (c *cluster) landOnGuest(t *testing.T) {
-	lsr := guestWorkload("lsr", "LSR", "4")
+	lsr := guestWorkload("lsr", "LSR", "2")
 	lsr.Annotations = map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"SingleNUMANode"}`}
 	pods := c.createAsPredicted(t, lsr, guestWorkload("be", "BE", ""), guestWorkload("ls", "LS", "50m"))
 	c.holds(t, c.boundOnGuest(t))
