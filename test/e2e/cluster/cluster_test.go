@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -321,25 +322,49 @@ func (c *cluster) holds(t *testing.T, want map[*corev1.Pod]string) {
 	})
 }
 
+// log returns what a pod has printed: which CPUs and memory it may use, and each change.
+func (c *cluster) log(t *testing.T, p *corev1.Pod) string {
+	t.Helper()
+	text, err := c.client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).
+		DoRaw(context.WithoutCancel(t.Context()))
+	check(t, err)
+	return string(text)
+}
+
 // keep looks at the CPUs of pods until the function that it returns is called, which fails the test where a pod has
-// lost one or was given another.
+// lost one or was given another, or has noticed that itself.
 func (c *cluster) keep(t *testing.T, want map[*corev1.Pod]string) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
+	noticed := map[*corev1.Pod]string{}
+	for p, cpus := range want {
+		stage.Await(t, "pod "+p.Name+" to notice its CPUs", func() error {
+			noticed[p] = c.log(t, p)
+			lines := strings.Split(noticed[p], "Cpus_allowed_list=")
+			if got, _, _ := strings.Cut(lines[len(lines)-1], "\n"); got != cpus {
+				return fmt.Errorf("%q, want %q", got, cpus)
+			}
+			return nil
+		})
+	}
 	result := make(chan error, 1)
 	go func() {
 		looks := 0
 		for ctx.Err() == nil {
+			began, pause := time.Now(), 5*time.Millisecond
 			for p, cpus := range want {
 				if err := c.confined(p, cpus); err != nil {
 					result <- err
 					return
 				}
+				if p.Spec.NodeName == guestName { // a look costs what its pods lack
+					pause = 9 * time.Since(began)
+				}
 			}
 			looks++
 			select {
 			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(pause):
 			}
 		}
 		if looks == 0 {
@@ -359,6 +384,8 @@ func (c *cluster) keep(t *testing.T, want map[*corev1.Pod]string) (end func()) {
 			before, now := p.Status.ContainerStatuses[0], found.Status.ContainerStatuses[0]
 			if found.UID != p.UID || now.ContainerID != before.ContainerID {
 				t.Errorf("pod %s was restarted: %s, before %s", p.Name, state(found), before.ContainerID)
+			} else if diff := cmp.Diff(noticed[p], c.log(t, p)); diff != "" {
+				t.Errorf("pod %s noticed (-before +now):\n%s", p.Name, diff)
 			}
 		}
 	}
