@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -72,7 +73,8 @@ func preparePrevious(root string) error {
 }
 
 // upgrade installs the previous release, upgrades it and goes back, under pods that the cases before left on both
-// nodes. All the time the webhooks answer and the pods keep their CPUs.
+// nodes. All the time the webhooks answer and the pods keep their CPUs. The guest, which does not answer within the five
+// seconds that a webhook has, gets agents alone; replicas come to it when no answer is waited for.
 func (c *cluster) upgrade(t *testing.T) {
 	previous := os.Getenv(previousVariable)
 	for _, program := range programs() {
@@ -81,6 +83,7 @@ func (c *cluster) upgrade(t *testing.T) {
 	keeps, guestKeeps := c.keep(t, c.bound(t)), c.keep(t, c.boundOnGuest(t))
 	c.helm(t, "uninstall", "tenon")
 	c.awaitGone(t)
+	c.cordon(t, true)
 	c.helm(t, "install", "tenon", filepath.Join(previous, "sources", "deploy/chart"), "--set", small,
 		"--set", "image.tag="+previousTag+",scheduler.garbageCollection=150")
 	c.isWell(t, "versions")
@@ -90,7 +93,6 @@ func (c *cluster) upgrade(t *testing.T) {
 	answers := c.keepAsking(t)
 	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reset-values", "--set", small)
 	c.awaitImages(t, version)
-	c.areSpread(t)
 	c.defines(t)
 	c.isWell(t)
 	c.remove(t, c.create(t, workload("after-upgrade", "LS", "10m"))...)
@@ -101,8 +103,21 @@ func (c *cluster) upgrade(t *testing.T) {
 	c.isWell(t, "versions")
 	c.remove(t, c.create(t, workload("after-rollback", "LS", "10m"))...)
 	answers()
+
+	c.cordon(t, false)
+	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reset-values", "--set", small)
+	c.awaitImages(t, version)
+	c.areSpread(t)
 	keeps()
 	guestKeeps()
+}
+
+// cordon lets the guest have no new pods but those of DaemonSets, or all again.
+func (c *cluster) cordon(t *testing.T, is bool) {
+	t.Helper()
+	_, err := c.client.CoreV1().Nodes().Patch(t.Context(), guestName, types.StrategicMergePatchType,
+		fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, is), metav1.PatchOptions{})
+	check(t, err)
 }
 
 // defines looks at the short names of the CRD in which the releases differ.
