@@ -61,13 +61,11 @@ func prepareGuest() error {
 // joinGuest makes a virtual machine the second node, which lasts as long as the installation. The agent comes to it by
 // itself.
 func (c *cluster) joinGuest(t, life *testing.T) {
-	shape, archives := guestShape(), map[string]string{}
-	for tag, folder := range map[string]string{
-		version: os.Getenv(imagesVariable), previousTag: filepath.Join(os.Getenv(previousVariable), "images"),
-	} {
-		for _, program := range []string{scheduler, manager, agent} {
-			archives[program+"-"+tag+".tar"] = filepath.Join(folder, program+".tar")
-		}
+	shape, archives := guestShape(), map[string]string{
+		"previous.tar": filepath.Join(os.Getenv(previousVariable), "images", agent+".tar"), // what upgrade runs on it
+	}
+	for _, program := range []string{scheduler, manager, agent} {
+		archives[program+".tar"] = filepath.Join(os.Getenv(imagesVariable), program+".tar")
 	}
 	t.Setenv("TMPDIR", c.Dir()) // nothing of the guest outlives the stage
 	machine, err := guestImage().Start(t.Context(), shape, os.Getenv(guestVariable), archives)

@@ -73,8 +73,8 @@ func preparePrevious(root string) error {
 }
 
 // upgrade installs the previous release, upgrades it and goes back, under pods that the cases before left on both
-// nodes. All the time the webhooks answer and the pods keep their CPUs. The guest, which does not answer within the five
-// seconds that a webhook has, gets agents alone; replicas come to it when no answer is waited for.
+// nodes. All the time the webhooks answer and the pods keep their CPUs. The guest, which may not answer within the
+// five seconds that a webhook has, gets agents alone; replicas come to it when no answer is waited for.
 func (c *cluster) upgrade(t *testing.T) {
 	previous := os.Getenv(previousVariable)
 	for _, program := range programs() {
