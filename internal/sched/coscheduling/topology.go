@@ -502,7 +502,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	is, found := r.alone(f, pod, g)
 	must := g.Bound() != (gang.Gather{})
 	var of *place // where it fits; else the largest, if it may not be elsewhere
-	for is.places = range r.afterOthers(uid, r.places(f, is, found)) {
+	for is.places = range r.afterOthers(g, uid, r.places(f, is, found)) {
 		next := is.places[uid]
 		nodes := next.parts[0].nodes.Len()
 		if !must && next.mark == nil && nodes == len(found.sites[0]) {
@@ -575,10 +575,13 @@ func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *g
 	return is, r.search(f, is, []*gang.Gathered{g}, nil)
 }
 
-// afterOthers yields first where another member of the gang has chosen devices that are next to each other.
-func (r *Rounds) afterOthers(uid string, all iter.Seq[map[string]*place]) iter.Seq[map[string]*place] {
+// afterOthers yields first where another member of the gang has chosen devices that are next to each other, unless all
+// were given back since.
+func (r *Rounds) afterOthers(g *gang.Gathered, uid string, all iter.Seq[map[string]*place],
+) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
-		if r.follow == nil || !slices.Contains(r.follow.Members, uid) || yield(map[string]*place{uid: r.follow}) {
+		follows := r.follow != nil && len(g.Held) > 0 && slices.Contains(r.follow.Members, uid)
+		if !follows || yield(map[string]*place{uid: r.follow}) {
 			all(yield)
 		}
 	}
@@ -632,7 +635,7 @@ func (r *Rounds) mayStart(f framework.Framework, is *round, h gang.Holder) bool 
 			continue
 		}
 		if g := r.Gangs.Gathered(lack.Pending[0]); g != nil {
-			g.Members, g.Least = lack.Pending, lack.Members
+			g.Members, g.Least, g.Joint = lack.Pending, lack.Members, false
 			if g.Rules = slices.DeleteFunc(g.Rules, func(r gang.Gather) bool { return !r.Must }); len(g.Rules) > 0 {
 				bound = append(bound, g)
 			}
