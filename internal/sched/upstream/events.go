@@ -35,7 +35,7 @@ func (e *Events) Count() uint64 { return e.count.Load() }
 func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueue {
 	e.queue = &eventQueue{
 		SchedulingQueue: q, events: e, changes: c,
-		nominated: map[types.UID]nomination{}, byNode: map[string][]fwk.PodInfo{},
+		deaf: sets.New[types.UID](), nominated: map[types.UID]nomination{}, byNode: map[string][]fwk.PodInfo{},
 		newcomers: heap.New(func(n newcomer) string { return string(n.pod.UID) }, newcomer.before),
 	}
 	return e.queue
@@ -53,7 +53,10 @@ func (e *Events) Newcomer(logger klog.Logger, priority int32, skip func(*corev1.
 		if skip(pod) {
 			continue
 		}
-		if info := e.queue.PopSpecificPod(logger, pod); info != nil { // nil for one that is held back
+		e.queue.arrives.Lock() // it may be known here and not be in the queue yet
+		info := e.queue.PopSpecificPod(logger, pod)
+		e.queue.arrives.Unlock()
+		if info != nil { // nil for one that is held back
 			return info
 		}
 	}
@@ -74,7 +77,10 @@ type eventQueue struct {
 	queue.SchedulingQueue
 	events  *Events
 	changes *Changes
-	deaf    sync.Map // by UID: pods that only the deaf plugin has refused
+	arrives sync.Mutex // is held while a pod is added
+
+	asking sync.RWMutex        // guards deaf; is held while the queue looks at its pods
+	deaf   sets.Set[types.UID] // pods that only the deaf plugin has refused
 
 	mu        sync.Mutex               // guards the rest
 	nominated map[types.UID]nomination // as the queue said after the last call that concerned the pod
@@ -82,6 +88,17 @@ type eventQueue struct {
 	aside     *framework.QueuedPodInfo
 	newcomers *heap.Heap[newcomer]
 	came      uint64
+}
+
+// setDeaf notes whether no event of another pod is of use for a pod.
+func (q *eventQueue) setDeaf(uid types.UID, is bool) {
+	q.asking.Lock()
+	defer q.asking.Unlock()
+	if is {
+		q.deaf.Insert(uid)
+	} else {
+		q.deaf.Delete(uid)
+	}
 }
 
 // comes notes a newcomer.
@@ -204,7 +221,9 @@ func (e *Events) SetAside(pod *framework.QueuedPodInfo) {
 }
 
 func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
-	q.comes(pod)
+	q.arrives.Lock()
+	defer q.arrives.Unlock()
+	q.comes(pod) // first, as it may be popped at once
 	q.SchedulingQueue.Add(ctx, pod)
 	q.renominates(pod.UID, pod.Status.NominatedNodeName)
 }
@@ -216,7 +235,7 @@ func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 
 func (q *eventQueue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
-	q.deaf.Delete(pod.UID)
+	q.setDeaf(pod.UID, false)
 	q.goes(pod)
 	q.renominates(pod.UID)
 }
@@ -237,11 +256,7 @@ func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framew
 }
 
 func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
-	if pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.Deaf)) {
-		q.deaf.Store(pod.Pod.UID, nil)
-	} else {
-		q.deaf.Delete(pod.Pod.UID)
-	}
+	q.setDeaf(pod.Pod.UID, pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.Deaf)))
 	defer q.renominates(pod.Pod.UID)
 	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
 }
@@ -272,10 +287,11 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 		q.events.count.Add(1)
 	}
 	if assigned := framework.EventAssignedPodAdd.Resource; event.Resource == assigned {
+		q.asking.RLock()
+		defer q.asking.RUnlock()
 		inner := check
 		check = func(pod *corev1.Pod) bool { // which is less than to look for the hints of each
-			_, deaf := q.deaf.Load(pod.UID)
-			return !deaf && (inner == nil || inner(pod))
+			return !q.deaf.Has(pod.UID) && (inner == nil || inner(pod))
 		}
 	}
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -242,6 +243,46 @@ func TestNewcomersAreTheFirstThatWereNeverTried(t *testing.T) {
 	if !testing.Short() && (taken < 50 || none < 50) {
 		t.Errorf("%d newcomers, and %d times none: too few to mean anything", taken, none)
 	}
+}
+
+// TestANewcomerThatIsBeingAddedIsNotLost: it is waited for, and is not left to its turn among the pods that were tried.
+func TestANewcomerThatIsBeingAddedIsNotLost(t *testing.T) {
+	t.Parallel()
+	logger := klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	inner := slowQueue{
+		queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }),
+		make(chan struct{}), make(chan struct{}),
+	}
+	events := &Events{}
+	q := events.Watch(inner, &Changes{})
+	go q.Add(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}})
+	<-inner.asked
+	got := make(chan *framework.QueuedPodInfo)
+	go func() {
+		got <- events.Newcomer(logger, 0, func(*corev1.Pod) bool { return false })
+	}()
+	select {
+	case <-got:
+		t.Fatal("the pod is not in the queue yet, and was not waited for")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(inner.adds)
+	if info := <-got; info == nil || info.Pod.Name != "p" {
+		t.Errorf("got %v, want the pod", info)
+	}
+}
+
+// slowQueue adds a pod when adds is closed.
+type slowQueue struct {
+	queue.SchedulingQueue
+	asked, adds chan struct{}
+}
+
+func (q slowQueue) Add(ctx context.Context, pod *corev1.Pod) {
+	close(q.asked)
+	<-q.adds
+	q.SchedulingQueue.Add(ctx, pod)
 }
 
 // holdBack is a plugin that lets pods into the queue when it is open.
