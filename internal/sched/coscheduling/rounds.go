@@ -210,8 +210,11 @@ func (r *Rounds) Planned(pod *corev1.Pod) string {
 // Alone reports whether a pod starts without others: for one member of a gang victims would be evicted in vain.
 func (r *Rounds) Alone(pod *corev1.Pod) bool { return r.Gangs.Alone(pod) }
 
+// GangOf returns the gang of a pod, "" for a pod of none.
+func (r *Rounds) GangOf(pod *corev1.Pod) string { return r.Gangs.GangOf(pod) }
+
 // IsMember reports whether a pod is of a gang.
-func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != "" }
+func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.GangOf(pod) != "" }
 
 // PostFilter returns what becomes of the nomination of a member that did not fit.
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {

@@ -20,7 +20,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/lru"
 )
 
@@ -94,7 +93,7 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 				t.Errorf("got %d requests at a time, want %d", n, want)
 			}
 		}
-		together := context.WithValue(t.Context(), bindsTogether{}, true)
+		together, _ := bindings.of(t.Context(), "gang")
 		bind(together, 1000, togetherInFlight)
 		bind(t.Context(), 1000, togetherInFlight+BindingsInFlight)
 		others, cancel := context.WithCancel(t.Context())
@@ -139,15 +138,17 @@ func (s *slowServer) RoundTrip(*http.Request) (*http.Response, error) {
 // a time, with rests. None waits for ever.
 func TestMembersLeaveTheServerToOthers(t *testing.T) {
 	for name, c := range map[string]struct {
-		busy       bool
-		members    int
-		after      time.Duration
-		done, most int64 // by then, and under way at a time
+		busy           bool
+		gangs, members int
+		after          time.Duration
+		done, most     int64 // by then, and under way at a time
 	}{
-		"others are bound": {true, 200, time.Second, 50, besideInFlight},
-		"no others":        {false, 64, slowServerTakes, 64, togetherInFlight},
-		// 50 a second, then 400
-		"others are bound for long": {true, 1000, patience + 2*time.Second, 1000, besideInFlight + lateInFlight},
+		"others are bound": {true, 1, 200, time.Second, 25, besideInFlight},
+		"no others":        {false, 1, 64, slowServerTakes, 64, togetherInFlight},
+		// 25 a second, then 400 more
+		"others are bound for long":  {true, 1, 1000, patience + 3*time.Second, 1000, besideInFlight + lateInFlight},
+		"gang behind gang":           {true, 5, 50, patience + 3*time.Second, 200, besideInFlight},
+		"gang behind gang, for long": {true, 50, 50, longest + 5*time.Second, 2500, besideInFlight + lateInFlight},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,9 +157,11 @@ func TestMembersLeaveTheServerToOthers(t *testing.T) {
 				if c.busy {
 					bindings.alone.Add(1)
 				}
-				ctx := context.WithValue(t.Context(), bindsTogether{}, true)
-				for range c.members {
+				for i := range c.gangs * c.members {
 					go func() {
+						<-time.After(time.Duration(i/c.members) * time.Millisecond) // gang by gang
+						ctx, ended := bindings.of(t.Context(), fmt.Sprint(i/c.members))
+						defer ended()
 						r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server/pods/p/binding", nil)
 						if err != nil {
 							t.Error(err)
@@ -176,6 +179,10 @@ func TestMembersLeaveTheServerToOthers(t *testing.T) {
 						c.most)
 				}
 				<-time.After(time.Minute) // for the rest
+				synctest.Wait()
+				if len(bindings.gangs) > 0 {
+					t.Errorf("%d gangs are remembered for ever", len(bindings.gangs))
+				}
 			})
 		})
 	}
@@ -227,7 +234,6 @@ func TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			metrics.Register()
 			rejections := NewRejections()
 			p := &Profile{
 				Framework: &pickyServer{refused: c.refused}, Rejections: rejections, rankings: lru.New(1),
@@ -309,7 +315,12 @@ type membership struct {
 	all bool
 }
 
-func (m membership) IsMember(*corev1.Pod) bool { return m.all }
+func (m membership) GangOf(*corev1.Pod) string {
+	if m.all {
+		return "gang"
+	}
+	return ""
+}
 
 // TestAMemberOfAGangIsBoundAgain on its node, while no other scheduler has bound it and it exists.
 func TestAMemberOfAGangIsBoundAgain(t *testing.T) {

@@ -27,7 +27,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
 // calls are the replaced parts that kube-scheduler has called.
@@ -195,7 +194,6 @@ func (p *replacedProfile) APICacher() fwk.APICacher {
 // Fields of the scheduler and methods of its frameworks are replaced after it is made, for it reads them on each use.
 func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.OpportunisticBatching, true)
-	metrics.Register()
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	plugins := config.PluginSet{}

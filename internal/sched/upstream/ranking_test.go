@@ -30,7 +30,6 @@ import (
 	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -71,7 +70,6 @@ const sampleOf = 7
 
 func newCluster(t testing.TB, seed uint64) *cluster {
 	t.Helper()
-	metrics.Register() // upstream's; the framework cannot do without
 	c := &cluster{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), changes: &Changes{}, store: kube.NewStore(),
 		snapshot: schedulercache.NewEmptySnapshot(),
