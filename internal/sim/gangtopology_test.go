@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"pgregory.net/rapid"
 
@@ -555,6 +557,41 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 				t.Errorf("got %q, want %q\n%+v", got, c.want, r.Pods)
 			}
 		})
+	}
+}
+
+// TestASetThatWasGivenBackIsNotFollowed: members that timed out go where all are better off since.
+func TestASetThatWasGivenBackIsNotFollowed(t *testing.T) {
+	l := newLive(t, linkedNode("n0", 4)+linkedNode("n1", 4, "0-1:6", "1-2:6", "2-3:6", "3-0:6"))
+	l.pod("old", 64, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n1"} })
+	l.settle()
+	together := func(p *corev1.Pod) {
+		p.Annotations[annotation.GangMode] = "NonStrict"
+		p.Annotations[annotation.GangGroups] = `["default/a","default/b"]`
+	}
+	l.gang("a", 2, 1, together, func(p *corev1.Pod) {
+		p.Annotations[annotation.DeviceJointAllocateKey] = `{"deviceTypes":["gpu"]}`
+		r := &p.Spec.Containers[0].Resources
+		r.Requests[annotation.ResourceGPU] = resource.MustParse("200")
+		r.Limits = r.Requests
+	})
+	l.gang("b", 1, 1000, together) // never fits: what the others do is seen
+	held := func(node string) int { return len(l.core.Cache.Dump().Nodes[node].GetPods()) }
+	l.settle()
+	if n := held("n0"); n != 2 {
+		t.Fatalf("%d members hold room on n0, want 2", n)
+	}
+	late := time.Now().Add(1000 * time.Hour)
+	l.gangs.Expire(late)
+	l.permit(l.ctx)
+	if n := held("n0"); n != 0 {
+		t.Fatalf("%d members hold room after their time, want 0", n)
+	}
+	l.end("old")
+	l.gangs.Expire(late.Add(time.Hour)) // their rest is over
+	l.settle()
+	if n0, n1 := held("n0"), held("n1"); n0 != 0 || n1 != 2 {
+		t.Errorf("%d members hold room on n0 and %d on n1, want both on n1", n0, n1)
 	}
 }
 
