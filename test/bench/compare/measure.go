@@ -70,6 +70,9 @@ func (b *binds) see(pod *corev1.Pod, now time.Time) {
 	}
 }
 
+// placed selects the pods that have a node: the others would take the harness as much again.
+const placed = "spec.nodeName!="
+
 // follow watches until ctx ends. A watch may close without an error under bursts: it goes on from the last version,
 // and lists again when the server has forgotten that one.
 func (b *binds) follow(ctx context.Context, c *cluster) error {
@@ -79,7 +82,7 @@ func (b *binds) follow(ctx context.Context, c *cluster) error {
 	}
 	for ctx.Err() == nil {
 		w, err := c.kube.CoreV1().Pods(namespace).Watch(ctx,
-			metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+			metav1.ListOptions{FieldSelector: placed, ResourceVersion: version, AllowWatchBookmarks: true})
 		if err != nil {
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 				if version, err = b.list(ctx, c); err == nil {
@@ -107,7 +110,7 @@ func (b *binds) follow(ctx context.Context, c *cluster) error {
 }
 
 func (b *binds) list(ctx context.Context, c *cluster) (string, error) {
-	pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: placed})
 	if err != nil {
 		return "", err
 	}
