@@ -172,6 +172,24 @@ func (l *local) leader() (int, error) {
 	return 0, fmt.Errorf("no replica leads")
 }
 
+// ask reads what the leading scheduler's diagnostics answer at a path below /apis/v1/.
+func (l *local) ask(path string, into any) error {
+	leader, err := l.leader()
+	if err != nil {
+		return err
+	}
+	ports, err := diagnostics(l.dir, l.schedulers)
+	if err != nil {
+		return err
+	}
+	resp, err := asks.Get(fmt.Sprintf("http://127.0.0.1:%d/apis/v1/%s", ports[leader], path))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
 // processes returns the ids of the processes of a hidden verb, such as __scheduler, by replica number.
 func (l *local) processes(verb string) (map[int]int, error) {
 	found := map[int]int{}

@@ -128,25 +128,11 @@ func (l *gangLoad) compareInjected(t *testing.T) (compared int) {
 
 // devicesAreFree asks the leading scheduler what pods hold.
 func (l *gangLoad) devicesAreFree() error {
-	leader, err := l.leader()
-	if err != nil {
-		return err
-	}
-	ports, err := diagnostics(l.dir, l.schedulers)
-	if err != nil {
-		return err
-	}
-	resp, err := asks.Get(fmt.Sprintf("http://127.0.0.1:%d/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
-		ports[leader]))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
 	var nodes map[string]struct {
 		DeviceUsed  map[string]resource.Quantity
 		DeviceTotal map[string]resource.Quantity
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&nodes); err != nil {
+	if err := l.ask("plugins/DeviceShare/nodeDeviceSummaries", &nodes); err != nil {
 		return err
 	}
 	if len(nodes) != len(l.seen.cpus) {

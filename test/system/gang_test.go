@@ -409,21 +409,8 @@ func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
 func (l *gangLoad) holdsNothing(t *testing.T) {
 	t.Helper()
 	waitFor(t, time.Minute, "reservations to end", func() error {
-		leader, err := l.leader()
-		if err != nil {
-			return err
-		}
-		ports, err := diagnostics(l.dir, l.schedulers)
-		if err != nil {
-			return err
-		}
-		resp, err := asks.Get(fmt.Sprintf("http://127.0.0.1:%d/apis/v1/plugins/Coscheduling/gangs", ports[leader]))
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
 		var gangs map[string]view.Gang
-		if err := json.NewDecoder(resp.Body).Decode(&gangs); err != nil {
+		if err := l.ask("plugins/Coscheduling/gangs", &gangs); err != nil {
 			return err
 		}
 		for _, g := range gangs {

@@ -61,11 +61,11 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
-	create := func(name string, spec corev1.PodSpec) *corev1.Pod {
+	create := func(name, gpus string, spec corev1.PodSpec) *corev1.Pod {
 		t.Helper()
-		one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+		list := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus)}
 		spec.Containers = []corev1.Container{{
-			Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: one, Limits: one},
+			Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
 		}}
 		p, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 			metav1.CreateOptions{})
@@ -74,7 +74,7 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 		}
 		return p
 	}
-	foreign := create("foreign", corev1.PodSpec{NodeName: node})
+	foreign := create("foreign", "1", corev1.PodSpec{NodeName: node})
 	waitFor(t, time.Minute, "the kubelet's pod to run", func() error {
 		p, err := pods.Get(t.Context(), "foreign", metav1.GetOptions{})
 		if err == nil && p.Status.Phase != corev1.PodRunning {
@@ -107,22 +107,44 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 		}
 		return held, waits
 	}
-	for i := range 8 {
-		create(fmt.Sprint("own-", i), corev1.PodSpec{SchedulerName: "tenon-scheduler"})
+	closed := func(pods int) func() error {
+		return func() error {
+			held, waits := own()
+			if len(held) > 0 {
+				t.Fatalf("GPUs %v are given out while it is not known which the kubelet gave", held)
+			}
+			if len(waits) != pods || !slices.ContainsFunc(waits, func(text string) bool {
+				return strings.Contains(text, "node(s) hold devices allocated outside the scheduler")
+			}) {
+				return fmt.Errorf("pods wait because %q", waits)
+			}
+			return nil
+		}
 	}
-	waitFor(t, time.Minute, "the node to be closed", func() error {
-		held, waits := own()
-		if len(held) > 0 {
-			t.Fatalf("GPUs %v are given out while it is not known which the kubelet gave", held)
+	// A pod that the scheduler tries before it sees the mode is left to the kubelet. One that is too large waits, and
+	// is tried again only when it comes again: no mode lets it fit.
+	large := func() { create("large", "9", corev1.PodSpec{SchedulerName: "tenon-scheduler"}) }
+	remove := func(name string) {
+		t.Helper()
+		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		closed := func(text string) bool {
-			return strings.Contains(text, "node(s) hold devices allocated outside the scheduler")
+	}
+	large()
+	waitFor(t, time.Minute, "the scheduler to see the mode", func() error {
+		_, waits := own()
+		err := closed(1)()
+		if err != nil && len(waits) > 0 {
+			remove("large")
+			large()
 		}
-		if len(waits) != 8 || !slices.ContainsFunc(waits, closed) {
-			return fmt.Errorf("pods wait because %q", waits)
-		}
-		return nil
+		return err
 	})
+	remove("large")
+	for i := range 8 {
+		create(fmt.Sprint("own-", i), "1", corev1.PodSpec{SchedulerName: "tenon-scheduler"})
+	}
+	waitFor(t, time.Minute, "the node to be closed", closed(8))
 	record := filepath.Join(l.dir, "nodes", node, "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
 	text := fmt.Sprintf(`{"Data":{"PodDeviceEntries":[{"PodUID":%q,"ContainerName":"main","ResourceName":`+
 		`"nvidia.com/gpu","DeviceIDs":{"-1":["%s::0"]},"AllocResp":""}],"RegisteredDevices":{}},"Checksum":0}`,
@@ -141,9 +163,7 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 		}
 		return nil
 	})
-	if err := pods.Delete(t.Context(), "foreign", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	remove("foreign")
 	waitFor(t, time.Minute, "the last pod to get the GPU that is free now", func() error {
 		held, waits := own()
 		slices.Sort(held)
