@@ -229,6 +229,11 @@ func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
 }
 
 func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
+	if len(old.Spec.SchedulingGates) > 0 && len(pod.Spec.SchedulingGates) == 0 { // it was held back, and never tried
+		q.arrives.Lock()
+		defer q.arrives.Unlock()
+		q.comes(pod)
+	}
 	q.SchedulingQueue.Update(ctx, old, pod)
 	q.renominates(pod.UID, pod.Status.NominatedNodeName)
 }

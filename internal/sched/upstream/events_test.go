@@ -20,6 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 )
@@ -179,23 +180,38 @@ func TestAPodThatIsSetAsideKeepsItsNode(t *testing.T) {
 	counts("deleted, and tried", 0)
 }
 
-// TestNewcomersAreTheFirstThatWereNeverTried: of those with the highest priority, and none twice.
+// TestNewcomersAreTheFirstThatWereNeverTried: of those with the highest priority, and none twice. Pods with gates come
+// when these go.
 func TestNewcomersAreTheFirstThatWereNeverTried(t *testing.T) {
 	t.Parallel()
 	logger := klog.New(logr.Discard().GetSink())
 	ctx := klog.NewContext(t.Context(), logger)
-	taken, none := 0, 0
+	taken, none, opened := 0, 0, 0
+	hint := queue.QueueingHintFunction{PluginName: names.SchedulingGates, QueueingHintFn: alwaysQueue}
+	opens := fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodSchedulingGatesEliminated}
 	rapid.Check(t, func(rt *rapid.T) {
 		events := &Events{}
-		q := events.Watch(queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }), &Changes{})
-		var fresh, queued []*corev1.Pod
+		q := events.Watch(queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+			queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {hint.PluginName: gates{}}}),
+			queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
+				opens: {&hint},
+			}})), &Changes{})
+		var fresh, queued, gated []*corev1.Pod
 		leaves := func(p *corev1.Pod) {
 			is := func(o *corev1.Pod) bool { return o.UID == p.UID }
 			fresh, queued = slices.DeleteFunc(fresh, is), slices.DeleteFunc(queued, is)
 		}
 		skipped := func(p *corev1.Pod) bool { return p.Labels != nil }
 		for i := range rapid.IntRange(1, 30).Draw(rt, "steps") {
-			switch step := rapid.IntRange(0, 6).Draw(rt, "step"); {
+			switch step := rapid.IntRange(0, 7).Draw(rt, "step"); {
+			case step == 7 && len(gated) > 0:
+				old := rapid.SampledFrom(gated).Draw(rt, "opened")
+				gated = slices.DeleteFunc(gated, func(o *corev1.Pod) bool { return o == old })
+				p := old.DeepCopy()
+				p.Spec.SchedulingGates = nil
+				q.Update(ctx, old, p)
+				fresh, queued = append(fresh, p), append(queued, p)
+				opened++
 			case step <= 2 || len(queued) == 0:
 				name := fmt.Sprint("p", i)
 				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
@@ -203,8 +219,13 @@ func TestNewcomersAreTheFirstThatWereNeverTried(t *testing.T) {
 				if rapid.IntRange(0, 3).Draw(rt, "skipped") == 0 {
 					p.Labels = map[string]string{"skip": ""}
 				}
+				if rapid.IntRange(0, 2).Draw(rt, "gated") == 0 {
+					p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+					gated = append(gated, p)
+				} else {
+					fresh, queued = append(fresh, p), append(queued, p)
+				}
 				q.Add(ctx, p)
-				fresh, queued = append(fresh, p), append(queued, p)
 			case step == 3:
 				p := rapid.SampledFrom(queued).Draw(rt, "deleted")
 				q.Delete(p)
@@ -240,9 +261,21 @@ func TestNewcomersAreTheFirstThatWereNeverTried(t *testing.T) {
 			}
 		}
 	})
-	if !testing.Short() && (taken < 50 || none < 50) {
-		t.Errorf("%d newcomers, and %d times none: too few to mean anything", taken, none)
+	if !testing.Short() && (taken < 50 || none < 50 || opened < 50) {
+		t.Errorf("%d newcomers, %d times none, %d gates that went: too few to mean anything", taken, none, opened)
 	}
+}
+
+// gates holds pods back that have gates.
+type gates struct{}
+
+func (gates) Name() string { return names.SchedulingGates }
+
+func (gates) PreEnqueue(_ context.Context, p *corev1.Pod) *fwk.Status {
+	if len(p.Spec.SchedulingGates) > 0 {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	}
+	return nil
 }
 
 // TestANewcomerThatIsBeingAddedIsNotLost: it is waited for, and is not left to its turn among the pods that were tried.
