@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 const (
@@ -20,139 +22,138 @@ const (
 	// all that a cycle knows; and the API server takes 100 requests on one connection, watches included: beyond, each
 	// costs a TLS handshake.
 	BindingsInFlight = 80
-	// togetherInFlight bounds those of members of gangs, which all come at once. They keep the API server busy and
-	// leave others a short way.
-	togetherInFlight = 64
-	// besideInFlight bounds them while others are bound: what these wait for grows with what the API server works on
-	// at a time.
-	besideInFlight = 1
-	// besideRest is how long they leave the API server to others then, for each Binding, in the times that it took.
-	besideRest = 3
-	// patience is how long a member waits for that behind the first one of its gang, longest how long in all.
-	// lateInFlight bounds those that have waited for so long: the members of a gang are not bound far apart.
-	patience     = 5 * time.Second
-	longest      = 30 * time.Second
-	lateInFlight = 4
-	// othersRest is how long after a Binding of a pod that starts alone another may be on its way.
-	othersRest = 100 * time.Millisecond
-	// mostTogether is how many members may wait for that while other pods are scheduled.
+	// mostTogether is how many members of gangs may wait to be bound while other pods are scheduled.
 	mostTogether = 1000
 )
 
-// Bindings counts the Bindings on their way.
+// Bindings counts the Bindings on their way, and lets those of gangs wait for others.
 type Bindings struct {
 	alone, together atomic.Int64
-	last            atomic.Int64  // when one of alone has ended, in nanoseconds since the epoch
 	ended           chan struct{} // has a token after one has ended; one waiter at most
 
 	mu    sync.Mutex // guards the rest
-	gangs map[string]*gangBindings
-}
-
-// gangBindings are those of a gang's members that are on their way.
-type gangBindings struct {
-	count int
-	begin sync.Once     // when the first one goes to the API server
-	late  chan struct{} // is closed when the others have waited for long behind it
+	pace  gang.Pace
+	goes  map[*gang.Binding]chan struct{} // those that wait; closed when it is their turn
+	again *time.Timer
 }
 
 // NewBindings returns a counter of none.
 func NewBindings() *Bindings {
-	return &Bindings{ended: make(chan struct{}, 1), gangs: map[string]*gangBindings{}}
+	return &Bindings{ended: make(chan struct{}, 1), goes: map[*gang.Binding]chan struct{}{}}
 }
 
 // Busy reports whether a pod that starts alone is being bound.
 func (b *Bindings) Busy() bool { return b.alone.Load() > 0 }
 
-func (b *Bindings) end(count *atomic.Int64) {
-	if count == &b.alone {
-		b.last.Store(time.Now().UnixNano())
+// member is the key of the gang.Binding of a context.
+type member struct{}
+
+// begin counts a Binding, of a member where key, its gang's, is not empty. It returns its context and what is to be
+// called when it has ended.
+func (b *Bindings) begin(ctx context.Context, key string) (of context.Context, end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	count, leave := &b.alone, func() { b.pace.AloneEnds(time.Now()) }
+	if key == "" {
+		b.pace.AloneBegins()
+	} else {
+		m := b.pace.Join(key, time.Now())
+		count, leave = &b.together, func() { b.pace.Leave(m) }
+		ctx = context.WithValue(ctx, member{}, m)
 	}
-	count.Add(-1)
+	count.Add(1)
+	return ctx, func() {
+		b.mu.Lock()
+		leave()
+		b.next()
+		b.mu.Unlock()
+		count.Add(-1)
+		select {
+		case b.ended <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// next lets members go whose turn it is. The caller holds mu.
+func (b *Bindings) next() {
+	for {
+		m, again := b.pace.Next(time.Now())
+		switch {
+		case m != nil:
+			close(b.goes[m])
+			delete(b.goes, m)
+			continue
+		case again.IsZero():
+		case b.again == nil:
+			b.again = time.AfterFunc(time.Until(again), func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.next()
+			})
+		default:
+			b.again.Reset(time.Until(again))
+		}
+		return
+	}
+}
+
+// turn returns when it is a member's turn, or when ctx ends.
+func (b *Bindings) turn(ctx context.Context, m *gang.Binding) error {
+	goes := make(chan struct{})
+	b.mu.Lock()
+	b.pace.Wait(m)
+	b.goes[m] = goes
+	b.next()
+	b.mu.Unlock()
 	select {
-	case b.ended <- struct{}{}:
-	default:
+	case <-goes:
+		return nil
+	case <-ctx.Done():
+		b.gone(m)
+		return ctx.Err()
 	}
+}
+
+// gone is called when a member's request has ended, or is not made.
+func (b *Bindings) gone(m *gang.Binding) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.goes, m)
+	b.pace.End(m, time.Now())
+	b.next()
 }
 
 // Limit lets a number of requests through at a time that bind a pod.
 func (b *Bindings) Limit(next http.RoundTripper) http.RoundTripper {
-	return limited{
-		next, b, make(chan struct{}, BindingsInFlight), make(chan struct{}, togetherInFlight),
-		make(chan struct{}, besideInFlight), make(chan struct{}, lateInFlight),
-	}
+	return limited{next, b, make(chan struct{}, BindingsInFlight)}
 }
 
 type limited struct {
 	http.RoundTripper
-	bindings                      *Bindings
-	alone, together, beside, late chan struct{}
-}
-
-// bindsTogether is the key of a context's gangBindings.
-type bindsTogether struct{}
-
-// of returns ctx for the Binding of a member of a gang, and what is to be called when it has ended.
-func (b *Bindings) of(ctx context.Context, gang string) (member context.Context, ended func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g := b.gangs[gang]
-	if g == nil {
-		g = &gangBindings{late: make(chan struct{})}
-		b.gangs[gang] = g
-	}
-	g.count++
-	return context.WithValue(ctx, bindsTogether{}, g), func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if g.count--; g.count == 0 {
-			delete(b.gangs, gang)
-		}
-	}
+	bindings *Bindings
+	alone    chan struct{}
 }
 
 func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/binding") {
 		return l.RoundTripper.RoundTrip(request)
 	}
-	ctx, slots := request.Context(), l.alone
-	gang, _ := ctx.Value(bindsTogether{}).(*gangBindings)
-	var late <-chan struct{}
-	var last <-chan time.Time
-	if gang != nil {
-		if slots = l.together; l.bindings.others() {
-			slots, late, last = l.beside, gang.late, time.After(longest)
+	ctx := request.Context()
+	if m, ok := ctx.Value(member{}).(*gang.Binding); ok {
+		if err := l.bindings.turn(ctx, m); err != nil {
+			return nil, err
 		}
+		defer l.bindings.gone(m)
+		return l.RoundTripper.RoundTrip(request)
 	}
-	for waits := true; waits; { // who is woken in between stands behind all others again
-		select {
-		case slots <- struct{}{}:
-			waits = false
-		case <-late:
-			slots, late, last = l.late, nil, nil
-		case <-last:
-			slots, late, last = l.late, nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case l.alone <- struct{}{}:
+		defer func() { <-l.alone }()
+		return l.RoundTripper.RoundTrip(request)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	if gang != nil {
-		gang.begin.Do(func() { time.AfterFunc(patience, func() { close(gang.late) }) })
-	}
-	began := time.Now()
-	defer func() {
-		if slots == l.beside && l.bindings.others() {
-			time.AfterFunc(besideRest*time.Since(began), func() { <-slots })
-		} else {
-			<-slots
-		}
-	}()
-	return l.RoundTripper.RoundTrip(request)
-}
-
-// others reports whether pods that start alone are bound, or were a moment ago.
-func (b *Bindings) others() bool {
-	return b.Busy() || time.Since(time.Unix(0, b.last.Load())) < othersRest
 }
 
 // Wait returns when there is room for another Binding, or when ctx ends. Only the scheduling loop may call it.
@@ -177,22 +178,16 @@ const (
 // to be scheduled before they go on. A member of a gang keeps what is reserved for it during a few attempts on its
 // node: its siblings are bound already. Where the Binding is refused after all, that is remembered.
 func (p *Profile) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	gang := ""
+	of := ""
 	if p.Together != nil {
-		gang = p.Together.GangOf(pod)
+		of = p.Together.GangOf(pod)
 	}
-	if b := p.Bindings; b != nil {
-		count := &b.alone
-		if gang != "" {
-			count = &b.together
-			var ended func()
-			ctx, ended = b.of(ctx, gang)
-			defer ended()
-		}
-		count.Add(1)
-		defer b.end(count)
+	if p.Bindings != nil {
+		var end func()
+		ctx, end = p.Bindings.begin(ctx, of)
+		defer end()
 	}
-	status := p.bind(ctx, state, pod, node, gang != "")
+	status := p.bind(ctx, state, pod, node, of != "")
 	if p.Rejections != nil {
 		p.Rejections.note(pod.UID, node, status)
 	}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // countingBinder looks at the Bindings on their way while it binds.
@@ -80,10 +82,10 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 			return err
 		}
 		const binding = "/api/v1/namespaces/n/pods/p/binding"
-		bind := func(ctx context.Context, pods, want int) {
+		bind := func(of func(context.Context) context.Context, pods, want int) {
 			for range pods {
 				go func() {
-					if err := request(ctx, http.MethodPost, binding); err != nil {
+					if err := request(of(t.Context()), http.MethodPost, binding); err != nil {
 						t.Error(err)
 					}
 				}()
@@ -93,19 +95,23 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 				t.Errorf("got %d requests at a time, want %d", n, want)
 			}
 		}
-		together, _ := bindings.of(t.Context(), "gang")
-		bind(together, 1000, togetherInFlight)
-		bind(t.Context(), 1000, togetherInFlight+BindingsInFlight)
+		member := func(context.Context) context.Context {
+			ctx, _ := bindings.begin(t.Context(), "gang")
+			return ctx
+		}
+		alone := func(ctx context.Context) context.Context { return ctx }
+		bind(member, 1000, gang.TogetherInFlight)
+		bind(alone, 1000, gang.TogetherInFlight+BindingsInFlight)
 		others, cancel := context.WithCancel(t.Context())
 		go func() { _ = request(others, http.MethodGet, "/api/v1/pods") }()
 		synctest.Wait()
-		if n := server.running.Load(); n != togetherInFlight+BindingsInFlight+1 {
+		if n := server.running.Load(); n != gang.TogetherInFlight+BindingsInFlight+1 {
 			t.Errorf("got %d requests with one that binds no pod", n)
 		}
-		bindings.alone.Add(1)
-		bind(together, 1000, togetherInFlight+BindingsInFlight+1+besideInFlight)
-		bindings.end(&bindings.alone)
-		bind(together, 1, togetherInFlight+BindingsInFlight+1+besideInFlight) // another may be on its way
+		_, end := bindings.begin(t.Context(), "")
+		bind(member, 1000, gang.TogetherInFlight+BindingsInFlight+2)
+		end()
+		bind(member, 1, gang.TogetherInFlight+BindingsInFlight+2) // another may be on its way
 		cancel()
 		if err := request(others, http.MethodPost, binding); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v for a request that has ended while it waited", err)
@@ -143,25 +149,25 @@ func TestMembersLeaveTheServerToOthers(t *testing.T) {
 		after          time.Duration
 		done, most     int64 // by then, and under way at a time
 	}{
-		"others are bound": {true, 1, 200, time.Second, 25, besideInFlight},
-		"no others":        {false, 1, 64, slowServerTakes, 64, togetherInFlight},
-		// 25 a second, then 400 more
-		"others are bound for long":  {true, 1, 1000, patience + 3*time.Second, 1000, besideInFlight + lateInFlight},
-		"gang behind gang":           {true, 5, 50, patience + 3*time.Second, 200, besideInFlight},
-		"gang behind gang, for long": {true, 50, 50, longest + 5*time.Second, 2500, besideInFlight + lateInFlight},
+		"others are bound": {true, 1, 200, time.Second, 25, 1},
+		"no others":        {false, 1, 64, slowServerTakes, 64, gang.TogetherInFlight},
+		// 25 a second, then 400 more behind five seconds
+		"others are bound for long":  {true, 1, 1000, 8 * time.Second, 1000, 1 + gang.LateInFlight},
+		"gang behind gang":           {true, 5, 50, 8 * time.Second, 200, 1},
+		"gang behind gang, for long": {true, 50, 50, 35 * time.Second, 2500, 1 + gang.LateInFlight},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server, bindings := &slowServer{}, NewBindings()
 				client := bindings.Limit(server)
 				if c.busy {
-					bindings.alone.Add(1)
+					bindings.begin(t.Context(), "")
 				}
 				for i := range c.gangs * c.members {
 					go func() {
 						<-time.After(time.Duration(i/c.members) * time.Millisecond) // gang by gang
-						ctx, ended := bindings.of(t.Context(), fmt.Sprint(i/c.members))
-						defer ended()
+						ctx, end := bindings.begin(t.Context(), fmt.Sprint(i/c.members))
+						defer end()
 						r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server/pods/p/binding", nil)
 						if err != nil {
 							t.Error(err)
@@ -180,12 +186,58 @@ func TestMembersLeaveTheServerToOthers(t *testing.T) {
 				}
 				<-time.After(time.Minute) // for the rest
 				synctest.Wait()
-				if len(bindings.gangs) > 0 {
-					t.Errorf("%d gangs are remembered for ever", len(bindings.gangs))
+				all := int64(c.gangs * c.members)
+				if done := server.done.Load(); done != all || len(bindings.goes) > 0 {
+					t.Errorf("%d of %d members are bound, %d wait for ever", done, all, len(bindings.goes))
 				}
 			})
 		})
 	}
+}
+
+// TestMembersThatWaitGoWhenNoOthersAreBound: all at once, and not one by one as they began.
+func TestMembersThatWaitGoWhenNoOthersAreBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, bindings := &slowServer{}, NewBindings()
+		client := bindings.Limit(server)
+		_, end := bindings.begin(t.Context(), "")
+		canceled, cancel := context.WithCancel(t.Context())
+		bind := func(ctx context.Context) error {
+			ctx, end := bindings.begin(ctx, "gang")
+			defer end()
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server/pods/p/binding", nil)
+			if err != nil {
+				return err
+			}
+			answer, err := client.RoundTrip(r)
+			if err != nil {
+				return err
+			}
+			return answer.Body.Close()
+		}
+		for range 101 {
+			go func() {
+				if err := bind(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		go func() { // who waits no more takes the place of no other
+			if err := bind(canceled); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		cancel()
+		<-time.After(slowServerTakes)
+		end()
+		<-time.After(500*time.Millisecond + 2*slowServerTakes)
+		synctest.Wait()
+		if done := server.done.Load(); done != 101 {
+			t.Errorf("%d of 101 members are bound", done)
+		}
+	})
 }
 
 // pickyServer refuses Bindings to some nodes.
