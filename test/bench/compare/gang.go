@@ -368,6 +368,29 @@ func (c *cluster) addHeld(ctx context.Context, run string, w workload, n gangs, 
 	return func(ctx context.Context) error { return c.addGangs(ctx, fillNamespace, run, w, 0, n.exist) }, err
 }
 
+// lastOf waits until n pods of fillNamespace have nodes and returns when the last one got its own, to the second. What
+// fills the nodes was created with them, and counts as if it came first.
+func (c *cluster) lastOf(ctx context.Context, n int) (last time.Time, err error) {
+	for bound := 0; bound < n; {
+		list, err := c.kube.CoreV1().Pods(fillNamespace).List(ctx, metav1.ListOptions{FieldSelector: placed})
+		if err != nil {
+			return last, fmt.Errorf("%d of %d pods of gangs have nodes: %w", bound, n, err)
+		}
+		bound = len(list.Items)
+		for i := range list.Items {
+			for _, c := range list.Items[i].Status.Conditions {
+				if c.Type == corev1.PodScheduled && c.LastTransitionTime.After(last) {
+					last = c.LastTransitionTime.Time
+				}
+			}
+		}
+		if bound < n {
+			sleep(ctx, time.Second)
+		}
+	}
+	return last, nil
+}
+
 // lost returns how many of n fillers are gone, and how many gangs lost a part of theirs.
 func (c *cluster) lost(ctx context.Context, n int) (pods, parts int, err error) {
 	left, err := c.kube.CoreV1().Pods(fillNamespace).List(ctx, metav1.ListOptions{})

@@ -286,7 +286,7 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 					r.Figures.Of, r.Figures.PodsPerSecond,
 					r.Figures.SchedulerCPUms, r.Figures.PlaneCPUms, short(r.Figures.P50), short(r.Figures.P99),
 					megabytes(float64(r.Figures.PeakMemory)), load(), r.Error)
-				if kase.ofGangs() {
+				if kase.gangs != nil {
 					fmt.Fprintf(os.Stderr, "    %+v\n", r.Figures.Gangs)
 				}
 				if err := c.clean(ctx); err != nil {

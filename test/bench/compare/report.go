@@ -59,6 +59,17 @@ func table(w io.Writer, results []result, s suite, sizes []int) {
 			}
 		}
 	}
+	for _, nodes := range sizes {
+		for _, c := range s.cases {
+			for _, who := range s.contenders {
+				slowest := func(f figures) float64 { return f.Gangs.Slowest.Seconds() }
+				if rows := pick(results, c.name, nodes, who.name); median(rows, slowest) > 0 {
+					fmt.Fprintf(w, "\n- %d nodes, %s, %s: the last gang that fits is bound after %.1f s", nodes,
+						c.title, who.name, median(rows, slowest))
+				}
+			}
+		}
+	}
 	fmt.Fprintf(w, "\nBatching (`scheduler_batch_attempts_total`, last round):\n\n")
 	for _, nodes := range sizes {
 		for _, c := range s.cases {

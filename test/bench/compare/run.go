@@ -180,6 +180,7 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	w, release := kase.load, func(context.Context) error { return nil }
+	var released time.Time
 	if kase.gangs != nil {
 		load := kase.beside
 		load.native = who.native
@@ -219,6 +220,7 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 	for i := range n {
 		if i == n/4 {
 			stored = b.profile(ctx, port, run)
+			released = time.Now()
 			go func() { created <- release(ctx) }()
 		}
 		due := began.Add(time.Duration(i) * time.Second / time.Duration(kase.perSecond))
@@ -237,7 +239,14 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 			return figures{}, fmt.Errorf("create pod or PodGroup: %w", err)
 		}
 	}
-	return b.finish(ctx, p, port, seen, figures{Of: n}, from)
+	f, err = b.finish(ctx, p, port, seen, figures{Of: n}, from)
+	if err == nil && kase.gangs != nil && !kase.early {
+		n := kase.gangs(b.nodes)
+		var last time.Time
+		last, err = b.cluster.lastOf(ctx, 2*(b.nodes-n.free)+n.fit*kase.beside.size)
+		f.Gangs.Slowest = last.Sub(released)
+	}
+	return f, err
 }
 
 // finish waits for the last bind and fills in the figures.
