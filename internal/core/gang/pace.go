@@ -29,7 +29,7 @@ const (
 	patience = 5 * time.Second
 	longest  = 30 * time.Second
 	// othersRest is how long after a pod that starts alone was bound another may be on its way.
-	othersRest = 500 * time.Millisecond
+	othersRest = time.Second
 )
 
 // lane is how a Binding went.

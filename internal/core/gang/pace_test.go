@@ -46,7 +46,7 @@ type pacing struct {
 }
 
 func (p *pacing) others() bool {
-	return slices.ContainsFunc(p.alone, func(a attempt) bool { return a.over < 0 || p.now < a.over+500 })
+	return slices.ContainsFunc(p.alone, func(a attempt) bool { return a.over < 0 || p.now < a.over+1000 })
 }
 
 // isLate reports whether b was to be bound 30 seconds ago, or the first one of its gang went five seconds ago, of those

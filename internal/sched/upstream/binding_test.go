@@ -232,7 +232,7 @@ func TestMembersThatWaitGoWhenNoOthersAreBound(t *testing.T) {
 		cancel()
 		<-time.After(slowServerTakes)
 		end()
-		<-time.After(500*time.Millisecond + 2*slowServerTakes)
+		<-time.After(time.Second + 2*slowServerTakes)
 		synctest.Wait()
 		if done := server.done.Load(); done != 101 {
 			t.Errorf("%d of 101 members are bound", done)
