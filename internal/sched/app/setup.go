@@ -97,6 +97,7 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {
 			r.Guard(f, p)
+			p.Evaluator.Interface = events.Patient(f, p.Evaluator.Interface)
 		}
 	}
 	return r

@@ -206,6 +206,13 @@ func (q *eventQueue) NominatedPodsForNode(node string) []fwk.PodInfo {
 	return q.byNode[node]
 }
 
+// Nominated returns the node to which a pod is nominated, "" for none. That its status says so may come later.
+func (e *Events) Nominated(uid types.UID) (node string) {
+	e.queue.mu.Lock()
+	defer e.queue.mu.Unlock()
+	return e.queue.nominated[uid].node
+}
+
 // SetAside lets the nomination of a pod that has left the queue count until it is set aside no more: nil ends that.
 func (e *Events) SetAside(pod *framework.QueuedPodInfo) {
 	q := e.queue
@@ -267,12 +274,16 @@ func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *frame
 }
 
 func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fwk.NominatingInfo) {
+	uid, node := pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName
+	if was := q.events.Nominated(uid); to.Mode() == fwk.ModeNoop && node == "" && was != "" {
+		// Kubernetes' queue would end the nomination, but its status only does not say it yet.
+		to = &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: was}
+	}
 	q.SchedulingQueue.AddNominatedPod(logger, pod, to)
-	node := pod.GetPod().Status.NominatedNodeName
 	if to.Mode() == fwk.ModeOverride {
 		node = to.NominatedNodeName
 	}
-	q.renominates(pod.GetPod().UID, node)
+	q.renominates(uid, node)
 }
 
 func (q *eventQueue) DeleteNominatedPodIfExists(pod *corev1.Pod) {

@@ -87,8 +87,11 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 					delete(popped, name)
 				}
 			case step == 1 || step == 2:
-				on := rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "to")
+				on := rapid.SampledFrom([]string{"", "a", "b", "as before"}).Draw(rt, "to")
 				to := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: on}
+				if on == "as before" {
+					to = nil
+				}
 				watched.AddNominatedPod(logger, info, to)
 			case step == 3:
 				watched.DeleteNominatedPodIfExists(old)
