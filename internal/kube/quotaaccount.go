@@ -309,8 +309,11 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 		s.RemovePod(p)
 		return
 	}
-	s.follow(string(p.UID), func(known quota.Amounts) {
-		is := convert.QuotaPod(p, s.amounts(p, known))
+	s.follow(string(p.UID), func(known quota.Member) {
+		is := convert.QuotaPod(p, s.amounts(p, known.Amounts))
+		if was := s.pods[p.UID]; was != nil && was.Status.NominatedNodeName == "" && is.Node == "" {
+			is.Nominated = is.Nominated || known.Nominated // of which the status may not say so yet
+		}
 		s.pods[p.UID] = p
 		if is.Node != "" {
 			delete(s.refused, is.UID)
@@ -337,7 +340,7 @@ func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
 // RemovePod forgets a pod.
 func (s *Quotas) RemovePod(p *corev1.Pod) {
 	uid := string(p.UID)
-	s.follow(uid, func(quota.Amounts) {
+	s.follow(uid, func(quota.Member) {
 		delete(s.pods, p.UID)
 		delete(s.refused, uid)
 		s.account.Remove(uid)
@@ -354,27 +357,27 @@ func (s *Quotas) SetGang(id string, is quota.Bond) {
 
 // Nominate is quota.Account's.
 func (s *Quotas) Nominate(p *corev1.Pod) {
-	s.follow(string(p.UID), func(quota.Amounts) { s.account.Nominate(string(p.UID)) })
+	s.follow(string(p.UID), func(quota.Member) { s.account.Nominate(string(p.UID)) })
 }
 
 // Withdraw is quota.Account's.
 func (s *Quotas) Withdraw(p *corev1.Pod) {
-	s.follow(string(p.UID), func(quota.Amounts) { s.account.Withdraw(string(p.UID)) })
+	s.follow(string(p.UID), func(quota.Member) { s.account.Withdraw(string(p.UID)) })
 }
 
 // follow calls OnFreed's function when f takes something from what a pending pod asks of a quota, or its nomination. f
-// gets what the pod has asked for until now.
-func (s *Quotas) follow(uid string, f func(known quota.Amounts)) {
+// gets the pod as it has counted until now.
+func (s *Quotas) follow(uid string, f func(known quota.Member)) {
 	if freed := s.freed.Load(); s.frees(uid, f) && freed != nil {
 		(*freed)()
 	}
 }
 
-func (s *Quotas) frees(uid string, f func(known quota.Amounts)) bool {
+func (s *Quotas) frees(uid string, f func(known quota.Member)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, counted := s.account.Find(uid)
-	f(was.Amounts)
+	f(was)
 	if !counted || was.State != quota.Pending || was.Quota.Name() == quota.Default {
 		return false
 	}

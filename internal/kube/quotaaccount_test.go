@@ -389,6 +389,7 @@ func TestANominationHoldsRoomAndItsEndIsReported(t *testing.T) {
 		},
 	} {
 		s.Nominate(nominated)
+		s.PutPod(nominated)
 		x := s.Admit("other")
 		if x == nil || freed != 0 {
 			t.Fatalf("%s: beside a nominated pod: %v, %d reports", name, x, freed)
@@ -398,6 +399,40 @@ func TestANominationHoldsRoomAndItsEndIsReported(t *testing.T) {
 		}
 		freed = 0
 	}
+}
+
+// TestANominationHoldsBeforeTheStatusSaysIt: an update of the pod that was on its way does not end it.
+func TestANominationHoldsBeforeTheStatusSaysIt(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	s.PutNode(sized("n", 100))
+	s.PutQuota(elastic("x", "team", 0, 4))
+	pending := asking("pending", "team", "", 3)
+	s.PutPod(pending)
+	s.PutPod(asking("other", "team", "", 2))
+	s.Nominate(pending)
+	said := pending.DeepCopy()
+	said.Status.Conditions = append(said.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled})
+	s.PutPod(said)
+	if s.Admit("other") == nil {
+		t.Error("another pod gets what is held")
+	}
+	named := said.DeepCopy()
+	named.Status.NominatedNodeName = "n"
+	s.PutPod(named)
+	s.PutPod(said)
+	if x := s.Admit("other"); x != nil {
+		t.Errorf("when the status names no node any more: %v", x)
+	}
+	s.Nominate(pending)
+	bound := said.DeepCopy()
+	bound.Spec.NodeName = "n"
+	s.PutPod(bound)
+	s.Read(func(a *quota.Account) {
+		if m, _ := a.Find(string(pending.UID)); m.Nominated {
+			t.Error("a bound pod is nominated")
+		}
+	})
 }
 
 func TestNoAccountIsKeptForProfilesWithoutThePlugin(t *testing.T) {
