@@ -406,7 +406,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 		a.apply(t, is.revoked)
 		a.awaitAnswer(t, allowed[at], false)
 		a.apply(t, is.granted)
-		t.Logf("without %s fails: %s", is.text, needed[allowed[at].String()])
+		t.Logf("%s is needed: %s", is.text, needed[allowed[at].String()])
 	}
 }
 
