@@ -90,8 +90,8 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	core.NextPod = core.SchedulingQueue.Pop
 	r := &coscheduling.Rounds{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
-		Newcomers: events,
-		Trial:     func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
+		Newcomers: events, Nominated: events.Nominated,
+		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
 	}
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)

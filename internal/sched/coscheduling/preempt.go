@@ -159,9 +159,9 @@ func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool
 		if chooser == nil {
 			return false
 		}
-		eligible, _ := chooser.PodEligibleToPreemptOthers(ctx, pod, nil)
+		eligible, _ := chooser.Evaluator.PodEligibleToPreemptOthers(ctx, pod, nil)
 		is.kept = is.kept || !eligible || r.evicting[uid] != ""
-		held[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
+		held[uid] = cmp.Or(r.evicting[uid], r.Nominated(pod.UID))
 	}
 	if is.kept {
 		is.nominated, is.failure.Preempts = held, true

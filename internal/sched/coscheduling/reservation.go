@@ -41,7 +41,7 @@ func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 	preferred, nominated := map[string]string{}, false
 	rank := r.Gangs.RankOf(member)
 	for _, uid := range order {
-		preferred[uid] = is.queued[uid].Pod.Status.NominatedNodeName
+		preferred[uid] = r.Nominated(is.queued[uid].Pod.UID)
 		nominated = nominated || preferred[uid] != ""
 		if h := r.held[rank.Name]; h != nil {
 			preferred[uid] = h.nodes[uid]

@@ -46,6 +46,8 @@ type Rounds struct {
 	Events func() uint64
 	// Newcomers are the pods of the queue that were never tried.
 	Newcomers Newcomers
+	// Nominated returns the node to which a pod is nominated, "" for none. That its status says so comes later.
+	Nominated func(types.UID) (node string)
 	// Busy reports whether a pod of no gang is being bound; nil where nothing waits for that.
 	Busy func() bool
 	// Trial returns a copy of the accounts of nodes.
@@ -221,7 +223,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	is, text := r.failed, "the pod starts with others"
 	if is == nil || is.queued[string(pod.UID)] == nil {
 		status := fwk.NewStatus(fwk.Unschedulable, notEligible+text)
-		if pod.Status.NominatedNodeName == "" || r.Gangs.Reserves(r.Gangs.RankOf(pod).Name) {
+		if r.Nominated(pod.UID) == "" || r.Gangs.Reserves(r.Gangs.RankOf(pod).Name) {
 			return nil, status
 		}
 		r.Quotas.Withdraw(pod) // its group starts another way now
@@ -403,7 +405,7 @@ func (r *Rounds) tryAll(ctx context.Context, is *round, order []string) (fits bo
 	is.unfit = map[string]error{}
 	for uid, pod := range is.queued {
 		if pod != nil {
-			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
+			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: r.Nominated(pod.Pod.UID)}
 		}
 	}
 	a := r.attempt(ctx, is)

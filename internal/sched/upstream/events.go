@@ -275,8 +275,8 @@ func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *frame
 
 func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fwk.NominatingInfo) {
 	uid, node := pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName
-	if was := q.events.Nominated(uid); to.Mode() == fwk.ModeNoop && node == "" && was != "" {
-		// Kubernetes' queue would end the nomination, but its status only does not say it yet.
+	if was := q.events.Nominated(uid); to.Mode() == fwk.ModeNoop && was != "" {
+		// Kubernetes' queue would go by the status, which may not say it yet.
 		to = &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: was}
 	}
 	q.SchedulingQueue.AddNominatedPod(logger, pod, to)
