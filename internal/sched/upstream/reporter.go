@@ -30,8 +30,9 @@ const (
 	// repeatAfter is the least time between two messages about a pod that is rejected for the same cause.
 	repeatAfter = time.Minute
 	// restPerWork bounds the cost of running all filters for a rejected pod: they rest this many times as long as they
-	// worked, so they take at most a tenth of the scheduler's time.
-	restPerWork = 9
+	// worked, so they take at most a tenth of the scheduler's time, and a fiftieth while pods are bound.
+	restPerWork     = 9
+	restPerBusyWork = 49
 	// restPerWrite is as many times as long as a write took the next one waits while pods are bound: the API server
 	// works on what pods wait for nine tenths of the time.
 	restPerWrite = 9
@@ -57,13 +58,13 @@ type Reporter struct {
 	mu      sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
 	rests   time.Time  // until when no filters are run again
 	pending map[types.UID]attempt
+	latest  single
 }
 
 // attempt is the last refusal of a pod.
 type attempt struct {
 	analysis
 	causes   causes
-	counted  []refusal
 	attempts int
 	at       time.Time
 	read     time.Time // when the nodes' refusals were last read one by one
@@ -74,7 +75,15 @@ type attempt struct {
 type analysis struct {
 	root    why.Obstacle
 	message string
+	counted []refusal
 	whole   bool // all filters were run
+}
+
+// single is the analysis of the last pod that was refused as such, for one reason.
+type single struct {
+	finding why.Finding
+	nodes   int
+	analysis
 }
 
 // refusal is one label pair of tenon_refusals_total.
@@ -109,7 +118,7 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 			f = &reporting{Framework: f, ctx: ctx, reporter: r}
 		} else if findings, nodes := verdict.Attempt(f, pod.Pod, status); len(findings) > 0 {
 			found := r.analyze(ctx, f, pod.Pod, status, findings, nodes)
-			report := r.remember(pod, found, causes, findings)
+			report := r.remember(pod, found, causes)
 			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
 		}
 		inner(ctx, f, pod, status, nominating, start)
@@ -144,34 +153,57 @@ func (r *Reporter) count(a attempt) {
 func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
 	findings []why.Finding, nodes int,
 ) analysis {
-	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
+	byFilters := verdict.ByFilters(status) != nil
+	if len(findings) == 1 && !byFilters {
+		return r.analyzeSingle(findings[0], nodes)
+	}
+	found := analyze(findings, nodes)
 	start := r.clock.Now()
 	r.mu.Lock()
 	rests := r.rests
 	r.mu.Unlock()
-	if verdict.ByFilters(status) == nil || start.Before(rests) {
+	if !byFilters || start.Before(rests) {
 		return found
 	}
 	v, err := r.filters(ctx, f, pod)
-	end := r.clock.Now()
+	end, rest := r.clock.Now(), time.Duration(restPerWork)
+	if r.Busy != nil && r.Busy() {
+		rest = restPerBusyWork
+	}
 	r.mu.Lock()
-	r.rests = end.Add(restPerWork * end.Sub(start))
+	r.rests = end.Add(rest * end.Sub(start))
 	r.mu.Unlock()
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod), "err", err)
 		return found
 	}
 	all := verdict.Completed(v.Findings, findings)
-	return analysis{why.Root(all), why.Message(all, nodes), true}
+	return analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
 }
 
-func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes, findings []why.Finding) bool {
+func analyze(findings []why.Finding, nodes int) analysis {
+	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
+	for _, o := range why.Obstacles(findings) {
+		found.counted = append(found.counted, refusal{o.Plugin, o.Code.String()})
+	}
+	return found
+}
+
+// analyzeSingle is analyze for one finding about no node. The members of a gang are refused one after the other in the
+// same words, which are analyzed once.
+func (r *Reporter) analyzeSingle(finding why.Finding, nodes int) analysis {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest.finding != finding || r.latest.nodes != nodes {
+		r.latest = single{finding, nodes, analyze([]why.Finding{finding}, nodes)}
+	}
+	return r.latest.analysis
+}
+
+func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes) bool {
 	now := r.clock.Now()
 	next := attempt{
 		analysis: found, causes: c, attempts: pod.Attempts, at: now, read: now, said: found.message, reported: now,
-	}
-	for _, o := range why.Obstacles(findings) {
-		next.counted = append(next.counted, refusal{o.Plugin, o.Code.String()})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

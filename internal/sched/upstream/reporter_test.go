@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -323,6 +324,49 @@ func TestFiltersAreAskedAgainOnlyForAnotherRefusalOrAfterAMinute(t *testing.T) {
 		b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": s.b})
 		if b.evaluated != s.evaluated {
 			t.Fatalf("%s: filters asked %d times so far, want %d", s.text, b.evaluated, s.evaluated)
+		}
+	}
+}
+
+// TestFiltersRestLongerWhilePodsAreBound: pods of no gang wait for the scheduling cycle then.
+func TestFiltersRestLongerWhilePodsAreBound(t *testing.T) {
+	for busy, rest := range map[bool]time.Duration{false: 90 * time.Millisecond, true: 490 * time.Millisecond} {
+		b := newBench(t, "a")
+		b.reporter.Busy = func() bool { return busy }
+		b.verdict.Findings, b.takes = []why.Finding{exclusive("a")}, 10*time.Millisecond
+		for i, s := range []struct {
+			after     time.Duration
+			evaluated int
+		}{{0, 1}, {rest - time.Millisecond, 1}, {time.Millisecond, 2}} {
+			b.now = b.now.Add(s.after)
+			pod := testPod("p" + strconv.Itoa(i))
+			if err := b.client.Tracker().Add(pod); err != nil {
+				t.Fatal(err)
+			}
+			if b.refuse(t, pod, map[string]*fwk.Status{"a": full()}); b.evaluated != s.evaluated {
+				t.Errorf("busy %t, pod %d: filters asked %d times so far, want %d", busy, i, b.evaluated, s.evaluated)
+			}
+			b.written()
+		}
+	}
+}
+
+// TestEachRefusalOfAPodAsSuchIsItsOwn: what is analyzed once for pods that are refused in the same words is not said of
+// others.
+func TestEachRefusalOfAPodAsSuchIsItsOwn(t *testing.T) {
+	r := newBench(t, "a").reporter
+	one := why.Finding{Reason: why.Reason{Code: why.BadAnnotation}, Plugin: "Coscheduling", Phase: why.PreFilter}
+	for range 2 {
+		for _, detail := range []string{"one", "one", "two"} {
+			for _, nodes := range []int{0, 3} {
+				f := one
+				f.Detail = detail
+				want := analyze([]why.Finding{f}, nodes)
+				got := r.analyze(t.Context(), nil, nil, fwk.NewStatus(fwk.Unschedulable), []why.Finding{f}, nodes)
+				if diff := cmp.Diff(want, got, cmp.AllowUnexported(analysis{}, refusal{})); diff != "" {
+					t.Errorf("%s, %d nodes (-want +got):\n%s", detail, nodes, diff)
+				}
+			}
 		}
 	}
 }
