@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,14 @@ func stockSuite(stock, tenon string) suite {
 	}
 }
 
+const (
+	// collect has the control plane collect its garbage, which it does by itself beyond planeMemory bytes only.
+	collect     = syscall.SIGUSR1
+	planeMemory = 6 << 30
+	// collecting is how long that may take.
+	collecting = 2 * time.Second
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -114,11 +123,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return bindAll(ctx, args[1], nodes)
 	}
 	if len(args) >= 2 && args[0] == "plane" { // hidden: the control plane's process
-		// The ballast is never touched, so takes no memory. With it the process collects its garbage less often, in
-		// a heap whose size changes little: it shares the CPUs with the schedulers, and else gives memory back
-		// between two cases, and takes half a CPU to get it again in the next.
-		ballast := make([]byte, 1<<30)
-		defer runtime.KeepAlive(ballast)
+		// It shares the CPUs with the schedulers. A collection takes up to 0.75 CPU-seconds, and would hit some cases
+		// and not others.
+		debug.SetGCPercent(-1)
+		debug.SetMemoryLimit(planeMemory)
+		pages := make([]byte, planeMemory/2) // the first cases get them from here, not one by one from the kernel
+		for i := 0; i < len(pages); i += os.Getpagesize() {
+			pages[i] = 1
+		}
+		runtime.GC()
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, collect)
+		go func() {
+			for range asked {
+				runtime.GC()
+			}
+		}()
 		return servePlane(ctx, args[1], args[2:])
 	}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
@@ -292,6 +312,10 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 				if err := c.clean(ctx); err != nil {
 					return results, fmt.Errorf("clean up: %w", err)
 				}
+				if err := syscall.Kill(c.pid, collect); err != nil {
+					return results, fmt.Errorf("collect garbage: %w", err)
+				}
+				sleep(ctx, collecting)
 			}
 		}
 	}
