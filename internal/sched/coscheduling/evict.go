@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
@@ -43,14 +45,19 @@ func (r *Rounds) evict(ctx context.Context, is *round, victims []*unit) {
 	}
 	metrics.PreemptionAttempts.Inc()
 	metrics.PreemptionVictims.Observe(float64(len(pods)))
+	deleted := make(chan *corev1.Pod, len(pods))
 	begin := func(ctx context.Context) {
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
 			if r.Gangs.Gate(member).Code == why.None {
-				by := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member)}
+				by := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member), deleted}
 				// an error is logged, and seen when the gang is tried again
 				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, by, pods[i], Name)
 			}
 		}, Name)
+		close(deleted)
+		for pod := range deleted {
+			untilGoes(ctx, f, pod)
+		}
 		r.mu.Lock()
 		for uid := range is.nominated {
 			delete(r.evicting, uid)
@@ -90,6 +97,10 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 		} else if err != nil {
 			logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(by))
 			return err
+		} else if gang, ok := by.(preemptor); ok {
+			gang.deleted <- pod // all are waited for at once
+		} else {
+			untilGoes(ctx, h, pod)
 		}
 		recorder, e := h.EventRecorder().WithLogger(logger), event.Preempted
 		recorder.Eventf(pod, by.Obj(), e.Type(), e.String(), "Preempting", "%s", text)
@@ -144,6 +155,19 @@ func remove(ctx context.Context, client clientset.Interface, by upstream.Executo
 	return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
+// goesLimit is how long an informer may be behind a deletion: where its watch is broken it learns of it later.
+const goesLimit = 5 * time.Second
+
+// untilGoes waits until the informer of pods says that a deleted pod goes. A preemptor that is tried before that, and
+// whose first victim is gone, finds that the last one keeps its room, and takes another.
+func untilGoes(ctx context.Context, h fwk.Handle, pod *corev1.Pod) {
+	pods := h.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace)
+	_ = wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, goesLimit, true, func(context.Context) (bool, error) {
+		is, err := pods.Get(pod.Name)
+		return err != nil || is.UID != pod.UID || is.DeletionTimestamp != nil, nil
+	})
+}
+
 // victim is a pod as one of upstream's candidates.
 type victim struct{ pod *corev1.Pod }
 
@@ -158,6 +182,7 @@ type preemptor struct {
 	*corev1.Pod
 	gang     types.UID
 	priority int32
+	deleted  chan<- *corev1.Pod
 }
 
 // UID returns the name of the gang.

@@ -18,9 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
@@ -408,7 +410,10 @@ type waits struct {
 	fwk.Handle
 	client   *fake.Clientset
 	recorder events.EventRecorderLogger
+	factory  informers.SharedInformerFactory
 }
+
+func (h *waits) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
 func (h *waits) ClientSet() kubernetes.Interface                { return h.client }
 func (h *waits) EventRecorder() events.EventRecorderLogger      { return h.recorder }
@@ -442,7 +447,10 @@ func (by) Type() string                   { return "pod" }
 func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 	t.Parallel()
 	_, gangs := newPlugin(t)
-	h := &waits{client: fake.NewClientset(), recorder: &about{FakeRecorder: events.NewFakeRecorder(9)}}
+	h := &waits{
+		client: fake.NewClientset(), recorder: &about{FakeRecorder: events.NewFakeRecorder(9)},
+		factory: informers.NewSharedInformerFactory(nil, 0), // it knows none of the victims any more
+	}
 	victim, gone := member("victim", "g", "2"), member("gone", "g", "2")
 	plain := member("plain", "", "")
 	plain.Annotations = nil
@@ -482,6 +490,60 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		"*v1.Pod waits Preempted", "*v1.Pod waits GangPreempted",
 	}, h.recorder.(*about).sent); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+// TestAVictimIsEvictedOnceItIsKnownToGo: the preemptor is tried again after that, and would have one victim more if the
+// informer still said that this one stays.
+func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(cache.Store, *corev1.Pod) error{
+		"it goes": func(s cache.Store, p *corev1.Pod) error {
+			p.DeletionTimestamp = new(metav1.Now())
+			return s.Update(p)
+		},
+		"it is gone": func(s cache.Store, p *corev1.Pod) error { return s.Delete(p) },
+		"another of its name came": func(s cache.Store, p *corev1.Pod) error {
+			p.UID = "other"
+			return s.Update(p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, gangs := newPlugin(t)
+			h := &waits{
+				client: fake.NewClientset(), recorder: events.NewFakeRecorder(9),
+				factory: informers.NewSharedInformerFactory(nil, 0),
+			}
+			victim, store := member("victim", "", ""), h.factory.Core().V1().Pods().Informer().GetStore()
+			deleted := make(chan struct{})
+			h.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if a.GetVerb() == "delete" {
+					close(deleted)
+				}
+				return true, &corev1.Pod{}, nil
+			})
+			if err := store.Add(victim); err != nil {
+				t.Fatal(err)
+			}
+			evicted := make(chan error, 1)
+			go func() {
+				preempt := (&coscheduling.Rounds{Gangs: gangs}).PreemptPod(h)
+				evicted <- preempt(t.Context(), candidate{}, by{member("urgent", "", "")}, victim, "who")
+			}()
+			<-deleted
+			select {
+			case err := <-evicted:
+				t.Fatalf("it is evicted before it is known to go: %v", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			if err := then(store, victim.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-evicted; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
