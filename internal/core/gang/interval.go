@@ -6,7 +6,7 @@ import "time"
 // that come at once, or are tried again at once, keep them waiting for about one round, not for the rounds of all.
 // Newcomers keep a gang waiting for half as many cycles as the round before it had members, however many come; where
 // the API server is slow to bind them, for four times as long as that round took at most. After a round that placed
-// nothing they all have their cycles for nine times as long. Before the first round there is none.
+// nothing they all have their cycles for nineteen times as long. Before the first round there is none.
 type Interval struct {
 	owed   int       // cycles of newcomers before the next round
 	failed bool      // the round before it
@@ -18,9 +18,9 @@ const (
 	// restPerRound bounds how long a round waits for Bindings, in times of the round before it. On a machine whose API
 	// server takes most of two cores, the 99th percentile of newcomers beside gangs was up to twice as long with 2.
 	restPerRound = 4
-	// restPerFailure is the same after a round that placed nothing: gangs that do not fit take a tenth of the
+	// restPerFailure is the same after a round that placed nothing: gangs that do not fit take a twentieth of the
 	// scheduling cycle from newcomers.
-	restPerFailure = 9
+	restPerFailure = 19
 )
 
 // Next is what follows in an interval.

@@ -23,7 +23,7 @@ type step struct {
 // rest is how long the next round may wait after a round.
 func (s step) rest() int {
 	if s.failed {
-		return 9 * (s.over - s.began)
+		return 19 * (s.over - s.began)
 	}
 	return 4 * (s.over - s.began)
 }
@@ -127,8 +127,8 @@ func (l *loop) run(t *rapid.T) {
 
 // TestNewcomersAndGangsWaitForEachOtherNoLongerThanOneRound holds four properties: a newcomer waits for a second round
 // only where as many before it have had their cycles after the first; newcomers have no more of them than that, but for
-// nine times as long as a round that placed nothing; a round waits for nothing without them; and where it waits for
-// them to be bound, then for four times as long as the last took at most, or those nine.
+// nineteen times as long as a round that placed nothing; a round waits for nothing without them; and where it waits for
+// them to be bound, then for four times as long as the last took at most, or those nineteen.
 func TestNewcomersAndGangsWaitForEachOtherNoLongerThanOneRound(t *testing.T) {
 	t.Parallel()
 	cycles, rests := 0, 0

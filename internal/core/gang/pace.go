@@ -73,7 +73,8 @@ func (p *Pace) AloneEnds(now time.Time) {
 	p.quiet = now.Add(othersRest)
 }
 
-func (p *Pace) others(now time.Time) bool { return p.alone > 0 || now.Before(p.quiet) }
+// Others reports whether a pod that starts alone is being bound, or another may be on its way.
+func (p *Pace) Others(now time.Time) bool { return p.alone > 0 || now.Before(p.quiet) }
 
 // Join notes that a member of a gang is to be bound.
 func (p *Pace) Join(gang string, now time.Time) *Binding {
@@ -105,7 +106,7 @@ func (p *Pace) Next(now time.Time) (goes *Binding, again time.Time) {
 	if len(p.waiting) == 0 {
 		return nil, again
 	}
-	if !p.others(now) {
+	if !p.Others(now) {
 		if p.going[together] < TogetherInFlight {
 			goes = p.begin(0, together, now)
 		}

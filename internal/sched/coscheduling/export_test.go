@@ -1,6 +1,7 @@
 package coscheduling
 
 import (
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,3 +22,13 @@ func PreemptsAgain(gangs *kube.Gangs, p *corev1.Pod, now time.Time) time.Time {
 
 // FailPlan notes that the plan of the last round has failed, and whether it evicts pods.
 func (r *Rounds) FailPlan(evicts bool) { r.failed = &round{failure: gang.Failure{Preempts: evicts}} }
+
+// FailAll sends the members of the round under way back whose plan has failed for the one behind the first. nodes says
+// that one of them has a node.
+func (r *Rounds) FailAll(ctx context.Context, first *corev1.Pod, nodes bool) {
+	is := r.round
+	if is.failure.UID = is.next[0]; nodes {
+		is.nominated = map[string]string{is.next[0]: "n"}
+	}
+	r.failAll(ctx, is, string(first.UID))
+}

@@ -67,6 +67,7 @@ type Rounds struct {
 	interval   gang.Interval
 	aside      *framework.QueuedPodInfo // the member that begins the next round
 	failed     *round                   // the last one, while the cycle of its last member is under way
+	returning  func() (priority int32)  // sends a few members of a failed round back; nil where all have gone
 	preempting *preemption              // under way
 	confined   *part                    // to which the snapshot is; nil for all nodes
 	known      map[string]*knownSites
@@ -129,6 +130,8 @@ type round struct {
 	events   uint64   // that were counted before the snapshot was taken
 	order    []string // in which members are tried first
 	recalled bool     // the plan was not made: one for a group of equal shape has failed
+
+	back []string // of a failed plan: members that have yet to go back to the queue
 
 	// After a failed plan: what becomes of the nominations of its members.
 	asked     map[string]sets.Set[string] // by UID: the plugins whose events concern a member that did not fail itself
@@ -439,24 +442,50 @@ func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
 }
 
 // failAll reports that a plan has failed, and sends its members back to the queue, apart from the current one, whose
-// cycle is under way: none of the others gets a cycle.
+// cycle is under way: none of the others gets a cycle. While pods of no gang are bound, those that only wait for the
+// one that failed go back a few at a time, between the cycles of newcomers.
 func (r *Rounds) failAll(ctx context.Context, is *round, current string) {
 	r.conclude()
 	r.failed = is
 	is.ask(current)
+	later := r.Busy != nil && r.Busy() && len(is.nominated) == 0 && !is.kept
 	for _, uid := range is.next {
-		pod := is.queued[uid]
-		err := r.refusal(pod.Pod)
-		if uid == is.failure.UID && is.cause != nil {
-			err = is.cause
+		if later && uid != is.failure.UID {
+			is.back = append(is.back, uid)
+		} else {
+			r.sendBack(ctx, is, uid)
 		}
-		f := r.Core.Profiles[pod.Pod.Spec.SchedulerName]
-		var nominating *fwk.NominatingInfo
-		if result, _ := r.PostFilter(pod.Pod); result != nil {
-			nominating = result.NominatingInfo
-		}
-		r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, time.Now())
 	}
+	if len(is.back) == 0 {
+		return
+	}
+	priority := r.Gangs.Priority(is.queued[current].Pod)
+	r.returning = func() int32 {
+		r.failed = is
+		most := min(len(is.back), backAtOnce)
+		for _, uid := range is.back[:most] {
+			r.sendBack(ctx, is, uid)
+		}
+		r.failed = nil
+		if is.back = is.back[most:]; len(is.back) == 0 {
+			r.returning = nil
+		}
+		return priority
+	}
+}
+
+func (r *Rounds) sendBack(ctx context.Context, is *round, uid string) {
+	pod := is.queued[uid]
+	err := r.refusal(pod.Pod)
+	if uid == is.failure.UID && is.cause != nil {
+		err = is.cause
+	}
+	f := r.Core.Profiles[pod.Pod.Spec.SchedulerName]
+	var nominating *fwk.NominatingInfo
+	if result, _ := r.PostFilter(pod.Pod); result != nil {
+		nominating = result.NominatingInfo
+	}
+	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, time.Now())
 }
 
 // ask chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that refused

@@ -9,11 +9,19 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
+// backAtOnce is how many members of a failed round go back to the queue between two newcomers.
+const backAtOnce = 8
+
 // Interleave returns the queue's pods, but newcomers of no gang between two rounds, if their priority is not lower.
 func (r *Rounds) Interleave(next nextPod) nextPod {
 	return func(logger klog.Logger) (pod *framework.QueuedPodInfo, err error) {
 		now := time.Now()
 		r.interval.End(r.failed != nil && !r.failed.failure.Preempts, now)
+		for r.returning != nil {
+			if pod = r.Newcomers.Newcomer(logger, r.returning(), r.IsMember); pod != nil {
+				return pod, nil
+			}
+		}
 		if pod = r.aside; pod == nil {
 			pod, err = next(logger)
 		}

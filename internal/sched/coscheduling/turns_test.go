@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 )
 
@@ -159,7 +160,7 @@ func timed(t *testing.T, test func(context.Context, *testing.T, *loop)) {
 // TestNoNewcomerIsLost when the time ends that all of them have after a failure.
 func TestNoNewcomerIsLost(t *testing.T) {
 	timed(t, func(ctx context.Context, t *testing.T, l *loop) {
-		newcomers := strings.Fields(strings.Repeat("a ", 30))
+		newcomers := strings.Fields(strings.Repeat("a ", 50))
 		for i := range newcomers {
 			newcomers[i] += fmt.Sprint(i)
 		}
@@ -169,13 +170,13 @@ func TestNoNewcomerIsLost(t *testing.T) {
 				l.come(ctx, 0, newcomers...)
 			}
 		}))
-		if at := slices.Index(order, "g1-0"); at != 2+19 { // nine times 200 ms, and the one that is under way then
-			t.Errorf("tried %v, want the next round behind 19 of them", order)
+		if at := slices.Index(order, "g1-0"); at != 2+39 { // nineteen times 200 ms, and the one that is under way then
+			t.Errorf("tried %v, want the next round behind 39 of them", order)
 		}
 	})
 }
 
-// TestARoundWaitsForNewcomersThatAreBeingBound: for four times as long as the round before it took, nine
+// TestARoundWaitsForNewcomersThatAreBeingBound: for four times as long as the round before it took, nineteen
 // times if its plan has failed and nothing is evicted, or until none is.
 func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -190,9 +191,9 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 		"one comes, and the turn ends":   {1000, 50, 150, nil},
 		"one comes, and none is bound":   {60, 50, 150, nil},
 		"one comes after the next round": {20, 1000, 20, nil},
-		"always, after a failure":        {3000, 0, 1800, new(bool)},
-		"always, after evictions":        {3000, 0, 800, ptr.To(true)},
-		"one comes after a failure":      {3000, 50, 1800, new(bool)},
+		"always, after a failure":        {5000, 0, 3800, new(bool)},
+		"always, after evictions":        {5000, 0, 800, ptr.To(true)},
+		"one comes after a failure":      {5000, 50, 3800, new(bool)},
 		"a short while after a failure":  {20, 0, 20, new(bool)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,6 +225,65 @@ func TestARoundWaitsForNewcomersThatAreBeingBound(t *testing.T) {
 					t.Errorf("the next round began after %s, want %s", got, ms(c.want))
 				}
 			})
+		})
+	}
+}
+
+// TestMembersOfAFailedRoundGoBackBetweenNewcomers: eight at a time while pods of no gang are bound. None comes between
+// members that have nodes, which it might take, nor one of lower priority.
+func TestMembersOfAFailedRoundGoBackBetweenNewcomers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		busy, nodes bool
+		priority    int32
+		want        string // how many go back, and the newcomers
+	}{
+		"eight at a time":         {busy: true, want: "1 8 a 8 b 8 c 2 d"},
+		"none is bound":           {want: "27 a b c d"},
+		"nodes are kept for them": {busy: true, nodes: true, want: "27 a b c d"},
+		"of lower priority":       {busy: true, priority: -1, want: "1 26 a b c d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, logger := t.Context(), klog.FromContext(t.Context())
+			l := newLoop(ctx, t, 1, 28)
+			l.Quotas, l.Nominated = kube.NewQuotas(time.Now), func(types.UID) string { return "" }
+			l.Busy = func() bool { return c.busy }
+			back := map[string]bool{}
+			var got []string
+			count := func(before int) {
+				if n := len(back) - before; n > 0 {
+					got = append(got, fmt.Sprint(n))
+				}
+			}
+			l.Fail(func(_ context.Context, _ framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+				_ *fwk.NominatingInfo, _ time.Time,
+			) {
+				if back[pod.Pod.Name] || status.IsSuccess() {
+					t.Errorf("%s goes back twice, or without a reason: %s", pod.Pod.Name, status)
+				}
+				back[pod.Pod.Name] = true
+			})
+			next := l.Next(l.Interleave(l.queue.Pop))
+			first, err := next(logger)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.come(ctx, c.priority, "a", "b", "c", "d")
+			l.FailAll(ctx, first.Pod, c.nodes)
+			count(0)
+			for range 4 {
+				before := len(back)
+				pod, err := next(logger)
+				if err != nil {
+					t.Fatal(err)
+				}
+				count(before)
+				got = append(got, pod.Pod.Name)
+			}
+			if got := strings.Join(got, " "); got != c.want || back[first.Pod.Name] {
+				t.Errorf("there go back, and come between: %s, want %s", got, c.want)
+			}
 		})
 	}
 }

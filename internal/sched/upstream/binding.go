@@ -42,8 +42,12 @@ func NewBindings() *Bindings {
 	return &Bindings{ended: make(chan struct{}, 1), goes: map[*gang.Binding]chan struct{}{}}
 }
 
-// Busy reports whether a pod that starts alone is being bound.
-func (b *Bindings) Busy() bool { return b.alone.Load() > 0 }
+// Busy reports whether a pod that starts alone is being bound, or was a moment ago: another may be on its way.
+func (b *Bindings) Busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pace.Others(time.Now())
+}
 
 // member is the key of the gang.Binding of a context.
 type member struct{}

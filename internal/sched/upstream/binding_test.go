@@ -50,6 +50,31 @@ func TestABindingCountsUntilItEnds(t *testing.T) {
 	}
 }
 
+// TestAPodThatWasBoundAMomentAgoKeepsTheOthersWaiting: another may be on its way.
+func TestAPodThatWasBoundAMomentAgoKeepsTheOthersWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBindings()
+		says := func(want bool) {
+			t.Helper()
+			if b.Busy() != want {
+				t.Errorf("it is %t that a pod of no gang is bound, or was a moment ago", !want)
+			}
+		}
+		says(false)
+		_, end := b.begin(t.Context(), "gang")
+		says(false)
+		end()
+		_, end = b.begin(t.Context(), "")
+		<-time.After(time.Minute)
+		says(true)
+		end()
+		<-time.After(time.Second - 1)
+		says(true)
+		<-time.After(1)
+		says(false)
+	})
+}
+
 // transport counts the requests under way, and ends them when end is closed.
 type transport struct {
 	running atomic.Int64
