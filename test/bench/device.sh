@@ -8,5 +8,5 @@ go=${GO:-go} tags=${TAGS:-nomsgpack}
 mkdir -p bin
 "$go" build -tags "$tags" -trimpath -ldflags '-s -w' -o bin/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 "$go" build -tags "$tags" -trimpath -ldflags '-s -w' -o bin/tenon-scheduler ./cmd/tenon-scheduler
-"$go" build -tags "$tags" -o bin/compare ./test/bench/compare
+"$go" build -tags "$tags" -trimpath -o bin/compare ./test/bench/compare
 exec bin/compare --suite device --stock bin/kube-scheduler --tenon bin/tenon-scheduler --nodes 1000 --rounds 5 "$@"

@@ -9,6 +9,6 @@ mkdir -p bin
 "$go" build -tags "$tags" -trimpath -ldflags '-s -w' -o bin/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 "$go" build -tags "$tags" -trimpath -ldflags '-s -w' -o bin/tenon-scheduler ./cmd/tenon-scheduler
 (cd test/bench/peers && "$go" build -tags "$tags" -trimpath -ldflags '-s -w' -o ../../../bin/scheduler-plugins .)
-"$go" build -tags "$tags" -o bin/compare ./test/bench/compare
+"$go" build -tags "$tags" -trimpath -o bin/compare ./test/bench/compare
 exec bin/compare --suite gang --stock bin/kube-scheduler --community bin/scheduler-plugins --tenon bin/tenon-scheduler \
   --nodes 1000 --rounds 5 --limit 2m "$@"

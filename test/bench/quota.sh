@@ -7,7 +7,7 @@ export GOWORK=off CGO_ENABLED=0
 go=${GO:-go} tags=${TAGS:-nomsgpack}
 mkdir -p bin
 "$go" build -tags "$tags" -trimpath -ldflags '-s -w' -o bin/tenon-scheduler ./cmd/tenon-scheduler
-"$go" build -tags "$tags" -o bin/compare ./test/bench/compare
+"$go" build -tags "$tags" -trimpath -o bin/compare ./test/bench/compare
 "$go" test -tags "$tags" -trimpath -c -o bin/quota.test ./internal/core/quota
 "$go" test -tags "$tags" -trimpath -c -o bin/elasticquota.test ./internal/sched/elasticquota
 exec bin/compare --suite quota --tenon bin/tenon-scheduler --go-tests bin --nodes 1000 --rounds 8 "$@"

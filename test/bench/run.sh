@@ -7,5 +7,5 @@ export GOWORK=off CGO_ENABLED=0
 mkdir -p bin
 go build -tags nomsgpack -trimpath -ldflags '-s -w' -o bin/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 go build -tags nomsgpack -trimpath -ldflags '-s -w' -o bin/tenon-scheduler ./cmd/tenon-scheduler
-go build -tags nomsgpack -o bin/compare ./test/bench/compare
+go build -tags nomsgpack -trimpath -o bin/compare ./test/bench/compare
 exec bin/compare --stock bin/kube-scheduler --tenon bin/tenon-scheduler "$@"
