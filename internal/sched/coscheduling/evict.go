@@ -164,7 +164,7 @@ func untilGoes(ctx context.Context, h fwk.Handle, pod *corev1.Pod) {
 	pods := h.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace)
 	_ = wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, goesLimit, true, func(context.Context) (bool, error) {
 		is, err := pods.Get(pod.Name)
-		return err != nil || is.UID != pod.UID || is.DeletionTimestamp != nil, nil
+		return apierrors.IsNotFound(err) || err == nil && (is.UID != pod.UID || is.DeletionTimestamp != nil), nil
 	})
 }
 
