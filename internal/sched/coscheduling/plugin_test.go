@@ -63,12 +63,12 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
 }
 
-func newPlugin(t *testing.T) (*coscheduling.Plugin, *kube.Gangs) {
-	t.Helper()
+func newPlugin(tb testing.TB) (*coscheduling.Plugin, *kube.Gangs) {
+	tb.Helper()
 	gangs := kube.NewGangs()
-	p, err := coscheduling.Factory(gangs, kube.NewQuotas(time.Now))(t.Context(), nil, &handle{})
+	p, err := coscheduling.Factory(gangs, kube.NewQuotas(time.Now))(tb.Context(), nil, &handle{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p.(*coscheduling.Plugin), gangs
 }
