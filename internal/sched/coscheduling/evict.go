@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,9 +56,11 @@ func (r *Rounds) evict(ctx context.Context, is *round, victims []*unit) {
 			}
 		}, Name)
 		close(deleted)
+		var evicted []*corev1.Pod
 		for pod := range deleted {
-			untilGoes(ctx, f, pod)
+			evicted = append(evicted, pod)
 		}
+		untilAllGo(ctx, f, evicted)
 		r.mu.Lock()
 		for uid := range is.nominated {
 			delete(r.evicting, uid)
@@ -100,7 +103,7 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 		} else if gang, ok := by.(preemptor); ok {
 			gang.deleted <- pod // all are waited for at once
 		} else {
-			untilGoes(ctx, h, pod)
+			untilAllGo(ctx, h, []*corev1.Pod{pod})
 		}
 		recorder, e := h.EventRecorder().WithLogger(logger), event.Preempted
 		recorder.Eventf(pod, by.Obj(), e.Type(), e.String(), "Preempting", "%s", text)
@@ -158,13 +161,16 @@ func remove(ctx context.Context, client clientset.Interface, by upstream.Executo
 // goesLimit is how long an informer may be behind a deletion: where its watch is broken it learns of it later.
 const goesLimit = 5 * time.Second
 
-// untilGoes waits until the informer of pods says that a deleted pod goes. A preemptor that is tried before that, and
+// untilAllGo waits until the informer of pods says that deleted pods go. A preemptor that is tried before that, and
 // whose first victim is gone, finds that the last one keeps its room, and takes another.
-func untilGoes(ctx context.Context, h fwk.Handle, pod *corev1.Pod) {
-	pods := h.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace)
+func untilAllGo(ctx context.Context, h fwk.Handle, deleted []*corev1.Pod) {
+	known := h.SharedInformerFactory().Core().V1().Pods().Lister()
 	_ = wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, goesLimit, true, func(context.Context) (bool, error) {
-		is, err := pods.Get(pod.Name)
-		return apierrors.IsNotFound(err) || err == nil && (is.UID != pod.UID || is.DeletionTimestamp != nil), nil
+		deleted = slices.DeleteFunc(deleted, func(pod *corev1.Pod) bool {
+			is, err := known.Pods(pod.Namespace).Get(pod.Name)
+			return apierrors.IsNotFound(err) || err == nil && (is.UID != pod.UID || is.DeletionTimestamp != nil)
+		})
+		return len(deleted) == 0, nil
 	})
 }
 

@@ -23,6 +23,9 @@ func PreemptsAgain(gangs *kube.Gangs, p *corev1.Pod, now time.Time) time.Time {
 // FailPlan notes that the plan of the last round has failed, and whether it evicts pods.
 func (r *Rounds) FailPlan(evicts bool) { r.failed = &round{failure: gang.Failure{Preempts: evicts}} }
 
+// UntilAllGo is untilAllGo.
+var UntilAllGo = untilAllGo
+
 // FailAll sends the members of the round under way back whose plan has failed for the one behind the first. nodes says
 // that one of them has a node.
 func (r *Rounds) FailAll(ctx context.Context, first *corev1.Pod, nodes bool) {

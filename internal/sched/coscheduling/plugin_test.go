@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -545,6 +546,40 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAllVictimsOfAGangAreWaitedForAtOnce: until the last one goes, and where the informer learns of none for five
+// seconds in all.
+func TestAllVictimsOfAGangAreWaitedForAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &waits{factory: informers.NewSharedInformerFactory(nil, 0)}
+		store := h.factory.Core().V1().Pods().Informer().GetStore()
+		victims := []*corev1.Pod{member("a", "", ""), member("b", "", ""), member("c", "", "")}
+		for _, p := range victims {
+			if err := store.Add(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		takes := func() time.Duration {
+			begun := time.Now()
+			coscheduling.UntilAllGo(t.Context(), h, slices.Clone(victims))
+			return time.Since(begun)
+		}
+		if got := takes(); got != 5*time.Second {
+			t.Errorf("%s where none is known to go, want 5 s", got)
+		}
+		go func() {
+			for _, p := range victims {
+				<-time.After(time.Second)
+				if err := store.Delete(p); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		if got := takes().Round(10 * time.Millisecond); got != 3*time.Second {
+			t.Errorf("%s where the last one goes after 3 s", got)
+		}
+	})
 }
 
 // TestAMemberThatIsHeldBackKeepsNoNode: nodes were kept for a gang that has lost a member since.
