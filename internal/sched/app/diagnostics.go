@@ -10,22 +10,15 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
-	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 	"github.com/tenon-project/tenon/internal/sched/follow"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 // diagnostics returns the handler of diag over this scheduler. Without may every caller may read everything.
 func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) (http.Handler, error) {
-	live := verdict.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-		return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
-	})
 	plugins := s.plugins.List()
 	mounts, err := ginroute.Mounts(plugins)
 	if err != nil {
@@ -35,7 +28,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		Leading:  s.tracker.Leading.Load,
 		Ready:    s.known,
 		View:     s.store.Known,
-		NodeInfo: live.NodeInfo,
+		NodeInfo: s.live.NodeInfo,
 		Pod: func(namespace, name string) *corev1.Pod {
 			pod, err := s.pods().Pods(namespace).Get(name)
 			if err != nil {
@@ -43,7 +36,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 			}
 			return pod
 		},
-		Evaluate: live.Evaluate,
+		Evaluate: s.live.Evaluate,
 		Queue: func(pod *corev1.Pod) *view.Queue {
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
 		},

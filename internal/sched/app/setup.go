@@ -34,6 +34,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
@@ -57,6 +58,7 @@ type Scheduler struct {
 	rounds   *coscheduling.Rounds
 	rebuild  *metrics.Histogram
 	reporter *upstream.Reporter
+	live     *verdict.Live
 	tracker  *follow.Tracker
 	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
@@ -258,6 +260,10 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
 	s.rounds.Busy, s.reporter.Busy = s.bindings.Busy, s.bindings.Busy
+	s.live = verdict.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+		return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+	})
+	s.reporter.Evaluate = s.live.Evaluate
 	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Interleave(s.core.NextPod)))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.

@@ -46,6 +46,9 @@ type Reporter struct {
 	// Busy reports whether a pod of no gang is being bound, which is more urgent than what is written here. It may be
 	// nil.
 	Busy func() bool
+	// Evaluate runs all filters for a pod beside the scheduling cycle. Without it what was reported while the filters
+	// rested is not looked into before the pod's next attempt.
+	Evaluate func(context.Context, *corev1.Pod) (view.Verdict, error)
 
 	client            clientset.Interface
 	refusals, dropped *metrics.CounterVec
@@ -55,10 +58,12 @@ type Reporter struct {
 	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
 	writes            writes // of conditions and nominated nodes
 
-	mu      sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
-	rests   time.Time  // until when no filters are run again
-	pending map[types.UID]attempt
-	latest  single
+	mu        sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
+	rests     time.Time  // until when no filters are run again
+	pending   map[types.UID]attempt
+	latest    single
+	late      []late
+	completes bool // a goroutine runs all filters for late
 }
 
 // attempt is the last refusal of a pod.
@@ -119,6 +124,9 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 		} else if findings, nodes := verdict.Attempt(f, pod.Pod, status); len(findings) > 0 {
 			found := r.analyze(ctx, f, pod.Pod, status, findings, nodes)
 			report := r.remember(pod, found, causes)
+			if causes != 0 && !found.whole {
+				r.postpone(ctx, f, pod.Pod, findings, nodes)
+			}
 			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
 		}
 		inner(ctx, f, pod, status, nominating, start)
@@ -149,7 +157,7 @@ func (r *Reporter) count(a attempt) {
 }
 
 // analyze adds the refusals of the other filters to each node's first one, which may hide the root cause that explain
-// finds; not while the filters rest.
+// finds; not while the filters rest, see late.
 func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
 	findings []why.Finding, nodes int,
 ) analysis {
@@ -158,27 +166,33 @@ func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *core
 		return r.analyzeSingle(findings[0], nodes)
 	}
 	found := analyze(findings, nodes)
-	start := r.clock.Now()
 	r.mu.Lock()
 	rests := r.rests
 	r.mu.Unlock()
-	if !byFilters || start.Before(rests) {
+	if !byFilters || r.clock.Now().Before(rests) {
 		return found
 	}
-	v, err := r.filters(ctx, f, pod)
-	end, rest := r.clock.Now(), time.Duration(restPerWork)
-	if r.Busy != nil && r.Busy() {
-		rest = restPerBusyWork
-	}
-	r.mu.Lock()
-	r.rests = end.Add(rest * end.Sub(start))
-	r.mu.Unlock()
+	v, err := r.run(func() (view.Verdict, error) { return r.filters(ctx, f, pod) })
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod), "err", err)
 		return found
 	}
 	all := verdict.Completed(v.Findings, findings)
 	return analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
+}
+
+// run runs filters, which rest behind it.
+func (r *Reporter) run(filters func() (view.Verdict, error)) (view.Verdict, error) {
+	start := r.clock.Now()
+	v, err := filters()
+	end, rest := r.clock.Now(), time.Duration(restPerWork)
+	if r.Busy != nil && r.Busy() {
+		rest = restPerBusyWork
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rests = end.Add(rest * end.Sub(start))
+	return v, err
 }
 
 func analyze(findings []why.Finding, nodes int) analysis {

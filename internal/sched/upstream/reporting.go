@@ -88,6 +88,20 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 	return nil, nil
 }
 
+// report writes an Event and a condition as upstream's failure handler does.
+func (r *Reporter) report(ctx context.Context, f framework.Framework, pod *corev1.Pod, message string) {
+	as := &reporting{Framework: f, ctx: ctx, reporter: r, message: message, report: true}
+	as.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", message)
+	_, err := as.APICacher().PatchPodStatus(pod, &corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation,
+			corev1.PodScheduled),
+	}, nil)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Error updating pod", "pod", klog.KObj(pod))
+	}
+}
+
 // write is what is to be said in the status of a pod; nil where that remains as it is.
 type write struct {
 	ctx       context.Context // of no cycle
