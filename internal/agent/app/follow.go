@@ -92,7 +92,10 @@ func (a *Agent) reportClaims() <-chan time.Time {
 	return a.o.Clock.After(claimRetry)
 }
 
-func (a *Agent) prunePods() { a.tree.Prune(maps.Keys(a.livePods())) }
+func (a *Agent) prunePods() {
+	// Not maps.Keys: pods that arrive while the list is made must not be missing in it.
+	a.tree.Prune(func(yield func(string) bool) { maps.Keys(a.livePods())(yield) })
+}
 
 // livePods are the UIDs, as the node knows them, of the pods that the API has and that have not ended.
 func (a *Agent) livePods() map[string]bool {

@@ -291,17 +291,21 @@ func (e *Engine) end(uid string, ends func(*pod) bool) {
 	}
 }
 
-// Prune deletes every pod that is not in uids, the complete list of the node's live pods, which Update has added
-// before. From the first Prune on the Engine may write.
+// Prune deletes the pods that are not in uids, the list of the node's live pods, all of which were passed to Update. It
+// ranges over uids once it has noted what the Engine knows: a list that is made then lacks no pod that it deletes. From
+// the first Prune on the Engine may write.
 func (e *Engine) Prune(uids iter.Seq[string]) {
-	live := map[string]bool{}
+	e.mu.Lock()
+	listed := maps.Clone(e.pods)
+	maps.DeleteFunc(listed, func(_ string, p *pod) bool { return p.orphan != known || p.introduced })
+	e.mu.Unlock()
 	for uid := range uids {
-		live[uid] = true
+		delete(listed, uid)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for uid, p := range e.pods {
-		if !live[uid] && p.orphan == known && !p.introduced {
+	for uid, p := range listed {
+		if e.pods[uid] == p { // not replaced meanwhile
 			p.gone = true
 		}
 	}

@@ -139,6 +139,30 @@ func TestNothingIsWrittenBeforeThePodListIsComplete(t *testing.T) {
 	}
 }
 
+// Law: pods that the API sends while the list of pods is made are not taken for deleted ones. A plain pod among them
+// would start without CPUs of its pool, on those of others.
+func TestPodsThatArriveWhileTheListIsMadeStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.complete()
+	gone, changed := r.bind("gone", qos.SharedPool, ""), r.bind("changed", qos.SharedPool, "")
+	known := desired.Pod{Entry: ledger.Entry{UID: "met", Namespace: "ns", Name: "met", Role: qos.SharedPool}}
+	r.engine.Introduce(known)
+	var fresh, met apply.Container
+	r.engine.Prune(func(func(string) bool) {
+		fresh, met = r.bind("fresh", qos.SharedPool, ""), r.bind("met", qos.SharedPool, "")
+		changed = r.bind("changed", qos.Exclusive, "1-2")
+	})
+	for _, c := range []apply.Container{fresh, met, changed} {
+		if err := r.run(c); err != nil {
+			t.Errorf("pod %s: %v", c.PodUID, err)
+		}
+	}
+	if err := r.run(gone); !errors.Is(err, apply.ErrUnknownPod) {
+		t.Errorf("a pod that the list does not have starts with %v, want ErrUnknownPod", err)
+	}
+}
+
 func TestStartIsRefusedWithItsReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
