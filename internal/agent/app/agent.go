@@ -24,7 +24,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
-	"github.com/tenon-project/tenon/internal/agent/source"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
@@ -50,7 +49,7 @@ type Agent struct {
 	synced     chan struct{} // holds one token while followDevices is to look at the devices
 
 	status  *status.Reporter
-	machine *source.Source[reading]
+	machine *observe.Source[reading]
 	kubelet *observe.Observer
 	api     *watch.API
 	found   *inventory.Inventory
@@ -144,7 +143,7 @@ func New(o Options) (*Agent, error) {
 		Client: o.Client, Node: o.Node, Current: a.currentNode, Leaving: a.leaving.Load, Recorder: o.Recorder,
 		Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
-	a.machine = source.New(reading{o.Shared.intern(found.Machine), presence}, source.Options[reading]{
+	a.machine = observe.NewSource(reading{o.Shared.intern(found.Machine), presence}, observe.SourceOptions[reading]{
 		Report: a.status.Condition(event.TopologySourceDegraded, "machine"), Failed: "Unusable",
 		Usable: "Usable", Text: "the machine's files describe one machine",
 		Instead: func() string { return "the last good topology stays published" }, Clock: o.Clock,

@@ -17,7 +17,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/source"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -142,7 +141,7 @@ func TestAPluginIsLostWithTheLastOfItsDevices(t *testing.T) {
 			[]host.Device{gpu("a", true), {Resource: "y/gpu", ID: "a"}}, true,
 		},
 	} {
-		b := &Observer{resources: source.New(resources{devices: test.devices}, source.Options[resources]{})}
+		b := &Observer{resources: NewSource(resources{devices: test.devices}, SourceOptions[resources]{})}
 		if got := b.HasLost("x/gpu"); got != test.want {
 			t.Errorf("%s: lost %t, want %t", name, got, test.want)
 		}

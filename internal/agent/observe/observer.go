@@ -17,7 +17,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/source"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -85,9 +84,9 @@ func (s *State) Pins(pods []*convert.Pod) []annotation.PodCPUAlloc {
 type Observer struct {
 	o         Options
 	dir       statedir.Dir
-	settings  *source.Source[settings]
-	resources *source.Source[resources]
-	records   *source.Source[probe.KubeletState] // by the kubelet's files alone
+	settings  *Source[settings]
+	resources *Source[resources]
+	records   *Source[probe.KubeletState] // by the kubelet's files alone
 
 	// Owned by Refresh.
 	asked    string         // what of the Node says that another kubelet may run since; "" before the first question
@@ -106,21 +105,21 @@ type Observer struct {
 func New(o Options) *Observer {
 	known := begin(&o)
 	b := &Observer{o: o, dir: statedir.Of(o.Root), settled: known.source}
-	pace := source.Pace{Least: kubeletapi.Interval, Resync: o.Resync}
-	b.settings = source.New(known, source.Options[settings]{
+	pace := Pace{Least: kubeletapi.Interval, Resync: o.Resync}
+	b.settings = NewSource(known, SourceOptions[settings]{
 		Report: o.Status.Condition(event.TopologySourceDegraded, "settings"), Failed: "KubeletSettingsUnknown",
 		Usable: "Usable", Text: "the kubelet reports its settings",
 		Instead: func() string { return "what counts are " + b.settings.Value().source.String() },
 		Pace:    pace, Clock: o.Clock,
 	})
-	b.resources = source.New(resources{}, source.Options[resources]{
+	b.resources = NewSource(resources{}, SourceOptions[resources]{
 		Report: o.Status.Condition(event.TopologySourceDegraded, "resources"), Failed: "PodResourcesUnavailable",
 		Usable: "Usable", Text: "the kubelet reports the resources of its pods",
 		Instead: func() string { return "the last good answer and the kubelet's files count" },
 		Excused: func(err error) bool { return errors.Is(err, kubeletapi.ErrBusy) },
 		Pace:    pace, Clock: o.Clock,
 	})
-	b.records = source.New(probe.KubeletState{}, source.Options[probe.KubeletState]{
+	b.records = NewSource(probe.KubeletState{}, SourceOptions[probe.KubeletState]{
 		Report: o.Status.Condition(event.KubeletStateUnreadable, "records"),
 		Failed: "Unusable", Usable: "Readable", Text: "what the kubelet's managers have recorded is in use",
 		Clock: o.Clock,

@@ -1,4 +1,4 @@
-package source_test
+package observe_test
 
 import (
 	"context"
@@ -10,22 +10,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
-	"github.com/tenon-project/tenon/internal/agent/source"
+	"github.com/tenon-project/tenon/internal/agent/observe"
 )
 
 var errDown, errBusy = errors.New("down"), errors.New("busy")
 
 // well is a source of numbers.
 type well struct {
-	*source.Source[int]
+	*observe.Source[int]
 	reads   int
 	err     error
 	reports []string
 }
 
-func newWell(pace source.Pace) *well {
+func newWell(pace observe.Pace) *well {
 	w := &well{}
-	w.Source = source.New(0, source.Options[int]{
+	w.Source = observe.NewSource(0, observe.SourceOptions[int]{
 		Report: func(_ context.Context, holds bool, reason, message string) error {
 			if holds {
 				reason = "!" + reason
@@ -53,7 +53,7 @@ func (w *well) refresh(t *testing.T) error {
 
 func TestLastGoodValueCountsWhileTheSourceFails(t *testing.T) {
 	t.Parallel()
-	w := newWell(source.Pace{})
+	w := newWell(observe.Pace{})
 	for i, step := range []struct {
 		err       error
 		value     int
@@ -85,7 +85,7 @@ func TestLastGoodValueCountsWhileTheSourceFails(t *testing.T) {
 
 func TestAnAgentThatEndsReportsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWell(source.Pace{})
+	w := newWell(observe.Pace{})
 	ctx, cancel := context.WithCancel(t.Context())
 	err := w.Refresh(ctx, func(int) (int, error) { cancel(); return 7, context.Canceled })
 	if err != nil || w.Value() != 0 || len(w.reports) > 0 {
@@ -96,7 +96,7 @@ func TestAnAgentThatEndsReportsNothing(t *testing.T) {
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWell(source.Pace{Least: time.Second, Resync: time.Minute})
+		w := newWell(observe.Pace{Least: time.Second, Resync: time.Minute})
 		// For a time a source is refreshed ten times a second.
 		play := func(what string, d time.Duration, want int) {
 			t.Helper()

@@ -1,4 +1,4 @@
-package source
+package observe
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options are what a Source of T needs.
-type Options[T any] struct {
+// SourceOptions are what a Source of T needs.
+type SourceOptions[T any] struct {
 	// Report sets the condition of the source: with Failed while the last reading failed, else with Usable and Text.
 	Report func(ctx context.Context, holds bool, reason, message string) error
 	Failed string
@@ -27,16 +27,16 @@ type Options[T any] struct {
 // Source is one thing that is read, and its last good value. Refresh has one caller at a time; the other methods are
 // safe for concurrent use.
 type Source[T any] struct {
-	o Options[T]
+	o SourceOptions[T]
 
 	mu      sync.Mutex // guards the fields below; never held across a call out of the package
 	value   T
-	pace    state
+	pace    paceState
 	excused bool // since the last good reading
 }
 
-// New returns a Source with the value that counts before the first good reading.
-func New[T any](value T, o Options[T]) *Source[T] { return &Source[T]{o: o, value: value} }
+// NewSource returns a Source with the value that counts before the first good reading.
+func NewSource[T any](value T, o SourceOptions[T]) *Source[T] { return &Source[T]{o: o, value: value} }
 
 // Value returns the last good value. It must not be changed.
 func (s *Source[T]) Value() T {

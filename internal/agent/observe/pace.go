@@ -1,4 +1,4 @@
-package source
+package observe
 
 import "time"
 
@@ -17,14 +17,14 @@ const (
 	lastPause  = 2 * time.Minute
 )
 
-// state is what a Pace decides from.
-type state struct {
+// paceState is what a Pace decides from.
+type paceState struct {
 	last, next time.Time
 	failures   int
 	hinted     bool
 }
 
-func (p Pace) due(s *state, now time.Time) bool {
+func (p Pace) due(s *paceState, now time.Time) bool {
 	if p == (Pace{}) {
 		return true
 	}
@@ -32,12 +32,12 @@ func (p Pace) due(s *state, now time.Time) bool {
 }
 
 // next is the state after a reading.
-func (p Pace) next(s state, now time.Time, err error) state {
+func (p Pace) next(s paceState, now time.Time, err error) paceState {
 	if err == nil {
-		return state{last: now, next: now.Add(p.Resync)}
+		return paceState{last: now, next: now.Add(p.Resync)}
 	}
 	pause := min(firstPause<<min(s.failures, 10), lastPause)
-	return state{last: now, next: now.Add(pause), failures: s.failures + 1}
+	return paceState{last: now, next: now.Add(pause), failures: s.failures + 1}
 }
 
 // Hint asks for a reading as soon as one may happen. It does not shorten the pause after a failure to nothing: the next
