@@ -16,7 +16,6 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
-	"github.com/tenon-project/tenon/internal/agent/enforce"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
@@ -36,11 +35,11 @@ import (
 
 // Agent is the agent of one node. Its methods are safe for concurrent use.
 type Agent struct {
-	o     Options
-	notes []string
-	boot  string
-	dir   statedir.Dir
-	tree  *enforce.Tree
+	o        Options
+	notes    []string
+	boot     string
+	dir      statedir.Dir
+	enforcer *apply.Enforcer
 	// service answers container runtimes.
 	service    *hook.Service
 	transports *transport.Transports
@@ -163,7 +162,8 @@ func New(o Options) (*Agent, error) {
 	if err := host.CheckKubelet(&known.Settings, found.Machine); err != nil {
 		a.notes = append(a.notes, "a kubelet with these settings would not start here: "+err.Error())
 	}
-	a.tree, err = enforce.New(enforce.Options{
+	m := o.Shared.Metrics
+	a.enforcer, err = apply.NewEnforcer(apply.EnforcerOptions{
 		Node: o.Node, Root: o.Root, CgroupRoot: a.o.CgroupRoot, Allowed: o.Switches.CPUSetAllocator,
 		Engine: apply.Options{
 			Cgroup: o.Cgroup, Roots: o.CgroupRoots, Resync: o.Resync, Clock: o.Clock,
@@ -171,20 +171,22 @@ func New(o Options) (*Agent, error) {
 			AllowUnallocatedLSR: o.AllowUnallocatedLSR,
 			Checkpoint:          apply.File(a.dir.Path(grantsFile)),
 			Moved:               func(pass uint64, sets map[string]string) { a.service.Moved(pass, sets) },
+			Report:              a.status.Record,
+			Timed: func(d time.Duration) {
+				m.Apply.WithLabelValues(status.PathReconcile).Observe(d.Seconds())
+			},
 		},
-		Writes: a.writes, Unasked: func() bool { return a.transports.IsUnasked() },
-		Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
+		Writes: a.writes, Unasked: func() bool { return a.transports.IsUnasked() }, Clock: o.Clock,
 	})
 	if err != nil {
 		return nil, err
 	}
-	m := o.Shared.Metrics
 	a.transports = transport.New(transport.Options{
 		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
-		Changed: a.touch, Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
+		Changed: a.touch, Status: a.status, Metrics: m, Clock: o.Clock,
 	})
 	a.service = hook.New(hook.Options{
-		Engine: a.tree.Engine, Writes: a.writes, Leaves: a.leaving.Load,
+		Engine: a.enforcer.Engine, Writes: a.writes, Leaves: a.leaving.Load,
 		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock, Patience: nri.Budget / 2,
 		Overridden: m.Overridden.Inc, Devices: a.injected,
@@ -262,8 +264,8 @@ func (a *Agent) work(ctx context.Context) error {
 	g := &group{ctx: ctx, cancel: cancel}
 	g.run(func(ctx context.Context) error { return a.transports.ServeNRI(ctx, a.service) })
 	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
-	g.run(a.tree.Watch)
-	g.run(a.tree.Run)
+	g.run(a.enforcer.Watch)
+	g.run(a.enforcer.Run)
 	g.run(a.bridge)
 	g.run(func(ctx context.Context) error { return a.followDevices(ctx, g) })
 	g.run(a.found.Run)

@@ -48,9 +48,9 @@ func (a *Agent) bridge(ctx context.Context) error {
 	}
 	in := a.input(nil)
 	in.Node = node
-	a.tree.SetFacts(probe.NewDraft(in, a.o.Shared.facts).Facts) // its problems were reported when it was kept
-	a.tree.Begin()
-	a.tree.Engage()
+	a.enforcer.SetFacts(probe.NewDraft(in, a.o.Shared.facts).Facts) // its problems were reported when it was kept
+	a.enforcer.Begin()
+	a.enforcer.Engage()
 	log.Info("The API server does not answer, containers get what an earlier agent has recorded", "node", a.o.Node)
 	return nil
 }

@@ -20,4 +20,4 @@ func WantedPlugins(n *inject.Node, node *corev1.Node, lost func(resource string)
 }
 
 // Table is the desired state of the cgroup tree of this moment.
-func (a *Agent) Table() desired.Table { return a.tree.Table() }
+func (a *Agent) Table() desired.Table { return a.enforcer.Table() }

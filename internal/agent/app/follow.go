@@ -39,7 +39,7 @@ func (a *Agent) follow(ctx context.Context) error {
 	a.prunePods() // the engine has the complete list of pods: it may write
 	a.beginning.Unlock()
 	a.publisher.Begin()
-	a.tree.Engage()
+	a.enforcer.Engage()
 	tick := a.o.Clock.NewTicker(a.o.Resync)
 	defer tick.Stop()
 	var claims <-chan time.Time // runs while a contradiction is to be looked at again
@@ -70,7 +70,7 @@ func (a *Agent) follow(ctx context.Context) error {
 			a.lock.Beat(a.o.Clock.Now())
 			a.o.Shared.Metrics.Refused.Add(float64(a.lock.Refused()))
 			a.prunePods()
-			a.tree.Sweep(ctx)
+			a.enforcer.Sweep(ctx)
 		case <-ctx.Done():
 			return nil
 		}
@@ -86,7 +86,7 @@ const claimRetry = time.Second
 
 // reportClaims reports what pods' allocations contradict, and returns when to look again; nil when nothing is open.
 func (a *Agent) reportClaims() <-chan time.Time {
-	if a.status.Claims(a.tree.View(), a.livePods()) {
+	if a.status.Claims(a.enforcer.View(), a.livePods()) {
 		return nil
 	}
 	return a.o.Clock.After(claimRetry)
@@ -94,7 +94,7 @@ func (a *Agent) reportClaims() <-chan time.Time {
 
 func (a *Agent) prunePods() {
 	// Not maps.Keys: pods that arrive while the list is made must not be missing in it.
-	a.tree.Prune(func(yield func(string) bool) { maps.Keys(a.livePods())(yield) })
+	a.enforcer.Prune(func(yield func(string) bool) { maps.Keys(a.livePods())(yield) })
 }
 
 // livePods are the UIDs, as the node knows them, of the pods that the API has and that have not ended.
@@ -124,7 +124,7 @@ func (a *Agent) misplaced() error {
 
 // applyFirst brings the tree in order for the first time; false when it has to be tried again.
 func (a *Agent) applyFirst() bool {
-	err := a.tree.First()
+	err := a.enforcer.First()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.applied = err
@@ -137,15 +137,15 @@ func (a *Agent) keepPod(pod *convert.Pod) {
 		return
 	}
 	defer a.touchPods()
-	a.tree.Update(desired.FromAPI(pod))
+	a.enforcer.Update(desired.FromAPI(pod))
 	if a.transports.IsUnasked() {
-		a.tree.Visit(convert.NodeUID(pod.Pod))
+		a.enforcer.Visit(convert.NodeUID(pod.Pod))
 	}
 	a.status.Annotations(pod)
 }
 
 func (a *Agent) dropPod(pod *convert.Pod) {
-	a.tree.Delete(convert.NodeUID(pod.Pod))
+	a.enforcer.Delete(convert.NodeUID(pod.Pod))
 	a.status.ForgetPod(pod.UID)
 	a.touchPods()
 }

@@ -21,7 +21,7 @@ func (a *Agent) Alive() error {
 	if at := a.followed.Load(); at != nil && now.Sub(*at) > limit {
 		return fmt.Errorf("the loop that follows the node has not moved for %v", now.Sub(*at).Round(time.Second))
 	}
-	if at := a.tree.LastPass(); !at.IsZero() && now.Sub(at) > limit && a.writes() {
+	if at := a.enforcer.LastPass(); !at.IsZero() && now.Sub(at) > limit && a.writes() {
 		return fmt.Errorf("the cgroup tree was last looked at %v ago", now.Sub(at).Round(time.Second))
 	}
 	return nil
@@ -47,7 +47,7 @@ func Handler(alive, ready func() error, registry metrics.KubeRegistry) *http.Ser
 func (a *Agent) Inspect(namespace, name string) (view.Cgroups, bool) {
 	for _, pod := range a.podList() {
 		if pod.Namespace == namespace && pod.Name == name && !convert.Ended(pod.Pod) {
-			return a.tree.Describe(pod.Pod, a.Mode()), true
+			return a.enforcer.Describe(pod.Pod, a.Mode()), true
 		}
 	}
 	return view.Cgroups{}, false

@@ -17,12 +17,12 @@ import (
 // setLeaving follows the annotation of the Node. From here on no container is held back, until the Node comes back.
 func (a *Agent) setLeaving(leaving bool) {
 	if !leaving {
-		a.tree.GiveBack(nil)
+		a.enforcer.GiveBack(nil)
 	}
 	if a.leaving.Swap(leaving) != leaving {
 		a.departed.Store(false)
 		a.status.Forget() // others remove conditions of a Node that is left
-		a.tree.Changed()
+		a.enforcer.Changed()
 	}
 }
 
@@ -42,8 +42,8 @@ func (a *Agent) leave(ctx context.Context) bool {
 	}
 	if !a.departed.Load() {
 		if a.o.Switches.Writes(a.Mode()) {
-			a.tree.GiveBack(a.kubeletOf())
-			if err := a.tree.Verify(); err != nil {
+			a.enforcer.GiveBack(a.kubeletOf())
+			if err := a.enforcer.Verify(); err != nil {
 				set(true, "CgroupsRemain", err.Error())
 				return false
 			}

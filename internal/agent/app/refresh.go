@@ -41,17 +41,17 @@ func (a *Agent) refresh(ctx context.Context) {
 	}
 	state := a.kubelet.State()
 	if changed {
-		a.tree.KubeletKeepsMemory(state.KeepsMemory())
+		a.enforcer.KubeletKeepsMemory(state.KeepsMemory())
 		a.publish()
 	}
 	if state.Mode != mode {
-		a.tree.Changed()
+		a.enforcer.Changed()
 	}
 	var assigned map[string][]int
 	if state.Mode == annotation.ModeOwn && state.IsStatic() {
 		assigned = state.Records.CPU.Pods
 	}
-	failed(a.status.Overlap(ctx, a.tree.View(), assigned, a.livePods()),
+	failed(a.status.Overlap(ctx, a.enforcer.View(), assigned, a.livePods()),
 		"Cannot report whether the kubelet's CPUs are exclusive to others")
 	failed(a.compareHolders(ctx), "Cannot report who holds the node's devices")
 	failed(a.transports.Report(ctx, a.writes()), "Cannot report whether containers may start without the agent")
@@ -69,7 +69,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	for _, p := range in.Draft.Problems {
 		log.Info("Part of the node's configuration cannot be used", "problem", p.String())
 	}
-	a.tree.SetFacts(facts)
+	a.enforcer.SetFacts(facts)
 	a.publish()
 }
 

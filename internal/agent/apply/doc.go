@@ -20,5 +20,6 @@
 // First come, first kept: a pod whose allocation changes while it runs keeps what it was granted until it ends, and
 // pods that another program put on each other's CPUs remain there until one of them ends. Both are reported.
 //
-// An Engine speaks to the tree through the small interface Cgroup. Errors, retries and back-off live here alone.
+// An Engine reads and writes the tree through the small interface Cgroup. Errors, retries and back-off live here alone.
+// An Enforcer runs the Engine of a machine as long as the agent may write, and describes what the kernel has for a pod.
 package apply

@@ -3,6 +3,8 @@ package hook
 import (
 	"path"
 	"strings"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
 )
 
 // groupOf returns the group of a container, relative to the root of the tree, from the path that the runtime reports:
@@ -14,7 +16,7 @@ import (
 func groupOf(cgroup string) string {
 	slice, rest, scoped := strings.Cut(cgroup, ":")
 	if !scoped {
-		return PodGroup(cgroup)
+		return apply.SliceGroup(cgroup)
 	}
 	prefix, id, _ := strings.Cut(rest, ":")
 	if prefix != "" {
@@ -26,26 +28,5 @@ func groupOf(cgroup string) string {
 	if slice == "" {
 		slice = "system.slice" // systemd's own default
 	}
-	return path.Join(PodGroup(slice), id+".scope")
-}
-
-// PodGroup returns the group of a pod, relative to the root of the tree. The name of a slice is expanded: a dash in it
-// stands for "inside of".
-//
-//	kubepods-burstable-pod12.slice ─► kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice
-func PodGroup(cgroup string) string {
-	cgroup = strings.Trim(path.Clean("/"+cgroup), "/")
-	name, isSlice := strings.CutSuffix(cgroup, ".slice")
-	switch {
-	case cgroup == "" || strings.Contains(cgroup, "/") || !isSlice:
-		return cgroup
-	case name == "-":
-		return "" // the root slice
-	}
-	var at string
-	words := strings.Split(name, "-")
-	for i := range words {
-		at = path.Join(at, strings.Join(words[:i+1], "-")+".slice")
-	}
-	return at
+	return path.Join(apply.SliceGroup(slice), id+".scope")
 }

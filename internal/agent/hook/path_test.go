@@ -4,6 +4,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/agent/apply"
 )
 
 func TestGroupsAreReadAsTheRuntimeNamesThem(t *testing.T) {
@@ -54,8 +56,8 @@ func TestGroupsAreReadAsTheRuntimeNamesThem(t *testing.T) {
 			if tt.pod == "" && tt.cgroup != "" && tt.cgroup != "/" {
 				return
 			}
-			if got := PodGroup(tt.cgroup); got != tt.pod {
-				t.Errorf("PodGroup(%q) = %q, want %q", tt.cgroup, got, tt.pod)
+			if got := apply.SliceGroup(tt.cgroup); got != tt.pod {
+				t.Errorf("apply.SliceGroup(%q) = %q, want %q", tt.cgroup, got, tt.pod)
 			}
 		})
 	}
@@ -70,7 +72,7 @@ func FuzzGroups(f *testing.F) {
 		f.Add(cgroup)
 	}
 	f.Fuzz(func(t *testing.T, cgroup string) {
-		for _, got := range []string{groupOf(cgroup), PodGroup(cgroup)} {
+		for _, got := range []string{groupOf(cgroup), apply.SliceGroup(cgroup)} {
 			if got != "" && (path.IsAbs(got) || path.Clean(got) != got || got == ".." ||
 				strings.HasPrefix(got, "../")) {
 				t.Errorf("%q gives %q, want a group below the root", cgroup, got)

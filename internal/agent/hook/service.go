@@ -562,14 +562,14 @@ func (s *Service) identify(c *Container) apply.Container {
 
 func engineContainer(c *Container) apply.Container {
 	return apply.Container{
-		PodUID: c.UID, ID: c.ID, Name: c.Name, Group: groupOf(c.Cgroup), PodGroup: PodGroup(c.Pod.Cgroup),
+		PodUID: c.UID, ID: c.ID, Name: c.Name, Group: groupOf(c.Cgroup), PodGroup: apply.SliceGroup(c.Pod.Cgroup),
 	}
 }
 
 // introduced is a pod as far as the runtime knows it. Its requests are not known: it is assumed to request some CPU, so
 // that a pod of class LSE or LSR does not run on the shared pool before the API has said that it may.
 func introduced(p *Pod) desired.Pod {
-	group := PodGroup(p.Cgroup)
+	group := apply.SliceGroup(p.Cgroup)
 	class := corev1.PodQOSGuaranteed
 	switch {
 	case strings.Contains(group, "besteffort"):

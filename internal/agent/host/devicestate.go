@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/tenon-project/tenon/internal/agent/host/checkpoint"
 )
 
 // Device is one device of a device plugin.
@@ -58,7 +56,7 @@ func parseDeviceState(text []byte) (DeviceState, error) {
 		return DeviceState{}, errors.New("has no Data")
 	}
 	s := DeviceState{Registered: map[string][]string{}, Pods: map[string]map[string]map[string][]Device{}}
-	s.Doubt = checkpoint.Doubt(text)
+	s.Doubt = checksumDoubt(text)
 	for name, ids := range file.Data.RegisteredDevices {
 		s.Registered[name] = ascending(ids)
 	}

@@ -1,4 +1,4 @@
-package checkpoint_test
+package host
 
 import (
 	"strings"
@@ -7,7 +7,6 @@ import (
 	kubelet "k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-project/tenon/internal/agent/host/checkpoint"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -37,7 +36,7 @@ func TestTheChecksumIsTheKubelets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if doubt := checkpoint.Doubt(text); doubt != "" {
+		if doubt := checksumDoubt(text); doubt != "" {
 			t.Fatalf("%s: %s", text, doubt)
 		}
 		entries = append(entries, kubelet.PodDevicesEntry{PodUID: "another"})
@@ -47,7 +46,7 @@ func TestTheChecksumIsTheKubelets(t *testing.T) {
 		}
 		data, _, _ := strings.Cut(string(other), `,"Checksum":`)
 		_, sum, _ := strings.Cut(string(text), `,"Checksum":`)
-		if doubt := checkpoint.Doubt([]byte(data + `,"Checksum":` + sum)); !strings.Contains(doubt, "is recorded") {
+		if doubt := checksumDoubt([]byte(data + `,"Checksum":` + sum)); !strings.Contains(doubt, "is recorded") {
 			t.Fatalf("another record with that checksum: %q", doubt)
 		}
 	})
@@ -55,7 +54,7 @@ func TestTheChecksumIsTheKubelets(t *testing.T) {
 
 func TestListsOfIDsHaveNoKnownChecksum(t *testing.T) {
 	t.Parallel()
-	doubt := checkpoint.Doubt([]byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"u","DeviceIDs":["a"]}]},"Checksum":1}`))
+	doubt := checksumDoubt([]byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"u","DeviceIDs":["a"]}]},"Checksum":1}`))
 	if !strings.Contains(doubt, "cannot be computed") {
 		t.Errorf("got %q", doubt)
 	}

@@ -1,4 +1,4 @@
-package enforce
+package apply
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/view"
@@ -33,24 +32,27 @@ func TestPodsLieBelowTheRootOfEitherDriver(t *testing.T) {
 	}
 }
 
-// newTree is a tree over the files of a folder, which the agent writes or not.
-func newTree(t *testing.T, writes bool) (*Tree, *testclock.FakeClock) {
+// newEnforcer returns an Enforcer over the files of a folder, which the agent writes or not.
+func newEnforcer(t *testing.T, writes bool) (*Enforcer, *testclock.FakeClock) {
 	t.Helper()
 	dir, clock := t.TempDir(), testclock.NewFakeClock(time.Unix(1e9, 0))
-	tree, err := New(Options{
+	enforcer, err := NewEnforcer(EnforcerOptions{
 		Node: "n", Root: host.Root{Dir: dir}, Writes: func() bool { return writes }, Clock: clock,
-		Engine: apply.Options{Cgroup: apply.Mounted(filepath.Join(dir, "sys/fs/cgroup"), desired.V1)},
+		Engine: Options{
+			Cgroup: Mounted(filepath.Join(dir, "sys/fs/cgroup"), desired.V1),
+			Report: func(Record) {}, Timed: func(time.Duration) {},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tree, clock
+	return enforcer, clock
 }
 
 func TestAMachineWithoutATreeIsAnErrorWhereTheAgentMayWrite(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {
-		if _, err := New(Options{Root: host.Root{Dir: t.TempDir()}, Allowed: allowed}); (err != nil) != allowed {
+		if _, err := NewEnforcer(EnforcerOptions{Root: host.Root{Dir: t.TempDir()}, Allowed: allowed}); (err != nil) != allowed {
 			t.Errorf("allowed to write: %v, New = %v", allowed, err)
 		}
 	}
@@ -58,29 +60,29 @@ func TestAMachineWithoutATreeIsAnErrorWhereTheAgentMayWrite(t *testing.T) {
 
 func TestTheLastDriftOfEachGroupIsRemembered(t *testing.T) {
 	t.Parallel()
-	tree, clock := newTree(t, true)
-	drift := func(group string, kind apply.Kind) {
-		tree.noteDrift(apply.Record{Kind: kind, Group: group, File: desired.CPUs, Want: "0", Got: "1"})
+	enforcer, clock := newEnforcer(t, true)
+	drift := func(group string, kind Kind) {
+		enforcer.noteDrift(Record{Kind: kind, Group: group, File: desired.CPUs, Want: "0", Got: "1"})
 		clock.Step(time.Second)
 	}
 	seen := clock.Now()
-	drift("a", apply.Drifted)
-	drift("b", apply.DriftRepaired)
+	drift("a", Drifted)
+	drift("b", DriftRepaired)
 	repaired := clock.Now()
-	drift("a", apply.DriftRepaired)
-	drift("a", apply.DriftRepaired)
+	drift("a", DriftRepaired)
+	drift("a", DriftRepaired)
 	want := &view.Drift{File: desired.CPUs, Want: "0", Got: "1", Seen: seen, Repaired: &repaired}
-	if diff := cmp.Diff(want, tree.driftOf("a")); diff != "" {
+	if diff := cmp.Diff(want, enforcer.lastDrift("a")); diff != "" {
 		t.Errorf("drift of a (-want +got):\n%s", diff)
 	}
-	if got := tree.driftOf("b"); got != nil {
+	if got := enforcer.lastDrift("b"); got != nil {
 		t.Errorf("a repair without a drift is remembered: %+v", got)
 	}
 	for i := range maxDrifts {
-		drift(fmt.Sprint(i), apply.Drifted)
+		drift(fmt.Sprint(i), Drifted)
 	}
-	if len(tree.drifts) != maxDrifts || tree.driftOf("a") != nil || tree.driftOf("0") == nil {
-		t.Errorf("%d drifts are remembered, want the last %d", len(tree.drifts), maxDrifts)
+	if len(enforcer.drifts) != maxDrifts || enforcer.lastDrift("a") != nil || enforcer.lastDrift("0") == nil {
+		t.Errorf("%d drifts are remembered, want the last %d", len(enforcer.drifts), maxDrifts)
 	}
 }
 
@@ -89,10 +91,10 @@ func TestWhatIsSaidOfAPodWithoutGroups(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	for note, writes := range map[string]bool{
 		"the agent writes no cpusets here (mode Follow): the kubelet chooses": false,
-		apply.ErrNotReady.Error(): true,
+		ErrNotReady.Error(): true,
 	} {
-		tree, _ := newTree(t, writes)
-		got := tree.Describe(pod, annotation.ModeFollow)
+		enforcer, _ := newEnforcer(t, writes)
+		got := enforcer.Describe(pod, annotation.ModeFollow)
 		if diff := cmp.Diff([]string{note}, got.Notes); diff != "" || got.Cgroup != "v1" || len(got.Groups) != 0 {
 			t.Errorf("%+v (-want +got):\n%s", got, diff)
 		}
@@ -102,18 +104,18 @@ func TestWhatIsSaidOfAPodWithoutGroups(t *testing.T) {
 func TestRunEndsWithItsContextWhateverTheAgentDoes(t *testing.T) {
 	t.Parallel()
 	for _, writes := range []bool{false, true} {
-		tree, _ := newTree(t, writes)
-		if got, want := tree.folder("kubepods"), tree.o.Root.Cgroup("cpuset", "kubepods"); got != want {
+		enforcer, _ := newEnforcer(t, writes)
+		if got, want := enforcer.folder("kubepods"), enforcer.o.Root.Cgroup("cpuset", "kubepods"); got != want {
 			t.Errorf("folder = %s, want %s", got, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- tree.Run(ctx) }()
-		tree.Engage()
-		tree.Changed()
-		tree.Engage()
-		if err := tree.First(); writes != (err != nil) {
-			t.Errorf("First = %v, want %v only where the agent writes", err, apply.ErrNotReady)
+		go func() { done <- enforcer.Run(ctx) }()
+		enforcer.Engage()
+		enforcer.Changed()
+		enforcer.Engage()
+		if err := enforcer.First(); writes != (err != nil) {
+			t.Errorf("First = %v, want %v only where the agent writes", err, ErrNotReady)
 		}
 		cancel()
 		if err := <-done; err != nil {
