@@ -22,12 +22,10 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
-	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -50,7 +48,7 @@ type Agent struct {
 	status  *status.Reporter
 	machine *observe.Source[reading]
 	kubelet *observe.Observer
-	api     *watch.API
+	api     *apiServer
 	found   *inventory.Inventory
 	// followed is when the loop of follow last did something; nil before.
 	followed          atomic.Pointer[time.Time]
@@ -87,7 +85,7 @@ type Agent struct {
 
 	// Set once, before wired is closed.
 	pods, nodes cache.SharedIndexInformer
-	publisher   *report.Publisher
+	publisher   *publisher
 }
 
 // reading is the machine, and what the kernel said of its parts when it was read.
@@ -194,10 +192,9 @@ func New(o Options) (*Agent, error) {
 		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },
 		Synced:   a.wakeDevices,
 	})
-	a.api = watch.New(watch.Options{
-		Client: o.Client, Dynamic: o.Dynamic, Node: o.Node,
-		Lost: o.Shared.Metrics.Unreachable.Add, Back: a.status.Outage,
-		Clock: o.Clock,
+	a.api = newAPI(apiOptions{
+		client: o.Client, dynamic: o.Dynamic, node: o.Node,
+		lost: m.Unreachable.Add, back: a.status.Outage, clock: o.Clock,
 	})
 	return a, nil
 }
@@ -275,7 +272,7 @@ func (a *Agent) work(ctx context.Context) error {
 
 // join waits for the API and runs in a group what needs it.
 func (a *Agent) join(ctx context.Context, g *group) error {
-	version, err := a.api.TopologyVersion(ctx)
+	version, err := a.api.topologyVersion(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // ctx has ended while waiting
 	}
@@ -303,17 +300,17 @@ func (a *Agent) join(ctx context.Context, g *group) error {
 
 // wire builds what needs the API's version, and connects it.
 func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err error) {
-	if a.pods, err = a.api.Pods(); err != nil {
+	if a.pods, err = a.api.pods(); err != nil {
 		return err
 	}
-	a.nodes = a.api.Node()
-	a.publisher, err = report.NewPublisher(ctx, report.PublisherOptions{
+	a.nodes = a.api.node()
+	a.publisher, err = newPublisher(ctx, publisherOptions{
 		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
 		Devices: a.devices, Source: a.whole, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
 		API: a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
 	})
-	return errors.Join(err, watch.Handle(a.pods, a.keepPod, a.dropPod),
-		watch.Handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }))
+	return errors.Join(err, handle(a.pods, a.keepPod, a.dropPod),
+		handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }))
 }
 
 // watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify

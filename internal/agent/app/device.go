@@ -16,7 +16,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/deviceplugin"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
-	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/device"
 )
 
@@ -170,12 +169,12 @@ func (a *Agent) registerPlugins(ctx context.Context, g *group, running map[strin
 // watchDevice follows the node's Device object. When it is deleted, what it said last counts: without it any container
 // could see devices that pods hold. The mode Follow gives them back to the kubelet.
 func (a *Agent) watchDevice(ctx context.Context) error {
-	if a.api.WaitServed(ctx, v1alpha1.Resource()) != nil {
+	if a.api.waitServed(ctx, v1alpha1.Resource()) != nil {
 		return nil //nolint:nilerr // the agent ends
 	}
-	inf := a.api.Object(v1alpha1.Resource())
+	inf := a.api.object(v1alpha1.Resource())
 	log := klog.LoggerWithValues(klog.FromContext(ctx), "node", a.o.Node)
-	err := watch.Handle(inf, func(u *unstructured.Unstructured) {
+	err := handle(inf, func(u *unstructured.Unstructured) {
 		if err := a.keepDevice(u); err != nil {
 			log.Error(err, "The Device object cannot be used or kept")
 		}

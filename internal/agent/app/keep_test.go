@@ -17,7 +17,6 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
-	"github.com/tenon-project/tenon/internal/agent/watch"
 )
 
 func (w *world) generation() int64 {
@@ -98,8 +97,8 @@ func TestAgentStartsAnewWhenTheNewerVersionIsServed(t *testing.T) {
 		later(time.Minute)
 		select {
 		case err := <-done:
-			if !errors.Is(err, watch.ErrOutdated) {
-				t.Errorf("Run = %v, want %v", err, watch.ErrOutdated)
+			if !errors.Is(err, app.ErrOutdated) {
+				t.Errorf("Run = %v, want %v", err, app.ErrOutdated)
 			}
 		default:
 			t.Error("the agent goes on with v1alpha1")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// SliceGroup returns the group of a slice or of a cgroupfs path, relative to the root of the tree. The name of a slice is
-// expanded: a dash in it stands for "inside of".
+// SliceGroup returns the group of a slice or of a cgroupfs path, relative to the root of the tree. The name of a slice
+// is expanded: a dash in it stands for "inside of".
 //
 //	kubepods-burstable-pod12.slice ─► kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12.slice
 func SliceGroup(cgroup string) string {

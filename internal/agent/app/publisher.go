@@ -1,4 +1,4 @@
-package report
+package app
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
-	"github.com/tenon-project/tenon/internal/agent/watch"
 )
 
 // reportFile has the generation of what was published last: it grows over a restart also when the object was deleted
 // meanwhile.
 const reportFile = "report.json"
 
-// PublisherOptions are what a Publisher needs.
-type PublisherOptions struct {
+// publisherOptions are what a publisher needs.
+type publisherOptions struct {
 	Node string
 	// Boot is the kernel's boot id.
 	Boot string
@@ -41,49 +41,49 @@ type PublisherOptions struct {
 	Source func() probe.Input
 	Known  func() bool
 
-	API     *watch.API
+	API     *apiServer
 	Dynamic dynamic.Interface
 	Dir     statedir.Dir
 	Status  *status.Reporter
 	Clock   clock.Clock
 }
 
-// Publisher publishes one node. It is safe for concurrent use.
-type Publisher struct {
-	o          PublisherOptions
+// publisher publishes one node. It is safe for concurrent use.
+type publisher struct {
+	o          publisherOptions
 	topologies cache.SharedIndexInformer
-	reporter   *Reporter
-	volcano    *NumatopologyReporter // nil unless it is asked for
-	devices    *DeviceReporter
+	reporter   *report.Reporter
+	volcano    *report.NumatopologyReporter // nil unless it is asked for
+	devices    *report.DeviceReporter
 }
 
-// NewPublisher returns a Publisher whose parts do not run yet.
-func NewPublisher(ctx context.Context, o PublisherOptions) (*Publisher, error) {
-	p := &Publisher{o: o, topologies: o.API.Object(o.Version.WithResource("noderesourcetopologies"))}
+// newPublisher returns a publisher whose parts do not run yet.
+func newPublisher(ctx context.Context, o publisherOptions) (*publisher, error) {
+	p := &publisher{o: o, topologies: o.API.object(o.Version.WithResource("noderesourcetopologies"))}
 	last, err := p.last()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
 			o.Node)
 	}
-	p.reporter = New(Options{
-		Target:  p.target("NodeResourceTopology", o.API.Topologies(o.Version)),
+	p.reporter = report.New(report.Options{
+		Target:  p.target("NodeResourceTopology", o.API.topologies(o.Version)),
 		Version: o.Version, Boot: o.Boot,
 		Source: owned(o.Source, probe.Topology),
 		Last:   last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
 		Emit: o.Status.Event,
 	})
 	if o.Numatopology {
-		p.volcano = NewNumatopology(p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())),
+		p.volcano = report.NewNumatopology(p.target("Numatopology", o.Dynamic.Resource(nodeinfo.Resource())),
 			owned(o.Source, probe.Numatopology))
 	}
-	p.devices = NewDevice(p.target("Device", o.Dynamic.Resource(devicev1alpha1.Resource())),
+	p.devices = report.NewDevice(p.target("Device", o.Dynamic.Resource(devicev1alpha1.Resource())),
 		func(published *devicev1alpha1.Device) *devicev1alpha1.Device {
 			if in := o.Source(); in.Node != nil {
 				return o.Devices(in, published)
 			}
 			return published
 		})
-	return p, watch.Handle(p.topologies, p.reporter.Observe,
+	return p, handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
 }
 
@@ -97,15 +97,15 @@ func owned[T any](source func() probe.Input, object func(probe.Input) *T) func()
 	}
 }
 
-func (p *Publisher) target(kind string, objects dynamic.ResourceInterface) Target {
-	return Target{
+func (p *publisher) target(kind string, objects dynamic.ResourceInterface) report.Target {
+	return report.Target{
 		Objects: objects, Node: p.o.Node, SetConflict: p.o.Status.Condition(event.TopologyWriterConflict, kind),
 		Clock: p.o.Clock,
 	}
 }
 
 // last returns the report that was kept last; the zero Report when there is none that can be read.
-func (p *Publisher) last() (annotation.Report, error) {
+func (p *publisher) last() (annotation.Report, error) {
 	text, err := p.o.Dir.Read(reportFile)
 	if err != nil || text == "" {
 		return annotation.Report{}, err
@@ -118,27 +118,35 @@ func (p *Publisher) last() (annotation.Report, error) {
 }
 
 // Parts are what runs until its context ends.
-func (p *Publisher) Parts() []func(context.Context) error {
+func (p *publisher) Parts() []func(context.Context) error {
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { p.topologies.RunWithContext(ctx); return nil },
-		p.reporter.Run, p.o.API.Outdated,
-		func(ctx context.Context) error { return p.run(ctx, devicev1alpha1.Resource(), p.devices.loop) },
+		p.reporter.Run, p.o.API.waitOutdated,
+		func(ctx context.Context) error { return p.run(ctx, devicev1alpha1.Resource(), p.devices) },
 	}
 	if p.volcano != nil {
 		parts = append(parts, func(ctx context.Context) error {
-			return p.run(ctx, nodeinfo.Resource(), p.volcano.loop)
+			return p.run(ctx, nodeinfo.Resource(), p.volcano)
 		})
 	}
 	return parts
 }
 
+// objectReporter keeps one object of the node in the API equal to its source.
+type objectReporter interface {
+	// Observe takes the object as the API has it after each change there; nil once there is none.
+	Observe(object *unstructured.Unstructured)
+	// Run works until ctx ends, and returns nil then.
+	Run(ctx context.Context) error
+}
+
 // run waits until the API serves a resource, then keeps the node's object until ctx ends.
-func (p *Publisher) run(ctx context.Context, resource schema.GroupVersionResource, l *loop) error {
-	if p.o.API.WaitServed(ctx, resource) != nil || !cache.WaitForCacheSync(ctx.Done(), p.o.Known) {
+func (p *publisher) run(ctx context.Context, resource schema.GroupVersionResource, r objectReporter) error {
+	if p.o.API.waitServed(ctx, resource) != nil || !cache.WaitForCacheSync(ctx.Done(), p.o.Known) {
 		return nil
 	}
-	inf := p.o.API.Object(resource)
-	err := watch.Handle(inf, l.Observe, func(*unstructured.Unstructured) { l.Observe(nil) })
+	inf := p.o.API.object(resource)
+	err := handle(inf, r.Observe, func(*unstructured.Unstructured) { r.Observe(nil) })
 	if err != nil {
 		return err
 	}
@@ -149,23 +157,23 @@ func (p *Publisher) run(ctx context.Context, resource schema.GroupVersionResourc
 		return nil
 	}
 	if len(inf.GetStore().ListKeys()) == 0 {
-		l.Observe(nil)
+		r.Observe(nil)
 	}
-	return l.Run(ctx)
+	return r.Run(ctx)
 }
 
 // Synced reports whether the object in the API, or its absence, is known.
-func (p *Publisher) Synced() bool { return p.topologies.HasSynced() }
+func (p *publisher) Synced() bool { return p.topologies.HasSynced() }
 
 // Begin lets the first object be written where the API has none.
-func (p *Publisher) Begin() {
+func (p *publisher) Begin() {
 	if len(p.topologies.GetStore().ListKeys()) == 0 {
 		p.reporter.Observe(nil)
 	}
 }
 
 // Changed asks for a look whether there is something new.
-func (p *Publisher) Changed() {
+func (p *publisher) Changed() {
 	p.reporter.Changed()
 	p.devices.Changed()
 	if p.volcano != nil {
@@ -174,10 +182,10 @@ func (p *Publisher) Changed() {
 }
 
 // Age returns how long ago the published topology was last known to be up to date; false while it never was.
-func (p *Publisher) Age() (time.Duration, bool) { return p.reporter.Age() }
+func (p *publisher) Age() (time.Duration, bool) { return p.reporter.Age() }
 
 // Published returns an annotation of the object in the API.
-func (p *Publisher) Published(key string) string {
+func (p *publisher) Published(key string) string {
 	obj, ok, err := p.topologies.GetStore().GetByKey(p.o.Node)
 	if !ok || err != nil {
 		return ""

@@ -1,4 +1,4 @@
-package watch
+package app
 
 import (
 	"context"
@@ -13,25 +13,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Pods follows the pods of the node and nothing else. They are cached as convert.Pod, without what the agent does not
+// pods follows the pods of the node and nothing else. They are cached as convert.Pod, without what the agent does not
 // read.
-func (a *API) Pods() (cache.SharedIndexInformer, error) {
-	of := fields.OneTermEqualSelector("spec.nodeName", a.o.Node)
-	inf := informer(a, a.o.Client, a.o.Client.CoreV1().Pods(metav1.NamespaceAll), &corev1.Pod{}, of)
+func (a *apiServer) pods() (cache.SharedIndexInformer, error) {
+	of := fields.OneTermEqualSelector("spec.nodeName", a.o.node)
+	inf := informer(a, a.o.client, a.o.client.CoreV1().Pods(metav1.NamespaceAll), &corev1.Pod{}, of)
 	return inf, inf.SetTransform(trim)
 }
 
-// Node follows the Node.
-func (a *API) Node() cache.SharedIndexInformer {
-	return informer(a, a.o.Client, a.o.Client.CoreV1().Nodes(), &corev1.Node{}, a.named())
+// node follows the Node.
+func (a *apiServer) node() cache.SharedIndexInformer {
+	return informer(a, a.o.client, a.o.client.CoreV1().Nodes(), &corev1.Node{}, a.named())
 }
 
-// Object follows the object of a resource that has the node's name.
-func (a *API) Object(resource schema.GroupVersionResource) cache.SharedIndexInformer {
-	return informer(a, a.o.Dynamic, a.o.Dynamic.Resource(resource), &unstructured.Unstructured{}, a.named())
+// object follows the object of a resource that has the node's name.
+func (a *apiServer) object(resource schema.GroupVersionResource) cache.SharedIndexInformer {
+	return informer(a, a.o.dynamic, a.o.dynamic.Resource(resource), &unstructured.Unstructured{}, a.named())
 }
 
-func (a *API) named() fields.Selector { return fields.OneTermEqualSelector("metadata.name", a.o.Node) }
+func (a *apiServer) named() fields.Selector {
+	return fields.OneTermEqualSelector("metadata.name", a.o.node)
+}
 
 // lister is the API of one kind of object.
 type lister[L runtime.Object] interface {
@@ -40,7 +42,7 @@ type lister[L runtime.Object] interface {
 }
 
 // informer follows selected objects, and notes whether the API server answers.
-func informer[L runtime.Object](a *API, client any, objects lister[L], example runtime.Object, only fields.Selector,
+func informer[L runtime.Object](a *apiServer, client any, objects lister[L], example runtime.Object, only fields.Selector,
 ) cache.SharedIndexInformer {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -60,9 +62,9 @@ func informer[L runtime.Object](a *API, client any, objects lister[L], example r
 		cache.Indexers{})
 }
 
-// Handle registers callbacks; forget gets the object's last known state. An object that was deleted and made anew under
+// handle registers callbacks; forget gets the object's last known state. An object that was deleted and made anew under
 // its name while nothing was watched arrives as an update: the old one is forgotten first.
-func Handle[T metav1.Object](inf cache.SharedIndexInformer, keep, forget func(T)) error {
+func handle[T metav1.Object](inf cache.SharedIndexInformer, keep, forget func(T)) error {
 	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { keep(obj.(T)) },
 		UpdateFunc: func(old, obj any) {

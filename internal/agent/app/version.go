@@ -1,4 +1,4 @@
-package watch
+package app
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 // attributes of other programs away. The agent has to start anew.
 var ErrOutdated = errors.New("topology.node.k8s.io/v1alpha2 is served now")
 
-// Topologies returns the API of NodeResourceTopology in a version. Writes of v1alpha1 fail once v1alpha2 is served.
-func (a *API) Topologies(version schema.GroupVersion) dynamic.ResourceInterface {
-	objects := a.o.Dynamic.Resource(version.WithResource("noderesourcetopologies"))
+// topologies returns the API of NodeResourceTopology in a version. Writes of v1alpha1 fail once v1alpha2 is served.
+func (a *apiServer) topologies(version schema.GroupVersion) dynamic.ResourceInterface {
+	objects := a.o.dynamic.Resource(version.WithResource("noderesourcetopologies"))
 	if version == v1alpha2.GroupVersion() {
 		return objects
 	}
 	return olderObjects{objects, a}
 }
 
-// Outdated waits until a write has found that v1alpha2 is served, and returns ErrOutdated; nil when ctx ends before.
-func (a *API) Outdated(ctx context.Context) error {
+// waitOutdated waits until a write has found that v1alpha2 is served, and returns ErrOutdated; nil when ctx ends before.
+func (a *apiServer) waitOutdated(ctx context.Context) error {
 	select {
 	case <-a.outdated:
 		return ErrOutdated
@@ -38,7 +38,7 @@ func (a *API) Outdated(ctx context.Context) error {
 // olderObjects writes v1alpha1, as long as nothing else is served.
 type olderObjects struct {
 	dynamic.ResourceInterface
-	api *API
+	api *apiServer
 }
 
 // Apply implements dynamic.ResourceInterface.

@@ -1,4 +1,4 @@
-package report_test
+package app
 
 import (
 	"context"
@@ -22,10 +22,8 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
-	"github.com/tenon-project/tenon/internal/agent/watch"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -40,6 +38,7 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 		client, clocks := fake.NewClientset(), clock.RealClock{}
 		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha2.Resource(): "NodeResourceTopologyList"})
+		pause := func(d time.Duration) { time.Sleep(d); synctest.Wait() } //nolint:forbidigo // the clock is the bubble's
 		applies := 0
 		objects.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			applies++
@@ -57,7 +56,7 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 			Client: client, Node: "n0", Current: func() *corev1.Node { return nil }, Metrics: status.NewMetrics(),
 			Clock: clocks,
 		})
-		p, err := report.NewPublisher(t.Context(), report.PublisherOptions{
+		p, err := newPublisher(t.Context(), publisherOptions{
 			Node: "n0", Boot: "boot", Version: v1alpha2.GroupVersion(),
 			Source: func() probe.Input {
 				mu.Lock()
@@ -65,9 +64,9 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 				return in
 			},
 			Known: func() bool { return true },
-			API: watch.New(watch.Options{
-				Client: client, Dynamic: objects, Node: "n0", Clock: clocks,
-				Lost: func(float64) {}, Back: func(time.Time, time.Time) {},
+			API: newAPI(apiOptions{
+				client: client, dynamic: objects, node: "n0", clock: clocks,
+				lost: func(float64) {}, back: func(time.Time, time.Time) {},
 			}),
 			Dynamic: objects, Dir: statedir.Of(host.Root{Dir: t.TempDir()}), Status: reporter, Clock: clocks,
 		})
@@ -83,12 +82,12 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 				}
 			})
 		}
-		later(time.Second)
+		pause(time.Second)
 		if !p.Synced() {
 			t.Error("the absence of the object is not known after 1 s")
 		}
 		p.Begin()
-		later(time.Minute)
+		pause(time.Minute)
 		if _, published := p.Age(); published || applies != 0 {
 			t.Errorf("published: %v, %d writes without a Node", published, applies)
 		}
@@ -96,9 +95,9 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 		in.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0", UID: "u"}}
 		mu.Unlock()
 		p.Changed()
-		later(time.Minute)
+		pause(time.Minute)
 		p.Changed()
-		later(time.Minute)
+		pause(time.Minute)
 		if _, published := p.Age(); !published || applies != 1 || p.Published(annotation.TopologyMode) != "Own" {
 			t.Errorf("published: %v, %d writes, mode %q; want one write of the mode Own", published, applies,
 				p.Published(annotation.TopologyMode))
