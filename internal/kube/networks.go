@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
@@ -42,9 +43,9 @@ func SameNetwork(a, b *devicev1alpha1.ClusterNetworkTopology) bool {
 
 // PutNetwork records the layers of the cluster's network.
 func (s *Gangs) PutNetwork(n *devicev1alpha1.ClusterNetworkTopology) {
-	var layers []gang.Layer
+	var layers []domain.Layer
 	for _, l := range n.Spec.NetworkTopologySpec {
-		layers = append(layers, gang.Layer{
+		layers = append(layers, domain.Layer{
 			Name: l.TopologyLayer, Parent: l.ParentTopologyLayer, Labels: slices.Clone(l.LabelKey),
 		})
 	}
@@ -54,9 +55,9 @@ func (s *Gangs) PutNetwork(n *devicev1alpha1.ClusterNetworkTopology) {
 // RemoveNetwork forgets them.
 func (s *Gangs) RemoveNetwork(n *devicev1alpha1.ClusterNetworkTopology) { s.putLayers(n.Name, nil) }
 
-func (s *Gangs) putLayers(name string, layers []gang.Layer) {
+func (s *Gangs) putLayers(name string, layers []domain.Layer) {
 	if name == devicev1alpha1.ClusterNetworkTopologyName {
-		s.follow("", func(state *gang.State) gang.Effects { return state.PutLayers(gang.NewLayers(layers)) })
+		s.follow("", func(state *gang.State) gang.Effects { return state.PutLayers(domain.NewLayers(layers)) })
 	}
 }
 
@@ -65,22 +66,22 @@ func (s *Gangs) NetworkHandler() cache.ResourceEventHandler {
 	return whenTrue(&s.configured, Handler(s.PutNetwork, s.RemoveNetwork))
 }
 
-// Gathered is gang.State's.
-func (s *Gangs) Gathered(uid string) *gang.Gathered {
+// DomainRequest is gang.State's.
+func (s *Gangs) DomainRequest(uid string) *domain.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Gathered(uid)
+	return s.state.DomainRequest(uid)
 }
 
-// Gathers reports whether a pod's gang asks for domains of the network.
-func (s *Gangs) Gathers(p *corev1.Pod) bool {
+// HasDomainRules reports whether a pod's gang asks for domains of the network.
+func (s *Gangs) HasDomainRules(p *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Gathers(string(p.UID))
+	return s.state.HasDomainRules(string(p.UID))
 }
 
 // Layers is gang.State's.
-func (s *Gangs) Layers() *gang.Layers {
+func (s *Gangs) Layers() *domain.Layers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Layers()

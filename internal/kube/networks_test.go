@@ -8,7 +8,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -57,7 +57,7 @@ func TestAGangIsTriedWhenItsLayerComes(t *testing.T) {
 	network.Spec.NetworkTopologySpec = []devicev1alpha1.NetworkLayer{{TopologyLayer: "Block", LabelKey: []string{"l"}}}
 	h := s.NetworkHandler()
 	h.OnAdd(network, true)
-	if got := s.Gate(p).Code; got != why.GangLayerNotFound || len(activated()) > 0 || !s.Gathers(p) {
+	if got := s.Gate(p).Code; got != why.GangLayerNotFound || len(activated()) > 0 || !s.HasDomainRules(p) {
 		t.Fatalf("another object counts: %v", got)
 	}
 	network = network.DeepCopy()
@@ -66,10 +66,10 @@ func TestAGangIsTriedWhenItsLayerComes(t *testing.T) {
 	if got := activated(); len(got) != 1 || s.Gate(p).Code != why.None {
 		t.Errorf("activated %v, the gate says %v", got, s.Gate(p))
 	}
-	if got := s.Layers().DomainOf(gang.Gather{Layer: "Block"}, "n", map[string]string{"l": "b1"}); got != "b1" {
+	if got := s.Layers().DomainOf(domain.Rule{Layer: "Block"}, "n", map[string]string{"l": "b1"}); got != "b1" {
 		t.Errorf("the domain is %q", got)
 	}
-	if got := s.Gathered(string(p.UID)); got == nil || len(got.Rules) != 1 {
+	if got := s.DomainRequest(string(p.UID)); got == nil || len(got.Rules) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	h.OnDelete(network)

@@ -92,7 +92,7 @@ func GangOf(s *gang.State, id string) *Gang {
 	if r.Why.Code != why.None {
 		out.Reason, out.Message, out.RootCausePod = r.Why.Code.String(), r.Why.String(), r.Why.Pod
 	}
-	for _, g := range r.Settings.Gather {
+	for _, g := range r.Settings.DomainRules {
 		text := "prefers few domains of " + g.String()
 		if g.Must {
 			text = "in one domain of " + g.String()

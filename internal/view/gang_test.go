@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/view"
@@ -48,13 +49,13 @@ func TestAGangHasTheKeysOfTheSeed(t *testing.T) {
 func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
-	s.PutLayers(gang.NewLayers([]gang.Layer{{Name: "Block"}}))
-	s.Put(gang.Pod{UID: "p", Namespace: "ns", Name: "p", Gang: "ns/g", Settings: gang.Settings{Gather: []gang.Gather{
+	s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "Block"}}))
+	s.Put(gang.Pod{UID: "p", Namespace: "ns", Name: "p", Gang: "ns/g", Settings: gang.Settings{DomainRules: []domain.Rule{
 		{Layer: "Block", Must: true, Multiple: 4}, {Layer: "Rack"}, {Label: "zone", Must: true},
 	}}})
 	plan, _ := s.Begin("p")
 	s.Conclude(plan.Members, nil, gang.Failure{UID: "p", Tried: gang.Tried{
-		Rule: gang.Gather{Layer: "Block", Must: true}, Domains: 2, Many: 5, Best: "b1",
+		Rule: domain.Rule{Layer: "Block", Must: true}, Domains: 2, Many: 5, Best: "b1",
 	}}, time.Now())
 	g := view.GangOf(s, "ns/g")
 	want := []string{

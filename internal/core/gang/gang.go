@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -36,8 +37,8 @@ type Settings struct {
 	Policy MatchPolicy
 	Wait   time.Duration // from the first reservation of the group; not negative
 	Group  []string      // all gangs of its group
-	// Gather is which domains of the network its members are in.
-	Gather []Gather
+	// DomainRules is which domains of the network its members are in.
+	DomainRules []domain.Rule
 }
 
 // over returns what s says, and what o says where s says nothing.
@@ -45,12 +46,12 @@ func (s Settings) over(o Settings) Settings {
 	if len(s.Group) > 0 {
 		o.Group = s.Group
 	}
-	if len(s.Gather) > 0 {
-		o.Gather = s.Gather
+	if len(s.DomainRules) > 0 {
+		o.DomainRules = s.DomainRules
 	}
 	return Settings{
-		Gather: o.Gather,
-		Min:    cmp.Or(s.Min, o.Min), Total: cmp.Or(s.Total, o.Total), Mode: cmp.Or(s.Mode, o.Mode),
+		DomainRules: o.DomainRules,
+		Min:         cmp.Or(s.Min, o.Min), Total: cmp.Or(s.Total, o.Total), Mode: cmp.Or(s.Mode, o.Mode),
 		Policy: cmp.Or(s.Policy, o.Policy), Wait: cmp.Or(s.Wait, o.Wait), Group: o.Group,
 	}
 }
@@ -107,7 +108,7 @@ type gang struct {
 	settings Settings           // in force. Invariant: Group is sorted and has id.
 	group    *group             // nil where a gang of list does not exist or lists others
 	started  bool               // satisfied once, or members are bound; never reset
-	unknown  Gather             // a rule that must hold and whose layer is not known
+	unknown  domain.Rule        // a rule that must hold and whose layer is not known
 	tree     *tree              // of its object; nil where it starts on its own
 	gated    bool               // members could not be tried after the last event that may change it
 	count    [numPhases]int     // of members, by phase

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -88,7 +89,7 @@ func (g *gang) refusal() Refusal {
 		return Refusal{Code: why.GangNotFound, Gang: g.id}
 	case g.tree != nil && g.tree.refused.Code != why.None:
 		return Refusal{Code: g.tree.refused.Code, Gang: g.id, Text: g.tree.refused.Text}
-	case g.unknown != (Gather{}):
+	case g.unknown != (domain.Rule{}):
 		return Refusal{Code: why.GangLayerNotFound, Gang: g.id, Text: g.unknown.Layer}
 	}
 	return Refusal{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -13,9 +14,9 @@ import (
 type Plan struct {
 	Members []string // by UID: what is to be tried, in this order
 
-	// Gathered are the members that go where rules allow; those of gangs with the same rules go to the same place.
-	Gathered []*Gathered
-	Skip     Portion // that plans before this one have tried
+	// DomainRequests are the members that go where rules allow; those of gangs with the same rules go to the same place.
+	DomainRequests []*domain.Request
+	Skip           Portion // that plans before this one have tried
 
 	gang    map[string]*tally // by member
 	tallies []*tally
@@ -71,7 +72,7 @@ type Failure struct {
 
 // Tried is the domains in which a plan failed. Zero for one that was not bound to any.
 type Tried struct {
-	Rule          Gather
+	Rule          domain.Rule
 	Domains, Many int    // that were tried, and that there are
 	More          bool   // others are left that may have the room
 	Best          string // where most members were placed
@@ -133,7 +134,7 @@ func (s *State) plan(of *group) *Plan {
 		}
 	}
 	p.Members = inOrder(members)
-	p.Gathered = s.gathered(of, p)
+	p.DomainRequests = s.domainRequests(of, p)
 	return p
 }
 

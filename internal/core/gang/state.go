@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -20,7 +21,7 @@ type State struct {
 	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
 	branches map[string]*branch          // of CompositePodGroups and PodGroups, by kind and name
 
-	layers   *Layers
+	layers   *domain.Layers
 	releases []*release // whose winners have yet to start
 
 	maxOvertakes int
@@ -57,7 +58,7 @@ func New(defaults Settings) *State {
 		defaults: defaults.over(Settings{Mode: Strict, Policy: OnceSatisfied, Wait: 10 * time.Minute}),
 		gangs:    map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
 		listers: map[string]map[string]*gang{}, branches: map[string]*branch{}, ended: map[string]string{},
-		layers: &Layers{},
+		layers: &domain.Layers{},
 	}
 }
 
@@ -212,7 +213,7 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 			effects.add(g.group.settle())
 		}
 		if was := before[i]; was.Min != g.settings.Min || was.Mode != g.settings.Mode ||
-			was.Policy != g.settings.Policy || !slices.Equal(was.Gather, g.settings.Gather) {
+			was.Policy != g.settings.Policy || !slices.Equal(was.DomainRules, g.settings.DomainRules) {
 			effects.add(s.retry(g))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -220,7 +221,7 @@ func TestAPlanGoesOnBehindTheOneBefore(t *testing.T) {
 			t.Fatalf("plan %d begins behind %+v, want %d", i, plan.Skip, c.skip)
 		}
 		tried := gang.Tried{
-			Rule: gang.Gather{Label: "rack", Must: true}, Domains: c.skip + 1000, Many: 2500,
+			Rule: domain.Rule{Label: "rack", Must: true}, Domains: c.skip + 1000, Many: 2500,
 			More: c.next > 0, Best: "r1",
 		}
 		e := s.Conclude(plan.Members, nil, gang.Failure{

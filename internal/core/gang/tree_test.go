@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -289,7 +290,7 @@ func TestWhyATreeIsHeld(t *testing.T) {
 func TestATreeStartsWhole(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
-	rack := gang.Settings{Gather: []gang.Gather{{Label: "rack", Must: true}}}
+	rack := gang.Settings{DomainRules: []domain.Rule{{Label: "rack", Must: true}}}
 	for id, parent := range map[string]string{"ns/a": "ns/root", "ns/b": "ns/sub", "ns/c": "ns/sub"} {
 		s.PutObject(gang.Object{Gang: id, Parent: parent, Settings: rack})
 		s.Put(podOf(id))
@@ -301,7 +302,7 @@ func TestATreeStartsWhole(t *testing.T) {
 		t.Errorf("the last object opens %v, and regroups %v, want %v", effects.Opened, effects.Regrouped, all)
 	}
 	plan, refused := s.Begin("ns/b")
-	if plan == nil || !slices.Equal(plan.Members, all) || len(plan.Gathered) != len(all) { // a rack for each
+	if plan == nil || !slices.Equal(plan.Members, all) || len(plan.DomainRequests) != len(all) { // a rack for each
 		t.Fatalf("the plan is %+v, %v, want the members of %v", plan, refused, all)
 	}
 	if got := s.Conclude(plan.Members, all, gang.Failure{}, time.Unix(2, 0)); !slices.Equal(got.Allow, all) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
@@ -57,8 +58,8 @@ func GangObject(o *v1alpha1.PodGroup) gang.Object {
 	if seconds := o.Spec.ScheduleTimeoutSeconds; seconds != nil {
 		s.Wait = cmp.Or(s.Wait, max(time.Duration(*seconds)*time.Second, 0))
 	}
-	if key := o.TopologyKey; key != "" && len(s.Gather) == 0 && !o.Basic {
-		s.Gather = []gang.Gather{{Label: key, Must: true}}
+	if key := o.TopologyKey; key != "" && len(s.DomainRules) == 0 && !o.Basic {
+		s.DomainRules = []domain.Rule{{Label: key, Must: true}}
 	}
 	for _, field := range slices.Sorted(maps.Keys(o.Unread)) {
 		r.note(field, errors.New(o.Unread[field]))
@@ -139,20 +140,20 @@ func (r *gangReader) settings(annotations, labels map[string]string) gang.Settin
 	policy := readGang(r, annotations, annotation.ParseMatchPolicy, annotation.GangMatchPolicy,
 		annotation.GangMatchPolicyAlias)
 	return gang.Settings{
-		Min:    r.minAvailable(annotations, labels),
-		Total:  readGang(r, annotations, annotation.ParseMembers, annotation.GangTotalNumber),
-		Mode:   gang.Mode(mode),
-		Policy: gang.MatchPolicy(policy),
-		Wait:   readGang(r, annotations, annotation.ParseWaitingTime, annotation.GangWaitingTime),
-		Group:  readGang(r, annotations, annotation.ParseGangGroups, annotation.GangGroups),
-		Gather: r.gather(annotations),
+		Min:         r.minAvailable(annotations, labels),
+		Total:       readGang(r, annotations, annotation.ParseMembers, annotation.GangTotalNumber),
+		Mode:        gang.Mode(mode),
+		Policy:      gang.MatchPolicy(policy),
+		Wait:        readGang(r, annotations, annotation.ParseWaitingTime, annotation.GangWaitingTime),
+		Group:       readGang(r, annotations, annotation.ParseGangGroups, annotation.GangGroups),
+		DomainRules: r.gather(annotations),
 	}
 }
 
-func (r *gangReader) gather(annotations map[string]string) (rules []gang.Gather) {
+func (r *gangReader) gather(annotations map[string]string) (rules []domain.Rule) {
 	spec := readGang(r, annotations, annotation.ParseNetworkTopologySpec, annotation.GangNetworkTopology)
 	for _, g := range spec.GatherStrategy {
-		rule := gang.Gather{Layer: g.Layer, Must: g.Strategy == annotation.MustGather}
+		rule := domain.Rule{Layer: g.Layer, Must: g.Strategy == annotation.MustGather}
 		if g.PodCountMultiple > 1 {
 			rule.Multiple = g.PodCountMultiple
 		}

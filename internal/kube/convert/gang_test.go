@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -337,12 +338,12 @@ func TestGangObjectReadsAnnotationsBeforeTheSpec(t *testing.T) {
 				`"podCountMultiple":4}]}`},
 			key: "rack",
 			want: gang.Object{Settings: gang.Settings{
-				Gather: []gang.Gather{{Layer: "Block", Must: true}, {Layer: "Spine", Multiple: 4}},
+				DomainRules: []domain.Rule{{Layer: "Block", Must: true}, {Layer: "Spine", Multiple: 4}},
 			}},
 		},
 		"a label of nodes": {
 			key:  "rack",
-			want: gang.Object{Settings: gang.Settings{Gather: []gang.Gather{{Label: "rack", Must: true}}}},
+			want: gang.Object{Settings: gang.Settings{DomainRules: []domain.Rule{{Label: "rack", Must: true}}}},
 		},
 		"domains that cannot be read": {
 			annotations: keys{gangs + "network-topology-spec": `{"gatherStrategy":[{"layer":"Block"}]}`},

@@ -225,7 +225,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 
 // moved lets a pod be tried whose gang must be in one domain of the network, when a node comes into one.
 func (p *Plugin) moved(_ klog.Logger, pod *corev1.Pod, was, is any) (fwk.QueueingHint, error) {
-	if !p.gangs.Gathers(pod) {
+	if !p.gangs.HasDomainRules(pod) {
 		return fwk.QueueSkip, nil
 	}
 	before, _ := was.(*corev1.Node)

@@ -57,7 +57,7 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 	}
 	var victims []*unit
 	var least gang.Loss
-	for is.places = range r.placesWithout(is, current, r.below(is, is.plan.Gathered)) {
+	for is.places = range r.placesWithout(is, current, r.below(is, is.plan.DomainRequests)) {
 		p := r.newPreemption(ctx, is)
 		r.preempting = p
 		found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order) && is.isWhole()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -101,7 +102,7 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 	if err != nil {
 		return nil
 	}
-	members := &gang.Gathered{Members: order}
+	members := &domain.Request{Members: order}
 	names, least := is.dimensions(members), is.demand(members).Each
 	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}
 	for _, node := range preferred {

@@ -355,7 +355,7 @@ func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits 
 	if r.lacks(is, current) || r.recall(ctx, is, current) {
 		return false
 	}
-	if len(is.plan.Gathered) > 0 {
+	if len(is.plan.DomainRequests) > 0 {
 		return r.inDomains(is, current, func() bool { return r.planMembers(ctx, is, current) })
 	}
 	return r.planMembers(ctx, is, current)

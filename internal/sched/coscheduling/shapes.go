@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -137,8 +138,8 @@ func (is *round) outline() outline {
 // gangs, and of each member, in the order in which they are tried, what its plugins sign, its demands, annotations and
 // quota.
 func (r *Rounds) shape(ctx context.Context, is *round) (s shape, ok bool) {
-	holds := func(g *gang.Gathered) bool { return len(g.Held) > 0 }
-	if len(is.order) != len(is.plan.Members) || slices.ContainsFunc(is.plan.Gathered, holds) {
+	holds := func(g *domain.Request) bool { return len(g.Held) > 0 }
+	if len(is.order) != len(is.plan.Members) || slices.ContainsFunc(is.plan.DomainRequests, holds) {
 		return s, false // one is held back, or members have a place that decides about the others'
 	}
 	hash := sha256.New()

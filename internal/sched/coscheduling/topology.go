@@ -19,14 +19,15 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // place is the domain in which members are tried.
 type place struct {
-	*gang.Gathered
-	domain gang.Domain
+	*domain.Request
+	domain domain.Domain
 	many   int // domains that keep all rules that must hold
 	parts  []part
 	at     int                  // the part in which members are tried first
@@ -49,7 +50,7 @@ func (p *place) others() int {
 }
 
 // must reports whether members may be nowhere else.
-func (p *place) must() bool { return p != nil && p.Bound() != (gang.Gather{}) }
+func (p *place) must() bool { return p != nil && p.Bound() != (domain.Rule{}) }
 
 // Within names the nodes to which the attempt under way is confined; empty where it is not.
 func (r *Rounds) Within() string {
@@ -175,7 +176,7 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 	begun, tried, refusing := is.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	var best *round
 	next, left, more, since := is.next, gang.MostPlans, false, is.events
-	found := r.search(f, is, is.plan.Gathered, nil)
+	found := r.search(f, is, is.plan.DomainRequests, nil)
 	if found.skip = begun.Skip.Choices; found.skip > 0 && !found.any() { // there are fewer by now
 		found.skip = 0
 	}
@@ -248,9 +249,9 @@ func (r *Rounds) release(f framework.Framework) {
 
 // search is where the members of several gangs may be tried.
 type search struct {
-	all     []*gang.Gathered
-	sites   [][]gang.Site
-	choices []iter.Seq[gang.Domain]
+	all     []*domain.Request
+	sites   [][]domain.Site
+	choices []iter.Seq[domain.Domain]
 	many    []int
 	skip    int // of the choices, the first
 }
@@ -258,7 +259,7 @@ type search struct {
 // any reports whether there is a choice.
 func (s *search) any() bool {
 	left := s.skip
-	for range gang.Choices(s.choices) {
+	for range domain.Combinations(s.choices) {
 		if left--; left < 0 {
 			return true
 		}
@@ -267,7 +268,7 @@ func (s *search) any() bool {
 }
 
 // search looks for domains, where what pods have that go is free; none goes where that is nil.
-func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, goes func(*corev1.Pod) bool) *search {
+func (r *Rounds) search(f framework.Framework, is *round, all []*domain.Request, goes func(*corev1.Pod) bool) *search {
 	s := &search{}
 	for _, g := range all {
 		tried := *g // a member behind a gate is not
@@ -285,7 +286,7 @@ func (r *Rounds) search(f framework.Framework, is *round, all []*gang.Gathered, 
 
 // nowhere names the rule that no domain can keep.
 func (s *search) nowhere() gang.Tried {
-	i := slices.IndexFunc(s.choices, func(domains iter.Seq[gang.Domain]) bool {
+	i := slices.IndexFunc(s.choices, func(domains iter.Seq[domain.Domain]) bool {
 		for range domains {
 			return false
 		}
@@ -301,7 +302,7 @@ func (s *search) nowhere() gang.Tried {
 func (r *Rounds) places(f framework.Framework, is *round, s *search) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
 		skip := s.skip
-		for chosen := range gang.Choices(s.choices) {
+		for chosen := range domain.Combinations(s.choices) {
 			if skip--; skip >= 0 {
 				continue
 			}
@@ -320,8 +321,8 @@ func (r *Rounds) places(f framework.Framework, is *round, s *search) iter.Seq[ma
 	}
 }
 
-func (r *Rounds) placeOf(f framework.Framework, is *round, g *gang.Gathered, d gang.Domain, sites []gang.Site) *place {
-	of := &place{Gathered: g, domain: d}
+func (r *Rounds) placeOf(f framework.Framework, is *round, g *domain.Request, d domain.Domain, sites []domain.Site) *place {
+	of := &place{Request: g, domain: d}
 	for _, p := range d.Parts {
 		nodes := sets.New[string]()
 		for _, i := range p.Sites {
@@ -336,7 +337,7 @@ func (r *Rounds) placeOf(f framework.Framework, is *round, g *gang.Gathered, d g
 	return of
 }
 
-func (is *round) podsOf(g *gang.Gathered) (pods []*corev1.Pod) {
+func (is *round) podsOf(g *domain.Request) (pods []*corev1.Pod) {
 	for _, uid := range g.Members {
 		if p := is.queued[uid]; p != nil {
 			pods = append(pods, p.Pod)
@@ -346,7 +347,7 @@ func (is *round) podsOf(g *gang.Gathered) (pods []*corev1.Pod) {
 }
 
 // dimensions are the resources that members ask for.
-func (is *round) dimensions(g *gang.Gathered) []corev1.ResourceName {
+func (is *round) dimensions(g *domain.Request) []corev1.ResourceName {
 	known := sets.New[corev1.ResourceName]()
 	for _, uid := range g.Members {
 		if p := is.queued[uid]; p != nil {
@@ -361,7 +362,7 @@ func (is *round) dimensions(g *gang.Gathered) []corev1.ResourceName {
 }
 
 // demand is what members ask for at least.
-func (is *round) demand(g *gang.Gathered) (d gang.Demand) {
+func (is *round) demand(g *domain.Request) (d domain.Demand) {
 	for _, name := range is.dimensions(g) {
 		var asked []int64
 		for _, uid := range g.Members {
@@ -375,7 +376,7 @@ func (is *round) demand(g *gang.Gathered) (d gang.Demand) {
 		}
 		slices.Sort(asked)
 		all := int64(0)
-		for _, n := range asked[:min(g.Least, len(asked))] {
+		for _, n := range asked[:min(g.Min, len(asked))] {
 			all += n
 		}
 		d.Each, d.All = append(d.Each, append(asked, 0)[0]), append(d.All, all)
@@ -384,7 +385,7 @@ func (is *round) demand(g *gang.Gathered) (d gang.Demand) {
 }
 
 // sites are the nodes of the snapshot, with their domains.
-func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, goes func(*corev1.Pod) bool) []gang.Site {
+func (r *Rounds) sites(f framework.Framework, is *round, g *domain.Request, goes func(*corev1.Pod) bool) []domain.Site {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
@@ -394,7 +395,7 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, goes 
 	known := r.known[key]
 	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || goes != nil {
 		known = &knownSites{
-			layers, make([]fwk.NodeInfo, len(nodes)), make([]int64, len(nodes)), make([]gang.Site, len(nodes)),
+			layers, make([]fwk.NodeInfo, len(nodes)), make([]int64, len(nodes)), make([]domain.Site, len(nodes)),
 		}
 	}
 	for i, n := range nodes {
@@ -402,12 +403,12 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, goes 
 			continue
 		}
 		node := n.Node()
-		s := gang.Site{Name: node.Name, In: make([]string, len(g.Rules)), Free: make([]int64, len(dimensions))}
+		s := domain.Site{Name: node.Name, In: make([]string, len(g.Rules)), Free: make([]int64, len(dimensions))}
 		for j, rule := range g.Rules {
 			s.In[j] = layers.DomainOf(rule, node.Name, node.Labels)
 		}
 		for j, name := range dimensions {
-			if s.Free[j] = gang.Unlimited; !leavesUnlimited(n, name) {
+			if s.Free[j] = domain.Unlimited; !leavesUnlimited(n, name) {
 				s.Free[j] = freeOn(n, name, goes)
 			}
 		}
@@ -433,17 +434,17 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *gang.Gathered, goes 
 
 // knownSites are sites that remain as they are while their nodes have not changed.
 type knownSites struct {
-	layers      *gang.Layers
+	layers      *domain.Layers
 	nodes       []fwk.NodeInfo
 	generations []int64
-	sites       []gang.Site
+	sites       []domain.Site
 }
 
 // mostKnown bounds the kinds of gangs of which sites are known.
 const mostKnown = 16
 
 // link finds how well the devices are linked that members would have on each node.
-func (r *Rounds) link(f framework.Framework, is *round, g *gang.Gathered, sites []gang.Site) {
+func (r *Rounds) link(f framework.Framework, is *round, g *domain.Request, sites []domain.Site) {
 	pods, demand := is.podsOf(g), is.demand(g)
 	for i := range sites {
 		fits := true
@@ -495,12 +496,12 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	pod *framework.QueuedPodInfo,
 ) (scheduler.ScheduleResult, error) {
 	uid := string(pod.Pod.UID)
-	g := r.Gangs.Gathered(uid)
+	g := r.Gangs.DomainRequest(uid)
 	if g == nil {
 		return r.schedule(ctx, f, state, pod)
 	}
 	is, found := r.alone(f, pod, g)
-	must := g.Bound() != (gang.Gather{})
+	must := g.Bound() != (domain.Rule{})
 	var of *place // where it fits; else the largest, if it may not be elsewhere
 	for is.places = range r.afterOthers(g, uid, r.places(f, is, found)) {
 		next := is.places[uid]
@@ -558,7 +559,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 }
 
 // alone is a search for a member that is tried by itself: of the others it is known what they ask for.
-func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *gang.Gathered) (*round, *search) {
+func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *domain.Request) (*round, *search) {
 	is := &round{
 		queued:  map[string]*framework.QueuedPodInfo{string(pod.Pod.UID): pod},
 		planned: map[string]scheduler.ScheduleResult{},
@@ -572,12 +573,12 @@ func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *g
 			is.queued[uid] = &framework.QueuedPodInfo{PodInfo: info}
 		}
 	}
-	return is, r.search(f, is, []*gang.Gathered{g}, nil)
+	return is, r.search(f, is, []*domain.Request{g}, nil)
 }
 
 // afterOthers yields first where another member of the gang has chosen devices that are next to each other, unless all
 // were given back since.
-func (r *Rounds) afterOthers(g *gang.Gathered, uid string, all iter.Seq[map[string]*place],
+func (r *Rounds) afterOthers(g *domain.Request, uid string, all iter.Seq[map[string]*place],
 ) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
 		follows := r.follow != nil && len(g.Held) > 0 && slices.Contains(r.follow.Members, uid)
@@ -588,7 +589,7 @@ func (r *Rounds) afterOthers(g *gang.Gathered, uid string, all iter.Seq[map[stri
 }
 
 // below returns what goes when gangs evict others.
-func (r *Rounds) below(is *round, all []*gang.Gathered) func(*corev1.Pod) bool {
+func (r *Rounds) below(is *round, all []*domain.Request) func(*corev1.Pod) bool {
 	lowest := int32(math.MaxInt32)
 	for _, g := range all {
 		for _, pod := range is.podsOf(g) {
@@ -604,11 +605,11 @@ const mostEvictions = 64
 // placesWithout yields where a group may be placed without the pods that go: domains that keep the rules that must
 // hold.
 func (r *Rounds) placesWithout(is *round, current string, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
-	var bound []*gang.Gathered
-	for _, g := range is.plan.Gathered {
+	var bound []*domain.Request
+	for _, g := range is.plan.DomainRequests {
 		only := *g
 		only.Joint, only.Ranked = false, false
-		only.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r gang.Gather) bool { return !r.Must })
+		only.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r domain.Rule) bool { return !r.Must })
 		if len(only.Rules) > 0 {
 			bound = append(bound, &only)
 		}
@@ -629,14 +630,14 @@ func (r *Rounds) placesWithout(is *round, current string, goes func(*corev1.Pod)
 
 // mayStart lets members that gangs lack be tried in the domains where they must be; false where there are none.
 func (r *Rounds) mayStart(f framework.Framework, is *round, h gang.Holder) bool {
-	var bound []*gang.Gathered
+	var bound []*domain.Request
 	for _, lack := range h.Lacks {
 		if len(lack.Pending) == 0 {
 			continue
 		}
-		if g := r.Gangs.Gathered(lack.Pending[0]); g != nil {
-			g.Members, g.Least, g.Joint = lack.Pending, lack.Members, false
-			if g.Rules = slices.DeleteFunc(g.Rules, func(r gang.Gather) bool { return !r.Must }); len(g.Rules) > 0 {
+		if g := r.Gangs.DomainRequest(lack.Pending[0]); g != nil {
+			g.Members, g.Min, g.Joint = lack.Pending, lack.Members, false
+			if g.Rules = slices.DeleteFunc(g.Rules, func(r domain.Rule) bool { return !r.Must }); len(g.Rules) > 0 {
 				bound = append(bound, g)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -78,7 +79,7 @@ func TestTheConditionNamesTheDomains(t *testing.T) {
 	plan, _, _ := gangs.Begin(pod)
 	cpu := why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}}
 	gangs.Conclude(plan.Members, nil, gang.Failure{UID: "uid-m", Cause: cpu, Tried: gang.Tried{
-		Rule: gang.Gather{Layer: "Block", Must: true}, Domains: 1, Many: 3, Best: "b2",
+		Rule: domain.Rule{Layer: "Block", Must: true}, Domains: 1, Many: 3, Best: "b2",
 	}}, time.Unix(1, 0))
 	var refused interface{ Message() string }
 	if err := p.Waiting(pod).AsError(); !errors.As(err, &refused) {

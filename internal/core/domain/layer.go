@@ -1,12 +1,12 @@
-package gang
+package domain
 
 import (
 	"slices"
 	"strings"
 )
 
-// Gather asks that members are in one domain of the network.
-type Gather struct {
+// Rule asks that members are in one domain of the network.
+type Rule struct {
 	Layer string // of Layers; empty where Label says it
 	Label string // of nodes: those with one value are a domain
 	Must  bool   // all in one domain; else in as few as possible
@@ -15,7 +15,7 @@ type Gather struct {
 }
 
 // String names the domains.
-func (g Gather) String() string {
+func (g Rule) String() string {
 	if g.Layer != "" {
 		return "layer " + g.Layer
 	}
@@ -52,7 +52,7 @@ func NewLayers(list []Layer) *Layers {
 }
 
 // Knows reports whether a rule can be followed.
-func (l *Layers) Knows(g Gather) bool {
+func (l *Layers) Knows(g Rule) bool {
 	_, known := l.by[g.Layer]
 	return known || g.Layer == "" || g.Layer == NodeLayer || g.Layer == ClusterLayer
 }
@@ -68,8 +68,8 @@ func (l *Layers) chain(name string) (chain []Layer) {
 	return chain
 }
 
-// depth orders rules from the outermost layer to the innermost.
-func (l *Layers) depth(g Gather) int {
+// Depth orders rules from the outermost layer to the innermost.
+func (l *Layers) Depth(g Rule) int {
 	switch g.Layer {
 	case NodeLayer:
 		return len(l.by) + 1
@@ -80,7 +80,7 @@ func (l *Layers) depth(g Gather) int {
 }
 
 // DomainOf returns the domain of a node by a rule, with those that contain it; empty for a node that is in none.
-func (l *Layers) DomainOf(g Gather, node string, labels map[string]string) string {
+func (l *Layers) DomainOf(g Rule, node string, labels map[string]string) string {
 	switch g.Layer {
 	case "":
 		return labels[g.Label]

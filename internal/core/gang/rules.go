@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/domain"
 )
 
 // String says in which domains members do not fit; empty for a plan that was not bound to any.
 func (t Tried) String() string {
 	switch {
-	case t.Rule == (Gather{}):
+	case t.Rule == (domain.Rule{}):
 		return ""
 	case t.Many == 0:
 		return fmt.Sprintf(" in one domain of %s: no node is in any", t.Rule)
@@ -29,10 +31,10 @@ func (t Tried) String() string {
 }
 
 // PutLayers replaces the levels of the cluster's network.
-func (s *State) PutLayers(l *Layers) (effects Effects) {
+func (s *State) PutLayers(l *domain.Layers) (effects Effects) {
 	s.layers = l
 	for _, g := range s.gangs {
-		if len(g.settings.Gather) == 0 {
+		if len(g.settings.DomainRules) == 0 {
 			continue
 		}
 		g.unknown = s.unknown(g)
@@ -48,22 +50,22 @@ func (s *State) PutLayers(l *Layers) (effects Effects) {
 }
 
 // Layers returns the levels of the cluster's network.
-func (s *State) Layers() *Layers { return s.layers }
+func (s *State) Layers() *domain.Layers { return s.layers }
 
 // unknown returns a rule that must hold and that cannot be followed.
-func (s *State) unknown(g *gang) Gather {
-	for _, rule := range g.settings.Gather {
+func (s *State) unknown(g *gang) domain.Rule {
+	for _, rule := range g.settings.DomainRules {
 		if rule.Must && !s.layers.Knows(rule) {
 			return rule
 		}
 	}
-	return Gather{}
+	return domain.Rule{}
 }
 
 // rules are those of a gang that can be followed, from the innermost layer to the outermost. Members that want their
 // GPUs next to each other prefer one node to all else.
-func (s *State) rules(g *gang) (rules []Gather, joint bool) {
-	for _, rule := range g.settings.Gather {
+func (s *State) rules(g *gang) (rules []domain.Rule, joint bool) {
+	for _, rule := range g.settings.DomainRules {
 		if s.layers.Knows(rule) {
 			rules = append(rules, rule)
 		}
@@ -71,32 +73,32 @@ func (s *State) rules(g *gang) (rules []Gather, joint bool) {
 	for _, m := range g.members {
 		joint = joint || m.pod.Joint
 	}
-	node := func(r Gather) bool { return r.Layer == NodeLayer }
+	node := func(r domain.Rule) bool { return r.Layer == domain.NodeLayer }
 	if joint && !slices.ContainsFunc(rules, node) {
-		rules = append(rules, Gather{Layer: NodeLayer})
+		rules = append(rules, domain.Rule{Layer: domain.NodeLayer})
 	}
-	slices.SortStableFunc(rules, func(a, b Gather) int { return cmp.Compare(s.layers.depth(b), s.layers.depth(a)) })
+	slices.SortStableFunc(rules, func(a, b domain.Rule) int { return cmp.Compare(s.layers.Depth(b), s.layers.Depth(a)) })
 	return rules, joint
 }
 
-// gathered returns the members of a plan that go where rules allow.
-func (s *State) gathered(group *group, p *Plan) (all []*Gathered) {
+// domainRequests returns the members of a plan that go where rules allow.
+func (s *State) domainRequests(group *group, p *Plan) (all []*domain.Request) {
 	for _, g := range group.gangs {
 		rules, joint := s.rules(g)
 		ranked := func(uid string) bool { m := g.members[uid]; return m != nil && m.pod.Index > 0 }
 		if len(rules) == 0 || g.isOpen() {
 			continue
 		}
-		same := func(o *Gathered) bool { return g.tree == nil && slices.Equal(o.Rules, rules) }
+		same := func(o *domain.Request) bool { return g.tree == nil && slices.Equal(o.Rules, rules) }
 		at := slices.IndexFunc(all, same)
 		if at < 0 {
 			at = len(all)
-			all = append(all, &Gathered{Rules: rules})
+			all = append(all, &domain.Request{Rules: rules})
 		}
 		to := all[at]
 		to.Joint = to.Joint || joint
 		to.Ranked = to.Ranked || slices.ContainsFunc(p.Members, ranked)
-		to.Least += max(g.settings.Min-g.running(), 0)
+		to.Min += max(g.settings.Min-g.running(), 0)
 		to.Held = append(to.Held, g.held()...)
 		for _, uid := range p.Members {
 			if g.members[uid] != nil {
@@ -118,22 +120,22 @@ func (g *gang) held() (uids []string) {
 	return uids
 }
 
-// Gathers reports whether the gang of a pod asks for domains of the network.
-func (s *State) Gathers(uid string) bool {
+// HasDomainRules reports whether the gang of a pod asks for domains of the network.
+func (s *State) HasDomainRules(uid string) bool {
 	m := s.members[uid]
-	return m != nil && len(m.gang.settings.Gather) > 0
+	return m != nil && len(m.gang.settings.DomainRules) > 0
 }
 
-// Gathered returns where a member may go that is tried without others; nil where it may go anywhere. In a gang that has
+// DomainRequest returns where a member may go that is tried without others; nil where it may go anywhere. In a gang that has
 // started only rules that must hold bind it; before that it goes where the other pending members may follow.
-func (s *State) Gathered(uid string) *Gathered {
+func (s *State) DomainRequest(uid string) *domain.Request {
 	m := s.members[uid]
 	if m == nil || m.gang.isPlain() {
 		return nil
 	}
 	rules, joint := s.rules(m.gang)
 	if m.gang.isOpen() {
-		rules, joint = slices.DeleteFunc(rules, func(r Gather) bool { return !r.Must }), false
+		rules, joint = slices.DeleteFunc(rules, func(r domain.Rule) bool { return !r.Must }), false
 	}
 	if len(rules) == 0 {
 		return nil
@@ -141,9 +143,9 @@ func (s *State) Gathered(uid string) *Gathered {
 	for i := range rules {
 		rules[i].Multiple = 0 // it is of those that are placed together
 	}
-	g := &Gathered{Members: []string{uid}, Least: 1, Held: m.gang.held(), Rules: rules, Joint: joint}
+	g := &domain.Request{Members: []string{uid}, Min: 1, Held: m.gang.held(), Rules: rules, Joint: joint}
 	if !m.gang.isOpen() {
-		g.Least = max(m.gang.settings.Min-len(g.Held), 1)
+		g.Min = max(m.gang.settings.Min-len(g.Held), 1)
 		var others []*member
 		for other, o := range m.gang.members {
 			if o.phase == Pending && other != uid {

@@ -1,4 +1,4 @@
-package gang_test
+package domain_test
 
 import (
 	"fmt"
@@ -6,30 +6,28 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-project/tenon/internal/core/gang"
-	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/core/domain"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // network is a small tree of nodes with room, and members with sizes.
 type network struct {
-	sites []gang.Site
+	sites []domain.Site
 	sizes []int64 // of members, ascending
-	ask   gang.Gathered
+	ask   domain.Request
 }
 
 // drawNetwork draws spines of blocks of nodes. The rules are about blocks, then spines.
-func drawNetwork(t *rapid.T, rules []gang.Gather, equal bool) *network {
-	n := &network{ask: gang.Gathered{Rules: rules}}
+func drawNetwork(t *rapid.T, rules []domain.Rule, equal bool) *network {
+	n := &network{ask: domain.Request{Rules: rules}}
 	for i := range rapid.IntRange(1, 7).Draw(t, "nodes") {
 		spine := rapid.SampledFrom([]string{"s0", "s1", ""}).Draw(t, "spine")
 		block := rapid.SampledFrom([]string{"b0", "b1", "b2", ""}).Draw(t, "block")
-		s := gang.Site{Name: fmt.Sprint("n", i), Free: []int64{rapid.Int64Range(0, 4).Draw(t, "free")}}
+		s := domain.Site{Name: fmt.Sprint("n", i), Free: []int64{rapid.Int64Range(0, 4).Draw(t, "free")}}
 		for _, r := range rules {
 			in := spine
 			if r.Layer == "block" && block != "" {
@@ -50,13 +48,13 @@ func drawNetwork(t *rapid.T, rules []gang.Gather, equal bool) *network {
 		n.ask.Members = append(n.ask.Members, fmt.Sprint("m", i))
 	}
 	slices.Sort(n.sizes)
-	n.ask.Least = rapid.IntRange(1, len(n.sizes)).Draw(t, "least")
+	n.ask.Min = rapid.IntRange(1, len(n.sizes)).Draw(t, "least")
 	return n
 }
 
-func (n *network) domains() (all []gang.Domain, many int) {
-	d := gang.Demand{Each: n.sizes[:1], All: []int64{0}}
-	for _, size := range n.sizes[:n.ask.Least] {
+func (n *network) domains() (all []domain.Domain, many int) {
+	d := domain.Demand{Each: n.sizes[:1], All: []int64{0}}
+	for _, size := range n.sizes[:n.ask.Min] {
 		d.All[0] += size
 	}
 	domains, many := n.ask.Domains(n.sites, d)
@@ -85,11 +83,11 @@ func (n *network) fits(sites []int) bool {
 		}
 		return false
 	}
-	return place(n.ask.Least - 1)
+	return place(n.ask.Min - 1)
 }
 
 // by groups all sites by their domains of some rules; sites that are outside of one are left out.
-func (n *network) by(counts func(gang.Gather) bool) map[string][]int {
+func (n *network) by(counts func(domain.Rule) bool) map[string][]int {
 	out := map[string][]int{}
 	for i, s := range n.sites {
 		var key []string
@@ -107,14 +105,14 @@ func (n *network) by(counts func(gang.Gather) bool) map[string][]int {
 	return out
 }
 
-func must(g gang.Gather) bool { return g.Must }
+func must(g domain.Rule) bool { return g.Must }
 
 // TestADomainIsFoundWheneverOneExists compares with all domains (G12): members are in one domain of each layer in which
 // they must be, and the first in which they fit leaves the larger ones whole.
 func TestADomainIsFoundWheneverOneExists(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		rules := []gang.Gather{
+		rules := []domain.Rule{
 			{Layer: "block", Must: rapid.Bool().Draw(t, "block")},
 			{Layer: "spine", Must: rapid.Bool().Draw(t, "spine")},
 		}[rapid.IntRange(0, 1).Draw(t, "from"):]
@@ -149,8 +147,8 @@ func TestADomainIsFoundWheneverOneExists(t *testing.T) {
 func TestLargeDomainsRemainWhole(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		n := drawNetwork(t, []gang.Gather{{Layer: "spine", Must: true}}, true)
-		n.ask.Least = len(n.sizes)
+		n := drawNetwork(t, []domain.Rule{{Layer: "spine", Must: true}}, true)
+		n.ask.Min = len(n.sizes)
 		room := func(sites []int) (sum int64) {
 			for _, i := range sites {
 				sum += min(n.sites[i].Free[0], int64(len(n.sizes)))
@@ -174,8 +172,8 @@ func TestLargeDomainsRemainWhole(t *testing.T) {
 func TestTheFewestDomainsArePreferred(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		n := drawNetwork(t, []gang.Gather{{Layer: "spine"}}, true)
-		blocks := n.by(func(gang.Gather) bool { return true })
+		n := drawNetwork(t, []domain.Rule{{Layer: "spine"}}, true)
+		blocks := n.by(func(domain.Rule) bool { return true })
 		var lists [][]int
 		for _, sites := range blocks {
 			lists = append(lists, sites)
@@ -208,13 +206,13 @@ func TestTheFewestDomainsArePreferred(t *testing.T) {
 // TestSixteenDomainsOfALayerThatIsPreferredAreTried, the smallest, then the fewest together, then all nodes.
 func TestSixteenDomainsOfALayerThatIsPreferredAreTried(t *testing.T) {
 	t.Parallel()
-	var sites []gang.Site
+	var sites []domain.Site
 	for i := range 20 {
 		name := fmt.Sprintf("n%02d", i)
-		sites = append(sites, gang.Site{Name: name, In: []string{name}, Free: []int64{int64(40 - i)}})
+		sites = append(sites, domain.Site{Name: name, In: []string{name}, Free: []int64{int64(40 - i)}})
 	}
-	g := &gang.Gathered{Members: []string{"m"}, Least: 1, Rules: []gang.Gather{{Label: "l"}}}
-	domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{1}})
+	g := &domain.Request{Members: []string{"m"}, Min: 1, Rules: []domain.Rule{{Label: "l"}}}
+	domains, _ := g.Domains(sites, domain.Demand{Each: []int64{1}, All: []int64{1}})
 	var got []int
 	for d := range domains {
 		got = append(got, len(d.Parts[0].Sites))
@@ -228,7 +226,7 @@ func TestSixteenDomainsOfALayerThatIsPreferredAreTried(t *testing.T) {
 func TestRankedMembers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		n := drawNetwork(t, []gang.Gather{{Layer: "block"}, {Layer: "spine"}}, rapid.Bool().Draw(t, "equal"))
+		n := drawNetwork(t, []domain.Rule{{Layer: "block"}, {Layer: "spine"}}, rapid.Bool().Draw(t, "equal"))
 		plain, many := n.domains()
 		n.ask.Ranked = true
 		ranked, same := n.domains()
@@ -265,10 +263,10 @@ func TestMultiplesOfMembers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		by := rapid.IntRange(2, 3).Draw(t, "multiple")
-		rule := gang.Gather{Layer: "spine", Must: rapid.Bool().Draw(t, "must"), Multiple: by}
-		n := drawNetwork(t, []gang.Gather{rule}, true)
+		rule := domain.Rule{Layer: "spine", Must: rapid.Bool().Draw(t, "must"), Multiple: by}
+		n := drawNetwork(t, []domain.Rule{rule}, true)
 		most := 0 // members that can be placed
-		for _, sites := range n.by(func(gang.Gather) bool { return true }) {
+		for _, sites := range n.by(func(domain.Rule) bool { return true }) {
 			room := 0
 			for _, i := range sites {
 				room += int(min(n.sites[i].Free[0], int64(len(n.sizes))))
@@ -281,7 +279,7 @@ func TestMultiplesOfMembers(t *testing.T) {
 			}
 		}
 		domains, _ := n.domains()
-		if (most >= n.ask.Least) != (len(domains) > 0) {
+		if (most >= n.ask.Min) != (len(domains) > 0) {
 			t.Fatalf("%+v: %d members can be placed, got %+v", n, most, domains)
 		}
 		for _, d := range domains {
@@ -295,7 +293,7 @@ func TestMultiplesOfMembers(t *testing.T) {
 					t.Fatalf("%+v: part %+v", n, p)
 				}
 			}
-			if all < n.ask.Least || rule.Must && len(d.Parts) > 1 {
+			if all < n.ask.Min || rule.Must && len(d.Parts) > 1 {
 				t.Fatalf("%+v: %+v places %d", n, d, all)
 			}
 		}
@@ -320,17 +318,17 @@ func TestAMultipleIsCompletedWhereMembersAre(t *testing.T) {
 		"all is lost where there is one": {[2]int{4, 0}, [2]int{0, 9}, 4, 4, "b 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var sites []gang.Site
+			var sites []domain.Site
 			for i, in := range []string{"a", "b"} {
 				free := []int64{int64(c.free[i])}
-				sites = append(sites, gang.Site{Name: in, In: []string{in}, Free: free, Held: c.held[i]})
+				sites = append(sites, domain.Site{Name: in, In: []string{in}, Free: free, Held: c.held[i]})
 			}
-			g := &gang.Gathered{Least: c.least, Rules: []gang.Gather{{Label: "l", Multiple: 4}}}
+			g := &domain.Request{Min: c.least, Rules: []domain.Rule{{Label: "l", Multiple: 4}}}
 			for i := range c.members {
 				g.Members = append(g.Members, fmt.Sprint("m", i))
 			}
 			var got []string
-			domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{int64(c.least)}})
+			domains, _ := g.Domains(sites, domain.Demand{Each: []int64{1}, All: []int64{int64(c.least)}})
 			for d := range domains {
 				for _, p := range d.Parts {
 					got = append(got, fmt.Sprint(sites[p.Sites[0]].Name, " ", p.Members))
@@ -347,23 +345,23 @@ func TestAMultipleIsCompletedWhereMembersAre(t *testing.T) {
 
 func TestMembersGoWhereOthersAre(t *testing.T) {
 	t.Parallel()
-	site := func(name, in string, free int64, held int) gang.Site {
-		return gang.Site{Name: name, In: []string{in}, Free: []int64{free}, Held: held}
+	site := func(name, in string, free int64, held int) domain.Site {
+		return domain.Site{Name: name, In: []string{in}, Free: []int64{free}, Held: held}
 	}
-	sites := []gang.Site{
+	sites := []domain.Site{
 		site("n0", "a", 9, 0), site("n1", "b", 1, 1), site("n2", "b", 0, 0), site("n3", "c", 9, 0),
 		site("n4", "", 9, 5),
 	}
 	for name, c := range map[string]struct {
-		rule gang.Gather
+		rule domain.Rule
 		want []string
 	}{
-		"must":   {gang.Gather{Label: "l", Must: true}, []string{"b [1 2]"}},
-		"prefer": {gang.Gather{Label: "l"}, []string{"b [1 2]", "a [0]", "c [3]", " [0 1 2 3 4]"}},
+		"must":   {domain.Rule{Label: "l", Must: true}, []string{"b [1 2]"}},
+		"prefer": {domain.Rule{Label: "l"}, []string{"b [1 2]", "a [0]", "c [3]", " [0 1 2 3 4]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &gang.Gathered{Members: []string{"m"}, Least: 1, Rules: []gang.Gather{c.rule}}
-			domains, _ := g.Domains(sites, gang.Demand{Each: []int64{1}, All: []int64{1}})
+			g := &domain.Request{Members: []string{"m"}, Min: 1, Rules: []domain.Rule{c.rule}}
+			domains, _ := g.Domains(sites, domain.Demand{Each: []int64{1}, All: []int64{1}})
 			var got []string
 			for d := range domains {
 				got = append(got, fmt.Sprint(d.Name, " ", d.Parts[0].Sites))
@@ -377,17 +375,17 @@ func TestMembersGoWhereOthersAre(t *testing.T) {
 
 func TestChoicesAreAllCombinations(t *testing.T) {
 	t.Parallel()
-	names := func(names ...string) iter.Seq[gang.Domain] {
-		return func(yield func(gang.Domain) bool) {
+	names := func(names ...string) iter.Seq[domain.Domain] {
+		return func(yield func(domain.Domain) bool) {
 			for _, n := range names {
-				if !yield(gang.Domain{Name: n}) {
+				if !yield(domain.Domain{Name: n}) {
 					return
 				}
 			}
 		}
 	}
 	var got []string
-	for c := range gang.Choices([]iter.Seq[gang.Domain]{names("a", "b"), names("x", "y")}) {
+	for c := range domain.Combinations([]iter.Seq[domain.Domain]{names("a", "b"), names("x", "y")}) {
 		got = append(got, c[0].Name+c[1].Name)
 		if len(got) == 3 {
 			break
@@ -395,167 +393,5 @@ func TestChoicesAreAllCombinations(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"ax", "ay", "bx"}, got); d != "" {
 		t.Error(d)
-	}
-}
-
-func TestDomainsOfNodes(t *testing.T) {
-	t.Parallel()
-	layers := gang.NewLayers([]gang.Layer{
-		{Name: "block", Parent: "spine", Labels: []string{"net/block", "old/block"}},
-		{Name: "spine", Labels: []string{"net/spine"}},
-		{Name: "spine", Labels: []string{"other"}},
-		{Name: "x", Parent: "y", Labels: []string{"x"}},
-		{Name: "y", Parent: "x", Labels: []string{"y"}},
-		{Name: "bare"},
-	})
-	both := map[string]string{"net/block": "b", "old/block": "c"}
-	labels := map[string]string{"net/spine": "s1", "old/block": "b1", "x": "1", "y": "2"}
-	for name, c := range map[string]struct {
-		rule   gang.Gather
-		labels map[string]string
-		want   string
-	}{
-		"a label":                          {gang.Gather{Label: "net/spine"}, labels, "s1"},
-		"a label that is not there":        {gang.Gather{Label: "rack"}, labels, ""},
-		"the outermost layer":              {gang.Gather{Layer: "spine"}, labels, "s1"},
-		"a layer in another, second label": {gang.Gather{Layer: "block"}, labels, "s1/b1"},
-		"the first label counts":           {gang.Gather{Layer: "block"}, both, "b"},
-		"in the outer layer alone":         {gang.Gather{Layer: "block"}, map[string]string{"net/spine": "s1"}, ""},
-		"each node":                        {gang.Gather{Layer: gang.NodeLayer}, nil, "n"},
-		"the cluster":                      {gang.Gather{Layer: gang.ClusterLayer}, nil, gang.ClusterLayer},
-		"layers in each other":             {gang.Gather{Layer: "x"}, labels, "2/1"},
-		"a layer without labels":           {gang.Gather{Layer: "bare"}, labels, ""},
-		"a layer that is not known at all": {gang.Gather{Layer: "zone"}, labels, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := layers.DomainOf(c.rule, "n", c.labels)
-			if got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
-// TestAGangWaitsForItsLayer: one that must be in a domain of a layer that nothing defines is held, and says so; one
-// that prefers it is not.
-func TestAGangWaitsForItsLayer(t *testing.T) {
-	t.Parallel()
-	s := gang.New(gang.Settings{})
-	put := func(uid, of string, must bool) {
-		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Settings: gang.Settings{
-			Min: 1, Gather: []gang.Gather{{Layer: "block", Must: must}},
-		}})
-	}
-	put("a", "n/a", true)
-	put("b", "n/b", false)
-	const text = `gang n/a must be in one domain of layer "block", which no ClusterNetworkTopology named default ` +
-		"defines"
-	if got := s.Gate("a"); got.Code != why.GangLayerNotFound || got.String() != text {
-		t.Errorf("got %v %s", got.Code, got)
-	}
-	if got := s.Gate("b"); got.Code != why.None {
-		t.Errorf("a gang that prefers is held: %s", got)
-	}
-	if plan, _ := s.Begin("b"); len(plan.Gathered) != 0 {
-		t.Errorf("a layer that is not known has domains: %+v", plan.Gathered[0])
-	}
-	effects := s.PutLayers(gang.NewLayers([]gang.Layer{{Name: "block", Labels: []string{"b"}}}))
-	if !slices.Contains(effects.Opened, "n/a") || s.Gate("a").Code != why.None {
-		t.Errorf("got %+v, %s after the layer came", effects, s.Gate("a"))
-	}
-	plan, _ := s.Begin("a")
-	want := []*gang.Gathered{{Members: []string{"a"}, Least: 1, Rules: []gang.Gather{{Layer: "block", Must: true}}}}
-	if d := cmp.Diff(want, plan.Gathered); d != "" {
-		t.Error(d)
-	}
-	s.PutLayers(gang.NewLayers(nil))
-	if got := s.Gate("a"); got.Code != why.GangLayerNotFound {
-		t.Errorf("got %v after the layer went", got.Code)
-	}
-}
-
-// TestGangsThatSayTheSameGoTogether: those of a group with the same rules are in one domain, others by themselves.
-func TestGangsThatSayTheSameGoTogether(t *testing.T) {
-	t.Parallel()
-	s := gang.New(gang.Settings{})
-	s.PutLayers(gang.NewLayers([]gang.Layer{{Name: "block", Parent: "spine"}, {Name: "spine"}}))
-	group := []string{"n/a", "n/b", "n/c", "n/d"}
-	block, spine := gang.Gather{Layer: "block", Must: true}, gang.Gather{Layer: "spine"}
-	put := func(uid, of, node string, joint bool, rules ...gang.Gather) {
-		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Joint: joint, Node: node, Settings: gang.Settings{
-			Min: 2, Group: group, Policy: gang.WaitingAndRunning, Gather: rules,
-		}})
-	}
-	put("a1", "n/a", "", false, spine, block)
-	put("a2", "n/a", "x", false, spine, block)
-	for _, uid := range []string{"b1", "b2"} {
-		put(uid, "n/b", "", false, block, spine)
-	}
-	for _, uid := range []string{"c1", "c2"} {
-		put(uid, "n/c", "", true)
-	}
-	for _, uid := range []string{"d1", "d2"} {
-		put(uid, "n/d", "", false)
-	}
-	plan, refused := s.Begin("a1")
-	if plan == nil {
-		t.Fatal(refused)
-	}
-	want := []*gang.Gathered{
-		{Members: []string{"a1", "b1", "b2"}, Held: []string{"a2"}, Least: 3, Rules: []gang.Gather{block, spine}},
-		{Members: []string{"c1", "c2"}, Least: 2, Rules: []gang.Gather{{Layer: gang.NodeLayer}}, Joint: true},
-	}
-	if d := cmp.Diff(want, plan.Gathered); d != "" {
-		t.Error(d)
-	}
-}
-
-// TestWhereALaterMemberMayGo: rules that must hold bind members of a gang that has started. Before that, members of a
-// NonStrict gang go where the others may follow.
-func TestWhereALaterMemberMayGo(t *testing.T) {
-	t.Parallel()
-	s := gang.New(gang.Settings{})
-	s.PutLayers(gang.NewLayers([]gang.Layer{{Name: "block"}, {Name: "spine"}}))
-	put := func(uid, of, node string, mode gang.Mode, rules ...gang.Gather) {
-		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Node: node, Settings: gang.Settings{
-			Min: 3, Mode: mode, Gather: rules,
-		}})
-	}
-	block := gang.Gather{Layer: "block", Must: true, Multiple: 2}
-	put("a1", "n/a", "x", gang.Strict, block, gang.Gather{Layer: "spine"})
-	put("a2", "n/a", "", gang.Strict, block, gang.Gather{Layer: "spine"})
-	put("b1", "n/b", "x", gang.Strict, gang.Gather{Layer: "spine"})
-	put("b2", "n/b", "", gang.Strict, gang.Gather{Layer: "spine"})
-	put("c1", "n/c", "", gang.NonStrict, gang.Gather{Layer: "spine"})
-	put("d1", "n/d", "", gang.Strict)
-	for _, uid := range []string{"e1", "e2", "e3", "e4"} {
-		put(uid, "n/e", "", gang.NonStrict, block)
-	}
-	for _, uid := range []string{"f1", "f2", "f3", "f4"} {
-		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: "n/f", Joint: true, Settings: gang.Settings{
-			Min: 3, Mode: gang.NonStrict,
-		}})
-	}
-	s.Place("e2", time.Unix(1, 0))
-	s.Place("f4", time.Unix(1, 0))
-	for uid, want := range map[string]*gang.Gathered{
-		"a2": {
-			Members: []string{"a2"}, Held: []string{"a1"}, Least: 1, Rules: []gang.Gather{{Layer: "block", Must: true}},
-		},
-		"b2": nil,
-		"c1": {Members: []string{"c1"}, Least: 3, Rules: []gang.Gather{{Layer: "spine"}}},
-		"d1": nil,
-		"e3": {
-			Members: []string{"e3", "e1", "e4"}, Held: []string{"e2"}, Least: 2,
-			Rules: []gang.Gather{{Layer: "block", Must: true}},
-		},
-		"f1": {
-			Members: []string{"f1", "f2", "f3"}, Held: []string{"f4"}, Least: 2,
-			Rules: []gang.Gather{{Layer: gang.NodeLayer}}, Joint: true,
-		},
-	} {
-		if d := cmp.Diff(want, s.Gathered(uid)); d != "" {
-			t.Errorf("%s: %s", uid, d)
-		}
 	}
 }

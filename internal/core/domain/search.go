@@ -1,4 +1,4 @@
-package gang
+package domain
 
 import (
 	"cmp"
@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Gathered is members that go where the same rules allow.
-type Gathered struct {
+// Request is members that go where the same rules allow.
+type Request struct {
 	Members []string // by UID: to be placed
 	Held    []string // by UID: those that have a node already, or are reserved on one
-	Least   int      // of Members: so many must be placed
-	Rules   []Gather // from the innermost layer to the outermost
+	Min     int      // of Members: so many must be placed
+	Rules   []Rule   // from the innermost layer to the outermost
 	// Joint asks that all devices are on one node, well linked, where that is possible.
 	Joint bool
 	// Ranked asks that members that follow each other are in one domain of the innermost layer, as far as possible.
@@ -21,11 +21,11 @@ type Gathered struct {
 }
 
 // Bound returns the first rule that must hold; the zero value without one.
-func (g *Gathered) Bound() Gather {
-	if i := slices.IndexFunc(g.Rules, func(r Gather) bool { return r.Must }); i >= 0 {
+func (g *Request) Bound() Rule {
+	if i := slices.IndexFunc(g.Rules, func(r Rule) bool { return r.Must }); i >= 0 {
 		return g.Rules[i]
 	}
-	return Gather{}
+	return Rule{}
 }
 
 // Site is a node on which members may be placed.
@@ -43,13 +43,13 @@ const Unlimited = math.MaxInt64
 // Demand is what members ask for at least, by dimension: a necessary condition, which costs nothing to look at.
 type Demand struct {
 	Each []int64 // the smallest request of a member
-	All  []int64 // the sum of the Least smallest requests
+	All  []int64 // the sum of the Min smallest requests
 }
 
 // Domain is where members may be placed.
 type Domain struct {
 	Name  string
-	Rule  Gather // zero for the whole cluster
+	Rule  Rule // zero for the whole cluster
 	Parts []Part
 }
 
@@ -63,7 +63,7 @@ type Part struct {
 // field is sites with what they have together.
 type field struct {
 	name  string
-	rule  Gather
+	rule  Rule
 	sites []int
 	room  int // members, at most
 	short int // members beyond room; of a domain that gets a multiple, those that it gets
@@ -74,7 +74,7 @@ type field struct {
 
 // chooser looks for domains.
 type chooser struct {
-	*Gathered
+	*Request
 	sites  []Site
 	demand Demand
 	rooms  []int // members by site, at most
@@ -87,8 +87,8 @@ const mostPreferred = 16
 // must hold. Domains that cannot have enough room are left out; where none can, the roomiest remains, so that it can be
 // said what it lacks. Where members are held, theirs is the only one. The innermost layer comes first, and of it the
 // domain with the least room, so that large ones remain whole; where several domains are needed, the fewest.
-func (g *Gathered) Domains(sites []Site, demand Demand) (domains iter.Seq[Domain], all int) {
-	c := &chooser{Gathered: g, sites: sites, demand: demand, rooms: make([]int, len(sites))}
+func (g *Request) Domains(sites []Site, demand Demand) (domains iter.Seq[Domain], all int) {
+	c := &chooser{Request: g, sites: sites, demand: demand, rooms: make([]int, len(sites))}
 	for i := range sites {
 		c.rooms[i] = c.room(sites[i].Free)
 	}
@@ -130,7 +130,7 @@ func (c *chooser) room(free []int64) int {
 }
 
 // gather makes a field of sites.
-func (c *chooser) gather(name string, rule Gather, sites []int) field {
+func (c *chooser) gather(name string, rule Rule, sites []int) field {
 	f := field{name: name, rule: rule, sites: sites, free: make([]int64, len(c.demand.All))}
 	for _, i := range sites {
 		s := &c.sites[i]
@@ -155,7 +155,7 @@ func (c *chooser) isHopeful(f *field) bool {
 			return false
 		}
 	}
-	return f.room >= c.Least
+	return f.room >= c.Min
 }
 
 // outer are the domains that keep all rules that must hold.
@@ -183,7 +183,7 @@ func (c *chooser) outer() []field {
 	for key, sites := range within {
 		fields = append(fields, c.gather(key, rule, sites))
 	}
-	if rule == (Gather{}) {
+	if rule == (Rule{}) {
 		return fields
 	}
 	slices.SortFunc(fields, func(a, b field) int {
@@ -291,7 +291,7 @@ func (c *chooser) fewest(f *field, rule int) (few field, found bool) {
 
 // parts divides a field where a rule asks for multiples; nil where it has not the room for them.
 func (c *chooser) parts(f *field) []Part {
-	rule := slices.IndexFunc(c.Rules, func(g Gather) bool { return g.Multiple > 1 })
+	rule := slices.IndexFunc(c.Rules, func(g Rule) bool { return g.Multiple > 1 })
 	switch {
 	case rule < 0 && !c.Ranked:
 		return []Part{{Sites: f.sites}}
@@ -313,7 +313,7 @@ func (c *chooser) parts(f *field) []Part {
 	}
 	slices.SortFunc(domains, roomy)
 	rest := min(room, left-left%n)
-	if len(c.Members)-left+rest < c.Least {
+	if len(c.Members)-left+rest < c.Min {
 		return nil
 	}
 	for i := 0; rest > 0; i++ {
@@ -362,8 +362,8 @@ func (c *chooser) ranks(f *field) (parts []Part) {
 	return parts
 }
 
-// Choices yields a domain for each of several sets of members, every combination once.
-func Choices(domains []iter.Seq[Domain]) iter.Seq[[]Domain] {
+// Combinations yields a domain for each of several sets of members, every combination once.
+func Combinations(domains []iter.Seq[Domain]) iter.Seq[[]Domain] {
 	return func(yield func([]Domain) bool) { choose(domains, nil, yield) }
 }
 

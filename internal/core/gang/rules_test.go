@@ -1,0 +1,138 @@
+package gang_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/core/domain"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+// TestAGangWaitsForItsLayer: one that must be in a domain of a layer that nothing defines is held, and says so; one
+// that prefers it is not.
+func TestAGangWaitsForItsLayer(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	put := func(uid, of string, must bool) {
+		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Settings: gang.Settings{
+			Min: 1, DomainRules: []domain.Rule{{Layer: "block", Must: must}},
+		}})
+	}
+	put("a", "n/a", true)
+	put("b", "n/b", false)
+	const text = `gang n/a must be in one domain of layer "block", which no ClusterNetworkTopology named default ` +
+		"defines"
+	if got := s.Gate("a"); got.Code != why.GangLayerNotFound || got.String() != text {
+		t.Errorf("got %v %s", got.Code, got)
+	}
+	if got := s.Gate("b"); got.Code != why.None {
+		t.Errorf("a gang that prefers is held: %s", got)
+	}
+	if plan, _ := s.Begin("b"); len(plan.DomainRequests) != 0 {
+		t.Errorf("a layer that is not known has domains: %+v", plan.DomainRequests[0])
+	}
+	effects := s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "block", Labels: []string{"b"}}}))
+	if !slices.Contains(effects.Opened, "n/a") || s.Gate("a").Code != why.None {
+		t.Errorf("got %+v, %s after the layer came", effects, s.Gate("a"))
+	}
+	plan, _ := s.Begin("a")
+	want := []*domain.Request{{Members: []string{"a"}, Min: 1, Rules: []domain.Rule{{Layer: "block", Must: true}}}}
+	if d := cmp.Diff(want, plan.DomainRequests); d != "" {
+		t.Error(d)
+	}
+	s.PutLayers(domain.NewLayers(nil))
+	if got := s.Gate("a"); got.Code != why.GangLayerNotFound {
+		t.Errorf("got %v after the layer went", got.Code)
+	}
+}
+
+// TestGangsThatSayTheSameGoTogether: those of a group with the same rules are in one domain, others by themselves.
+func TestGangsThatSayTheSameGoTogether(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "block", Parent: "spine"}, {Name: "spine"}}))
+	group := []string{"n/a", "n/b", "n/c", "n/d"}
+	block, spine := domain.Rule{Layer: "block", Must: true}, domain.Rule{Layer: "spine"}
+	put := func(uid, of, node string, joint bool, rules ...domain.Rule) {
+		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Joint: joint, Node: node, Settings: gang.Settings{
+			Min: 2, Group: group, Policy: gang.WaitingAndRunning, DomainRules: rules,
+		}})
+	}
+	put("a1", "n/a", "", false, spine, block)
+	put("a2", "n/a", "x", false, spine, block)
+	for _, uid := range []string{"b1", "b2"} {
+		put(uid, "n/b", "", false, block, spine)
+	}
+	for _, uid := range []string{"c1", "c2"} {
+		put(uid, "n/c", "", true)
+	}
+	for _, uid := range []string{"d1", "d2"} {
+		put(uid, "n/d", "", false)
+	}
+	plan, refused := s.Begin("a1")
+	if plan == nil {
+		t.Fatal(refused)
+	}
+	want := []*domain.Request{
+		{Members: []string{"a1", "b1", "b2"}, Held: []string{"a2"}, Min: 3, Rules: []domain.Rule{block, spine}},
+		{Members: []string{"c1", "c2"}, Min: 2, Rules: []domain.Rule{{Layer: domain.NodeLayer}}, Joint: true},
+	}
+	if d := cmp.Diff(want, plan.DomainRequests); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestWhereALaterMemberMayGo: rules that must hold bind members of a gang that has started. Before that, members of a
+// NonStrict gang go where the others may follow.
+func TestWhereALaterMemberMayGo(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "block"}, {Name: "spine"}}))
+	put := func(uid, of, node string, mode gang.Mode, rules ...domain.Rule) {
+		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Node: node, Settings: gang.Settings{
+			Min: 3, Mode: mode, DomainRules: rules,
+		}})
+	}
+	block := domain.Rule{Layer: "block", Must: true, Multiple: 2}
+	put("a1", "n/a", "x", gang.Strict, block, domain.Rule{Layer: "spine"})
+	put("a2", "n/a", "", gang.Strict, block, domain.Rule{Layer: "spine"})
+	put("b1", "n/b", "x", gang.Strict, domain.Rule{Layer: "spine"})
+	put("b2", "n/b", "", gang.Strict, domain.Rule{Layer: "spine"})
+	put("c1", "n/c", "", gang.NonStrict, domain.Rule{Layer: "spine"})
+	put("d1", "n/d", "", gang.Strict)
+	for _, uid := range []string{"e1", "e2", "e3", "e4"} {
+		put(uid, "n/e", "", gang.NonStrict, block)
+	}
+	for _, uid := range []string{"f1", "f2", "f3", "f4"} {
+		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: "n/f", Joint: true, Settings: gang.Settings{
+			Min: 3, Mode: gang.NonStrict,
+		}})
+	}
+	s.Place("e2", time.Unix(1, 0))
+	s.Place("f4", time.Unix(1, 0))
+	for uid, want := range map[string]*domain.Request{
+		"a2": {
+			Members: []string{"a2"}, Held: []string{"a1"}, Min: 1, Rules: []domain.Rule{{Layer: "block", Must: true}},
+		},
+		"b2": nil,
+		"c1": {Members: []string{"c1"}, Min: 3, Rules: []domain.Rule{{Layer: "spine"}}},
+		"d1": nil,
+		"e3": {
+			Members: []string{"e3", "e1", "e4"}, Held: []string{"e2"}, Min: 2,
+			Rules: []domain.Rule{{Layer: "block", Must: true}},
+		},
+		"f1": {
+			Members: []string{"f1", "f2", "f3"}, Held: []string{"f4"}, Min: 2,
+			Rules: []domain.Rule{{Layer: domain.NodeLayer}}, Joint: true,
+		},
+	} {
+		if d := cmp.Diff(want, s.DomainRequest(uid)); d != "" {
+			t.Errorf("%s: %s", uid, d)
+		}
+	}
+}
