@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -17,7 +17,7 @@ import (
 // goroutine that updates the store; they must not block.
 type Listener struct {
 	// Confirmed: a node has reported what a pod has, for the first time since the store is complete.
-	Confirmed func(node string, c kubelet.Confirmation)
+	Confirmed func(node string, c tenancy.Confirmation)
 	// Left: a pod has no entry any more: it is gone, has ended, or takes nothing that is accounted for.
 	Left func(node string, e ledger.Entry)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -141,7 +142,7 @@ func TestListenerIsNotifiedOnceOfEachOutcome(t *testing.T) {
 	s := kube.NewStore()
 	var notified []string
 	s.SetListener(kube.Listener{
-		Confirmed: func(node string, c kubelet.Confirmation) {
+		Confirmed: func(node string, c tenancy.Confirmation) {
 			notified = append(notified, fmt.Sprintf("%s on %s differs %t", c.UID, node, c.Difference != 0))
 		},
 		Left: func(node string, e ledger.Entry) { notified = append(notified, e.UID+" left "+node) },

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/hint"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -220,7 +220,7 @@ func (s *Store) RemoveNode(name string) {
 
 // PutTopology records the NodeResourceTopology of the node of the same name.
 func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
-	var news []kubelet.Confirmation
+	var news []tenancy.Confirmation
 	s.create(t.Name, func(r *record) {
 		before := r.ledger.View()
 		set(s, r, &r.sources.Topology, t, SameTopology)

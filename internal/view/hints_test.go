@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 )
@@ -66,9 +67,9 @@ func follow(t *testing.T, busy string) *ledger.View {
 		UID: "busy", Guaranteed: true,
 		Containers: []kubelet.Container{{Name: "c", CPUs: len(strings.Split(busy, ","))}},
 	}
-	return ledger.New(facts, ledger.Entry{UID: "busy", Namespace: "ns", Name: "busy", Guest: &kubelet.Guest{
+	return ledger.New(facts, ledger.Entry{UID: "busy", Namespace: "ns", Name: "busy", Guest: &tenancy.Guest{
 		Pod: held,
-		Prediction: &kubelet.Prediction{
+		Prediction: &tenancy.Prediction{
 			Model: "1.36", Held: []kubelet.Held{{Container: "c", CPUList: busy}},
 		},
 	}}).View()

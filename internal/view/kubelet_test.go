@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -33,7 +34,7 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 	}
 	entry := ledger.Entry{
 		UID: "u", Namespace: "d", Name: "p", Class: qos.LSR, Role: qos.ExclusiveWithBE,
-		Guest: &kubelet.Guest{Pod: guest, Prediction: &kubelet.Prediction{
+		Guest: &tenancy.Guest{Pod: guest, Prediction: &tenancy.Prediction{
 			Model: "1.36", Gen: 1,
 			Held: []kubelet.Held{held("0,8", 0)},
 		}},
@@ -43,21 +44,21 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 		return view.Containers{"c": {Mask: []int{numa}, Preferred: true, CPUs: cpus}}
 	}
 	tests := map[string]struct {
-		report []kubelet.Grant // nil: the node has not reported the pod
+		report []tenancy.Grant // nil: the node has not reported the pod
 		pod    func(*corev1.Pod)
 		want   view.Placement
 	}{
 		"predicted, not reported yet": {want: view.Placement{Predicted: placed("0,8", 0)}},
 		"reported as predicted": {
-			report: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("0,8", 0)})}},
+			report: []tenancy.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("0,8", 0)})}},
 			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("0,8", 0)},
 		},
 		"reported with other CPUs of the same NUMA node": {
-			report: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("1,9", 0)})}},
+			report: []tenancy.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("1,9", 0)})}},
 			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("1,9", 0), Differs: []string{"cpus"}},
 		},
 		"reported on another NUMA node": {
-			report: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("4,12", 1)})}},
+			report: []tenancy.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, []kubelet.Held{held("4,12", 1)})}},
 			want:   view.Placement{Predicted: placed("0,8", 0), Actual: placed("4,12", 1), Differs: []string{"mask"}},
 		},
 		"an annotation that cannot be read": {
@@ -121,7 +122,7 @@ func TestEndedInitContainerIsNotADifference(t *testing.T) {
 		{Name: "i", Role: kubelet.Init, CPUs: 4}, {Name: "c", CPUs: 2},
 	}}
 	held := func(container, cpus string) kubelet.Held { return kubelet.Held{Container: container, CPUList: cpus} }
-	entry := ledger.Entry{UID: "u", Guest: &kubelet.Guest{Pod: guest, Prediction: &kubelet.Prediction{
+	entry := ledger.Entry{UID: "u", Guest: &tenancy.Guest{Pod: guest, Prediction: &tenancy.Prediction{
 		Model: "1.36", Gen: 1, Held: []kubelet.Held{held("i", "0-1,8-9"), held("c", "0,8")},
 	}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{NodeName: "n"}}
@@ -139,7 +140,7 @@ func TestEndedInitContainerIsNotADifference(t *testing.T) {
 			Model: kubelet.Facts{
 				Node: node, Config: node.Config(), Gen: 2,
 			},
-			Given: []kubelet.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, tt.report)}},
+			Given: []tenancy.Grant{{UID: "u", Placement: kubelet.PlacementOf(m, tt.report)}},
 		}, entry).View()
 		if diff := cmp.Diff(tt.want, describe.Placement(pod, v).Differs); diff != "" {
 			t.Errorf("%s: differences (-want +got):\n%s", name, diff)

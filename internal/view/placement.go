@@ -2,9 +2,9 @@ package view
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -30,7 +30,7 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 	}
 	uid, m, f := s.Head.UID, v.Machine(), v.Facts()
 	a := v.Tenancy().Assignment(uid)
-	if a != nil && a.Source == kubelet.Reported {
+	if a != nil && a.Source == tenancy.Reported {
 		out.Differs = a.Difference(m).Kinds()
 	}
 	e, known := v.Entry(uid)

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
@@ -220,7 +221,7 @@ func TestPlacements(t *testing.T) {
 	facts := ledger.Facts{
 		Machine: machine(t), MinSharedCPUs: -1,
 		Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{Static: true}}},
-		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("7,15")}},
+		Given: []tenancy.Grant{{UID: "pinned", CPUs: cpuset.MustParse("7,15")}},
 	}
 	v := ledger.New(facts,
 		ledger.Entry{UID: "lse", Namespace: "d", Name: "lse", Class: qos.LSE, Role: qos.Exclusive, CPUList: "0,4,8"},

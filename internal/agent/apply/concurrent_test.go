@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
@@ -179,7 +180,7 @@ func TestWhoAsksWhatIsWantedDoesNotDisturbAPass(t *testing.T) {
 	r.engine.SetFacts(ledger.Facts{
 		Machine: smallMachine(t), MinSharedCPUs: -1,
 		Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{Static: true}}},
-		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}},
+		Given: []tenancy.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}},
 	})
 	r.complete()
 	r.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pinned"}, Pinnable: true})

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
 
@@ -481,7 +482,7 @@ func TestSandboxesOfPinnedPodsMakeRoom(t *testing.T) {
 			r.engine.SetFacts(ledger.Facts{
 				Machine: smallMachine(t), MinSharedCPUs: -1,
 				Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{Static: true}}},
-				Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("2,8")}},
+				Given: []tenancy.Grant{{UID: "pinned", CPUs: cpuset.MustParse("2,8")}},
 			})
 			r.engine.Update(desired.Pod{
 				Pinnable: true,

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -58,7 +59,7 @@ func (w *world) pinOne() {
 		Entry:    ledger.Entry{UID: "static", Namespace: "ns", Name: "static", Role: qos.SharedPool},
 	}}
 	w.pods["static"] = p
-	w.facts.Given = []kubelet.Grant{{UID: "static", CPUs: cpuset.MustParse("2,8")}}
+	w.facts.Given = []tenancy.Grant{{UID: "static", CPUs: cpuset.MustParse("2,8")}}
 	w.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,6")}
 	l := w.mkdir(p)
 	w.must(w.tree.Write(l.Group, desired.Mems, "0-1"))

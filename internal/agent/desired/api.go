@@ -8,9 +8,9 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/device"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -72,7 +72,7 @@ func deviceType(name string) annotation.DeviceType {
 }
 
 // NodeGrants are grants with the UIDs by which the node knows pods, where the published ones are the API's.
-func NodeGrants(given []kubelet.Grant, pods []*convert.Pod) []kubelet.Grant {
+func NodeGrants(given []tenancy.Grant, pods []*convert.Pod) []tenancy.Grant {
 	static := map[string]string{}
 	for _, pod := range pods {
 		if uid := convert.NodeUID(pod.Pod); uid != string(pod.UID) {

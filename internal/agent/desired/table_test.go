@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -52,7 +53,7 @@ func node(tb testing.TB, more ...ledger.Entry) *ledger.View {
 		Model: kubelet.Facts{Config: kubelet.Config{
 			CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0,16")},
 		}},
-		Given: []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("3,19")}},
+		Given: []tenancy.Grant{{UID: "pinned", CPUs: cpuset.MustParse("3,19")}},
 	}
 	return ledger.New(facts, append(more,
 		entry("lse", qos.LSE, qos.Exclusive, "1,17"), entry("lsr", qos.LSR, qos.ExclusiveWithBE, "2,18"),
@@ -265,7 +266,7 @@ func TestTableHoldsItsPromises(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "static") {
 			facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("31")}
-			facts.Given = []kubelet.Grant{{UID: "static", CPUs: take(2)}}
+			facts.Given = []tenancy.Grant{{UID: "static", CPUs: take(2)}}
 		}
 		var pods []desired.Pod
 		var entries []ledger.Entry

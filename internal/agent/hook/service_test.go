@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
@@ -346,7 +347,7 @@ func TestUpdatesOfTheKubeletUndoNothing(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
 	n.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
-	n.facts.Given = []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
+	n.facts.Given = []tenancy.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	lse, ls, pinned := in(sandbox("a", "LSE", "6-7"), "c1"), in(sandbox("b", "LS", ""), "c2"),
 		in(sandbox("pinned", "", ""), "c3")
@@ -663,7 +664,7 @@ func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testi
 	t.Parallel()
 	n := ready(t)
 	n.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
-	n.facts.Given = []kubelet.Grant{{UID: "static", CPUs: cpuset.MustParse("1")}}
+	n.facts.Given = []tenancy.Grant{{UID: "static", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	p := sandbox("static", "", "")
 	p.Cgroup = "/kubepods/podstatic"
@@ -683,7 +684,7 @@ func TestAPodThatTheKubeletPinnedIsLeftAloneThoughOnlyTheRuntimeKnowsIt(t *testi
 func TestAContainerThatRestartsAfterTheStaticKubeletHasThePoolOfItsClass(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
-	n.facts.Given = []kubelet.Grant{
+	n.facts.Given = []tenancy.Grant{
 		{UID: "pinned", CPUs: cpuset.MustParse("1")},
 		{UID: "entitled", CPUs: cpuset.MustParse("2")},
 	}
@@ -802,7 +803,7 @@ func TestWhatCameWhileTheAgentWroteNothingIsKnownWhenItDoes(t *testing.T) {
 	t.Parallel()
 	n := ready(t, func(n *node, _ *hook.Options) { n.writes = false })
 	n.facts.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse("0")}
-	n.facts.Given = []kubelet.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
+	n.facts.Given = []tenancy.Grant{{UID: "pinned", CPUs: cpuset.MustParse("1")}}
 	n.engine.SetFacts(n.facts)
 	p := sandbox("pinned", "", "")
 	n.engine.Update(desired.Pod{

@@ -123,7 +123,7 @@ func (a *admission) allocate(c *Container, g *Given) why.Reason {
 }
 
 func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
-	has := a.own.find(c.Name)
+	has := a.own.Find(c.Name)
 	for _, ask := range c.Devices {
 		at, known := a.node.kindOf(ask.Name)
 		if !known {
@@ -155,7 +155,7 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 }
 
 func (a *admission) allocateMemory(c *Container, g *Given) why.Reason {
-	if has := a.own.find(c.Name); has != nil && len(has.Memory) > 0 && a.node.managesMemory(a.pod) {
+	if has := a.own.Find(c.Name); has != nil && len(has.Memory) > 0 && a.node.managesMemory(a.pod) {
 		g.Memory = slices.Clone(has.Memory)
 		a.memory.settle(c, g.Memory)
 		return why.Reason{}

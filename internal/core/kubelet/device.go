@@ -25,7 +25,7 @@ func (d deviceState) add(counts deviceState, sign int) {
 func (n *Node) taken(p *Pod, pl Placement) deviceState {
 	reuse, sum := make([]int, len(n.sets)), make(deviceState, len(n.sets))
 	for i := range pl {
-		role := p.roleOf(pl[i].Container)
+		role := p.RoleOf(pl[i].Container)
 		for _, d := range pl[i].Devices {
 			set, known := n.setOf(d.Resource, d.Nodes)
 			if !known || d.Count <= 0 {
@@ -41,17 +41,6 @@ func (n *Node) taken(p *Pod, pl Placement) deviceState {
 		}
 	}
 	return sum
-}
-
-func (p *Pod) roleOf(container string) Role {
-	if i := p.index(container); i >= 0 {
-		return p.Containers[i].Role
-	}
-	return App
-}
-
-func (p *Pod) index(container string) int {
-	return slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container })
 }
 
 // setOf finds the set that a report is about. Nodes that no set has go to the first set of the resource that shares one

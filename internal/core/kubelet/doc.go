@@ -16,10 +16,7 @@
 // Fits (fits.go) is the verdict alone, from counters where they decide. With and Without record what a kubelet reports.
 // What cannot be predicted is marked: Devices.Open for devices that the plugin chooses, Given.Uncertain for a mask.
 //
-// A Tenancy is the state of a node. In it every pod that the kubelet gives something of its own has one Source: what
-// the node reports counts, else what was predicted when the pod was bound, else what the model computes (Computed), in
-// the order of creation on top of what is known: a kubelet decides by its state alone. Only that order is uncertain.
-// Unconfirmed names those pods, and package place asks for every order of few of them; nodes with many rank last.
+// Package tenancy keeps the State of a node: what of it is reported, predicted or computed.
 //
 // Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to
 // 1.37, KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -86,22 +85,6 @@ func (f *Facts) Equal(o *Facts) bool {
 		f.Trust == o.Trust && f.Gen == o.Gen
 }
 
-// Grant is what the node reports that its kubelet has given to a pod. One without UID is that of the pod of its
-// namespace and name; one that names no pod is of pods that the node does not name.
-type Grant struct {
-	UID, Namespace, Name string
-	// CPUs are what the pod is pinned to, where only that is reported.
-	CPUs cpuset.Set
-	// Placement is what its containers have; nil where only CPUs are reported.
-	Placement Placement
-}
-
-// Equal reports whether two grants are the same.
-func (g Grant) Equal(o Grant) bool {
-	return g.UID == o.UID && g.Namespace == o.Namespace && g.Name == o.Name && g.CPUs == o.CPUs &&
-		g.Placement.Equal(o.Placement)
-}
-
 // Equal reports whether containers have the same, in the same order.
 func (pl Placement) Equal(o Placement) bool {
 	return slices.EqualFunc(pl, o, func(a, b Given) bool {
@@ -117,24 +100,4 @@ func (pl Placement) CPUs() cpuset.Set {
 		cpus.Include(&pl[i].CPUs)
 	}
 	return cpus
-}
-
-// Sorted returns grants by UID, in the given order where that is the same; list itself where it is sorted already.
-func Sorted(list []Grant) []Grant {
-	byUID := func(a, b Grant) int { return cmp.Compare(a.UID, b.UID) }
-	if !slices.IsSortedFunc(list, byUID) {
-		list = slices.Clone(list)
-		slices.SortStableFunc(list, byUID)
-	}
-	return list
-}
-
-// grantsOf yields the grants of a pod of a sorted list.
-func grantsOf(list []Grant, uid string) []Grant {
-	first, _ := slices.BinarySearchFunc(list, uid, func(g Grant, uid string) int { return cmp.Compare(g.UID, uid) })
-	last := first
-	for last < len(list) && list[last].UID == uid {
-		last++
-	}
-	return list[first:last]
 }

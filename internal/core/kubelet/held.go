@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -38,13 +37,6 @@ type HeldDevices struct {
 	NUMAIDs  []int
 	Count    int
 	Open     bool // as in Devices
-}
-
-// isCertain reports whether no part of a prediction may be something else by chance.
-func (p *Prediction) isCertain() bool {
-	return !slices.ContainsFunc(p.Held, func(h Held) bool {
-		return h.Uncertain || slices.ContainsFunc(h.Devices, func(d HeldDevices) bool { return d.Open })
-	})
 }
 
 // HeldOf translates a placement on m to the kernel's ids.
@@ -97,64 +89,6 @@ func PlacementOf(m *topo.Machine, held []Held) Placement {
 	return p
 }
 
-// Difference is how an actual placement differs from the predicted one.
-type Difference uint8
-
-// Differences, which may be combined.
-const (
-	// DifferentMask: CPUs or memory are on other NUMA nodes.
-	DifferentMask Difference = 1 << iota
-	// DifferentCPUs: other CPUs, on the same NUMA nodes.
-	DifferentCPUs
-	// DifferentMemory: other amounts of memory, or another group of nodes.
-	DifferentMemory
-	// DifferentDevices: other numbers of devices, or devices outside the NUMA nodes that were predicted.
-	DifferentDevices
-)
-
-// Kinds are the words for d's differences that the metric tenon_topology_mispredict_total has too; none for 0.
-func (d Difference) Kinds() []string {
-	var kinds []string
-	for i, kind := range [...]string{"mask", "cpus", "memory", "device"} {
-		if d&(1<<i) != 0 {
-			kinds = append(kinds, kind)
-		}
-	}
-	return kinds
-}
-
-// Compare holds an actual placement against the predicted one. Which of equal devices a container gets, and how they
-// are split over the nodes of a mask, is decided by the device plugin: it does not count as a difference.
-func Compare(predicted, actual Placement) Difference {
-	var d Difference
-	for p, a := range pairs(predicted, actual) {
-		if p.CPUs != a.CPUs {
-			d |= DifferentCPUs
-		}
-		if !sameBlocks(p.Memory, a.Memory) {
-			d |= DifferentMemory
-		}
-		if !sameDevices(p, a.Devices) {
-			d |= DifferentDevices
-		}
-	}
-	return d
-}
-
-// CompareOn is Compare, where CPUs and memory on other NUMA nodes of m are reported as DifferentMask alone.
-func CompareOn(m *topo.Machine, predicted, actual Placement) Difference {
-	d := Compare(predicted, actual)
-	if d&(DifferentCPUs|DifferentMemory) == 0 {
-		return d
-	}
-	for p, a := range pairs(predicted, actual) {
-		if p.NodesOn(m) != a.NodesOn(m) {
-			return d&^(DifferentCPUs|DifferentMemory) | DifferentMask
-		}
-	}
-	return d
-}
-
 // NodesOn returns the NUMA nodes of m that the container's CPUs and memory are on.
 func (g *Given) NodesOn(m *topo.Machine) topo.NodeSet {
 	mask := m.NodesOf(&g.CPUs)
@@ -162,53 +96,4 @@ func (g *Given) NodesOn(m *topo.Machine) topo.NodeSet {
 		mask |= b.Nodes
 	}
 	return mask
-}
-
-// pairs yields what each container of one of two placements has in both.
-func pairs(predicted, actual Placement) iter.Seq2[*Given, *Given] {
-	return func(yield func(p, a *Given) bool) {
-		for i := range predicted {
-			a := cmp.Or(actual.find(predicted[i].Container), &Given{})
-			if !yield(&predicted[i], a) {
-				return
-			}
-		}
-		for i := range actual {
-			if predicted.find(actual[i].Container) == nil && !yield(&Given{}, &actual[i]) {
-				return
-			}
-		}
-	}
-}
-
-func sameBlocks(a, b []Block) bool {
-	order := func(x, y Block) int {
-		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Nodes, y.Nodes))
-	}
-	a, b = slices.Clone(a), slices.Clone(b)
-	slices.SortStableFunc(a, order)
-	slices.SortStableFunc(b, order)
-	return slices.Equal(a, b)
-}
-
-// sameDevices compares counts by resource; devices with topology must touch the nodes that were predicted.
-func sameDevices(predicted *Given, actual []Devices) bool {
-	counts := map[string]int{}
-	nodes := map[string]topo.NodeSet{}
-	for _, d := range predicted.Devices {
-		counts[d.Resource] += d.Count
-		nodes[d.Resource] |= d.Nodes
-	}
-	for _, d := range actual {
-		counts[d.Resource] -= d.Count
-		if d.Nodes != 0 && d.Nodes&(nodes[d.Resource]|predicted.Hint.Mask) == 0 {
-			return false
-		}
-	}
-	for _, n := range counts {
-		if n != 0 {
-			return false
-		}
-	}
-	return true
 }

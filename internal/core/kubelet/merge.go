@@ -187,7 +187,7 @@ func (a *admission) held(q *question, k *kind) []int {
 		i, _ := a.start.find(a.pod.UID)
 		copy(has, a.start.held[i].devices[k.first:k.last])
 	} else {
-		for _, d := range a.own.find(q.container.Name).devicesOf(k.resource) {
+		for _, d := range a.own.Find(q.container.Name).devicesOf(k.resource) {
 			set, _ := a.node.setOf(d.Resource, d.Nodes)
 			has[set-k.first] += d.Count
 		}
@@ -226,7 +226,7 @@ func (a *admission) blocks(q *question) []Block {
 		if q.container != nil && q.container.Name != name {
 			continue
 		}
-		if g := a.own.find(name); g != nil && len(g.Memory) > 0 {
+		if g := a.own.Find(name); g != nil && len(g.Memory) > 0 {
 			return g.Memory
 		}
 	}

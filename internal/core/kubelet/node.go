@@ -230,6 +230,9 @@ func (n *Node) count() {
 // Machine returns the machine.
 func (n *Node) Machine() *topo.Machine { return n.machine }
 
+// CPURequest returns the exclusive CPUs that the CPU manager gives the pod at once; 0 for none.
+func (n *Node) CPURequest(p *Pod) int { return n.cpus.podRequest(p) }
+
 // GivesCPUsOnce is false where cores or sockets differ in size: there the CPU manager may give CPUs that it has given
 // to another pod, or that are reserved (kubernetes#140495).
 func (n *Node) GivesCPUsOnce() bool { return n.uniform }

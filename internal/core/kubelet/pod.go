@@ -107,7 +107,8 @@ type Given struct {
 // Placement is what the containers of a pod have, in spec order. Containers that have nothing may be absent.
 type Placement []Given
 
-func (pl Placement) find(container string) *Given {
+// Find returns what a container has; nil if the placement has nothing of it.
+func (pl Placement) Find(container string) *Given {
 	for i := range pl {
 		if pl[i].Container == container {
 			return &pl[i]
@@ -132,6 +133,19 @@ func (p *Pod) asksDevice(resource string) bool {
 func (c *Container) asksDevice(resource string) bool {
 	_, asked := amountOf(c.Devices, resource)
 	return asked
+}
+
+// RoleOf returns the role of a container; App for one that the pod does not have.
+func (p *Pod) RoleOf(container string) Role {
+	if i := p.Index(container); i >= 0 {
+		return p.Containers[i].Role
+	}
+	return App
+}
+
+// Index returns the position of a container in Containers, -1 for one that the pod does not have.
+func (p *Pod) Index(container string) int {
+	return slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container })
 }
 
 // peak is what the pod needs at once of each name: the larger of what runs for long (app containers and sidecars) and

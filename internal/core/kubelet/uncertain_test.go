@@ -1,7 +1,6 @@
 package kubelet_test
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -135,42 +134,4 @@ func TestWhatFollowsDevicesTakenByChanceIsNotPredictedAsExact(t *testing.T) {
 	if s.With(p, placement).Uncertain(next) {
 		t.Error("a report shows what was taken")
 	}
-}
-
-// TestOnlyPredictionsThatWereCertainSurprise: what a device plugin chooses otherwise says nothing about the model.
-func TestOnlyPredictionsThatWereCertainSurprise(t *testing.T) {
-	t.Parallel()
-	node := pairOf(t, hint.BestEffort, kubelet.DeviceSet{Resource: "d", Nodes: 1, Registered: 1, Healthy: 1})
-	p := &kubelet.Pod{UID: "p", Guaranteed: true, Containers: []kubelet.Container{{Name: "c", CPUs: 1}}}
-	for name, tt := range map[string]struct {
-		held     kubelet.Held
-		reported string
-		surprise bool
-	}{
-		"as predicted":      {kubelet.Held{CPUList: "1"}, "1", false},
-		"other CPUs":        {kubelet.Held{CPUList: "1"}, "2", true},
-		"by chance":         {kubelet.Held{CPUList: "1", Uncertain: true}, "2", false},
-		"devices were open": {kubelet.Held{CPUList: "1", Devices: openDevices()}, "2", false},
-	} {
-		tt.held.Container = "c"
-		actual := kubelet.PlacementOf(node.Machine(), []kubelet.Held{{Container: "c", CPUList: tt.reported}})
-		tenants := []*kubelet.Tenant{kubelet.NewTenant(node.Machine(), "p", "ns", "p", &kubelet.Guest{
-			Pod: p, Prediction: &kubelet.Prediction{Gen: 1, Held: []kubelet.Held{tt.held}},
-		})}
-		facts := &kubelet.Facts{Node: node, Config: node.Config(), Gen: 2}
-		got := kubelet.Settle(kubelet.Report{
-			Facts: facts, Given: []kubelet.Grant{{UID: "p", Placement: actual}},
-		}, tenants).Confirmations(nil)
-		if len(got) != 1 || got[0].Surprise != tt.surprise {
-			t.Errorf("%s: confirmations %+v, want one with surprise %v", name, got, tt.surprise)
-		}
-		back := kubelet.HeldOf(node.Machine(), kubelet.PlacementOf(node.Machine(), []kubelet.Held{tt.held}))
-		if !reflect.DeepEqual(back[0], tt.held) {
-			t.Errorf("%s: %+v is read as %+v", name, tt.held, back[0])
-		}
-	}
-}
-
-func openDevices() []kubelet.HeldDevices {
-	return []kubelet.HeldDevices{{Resource: "d", NUMAIDs: []int{0}, Count: 1, Open: true}}
 }

@@ -4,8 +4,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -21,7 +21,7 @@ type account struct {
 	// uses are the NUMA nodes of cpus, nodes and holds together.
 	uses topo.NodeSet
 	// tenant is the pod as the machine's kubelet sees it; nil without Guest.
-	tenant *kubelet.Tenant
+	tenant *tenancy.Tenant
 }
 
 // holding is what the pod holds of devices; nil for nothing, and for no pod.
@@ -33,7 +33,7 @@ func (a *account) holding() *device.Holding {
 }
 
 // guest is tenant; nil for no pod.
-func (a *account) guest() *kubelet.Tenant {
+func (a *account) guest() *tenancy.Tenant {
 	if a == nil {
 		return nil
 	}
@@ -58,7 +58,7 @@ func newAccount(m *topo.Machine, e Entry) *account {
 		a.uses |= 1 << a.holds[i].Node
 	}
 	if a.Guest != nil {
-		a.tenant = kubelet.NewTenant(m, a.UID, a.Namespace, a.Name, a.Guest)
+		a.tenant = tenancy.NewTenant(m, a.UID, a.Namespace, a.Name, a.Guest)
 	}
 	return a
 }

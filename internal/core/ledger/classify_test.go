@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -57,16 +58,16 @@ func TestCPUsOfTheKubeletDoNotConfineInOwnMode(t *testing.T) {
 	held := []kubelet.Held{{Container: "c", CPUList: "1", Memory: []kubelet.HeldMemory{memory}}}
 	for name, test := range map[string]struct {
 		mode              ledger.Mode
-		pins              []kubelet.Grant
+		pins              []tenancy.Grant
 		confined, spanned uint64
 	}{
 		"own":             {ledger.Own, nil, 0b10, 0},
-		"own, and pinned": {ledger.Own, []kubelet.Grant{pin("p", "1")}, 0, 0b11},
+		"own, and pinned": {ledger.Own, []tenancy.Grant{pin("p", "1")}, 0, 0b11},
 		"follow":          {ledger.Follow, nil, 0, 0b11},
 	} {
 		facts := follows(t, build(t, shape{1, 2, 8, 2, 1, nil}), hint.Restricted)
 		facts.Mode = test.mode
-		granted := kubelet.Grant{UID: "p", Placement: kubelet.PlacementOf(facts.Machine, held)}
+		granted := tenancy.Grant{UID: "p", Placement: kubelet.PlacementOf(facts.Machine, held)}
 		facts.Given = append(slices.Clone(test.pins), granted)
 		s := ledger.New(facts, entryOf(guaranteed("p", 1, gibi, 0), 1, nil)).View().Summary()
 		if uint64(s.Confined) != test.confined || uint64(s.Spanned) != test.spanned {

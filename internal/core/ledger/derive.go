@@ -5,8 +5,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -18,8 +18,8 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	if fr.facts.Machine == nil {
 		return v
 	}
-	if v.given = fr.facts.Given; fr.nameless() {
-		v.given = kubelet.Named(v.given, v.tenants())
+	if v.given = fr.facts.Given; fr.unattributed() {
+		v.given = tenancy.ResolveUIDs(v.given, v.tenants())
 	}
 	v.hold()
 	v.settle(c)
@@ -89,13 +89,13 @@ func (v *View) settle(c change) {
 			return
 		}
 	}
-	v.tenancy = kubelet.Settle(kubelet.Report{
-		Facts: &v.facts.Model, Given: v.given, Nameless: v.nameless(), Imported: v.facts.Imported,
+	v.tenancy = tenancy.New(tenancy.Report{
+		Facts: &v.facts.Model, Given: v.given, Unattributed: v.unattributed(), Imported: v.facts.Imported,
 	}, v.tenants())
 }
 
-func (v *View) tenants() []*kubelet.Tenant {
-	tenants := make([]*kubelet.Tenant, 0, len(v.accounts))
+func (v *View) tenants() []*tenancy.Tenant {
+	tenants := make([]*tenancy.Tenant, 0, len(v.accounts))
 	for _, a := range v.accounts {
 		if a.tenant != nil {
 			tenants = append(tenants, a.tenant)
@@ -104,8 +104,8 @@ func (v *View) tenants() []*kubelet.Tenant {
 	return tenants
 }
 
-// nameless reports whether the node reports something without the UID of its pod.
-func (fr *frame) nameless() bool { return len(fr.facts.Given) > 0 && fr.facts.Given[0].UID == "" }
+// unattributed reports whether the node reports something without the UID of its pod.
+func (fr *frame) unattributed() bool { return len(fr.facts.Given) > 0 && fr.facts.Given[0].UID == "" }
 
 // pin computes KSTATIC: what the kubelet gave to pods that Tenon does not decide about, and in Follow mode all that it
 // gives.
@@ -182,7 +182,7 @@ func (v *View) classify() {
 
 // usedBy returns the NUMA nodes with CPUs that a pod uses by what the kubelet gave it: in Own mode those of its memory,
 // and of its CPUs only where the kubelet pinned it.
-func (v *View) usedBy(s *kubelet.Assignment) topo.NodeSet {
+func (v *View) usedBy(s *tenancy.Assignment) topo.NodeSet {
 	pinned := v.facts.Mode == Follow || v.tenancy.PinOf(s.UID) != cpuset.Set{}
 	var mask topo.NodeSet
 	for _, g := range s.Placement {

@@ -10,5 +10,5 @@
 //
 // Pods that are confined to NUMA nodes and exclusive CPUs share the pools of these nodes under one rule: Summary.Room.
 //
-// What the node's kubelet has given to whom is a kubelet.Tenancy.
+// What the node's kubelet has given to whom is a tenancy.State.
 package ledger

@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/device"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 )
 
 // Entry is what one live pod holds. CPUs and NUMA nodes are kept in the kernel's ids, as the API has them, so that a
@@ -32,7 +32,7 @@ type Entry struct {
 	Unallocated bool
 	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
 	// anything of its own.
-	Guest *kubelet.Guest
+	Guest *tenancy.Guest
 }
 
 // Equal reports whether two entries say the same.

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -53,7 +54,7 @@ type Facts struct {
 	Model kubelet.Facts
 	// Given is what the node reports that its kubelet has given away. A pod with CPUs counts as KSTATIC unless its own
 	// entry says that Tenon decides about it.
-	Given []kubelet.Grant
+	Given []tenancy.Grant
 	// Imported: the object of another exporter replaces the report of our agent. Its age is unknown, and only the
 	// kubelet gives pods CPUs there.
 	Imported bool
@@ -85,7 +86,7 @@ func (f *Facts) Equal(o *Facts) bool {
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
 		f.StrategyByLabel == o.StrategyByLabel && f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
 		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
-		slices.EqualFunc(kubelet.Sorted(f.Given), kubelet.Sorted(o.Given), kubelet.Grant.Equal) &&
+		slices.EqualFunc(tenancy.SortGrants(f.Given), tenancy.SortGrants(o.Given), tenancy.Grant.Equal) &&
 		f.Table == o.Table && f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices &&
 		f.GPUIsolation == o.GPUIsolation &&
 		slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))

@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 )
 
 // frame is what follows from the facts alone. Views of the same facts share one.
@@ -27,7 +27,7 @@ type frame struct {
 
 func newFrame(f Facts) *frame {
 	m := f.Machine
-	f.Given, f.Amounts = slices.Clone(kubelet.Sorted(f.Given)), slices.Clone(align.Normal(f.Amounts))
+	f.Given, f.Amounts = slices.Clone(tenancy.SortGrants(f.Given)), slices.Clone(align.Normal(f.Amounts))
 	fr := &frame{facts: f}
 	if m == nil {
 		return fr

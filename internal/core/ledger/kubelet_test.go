@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -58,10 +59,10 @@ func guaranteed(uid string, cpus int, bytes int64, devices int64) *kubelet.Pod {
 	return &kubelet.Pod{UID: uid, Guaranteed: true, Containers: []kubelet.Container{c}}
 }
 
-func entryOf(p *kubelet.Pod, created int64, prediction *kubelet.Prediction) ledger.Entry {
+func entryOf(p *kubelet.Pod, created int64, prediction *tenancy.Prediction) ledger.Entry {
 	return ledger.Entry{
 		UID: p.UID, Namespace: "ns", Name: p.UID,
-		Guest: &kubelet.Guest{Pod: p, Created: created, Prediction: prediction},
+		Guest: &tenancy.Guest{Pod: p, Created: created, Prediction: prediction},
 	}
 }
 
@@ -74,7 +75,7 @@ func predict(v *ledger.View, p *kubelet.Pod, created int64) (ledger.Offer, bool)
 	m := &v.Facts().Model
 	return ledger.Offer{
 		Entry: entryOf(p, created,
-			&kubelet.Prediction{Model: m.Release(), Gen: m.Gen, Held: kubelet.HeldOf(v.Machine(), placement)}),
+			&tenancy.Prediction{Model: m.Release(), Gen: m.Gen, Held: kubelet.HeldOf(v.Machine(), placement)}),
 		Version: v.Version(),
 	}, true
 }
@@ -151,7 +152,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 					t.Fatalf("the same offer again: %v, want ErrExpired", err)
 				}
 				offers[p.UID], entries[p.UID] = o, o.Entry
-				if s := live.View().Tenancy().Assignment(p.UID); s != nil && s.Source != kubelet.Predicted {
+				if s := live.View().Tenancy().Assignment(p.UID); s != nil && s.Source != tenancy.Predicted {
 					t.Fatalf("a pod that was just reserved is %s", s.Source)
 				}
 			case 2: // unreserve: the identity, right after
@@ -178,14 +179,14 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				if uid, ok := some(); ok {
 					others := map[string]string{}
 					for _, s := range before.Tenancy().Assignments() {
-						if s.Source <= kubelet.Predicted && s.Source != kubelet.Pinned && s.UID != uid {
+						if s.Source <= tenancy.Predicted && s.Source != tenancy.Pinned && s.UID != uid {
 							others[s.UID] = fmt.Sprint(s.Placement)
 						}
 					}
 					live.Remove(uid)
 					delete(entries, uid)
 					for other, had := range others { // L5
-						if s := live.View().Tenancy().Assignment(other); s.Source <= kubelet.Predicted &&
+						if s := live.View().Tenancy().Assignment(other); s.Source <= tenancy.Predicted &&
 							fmt.Sprint(s.Placement) != had {
 							t.Fatalf("when %s ended %s changed from %s to %v", uid, other, had, s.Placement)
 						}
@@ -204,13 +205,13 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 						held = []kubelet.Held{{Container: "c", CPUList: m.FormatList(drawCPUs(t, m))}}
 						seen["wrong"]++
 					case 2:
-						f.Given = append(f.Given, kubelet.Grant{UID: s.UID, CPUs: drawCPUs(t, m)})
+						f.Given = append(f.Given, tenancy.Grant{UID: s.UID, CPUs: drawCPUs(t, m)})
 						continue
 					}
-					f.Given = append(f.Given, kubelet.Grant{UID: s.UID, Placement: kubelet.PlacementOf(m, held)})
+					f.Given = append(f.Given, tenancy.Grant{UID: s.UID, Placement: kubelet.PlacementOf(m, held)})
 				}
 				if rapid.Bool().Draw(t, "an unknown pod") {
-					f.Given = append(f.Given, kubelet.Grant{
+					f.Given = append(f.Given, tenancy.Grant{
 						UID:       "stranger",
 						Placement: kubelet.PlacementOf(m, []kubelet.Held{{Container: "c", CPUList: "1"}}),
 					})
@@ -254,7 +255,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 			v := live.View()
 			for _, s := range v.Tenancy().Assignments() {
 				seen[s.Source.String()]++
-				if p := s.Prediction; s.Source == kubelet.Reported && p != nil && facts.Model.Gen <= p.Gen {
+				if p := s.Prediction; s.Source == tenancy.Reported && p != nil && facts.Model.Gen <= p.Gen {
 					// L4
 					t.Fatalf("%s was predicted on report %d and counts as reported by %d", s.UID, p.Gen,
 						facts.Model.Gen)
@@ -325,13 +326,13 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 		}
 		return out
 	}
-	report := func(gen int64, placed ...kubelet.Grant) {
+	report := func(gen int64, placed ...tenancy.Grant) {
 		f := facts
 		f.Model.Gen, f.Given = gen, placed
 		l.SetFacts(f)
 	}
-	actual := func(uid, cpus string) kubelet.Grant {
-		return kubelet.Grant{UID: uid, Placement: kubelet.PlacementOf(m, []kubelet.Held{{
+	actual := func(uid, cpus string) tenancy.Grant {
+		return tenancy.Grant{UID: uid, Placement: kubelet.PlacementOf(m, []kubelet.Held{{
 			Container: "c", CPUList: cpus,
 			Memory: []kubelet.HeldMemory{{Type: "memory", NUMAIDs: []int{0}, Bytes: gibi}},
 		}})}
@@ -390,34 +391,34 @@ func TestCompare(t *testing.T) {
 	}
 	tests := map[string]struct {
 		predicted, actual kubelet.Placement
-		want              kubelet.Difference
+		want              tenancy.Difference
 	}{
 		"the same":               {given("1-2", 1, gibi), given("1-2", 1, gibi), 0},
-		"other CPUs of the node": {given("1-2", 1, gibi), given("2-3", 1, gibi), kubelet.DifferentCPUs},
-		"another node":           {given("1-2", 1, gibi), given("4-5", 2, gibi), kubelet.DifferentMask},
+		"other CPUs of the node": {given("1-2", 1, gibi), given("2-3", 1, gibi), tenancy.DifferentCPUs},
+		"another node":           {given("1-2", 1, gibi), given("4-5", 2, gibi), tenancy.DifferentMask},
 		"less memory": {
 			given("1-2", 1, gibi), given("1-2", 1, gibi/2),
-			kubelet.DifferentMemory,
+			tenancy.DifferentMemory,
 		},
-		"nothing at all": {given("1-2", 1, 0), nil, kubelet.DifferentMask},
+		"nothing at all": {given("1-2", 1, 0), nil, tenancy.DifferentMask},
 		"another device of the mask": {
 			given("", 3, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
 			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), 0,
 		},
 		"a device outside of the mask": {
 			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
-			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), kubelet.DifferentDevices,
+			given("", 0, 0, kubelet.Devices{Resource: "d", Nodes: 2, Count: 1}), tenancy.DifferentDevices,
 		},
 		"one device more": {
 			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 1}),
-			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 2}), kubelet.DifferentDevices,
+			given("", 1, 0, kubelet.Devices{Resource: "d", Nodes: 1, Count: 2}), tenancy.DifferentDevices,
 		},
 		"a hint that is missing from the report does not differ": {given("1", 1, 0), given("1", 0, 0), 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := kubelet.CompareOn(m, tt.predicted, tt.actual); got != tt.want {
+			if got := tenancy.CompareOn(m, tt.predicted, tt.actual); got != tt.want {
 				t.Errorf("CompareOn(%v, %v) = %b, want %b", tt.predicted, tt.actual, got, tt.want)
 			}
 		})
@@ -474,9 +475,9 @@ func TestAReportOfAPodThatIsHalfAdmittedIsNone(t *testing.T) {
 	}
 	before := l.View()
 	facts.Model.Gen = 2
-	facts.Given = []kubelet.Grant{{UID: "p", Placement: kubelet.PlacementOf(m, []kubelet.Held{held["main"]})}}
+	facts.Given = []tenancy.Grant{{UID: "p", Placement: kubelet.PlacementOf(m, []kubelet.Held{held["main"]})}}
 	l.SetFacts(facts)
-	if s := l.View().Tenancy().Assignment("p"); s.Source != kubelet.Predicted ||
+	if s := l.View().Tenancy().Assignment("p"); s.Source != tenancy.Predicted ||
 		l.View().KubeletStatic() != before.KubeletStatic() {
 		t.Errorf("half a report counts: the pod is %s, taken are %s of %s", s.Source,
 			m.FormatList(l.View().KubeletStatic()), m.FormatList(before.KubeletStatic()))
@@ -485,11 +486,11 @@ func TestAReportOfAPodThatIsHalfAdmittedIsNone(t *testing.T) {
 		t.Errorf("half a report confirms or contradicts: %+v", news)
 	}
 	facts.Model.Gen = 3
-	facts.Given = []kubelet.Grant{{
+	facts.Given = []tenancy.Grant{{
 		UID: "p", Placement: kubelet.PlacementOf(m, []kubelet.Held{held["main"], held["side"]}),
 	}}
 	l.SetFacts(facts)
-	if s := l.View().Tenancy().Assignment("p"); s.Source != kubelet.Reported {
+	if s := l.View().Tenancy().Assignment("p"); s.Source != tenancy.Reported {
 		t.Errorf("a report without the init container, which has ended, does not count: the pod is %s", s.Source)
 	}
 	if news := l.View().Tenancy().Confirmations(before.Tenancy()); len(news) != 1 || news[0].Difference != 0 {

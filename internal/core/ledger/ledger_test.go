@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -49,12 +50,12 @@ func confined(uid string, milli int64, numa ...int) ledger.Entry {
 	}
 }
 
-func pin(uid, cpus string) kubelet.Grant {
-	return kubelet.Grant{UID: uid, Namespace: "ns", Name: uid, CPUs: cpuset.MustParse(cpus)}
+func pin(uid, cpus string) tenancy.Grant {
+	return tenancy.Grant{UID: uid, Namespace: "ns", Name: uid, CPUs: cpuset.MustParse(cpus)}
 }
 
 // taking is a guest to which a static kubelet gives some CPUs.
-func taking(cpus int) *kubelet.Guest { return &kubelet.Guest{Pod: guaranteed("g", cpus, 0, 0)} }
+func taking(cpus int) *tenancy.Guest { return &tenancy.Guest{Pod: guaranteed("g", cpus, 0, 0)} }
 
 // count makes a static kubelet one whose behaviour is not known.
 func count(tb interface{ Fatalf(string, ...any) }, f *ledger.Facts) {
@@ -99,7 +100,7 @@ func TestPools(t *testing.T) {
 		floor, kubeletFree      int
 	}{
 		"the worked example": {
-			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("k", "3,19")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []tenancy.Grant{pin("k", "3,19")} }),
 			entries: []ledger.Entry{lse("e", "1,17"), lsr("r", "2,18")},
 			shared:  "0,4-16,20-31", be: "0,2,4-16,18,20-31", allocatable: "4-15,20-31", kstatic: "3,19",
 			floor: 2, kubeletFree: 28,
@@ -116,19 +117,19 @@ func TestPools(t *testing.T) {
 			shared: "0-31", be: "0-31", allocatable: "0-31", floor: 2, kubeletFree: -1,
 		},
 		"a pin of a pod that Tenon decides about is not KSTATIC": {
-			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("ls", "3,19"), pin("g", "4,20")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []tenancy.Grant{pin("ls", "3,19"), pin("g", "4,20")} }),
 			entries: []ledger.Entry{{UID: "ls", Class: qos.LS}, {UID: "g", Role: qos.KubeletPinned, Guest: taking(2)}},
 			shared:  "0-3,5-19,21-31", be: "0-3,5-19,21-31", allocatable: "1-3,5-15,17-19,21-31", kstatic: "4,20",
 			floor: 2, kubeletFree: 26,
 		},
 		"a pod of class LSR that another scheduler bound keeps what the kubelet pinned": {
-			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("r", "3,19")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []tenancy.Grant{pin("r", "3,19")} }),
 			entries: []ledger.Entry{{UID: "r", Class: qos.LSR, Role: qos.ExclusiveWithBE, Guest: taking(2)}},
 			shared:  "0-2,4-18,20-31", be: "0-2,4-18,20-31", allocatable: "1-2,4-15,17-18,20-31", kstatic: "3,19",
 			floor: 2, kubeletFree: 28,
 		},
 		"what the kubelet pinned for a pod with CPUs of ours is not KSTATIC": {
-			facts:   static(func(f *ledger.Facts) { f.Given = []kubelet.Grant{pin("r", "3,19")} }),
+			facts:   static(func(f *ledger.Facts) { f.Given = []tenancy.Grant{pin("r", "3,19")} }),
 			entries: []ledger.Entry{lsr("r", "2,18")},
 			shared:  "0-1,3-17,19-31", be: "0-31", allocatable: "1,3-15,17,19-31", floor: 2, kubeletFree: 28,
 		},
@@ -141,7 +142,7 @@ func TestPools(t *testing.T) {
 			facts: static(func(f *ledger.Facts) {
 				f.Model.Config.CPU.FullPCPUsOnly = true
 				f.Model.Config.CPU.Reserved = cpuset.MustParse("0")
-				f.Given = []kubelet.Grant{pin("old", "5")}
+				f.Given = []tenancy.Grant{pin("old", "5")}
 			}),
 			shared: "0-4,6-31", be: "0-4,6-31", allocatable: "1-4,6-31", kstatic: "5", floor: 1, kubeletFree: 28,
 		},
@@ -236,9 +237,9 @@ func TestCommit(t *testing.T) {
 func TestAmend(t *testing.T) {
 	t.Parallel()
 	guarded := func(e ledger.Entry, cpus string) ledger.Entry {
-		e.Guest = &kubelet.Guest{
+		e.Guest = &tenancy.Guest{
 			Pod: guaranteed(e.UID, 2, 0, 0),
-			Prediction: &kubelet.Prediction{
+			Prediction: &tenancy.Prediction{
 				Model: "1.36", Gen: 1, Held: []kubelet.Held{{Container: "c", CPUList: cpus}},
 			},
 		}
@@ -372,7 +373,7 @@ func TestProblems(t *testing.T) {
 		Model: kubelet.Facts{Config: kubelet.Config{
 			CPU: kubelet.CPU{Static: true, Reserved: cpuset.MustParse("1")},
 		}},
-		Given: []kubelet.Grant{pin("pinned", "6")},
+		Given: []tenancy.Grant{pin("pinned", "6")},
 	}
 	v := ledger.New(f, lse("a", "0,2-4,99"), lsr("b", "4-6"), lse("c", "x"), confined("d", 1000, 1, 7),
 		lse("ok", "7")).View()
@@ -436,7 +437,7 @@ func TestEntriesAreReadBack(t *testing.T) {
 
 func TestEqualFactsChangeNothing(t *testing.T) {
 	t.Parallel()
-	facts := func(pins ...kubelet.Grant) ledger.Facts { return ledger.Facts{Machine: worked(t), Given: pins} }
+	facts := func(pins ...tenancy.Grant) ledger.Facts { return ledger.Facts{Machine: worked(t), Given: pins} }
 	l := ledger.New(facts(pin("a", "1"), pin("b", "2")))
 	before := l.View()
 	if l.SetFacts(facts(pin("b", "2"), pin("a", "1"))); l.View() != before {
@@ -640,7 +641,7 @@ func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
 		}}},
 	}
 	for _, uid := range rapid.SliceOfNDistinct(rapid.SampledFrom(uids), 0, 2, rapid.ID).Draw(t, "pins") {
-		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
+		f.Given = append(f.Given, tenancy.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 3)})
 	}
 	f.Amounts = drawMemory(t, 9)
 	count(t, &f)
@@ -654,7 +655,7 @@ func drawEntry(t *rapid.T) ledger.Entry {
 	uid := rapid.SampledFrom(uids).Draw(t, "uid")
 	e := ledger.Entry{UID: uid, Namespace: "ns", Name: uid}
 	if cpus := rapid.IntRange(0, 2).Draw(t, "kubelet CPUs"); cpus > 0 {
-		e.Guest = &kubelet.Guest{
+		e.Guest = &tenancy.Guest{
 			Pod:     guaranteed(uid, cpus, 0, 0),
 			Created: int64(rapid.IntRange(0, 1).Draw(t, "created")),
 		}

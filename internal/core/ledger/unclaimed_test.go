@@ -12,11 +12,12 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // imported are the facts of a node that only an exporter describes: CPU 0 is reserved, busy CPUs are allocated.
-func imported(tb interface{ Fatalf(string, ...any) }, pins []kubelet.Grant, unclaimed cpuset.Set) ledger.Facts {
+func imported(tb interface{ Fatalf(string, ...any) }, pins []tenancy.Grant, unclaimed cpuset.Set) ledger.Facts {
 	m, err := topo.New(shape{sockets: 1, numaPerSocket: 2, coresPerNUMA: 4, threads: 1, stride: 1}.spec())
 	if err != nil {
 		tb.Fatalf("the machine of the test: %v", err)
@@ -24,7 +25,7 @@ func imported(tb interface{ Fatalf(string, ...any) }, pins []kubelet.Grant, uncl
 	f := follows(tb, m, hint.None)
 	f.Model.Gen, f.Imported, f.Given = 0, true, slices.Clone(pins)
 	if !unclaimed.IsEmpty() {
-		f.Given = append(f.Given, kubelet.Grant{CPUs: unclaimed})
+		f.Given = append(f.Given, tenancy.Grant{CPUs: unclaimed})
 	}
 	return f
 }
@@ -35,7 +36,7 @@ func TestUnclaimedCPUsBelongToThePodsThatHaveNone(t *testing.T) {
 	t.Parallel()
 	a, b := guaranteed("a", 2, gibi, 0), guaranteed("b", 1, gibi, 0)
 	for name, c := range map[string]struct {
-		pins      []kubelet.Grant
+		pins      []tenancy.Grant
 		unclaimed cpuset.Set
 		entries   []ledger.Entry
 		want      cpuset.Set // what the kubelet has given away
@@ -50,18 +51,18 @@ func TestUnclaimedCPUsBelongToThePodsThatHaveNone(t *testing.T) {
 		},
 		"what no pod here can have remains allocated": {unclaimed: cpuset.Of(1, 2), want: cpuset.Of(1, 2)},
 		"a pin without UID is its pod's": {
-			pins:    []kubelet.Grant{{Namespace: "ns", Name: "a", CPUs: cpuset.Of(5, 6)}},
+			pins:    []tenancy.Grant{{Namespace: "ns", Name: "a", CPUs: cpuset.Of(5, 6)}},
 			entries: []ledger.Entry{entryOf(a, 1, nil), entryOf(b, 2, nil)}, want: cpuset.Of(4, 5, 6),
 		},
 		"a pin by UID corrects a prediction": {
-			pins: []kubelet.Grant{{UID: "a", CPUs: cpuset.Of(6, 7)}}, want: cpuset.Of(6, 7),
+			pins: []tenancy.Grant{{UID: "a", CPUs: cpuset.Of(6, 7)}}, want: cpuset.Of(6, 7),
 			entries: []ledger.Entry{entryOf(a, 1,
-				&kubelet.Prediction{Model: "1.36", Held: []kubelet.Held{{Container: "c", CPUList: "1-2"}}})},
+				&tenancy.Prediction{Model: "1.36", Held: []kubelet.Held{{Container: "c", CPUList: "1-2"}}})},
 		},
 		"a prediction that is busy as it was predicted counts once": {
 			unclaimed: cpuset.Of(1, 2), want: cpuset.Of(1, 2),
 			entries: []ledger.Entry{entryOf(a, 1,
-				&kubelet.Prediction{Model: "1.36", Held: []kubelet.Held{{Container: "c", CPUList: "1-2"}}})},
+				&tenancy.Prediction{Model: "1.36", Held: []kubelet.Held{{Container: "c", CPUList: "1-2"}}})},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,18 +96,18 @@ func TestAnImportedAccountEqualsARebuild(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func() ledger.Facts {
-			var pins []kubelet.Grant
+			var pins []tenancy.Grant
 			var busy, unclaimed cpuset.Set
 			for c := 1; c < 8; c++ {
 				switch rapid.IntRange(0, 5).Draw(t, "cpu") {
 				case 1:
-					pins = append(pins, kubelet.Grant{
+					pins = append(pins, tenancy.Grant{
 						UID:  fmt.Sprintf("u%d", rapid.IntRange(0, 3).Draw(t, "of")),
 						CPUs: cpuset.Of(c),
 					})
 					busy.Add(c)
 				case 2:
-					pins = append(pins, kubelet.Grant{
+					pins = append(pins, tenancy.Grant{
 						Namespace: "ns",
 						Name:      fmt.Sprintf("u%d", rapid.IntRange(0, 3).Draw(t, "of")), CPUs: cpuset.Of(c),
 					})
@@ -151,7 +152,7 @@ func TestAnImportedAccountEqualsARebuild(t *testing.T) {
 				t.Fatalf("the live account answers otherwise than the rebuilt one (-rebuilt +live):\n%s", diff)
 			}
 			v := live.View()
-			taken := kubelet.Unclaimed(facts.Given)
+			taken := tenancy.UnattributedCPUs(facts.Given)
 			for _, e := range list {
 				for _, pin := range facts.Given {
 					if pin.UID == e.UID || pin.UID == "" && pin.Name == e.Name {

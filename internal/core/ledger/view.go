@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -20,11 +21,11 @@ type View struct {
 	version  uint64
 
 	// given is that of the facts, each with the UID of its pod as far as the pod is known. Invariant: sorted by UID.
-	given []kubelet.Grant
+	given []tenancy.Grant
 
 	lse, lsr, kubeletStatic cpuset.Set
 	// tenancy is nil while the kubelet is not predicted.
-	tenancy *kubelet.Tenancy
+	tenancy *tenancy.State
 	devices *device.View // nil without devices
 	unknown int          // see UnknownHolders
 	summary Summary
@@ -60,8 +61,8 @@ func (v *View) KubeletStatic() cpuset.Set { return v.kubeletStatic }
 
 // Pins yields the pods of which the node reports CPUs alone, and those CPUs, each with the UID of its pod as far as the
 // pod is known, by UID.
-func (v *View) Pins() iter.Seq[kubelet.Grant] {
-	return func(yield func(kubelet.Grant) bool) {
+func (v *View) Pins() iter.Seq[tenancy.Grant] {
+	return func(yield func(tenancy.Grant) bool) {
 		for _, g := range v.given {
 			if g.UID+g.Name != "" && g.Placement == nil && !yield(g) {
 				return
@@ -71,7 +72,7 @@ func (v *View) Pins() iter.Seq[kubelet.Grant] {
 }
 
 // Tenancy returns what the node's kubelet has given to whom; nil while the kubelet is not predicted.
-func (v *View) Tenancy() *kubelet.Tenancy {
+func (v *View) Tenancy() *tenancy.State {
 	if !v.facts.Model.Predicts() {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -231,7 +232,7 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 	if r.Kubelet == nil {
 		return o, why.Reason{}
 	}
-	guest := &kubelet.Guest{Pod: r.Kubelet, Created: r.Created}
+	guest := &tenancy.Guest{Pod: r.Kubelet, Created: r.Created}
 	o.Entry.Guest = guest
 	if f.Mode != ledger.Follow || !f.Model.Concerns(r.Kubelet) {
 		return o, why.Reason{}
@@ -240,7 +241,7 @@ func complete(v *ledger.View, r *Request, o ledger.Offer) (ledger.Offer, why.Rea
 	if !reason.OK() {
 		return ledger.Offer{}, reason
 	}
-	guest.Prediction = &kubelet.Prediction{
+	guest.Prediction = &tenancy.Prediction{
 		Model: f.Model.Release(), Gen: f.Model.Gen, Held: kubelet.HeldOf(f.Machine, placement),
 	}
 	if r.followed(f) {

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -218,11 +219,11 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 			request: sharing(3000, containers(3)), reason: cpuReason(why.SMTAlignment, 3, 0, 2),
 		},
 		"a static kubelet without free CPUs would reject the pod": {
-			facts: static(), entries: []ledger.Entry{{UID: "g", Guest: &kubelet.Guest{Pod: guestOf("g", 30, 0)}}},
+			facts: static(), entries: []ledger.Entry{{UID: "g", Guest: &tenancy.Guest{Pod: guestOf("g", 30, 0)}}},
 			request: sharing(4000, containers(4)), reason: cpuReason(why.InsufficientKubeletCPU, 4, 2, 0),
 		},
 		"a kubelet that is not static rejects nothing": {
-			facts: none, entries: []ledger.Entry{{UID: "g", Guest: &kubelet.Guest{Pod: guestOf("g", 30, 0)}}},
+			facts: none, entries: []ledger.Entry{{UID: "g", Guest: &tenancy.Guest{Pod: guestOf("g", 30, 0)}}},
 			request: sharing(4000, containers(4)),
 		},
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -120,7 +121,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 	f.Amounts = drawMemory(t, m, 20)
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "pins") {
 		uid := rapid.SampledFrom([]string{"kubelet-0", "pod-0", "pod-1"}).Draw(t, "pinned pod")
-		f.Given = append(f.Given, kubelet.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 2)})
+		f.Given = append(f.Given, tenancy.Grant{UID: uid, CPUs: drawSet(t, m, "pin", 2)})
 	}
 	var entries []ledger.Entry
 	var taken cpuset.Set
@@ -141,7 +142,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 			MilliCPU: int64(rapid.IntRange(0, 4000).Draw(t, "milli")),
 		})
 		if cpus := rapid.IntRange(0, 2).Draw(t, "kubelet CPUs"); cpus > 0 {
-			entries[len(entries)-1].Guest = &kubelet.Guest{Pod: guestOf(uid, cpus, 0)}
+			entries[len(entries)-1].Guest = &tenancy.Guest{Pod: guestOf(uid, cpus, 0)}
 		}
 	}
 	for i := range entries {

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -370,7 +371,7 @@ func TestEntry(t *testing.T) {
 				annot(annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"PCPULevel"}`)),
 			want: with(func(e *ledger.Entry) {
 				e.Class, e.Role, e.CPUList, e.Exclusive, e.Guest = qos.LSE, qos.Exclusive, "1,3",
-					cpualloc.PCPULevel, &kubelet.Guest{Pod: pinned(2)}
+					cpualloc.PCPULevel, &tenancy.Guest{Pod: pinned(2)}
 			}),
 		},
 		"CPUs that another scheduler gave to a pod without class": {
@@ -396,7 +397,7 @@ func TestEntry(t *testing.T) {
 		},
 		"a Guaranteed pod of one CPU counts for the kubelet": {
 			pod:  newPod(onNode, container("1")),
-			want: with(func(e *ledger.Entry) { e.Role, e.Guest = qos.SharedPool, &kubelet.Guest{Pod: pinned(1)} }),
+			want: with(func(e *ledger.Entry) { e.Role, e.Guest = qos.SharedPool, &tenancy.Guest{Pod: pinned(1)} }),
 		},
 		"shared pools beat amounts by NUMA node": {
 			pod: newPod(onNode, class("LS"), bounded("3", "4"), annot(annotation.ResourceStatusKey,
@@ -425,14 +426,14 @@ func TestEntry(t *testing.T) {
 		"a Guaranteed pod counts for the kubelet": {
 			pod: newPod(onNode, container("2"), container("500m"), initContainer("3", false)),
 			want: with(func(e *ledger.Entry) {
-				e.Role, e.Guest = qos.SharedPool, &kubelet.Guest{Pod: pinned(3)}
+				e.Role, e.Guest = qos.SharedPool, &tenancy.Guest{Pod: pinned(3)}
 			}),
 		},
 		"a status that cannot be read": {
 			pod: newPod(onNode, class("LSR"), bounded("2", "2"),
 				annot(annotation.ResourceStatusKey, `{"cpuset":7}`)),
 			want: with(func(e *ledger.Entry) {
-				e.Class, e.Role, e.Guest = qos.LSR, qos.ExclusiveWithBE, &kubelet.Guest{Pod: pinned(2)}
+				e.Class, e.Role, e.Guest = qos.LSR, qos.ExclusiveWithBE, &tenancy.Guest{Pod: pinned(2)}
 			}),
 			problems: []string{"Pod/default/p: scheduling.koordinator.sh/resource-status: byte 11: cpuset: want a " +
 				"string, got number"},
@@ -441,7 +442,7 @@ func TestEntry(t *testing.T) {
 			pod: newPod(onNode, class("LSR"), bounded("2", "2"),
 				annot(annotation.ResourceStatusKey, `{"cpuset":"3-1"}`)),
 			want: with(func(e *ledger.Entry) {
-				e.Class, e.Role, e.Guest = qos.LSR, qos.ExclusiveWithBE, &kubelet.Guest{Pod: pinned(2)}
+				e.Class, e.Role, e.Guest = qos.LSR, qos.ExclusiveWithBE, &tenancy.Guest{Pod: pinned(2)}
 			}),
 			problems: []string{`Pod/default/p: scheduling.koordinator.sh/resource-status: cpu list item "3-1": the ` +
 				`end is below the start`},
@@ -566,7 +567,7 @@ func TestFacts(t *testing.T) {
 					`{"namespace":"d","name":"b","uid":"ub","cpuset":"2"}]`}),
 			machine: true,
 			want: func(f *ledger.Facts) {
-				f.Given = []kubelet.Grant{{UID: "ua", Namespace: "d", Name: "a", CPUs: set("1")}}
+				f.Given = []tenancy.Grant{{UID: "ua", Namespace: "d", Name: "a", CPUs: set("1")}}
 			},
 			problems: []string{"NodeResourceTopology/n: node.koordinator.sh/pod-cpu-allocs: CPUs 9 are not on the " +
 				"node or offline"},

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -211,7 +212,7 @@ func (r *factReader) pins() {
 		}
 		set := r.cpus(a.CPUSet, func(err error) { r.onNRT(annotation.PodCPUAllocsKey, a.CPUSet, err) })
 		if !set.IsEmpty() {
-			r.facts.Given = append(r.facts.Given, kubelet.Grant{
+			r.facts.Given = append(r.facts.Given, tenancy.Grant{
 				UID: string(a.UID), Namespace: a.Namespace, Name: a.Name, CPUs: set,
 			})
 		}

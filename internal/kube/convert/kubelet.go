@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -122,7 +123,7 @@ func created(pod *corev1.Pod) int64 { return max(pod.CreationTimestamp.Unix(), 0
 
 // guest is what a bound pod is to its node's kubelet, with what the scheduler predicted; nil for a pod that no kubelet
 // gives anything of its own.
-func guest(pod *corev1.Pod, kube qos.Kube, predicted *kubelet.Prediction) *kubelet.Guest {
+func guest(pod *corev1.Pod, kube qos.Kube, predicted *tenancy.Prediction) *tenancy.Guest {
 	p := kubeletPod(pod, kube)
 	if p == nil {
 		return nil
@@ -133,11 +134,11 @@ func guest(pod *corev1.Pod, kube qos.Kube, predicted *kubelet.Prediction) *kubel
 		}
 		slices.SortStableFunc(predicted.Held, func(a, b kubelet.Held) int { return cmp.Compare(at(a), at(b)) })
 	}
-	return &kubelet.Guest{Pod: p, Created: created(pod), Prediction: predicted}
+	return &tenancy.Guest{Pod: p, Created: created(pod), Prediction: predicted}
 }
 
 // prediction reads what the scheduler wrote; nil without it, and where it cannot be read.
-func prediction(pod *corev1.Pod) (*kubelet.Prediction, error) {
+func prediction(pod *corev1.Pod) (*tenancy.Prediction, error) {
 	read, found, err := parse(pod.Annotations, annotation.PredictedPlacementKey, annotation.ParsePredictedPlacement)
 	if !found || err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func prediction(pod *corev1.Pod) (*kubelet.Prediction, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kubelet.Prediction{Model: read.Model, Gen: read.Gen, Held: held}, nil
+	return &tenancy.Prediction{Model: read.Model, Gen: read.Gen, Held: held}, nil
 }
 
 // Predicted is what an offer writes on its pod of what the kubelet will give it; false when nothing was predicted.
@@ -574,7 +575,7 @@ func (r *factReader) placed(state *annotation.NUMAState) {
 			r.onNRT(annotation.NUMAStateKey, string(uid), fmt.Errorf("pods[%s]: %w", uid, err))
 			continue
 		}
-		r.facts.Given = append(r.facts.Given, kubelet.Grant{
+		r.facts.Given = append(r.facts.Given, tenancy.Grant{
 			UID: string(uid), Placement: kubelet.PlacementOf(r.facts.Machine, held),
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -78,7 +79,7 @@ func TestKubeletOfANode(t *testing.T) {
 		Assumed         []string
 		Gen             int64
 		Memory, Devices []string
-		Placed          []kubelet.Grant
+		Placed          []tenancy.Grant
 	}
 	behaviour, _ := kubelet.ModelOf(versioned)
 	beyond, _ := kubelet.ModelOf("v1.38.0")
@@ -88,7 +89,7 @@ func TestKubeletOfANode(t *testing.T) {
 		Memory:   kubelet.Memory{Static: true},
 		Topology: kubelet.Topology{Policy: hint.Restricted, PodScope: true, PreferClosest: true, MaxNodes: 16},
 	}
-	placed := []kubelet.Grant{{UID: "u", Placement: kubelet.Placement{
+	placed := []tenancy.Grant{{UID: "u", Placement: kubelet.Placement{
 		{Container: "a", Devices: []kubelet.Devices{{Resource: "nvidia.com/gpu", Nodes: 0b1, Count: 1}}},
 		{
 			Container: "b", CPUs: cpuset.MustParse("2-3"),

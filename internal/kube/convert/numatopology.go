@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -170,14 +171,14 @@ func (r *factReader) importPins() {
 			r.onNuma(fmt.Sprintf("spec.podAllocations[%d]", i), "",
 				errors.New("want the uid of a pod, or its namespace and name"))
 		default:
-			r.facts.Given = append(r.facts.Given, kubelet.Grant{
+			r.facts.Given = append(r.facts.Given, tenancy.Grant{
 				UID: p.UID, Namespace: p.Namespace, Name: p.Name, CPUs: cpus,
 			})
 			known.Include(&cpus)
 		}
 	}
 	if unclaimed := r.busy().Minus(known); !unclaimed.IsEmpty() {
-		r.facts.Given = append(r.facts.Given, kubelet.Grant{CPUs: unclaimed})
+		r.facts.Given = append(r.facts.Given, tenancy.Grant{CPUs: unclaimed})
 	}
 }
 

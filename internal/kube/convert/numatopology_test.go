@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -59,10 +60,10 @@ func TestImportedFacts(t *testing.T) {
 		Scope               string
 		Release             string
 		Reserved, Unclaimed string
-		Pins                []kubelet.Grant
+		Pins                []tenancy.Grant
 		Problems            []string
 	}
-	set := func(f *ledger.Facts, list string) (out kubelet.Grant) {
+	set := func(f *ledger.Facts, list string) (out tenancy.Grant) {
 		out.CPUs, _, _ = f.Machine.ParseList(list)
 		return out
 	}
@@ -185,7 +186,7 @@ func TestImportedFacts(t *testing.T) {
 				Assumed: len(f.Model.Assumed) > 0, Topology: f.Topology,
 				Release:   f.Model.Release(),
 				Reserved:  f.Machine.FormatList(f.Model.Config.CPU.Reserved),
-				Unclaimed: f.Machine.FormatList(kubelet.Unclaimed(f.Given)),
+				Unclaimed: f.Machine.FormatList(tenancy.UnattributedCPUs(f.Given)),
 			}
 			for _, g := range f.Given {
 				if g.UID+g.Name != "" {
@@ -204,12 +205,12 @@ func TestImportedFacts(t *testing.T) {
 				got.Problems = append(got.Problems, p.Key)
 			}
 			if list, ok := c.pins["a"]; ok {
-				c.want.Pins = append(c.want.Pins, kubelet.Grant{UID: "a", CPUs: set(&f, list).CPUs})
+				c.want.Pins = append(c.want.Pins, tenancy.Grant{UID: "a", CPUs: set(&f, list).CPUs})
 			}
 			if list, ok := c.pins["b"]; ok {
-				c.want.Pins = append(c.want.Pins, kubelet.Grant{Namespace: "ns", Name: "b", CPUs: set(&f, list).CPUs})
+				c.want.Pins = append(c.want.Pins, tenancy.Grant{Namespace: "ns", Name: "b", CPUs: set(&f, list).CPUs})
 			}
-			if diff := cmp.Diff(c.want, got, cmp.Comparer(kubelet.Grant.Equal)); diff != "" {
+			if diff := cmp.Diff(c.want, got, cmp.Comparer(tenancy.Grant.Equal)); diff != "" {
 				t.Errorf("facts (-want +got):\n%s\n%v", diff, problems)
 			}
 			var known convert.Known

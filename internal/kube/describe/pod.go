@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
@@ -73,7 +74,7 @@ func Placement(pod *corev1.Pod, v *ledger.View) *view.Placement {
 	if v == nil {
 		return out
 	}
-	if a := v.Tenancy().Assignment(string(pod.UID)); a != nil && a.Source == kubelet.Reported {
+	if a := v.Tenancy().Assignment(string(pod.UID)); a != nil && a.Source == tenancy.Reported {
 		out.Actual = Containers(convert.Placed(kubelet.HeldOf(v.Machine(), a.Placement)))
 	}
 	return out

@@ -22,9 +22,9 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -211,7 +211,7 @@ func (t *Tracker) Forget(uid types.UID) {
 	delete(t.seen, uid)
 }
 
-func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
+func (t *Tracker) confirmed(node string, c tenancy.Confirmation) {
 	t.mu.Lock()
 	delete(t.bound, types.UID(c.UID))
 	t.mu.Unlock()
@@ -225,7 +225,7 @@ func (t *Tracker) confirmed(node string, c kubelet.Confirmation) {
 		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual),
 	}
 	t.record(m)
-	if c.Surprise {
+	if c.ModelError {
 		t.distrust(node, p.Model, p.Gen)
 	}
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
@@ -508,7 +508,7 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 		}
 		for _, s := range node.View.Tenancy().Assignments() {
 			uid := types.UID(s.UID)
-			if s.Source != kubelet.Predicted {
+			if s.Source != tenancy.Predicted {
 				continue
 			}
 			if _, ok := t.overdue[uid]; ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -176,14 +177,14 @@ func allMemory(v *ledger.View, r *place.Request) []align.Amount {
 }
 
 // greedy is a pod to which the kubelet gives all CPUs that it has left.
-func greedy(model *kubelet.Facts, r *place.Request, free string) *kubelet.Guest {
+func greedy(model *kubelet.Facts, r *place.Request, free string) *tenancy.Guest {
 	all := kubelet.Held{CPUList: free}
 	for i := range r.Kubelet.Containers {
 		if c := &r.Kubelet.Containers[i]; c.CPUs > 0 {
 			all.Container = c.Name
 		}
 	}
-	return &kubelet.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &kubelet.Prediction{
+	return &tenancy.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &tenancy.Prediction{
 		Model: model.Release(), Gen: model.Gen, Held: []kubelet.Held{all},
 	}}
 }

@@ -1,0 +1,250 @@
+package tenancy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
+)
+
+// State is what each pod on a node has of the node's kubelet. It is immutable. A nil State is that of a node whose
+// kubelet is not predicted: nothing is known of what its pods have.
+type State struct {
+	Report
+	// confirmed is the kubelet's state with the Reported pods, base that with the Reported and Predicted ones. Neither
+	// depends on the order of the pods.
+	confirmed, base *kubelet.State
+	// queue are the Pinned and Computed assignments, in the order byAdmission in which they are admitted on base.
+	// Invariant: queue[i].after is the state with base and queue[:i+1].
+	queue []*Assignment
+	// assignments are the assignments of all pods, by UID.
+	assignments []*Assignment
+	// contradicted is true if the report contradicts a prediction. Predictions that are older than the report then
+	// count for nothing.
+	contradicted bool
+	// unattributed are the CPUs of pods that the report does not identify which no known pod can have: those of pods
+	// that have gone, or that the node's exporter saw before the scheduler did.
+	unattributed cpuset.Set
+	// spanning counts assignments with memory of several NUMA nodes at once. How the kubelet splits such memory depends
+	// on the order in which pods came, so while there is one, Change declines and everything is computed in one order.
+	spanning int
+}
+
+// New computes the state from the report of a kubelet that is predicted, and the tenants, which are sorted by UID.
+func New(r Report, tenants []*Tenant) *State {
+	empty := r.Node.Empty()
+	s := &State{Report: r, confirmed: empty, base: empty}
+	tenants = slices.DeleteFunc(slices.Clone(tenants), func(t *Tenant) bool { return !r.concerns(t) })
+	s.contradicted = slices.ContainsFunc(tenants, r.contradicts)
+	for _, t := range tenants {
+		s.add(s.newAssignment(t), 0)
+	}
+	s.attributeCPUs()
+	s.admitFrom(0)
+	return s
+}
+
+// Change returns the state after a pod has changed from before to after; each is nil if there is no such pod. It returns
+// false if what other pods have may change too: call New then.
+func (s *State) Change(before, after *Tenant) (*State, bool) {
+	leaves, enters := s.concerns(before), s.concerns(after)
+	if !leaves && !enters {
+		return s, true
+	}
+	if s.Unattributed || leaves && s.affectsOthers(before) || enters && s.affectsOthers(after) {
+		return nil, false
+	}
+	next := *s
+	first := len(s.queue)
+	if leaves {
+		first = next.remove(before.UID, first)
+	}
+	if enters {
+		first = next.add(next.newAssignment(after), first)
+	}
+	next.admitFrom(first)
+	return &next, s.spanning == 0 && next.spanning == 0
+}
+
+// affectsOthers reports whether the placements of other pods depend on whether the node has this pod: the report
+// contradicts its prediction, or counts CPUs for it even while the pod is unknown.
+func (s *State) affectsOthers(t *Tenant) bool {
+	return s.contradicts(t) || !s.Predicts() && s.PinOf(t.UID) != cpuset.Set{}
+}
+
+// Kubelet returns the kubelet's state with all that pods have; nil for a nil State.
+func (s *State) Kubelet() *kubelet.State {
+	if s == nil {
+		return nil
+	}
+	if n := len(s.queue); n > 0 {
+		return s.queue[n-1].after
+	}
+	return s.base
+}
+
+// Confirmed returns the kubelet's state with the Reported pods alone.
+func (s *State) Confirmed() *kubelet.State { return s.confirmed }
+
+// Unconfirmed returns the pods of which the node has reported nothing, by UID; at most limit.
+func (s *State) Unconfirmed(limit int) []*kubelet.Pod {
+	var pods []*kubelet.Pod
+	for _, a := range s.Assignments() {
+		if a.Source >= Predicted && len(pods) < limit {
+			pods = append(pods, a.Pod)
+		}
+	}
+	return pods
+}
+
+// Assignments returns the assignments of all pods that take part, by UID. They must not be changed.
+func (s *State) Assignments() []*Assignment {
+	if s == nil {
+		return nil
+	}
+	return s.assignments
+}
+
+// Assignment returns what a pod has; nil if the pod takes no part.
+func (s *State) Assignment(uid string) *Assignment {
+	if s == nil {
+		return nil
+	}
+	if i, ok := s.find(uid); ok {
+		return s.assignments[i]
+	}
+	return nil
+}
+
+// CPUs returns the CPUs that the kubelet gave, or will give, to any pod.
+func (s *State) CPUs() cpuset.Set {
+	cpus := s.unattributed
+	for _, a := range s.assignments {
+		own := a.Placement.CPUs()
+		cpus.Include(&own)
+	}
+	return cpus
+}
+
+// Equal compares what every pod has and how that is known; the kubelet's states follow from it.
+func (s *State) Equal(o *State) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	return slices.EqualFunc(s.assignments, o.assignments, func(a, b *Assignment) bool {
+		return a.UID == b.UID && a.Source == b.Source && a.Refused == b.Refused && a.Placement.Equal(b.Placement)
+	}) && slices.EqualFunc(s.queue, o.queue, func(a, b *Assignment) bool { return a.UID == b.UID })
+}
+
+func (s *State) find(uid string) (int, bool) {
+	return slices.BinarySearchFunc(s.assignments, uid,
+		func(a *Assignment, uid string) int { return cmp.Compare(a.UID, uid) })
+}
+
+// add and remove change s by one assignment. They replace slices and states, and never write to them. They return the
+// lower of first and the position in the queue from which on pods must be admitted again.
+func (s *State) add(a *Assignment, first int) int {
+	i, _ := s.find(a.UID)
+	s.assignments = slices.Insert(slices.Clip(s.assignments), i, a)
+	s.spanning += a.spansNodes()
+	switch a.Source {
+	case Reported:
+		s.confirmed = s.confirmed.With(a.Pod, a.Placement)
+		fallthrough
+	case Predicted:
+		s.base = s.base.With(a.Pod, a.Placement)
+		return 0
+	}
+	at, _ := slices.BinarySearchFunc(s.queue, a, byAdmission)
+	s.queue = slices.Insert(slices.Clip(s.queue), at, a)
+	return min(first, at)
+}
+
+func (s *State) remove(uid string, first int) int {
+	i, ok := s.find(uid)
+	if !ok {
+		return first
+	}
+	a := s.assignments[i]
+	s.assignments = slices.Delete(slices.Clone(s.assignments), i, i+1)
+	s.spanning -= a.spansNodes()
+	switch a.Source {
+	case Reported:
+		s.confirmed = s.confirmed.Without(uid)
+		fallthrough
+	case Predicted:
+		s.base = s.base.Without(uid)
+		return 0
+	}
+	at := slices.Index(s.queue, a)
+	s.queue = slices.Delete(slices.Clone(s.queue), at, at+1)
+	return min(first, at)
+}
+
+// admitFrom admits the pods of the queue again, from position first on.
+func (s *State) admitFrom(first int) {
+	if first >= len(s.queue) {
+		return
+	}
+	state := s.base
+	if first > 0 {
+		state = s.queue[first-1].after
+	}
+	s.queue = slices.Clone(s.queue)
+	s.assignments = slices.Clone(s.assignments)
+	for i, old := range s.queue[first:] {
+		a := *old
+		state = a.admit(state, s)
+		s.spanning += a.spansNodes() - old.spansNodes()
+		s.queue[first+i] = &a
+		at, _ := s.find(a.UID)
+		s.assignments[at] = &a
+	}
+}
+
+// unattributedUID is the holder of unattributed CPUs in the kubelet's state. No UID of a pod has a slash.
+const unattributedUID = "unattributed/"
+
+// attributeCPUs assigns the CPUs that the report gives to pods that it does not identify to the Computed pods, in the
+// order of admission, the lowest CPUs first. Which of these pods has which CPUs does not matter, because only the free
+// CPUs do. CPUs that remain are held under unattributedUID. If the kubelet's CPUs are only counted, the reported CPUs of
+// unknown pods are held too.
+func (s *State) attributeCPUs() {
+	left := UnattributedCPUs(s.Given).Intersect(s.Node.Machine().Online())
+	for _, a := range s.assignments {
+		if a.Source == Pinned {
+			left = left.Minus(s.PinOf(a.UID))
+		} else {
+			left = left.Minus(a.Placement.CPUs())
+		}
+	}
+	for _, a := range s.queue {
+		if n := s.Node.CPURequest(a.Pod); a.Source == Computed && n > 0 && n <= left.Len() {
+			a.claim, a.Source = lowest(&left, n), Pinned
+			left = left.Minus(a.claim)
+		}
+	}
+	slices.SortFunc(s.queue, byAdmission)
+	s.unattributed = left
+	for _, g := range s.Given {
+		if _, known := s.find(g.UID); !known && g.UID+g.Name != "" && !s.Predicts() {
+			left.Include(&g.CPUs)
+		}
+	}
+	if !left.IsEmpty() {
+		s.base = s.base.With(&kubelet.Pod{UID: unattributedUID, Guaranteed: true}, kubelet.Placement{{CPUs: left}})
+	}
+}
+
+// lowest returns the n lowest CPUs of a set.
+func lowest(set *cpuset.Set, n int) cpuset.Set {
+	var first cpuset.Set
+	for c := range set.All() {
+		if first.Len() >= n {
+			break
+		}
+		first.Add(c)
+	}
+	return first
+}
