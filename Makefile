@@ -13,15 +13,29 @@ TAGS      := nomsgpack
 BIN       := bin
 TOOL      := $(GO) tool -modfile=go.tools.mod
 BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager tenon-runtime-proxy
-# Packages whose tests need no control plane and no scheduler binary: the fast loop.
-UNIT      := ./api/... ./internal/core/... ./internal/kube/... ./internal/agent/... ./internal/control/admission/... \
-             ./internal/local/machine/... ./internal/local/kernel/... ./internal/archtest/... ./internal/testkit/... ./test/oracle ./test/bench/openb ./test/e2e/... ./hack/...
-# Adapters that run goroutines: tested under the race detector.
-RACE      := ./internal/kube/... ./internal/agent/... ./internal/control/... ./internal/local/kernel/... ./internal/local/simnode/... \
-             ./internal/sched/...
+# One set of flags for all tests, so that what one target has tested is cached for the others. `make verify` vets.
+TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m
+# The fast loop: what needs no Kubernetes scheduler, no containers and no local machines.
+UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./api/nearest ./api/node/... ./api/nodeinfo/... \
+             ./api/runtime/... ./api/scheduling/... ./internal/agent/... ./internal/control/admission ./internal/core/... \
+             ./internal/kube/... ./internal/testkit/... ./internal/view ./test/oracle
+SYSTEM    := ./cmd/... ./internal/cli ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity \
+             ./internal/control/gangstatus ./internal/control/quotaprofile ./internal/control/quotarevoke \
+             ./internal/control/quotastatus ./internal/control/webhook ./internal/local/... ./internal/sched/... ./internal/sim \
+             ./test/bench/openb ./test/e2e/... ./test/rights
+# Tests that start programs or read more than Go's cache of test results knows: never cached.
+UNCACHED  := ./api/version ./deploy ./hack/... ./internal/archtest ./test/manifests
+# Whole clusters, and Helm: targets of their own.
+CLUSTERS  := ./test/badinput ./test/system
+CHART     := ./test/chart
+ONCE      := GO="$(GO)" bash hack/once.sh
+SEARCH    := WholeOrNotAtAll|SetsAreAllThatIsFeasible|TheRestAreFoundTogether
+# The packages that start goroutines, in the program or in its tests: tested under the race detector.
+RACE       = $(sort $(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [a-z]|[.]Go[^[:alnum:]_]' $(addprefix internal/,$(RACED)))))
+RACED     := agent control kube local/simnode sched
 
 .DEFAULT_GOAL := help
-.PHONY: help build images release up down test unit race system alerts oracle oracle-short mutants soak verify lint bench generate clean \
+.PHONY: help build images release up down test unit race system alerts search oracle oracle-short mutants soak verify lint bench generate clean \
         node-tools test-node test-guest test-cluster bench-agent bench-quota bench-gang bench-device ladder
 
 help: ## List these targets
@@ -46,29 +60,30 @@ up: bin/tenon ## Start a local cluster of simulated machines with the demo
 down: ## Stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge; else echo "nothing to stop: bin/tenon was never built"; fi
 
-test: verify unit race system oracle-short alerts ladder ## Run every test for which the tools are built
+test: verify unit race search system oracle-short alerts ladder ## Run every test for which the tools are built
 
 unit: ## Run the fast tests: core, codecs, agent, store
-	$(GO) test -tags $(TAGS) $(UNIT)
-	@# Gangs: 100,000 orders of events. Devices: 100,000 nodes, each decided by brute force too.
-	$(GO) test -run WholeOrNotAtAll ./internal/core/gang -rapid.checks=100000
-	$(GO) test -run 'SetsAreAllThatIsFeasible|TheRestAreFoundTogether' ./internal/core/device ./internal/core/place -rapid.checks=100000
-	$(GO) -C hack/tools/release test ./...
+	$(TEST) $(UNIT)
 
-race: cc ## Run the adapters' tests under the race detector
-	CGO_ENABLED=1 $(GO) test -tags $(TAGS) -race -short $(RACE)
-	@# Interleavings of create, exit, crash and drift: rare ones need many cases. The seed is fixed (internal/testkit/seed);
-	@# make soak searches further.
-	$(GO) test -run NoInstant ./internal/agent/apply -rapid.checks=5000
+race: cc ## Run the tests of packages that start goroutines under the race detector
+	CGO_ENABLED=1 $(TEST) -race -short $(addprefix ./,$(RACE))
+
+# Rare orders of events need many cases. Each search here is the same every time, and short; make soak searches further.
+search:
+	@$(ONCE) search-core go.mod internal/core internal/testkit -- $(TEST) -run '$(SEARCH)' $(addprefix ./internal/core/,device gang place) -rapid.checks=10000
+	@$(ONCE) search-agent go.mod api internal -- $(TEST) -run NoInstant ./internal/agent/apply -rapid.checks=5000
 
 system: bin/tenon ## Test scheduler, simulate, commands and the local cluster
-	$(GO) test -tags $(TAGS) -timeout 30m ./internal/sched/... ./internal/control/... ./internal/sim/... ./internal/cli/... ./internal/local/... ./cmd/... ./deploy/... ./test/rights ./test/manifests ./test/chart
-	$(GO) test -tags $(TAGS),nolocal ./cmd/tenon
-	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(GO) test -tags $(TAGS) -timeout 40m -v ./test/system/... ./test/badinput/...
+	$(TEST) $(SYSTEM)
+	$(TEST) -count=1 $(UNCACHED)
+	@$(ONCE) chart go.mod go.sum deploy docs hack/tools/helm test/chart internal api -- $(TEST) -count=1 $(CHART)
+	$(GO) -C hack/tools/release test -count=1 ./...
+	$(GO) test -tags $(TAGS),nolocal -vet=off ./cmd/tenon
+	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -count=1 -v $(CLUSTERS)
 
 # The alert rules, by Prometheus' own program. Without its service discoveries it takes 2 to 7 CPU-minutes to build, once.
 alerts: ## Test the alert rules with promtool
-	cd hack/tools/promtool && GOFLAGS="$(GOFLAGS) -tags=remove_all_sd" $(GO) tool promtool test rules tenon_test.yaml
+	@$(ONCE) alerts deploy hack/tools/promtool -- env -C hack/tools/promtool GOFLAGS="$(GOFLAGS) -tags=remove_all_sd" $(GO) tool promtool test rules tenon_test.yaml
 
 # Tests of the agent on a real machine: docs/reference/testing.md. A level that has passed with the same tools on the same
 # tree is not run again.
@@ -118,7 +133,7 @@ mutants: ## 20 seeded faults of the kubelet's model, each of which the oracle mu
 
 # A part of `oracle` that is the same every time.
 oracle-short:
-	$(ORACLE) -timeout 30m -oracle.minor 1.36 -oracle.states 20000 -oracle.seed 1
+	@$(ONCE) oracle-short go.mod api internal/core internal/kube/convert test/oracle -- $(ORACLE) -timeout 30m -oracle.minor 1.36 -oracle.states 20000 -oracle.seed 1
 
 verify: ## Check format, lint, imports, texts, licences and vulnerabilities
 	@TOOL="$(TOOL)" TAGS=$(TAGS) bash hack/verify.sh

@@ -65,6 +65,10 @@ if [ "${1:-properties}" = properties ]; then
   [ -n "${SOAK_ONLY:-}" ] || properties internal/agent/apply $((10 * checks)) -run NoInstant
   # Gangs: other orders of events than those of make test.
   [ -n "${SOAK_ONLY:-}" ] || properties internal/core/gang $((40 * checks)) -run WholeOrNotAtAll
+  # Devices: nodes that are decided by brute force too.
+  for folder in device place; do
+    [ -n "${SOAK_ONLY:-}" ] || properties internal/core/$folder $((10 * checks)) -run 'SetsAreAllThatIsFeasible|TheRestAreFoundTogether'
+  done
   # Trees of quotas beside their definition: rare ones of five levels with ties and scaled mins.
   [ -n "${SOAK_ONLY:-}" ] || properties internal/core/quota $((20 * checks)) -run ForestsEqualTheDefinition
 fi

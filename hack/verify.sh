@@ -75,7 +75,7 @@ check "gofumpt"                      empty $TOOL gofumpt -l api cmd deploy hack 
 limit "words"                        words "$most_words"
 limit "lines"                        lines "$most_lines"
 check "go vet"                       go vet -tags "$all" ./...
-check "golangci-lint"                $TOOL golangci-lint run --allow-parallel-runners --build-tags "$all"
+check "golangci-lint"                bash hack/once.sh lint '*.go' '*go.mod' '*go.sum' 'go.tools.*' .golangci.yaml -- $TOOL golangci-lint run --allow-parallel-runners --build-tags "$all"
 check "go mod tidy"                  empty go mod tidy -diff
 check "no replace, no exclude"       no_replace
 check "module graph loads"           graph_loads

@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -136,31 +138,53 @@ type goPackage struct {
 	TestImports     []string
 	XTestImports    []string
 	GoFiles         []string
+	TestGoFiles     []string
+	XTestGoFiles    []string
 	Module          *struct{ Path string }
+}
+
+// list lists the packages of the module and what they import, once for all tests.
+var list = sync.OnceValues(func() (map[string]goPackage, error) {
+	out, err := goList("-tags", "nomsgpack", "-deps",
+		"-json=ImportPath,Dir,Standard,Imports,Deps,TestImports,XTestImports,GoFiles,TestGoFiles,XTestGoFiles,Module", "./...")
+	if err != nil {
+		return nil, err
+	}
+	packages := map[string]goPackage{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list output: %w", err)
+		}
+		packages[p.ImportPath] = p
+	}
+})
+
+// goList runs go list in the folder of go.mod.
+func goList(arguments ...string) ([]byte, error) {
+	dir, err := findRoot()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("go", append([]string{"list"}, arguments...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("go list %v: %w", arguments, err)
+	}
+	return out, nil
 }
 
 func load(t *testing.T) map[string]goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-tags", "nomsgpack", "-deps",
-		"-json=ImportPath,Dir,Standard,Imports,Deps,TestImports,XTestImports,GoFiles,Module", "./...")
-	cmd.Dir = root(t)
-	out, err := cmd.Output()
+	packages, err := list()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
-		}
-		t.Fatalf("go list: %v", err)
-	}
-	packages := map[string]goPackage{}
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p goPackage
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("go list output: %v", err)
-		}
-		packages[p.ImportPath] = p
+		t.Fatal(err)
 	}
 	return packages
 }
@@ -168,16 +192,24 @@ func load(t *testing.T) map[string]goPackage {
 // root is the folder of go.mod.
 func root(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	dir, err := findRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+func findRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
+			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
+			return "", errors.New("no go.mod above the test")
 		}
 		dir = filepath.Dir(dir)
 	}
@@ -305,27 +337,30 @@ func TestTheRuntimeProxyHasNoAPIClient(t *testing.T) {
 	}
 }
 
-// deps are the packages that a program links, with tags and on a platform.
-func deps(t *testing.T, program, tags, goos string) []string {
+// deps are the packages that each program links, with tags and on a platform.
+func deps(t *testing.T, tags, goos string, programs ...string) map[string][]string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-tags", tags, "-deps", "./cmd/"+program)
-	cmd.Dir = root(t)
-	cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
-	out, err := cmd.Output()
+	t.Setenv("GOOS", goos)
+	arguments := []string{"-tags", tags, "-f", `{{.ImportPath}} {{join .Deps " "}}`}
+	for _, p := range programs {
+		arguments = append(arguments, "./cmd/"+p)
+	}
+	out, err := goList(arguments...)
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			t.Fatalf("go list for %s: %v\n%s", goos, err, exit.Stderr)
-		}
 		t.Fatal(err)
 	}
-	return strings.Fields(string(out))
+	linked := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		linked[path.Base(words[0])] = words[1:]
+	}
+	return linked
 }
 
 // What users of a cluster run has no control plane in it, and can be built for their own machines.
 func TestTheCommandLineForClustersHasNoControlPlane(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
-		linked := deps(t, "tenon", "nomsgpack,nolocal", goos)
+		linked := deps(t, "nomsgpack,nolocal", goos, "tenon")["tenon"]
 		if !slices.Contains(linked, module+"/internal/sim") {
 			t.Errorf("%s: simulate is not in it", goos)
 		}
@@ -346,8 +381,13 @@ func TestTheCommandLineForClustersHasNoControlPlane(t *testing.T) {
 // A program that calls methods by their names, as html/template does, keeps every method of every type: a third of
 // these programs. What brought it is the page on which gRPC shows its traces.
 func TestTheLinkerMayDropMethods(t *testing.T) {
-	for _, program := range []string{"tenon-agent", "tenon-manager", "tenon-runtime-proxy"} {
-		for _, dep := range deps(t, program, "nomsgpack,grpcnotrace", "linux") {
+	programs := []string{"tenon-agent", "tenon-manager", "tenon-runtime-proxy"}
+	linked := deps(t, "nomsgpack,grpcnotrace", "linux", programs...)
+	for _, program := range programs {
+		if len(linked[program]) == 0 {
+			t.Errorf("%s links nothing", program)
+		}
+		for _, dep := range linked[program] {
 			if dep == "golang.org/x/net/trace" || dep == "html/template" {
 				t.Errorf("%s reaches %s", program, dep)
 			}
@@ -506,7 +546,6 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 
 // The library of NVIDIA's driver needs cgo: builds without the tag nvml must not link it.
 func TestDefaultBuildsHaveNoDriverLibrary(t *testing.T) {
-	t.Parallel()
 	for importPath := range load(t) {
 		if strings.HasPrefix(importPath, "github.com/NVIDIA/") {
 			t.Errorf("%s is linked without the tag nvml", importPath)

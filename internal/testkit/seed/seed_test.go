@@ -50,10 +50,10 @@ func TestPropertyTestsMeetTheSameCasesInEveryRun(t *testing.T) {
 	if draw("", "-rapid.seed=2") == first {
 		t.Error("-rapid.seed does not replace the seed")
 	}
-	if draw("2") != draw("", "-rapid.seed=2") {
-		t.Error("RAPID_SEED=2 draws other cases than -rapid.seed=2")
+	if draw("2") != first {
+		t.Error("RAPID_SEED=2 draws cases of its own, which Go's cache of test results does not know")
 	}
-	if again := draw("0"); again == draw("0") {
-		t.Error("RAPID_SEED=0 draws the same cases twice")
+	if draw("", "-rapid.seed=0") == draw("", "-rapid.seed=0") {
+		t.Error("-rapid.seed=0 draws the same cases twice")
 	}
 }
