@@ -307,8 +307,8 @@ var entries = [...]Entry{
 	},
 	TopologyWriterConflict: {
 		Name: "TopologyWriterConflict", From: agent, On: "Node", Condition: true,
-		Means: "Another program writes the annotations of the NodeResourceTopology (koordlet), the Numatopology, or " +
-			"removes again and again what the agent wrote.",
+		Means: "Another program writes the annotations of the NodeResourceTopology (koordlet), the Device or the " +
+			"Numatopology.",
 		Does: "It stops writing. Zones, attributes and policies that another program writes (NFD, a topology " +
 			"exporter) are left to it, without an Event.",
 		Do: "Stop one of the two.",

@@ -4,9 +4,9 @@ import (
 	gojson "encoding/json"
 	"fmt"
 	"hash/fnv"
-	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,24 +21,15 @@ const (
 	refuseBytes = 240 << 10
 )
 
+// content is what the agent applies to the object, all but the annotation report. It is not changed any more.
 type content struct {
-	nrt  *v1alpha2.NodeResourceTopology
+	nrt *v1alpha2.NodeResourceTopology
+	// hash identifies nrt and the boot of the kernel in which it was computed.
 	hash string
 }
 
-// newContent cuts an object down to a claim and hashes it.
-func newContent(nrt *v1alpha2.NodeResourceTopology, c claim, boot string) (content, error) {
-	nrt = nrt.DeepCopy()
-	if c.scope == annotationsOnly {
-		//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
-		nrt.TopologyPolicies, nrt.Attributes = nil, nil
-		if c.foreignZones {
-			nrt.Zones = nil
-		}
-	}
-	if c.foreignLabel {
-		delete(nrt.Labels, annotation.ManagedBy)
-	}
+// newContent hashes an object, which it keeps.
+func newContent(nrt *v1alpha2.NodeResourceTopology, boot string) (content, error) {
 	text, err := gojson.Marshal(nrt)
 	if err != nil {
 		return content{}, fmt.Errorf("encode topology: %w", err)
@@ -49,7 +40,8 @@ func newContent(nrt *v1alpha2.NodeResourceTopology, c claim, boot string) (conte
 	return content{nrt: nrt, hash: fmt.Sprintf("%016x", h.Sum64())}, nil
 }
 
-// bytes counts the annotations together with those of an object that are not ours: the API server counts them all.
+// bytes returns the size of the annotations that an object in the API would have with this content: the API server
+// counts those of other writers too.
 func (c content) bytes(object *unstructured.Unstructured) int {
 	n := 0
 	for key, value := range c.nrt.Annotations {
@@ -66,10 +58,15 @@ func (c content) bytes(object *unstructured.Unstructured) int {
 	return n
 }
 
-// isOurs reports whether an annotation is one that the agent alone writes: an old one goes with the next write.
+// isOurs reports whether an annotation is one that the agent alone writes: the next write removes an old one.
 func isOurs(key string) bool {
-	return key == annotation.ReportKey || key == annotation.NUMAStateKey || key == annotation.TakeoverKey ||
-		slices.Contains(reported, key)
+	switch key {
+	case annotation.ReportKey, annotation.NUMAStateKey, annotation.TakeoverKey, annotation.CPUTopology,
+		annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey, annotation.PodCPUAllocsKey,
+		annotation.KubeletCPUManagerPolicy:
+		return true
+	}
+	return false
 }
 
 // withoutPods returns an object without what each container holds: the part that grows with the pods.
@@ -84,22 +81,14 @@ func withoutPods(nrt *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopol
 	return nrt
 }
 
-// isIn reports whether an object in the API has this content. What others own of the object is not looked at: it may be
-// of any shape.
+// isIn reports whether an object in the API has this content. Fields of the object that are not in the content belong to
+// other writers and may be of any shape: they are not read.
 func (c content) isIn(object *unstructured.Unstructured) bool {
 	if object == nil || reportOf(object).Hash != c.hash {
 		return false
 	}
-	annotations, labels := object.GetAnnotations(), object.GetLabels()
-	for key, value := range c.nrt.Annotations {
-		if annotations[key] != value {
-			return false
-		}
-	}
-	for key, value := range c.nrt.Labels {
-		if labels[key] != value {
-			return false
-		}
+	if !hasMetadata(object, c.nrt) {
+		return false
 	}
 	fields := map[string]any{} // those lists that are in the content
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
@@ -121,16 +110,28 @@ func (c content) isIn(object *unstructured.Unstructured) bool {
 		(equal(c.nrt.Attributes, got.Attributes) || object.GroupVersionKind().Version == "v1alpha1") // which drops them
 }
 
+// hasMetadata reports whether an object has the labels and annotations of another one. It may have more.
+func hasMetadata(object, want metav1.Object) bool {
+	has := func(got, want map[string]string) bool {
+		for key, value := range want {
+			if got[key] != value {
+				return false
+			}
+		}
+		return true
+	}
+	return has(object.GetLabels(), want.GetLabels()) && has(object.GetAnnotations(), want.GetAnnotations())
+}
+
+// object returns the object to apply in a version, with the annotation report.
 func (c content) object(gv schema.GroupVersion, number annotation.Report) (*unstructured.Unstructured, error) {
 	nrt := c.nrt.DeepCopy()
 	nrt.Annotations[annotation.ReportKey] = number.String()
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(nrt)
+	u, err := encode(nrt)
 	if err != nil {
-		return nil, fmt.Errorf("encode topology: %w", err)
+		return nil, err
 	}
-	u := &unstructured.Unstructured{Object: fields}
 	u.SetGroupVersionKind(gv.WithKind("NodeResourceTopology"))
-	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	if nrt.Zones == nil {
 		unstructured.RemoveNestedField(u.Object, "zones")
 	}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -18,7 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/status"
 )
 
-// Target is the object of a node that is kept.
+// Target is the one object of a kind that the agent of a node writes. It has the node's name.
 type Target struct {
 	// Objects is the API of its kind, in one version.
 	Objects dynamic.ResourceInterface
@@ -36,31 +37,29 @@ type loop struct {
 	kind string
 	// look brings the object up to date once; nil means that it does not exist. An error is retried.
 	look func(ctx context.Context, object *unstructured.Unstructured) error
-	// Reason, and text of the node and an error, of a conflict that a fresh read of the object did not resolve.
-	stuckReason, stuckText string
-	wake                   chan struct{}
+	wake chan struct{} // holds one token after Changed
 
-	mu      sync.Mutex // guards the fields below; never held across a call to the API
-	changed time.Time  // zero: nothing to look at
-	synced  bool       // the object, or its absence, has been observed
-	object  *unstructured.Unstructured
+	mu      sync.Mutex                 // guards the fields below; never held across a call to the API
+	changed time.Time                  // when the last change was noticed, or is to be; zero if nothing changed since the last look
+	synced  bool                       // the object, or its absence, has been observed
+	object  *unstructured.Unstructured // the last known state; nil if there is none
 
-	pace pace // owned by Run
+	pace pace // when the next write may happen; owned by Run
 }
 
 func newLoop(t Target, kind string, look func(context.Context, *unstructured.Unstructured) error) *loop {
 	return &loop{Target: t, kind: kind, look: look, wake: make(chan struct{}, 1)}
 }
 
-// calm clears the condition once the cause is gone.
-func (l *loop) calm(ctx context.Context) error {
+// clearConflict clears the condition once no other writer keeps the agent from its object.
+func (l *loop) clearConflict(ctx context.Context) error {
 	return l.SetConflict(ctx, false, "OnlyWriter", "no other program writes what the agent reports")
 }
 
 // Changed requests a comparison: the source may have changed. It returns at once.
 func (l *loop) Changed() {
 	l.mu.Lock()
-	if now := l.Clock.Now(); l.changed.IsZero() || l.changed.After(now) { // else it is in hand
+	if now := l.Clock.Now(); l.changed.IsZero() || l.changed.After(now) { // else a comparison is due already
 		l.changed = now
 	}
 	l.mu.Unlock()
@@ -141,12 +140,13 @@ func (l *loop) attempt(ctx context.Context) {
 	l.changed = time.Time{}
 	l.mu.Unlock()
 	err := l.look(ctx, object)
-	if apierrors.IsConflict(err) { // another manager wrote in between, or owns our fields
+	if apierrors.IsConflict(err) { // another writer changed the object in between
 		if object, err = l.fetch(ctx); err == nil {
 			err = l.look(ctx, object)
 		}
-		if apierrors.IsConflict(err) { // a retry does not help
-			err = errors.Join(err, l.SetConflict(ctx, true, l.stuckReason, fmt.Sprintf(l.stuckText, l.Node, err)))
+		if apierrors.IsConflict(err) {
+			err = errors.Join(err, l.SetConflict(ctx, true, "WriteConflict", fmt.Sprintf(
+				"%s %s changes faster than tenon-agent can write it: %v", l.kind, l.Node, err)))
 		}
 	}
 	if err == nil || ctx.Err() != nil {
@@ -159,6 +159,38 @@ func (l *loop) attempt(ctx context.Context) {
 		l.Node, "in", l.pace.backoff())
 }
 
+// apply writes the agent's fields of an object: server-side apply with one field manager. It takes the fields over from
+// every other writer, so the caller removes from next what belongs to one. seen is the object that the caller has
+// decided on, nil for none; if the API has another state of it by now, apply fails with a conflict.
+func (l *loop) apply(ctx context.Context, next, seen *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if seen != nil {
+		next.SetResourceVersion(seen.GetResourceVersion())
+	}
+	got, err := l.Objects.Apply(ctx, l.Node, next, metav1.ApplyOptions{FieldManager: Manager, Force: seen != nil})
+	if err != nil {
+		return nil, fmt.Errorf("apply %s %s: %w", l.kind, l.Node, err)
+	}
+	l.wrote(got)
+	return got, nil
+}
+
+// wrote records a successful write and the API server's answer to it.
+func (l *loop) wrote(got *unstructured.Unstructured) {
+	l.pace.wrote(l.Clock.Now())
+	l.keep(got)
+}
+
+// encode returns an object as the API takes it, without what only the API server sets.
+func encode(object any) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", object, err)
+	}
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: fields}, nil
+}
+
+// fetch reads the object from the API; nil if it does not exist.
 func (l *loop) fetch(ctx context.Context) (*unstructured.Unstructured, error) {
 	object, err := l.Objects.Get(ctx, l.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -171,6 +203,7 @@ func (l *loop) fetch(ctx context.Context) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
+// keep makes object the last known state, unless a newer one is known.
 func (l *loop) keep(object *unstructured.Unstructured) {
 	l.mu.Lock()
 	if !isKnown(object, l.object) {

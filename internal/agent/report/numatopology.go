@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
@@ -40,8 +39,6 @@ type NumatopologyReporter struct {
 func NewNumatopology(t Target, source func() *nodeinfo.Numatopology) *NumatopologyReporter {
 	r := &NumatopologyReporter{source: source}
 	r.loop = newLoop(t, "Numatopology", r.publish)
-	r.stuckReason = "WriteConflict"
-	r.stuckText = "Numatopology %s changes faster than tenon-agent can write it: %v"
 	return r
 }
 
@@ -50,38 +47,18 @@ func (r *NumatopologyReporter) publish(ctx context.Context, object *unstructured
 	if want == nil {
 		return nil
 	}
-	now := r.Clock.Now()
-	writer, wrote := otherWriter(object)
-	if free := wrote.Add(liveWriter); writer != "" && free.After(now) {
-		r.again(free)
+	if w, found := specWriter(object); found && w.last.Add(liveWriter).After(r.Clock.Now()) {
+		r.again(w.last.Add(liveWriter))
 		return r.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
 			"the spec of Numatopology %s was written by %q at %s: tenon-agent does not write it. Stop that program "+
-				"on this node, or take --publish-numatopology off", r.Node, writer, wrote.UTC().Format(time.RFC3339)))
+				"on this node, or take --publish-numatopology off", r.Node, w.name, w.last.UTC().Format(time.RFC3339)))
 	}
 	if !r.isIn(want, object) {
 		if err := r.write(ctx, want, object); err != nil {
 			return err
 		}
 	}
-	return r.calm(ctx)
-}
-
-// otherWriter returns who else owns a part of the spec, and when it wrote last; a person at a terminal is none.
-func otherWriter(object *unstructured.Unstructured) (manager string, wrote time.Time) {
-	if object == nil {
-		return "", time.Time{}
-	}
-	for _, f := range object.GetManagedFields() {
-		if f.Manager == Manager || isByHand(f.Manager) || f.FieldsV1 == nil ||
-			read(f.FieldsV1.GetRawBytes()).Spec == nil {
-			continue
-		}
-		at := ptr.Deref(f.Time, metav1.Time{}).Time
-		if manager == "" || at.After(wrote) {
-			manager, wrote = f.Manager, at
-		}
-	}
-	return manager, wrote
+	return r.clearConflict(ctx)
 }
 
 // isIn reports whether an object in the API has the content, as far as the API keeps it.
@@ -104,15 +81,13 @@ func (r *NumatopologyReporter) isIn(want *nodeinfo.Numatopology, object *unstruc
 func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatopology,
 	object *unstructured.Unstructured,
 ) error {
-	now := r.Clock.Now()
 	stamped := want.DeepCopy()
-	metav1.SetMetaDataAnnotation(&stamped.ObjectMeta, nodeinfo.TimestampKey, strconv.FormatInt(now.Unix(), 10))
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stamped)
+	metav1.SetMetaDataAnnotation(&stamped.ObjectMeta, nodeinfo.TimestampKey,
+		strconv.FormatInt(r.Clock.Now().Unix(), 10))
+	next, err := encode(stamped)
 	if err != nil {
-		return fmt.Errorf("encode Numatopology: %w", err)
+		return err
 	}
-	next := &unstructured.Unstructured{Object: fields}
-	unstructured.RemoveNestedField(next.Object, "metadata", "creationTimestamp")
 	var got *unstructured.Unstructured
 	if object == nil {
 		got, err = r.Objects.Create(ctx, next, metav1.CreateOptions{FieldManager: Manager})
@@ -126,8 +101,7 @@ func (r *NumatopologyReporter) write(ctx context.Context, want *nodeinfo.Numatop
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, answered); err != nil {
 		return fmt.Errorf("decode Numatopology %s: %w", r.Node, err)
 	}
-	r.pace.wrote(now)
-	r.keep(got)
+	r.wrote(got)
 	r.asked, r.acked = &want.Spec, &answered.Spec
 	klog.FromContext(ctx).V(2).Info("Published the node's Numatopology", "node", r.Node)
 	return nil

@@ -4,21 +4,17 @@ import "time"
 
 // Limits of the writes of one node.
 const (
-	coalesce      = time.Second
-	perMinute     = 12
-	restoreEvery  = 30 * time.Second
-	disputeWindow = 10 * time.Minute
-	disputeCount  = 3
-	firstRetry    = time.Second
-	lastRetry     = time.Minute
+	coalesce   = time.Second
+	perMinute  = 12
+	firstRetry = time.Second
+	lastRetry  = time.Minute
 )
 
 // pace decides when the next write may happen. It is plain state: the caller gives the time.
 type pace struct {
 	writes   []time.Time // of the last minute, ascending
-	restores []time.Time // of the last disputeWindow, ascending
-	failures int
-	failedAt time.Time
+	failures int         // attempts that failed since the last write
+	failedAt time.Time   // when the last of them failed
 }
 
 // earliest returns when a change that was noticed at changed may be written.
@@ -33,14 +29,7 @@ func (p *pace) earliest(changed time.Time) time.Time {
 	return at
 }
 
-// nextRestore returns when content that vanished may be written again.
-func (p *pace) nextRestore(now time.Time) time.Time {
-	if n := len(p.restores); n > 0 {
-		return later(now, p.restores[n-1].Add(restoreEvery))
-	}
-	return now
-}
-
+// backoff returns the pause after the last failure.
 func (p *pace) backoff() time.Duration {
 	return min(firstRetry<<min(p.failures-1, 6), lastRetry)
 }
@@ -49,25 +38,10 @@ func (p *pace) failed(now time.Time) { p.failures, p.failedAt = p.failures+1, no
 
 func (p *pace) wrote(now time.Time) {
 	p.failures = 0
-	p.writes = append(since(p.writes, now.Add(-time.Minute)), now)
-}
-
-// restored counts a write of content that had vanished; true when another program keeps removing it.
-func (p *pace) restored(now time.Time) (disputed bool) {
-	p.restores = append(since(p.restores, now.Add(-disputeWindow)), now)
-	return len(p.restores) >= disputeCount
-}
-
-// disputed reports whether another program removed our content several times lately.
-func (p *pace) disputed(now time.Time) bool {
-	return len(since(p.restores, now.Add(-disputeWindow))) >= disputeCount
-}
-
-func since(times []time.Time, from time.Time) []time.Time {
-	for len(times) > 0 && times[0].Before(from) {
-		times = times[1:]
+	p.writes = append(p.writes, now)
+	for p.writes[0].Before(now.Add(-time.Minute)) {
+		p.writes = p.writes[1:]
 	}
-	return times
 }
 
 func later(a, b time.Time) time.Time {

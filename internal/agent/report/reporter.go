@@ -3,11 +3,9 @@ package report
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -43,18 +41,15 @@ type Reporter struct {
 	ackedAt atomic.Pointer[time.Time] // nil before the first acknowledgement
 
 	// Owned by Run.
-	last      annotation.Report       // the newest that was chosen
-	lastHash  string                  // of the last acknowledged write
-	warned    map[event.Reason]string // hash of the last content of which each Event was sent
-	published bool
+	last      annotation.Report       // the newest report that was chosen, here or in the API
+	warned    map[event.Reason]string // by Event: the hash of the last content for which it was sent
+	published bool                    // this Reporter has written the object at least once
 }
 
 // New returns a Reporter.
 func New(o Options) *Reporter {
 	r := &Reporter{o: o, last: o.Last, warned: map[event.Reason]string{}}
 	r.loop = newLoop(o.Target, "NodeResourceTopology", r.publish)
-	r.stuckReason = "ApplyConflict"
-	r.stuckText = "NodeResourceTopology %s cannot be applied beside another manager: %v"
 	return r
 }
 
@@ -66,71 +61,52 @@ func (r *Reporter) Age() (time.Duration, bool) {
 	return 0, false
 }
 
+// silence is how long after its last change another writer of the agent's annotations counts as live.
+const silence = 10 * time.Minute
+
+// publish compares the object with the source, and writes it if no other program keeps the agent from it.
 func (r *Reporter) publish(ctx context.Context, object *unstructured.Unstructured) error {
 	nrt := r.o.Source()
 	if nrt == nil {
 		return nil
 	}
-	c := claimOf(object, r.Clock.Now())
-	if c.scope == nothing {
-		return r.yield(ctx, c)
+	nrt = nrt.DeepCopy()
+	for _, w := range writersOf(object) {
+		switch {
+		case !w.isProgram():
+		case !w.fields.annotates(nrt):
+			w.fields.removeFrom(nrt, object.GetLabels())
+		case w.last.Add(silence).After(r.Clock.Now()):
+			r.again(w.last.Add(silence))
+			return r.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
+				"the annotations of NodeResourceTopology %s are written by %q (last at %s): tenon-agent has stopped "+
+					"writing, until that program has been silent for %v. Stop it on this node; delete the object to "+
+					"not wait", r.Node, w.name, w.last.UTC().Format(time.RFC3339), silence))
+		}
 	}
-	want, err := r.fit(ctx, nrt, c, object)
+	want, err := r.fit(ctx, nrt, object)
 	if err != nil {
 		return err
 	}
 	if want.isIn(object) {
-		r.acknowledge(want, object)
-		return r.settled(ctx)
-	}
-	restore := r.lastHash == want.hash // the API lost content that it had acknowledged
-	now := r.Clock.Now()
-	if at := r.pace.nextRestore(now); restore && at.After(now) {
-		r.again(at)
-		return nil
-	}
-	if err := r.apply(ctx, want, object, c.outlasted); err != nil {
+		r.acknowledge(object)
+	} else if err := r.write(ctx, want, object); err != nil {
 		return err
 	}
-	if restore && r.pace.restored(now) {
-		return r.SetConflict(ctx, true, "ContentVanishes", fmt.Sprintf(
-			"the content of NodeResourceTopology %s was taken away %d times within %s: another program removes or "+
-				"replaces it", r.Node, disputeCount, disputeWindow))
-	}
-	return r.settled(ctx)
+	return r.clearConflict(ctx)
 }
 
-// settled clears the condition, unless another program still takes the content away.
-func (r *Reporter) settled(ctx context.Context) error {
-	if r.pace.disputed(r.Clock.Now()) {
-		r.again(r.Clock.Now().Add(disputeWindow))
-		return nil
-	}
-	return r.calm(ctx)
-}
-
-// yield leaves the object to another writer, as long as that is live.
-func (r *Reporter) yield(ctx context.Context, c claim) error {
-	if !c.since.IsZero() {
-		r.again(c.since.Add(silence))
-	}
-	return r.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
-		"the annotations of NodeResourceTopology %s are written by %q (last at %s): tenon-agent has stopped writing, "+
-			"until that program has been silent for %v. Stop it on this node; delete the object to not wait",
-		r.Node, c.owner, c.since.UTC().Format(time.RFC3339), silence))
-}
-
-// fit cuts a source down to what is ours and to what the API server takes. What containers hold goes first.
-func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, c claim,
-	object *unstructured.Unstructured,
+// fit returns the content of nrt, without what each container holds if the annotations would be too large with it. An
+// object that is still too large is an error.
+func (r *Reporter) fit(ctx context.Context, nrt *v1alpha2.NodeResourceTopology, object *unstructured.Unstructured,
 ) (content, error) {
-	want, err := newContent(nrt, c, r.o.Boot)
+	want, err := newContent(nrt, r.o.Boot)
 	if err != nil {
 		return content{}, err
 	}
 	size := want.bytes(object)
 	if size > refuseBytes {
-		if want, err = newContent(withoutPods(nrt), c, r.o.Boot); err != nil {
+		if want, err = newContent(withoutPods(nrt), r.o.Boot); err != nil {
 			return content{}, err
 		}
 		if n := want.bytes(object); n < size {
@@ -166,10 +142,11 @@ func (r *Reporter) warn(reason event.Reason, hash, note string, args ...any) {
 	r.o.Emit(reason, note, args...)
 }
 
-func (r *Reporter) acknowledge(want content, object *unstructured.Unstructured) {
+// acknowledge records that the object in the API is up to date.
+func (r *Reporter) acknowledge(object *unstructured.Unstructured) {
 	now := r.Clock.Now()
 	r.ackedAt.Store(&now)
-	r.lastHash, r.last = want.hash, newer(r.last, reportOf(object))
+	r.last = newer(r.last, reportOf(object))
 }
 
 // newer returns the report of the higher generation; b of two equal ones.
@@ -198,25 +175,17 @@ func (r *Reporter) number(ctx context.Context, want content, object *unstructure
 	return chosen
 }
 
-// apply writes. It does not force: a conflict means that the claim was wrong. The claim is made anew then, and what is
-// still ours after that, in spite of the conflict, was edited by hand or by a writer that we outlasted, and is taken
-// back.
-func (r *Reporter) apply(ctx context.Context, want content, object *unstructured.Unstructured, outlasted bool) error {
+func (r *Reporter) write(ctx context.Context, want content, object *unstructured.Unstructured) error {
 	number := r.number(ctx, want, object)
-	u, err := want.object(r.o.Version, number)
+	next, err := want.object(r.o.Version, number)
 	if err != nil {
 		return err
 	}
-	edited := func(f metav1.ManagedFieldsEntry) bool { return isByHand(f.Manager) }
-	force := object != nil && (outlasted || slices.ContainsFunc(object.GetManagedFields(), edited))
-	got, err := r.Objects.Apply(ctx, r.Node, u, metav1.ApplyOptions{FieldManager: Manager, Force: force})
+	got, err := r.apply(ctx, next, object)
 	if err != nil {
-		return fmt.Errorf("apply NodeResourceTopology %s: %w", r.Node, err)
+		return err
 	}
-	now := r.Clock.Now()
-	r.pace.wrote(now)
-	r.keep(got)
-	r.acknowledge(want, got)
+	r.acknowledge(got)
 	if !r.published {
 		r.published = true
 		r.o.Emit(event.TopologyPublished, "%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen)

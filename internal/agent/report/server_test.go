@@ -92,6 +92,9 @@ func (s *server) Apply(_ context.Context, name string, applied *unstructured.Uns
 		return nil, apierrors.NewServiceUnavailable("the test says so")
 	}
 	live := s.live(name)
+	if seen := applied.GetResourceVersion(); seen != "" && seen != live.GetResourceVersion() {
+		return nil, apierrors.NewConflict(s.resource(), name, errors.New("the object has been modified"))
+	}
 	out, err := s.fields.Apply(live, applied.DeepCopy(), o.FieldManager, o.Force)
 	if err != nil {
 		return nil, err
