@@ -187,7 +187,7 @@ func Steps() []Step {
 			Replace: []string{"=~/", "=…/", "topology node/epyc-2s-0", "topology node/…"}, // placed at random
 		},
 		{
-			Blocks: "README.md $ tenon topology node/epyc", Scene: Demo, Roughly: true,
+			Blocks: "docs/guide/cpu.md $ tenon topology node/epyc", Scene: Demo, Roughly: true,
 			Replace: []string{ // which pods are here is random
 				"  a  default/packet-filter           LSR  0-3          numa 0  PCPULevel\n", "  …\n",
 				"  b  default/search-98d4f8b57-jdcbv  LSR  16-19,80-83  numa 1\n", "",
@@ -195,8 +195,6 @@ func Steps() []Step {
 			},
 		},
 		{Blocks: "README.md $ tenon explain", Scene: Demo},
-		{Blocks: "README.md $ tenon topology node/hgx", Scene: Demo},
-		{Blocks: "README.md $ tenon quota", Scene: Demo},
 		{
 			Blocks: "docs/guide/devices.md $ tenon topology", Scene: Demo,
 			Replace: []string{
