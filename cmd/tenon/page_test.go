@@ -53,7 +53,7 @@ func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 	known, used := 0, map[string]bool{}
 	for _, block := range page.Blocks(t) {
 		switch block.Language {
-		case "yaml":
+		case "yaml", "text":
 			continue
 		case "json":
 			err = readsJSON(t, block)
@@ -167,7 +167,7 @@ func programsOfThePages() map[string]func() *cobra.Command {
 func readsJSON(t *testing.T, block page.Block) error {
 	t.Helper()
 	switch block.File {
-	case "docs/guide/devices.md":
+	case "docs/reference/devices.md":
 		root := host.Root{Dir: t.TempDir()}
 		folder := root.Path(host.DropDirs()[0])
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -181,7 +181,7 @@ func readsJSON(t *testing.T, block page.Block) error {
 			err = errors.Join(err, errors.New("no device"))
 		}
 		return err
-	case "docs/guide/runtime-proxy.md":
+	case "docs/reference/runtime-proxy.md":
 		_, err := criproxy.ParseRegistration([]byte(block.Text))
 		return err
 	}

@@ -91,8 +91,10 @@ func pages(tb testing.TB) (all []Block) {
 // Documents are those of a block of YAML.
 func (b Block) Documents() []string { return strings.Split(b.Text, "\n---\n") }
 
-// isFile reports whether a block is one, and not commands or what they print.
-func (b Block) isFile() bool { return slices.Contains([]string{"yaml", "json", "toml"}, b.Language) }
+// isFile reports whether a block is a file or, as "text", a drawing: neither commands nor what they print.
+func (b Block) isFile() bool {
+	return slices.Contains([]string{"yaml", "json", "toml", "text"}, b.Language)
+}
 
 // named is how a page names a file: before the block, or in its first line.
 var named = regexp.MustCompile("`([a-z]+\\.yaml)`[^`]*$|^# ([a-z]+\\.yaml)\n")
