@@ -116,7 +116,7 @@ func TestQuotasAsGolden(t *testing.T) {
 
 func TestAPodThatItsQuotaHoldsBackAsGolden(t *testing.T) {
 	s := seedAccount()
-	x := s.Admit("uid-d-waits")
+	x := kube.Ask(s, func(a *quota.Account) *quota.Excess { return a.Admit("uid-d-waits") })
 	if x == nil {
 		t.Fatal("the pod is admitted")
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
-	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -53,12 +52,9 @@ func (s *Gangs) renew() {
 	s.state.LimitOvertakes(s.rules.MaxOvertakes)
 }
 
-// Configure sets what holds where neither a pod nor a PodGroup says anything. Every caller must bring equal values,
-// before the first object.
-func (s *Gangs) Configure(defaults gang.Settings) error { return s.ConfigureRules(defaults, s.Rules()) }
-
-// ConfigureRules is Configure, and sets what holds for all gangs.
-func (s *Gangs) ConfigureRules(defaults gang.Settings, rules convert.GangRules) error {
+// Configure sets the settings of gangs for which neither a pod nor a PodGroup has any, and the rules of all gangs. Every
+// caller must bring equal values, before the first object.
+func (s *Gangs) Configure(defaults gang.Settings, rules convert.GangRules) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !reflect.DeepEqual(defaults, s.defaults) || rules != s.rules {
@@ -93,14 +89,7 @@ func (s *Gangs) serves(name string) bool {
 }
 
 func (s *Gangs) gangOf(uid string) string {
-	return ask(s, func(state *gang.State) string { return state.GangOf(uid) })
-}
-
-// ask returns what f reads of the state.
-func ask[T any](s *Gangs, f func(*gang.State) T) T {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f(s.state)
+	return Ask(s, func(state *gang.State) string { return state.GangOf(uid) })
 }
 
 // GangOf returns the gang of a pod, as namespace/name; empty for a pod without one.
@@ -158,16 +147,6 @@ func (s *Gangs) priorityOf(p *corev1.Pod) int32 {
 	return 0
 }
 
-// Units is gang.State's.
-func (s *Gangs) Units(victims []string, gone func(uid string) bool) [][]string {
-	return ask(s, func(state *gang.State) [][]string { return state.Units(victims, gone) })
-}
-
-// Splits is gang.State's.
-func (s *Gangs) Splits(uids []string, gone func(uid string) bool) bool {
-	return ask(s, func(state *gang.State) bool { return state.Splits(uids, gone) })
-}
-
 // PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
 func (s *Gangs) PutPod(p *corev1.Pod) {
 	is, counts := convert.GangPod(p)
@@ -213,7 +192,10 @@ func (s *Gangs) Handle(h GangHandler) { s.handler.Store(&h) }
 // Inform lets quotas know what holds gangs together. It is called before the first pod.
 func (s *Gangs) Inform(q *Quotas) { s.quotas.Store(q) }
 
-// follow carries out what an event makes.
+// Update changes the state by an event, and lets the handler carry out the effects.
+func (s *Gangs) Update(event func(*gang.State) gang.Effects) { s.follow("", event) }
+
+// follow is Update with an event about a gang, whose bond it compares; "" for none.
 func (s *Gangs) follow(of string, event func(*gang.State) gang.Effects) {
 	pods, effects, bonds := s.after(of, event)
 	if q := s.quotas.Load(); q != nil {
@@ -279,7 +261,7 @@ func (s *Gangs) Begin(p *corev1.Pod) (plan *gang.Plan, members []*corev1.Pod, re
 	return plan, s.membersOf(plan), refused
 }
 
-// Rest is gang.State's, with the members.
+// Rest returns the plan of the pod's group after its round has begun, with the members; nil for none.
 func (s *Gangs) Rest(p *corev1.Pod) (*gang.Plan, []*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,11 +276,6 @@ func (s *Gangs) membersOf(plan *gang.Plan) (members []*corev1.Pod) {
 		}
 	}
 	return members
-}
-
-// Conclude is gang.State's.
-func (s *Gangs) Conclude(tried, placed []string, f gang.Failure, now time.Time) {
-	s.follow("", func(state *gang.State) gang.Effects { return state.Conclude(tried, placed, f, now) })
 }
 
 // Pass records that a pod was reserved, and reports whether it must wait for others of its gang.
@@ -316,36 +293,6 @@ func (s *Gangs) Pass(p *corev1.Pod, now time.Time) (waits bool) {
 	return false
 }
 
-// Fail is gang.State's.
-func (s *Gangs) Fail(p *corev1.Pod, now time.Time) {
-	s.follow("", func(state *gang.State) gang.Effects { return state.Fail(string(p.UID), why.Finding{}, now) })
-}
-
-// Lose is gang.State's.
-func (s *Gangs) Lose(uid string) {
-	s.follow("", func(state *gang.State) gang.Effects { return state.Lose(uid, why.Finding{}) })
-}
-
-// Holders is gang.State's.
-func (s *Gangs) Holders(most int) []gang.Holder {
-	return ask(s, func(state *gang.State) []gang.Holder { return state.Holders(most) })
-}
-
-// Release is gang.State's.
-func (s *Gangs) Release(winner string, behind []string) {
-	s.follow("", func(state *gang.State) gang.Effects { return state.Release(winner, behind) })
-}
-
-// Expire is gang.State's.
-func (s *Gangs) Expire(now time.Time) {
-	s.follow("", func(state *gang.State) gang.Effects { return state.Expire(now) })
-}
-
-// Why returns why a pod is not bound; nothing for a pod without a gang.
-func (s *Gangs) Why(p *corev1.Pod) gang.Refusal {
-	return ask(s, func(state *gang.State) gang.Refusal { return state.Why(string(p.UID)) })
-}
-
 // Compare is negative where a pod is to be tried before another one of the same priority: members of gangs that lack
 // some of their minimum first, then by the time of creation, of the gang for a member.
 func (s *Gangs) Compare(a, b *corev1.Pod) int {
@@ -355,7 +302,7 @@ func (s *Gangs) Compare(a, b *corev1.Pod) int {
 	return x.Compare(s.state.Turn(string(b.UID), b.CreationTimestamp.Time))
 }
 
-// RankOf is gang.State's.
+// RankOf returns the rank of a pod, with the priority of its PodGroup.
 func (s *Gangs) RankOf(p *corev1.Pod) gang.Rank {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -366,7 +313,7 @@ func (s *Gangs) rankOf(p *corev1.Pod) gang.Rank {
 	return s.state.RankOf(string(p.UID), s.priorityOf(p), p.CreationTimestamp.Time, p.Namespace+"/"+p.Name)
 }
 
-// Overtake is gang.State's, with the rank of a pod that gets a node.
+// Overtake counts a pod that gets a node against the gangs of higher rank that wait.
 func (s *Gangs) Overtake(p *corev1.Pod) {
 	s.mu.Lock()
 	counts := s.state.Counts()
@@ -374,22 +321,7 @@ func (s *Gangs) Overtake(p *corev1.Pod) {
 	if !counts {
 		return
 	}
-	s.follow("", func(state *gang.State) gang.Effects { return state.Overtake(s.rankOf(p)) })
-}
-
-// Overtaken is gang.State's.
-func (s *Gangs) Overtaken(p *corev1.Pod, nominated bool) bool {
-	return ask(s, func(state *gang.State) bool { return state.Overtaken(string(p.UID), nominated) })
-}
-
-// FailedSince is gang.State's.
-func (s *Gangs) FailedSince(p *corev1.Pod, now time.Time) time.Time {
-	return ask(s, func(state *gang.State) time.Time { return state.FailedSince(string(p.UID), now) })
-}
-
-// Reserves is gang.State's.
-func (s *Gangs) Reserves(name string) bool {
-	return ask(s, func(state *gang.State) bool { return state.Reserves(name) })
+	s.Update(func(state *gang.State) gang.Effects { return state.Overtake(s.rankOf(p)) })
 }
 
 // Alone reports whether a pod starts without others: it is of no gang, or of one that has started.
@@ -436,16 +368,17 @@ func rank(g *v1alpha1.PodGroup) int {
 	return slices.Index(v1alpha1.PodGroupGroups(), g.GroupVersionKind().Group)
 }
 
-// Gate returns why a pod may not be tried; nothing for a pod without a gang.
-func (s *Gangs) Gate(p *corev1.Pod) gang.Refusal {
-	return ask(s, func(state *gang.State) gang.Refusal { return state.Gate(string(p.UID)) })
-}
-
-// Read calls f with the state. f must be short, must not change it, and must not keep it.
+// Read calls f with the state. f must be short, and must neither change the state nor keep it.
 func (s *Gangs) Read(f func(*gang.State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.state)
+}
+
+// Ask returns the answer of f about the state of Gangs or the account of Quotas. f is called by Read of them.
+func Ask[S, T any](store interface{ Read(f func(S)) }, f func(S) T) (answer T) {
+	store.Read(func(s S) { answer = f(s) })
+	return answer
 }
 
 // Pods returns the members that f chooses, by what the gangs know of them.

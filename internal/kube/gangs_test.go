@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 func memberOf(name, least string) *corev1.Pod {
@@ -47,7 +48,7 @@ func podGroup(group string, least int32) *v1alpha1.PodGroup {
 func gangs(t *testing.T) (*kube.Gangs, func() []string) {
 	t.Helper()
 	s := kube.NewGangs()
-	if err := s.Configure(gang.Settings{}); err != nil {
+	if err := s.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
 		t.Fatal(err)
 	}
 	h := &gangHandler{T: t}
@@ -77,12 +78,16 @@ func (h *gangHandler) Opened(pods map[string]*corev1.Pod) {
 func (h *gangHandler) Allow(uids []string)    { h.allowed = append(h.allowed, uids...) }
 func (h *gangHandler) GiveBack(uids []string) { h.returned = append(h.returned, uids...) }
 
+func gate(s *kube.Gangs, p *corev1.Pod) gang.Refusal {
+	return kube.Ask(s, func(s *gang.State) gang.Refusal { return s.Gate(string(p.UID)) })
+}
+
 func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
 	t.Parallel()
 	s, activated := gangs(t)
 	s.PutPod(memberOf("a", "3"))
 	s.PutPod(memberOf("b", "3"))
-	if code := s.Gate(memberOf("a", "3")).Code; code != why.GangNotReady || len(activated()) > 0 {
+	if code := gate(s, memberOf("a", "3")).Code; code != why.GangNotReady || len(activated()) > 0 {
 		t.Fatalf("two of three: %v", code)
 	}
 	leaves := memberOf("c", "3")
@@ -91,7 +96,7 @@ func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
 	ended := memberOf("d", "3")
 	ended.Status.Phase = corev1.PodSucceeded
 	s.PutPod(ended)
-	if code := s.Gate(memberOf("a", "3")).Code; code != why.GangNotReady {
+	if code := gate(s, memberOf("a", "3")).Code; code != why.GangNotReady {
 		t.Errorf("pods that leave or have ended count: %v", code)
 	}
 	s.PutPod(memberOf("e", "3"))
@@ -103,7 +108,7 @@ func TestMembersAreActivatedWhenTheGangIsComplete(t *testing.T) {
 		t.Errorf("activated again: %v", got)
 	}
 	s.RemovePod(memberOf("b", "3"))
-	if code := s.Gate(memberOf("a", "3")).Code; code != why.GangNotReady {
+	if code := gate(s, memberOf("a", "3")).Code; code != why.GangNotReady {
 		t.Errorf("two are left of three: %v", code)
 	}
 	// Nothing but an annotation of the oldest changes.
@@ -125,7 +130,7 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 			if by == "arguments" {
 				defaults.Policy = gang.MatchPolicy(policy)
 			}
-			if err := s.Configure(defaults); err != nil {
+			if err := s.Configure(defaults, convert.DefaultGangRules()); err != nil {
 				t.Fatal(err)
 			}
 			g := podGroup(v1alpha1.GroupName, 2)
@@ -143,7 +148,7 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 			bound := a.DeepCopy()
 			bound.Spec.NodeName = "n"
 			s.PutPod(bound)
-			if r := s.Gate(b); r.Code != why.None {
+			if r := gate(s, b); r.Code != why.None {
 				t.Errorf("%s by %s: one of two runs, and the other is held: %v", policy, by, r)
 			}
 		}
@@ -160,7 +165,7 @@ func TestPodsOfABasicPodGroupAreNotHeld(t *testing.T) {
 	pods := []*corev1.Pod{faulty, inGroup("b")}
 	for _, p := range pods {
 		s.PutPod(p)
-		if code := s.Gate(p).Code; code == why.None {
+		if code := gate(s, p).Code; code == why.None {
 			t.Errorf("%s may be tried before its PodGroup exists", p.Name)
 		}
 	}
@@ -176,8 +181,10 @@ func TestPodsOfABasicPodGroupAreNotHeld(t *testing.T) {
 			t.Errorf("%s: plan %v, refused by %+v, alone %v", p.Name, plan, refused, s.Alone(p))
 		}
 	}
-	none := func(string) bool { return false }
-	if got := s.Units([]string{"uid-a", "uid-b"}, none); len(got) != 2 {
+	units := func(uids ...string) [][]string {
+		return kube.Ask(s, func(s *gang.State) [][]string { return s.Units(uids, func(string) bool { return false }) })
+	}
+	if got := units("uid-a", "uid-b"); len(got) != 2 {
 		t.Errorf("evicted as %v, want each by itself", got)
 	}
 	s.Read(func(state *gang.State) {
@@ -188,11 +195,11 @@ func TestPodsOfABasicPodGroupAreNotHeld(t *testing.T) {
 	whole := podGroup(v1alpha1.NativeGroupName, 0)
 	whole.Basic, whole.Whole = true, true
 	s.PutGroup(whole)
-	if got := s.Units([]string{"uid-a"}, none); len(got) != 1 || len(got[0]) != 2 {
+	if got := units("uid-a"); len(got) != 1 || len(got[0]) != 2 {
 		t.Errorf("of pods that go together %v go", got)
 	}
 	s.RemoveGroup(whole)
-	if r := s.Gate(pods[1]); r.Code == why.None {
+	if r := gate(s, pods[1]); r.Code == why.None {
 		t.Error("the PodGroup is gone, and a pod may be tried")
 	}
 }
@@ -200,7 +207,7 @@ func TestPodsOfABasicPodGroupAreNotHeld(t *testing.T) {
 func TestQuotasLearnWhatHoldsGangsTogether(t *testing.T) {
 	t.Parallel()
 	s := kube.NewGangs()
-	if err := s.Configure(gang.Settings{}); err != nil {
+	if err := s.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
 		t.Fatal(err)
 	}
 	moved := inGroup("a")
@@ -288,7 +295,8 @@ func TestATreeOfPodGroupsIsOneGroup(t *testing.T) {
 func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
 	t.Parallel()
 	s, h := kube.NewGangs(), &gangHandler{T: t}
-	if err := s.Configure(gang.Settings{Mode: gang.NonStrict, Wait: time.Minute}); err != nil {
+	settings := gang.Settings{Mode: gang.NonStrict, Wait: time.Minute}
+	if err := s.Configure(settings, convert.DefaultGangRules()); err != nil {
 		t.Fatal(err)
 	}
 	s.Handle(h)
@@ -300,10 +308,11 @@ func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
 		if !s.Pass(p, start) {
 			t.Errorf("%s need not wait", p.Name)
 		}
-		s.Conclude([]string{string(p.UID)}, []string{string(p.UID)}, gang.Failure{}, start)
+		uid := []string{string(p.UID)}
+		s.Update(func(s *gang.State) gang.Effects { return s.Conclude(uid, uid, gang.Failure{}, start) })
 	}
 	reserve(a)
-	s.Expire(start.Add(time.Hour))
+	s.Update(func(s *gang.State) gang.Effects { return s.Expire(start.Add(time.Hour)) })
 	if want := []string{"uid-a"}; !slices.Equal(h.returned, want) || len(h.allowed) > 0 {
 		t.Fatalf("after the waiting time %v are to return, want %v; allowed %v", h.returned, want, h.allowed)
 	}
@@ -311,7 +320,7 @@ func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
 	if _, _, refused := s.Begin(b); refused.Code != why.GangHolding {
 		t.Errorf("one is still returning: %+v", refused)
 	}
-	s.Lose("uid-a")
+	s.Update(func(s *gang.State) gang.Effects { return s.Lose("uid-a", why.Finding{}) })
 	if want := []string{"ns/a", "ns/b"}; !slices.Equal(h.opened, want) {
 		t.Errorf("all have returned, and %v may be tried, want %v", h.opened, want)
 	}
@@ -334,7 +343,7 @@ func TestPodsOfOtherSchedulersAreNoMembers(t *testing.T) {
 		p.Spec.SchedulerName = scheduler
 		s.PutPod(p)
 	}
-	if r := s.Gate(memberOf("a", "3")); r.Code != why.GangNotReady || r.Have != 2 {
+	if r := gate(s, memberOf("a", "3")); r.Code != why.GangNotReady || r.Have != 2 {
 		t.Errorf("two of ours and one of theirs: %+v", r)
 	}
 }
@@ -344,7 +353,7 @@ func TestOfSeveralPodGroupsOfOneNameTheFirstCounts(t *testing.T) {
 	s, activated := gangs(t)
 	s.PutPod(inGroup("a"))
 	s.PutPod(inGroup("b"))
-	if code := s.Gate(inGroup("a")).Code; code != why.GangNotFound {
+	if code := gate(s, inGroup("a")).Code; code != why.GangNotFound {
 		t.Fatalf("without a PodGroup: %v", code)
 	}
 	const sigs, community, native = v1alpha1.GroupName, v1alpha1.CommunityGroupName, v1alpha1.NativeGroupName
@@ -353,30 +362,30 @@ func TestOfSeveralPodGroupsOfOneNameTheFirstCounts(t *testing.T) {
 		t.Errorf("activated %v, want both", got)
 	}
 	s.PutGroup(podGroup(sigs, 3))
-	if r := s.Gate(inGroup("a")); r.Code != why.GangNotReady || r.Need != 3 {
+	if r := gate(s, inGroup("a")); r.Code != why.GangNotReady || r.Need != 3 {
 		t.Errorf("with both: %+v, want 3 of %s", r, sigs)
 	}
 	s.PutGroup(podGroup(community, 1))
-	if r := s.Gate(inGroup("a")); r.Need != 3 {
+	if r := gate(s, inGroup("a")); r.Need != 3 {
 		t.Errorf("the other is put again: %+v", r)
 	}
 	s.PutGroup(podGroup(native, 4))
-	if r := s.Gate(inGroup("a")); r.Need != 4 {
+	if r := gate(s, inGroup("a")); r.Need != 4 {
 		t.Errorf("with all: %+v, want 4 of %s", r, native)
 	}
 	basic := podGroup(native, 0)
 	basic.Basic = true
 	s.PutGroup(basic)
-	if r := s.Gate(inGroup("a")); r.Code != why.None || !s.Alone(inGroup("a")) {
+	if r := gate(s, inGroup("a")); r.Code != why.None || !s.Alone(inGroup("a")) {
 		t.Errorf("Kubernetes' own says that they are not a gang: %+v", r)
 	}
 	s.RemoveGroup(basic)
 	s.RemoveGroup(podGroup(sigs, 3))
-	if r := s.Gate(inGroup("a")); r.Code != why.None {
+	if r := gate(s, inGroup("a")); r.Code != why.None {
 		t.Errorf("with that of %s alone: %+v", community, r)
 	}
 	s.RemoveGroup(podGroup(community, 1))
-	if r := s.Gate(inGroup("a")); r.Code != why.GangNotFound {
+	if r := gate(s, inGroup("a")); r.Code != why.GangNotFound {
 		t.Errorf("both are gone: %+v", r)
 	}
 }
@@ -389,7 +398,7 @@ func TestAllProfilesMustGiveEqualDefaultsOfGangs(t *testing.T) {
 		if i == 2 {
 			d.Policy = gang.OnceSatisfied
 		}
-		if got := s.Configure(d) == nil; got != want {
+		if got := s.Configure(d, convert.DefaultGangRules()) == nil; got != want {
 			t.Errorf("call %d is accepted: %v", i, got)
 		}
 	}
@@ -399,7 +408,7 @@ func TestAllProfilesMustGiveEqualDefaultsOfGangs(t *testing.T) {
 func TestGangsFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	s := kube.NewGangs()
-	if err := s.Configure(gang.Settings{}); err != nil {
+	if err := s.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
 		t.Fatal(err)
 	}
 	opened := &counter{}
@@ -410,7 +419,7 @@ func TestGangsFromManyGoroutines(t *testing.T) {
 		all.Go(func() {
 			p := memberOf(fmt.Sprint(i), fmt.Sprint(members))
 			s.PutPod(p)
-			s.Gate(p)
+			gate(s, p)
 			s.Pods(func(p *corev1.Pod, state *gang.State) bool { return state.Gate(string(p.UID)).Code != why.None })
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -64,25 +63,4 @@ func (s *Gangs) putLayers(name string, layers []domain.Layer) {
 // NetworkHandler puts ClusterNetworkTopologies, as GroupHandler does PodGroups.
 func (s *Gangs) NetworkHandler() cache.ResourceEventHandler {
 	return whenTrue(&s.configured, Handler(s.PutNetwork, s.RemoveNetwork))
-}
-
-// DomainRequest is gang.State's.
-func (s *Gangs) DomainRequest(uid string) *domain.Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.DomainRequest(uid)
-}
-
-// HasDomainRules reports whether a pod's gang asks for domains of the network.
-func (s *Gangs) HasDomainRules(p *corev1.Pod) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.HasDomainRules(string(p.UID))
-}
-
-// Layers is gang.State's.
-func (s *Gangs) Layers() *domain.Layers {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Layers()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/domain"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -57,23 +58,26 @@ func TestAGangIsTriedWhenItsLayerComes(t *testing.T) {
 	network.Spec.NetworkTopologySpec = []devicev1alpha1.NetworkLayer{{TopologyLayer: "Block", LabelKey: []string{"l"}}}
 	h := s.NetworkHandler()
 	h.OnAdd(network, true)
-	if got := s.Gate(p).Code; got != why.GangLayerNotFound || len(activated()) > 0 || !s.HasDomainRules(p) {
+	gathers := kube.Ask(s, func(s *gang.State) bool { return s.HasDomainRules(string(p.UID)) })
+	if got := gate(s, p).Code; got != why.GangLayerNotFound || len(activated()) > 0 || !gathers {
 		t.Fatalf("another object counts: %v", got)
 	}
 	network = network.DeepCopy()
 	network.Name = "default"
 	h.OnAdd(network, true)
-	if got := activated(); len(got) != 1 || s.Gate(p).Code != why.None {
-		t.Errorf("activated %v, the gate says %v", got, s.Gate(p))
+	if got := activated(); len(got) != 1 || gate(s, p).Code != why.None {
+		t.Errorf("activated %v, the gate says %v", got, gate(s, p))
 	}
-	if got := s.Layers().DomainOf(domain.Rule{Layer: "Block"}, "n", map[string]string{"l": "b1"}); got != "b1" {
+	layers := kube.Ask(s, (*gang.State).Layers)
+	if got := layers.DomainOf(domain.Rule{Layer: "Block"}, "n", map[string]string{"l": "b1"}); got != "b1" {
 		t.Errorf("the domain is %q", got)
 	}
-	if got := s.DomainRequest(string(p.UID)); got == nil || len(got.Rules) != 1 {
+	got := kube.Ask(s, func(s *gang.State) *domain.Request { return s.DomainRequest(string(p.UID)) })
+	if got == nil || len(got.Rules) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	h.OnDelete(network)
-	if got := s.Gate(p).Code; got != why.GangLayerNotFound {
+	if got := gate(s, p).Code; got != why.GangLayerNotFound {
 		t.Errorf("the gate says %v without the object", got)
 	}
 }

@@ -127,7 +127,7 @@ func (s *Quotas) Misses(p *corev1.Pod) bool {
 	return missing
 }
 
-// Read calls f with the account. f must be short, must not change it, and must not keep it.
+// Read calls f with the account. f must be short, and must neither change the account nor keep it.
 func (s *Quotas) Read(f func(*quota.Account)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,19 +217,7 @@ func (s *Quotas) checkerOf() *quota.Checker {
 	return s.checker
 }
 
-// use returns what f does with the account.
-func use[T any](s *Quotas, f func(*quota.Account) T) T {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f(s.account)
-}
-
-// Admit is quota.Account's.
-func (s *Quotas) Admit(uids ...string) *quota.Excess {
-	return use(s, func(a *quota.Account) *quota.Excess { return a.Admit(uids...) })
-}
-
-// Reserve is quota.Account's: until the pods are bound, Release takes it back.
+// Reserve reserves what pods ask of their quotas, all or none, until they are bound; Release of the account ends it.
 func (s *Quotas) Reserve(uids ...string) *quota.Excess {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,36 +228,6 @@ func (s *Quotas) Reserve(uids ...string) *quota.Excess {
 		}
 	}
 	return x
-}
-
-// Release is quota.Account's.
-func (s *Quotas) Release(uids ...string) { s.Read(func(a *quota.Account) { a.Release(uids...) }) }
-
-// Trial is quota.Account's: a dry run for a pending pod, nil for one that no quota can hold back.
-func (s *Quotas) Trial(uid string) *quota.Trial {
-	return use(s, func(a *quota.Account) *quota.Trial { return a.Try(uid) })
-}
-
-// Take is quota.Account's.
-func (s *Quotas) Take(t *quota.Trial, uid string) { s.Read(func(a *quota.Account) { a.Take(t, uid) }) }
-
-// Give is quota.Account's.
-func (s *Quotas) Give(t *quota.Trial, uid string) { s.Read(func(a *quota.Account) { a.Give(t, uid) }) }
-
-// AdmitTrial is quota.Account's.
-func (s *Quotas) AdmitTrial(t *quota.Trial) *quota.Excess {
-	return use(s, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) })
-}
-
-// MayPreempt is quota.Account's.
-func (s *Quotas) MayPreempt(preemptor, victim string) bool {
-	return use(s, func(a *quota.Account) bool { return a.MayPreempt(preemptor, victim) })
-}
-
-// VictimNodes is quota.Account's.
-func (s *Quotas) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
-	s.Read(func(a *quota.Account) { nodes, inside = a.VictimNodes(uid) })
-	return nodes, inside
 }
 
 // Refuse remembers why an attempt on a pod failed, for Grew.
@@ -347,7 +305,7 @@ func (s *Quotas) RemovePod(p *corev1.Pod) {
 	})
 }
 
-// SetGang is quota.Account's.
+// SetGang sets what holds a gang together.
 func (s *Quotas) SetGang(id string, is quota.Bond) {
 	s.Read(func(a *quota.Account) { a.SetGang(id, is) })
 	if freed := s.freed.Load(); freed != nil {
@@ -355,14 +313,9 @@ func (s *Quotas) SetGang(id string, is quota.Bond) {
 	}
 }
 
-// Nominate is quota.Account's.
-func (s *Quotas) Nominate(p *corev1.Pod) {
-	s.follow(string(p.UID), func(quota.Member) { s.account.Nominate(string(p.UID)) })
-}
-
-// Withdraw is quota.Account's.
-func (s *Quotas) Withdraw(p *corev1.Pod) {
-	s.follow(string(p.UID), func(quota.Member) { s.account.Withdraw(string(p.UID)) })
+// Update changes by f how the account counts a pod.
+func (s *Quotas) Update(uid types.UID, f func(*quota.Account)) {
+	s.follow(string(uid), func(quota.Member) { f(s.account) })
 }
 
 // follow calls OnFreed's function when f takes something from what a pending pod asks of a quota, or its nomination. f

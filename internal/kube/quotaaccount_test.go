@@ -92,6 +92,10 @@ func clockAt() (now *time.Time, s *kube.Quotas) {
 	return now, kube.NewQuotas(func() time.Time { return *now })
 }
 
+func admit(s *kube.Quotas, uid string) *quota.Excess {
+	return kube.Ask(s, func(a *quota.Account) *quota.Excess { return a.Admit(uid) })
+}
+
 // TestTheFirstQuotaFindsWhatIsThere: pods and reservations that came before any quota count from its first moment.
 func TestTheFirstQuotaFindsWhatIsThere(t *testing.T) {
 	t.Parallel()
@@ -108,7 +112,7 @@ func TestTheFirstQuotaFindsWhatIsThere(t *testing.T) {
 	if x := s.Reserve("w"); x != nil {
 		t.Fatal(x)
 	}
-	s.Release("w")
+	s.Update("w", func(a *quota.Account) { a.Release("w") })
 	if s.Limits(waiting) {
 		t.Error("a pod is limited without a quota")
 	}
@@ -124,7 +128,7 @@ func TestTheFirstQuotaFindsWhatIsThere(t *testing.T) {
 		t.Errorf("the last pod within max: %v", x)
 	}
 	s.PutPod(asking("late", "team", "", 1))
-	if x := s.Admit("late"); x == nil || x.Quota != "team" {
+	if x := admit(s, "late"); x == nil || x.Quota != "team" {
 		t.Errorf("one CPU above max: %v", x)
 	}
 }
@@ -381,21 +385,21 @@ func TestANominationHoldsRoomAndItsEndIsReported(t *testing.T) {
 	s.PutPod(nominated)
 	s.PutPod(other)
 	for name, end := range map[string]func(){
-		"withdrawn": func() { s.Withdraw(nominated) },
+		"withdrawn": func() { s.Update(nominated.UID, func(a *quota.Account) { a.Withdraw(string(nominated.UID)) }) },
 		"cleared in the API": func() {
 			cleared := nominated.DeepCopy()
 			cleared.Status.NominatedNodeName = ""
 			s.PutPod(cleared)
 		},
 	} {
-		s.Nominate(nominated)
+		s.Update(nominated.UID, func(a *quota.Account) { a.Nominate(string(nominated.UID)) })
 		s.PutPod(nominated)
-		x := s.Admit("other")
+		x := admit(s, "other")
 		if x == nil || freed != 0 {
 			t.Fatalf("%s: beside a nominated pod: %v, %d reports", name, x, freed)
 		}
-		if end(); freed != 1 || s.Admit("other") != nil {
-			t.Errorf("%s: %d reports, then %v", name, freed, s.Admit("other"))
+		if end(); freed != 1 || admit(s, "other") != nil {
+			t.Errorf("%s: %d reports, then %v", name, freed, admit(s, "other"))
 		}
 		freed = 0
 	}
@@ -410,21 +414,21 @@ func TestANominationHoldsBeforeTheStatusSaysIt(t *testing.T) {
 	pending := asking("pending", "team", "", 3)
 	s.PutPod(pending)
 	s.PutPod(asking("other", "team", "", 2))
-	s.Nominate(pending)
+	s.Update(pending.UID, func(a *quota.Account) { a.Nominate(string(pending.UID)) })
 	said := pending.DeepCopy()
 	said.Status.Conditions = append(said.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled})
 	s.PutPod(said)
-	if s.Admit("other") == nil {
+	if admit(s, "other") == nil {
 		t.Error("another pod gets what is held")
 	}
 	named := said.DeepCopy()
 	named.Status.NominatedNodeName = "n"
 	s.PutPod(named)
 	s.PutPod(said)
-	if x := s.Admit("other"); x != nil {
+	if x := admit(s, "other"); x != nil {
 		t.Errorf("when the status names no node any more: %v", x)
 	}
-	s.Nominate(pending)
+	s.Update(pending.UID, func(a *quota.Account) { a.Nominate(string(pending.UID)) })
 	bound := said.DeepCopy()
 	bound.Spec.NodeName = "n"
 	s.PutPod(bound)
@@ -517,7 +521,7 @@ func TestAPendingPodThatLeavesIsReported(t *testing.T) {
 	s.PutQuota(elastic("x", "b", 0, 10))
 	s.PutPod(asking("big", "a", "", 10))
 	s.PutPod(asking("p", "b", "", 6))
-	x := s.Admit("p")
+	x := admit(s, "p")
 	if x == nil {
 		t.Fatal("ten CPUs are divided in halves, and a pod of six is admitted")
 	}
@@ -586,7 +590,7 @@ func TestTheStoreEqualsARebuild(t *testing.T) {
 				for _, uid := range members {
 					delete(reserved, uid)
 				}
-				s.Release(members...)
+				s.Read(func(a *quota.Account) { a.Release(members...) })
 			case 5:
 				if p := pods[name]; p != nil {
 					delete(pods, name)
@@ -658,7 +662,7 @@ func TestReadersAndWritersDoNotWaitForEachOther(t *testing.T) {
 				if x := s.Reserve(string(p.UID)); x != nil {
 					s.Refuse(string(p.UID), x)
 				}
-				s.Release(string(p.UID))
+				s.Update(p.UID, func(a *quota.Account) { a.Release(string(p.UID)) })
 				s.RemovePod(p)
 				s.RemoveQuota(elastic("x", name, 1, 1))
 			}
@@ -670,13 +674,13 @@ func TestReadersAndWritersDoNotWaitForEachOther(t *testing.T) {
 				s.Problems(name)
 				s.Limits(asking(uid, name, "", 1))
 				s.Misses(asking(uid, name, "", 1))
-				if x := s.Trial(uid); x != nil {
-					s.Take(x, uid)
-					s.AdmitTrial(x)
+				if x := kube.Ask(s, func(a *quota.Account) *quota.Trial { return a.Try(uid) }); x != nil {
+					s.Read(func(a *quota.Account) { a.Take(x, uid) })
+					kube.Ask(s, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(x) })
 				}
 				s.Grew(uid)
-				s.VictimNodes(uid)
-				s.MayPreempt(uid, fmt.Sprint(w, "-0"))
+				s.Read(func(a *quota.Account) { a.VictimNodes(uid) })
+				kube.Ask(s, func(a *quota.Account) bool { return a.MayPreempt(uid, fmt.Sprint(w, "-0")) })
 				s.Expire()
 			}
 		})

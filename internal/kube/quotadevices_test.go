@@ -61,7 +61,7 @@ func TestAQuotaOnOneNameOfADeviceHoldsPodsThatUseAnother(t *testing.T) {
 		if x := s.Reserve("whole", "share"); x != nil {
 			t.Errorf("%s: one and a half of two GPUs are refused: %v", c.limit, x)
 		}
-		if x := s.Admit("memory"); (x == nil) != c.third {
+		if x := admit(s, "memory"); (x == nil) != c.third {
 			t.Errorf("%s: the third pod: %v", c.limit, x)
 		}
 

@@ -582,13 +582,13 @@ func TestASetThatWasGivenBackIsNotFollowed(t *testing.T) {
 		t.Fatalf("%d members hold room on n0, want 2", n)
 	}
 	late := time.Now().Add(1000 * time.Hour)
-	l.gangs.Expire(late)
+	l.gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(late) })
 	l.permit(l.ctx)
 	if n := held("n0"); n != 0 {
 		t.Fatalf("%d members hold room after their time, want 0", n)
 	}
 	l.end("old")
-	l.gangs.Expire(late.Add(time.Hour)) // their rest is over
+	l.gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(late.Add(time.Hour)) }) // their rest is over
 	l.settle()
 	if n0, n1 := held("n0"), held("n1"); n0 != 0 || n1 != 2 {
 		t.Errorf("%d members hold room on n0 and %d on n1, want both on n1", n0, n1)

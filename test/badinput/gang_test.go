@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sim"
 )
 
@@ -325,7 +326,7 @@ func unguardedGangs(t *testing.T) *gangs {
 		Gangs: kube.NewGangs(), t: t, now: time.Unix(1_800_000_000, 0), pods: map[string]*corev1.Pod{},
 		groups: map[string]*v1alpha1.PodGroup{},
 	}
-	if err := g.Configure(gang.Settings{}); err != nil {
+	if err := g.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
 		t.Fatal(err)
 	}
 	g.pod("bystander-0", 0, "", `name: bystander, min-available: "2"`)
@@ -393,16 +394,27 @@ func (g *gangs) tries(names ...string) {
 	if plan != nil {
 		tried = plan.Members
 	}
-	g.Conclude(tried, names, gang.Failure{}, g.now)
+	g.Update(func(s *gang.State) gang.Effects { return s.Conclude(tried, names, gang.Failure{}, g.now) })
+}
+
+// lose releases what the pod of a UID has reserved.
+func (g *gangs) lose(uid string) {
+	g.Update(func(s *gang.State) gang.Effects { return s.Lose(uid, why.Finding{}) })
+}
+
+// gate returns why the pod of a name may not be tried.
+func (g *gangs) gate(name string) gang.Refusal {
+	uid := string(g.pods[name].UID)
+	return kube.Ask(g.Gangs, func(s *gang.State) gang.Refusal { return s.Gate(uid) })
 }
 
 // says describes what becomes of pods.
 func (g *gangs) says(names ...string) string {
 	var out strings.Builder
 	for _, name := range names {
-		r := g.Gate(g.pods[name])
+		r := g.gate(name)
 		if r.Code == why.None {
-			r = g.Why(g.pods[name])
+			r = kube.Ask(g.Gangs, func(s *gang.State) gang.Refusal { return s.Why(string(g.pods[name].UID)) })
 		}
 		if r.Code == why.None {
 			fmt.Fprintf(&out, "%s may be tried\n", name)
@@ -421,7 +433,7 @@ func (g *gangs) says(names ...string) string {
 // check is what holds whatever the objects say.
 func (g *gangs) check() {
 	g.t.Helper()
-	if r := g.Gate(g.pods["bystander-1"]); r.Code != why.None {
+	if r := g.gate("bystander-1"); r.Code != why.None {
 		g.t.Errorf("the bystander notices: %v", r)
 	}
 	if g.history {
@@ -429,7 +441,7 @@ func (g *gangs) check() {
 	}
 	names := slices.Sorted(maps.Keys(g.pods))
 	b := &gangs{Gangs: kube.NewGangs(), t: g.t, now: g.now, pods: g.pods}
-	if err := b.Configure(gang.Settings{}); err != nil {
+	if err := b.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
 		g.t.Fatal(err)
 	}
 	for _, name := range slices.Backward(names) {

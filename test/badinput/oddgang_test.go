@@ -55,7 +55,7 @@ func oddGangCases() []bad {
 	}
 	after := func(g *gangs, d time.Duration) {
 		g.now = g.now.Add(d)
-		g.Expire(g.now)
+		g.Update(func(s *gang.State) gang.Effects { return s.Expire(g.now) })
 	}
 	return []bad{
 		says("a waiting time of 0", "name: g, waiting-time: 0s", "p may be tried", "waits 10m0s"),
@@ -87,19 +87,19 @@ func oddGangCases() []bad {
 			after(g, 72*time.Hour-time.Second)
 			before := g.says("p", "q")
 			after(g, time.Second)
-			g.Lose("p")
+			g.lose("p")
 			return before + g.says("p", "q")
 		}, "p: GangHolding: gang ml/g holds 1 of the 2 members", "p: GangTimeout: gang ml/g had only 1 of 2 members"),
 		odd("the framework ends a wait of days after 15 minutes", func(g *gangs) string {
 			waits(g)
 			after(g, 15*time.Minute)
-			g.Lose("p")
+			g.lose("p")
 			answer := g.says("p")
 			g.tries("p")
 			after(g, 71*time.Hour+44*time.Minute)
 			answer += g.says("p")
 			after(g, time.Minute)
-			g.Lose("p")
+			g.lose("p")
 			return answer + g.says("q")
 		}, "p may be tried", "p: GangHolding", "q: GangTimeout"),
 		odd("a group without its own gang", func(g *gangs) string {
@@ -160,7 +160,7 @@ func oddGangCases() []bad {
 			g.tries("p")
 			before := g.says("p")
 			g.ungroup(podGroupOf(sigs, "", ""))
-			g.Lose("p") // as the handler does
+			g.lose("p") // as the handler does
 			return before + g.says("p", "q")
 		}, "p: GangHolding", "p: GangNotFound", "q: GangNotFound"),
 		odd("a PodGroup is created again with another minimum", func(g *gangs) string {

@@ -67,7 +67,7 @@ func quotaFaults() []bad {
 				a.t.Errorf("used %d, want the largest there is", root.Used["memory"])
 			}
 			a.pod("late", "x", "a", 0, false, memory("1"))
-			answer := a.says("a") + a.Admit("late").String()
+			answer := a.says("a") + a.admit("late").String()
 			for _, name := range []string{"a", "b"} {
 				a.RemovePod(a.pods[name])
 				delete(a.pods, name)
@@ -201,7 +201,7 @@ func quotaFaults() []bad {
 			a.chain()
 			a.pod("p", "x", "a", 2, true)
 			a.pod("late", "x", "a", 26, false)
-			return a.says("a", "b") + a.Admit("late").String()
+			return a.says("a", "b") + a.admit("late").String()
 		}, "used {cpu 5000}", "used {cpu 3000}", `quota "a"; cpu: used 5000 + request 26000 > runtime 30000`),
 		fault("V12 a bound pod is no longer preemptible", func(a *quotas) string {
 			a.quota("{name: q, min: {cpu: 2}, max: {cpu: 20}}")
@@ -209,7 +209,7 @@ func quotaFaults() []bad {
 			before := a.says("q")
 			a.pod("p", "x", "q", 3, true, firm)
 			a.pod("late", "x", "q", 1, false, firm)
-			return before + a.says("q") + a.Admit("late").String()
+			return before + a.says("q") + a.admit("late").String()
 		},
 			"used {cpu 3000}, firm {cpu 0}", "used {cpu 3000}, firm {cpu 3000}",
 			`quota "q"; cpu: used 3000 + request 1000 > min 2000`,

@@ -419,7 +419,8 @@ func (s *state) unsettled() error {
 	}
 	for i := range s.pods {
 		p := &s.pods[i]
-		if p.Spec.NodeName != "" || s.account.Admit(string(p.UID)) != nil {
+		admit := func(a *quota.Account) *quota.Excess { return a.Admit(string(p.UID)) }
+		if p.Spec.NodeName != "" || kube.Ask(s.account, admit) != nil {
 			continue
 		}
 		for node, left := range room {

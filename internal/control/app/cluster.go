@@ -52,7 +52,9 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
 	c.gangs.Inform(store)
-	failed := []error{c.gangs.Configure(gang.Settings{}), c.pods.AddIndexers(gangstatus.IndexPods())}
+	failed := []error{
+		c.gangs.Configure(gang.Settings{}, convert.DefaultGangRules()), c.pods.AddIndexers(gangstatus.IndexPods()),
+	}
 	failed = append(failed, c.budgets.SetTransform(withoutManagedFields), c.nodes.SetTransform(
 		func(object any) (any, error) {
 			if o, err := meta.Accessor(object); err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // TestQuotasAreRevokedAsGangsAreEvicted: what a PodGroup says counts, though no pod says it.
@@ -23,7 +24,7 @@ func TestQuotasAreRevokedAsGangsAreEvicted(t *testing.T) {
 	if err := store.Configure(quota.Config{}, quota.Rules{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := gangs.Configure(gang.Settings{}); err != nil {
+	if err := gangs.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
 		t.Fatal(err)
 	}
 	gangs.Inform(store)

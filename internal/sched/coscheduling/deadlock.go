@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // Stir makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each other from
 // starting, and sees that there is one. It does nothing where none holds a reservation. Any goroutine may call it.
 func (r *Rounds) Stir(logger klog.Logger) {
-	for _, h := range r.Gangs.Holders(mostHolders) {
+	for _, h := range kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
 		for _, lack := range h.Lacks {
 			for _, uid := range lack.Pending {
 				if pod := r.Gangs.Pod(uid); pod != nil {
@@ -41,7 +42,7 @@ func (r *Rounds) Releases() int { return r.releases }
 
 // resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
 func (r *Rounds) resolve(ctx context.Context) {
-	holders := r.Gangs.Holders(mostHolders)
+	holders := kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
 	if reflect.DeepEqual(holders, r.stuck) && time.Since(r.looked) < lookAgain {
 		return
 	}
@@ -62,7 +63,7 @@ func (r *Rounds) resolve(ctx context.Context) {
 			holders[winner].Key, "behind", behind)
 		r.releases++
 		r.stuck = nil
-		r.Gangs.Release(holders[winner].Key, behind)
+		r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Release(holders[winner].Key, behind) })
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -40,12 +41,12 @@ func TestAGangSaysHowItsLastPlanEnded(t *testing.T) {
 		t.Errorf("before a plan: %+v", g)
 	}
 	at := time.Unix(1e9, 0)
-	gangs.Conclude([]string{"uid-a", "uid-b", "uid-c"}, []string{"uid-a", "uid-b"}, gang.Failure{UID: "uid-c"}, at)
+	conclude(gangs, []string{"uid-a", "uid-b", "uid-c"}, []string{"uid-a", "uid-b"}, gang.Failure{UID: "uid-c"}, at)
 	if diff := cmp.Diff(&view.Plan{At: at, Gang: "ns/g", Placed: 2, Needed: 3}, ask("g").LastPlan); diff != "" {
 		t.Errorf("after a plan that failed (-want +got):\n%s", diff)
 	}
 	gangs.PutPod(member("e", "h", "2"))
-	gangs.Conclude([]string{"uid-d"}, []string{"uid-d"}, gang.Failure{}, at)
+	conclude(gangs, []string{"uid-d"}, []string{"uid-d"}, gang.Failure{}, at)
 	if diff := cmp.Diff(map[string]string{"cpu": "1500m", "example.com/x": "2"}, ask("h").Held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
@@ -53,11 +54,11 @@ func TestAGangSaysHowItsLastPlanEnded(t *testing.T) {
 		t.Errorf("after a member of a NonStrict gang was reserved (-want +got):\n%s", diff)
 	}
 	later := at.Add(time.Second)
-	gangs.Fail(gangs.Pod("uid-e"), later)
+	gangs.Update(func(s *gang.State) gang.Effects { return s.Fail("uid-e", why.Finding{}, later) })
 	if diff := cmp.Diff(&view.Plan{At: later, Gang: "ns/h", Placed: 1, Needed: 2}, ask("h").LastPlan); diff != "" {
 		t.Errorf("after another one did not fit (-want +got):\n%s", diff)
 	}
-	gangs.Conclude([]string{"uid-a", "uid-b", "uid-c"}, []string{"uid-a", "uid-b", "uid-c"}, gang.Failure{}, at)
+	conclude(gangs, []string{"uid-a", "uid-b", "uid-c"}, []string{"uid-a", "uid-b", "uid-c"}, gang.Failure{}, at)
 	if diff := cmp.Diff(&view.Plan{At: at, Placed: 3, Needed: 3}, ask("g").LastPlan); diff != "" {
 		t.Errorf("after one that did not (-want +got):\n%s", diff)
 	}

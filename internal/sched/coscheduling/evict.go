@@ -27,7 +27,9 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // evict evicts victims for the members of a failed plan, which is tried again afterwards. It stops where the gang is no
@@ -49,7 +51,8 @@ func (r *Rounds) evict(ctx context.Context, is *round, victims []*unit) {
 	deleted := make(chan *corev1.Pod, len(pods))
 	begin := func(ctx context.Context) {
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
-			if r.Gangs.Gate(member).Code == why.None {
+			gate := kube.Ask(r.Gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(member.UID)) })
+			if gate.Code == why.None {
 				by := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member), deleted}
 				// an error is logged, and seen when the gang is tried again
 				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, by, pods[i], Name)

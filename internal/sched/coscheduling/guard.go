@@ -14,6 +14,7 @@ import (
 	upstream "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Guard adds the rules of gangs to those by which a profile chooses victims: for a pod that starts without others too,
@@ -46,7 +47,7 @@ func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may def
 			here = append(here, string(pod.UID))
 		}
 	}
-	for _, unit := range r.Gangs.Units(here, func(string) bool { return false }) {
+	for _, unit := range units(r.Gangs, here, nil) {
 		if len(unit) == 1 {
 			continue
 		}
@@ -105,7 +106,7 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 		uids = append(uids, string(v.UID))
 	}
 	var others []*corev1.Pod
-	for _, unit := range w.Gangs.Units(uids, func(string) bool { return false }) {
+	for _, unit := range units(w.Gangs, uids, nil) {
 		for _, uid := range unit {
 			if o := w.Gangs.Pod(uid); !here[uid] && o != nil && o.DeletionTimestamp == nil {
 				others = append(others, o)
@@ -127,4 +128,11 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 	victims = append(victims, others...)
 	sort.SliceStable(victims, func(i, j int) bool { return w.plugin.MoreImportantPod(victims[i], victims[j]) })
 	return victims, violating, status
+}
+
+// units returns the victims by units of eviction, where the pods of gone do not count any more.
+func units(gangs *kube.Gangs, victims []string, gone map[string]bool) [][]string {
+	return kube.Ask(gangs, func(s *gang.State) [][]string {
+		return s.Units(victims, func(uid string) bool { return gone[uid] })
+	})
 }

@@ -82,7 +82,7 @@ func (h *Held) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C():
-			h.Gangs.Expire(h.Clock.Now())
+			h.Gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(h.Clock.Now()) })
 			h.Look(ctx)
 		case <-stir.C():
 			if h.Leading() {

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	scheduling "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -55,7 +56,7 @@ func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFact
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}
-		if err := gangs.ConfigureRules(convert.GangDefaults(&args), convert.GangRulesOf(&args)); err != nil {
+		if err := gangs.Configure(convert.GangDefaults(&args), convert.GangRulesOf(&args)); err != nil {
 			return nil, err
 		}
 		once.Do(func() { // a second instance in the process evaluates pods for explanations
@@ -114,7 +115,7 @@ func isOurs(c schedulerconfig.PluginConfig) bool { return c.Name == Name }
 
 // PreEnqueue holds back a pod whose gang may not be tried.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	if r := p.gangs.Gate(pod); r.Code != why.None {
+	if r := kube.Ask(p.gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(pod.UID)) }); r.Code != why.None {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r})
 	}
 	return nil
@@ -122,7 +123,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 
 // Waiting returns why a pod that passes the queue is not bound.
 func (p *Plugin) Waiting(pod *corev1.Pod) *fwk.Status {
-	if r := p.gangs.Why(pod); r.Code != why.None {
+	if r := kube.Ask(p.gangs, func(s *gang.State) gang.Refusal { return s.Why(string(pod.UID)) }); r.Code != why.None {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r})
 	}
 	return nil
@@ -133,7 +134,7 @@ func (*Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *fw
 
 // Unreserve records that a member holds nothing any more.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
-	p.gangs.Lose(string(pod.UID))
+	p.gangs.Update(func(s *gang.State) gang.Effects { return s.Lose(string(pod.UID), why.Finding{}) })
 }
 
 // longestWait is more than the framework lets a pod wait. The gang's own waiting time ends the wait.
@@ -171,7 +172,7 @@ func (h *handler) each(uids []string, f func(fwk.WaitingPod)) {
 		if w := h.GetWaitingPod(types.UID(uid)); w != nil {
 			f(w)
 		} else { // rejected by another, or deleted
-			h.gangs.Lose(uid)
+			h.gangs.Update(func(s *gang.State) gang.Effects { return s.Lose(uid, why.Finding{}) })
 		}
 	}
 }
@@ -225,7 +226,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 
 // moved lets a pod be tried whose gang must be in one domain of the network, when a node comes into one.
 func (p *Plugin) moved(_ klog.Logger, pod *corev1.Pod, was, is any) (fwk.QueueingHint, error) {
-	if !p.gangs.HasDomainRules(pod) {
+	if !kube.Ask(p.gangs, func(s *gang.State) bool { return s.HasDomainRules(string(pod.UID)) }) {
 		return fwk.QueueSkip, nil
 	}
 	before, _ := was.(*corev1.Node)

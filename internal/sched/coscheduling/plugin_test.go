@@ -64,6 +64,18 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
 }
 
+func conclude(g *kube.Gangs, tried, placed []string, f gang.Failure, now time.Time) {
+	g.Update(func(s *gang.State) gang.Effects { return s.Conclude(tried, placed, f, now) })
+}
+
+func expire(g *kube.Gangs, now time.Time) {
+	g.Update(func(s *gang.State) gang.Effects { return s.Expire(now) })
+}
+
+func lose(g *kube.Gangs, uid string) {
+	g.Update(func(s *gang.State) gang.Effects { return s.Lose(uid, why.Finding{}) })
+}
+
 func newPlugin(tb testing.TB) (*coscheduling.Plugin, *kube.Gangs) {
 	tb.Helper()
 	gangs := kube.NewGangs()
@@ -285,7 +297,7 @@ func TestAMemberSaysWhichSiblingDidNotFit(t *testing.T) {
 	}
 	plan, _, _ := gangs.Begin(member("a", "g", "3"))
 	full := why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}, Detail: "0/1 nodes are available"}
-	gangs.Conclude(plan.Members, nil, gang.Failure{UID: "uid-c", Have: 2, Cause: full}, time.Unix(0, 0))
+	conclude(gangs, plan.Members, nil, gang.Failure{UID: "uid-c", Have: 2, Cause: full}, time.Unix(0, 0))
 	w.pass(t.Context(), 10)
 	want := []string{"GangSiblingFailed: of gang ns/g only 2 of 3 members fit: pod ns/c does not: 0/1 nodes are " +
 		`available. {"code":"GangSiblingFailed","gang":"ns/g","need":3,"placed":2,` +
@@ -340,7 +352,7 @@ func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
 	w.pass(t.Context(), 20)
 	gangs.PutPod(in("b1", "b"))
 	plan, _, _ := gangs.Begin(in("a0", "a"))
-	gangs.Conclude(plan.Members, nil, gang.Failure{UID: "uid-a1"}, w.clock.Now())
+	conclude(gangs, plan.Members, nil, gang.Failure{UID: "uid-a1"}, w.clock.Now())
 	w.pass(t.Context(), 20)
 	gangs.PutPod(in("b2", "b")) // it waits for the same
 	w.pass(t.Context(), 20)
@@ -368,14 +380,14 @@ func TestWhatNonStrictGangsGaveBackIsAnEvent(t *testing.T) {
 			gangs.PutPod(p)
 		}
 		uid := []string{"uid-" + of + "0"}
-		gangs.Conclude(uid, uid, gang.Failure{}, w.clock.Now())
+		conclude(gangs, uid, uid, gang.Failure{}, w.clock.Now())
 	}
-	gangs.Release("ns/a", []string{"ns/b"})
-	gangs.Lose("uid-b0")
+	gangs.Update(func(s *gang.State) gang.Effects { return s.Release("ns/a", []string{"ns/b"}) })
+	lose(gangs, "uid-b0")
 	w.pass(t.Context(), 7)
 	w.clock.Step(time.Hour)
-	gangs.Expire(w.clock.Now())
-	gangs.Lose("uid-a0")
+	expire(gangs, w.clock.Now())
+	lose(gangs, "uid-a0")
 	w.pass(t.Context(), 7)
 	var got, late []string
 	for len(w.events.Events) > 0 {
@@ -628,7 +640,7 @@ func TestAGangEvictsNoPodBeforeItsDelayIsOver(t *testing.T) {
 		h.activated = nil
 		again = coscheduling.PreemptsAgain(gangs, a, start.Add(after))
 		f := gang.Failure{UID: "uid-a", Outlook: gang.Short, Again: again}
-		gangs.Conclude(plan.Members, nil, f, start.Add(after))
+		conclude(gangs, plan.Members, nil, f, start.Add(after))
 		return again
 	}
 	for _, c := range []struct {
@@ -639,13 +651,13 @@ func TestAGangEvictsNoPodBeforeItsDelayIsOver(t *testing.T) {
 		if c.waits != again.Equal(start.Add(30*time.Second)) || !c.waits && !again.IsZero() {
 			t.Errorf("after %v: to be tried again at %v, want that it waits: %t", c.after, again, c.waits)
 		}
-		if gangs.Expire(start.Add(29 * time.Second)); len(h.activated) > 0 {
+		if expire(gangs, start.Add(29*time.Second)); len(h.activated) > 0 {
 			t.Errorf("%v are tried before the delay is over", h.activated)
 		}
 	}
 	fails(20 * time.Second)
 	for range 3 {
-		gangs.Expire(start.Add(30 * time.Second))
+		expire(gangs, start.Add(30*time.Second))
 	}
 	if !slices.Equal(h.activated, []string{"ns/a"}) {
 		t.Errorf("when the delay is over %v are tried, want the gang once", h.activated)

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // preemption is an attempt of which pods of lower priority make way. Each member that does not fit gets the node where
@@ -115,7 +116,7 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 			fit := refused(other.Pod, gang.Refusal{Code: why.GangPreempting, Gang: r.Gangs.GangOf(other.Pod)})
 			fit.Diagnosis.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins.Union(
 				unfit.Diagnosis.UnschedulablePlugins)
-			r.Quotas.Nominate(other.Pod)
+			r.Quotas.Update(other.Pod.UID, func(a *quota.Account) { a.Nominate(string(other.Pod.UID)) })
 			f := r.Core.Profiles[other.Pod.Spec.SchedulerName]
 			r.fail(ctx, f, other, fwk.NewStatus(fwk.Unschedulable).WithError(fit),
 				framework.NewPostFilterResultWithNominatedNode(node).NominatingInfo, time.Now())
@@ -218,7 +219,7 @@ func (p *preemption) read(order []string) bool {
 				p.spared[id] = true
 			}
 			if p.Quotas.Limits(pod) {
-				p.trials[uid] = p.Quotas.Trial(uid)
+				p.trials[uid] = kube.Ask(p.Quotas, func(a *quota.Account) *quota.Trial { return a.Try(uid) })
 			}
 		}
 	}
@@ -381,7 +382,8 @@ func (p *preemption) admit() bool {
 	}
 	var choices []choice
 	for uid := range p.trials {
-		nodes, _ := p.Quotas.VictimNodes(uid)
+		var nodes map[string]bool
+		p.Quotas.Read(func(a *quota.Account) { nodes, _ = a.VictimNodes(uid) })
 		for name := range nodes {
 			for _, node := range p.named(name) {
 				for _, info := range node.GetPods() {
@@ -413,14 +415,14 @@ func (p *preemption) admit() bool {
 func (p *preemption) claim() {
 	for uid := range p.placed {
 		for _, t := range p.trials {
-			p.Quotas.Give(t, uid)
+			p.Quotas.Read(func(a *quota.Account) { a.Give(t, uid) })
 		}
 	}
 }
 
 func (p *preemption) admitted() bool {
 	for _, t := range p.trials {
-		if p.Quotas.AdmitTrial(t) != nil {
+		if kube.Ask(p.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) }) != nil {
 			return false
 		}
 	}
@@ -453,7 +455,8 @@ func (p *preemption) giveBack() bool {
 			p.lift(uid)
 		}
 		p.give(u)
-		if p.Gangs.Splits(uids, func(uid string) bool { return p.gone[uid] }) {
+		gone := func(uid string) bool { return p.gone[uid] }
+		if kube.Ask(p.Gangs, func(s *gang.State) bool { return s.Splits(uids, gone) }) {
 			p.back(before)
 			continue
 		}

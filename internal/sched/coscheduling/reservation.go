@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // reservation is the nodes that are kept for the members of a group. They are nominated to them, as if victims had to
@@ -48,7 +49,7 @@ func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 			preferred[uid] = h.nodes[uid]
 		}
 	}
-	if !r.Gangs.Overtaken(member, nominated) {
+	if !kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }) {
 		return
 	}
 	if is.failure.Skip.Choices > 0 { // the rest of the plan may find room; what is kept remains
@@ -208,7 +209,7 @@ func (r *Rounds) yield(pod *corev1.Pod) {
 	rank := r.Gangs.RankOf(pod)
 	for key, h := range r.held {
 		switch {
-		case !r.Gangs.Reserves(key):
+		case !r.reserves(key):
 			delete(r.held, key)
 		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
 			for uid := range h.nodes {
@@ -220,10 +221,15 @@ func (r *Rounds) yield(pod *corev1.Pod) {
 	}
 }
 
+// reserves reports whether nodes are kept for the group of a name.
+func (r *Rounds) reserves(name string) bool {
+	return kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Reserves(name) })
+}
+
 // restore ends what yield does.
 func (r *Rounds) restore(logger klog.Logger) {
 	for _, h := range r.yielded {
-		stands := r.Gangs.Reserves(h.rank.Name)
+		stands := r.reserves(h.rank.Name)
 		for uid, node := range h.nodes {
 			if pod := r.Gangs.Pod(uid); stands && pod != nil {
 				nominating := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
@@ -238,7 +244,7 @@ func (r *Rounds) restore(logger klog.Logger) {
 // Withdraw ends the nomination of a pod. Any goroutine may call it.
 func (r *Rounds) Withdraw(pod *corev1.Pod) {
 	r.Core.SchedulingQueue.DeleteNominatedPodIfExists(pod)
-	r.Quotas.Withdraw(pod)
+	r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 }
 
 // withdraw ends the nominations of pods that their gang's gate holds back: it has lost a member since.
@@ -266,7 +272,8 @@ func (r *Rounds) waitsToPreempt(is *round, current string, now time.Time) bool {
 	if delay == 0 {
 		return false
 	}
-	since := r.Gangs.FailedSince(is.queued[current].Pod, now)
+	uid := string(is.queued[current].Pod.UID)
+	since := kube.Ask(r.Gangs, func(s *gang.State) time.Time { return s.FailedSince(uid, now) })
 	if now.Sub(since) >= delay {
 		return false
 	}

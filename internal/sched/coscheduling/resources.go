@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // lacks reports whether the cluster has not what PodGroups of the round say that must be free before their gangs are
@@ -24,7 +25,8 @@ func (r *Rounds) lacks(is *round, current string) bool {
 	member := is.queued[current].Pod
 	f := r.Core.Profiles[member.Spec.SchedulerName]
 	evicts, priority := r.chooser(member) != nil, r.Gangs.Priority(member)
-	rank, overtaken := r.Gangs.RankOf(member), r.Gangs.Overtaken(member, false)
+	rank := r.Gangs.RankOf(member)
+	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	goes := func(p *corev1.Pod) bool {
 		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(r.Gangs.RankOf(p))
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
@@ -226,17 +227,18 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	is, text := r.failed, "the pod starts with others"
 	if is == nil || is.queued[string(pod.UID)] == nil {
 		status := fwk.NewStatus(fwk.Unschedulable, notEligible+text)
-		if r.Nominated(pod.UID) == "" || r.Gangs.Reserves(r.Gangs.RankOf(pod).Name) {
+		if name := r.Gangs.RankOf(pod).Name; r.Nominated(pod.UID) == "" || r.reserves(name) {
 			return nil, status
 		}
-		r.Quotas.Withdraw(pod) // its group starts another way now
+		// the pod's group starts another way now
+		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 		return framework.NewPostFilterResultWithNominatedNode(""), status
 	}
 	node := is.nominated[string(pod.UID)]
 	if node == "" {
-		r.Quotas.Withdraw(pod)
+		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 	} else {
-		r.Quotas.Nominate(pod)
+		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Nominate(string(pod.UID)) })
 	}
 	result := framework.NewPostFilterResultWithNominatedNode(node)
 	switch {
@@ -326,7 +328,9 @@ func unplaced(state fwk.CycleState, err error) (scheduler.ScheduleResult, error)
 	return scheduler.ScheduleResult{}, err
 }
 
-func (r *Rounds) refusal(pod *corev1.Pod) error { return r.refusalOf(pod, r.Gangs.Why(pod)) }
+func (r *Rounds) refusal(pod *corev1.Pod) error {
+	return r.refusalOf(pod, kube.Ask(r.Gangs, func(s *gang.State) gang.Refusal { return s.Why(string(pod.UID)) }))
+}
 
 func (r *Rounds) refusalOf(pod *corev1.Pod, because gang.Refusal) error {
 	fit := refused(pod, because)
@@ -543,7 +547,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		case mine:
 			r.end(uid)
 		case single:
-			r.Gangs.Fail(pod.Pod, time.Now())
+			r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Fail(uid, why.Finding{}, time.Now()) })
 		}
 	}
 }
@@ -558,7 +562,8 @@ func (r *Rounds) Waits(pod *corev1.Pod) {
 		}
 		return
 	}
-	r.Gangs.Conclude([]string{uid}, []string{uid}, gang.Failure{}, time.Now())
+	one := []string{uid}
+	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, time.Now()) })
 }
 
 // end notes that the cycle of a member has ended.
@@ -579,6 +584,8 @@ func (r *Rounds) conclude() {
 	r.round = nil
 	r.mu.Unlock()
 	if is != nil && is.plan != nil {
-		r.Gangs.Conclude(is.plan.Members, is.placed, is.failure, time.Now())
+		r.Gangs.Update(func(s *gang.State) gang.Effects {
+			return s.Conclude(is.plan.Members, is.placed, is.failure, time.Now())
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -70,7 +71,7 @@ func (r *Rounds) recall(ctx context.Context, is *round, current string) bool {
 	s, ok := r.shape(ctx, is)
 	rank := r.Gangs.RankOf(member)
 	k := alike[s]
-	overtaken := r.Gangs.Overtaken(member, false)
+	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	if !ok || k == nil || k.answered[rank.Name] || !k.first.Before(rank) ||
 		overtaken && k.failure.Outlook != gang.Hopeless {
 		return false

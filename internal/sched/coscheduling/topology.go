@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // place is the domain in which members are tried.
@@ -391,7 +392,7 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *domain.Request, goes
 		return nil
 	}
 	dimensions := is.dimensions(g)
-	layers, key := r.Gangs.Layers(), fmt.Sprint(g.Rules, dimensions)
+	layers, key := kube.Ask(r.Gangs, (*gang.State).Layers), fmt.Sprint(g.Rules, dimensions)
 	known := r.known[key]
 	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || goes != nil {
 		known = &knownSites{
@@ -496,7 +497,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	pod *framework.QueuedPodInfo,
 ) (scheduler.ScheduleResult, error) {
 	uid := string(pod.Pod.UID)
-	g := r.Gangs.DomainRequest(uid)
+	g := kube.Ask(r.Gangs, func(s *gang.State) *domain.Request { return s.DomainRequest(uid) })
 	if g == nil {
 		return r.schedule(ctx, f, state, pod)
 	}
@@ -635,7 +636,7 @@ func (r *Rounds) mayStart(f framework.Framework, is *round, h gang.Holder) bool 
 		if len(lack.Pending) == 0 {
 			continue
 		}
-		if g := r.Gangs.DomainRequest(lack.Pending[0]); g != nil {
+		if g := kube.Ask(r.Gangs, func(s *gang.State) *domain.Request { return s.DomainRequest(lack.Pending[0]) }); g != nil {
 			g.Members, g.Min, g.Joint = lack.Pending, lack.Members, false
 			if g.Rules = slices.DeleteFunc(g.Rules, func(r domain.Rule) bool { return !r.Must }); len(g.Rules) > 0 {
 				bound = append(bound, g)

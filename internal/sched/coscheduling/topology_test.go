@@ -78,7 +78,7 @@ func TestTheConditionNamesTheDomains(t *testing.T) {
 	gangs.PutPod(pod)
 	plan, _, _ := gangs.Begin(pod)
 	cpu := why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}}
-	gangs.Conclude(plan.Members, nil, gang.Failure{UID: "uid-m", Cause: cpu, Tried: gang.Tried{
+	conclude(gangs, plan.Members, nil, gang.Failure{UID: "uid-m", Cause: cpu, Tried: gang.Tried{
 		Rule: domain.Rule{Layer: "Block", Must: true}, Domains: 1, Many: 3, Best: "b2",
 	}}, time.Unix(1, 0))
 	var refused interface{ Message() string }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 // option is what is evicted with some victims.
@@ -57,7 +58,7 @@ func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept str
 		uids = append(uids, string(pod.UID))
 	}
 	o = &option{victims: pods}
-	for _, together := range p.Gangs.Units(uids, func(uid string) bool { return p.gone[uid] }) {
+	for _, together := range units(p.Gangs, uids, p.gone) {
 		u, whole := &unit{}, true
 		for _, uid := range together {
 			pod := known[uid]
@@ -169,9 +170,9 @@ func (p *preemption) move(u *unit, away bool) {
 			node.Generation = generation
 			p.broken = p.broken || err != nil
 		}
-		move, count := p.trial.Give, p.Quotas.Give
+		move, count := p.trial.Give, (*quota.Account).Give
 		if away {
-			move, count = p.trial.Take, p.Quotas.Take
+			move, count = p.trial.Take, (*quota.Account).Take
 			u.violates = charge(p.budgets, pod, 1) || u.violates
 			p.gone[uid] = true
 		} else {
@@ -180,7 +181,7 @@ func (p *preemption) move(u *unit, away bool) {
 		}
 		move(name, uid)
 		for _, t := range p.trials {
-			count(t, uid)
+			p.Quotas.Read(func(a *quota.Account) { count(a, t, uid) })
 		}
 		p.note(name)
 	}

@@ -167,11 +167,11 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	uid := string(pod.UID)
-	x := p.quotas.Admit(uid)
+	x := kube.Ask(p.quotas, func(a *quota.Account) *quota.Excess { return a.Admit(uid) })
 	if x == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	cs.Write(stateKey, &cycle{x, p.quotas.Trial(uid)})
+	cs.Write(stateKey, &cycle{x, kube.Ask(p.quotas, func(a *quota.Account) *quota.Trial { return a.Try(uid) })})
 	return nil, (&refusal{x}).status()
 }
 
@@ -182,7 +182,7 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	if c := read(cs); c != nil && c.trial != nil {
-		p.quotas.Take(c.trial, string(victim.GetPod().UID))
+		p.quotas.Read(func(a *quota.Account) { a.Take(c.trial, string(victim.GetPod().UID)) })
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	if c := read(cs); c != nil && c.trial != nil {
-		p.quotas.Give(c.trial, string(added.GetPod().UID))
+		p.quotas.Read(func(a *quota.Account) { a.Give(c.trial, string(added.GetPod().UID)) })
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, _ f
 	}
 	x := c.excess
 	if c.trial != nil {
-		x = p.quotas.AdmitTrial(c.trial)
+		x = kube.Ask(p.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(c.trial) })
 	}
 	if x == nil {
 		return nil
@@ -225,7 +225,9 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.
 			return p.withdraw(pod, "the quota allows none")
 		}
 	}
-	if on, inside := p.quotas.VictimNodes(uid); inside {
+	var on map[string]bool
+	inside := false
+	if p.quotas.Read(func(a *quota.Account) { on, inside = a.VictimNodes(uid) }); inside {
 		if len(on) == 0 {
 			return p.withdraw(pod, "no victims in the pod's quota help")
 		}
@@ -235,23 +237,24 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.
 	switch {
 	case result == nil || result.Mode() == fwk.ModeNoop: // its victims are on their way, or an error
 	case result.NominatedNodeName == "":
-		p.quotas.Withdraw(pod)
+		p.quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 	default: // what its victims leave is not for the pods that come in their place
-		p.quotas.Nominate(pod)
+		p.quotas.Update(pod.UID, func(a *quota.Account) { a.Nominate(string(pod.UID)) })
 	}
 	return result, status
 }
 
 // withdraw ends the nomination of a pod that no victims help.
 func (p *Plugin) withdraw(pod *corev1.Pod, why string) (*fwk.PostFilterResult, *fwk.Status) {
-	p.quotas.Withdraw(pod)
+	p.quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 	return framework.NewPostFilterResultWithNominatedNode(""),
 		fwk.NewStatus(fwk.Unschedulable, "preemption: not eligible: "+why)
 }
 
 // isEligible is the rule of quotas for a victim; that its priority is lower is upstream's.
 func (p *Plugin) isEligible(_ fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
-	return p.quotas.MayPreempt(string(preemptor.UID), string(victim.GetPod().UID))
+	of, uid := string(preemptor.UID), string(victim.GetPod().UID)
+	return kube.Ask(p.quotas, func(a *quota.Account) bool { return a.MayPreempt(of, uid) })
 }
 
 // only leaves out the nodes without a victim: each one costs a copy of what runs on it.
@@ -291,7 +294,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 
 // Unreserve gives the amounts back; a second call, or one without reservation, does nothing.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
-	p.quotas.Release(string(pod.UID))
+	p.quotas.Update(pod.UID, func(a *quota.Account) { a.Release(string(pod.UID)) })
 }
 
 // Exclusive returns an error for a profile that preempts in two ways.
