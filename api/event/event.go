@@ -1,10 +1,18 @@
 package event
 
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+)
+
 // Reason is the reason of an Event. Its name never changes its meaning.
 type Reason uint8
 
-// Entry describes one Reason.
+// Entry describes one Reason. Its texts are in texts.json, under its name.
 type Entry struct {
+	// Name is the reason of the Event, in CamelCase.
 	Name string
 	// From is the program that sends the Event.
 	From string
@@ -14,8 +22,42 @@ type Entry struct {
 	Normal bool
 	// Condition is true where the condition tenon.sh/Name of the Node is True while the situation lasts.
 	Condition bool
-	// Means says what happened, Does what the program does then, Do what a user does.
-	Means, Does, Do string
+	Texts
+}
+
+// Texts are what a user reads about a Reason, in whole sentences.
+type Texts struct {
+	// Means is what happened.
+	Means string
+	// Does is what the program does then. "" where it does nothing more.
+	Does string
+	// Do is what a user does. "" where nothing is to be done.
+	Do string
+}
+
+var (
+	// textsJSON has the Texts of each Reason.
+	//go:embed texts.json
+	textsJSON []byte
+	entries   = withTexts(facts)
+)
+
+// withTexts completes entries with their texts, once at the start of a program.
+func withTexts(entries [numReasons]Entry) [numReasons]Entry {
+	texts := decodeTexts()
+	for i := range entries {
+		entries[i].Texts = texts[entries[i].Name]
+	}
+	return entries
+}
+
+func decodeTexts() (texts map[string]Texts) {
+	d := json.NewDecoder(bytes.NewReader(textsJSON))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&texts); err != nil {
+		panic(fmt.Sprintf("event: texts.json is part of the program: %v", err))
+	}
+	return texts
 }
 
 // Left is the reason of the condition NodeLeft once the agent is not needed any more.

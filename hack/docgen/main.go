@@ -46,7 +46,7 @@ func reasons() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Reason codes
 
-<!-- Written by hack/docgen from internal/core/why/registry.go. -->
+<!-- Written by hack/docgen from internal/core/why. -->
 
 Every refusal of Tenon is one of these codes, on every surface: the pod's condition, its Event, `+"`tenon explain`"+`,
 `+"`tenon simulate`"+`, the diagnostics API and the label `+"`code`"+` of the metrics. A code never changes its meaning.

@@ -42,16 +42,20 @@ func (r Reason) Text() string {
 	case r.Code == TopologyPolicyDiffers && r.Extra >= 0 && r.Extra < policies*policies: // Volcano's words
 		return fmt.Sprintf("task topology policy[%s] is different with node[%s]", policyNames[r.Extra/policies],
 			policyNames[r.Extra%policies])
-	case r.Code == InsufficientExclusiveCPU && r.Extra == int64(RequiredFullPCPUs):
-		return "insufficient CPUs to satisfy required cpu bind policy FullPCPUs"
-	case r.Code == InsufficientExclusiveCPU && r.Extra == int64(RequiredSpreadByPCPUs):
-		return "insufficient CPUs to satisfy required cpu bind policy SpreadByPCPUs"
+	case r.Code == KubeletWouldHang && r.Extra > 0:
+		return text + " (merging its NUMA hints takes too long)"
+	case r.Code == KubeletPanics && r.Resource != NoResource:
+		return text + " on a hugepage size that the machine does not have"
+	case r.Code == KubeletPanics:
+		return text + " on the machine's NUMA node ids"
 	case r.Code == InsufficientExtended && r.Resource != NoResource:
 		return "Insufficient " + string(r.Resource) // as NodeResourcesFit says it
 	case r.Resource != NoResource && r.Code >= DeviceMissing && r.Code <= InsufficientDevices:
 		return r.device(text)
+	case r.Code < numCodes && r.Extra > 0 && r.Extra <= int64(len(variants[r.Code])):
+		return variants[r.Code][r.Extra-1]
 	}
-	return text + r.cause()
+	return text
 }
 
 // device is the text with the type of the devices, or their model, where Koordinator's texts have it.
@@ -78,7 +82,7 @@ func Policies(pod, node uint8) int64 { return int64(len(policyNames))*int64(pod)
 // RequiredBind is Extra of InsufficientExclusiveCPU.
 type RequiredBind int64
 
-// Required bind policies.
+// Required bind policies, in the order of the code's variants in texts.json.
 const (
 	NoRequiredBind RequiredBind = iota
 	RequiredFullPCPUs
