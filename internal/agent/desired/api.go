@@ -22,15 +22,32 @@ func FromAPI(pod *convert.Pod) Pod {
 		guest, of := *e.Guest, *e.Guest.Pod
 		of.UID, guest.Pod, e.Guest = e.UID, &of, &guest
 	}
-	p := Pod{
-		Entry: e, Pinnable: e.Guest.CPUs() > 0 && MayBePinned(e),
-		Uses: e.Role.Binds() || Uses(pod.Labels, pod.Annotations), Malformed: malformed(pod.Problems),
-		Devices: deviceTypes(&pod.Spec),
-	}
+	p := newPod(e, pod.Labels, pod.Annotations, pod.Allocation, pod.Problems)
+	p.Pinnable = e.Guest.CPUs() > 0 && MayBePinned(e)
+	p.Devices = deviceTypes(&pod.Spec)
 	if e.Role.Binds() {
 		p.MilliCPUs, p.MilliCPU = convert.CPULimits(pod.Pod)
 	}
-	for _, n := range pod.Allocation.NUMANodeResources {
+	return p
+}
+
+// FromSandbox translates a pod that only the container runtime has reported. A kubelet's record of CPUs pinned for a
+// Guaranteed pod is followed, whatever the pod requests.
+func FromSandbox(s convert.Sandbox) Pod {
+	e, allocation, problems := convert.ReadSandbox(s)
+	p := newPod(e, s.Labels, s.Annotations, allocation, problems)
+	p.Pinnable = s.Kube == qos.Guaranteed && MayBePinned(e)
+	return p
+}
+
+// newPod returns a pod with what its labels and annotations say.
+func newPod(e ledger.Entry, labels, annotations map[string]string, allocation annotation.ResourceStatus,
+	problems []convert.Problem,
+) Pod {
+	p := Pod{
+		Entry: e, Uses: e.Role.Binds() || Uses(labels, annotations), Malformed: malformed(problems),
+	}
+	for _, n := range allocation.NUMANodeResources {
 		for name, q := range n.Resources {
 			if convert.IsMemory(name) && !q.IsZero() {
 				p.MemoryNUMAIDs = append(p.MemoryNUMAIDs, int(n.Node))

@@ -4,14 +4,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func TestWhatAPodUsesOfTenon(t *testing.T) {
@@ -153,4 +157,49 @@ func TestTypesOfDevicesThatAPodRequests(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
+}
+
+// TestAPodIsTheSameByItsSandbox: before its API object is known, a pod is what it would be with a request of some CPU.
+func TestAPodIsTheSameByItsSandbox(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		labels, annotations := map[string]string{}, map[string]string{}
+		draw := func(into map[string]string, key string, values ...string) {
+			if value := rapid.SampledFrom(append(values, "-")).Draw(t, key); value != "-" {
+				into[key] = value
+			}
+		}
+		draw(labels, annotation.QoSClass, "LSE", "lsr", "LS", "BE", "SYSTEM", "?")
+		draw(labels, annotation.PriorityClass, "koord-prod", "koord-batch", "koord-mid", "?")
+		draw(annotations, annotation.ResourceStatusKey, `{"cpuset":"0-3"}`, `{"cpuset":"x"}`, "{",
+			`{"numaNodeResources":[{"node":1,"resources":{"cpu":"2","memory":"1Gi"}}]}`,
+			`{"cpuset":"2","numaNodeResources":[{"node":0,"resources":{"memory":"1Gi"}}]}`)
+		draw(annotations, annotation.ResourceSpecKey, `{"preferredCPUExclusivePolicy":"PCPULevel"}`, "{")
+		draw(annotations, annotation.DeviceAllocatedKey, `{"gpu":[{"minor":0,"id":"G"}]}`, "{")
+		draw(annotations, annotation.PredictedPlacementKey, "{")
+		kube := rapid.SampledFrom([]qos.Kube{qos.Guaranteed, qos.Burstable, qos.BestEffort}).Draw(t, "kube")
+		class := map[qos.Kube]corev1.PodQOSClass{
+			qos.Guaranteed: corev1.PodQOSGuaranteed, qos.Burstable: corev1.PodQOSBurstable,
+			qos.BestEffort: corev1.PodQOSBestEffort,
+		}
+		want := desired.FromAPI(convert.ReadPod(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				UID: "u", Namespace: "ns", Name: "p", Labels: labels, Annotations: annotations,
+			},
+			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")},
+				},
+			}}},
+			Status: corev1.PodStatus{QOSClass: class[kube]},
+		}))
+		want.Pinnable = kube == qos.Guaranteed && desired.MayBePinned(want.Entry)
+		got := desired.FromSandbox(convert.Sandbox{
+			UID: "u", Namespace: "ns", Name: "p", Labels: labels, Annotations: annotations, Kube: kube,
+		})
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("labels %v, annotations %v, class %v (-by the API +by the sandbox):\n%s", labels, annotations, kube,
+				diff)
+		}
+	})
 }

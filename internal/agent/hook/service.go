@@ -11,10 +11,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -177,7 +173,7 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 		// Runtimes keep dead sandboxes: kubelets remove them a minute after their pod, which may be gone from the API
 		// by now. A living one without containers is introduced when it gets its first.
 		if alive[pods[i].ID] {
-			s.o.Engine.Introduce(introduced(&pods[i]))
+			s.o.Engine.Introduce(podOf(&pods[i]))
 		}
 	}
 	for i := range containers {
@@ -207,7 +203,7 @@ func (s *Service) RunPod(_ context.Context, p Pod) error {
 	}
 	s.sandboxes[p.ID] = p.UID
 	s.mu.Unlock()
-	d := introduced(&p)
+	d := podOf(&p)
 	s.o.Engine.Introduce(d)
 	s.o.Engine.Visit(p.UID) // the runtime gave the sandbox a group, or is about to
 	if !s.o.Writes() {
@@ -261,7 +257,7 @@ func (s *Service) decide(c *Container) ([]desired.Row, error) {
 	if !s.o.Writes() {
 		return nil, nil
 	}
-	pod := introduced(&c.Pod)
+	pod := podOf(&c.Pod)
 	if err := s.refuseDegraded(c, pod); err != nil {
 		return nil, err
 	}
@@ -329,7 +325,7 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 		s.supersede(&c)
 	}
 	s.wrote(c.ID)
-	s.o.Engine.Introduce(introduced(&c.Pod))
+	s.o.Engine.Introduce(podOf(&c.Pod))
 	if !s.o.Writes() {
 		if groupOf(c.Cgroup) != "" {
 			s.o.Engine.Know(engineContainer(&c), false) // for the day on which the agent does
@@ -401,7 +397,7 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 
 // Update implements Handler.
 func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resources, error) {
-	rows, err := s.rows(&c, introduced(&c.Pod), s.o.Engine.Peek)
+	rows, err := s.rows(&c, podOf(&c.Pod), s.o.Engine.Peek)
 	if err != nil {
 		return Resources{}, s.reportBlocked(&c, err)
 	}
@@ -428,7 +424,7 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 	s.mu.Unlock()
 	if a.CPUs != "" {
 		wanted := func() string {
-			if rows, err := s.rows(&c, introduced(&c.Pod), s.o.Engine.Peek); err == nil {
+			if rows, err := s.rows(&c, podOf(&c.Pod), s.o.Engine.Peek); err == nil {
 				a.CPUs = cmp.Or(resources(rows).CPUs, a.CPUs)
 			}
 			return a.CPUs
@@ -566,29 +562,20 @@ func engineContainer(c *Container) apply.Container {
 	}
 }
 
-// introduced is a pod as far as the runtime knows it. Its requests are not known: it is assumed to request some CPU, so
-// that a pod of class LSE or LSR does not run on the shared pool before the API has said that it may.
-func introduced(p *Pod) desired.Pod {
+// podOf translates a sandbox: its cgroup shows the pod's class of Kubernetes.
+func podOf(p *Pod) desired.Pod {
 	group := apply.SliceGroup(p.Cgroup)
-	class := corev1.PodQOSGuaranteed
+	class := qos.Guaranteed
 	switch {
 	case strings.Contains(group, "besteffort"):
-		class = corev1.PodQOSBestEffort
+		class = qos.BestEffort
 	case strings.Contains(group, "burstable"):
-		class = corev1.PodQOSBurstable
+		class = qos.Burstable
 	}
-	d := desired.FromAPI(convert.ReadPod(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			UID: types.UID(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations,
-		},
-		Spec: corev1.PodSpec{NodeName: "this", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(1, resource.DecimalSI)},
-		}}}},
-		Status: corev1.PodStatus{QOSClass: class},
-	}))
+	d := desired.FromSandbox(convert.Sandbox{
+		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations, Kube: class,
+	})
 	d.Cgroup = group
-	// A kubelet's record of pinned CPUs counts, whatever the pod asks for.
-	d.Pinnable = class == corev1.PodQOSGuaranteed && desired.MayBePinned(d.Entry)
 	return d
 }
 

@@ -14,8 +14,8 @@ import (
 
 // Grants returns what a pod holds of devices by its annotation device-allocated. What cannot be read is left out: the
 // whole where it breaks a rule of the annotation, else what names no device.
-func Grants(pod *corev1.Pod) ([]device.Grant, error) {
-	allocated, _, err := parse(pod.Annotations, annotation.DeviceAllocatedKey, annotation.ParseDeviceAllocations)
+func Grants(annotations map[string]string) ([]device.Grant, error) {
+	allocated, _, err := parse(annotations, annotation.DeviceAllocatedKey, annotation.ParseDeviceAllocations)
 	if len(allocated) == 0 {
 		return nil, err
 	}

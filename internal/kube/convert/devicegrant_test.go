@@ -152,7 +152,7 @@ func FuzzGrants(f *testing.F) {
 	f.Add(`{"rdma":[{"id":"a","extension":{"vfs":[{"busID":"b"}],"containers":{"":{"koordinator.sh/rdma":"5"}}}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		read := func(text string) ([]device.Grant, error) {
-			return convert.Grants(newPod(onNode, annot(annotation.DeviceAllocatedKey, text)))
+			return convert.Grants(map[string]string{annotation.DeviceAllocatedKey: text})
 		}
 		grants, _ := read(text)
 		again, err := read(convert.Allocations(grants).String())

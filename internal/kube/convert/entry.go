@@ -6,9 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/align"
+	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 )
 
 // Pod is a bound pod with its annotations parsed, once for all who look at it. It is not changed any more.
@@ -27,53 +31,102 @@ type Pod struct {
 func ReadPod(pod *corev1.Pod) *Pod { return read(pod, Args{}) }
 
 func read(pod *corev1.Pod, args Args) *Pod {
-	p := &Pod{Pod: pod}
-	report := func(key string, err error) {
-		if err != nil {
-			p.Problems = append(p.Problems, Problem{
-				Object: "Pod/" + pod.Namespace + "/" + pod.Name, Key: key,
-				Value: cut(pod.Annotations[key]), Text: err.Error(),
-			})
-		}
-	}
-	var err error
-	p.Allocation, err = readStatus(pod)
-	report(annotation.ResourceStatusKey, err)
-	predicted, err := prediction(pod)
-	report(annotation.PredictedPlacementKey, err)
-	spec, _, err := parse(pod.Annotations, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
-	report(annotation.ResourceSpecKey, err)
-	devices, err := Grants(pod)
-	report(annotation.DeviceAllocatedKey, err)
+	d := parseDecisions("Pod/"+pod.Namespace+"/"+pod.Name, pod.Annotations)
+	p := &Pod{Pod: pod, Allocation: d.allocation, Problems: d.problems}
 	if pod.Spec.NodeName == "" || Ended(pod) {
 		return p
 	}
-
 	class, band, kube := PodQoS(pod)
 	milli := boundMilli(pod)
 	p.Entry = ledger.Entry{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
-		Role:    qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
-		Devices: devices, Unallocated: len(devices) == 0 && len(ServedDevices(pod)) > 0,
+		Role:        qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: milli}),
+		Unallocated: len(d.devices) == 0 && len(ServedDevices(pod)) > 0,
 	}
 	e := &p.Entry
-	switch {
-	case p.Allocation.CPUSet != "":
-		e.Role = holderRole(e.Role, class)
-		if e.Role.Binds() {
-			e.CPUList = p.Allocation.CPUSet
-			e.Exclusive = exclusive(spec.PreferredCPUExclusivePolicy, args.DefaultExclusive)
-			e.Amounts = held(pod, p.Allocation, args.Resources)
-		}
-	case e.Role == qos.SharedPool:
-		if e.NUMAIDs = poolNodes(p.Allocation); e.NUMAIDs != nil {
-			e.MilliCPU, e.Amounts = milli, held(pod, p.Allocation, args.Resources)
-		}
-	}
-	e.Guest = guest(pod, kube, predicted)
+	d.hold(e, milli, args.DefaultExclusive, func() []align.Amount { return held(pod, p.Allocation, args.Resources) })
+	e.Guest = guest(pod, kube, d.predicted)
 	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil || e.Devices != nil ||
 		e.Unallocated
 	return p
+}
+
+// Sandbox is a pod as far as a container runtime knows it: by its identity, its labels and annotations at the moment at
+// which its sandbox was run, and its class of Kubernetes.
+type Sandbox struct {
+	UID, Namespace, Name string
+	Labels, Annotations  map[string]string
+	Kube                 qos.Kube
+}
+
+// ReadSandbox returns what a pod holds by its annotations, while its API object is not known: the entry, the
+// resource-status and what could not be parsed. The pod's requests are not known either. ReadSandbox assumes that the
+// pod requests some CPU, so that a pod of class LSE or LSR does not run on the shared pool before its API object is
+// known.
+func ReadSandbox(s Sandbox) (ledger.Entry, annotation.ResourceStatus, []Problem) {
+	const milli = 1
+	d := parseDecisions("Pod/"+s.Namespace+"/"+s.Name, s.Annotations)
+	class, _ := ParseClass(s.Labels[annotation.QoSClass])
+	band, labelled := labelledBand(s.Labels)
+	if !labelled {
+		band = qos.NoBand
+	}
+	e := ledger.Entry{
+		UID: s.UID, Namespace: s.Namespace, Name: s.Name, Class: class,
+		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: s.Kube, MilliCPU: milli}),
+	}
+	d.hold(&e, milli, cpualloc.NotExclusive, func() []align.Amount { return onNodes(d.allocation, nil) })
+	return e, d.allocation, d.problems
+}
+
+// decisions are the parsed annotations by which the scheduler, or a user, says what a pod gets. What cannot be parsed
+// is zero and in problems.
+type decisions struct {
+	allocation annotation.ResourceStatus
+	predicted  *tenancy.Prediction
+	spec       annotation.ResourceSpec
+	devices    []device.Grant
+	problems   []Problem
+}
+
+// parseDecisions parses the annotations of an object, such as Pod/ns/name.
+func parseDecisions(object string, annotations map[string]string) (d decisions) {
+	report := func(key string, err error) {
+		if err != nil {
+			d.problems = append(d.problems, Problem{
+				Object: object, Key: key, Value: cut(annotations[key]), Text: err.Error(),
+			})
+		}
+	}
+	var err error
+	d.allocation, err = readStatus(annotations)
+	report(annotation.ResourceStatusKey, err)
+	d.predicted, err = prediction(annotations)
+	report(annotation.PredictedPlacementKey, err)
+	d.spec, _, err = parse(annotations, annotation.ResourceSpecKey, annotation.ParseResourceSpec)
+	report(annotation.ResourceSpecKey, err)
+	d.devices, err = Grants(annotations)
+	report(annotation.DeviceAllocatedKey, err)
+	return d
+}
+
+// hold adds to an entry, whose class and role are set, what its pod holds. milli is the pod's CPU request, otherwise the
+// exclusive policy of a pod that names none, and amounts returns what the pod holds besides CPUs.
+func (d *decisions) hold(e *ledger.Entry, milli int64, otherwise cpualloc.Exclusive, amounts func() []align.Amount) {
+	e.Devices = d.devices
+	switch {
+	case d.allocation.CPUSet != "":
+		e.Role = holderRole(e.Role, e.Class)
+		if e.Role.Binds() {
+			e.CPUList = d.allocation.CPUSet
+			e.Exclusive = exclusive(d.spec.PreferredCPUExclusivePolicy, otherwise)
+			e.Amounts = amounts()
+		}
+	case e.Role == qos.SharedPool:
+		if e.NUMAIDs = poolNodes(d.allocation); e.NUMAIDs != nil {
+			e.MilliCPU, e.Amounts = milli, amounts()
+		}
+	}
 }
 
 // parse reads an annotation; the zero value where it is absent.
@@ -138,8 +191,8 @@ func holderRole(role qos.Role, class qos.Class) qos.Role {
 }
 
 // readStatus reads what the scheduler wrote. A CPU list that cannot be read is left out.
-func readStatus(pod *corev1.Pod) (annotation.ResourceStatus, error) {
-	status, _, err := parse(pod.Annotations, annotation.ResourceStatusKey, annotation.ParseResourceStatus)
+func readStatus(annotations map[string]string) (annotation.ResourceStatus, error) {
+	status, _, err := parse(annotations, annotation.ResourceStatusKey, annotation.ParseResourceStatus)
 	if err != nil {
 		return status, err
 	}

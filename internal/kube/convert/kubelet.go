@@ -138,8 +138,8 @@ func guest(pod *corev1.Pod, kube qos.Kube, predicted *tenancy.Prediction) *tenan
 }
 
 // prediction reads what the scheduler wrote; nil without it, and where it cannot be read.
-func prediction(pod *corev1.Pod) (*tenancy.Prediction, error) {
-	read, found, err := parse(pod.Annotations, annotation.PredictedPlacementKey, annotation.ParsePredictedPlacement)
+func prediction(annotations map[string]string) (*tenancy.Prediction, error) {
+	read, found, err := parse(annotations, annotation.PredictedPlacementKey, annotation.ParsePredictedPlacement)
 	if !found || err != nil {
 		return nil, err
 	}

@@ -25,8 +25,13 @@ func ParseClass(value string) (class qos.Class, ok bool) {
 	return qos.ParseClass(strings.ToUpper(value))
 }
 
+// labelledBand returns the band that a pod's label names; ok is false without one.
+func labelledBand(labels map[string]string) (band qos.Band, ok bool) {
+	return qos.ParseBand(strings.ToLower(labels[annotation.PriorityClass]))
+}
+
 func bandOf(pod *corev1.Pod) qos.Band {
-	if band, ok := qos.ParseBand(strings.ToLower(pod.Labels[annotation.PriorityClass])); ok {
+	if band, ok := labelledBand(pod.Labels); ok {
 		return band
 	}
 	if pod.Spec.Priority != nil {

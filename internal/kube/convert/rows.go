@@ -153,6 +153,15 @@ func wholePages(page, n int64) int64 {
 
 // held is what a pod holds of rows: the amounts that a status puts on NUMA nodes, and units.
 func held(pod *corev1.Pod, status annotation.ResourceStatus, r *Resources) []align.Amount {
+	list := onNodes(status, r)
+	for _, units := range r.units {
+		list = append(list, units.HeldBy(pod)...)
+	}
+	return align.Normal(list)
+}
+
+// onNodes are the amounts that a status puts on NUMA nodes.
+func onNodes(status annotation.ResourceStatus, r *Resources) []align.Amount {
 	var list []align.Amount
 	for _, n := range status.NUMANodeResources {
 		for name, q := range n.Resources {
@@ -160,9 +169,6 @@ func held(pod *corev1.Pod, status annotation.ResourceStatus, r *Resources) []ali
 				list = append(list, align.Amount{NUMAID: int(n.Node), Resource: why.Resource(name), N: q.Value()})
 			}
 		}
-	}
-	for _, units := range r.units {
-		list = append(list, units.HeldBy(pod)...)
 	}
 	return align.Normal(list)
 }
