@@ -143,7 +143,7 @@ func reported(t *testing.T, files map[string]string, want string, pods ...string
 			t.Fatal(err)
 		}
 	}
-	o := inventory.Options{Root: root, Drivers: inventory.Sysfs(root, false), Clock: clock.RealClock{}}
+	o := inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}}
 	found, err1 := inventory.New(o)
 	_, err2 := found.Refresh(t.Context())
 	object, err3 := probe.Device(probe.Input{NodeName: "n0"}, found.Devices(nil), nil, metav1.Now())

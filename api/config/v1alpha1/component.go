@@ -15,8 +15,6 @@ const (
 type AgentConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// AllRDMAPorts takes an RDMA adapter for broken while any of its ports is not active. Default: false.
-	AllRDMAPorts bool `json:"allRDMAPorts,omitempty"`
 	// AllowDegradedEnforcement lets LSE pods start where containers may start without the agent. Default: false.
 	AllowDegradedEnforcement bool `json:"allowDegradedEnforcement,omitempty"`
 	// AllowUnallocatedLSR lets LSR pods that another scheduler bound run on the CPU shared pool. Default: false.

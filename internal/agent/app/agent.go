@@ -130,7 +130,7 @@ func New(o Options) (*Agent, error) {
 		a.notes = append(a.notes, err.Error())
 	}
 	a.found, err = inventory.New(inventory.Options{
-		Root: o.Root, Boot: boot, Dir: a.dir, Drivers: append(inventory.Sysfs(o.Root, o.AllRDMAPorts), o.Drivers...),
+		Root: o.Root, Boot: boot, Dir: a.dir, Drivers: append(inventory.Sysfs(o.Root), o.Drivers...),
 		Pace: o.Resync / 2, Changed: a.publish, Clock: o.Clock,
 	})
 	if err != nil {

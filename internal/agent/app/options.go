@@ -79,8 +79,6 @@ type Options struct {
 
 	// Drivers are asked for devices beside those that sysfs and drop files describe.
 	Drivers []inventory.Driver
-	// AllRDMAPorts asks that each port of an RDMA adapter is active, not one of them.
-	AllRDMAPorts bool
 	// DeviceExempt pods without an allocation keep the devices that their image, their pod or the kubelet gives them.
 	DeviceExempt []inject.Exemption
 

@@ -81,7 +81,7 @@ func (f *common) probe(ctx context.Context, notes io.Writer) ([]any, error) {
 		fmt.Fprintln(notes, "note:", p)
 	}
 	objects := []any{probe.Topology(in)}
-	drivers := inventory.Sysfs(o.Root, false)
+	drivers := inventory.Sysfs(o.Root)
 	if o.Root.Dir == "/" { // a library knows this machine alone
 		drivers = append(drivers, inventory.NVML(o.Root)...)
 	}

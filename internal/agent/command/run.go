@@ -142,8 +142,6 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 			"else /)")
 	fs.BoolVar(&o.AllowDegraded, "allow-degraded-enforcement", false,
 		"let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
-	fs.BoolVar(&o.AllRDMAPorts, "all-rdma-ports", false,
-		"take an RDMA adapter for broken while any of its ports is not active, not only while all are")
 	fs.StringArrayVar(&r.exempt, "device-exempt", nil,
 		"NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them, such as exporters "+
 			"of metrics; can be repeated")

@@ -10,9 +10,9 @@ import (
 
 // FindDevices describes the devices of a kind by what sysfs and procfs have of them. Of NVIDIA's GPUs they do not have
 // the memory. GPUs of AMD are those that the compute driver serves. Virtual functions are part of their adapter, which
-// works where one of its ports does, or with allPorts where all do. The error names the first file that cannot be read;
-// a device is described as far as its files can be.
-func FindDevices(root Root, kind CardKind, allPorts bool) (list []Dropped, err error) {
+// works while one of its ports is active. The error names the first file that cannot be read; a device is described as
+// far as its files can be.
+func FindDevices(root Root, kind CardKind) (list []Dropped, err error) {
 	err = surveyCards(root, kind, func(s *cardSurvey) {
 		cards := s.cards()
 		functions := map[string][]string{}
@@ -23,7 +23,7 @@ func FindDevices(root Root, kind CardKind, allPorts bool) (list []Dropped, err e
 		}
 		for i := range cards {
 			if c := &cards[i]; c.Parent == "" && c.ID != "" {
-				list = append(list, s.describe(c, allPorts))
+				list = append(list, s.describe(c))
 				list[len(list)-1].VFs = functions[c.BusID]
 				s.next()
 			}
@@ -42,7 +42,7 @@ func Place(root Root, bus string) (at DroppedTopology, err error) {
 	return at, err
 }
 
-func (s *cardSurvey) describe(c *Card, allPorts bool) Dropped {
+func (s *cardSurvey) describe(c *Card) Dropped {
 	d := Dropped{Type: c.Kind.Type(), UUID: c.ID, Topology: s.place(c.BusID)}
 	at := path.Join(pciDevices, c.BusID)
 	switch c.Kind {
@@ -54,7 +54,7 @@ func (s *cardSurvey) describe(c *Card, allPorts bool) Dropped {
 			d.Resources = map[string]string{"gpu-memory": strconv.FormatInt(vram, 10)}
 		}
 	case RDMA:
-		d.Resources, d.Status = map[string]string{d.Type: "100"}, s.portStatus(c.BusID, allPorts)
+		d.Resources, d.Status = map[string]string{d.Type: "100"}, s.portStatus(c.BusID)
 	case FPGA:
 		d.Resources, d.Status = map[string]string{d.Type: "100"}, s.managerStatus(c.BusID)
 	}
@@ -86,21 +86,16 @@ func (t *tree) place(bus string) DroppedTopology {
 	return at
 }
 
-// portStatus returns why an RDMA adapter does not work: no port is active, or with all not each of them. nil where it
-// works, and where no port is known.
-func (s *cardSurvey) portStatus(bus string, all bool) *DroppedStatus {
+// portStatus returns why an RDMA adapter does not work: none of its ports is active. nil if it works, and if it has no
+// known port.
+func (s *cardSurvey) portStatus(bus string) *DroppedStatus {
 	var states []string
-	code := "NoActivePort"
 	for _, adapter := range s.adapters[bus] {
 		for _, port := range s.numbered(path.Join(adapter, "ports"), "") {
 			at := path.Join(adapter, "ports", strconv.Itoa(port))
 			_, state, _ := strings.Cut(s.text(path.Join(at, "state")), ": ")
-			switch {
-			case state == "ACTIVE" && !all:
+			if state == "ACTIVE" {
 				return nil
-			case state == "ACTIVE":
-				code = "InactivePort"
-				continue
 			}
 			_, physical, _ := strings.Cut(s.text(path.Join(at, "phys_state")), ": ")
 			states = append(states, fmt.Sprintf("port %d of %s is %s (%s)", port, path.Base(adapter), state, physical))
@@ -109,7 +104,7 @@ func (s *cardSurvey) portStatus(bus string, all bool) *DroppedStatus {
 	if len(states) == 0 {
 		return nil
 	}
-	return Fails(code, "%s", strings.Join(states, ", "))
+	return Fails("NoActivePort", "%s", strings.Join(states, ", "))
 }
 
 // managerStatus returns what is wrong by the managers of an FPGA; nil for nothing.

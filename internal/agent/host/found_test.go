@@ -97,7 +97,7 @@ func found(t *testing.T, root host.Root) map[string]host.Dropped {
 	t.Helper()
 	all := map[string]host.Dropped{}
 	for _, kind := range []host.CardKind{host.NVIDIA, host.AMD, host.RDMA, host.FPGA} {
-		list, err := host.FindDevices(root, kind, false)
+		list, err := host.FindDevices(root, kind)
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -214,27 +214,6 @@ func TestCardsOfOtherVendors(t *testing.T) {
 	}
 }
 
-// TestAllPortsOfAnAdapterAreToBeActive where that is asked for; else one is enough.
-func TestAllPortsOfAnAdapterAreToBeActive(t *testing.T) {
-	t.Parallel()
-	root, got := cards().write(t), map[string]string{}
-	for _, all := range []bool{false, true} {
-		list, err := host.FindDevices(root, host.RDMA, all)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range list {
-			if d.UUID == "0000:09:00.0" && d.Status != nil {
-				got[fmt.Sprint(all)] = d.Status.ErrCode + ": " + d.Status.ErrMessage
-			}
-		}
-	}
-	want := map[string]string{"true": "InactivePort: port 1 of bnxt_re0 is DOWN (Disabled)"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("status by whether all are asked for (-want +got):\n%s", diff)
-	}
-}
-
 // One file that cannot be read is named, and spoils no other device.
 func TestABadFileSpoilsOneDevice(t *testing.T) {
 	t.Parallel()
@@ -251,8 +230,8 @@ func TestABadFileSpoilsOneDevice(t *testing.T) {
 		m := cards()
 		delete(m.files, file)
 		m.files[file+"/x"] = "" // a folder in its place
-		list, err := host.FindDevices(m.write(t), kind, false)
-		whole, _ := host.FindDevices(cards().write(t), kind, false)
+		list, err := host.FindDevices(m.write(t), kind)
+		whole, _ := host.FindDevices(cards().write(t), kind)
 		if err == nil || !strings.Contains(err.Error(), path.Base(file)) {
 			t.Errorf("%s: err = %v, want one that names it", file, err)
 		}
@@ -323,7 +302,7 @@ func TestPCIDevicesOfCaptures(t *testing.T) {
 		}
 		root := pciOf(t, archive)
 		for _, kind := range []host.CardKind{host.NVIDIA, host.AMD, host.RDMA, host.FPGA} {
-			if list, err := host.FindDevices(root, kind, false); len(list) > 0 {
+			if list, err := host.FindDevices(root, kind); len(list) > 0 {
 				t.Errorf("%s: %s: got %+v, %v, want none", name, kind, list, err)
 			}
 		}

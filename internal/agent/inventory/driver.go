@@ -26,11 +26,10 @@ type Fault struct {
 }
 
 // Sysfs returns the drivers that are read from files. They are several, so that one that hangs hides no other.
-// allPorts is that of host.FindDevices.
-func Sysfs(root host.Root, allPorts bool) (list []Driver) {
+func Sysfs(root host.Root) (list []Driver) {
 	for _, kind := range []host.CardKind{host.NVIDIA, host.AMD, host.RDMA, host.FPGA} {
 		list = append(list, Driver{Name: string(kind), Devices: func() ([]host.Dropped, error) {
-			return host.FindDevices(root, kind, allPorts)
+			return host.FindDevices(root, kind)
 		}})
 	}
 	return list

@@ -17,7 +17,7 @@ func TestTheGPUsOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	files, err := host.FindDevices(root, host.NVIDIA, false)
+	files, err := host.FindDevices(root, host.NVIDIA)
 	if err != nil {
 		t.Error(err)
 	}

@@ -346,7 +346,7 @@ func TestDriversAndDropFilesOfPresetsAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, err1 := inventory.New(inventory.Options{
-			Root: root, Drivers: inventory.Sysfs(root, false), Clock: clock.RealClock{},
+			Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{},
 		})
 		_, err2 := v.Refresh(t.Context())
 		dropped, err3 := host.ReadDropped(root)

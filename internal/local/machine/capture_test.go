@@ -172,7 +172,7 @@ func TestCapturesKeepDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, kind := range []host.CardKind{host.NVIDIA, host.AMD, host.RDMA, host.FPGA} {
-			list, err := host.FindDevices(root, kind, false)
+			list, err := host.FindDevices(root, kind)
 			if err != nil {
 				t.Fatal(err)
 			}

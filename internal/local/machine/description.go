@@ -133,7 +133,7 @@ func (d *Description) readIn(scratch string) error {
 		return nil
 	}
 	found, _ := inventory.New(inventory.Options{
-		Root: root, Drivers: inventory.Sysfs(root, false), Clock: clock.RealClock{},
+		Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{},
 	})
 	_, _ = found.Refresh(context.Background())
 	d.captured = found.Devices(nil)
