@@ -168,7 +168,7 @@ func New(o Options) (*Agent, error) {
 			KubeletKeepsMemory:  known.KeepsMemory(),
 			AllowUnallocatedLSR: o.AllowUnallocatedLSR,
 			Checkpoint:          apply.File(a.dir.Path(grantsFile)),
-			Moved:               func(pass uint64, sets map[string]string) { a.service.Moved(pass, sets) },
+			Moved:               func(pass uint64, sets map[string]string) { a.service.SetsChanged(pass, sets) },
 			Report:              a.status.Record,
 			Timed: func(d time.Duration) {
 				m.Apply.WithLabelValues(status.PathReconcile).Observe(d.Seconds())
@@ -186,7 +186,7 @@ func New(o Options) (*Agent, error) {
 	a.service = hook.New(hook.Options{
 		Engine: a.enforcer.Engine, Writes: a.writes, Leaves: a.leaving.Load,
 		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
-		Report: a.status.Blocked, Clock: o.Clock, Patience: nri.Budget / 2,
+		Report: a.status.Blocked, Clock: o.Clock, WriteWait: nri.Budget / 2,
 		Overridden: m.Overridden.Inc, Devices: a.injected,
 		Injected: func(d time.Duration) { m.Injection.WithLabelValues(o.Node).Observe(d.Seconds()) },
 		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },

@@ -48,9 +48,9 @@ type Update struct {
 	Resources
 }
 
-// Handler is what the transports ask at the steps of a container's life, and what it sends unasked. Its methods are
-// safe for concurrent use, answer from memory but for Start, and never call back into a transport. An error means that
-// the step must not happen now; it is an *apply.Blocked where a pod is held back.
+// Handler is what the transports ask at the steps of a container's life, and the source of the updates that they push.
+// Its methods are safe for concurrent use, answer from memory but for Start, and never call back into a transport. An
+// error means that the step must not happen now; it is an *apply.Blocked if the pod's allocation is the reason.
 type Handler interface {
 	// Ready reports whether containers can be decided about: a transport connects no earlier.
 	Ready() bool
@@ -81,9 +81,9 @@ type Handler interface {
 	// Stop reports that the processes have ended, Remove that the container is removed.
 	Stop(c Container)
 	Remove(c Container)
-	// News has a token while there are updates to send to the runtime without a request of its own. Next returns those
-	// to send next; none when there are no more. Sent reports that the runtime has taken them, or never will.
-	News() <-chan struct{}
-	Next() []Update
-	Sent(updates []Update)
+	// Updates has a token while there are updates to push to the runtime. NextUpdates returns those to push next; none
+	// when there are no more. UpdatesDone reports that the runtime has made them, or never will.
+	Updates() <-chan struct{}
+	NextUpdates() []Update
+	UpdatesDone(updates []Update)
 }

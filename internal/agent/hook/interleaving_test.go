@@ -68,7 +68,7 @@ func newRuntime(t *testing.T, rt *rapid.T) *runtime {
 	r.tree = tree
 	r.must(tree.MkdirAll("kubepods/burstable"))
 	r.engine = apply.New(apply.Options{
-		Cgroup: tree, Moved: func(pass uint64, sets map[string]string) { r.service.Moved(pass, sets) },
+		Cgroup: tree, Moved: func(pass uint64, sets map[string]string) { r.service.SetsChanged(pass, sets) },
 	})
 	r.service = hook.New(hook.Options{Engine: r.engine, Clock: r.clock})
 	r.complete()
@@ -194,13 +194,13 @@ func (r *runtime) actions() map[string]func(*rapid.T) {
 			c.waiting = append(c.waiting, simWrite{a.CPUs, func() { r.service.Updated(c.Container) }})
 		},
 		"push": func(*rapid.T) {
-			for _, u := range r.service.Next() {
+			for _, u := range r.service.NextUpdates() {
 				c := r.containers[u.ContainerID]
 				if c == nil {
-					r.service.Sent([]hook.Update{u})
+					r.service.UpdatesDone([]hook.Update{u})
 					continue
 				}
-				c.waiting = append(c.waiting, simWrite{u.CPUs, func() { r.service.Sent([]hook.Update{u}) }})
+				c.waiting = append(c.waiting, simWrite{u.CPUs, func() { r.service.UpdatesDone([]hook.Update{u}) }})
 			}
 		},
 		"write": func(t *rapid.T) {
@@ -276,11 +276,11 @@ func (r *runtime) settle() {
 				r.finish(c, 0)
 			}
 		}
-		for updates := r.service.Next(); len(updates) > 0; updates = r.service.Next() {
+		for updates := r.service.NextUpdates(); len(updates) > 0; updates = r.service.NextUpdates() {
 			for _, u := range updates {
 				r.write(r.containers[u.ContainerID], u.CPUs)
 			}
-			r.service.Sent(updates)
+			r.service.UpdatesDone(updates)
 		}
 	}
 	want := map[string]string{}

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,10 +12,8 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/core/qos"
-	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // ErrDegraded holds back LSE pods on a node that cannot promise to keep others off their CPUs.
@@ -28,9 +23,9 @@ var ErrDegraded = errors.New("EnforcementDegraded")
 type Options struct {
 	Engine *apply.Engine
 	// Writes reports whether the agent decides about cpusets now; nil is always. While it does not, answers are empty
-	// and nothing is held back.
+	// and no container is blocked.
 	Writes func() bool
-	// Leaves reports whether the engine gives groups back, while the agent does not decide; nil is never.
+	// Leaves reports whether the engine returns groups to the kubelet, while the agent does not decide; nil is never.
 	Leaves func() bool
 	// Degraded says why enforcement cannot be promised on this node; "" when it can, as nil says. LSE pods are refused
 	// while it is not, unless AllowDegraded.
@@ -42,9 +37,9 @@ type Options struct {
 	Synced func()
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
-	// Patience is how long a start waits for sets of others that the runtime is still writing. A runtime that serves
-	// one plugin at a time writes none of them meanwhile, it may only have to report one.
-	Patience time.Duration
+	// WriteWait is how long a start waits for sets of other containers that the runtime is still writing. A runtime that
+	// serves one plugin at a time writes none of them meanwhile; it may only have to report one.
+	WriteWait time.Duration
 	// Report is called with each step that failed. It must not block; nil drops them.
 	Report func(Trouble)
 	// Overridden is called for each update that was answered with values other than the requested ones. It must not
@@ -56,78 +51,26 @@ type Options struct {
 	Caught   func()
 }
 
-// Trouble is a step of a container that was held back, or that was let pass although it should not have been.
+// Trouble is a step of a container that was blocked, or would have been if its pod used something of Tenon.
 type Trouble struct {
 	UID, Namespace, Name, Container string
 	Err                             *apply.Blocked
-	// LetPass: the pod uses nothing of Tenon, so that it was not held back.
+	// LetPass reports that the step was not blocked, as the pod uses nothing of Tenon.
 	LetPass bool
 }
 
 // Service is the Handler over an Engine.
 type Service struct {
-	o Options
-	// news holds one token while there are sets to push to the runtime.
-	news chan struct{}
+	o       Options
+	updates chan struct{} // holds one token while there are sets to push to the runtime
 
-	mu         sync.Mutex // guards the fields below; never held across a call to the engine
-	sandboxes  map[string]string
-	containers map[string]*container
-	// landings is closed, and another one made, when a set that was sent to the runtime is written.
-	landings chan struct{}
+	mu         sync.Mutex            // guards the fields below; never held across a call to the engine
+	sandboxes  map[string]string     // by sandbox id: the UID of its pod
+	containers map[string]*container // by container id: those that the runtime has reported and not removed
+	writeEnded chan struct{}         // closed, and replaced, when a write of the runtime has ended
 }
 
 var _ Handler = (*Service)(nil)
-
-// container is what is remembered of a container.
-type container struct {
-	uid, group, name, sandbox string
-	// stored is the set that the runtime has stored for it, as far as that is known; answered is what Create returned.
-	stored, answered string
-	// kernel is the set that the kernel has since pass; "" until the engine reports one.
-	kernel string
-	pass   uint64
-	// ended: its processes have ended, and no more sets are pushed for it.
-	ended bool
-	// flights are sets that were sent to the runtime, which may write them at any time, whatever the engine does
-	// meanwhile.
-	flights [origins]flight
-	// visible are the GPUs that its environment names.
-	visible []host.Device
-	// others are sets of other containers that were sent with the answer to Create, by container: the runtime has
-	// written them when it asks for the start, or gives up.
-	others map[string]flight
-	// seen is what the runtime said last of a container of a node with devices, mismatch what it was last found to have
-	// of others or to lack, first at since.
-	seen     *Container
-	mismatch string
-	since    time.Time
-	reported bool
-}
-
-// origin is how a set was sent to the runtime.
-type origin int
-
-const (
-	pushed   origin = iota // unasked
-	replied                // in an answer to Update
-	starting               // with a container whose group it makes no earlier than its first process
-	origins
-)
-
-// flight is a set on its way to a group; cpus is "" for none. It expires at until.
-type flight struct {
-	cpus  string // of all that are on their way
-	until time.Time
-	more  int // others that were sent before it and may not have been written yet
-}
-
-// flightTime is the longest time that a runtime may take to write a set that it received. The runtime reports the
-// write, unless it failed.
-const flightTime = 5 * time.Second
-
-// startTime is how long a runtime may take to start a container: the longest that kubelets wait by default.
-const startTime = 2 * time.Minute
 
 // New returns a Service that knows no pod yet.
 func New(o Options) *Service {
@@ -141,8 +84,8 @@ func New(o Options) *Service {
 		o.Clock = clock.RealClock{}
 	}
 	return &Service{
-		o: o, news: make(chan struct{}, 1),
-		sandboxes: map[string]string{}, containers: map[string]*container{}, landings: make(chan struct{}),
+		o: o, updates: make(chan struct{}, 1),
+		sandboxes: map[string]string{}, containers: map[string]*container{}, writeEnded: make(chan struct{}),
 	}
 }
 
@@ -171,7 +114,7 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 	}
 	for i := range pods {
 		// Runtimes keep dead sandboxes: kubelets remove them a minute after their pod, which may be gone from the API
-		// by now. A living one without containers is introduced when it gets its first.
+		// by now. A living sandbox without containers is introduced when it gets its first container.
 		if alive[pods[i].ID] {
 			s.o.Engine.Introduce(podOf(&pods[i]))
 		}
@@ -179,7 +122,7 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 	for i := range containers {
 		c := &containers[i]
 		delete(ended, c.ID)
-		s.remember(c)
+		s.record(c)
 		if at := groupOf(c.Cgroup); at != "" {
 			s.o.Engine.Know(engineContainer(c), c.Ended)
 		}
@@ -215,7 +158,7 @@ func (s *Service) RunPod(_ context.Context, p Pod) error {
 	return nil
 }
 
-// RemovePod implements Handler. A pod may have several sandboxes, one after the other.
+// RemovePod implements Handler. A pod may have had several sandboxes: the engine forgets it with the last one.
 func (s *Service) RemovePod(p Pod) {
 	s.mu.Lock()
 	uid, known := s.sandboxes[p.ID]
@@ -241,15 +184,15 @@ func (s *Service) Create(_ context.Context, c Container) (Resources, []Update, e
 		return Resources{}, nil, s.reportBlocked(&c, err)
 	}
 	a := resources(rows)
-	known := s.remember(&c)
-	s.supersede(&c)
+	known := s.record(&c)
+	s.dropReplaced(&c)
 	s.mu.Lock()
 	known.answered = a.CPUs
 	if a.CPUs != "" {
 		known.stored = a.CPUs
 	}
 	s.mu.Unlock()
-	return a, s.shrinking(&c, known, a.CPUs), nil
+	return a, s.shrinkOthers(&c, known, a.CPUs), nil
 }
 
 // decide returns the rows of a container that is to be created.
@@ -321,14 +264,14 @@ func differs(c *Container, file, got, want string) error {
 // Start implements Handler.
 func (s *Service) Start(ctx context.Context, c Container) error {
 	if at := groupOf(c.Cgroup); at != "" || c.ID != "" {
-		s.remember(&c)
-		s.supersede(&c)
+		s.record(&c)
+		s.dropReplaced(&c)
 	}
-	s.wrote(c.ID)
+	s.endShrinking(c.ID)
 	s.o.Engine.Introduce(podOf(&c.Pod))
 	if !s.o.Writes() {
 		if groupOf(c.Cgroup) != "" {
-			s.o.Engine.Know(engineContainer(&c), false) // for the day on which the agent does
+			s.o.Engine.Know(engineContainer(&c), false) // the agent may come to write while the container runs
 		}
 		return nil
 	}
@@ -337,23 +280,24 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 		return nil
 	}
 	if err = s.reportBlocked(&c, err); err != nil {
-		s.landed(c.ID, starting) // it does not start, so nothing is written
+		s.endPending(c.ID, starting) // the container does not start, so the runtime writes nothing
 	}
 	return err
 }
 
-// verify checks that a container may start, anew after each set of another one that lands while it waits.
+// verify checks that a container may start, and again after each write of the runtime that ends while it waits, for
+// WriteWait at most.
 func (s *Service) verify(ctx context.Context, c *Container) error {
-	limit := time.NewTimer(s.o.Patience)
+	limit := time.NewTimer(s.o.WriteWait)
 	defer limit.Stop()
 	for {
 		s.mu.Lock()
-		landing := s.landings
+		ended := s.writeEnded
 		s.mu.Unlock()
 		err := s.o.Engine.Start(ctx, engineContainer(c))
 		switch {
 		case c.Running:
-			s.landed(c.ID, starting)
+			s.endPending(c.ID, starting)
 			if errors.Is(err, apply.ErrNoGroup) {
 				return nil // it has ended already
 			}
@@ -364,11 +308,11 @@ func (s *Service) verify(ctx context.Context, c *Container) error {
 		if err != nil {
 			return err
 		}
-		if err = s.landingOn(c); err == nil {
+		if err = s.checkPendingWrites(c); err == nil {
 			return nil
 		}
 		select {
-		case <-landing:
+		case <-ended:
 		case <-limit.C:
 			return err
 		case <-ctx.Done():
@@ -378,8 +322,8 @@ func (s *Service) verify(ctx context.Context, c *Container) error {
 }
 
 // admit lets a container start whose group the runtime creates with its first process. Until the runtime reports that
-// the container runs, or does not, the set that it writes counts against exclusive containers that are to start. It
-// counts from before the engine checks, so that of two containers that start at once one sees the other.
+// the container runs, or has failed, the set that it writes is pending, and keeps exclusive containers of these CPUs
+// from starting. It is recorded before the engine checks, so that of two containers that start at once one sees the other.
 func (s *Service) admit(ctx context.Context, c *Container) error {
 	if c.Has.CPUs == "" {
 		if rows, err := s.decide(c); err != nil || resources(rows).CPUs == "" {
@@ -388,8 +332,8 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 	}
 	s.mu.Lock()
 	if known := s.containers[c.ID]; known != nil && c.Has.CPUs != "" {
-		until := s.o.Clock.Now().Add(startTime)
-		known.stored, known.flights[starting] = c.Has.CPUs, flight{cpus: c.Has.CPUs, until: until}
+		expires := s.o.Clock.Now().Add(startLimit)
+		known.stored, known.pending[starting] = c.Has.CPUs, pendingWrite{cpus: c.Has.CPUs, expires: expires}
 	}
 	s.mu.Unlock()
 	return s.o.Engine.Admit(ctx, engineContainer(c), c.Has.CPUs)
@@ -415,9 +359,9 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 	if a.CPUs == "" && asked.CPUs == "" {
 		return a, nil
 	}
-	known := s.remember(&c)
+	known := s.record(&c)
 	s.mu.Lock()
-	before := known.flights[replied]
+	before := known.pending[replied]
 	if a.CPUs == "" {
 		known.stored = asked.CPUs
 	}
@@ -429,9 +373,9 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 			}
 			return a.CPUs
 		}
-		s.send(wanted, func(cpus string) {
-			known.flights[replied] = before
-			s.launch(known, replied, cpus)
+		s.recordUntilStable(wanted, func(cpus string) {
+			known.pending[replied] = before // without the set that was recorded last and is not sent
+			s.addPending(known, replied, cpus)
 		})
 	}
 	return a, nil
@@ -445,12 +389,12 @@ func overrides(answer, asked Resources) bool {
 }
 
 // Updated implements Handler.
-func (s *Service) Updated(c Container) { s.landed(c.ID, replied) }
+func (s *Service) Updated(c Container) { s.endPending(c.ID, replied) }
 
 // Stop implements Handler.
 func (s *Service) Stop(c Container) {
-	s.landed(c.ID, starting)
-	s.wrote(c.ID)
+	s.endPending(c.ID, starting)
+	s.endShrinking(c.ID)
 	s.mu.Lock()
 	if known := s.containers[c.ID]; known != nil {
 		known.ended = true
@@ -466,7 +410,7 @@ func (s *Service) Stop(c Container) {
 // Remove implements Handler.
 func (s *Service) Remove(c Container) {
 	e := s.identify(&c)
-	s.wrote(c.ID)
+	s.endShrinking(c.ID)
 	s.mu.Lock()
 	delete(s.containers, c.ID)
 	s.mu.Unlock()
@@ -496,105 +440,4 @@ func (s *Service) report(c *Container, blocked *apply.Blocked, pass bool) {
 			UID: c.UID, Namespace: c.Namespace, Name: c.Pod.Name, Container: c.Name, Err: blocked, LetPass: pass,
 		})
 	}
-}
-
-// remember stores what the runtime reports of a container.
-func (s *Service) remember(c *Container) *container {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.containers[c.ID]
-	if known == nil {
-		known = &container{}
-		if c.ID != "" {
-			s.containers[c.ID] = known
-		}
-	}
-	known.uid, known.name, known.sandbox, known.ended = c.UID, c.Name, c.Pod.ID, c.Ended
-	if s.o.Devices != nil && s.o.Devices().HasDevices() {
-		seen := *c
-		seen.Devices = inject.Sight{Privileged: c.Devices.Privileged, Files: c.Devices.Files}
-		known.seen = &seen
-	}
-	if at := groupOf(c.Cgroup); at != "" && c.ID != "" {
-		known.group = at
-	}
-	if c.Has.CPUs != "" {
-		known.stored = c.Has.CPUs
-	}
-	if c.Devices.Env != nil {
-		known.visible = inject.Visible(c.Devices.Env)
-	}
-	return known
-}
-
-// supersede drops the containers that c replaces. A runtime that reports no groups, such as a runtime proxy, reports no
-// removals either. A container that the runtime may still start, or write a set of, is kept.
-func (s *Service) supersede(c *Container) {
-	if c.ID == "" || c.Name == "" {
-		return
-	}
-	now := s.o.Clock.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.containers, func(id string, x *container) bool {
-		return id != c.ID && x.uid == c.UID && x.name == c.Name && x.group == "" &&
-			!slices.ContainsFunc(x.flights[:], func(f flight) bool { return f.flies(now) }) && len(x.others) == 0
-	})
-}
-
-// flies reports whether a set is on its way to a group.
-func (f flight) flies(now time.Time) bool { return f.cpus != "" && now.Before(f.until) }
-
-// identify completes what the runtime reports of a container with what it reported before.
-func (s *Service) identify(c *Container) apply.Container {
-	e := engineContainer(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.containers[c.ID]; known != nil && e.Group == "" {
-		e.Group, e.PodUID = known.group, known.uid
-	}
-	return e
-}
-
-func engineContainer(c *Container) apply.Container {
-	return apply.Container{
-		PodUID: c.UID, ID: c.ID, Name: c.Name, Group: groupOf(c.Cgroup), PodGroup: apply.SliceGroup(c.Pod.Cgroup),
-	}
-}
-
-// podOf translates a sandbox: its cgroup shows the pod's class of Kubernetes.
-func podOf(p *Pod) desired.Pod {
-	group := apply.SliceGroup(p.Cgroup)
-	class := qos.Guaranteed
-	switch {
-	case strings.Contains(group, "besteffort"):
-		class = qos.BestEffort
-	case strings.Contains(group, "burstable"):
-		class = qos.Burstable
-	}
-	d := desired.FromSandbox(convert.Sandbox{
-		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations, Kube: class,
-	})
-	d.Cgroup = group
-	return d
-}
-
-// resources are the rows of one container in the terms of runtimes.
-func resources(rows []desired.Row) Resources {
-	var r Resources
-	for _, row := range rows {
-		switch row.File {
-		case desired.CPUs:
-			r.CPUs = row.Value
-		case desired.Mems:
-			r.Mems = row.Value
-		case desired.QuotaV1, desired.QuotaV2:
-			quota, err := strconv.ParseInt(row.Value, 10, 64)
-			if err != nil {
-				quota = -1 // "max"
-			}
-			r.Quota = &quota
-		}
-	}
-	return r
 }

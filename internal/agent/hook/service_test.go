@@ -78,7 +78,7 @@ func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 	n.must(tree.MkdirAll("kubepods/besteffort"))
 	n.engine = apply.New(apply.Options{
 		Cgroup: tree, Roots: []string{"kubepods", "kubepods.slice"},
-		Moved: func(pass uint64, sets map[string]string) { n.service.Moved(pass, sets) },
+		Moved: func(pass uint64, sets map[string]string) { n.service.SetsChanged(pass, sets) },
 	})
 	o := hook.Options{
 		Engine: n.engine, Clock: n.clock, Writes: func() bool { return n.writes },
@@ -460,11 +460,11 @@ func TestAContainerThatTheProxyDoesNotKnowTheGroupOfIsFoundByItsID(t *testing.T)
 func (n *node) drain() map[string]string {
 	n.t.Helper()
 	pushed := map[string]string{}
-	for updates := n.service.Next(); len(updates) > 0; updates = n.service.Next() {
+	for updates := n.service.NextUpdates(); len(updates) > 0; updates = n.service.NextUpdates() {
 		for _, u := range updates {
 			pushed[u.ContainerID] = u.CPUs
 		}
-		n.service.Sent(updates)
+		n.service.UpdatesDone(updates)
 	}
 	return pushed
 }
@@ -517,7 +517,7 @@ func TestAnExclusiveContainerWaitsForWhatTheRuntimeIsStillWriting(t *testing.T) 
 func TestAnExclusiveContainerStartsOnceTheRuntimeHasReportedItsWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := ready(t, func(_ *node, o *hook.Options) { o.Patience = 25 * time.Millisecond })
+		n := ready(t, func(_ *node, o *hook.Options) { o.WriteWait = 25 * time.Millisecond })
 		ls := in(sandbox("a", "LS", ""), "c1")
 		n.must(n.run(ls))
 		answer, err := n.service.Update(t.Context(), ls, hook.Resources{CPUs: "0-7"})

@@ -122,11 +122,11 @@ func (w watched) Read(b []byte) (int, error) {
 func (o *Options) push(ctx context.Context, s stub.Stub) {
 	for {
 		select {
-		case <-o.Handler.News():
+		case <-o.Handler.Updates():
 		case <-ctx.Done():
 			return
 		}
-		for updates := o.Handler.Next(); len(updates) > 0 && ctx.Err() == nil; updates = o.Handler.Next() {
+		for updates := o.Handler.NextUpdates(); len(updates) > 0 && ctx.Err() == nil; updates = o.Handler.NextUpdates() {
 			o.send(ctx, s, updates)
 		}
 	}
@@ -140,5 +140,5 @@ func (o *Options) send(ctx context.Context, s stub.Stub, updates []hook.Update) 
 		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed",
 			len(failed), "err", err)
 	}
-	o.Handler.Sent(updates)
+	o.Handler.UpdatesDone(updates)
 }

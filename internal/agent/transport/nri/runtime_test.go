@@ -397,7 +397,7 @@ func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*nri.O
 	a := &agent{}
 	a.engine = apply.New(apply.Options{
 		Cgroup: r.tree,
-		Moved:  func(pass uint64, sets map[string]string) { a.service.Moved(pass, sets) },
+		Moved:  func(pass uint64, sets map[string]string) { a.service.SetsChanged(pass, sets) },
 	})
 	a.service = hook.New(hook.Options{Engine: a.engine, Devices: r.devices})
 	a.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
