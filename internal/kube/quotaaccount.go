@@ -270,7 +270,7 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 	s.follow(string(p.UID), func(known quota.Member) {
 		is := convert.QuotaPod(p, s.amounts(p, known.Amounts))
 		if was := s.pods[p.UID]; was != nil && was.Status.NominatedNodeName == "" && is.Node == "" {
-			is.Nominated = is.Nominated || known.Nominated // of which the status may not say so yet
+			is.Nominated = is.Nominated || known.Nominated // an update that was on its way, as in Kubernetes' nominator
 		}
 		s.pods[p.UID] = p
 		if is.Node != "" {

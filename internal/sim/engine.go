@@ -141,7 +141,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	}
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
 	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes)
-	e.core.NextPod = e.rounds.Next(e.limit(e.rounds.Interleave(e.core.NextPod)))
+	e.core.NextPod = e.rounds.Next(e.limit(e.core.NextPod))
 	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
 	e.core.FailureHandler = e.rounds.Fail(e.note(e.core.FailureHandler))
 	for i := range cfg.Profiles {

@@ -99,6 +99,3 @@ func (s *State) Check() error {
 	}
 	return nil
 }
-
-// Gangs returns how many gangs p remembers.
-func (p *Pace) Gangs() int { return len(p.gangs) }

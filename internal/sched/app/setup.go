@@ -65,8 +65,7 @@ type Scheduler struct {
 	decisions *diag.Ring
 	flags     *diag.Flags
 
-	gate     *upstream.Gate
-	bindings *upstream.Bindings
+	gate *upstream.Gate
 }
 
 var _ upstream.Valuer = (*deviceshare.Plugin)(nil)
@@ -87,19 +86,17 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 // Rounds returns what places the members of gangs for a scheduling core.
 func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *upstream.Changes,
 ) *coscheduling.Rounds {
-	events := &upstream.Events{Deaf: coscheduling.Name}
+	events := &upstream.Events{SiblingPlugin: coscheduling.Name}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	core.NextPod = core.SchedulingQueue.Pop
 	r := &coscheduling.Rounds{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
-		Newcomers: events, Nominated: events.Nominated,
 		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
 	}
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {
 			r.Guard(f, p)
-			p.Evaluator.Interface = events.Patient(f, p.Evaluator.Interface)
 		}
 	}
 	return r
@@ -150,8 +147,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, o.inFile(err)
 	}
 	coscheduling.SortQueue(c.ComponentConfig.Profiles)
-	bindings := upstream.NewBindings()
-	c.KubeConfig.Wrap(bindings.Limit)
+	c.KubeConfig.Wrap(upstream.LimitBindings)
 	if c.Client, err = kubernetes.NewForConfig(rest.AddUserAgent(c.KubeConfig, "scheduler")); err != nil {
 		return nil, fmt.Errorf("client for Bindings: %w", err)
 	}
@@ -164,7 +160,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs, bindings: bindings,
+		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
 		plugins: diag.Plugins{},
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
@@ -247,7 +243,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	refused := upstream.NewRejections()
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(s.core.SchedulePod)))
 	s.gate = &upstream.Gate{
-		Open: s.store.Synced(), Bindings: s.bindings, Leading: func() { s.tracker.Leading.Store(true) },
+		Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
 	}
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
@@ -259,12 +255,10 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
-	s.rounds.Busy, s.reporter.Busy = s.bindings.Busy, s.bindings.Busy
 	s.live = verdict.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
 		return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
 	})
-	s.reporter.Evaluate = s.live.Evaluate
-	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Interleave(s.core.NextPod)))
+	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Share(s.core.NextPod)))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())

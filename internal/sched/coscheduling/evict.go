@@ -32,9 +32,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// evict evicts victims for the members of a failed plan, which is tried again afterwards. It stops where the gang is no
+// evictVictims evicts victims for the members of a failed plan, which is tried again afterwards. It stops where the gang is no
 // longer to start.
-func (r *Rounds) evict(ctx context.Context, is *round, victims []*unit) {
+func (r *Rounds) evictVictims(ctx context.Context, is *round, victims []*unit) {
 	member := is.queued[is.failure.UID].Pod
 	f := r.Core.Profiles[member.Spec.SchedulerName]
 	chooser := r.Preemption(f)

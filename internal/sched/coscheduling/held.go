@@ -52,9 +52,6 @@ type Held struct {
 	Stir func(klog.Logger)
 	// Withdraw is called with pods that are nominated to a node and held back.
 	Withdraw func(*corev1.Pod)
-	// Busy reports whether a pod of no gang is being bound, which is more urgent than a burst of reasons; nil where
-	// nothing waits for that.
-	Busy func() bool
 
 	budget    flowcontrol.RateLimiter
 	known     map[string]*held    // by UID
@@ -130,7 +127,6 @@ func (h *Held) Look(ctx context.Context) {
 			delete(h.known, uid)
 		}
 	}
-	written := 0
 	for _, p := range pods {
 		uid := string(p.UID)
 		k := h.known[uid]
@@ -146,7 +142,7 @@ func (h *Held) Look(ctx context.Context) {
 		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < delay {
 			continue
 		}
-		if written++; written > heldPerSecond && h.Busy != nil && h.Busy() || !h.budget.TryAccept() {
+		if !h.budget.TryAccept() {
 			return
 		}
 		if err := h.write(ctx, p, k); err != nil && !apierrors.IsNotFound(err) {

@@ -694,34 +694,21 @@ func TestPodsThatDisagreeAboutTheirGang(t *testing.T) {
 	}
 }
 
+// TestManyPodsThatAreHeldAreWrittenAFewAtATime: a burst of 100, and 20 a second.
 func TestManyPodsThatAreHeldAreWrittenAFewAtATime(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		busy          bool
-		least, most   int // within two seconds
-		seconds, pods int
-	}{
-		"a burst of 100, and 20 a second":       {false, 100, 150, 20, 300},
-		"20 a second while others are bound":    {true, 20, 40, 20, 300},
-		"fewer than a second's, others or none": {true, 15, 15, 0, 15},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, gangs := newPlugin(t)
-			w := newWriter(t, gangs)
-			w.Busy = func() bool { return c.busy }
-			for i := range c.pods {
-				gangs.PutPod(member(fmt.Sprint(i), "g", "1000"))
-			}
-			w.pass(t.Context(), 7)
-			if n := len(w.patches); n < c.least || n > c.most {
-				t.Errorf("%d conditions within two seconds, want %d to %d", n, c.least, c.most)
-			}
-			w.pass(t.Context(), c.seconds)
-			if n := len(w.patches); n != c.pods {
-				t.Errorf("%d conditions in the end, want %d", n, c.pods)
-			}
-		})
+	_, gangs := newPlugin(t)
+	w := newWriter(t, gangs)
+	for i := range 300 {
+		gangs.PutPod(member(fmt.Sprint(i), "g", "1000"))
+	}
+	w.pass(t.Context(), 7)
+	if n := len(w.patches); n < 100 || n > 150 {
+		t.Errorf("%d conditions within two seconds, want 100 to 150", n)
+	}
+	w.pass(t.Context(), 20)
+	if n := len(w.patches); n != 300 {
+		t.Errorf("%d conditions in the end, want 300", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -49,12 +50,12 @@ type class struct {
 }
 
 // preempt looks for pods whose eviction lets a failed plan succeed, and decides about the nominations of the members.
-// The function that it returns begins to evict.
+// The function that it returns begins to evict; it is nil where nothing is evicted.
 func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict func()) {
 	order := append([]string{current}, is.next...)
 	if is.cause == nil || is.recalled || is.failure.Skip.Choices > 0 || !r.mayPreempt(ctx, is, order) ||
 		r.waitsToPreempt(is, current, time.Now()) {
-		return func() {}
+		return nil
 	}
 	var victims []*unit
 	var least gang.Loss
@@ -79,9 +80,23 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 		}
 	}
 	if is.places = nil; victims == nil {
-		return func() {}
+		return nil
 	}
-	return func() { r.evict(ctx, is, victims) }
+	return func() { r.evictVictims(ctx, is, victims) }
+}
+
+// evictAfter lets evict, which is nil for nothing, run when the failure of a pod is written, whose cycle is under way:
+// when the first victim ends, the nominated nodes of all members are known.
+func (r *Rounds) evictAfter(pod *corev1.Pod, evict func()) {
+	if evict == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.evict == nil {
+		r.evict = map[types.UID]func(){}
+	}
+	r.evict[pod.UID] = evict
 }
 
 // preemptRest looks for pods whose eviction lets a NonStrict gang start with what it holds, when the last of its
@@ -106,7 +121,7 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 		is.queued[uid], is.next = info, append(is.next, uid)
 	}
 	r.failed = is
-	evict := r.preempt(ctx, is, current)
+	r.evictAfter(pod.Pod, r.preempt(ctx, is, current))
 	for _, uid := range is.next {
 		node := is.nominated[uid]
 		if node == "" || is.kept {
@@ -122,7 +137,6 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 				framework.NewPostFilterResultWithNominatedNode(node).NominatingInfo, time.Now())
 		}
 	}
-	evict()
 }
 
 // pending returns a pod as the queue would; nil for one that this scheduler cannot place.
@@ -162,7 +176,7 @@ func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool
 		}
 		eligible, _ := chooser.Evaluator.PodEligibleToPreemptOthers(ctx, pod, nil)
 		is.kept = is.kept || !eligible || r.evicting[uid] != ""
-		held[uid] = cmp.Or(r.evicting[uid], r.Nominated(pod.UID))
+		held[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
 	}
 	if is.kept {
 		is.nominated, is.failure.Preempts = held, true

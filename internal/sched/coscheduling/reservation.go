@@ -43,7 +43,7 @@ func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
 	preferred, nominated := map[string]string{}, false
 	rank := r.Gangs.RankOf(member)
 	for _, uid := range order {
-		preferred[uid] = r.Nominated(is.queued[uid].Pod.UID)
+		preferred[uid] = is.queued[uid].Pod.Status.NominatedNodeName
 		nominated = nominated || preferred[uid] != ""
 		if h := r.held[rank.Name]; h != nil {
 			preferred[uid] = h.nodes[uid]

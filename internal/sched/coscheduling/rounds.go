@@ -45,12 +45,6 @@ type Rounds struct {
 	// Events counts what may let a pod fit that did not, other than that a pod was bound. Each is counted after the
 	// cache has it, and before it wakes pods.
 	Events func() uint64
-	// Newcomers are the pods of the queue that were never tried.
-	Newcomers Newcomers
-	// Nominated returns the node to which a pod is nominated, "" for none. That its status says so comes later.
-	Nominated func(types.UID) (node string)
-	// Busy reports whether a pod of no gang is being bound; nil where nothing waits for that.
-	Busy func() bool
 	// Trial returns a copy of the accounts of nodes.
 	Trial func() Trial
 	// Admitted marks an attempt about whose quotas the caller decides.
@@ -65,12 +59,10 @@ type Rounds struct {
 	schedule   schedulePod
 	fail       scheduler.FailureHandlerFn
 	pulled     int
-	interval   gang.Interval
-	aside      *framework.QueuedPodInfo // the member that begins the next round
-	failed     *round                   // the last one, while the cycle of its last member is under way
-	returning  func() (priority int32)  // sends a few members of a failed round back; nil where all have gone
-	preempting *preemption              // under way
-	confined   *part                    // to which the snapshot is; nil for all nodes
+	share      gang.LoopShare
+	failed     *round      // the last one, while the cycle of its last member is under way
+	preempting *preemption // under way
+	confined   *part       // to which the snapshot is; nil for all nodes
 	known      map[string]*knownSites
 	mayWhole   sync.Map // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
 
@@ -84,10 +76,11 @@ type Rounds struct {
 	looked   time.Time
 	releases int
 
-	mu       sync.Mutex        // guards the rest: failures of bindings are reported from goroutines of their own
-	round    *round            // under way, nil between rounds
-	single   types.UID         // of the pod that is tried alone
-	evicting map[string]string // by UID of members: the nodes for which victims are about to be evicted
+	mu       sync.Mutex           // guards the rest: failures of bindings are reported from goroutines of their own
+	round    *round               // under way, nil between rounds
+	single   types.UID            // of the pod that is tried alone
+	evicting map[string]string    // by UID of members: the nodes for which victims are about to be evicted
+	evict    map[types.UID]func() // by UID of a pod whose cycle is under way: evicts victims when its failure is written
 }
 
 // Trial is the accounts of nodes as they would be with other pods. It changes none of them.
@@ -97,16 +90,6 @@ type Trial interface {
 	// Take removes a pod from the account of a node, Give returns it.
 	Take(node, uid string)
 	Give(node, uid string)
-}
-
-// Newcomers are pods that were never tried.
-type Newcomers interface {
-	// Newcomer takes the first one out of the queue, if it has this priority or a higher one. Those of which skip is
-	// true remain there. nil where there is none.
-	Newcomer(logger klog.Logger, priority int32, skip func(*corev1.Pod) bool) *framework.QueuedPodInfo
-	// SetAside is called with a pod that has left the queue and yields to newcomers, but not its node; with nil when it
-	// yields no more.
-	SetAside(pod *framework.QueuedPodInfo)
 }
 
 type (
@@ -131,8 +114,6 @@ type round struct {
 	events   uint64   // that were counted before the snapshot was taken
 	order    []string // in which members are tried first
 	recalled bool     // the plan was not made: one for a group of equal shape has failed
-
-	back []string // of a failed plan: members that have yet to go back to the queue
 
 	// After a failed plan: what becomes of the nominations of its members.
 	asked     map[string]sets.Set[string] // by UID: the plugins whose events concern a member that did not fail itself
@@ -186,7 +167,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *round 
 		}
 		is.next, is.pending[uid] = append(is.next, uid), true
 	}
-	r.interval.Begin(len(is.next), time.Now())
+	r.share.Begin(time.Now())
 	return is
 }
 
@@ -216,18 +197,15 @@ func (r *Rounds) Planned(pod *corev1.Pod) string {
 // Alone reports whether a pod starts without others: for one member of a gang victims would be evicted in vain.
 func (r *Rounds) Alone(pod *corev1.Pod) bool { return r.Gangs.Alone(pod) }
 
-// GangOf returns the gang of a pod, "" for a pod of none.
-func (r *Rounds) GangOf(pod *corev1.Pod) string { return r.Gangs.GangOf(pod) }
-
-// IsMember reports whether a pod is of a gang.
-func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.GangOf(pod) != "" }
+// IsMember reports whether a pod is of a gang, started or not.
+func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != "" }
 
 // PostFilter returns what becomes of the nomination of a member that did not fit.
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	is, text := r.failed, "the pod starts with others"
 	if is == nil || is.queued[string(pod.UID)] == nil {
 		status := fwk.NewStatus(fwk.Unschedulable, notEligible+text)
-		if name := r.Gangs.RankOf(pod).Name; r.Nominated(pod.UID) == "" || r.reserves(name) {
+		if name := r.Gangs.RankOf(pod).Name; pod.Status.NominatedNodeName == "" || r.reserves(name) {
 			return nil, status
 		}
 		// the pod's group starts another way now
@@ -280,11 +258,10 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		case is.plan == nil:
 			return r.refuse(state, pod)
 		case is.planned == nil && !r.makePlan(ctx, is, uid):
-			evict := r.preempt(ctx, is, uid)
+			r.evictAfter(pod.Pod, r.preempt(ctx, is, uid))
 			r.keepNodes(ctx, is, uid)
 			r.learn(ctx, is, uid)
 			r.failAll(ctx, is, uid)
-			evict()
 			switch {
 			case uid != is.failure.UID || is.cause == nil || is.failure.Tried != (gang.Tried{}):
 				return r.refuse(state, pod)
@@ -412,7 +389,7 @@ func (r *Rounds) tryAll(ctx context.Context, is *round, order []string) (fits bo
 	is.unfit = map[string]error{}
 	for uid, pod := range is.queued {
 		if pod != nil {
-			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: r.Nominated(pod.Pod.UID)}
+			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
 		}
 	}
 	a := r.attempt(ctx, is)
@@ -446,36 +423,14 @@ func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
 }
 
 // failAll reports that a plan has failed, and sends its members back to the queue, apart from the current one, whose
-// cycle is under way: none of the others gets a cycle. While pods of no gang are bound, those that only wait for the
-// one that failed go back a few at a time, between the cycles of newcomers.
+// cycle is under way: none of the others gets a cycle. The nominated nodes of members are written meanwhile, several at
+// a time: no pod may be tried before.
 func (r *Rounds) failAll(ctx context.Context, is *round, current string) {
 	r.conclude()
 	r.failed = is
 	is.ask(current)
-	later := r.Busy != nil && r.Busy() && len(is.nominated) == 0 && !is.kept
-	for _, uid := range is.next {
-		if later && uid != is.failure.UID {
-			is.back = append(is.back, uid)
-		} else {
-			r.sendBack(ctx, is, uid)
-		}
-	}
-	if len(is.back) == 0 {
-		return
-	}
-	priority := r.Gangs.Priority(is.queued[current].Pod)
-	r.returning = func() int32 {
-		r.failed = is
-		most := min(len(is.back), backAtOnce)
-		for _, uid := range is.back[:most] {
-			r.sendBack(ctx, is, uid)
-		}
-		r.failed = nil
-		if is.back = is.back[most:]; len(is.back) == 0 {
-			r.returning = nil
-		}
-		return priority
-	}
+	f := r.Core.Profiles[is.queued[current].Pod.Spec.SchedulerName]
+	f.Parallelizer().Until(ctx, len(is.next), func(i int) { r.sendBack(ctx, is, is.next[i]) }, Name)
 }
 
 func (r *Rounds) sendBack(ctx context.Context, is *round, uid string) {
@@ -541,8 +496,13 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		if mine && (is.failure.UID == "" || is.isPlanned(uid) && !is.isPlanned(is.failure.UID)) {
 			is.failure = gang.Failure{UID: uid, Cause: causeOf(f, pod.Pod, status.AsError())}
 		}
+		evict := r.evict[pod.Pod.UID]
+		delete(r.evict, pod.Pod.UID)
 		r.mu.Unlock()
 		fail(ctx, f, pod, status, nominating, start)
+		if evict != nil {
+			evict()
+		}
 		switch {
 		case mine:
 			r.end(uid)

@@ -148,7 +148,7 @@ func (r *Rounds) shape(ctx context.Context, is *round) (s shape, ok bool) {
 	trial := &attempt{Rounds: r, ctx: ctx, is: is, trial: r.Trial(), admits: true}
 	for _, uid := range is.order {
 		pod := is.queued[uid]
-		if r.Nominated(pod.Pod.UID) != "" || r.isEvicting(uid) {
+		if pod.Pod.Status.NominatedNodeName != "" || r.isEvicting(uid) {
 			return s, false
 		}
 		of := r.Gangs.GangOf(pod.Pod)

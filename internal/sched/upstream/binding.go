@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,65 +11,36 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 const (
-	// BindingsInFlight bounds the Bindings on their way to the API server, of pods that start alone. With more, the
-	// scheduling cycle, which is several times faster than writes while a batch lasts, would pile up goroutines with
-	// all that a cycle knows; and the API server takes 100 requests on one connection, watches included: beyond, each
-	// costs a TLS handshake.
+	// BindingsInFlight bounds the Bindings on their way to the API server, and those of pods that start alone which are
+	// begun. With more, the scheduling cycle, which is several times faster than writes while a batch lasts, would pile
+	// up goroutines with all that a cycle knows; and the API server takes 100 requests on one connection, watches
+	// included: beyond, each costs a TLS handshake.
 	BindingsInFlight = 80
-	// mostTogether is how many members of gangs may wait to be bound while other pods are scheduled.
-	mostTogether = 1000
+	// maxMembersBinding bounds the members of gangs whose Bindings are begun while other pods are scheduled. The members
+	// of a gang are begun together, so the bound is that of several large gangs.
+	maxMembersBinding = 1000
 )
 
-// Bindings counts the Bindings on their way, and lets those of gangs wait for others.
+// Bindings counts the Bindings that are begun and not ended. Any goroutine may call its methods, apart from Wait.
 type Bindings struct {
-	alone, together atomic.Int64
-	ended           chan struct{} // has a token after one has ended; one waiter at most
-
-	mu    sync.Mutex // guards the rest
-	pace  gang.Pace
-	goes  map[*gang.Binding]chan struct{} // those that wait; closed when it is their turn
-	again *time.Timer
+	alone, members atomic.Int64  // of pods that start alone, and of members of gangs
+	ended          chan struct{} // has a token after a Binding has ended; only Wait reads it
 }
 
-// NewBindings returns a counter of none.
-func NewBindings() *Bindings {
-	return &Bindings{ended: make(chan struct{}, 1), goes: map[*gang.Binding]chan struct{}{}}
-}
+// NewBindings returns a counter of no Bindings.
+func NewBindings() *Bindings { return &Bindings{ended: make(chan struct{}, 1)} }
 
-// Busy reports whether a pod that starts alone is being bound, or was a moment ago: another may be on its way.
-func (b *Bindings) Busy() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.pace.Others(time.Now())
-}
-
-// member is the key of the gang.Binding of a context.
-type member struct{}
-
-// begin counts a Binding, of a member where key, its gang's, is not empty. It returns its context and what is to be
-// called when it has ended.
-func (b *Bindings) begin(ctx context.Context, key string) (of context.Context, end func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	count, leave := &b.alone, func() { b.pace.AloneEnds(time.Now()) }
-	if key == "" {
-		b.pace.AloneBegins()
-	} else {
-		m := b.pace.Join(key, time.Now())
-		count, leave = &b.together, func() { b.pace.Leave(m) }
-		ctx = context.WithValue(ctx, member{}, m)
+// begin counts a Binding until the function that it returns is called.
+func (b *Bindings) begin(ofMember bool) (end func()) {
+	count := &b.alone
+	if ofMember {
+		count = &b.members
 	}
 	count.Add(1)
-	return ctx, func() {
-		b.mu.Lock()
-		leave()
-		b.next()
-		b.mu.Unlock()
+	return func() {
 		count.Add(-1)
 		select {
 		case b.ended <- struct{}{}:
@@ -79,90 +49,32 @@ func (b *Bindings) begin(ctx context.Context, key string) (of context.Context, e
 	}
 }
 
-// next lets members go whose turn it is. The caller holds mu.
-func (b *Bindings) next() {
-	for {
-		m, again := b.pace.Next(time.Now())
-		switch {
-		case m != nil:
-			close(b.goes[m])
-			delete(b.goes, m)
-			continue
-		case again.IsZero():
-		case b.again == nil:
-			b.again = time.AfterFunc(time.Until(again), func() {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				b.next()
-			})
-		default:
-			b.again.Reset(time.Until(again))
-		}
-		return
-	}
-}
-
-// turn returns when it is a member's turn, or when ctx ends.
-func (b *Bindings) turn(ctx context.Context, m *gang.Binding) error {
-	goes := make(chan struct{})
-	b.mu.Lock()
-	b.pace.Wait(m)
-	b.goes[m] = goes
-	b.next()
-	b.mu.Unlock()
-	select {
-	case <-goes:
-		return nil
-	case <-ctx.Done():
-		b.gone(m)
-		return ctx.Err()
-	}
-}
-
-// gone is called when a member's request has ended, or is not made.
-func (b *Bindings) gone(m *gang.Binding) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.goes, m)
-	b.pace.End(m, time.Now())
-	b.next()
-}
-
-// Limit lets a number of requests through at a time that bind a pod.
-func (b *Bindings) Limit(next http.RoundTripper) http.RoundTripper {
-	return limited{next, b, make(chan struct{}, BindingsInFlight)}
+// LimitBindings lets BindingsInFlight requests through at a time that bind a pod, in the order in which they come.
+func LimitBindings(next http.RoundTripper) http.RoundTripper {
+	return limited{next, make(chan struct{}, BindingsInFlight)}
 }
 
 type limited struct {
 	http.RoundTripper
-	bindings *Bindings
-	alone    chan struct{}
+	slots chan struct{}
 }
 
 func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/binding") {
 		return l.RoundTripper.RoundTrip(request)
 	}
-	ctx := request.Context()
-	if m, ok := ctx.Value(member{}).(*gang.Binding); ok {
-		if err := l.bindings.turn(ctx, m); err != nil {
-			return nil, err
-		}
-		defer l.bindings.gone(m)
-		return l.RoundTripper.RoundTrip(request)
-	}
 	select {
-	case l.alone <- struct{}{}:
-		defer func() { <-l.alone }()
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
 		return l.RoundTripper.RoundTrip(request)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-request.Context().Done():
+		return nil, request.Context().Err()
 	}
 }
 
 // Wait returns when there is room for another Binding, or when ctx ends. Only the scheduling loop may call it.
 func (b *Bindings) Wait(ctx context.Context) {
-	for b.alone.Load() >= BindingsInFlight || b.together.Load() >= mostTogether {
+	for b.alone.Load() >= BindingsInFlight || b.members.Load() >= maxMembersBinding {
 		select {
 		case <-b.ended:
 		case <-ctx.Done():
@@ -182,16 +94,11 @@ const (
 // to be scheduled before they go on. A member of a gang keeps what is reserved for it during a few attempts on its
 // node: its siblings are bound already. Where the Binding is refused after all, that is remembered.
 func (p *Profile) RunBindPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	of := ""
-	if p.Together != nil {
-		of = p.Together.GangOf(pod)
-	}
+	isMember := p.Together != nil && p.Together.IsMember(pod)
 	if p.Bindings != nil {
-		var end func()
-		ctx, end = p.Bindings.begin(ctx, of)
-		defer end()
+		defer p.Bindings.begin(isMember)()
 	}
-	status := p.bind(ctx, state, pod, node, of != "")
+	status := p.bind(ctx, state, pod, node, isMember)
 	if p.Rejections != nil {
 		p.Rejections.note(pod.UID, node, status)
 	}

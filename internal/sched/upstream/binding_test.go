@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,8 +22,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
-
-	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // countingBinder looks at the Bindings on their way while it binds.
@@ -50,31 +49,6 @@ func TestABindingCountsUntilItEnds(t *testing.T) {
 	}
 }
 
-// TestAPodThatWasBoundAMomentAgoKeepsTheOthersWaiting: another may be on its way.
-func TestAPodThatWasBoundAMomentAgoKeepsTheOthersWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := NewBindings()
-		says := func(want bool) {
-			t.Helper()
-			if b.Busy() != want {
-				t.Errorf("it is %t that a pod of no gang is bound, or was a moment ago", !want)
-			}
-		}
-		says(false)
-		_, end := b.begin(t.Context(), "gang")
-		says(false)
-		end()
-		_, end = b.begin(t.Context(), "")
-		<-time.After(time.Minute)
-		says(true)
-		end()
-		<-time.After(time.Second - 1)
-		says(true)
-		<-time.After(1)
-		says(false)
-	})
-}
-
 // transport counts the requests under way, and ends them when end is closed.
 type transport struct {
 	running atomic.Int64
@@ -88,13 +62,12 @@ func (t *transport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{}, nil
 }
 
-// A gang of 1,000 members is bound at once; the API server takes 100 requests on one connection, and other pods need
-// some of them.
+// TestBindingsOfALargeGangShareAConnection: a gang of 1,000 members is bound at once, and the API server takes 100 requests
+// on one connection.
 func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &transport{end: make(chan struct{})}
-		bindings := NewBindings()
-		client := bindings.Limit(server)
+		client := LimitBindings(server)
 		request := func(ctx context.Context, method, path string) error {
 			r, err := http.NewRequestWithContext(ctx, method, "https://server"+path, nil)
 			if err != nil {
@@ -107,36 +80,23 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 			return err
 		}
 		const binding = "/api/v1/namespaces/n/pods/p/binding"
-		bind := func(of func(context.Context) context.Context, pods, want int) {
-			for range pods {
-				go func() {
-					if err := request(of(t.Context()), http.MethodPost, binding); err != nil {
-						t.Error(err)
-					}
-				}()
-			}
-			synctest.Wait()
-			if n := int(server.running.Load()); n != want {
-				t.Errorf("got %d requests at a time, want %d", n, want)
-			}
+		for range 1000 {
+			go func() {
+				if err := request(t.Context(), http.MethodPost, binding); err != nil {
+					t.Error(err)
+				}
+			}()
 		}
-		member := func(context.Context) context.Context {
-			ctx, _ := bindings.begin(t.Context(), "gang")
-			return ctx
+		synctest.Wait()
+		if n := server.running.Load(); n != BindingsInFlight {
+			t.Errorf("got %d requests at a time, want %d", n, BindingsInFlight)
 		}
-		alone := func(ctx context.Context) context.Context { return ctx }
-		bind(member, 1000, gang.TogetherInFlight)
-		bind(alone, 1000, gang.TogetherInFlight+BindingsInFlight)
 		others, cancel := context.WithCancel(t.Context())
 		go func() { _ = request(others, http.MethodGet, "/api/v1/pods") }()
 		synctest.Wait()
-		if n := server.running.Load(); n != gang.TogetherInFlight+BindingsInFlight+1 {
+		if n := server.running.Load(); n != BindingsInFlight+1 {
 			t.Errorf("got %d requests with one that binds no pod", n)
 		}
-		_, end := bindings.begin(t.Context(), "")
-		bind(member, 1000, gang.TogetherInFlight+BindingsInFlight+2)
-		end()
-		bind(member, 1, gang.TogetherInFlight+BindingsInFlight+2) // another may be on its way
 		cancel()
 		if err := request(others, http.MethodPost, binding); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v for a request that has ended while it waited", err)
@@ -149,119 +109,49 @@ func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 	})
 }
 
-// slowServer takes a while for each request, and counts those under way and those done.
-type slowServer struct{ running, most, done atomic.Int64 }
+// slowServer takes a while for each request, as many as come.
+type slowServer struct{}
 
 const slowServerTakes = 10 * time.Millisecond
 
-func (s *slowServer) RoundTrip(*http.Request) (*http.Response, error) {
-	is := s.running.Add(1)
-	for most := s.most.Load(); most < is && !s.most.CompareAndSwap(most, is); most = s.most.Load() {
-		continue
-	}
+func (slowServer) RoundTrip(*http.Request) (*http.Response, error) {
 	<-time.After(slowServerTakes)
-	s.running.Add(-1)
-	s.done.Add(1)
 	return &http.Response{Body: http.NoBody}, nil
 }
 
-// Members of gangs leave the API server to Bindings of pods that start alone while there are any: they are bound one at
-// a time, with rests. None waits for ever.
-func TestMembersLeaveTheServerToOthers(t *testing.T) {
-	for name, c := range map[string]struct {
-		busy           bool
-		gangs, members int
-		after          time.Duration
-		done, most     int64 // by then, and under way at a time
-	}{
-		"others are bound": {true, 1, 200, time.Second, 25, 1},
-		"no others":        {false, 1, 64, slowServerTakes, 64, gang.TogetherInFlight},
-		// 25 a second, then 400 more behind five seconds
-		"others are bound for long":  {true, 1, 1000, 8 * time.Second, 1000, 1 + gang.LateInFlight},
-		"gang behind gang":           {true, 5, 50, 8 * time.Second, 200, 1},
-		"gang behind gang, for long": {true, 50, 50, 35 * time.Second, 2500, 1 + gang.LateInFlight},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server, bindings := &slowServer{}, NewBindings()
-				client := bindings.Limit(server)
-				if c.busy {
-					bindings.begin(t.Context(), "")
-				}
-				for i := range c.gangs * c.members {
-					go func() {
-						<-time.After(time.Duration(i/c.members) * time.Millisecond) // gang by gang
-						ctx, end := bindings.begin(t.Context(), fmt.Sprint(i/c.members))
-						defer end()
-						r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server/pods/p/binding", nil)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if answer, err := client.RoundTrip(r); err != nil || answer.Body.Close() != nil {
-							t.Error(err)
-						}
-					}()
-				}
-				<-time.After(c.after)
-				synctest.Wait()
-				if done, most := server.done.Load(), server.most.Load(); done != c.done || most > c.most {
-					t.Errorf("%d members are bound after %v, %d at a time, want %d and %d", done, c.after, most, c.done,
-						c.most)
-				}
-				<-time.After(time.Minute) // for the rest
-				synctest.Wait()
-				all := int64(c.gangs * c.members)
-				if done := server.done.Load(); done != all || len(bindings.goes) > 0 {
-					t.Errorf("%d of %d members are bound, %d wait for ever", done, all, len(bindings.goes))
-				}
-			})
-		})
-	}
-}
-
-// TestMembersThatWaitGoWhenNoOthersAreBound: all at once, and not one by one as they began.
-func TestMembersThatWaitGoWhenNoOthersAreBound(t *testing.T) {
+// TestMembersAreBoundAsFastAsOtherPods: while such pods are bound all the time, a gang is bound in the time that the API
+// server needs for it.
+func TestMembersAreBoundAsFastAsOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, bindings := &slowServer{}, NewBindings()
-		client := bindings.Limit(server)
-		_, end := bindings.begin(t.Context(), "")
-		canceled, cancel := context.WithCancel(t.Context())
-		bind := func(ctx context.Context) error {
-			ctx, end := bindings.begin(ctx, "gang")
-			defer end()
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://server/pods/p/binding", nil)
+		const others, members = 1000, 200
+		client := LimitBindings(slowServer{})
+		var plain, gang sync.WaitGroup
+		bind := func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://server/pods/p/binding", nil)
 			if err != nil {
-				return err
+				t.Error(err)
+				return
 			}
-			answer, err := client.RoundTrip(r)
-			if err != nil {
-				return err
-			}
-			return answer.Body.Close()
-		}
-		for range 101 {
-			go func() {
-				if err := bind(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}()
-		}
-		synctest.Wait()
-		go func() { // who waits no more takes the place of no other
-			if err := bind(canceled); !errors.Is(err, context.Canceled) {
+			if answer, err := client.RoundTrip(r); err != nil || answer.Body.Close() != nil {
 				t.Error(err)
 			}
-		}()
-		synctest.Wait()
-		cancel()
-		<-time.After(slowServerTakes)
-		end()
-		<-time.After(time.Second + 2*slowServerTakes)
-		synctest.Wait()
-		if done := server.done.Load(); done != 101 {
-			t.Errorf("%d of 101 members are bound", done)
 		}
+		for i := range others { // 1,000 a second
+			plain.Go(func() {
+				<-time.After(time.Duration(i) * time.Millisecond)
+				bind()
+			})
+		}
+		<-time.After(100 * time.Millisecond)
+		began := time.Now()
+		for range members {
+			gang.Go(bind)
+		}
+		gang.Wait()
+		if took := time.Since(began); took > 4*slowServerTakes {
+			t.Errorf("%d members were bound in %s, want %d at a time", members, took, BindingsInFlight)
+		}
+		plain.Wait()
 	})
 }
 
@@ -392,12 +282,7 @@ type membership struct {
 	all bool
 }
 
-func (m membership) GangOf(*corev1.Pod) string {
-	if m.all {
-		return "gang"
-	}
-	return ""
-}
+func (m membership) IsMember(*corev1.Pod) bool { return m.all }
 
 // TestAMemberOfAGangIsBoundAgain on its node, while no other scheduler has bound it and it exists.
 func TestAMemberOfAGangIsBoundAgain(t *testing.T) {

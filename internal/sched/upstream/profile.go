@@ -49,8 +49,8 @@ type Together interface {
 	Within() string
 	// Alone reports whether a pod starts without others: it may have victims of its own.
 	Alone(pod *corev1.Pod) bool
-	// GangOf returns the gang of a pod, started or not, "" for a pod of none.
-	GangOf(pod *corev1.Pod) string
+	// IsMember reports whether a pod is of a gang, started or not.
+	IsMember(pod *corev1.Pod) bool
 	// PostFilter returns what preemption makes of a pod that does not fit and starts with others.
 	PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status)
 	// Waits is called when a reserved pod waits for a permit.

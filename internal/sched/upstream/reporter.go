@@ -29,13 +29,10 @@ import (
 const (
 	// repeatAfter is the least time between two messages about a pod that is rejected for the same cause.
 	repeatAfter = time.Minute
-	// restPerWork bounds the cost of running all filters for a rejected pod: they rest this many times as long as they
-	// worked, so they take at most a tenth of the scheduler's time, and a fiftieth while pods are bound.
-	restPerWork     = 9
-	restPerBusyWork = 49
-	// restPerWrite is as many times as long as a write took the next one waits while pods are bound: the API server
-	// works on what pods wait for nine tenths of the time.
-	restPerWrite = 9
+	// restPerRun bounds the cost of running all filters for a pod that was rejected before: they rest this many times as
+	// long as their last run took, so that they take at most a tenth of the scheduler's time. The first attempt on a pod
+	// does not wait for that.
+	restPerRun = 9
 	// Events of refusals, for the whole process.
 	eventsPerSecond = 10
 	eventsBurst     = 100
@@ -43,27 +40,18 @@ const (
 
 // Reporter reports why a pod was rejected: by root cause, once for each cause.
 type Reporter struct {
-	// Busy reports whether a pod of no gang is being bound, which is more urgent than what is written here. It may be
-	// nil.
-	Busy func() bool
-	// Evaluate runs all filters for a pod beside the scheduling cycle. Without it what was reported while the filters
-	// rested is not looked into before the pod's next attempt.
-	Evaluate func(context.Context, *corev1.Pod) (view.Verdict, error)
-
 	client            clientset.Interface
 	refusals, dropped *metrics.CounterVec
 	decided           func(plugin, result string)
 	clock             flowcontrol.Clock
 	budget            flowcontrol.RateLimiter
 	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
-	writes            writes // of conditions and nominated nodes
 
-	mu        sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
-	rests     time.Time  // until when no filters are run again
-	pending   map[types.UID]attempt
-	latest    single
-	late      []late
-	completes bool // a goroutine runs all filters for late
+	mu      sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
+	rests   time.Time  // until then all filters run for no pod of which they ran within a minute
+	pending map[types.UID]attempt
+	latest  single
+	lastRun filterRun
 }
 
 // attempt is the last refusal of a pod.
@@ -89,6 +77,21 @@ type single struct {
 	finding why.Finding
 	nodes   int
 	analysis
+}
+
+// filterRun is the last run of all filters. The pods of one signature that are refused for the same causes within a minute
+// share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
+type filterRun struct {
+	profile, signature string
+	causes             causes
+	at                 time.Time
+	analysis
+}
+
+// isOf reports whether the run says what another one would say now.
+func (r *filterRun) isOf(o filterRun) bool {
+	return r.signature != "" && r.profile == o.profile && r.signature == o.signature && r.causes == o.causes &&
+		o.at.Sub(r.at) < repeatAfter
 }
 
 // refusal is one label pair of tenon_refusals_total.
@@ -122,25 +125,24 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 		if r.repeats(pod, causes) {
 			f = &reporting{Framework: f, ctx: ctx, reporter: r}
 		} else if findings, nodes := verdict.Attempt(f, pod.Pod, status); len(findings) > 0 {
-			found := r.analyze(ctx, f, pod.Pod, status, findings, nodes)
+			found := r.analyze(ctx, f, pod, status, causes, findings, nodes)
 			report := r.remember(pod, found, causes)
-			if causes != 0 && !found.whole {
-				r.postpone(ctx, f, pod.Pod, findings, nodes)
-			}
 			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
 		}
 		inner(ctx, f, pod, status, nominating, start)
 	}
 }
 
-// repeats reports whether an attempt failed like the one before it, for which all filters ran less than a minute ago:
-// nothing would be reported, so nothing needs to be read. The attempt is counted.
+// repeats reports whether what is known of a pod is not read again: all filters ran for it less than a minute ago, and
+// its attempt failed as it did then, or they rest. Nothing would be reported, or only the first refusal of each node,
+// which may hide the root cause. The attempt is counted.
 func (r *Reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
 	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, known := r.pending[pod.Pod.UID]
-	if !known || c == 0 || last.causes != c || !last.whole || now.Sub(last.read) >= repeatAfter {
+	if !known || c == 0 || !last.whole || now.Sub(last.read) >= repeatAfter ||
+		last.causes != c && !now.Before(r.rests) {
 		return false
 	}
 	last.attempts, last.at = pod.Attempts, now
@@ -157,42 +159,38 @@ func (r *Reporter) count(a attempt) {
 }
 
 // analyze adds the refusals of the other filters to each node's first one, which may hide the root cause that explain
-// finds; not while the filters rest, see late.
-func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status,
-	findings []why.Finding, nodes int,
+// finds.
+func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+	c causes, findings []why.Finding, nodes int,
 ) analysis {
 	byFilters := verdict.ByFilters(status) != nil
 	if len(findings) == 1 && !byFilters {
 		return r.analyzeSingle(findings[0], nodes)
 	}
 	found := analyze(findings, nodes)
-	r.mu.Lock()
-	rests := r.rests
-	r.mu.Unlock()
-	if !byFilters || r.clock.Now().Before(rests) {
+	if !byFilters {
 		return found
 	}
-	v, err := r.run(func() (view.Verdict, error) { return r.filters(ctx, f, pod) })
+	this := filterRun{profile: f.ProfileName(), signature: string(pod.PodSignature), causes: c, at: r.clock.Now()}
+	r.mu.Lock()
+	last := r.lastRun
+	r.mu.Unlock()
+	if last.isOf(this) {
+		return last.analysis
+	}
+	v, err := r.filters(ctx, f, pod.Pod)
+	end := r.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rests = end.Add(restPerRun * end.Sub(this.at))
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod), "err", err)
+		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod.Pod), "err", err)
 		return found
 	}
 	all := verdict.Completed(v.Findings, findings)
-	return analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
-}
-
-// run runs filters, which rest behind it.
-func (r *Reporter) run(filters func() (view.Verdict, error)) (view.Verdict, error) {
-	start := r.clock.Now()
-	v, err := filters()
-	end, rest := r.clock.Now(), time.Duration(restPerWork)
-	if r.Busy != nil && r.Busy() {
-		rest = restPerBusyWork
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rests = end.Add(rest * end.Sub(start))
-	return v, err
+	this.analysis = analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
+	r.lastRun = this
+	return this.analysis
 }
 
 func analyze(findings []why.Finding, nodes int) analysis {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -85,17 +84,7 @@ type bench struct {
 	verdict   view.Verdict
 	evaluated int
 	takes     time.Duration
-}
-
-// written waits for what was asked to be written.
-func (b *bench) written() {
-	w := &b.reporter.writes
-	for works := true; works; {
-		<-time.After(time.Millisecond)
-		w.mu.Lock()
-		works = w.works
-		w.mu.Unlock()
-	}
+	signature string // of the pods that are refused; "" for none
 }
 
 // A bench is the clock of its reporter.
@@ -163,7 +152,7 @@ func (b *bench) refuseAfterPreemption(t testing.TB, pod *corev1.Pod, statuses ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info, Attempts: 1},
+	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info, Attempts: 1, PodSignature: fwk.PodSignature(b.signature)},
 		fwk.NewStatus(fwk.Unschedulable).WithError(fit), nil, b.now)
 }
 
@@ -178,7 +167,6 @@ func full() *fwk.Status {
 
 func (b *bench) condition(t *testing.T, name string) string {
 	t.Helper()
-	b.written()
 	pod, err := b.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +229,6 @@ func TestSameCauseIsReportedOnceAndAnotherOneAtOnce(t *testing.T) {
 		b.now = b.now.Add(s.after)
 		before := len(b.client.Actions())
 		b.refuse(t, pod, s.statuses)
-		b.written()
 		if got := len(b.framework.notes.all); got != s.events {
 			t.Fatalf("%s: %d Events so far, want %d: %q", s.text, got, s.events, b.framework.notes.all)
 		}
@@ -328,25 +315,59 @@ func TestFiltersAreAskedAgainOnlyForAnotherRefusalOrAfterAMinute(t *testing.T) {
 	}
 }
 
-// TestFiltersRestLongerWhilePodsAreBound: pods of no gang wait for the scheduling cycle then.
-func TestFiltersRestLongerWhilePodsAreBound(t *testing.T) {
-	for busy, rest := range map[bool]time.Duration{false: 90 * time.Millisecond, true: 490 * time.Millisecond} {
-		b := newBench(t, "a")
-		b.reporter.Busy = func() bool { return busy }
-		b.verdict.Findings, b.takes = []why.Finding{exclusive("a")}, 10*time.Millisecond
-		for i, s := range []struct {
-			after     time.Duration
-			evaluated int
-		}{{0, 1}, {rest - time.Millisecond, 1}, {time.Millisecond, 2}} {
-			b.now = b.now.Add(s.after)
-			pod := testPod("p" + strconv.Itoa(i))
-			if err := b.client.Tracker().Add(pod); err != nil {
-				t.Fatal(err)
-			}
-			if b.refuse(t, pod, map[string]*fwk.Status{"a": full()}); b.evaluated != s.evaluated {
-				t.Errorf("busy %t, pod %d: filters asked %d times so far, want %d", busy, i, b.evaluated, s.evaluated)
-			}
-			b.written()
+// TestTheFirstReportOfEachPodNamesTheRootCause: also of pods that are refused while the filters rest, by a run of all
+// filters for each signature.
+func TestTheFirstReportOfEachPodNamesTheRootCause(t *testing.T) {
+	b := newBench(t, "a")
+	b.verdict.Findings, b.takes = []why.Finding{exclusive("a")}, 10*time.Millisecond
+	for i, s := range []struct {
+		signature string
+		evaluated int
+	}{{"", 1}, {"", 2}, {"x", 3}, {"x", 3}, {"y", 4}, {"x", 5}} {
+		pod := testPod("p" + strconv.Itoa(i))
+		if err := b.client.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+		b.signature = s.signature
+		b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
+		if b.evaluated != s.evaluated {
+			t.Errorf("pod %d of signature %q: filters ran %d times so far, want %d", i, s.signature, b.evaluated,
+				s.evaluated)
+		}
+		if got := b.condition(t, pod.Name); !strings.HasPrefix(got, "InsufficientExclusiveCPU: 0/1 nodes") {
+			t.Errorf("pod %d of signature %q: the condition says %q, want the root cause", i, s.signature, got)
+		}
+	}
+	b.now = b.now.Add(repeatAfter)
+	pod := testPod("later")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	if b.refuse(t, pod, map[string]*fwk.Status{"a": full()}); b.evaluated != 6 {
+		t.Errorf("a minute later: filters ran %d times so far, want 6", b.evaluated)
+	}
+}
+
+// TestARootCauseIsKeptWhileTheFiltersRest: an attempt that is refused otherwise meanwhile does not report the first
+// refusal of each node, which hides the root cause. A minute later all filters run in any case.
+func TestARootCauseIsKeptWhileTheFiltersRest(t *testing.T) {
+	b := newBench(t, "a", "b")
+	pod := testPod("p")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	b.verdict.Findings, b.takes = []why.Finding{exclusive("a"), exclusive("b")}, 10*time.Second
+	b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": full()})
+	said := b.condition(t, "p")
+	for _, s := range []struct {
+		after     time.Duration
+		evaluated int
+	}{{59 * time.Second, 1}, {time.Second, 2}} {
+		b.now = b.now.Add(s.after)
+		b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": tainted()})
+		if got := b.condition(t, "p"); b.evaluated != s.evaluated || got != said {
+			t.Errorf("after %s more: filters ran %d times, want %d; the condition says %q, want %q", s.after,
+				b.evaluated, s.evaluated, got, said)
 		}
 	}
 }
@@ -362,7 +383,7 @@ func TestEachRefusalOfAPodAsSuchIsItsOwn(t *testing.T) {
 				f := one
 				f.Detail = detail
 				want := analyze([]why.Finding{f}, nodes)
-				got := r.analyze(t.Context(), nil, nil, fwk.NewStatus(fwk.Unschedulable), []why.Finding{f}, nodes)
+				got := r.analyze(t.Context(), nil, nil, fwk.NewStatus(fwk.Unschedulable), 0, []why.Finding{f}, nodes)
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(analysis{}, refusal{})); diff != "" {
 					t.Errorf("%s, %d nodes (-want +got):\n%s", detail, nodes, diff)
 				}
@@ -416,35 +437,12 @@ func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.written()
 	got, err := b.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.Status.NominatedNodeName != "a" || len(got.Status.Conditions) != 0 {
 		t.Errorf("got %+v, want the node alone", got.Status)
-	}
-}
-
-// TestTheCycleDoesNotWaitForWhatIsWritten: and what waits to be written about a pod that is bound is not.
-func TestTheCycleDoesNotWaitForWhatIsWritten(t *testing.T) {
-	b := newBench(t, "a")
-	slow := make(chan struct{})
-	b.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		<-slow
-		return false, nil, nil
-	})
-	for _, name := range []string{"p", "q", "bound"} {
-		pod := testPod(name)
-		if err := b.client.Tracker().Add(pod); err != nil {
-			t.Fatal(err)
-		}
-		b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
-	}
-	b.reporter.forget(testPod("bound"))
-	close(slow)
-	if b.condition(t, "p") == "" || b.condition(t, "q") == "" || b.condition(t, "bound") != "" {
-		t.Error("conditions of p and q must be written, and none of the pod that is bound")
 	}
 }
 
@@ -491,70 +489,5 @@ func TestFailedBindingCyclesReportBesideTheSchedulingCycle(t *testing.T) {
 	cycles.Wait()
 	if n := evaluated.Load(); n != 4 {
 		t.Errorf("filters that took no time ran for %d pods, want 4", n)
-	}
-}
-
-// slow is a clock that notes how long it was slept.
-type slow struct {
-	now   time.Time
-	slept time.Duration
-}
-
-func (s *slow) Now() time.Time                  { return s.now }
-func (s *slow) Since(t time.Time) time.Duration { return s.now.Sub(t) }
-func (s *slow) Sleep(d time.Duration)           { s.slept += d }
-
-// TestWritesRestWhilePodsAreBound: nine times as long as a write took.
-func TestWritesRestWhilePodsAreBound(t *testing.T) {
-	t.Parallel()
-	for busy, want := range map[bool]time.Duration{false: 0, true: 90 * time.Millisecond} {
-		clock, client := &slow{}, fake.NewClientset(testPod("p"))
-		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			clock.now = clock.now.Add(10 * time.Millisecond)
-			return false, nil, nil
-		})
-		r := &Reporter{Busy: func() bool { return busy }, clock: clock, client: client}
-		r.pending = map[types.UID]attempt{"p": {}}
-		node := "a"
-		r.write(write{ctx: t.Context(), pod: testPod("p"), node: &node})
-		if clock.slept != want {
-			t.Errorf("busy %t: rests %s, want %s", busy, clock.slept, want)
-		}
-	}
-}
-
-// TestConditionsAreWrittenBeforeNominatedNodes of the members of a gang, and of each pod what was said last: nothing
-// where it takes back what is not written yet.
-func TestConditionsAreWrittenBeforeNominatedNodes(t *testing.T) {
-	t.Parallel()
-	var w writes
-	var done []string
-	end := make(chan struct{})
-	do := func(is write) {
-		status := is.status()
-		done = append(done, fmt.Sprint(is.pod.Name, " ", status.NominatedNodeName, len(status.Conditions)))
-		if is.pod.Name == "last" {
-			close(end)
-		}
-	}
-	w.works = true // until all of it is said
-	say := func(name, node string, reports bool) {
-		is := write{ctx: t.Context(), pod: testPod(name), node: &node}
-		if reports {
-			is.condition = &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}
-		}
-		w.put(is, do)
-	}
-	for _, name := range []string{"moved", "taken back", "both", "last"} {
-		say(name, "a", false)
-	}
-	say("moved", "b", false)
-	say("taken back", "", false)
-	say("plain", "", true)
-	say("both", "b", true)
-	go w.work(do)
-	<-end
-	if diff := cmp.Diff([]string{"plain 1", "both b1", "moved b0", "last a0"}, done); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }

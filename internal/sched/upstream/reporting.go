@@ -1,15 +1,11 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -80,127 +76,19 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 	if c.APICacher != nil {
 		return c.APICacher.PatchPodStatus(pod, condition, nominating)
 	}
-	w := write{ctx: context.WithoutCancel(t.ctx), pod: pod, condition: condition}
-	if nominating.Mode() == fwk.ModeOverride {
-		w.node = &nominating.NominatedNodeName
-	}
-	t.reporter.writes.put(w, t.reporter.write)
-	return nil, nil
-}
-
-// report writes an Event and a condition as upstream's failure handler does.
-func (r *Reporter) report(ctx context.Context, f framework.Framework, pod *corev1.Pod, message string) {
-	as := &reporting{Framework: f, ctx: ctx, reporter: r, message: message, report: true}
-	as.EventRecorder().Eventf(pod, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", message)
-	_, err := as.APICacher().PatchPodStatus(pod, &corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation,
-			corev1.PodScheduled),
-	}, nil)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Error updating pod", "pod", klog.KObj(pod))
-	}
-}
-
-// write is what is to be said in the status of a pod; nil where that remains as it is.
-type write struct {
-	ctx       context.Context // of no cycle
-	pod       *corev1.Pod
-	condition *corev1.PodCondition
-	node      *string // the nominated one
-}
-
-// status returns what the status is to be, nil where it is that.
-func (w *write) status() *corev1.PodStatus {
-	status := w.pod.Status.DeepCopy()
-	changed := w.condition != nil && podutil.UpdatePodCondition(status, w.condition)
-	if w.node != nil && status.NominatedNodeName != *w.node {
-		status.NominatedNodeName, changed = *w.node, true
+	status := pod.Status.DeepCopy()
+	changed := condition != nil && podutil.UpdatePodCondition(status, condition)
+	if nominating.Mode() == fwk.ModeOverride && status.NominatedNodeName != nominating.NominatedNodeName {
+		status.NominatedNodeName, changed = nominating.NominatedNodeName, true
 	}
 	if !changed {
-		return nil
+		return nil, nil
 	}
-	return status
-}
-
-// writes are done beside their callers, one after the other. A round of a gang nominates nodes to each of its members;
-// neither the scheduling cycles of others nor their conditions wait for so many requests.
-type writes struct {
-	mu    sync.Mutex
-	of    map[types.UID]write // what was said last of pods
-	due   []types.UID         // first those of due are written
-	nodes []types.UID         // then those of which the nominated node alone is
-	works bool
-}
-
-func (w *writes) put(is write, do func(write)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	uid := is.pod.UID
-	was, known := w.of[uid]
-	is.condition, is.node = cmp.Or(is.condition, was.condition), cmp.Or(is.node, was.node)
-	if is.status() == nil {
-		delete(w.of, uid)
-		return
+	err := schedutil.PatchPodStatus(t.ctx, t.reporter.client, pod.Name, pod.Namespace, &pod.Status, status)
+	if apierrors.IsNotFound(err) {
+		err = nil
 	}
-	if w.of == nil {
-		w.of = map[types.UID]write{}
-	}
-	w.of[uid] = is
-	switch {
-	case is.condition != nil && was.condition == nil:
-		w.due = append(w.due, uid)
-	case !known:
-		w.nodes = append(w.nodes, uid)
-	}
-	if !w.works {
-		w.works = true
-		go w.work(do)
-	}
-}
-
-func (w *writes) work(do func(write)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.due)+len(w.nodes) > 0 {
-		from := &w.due
-		if len(w.due) == 0 {
-			from = &w.nodes
-		}
-		uid := (*from)[0]
-		*from = (*from)[1:]
-		is, wanted := w.of[uid]
-		delete(w.of, uid)
-		if wanted {
-			w.mu.Unlock()
-			do(is)
-			w.mu.Lock()
-		}
-	}
-	w.works = false
-}
-
-// write writes a status, after which pods may be bound before the next one.
-func (r *Reporter) write(w write) {
-	if r.Busy == nil {
-		r.patch(w)
-		return
-	}
-	began := r.clock.Now()
-	if r.patch(w); r.Busy() {
-		r.clock.Sleep(restPerWrite * r.clock.Now().Sub(began))
-	}
-}
-
-// patch writes a status, not of a pod that is bound or gone: what kept it from that is old.
-func (r *Reporter) patch(w write) {
-	if _, pending := r.last(w.pod.UID); !pending {
-		return
-	}
-	err := schedutil.PatchPodStatus(w.ctx, r.client, w.pod.Name, w.pod.Namespace, &w.pod.Status, w.status())
-	if err != nil && !apierrors.IsNotFound(err) {
-		utilruntime.HandleErrorWithContext(w.ctx, err, "Error updating pod", "pod", klog.KObj(w.pod))
-	}
+	return nil, err
 }
 
 // unschedulable exports the pods that are refused, by root cause, as count sees them at each scrape.
