@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ const (
 	settle = 15 * time.Second
 	// pause is the time between two gangs that come to a warm scheduler.
 	pause = 500 * time.Millisecond
+	// arriving is how many gangs come one after the other in the cases of one gang.
+	arriving = 10
 )
 
 // filler is a pod of which two fill a node, with the others of its gang.
@@ -119,6 +122,22 @@ func gangSuite(stock, community, tenon string, asked []string) suite {
 			},
 		}, open("open", 200), open("open100", 100)),
 	}
+	for _, size := range []int{3, 64, 200} {
+		for _, rate := range []int{0, 20, 100} {
+			c := benchCase{
+				name:  fmt.Sprintf("one%d", size),
+				title: fmt.Sprintf("one gang of %d comes to an idle scheduler", size), load: small,
+				among: []string{"stock", "tenon-native"}, arrive: true, besidePods: rate,
+				gangs: func(nodes int) gangs { return gangs{arriving, arriving, nodes} },
+			}
+			c.load.size = size
+			if rate > 0 {
+				c.name += fmt.Sprintf("-%d", rate)
+				c.title = fmt.Sprintf("one gang of %d comes beside %d plain pods/s", size, rate)
+			}
+			s.cases = append(s.cases, c)
+		}
+	}
 	for _, name := range asked {
 		var n, size int
 		shape, rack := strings.CutSuffix(name, "-rack")
@@ -157,7 +176,7 @@ func (b *bench) gangs(ctx context.Context, who contender, run string, kase bench
 	}
 	writes += float64(n.exist*w.size + n.exist - early) // the harness's own
 	if kase.arrive {
-		f, err = b.arrivals(ctx, who, run, w, n.exist)
+		f, err = b.arrivals(ctx, who, run, kase, w, n.exist)
 	} else {
 		f, err = b.burst(ctx, who, run, w, n.exist*w.size, n.fit*w.size)
 	}
@@ -169,14 +188,23 @@ func (b *bench) gangs(ctx context.Context, who contender, run string, kase bench
 		pods, took = w.size, f.P50
 	}
 	f.PodsPerSecond = float64(pods) / max(took, time.Millisecond).Seconds()
+	if kase.besidePods > 0 { // whose writes are not told apart
+		f.Gangs.Writes = 0
+		return f, nil
+	}
 	f.Gangs.Writes = (f.Gangs.Writes - writes) / float64(max(1, f.Bound))
 	f.Gangs.Evicted, f.Gangs.PartEvicted, err = b.cluster.lost(ctx, 2*(b.nodes-n.free))
 	return f, err
 }
 
 // arrivals starts the scheduler, lets it settle, then creates one gang after the other, each when the last is bound.
-func (b *bench) arrivals(ctx context.Context, who contender, run string, w workload, n int) (figures, error) {
+// Meanwhile plain pods come at the rate of the case.
+func (b *bench) arrivals(ctx context.Context, who contender, run string, kase benchCase, w workload, n int) (figures,
+	error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
+	var plain sync.WaitGroup
+	defer plain.Wait()
 	defer cancel()
 	p, port, err := b.command(ctx, who, run)
 	if err != nil {
@@ -188,6 +216,12 @@ func (b *bench) arrivals(ctx context.Context, who contender, run string, w workl
 	go func() { watching <- seen.follow(ctx, b.cluster) }()
 	if !sleep(ctx, 8*time.Second) {
 		return figures{}, ctx.Err()
+	}
+	if kase.besidePods > 0 {
+		plain.Go(func() { b.cluster.addPlain(ctx, run+"-plain", kase.besidePods) })
+		if !sleep(ctx, 2*time.Second) {
+			return figures{}, ctx.Err()
+		}
 	}
 	from, err := b.cluster.account(p.cmd.Process.Pid)
 	if err != nil {
@@ -209,6 +243,27 @@ func (b *bench) arrivals(ctx context.Context, who contender, run string, w workl
 		}
 	}
 	return b.finish(ctx, p, port, seen, figures{Of: n * w.size}, from)
+}
+
+// addPlain creates small pods of no gang at a fixed rate until ctx ends, in the namespace that is not watched.
+func (c *cluster) addPlain(ctx context.Context, run string, perSecond int) {
+	w := workload{cpu: "10m", memory: "16Mi"}
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	var creates sync.WaitGroup
+	defer creates.Wait()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		pod := w.pod(run, i)
+		pod.Namespace = fillNamespace
+		creates.Go(func() { // one that is not created is one less beside the gangs
+			_, _ = c.kube.CoreV1().Pods(fillNamespace).Create(ctx, pod, metav1.CreateOptions{})
+		})
+	}
 }
 
 // gangFigures are figures that only gangs have. With these, P50 and P99 are of gangs: from the first pod's creation, or
@@ -438,7 +493,7 @@ var gangColumns = []struct {
 }{
 	{"last gang, s", "%.3f", true, func(f figures) float64 { return f.Gangs.Slowest.Seconds() }},
 	{"pods/s", "%.0f", false, func(f figures) float64 { return f.PodsPerSecond }},
-	{"gang p50, s", "%.3f", false, func(f figures) float64 { return f.P50.Seconds() }},
+	{"gang p50, s", "%.3f", true, func(f figures) float64 { return f.P50.Seconds() }},
 	{"gang p99, s", "%.3f", false, func(f figures) float64 { return f.P99.Seconds() }},
 	{"CPU-s", "%.2f", true, func(f figures) float64 { return f.Gangs.CPUSeconds }},
 	{"writes/pod", "%.2f", false, func(f figures) float64 { return f.Gangs.Writes }},

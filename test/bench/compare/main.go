@@ -34,6 +34,7 @@ type benchCase struct {
 	gangs       func(nodes int) gangs
 	arrive      bool     // gangs come one after the other to a warm scheduler
 	beside      workload // of gangs that come while an open loop lasts
+	besidePods  int      // plain pods that come each second beside gangs that arrive
 }
 
 // suite is what is measured beside what.
