@@ -61,3 +61,47 @@ func BenchmarkOvertakenGang(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWaitingGangs is one event that may help, while equal gangs of 64 wait and there is room for half of one.
+func BenchmarkWaitingGangs(b *testing.B) {
+	for _, gangs := range []int{1, 100} {
+		b.Run(fmt.Sprintf("gangs=%d", gangs), func(b *testing.B) {
+			const nodes = 1000
+			var text strings.Builder
+			for i := range nodes {
+				fmt.Fprintf(&text, "---\napiVersion: v1\nkind: Node\nmetadata: {name: n%05d}\n"+
+					"status: {allocatable: {cpu: \"32\", memory: 64Gi, pods: \"110\"}}\n", i)
+			}
+			l := newLive(b, text.String())
+			fill := func(i int, name string) {
+				l.pod(name, 20, func(p *corev1.Pod) {
+					p.Spec.NodeName = fmt.Sprintf("n%05d", i)
+					p.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
+				})
+			}
+			for i := range nodes - 32 {
+				fill(i, fmt.Sprint("f", i))
+			}
+			fill(0, "small0")
+			for i := range gangs {
+				l.gang(fmt.Sprintf("g%03dx", i), 64, 20)
+			}
+			l.settle()
+			if at := l.why("g000x").Code.String(); at != "GangSiblingFailed" {
+				b.Fatalf("the first gang waits with %s", at)
+			}
+			n, took := 0, time.Duration(0)
+			for b.Loop() {
+				b.StopTimer()
+				l.end("small")
+				n++
+				fill(0, fmt.Sprint("small", n))
+				b.StartTimer()
+				from := cpuTime(b)
+				l.settle()
+				took += cpuTime(b) - from
+			}
+			b.ReportMetric(float64(took.Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
