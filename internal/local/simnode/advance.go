@@ -27,81 +27,87 @@ const (
 	lastRefusal  = 2 * time.Second
 )
 
-type play struct {
-	runFor   time.Duration // 0 = until the pod is deleted
-	exitCode int32
+// behavior is what a simulated container does once it runs.
+type behavior struct {
+	runFor   time.Duration // 0: until the pod is deleted
+	exitCode int32         // of a container that ends by itself
 }
 
-func playOf(obj *corev1.Pod) (p play) {
+// behaviorOf returns the behavior of a pod's containers: that of its annotation, else that of its kind of owner.
+func behaviorOf(obj *corev1.Pod) (b behavior) {
 	if owner := metav1.GetControllerOf(obj); owner != nil && owner.Kind == "Job" {
-		p.runFor = jobRun
+		b.runFor = jobRun
 	}
 	s, _, err := annotation.ParseSimulate(obj.Annotations[annotation.SimulateKey])
-	if err != nil { // most pods have none
-		return p
+	if err != nil { // most pods have no annotation
+		return b
 	}
 	if s.RunFor != nil {
-		p.runFor = max(s.RunFor.Duration, time.Millisecond)
+		b.runFor = max(s.RunFor.Duration, time.Millisecond)
 	}
-	p.exitCode = s.ExitCode
-	return p
+	b.exitCode = s.ExitCode
+	return b
 }
 
-// advance starts and ends containers as far as the moment allows, in the kubelet's order: init containers one after the
-// other, sidecars among them staying, then all others. It returns when to look again.
+// advance starts and ends the containers of a pod that are due, in the kubelet's order: init containers one after the
+// other, of which sidecars continue to run, then all others. It returns after which time to call it again; 0 means that
+// only an event can change anything.
 func (k *kubelet) advance(ctx context.Context, p *pod, obj *corev1.Pod) time.Duration {
-	t := &turn{k: k, ctx: ctx, p: p, obj: obj, now: time.Now(), play: playOf(obj)}
+	t := &advance{k: k, ctx: ctx, p: p, obj: obj, now: time.Now(), behavior: behaviorOf(obj)}
 	for i := range obj.Spec.InitContainers {
 		c := &obj.Spec.InitContainers[i]
-		proceed := t.complete
+		proceed := t.runToEnd
 		if podutil.IsRestartableInitContainer(c) {
-			proceed = func(c *corev1.Container) bool { return t.keep(c, play{}) }
+			proceed = func(c *corev1.Container) bool { return t.keepRunning(c, behavior{}) }
 		}
 		if !proceed(c) {
 			return t.wait
 		}
 	}
 	for i := range obj.Spec.Containers {
-		t.keep(&obj.Spec.Containers[i], t.play)
+		t.keepRunning(&obj.Spec.Containers[i], t.behavior)
 	}
 	if !finished(p, obj) {
 		return t.wait
 	}
 	for i := range obj.Spec.InitContainers {
-		k.stop(p, p.boxes[obj.Spec.InitContainers[i].Name], 0, "Completed")
+		k.stop(p, p.containers[obj.Spec.InitContainers[i].Name], 0, "Completed")
 	}
 	return 0
 }
 
+// finished reports whether all containers of a pod but its init containers have ended for good.
 func finished(p *pod, obj *corev1.Pod) bool {
 	return !slices.ContainsFunc(obj.Spec.Containers, func(c corev1.Container) bool {
-		ended := p.boxes[c.Name].State.Terminated
+		ended := p.containers[c.Name].State.Terminated
 		return ended == nil || podutil.ContainerShouldRestart(c, obj.Spec, ended.ExitCode)
 	})
 }
 
-type turn struct {
-	k    *kubelet
-	ctx  context.Context
-	p    *pod
-	obj  *corev1.Pod
-	now  time.Time
-	play play
-	wait time.Duration // until the next thing to do; 0 = nothing
+// advance is one call of kubelet.advance.
+type advance struct {
+	k        *kubelet
+	ctx      context.Context
+	p        *pod
+	obj      *corev1.Pod
+	now      time.Time
+	behavior behavior
+	wait     time.Duration // until the next step that is due; 0: no step is
 }
 
-func (t *turn) lookIn(d time.Duration) {
+// wakeIn makes t.wait at most d.
+func (t *advance) wakeIn(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if t.wait == 0 || d < t.wait {
 		t.wait = d
 	}
 }
 
-// keep starts a container, ends it when it has run long enough, and restarts it as its policy says. It reports whether
-// the container runs.
-func (t *turn) keep(c *corev1.Container, how play) bool {
-	b := t.p.boxes[c.Name]
-	t.expire(b, how)
+// keepRunning starts a container, ends it when it has run long enough, and restarts it as its policy says. It reports
+// whether the container runs.
+func (t *advance) keepRunning(c *corev1.Container, how behavior) bool {
+	b := t.p.containers[c.Name]
+	t.endExpired(b, how)
 	if ended := b.State.Terminated; ended != nil && podutil.ContainerShouldRestart(*c, t.obj.Spec, ended.ExitCode) {
 		b.LastTerminationState = b.State
 		b.next = t.now
@@ -109,27 +115,30 @@ func (t *turn) keep(c *corev1.Container, how play) bool {
 			b.next = t.now.Add(min(firstCrash<<min(b.RestartCount-1, 10), lastCrash))
 		}
 		b.RestartCount++
-		b.waits("CrashLoopBackOff", "the simulated container ended and is about to be restarted")
+		b.setWaiting("CrashLoopBackOff", "the simulated container ended and is about to be restarted")
 	}
 	if b.State.Waiting != nil {
-		t.try(c, b)
-		t.expire(b, how)
+		t.tryStart(c, b)
+		t.endExpired(b, how)
 	}
-	return b.runs()
+	return b.isRunning()
 }
 
-func (t *turn) complete(c *corev1.Container) bool {
-	b := t.p.boxes[c.Name]
+// runToEnd starts an init container and ends it after a moment. It reports whether the container has ended.
+func (t *advance) runToEnd(c *corev1.Container) bool {
+	b := t.p.containers[c.Name]
 	if b.State.Waiting != nil {
-		t.try(c, b)
+		t.tryStart(c, b)
 	}
-	t.expire(b, play{runFor: initRun})
+	t.endExpired(b, behavior{runFor: initRun})
 	return b.State.Terminated != nil
 }
 
-func (t *turn) try(c *corev1.Container, b *box) {
+// tryStart starts a container unless the pause after a refused start has not passed. A refusal that may not end by itself
+// soon causes an Event, once for each reason.
+func (t *advance) tryStart(c *corev1.Container, b *container) {
 	if t.now.Before(b.next) {
-		t.lookIn(b.next.Sub(t.now))
+		t.wakeIn(b.next.Sub(t.now))
 		return
 	}
 	err := t.k.start(t.ctx, t.p, t.obj, c, b)
@@ -140,9 +149,9 @@ func (t *turn) try(c *corev1.Container, b *box) {
 	b.tries++
 	b.next = t.now.Add(pause)
 	reason := reasonOf(err)
-	b.waits(reason, err.Error())
-	t.lookIn(pause)
-	// the agent just needs a moment: it starts, or has not heard of the pod yet
+	b.setWaiting(reason, err.Error())
+	t.wakeIn(pause)
+	// The agent starts, or has not yet received the pod from the API server.
 	transient := errors.Is(err, apply.ErrUnknownPod) || errors.Is(err, apply.ErrNotReady) ||
 		errors.Is(err, errNoAgent)
 	if b.tries <= quietTries && transient || t.p.reported == reason {
@@ -169,8 +178,9 @@ func reasonOf(err error) string {
 	return "CreateContainerError"
 }
 
-func (t *turn) expire(b *box, how play) {
-	if !b.runs() || how.runFor == 0 {
+// endExpired ends a container that has run for the time that its behavior has.
+func (t *advance) endExpired(b *container, how behavior) {
+	if !b.isRunning() || how.runFor == 0 {
 		return
 	}
 	reason := "Completed"
@@ -178,7 +188,7 @@ func (t *turn) expire(b *box, how play) {
 		reason = "Error"
 	}
 	if left := how.runFor - t.now.Sub(b.State.Running.StartedAt.Time); left > 0 {
-		t.lookIn(left)
+		t.wakeIn(left)
 	} else {
 		t.k.stop(t.p, b, how.exitCode, reason)
 	}
@@ -190,7 +200,7 @@ func (k *kubelet) warn(obj *corev1.Pod, reason, action, text string) {
 
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, or another pod has its name by now
+		return nil // the pod was deleted, and another one may have its name
 	}
 	return err
 }

@@ -27,41 +27,40 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inject"
 )
 
-// box is one container with its status: exactly one field of State is set.
-type box struct {
+// container is the state of one container of a pod. Invariant: exactly one field of ContainerStatus.State is set.
+type container struct {
 	corev1.ContainerStatus
-	// next is the earliest time of the next attempt to start; tries counts refused ones.
-	next  time.Time
-	tries int
+	next  time.Time // earliest time of the next attempt to start the container
+	tries int       // starts that were refused since the container last ran
 }
 
-func (b *box) runs() bool { return b.State.Running != nil }
+func (b *container) isRunning() bool { return b.State.Running != nil }
 
-func (b *box) waits(reason, text string) {
+func (b *container) setWaiting(reason, text string) {
 	b.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: text}}
 	b.ContainerID = ""
 }
 
-func (b *box) ends(exitCode int32, reason string) {
+func (b *container) setTerminated(exitCode int32, reason string) {
 	b.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: exitCode, Reason: reason, StartedAt: b.State.Running.StartedAt, FinishedAt: metav1.Now(),
 		ContainerID: b.ContainerID,
 	}}
 }
 
-func (b *box) begins(id string) {
+func (b *container) setRunning(id string) {
 	b.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	b.ContainerID, b.tries = "tenon://"+id, 0
 }
 
-// idOf is the id of a container's nth start. That it can be computed again lets a later process find the container in
-// the tree, even when the earlier one was killed before it wrote a status.
+// idOf returns the id of a container's nth start. It depends on its arguments alone, so that a later process finds the
+// container in the tree even if the earlier process was killed before it wrote a status.
 func idOf(uid types.UID, name string, restarts int32) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", uid, name, restarts))
 	return hex.EncodeToString(sum[:])
 }
 
-// sandboxOf is a pod as the runtime reports it; obj is nil when the pod's object is deleted.
+// sandboxOf returns a pod as a runtime reports it to the agent. obj is nil once the pod's object is deleted.
 func sandboxOf(p *pod, obj *corev1.Pod) hook.Pod {
 	s := hook.Pod{ID: string(p.uid), UID: string(p.uid), Namespace: p.ref.Namespace, Name: p.ref.Name, Cgroup: p.group}
 	if obj != nil {
@@ -74,58 +73,60 @@ func containerOf(s hook.Pod, name, id string) hook.Container {
 	return hook.Container{Pod: s, Name: name, ID: id, Cgroup: path.Join(s.Cgroup, id)}
 }
 
-// find takes up a container that an earlier process may have left running, and reports whether it does run.
-func (k *kubelet) find(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) (id string, runs bool) {
+// adoptContainer records a container that an earlier process left running, and reports whether there is one.
+func (k *kubelet) adoptContainer(p *pod, obj *corev1.Pod, s corev1.ContainerStatus) (id string, runs bool) {
 	c := containerOf(sandboxOf(p, obj), s.Name, idOf(p.uid, s.Name, s.RestartCount))
 	tasks, err := k.n.tree.Read(c.Cgroup, "cgroup.procs")
 	if c.Running = err == nil && tasks != ""; c.Running {
-		k.keep(c)
+		k.recordRunning(c)
 	}
 	return c.ID, c.Running
 }
 
-func (k *kubelet) keep(c hook.Container) {
+// recordRunning adds a container to those that have a process.
+func (k *kubelet) recordRunning(c hook.Container) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.boxes[c.ID] = c
+	k.containers[c.ID] = c
 }
 
 func (k *kubelet) running(id string) (hook.Container, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c, ok := k.boxes[id]
+	c, ok := k.containers[id]
 	return c, ok
 }
 
-func (k *kubelet) meet(p *pod, obj *corev1.Pod) {
-	p.known = true
+// adoptPod initializes what the kubelet knows of a pod from the pod's status and the tree.
+func (k *kubelet) adoptPod(p *pod, obj *corev1.Pod) {
+	p.adopted = true
 	if p.ip = obj.Status.PodIP; !podutil.IsPodTerminal(obj) {
-		k.address(p, p.ip)
+		k.assignAddress(p, p.ip)
 	}
 	for _, c := range obj.Status.Conditions {
 		p.since[c.Type] = c
 	}
 	known := slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses)
 	for _, c := range slices.Concat(obj.Spec.InitContainers, obj.Spec.Containers) {
-		b := &box{ContainerStatus: podutil.GetExistingContainerStatus(known, c.Name)}
+		b := &container{ContainerStatus: podutil.GetExistingContainerStatus(known, c.Name)}
 		b.Name, b.Image, b.ImageID = c.Name, c.Image, "tenon://"+c.Image
-		p.boxes[c.Name] = b
+		p.containers[c.Name] = b
 		if b.State.Terminated != nil {
 			continue
 		}
-		switch id, live := k.find(p, obj, b.ContainerStatus); {
-		case live && !b.runs(): // killed between the start and the status
-			b.begins(id)
-		case !live && b.runs(): // it died with the machine's files
-			b.ends(137, "ContainerStatusUnknown")
+		switch id, live := k.adoptContainer(p, obj, b.ContainerStatus); {
+		case live && !b.isRunning(): // the earlier process was killed between the start and the status
+			b.setRunning(id)
+		case !live && b.isRunning(): // the container was lost with the machine's files
+			b.setTerminated(137, "ContainerStatusUnknown")
 		case !live:
-			b.waits("ContainerCreating", "")
+			b.setWaiting("ContainerCreating", "")
 		}
 	}
 }
 
-// start runs a container once. The error says why it does not run; nothing of it is left then.
-func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.Container, b *box) error {
+// start runs a container once. On an error the container does not run and its group is removed.
+func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.Container, b *container) error {
 	agent := k.agent()
 	if agent == nil {
 		return errNoAgent
@@ -141,15 +142,15 @@ func (k *kubelet) start(ctx context.Context, p *pod, obj *corev1.Pod, c *corev1.
 		return err
 	}
 	made.Running = true
-	k.keep(made)
-	b.begins(made.ID)
+	k.recordRunning(made)
+	b.setRunning(made.ID)
 	return nil
 }
 
 var errNoAgent = errors.New("AgentNotRunning")
 
-// create makes the container's group, sets what the kubelet and the agent want, and asks for the start: the steps of a
-// runtime that has the agent as its NRI plugin.
+// create makes the container's group, writes the resources that the kubelet and the agent determine, and asks the agent
+// for the start: the steps of a runtime that has the agent as its NRI plugin.
 func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *corev1.Pod, c *corev1.Container,
 	made *hook.Container,
 ) error {
@@ -172,7 +173,7 @@ func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *
 	}
 	for _, u := range updates {
 		if other, ok := k.running(u.ContainerID); ok {
-			_ = k.set(other.Cgroup, u.Resources) // its failure is only logged by a runtime: the start sees it
+			_ = k.set(other.Cgroup, u.Resources) // a runtime only logs a failure here; the agent's Start detects it
 		}
 	}
 	made.Has.CPUs, made.Has.Mems = cmp.Or(answer.CPUs, made.Has.CPUs), cmp.Or(answer.Mems, made.Has.Mems)
@@ -186,8 +187,8 @@ func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *
 	return agent.Start(ctx, *made)
 }
 
-// inject gives a container what the agent says of devices, and keeps it in a file of the machine for whoever looks: a
-// simulated container has no process that would see it.
+// inject adds the devices that the agent allocates to a container. A simulated container has no process that could see
+// them, so inject also writes them to a file of the machine.
 func (k *kubelet) inject(agent *hook.Service, made *hook.Container) error {
 	answer, err := agent.Devices(*made)
 	if err != nil || answer.IsEmpty() {
@@ -215,6 +216,7 @@ func (k *kubelet) inject(agent *hook.Service, made *hook.Container) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
+// injected returns the path of the file with a container's devices.
 func (k *kubelet) injected(id string) string {
 	return filepath.Join(k.n.root.Dir, "containers", id+".json")
 }
@@ -245,16 +247,15 @@ func (k *kubelet) makeGroups(obj *corev1.Pod, c *corev1.Container, made *hook.Co
 		return err
 	}
 	if fresh {
-		if err := k.limit(made.Pod.Cgroup, obj.Spec.Containers...); err != nil {
+		if err := k.writeQuota(made.Pod.Cgroup, obj.Spec.Containers...); err != nil {
 			return err
 		}
 	}
-	return k.limit(made.Cgroup, *c)
+	return k.writeQuota(made.Cgroup, *c)
 }
 
-// limit gives a group the sum of the CPU limits of containers, in microseconds of CPU per period. There is none where a
-// container has no limit.
-func (k *kubelet) limit(group string, containers ...corev1.Container) error {
+// writeQuota limits a group to the sum of the CPU limits of containers. It does nothing where a container has no limit.
+func (k *kubelet) writeQuota(group string, containers ...corev1.Container) error {
 	milli := int64(0)
 	for i := range containers {
 		limit := containers[i].Resources.Limits.Cpu().MilliValue()
@@ -266,18 +267,19 @@ func (k *kubelet) limit(group string, containers ...corev1.Container) error {
 	return k.n.tree.Write(group, desired.QuotaV2, strconv.FormatInt(milli*100, 10)+" 100000")
 }
 
+// discard ends a container and removes all of it.
 func (k *kubelet) discard(c hook.Container) {
-	_ = os.Remove(k.injected(c.ID)) // most have no devices
-	_ = k.n.tree.Kill(c.Cgroup)     // a group that is not there has nothing to kill
+	_ = os.Remove(k.injected(c.ID)) // most containers have no such file
+	_ = k.n.tree.Kill(c.Cgroup)     // a group that does not exist has no tasks
 	k.mu.Lock()
-	delete(k.boxes, c.ID)
+	delete(k.containers, c.ID)
 	k.mu.Unlock()
 	agent := k.agent()
 	if agent != nil {
 		agent.Stop(c)
 	}
 	if managers := k.gate.kubelet(); managers != nil {
-		_ = managers.Removed(c.ID) // it knows the container or need not
+		_ = managers.Removed(c.ID) // an unknown container needs no removal
 	}
 	k.removeGroup(c.Cgroup)
 	if agent != nil {
@@ -296,15 +298,16 @@ func (k *kubelet) removeGroup(group string) {
 	_ = k.n.tree.Rmdir(group)
 }
 
-func (k *kubelet) stop(p *pod, b *box, exitCode int32, reason string) {
-	if b.runs() {
+func (k *kubelet) stop(p *pod, b *container, exitCode int32, reason string) {
+	if b.isRunning() {
 		k.discard(containerOf(sandboxOf(p, nil), b.Name, idOf(p.uid, b.Name, b.RestartCount)))
-		b.ends(exitCode, reason)
+		b.setTerminated(exitCode, reason)
 	}
 }
 
+// tearDown ends all containers of a pod, known ones and those that an earlier process left, and removes the pod's group.
 func (k *kubelet) tearDown(p *pod) {
-	for _, b := range p.boxes {
+	for _, b := range p.containers {
 		k.stop(p, b, 137, "Error")
 	}
 	if names, err := k.n.tree.Children(p.group); err == nil {
@@ -317,10 +320,11 @@ func (k *kubelet) tearDown(p *pod) {
 		agent.RemovePod(sandboxOf(p, nil))
 	}
 	k.gate.forget(p.uid)
-	k.release(p)
+	k.releaseAddress(p)
 }
 
-func (k *kubelet) sweep() {
+// removeOrphans ends the pods of the tree whose objects were deleted while no process ran.
+func (k *kubelet) removeOrphans() {
 	for _, dir := range []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"} {
 		names, err := k.n.tree.Children(dir)
 		if err != nil {

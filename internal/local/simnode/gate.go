@@ -24,22 +24,22 @@ import (
 // predicates decide. It works in a goroutine of its own, for a decision may take the kubelet seconds.
 type gate struct {
 	k       *kubelet
-	arrived chan struct{} // has room for one
+	arrived chan struct{} // of capacity one: signals that waiting is not empty
 
 	mu       sync.Mutex                   // guards the fields below
-	managers *admit.Kubelet               // nil until it runs
+	managers *admit.Kubelet               // nil until they have started
 	waiting  []types.UID                  // pods that have arrived
-	verdicts map[types.UID]*admit.Refusal // nil lets the pod in
-	broken   string                       // the reason why nothing is decided any more
-	fault    error                        // what broke the kubelet
-	busy     types.NamespacedName         // the pod that is decided about
-	since    time.Time                    // when that began; zero while nothing is decided
+	verdicts map[types.UID]*admit.Refusal // by pod that was decided about; nil: admitted
+	broken   string                       // reason of the condition Ready; "" while decisions are made
+	fault    error                        // the error of broken
+	busy     types.NamespacedName         // the pod about which a decision is being made
+	since    time.Time                    // when that decision began; zero between decisions
 }
 
 const (
-	// slowDecision is how long a decision may take before the node says so.
+	// slowDecision is how long a decision may take before the condition Ready mentions it.
 	slowDecision = 30 * time.Second
-	// leaveStuck is how long the end of the node waits for a decision at work. Nothing can stop the kubelet's merge.
+	// leaveStuck is how long the end of the node waits for a decision under way. The kubelet's merge cannot be cancelled.
 	leaveStuck = 2 * time.Second
 	// kubeletDir is the kubelet's folder below the machine's root.
 	kubeletDir = "var/lib/kubelet"
@@ -49,7 +49,7 @@ func newGate(k *kubelet) *gate {
 	return &gate{k: k, arrived: make(chan struct{}, 1), verdicts: map[types.UID]*admit.Refusal{}}
 }
 
-func (g *gate) expect(uid types.UID) {
+func (g *gate) enqueue(uid types.UID) {
 	g.mu.Lock()
 	g.waiting = append(g.waiting, uid)
 	g.mu.Unlock()
@@ -119,15 +119,15 @@ func (g *gate) next() (uid types.UID, ok bool) {
 	return uid, true
 }
 
-// decide asks the managers about one pod and wakes the worker that waits for the answer. Pods that end or have ended
-// are not asked about.
+// decide asks the managers about one pod, and queues the pod for the worker that waits for the answer. It skips pods
+// that are being deleted or have ended.
 func (g *gate) decide(ctx context.Context, uid types.UID) error {
 	obj := g.k.objectOf(uid)
 	if obj == nil || obj.DeletionTimestamp != nil || podutil.IsPodTerminal(obj) {
 		return nil
 	}
-	g.work(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, time.Now())
-	defer g.work(types.NamespacedName{}, time.Time{})
+	g.setBusy(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, time.Now())
+	defer g.setBusy(types.NamespacedName{}, time.Time{})
 	refusal, err := g.managers.Admit(obj)
 	if err != nil {
 		return fmt.Errorf("admit pod %s/%s: %w", obj.Namespace, obj.Name, err)
@@ -140,27 +140,27 @@ func (g *gate) decide(ctx context.Context, uid types.UID) error {
 			"reason", refusal.Reason)
 		g.k.warn(obj, refusal.Reason, "Admit", refusal.Message)
 	}
-	if g.k.objectOf(uid) == nil { // it went while it was decided about, and was forgotten before it counted
+	if g.k.objectOf(uid) == nil { // the pod was deleted, and forgotten, before this decision was stored
 		g.forget(uid)
 	}
 	g.k.queue.Add(uid)
 	return nil
 }
 
-func (g *gate) work(pod types.NamespacedName, since time.Time) {
+func (g *gate) setBusy(pod types.NamespacedName, since time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy, g.since = pod, since
 }
 
-// fail stops all admission: pods that are not admitted remain Pending, and the node's condition says why.
+// fail stops all admission: pods that are not admitted remain Pending, and the node's condition Ready has the reason.
 func (g *gate) fail(ctx context.Context, reason string, err error) {
 	klog.FromContext(ctx).Error(err, "The kubelet's managers do not work", "node", g.k.n.Name)
 	g.mu.Lock()
 	g.broken, g.fault = reason, err
 	g.mu.Unlock()
-	if err := g.k.n.tellReady(ctx); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot tell that the node is not ready, will be tried again", "node",
+	if err := g.k.n.updateReady(ctx); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Failed to set the condition Ready, will retry", "node",
 			g.k.n.Name)
 	}
 }
@@ -180,7 +180,8 @@ func (g *gate) ready(now time.Time) corev1.NodeCondition {
 	return c
 }
 
-// node returns the Node that pods must fit on; only the API's knows the labels that people gave it.
+// node returns the Node that pods must fit on. Labels that users added are only on that of the API server, not on the
+// cached one.
 func (g *gate) node(ctx context.Context, cached bool) (*corev1.Node, error) {
 	if cached {
 		return g.k.n.object(), nil
@@ -192,7 +193,7 @@ func (g *gate) running() containermap.ContainerMap {
 	g.k.mu.Lock()
 	defer g.k.mu.Unlock()
 	all := containermap.NewContainerMap()
-	for id, c := range g.k.boxes {
+	for id, c := range g.k.containers {
 		all.Add(c.UID, c.Name, id)
 	}
 	return all
@@ -217,7 +218,7 @@ func (g *gate) update(id, cpus string) error {
 	return g.k.set(c.Cgroup, hook.Resources{CPUs: cmp.Or(answer.CPUs, cpus)})
 }
 
-// kubelet returns the managers; nil while they do not run, and then no pod of this process was admitted.
+// kubelet returns the managers; nil until they have started. Until then this process has admitted no pod.
 func (g *gate) kubelet() *admit.Kubelet {
 	g.mu.Lock()
 	defer g.mu.Unlock()

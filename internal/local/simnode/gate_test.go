@@ -251,7 +251,7 @@ func TestNodeThatWasTakenForDeadIsReadyAgain(t *testing.T) {
 		if _, err := nodes.PatchStatus(t.Context(), "n0", late); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.n.tellReady(t.Context()); err != nil {
+		if err := b.n.updateReady(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		node, err := nodes.Get(t.Context(), "n0", metav1.GetOptions{})
@@ -289,7 +289,7 @@ func TestSlowDecisionIsSaid(t *testing.T) {
 	t.Parallel()
 	g := newGate(nil)
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	g.work(types.NamespacedName{}, began)
+	g.setBusy(types.NamespacedName{}, began)
 	if c := g.ready(began.Add(5 * time.Second)); strings.Contains(c.Message, "deciding") {
 		t.Errorf("after five seconds: %s", c.Message)
 	}
@@ -297,7 +297,7 @@ func TestSlowDecisionIsSaid(t *testing.T) {
 		!strings.Contains(c.Message, "since 10:00:00") {
 		t.Errorf("after a minute: %+v", c)
 	}
-	g.work(types.NamespacedName{}, time.Time{})
+	g.setBusy(types.NamespacedName{}, time.Time{})
 	if c := g.ready(began.Add(time.Minute)); strings.Contains(c.Message, "deciding") {
 		t.Errorf("afterwards: %s", c.Message)
 	}
@@ -363,7 +363,7 @@ func TestWishToFollowDoesNotOverrulePeople(t *testing.T) {
 				if _, err := b.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				if err := errors.Join(b.n.register(t.Context()), b.n.wish(t.Context())); err != nil {
+				if err := errors.Join(b.n.register(t.Context()), b.n.labelFollow(t.Context())); err != nil {
 					t.Fatal(err)
 				}
 				got, err := b.client.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})

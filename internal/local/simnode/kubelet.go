@@ -26,9 +26,10 @@ import (
 	"github.com/tenon-project/tenon/internal/local/admit"
 )
 
-// workers is how many pods of one node are worked on at once: the time goes into waiting for the API server.
+// workers is how many pods of one node are synced at the same time. Most of the time they wait for the API server.
 const workers = 4
 
+// kubelet is the part of a kubelet and of a container runtime that a simulated node needs.
 type kubelet struct {
 	n        *node
 	machine  *topo.Machine
@@ -37,36 +38,36 @@ type kubelet struct {
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedDelayingInterface[types.UID]
 
-	connecting sync.Mutex // held while an agent learns what runs here; taken before mu
+	connecting sync.Mutex // held while an agent receives the running containers; locked before mu
 
-	mu      sync.Mutex    // guards the fields below; never held across a call out of the package
-	service *hook.Service // of the agent that runs now; nil while none does
-	synced  bool          // it knows what runs here
-	pods    map[types.UID]*pod
-	ips     map[string]types.UID
-	boxes   map[string]hook.Container // by id: those that have a process
+	mu         sync.Mutex    // guards the fields below; never held across a call out of the package
+	service    *hook.Service // of the agent that runs; nil while no agent runs
+	synced     bool          // service has received the running containers
+	pods       map[types.UID]*pod
+	ips        map[string]types.UID
+	containers map[string]hook.Container // running containers, by id
 }
 
-// pod is what the kubelet knows of one pod. The queue gives a UID to one worker at a time, who owns everything that is
-// not immutable.
+// pod is what the kubelet knows of one pod. The queue hands a UID to one worker at a time, and that worker owns all
+// fields that are not immutable.
 type pod struct {
-	ref   types.NamespacedName // immutable
-	uid   types.UID            // immutable
-	group string
-	ip    string
-	// known: taken up from the tree; decided: the kubelet has let it in, or refusal says why it has not.
-	known, decided bool
-	refusal        *admit.Refusal
-	sandboxed      bool                                            // an agent was asked about its sandbox
-	boxes          map[string]*box                                 // by container name
-	since          map[corev1.PodConditionType]corev1.PodCondition // as last computed
-	sent           *corev1.PodStatus                               // as last written
-	reported       string                                          // the cause of the last Event
+	ref        types.NamespacedName // immutable
+	uid        types.UID            // immutable
+	group      string
+	ip         string
+	adopted    bool                                            // adoptPod has run
+	decided    bool                                            // the gate has decided about the pod
+	refusal    *admit.Refusal                                  // why the pod was not admitted; nil if it was
+	sandboxed  bool                                            // an agent has accepted the pod's sandbox
+	containers map[string]*container                           // by container name
+	since      map[corev1.PodConditionType]corev1.PodCondition // as last computed
+	sent       *corev1.PodStatus                               // as last written
+	reported   string                                          // the cause of the last Event
 }
 
 func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 	k := &kubelet{
-		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{}, boxes: map[string]hook.Container{},
+		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{}, containers: map[string]hook.Container{},
 		queue: workqueue.NewTypedDelayingQueue[types.UID](),
 	}
 	var err error
@@ -82,7 +83,7 @@ func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 	return k, nil
 }
 
-// connect gives the kubelet the container service of the agent that runs now; nil when it ended.
+// connect sets the container service of the node's agent; nil when the agent has ended.
 func (k *kubelet) connect(s *hook.Service) {
 	k.mu.Lock()
 	k.service, k.synced = s, false
@@ -93,8 +94,8 @@ func (k *kubelet) connect(s *hook.Service) {
 	}
 }
 
-// agent returns the container service of the node's agent; nil while none can answer. The kubelet first sends it the
-// running containers, as runtimes do when they connect.
+// agent returns the container service of the node's agent; nil while no agent can answer. A new agent first receives the
+// running containers, as from a runtime to which it connects.
 func (k *kubelet) agent() *hook.Service {
 	k.connecting.Lock()
 	defer k.connecting.Unlock()
@@ -108,13 +109,13 @@ func (k *kubelet) agent() *hook.Service {
 		return service
 	}
 	k.mu.Lock()
-	pods, containers := map[string]hook.Pod{}, make([]hook.Container, 0, len(k.boxes))
-	for _, c := range k.boxes {
+	pods, containers := map[string]hook.Pod{}, make([]hook.Container, 0, len(k.containers))
+	for _, c := range k.containers {
 		pods[c.Pod.ID] = c.Pod
 		containers = append(containers, c)
 	}
 	k.mu.Unlock()
-	// A new agent moves what runs here by itself: nothing is to be written.
+	// The updates that the agent answers with need not be written: it writes the tree itself when it starts.
 	service.Sync(slices.Collect(maps.Values(pods)), containers)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,7 +127,7 @@ func (k *kubelet) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer k.queue.ShutDown()
-	seen, err := k.informer.AddEventHandler(kube.Handler(k.see, k.see))
+	seen, err := k.informer.AddEventHandler(kube.Handler(k.enqueue, k.enqueue))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot watch pods", "node", k.n.Name)
 		return
@@ -135,11 +136,11 @@ func (k *kubelet) run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), seen.HasSynced) {
 		return
 	}
-	k.sweep()
+	k.removeOrphans()
 	for _, item := range k.informer.GetStore().List() {
 		obj := item.(*corev1.Pod)
 		for _, status := range slices.Concat(obj.Status.InitContainerStatuses, obj.Status.ContainerStatuses) {
-			k.find(newPod(obj), obj, status)
+			k.adoptContainer(newPod(obj), obj, status)
 		}
 	}
 	decided := make(chan struct{})
@@ -154,11 +155,12 @@ func (k *kubelet) run(ctx context.Context) {
 	select {
 	case <-decided:
 	case <-time.After(leaveStuck):
-		klog.FromContext(ctx).Info("The kubelet is left behind in the middle of a decision", "node", k.n.Name)
+		klog.FromContext(ctx).Info("Left the kubelet in the middle of a decision", "node", k.n.Name)
 	}
 }
 
-func (k *kubelet) see(p *corev1.Pod) {
+// enqueue syncs a pod that has changed. The gate decides about a pod that is new.
+func (k *kubelet) enqueue(p *corev1.Pod) {
 	k.mu.Lock()
 	fresh := k.pods[p.UID] == nil
 	if fresh {
@@ -166,7 +168,7 @@ func (k *kubelet) see(p *corev1.Pod) {
 	}
 	k.mu.Unlock()
 	if fresh {
-		k.gate.expect(p.UID)
+		k.gate.enqueue(p.UID)
 	}
 	k.queue.Add(p.UID)
 }
@@ -174,7 +176,7 @@ func (k *kubelet) see(p *corev1.Pod) {
 func newPod(obj *corev1.Pod) *pod {
 	return &pod{
 		ref: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, uid: obj.UID, group: groupOf(obj),
-		boxes: map[string]*box{}, since: map[corev1.PodConditionType]corev1.PodCondition{},
+		containers: map[string]*container{}, since: map[corev1.PodConditionType]corev1.PodCondition{},
 	}
 }
 
@@ -209,10 +211,10 @@ func (k *kubelet) work(ctx context.Context) {
 	}
 }
 
-// errorPause is the time after which a pod is tried again when the API server refused something.
+// errorPause is the time after which a pod is synced again when a request to the API server has failed.
 const errorPause = 500 * time.Millisecond
 
-// sync brings one pod a step further and returns when to look again; 0 when only an event can change anything.
+// sync reconciles one pod and returns after which time to sync it again; 0 means that only an event can change anything.
 func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 	p := k.pod(uid)
 	if p == nil {
@@ -221,11 +223,11 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 	obj := k.object(p)
 	if obj == nil {
 		k.tearDown(p)
-		k.drop(p)
+		k.forget(p)
 		return 0, nil
 	}
-	if !p.known {
-		k.meet(p, obj)
+	if !p.adopted {
+		k.adoptPod(p, obj)
 	}
 	switch {
 	case obj.DeletionTimestamp != nil:
@@ -244,9 +246,9 @@ func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error
 		return 0, k.report(ctx, p, obj)
 	}
 	wait := k.advance(ctx, p, obj)
-	runs := slices.ContainsFunc(slices.Collect(maps.Values(p.boxes)), (*box).runs)
+	runs := slices.ContainsFunc(slices.Collect(maps.Values(p.containers)), (*container).isRunning)
 	if wait == 0 && runs && k.agent() == nil {
-		wait = lastRefusal // a new agent learns from the runtime what runs, by name
+		wait = lastRefusal // until a new agent has received the running containers
 	}
 	return wait, k.report(ctx, p, obj)
 }
@@ -276,10 +278,11 @@ func (k *kubelet) objectOf(uid types.UID) *corev1.Pod {
 	return nil
 }
 
+// finish ends the containers of a pod that is being deleted, and deletes its object.
 func (k *kubelet) finish(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	k.tearDown(p)
 	if len(obj.Finalizers) > 0 && !podutil.IsPodTerminal(obj) {
-		// A controller that counts pods waits for the last word on this one.
+		// A controller that counts pods waits for the final status of this one.
 		if err := k.report(ctx, p, obj); err != nil {
 			return err
 		}
@@ -291,14 +294,14 @@ func (k *kubelet) finish(ctx context.Context, p *pod, obj *corev1.Pod) error {
 	return ignoreGone(err)
 }
 
-func (k *kubelet) drop(p *pod) {
+func (k *kubelet) forget(p *pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.pods, p.uid)
 }
 
-// release lets other pods have the address of one whose containers are gone. Its status keeps it.
-func (k *kubelet) release(p *pod) {
+// releaseAddress makes the address of a pod whose containers have ended available to other pods. The pod's status keeps it.
+func (k *kubelet) releaseAddress(p *pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ips[p.ip] == p.uid {
@@ -306,8 +309,8 @@ func (k *kubelet) release(p *pod) {
 	}
 }
 
-// address gives the pod an address of the node's range, the one it had before where it is free.
-func (k *kubelet) address(p *pod, had string) {
+// assignAddress assigns an address of the node's range to a pod: the address that it had, if that is free.
+func (k *kubelet) assignAddress(p *pod, had string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	prefix := fmt.Sprintf("10.%d.%d.", 64+k.n.index>>8, k.n.index&255)

@@ -48,8 +48,8 @@ func (n *node) register(ctx context.Context) error {
 	return nil
 }
 
-// wish labels an existing Node whose machine requests Follow mode and which has no label for another mode.
-func (n *node) wish(ctx context.Context) error {
+// labelFollow labels an existing Node whose machine requests the mode Follow, unless a label requests another mode.
+func (n *node) labelFollow(ctx context.Context) error {
 	if !n.Machine.Follow {
 		return nil
 	}
@@ -65,9 +65,9 @@ func (n *node) wish(ctx context.Context) error {
 	return n.patch(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
 }
 
-// tellReady writes the condition Ready where the API has another one: the kubelet has changed, or the control plane
-// took the node for dead because its lease was late.
-func (n *node) tellReady(ctx context.Context) error {
+// updateReady writes the condition Ready if that in the API differs: the kubelet's has changed, or the control plane set
+// it because the node's lease was late.
+func (n *node) updateReady(ctx context.Context) error {
 	have, err := n.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
 		return fmt.Errorf("read node: %w", err)
@@ -107,8 +107,8 @@ func (n *node) object() *corev1.Node {
 	return out
 }
 
-// nodeOf returns the Node of a simulated machine whose kubelet reserves CPUs, without what only a process knows:
-// conditions, port and version of the runtime.
+// nodeOf returns the Node of a simulated machine whose kubelet reserves CPUs, without conditions, port and version
+// of the runtime, which only a running process has.
 func nodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset.Set) *corev1.Node {
 	online := m.Online()
 	capacity := corev1.ResourceList{
@@ -126,7 +126,7 @@ func nodeOf(name string, d machine.Description, m *topo.Machine, reserved cpuset
 	arch := m.Arch()
 	labels := map[string]string{
 		corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: arch,
-		// A controller would patch each node to add these.
+		// Without these a controller would patch each node to add them.
 		kubeletapis.LabelOS: "linux", kubeletapis.LabelArch: arch,
 	}
 	if d.Follow {
@@ -156,7 +156,7 @@ func add(list corev1.ResourceList, name corev1.ResourceName, amount int64) {
 	list[name] = sum
 }
 
-// allocatable is the capacity without what the kubelet keeps; huge pages are no memory for anything else.
+// allocatable returns the capacity less what the kubelet reserves, and less huge pages, which are not available as memory.
 func allocatable(capacity corev1.ResourceList, d machine.Description, reserved cpuset.Set) corev1.ResourceList {
 	out := capacity.DeepCopy()
 	for name, amount := range capacity {
@@ -190,7 +190,7 @@ func (n *node) heartbeat(ctx context.Context) {
 		var err error
 		select {
 		case <-ready.C:
-			err = n.tellReady(ctx)
+			err = n.updateReady(ctx)
 		case <-status.C:
 			err = n.register(ctx)
 		case <-ctx.Done():

@@ -36,8 +36,8 @@ type Node struct {
 	Dir string
 	// Client is the kubelet's.
 	Client kubernetes.Interface
-	// Agent returns the clients of the node's agent. It is asked again, with pauses, while it fails: the agent's
-	// credential may appear only after the Node has.
+	// Agent returns the clients of the node's agent. It is called again, with pauses, while it fails: the agent's
+	// credential may appear only after the Node.
 	Agent func() (kubernetes.Interface, dynamic.Interface, error)
 }
 
@@ -48,17 +48,17 @@ type Options struct {
 	Address string
 	// CertFile and KeyFile are its serving certificate.
 	CertFile, KeyFile string
-	// Version is what the agents say they are.
+	// Version is the version that the agents report.
 	Version string
-	// Reconcile is the time between two looks of a kubelet's CPU manager at all containers; default 10 s, as the
-	// kubelet's.
+	// Reconcile is the time between two reconciliations of a kubelet's CPU manager; default 10 s, as the kubelet's.
 	Reconcile time.Duration
 }
 
 const (
-	// kubeletVersion is what nodes say they run where their settings name no other: that of the managers.
+	// kubeletVersion is the version that nodes report unless their settings name another one: that of the managers.
 	kubeletVersion = "v1.36.3"
-	// resync is the time between two looks of an agent at its whole tree: damage done by hand is seen to be repaired.
+	// resync is the time between two comparisons of an agent with its whole tree. It is short, so that a user sees how a
+	// manual change is repaired.
 	resync = 10 * time.Second
 )
 
@@ -115,22 +115,22 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // A node counts as starting until its agent has published the machine, at most for startLimit. startsPerCPU bounds the
-// nodes that start at the same time: each comes up as a whole while later ones wait, and those that have started find
-// the time to renew their leases.
+// nodes that start at the same time, so that nodes that have started get the CPU time to renew their leases.
 const (
 	startsPerCPU = 16
 	startLimit   = time.Minute
 )
 
+// node is a simulated node that runs.
 type node struct {
 	Node
-	started     func() // to be called once the agent has published the machine
+	started     func() // called once the agent has published the machine
 	o           Options
 	index, port int
 	tree        *kernel.Tree
 	root        host.Root
 	shared      *app.Shared
-	working     *atomic.Pointer[app.Agent] // the agent, for others to see
+	working     *atomic.Pointer[app.Agent] // the node's agent, for the endpoint of all nodes; nil while no agent runs
 	events      events.EventRecorder
 	agentEvents events.EventRecorder
 	kubelet     *kubelet
@@ -138,7 +138,7 @@ type node struct {
 
 func open(o Options, index, port int) (*node, error) {
 	n := &node{Node: o.Nodes[index], o: o, index: index, port: port, root: host.Root{Dir: o.Nodes[index].Dir}}
-	m, err := take(n.Machine, n.root)
+	m, err := openMachine(n.Machine, n.root)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
@@ -151,9 +151,9 @@ func open(o Options, index, port int) (*node, error) {
 	return n, nil
 }
 
-// take reads the machine of an earlier start, or generates it, under a temporary name first: a process that is killed
-// leaves a whole machine or none.
-func take(d machine.Description, root host.Root) (*topo.Machine, error) {
+// openMachine reads the machine of an earlier start, or generates it. It generates under a temporary name, so that a
+// process that is killed leaves a complete machine or none.
+func openMachine(d machine.Description, root host.Root) (*topo.Machine, error) {
 	if _, err := os.Stat(root.Path("sys")); !errors.Is(err, fs.ErrNotExist) {
 		reading, err := host.Read(root, d.Arch())
 		return reading.Machine, err
@@ -175,7 +175,7 @@ func take(d machine.Description, root host.Root) (*topo.Machine, error) {
 func (n *node) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if !n.keepTrying(ctx, "register the node", n.register) || !n.keepTrying(ctx, "label the node", n.wish) {
+	if !n.keepTrying(ctx, "register the node", n.register) || !n.keepTrying(ctx, "label the node", n.labelFollow) {
 		return
 	}
 	wg.Go(func() { n.heartbeat(ctx) })

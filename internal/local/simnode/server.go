@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// What kubectl shows.
+// Answers to kubectl logs and exec.
 const (
 	noLogs = "simulated container: it runs no program, so it has no logs\n"
 	noExec = "simulated container: it runs no program, so nothing can be executed in it or attached to it"
@@ -57,6 +57,7 @@ func serve(ctx context.Context, o Options, registry metrics.KubeRegistry, workin
 	return l.Addr().(*net.TCPAddr).Port, stop, nil
 }
 
+// agents are the agents of the nodes by the nodes' index; nil while a node's agent does not run.
 type agents []atomic.Pointer[app.Agent]
 
 func (a agents) all() (working []*app.Agent) {
@@ -68,8 +69,8 @@ func (a agents) all() (working []*app.Agent) {
 	return working
 }
 
-// handler answers what kubectl asks a kubelet for, with a clear text, and what the agents of all nodes serve. There is
-// nothing behind it that would need authentication.
+// handler answers kubectl's requests to a kubelet with an explanation, and serves what the agents of all nodes serve. None
+// of this needs authentication.
 func handler(registry metrics.KubeRegistry, working agents) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })

@@ -59,23 +59,23 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 	initialized, ready, ran := true, true, false
 	for i := range obj.Spec.InitContainers {
 		c := &obj.Spec.InitContainers[i]
-		b := p.boxes[c.Name]
-		sidecar := b.runs() && podutil.IsRestartableInitContainer(c)
+		b := p.containers[c.Name]
+		sidecar := b.isRunning() && podutil.IsRestartableInitContainer(c)
 		done := b.State.Terminated != nil && b.State.Terminated.ExitCode == 0 || sidecar
 		initialized, ran = initialized && done, ran || sidecar
 		s.InitContainerStatuses = append(s.InitContainerStatuses, b.status(done))
 	}
 	for i := range obj.Spec.Containers {
-		b := p.boxes[obj.Spec.Containers[i].Name]
-		ready = ready && b.runs()
+		b := p.containers[obj.Spec.Containers[i].Name]
+		ready = ready && b.isRunning()
 		ran = ran || b.State.Waiting == nil || b.RestartCount > 0
-		s.ContainerStatuses = append(s.ContainerStatuses, b.status(b.runs()))
+		s.ContainerStatuses = append(s.ContainerStatuses, b.status(b.isRunning()))
 	}
 	switch {
 	case finished(p, obj):
 		s.Phase = corev1.PodSucceeded
 		for i := range obj.Spec.Containers {
-			if p.boxes[obj.Spec.Containers[i].Name].State.Terminated.ExitCode != 0 {
+			if p.containers[obj.Spec.Containers[i].Name].State.Terminated.ExitCode != 0 {
 				s.Phase = corev1.PodFailed
 			}
 		}
@@ -95,7 +95,7 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 	return s
 }
 
-// setCondition adds a condition with the time of its last change; why says why it does not hold.
+// setCondition adds a condition with the time of its last change; why is the reason of a condition that is false.
 func (p *pod) setCondition(s *corev1.PodStatus, kind corev1.PodConditionType, holds bool, why string) {
 	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: second(time.Now())}
 	if !holds {
@@ -108,11 +108,11 @@ func (p *pod) setCondition(s *corev1.PodStatus, kind corev1.PodConditionType, ho
 	s.Conditions = append(s.Conditions, c)
 }
 
-func (b *box) status(ready bool) corev1.ContainerStatus {
+func (b *container) status(ready bool) corev1.ContainerStatus {
 	s := b.ContainerStatus
-	s.Ready, s.Started = ready, new(b.runs())
+	s.Ready, s.Started = ready, new(b.isRunning())
 	return s
 }
 
-// second is a time as the API keeps it.
+// second returns a time with the precision of the API.
 func second(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
