@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
+// file is a file that groups have.
 type file struct {
 	name  string
 	in    scope
@@ -25,16 +26,17 @@ type file struct {
 
 type (
 	reader func(*Tree, *group) string
-	// writer checks a value and, when it returns nil, takes it.
+	// writer checks a value and assigns it unless it returns an error.
 	writer func(t *Tree, g *group, value string) error
 )
 
+// scope is the set of groups that have a file.
 type scope uint8
 
 const (
-	controlled scope = iota // those whose parent has enabled controllers; in v1 all
+	controlled scope = iota // groups whose parent has enabled controllers; in v1 all groups
 	everywhere
-	top // the root
+	top // the root alone
 )
 
 const (
@@ -60,7 +62,7 @@ func filesOf(d desired.Dialect) []file {
 		}...)
 	}
 	return append(files, []file{
-		{"cgroup.controllers", top, func(*Tree, *group) string { return available }, readOnly}, // only v2 has it
+		{"cgroup.controllers", top, func(*Tree, *group) string { return available }, readOnly}, // v2 alone has this file
 		{"cgroup.events", everywhere, func(_ *Tree, g *group) string {
 			if g.populated() {
 				return "populated 1\nfrozen 0"
@@ -92,15 +94,15 @@ func filesOf(d desired.Dialect) []file {
 	}...)
 }
 
-func (t *Tree) find(g *group, name string) *file {
-	i := slices.IndexFunc(t.files, func(f file) bool { return f.name == name && t.has(g, f) })
+func (t *Tree) findFile(g *group, name string) *file {
+	i := slices.IndexFunc(t.files, func(f file) bool { return f.name == name && t.hasFile(g, f) })
 	if i < 0 {
 		return nil
 	}
 	return &t.files[i]
 }
 
-func (t *Tree) has(g *group, f file) bool {
+func (t *Tree) hasFile(g *group, f file) bool {
 	switch f.in {
 	case everywhere:
 		return true
@@ -140,14 +142,15 @@ func mems(of field) reader {
 	}
 }
 
-// adopt takes a hand-made change of cpuset.cpus as a write, or undoes it.
-func (t *Tree) adopt(g *group) error {
+// applyEdit treats a manual change of the file cpuset.cpus as a write: it applies the value, or restores the old one if
+// the kernel would refuse the value.
+func (t *Tree) applyEdit(g *group) error {
 	if t.o.Dir == "" {
 		return nil
 	}
-	b, err := os.ReadFile(t.place(g.path, desired.CPUs))
+	b, err := os.ReadFile(t.filePath(g.path, desired.CPUs))
 	text := strings.TrimSpace(string(b))
-	readable := err == nil // a file that someone deleted comes back with the next change
+	readable := err == nil // a deleted file is written again with the next change
 	if !readable || text == g.files[desired.CPUs] {
 		return nil
 	}
@@ -158,8 +161,8 @@ func (t *Tree) adopt(g *group) error {
 	return t.changed(g)
 }
 
-// flush writes the files of g and below, and those of the groups above, that differ from the disk. A file is replaced
-// by renaming, so that a reader sees the old or the new value and never a part of one.
+// flush writes the files of g, of the groups below it and of those above it that differ from the disk. It replaces a file
+// by renaming, so that a reader sees the old value or the new one, and never a part of a value.
 func (t *Tree) flush(g *group) error {
 	if t.o.Dir == "" {
 		return nil
@@ -174,14 +177,14 @@ func (t *Tree) flush(g *group) error {
 
 func (t *Tree) flushOne(g *group) error {
 	for _, f := range t.files {
-		if f.read == nil || !t.has(g, f) {
+		if f.read == nil || !t.hasFile(g, f) {
 			continue
 		}
 		text := f.read(t, g)
 		if old, ok := g.files[f.name]; ok && old == text {
 			continue
 		}
-		at := t.place(g.path, f.name)
+		at := t.filePath(g.path, f.name)
 		temp := filepath.Join(filepath.Dir(at), "."+f.name)
 		if err := os.WriteFile(temp, []byte(text+"\n"), 0o644); err != nil {
 			return err
@@ -202,8 +205,9 @@ func (t *Tree) hierarchies() []string {
 	return []string{""}
 }
 
-// place returns where a file stands. In v1 each controller has its hierarchy; the core's files are those of cpuset's.
-func (t *Tree) place(at, file string) string {
+// filePath returns the path of a file of a group. In v1 each controller has its own hierarchy, and the files of the core
+// are in that of cpuset.
+func (t *Tree) filePath(at, file string) string {
 	hierarchy, _, _ := strings.Cut(file, ".")
 	if known := t.hierarchies(); !slices.Contains(known, hierarchy) {
 		hierarchy = known[0]
@@ -254,11 +258,11 @@ func (t *Tree) load(g *group) error {
 	return nil
 }
 
-// restore writes a group's files back and takes up its tasks. Files that are missing or refused count as never written:
-// a process that was killed between two files leaves such.
+// restore sets a group's values and tasks from its files. Files that are missing or refused count as never written: a
+// process that was killed between two files leaves such files.
 func (t *Tree) restore(g *group) {
 	text := func(file string) string {
-		b, _ := os.ReadFile(t.place(g.path, file))
+		b, _ := os.ReadFile(t.filePath(g.path, file))
 		return strings.TrimSpace(string(b))
 	}
 	for _, f := range t.files {

@@ -29,11 +29,12 @@ const (
 
 // Options describe a tree.
 type Options struct {
-	// Dir is the directory that stands for the mount point. It is made when missing. "" keeps the tree in memory alone.
+	// Dir is the directory in place of the mount point. Open creates it. "" keeps the tree in memory alone.
 	Dir     string
 	Dialect desired.Dialect
 	Machine *topo.Machine
-	// Fault is asked before every call; an error it returns is the call's answer and nothing changes. nil injects none.
+	// Fault is called before every operation. If it returns an error, the operation fails with that error and changes
+	// nothing. nil injects no fault.
 	Fault func(op Op, group, file string) error
 	// Observe is called after every atomic change with all groups by path. It runs under the tree's lock and must not
 	// call the tree. nil observes nothing.
@@ -70,7 +71,7 @@ const (
 	defaultPeriod = 100000
 )
 
-// Open returns the tree below o.Dir. What an earlier Tree left there is taken up, with its tasks.
+// Open returns the tree below o.Dir. It restores the groups and tasks that an earlier Tree left there.
 func Open(o Options) (*Tree, error) {
 	if o.Fault == nil {
 		o.Fault = func(Op, string, string) error { return nil }
@@ -118,7 +119,7 @@ func (t *Tree) remove(g *group) {
 // Dialect returns the tree's dialect.
 func (t *Tree) Dialect() desired.Dialect { return t.o.Dialect }
 
-// with calls f with a group, under the lock. Refusals wrap the errno that the kernel would give.
+// with calls f with a group, under the lock. Errors wrap the errno that the kernel would return.
 func (t *Tree) with(op, at, file string, f func(*group) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +130,7 @@ func (t *Tree) with(op, at, file string, f func(*group) error) error {
 	return refused(op, path.Join(at, file), err)
 }
 
-// Mkdir makes a group; its parent must exist. Making one that exists is fs.ErrExist.
+// Mkdir creates a group, whose parent must exist. It returns fs.ErrExist if the group exists.
 func (t *Tree) Mkdir(at string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,8 +155,8 @@ func (t *Tree) mkdir(at string) error {
 	return t.changed(g)
 }
 
-// MkdirAll makes a group and its parents as the kubelet does: in v2 every parent gets its controllers enabled, in v1
-// every new parent gets the CPUs and memory nodes of the one above. The last group is left as the kernel makes it.
+// MkdirAll creates a group and its parents as the kubelet does: in v2 it enables the controllers of every parent, in v1
+// every new parent gets the CPUs and memory nodes of the group above it. The last group is as the kernel creates it.
 func (t *Tree) MkdirAll(at string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +168,7 @@ func (t *Tree) MkdirAll(at string) error {
 			err = t.mkdir(name)
 		}
 		if g := t.groups[name]; err == nil && i+1 < len(parts) {
-			if err = t.open(g); err == nil {
+			if err = t.enableChildren(g); err == nil {
 				err = t.changed(g)
 			}
 		}
@@ -207,18 +208,18 @@ func (t *Tree) Children(at string) (names []string, err error) {
 	return names, err
 }
 
-// Read returns what a file says.
+// Read returns the value of a file.
 func (t *Tree) Read(at, file string) (text string, err error) {
 	if err := t.o.Fault(OpRead, at, file); err != nil {
 		return "", err
 	}
 	err = t.with("read", at, file, func(g *group) error {
-		f := t.find(g, file)
+		f := t.findFile(g, file)
 		if f == nil || f.read == nil {
 			return fs.ErrNotExist
 		}
 		if strings.HasPrefix(file, "cpuset.") {
-			if err := t.adopt(g); err != nil {
+			if err := t.applyEdit(g); err != nil {
 				return err
 			}
 		}
@@ -228,13 +229,13 @@ func (t *Tree) Read(at, file string) (text string, err error) {
 	return text, err
 }
 
-// Write hands a value to a file. Refusals wrap the errno that the kernel would give.
+// Write writes a value to a file. Errors wrap the errno that the kernel would return.
 func (t *Tree) Write(at, file, value string) error {
 	if err := t.o.Fault(OpWrite, at, file); err != nil {
 		return err
 	}
 	return t.with("write", at, file, func(g *group) error {
-		f := t.find(g, file)
+		f := t.findFile(g, file)
 		if f == nil {
 			return fs.ErrNotExist
 		}
@@ -245,13 +246,13 @@ func (t *Tree) Write(at, file, value string) error {
 	})
 }
 
-// Online sets the online CPUs, which the machine must have.
+// Online sets the online CPUs to those of cpus that the machine has.
 func (t *Tree) Online(cpus cpuset.Set) error {
 	return t.with("online", "", "", func(root *group) error {
 		t.online = cpus.Intersect(t.o.Machine.All())
 		root.cpus = t.online
 		if t.o.Dialect == desired.V1 {
-			root.unplug(t.online)
+			root.removeOffline(t.online)
 		}
 		t.refresh(root)
 		return t.changed(root)

@@ -56,8 +56,8 @@ func (t *Tree) setMems(g *group, value string) error {
 	return t.assign(g, (*group).memSet, want)
 }
 
-// assign sets the CPUs or memory nodes of a group. v2: it may ask for anything. v1: only for what its parent has, and
-// it may only give up what no child has.
+// assign sets the CPUs or memory nodes of a group. In v2 any set is allowed. In v1 the set must be a subset of the
+// parent's and contain those of all children.
 func (t *Tree) assign(g *group, of field, want cpuset.Set) error {
 	if g.parent == nil {
 		return syscall.EACCES
@@ -80,8 +80,8 @@ func (t *Tree) assign(g *group, of field, want cpuset.Set) error {
 	return nil
 }
 
-// refresh computes the effective sets of g and of everything below it: what its tasks get. v2: what the group asks for,
-// cut to its parent's, and all of its parent's when nothing is left.
+// refresh computes the effective sets of g and of all groups below it, on which their tasks run. In v2 that is the
+// group's own set within its parent's effective set, or all of the latter where the two are disjoint.
 func (t *Tree) refresh(g *group) {
 	g.each(func(g *group) {
 		g.effective, g.effectiveMems = g.cpus.Intersect(t.online), g.mems
@@ -98,7 +98,8 @@ func (t *Tree) refresh(g *group) {
 	})
 }
 
-func (t *Tree) attach(g *group) error {
+// checkAttach returns the error that the kernel returns for a task that enters g.
+func (t *Tree) checkAttach(g *group) error {
 	switch {
 	case t.o.Dialect == desired.V1 && (g.cpus.IsEmpty() || g.mems.IsEmpty()):
 		return syscall.ENOSPC
@@ -108,9 +109,9 @@ func (t *Tree) attach(g *group) error {
 	return nil
 }
 
-// open makes g fit to have children whose tasks run. A v2 kernel lets a group with tasks enable cpu and cpuset alone;
-// container runtimes and kubelets enable all, and so that is refused here too.
-func (t *Tree) open(g *group) error {
+// enableChildren prepares g for children with tasks. A v2 kernel lets a group with tasks enable cpu and cpuset, but not
+// all controllers. Container runtimes and kubelets enable all of them, so enableChildren refuses a group with tasks.
+func (t *Tree) enableChildren(g *group) error {
 	switch {
 	case g.parent == nil:
 	case t.o.Dialect == desired.V1:
@@ -133,12 +134,12 @@ func (t *Tree) setControllers(g *group, value string) error {
 			return syscall.EINVAL
 		}
 	}
-	return t.open(g)
+	return t.enableChildren(g)
 }
 
-// unplug takes offline CPUs out of every v1 group for good; tasks of a group that is left with nothing move to the
-// nearest group above that has CPUs. A v2 group remembers an offline CPU, which returns by itself.
-func (g *group) unplug(online cpuset.Set) {
+// removeOffline removes offline CPUs from every v1 group, which do not return with the CPUs. Tasks of a group without
+// CPUs move to the nearest group above it that has some. A v2 group keeps an offline CPU in its set.
+func (g *group) removeOffline(online cpuset.Set) {
 	g.each(func(g *group) {
 		g.cpus = g.cpus.Intersect(online)
 		if !g.cpus.IsEmpty() || g.parent == nil {
@@ -159,7 +160,7 @@ func (g *group) populated() bool {
 	return tasks > 0
 }
 
-// parseLimit parses an amount or the word for none: any negative number in v1, "max" in v2.
+// parseLimit parses an amount, or no limit: any negative number in v1, "max" in v2.
 func (t *Tree) parseLimit(value string) (int64, error) {
 	if t.o.Dialect == desired.V2 && value == "max" {
 		return unlimited, nil
@@ -179,7 +180,7 @@ func (t *Tree) setPeriodV1(g *group, value string) error {
 	return g.setQuotaV1(g.limit, n)
 }
 
-// setQuota takes a v1 quota, or a v2 quota and, if given, its period.
+// setQuota sets a v1 quota, or a v2 quota and, if given, its period.
 func (t *Tree) setQuota(g *group, value string) error {
 	quota, period, given := strings.Cut(value, " ")
 	n, err := t.parseLimit(quota)
@@ -223,7 +224,7 @@ func (g *group) assignQuota(quota, period int64) error {
 	return nil
 }
 
-// ratio is what quotas are compared by: the part of one CPU, in units of 2^-20.
+// ratio returns a quota as a part of one CPU, in units of 2^-20, by which quotas are compared.
 func ratio(quota, period int64) int64 {
 	if quota == unlimited || period <= 0 {
 		return unlimited

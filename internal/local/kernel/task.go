@@ -12,10 +12,10 @@ import (
 // Spawn starts a task in a group and returns its number.
 func (t *Tree) Spawn(at string) (pid int, err error) {
 	err = t.with("spawn", at, "", func(g *group) error {
-		if err := t.attach(g); err != nil {
+		if err := t.checkAttach(g); err != nil {
 			return err
 		}
-		pid = t.born(g, cpuset.Set{})
+		pid = t.addTask(g, cpuset.Set{})
 		return t.changed(g)
 	})
 	return pid, err
@@ -29,10 +29,10 @@ func (t *Tree) Fork(pid int) (child int, err error) {
 	if g == nil {
 		return 0, refused("fork", "", syscall.ESRCH)
 	}
-	return t.born(g, g.tasks[pid]), t.changed(g)
+	return t.addTask(g, g.tasks[pid]), t.changed(g)
 }
 
-func (t *Tree) born(g *group, affinity cpuset.Set) (pid int) {
+func (t *Tree) addTask(g *group, affinity cpuset.Set) (pid int) {
 	pid = t.nextPID
 	t.nextPID++
 	g.tasks[pid] = affinity
@@ -58,7 +58,7 @@ func (t *Tree) move(to *group, value string) error {
 	if from == nil {
 		return syscall.ESRCH
 	}
-	if err := t.attach(to); err != nil {
+	if err := t.checkAttach(to); err != nil {
 		return err
 	}
 	to.tasks[pid] = from.tasks[pid]
@@ -77,7 +77,7 @@ func (t *Tree) groupOf(pid int) *group {
 	return nil
 }
 
-// Affinity is what a task itself asked for with sched_setaffinity; an empty set takes it back.
+// Affinity sets the affinity of a task as sched_setaffinity does; an empty set removes it.
 func (t *Tree) Affinity(pid int, mask cpuset.Set) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,8 +86,8 @@ func (t *Tree) Affinity(pid int, mask cpuset.Set) {
 	}
 }
 
-// Allowed returns the CPUs that a task may run on: its own wish inside its group's effective set, all of that while the
-// two have nothing in common. The wish is kept and counts again when the group is wider.
+// Allowed returns the CPUs that a task may run on: its affinity within its group's effective set, or all of that set
+// where the two are disjoint. The affinity is kept, and counts again when the effective set contains CPUs of it.
 func (t *Tree) Allowed(pid int) cpuset.Set {
 	t.mu.Lock()
 	defer t.mu.Unlock()
