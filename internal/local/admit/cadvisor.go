@@ -57,8 +57,8 @@ func coreInfo(m *topo.Machine, core topo.Core) (cadvisor.Core, bool) {
 	return out, len(out.Threads) > 0
 }
 
-// addCaches gives cores their L3 where it is known. One that covers a whole NUMA node counts as the node's cache, and
-// the kubelet then knows of no L3 groups on it: it takes the socket for one.
+// addCaches sets the L3 cache of cores where it is known. A cache of a whole NUMA node is a cache of the node. The
+// kubelet then knows no L3 groups on that node, and treats the socket as one.
 func addCaches(m *topo.Machine, n *cadvisor.Node) {
 	online := m.Online()
 	sharing := map[topo.L3]int{}

@@ -34,20 +34,20 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Options are what Open needs.
+// Options are the options of Open.
 type Options struct {
 	Machine  *topo.Machine
 	Settings annotation.Kubelet
-	// Dir is the kubelet's folder, where it keeps its state files. It is made when it is not there.
+	// Dir is the kubelet's folder, which contains its state files. Open creates it.
 	Dir string
-	// Node returns the Node that pods must fit on. A cached one may lack labels that people gave it: where they alone
-	// keep a pod out, the one of this moment is asked for.
+	// Node returns the Node that pods must fit on. A cached one may lack labels that users added: if labels alone keep
+	// a pod from the node, the current one is requested.
 	Node func(ctx context.Context, cached bool) (*corev1.Node, error)
 	// Update gives a running container the CPUs of a list. After an error the kubelet tries again.
 	Update func(containerID, cpus string) error
-	// Running are the containers that an earlier process left behind; nil is none.
+	// Running are the containers that an earlier process left running; nil means none.
 	Running containermap.ContainerMap
-	// Reconcile is the time between two looks of the CPU manager at all containers; default 10 s, as the kubelet's.
+	// Reconcile is the time between two reconciliations of the CPU manager; default 10 s, as the kubelet's.
 	Reconcile time.Duration
 }
 
@@ -91,9 +91,9 @@ func discard(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Open starts the managers. What they decided before they take from their state files; files that they refuse, since
-// they were written under other settings, are removed, which is what they ask an administrator to do. An error says why
-// a kubelet with these settings would not start on this machine.
+// Open starts the managers. They read their earlier decisions from their state files. Open removes files that the
+// managers refuse because they were written under other settings, as an administrator has to. An error says why a
+// kubelet with these settings would not start on this machine.
 func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	if o.Running == nil {
 		o.Running = containermap.NewContainerMap()
@@ -108,7 +108,7 @@ func Open(ctx context.Context, o Options) (*Kubelet, error) {
 	}
 	k, err := open(ctx, o)
 	if errors.Is(err, errStaleState) {
-		klog.FromContext(ctx).Info("The kubelet's state files do not go with its settings, they are removed", "dir",
+		klog.FromContext(ctx).Info("Removed the kubelet's state files, which do not match its settings", "dir",
 			o.Dir, "err", err)
 		if err := discard(o.Dir); err != nil {
 			return nil, err
@@ -158,7 +158,7 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 	return k, k.start(ctx)
 }
 
-// start starts the CPU manager last: from then on it works in a goroutine of its own.
+// start starts the managers, the CPU manager last: it then runs in a goroutine of its own.
 func (k *Kubelet) start(ctx context.Context) error {
 	s := seams{k}
 	err := k.memory.Start(ctx, k.active, s, s, s, k.o.Running.Clone())
@@ -174,7 +174,8 @@ func (k *Kubelet) start(ctx context.Context) error {
 	return nil
 }
 
-// reservation is what is kept from pods: in all, and of the memory by NUMA node. The two must add up to the same.
+// reservation returns what is reserved: in total, and of memory by NUMA node. Invariant: the amounts by NUMA node add
+// up to the total.
 func reservation(cpus kcpuset.CPUSet, memory map[int32]corev1.ResourceList) (corev1.ResourceList,
 	[]config.MemoryReservation,
 ) {
@@ -188,8 +189,8 @@ func reservation(cpus kcpuset.CPUSet, memory map[int32]corev1.ResourceList) (cor
 	return all, perNode
 }
 
-// Admit decides about a pod that has arrived: nil when it may run. From then on the pod counts until it is forgotten. A
-// pod that ran before the kubelet started is admitted from its own recorded allocation. The error is a *Panic.
+// Admit decides about a pod that has arrived. It returns nil if the pod may run; the pod then counts as active until
+// Forget. A pod that ran before the kubelet started is admitted with its recorded allocation. The error is a *Panic.
 func (k *Kubelet) Admit(pod *corev1.Pod) (refusal *Refusal, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -229,8 +230,8 @@ func (k *Kubelet) list() []*corev1.Pod {
 	return pods
 }
 
-// Settled marks the pods that existed at the start as admitted. Before that the managers release nothing: they cannot
-// know yet what still runs.
+// Settled reports to the managers that all pods that existed at the start are admitted. Before that they release
+// nothing, since they do not know all pods that run.
 func (k *Kubelet) Settled() { k.settled.Store(true) }
 
 // Observe stores the status of an active pod; the status must not be changed afterwards.
@@ -271,16 +272,16 @@ func (k *Kubelet) Added(pod *corev1.Pod, container *corev1.Container, id string)
 // Removed unregisters a container that has ended.
 func (k *Kubelet) Removed(id string) error { return k.topology.RemoveContainer(id) }
 
-// Close ends the managers' own goroutine at its next turn. Nothing may be admitted after it.
+// Close ends the managers' own goroutine at its next reconciliation. Admit must not be called afterwards.
 func (k *Kubelet) Close() { k.closed.Store(true) }
 
-// Ended is closed when, after Close, the managers' goroutine has ended: until then a turn of it may write state files.
+// Ended is closed when, after Close, the managers' goroutine has ended. Until then it may write state files.
 func (k *Kubelet) Ended() <-chan struct{} { return k.ended }
 
-// active is asked by the managers for the pods whose resources must be kept.
+// active returns the pods whose resources the managers must not release.
 func (k *Kubelet) active() []*corev1.Pod {
 	if k.closed.Load() {
-		// The CPU manager reconciles for ever, in a goroutine that has no stop signal; this ends it.
+		// The CPU manager reconciles for ever, in a goroutine without a stop signal. This ends the goroutine.
 		close(k.ended)
 		runtime.Goexit()
 	}
@@ -289,8 +290,8 @@ func (k *Kubelet) active() []*corev1.Pod {
 	return k.list()
 }
 
-// seams are what the managers ask of the rest of a kubelet: whether all pods that were there at the start are known,
-// the ids of containers, and the runtime.
+// seams implement the parts of a kubelet that the managers call: whether all pods that existed at the start are known,
+// the status of pods, and the runtime.
 type seams struct{ k *Kubelet }
 
 func (seams) AddSource(string) {}

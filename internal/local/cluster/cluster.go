@@ -19,10 +19,10 @@ import (
 	"github.com/tenon-project/tenon/internal/local/proc"
 )
 
-// Options are what a cluster is started with.
+// Options are the options of Start.
 type Options struct {
 	Dir   datadir.Dir
-	Nodes []datadir.Node // none: those of the last start, else DefaultMachines
+	Nodes []datadir.Node // empty: the nodes of the last start, else DefaultMachines
 	// Joined are the names of nodes that are not simulated: they get the credentials of a kubelet and an agent. When
 	// Joined is set and Nodes is empty, the cluster has no simulated nodes.
 	Joined []string
@@ -49,10 +49,10 @@ const (
 	NodesVerb     = "__nodes"
 )
 
-// Step is a part of the start that is done, or something that a user should know.
+// Step is a part of the start that has finished, or news for the user.
 type Step struct {
 	Text string
-	Took time.Duration // since the start; 0 for news that are not part of it
+	Took time.Duration // since the start; 0 for news
 }
 
 // Cluster is a running cluster.
@@ -65,7 +65,7 @@ type Cluster struct {
 	plane  *plane.Plane
 	begun  time.Time
 	report func(Step)
-	undo   []func() error // what Stop does, the last one first
+	undo   []func() error // functions that Stop calls, the last one first
 
 	mu       sync.Mutex             // guards children
 	children map[string]*proc.Child // by name
@@ -80,7 +80,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 			return nil, ctx.Err()
 		}
 		if c.plane != nil && c.plane.Err() != nil {
-			err = c.plane.Err() // the others only suffer from it
+			err = c.plane.Err() // the cause of the other errors
 		}
 		return nil, Explain(errors.Join(err, stopErr), o.Dir)
 	}
@@ -100,7 +100,7 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	}
 }
 
-// Stop stops what runs: first those who write, then the API server, then the store.
+// Stop stops all components: first those that write to the API server, then the API server, then the store.
 func (c *Cluster) Stop() error {
 	var errs []error
 	for _, undo := range slices.Backward(c.undo) {
@@ -126,7 +126,7 @@ func (c *Cluster) stopChildren() error {
 }
 
 func (c *Cluster) start(ctx context.Context, o Options) error {
-	if err := c.take(o); err != nil {
+	if err := c.openDataDir(o); err != nil {
 		return err
 	}
 	id, err := writeIdentities(c.dir, c.ports, c.nodeNames(), o.Schedulers, time.Now())
@@ -165,8 +165,8 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	)
 }
 
-// take makes the data folder this process's own.
-func (c *Cluster) take(o Options) error {
+// openDataDir makes the data folder, locks it for this process, and reads what an earlier start left in it.
+func (c *Cluster) openDataDir(o Options) error {
 	if err := c.dir.Make(); err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func (c *Cluster) take(o Options) error {
 	return nil
 }
 
-// chooseNodes returns the machines of this start. The tree of a node whose machine has become another one is removed,
-// it is generated anew.
+// chooseNodes returns the nodes of this start. It removes the tree of each earlier node that is not among them with the
+// same machine; a new tree is generated later.
 func (c *Cluster) chooseNodes(asked []datadir.Node) ([]datadir.Node, error) {
 	saved, err := c.dir.SavedNodes()
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *Cluster) startPlane(ctx context.Context, id *identities, flags []string
 		return err
 	}
 	c.undo = append(c.undo, c.plane.Stop)
-	c.done("control plane (etcd, kube-apiserver)")
+	c.reportStep("control plane (etcd, kube-apiserver)")
 	return c.plane.StartControllers(ctx, c.dir.Credential(controllers))
 }
 
@@ -256,7 +256,7 @@ func (c *Cluster) startTokens(client kubernetes.Interface, id *identities) {
 	})
 }
 
-func (c *Cluster) done(text string) { c.report(Step{Text: text, Took: time.Since(c.begun)}) }
+func (c *Cluster) reportStep(text string) { c.report(Step{Text: text, Took: time.Since(c.begun)}) }
 
 func moveText(m datadir.Move) string {
 	cause := "is in use by another process"

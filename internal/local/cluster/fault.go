@@ -12,14 +12,14 @@ import (
 	"github.com/tenon-project/tenon/internal/local/plane"
 )
 
-// The space that a start needs. The first one makes etcd's write-ahead segments, certificates, machines and logs; later
-// ones find most of that in place.
+// The free disk space that a start needs. The first start makes etcd's write-ahead segments, certificates, machines and
+// logs; later starts find most of that.
 const (
 	leastFreeFirst = 256 << 20
 	leastFreeLater = 64 << 20
 )
 
-// Fault is an error with a text for people: what is wrong, and what to do.
+// Fault is an error with a text for users: what is wrong, and what to do.
 type Fault struct {
 	What   string
 	Remedy string
@@ -33,7 +33,7 @@ func (f *Fault) Unwrap() error { return f.Err }
 // ExitCode keeps a full disk from being taken for an unreachable cluster: system errors look like network errors.
 func (f *Fault) ExitCode() int { return 1 }
 
-// Explain returns err as a *Fault where it is one that people can do something about.
+// Explain returns err as a *Fault if a user can remedy it.
 func Explain(err error, dir datadir.Dir) error {
 	var (
 		inUse      *datadir.InUse

@@ -29,13 +29,14 @@ func KubeletCredential(node string) string { return "kubelet-" + node }
 // AgentCredential returns the name of the credential of a node's agent. It appears after the node has.
 func AgentCredential(node string) string { return "agent-" + node }
 
+// identities are the cluster's certificate authority and the credentials that are made with it.
 type identities struct {
 	authority *pki.Authority
 	cluster   kubeconf.Cluster
 	admin     pki.Pair
 }
 
-// serviceAccount is the subject that a component has on any cluster, where it comes by it with a token.
+// serviceAccount returns the subject that a component has on other clusters by the token of its service account.
 func serviceAccount(name string) pki.Subject {
 	return pki.Subject{
 		User:   "system:serviceaccount:" + namespace + ":" + name,
@@ -95,6 +96,6 @@ func (id *identities) adminConfig() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData: id.cluster.Authority, CertData: id.admin.Cert, KeyData: id.admin.Key,
 		},
-		QPS: -1, // the starter waits for nothing but the server
+		QPS: -1, // no limit on the client's side
 	}
 }

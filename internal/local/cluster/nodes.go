@@ -21,10 +21,10 @@ func (e *ExitError) Error() string { return e.Err.Error() }
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode implements what the command line asks its errors for.
+// ExitCode returns the exit code of the program.
 func (e *ExitError) ExitCode() int { return e.Code }
 
-// Expand makes nodes of machine specs. Where count is not 0 the list is repeated, or cut, to give that many. Nodes are
+// Expand returns the nodes of machine specs. If count is not 0, the list is repeated or cut to that length. Nodes are
 // named after their machine and numbered.
 func Expand(specs []string, count int) ([]datadir.Node, error) {
 	var list []datadir.Node

@@ -35,7 +35,7 @@ const (
 	progressInterval = 5 * time.Second
 )
 
-// install applies what must be there before anybody of Tenon starts.
+// install applies the objects that all components of Tenon need.
 func (c *Cluster) install(ctx context.Context, applier *install.Applier, client kubernetes.Interface,
 	manifests [][]byte,
 ) error {
@@ -52,12 +52,12 @@ func (c *Cluster) install(ctx context.Context, applier *install.Applier, client 
 	if err := c.removeOldNodes(ctx, client); err != nil {
 		return err
 	}
-	c.done("definitions and rights")
+	c.reportStep("definitions and rights")
 	return nil
 }
 
-// removeOldNodes deletes the Nodes of an earlier start whose machines this one does not have, and their pods at once:
-// no kubelet would ever end them.
+// removeOldNodes deletes the Nodes of earlier starts that are not nodes of this one, and their pods without a grace
+// period, since no kubelet would end them.
 func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Cluster) removeOldNodes(ctx context.Context, client kubernetes.Interfac
 	return nil
 }
 
-// Few joins names while they are few; the rest is an ellipsis.
+// Few joins names. It replaces all names after the eighth by an ellipsis.
 func Few(names []string) string {
 	const few = 8
 	if len(names) > few {
@@ -130,7 +130,7 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 	if err := applier.Apply(ctx, objects); err != nil {
 		return err
 	}
-	c.done("manager and its webhooks")
+	c.reportStep("manager and its webhooks")
 	return nil
 }
 
@@ -142,9 +142,9 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 	if err != nil {
 		return fmt.Errorf("make client of topologies: %w", err)
 	}
-	pause := time.Duration(len(c.nodes)) * time.Millisecond // the lists of 1,000 nodes are read once a second
+	pause := time.Duration(len(c.nodes)) * time.Millisecond // so the lists of 1,000 nodes are read once a second
 	var asked time.Time
-	last := time.Now() // of the last line
+	last := time.Now() // when the last line was reported
 	if err := c.run(ctx, o, NodesVerb, nodesName, func(ctx context.Context) error {
 		if time.Since(asked) < pause {
 			return errors.New("the nodes were counted a moment ago")
@@ -157,13 +157,13 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 		text := fmt.Sprintf("%d of %d simulated nodes are ready", ready, len(c.nodes))
 		if now := time.Now(); now.Sub(last) >= progressInterval {
 			last = now
-			c.done(text)
+			c.reportStep(text)
 		}
 		return errors.New(text)
 	}); err != nil {
 		return err
 	}
-	c.done(fmt.Sprintf("%d simulated nodes", len(c.nodes)))
+	c.reportStep(fmt.Sprintf("%d simulated nodes", len(c.nodes)))
 	return nil
 }
 
@@ -183,11 +183,11 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 	if o.Schedulers > 1 {
 		text = fmt.Sprintf("%d schedulers, one leads", o.Schedulers)
 	}
-	c.done(text)
+	c.reportStep(text)
 	return nil
 }
 
-// The names of the children, in news and of their logs.
+// Names of the children, in news and in the names of their logs.
 const (
 	managerName = "manager"
 	nodesName   = "nodes"
@@ -215,8 +215,8 @@ func (c *Cluster) run(ctx context.Context, o Options, verb, name string, ready f
 	return nil
 }
 
-// releasePorts gives the ports of children free for them. Those of children that do not run would otherwise take
-// connections and never answer.
+// releasePorts closes the ports of children so that the children can open them. Ports of children that do not run would
+// otherwise accept connections and never answer.
 func (c *Cluster) releasePorts() error {
 	for _, s := range datadir.Services() {
 		if s == datadir.APIServer {
@@ -241,7 +241,7 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface, o
 	if err != nil {
 		return 0, fmt.Errorf("list leases of nodes: %w", err)
 	}
-	// The last status of a node of an earlier start is still there, and was "ready".
+	// The status of a node of an earlier start still says that the node is ready; a renewed lease shows that it runs.
 	alive := sets.New[string]()
 	for i := range leases.Items {
 		if l := &leases.Items[i]; l.Spec.RenewTime != nil && l.Spec.RenewTime.After(c.begun) {
@@ -259,7 +259,7 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface, o
 	}
 	for i := range list.Items {
 		n := &list.Items[i]
-		// Pods would wait for the taints with which a node is born.
+		// Pods do not run on a node until the taints are removed that it has at its creation.
 		tainted := taints.TaintKeyExists(n.Spec.Taints, corev1.TaintNodeNotReady) ||
 			taints.TaintKeyExists(n.Spec.Taints, corev1.TaintNodeUnreachable)
 		if alive.Has(n.Name) && published.Has(n.Name) && !tainted && nodeutil.IsNodeReady(n) {
@@ -269,7 +269,7 @@ func (c *Cluster) readyNodes(ctx context.Context, client kubernetes.Interface, o
 	return ready, nil
 }
 
-// awaitDefaultAccount waits for what every pod needs that names no service account.
+// awaitDefaultAccount waits for the service account that pods have by default.
 func awaitDefaultAccount(ctx context.Context, client kubernetes.Interface) error {
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})

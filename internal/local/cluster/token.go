@@ -27,8 +27,8 @@ const (
 	tokenRequests = 16                     // sent at once
 )
 
-// tokens keeps a token for the agent of each node, as a kubelet does for the pods it runs: bound to the Node object, so
-// that the API server knows which node its bearer is on. A certificate cannot say that.
+// tokens renews a token for the agent of each node, as a kubelet does for its pods. A token is bound to the Node
+// object, so that the API server knows the node of its bearer; a certificate cannot contain that.
 type tokens struct {
 	dir     datadir.Dir
 	client  kubernetes.Interface
@@ -39,7 +39,7 @@ type tokens struct {
 
 type token struct {
 	node  types.UID
-	renew time.Time // half of its life
+	renew time.Time // when to renew the token: after half of its life
 }
 
 func (t *tokens) run(ctx context.Context) {
@@ -51,7 +51,7 @@ func (t *tokens) run(ctx context.Context) {
 			logger.Error(err, "Failed to renew tokens of agents, will retry")
 		}
 		if len(t.held) < len(t.nodes) {
-			// With many nodes a look is work that the nodes' own start waits for.
+			// With many nodes a List takes CPU time from the nodes that start.
 			pause = max(tokenInterval, time.Since(begun))
 		}
 		select {
@@ -62,7 +62,7 @@ func (t *tokens) run(ctx context.Context) {
 	}
 }
 
-// renew makes the tokens that are missing, half used up, or bound to a Node that has been made anew.
+// renew makes the tokens that are missing, past half of their life, or bound to a Node that was created again.
 func (t *tokens) renew(ctx context.Context, now time.Time) error {
 	list, err := t.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {

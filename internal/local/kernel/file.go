@@ -62,7 +62,7 @@ func filesOf(d desired.Dialect) []file {
 		}...)
 	}
 	return append(files, []file{
-		{"cgroup.controllers", top, func(*Tree, *group) string { return available }, readOnly}, // v2 alone has this file
+		{"cgroup.controllers", top, func(*Tree, *group) string { return available }, readOnly}, // v2 alone
 		{"cgroup.events", everywhere, func(_ *Tree, g *group) string {
 			if g.populated() {
 				return "populated 1\nfrozen 0"
@@ -161,8 +161,8 @@ func (t *Tree) applyEdit(g *group) error {
 	return t.changed(g)
 }
 
-// flush writes the files of g, of the groups below it and of those above it that differ from the disk. It replaces a file
-// by renaming, so that a reader sees the old value or the new one, and never a part of a value.
+// flush writes the files of g, of the groups below it and of those above it that differ from the disk. It replaces a
+// file by renaming, so that a reader sees the old value or the new one, and never a part of a value.
 func (t *Tree) flush(g *group) error {
 	if t.o.Dir == "" {
 		return nil
@@ -205,8 +205,8 @@ func (t *Tree) hierarchies() []string {
 	return []string{""}
 }
 
-// filePath returns the path of a file of a group. In v1 each controller has its own hierarchy, and the files of the core
-// are in that of cpuset.
+// filePath returns the path of a file of a group. In v1 each controller has its own hierarchy, and the files of the
+// core are in that of cpuset.
 func (t *Tree) filePath(at, file string) string {
 	hierarchy, _, _ := strings.Cut(file, ".")
 	if known := t.hierarchies(); !slices.Contains(known, hierarchy) {

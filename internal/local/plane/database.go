@@ -11,8 +11,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// checkDatabase walks etcd's database once. etcd itself reads it from goroutines of its own and panics there on a
-// damaged page, which would end this process without a word that helps.
+// checkDatabase reads etcd's database once. On a damaged page etcd itself would panic in goroutines of its own, and end
+// this process without a useful text.
 func checkDatabase(path string) (err error) {
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil // etcd makes a new one

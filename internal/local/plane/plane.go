@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/pki"
 )
 
-// Config is what a control plane is started with.
+// Config are the options of Start.
 type Config struct {
 	Dir      datadir.Dir
 	PKI      *pki.Authority
@@ -29,15 +29,15 @@ type Config struct {
 type Plane struct {
 	config Config
 	store  *store
-	stops  []func() error  // of what runs over the store, in the order of the starts
+	stops  []func() error  // stop the components over the store; in the order of their starts
 	broken context.Context // ends with the first failure as its cause
 	fail   context.CancelCauseFunc
 }
 
 const stopLimit = 10 * time.Second
 
-// Start starts etcd and the API server and returns when both serve. The plane runs until Stop, whatever becomes of ctx
-// afterwards.
+// Start starts etcd and the API server and returns when both serve. The plane runs until Stop, also after the end of
+// ctx.
 func Start(ctx context.Context, c Config) (*Plane, error) {
 	logTo(c.Log)
 	p := &Plane{config: c}
@@ -52,7 +52,7 @@ func Start(ctx context.Context, c Config) (*Plane, error) {
 	return p, nil
 }
 
-// Broken ends when a component has ended without being asked to. The plane is then of no use any more.
+// Broken ends when a component has ended without Stop. The plane then has to be stopped.
 func (p *Plane) Broken() context.Context { return p.broken }
 
 // Err returns why the plane is broken, nil while it is not.
@@ -70,8 +70,8 @@ func (p *Plane) Stop() error {
 	return errors.Join(errs...)
 }
 
-// supervise runs a component until its context ends. An end before that is a failure of the plane; what a component
-// returns after it is of no interest.
+// supervise runs a component until its context ends. If the component ends before, the plane has failed. What the
+// component returns afterwards is ignored.
 func (p *Plane) supervise(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -89,7 +89,7 @@ func (p *Plane) supervise(name string, run func(context.Context) error) {
 	p.stops = append(p.stops, func() error {
 		cancel()
 		if p.store.broken.Load() {
-			return nil // it would wait for an answer that never comes, and the process is about to end
+			return nil // the component would wait for a store that never answers
 		}
 		return await(name, done)
 	})

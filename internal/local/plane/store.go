@@ -23,10 +23,10 @@ import (
 // two compactions.
 const quota = 8 << 30
 
-// defragmentAt is the size from which a start gives back the room that deleted objects have left.
+// defragmentAt is the size from which a start defragments the database, which frees the space of deleted objects.
 const defragmentAt = 1 << 30
 
-// storeLimit bounds etcd's start: reading a large store back takes seconds.
+// storeLimit bounds etcd's start. Reading a large store takes seconds.
 const storeLimit = time.Minute
 
 // StoreError is the error of an etcd that cannot run on its data: damaged files, a full disk.
@@ -57,8 +57,8 @@ func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(e
 		return nil, &StoreError{Dir: dir.Etcd(), Err: err}
 	}
 	s := &store{endpoint: config.ListenClientUrls[0].String(), broken: new(atomic.Bool)}
-	// etcd answers a disk that is full or damaged by ending the process, from whichever goroutine met it. Here that
-	// goroutine alone ends, and the plane gets the error.
+	// On a full or damaged disk etcd ends the process, from the goroutine that detects it. The logger's hooks end that
+	// goroutine alone, and the plane gets the error.
 	failed := make(chan error, 1)
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(storeLogger(log, func(err error) {
 		s.broken.Store(true)
@@ -115,7 +115,7 @@ func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(e
 	return s, nil
 }
 
-// watch passes a failure on to the plane. The one that took the place in failed came before watch did.
+// watch reports a failure of etcd to the plane. failed may contain one from before watch was started.
 func (s *store) watch(failed <-chan error, fail func(error)) {
 	select {
 	case err := <-failed:
@@ -130,7 +130,7 @@ func (s *store) watch(failed <-chan error, fail func(error)) {
 
 func (s *store) stop() error {
 	if s.etcd == nil || s.broken.Load() {
-		return nil // it holds locks that are never released
+		return nil // Close would wait for locks that a failed goroutine holds
 	}
 	done := make(chan struct{})
 	go func() {
@@ -151,7 +151,7 @@ func storeConfig(dir datadir.Dir) (*embed.Config, error) {
 	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: client}}
 	// For peers etcd takes the socket's path from the host.
 	c.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: peer}}
-	// A member must say where others find it. There are no others: these are never dialled.
+	// A member must advertise addresses. There are no other members: these are never dialled.
 	c.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2379"}}
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)

@@ -17,27 +17,28 @@ import (
 const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 10 * time.Second
-	// calm is how long a child must have run for its next end to count as the first one again.
+	// calm is how long a child must have run to be started again after the shortest pause.
 	calm = 5 * time.Second
 	// stopLimit bounds the time between SIGTERM and SIGKILL.
 	stopLimit = 8 * time.Second
 	// startAttempts is how often a child may end before it was ever ready.
 	startAttempts = 3
 	pollInterval  = 100 * time.Millisecond
-	// readyShare bounds the share of the time that goes into asking whether a child is ready, as a divisor.
+	// readyShare bounds the part of the time that is spent in Ready: the pause between two calls is at least so many
+	// times the length of a call.
 	readyShare = 5
 )
 
-// Spec is a process to keep running.
+// Spec describes a process that Start keeps running.
 type Spec struct {
 	Name    string
 	Path    string // of the binary
 	Args    []string
 	LogFile string // gets standard output and standard error; appended to
 
-	// Ready returns nil when the process serves. It is asked again until it does.
+	// Ready returns nil when the process serves. It is called again until it does.
 	Ready func(context.Context) error
-	// Ended is called each time the process ends without being asked to: how, and when it is started again.
+	// Ended is called each time the process ends without Stop: how it ended, and the pause before it is started again.
 	Ended func(how error, pause time.Duration)
 }
 
@@ -46,7 +47,7 @@ type Child struct {
 	spec Spec
 	stop context.CancelFunc
 	done chan struct{}
-	dead chan error // how the process ended, until it was ready for the first time
+	dead chan error // receives how the process ended, until the process was ready for the first time
 
 	pid atomic.Int64
 }
@@ -67,7 +68,7 @@ func Start(ctx context.Context, spec Spec) (*Child, error) {
 // PID returns the id of the running process, 0 between two of them.
 func (c *Child) PID() int { return int(c.pid.Load()) }
 
-// Stop asks the process to end, and makes it end when it does not within seconds.
+// Stop sends SIGTERM to the process, and SIGKILL after stopLimit, and waits for its end.
 func (c *Child) Stop() {
 	c.stop()
 	<-c.done
@@ -88,13 +89,14 @@ func (c *Child) awaitReady(ctx context.Context) error {
 			if c.PID() != 0 && c.spec.Ready(ctx) == nil {
 				return nil
 			}
-			// To find out may be work that the child waits for.
+			// Ready may take CPU time that the child needs.
 			pause = max(pollInterval, readyShare*time.Since(begun))
 		}
 	}
 }
 
-// supervise stays on one thread: the kernel kills the child when the thread that started it ends.
+// supervise starts the process again each time it ends, until ctx ends. It is locked to one thread: the kernel kills
+// the child when the thread that started it ends.
 func (c *Child) supervise(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -111,7 +113,7 @@ func (c *Child) supervise(ctx context.Context) {
 		}
 		select {
 		case c.dead <- how:
-		default: // no reader counts them any more
+		default: // the process was ready before: no reader counts its ends
 		}
 		c.spec.Ended(how, pause)
 		select {

@@ -134,8 +134,8 @@ func (t *advance) runToEnd(c *corev1.Container) bool {
 	return b.State.Terminated != nil
 }
 
-// tryStart starts a container unless the pause after a refused start has not passed. A refusal that may not end by itself
-// soon causes an Event, once for each reason.
+// tryStart starts a container unless the pause after a refused start has not passed. A refusal that may not end by
+// itself soon causes an Event, once for each reason.
 func (t *advance) tryStart(c *corev1.Container, b *container) {
 	if t.now.Before(b.next) {
 		t.wakeIn(b.next.Sub(t.now))

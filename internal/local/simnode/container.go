@@ -305,7 +305,8 @@ func (k *kubelet) stop(p *pod, b *container, exitCode int32, reason string) {
 	}
 }
 
-// tearDown ends all containers of a pod, known ones and those that an earlier process left, and removes the pod's group.
+// tearDown ends all containers of a pod, known ones and those that an earlier process left, and removes the pod's
+// group.
 func (k *kubelet) tearDown(p *pod) {
 	for _, b := range p.containers {
 		k.stop(p, b, 137, "Error")

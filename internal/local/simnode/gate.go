@@ -39,7 +39,8 @@ type gate struct {
 const (
 	// slowDecision is how long a decision may take before the condition Ready mentions it.
 	slowDecision = 30 * time.Second
-	// leaveStuck is how long the end of the node waits for a decision under way. The kubelet's merge cannot be cancelled.
+	// leaveStuck is how long the end of the node waits for a decision under way. The kubelet's merge cannot be
+	// cancelled.
 	leaveStuck = 2 * time.Second
 	// kubeletDir is the kubelet's folder below the machine's root.
 	kubeletDir = "var/lib/kubelet"

@@ -67,8 +67,8 @@ type pod struct {
 
 func newKubelet(n *node, m *topo.Machine) (*kubelet, error) {
 	k := &kubelet{
-		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{}, containers: map[string]hook.Container{},
-		queue: workqueue.NewTypedDelayingQueue[types.UID](),
+		n: n, machine: m, pods: map[types.UID]*pod{}, ips: map[string]types.UID{},
+		containers: map[string]hook.Container{}, queue: workqueue.NewTypedDelayingQueue[types.UID](),
 	}
 	var err error
 	if k.reserved, _, err = m.ParseList(n.Machine.Kubelet.CPU.Reserved); err != nil {
@@ -94,8 +94,8 @@ func (k *kubelet) connect(s *hook.Service) {
 	}
 }
 
-// agent returns the container service of the node's agent; nil while no agent can answer. A new agent first receives the
-// running containers, as from a runtime to which it connects.
+// agent returns the container service of the node's agent; nil while no agent can answer. A new agent first receives
+// the running containers, as from a runtime to which it connects.
 func (k *kubelet) agent() *hook.Service {
 	k.connecting.Lock()
 	defer k.connecting.Unlock()
@@ -214,7 +214,8 @@ func (k *kubelet) work(ctx context.Context) {
 // errorPause is the time after which a pod is synced again when a request to the API server has failed.
 const errorPause = 500 * time.Millisecond
 
-// sync reconciles one pod and returns after which time to sync it again; 0 means that only an event can change anything.
+// sync reconciles one pod and returns after which time to sync it again; 0 means that only an event can change
+// anything.
 func (k *kubelet) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 	p := k.pod(uid)
 	if p == nil {
@@ -300,7 +301,8 @@ func (k *kubelet) forget(p *pod) {
 	delete(k.pods, p.uid)
 }
 
-// releaseAddress makes the address of a pod whose containers have ended available to other pods. The pod's status keeps it.
+// releaseAddress makes the address of a pod whose containers have ended available to other pods. The pod's status keeps
+// it.
 func (k *kubelet) releaseAddress(p *pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -65,8 +65,8 @@ func (n *node) labelFollow(ctx context.Context) error {
 	return n.patch(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
 }
 
-// updateReady writes the condition Ready if that in the API differs: the kubelet's has changed, or the control plane set
-// it because the node's lease was late.
+// updateReady writes the condition Ready if that in the API differs: the kubelet's has changed, or the control plane
+// set it because the node's lease was late.
 func (n *node) updateReady(ctx context.Context) error {
 	have, err := n.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -156,7 +156,8 @@ func add(list corev1.ResourceList, name corev1.ResourceName, amount int64) {
 	list[name] = sum
 }
 
-// allocatable returns the capacity less what the kubelet reserves, and less huge pages, which are not available as memory.
+// allocatable returns the capacity less what the kubelet reserves, and less huge pages, which are not available as
+// memory.
 func allocatable(capacity corev1.ResourceList, d machine.Description, reserved cpuset.Set) corev1.ResourceList {
 	out := capacity.DeepCopy()
 	for name, amount := range capacity {

@@ -69,8 +69,8 @@ func (a agents) all() (working []*app.Agent) {
 	return working
 }
 
-// handler answers kubectl's requests to a kubelet with an explanation, and serves what the agents of all nodes serve. None
-// of this needs authentication.
+// handler answers kubectl's requests to a kubelet with an explanation, and serves what the agents of all nodes serve.
+// None of this needs authentication.
 func handler(registry metrics.KubeRegistry, working agents) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
