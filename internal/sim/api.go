@@ -23,22 +23,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// apiServer is the API server in memory, as much of it as a scheduler asks for: it binds, patches and deletes pods. It
-// delivers each change to all handlers before it answers, so that nothing happens beside the caller. Not safe for
-// concurrent use.
+// apiServer is the part of an API server that a scheduler needs, in memory: it binds, patches and deletes pods. It
+// delivers each change to all event handlers before it answers, so that nothing runs concurrently with the caller. It
+// is not safe for concurrent use.
 type apiServer struct {
 	pods, nodes *informer
 	clock       *stepClock
 	version     int
-	// deleted is called with each pod that is deleted.
+	// deleted is called with each pod that was deleted.
 	deleted func(*corev1.Pod)
-	// fault is called before each request is answered; its error is returned instead. nil: none fails.
+	// fault is called before each request is answered. If it returns an error, the request fails with it. nil: no
+	// request fails.
 	fault func(r *http.Request, body []byte) error
-	// changes counts the pods that were bound or deleted: what can help others.
+	// changes counts the pods that were bound or deleted, which may let other pods fit.
 	changes int
 }
 
-// informer delivers the changes of its store in the goroutine that makes them. The one that it embeds is never started.
+// informer delivers the changes of its store in the goroutine that makes them. The embedded informer is never started.
 type informer struct {
 	cache.SharedIndexInformer
 	handlers []cache.ResourceEventHandler
@@ -64,7 +65,7 @@ func (i *informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
 	return i.SharedIndexInformer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{}, o)
 }
 
-// create stores an object under a version of its own. Stores refuse only what has no name.
+// create stores an object with a new resource version. It cannot fail: stores refuse only objects without a name.
 func (s *apiServer) create(i *informer, o metav1.Object) {
 	s.stamp(o)
 	utilruntime.Must(i.GetStore().Add(o))
@@ -148,7 +149,7 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 	return nil, fmt.Errorf("simulate has no API server for %s %s", r.Method, r.URL.Path)
 }
 
-// bind gives a pod its node; its kubelet starts it at once.
+// bind sets the node of a pod. The pod runs at once.
 func (s *apiServer) bind(old *corev1.Pod, body []byte) (runtime.Object, error) {
 	var binding corev1.Binding
 	if err := json.Unmarshal(body, &binding); err != nil {

@@ -20,7 +20,7 @@ import (
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
-// fromCluster are the kinds that --cluster reads, beside PodGroups. Workloads are not among them: their pods are.
+// fromCluster are the kinds that --cluster reads, beside PodGroups. It reads pods and therefore not their workloads.
 var fromCluster = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("namespaces"), corev1.SchemeGroupVersion.WithResource("nodes"),
 	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
@@ -30,11 +30,11 @@ var fromCluster = []schema.GroupVersionResource{
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
 }
 
-// clusterName stands for the file in the origin of what --cluster reads.
+// clusterName is the file name in the origin of objects that --cluster reads.
 const clusterName = "cluster"
 
-// clusterDocuments reads what a cluster has, one document for each kind. Kinds that the server does not have are left
-// out.
+// clusterDocuments reads the objects of a cluster, one document for each kind. It skips kinds that the server does not
+// serve.
 func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

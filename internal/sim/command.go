@@ -161,7 +161,7 @@ func alignRows(out *bytes.Buffer, rows [][]string) {
 	}
 }
 
-// devicesText lists minors by type: "gpu 0,1; rdma 0". A device without one has its id there.
+// devicesText lists minors by type: "gpu 0,1; rdma 0". A device without a minor has its id instead.
 func devicesText(devices map[string][]view.Device) string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(devices)) {

@@ -18,7 +18,7 @@ type profile struct {
 	engine *engine
 }
 
-// RunScorePlugins lets the first name win among nodes of one score, where upstream draws lots.
+// RunScorePlugins ranks nodes with equal scores by name, where upstream chooses at random.
 func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
@@ -29,7 +29,7 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 	return scores, status
 }
 
-// ClassOf is that of the profile around which p is.
+// ClassOf returns the class that the wrapped profile has for a pod.
 func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
 ) string {
 	if is, ok := p.Framework.(*upstream.Profile); ok {
@@ -38,7 +38,7 @@ func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 	return ""
 }
 
-// RunPermitPlugins is the last step before a binding cycle begins.
+// RunPermitPlugins runs the last step before a binding cycle, and records whether one follows.
 func (p *profile) RunPermitPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	node string,
 ) (map[string]time.Duration, *fwk.Status) {
@@ -50,10 +50,11 @@ func (p *profile) RunPermitPlugins(ctx context.Context, state fwk.CycleState, po
 	return waits, status
 }
 
-// forever is how long a permit is waited for: waiting times do not pass.
+// forever is how long a pod waits for its permit: timeouts do not expire in a simulation.
 const forever = time.Duration(math.MaxInt64)
 
-// WaitOnPermit is the first step of a binding cycle, in a goroutine of its own. The engine lets it go on.
+// WaitOnPermit is the first step of a binding cycle, in a goroutine of its own. It waits until the engine finishes the
+// cycle.
 func (p *profile) WaitOnPermit(ctx context.Context, pod *corev1.Pod) *fwk.Status {
 	b := &bindingCycle{profile: p.Framework, pod: pod, ended: ctx.Done(), permit: make(chan *fwk.Status)}
 	p.engine.began <- b
@@ -86,7 +87,7 @@ func (e *engine) follow(b *bindingCycle) {
 	e.waiting = append(e.waiting, b)
 }
 
-// permit ends the binding cycles whose permits were decided, one after the other: each may decide others.
+// permit finishes the binding cycles whose permits are decided, one after the other: each may decide others.
 func (e *engine) permit(ctx context.Context) {
 	for again := true; again; {
 		again = false
@@ -107,11 +108,12 @@ func (e *engine) end() {
 	}
 }
 
-// undecided is the plugin of a status that no plugin has given.
+// undecided is the name of the plugin in the status of decided's own rejection.
 const undecided = "simulate"
 
-// decided returns what the permit plugins have decided about a pod that waits. The framework has no question for that:
-// a rejection is sent, which has no effect behind a decision, and else makes way for a new wait.
+// decided returns what the permit plugins have decided about a pod that waits, and false while they have not. The
+// framework has no function for that: decided rejects the pod, which has no effect after a decision. Otherwise it adds
+// the pod to those that wait again.
 func (b *bindingCycle) decided(ctx context.Context) (*fwk.Status, bool) {
 	w := b.profile.GetWaitingPod(b.pod.UID)
 	pending := map[string]time.Duration{}

@@ -46,7 +46,7 @@ type object struct {
 	runtime.Object
 }
 
-// kinds of a group that matter to other features than those built.
+// kinds of a group that affect only features that are not built.
 var notBuilt = map[string]string{
 	"PodGroup":              "gangs of APIs that are not read",
 	"ElasticQuotaTree":      "quota trees in one object",
@@ -60,14 +60,14 @@ var notBuilt = map[string]string{
 	"DeviceClass":           "dynamic resource allocation",
 }
 
-// irrelevant kinds cannot change where a pod goes.
+// irrelevant kinds cannot change where a pod is placed.
 var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ConfigMap",
 	"ControllerRevision", "CustomResourceDefinition", "Endpoints", "EndpointSlice", "Event", "FlowSchema",
 	"HorizontalPodAutoscaler", "Ingress", "IngressClass", "Lease", "MutatingWebhookConfiguration", "NetworkPolicy",
 	"PriorityLevelConfiguration", "Role", "RoleBinding", "Secret", "ServiceAccount", "ValidatingAdmissionPolicy",
 	"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")
 
-// supportedKinds is isSupported, and Device, in words.
+// supportedKinds is the text about the kinds of isSupported, and Device.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, " +
 	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
 	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io " +
@@ -193,7 +193,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		d.device(at, text)
 		return
 	}
-	// Groups that are not of Kubernetes itself use the same kinds for other things.
+	// Other API groups use the same kinds for other objects.
 	ofKubernetes := !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
 	if irrelevant.Has(h.Kind) && ofKubernetes {
 		d.unused[h.Kind]++
@@ -242,7 +242,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	d.objects = append(d.objects, object{at, out})
 }
 
-// device reads a Device in every spelling of its fields. What has no effect, or cannot be read, is refused.
+// device reads a Device in every spelling of its fields. It refuses fields that have no effect or cannot be read.
 func (d *decoder) device(at origin, text []byte) {
 	out, warnings, err := devicev1alpha1.Decode(text)
 	if err != nil {
@@ -287,8 +287,8 @@ func ofKind(kind schema.GroupVersionKind, text []byte) []string {
 	return nil
 }
 
-// badQuantities walks a value along its type, and names the fields whose quantities cannot be read: the decoder's error
-// does not.
+// badQuantities returns the fields of a value of type t whose quantities cannot be read. The decoder's error does not
+// name them.
 func badQuantities(t reflect.Type, value any, path *field.Path) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -326,7 +326,7 @@ func badQuantities(t reflect.Type, value any, path *field.Path) []string {
 	return out
 }
 
-// fieldOf brings the path of the field to the front of a type error.
+// fieldOf returns the text of a type error with the path of the field first.
 func fieldOf(err error) string {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
 		return fmt.Sprintf("%s: got %s where %s is expected", wrong.Field, wrong.Value, wrong.Type)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// expand makes the pods of a workload, named OWNER-0, OWNER-1….
+// expand adds the pods of a workload, named OWNER-0, OWNER-1….
 func (w *world) expand(o object, p *problems) {
 	switch t := o.Object.(type) {
 	case *appsv1.Deployment:
@@ -59,7 +59,7 @@ func (w *world) job(at origin, of owner, spec batchv1.JobSpec, p *problems) {
 	w.replicate(at, of, spec.Template, 0, &n, p)
 }
 
-// maxPods bounds what one input may expand to; beyond it a typing error is likelier than a cluster.
+// maxPods bounds the pods of one input: more are likely to be a typing error.
 const maxPods = 200_000
 
 func (w *world) replicate(at origin, of owner, template corev1.PodTemplateSpec, first int32, replicas *int32,
@@ -96,7 +96,7 @@ func (w *world) member(at origin, of owner, template corev1.PodTemplateSpec, i i
 	}
 }
 
-// daemons makes a pod for every node that the DaemonSet wants, by the controller's rules.
+// daemons adds a pod for every node that the DaemonSet selects, by the controller's rules.
 func (w *world) daemons(at origin, t *appsv1.DaemonSet, p *problems) {
 	i := 0
 	for _, node := range w.nodes {

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/tenon-project/tenon/internal/core/gang"
 
-// Gang is the pods that start together.
+// Gang describes pods that start together.
 type Gang struct {
 	Name      string      `json:"name"` // namespace/name
 	State     gang.Status `json:"state"`
@@ -11,7 +11,7 @@ type Gang struct {
 	Bound     int         `json:"bound"`
 }
 
-// gangsNow returns all gangs by name, as they are now.
+// gangsNow returns all gangs, by name, in their current state.
 func (e *engine) gangsNow() []Gang {
 	out := []Gang{}
 	e.gangs.Read(func(s *gang.State) {

@@ -55,7 +55,7 @@ func (e *InputError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// ExitCode is that of bad input.
+// ExitCode returns the exit code of bad input.
 func (*InputError) ExitCode() int { return 2 }
 
 func inputErrorf(format string, args ...any) *InputError {
@@ -75,8 +75,8 @@ func (p *problems) err() error {
 	return &InputError{Problems: p.list}
 }
 
-// readDocuments reads files, all manifests below folders in the order of their paths, and standard input for "-". Files
-// below folders that are not manifests by their name are named on warn.
+// readDocuments reads files, all manifests below folders in the order of their paths, and standard input for "-". It
+// writes a warning for each file below a folder whose name is not that of a manifest.
 func readDocuments(paths []string, in io.Reader, warn io.Writer) (docs []document, err error) {
 	var files []string
 	for _, path := range paths {
@@ -139,7 +139,7 @@ func manifests(path string) (files, ignored []string, err error) {
 	return files, ignored, nil
 }
 
-// readFile cuts a file at its "---" lines. Documents that hold nothing but comments count, and say nothing.
+// readFile splits a file at its "---" lines. A document that contains only comments counts in the numbers of documents.
 func readFile(file string, in io.Reader) (docs []document, err error) {
 	name, read := file, func() ([]byte, error) { return os.ReadFile(file) }
 	if file == stdin {

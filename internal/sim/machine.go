@@ -8,7 +8,7 @@ import (
 )
 
 // Machines returns the objects of the machines that the values of --machine name. The error of a value that is not
-// allowed brings its own exit code.
+// allowed has an exit code.
 type Machines func(specs []string) ([]runtime.Object, error)
 
 func (m Machines) documents(specs []string) ([]document, error) {

@@ -27,7 +27,7 @@ type quotaProfile struct {
 	*quotav1alpha1.ElasticQuotaProfile
 }
 
-// followProfiles adds what the manager makes of profiles.
+// followProfiles adds the quotas that the manager makes of profiles.
 func (w *world) followProfiles(p *problems) {
 	for _, from := range w.profiles {
 		top, err := kube.ProfileQuota(from.ElasticQuotaProfile, w.nodes, w.latest())
@@ -50,8 +50,8 @@ func (w *world) followProfiles(p *problems) {
 	}
 }
 
-// admitQuotas asks the webhook about each quota, parents before their children whatever the order of the input. Those
-// of a cluster are there already. w.rules then holds for pods.
+// admitQuotas calls the webhook's function for each quota, parents before their children whatever the order of the
+// input. Quotas of a cluster are admitted already. It sets w.rules.
 func (w *world) admitQuotas(warn io.Writer, p *problems) {
 	var known quota.World // of pods only changes and deletions ask
 	w.rules = quota.NewChecker(known)
@@ -99,7 +99,7 @@ func sortByDepth(quotas []elasticQuota) {
 	slices.SortStableFunc(quotas, func(a, b elasticQuota) int { return depths[a.Name] - depths[b.Name] })
 }
 
-// quotasOf returns the quotas of the input by name, as they are now.
+// quotasOf returns the quotas of the input, by name, in their current state.
 func (e *engine) quotasOf(w *world) []view.Quota {
 	out := []view.Quota{}
 	for _, q := range w.quotas {

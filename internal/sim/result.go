@@ -15,7 +15,8 @@ const (
 	Existing      = "Existing"  // the input already had spec.nodeName
 )
 
-// Result is the answer. Lists are always present and sorted by namespace and name; absent scalars are left out.
+// Result is the result of a simulation. Lists are always present and sorted by namespace and name; scalars without a
+// value are omitted.
 type Result struct {
 	Pods   []Pod        `json:"pods"`
 	Quotas []view.Quota `json:"quotas"`
@@ -23,13 +24,13 @@ type Result struct {
 	Nodes  []Node       `json:"nodes"`
 }
 
-// Pod is where one pod went, or why it went nowhere.
+// Pod is where a pod was placed, or why it was not.
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     string `json:"state"`
 	Node      string `json:"node,omitempty"`
-	// CPUSet is the exclusive CPUs, NUMANodes the NUMA nodes that they or the pod's shared pools are on.
+	// CPUSet are the exclusive CPUs, NUMANodes the NUMA nodes of these or of the pod's shared pools.
 	CPUSet    string                   `json:"cpuset,omitempty"`
 	NUMANodes []int                    `json:"numaNodes"`
 	Devices   map[string][]view.Device `json:"devices"`
@@ -38,14 +39,14 @@ type Pod struct {
 	Reasons     []Reason          `json:"reasons"`
 }
 
-// Reason is one cause with the number of nodes that gave it; Nodes is 0 for a cause that is about the pod alone.
+// Reason is one cause, with the number of nodes that refused the pod for it; 0 for a cause that concerns the pod alone.
 type Reason struct {
 	Code    why.Code `json:"code"`
 	Message string   `json:"message"`
 	Nodes   int      `json:"nodes,omitempty"`
 }
 
-// Node is a node with its CPU shared pools; none while it has no topology.
+// Node is a node with its CPU shared pools. They are empty for a node without a topology.
 type Node struct {
 	Name         string       `json:"name"`
 	SharedPools  []SharedPool `json:"cpuSharedPools"`

@@ -24,7 +24,7 @@ import (
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
-// validate asks the API server's own rules. A pod with a node is loaded as it is: only its name and node must be there.
+// validate applies the API server's validation. A pod with a node only needs a valid name and node.
 func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *devicev1alpha1.Device,

@@ -18,7 +18,7 @@ import (
 )
 
 // webhooks are the manager's webhooks for pods that are created, as its manifests register them. Their match conditions
-// only spare calls about pods that no rule speaks of, so they are not read.
+// are not read: they only save calls about pods to which no rule applies.
 type webhooks struct {
 	namespaces map[string]labels.Selector // by the path at which the manager answers
 	rules      *quota.Checker

@@ -34,17 +34,17 @@ import (
 type pod struct {
 	origin
 	*corev1.Pod
-	given map[string]string // its annotations before the webhooks
+	given map[string]string // the annotations before the webhooks; nil until then
 }
 
-// world is the whole input, checked: names are unique, references hold.
+// world is the checked input. Invariant: names are unique, and referenced objects exist.
 type world struct {
 	nodes      []*corev1.Node
 	topologies []*v1alpha2.NodeResourceTopology
-	// numatopologies describe the nodes without a CPU topology of ours.
+	// numatopologies describe nodes whose NodeResourceTopology has no CPU topology.
 	numatopologies []*nodeinfo.Numatopology
 	devices        []*devicev1alpha1.Device
-	// quotas are parents first; rules are those that the quotas of pods are admitted by.
+	// quotas are sorted parents first. rules decide about the quotas of pods; nil until admitQuotas.
 	quotas     []elasticQuota
 	profiles   []quotaProfile
 	podGroups  []*quotav1alpha1.PodGroup
@@ -52,12 +52,12 @@ type world struct {
 	rules      *quota.Checker
 	namespaces map[string]*corev1.Namespace
 	classes    map[string]*schedulingv1.PriorityClass
-	// listed are the objects of which no plugin waits for events: what default spread constraints look up, and the
-	// budgets that preemption spares.
+	// listed are objects about whose events no plugin is notified: those of default spread constraints, and
+	// PodDisruptionBudgets.
 	listed   []runtime.Object
 	existing []pod
 	pending  []pod
-	// resources have rows on NUMA nodes besides memory.
+	// resources are the resources, besides memory, that are counted by NUMA node.
 	resources *convert.Resources
 
 	seen map[string]origin
@@ -65,7 +65,7 @@ type world struct {
 
 func newWorld(objects []object, p *problems) *world {
 	w := &world{namespaces: map[string]*corev1.Namespace{}, classes: builtinClasses(), seen: map[string]origin{}}
-	for _, o := range objects { // nodes first: a DaemonSet has a pod on each
+	for _, o := range objects { // nodes first, for the pods of DaemonSets
 		if n, ok := o.Object.(*corev1.Node); ok {
 			w.nodes = append(w.nodes, n)
 		}
@@ -93,7 +93,7 @@ func (w *world) add(o object, p *problems) {
 		return
 	}
 	switch t := o.Object.(type) {
-	case *corev1.Node: // is in
+	case *corev1.Node: // newWorld has added it
 	case *policyv1.PodDisruptionBudget, *corev1.Service:
 		w.listed = append(w.listed, o.Object)
 	case *corev1.Namespace:
@@ -167,7 +167,7 @@ func (w *world) addPod(at origin, t *corev1.Pod, p *problems) {
 	}
 }
 
-// unsupportedFields names what would need objects that the input cannot hold.
+// unsupportedFields names the fields that need objects which the input cannot contain.
 func unsupportedFields(s *corev1.PodSpec) []string {
 	var out []string
 	for i, v := range s.Volumes {
@@ -184,7 +184,7 @@ func unsupportedFields(s *corev1.PodSpec) []string {
 	return out
 }
 
-// namespace returns a namespace, which exists by being used.
+// namespace returns a namespace of the input, and adds one that is only used.
 func (w *world) namespace(name string) *corev1.Namespace {
 	n := w.namespaces[name]
 	if n == nil {
@@ -208,7 +208,7 @@ func builtinClasses() map[string]*schedulingv1.PriorityClass {
 	return classes
 }
 
-// prioritize gives every pod its priority, as the API server's admission does. One that has a node keeps its own.
+// prioritize sets the priority of every pod as the API server's admission does. A pod with a node keeps its own.
 func (w *world) prioritize(p *problems) {
 	fallback := w.fallbackClass()
 	for _, entry := range slices.Concat(w.existing, w.pending) {
@@ -235,7 +235,7 @@ func informerOf(o runtime.Object, f informers.SharedInformerFactory) cache.Share
 	return f.Core().V1().Namespaces().Informer()
 }
 
-// latest returns the last time that a pod of the input knows: what is decided now comes after it.
+// latest returns the latest time in a pod of the input. The simulation starts at this time.
 func (w *world) latest() time.Time {
 	out := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, p := range w.existing {
@@ -248,7 +248,7 @@ func (w *world) latest() time.Time {
 	return out
 }
 
-// fallbackClass is the global default with the lowest value; nil when there is none.
+// fallbackClass returns the global default with the lowest value; nil if there is none.
 func (w *world) fallbackClass() *schedulingv1.PriorityClass {
 	var out *schedulingv1.PriorityClass
 	for _, c := range w.classes {
