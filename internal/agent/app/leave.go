@@ -17,7 +17,7 @@ import (
 // setLeaving follows the annotation of the Node. From here on no container is held back, until the Node comes back.
 func (a *Agent) setLeaving(leaving bool) {
 	if !leaving {
-		a.enforcer.GiveBack(nil)
+		a.enforcer.ReturnGroups(nil)
 	}
 	if a.leaving.Swap(leaving) != leaving {
 		a.departed.Store(false)
@@ -42,7 +42,7 @@ func (a *Agent) leave(ctx context.Context) bool {
 	}
 	if !a.departed.Load() {
 		if a.o.Switches.Writes(a.Mode()) {
-			a.enforcer.GiveBack(a.kubeletOf())
+			a.enforcer.ReturnGroups(a.kubeletOf())
 			if err := a.enforcer.Verify(); err != nil {
 				set(true, "CgroupsRemain", err.Error())
 				return false

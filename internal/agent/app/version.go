@@ -25,7 +25,8 @@ func (a *apiServer) topologies(version schema.GroupVersion) dynamic.ResourceInte
 	return olderObjects{objects, a}
 }
 
-// waitOutdated waits until a write has found that v1alpha2 is served, and returns ErrOutdated; nil when ctx ends before.
+// waitOutdated waits until a write has found that v1alpha2 is served, and returns ErrOutdated; nil when ctx ends
+// before.
 func (a *apiServer) waitOutdated(ctx context.Context) error {
 	select {
 	case <-a.outdated:

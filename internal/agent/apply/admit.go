@@ -22,22 +22,22 @@ func (e *Engine) Admit(ctx context.Context, c Container, cpus string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// A pass that fails elsewhere says nothing about this container: the check comes after it. As in Start, only
-		// who is to be alone needs to know what everybody has.
-		if blocked := unbegun(c, e.run("", e.Binds(c.PodUID))); blocked != nil {
+		// A pass that fails elsewhere says nothing about this container, which is checked after it. As in Start, all
+		// leaves are read again only for a container with exclusive CPUs.
+		if blocked := blockedByPass(c, e.run("", e.Binds(c.PodUID))); blocked != nil {
 			return blocked
 		}
-		it, err := e.expected(c)
+		it, err := e.expectedItem(c)
 		if it == nil || err != nil {
 			return err
 		}
-		return e.clear(c, it, cpus)
+		return e.checkAdmission(c, it, cpus)
 	})
 }
 
-// expected is the leaf that a container will have; nil for one that the table has no set for.
-func (e *Engine) expected(c Container) (*item, error) {
-	in, err := e.newcomer(c)
+// expectedItem returns the leaf that a container will have; nil if the table has no set for it.
+func (e *Engine) expectedItem(c Container) (*item, error) {
+	in, err := e.inputForStart(c)
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +56,12 @@ func (e *Engine) expected(c Container) (*item, error) {
 	return &item{leaf: &leaf{uid: c.PodUID, container: c.Name}, role: role, want: rows[i].CPUs, has: true}, nil
 }
 
-// clear refuses a future leaf on whose CPUs another pod can run, or that the runtime will give other CPUs. Exclusive
-// CPUs are the pod's from here on. The caller holds turn.
-func (e *Engine) clear(c Container, it *item, cpus string) error {
+// checkAdmission blocks a container, of the future leaf it, if another pod can run on its CPUs or if the runtime will
+// give it other CPUs. Exclusive CPUs are the pod's from here on. The caller holds turn.
+func (e *Engine) checkAdmission(c Container, it *item, cpus string) error {
 	m := e.machine
 	p := e.plan(m, "")
-	if p.foreign() {
+	if p.isOutdated() {
 		return c.Blocked(ErrNotReady, "%v", errAnotherMachine)
 	}
 	given, _, err := m.ParseList(cpus)
@@ -69,14 +69,14 @@ func (e *Engine) clear(c Container, it *item, cpus string) error {
 		return c.Blocked(ErrEnforcement, "the runtime is to write cpuset.cpus %q, want %q", cpus, m.FormatList(it.want))
 	}
 	if it.role.Binds() {
-		if err := p.own(c, it); err != nil {
+		if err := p.checkConflict(c, it); err != nil {
 			return err
 		}
 		if given != it.want {
 			return c.Blocked(ErrEnforcement, "the runtime is to write cpuset.cpus %q, want %q", m.FormatList(given),
 				m.FormatList(it.want))
 		}
-		if err := e.remember(it.uid, e.grantOf(it)); err != nil {
+		if err := e.saveGrant(it.uid, e.grantOf(it)); err != nil {
 			return c.Blocked(ErrEnforcement, "%v", err)
 		}
 		return nil

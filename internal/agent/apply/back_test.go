@@ -41,11 +41,11 @@ func TestGroupsAreGivenBackAndTakenBack(t *testing.T) {
 		if rapid.Bool().Draw(rt, "restart") {
 			w.boot()
 			for _, l := range w.leaves {
-				w.engine.Know(l.Container, false)
+				w.engine.AddStarted(l.Container, false)
 			}
 		}
 		w.check(rt)
-		w.engine.GiveBack(&desired.Kubelet{})
+		w.engine.ReturnGroups(&desired.Kubelet{})
 		w.must(w.engine.Verify())
 		w.wire.writes = nil
 		w.must(w.engine.Verify())
@@ -68,7 +68,7 @@ func TestGroupsAreGivenBackAndTakenBack(t *testing.T) {
 				rt.Fatalf("%s has the quota %s, its pod %s; want 300000 and 400000", l.Group, c, p)
 			}
 		}
-		w.engine.GiveBack(nil)
+		w.engine.ReturnGroups(nil)
 		w.must(w.engine.Verify())
 		for _, l := range w.leaves {
 			own := l.pod.Entry.CPUList

@@ -77,8 +77,8 @@ func (f File) Save(grants map[string]Grant) error {
 	return statedir.Dir(filepath.Dir(string(f))).Save(filepath.Base(string(f)), c)
 }
 
-// recall loads the checkpoint once. Without one the grants are derived from the tree.
-func (e *Engine) recall() {
+// loadGrants loads the checkpoint once. Without one the grants are derived from the tree.
+func (e *Engine) loadGrants() {
 	if e.grants != nil {
 		return
 	}
@@ -93,8 +93,8 @@ func (e *Engine) recall() {
 	}
 }
 
-// remember saves what a pod is given, before it runs there.
-func (e *Engine) remember(uid string, g Grant) error {
+// saveGrant saves what a pod is given, before it runs there.
+func (e *Engine) saveGrant(uid string, g Grant) error {
 	old, had := e.grants[uid]
 	if had && old == g {
 		return nil
@@ -111,8 +111,9 @@ func (e *Engine) remember(uid string, g Grant) error {
 	return nil
 }
 
-// unlearn drops dead pods. A save that fails is repeated with the next one: a dead pod in the checkpoint has no effect.
-func (e *Engine) unlearn(dead []string) {
+// dropGrants drops dead pods. A save that fails is repeated with the next one: a dead pod in the checkpoint has no
+// effect.
+func (e *Engine) dropGrants(dead []string) {
 	had := len(e.grants)
 	for _, uid := range dead {
 		delete(e.grants, uid)
@@ -136,7 +137,7 @@ func (e *Engine) grantOf(it *item) Grant {
 	if p == nil || p.kept {
 		return Grant{class, e.grants[it.uid].CPUs}
 	}
-	if granted, changed := e.changed(e.machine, p); changed {
+	if granted, changed := e.changedGrant(e.machine, p); changed {
 		return Grant{class, granted}
 	}
 	return Grant{class, p.Entry.CPUList}

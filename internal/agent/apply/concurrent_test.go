@@ -186,7 +186,7 @@ func TestWhoAsksWhatIsWantedDoesNotDisturbAPass(t *testing.T) {
 	r.engine.Update(desired.Pod{Entry: ledger.Entry{UID: "pinned", Namespace: "ns", Name: "pinned"}, Pinnable: true})
 	r.spawnIn("kubepods/podpinned/pause", "0-11")
 	r.spawnIn("kubepods/podpinned/c", "1")
-	r.engine.Know(apply.Container{PodUID: "pinned", Name: "c", Group: "kubepods/podpinned/c"}, false)
+	r.engine.AddStarted(apply.Container{PodUID: "pinned", Name: "c", Group: "kubepods/podpinned/c"}, false)
 	var passes sync.WaitGroup
 	var ended atomic.Bool
 	passes.Go(func() {

@@ -20,8 +20,8 @@ import (
 type EnforcerOptions struct {
 	Node string
 	Root host.Root
-	// Engine are the options of the Enforcer's engine. NewEnforcer completes them: a nil Cgroup becomes the tree that is
-	// mounted below Root, with the roots of both cgroup drivers below CgroupRoot. The Enforcer takes the engine's
+	// Engine are the options of the Enforcer's engine. NewEnforcer completes them: a nil Cgroup becomes the tree that
+	// is mounted below Root, with the roots of both cgroup drivers below CgroupRoot. The Enforcer takes the engine's
 	// records and durations, and passes them to Engine.Report and Engine.Timed, which must not be nil.
 	Engine     Options
 	CgroupRoot string

@@ -55,27 +55,28 @@ type Engine struct {
 	o     Options
 	dirty chan struct{} // holds one token while something is to do
 
-	// turn is held by the one that works on the tree, across its reads and writes: the order of writes is the safety.
-	// It is taken before mu. Fields below it, and leaf.kernel, belong to its holder.
-	turn   chan struct{} // has room for its holder
-	outbox []Record
-	passes uint64
-	moved  map[string]string // group to set: what was written in this turn
-	faults map[file]*fault
-	// plain holds the known values of files other than cpuset.cpus, stale those of before the last Verify.
+	// turn is a lock: the goroutine that works on the tree holds it across its reads and writes, as the order of writes
+	// makes the tree safe. It is taken before mu. Its holder owns the fields down to mu, and leaf.kernel.
+	turn   chan struct{}     // has room for one token, that of the holder
+	outbox []Record          // to be reported at the end of the turn
+	passes uint64            // turns that have ended
+	moved  map[string]string // by group: the sets that were written in this turn
+	faults map[file]*fault   // files whose last write failed, until one succeeds
+	// plain holds the known values of files other than cpuset.cpus, stale those of before the last Verify: a file that
+	// had its wanted value then and has another one now was changed by another program.
 	plain, stale map[file]string
 	surveyed     bool             // the tree was read at least once
 	machine      *topo.Machine    // of the last pass: what is known of the leaves is in its indices
 	grants       map[string]Grant // as in the checkpoint; nil before it was read
 	recalled     bool             // grants began as what an earlier agent saved
 
-	mu       sync.Mutex // guards the fields below; never held across a call to the tree
-	account  *ledger.Ledger
-	pods     map[string]*pod
+	mu       sync.Mutex       // guards the fields below; never held across a call to the tree
+	account  *ledger.Ledger   // the machine, and what the pods of it hold
+	pods     map[string]*pod  // by UID
 	leaves   map[string]*leaf // by path
-	complete bool
+	complete bool             // Prune has completed the list of pods
 	begun    bool             // Begin was called, and the list of pods is not complete yet
-	kubelet  *desired.Kubelet // groups are given back to it; nil while they are kept
+	kubelet  *desired.Kubelet // what groups are to be without the agent; nil while the agent keeps them
 	recheck  bool             // the tree is to be read anew
 	visits   map[string]bool  // UIDs of pods whose groups are to be looked for anew
 	unpinned map[*leaf]bool   // as of the last plan, see findUnpinned
@@ -126,24 +127,28 @@ func (l *leaf) setGroup() string {
 	return l.path
 }
 
-// kernelState is what was last read of a group.
+// kernelState is what was last read of a group. The holder of Engine.turn owns it.
 type kernelState struct {
+	// known reports that cpus and effective, the content of the two files, were read.
 	known           bool
 	cpus, effective cpuset.Set
-	// populated was seen at the last look; lived at any look.
+	// populated reports that a process ran in the group when it was read last, lived that one ran at any reading.
 	populated, lived bool
-	vanished         bool
-	// sealed: the kernel takes no set of the group itself, which is the agent's own and the root of its cgroup
-	// namespace (mount option nsdelegate, as systemd has it). The set is that of the pod's group; what is effective is
-	// the leaf's.
+	// vanished reports that the group did not exist when it was read last.
+	vanished bool
+	// sealed reports that the kernel takes no set of the group itself, which is the agent's own and the root of its
+	// cgroup namespace (mount option nsdelegate, as systemd has it). cpus is then the set of the pod's group, effective
+	// still that of the leaf.
 	sealed bool
-	// stranded: an exclusive pod's leaf without CPUs of its own, put on the shared pool while its processes live.
+	// stranded reports that the leaf of an exclusive pod has no CPUs of its own, and was put on the shared pool until
+	// its processes end.
 	stranded bool
-	// strays are processes of the leaf that a v1 kernel moved to the group above.
-	strays []string
-	// drifted: a stranger changed the value, and the repair is still to be made.
+	// displaced are processes of the leaf that a v1 kernel moved to the group above.
+	displaced []string
+	// drifted reports that another program changed the value, and that the repair is still to be made.
 	drifted bool
-	// stuckOn is the group whose CPUs the leaf was last said to wait for; "" while it waits for none.
+	// stuckOn is the group of which reportStuck last reported that the leaf waits for its CPUs; "" if it waits for
+	// none.
 	stuckOn string
 }
 
@@ -227,29 +232,29 @@ func (e *Engine) Introduce(p desired.Pod) {
 }
 
 // Withdraw is Delete for a pod that is known only from the runtime.
-func (e *Engine) Withdraw(uid string) { e.end(uid, func(p *pod) bool { return p.introduced }) }
+func (e *Engine) Withdraw(uid string) { e.markGone(uid, func(p *pod) bool { return p.introduced }) }
 
 // Uses reports whether a pod that the Engine knows uses something of Tenon.
 func (e *Engine) Uses(uid string) bool {
-	return e.ofPod(uid, func(p *pod) bool { return p.Uses })
+	return e.testPod(uid, func(p *pod) bool { return p.Uses })
 }
 
 // Devices returns the types of device that a pod requests, as far as the API has sent it.
 func (e *Engine) Devices(uid string) (types []annotation.DeviceType) {
-	e.ofPod(uid, func(p *pod) bool { types = p.Devices; return true })
+	e.testPod(uid, func(p *pod) bool { types = p.Devices; return true })
 	return types
 }
 
 // Binds reports whether a pod that the Engine knows has CPUs of its own.
 func (e *Engine) Binds(uid string) bool {
-	return e.ofPod(uid, func(p *pod) bool { return p.Entry.Role.Binds() })
+	return e.testPod(uid, func(p *pod) bool { return p.Entry.Role.Binds() })
 }
 
-func (e *Engine) ofPod(uid string, is func(*pod) bool) bool {
+func (e *Engine) testPod(uid string, test func(*pod) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.pods[uid]
-	return p != nil && is(p)
+	return p != nil && test(p)
 }
 
 // Ready reports whether the machine and the list of pods are known.
@@ -280,9 +285,9 @@ func (e *Engine) Excludes(uid, other string) bool {
 
 // Delete removes a pod that is gone from the API or has ended. Its CPUs are held while a process lives in its groups.
 // Unknown pods are ignored.
-func (e *Engine) Delete(uid string) { e.end(uid, func(*pod) bool { return true }) }
+func (e *Engine) Delete(uid string) { e.markGone(uid, func(*pod) bool { return true }) }
 
-func (e *Engine) end(uid string, ends func(*pod) bool) {
+func (e *Engine) markGone(uid string, ends func(*pod) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p := e.pods[uid]; p != nil && !p.gone && ends(p) {
@@ -321,8 +326,9 @@ func (e *Engine) Prune(uids iter.Seq[string]) {
 	e.wake()
 }
 
-// Begin lets the Engine work before the list of pods is complete: for the pods that the runtime reports, with what the
-// checkpoint says held back. Groups of other pods are left as they are until Prune. It has no effect after Prune.
+// Begin lets the Engine work before the list of pods is complete: for the pods that the runtime reports, and without
+// the CPUs that the checkpoint names. Groups of other pods are left as they are until Prune. Begin has no effect after
+// Prune.
 func (e *Engine) Begin() { e.change(func() { e.begun = !e.complete }) }
 
 // KubeletKeepsMemory replaces the option of that name: a kubelet may be restarted with another memory manager.
@@ -335,9 +341,9 @@ func (e *Engine) KubeletKeepsMemory(keeps bool) {
 	}
 }
 
-// GiveBack makes the groups what the kubelet alone would make them, in the next pass; nil takes them back. No pod has
-// CPUs of its own meanwhile.
-func (e *Engine) GiveBack(to *desired.Kubelet) { e.change(func() { e.kubelet = to }) }
+// ReturnGroups gives all groups the values that the kubelet alone would give them, from the next pass on; nil ends
+// that. No pod has CPUs of its own meanwhile.
+func (e *Engine) ReturnGroups(to *desired.Kubelet) { e.change(func() { e.kubelet = to }) }
 
 // View returns the account: the pools are what groups may use now, with the CPUs of pods that have not died yet held
 // back.
@@ -433,8 +439,8 @@ func (e *Engine) wake() {
 	}
 }
 
-// inTurn runs f as the one that works on the tree, then delivers what f reported. Who has to wait for its turn gives up
-// when ctx ends.
+// inTurn runs f while it holds turn, then delivers what f reported. It returns the error of ctx if that ends before f
+// could begin.
 func (e *Engine) inTurn(ctx context.Context, f func() error) error {
 	select {
 	case e.turn <- struct{}{}:

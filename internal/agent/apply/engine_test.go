@@ -501,7 +501,7 @@ func TestSandboxesOfPinnedPodsMakeRoom(t *testing.T) {
 				_, err := r.wire.Spawn(c.Group)
 				r.must(err)
 				if tt.reports && leaf != "sandbox" {
-					r.engine.Know(c, false)
+					r.engine.AddStarted(c, false)
 				}
 			}
 			r.complete()

@@ -20,8 +20,8 @@ type fault struct {
 	next     time.Time
 }
 
-// resting reports whether the file failed a moment ago and is not to be tried yet.
-func (e *Engine) resting(f file) bool {
+// isBackingOff reports whether the file failed a moment ago and is not to be tried yet.
+func (e *Engine) isBackingOff(f file) bool {
 	x := e.faults[f]
 	return x != nil && e.o.Clock.Now().Before(x.next)
 }

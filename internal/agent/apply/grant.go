@@ -19,7 +19,7 @@ func (e *Engine) keepGrants(m *topo.Machine) {
 		if p.orphan != known || !p.Entry.Role.Binds() {
 			continue
 		}
-		granted, changed := e.changed(m, p)
+		granted, changed := e.changedGrant(m, p)
 		switch {
 		case changed:
 			held := p.Entry
@@ -39,9 +39,9 @@ func (e *Engine) keepGrants(m *topo.Machine) {
 	}
 }
 
-// changed returns what a running pod was granted, and whether its allocation says something else by now. The caller
-// holds turn and mu.
-func (e *Engine) changed(m *topo.Machine, p *pod) (granted string, yes bool) {
+// changedGrant returns what a running pod was granted, and whether its allocation says something else by now. The
+// caller holds turn and mu.
+func (e *Engine) changedGrant(m *topo.Machine, p *pod) (granted string, yes bool) {
 	g, ok := e.grants[p.Entry.UID]
 	if !ok || g.CPUs == "" || g.CPUs == p.Entry.CPUList {
 		return "", false

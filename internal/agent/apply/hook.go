@@ -66,7 +66,7 @@ func (c Container) Blocked(cause error, format string, args ...any) *Blocked {
 // its first process. No rows mean that the container is none of the Engine's business. Where the container's group is
 // not known yet the rows have no path. Its cost does not depend on the number of pods. The error is a *Blocked.
 func (e *Engine) Create(c Container) ([]desired.Row, error) {
-	in, err := e.newcomer(c)
+	in, err := e.inputForStart(c)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (e *Engine) Create(c Container) ([]desired.Row, error) {
 
 // Peek is Create for a container that exists already.
 func (e *Engine) Peek(c Container) ([]desired.Row, error) {
-	in, err := e.meet(Container{PodUID: c.PodUID, Name: c.Name})
+	in, err := e.registerLeaf(Container{PodUID: c.PodUID, Name: c.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +83,11 @@ func (e *Engine) Peek(c Container) ([]desired.Row, error) {
 	return rows(c, in)
 }
 
-// newcomer is meet for a container that is to start. Once the kubelet pins no more, those that run keep what it gave
-// them, and those that start later get none from it: without a set of its pod's class one would run on the CPUs of
-// others.
-func (e *Engine) newcomer(c Container) (desired.Input, error) {
-	in, err := e.meet(c)
+// inputForStart is registerLeaf for a container that is to start. Once the kubelet pins no more, containers that run
+// keep what it gave them, and containers that start later get no CPUs from it: without a set of its pod's class such a
+// container would run on the CPUs of others.
+func (e *Engine) inputForStart(c Container) (desired.Input, error) {
+	in, err := e.registerLeaf(c)
 	if err == nil {
 		in.Pods[0].Pinnable = in.Pods[0].Pinnable && in.View.Facts().Model.Config.CPU.Static
 	}
@@ -118,8 +118,8 @@ func (e *Engine) podOf(c Container, unknown string) (*pod, error) {
 	return p, nil
 }
 
-// meet registers the group of a container, and returns the input for its own table at this moment.
-func (e *Engine) meet(c Container) (desired.Input, error) {
+// registerLeaf registers the group of a container, and returns the input for its own table at this moment.
+func (e *Engine) registerLeaf(c Container) (desired.Input, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, err := e.podOf(c, "the agent has not received this pod from the API yet")
@@ -137,9 +137,9 @@ func (e *Engine) meet(c Container) (desired.Input, error) {
 	return in, nil
 }
 
-// Know adds a container that the runtime started before the Engine was asked: its group has its pod and its name from
-// here on. A container that may run, or may begin to, holds its CPUs.
-func (e *Engine) Know(c Container, ended bool) {
+// AddStarted adds a container that the runtime started, or is about to start, before the Engine was asked. Such a
+// container holds its CPUs, unless it has ended.
+func (e *Engine) AddStarted(c Container, ended bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p := e.pods[c.PodUID]; p != nil && c.PodGroup != "" {
@@ -177,16 +177,16 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 		if c.Group, err = e.Locate(c); err != nil {
 			return err
 		}
-		exclusive, err := e.enter(c)
+		exclusive, err := e.registerStart(c)
 		if err != nil {
 			return err
 		}
 		for range startPasses {
 			passErr := e.run(c.Group, exclusive)
-			if blocked := unbegun(c, passErr); blocked != nil {
+			if blocked := blockedByPass(c, passErr); blocked != nil {
 				return blocked
 			}
-			if err = e.gate(ctx, c, passErr); passErr != nil || !errors.Is(err, ErrEnforcement) {
+			if err = e.checkStart(ctx, c, passErr); passErr != nil || !errors.Is(err, ErrEnforcement) {
 				break
 			}
 		}
@@ -198,8 +198,8 @@ func (e *Engine) Start(ctx context.Context, c Container) error {
 // the verdict.
 const startPasses = 3
 
-// unbegun is the verdict on a container after a pass that did not begin; nil when it did.
-func unbegun(c Container, err error) error {
+// blockedByPass is the verdict on a container after a pass that did not begin; nil when it did.
+func blockedByPass(c Container, err error) error {
 	if errors.Is(err, ErrNotReady) {
 		return &Blocked{c, ErrNotReady, NotReady}
 	}
@@ -240,8 +240,8 @@ func (e *Engine) Locate(c Container) (string, error) {
 	return "", c.Blocked(ErrNoGroup, "%s has no group of container %s", parent, c.ID)
 }
 
-// enter registers a container whose Create another agent process may have answered.
-func (e *Engine) enter(c Container) (exclusive bool, err error) {
+// registerStart registers a container whose Create another agent process may have answered.
+func (e *Engine) registerStart(c Container) (exclusive bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, err := e.podOf(c, "the API does not have this pod")
@@ -258,10 +258,11 @@ func (e *Engine) enter(c Container) (exclusive bool, err error) {
 	return p.Entry.Role.Binds(), nil
 }
 
-// gate decides after the pass. The leaf counts as started from here on, unless whoever asked has given up.
-func (e *Engine) gate(ctx context.Context, c Container, passErr error) error {
+// checkStart decides, after a pass, whether a container may start. The leaf counts as started from here on, unless ctx
+// has ended.
+func (e *Engine) checkStart(ctx context.Context, c Container, passErr error) error {
 	p := e.plan(e.machine, c.Group)
-	if p.foreign() {
+	if p.isOutdated() {
 		return c.Blocked(ErrNotReady, "%v", errAnotherMachine)
 	}
 	at := slices.IndexFunc(p.items, func(it *item) bool { return it.path == c.Group })
@@ -273,13 +274,13 @@ func (e *Engine) gate(ctx context.Context, c Container, passErr error) error {
 	case !it.has && it.role != qos.KubeletPinned:
 		return e.whyRefused(c)
 	case it.role.Binds():
-		if err := p.own(c, it); err != nil {
+		if err := p.checkConflict(c, it); err != nil {
 			return err
 		}
 		if !it.settled() {
 			return notEnforced(c, it, p, passErr)
 		}
-		if err := e.remember(it.uid, e.grantOf(it)); err != nil {
+		if err := e.saveGrant(it.uid, e.grantOf(it)); err != nil {
 			return c.Blocked(ErrEnforcement, "%v", err)
 		}
 	case it.has:
@@ -300,10 +301,10 @@ func (e *Engine) gate(ctx context.Context, c Container, passErr error) error {
 	return nil
 }
 
-// own blocks an exclusive container while another pod has a claim on CPUs of its row.
-func (p *pass) own(c Container, it *item) error {
+// checkConflict blocks an exclusive container while another pod has a claim on CPUs of its row.
+func (p *pass) checkConflict(c Container, it *item) error {
 	if x := p.conflict(it); x != nil {
-		return c.Blocked(ErrHandOverPending, "%s", p.overlap(x, it))
+		return c.Blocked(ErrHandOverPending, "%s", p.describeConflict(x, it))
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func (w *world) resync() {
 	}
 	for _, at := range slices.Sorted(maps.Keys(w.leaves)) {
 		if l := w.leaves[at]; l.answered {
-			w.engine.Know(l.Container, l.ran && !w.populated(l))
+			w.engine.AddStarted(l.Container, l.ran && !w.populated(l))
 		}
 	}
 	w.engine.Recheck()

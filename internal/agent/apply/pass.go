@@ -17,8 +17,8 @@ import (
 // item is one leaf in a pass.
 type item struct {
 	*leaf
-	phase phase // as of the start of the pass
-	role  qos.Role
+	phase phase    // as of the start of the pass
+	role  qos.Role // of the leaf's pod; of the shared pool for a leaf that is put there
 	// want is the set of the leaf's row; has is false for a leaf without one, which is never written.
 	want cpuset.Set
 	has  bool
@@ -55,8 +55,8 @@ type pass struct {
 	items []*item
 	rows  []desired.Row // of files other than cpuset.cpus
 	errs  []error
-	focus string // a leaf that is looked at anew and tried without back-off
-	moved bool   // a leaf got a set that has nothing in common with its old one
+	focus string // path of a leaf that is read again and written without back-off; "" for none
+	moved bool   // this round gave a leaf a set that has no CPU in common with its old one
 	view  *ledger.View
 }
 
@@ -67,31 +67,31 @@ func (e *Engine) run(focus string, fresh bool) error {
 	if !ready {
 		return ErrNotReady
 	}
-	e.renumber(m)
+	e.discardReadings(m)
 	if fresh = fresh || !e.surveyed; fresh {
 		if err := e.discover(); err != nil {
 			return &unreadable{err}
 		}
 		e.surveyed = true
 		e.stale, e.plain = e.plain, e.stale
-	} else if err := e.visit(); err != nil {
+	} else if err := e.visitPods(); err != nil {
 		return &unreadable{err}
 	}
-	if err := e.lookAround(m, focus, fresh); err != nil {
+	if err := e.readLeaves(m, focus, fresh); err != nil {
 		return &unreadable{err}
 	}
-	e.recall()
+	e.loadGrants()
 	e.classifyOrphans(m)
 	if err := e.releaseEnded(); err != nil {
 		return &unreadable{err}
 	}
 	e.keepGrants(m)
 	p := e.plan(m, focus)
-	if p.foreign() {
+	if p.isOutdated() {
 		return &unreadable{errAnotherMachine}
 	}
-	p.remember()
-	p.plain()
+	p.saveGrants()
+	p.writePlain()
 	// Leaves that make room in one round let others settle in the next.
 	for range 1 + len(p.items) {
 		p.moved = false
@@ -105,7 +105,7 @@ func (e *Engine) run(focus string, fresh bool) error {
 	if fresh {
 		p.reportAllSets()
 	}
-	p.close()
+	p.dropVanished()
 	return errors.Join(p.errs...)
 }
 
@@ -126,8 +126,8 @@ func (u *unreadable) Unwrap() error { return u.error }
 // errAnotherMachine ends a pass whose table is of another machine than what it has read.
 var errAnotherMachine = errors.New("the machine changed meanwhile")
 
-// foreign reports whether rows and leaves are in the indices of different machines.
-func (p *pass) foreign() bool { return p.view.Machine() != p.m }
+// isOutdated reports whether the table and the leaves are in the indices of different machines.
+func (p *pass) isOutdated() bool { return p.view.Machine() != p.m }
 
 func (e *Engine) ready() (*topo.Machine, bool) {
 	e.mu.Lock()
@@ -136,8 +136,8 @@ func (e *Engine) ready() (*topo.Machine, bool) {
 	return m, m != nil && (e.complete || e.begun)
 }
 
-// lookAround reads the leaves that are not known yet, or all of them.
-func (e *Engine) lookAround(m *topo.Machine, focus string, fresh bool) error {
+// readLeaves reads the leaves that are not known yet, or all of them.
+func (e *Engine) readLeaves(m *topo.Machine, focus string, fresh bool) error {
 	e.mu.Lock()
 	leaves := e.sortedLeaves()
 	phases := make([]phase, len(leaves))
@@ -149,15 +149,16 @@ func (e *Engine) lookAround(m *topo.Machine, focus string, fresh bool) error {
 	for i, l := range leaves {
 		if fresh || !l.kernel.known || l.path == focus {
 			// Between Create and Start the runtime writes what Create answered: no drift.
-			errs = append(errs, e.look(m, l, phases[i] != created))
+			errs = append(errs, e.readLeaf(m, l, phases[i] != created))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// classifyOrphans decides how orphans, the groups of unknown pods, are held. One that had exclusive CPUs keeps them
-// until it ends; another one may lose CPUs like any member of its pool. The checkpoint contains the exclusive ones.
-// Without it, CPUs on which no process of the shared pool runs are assumed exclusive, which is the safe choice.
+// classifyOrphans decides what orphans, pods that are known only by their groups, hold. An orphan that had exclusive
+// CPUs keeps them until it ends; another orphan may lose CPUs like any member of its pool. The checkpoint names the
+// exclusive orphans. Without a checkpoint, CPUs on which no process of the shared pool runs are assumed exclusive,
+// which is the safe choice.
 func (e *Engine) classifyOrphans(m *topo.Machine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -188,9 +189,9 @@ func (e *Engine) classifyOrphans(m *topo.Machine) {
 	}
 }
 
-// reaches returns the CPUs on which processes of a pod run, and of other pods outside and inside the BE pool. Groups
-// that are still empty say little, as their value may be an old answer of Create: they count for a pod that has no
-// others alone, and those on CPUs of the shared pool do not count at all. The caller holds mu.
+// reaches returns the CPUs on which processes of a pod run, and those on which processes of other pods outside and
+// inside the BE pool run. The set of an empty group may be an old answer of Create, so empty groups count only if all
+// groups of the pod are empty, and not if they are on CPUs of the shared pool. The caller holds mu.
 func (e *Engine) reaches(uid string) (own, shared, be cpuset.Set) {
 	var empty []cpuset.Set
 	for _, l := range e.leaves {
@@ -233,22 +234,22 @@ func (e *Engine) releaseEnded() error {
 	leaves = slices.DeleteFunc(leaves, func(l *leaf) bool { return !dead[l.uid] })
 	var errs []error
 	for _, l := range leaves {
-		err := e.lookPopulated(l, l.kernel.cpus)
+		err := e.readPopulated(l, l.kernel.cpus)
 		if isGone(err) {
 			l.kernel.vanished, l.kernel.populated, err = true, false, nil
 		}
 		errs = append(errs, err)
-		if err != nil || e.breathes(l) {
+		if err != nil || e.mayRun(l) {
 			delete(dead, l.uid)
 		}
 	}
-	e.forget(slices.Collect(maps.Keys(dead)))
+	e.dropEnded(slices.Collect(maps.Keys(dead)))
 	return errors.Join(errs...)
 }
 
-// breathes reports whether a process lives in the leaf or may yet be born in it: between the answer to Start and the
-// first process the group is empty.
-func (e *Engine) breathes(l *leaf) bool {
+// mayRun reports whether a process runs in the leaf or may still start there: between the answer to Start and the first
+// process the group is empty.
+func (e *Engine) mayRun(l *leaf) bool {
 	if l.kernel.populated {
 		return true
 	}
@@ -257,8 +258,8 @@ func (e *Engine) breathes(l *leaf) bool {
 	return l.phase == started && !l.kernel.lived && !l.kernel.vanished
 }
 
-func (e *Engine) forget(dead []string) {
-	e.unlearn(dead)
+func (e *Engine) dropEnded(dead []string) {
+	e.dropGrants(dead)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, uid := range dead {
@@ -271,7 +272,7 @@ func (e *Engine) forget(dead []string) {
 	maps.DeleteFunc(e.leaves, func(_ string, l *leaf) bool { return e.pods[l.uid] == nil })
 }
 
-// plan joins the table with the leaves. One that is foreign has no rows.
+// plan joins the table with the leaves. A plan that is outdated has no rows.
 func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	e.mu.Lock()
 	e.unpinned = e.findUnpinned(e.account.View())
@@ -300,9 +301,9 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	}
 	e.mu.Unlock()
 	if in.Kubelet != nil { // no pod has CPUs of its own any more
-		e.unlearn(slices.Collect(maps.Keys(e.grants)))
+		e.dropGrants(slices.Collect(maps.Keys(e.grants)))
 	}
-	if p.foreign() {
+	if p.isOutdated() {
 		return p
 	}
 	byPath := make(map[string]*item, len(p.items))
@@ -334,22 +335,22 @@ func (p *pass) fallBackToPool() {
 		if it.has || it.orphan || !it.role.Binds() || !it.kernel.populated || pool.IsEmpty() {
 			continue
 		}
-		if it.kernel.stranded || !it.kernel.effective.SubsetOf(&it.kernel.cpus) || p.e.left(p.m, it) {
+		if it.kernel.stranded || !it.kernel.effective.SubsetOf(&it.kernel.cpus) || p.e.hasLeftGrant(p.m, it) {
 			it.role, it.want, it.has, it.kernel.stranded = qos.SharedPool, pool, true, true
 		}
 	}
 }
 
-// left reports whether a leaf runs on other CPUs than its pod was granted.
-func (e *Engine) left(m *topo.Machine, it *item) bool {
+// hasLeftGrant reports whether a leaf runs on other CPUs than its pod was granted.
+func (e *Engine) hasLeftGrant(m *topo.Machine, it *item) bool {
 	g, ok := e.grants[it.uid]
 	own, _, err := m.ParseList(g.CPUs)
 	return ok && err == nil && !it.kernel.effective.SubsetOf(&own)
 }
 
-// renumber forgets what was read of the tree when the machine is another one: sets are in the indices of their machine.
-// The caller holds turn.
-func (e *Engine) renumber(m *topo.Machine) {
+// discardReadings drops what was read of the tree if the machine is another one: sets are in the indices of their
+// machine. The caller holds turn.
+func (e *Engine) discardReadings(m *topo.Machine) {
 	if e.machine == m {
 		return
 	}
@@ -364,26 +365,27 @@ func (e *Engine) renumber(m *topo.Machine) {
 // grantRecord stands for the checkpoint where files of the tree are named.
 const grantRecord = "the record of granted CPUs"
 
-// remember saves the grants of exclusive pods that run already: their allocation changed, or the checkpoint was lost.
+// saveGrants saves the grants of exclusive pods that run and whose grant is not in the checkpoint: their allocation
+// changed, or the checkpoint was lost.
 //
 // A failure to save them, as on a full disk, is reported and retried, and does not fail the pass: the tree can be in
 // sync all the same, and an agent that is not ready would leave the node unmanaged.
-func (p *pass) remember() {
+func (p *pass) saveGrants() {
 	for _, it := range p.items {
 		f := file{it.path, grantRecord}
-		if it.orphan || !it.has || !it.occupies() || p.e.resting(f) {
+		if it.orphan || !it.has || !it.occupies() || p.e.isBackingOff(f) {
 			continue
 		}
 		g := p.e.grantOf(it)
-		if err := p.e.remember(it.uid, g); err != nil {
+		if err := p.e.saveGrant(it.uid, g); err != nil {
 			p.e.failed(f, Record{UID: it.uid, Container: it.container, Want: g.CPUs}, err)
 			return
 		}
 	}
 }
 
-// shrink takes from every leaf the CPUs that its row does not have, deepest leaf first. Where nothing would be left the
-// new set is written at once, as far as it is free: it is one write, and an empty set would mean all CPUs.
+// shrink takes from every leaf the CPUs that its row does not have, deepest leaf first. A leaf that would keep no CPU
+// gets the free part of its row in one write instead: an empty set would mean all CPUs.
 func (p *pass) shrink() {
 	order := p.order(func(a, b *item) int { return depth(b.path) - depth(a.path) })
 	var moved []*item
@@ -401,7 +403,7 @@ func (p *pass) shrink() {
 	for _, it := range moved { // after all exclusive leaves have shrunk
 		free, ok := p.free(it)
 		if !ok && !it.role.Binds() {
-			free, ok = p.refuge(it)
+			free, ok = p.restOfPool(it)
 		}
 		if ok {
 			p.moved = true
@@ -410,9 +412,9 @@ func (p *pass) shrink() {
 	}
 }
 
-// refuge returns where a shared leaf may go that has to leave all its CPUs while none of its row is free: the rest of
-// its pool. Where running exclusive pods have all of that, it stays where it is.
-func (p *pass) refuge(it *item) (cpuset.Set, bool) {
+// restOfPool returns a set for a shared leaf that has to leave all its CPUs while none of its row is free: the free
+// CPUs of its pool. It is false if running exclusive pods have all of them; the leaf then remains where it is.
+func (p *pass) restOfPool(it *item) (cpuset.Set, bool) {
 	anywhere := *it
 	anywhere.want = p.view.SharedPool()
 	if it.role == qos.BEPool {
@@ -492,14 +494,14 @@ func (p *pass) conflict(it *item) *item {
 	return nil
 }
 
-// overlap says in words what x claims of the row of it.
-func (p *pass) overlap(x, it *item) string {
+// describeConflict returns a sentence about the CPUs of the row of it on which x has a claim.
+func (p *pass) describeConflict(x, it *item) string {
 	claim := x.claim()
 	return fmt.Sprintf("%s still has CPUs %s", x.path, p.m.FormatList(claim.Intersect(it.want)))
 }
 
-// reportStuck reports, once per cause, the exclusive leaves that run outside of their rows and cannot get in, as after
-// a swap of two pods' sets by another program. They remain where they are until the other one ends.
+// reportStuck reports, once per cause, the exclusive leaves that run outside of their rows and whose rows are in use,
+// as after another program has swapped the sets of two pods. They remain where they are until the other pod ends.
 func (p *pass) reportStuck() {
 	for _, it := range p.items {
 		reach := it.kernel.reach()
@@ -512,16 +514,17 @@ func (p *pass) reportStuck() {
 		}
 		it.kernel.stuckOn = x.path
 		r := it.record(EnforcementFailed, p.m.FormatList(it.want), p.m.FormatList(it.kernel.cpus))
-		r.Err = errors.New(p.overlap(x, it))
+		r.Err = errors.New(p.describeConflict(x, it))
 		p.e.record(r)
 	}
 }
 
-// plain writes the files that are not cpusets. Rows come with parents before children: quotas are only ever raised.
-func (p *pass) plain() {
+// writePlain writes the files that are not cpusets. Rows come with parents before children: quotas are only ever
+// raised.
+func (p *pass) writePlain() {
 	for _, row := range p.rows {
 		f := file{row.Path, row.File}
-		if row.AtCreation || p.e.plain[f] == row.Value || p.e.resting(f) && row.Path != p.focus {
+		if row.AtCreation || p.e.plain[f] == row.Value || p.e.isBackingOff(f) && row.Path != p.focus {
 			continue
 		}
 		err := p.e.setPlain(row)
@@ -564,9 +567,9 @@ func (e *Engine) setPlain(row desired.Row) error {
 	return nil
 }
 
-// close drops what is known of groups that vanished, and the faults of files that need no retry any more: those that
-// were due and that the pass did not have to try.
-func (p *pass) close() {
+// dropVanished drops what is known of groups that vanished, and the faults of files that need no retry any more: those
+// that were due and that the pass did not have to try.
+func (p *pass) dropVanished() {
 	e := p.e
 	e.mu.Lock()
 	for _, it := range p.items {

@@ -7,7 +7,7 @@ type Kind uint8
 
 // Kinds.
 const (
-	// Drifted: a stranger changed a value that the Engine had set. A repair follows.
+	// Drifted: another program changed a value that the Engine had set. A repair follows.
 	Drifted Kind = iota
 	// DriftRepaired: the value is set again.
 	DriftRepaired

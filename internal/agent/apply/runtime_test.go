@@ -160,11 +160,11 @@ func TestAContainerThatTheRuntimeHadBeforeKeepsItsCPUs(t *testing.T) {
 	r.must(r.wire.MkdirAll("kubepods/poda/c"))
 	r.must(r.wire.Tree.Write("kubepods/poda/c", desired.CPUs, "2-3"))
 	had := apply.Container{PodUID: "a", Name: "c", PodGroup: "kubepods/poda", Group: "kubepods/poda/c"}
-	r.engine.Know(had, false)
+	r.engine.AddStarted(had, false)
 	if err := r.run(r.bind("b", qos.Exclusive, "3-4")); !errors.Is(err, apply.ErrHandOverPending) {
 		t.Errorf("err = %v, want a hand-over that waits: a process may be born there", err)
 	}
-	r.engine.Know(had, true)
+	r.engine.AddStarted(had, true)
 	r.engine.Delete("a")
 	r.engine.Withdraw("a")
 	r.must(r.wire.Rmdir("kubepods/poda/c"))

@@ -72,8 +72,8 @@ func (e *Engine) outside() map[string]string {
 	return out
 }
 
-// visit looks for new groups of the pods of e.visits; in the whole tree where the group of one of them is unknown.
-func (e *Engine) visit() error {
+// visitPods looks for new groups of the pods in e.visits; in the whole tree if the group of one of them is unknown.
+func (e *Engine) visitPods() error {
 	e.mu.Lock()
 	asked := e.visits
 	everywhere := asked[anyPod]
@@ -170,14 +170,14 @@ func orphanRole(group string) qos.Role {
 	return qos.SharedPool
 }
 
-// look reads what the kernel has for a leaf. A change that the Engine did not make is drift.
-func (e *Engine) look(m *topo.Machine, l *leaf, drift bool) error {
+// readLeaf reads what the kernel has for a leaf. A change that the Engine did not make is drift.
+func (e *Engine) readLeaf(m *topo.Machine, l *leaf, drift bool) error {
 	cpus, err := e.readSet(m, l.setGroup(), desired.CPUs)
 	if err == nil {
-		err = e.lookEffective(m, l)
+		err = e.readEffective(m, l)
 	}
 	if err == nil {
-		err = e.lookPopulated(l, cpus)
+		err = e.readPopulated(l, cpus)
 	}
 	if isGone(err) {
 		l.kernel = kernelState{vanished: true, lived: l.kernel.lived}
@@ -194,7 +194,7 @@ func (e *Engine) look(m *topo.Machine, l *leaf, drift bool) error {
 	return nil
 }
 
-func (e *Engine) lookEffective(m *topo.Machine, l *leaf) error {
+func (e *Engine) readEffective(m *topo.Machine, l *leaf) error {
 	set, err := e.readSet(m, l.path, effectiveFile(e.o.Cgroup.Dialect()))
 	if err == nil {
 		l.kernel.effective = set
@@ -202,13 +202,13 @@ func (e *Engine) lookEffective(m *topo.Machine, l *leaf) error {
 	return err
 }
 
-// lookPopulated reads whether processes live in a leaf whose cpuset.cpus is cpus.
-func (e *Engine) lookPopulated(l *leaf, cpus cpuset.Set) error {
+// readPopulated reads whether processes live in a leaf whose cpuset.cpus is cpus.
+func (e *Engine) readPopulated(l *leaf, cpus cpuset.Set) error {
 	live, err := e.populated(l.path)
-	l.kernel.strays = nil
-	if err == nil && !live && cpus.IsEmpty() && e.o.Cgroup.Dialect() == desired.V1 && e.ran(l) {
-		err = e.lookStrays(l)
-		live = len(l.kernel.strays) > 0
+	l.kernel.displaced = nil
+	if err == nil && !live && cpus.IsEmpty() && e.o.Cgroup.Dialect() == desired.V1 && e.hasRun(l) {
+		err = e.readDisplaced(l)
+		live = len(l.kernel.displaced) > 0
 	}
 	if err == nil {
 		l.kernel.populated = live
@@ -217,35 +217,35 @@ func (e *Engine) lookPopulated(l *leaf, cpus cpuset.Set) error {
 	return err
 }
 
-// ran reports whether a process has lived in the leaf, seen or not.
-func (e *Engine) ran(l *leaf) bool {
+// hasRun reports whether a process has lived in the leaf, seen or not.
+func (e *Engine) hasRun(l *leaf) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return l.kernel.lived || l.phase == started
 }
 
-// lookStrays finds the processes of a leaf all of whose CPUs went offline: a v1 kernel moves them to the group above,
-// where else none live. They run on all that it has.
-func (e *Engine) lookStrays(l *leaf) error {
+// readDisplaced finds the processes of a leaf all of whose CPUs went offline: a v1 kernel moves them to the group
+// above, where no others run. They run on all CPUs of that group.
+func (e *Engine) readDisplaced(l *leaf) error {
 	above := path.Dir(l.path)
 	text, err := e.o.Cgroup.Read(above, procsFile)
 	if err != nil || text == "" {
 		return err
 	}
 	m, _ := e.ready()
-	l.kernel.strays = strings.Fields(text)
+	l.kernel.displaced = strings.Fields(text)
 	l.kernel.effective, err = e.readSet(m, above, effectiveV1)
 	return err
 }
 
-// fetch puts a leaf's strays back.
-func (e *Engine) fetch(l *leaf) error {
-	for _, pid := range l.kernel.strays {
+// returnDisplaced moves a leaf's displaced processes back into it.
+func (e *Engine) returnDisplaced(l *leaf) error {
+	for _, pid := range l.kernel.displaced {
 		if err := e.o.Cgroup.Write(l.path, procsFile, pid); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("process %s: %w", pid, err)
 		}
 	}
-	l.kernel.strays = nil
+	l.kernel.displaced = nil
 	return nil
 }
 

@@ -19,17 +19,17 @@ var ErrDisjoint = errors.New("the parent group has none of these CPUs")
 // set writes a leaf's cpuset and reads back what the kernel made of it.
 func (p *pass) set(it *item, want cpuset.Set) {
 	e, f := p.e, file{it.path, desired.CPUs}
-	if e.resting(f) && it.path != p.focus {
+	if e.isBackingOff(f) && it.path != p.focus {
 		return
 	}
 	text := p.m.FormatList(want)
-	err := p.put(it.setGroup(), want)
+	err := p.writeSet(it.setGroup(), want)
 	if errors.Is(err, syscall.EPERM) && e.o.Cgroup.Dialect() == desired.V2 && !it.kernel.sealed {
 		it.kernel.sealed = true
-		err = p.put(it.setGroup(), want)
+		err = p.writeSet(it.setGroup(), want)
 	}
 	if err == nil {
-		err = e.fetch(it.leaf)
+		err = e.returnDisplaced(it.leaf)
 	}
 	if err == nil || !isGone(err) {
 		err = errors.Join(err, p.readBack(it, want))
@@ -54,14 +54,14 @@ func (p *pass) set(it *item, want cpuset.Set) {
 	}
 }
 
-// readBack reads the set of a leaf after a write. The kernel's word counts, whatever was written.
+// readBack reads the set of a leaf after a write: the kernel may have taken another one than was written.
 func (p *pass) readBack(it *item, want cpuset.Set) error {
 	cpus, err := p.e.readSet(p.m, it.setGroup(), desired.CPUs)
 	if err != nil {
 		return err
 	}
 	it.kernel.known, it.kernel.cpus = true, cpus
-	if err := p.e.lookEffective(p.m, it.leaf); err != nil {
+	if err := p.e.readEffective(p.m, it.leaf); err != nil {
 		return err
 	}
 	if got := it.kernel.effective; !got.SubsetOf(&want) && cpus == want {
@@ -71,9 +71,9 @@ func (p *pass) readBack(it *item, want cpuset.Set) error {
 	return nil
 }
 
-// put writes the set of one group. A v1 kernel refuses to take CPUs that a nested group still has: then the nested
+// writeSet writes the set of one group. A v1 kernel refuses to take CPUs that a nested group still has: then the nested
 // groups go first.
-func (p *pass) put(group string, want cpuset.Set) error {
+func (p *pass) writeSet(group string, want cpuset.Set) error {
 	if err := p.insideParent(group, want); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (p *pass) put(group string, want cpuset.Set) error {
 	if !errors.Is(err, syscall.EBUSY) {
 		return err
 	}
-	return p.putNested(group, want)
+	return p.writeNested(group, want)
 }
 
 func (p *pass) write(group string, set cpuset.Set) error {
@@ -128,9 +128,9 @@ func (p *pass) insideParent(group string, want cpuset.Set) error {
 	return err
 }
 
-// putNested narrows the groups below group and then group itself. When a nested group has nothing in common with the
+// writeNested narrows the groups below group and then group itself. When a nested group has nothing in common with the
 // new set, group takes both for a moment: want is free at that time, and the old set was its own.
-func (p *pass) putNested(group string, want cpuset.Set) error {
+func (p *pass) writeNested(group string, want cpuset.Set) error {
 	names, err := p.e.o.Cgroup.Children(group)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (p *pass) putNested(group string, want cpuset.Set) error {
 		if sets[i].IsEmpty() {
 			continue
 		}
-		if err := p.put(path.Join(group, name), sets[i]); err != nil && !isGone(err) {
+		if err := p.writeSet(path.Join(group, name), sets[i]); err != nil && !isGone(err) {
 			return err
 		}
 	}

@@ -37,8 +37,8 @@ type Options struct {
 	Synced func()
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
-	// WriteWait is how long a start waits for sets of other containers that the runtime is still writing. A runtime that
-	// serves one plugin at a time writes none of them meanwhile; it may only have to report one.
+	// WriteWait is how long a start waits for sets of other containers that the runtime is still writing. A runtime
+	// that serves one plugin at a time writes none of them meanwhile; it may only have to report one.
 	WriteWait time.Duration
 	// Report is called with each step that failed. It must not block; nil drops them.
 	Report func(Trouble)
@@ -124,7 +124,7 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 		delete(ended, c.ID)
 		s.record(c)
 		if at := groupOf(c.Cgroup); at != "" {
-			s.o.Engine.Know(engineContainer(c), c.Ended)
+			s.o.Engine.AddStarted(engineContainer(c), c.Ended)
 		}
 	}
 	for id, c := range ended {
@@ -271,7 +271,7 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 	s.o.Engine.Introduce(podOf(&c.Pod))
 	if !s.o.Writes() {
 		if groupOf(c.Cgroup) != "" {
-			s.o.Engine.Know(engineContainer(&c), false) // the agent may come to write while the container runs
+			s.o.Engine.AddStarted(engineContainer(&c), false) // the agent may come to write while the container runs
 		}
 		return nil
 	}
@@ -323,7 +323,8 @@ func (s *Service) verify(ctx context.Context, c *Container) error {
 
 // admit lets a container start whose group the runtime creates with its first process. Until the runtime reports that
 // the container runs, or has failed, the set that it writes is pending, and keeps exclusive containers of these CPUs
-// from starting. It is recorded before the engine checks, so that of two containers that start at once one sees the other.
+// from starting. It is recorded before the engine checks, so that of two containers that start at once one sees the
+// other.
 func (s *Service) admit(ctx context.Context, c *Container) error {
 	if c.Has.CPUs == "" {
 		if rows, err := s.decide(c); err != nil || resources(rows).CPUs == "" {

@@ -39,8 +39,8 @@ import (
 //	  ├─ checkPendingWrites: S may get CPU 2        ├─ ask the engine for the set of S again
 //	  └─ wait                                       └─ it is {0-1} by now: record and send that instead
 //
-// The right side closes the gap in the other direction: a set that was computed before X started and recorded after
-// the check of X would be seen by neither. recordUntilStable records a set, asks the engine again, and repeats until the
+// The right side closes the gap in the other direction: a set that was computed before X started and recorded after the
+// check of X would be seen by neither. recordUntilStable records a set, asks the engine again, and repeats until the
 // answer is the recorded one.
 
 // writePath is a way on which a set reaches the runtime. A container has at most one pending write for each.
@@ -53,8 +53,8 @@ const (
 	writePaths
 )
 
-// pendingWrite is a write that the runtime may make at any time until it reports the end, or the write expires. The zero
-// value is no write.
+// pendingWrite is a write that the runtime may make at any time until it reports the end, or the write expires. The
+// zero value is no write.
 type pendingWrite struct {
 	// cpus is the set; with several writes on one path, their sets separated by commas.
 	cpus string
@@ -168,9 +168,9 @@ func (s *Service) addPending(c *container, path writePath, cpus string) {
 	c.stored, c.pending[path] = cpus, w
 }
 
-// endPending records that the runtime has made the oldest pending write of a container on a path. If it received another
-// set meanwhile, the order of the two writes is unknown and the set is sent again. If the kernel's set has changed since
-// the write was sent, the engine looks at the tree again.
+// endPending records that the runtime has made the oldest pending write of a container on a path. If it received
+// another set meanwhile, the order of the two writes is unknown and the set is sent again. If the kernel's set has
+// changed since the write was sent, the engine looks at the tree again.
 func (s *Service) endPending(id string, path writePath) {
 	s.mu.Lock()
 	c := s.containers[id]

@@ -5,6 +5,6 @@
 //	PodResources ─► resources ─┼─► State: settings in force, mode, take-over, records
 //	state files ──► records   ─┘
 //
-// Each of the three is a Source: its last good value stays in force while it cannot be read, and a condition of the Node
-// says so. A Pace says how often it is read.
+// Each of the three is a Source: its last good value stays in force while it cannot be read, and a condition of the
+// Node says so. A Pace says how often it is read.
 package observe

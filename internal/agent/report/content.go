@@ -81,8 +81,8 @@ func withoutPods(nrt *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopol
 	return nrt
 }
 
-// isIn reports whether an object in the API has this content. Fields of the object that are not in the content belong to
-// other writers and may be of any shape: they are not read.
+// isIn reports whether an object in the API has this content. Fields of the object that are not in the content belong
+// to other writers and may be of any shape: they are not read.
 func (c content) isIn(object *unstructured.Unstructured) bool {
 	if object == nil || reportOf(object).Hash != c.hash {
 		return false
