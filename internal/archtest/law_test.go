@@ -69,7 +69,7 @@ var law = []rule{
 		folder: "internal/agent/criproxy",
 		own: []string{
 			"api/config/runtimeproxy", "api/config/strict", "api/runtime", "api/version", "internal/agent/criproxy",
-			"internal/agent/socket",
+			"internal/agent/kubeletfile", "internal/agent/socket",
 		},
 		others: []string{
 			"google.golang.org/grpc", "google.golang.org/protobuf", "k8s.io/cri-api", "k8s.io/klog/v2",

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -15,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/agent/kubeletfile"
 )
 
 type kubeletFile struct {
@@ -31,7 +31,7 @@ func (m *machine) readKubelet() kubeletFile {
 		"etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/kubelet-config.json",
 	}
 	p, runs := m.running("kubelet")
-	if named, _ := p.flag("config"); runs && named != "" {
+	if named, _ := p.Flag("config"); runs && named != "" {
 		candidates = []string{named}
 	}
 	for _, name := range candidates {
@@ -44,9 +44,9 @@ func (m *machine) readKubelet() kubeletFile {
 			k.err = bare(err)
 			return k
 		}
-		folder, _ := p.flag("config-dir")
+		folder, _ := p.Flag("config-dir")
 		k.err = m.parseKubelet(&k, text, folder, runs)
-		if endpoint, _ := p.flag("container-runtime-endpoint"); runs && endpoint != "" {
+		if endpoint, _ := p.Flag("container-runtime-endpoint"); runs && endpoint != "" {
 			k.config.RuntimeEndpoint = endpoint
 		}
 		return k
@@ -70,20 +70,12 @@ func (m *machine) parseKubelet(k *kubeletFile, text []byte, folder string, runs 
 	if folder == "" {
 		return k.parse(fields)
 	}
-	for _, name := range m.names(folder) {
-		if path.Ext(name) != ".conf" {
-			continue
+	for d := range kubeletfile.DropIns(m.o.Root.Path(), folder) {
+		if d.Err != nil {
+			return fmt.Errorf("%s: %w", d.Path, bare(d.Err))
 		}
-		var over table
-		text, err := m.read(path.Join(folder, name))
-		if err == nil {
-			err = yaml.Unmarshal(text, &over)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", below(path.Join(folder, name)), bare(err))
-		}
-		fields.merge(over)
-		k.where += ", " + below(path.Join(folder, name))
+		fields.merge(d.Fields)
+		k.where += ", " + d.Path
 	}
 	return k.parse(fields)
 }

@@ -4,17 +4,15 @@ package doctor
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletfile"
 )
 
 // Options are what Machine looks at.
@@ -28,8 +26,7 @@ type Options struct {
 
 // Machine checks the machine below a Root.
 func Machine(o Options) []Finding {
-	m := &machine{o: o}
-	m.processes()
+	m := &machine{o: o, procs: kubeletfile.Processes(o.Root.Path())}
 	m.kubelet = m.readKubelet()
 	m.runtime = m.readRuntime()
 	var all findings
@@ -75,31 +72,13 @@ func (m *machine) files() Finding {
 // machine is what was read of a machine.
 type machine struct {
 	o       Options
-	procs   []process
+	procs   []kubeletfile.Process
 	kubelet kubeletFile
 	runtime runtimeFiles
 }
 
-const maxFile = 4 << 20
-
 // read returns a file below the Root. Links that lead out of it are errors: a file of another machine is not valid.
-func (m *machine) read(name string) ([]byte, error) {
-	root, err := os.OpenRoot(m.o.Root.Path())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }() // it was only read
-	f, err := root.Open(strings.TrimPrefix(path.Clean("/"+name), "/"))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("is larger than %d bytes", maxFile)
-	}
-	return text, err
-}
+func (m *machine) read(name string) ([]byte, error) { return kubeletfile.Read(m.o.Root.Path(), name) }
 
 // line returns a file of one line; "" when it cannot be read.
 func (m *machine) line(name string) string {
@@ -117,80 +96,12 @@ func (m *machine) has(name string, kind fs.FileMode) bool {
 }
 
 // names lists a folder, sorted; none if the folder does not exist.
-func (m *machine) names(dir string) []string {
-	entries, err := os.ReadDir(m.o.Root.Path(dir))
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out
-}
+func (m *machine) names(dir string) []string { return kubeletfile.Names(m.o.Root.Path(), dir) }
 
-type process struct {
-	pid  int
-	args []string
-	// nested: it runs in a PID namespace below the machine's, as the runtime and the kubelet of a node in a container
-	// do. The agent's pod shares the machine's.
-	nested bool
-}
-
-func (p process) name() string { return path.Base(p.args[0]) }
-
-// flag returns the value of --name VALUE or --name=VALUE, also with one dash, and whether it is said at all. As with
-// the programs themselves the last one counts.
-func (p process) flag(names ...string) (value string, said bool) {
-	for i, arg := range p.args {
-		key, text, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if !strings.HasPrefix(arg, "-") || !slices.Contains(names, key) {
-			continue
-		}
-		if !joined && i+1 < len(p.args) {
-			text = p.args[i+1]
-		}
-		value, said = text, true
-	}
-	return value, said
-}
-
-func (m *machine) processes() {
-	for _, name := range m.names("proc") {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		text, err := m.read(path.Join("proc", name, "cmdline"))
-		if err != nil || len(text) == 0 {
-			continue
-		}
-		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
-		if args[0] != "" {
-			m.procs = append(m.procs, process{pid, args, m.nested(name)})
-		}
-	}
-	slices.SortFunc(m.procs, func(a, b process) int { return a.pid - b.pid })
-}
-
-// nested reports whether a process has a number in more than one PID namespace.
-func (m *machine) nested(pid string) bool {
-	status, err := m.read(path.Join("proc", pid, "status"))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(status)) {
-		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			return len(strings.Fields(numbers)) > 1
-		}
-	}
-	return false
-}
-
-func (m *machine) agents() []process {
-	var out []process
+func (m *machine) agents() []kubeletfile.Process {
+	var out []kubeletfile.Process
 	for _, p := range m.procs {
-		if p.name() == "tenon-agent" && slices.Contains(p.args, "run") && !p.nested {
+		if p.Name() == "tenon-agent" && slices.Contains(p.Args, "run") && !p.Nested {
 			out = append(out, p)
 		}
 	}
@@ -198,13 +109,13 @@ func (m *machine) agents() []process {
 }
 
 // running returns the program of a name that serves the machine itself.
-func (m *machine) running(name string) (process, bool) {
+func (m *machine) running(name string) (kubeletfile.Process, bool) {
 	for _, p := range m.procs {
-		if p.name() == name && !p.nested {
+		if p.Name() == name && !p.Nested {
 			return p, true
 		}
 	}
-	return process{}, false
+	return kubeletfile.Process{}, false
 }
 
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

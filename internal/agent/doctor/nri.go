@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/agent/kubeletfile"
 )
 
 func (m *machine) runtimeVersion() Finding {
@@ -86,7 +88,7 @@ func (m *machine) validator() Finding {
 	disconnected := m.disconnected()
 	switch {
 	case disconnected != nil && r.validator:
-		return ok(fmt.Sprintf("process %d", disconnected.pid),
+		return ok(fmt.Sprintf("process %d", disconnected.PID),
 			"on, and tenon-agent runs with an empty --nri-socket").Because(Fail,
 			"the validator waits for the plugin tenon-agent, which never connects: pods with CPUs of their own do "+
 				"not start", "take --nri-socket out of the agent's arguments and start it again")
@@ -105,9 +107,9 @@ func (m *machine) validator() Finding {
 }
 
 // disconnected returns the agent that runs without connecting to NRI; nil where none does.
-func (m *machine) disconnected() *process {
+func (m *machine) disconnected() *kubeletfile.Process {
 	for _, p := range m.agents() {
-		if socket, said := p.flag("nri-socket"); said && socket == "" {
+		if socket, said := p.Flag("nri-socket"); said && socket == "" {
 			return &p
 		}
 	}
@@ -185,16 +187,16 @@ func (m *machine) writers() []Finding {
 	var out []Finding
 	for i, p := range m.agents() {
 		if i > 0 {
-			out = append(out, ok(fmt.Sprintf("process %d", p.pid), "a second tenon-agent").Because(Fail,
+			out = append(out, ok(fmt.Sprintf("process %d", p.PID), "a second tenon-agent").Because(Fail,
 				"one of them ends at once, as two would undo each other's writes",
 				"keep either the DaemonSet or the service of the host"))
 		}
 	}
 	for _, p := range m.procs {
-		where := fmt.Sprintf("process %d", p.pid)
+		where := fmt.Sprintf("process %d", p.PID)
 		for name, remedy := range foreignWriters() {
-			if strings.HasPrefix(p.name(), name) {
-				out = append(out, ok(where, "%s runs", p.name()).Because(Fail,
+			if strings.HasPrefix(p.Name(), name) {
+				out = append(out, ok(where, "%s runs", p.Name()).Because(Fail,
 					"it writes cpusets too: each undoes what the other wrote", remedy))
 			}
 		}

@@ -95,7 +95,7 @@ func (m *machine) readRuntime() runtimeFiles {
 	p, containerd := m.running("containerd")
 	_, crio := m.running("crio")
 	file := containerdFile
-	if named, _ := p.flag("config", "c"); containerd && named != "" {
+	if named, _ := p.Flag("config", "c"); containerd && named != "" {
 		file = named
 	}
 	switch _, err := m.read(file); {

@@ -7,14 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
+	"github.com/tenon-project/tenon/internal/agent/kubeletfile"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
@@ -178,62 +175,28 @@ func (s Setup) remove(path string, ours func([]byte) bool) (string, error) {
 	return "removed: " + path, os.Remove(filepath.Join(s.Root, path))
 }
 
-// obstacles are what keeps kubelets from going by the drop-in.
+// obstacles returns what keeps kubelets from using the drop-in, as things to do.
 func (s Setup) obstacles() (todo []string) {
 	add := func(format string, args ...any) { todo = append(todo, "to do: "+fmt.Sprintf(format, args...)) }
-	for pid, flags := range kubelets(filepath.Join(s.Root, "proc")) {
-		if dir := flags["config-dir"]; filepath.Clean(dir) != filepath.Clean(s.KubeletDir) || dir == "" {
-			add("start the kubelet (pid %s) with --config-dir=%s: it has %q", pid, s.KubeletDir, dir)
-		}
-		if e, ok := flags["container-runtime-endpoint"]; ok {
-			add("start the kubelet (pid %s) without --container-runtime-endpoint=%s: it goes before the drop-in",
-				pid, e)
-		}
-	}
-	later, _ := filepath.Glob(filepath.Join(s.Root, s.KubeletDir, "*.conf")) // only a bad pattern is an error
-	for _, path := range later {
-		content, err := os.ReadFile(path)
-		if filepath.Base(path) <= dropInName || err != nil {
+	for _, p := range kubeletfile.Processes(s.Root) {
+		if p.Name() != "kubelet" {
 			continue
 		}
-		var config struct {
-			Endpoint string `json:"containerRuntimeEndpoint"`
+		if dir, _ := p.Flag("config-dir"); filepath.Clean(dir) != filepath.Clean(s.KubeletDir) || dir == "" {
+			add("start the kubelet (pid %d) with --config-dir=%s: it has %q", p.PID, s.KubeletDir, dir)
 		}
-		if yaml.Unmarshal(content, &config) == nil && config.Endpoint != "" {
-			add("take containerRuntimeEndpoint out of %s: it goes before the drop-in",
-				filepath.Join(s.KubeletDir, filepath.Base(path)))
+		if endpoint, given := p.Flag("container-runtime-endpoint"); given {
+			add("start the kubelet (pid %d) without --container-runtime-endpoint=%s: it goes before the drop-in",
+				p.PID, endpoint)
+		}
+	}
+	for d := range kubeletfile.DropIns(s.Root, s.KubeletDir) {
+		if filepath.Base(d.Path) <= dropInName {
+			continue
+		}
+		if endpoint, _ := d.Fields["containerRuntimeEndpoint"].(string); endpoint != "" {
+			add("take containerRuntimeEndpoint out of %s: it goes before the drop-in", d.Path)
 		}
 	}
 	return todo
-}
-
-// kubelets are those that run, by process: their flags.
-func kubelets(proc string) iter.Seq2[string, map[string]string] {
-	return func(yield func(string, map[string]string) bool) {
-		lines, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline")) // only a bad pattern is an error
-		for _, path := range lines {
-			line, _ := os.ReadFile(path) // none of one that has ended
-			words := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-			if filepath.Base(words[0]) == "kubelet" && !yield(filepath.Base(filepath.Dir(path)), flagsOf(words[1:])) {
-				return
-			}
-		}
-	}
-}
-
-// flagsOf reads --name=value and --name value.
-func flagsOf(words []string) map[string]string {
-	flags := map[string]string{}
-	for i, w := range words {
-		name, isFlag := strings.CutPrefix(w, "--")
-		if !isFlag {
-			continue
-		}
-		name, value, whole := strings.Cut(name, "=")
-		if !whole && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
-			value = words[i+1]
-		}
-		flags[name] = value
-	}
-	return flags
 }
