@@ -115,11 +115,11 @@ var ErrCgroupRoot = errors.New("the kubelet keeps its pods below another cgroup"
 // misplaced returns ErrCgroupRoot when the kubelet's pods are below another cgroup than the agent's.
 func (a *Agent) misplaced() error {
 	root, said := a.kubelet.CgroupRoot()
-	is, used := path.Clean("/"+root), path.Clean("/"+a.o.CgroupRoot)
-	if !said || !a.o.guessesRoot || is == used {
+	kubelets, used := path.Clean("/"+root), path.Clean("/"+a.o.CgroupRoot)
+	if !said || !a.o.guessesRoot || kubelets == used {
 		return nil
 	}
-	return fmt.Errorf("%w: %s, and not %s", ErrCgroupRoot, is, used)
+	return fmt.Errorf("%w: %s, and not %s", ErrCgroupRoot, kubelets, used)
 }
 
 // applyFirst brings the tree in order for the first time; false when it has to be tried again.

@@ -52,8 +52,8 @@ func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
 	held := len(f.Unknown) > 0 || slices.ContainsFunc(f.Holders, has)
 	d.Annotations[mode] = probe.DeviceModeOf(a.o.DeviceMode, d.Annotations[mode], held)
 	for i := range d.Spec.Devices {
-		if is := &d.Spec.Devices[i]; slices.Contains(f.Disputed, is.ID) {
-			is.Conditions = append(is.Conditions, metav1.Condition{
+		if device := &d.Spec.Devices[i]; slices.Contains(f.Disputed, device.ID) {
+			device.Conditions = append(device.Conditions, metav1.Condition{
 				Type: devicev1alpha1.Foreign, Status: metav1.ConditionTrue, Reason: "SourcesDisagree",
 				Message: "PodResources, the kubelet's checkpoint and the environment of containers name different GPUs",
 			})

@@ -16,8 +16,8 @@ import (
 // pods follows the pods of the node and nothing else. They are cached as convert.Pod, without what the agent does not
 // read.
 func (a *apiServer) pods() (cache.SharedIndexInformer, error) {
-	of := fields.OneTermEqualSelector("spec.nodeName", a.o.node)
-	inf := informer(a, a.o.client, a.o.client.CoreV1().Pods(metav1.NamespaceAll), &corev1.Pod{}, of)
+	onNode := fields.OneTermEqualSelector("spec.nodeName", a.o.node)
+	inf := informer(a, a.o.client, a.o.client.CoreV1().Pods(metav1.NamespaceAll), &corev1.Pod{}, onNode)
 	return inf, inf.SetTransform(trim)
 }
 

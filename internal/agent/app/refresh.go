@@ -192,12 +192,12 @@ func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devic
 }
 
 // showDevices makes the metrics say what a list of devices does.
-func (a *Agent) showDevices(is []devicev1alpha1.DeviceInfo) {
+func (a *Agent) showDevices(devices []devicev1alpha1.DeviceInfo) {
 	a.mu.Lock()
-	was := a.shown
-	a.shown = is
+	before := a.shown
+	a.shown = devices
 	a.mu.Unlock()
-	a.o.Shared.Metrics.ShowDevices(a.o.Node, was, is)
+	a.o.Shared.Metrics.ShowDevices(a.o.Node, before, devices)
 }
 
 // isWired reports whether the API's objects are followed, and published.

@@ -449,9 +449,9 @@ func (p *pass) grow() {
 }
 
 // order returns the items sorted by cmp, then by path.
-func (p *pass) order(by func(a, b *item) int) []*item {
+func (p *pass) order(compare func(a, b *item) int) []*item {
 	out := slices.Clone(p.items)
-	slices.SortStableFunc(out, by)
+	slices.SortStableFunc(out, compare)
 	return out
 }
 

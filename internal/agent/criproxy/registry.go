@@ -30,7 +30,7 @@ type registry struct {
 // registered is a file of the folder.
 type registered struct {
 	// is identifies the content.
-	is identity
+	identity identity
 	// last is what the file said when it could be read last; nil when it never could.
 	last *Registration
 }
@@ -94,16 +94,16 @@ func (r *registry) refresh() {
 // look reads a file that changed. The caller holds mu.
 func (r *registry) look(name string) {
 	path := filepath.Join(r.dir, name)
-	is := identify(path)
+	now := identify(path)
 	f := r.files[name]
-	if f != nil && f.is == is {
+	if f != nil && f.identity == now {
 		return
 	}
 	if f == nil {
 		f = &registered{}
 		r.files[name] = f
 	}
-	f.is = is
+	f.identity = now
 	read, err := readRegistration(path)
 	if err != nil {
 		r.log.Error(err, "Hook server's registration cannot be used", "file", path, "lastGoodIsUsed", f.last != nil)

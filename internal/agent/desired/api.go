@@ -19,8 +19,8 @@ func FromAPI(pod *convert.Pod) Pod {
 	e := pod.Entry
 	e.UID = convert.NodeUID(pod.Pod)
 	if e.Guest != nil {
-		guest, of := *e.Guest, *e.Guest.Pod
-		of.UID, guest.Pod, e.Guest = e.UID, &of, &guest
+		guest, asked := *e.Guest, *e.Guest.Pod
+		asked.UID, guest.Pod, e.Guest = e.UID, &asked, &guest
 	}
 	p := newPod(e, pod.Labels, pod.Annotations, pod.Allocation, pod.Problems)
 	p.Pinnable = e.Guest.CPUs() > 0 && MayBePinned(e)

@@ -42,8 +42,8 @@ func (d *decider) giveBack(to []Row, p *Pod) []Row {
 		}
 		row.Path, row.Container = leaf.Path, leaf.Container
 		cpus := d.m.Online()
-		if of := d.in.Kubelet.CPUs; of != nil {
-			its, _, err := d.m.ParseList(cpuset.FormatIDs(of(p.Entry.UID, leaf.Container)))
+		if kubeletCPUs := d.in.Kubelet.CPUs; kubeletCPUs != nil {
+			its, _, err := d.m.ParseList(cpuset.FormatIDs(kubeletCPUs(p.Entry.UID, leaf.Container)))
 			if its = its.Intersect(cpus); err == nil && !its.IsEmpty() {
 				cpus = its
 			}

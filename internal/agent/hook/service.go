@@ -208,7 +208,7 @@ func (s *Service) decide(c *Container) ([]desired.Row, error) {
 }
 
 // rows returns the rows of a container of a pod, by the Engine's Create or Peek.
-func (s *Service) rows(c *Container, pod desired.Pod, by func(apply.Container) ([]desired.Row, error)) ([]desired.Row,
+func (s *Service) rows(c *Container, pod desired.Pod, ask func(apply.Container) ([]desired.Row, error)) ([]desired.Row,
 	error,
 ) {
 	if !s.o.Writes() {
@@ -219,7 +219,7 @@ func (s *Service) rows(c *Container, pod desired.Pod, by func(apply.Container) (
 	if !s.o.Engine.Ready() {
 		return nil, e.Blocked(apply.ErrNotReady, apply.NotReady)
 	}
-	return by(e)
+	return ask(e)
 }
 
 // refuseDegraded rejects LSE pods where their exclusive CPUs cannot be guaranteed.

@@ -81,25 +81,25 @@ func surveyCards(root Root, only CardKind, use func(*cardSurvey)) error {
 	s := &cardSurvey{at: map[string]*Card{}, common: map[CardKind][]DeviceFile{}, adapters: map[string][]string{}}
 	return within(root, func(t *tree) {
 		s.tree = t
-		is := func(kind CardKind) bool { return only == "" || only == kind }
-		if is(NVIDIA) {
+		wanted := func(kind CardKind) bool { return only == "" || only == kind }
+		if wanted(NVIDIA) {
 			s.readNVIDIA()
 		}
 		gpus := map[string]CardKind{"0x10de": NVIDIA, "0x1002": AMD, "0x10ee": FPGA} // by PCI vendor
-		maps.DeleteFunc(gpus, func(_ string, kind CardKind) bool { return !is(kind) })
+		maps.DeleteFunc(gpus, func(_ string, kind CardKind) bool { return !wanted(kind) })
 		s.readClass("sys/class/drm", "card", gpus)
 		s.readClass("sys/class/drm", "renderD", gpus)
-		if is(RDMA) {
+		if wanted(RDMA) {
 			s.readAdapters()
 			s.readClass("sys/class/infiniband_verbs", "uverbs", map[string]CardKind{"": RDMA})
 			s.readClass("sys/class/infiniband_mad", "umad", map[string]CardKind{"": RDMA})
 			s.common[RDMA] = s.file(nil, "sys/class/misc/rdma_cm")
 		}
-		if is(FPGA) {
+		if wanted(FPGA) {
 			s.readClass("sys/bus/platform/devices", "dfl-fme.", map[string]CardKind{"": FPGA})
 			s.readClass("sys/bus/platform/devices", "dfl-port.", map[string]CardKind{"": FPGA})
 		}
-		if is(AMD) {
+		if wanted(AMD) {
 			s.common[AMD] = s.file(nil, "sys/class/kfd/kfd")
 		}
 		s.next()

@@ -176,15 +176,15 @@ func checkFiles(d *Dropped) error {
 func (c *Cards) Add(found []Dropped) {
 	for i := range found {
 		d := &found[i]
-		of := func(id string) func(Card) bool {
+		hasID := func(id string) func(Card) bool {
 			return func(o Card) bool { return o.ID == id && o.Kind.Type() == d.Type }
 		}
-		if len(d.Files) == 0 || d.IsLost || slices.ContainsFunc(c.List, of(d.UUID)) {
+		if len(d.Files) == 0 || d.IsLost || slices.ContainsFunc(c.List, hasID(d.UUID)) {
 			continue
 		}
 		card := Card{Kind: CardKind(d.Type), ID: d.UUID, BusID: cmp.Or(d.Topology.BusID, d.UUID), Files: d.Files}
 		if d.isSlice() {
-			at := slices.IndexFunc(c.List, of(d.Labels[annotation.MIGParentLabel]))
+			at := slices.IndexFunc(c.List, hasID(d.Labels[annotation.MIGParentLabel]))
 			if at < 0 || len(c.List[at].Files) == 0 {
 				continue
 			}
@@ -205,10 +205,10 @@ func SliceFiles(root Root, minor, gpuInstance, computeInstance int) (files []Dev
 			t.fail("proc/devices", errors.New("has no major number of nvidia-caps"))
 		}
 		instance := fmt.Sprintf("proc/driver/nvidia/capabilities/gpu%d/mig/gi%d", minor, gpuInstance)
-		for _, of := range []string{instance, fmt.Sprintf("%s/ci%d", instance, computeInstance)} {
-			number := pairs(t.text(of+"/access"), ":")["DeviceFileMinor"]
+		for _, folder := range []string{instance, fmt.Sprintf("%s/ci%d", instance, computeInstance)} {
+			number := pairs(t.text(folder+"/access"), ":")["DeviceFileMinor"]
 			n, fault := strconv.ParseInt(number, 10, 32)
-			t.fail(of+"/access", fault)
+			t.fail(folder+"/access", fault)
 			files = append(files, DeviceFile{capabilities + "nvidia-cap" + number, major, n})
 		}
 	})

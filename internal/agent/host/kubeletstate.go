@@ -117,8 +117,8 @@ func (s *CPUState) add(uid, container, list string) error {
 
 // Put records CPUs of a container, ascending. Records that share what they have of a pod are not affected.
 func (s *CPUState) Put(uid, container string, ids []int) {
-	of := maps.Clone(s.Containers[uid])
-	put(&of, container, ids)
-	put(&s.Containers, uid, of)
-	put(&s.Pods, uid, ascending(slices.Concat(slices.Collect(maps.Values(of))...)))
+	containers := maps.Clone(s.Containers[uid])
+	put(&containers, container, ids)
+	put(&s.Containers, uid, containers)
+	put(&s.Pods, uid, ascending(slices.Concat(slices.Collect(maps.Values(containers))...)))
 }

@@ -113,9 +113,9 @@ func (s *MemoryState) add(uid, container string, blocks []MemoryBlock) {
 	for i := range blocks {
 		blocks[i].NUMAIDs = ascending(blocks[i].NUMAIDs)
 	}
-	of := s.Pods[uid]
-	put(&of, container, blocks)
-	s.Pods[uid] = of
+	containers := s.Pods[uid]
+	put(&containers, container, blocks)
+	s.Pods[uid] = containers
 }
 
 // contradiction returns what in a record cannot be true.

@@ -103,7 +103,7 @@ func Visible(env []string) (gpus []host.Device) {
 	for variable, resource := range map[string]string{nvidiaVisible: "nvidia.com/gpu", amdVisible: "amd.com/gpu"} {
 		last := ""
 		for _, e := range env {
-			if value, is := strings.CutPrefix(e, variable+"="); is {
+			if value, found := strings.CutPrefix(e, variable+"="); found {
 				last = value
 			}
 		}
@@ -287,12 +287,12 @@ func (d *decision) conflict() error {
 
 // manages reports whether a device file is of a card of an owned type, whatever its path is in the container.
 func (d *decision) manages(f File) bool {
-	is := func(g host.DeviceFile) bool {
+	same := func(g host.DeviceFile) bool {
 		return f.Path == g.Path || f.HostPath == g.Path || f.Major == g.Major && f.Minor == g.Minor && f.Major > 0
 	}
 	for _, c := range d.Cards.List {
 		if slices.Contains(d.owned, c.Kind.Type()) &&
-			(slices.ContainsFunc(c.Files, is) || slices.ContainsFunc(d.Cards.Common[c.Kind], is)) {
+			(slices.ContainsFunc(c.Files, same) || slices.ContainsFunc(d.Cards.Common[c.Kind], same)) {
 			return true
 		}
 	}

@@ -225,8 +225,8 @@ func (v *Inventory) Devices(published *devicev1alpha1.Device) []host.Dropped {
 			if !r.Health.Damaged || d.Type != r.Type || d.ID != r.UUID {
 				continue
 			}
-			was := r.shown
-			if r.shown = meta.IsStatusConditionFalse(d.Conditions, devicev1alpha1.Healthy); was && !r.shown {
+			shown := r.shown
+			if r.shown = meta.IsStatusConditionFalse(d.Conditions, devicev1alpha1.Healthy); shown && !r.shown {
 				r.Health.Damaged = false
 			}
 		}

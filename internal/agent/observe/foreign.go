@@ -144,7 +144,7 @@ func (f *finder) addRecorded(node, uid string, env bool) {
 }
 
 // add leaves out what device plugins give that is not a device of the node, such as a file of /dev, or a placeholder.
-func (f *finder) add(uid, container string, by sources, devices []host.Device) {
+func (f *finder) add(uid, container string, source sources, devices []host.Device) {
 	for _, d := range devices {
 		if d.ID == "" || strings.HasPrefix(d.ID, deviceplugin.IDPrefix) ||
 			!device.IsServed(d.Resource) && f.inv.Resolve(d.ID) == "" {
@@ -154,19 +154,19 @@ func (f *finder) add(uid, container string, by sources, devices []host.Device) {
 		if f.found[c] == nil {
 			f.found[c] = map[string]sources{}
 		}
-		f.found[c][d.ID] |= by
+		f.found[c][d.ID] |= source
 	}
 }
 
 // settle makes a holder of a claim, and finds what its sources disagree about: they may name one device in two ways.
 func (f *finder) settle(c claim, ids map[string]sources) {
 	speak, named := sources(0), map[string]sources{}
-	for id, by := range ids {
-		speak |= by
-		named[f.inv.Resolve(id)] |= by
+	for id, source := range ids {
+		speak |= source
+		named[f.inv.Resolve(id)] |= source
 	}
-	for id, by := range named {
-		if id != "" && by != speak {
+	for id, source := range named {
+		if id != "" && source != speak {
 			f.Disputed = append(f.Disputed, id)
 		}
 	}

@@ -106,13 +106,13 @@ func (b *Observer) readSettings(ctx context.Context) error {
 	if b.o.AskSettings == nil || !b.o.Switches.QueryKubelet || node == nil {
 		return nil
 	}
-	of := runOf(node)
-	if b.asked != "" && b.asked != of {
+	run := runOf(node)
+	if b.asked != "" && b.asked != run {
 		b.settings.Want()
 	}
 	var keeping error
 	err := b.settings.Refresh(ctx, func(last settings) (settings, error) {
-		b.asked = of
+		b.asked = run
 		config, err := b.o.AskSettings(ctx, node)
 		if err != nil {
 			return last, err
@@ -149,9 +149,9 @@ func (b *Observer) settle(ctx context.Context, state *State) {
 	}
 	log.Info("The kubelet's settings", "node", b.o.Node, "were", policies(old), "are", policies(next), "source",
 		known.source.String())
-	was, is := old, next
-	was.CPU.Reserved, is.CPU.Reserved = "", "" // known by and by
-	if (before == fromKubelet || before == fromKept) && policies(was) != policies(is) {
+	oldPolicies, newPolicies := old, next
+	oldPolicies.CPU.Reserved, newPolicies.CPU.Reserved = "", "" // known by and by
+	if (before == fromKubelet || before == fromKept) && policies(oldPolicies) != policies(newPolicies) {
 		b.o.Status.Event(event.KubeletSettingsChanged, "the kubelet's settings are %s, they were %s", policies(next),
 			policies(old))
 	}

@@ -27,7 +27,7 @@ func (b *Observer) decideMode(ctx context.Context, state *State) error {
 	if node := b.o.CurrentNode(); node != nil {
 		wish = node.Labels[annotation.TopologyMode]
 	}
-	was, static := state.Mode, state.IsStatic()
+	before, static := state.Mode, state.IsStatic()
 	mode, conflict := probe.ModeOf(b.o.Switches, static, wish)
 	state.Mode = mode
 	var err error
@@ -38,7 +38,7 @@ func (b *Observer) decideMode(ctx context.Context, state *State) error {
 		err = b.forgetTakeover()
 	case !static:
 		err = b.endTakeover(state)
-	case was != annotation.ModeOwn: // what is published may still be of the last one
+	case before != annotation.ModeOwn: // what is published may still be of the last one
 		err = b.takeOver(state, "")
 	default:
 		err = b.takeOver(state, b.o.Published(annotation.TakeoverKey))

@@ -99,7 +99,7 @@ func lost(in Input, found []host.Dropped, published *devicev1alpha1.Device) []de
 	var list []devicev1alpha1.DeviceInfo
 	for _, d := range published.Spec.Devices {
 		key := [2]string{d.Type, d.ID}
-		if why, is := status[key]; is && !listed[key] {
+		if why, found := status[key]; found && !listed[key] {
 			d.Health, d.Conditions = false, conditions(why)
 			list = append(list, d)
 		}
@@ -307,14 +307,14 @@ func (r *dropReader) links() annotation.DeviceLinks {
 			}
 		}
 		for _, l := range d.Topology.P2PLinks {
-			by, peers := "peerMinor", l.PeerMinor
+			field, peers := "peerMinor", l.PeerMinor
 			if l.PeerUUID != "" {
-				by, peers = "peerUUID", l.PeerUUID
+				field, peers = "peerUUID", l.PeerUUID
 			}
 			for _, name := range strings.Split(peers, ",") {
-				peer, known := ids[[3]string{d.Type, by, strings.TrimSpace(name)}]
+				peer, known := ids[[3]string{d.Type, field, strings.TrimSpace(name)}]
 				if !known || peer == d.UUID {
-					r.fault(d, "topology.p2pLinks[]."+by, name, "the minor, or uuid, of another device of its type")
+					r.fault(d, "topology.p2pLinks[]."+field, name, "the minor, or uuid, of another device of its type")
 					continue
 				}
 				count := max(r.lanes(d, "topology.p2pLinks[].count", l.Count), 1)

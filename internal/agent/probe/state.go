@@ -100,10 +100,10 @@ func numaState(in Input, devices []deviceGroup) annotation.NUMAState {
 	return s
 }
 
-func amounts(z host.MemoryZone, of func(host.MemoryAmount) int64) corev1.ResourceList {
+func amounts(z host.MemoryZone, amount func(host.MemoryAmount) int64) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for kind, a := range z.Types {
-		list[corev1.ResourceName(kind)] = *resource.NewQuantity(of(a), resource.BinarySI)
+		list[corev1.ResourceName(kind)] = *resource.NewQuantity(amount(a), resource.BinarySI)
 	}
 	return list
 }
@@ -113,23 +113,23 @@ func amounts(z host.MemoryZone, of func(host.MemoryAmount) int64) corev1.Resourc
 func placedContainers(in Input, pod *convert.Pod) annotation.PlacedContainers {
 	uid := convert.NodeUID(pod.Pod)
 	held := map[string]*kubelet.Held{}
-	of := func(container string) *kubelet.Held {
+	heldBy := func(container string) *kubelet.Held {
 		if held[container] == nil {
 			held[container] = &kubelet.Held{Container: container}
 		}
 		return held[container]
 	}
 	for name, cpus := range in.State.CPU.Containers[uid] {
-		of(name).CPUList = cpuset.FormatIDs(cpus)
+		heldBy(name).CPUList = cpuset.FormatIDs(cpus)
 	}
 	for name, blocks := range in.State.Memory.Pods[uid] {
-		h := of(name)
+		h := heldBy(name)
 		for _, b := range blocks {
 			h.Memory = append(h.Memory, kubelet.HeldMemory{Type: b.Type, NUMAIDs: b.NUMAIDs, Bytes: b.Bytes})
 		}
 	}
 	for name, resources := range in.State.Devices.Pods[uid] {
-		h := of(name)
+		h := heldBy(name)
 		for kind, devices := range resources {
 			h.Devices = append(h.Devices, heldDevices(kind, devices)...)
 		}

@@ -49,7 +49,7 @@ type Draft struct {
 	// Problems is what the Node's annotations or labels say that cannot be used.
 	Problems []convert.Problem
 
-	of       Input
+	input    Input
 	topology *v1alpha2.NodeResourceTopology
 }
 
@@ -59,7 +59,7 @@ type Reader func(*corev1.Node, *v1alpha2.NodeResourceTopology, convert.Args) (le
 // NewDraft writes the draft of an input and reads its facts. That is nearly all that a topology costs.
 func NewDraft(in Input, read Reader) *Draft {
 	in.Entries, in.Pods, in.State, in.Draft = nil, nil, KubeletState{}, nil
-	d := &Draft{of: in, topology: draft(in)}
+	d := &Draft{input: in, topology: draft(in)}
 	d.Facts, d.Problems = read(in.Node, d.topology, convert.DefaultArgs())
 	return d
 }
@@ -67,9 +67,9 @@ func NewDraft(in Input, read Reader) *Draft {
 // IsOf reports whether the draft of an input is this one. A Node or a machine that is another object is taken for a
 // changed one.
 func (d *Draft) IsOf(in Input) bool {
-	return d != nil && d.of.Node == in.Node && d.of.Machine == in.Machine && d.of.Mode == in.Mode &&
-		d.of.NodeName == in.NodeName && d.of.Writer == in.Writer && reflect.DeepEqual(d.of.Kubelet, in.Kubelet) &&
-		slices.Equal(d.of.Pins, in.Pins)
+	return d != nil && d.input.Node == in.Node && d.input.Machine == in.Machine && d.input.Mode == in.Mode &&
+		d.input.NodeName == in.NodeName && d.input.Writer == in.Writer &&
+		reflect.DeepEqual(d.input.Kubelet, in.Kubelet) && slices.Equal(d.input.Pins, in.Pins)
 }
 
 // drafted returns the draft of the input.

@@ -70,7 +70,7 @@ const restoreEvery = time.Second
 // listener to serve. Existing connections and the old listener remain open: the caller that stops the server closes
 // both. It calls failed once for each error that prevents the new socket, and returns when ctx ends.
 func restore(ctx context.Context, l net.Listener, path string, serve func(net.Listener), failed func(error)) {
-	is, _ := os.Lstat(path)
+	own, _ := os.Lstat(path)
 	reported := ""
 	tick := time.NewTicker(restoreEvery)
 	defer tick.Stop()
@@ -80,7 +80,7 @@ func restore(ctx context.Context, l net.Listener, path string, serve func(net.Li
 			return
 		case <-tick.C:
 		}
-		if now, err := os.Lstat(path); err == nil && is != nil && os.SameFile(is, now) {
+		if now, err := os.Lstat(path); err == nil && own != nil && os.SameFile(own, now) {
 			continue
 		}
 		err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -99,7 +99,7 @@ func restore(ctx context.Context, l net.Listener, path string, serve func(net.Li
 			old.SetUnlinkOnClose(false) // the file is the new one's
 		}
 		l, reported = next, ""
-		is, _ = os.Lstat(path)
+		own, _ = os.Lstat(path)
 		serve(next)
 	}
 }

@@ -23,21 +23,21 @@ type Setter = func(ctx context.Context, holds bool, reason, message string) erro
 func (r *Reporter) Condition(kind event.Reason, source string) Setter {
 	return func(ctx context.Context, holds bool, reason, message string) error {
 		r.mu.Lock()
-		of := r.joined[kind]
-		if of == nil {
-			of = map[string]statement{}
-			r.joined[kind] = of
+		bySource := r.joined[kind]
+		if bySource == nil {
+			bySource = map[string]statement{}
+			r.joined[kind] = bySource
 		}
-		delete(of, source)
+		delete(bySource, source)
 		if holds {
-			of[source] = statement{reason, message}
+			bySource[source] = statement{reason, message}
 		}
-		for i, other := range slices.Sorted(maps.Keys(of)) {
+		for i, other := range slices.Sorted(maps.Keys(bySource)) {
 			if i == 0 {
-				holds, reason, message = true, of[other].reason, of[other].message
+				holds, reason, message = true, bySource[other].reason, bySource[other].message
 				continue
 			}
-			message += "; " + of[other].message
+			message += "; " + bySource[other].message
 		}
 		r.mu.Unlock()
 		return r.Set(ctx, kind, holds, reason, message)

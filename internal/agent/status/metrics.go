@@ -170,13 +170,13 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 }
 
 // ShowDevices makes the metrics of a node's devices say what is instead of what was.
-func (m *Metrics) ShowDevices(node string, was, is []devicev1alpha1.DeviceInfo) {
+func (m *Metrics) ShowDevices(node string, before, now []devicev1alpha1.DeviceInfo) {
 	worked := map[[2]string]bool{}
-	for _, d := range was {
+	for _, d := range before {
 		worked[[2]string{d.Type, d.ID}] = d.Health
 		m.Health.DeleteLabelValues(node, d.Type, d.ID, reasonOf(d))
 	}
-	for _, d := range is {
+	for _, d := range now {
 		value, labels := 0.0, []string{node, d.Type, d.ID, reasonOf(d)}
 		if d.Health {
 			value = 1

@@ -129,15 +129,15 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 }
 
 // proxied records whether a runtime proxy is connected: without one, containers may start without the agent again.
-func (t *Transports) proxied(is bool) {
-	if !t.change(func(c *connections) { c.proxied, c.hadProxy = is, is || c.hadProxy }) {
+func (t *Transports) proxied(connected bool) {
+	if !t.change(func(c *connections) { c.proxied, c.hadProxy = connected, connected || c.hadProxy }) {
 		return
 	}
-	connected := 0.0
-	if is {
-		connected = 1
+	gauge := 0.0
+	if connected {
+		gauge = 1
 	}
-	t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(connected)
+	t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(gauge)
 	t.o.Changed()
 }
 
