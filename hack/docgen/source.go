@@ -55,9 +55,12 @@ func comment(doc *ast.CommentGroup, name string) string {
 	return orDash(strings.TrimPrefix(doc.Text(), name+" "))
 }
 
+// withoutEffect begins the comment of an argument that is read for configurations of Koordinator alone.
+const withoutEffect = "is accepted from configurations of Koordinator, without effect: "
+
 // arguments is the page of the arguments of the scheduler's plugin, from the fields and their comments.
 func arguments() ([]byte, error) {
-	var b bytes.Buffer
+	var b, accepted bytes.Buffer
 	b.WriteString("# Arguments of plugins\n\n<!-- Written by hack/docgen from api/config. -->\n\n" +
 		"They are the `args` of `pluginConfig` in a KubeSchedulerConfiguration ([a sample](scheduler-config.yaml)). " +
 		"An unknown\n" +
@@ -76,14 +79,23 @@ func arguments() ([]byte, error) {
 				}
 				fmt.Fprintf(&b, "\n## %s\n\n| Field | Type | Meaning |\n|---|---|---|\n", spec.Name.Name)
 				for _, f := range fields.Fields.List {
-					if name := jsonName(f); name != "" {
-						fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name, strings.TrimPrefix(source(files, f.Type), "*"),
-							comment(f.Doc, f.Names[0].Name))
+					name := jsonName(f)
+					if name == "" {
+						continue
 					}
+					meaning := comment(f.Doc, f.Names[0].Name)
+					if reason, ok := strings.CutPrefix(meaning, withoutEffect); ok {
+						fmt.Fprintf(&accepted, "| `%s` | `%s` | %s |\n", spec.Name.Name, name, reason)
+						continue
+					}
+					fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name, strings.TrimPrefix(source(files, f.Type), "*"),
+						meaning)
 				}
 			}
 		}
 	})
+	fmt.Fprintf(&b, "\n## Accepted, no effect\n\nConfigurations of Koordinator may set these arguments. Their values "+
+		"change nothing.\n\n| Arguments | Field | Why |\n|---|---|---|\n%s", &accepted)
 	return b.Bytes(), err
 }
 

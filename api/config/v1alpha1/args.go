@@ -39,9 +39,6 @@ type NodeNUMAResourceArgs struct {
 	// with the label cpu-bind-policy FullPCPUsOnly or SpreadByPCPUs, and refuses it there when the request is not a
 	// whole number. BE and SYSTEM pods are not changed. Default: LSE and LSR pods alone.
 	BindAllPodsOnPolicyNodes bool `json:"bindAllPodsOnPolicyNodes,omitempty"`
-	// StrictSpreadAvoidance keeps pods that prefer SpreadByPCPUs off nodes with the policy FullPCPUsOnly. Default: such
-	// nodes get the lowest score.
-	StrictSpreadAvoidance bool `json:"strictSpreadAvoidance,omitempty"`
 	// FilterLSROnDegradedNodes keeps LSR pods, too, off nodes whose containers may start without the agent (condition
 	// tenon.sh/EnforcementDegraded). Default: LSE pods alone.
 	FilterLSROnDegradedNodes bool `json:"filterLSROnDegradedNodes,omitempty"`

@@ -34,12 +34,12 @@ func TestDecode(t *testing.T) {
 			obj: &runtime.Unknown{
 				ContentType: runtime.ContentTypeYAML,
 				Raw: []byte(
-					"minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nstrictSpreadAvoidance: true\nvolcanoScore: " +
+					"minSharedCPUs: 0\nbindAllPodsOnPolicyNodes: true\nvolcanoScore: " +
 						"true\nvolcanoStrictPolicyMatch: true\ndefaultNUMATopologyPolicy: BestEffort\n" +
 						"followAssumedKubelets: Refuse\n"),
 			},
 			want: func(a *v1alpha1.NodeNUMAResourceArgs) {
-				a.MinSharedCPUs, a.BindAllPodsOnPolicyNodes, a.StrictSpreadAvoidance = &floor, true, true
+				a.MinSharedCPUs, a.BindAllPodsOnPolicyNodes = &floor, true
 				a.VolcanoScore, a.VolcanoStrictPolicyMatch = true, true
 				a.DefaultNUMATopologyPolicy, a.FollowAssumedKubelets = "BestEffort", v1alpha1.FollowRefuse
 			},
@@ -96,8 +96,8 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 			[]string{`minsharedcpus: unknown field, did you mean "minSharedCPUs"?`},
 		},
 		"a field twice": {`{"minSharedCPUs":1,"minSharedCPUs":2}`, []string{"minSharedCPUs"}},
-		"a wrong type":  {`{"minSharedCPUs":"two"}`, []string{"minSharedCPUs", "int32"}},
-		"no object":     {`[]`, []string{"NodeNUMAResourceArgs", "array"}},
+		"a wrong type":  {`{"minSharedCPUs":"two"}`, []string{`NodeNUMAResourceArgs:1:2: minSharedCPUs: "two" is not allowed: use a number`}},
+		"no object":     {`[]`, []string{"NodeNUMAResourceArgs:1:1: a list is not allowed: use an object"}},
 		"another kind": {
 			`{"kind":"DeviceShareArgs"}`,
 			[]string{`kind: Unsupported value: "DeviceShareArgs": supported values: "NodeNUMAResourceArgs"`},

@@ -34,19 +34,14 @@ type CoschedulingArgs struct {
 	// before it while it does not fit. Then nodes on which it will fit are kept for it. 0: it gets no nodes kept,
 	// however long it waits. Default: 10.
 	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
-	// ResolverPeriod is how often it is looked whether NonStrict gangs keep each other from starting, more than 0.
-	// Default: 5s.
-	ResolverPeriod *metav1.Duration `json:"resolverPeriod,omitempty"`
-	// StatusDelay is how long a reason why pods wait for their gang lasts before it is written to their condition
-	// PodScheduled and as an Event: the members of most gangs are created at once. Default: 5s.
-	StatusDelay *metav1.Duration `json:"statusDelay,omitempty"`
 
-	// ControllerWorkers may be set, as in configurations of Koordinator. It has no effect.
+	// ControllerWorkers is accepted from configurations of Koordinator, without effect: there are no such workers.
 	ControllerWorkers *int64 `json:"controllerWorkers,omitempty"`
-	// SkipCheckScheduleCycle may be set, as in configurations of Koordinator. It has no effect.
+	// SkipCheckScheduleCycle is accepted from configurations of Koordinator, without effect: all members of a gang are
+	// tried in one cycle.
 	SkipCheckScheduleCycle *bool `json:"skipCheckScheduleCycle,omitempty"`
-	// AwareNetworkTopology may be set, as in configurations of Koordinator. It has no effect: what a gang asks of the
-	// network counts.
+	// AwareNetworkTopology is accepted from configurations of Koordinator, without effect: the network topology that a
+	// gang requests is always respected.
 	AwareNetworkTopology *bool `json:"awareNetworkTopology,omitempty"`
 }
 
@@ -62,8 +57,6 @@ func (a *CoschedulingArgs) SetDefaults() {
 	a.EnablePreemption = cmp.Or(a.EnablePreemption, new(true))
 	a.PreemptionDelay = cmp.Or(a.PreemptionDelay, &metav1.Duration{})
 	a.MaxOvertakes = cmp.Or(a.MaxOvertakes, new(int32(10)))
-	a.ResolverPeriod = cmp.Or(a.ResolverPeriod, &metav1.Duration{Duration: 5 * time.Second})
-	a.StatusDelay = cmp.Or(a.StatusDelay, &metav1.Duration{Duration: 5 * time.Second})
 }
 
 // Validate returns every field whose value cannot be used.
@@ -75,23 +68,11 @@ func (a *CoschedulingArgs) Validate() field.ErrorList {
 	if !slices.Contains(allowed, a.DefaultMatchPolicy) {
 		errs = append(errs, field.NotSupported(field.NewPath("defaultMatchPolicy"), a.DefaultMatchPolicy, allowed))
 	}
-	for _, d := range []struct {
-		name string
-		is   *metav1.Duration
-		zero bool // is allowed
-	}{
-		{"defaultTimeout", a.DefaultTimeout, false},
-		{"preemptionDelay", a.PreemptionDelay, true},
-		{"resolverPeriod", a.ResolverPeriod, false},
-		{"statusDelay", a.StatusDelay, true},
-	} {
-		switch {
-		case d.is == nil || d.is.Duration > 0 || d.zero && d.is.Duration == 0:
-		case d.zero:
-			errs = append(errs, field.Invalid(field.NewPath(d.name), d.is.Duration.String(), "must be 0s or more"))
-		default:
-			errs = append(errs, field.Invalid(field.NewPath(d.name), d.is.Duration.String(), "must be more than 0"))
-		}
+	if d := a.DefaultTimeout; d != nil && d.Duration <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("defaultTimeout"), d.Duration.String(), "must be more than 0"))
+	}
+	if d := a.PreemptionDelay; d != nil && d.Duration < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("preemptionDelay"), d.Duration.String(), "must be 0s or more"))
 	}
 	if n := a.MaxOvertakes; n != nil && *n < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("maxOvertakes"), *n, "must be 0, for never, or more"))

@@ -1,19 +1,14 @@
 package v1alpha1
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-project/tenon/api/nearest"
+	"github.com/tenon-project/tenon/api/config/strict"
 )
 
 // arguments are those of one plugin.
@@ -38,44 +33,33 @@ func DecodeElasticQuota(obj runtime.Object) (ElasticQuotaArgs, error) {
 
 func decode[T any, P arguments[T]](obj runtime.Object, kind string) (T, error) {
 	var a, none T
+	located := func(err error) error { return err }
 	switch obj := obj.(type) {
 	case nil:
 	case P:
 		obj.DeepCopyInto(&a)
-	case *runtime.Unknown:
-		if err := decodeStrict(obj.Raw, P(&a)); err != nil {
-			return none, fmt.Errorf("decode %s: %w", kind, err)
+	case *runtime.Unknown: // JSON is YAML, so one reader serves both content types
+		documents, err := strict.Parse(kind, obj.Raw)
+		if err == nil && len(documents) > 1 {
+			err = fmt.Errorf("%s: has %d documents, want one", kind, len(documents))
+		}
+		if err != nil {
+			return none, err
+		}
+		for _, d := range documents {
+			if err := d.Decode("", P(&a)).Err(); err != nil {
+				return none, err
+			}
+			located = func(err error) error { return d.Locate("", err).Err() }
 		}
 	default:
 		return none, fmt.Errorf("decode %s: got %T", kind, obj)
 	}
 	P(&a).SetDefaults()
-	if err := P(&a).Validate().ToAggregate(); err != nil {
-		return none, fmt.Errorf("%s: %w", kind, errors.Join(err.Errors()...))
+	if err := located(P(&a).Validate().ToAggregate()); err != nil {
+		return none, err
 	}
 	return a, nil
-}
-
-// decodeStrict reads JSON or YAML: JSON is YAML, so one reader serves both content types.
-func decodeStrict(text []byte, into any) error {
-	doc, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return err
-	}
-	strict, err := json.UnmarshalStrict(doc, into)
-	if err != nil {
-		return err
-	}
-	problems := make([]error, len(strict))
-	for i, e := range strict {
-		problems[i] = e
-		field := json.FieldError(nil)
-		if errors.As(e, &field) && strings.HasPrefix(e.Error(), "unknown field") {
-			problems[i] = fmt.Errorf("%s: %s", field.FieldPath(),
-				nearest.UnknownField(reflect.TypeOf(into), field.FieldPath()))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // Validate returns every field whose value cannot be used.

@@ -38,10 +38,9 @@ type DeviceShareArgs struct {
 	// DevicePluginAdaption writes the annotations gpu-minors and bind-timestamp at the bind, which device plugins of
 	// some vendors read. Default: false.
 	DevicePluginAdaption bool `json:"devicePluginAdaption,omitempty"`
-	// Allocator may be set, as in configurations of Koordinator. It has no effect.
+	// Allocator is accepted from configurations of Koordinator, without effect: there is one allocator.
 	Allocator string `json:"allocator,omitempty"`
-	// EnableQueueHint may be set, as in configurations of Koordinator. It has no effect: pods are always woken by what
-	// can help them alone.
+	// EnableQueueHint is accepted from configurations of Koordinator, without effect: queueing hints are always on.
 	EnableQueueHint bool `json:"enableQueueHint,omitempty"`
 }
 
@@ -76,10 +75,6 @@ type DeviceScoringStrategy struct {
 	// gpu-memory-ratio, rdma and fpga. Default: gpu-memory-ratio, rdma and fpga, with weight 1 each. It must be left
 	// out with FragmentationAware.
 	Resources []ResourceWeight `json:"resources,omitempty"`
-	// DegradedPenaltyMilli is how much less a node is worth to FragmentationAware for each device with the condition
-	// Degraded that the pod would get there, in thousandths of a GPU: 0…1000000. Default: 1000. It must be left out
-	// with the other types.
-	DegradedPenaltyMilli *int64 `json:"degradedPenaltyMilli,omitempty"`
 }
 
 // DecodeDeviceShare is Decode for the plugin DeviceShare.
@@ -98,9 +93,6 @@ func (a *DeviceShareArgs) SetDefaults() {
 		s.Resources = []ResourceWeight{
 			{Name: "koordinator.sh/gpu-memory-ratio"}, {Name: "koordinator.sh/rdma"}, {Name: "koordinator.sh/fpga"},
 		}
-	}
-	if s.DegradedPenaltyMilli == nil && s.Type == FragmentationAware {
-		s.DegradedPenaltyMilli = new(int64(1000))
 	}
 	for i := range s.Resources {
 		s.Resources[i].Weight = cmp.Or(s.Resources[i].Weight, 1)
@@ -122,13 +114,6 @@ func (a *DeviceShareArgs) Validate() field.ErrorList {
 		if s.Type == FragmentationAware && len(s.Resources) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("resources"),
 				fmt.Sprintf("must be left out with type %s, which compares no amounts", FragmentationAware)))
-		}
-		switch n := s.DegradedPenaltyMilli; {
-		case n != nil && s.Type != FragmentationAware:
-			errs = append(errs, field.Forbidden(path.Child("degradedPenaltyMilli"),
-				fmt.Sprintf("must be left out with type %s: it is for %s", s.Type, FragmentationAware)))
-		case n != nil && (*n < 0 || *n > 1_000_000):
-			errs = append(errs, field.Invalid(path.Child("degradedPenaltyMilli"), *n, "must be 0…1000000"))
 		}
 		errs = append(errs, validateDeviceWeights(path.Child("resources"), s.Resources)...)
 	}

@@ -13,15 +13,12 @@ import (
 func TestDecodeDeviceShare(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]v1alpha1.DeviceScoringStrategy{
-		`{}`:                     {Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(1000))},
-		`{"scoringStrategy":{}}`: {Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(1000))},
+		`{}`:                     {Type: "FragmentationAware"},
+		`{"scoringStrategy":{}}`: {Type: "FragmentationAware"},
 		`{"allocator":"default","enableQueueHint":true,"devicePluginAdaption":true,` +
 			`"disableDeviceNUMATopologyAlignment":true,` +
 			`"gpuShareUnsupportedModels":[{"vendor":"nvidia","model":"A"}]}`: {
-			Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(1000)),
-		},
-		`{"scoringStrategy":{"degradedPenaltyMilli":0}}`: {
-			Type: "FragmentationAware", DegradedPenaltyMilli: new(int64(0)),
+			Type: "FragmentationAware",
 		},
 		`{"scoringStrategy":{"type":"LeastAllocated"}}`: {Type: "LeastAllocated", Resources: []v1alpha1.ResourceWeight{
 			{Name: "koordinator.sh/gpu-memory-ratio", Weight: 1},
@@ -61,7 +58,7 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		`{"scoringStrategi":{}}`:                `scoringStrategi: unknown field, did you mean "scoringS`,
 		`{"scoringStrategy":{"types":"x"}}`:     `scoringStrategy.types: unknown field, did you mean "type"?`,
 		`{"scoringStrategy":{"type":"Packed"}}`: `scoringStrategy.type: Unsupported value: "Packed": supported`,
-		`{"scoringStrategy":{"type":1}}`:        `cannot unmarshal number`,
+		`{"scoringStrategy":{"type":1}}`:        `scoringStrategy.type: "1" is not allowed: use a string`,
 		`{"kind":"ElasticQuotaArgs"}`:           `kind: Unsupported value: "ElasticQuotaArgs": supported`,
 		`{"apiVersion":"v2"}`:                   `apiVersion: Unsupported value: "v2"`,
 		`{"gpuSharedResourceTemplatesConfig":{"configMapName":"A"}}`: `gpuSharedResourceTemplatesConfig.` +
@@ -70,7 +67,7 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		`{"gpuSharedResourceTemplatesConfig":{"matchedResources":["cpu"]}}`: `Config.matchedResources[0]: ` +
 			`Unsupported value: "cpu": supported values: "huawei.com/npu-core"`,
 		`{"gpuSharedResourceTemplatesConfig":{"name":"a"}}`: `gpuSharedResourceTemplatesConfig.name: unknown field`,
-		`{"gpuShareUnsupportedModels":["A"]}`:               `cannot unmarshal string`,
+		`{"gpuShareUnsupportedModels":["A"]}`:               `gpuShareUnsupportedModels[0]: "A" is not allowed: use an object`,
 		`{"gpuShareUnsupportedModels":[{"model":"A"}]}`: `gpuShareUnsupportedModels[0].vendor: Required value: must ` +
 			`be a value of the label gpu-vendor`,
 		`{"gpuShareUnsupportedModels":[{"vendor":"nvidia"}]}`: `gpuShareUnsupportedModels[0].model: Required value`,
@@ -81,11 +78,8 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 			`must be 1…100`,
 		`{"scoringStrategy":{"resources":[{"name":"koordinator.sh/rdma"}]}}`: `scoringStrategy.resources: Forbidden: ` +
 			`must be left out with type F`,
-		`{"scoringStrategy":{"degradedPenaltyMilli":-1}}`: `scoringStrategy.degradedPenaltyMilli: Invalid value: -1: ` +
-			`must be 0…1000000`,
-		`{"scoringStrategy":{"type":"MostAllocated","degradedPenaltyMilli":1}}`: `degradedPenaltyMilli: Forbidden: ` +
-			`must be left out with type MostAllocated`,
-		least(`{"name":"cpu"}`): `scoringStrategy.resources[0].name: Unsupported value: "cpu": supported`,
+		`{"scoringStrategy":{"degradedPenaltyMilli":0}}`: `scoringStrategy.degradedPenaltyMilli: unknown field`,
+		least(`{"name":"cpu"}`):                          `scoringStrategy.resources[0].name: Unsupported value: "cpu": supported`,
 		least(`{"name":"koordinator.sh/rdma"},{"name":"koordinator.sh/rdma"}`): `scoringStrategy.resources[1].name: ` +
 			`Duplicate value: "koordinator.sh/rdma"`,
 		least(`{"name":"koordinator.sh/rdma","weight":101}`): `scoringStrategy.resources[0].weight: Invalid value: ` +

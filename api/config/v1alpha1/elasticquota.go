@@ -34,16 +34,12 @@ type ElasticQuotaArgs struct {
 	// DefaultQuotaGroupMax is the max of the default quota while no ElasticQuota koordinator-default-quota says one, as
 	// quantities by resource, 0 or more. Default: no limit.
 	DefaultQuotaGroupMax corev1.ResourceList `json:"defaultQuotaGroupMax,omitempty"`
-	// SystemQuotaGroupMax may be set, as in configurations of Koordinator. It has no effect: the system quota is never
+	// SystemQuotaGroupMax is accepted from configurations of Koordinator, without effect: the system quota is never
 	// limited.
 	SystemQuotaGroupMax corev1.ResourceList `json:"systemQuotaGroupMax,omitempty"`
 	// QuotaGroupNamespace is the namespace of the quotas koordinator-root-quota, koordinator-system-quota and
 	// koordinator-default-quota. Default: koordinator-system.
 	QuotaGroupNamespace string `json:"quotaGroupNamespace,omitempty"`
-	// Rounding says how whole units are divided: LargestRemainder (default) or Divisor.
-	Rounding string `json:"rounding,omitempty"`
-	// GuaranteeUsage lifts min to what is used within max, so that running pods are not shared away. Default: false.
-	GuaranteeUsage bool `json:"guaranteeUsage,omitempty"`
 	// MissingQuotaPolicy is for pods that name a quota which does not exist: Default (default) counts and admits them
 	// in the default quota until the quota exists, Reject leaves them pending.
 	MissingQuotaPolicy string `json:"missingQuotaPolicy,omitempty"`
@@ -66,9 +62,6 @@ type ElasticQuotaArgs struct {
 
 // Values of arguments of ElasticQuota.
 const (
-	RoundingLargestRemainder = "LargestRemainder"
-	RoundingDivisor          = "Divisor"
-
 	MissingQuotaDefault = "Default"
 	MissingQuotaReject  = "Reject"
 
@@ -91,7 +84,6 @@ func (a *ElasticQuotaArgs) SetDefaults() {
 	a.MaxRevokedPerQuota = cmp.Or(a.MaxRevokedPerQuota, new(int32(30)))
 	a.MaxRevokedPerMinute = cmp.Or(a.MaxRevokedPerMinute, new(int32(60)))
 	a.QuotaGroupNamespace = cmp.Or(a.QuotaGroupNamespace, "koordinator-system")
-	a.Rounding = cmp.Or(a.Rounding, RoundingLargestRemainder)
 	a.MissingQuotaPolicy = cmp.Or(a.MissingQuotaPolicy, MissingQuotaDefault)
 	a.RevokePolicy = cmp.Or(a.RevokePolicy, RevokeOnDemand)
 }
@@ -103,7 +95,6 @@ func (a *ElasticQuotaArgs) Validate() field.ErrorList {
 		name, value string
 		allowed     []string
 	}{
-		{"rounding", a.Rounding, []string{RoundingLargestRemainder, RoundingDivisor}},
 		{"missingQuotaPolicy", a.MissingQuotaPolicy, []string{MissingQuotaDefault, MissingQuotaReject}},
 		{"revokePolicy", a.RevokePolicy, []string{RevokeOnDemand, RevokeStrict, RevokeDryRun}},
 	} {

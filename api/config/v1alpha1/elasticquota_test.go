@@ -19,7 +19,7 @@ func TestDecodeElasticQuota(t *testing.T) {
 	}
 	if *a.EnableRuntimeQuota || !*a.EnableCheckParentQuota || !*a.DisableDefaultQuotaPreemption ||
 		a.DefaultQuotaGroupMax.Cpu().Value() != 100 || a.DelayEvictTime.Minutes() != 5 ||
-		a.MissingQuotaPolicy != v1alpha1.MissingQuotaReject || a.Rounding != v1alpha1.RoundingLargestRemainder {
+		a.MissingQuotaPolicy != v1alpha1.MissingQuotaReject {
 		t.Errorf("read as %+v", a)
 	}
 	again, err := v1alpha1.DecodeElasticQuota(&a)
@@ -31,12 +31,11 @@ func TestDecodeElasticQuota(t *testing.T) {
 func TestDecodeElasticQuotaRefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		`{"enableRuntimQuota":true}`: `enableRuntimQuota: unknown field, did you mean "enableRuntimeQuota"?`,
-		`{"rounding":"Up"}`: `rounding: Unsupported value: "Up": supported values: "LargestRemainder", ` +
-			`"Divisor"`,
+		`{"enableRuntimQuota":true}`:            `enableRuntimQuota: unknown field, did you mean "enableRuntimeQuota"?`,
+		`{"rounding":"Divisor"}`:                `rounding: unknown field`,
 		`{"revokePolicy":"Never"}`:              `revokePolicy: Unsupported value: "Never"`,
 		`{"missingQuotaPolicy":"Ask"}`:          `missingQuotaPolicy: Unsupported value: "Ask"`,
-		`{"defaultQuotaGroupMax":{"cpu":"-1"}}`: `defaultQuotaGroupMax[cpu]: Invalid value: "-1": must be 0 or more`,
+		`{"defaultQuotaGroupMax":{"cpu":"-1"}}`: `defaultQuotaGroupMax.cpu: Invalid value: "-1": must be 0 or more`,
 		`{"delayEvictTime":"-1s"}`:              `delayEvictTime: Invalid value: "-1s": must be 0 or more`,
 		`{"revokePodInterval":"0s"}`:            `revokePodInterval: Invalid value: "0s": must be more than 0`,
 		`{"kind":"NodeNUMAResourceArgs"}`:       `kind: Unsupported value: "NodeNUMAResourceArgs"`,

@@ -63,16 +63,6 @@ func (in *CoschedulingArgs) DeepCopyInto(out *CoschedulingArgs) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.ResolverPeriod != nil {
-		in, out := &in.ResolverPeriod, &out.ResolverPeriod
-		*out = new(v1.Duration)
-		**out = **in
-	}
-	if in.StatusDelay != nil {
-		in, out := &in.StatusDelay, &out.StatusDelay
-		*out = new(v1.Duration)
-		**out = **in
-	}
 	if in.ControllerWorkers != nil {
 		in, out := &in.ControllerWorkers, &out.ControllerWorkers
 		*out = new(int64)
@@ -115,11 +105,6 @@ func (in *DeviceScoringStrategy) DeepCopyInto(out *DeviceScoringStrategy) {
 		in, out := &in.Resources, &out.Resources
 		*out = make([]ResourceWeight, len(*in))
 		copy(*out, *in)
-	}
-	if in.DegradedPenaltyMilli != nil {
-		in, out := &in.DegradedPenaltyMilli, &out.DegradedPenaltyMilli
-		*out = new(int64)
-		**out = **in
 	}
 }
 

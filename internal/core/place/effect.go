@@ -40,8 +40,7 @@ func EffectOn(v *ledger.View, r *Request) (Effect, why.Reason) {
 	node, pod := nodeWish(f), r.Required
 	switch {
 	case pod != NoWish && node != NoWish && pod != node,
-		pod == WantSpreadByPCPUs && f.ARM64,
-		node == WantFullPCPUs && pod == NoWish && r.Preferred == WantSpreadByPCPUs && r.StrictSpreadAvoidance:
+		pod == WantSpreadByPCPUs && f.ARM64:
 		return e, why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
 	case node != NoWish:
 		e.Bind, e.Required = node.bind(), true

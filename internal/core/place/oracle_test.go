@@ -104,11 +104,9 @@ func (o *oracle) bind(r *place.Request) (must place.BindWish, ok bool) {
 	case o.f.Bind == ledger.SpreadByPCPUs && !o.f.ARM64:
 		node = place.WantSpreadByPCPUs
 	}
-	strict := r.StrictSpreadAvoidance && r.Required == place.NoWish && r.Preferred == place.WantSpreadByPCPUs
 	switch {
 	case r.Required == place.WantSpreadByPCPUs && (o.f.ARM64 || node == place.WantFullPCPUs),
-		r.Required == place.WantFullPCPUs && node == place.WantSpreadByPCPUs,
-		strict && node == place.WantFullPCPUs:
+		r.Required == place.WantFullPCPUs && node == place.WantSpreadByPCPUs:
 		return 0, false
 	}
 	return max(node, r.Required), true // at most one of them, or both the same

@@ -70,8 +70,6 @@ func count(tb interface{ Fatalf(string, ...any) }, f *ledger.Facts) {
 	}
 }
 
-func strict(r *place.Request) { r.StrictSpreadAvoidance = true }
-
 func sharing(milli int64, changes ...func(*place.Request)) *place.Request {
 	r := &place.Request{
 		UID: "new", Namespace: "ns", Name: "new", Class: qos.LS, Role: qos.SharedPool,
@@ -157,10 +155,6 @@ func TestTryOnTheWorkedExample(t *testing.T) {
 		"a FullPCPUsOnly node gives a pod that prefers spreading whole cores": {
 			facts: label(ledger.FullPCPUsOnly), request: binding(4, preferred(place.WantSpreadByPCPUs)),
 			cpus: "0-1,16-17",
-		},
-		"a FullPCPUsOnly node is avoided strictly when asked so": {
-			facts: label(ledger.FullPCPUsOnly), request: binding(4, preferred(place.WantSpreadByPCPUs), strict),
-			reason: conflict,
 		},
 		"a FullPCPUsOnly node refuses a pod that requires spreading": {
 			facts: label(ledger.FullPCPUsOnly), request: binding(4, required(place.WantSpreadByPCPUs)),
@@ -446,7 +440,7 @@ func TestTryOnOtherMachines(t *testing.T) {
 		},
 		"without SMT required policies of node and pod cannot differ": {
 			facts:   ledger.Facts{Machine: machine(t, 1, 1, 8, 1), Bind: ledger.FullPCPUsOnly},
-			request: binding(3, required(place.WantSpreadByPCPUs), strict), cpus: "0-2",
+			request: binding(3, required(place.WantSpreadByPCPUs)), cpus: "0-2",
 		},
 		"a core with an offline CPU is whole without it": {
 			facts: ledger.Facts{Machine: machine(t, 1, 1, 2, 2, 2)}, request: binding(2, required(place.WantFullPCPUs)),

@@ -293,7 +293,7 @@ func TestEqualSignaturesGetEqualAnswers(t *testing.T) {
 		if rapid.Bool().Draw(t, "related") {
 			like := *a
 			like.UID, like.Name, like.Default = b.UID, b.Name+"-2", b.Default
-			like.Preferred, like.StrictSpreadAvoidance = b.Preferred, b.StrictSpreadAvoidance
+			like.Preferred = b.Preferred
 			like.Topology, like.LimitMilli = b.Topology, b.LimitMilli
 			b = &like
 		}

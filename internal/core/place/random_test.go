@@ -191,7 +191,6 @@ func drawRequest(t *rapid.T) *place.Request {
 		r.Required = rapid.SampledFrom([]place.BindWish{0, 0, 1, 2}).Draw(t, "required")
 		r.Preferred = rapid.SampledFrom([]place.BindWish{0, 1, 2}).Draw(t, "preferred")
 		r.Exclusive = rapid.SampledFrom([]cpualloc.Exclusive{0, 1, 2}).Draw(t, "exclusive")
-		r.StrictSpreadAvoidance = rapid.Bool().Draw(t, "strict avoidance")
 	case 2:
 		r.Class, r.Role = qos.LS, qos.SharedPool
 		r.RequestMilli = int64(rapid.IntRange(0, 9000).Draw(t, "request"))

@@ -73,8 +73,6 @@ type Request struct {
 	// when it was made, in seconds since the epoch.
 	Kubelet *kubelet.Pod
 	Created int64
-	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs, instead of scoring them 0.
-	StrictSpreadAvoidance bool
 	// OnPolicyNodes, where it is not nil, is what the pod asks of nodes with a label cpu-bind-policy in place of r: its
 	// role binds there (plugin argument bindAllPodsOnPolicyNodes). Its CPUs are 0 when the pod's request is not a whole
 	// number: such nodes refuse it. It has no OnPolicyNodes itself; who asks is read from r alone.
@@ -138,9 +136,6 @@ func (r *Request) sign(b []byte) []byte {
 			field('p', int64(r.Preferred))
 			if r.Preferred == NoWish {
 				field('d', int64(r.Default))
-			}
-			if r.Preferred == WantSpreadByPCPUs && r.StrictSpreadAvoidance {
-				field('s', 1)
 			}
 		}
 		field('x', int64(r.Exclusive))

@@ -48,27 +48,17 @@ func plant(f *Forest, set func(Spec), fanout []int, names ...string) []*Quota {
 	return leaves
 }
 
-func eachRounding(b *testing.B, run func(*testing.B, Config)) {
-	b.Helper()
-	for name, r := range map[string]Rounding{"LargestRemainder": LargestRemainder, "Divisor": Divisor} {
-		b.Run("rounding="+name, func(b *testing.B) { run(b, Config{Rounding: r, ScaleMin: true}) })
-	}
-}
-
 // BenchmarkDivide divides one set in one dimension.
 func BenchmarkDivide(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
-			eachRounding(b, func(b *testing.B, c Config) {
-				b.Helper()
-				f, _ := grow([]int{n}, c, "cpu")
+			f, _ := grow([]int{n}, Config{ScaleMin: true}, "cpu")
+			f.divide(f.root, 0)
+			b.ReportAllocs()
+			for b.Loop() {
 				f.divide(f.root, 0)
-				b.ReportAllocs()
-				for b.Loop() {
-					f.divide(f.root, 0)
-				}
-				b.ReportMetric(float64(f.root.cells[0].rounds), "rounds")
-			})
+			}
+			b.ReportMetric(float64(f.root.cells[0].rounds), "rounds")
 		})
 	}
 }
@@ -76,22 +66,19 @@ func BenchmarkDivide(b *testing.B) {
 // BenchmarkRefresh divides a set of 2,000 siblings in two dimensions after a change of the total. Koordinator's
 // benchmark of the same takes 7.25 ms and 543 kB.
 func BenchmarkRefresh(b *testing.B) {
-	eachRounding(b, func(b *testing.B, c Config) {
-		b.Helper()
-		f, leaves := grow([]int{2000}, c, "cpu", "memory")
-		system, one := f.Find(System), f.Vector(Amounts{"cpu": 1, "memory": 1})
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			if i%2 == 0 {
-				f.Add(system, Used, one)
-			} else {
-				f.Subtract(system, Used, one)
-			}
-			for d := range f.names {
-				f.Runtime(leaves[0], Dimension(d))
-			}
+	f, leaves := grow([]int{2000}, Config{ScaleMin: true}, "cpu", "memory")
+	system, one := f.Find(System), f.Vector(Amounts{"cpu": 1, "memory": 1})
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%2 == 0 {
+			f.Add(system, Used, one)
+		} else {
+			f.Subtract(system, Used, one)
 		}
-	})
+		for d := range f.names {
+			f.Runtime(leaves[0], Dimension(d))
+		}
+	}
 }
 
 // BenchmarkRequestChange changes the request of one leaf in three dimensions and reads its runtime: four divisions of
@@ -153,13 +140,11 @@ func changeRequests(f *Forest, leaves []*Quota, more func() bool) {
 }
 
 func TestDivisionDoesNotAllocate(t *testing.T) {
-	for _, r := range []Rounding{LargestRemainder, Divisor} {
-		for _, n := range []int{10, 1000} {
-			f, _ := grow([]int{n}, Config{Rounding: r, ScaleMin: true}, "cpu")
-			f.divide(f.root, 0)
-			if got := testing.AllocsPerRun(10, func() { f.divide(f.root, 0) }); got != 0 {
-				t.Errorf("rounding %d: dividing among %d allocates %v times, want 0", r, n, got)
-			}
+	for _, n := range []int{10, 1000} {
+		f, _ := grow([]int{n}, Config{ScaleMin: true}, "cpu")
+		f.divide(f.root, 0)
+		if got := testing.AllocsPerRun(10, func() { f.divide(f.root, 0) }); got != 0 {
+			t.Errorf("dividing among %d allocates %v times, want 0", n, got)
 		}
 	}
 	f, leaves := grow([]int{10, 10, 10}, Config{ScaleMin: true}, "cpu", "memory", "nvidia.com/gpu")

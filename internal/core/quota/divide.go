@@ -1,28 +1,14 @@
 package quota
 
 import (
-	"container/heap"
 	"math/big"
 	"math/bits"
 	"slices"
 )
 
-// Rounding is how whole units are divided in proportion to weights.
-type Rounding int
-
-const (
-	// LargestRemainder gives everyone the whole part of its share, and the units left to the largest fractions, round
-	// by round. No runtime is a unit or more off its share in a round, but a larger total can lower a runtime by a
-	// unit.
-	LargestRemainder Rounding = iota
-	// Divisor gives units one at a time to the largest weight/(2a+1), where a is what a borrower already got
-	// (Sainte-Laguë). A larger total never lowers a runtime, but one large weight gains against many small ones.
-	Divisor
-)
-
 // member is one of a set of siblings in one dimension while the set is divided.
 type member struct {
-	// effective is min, with what is guaranteed, before scale and after it. limited is the request within max. given
+	// effective is min, before scale and after it. limited is the request within max. given
 	// is the result.
 	effective, limited, given int64
 	weight, used              int64
@@ -54,11 +40,9 @@ type Round struct {
 
 // divider divides what a set of siblings has in one dimension. It owns the memory that this takes.
 type divider struct {
-	rounding Rounding
-	members  []member // ascending name
-	parts    []part
-	rests    []sum
-	queue    []int // parts that still get units
+	members []member // ascending name
+	parts   []part
+	rests   []sum
 
 	// pool is what the last division had above all bases, weights those of its last round.
 	pool    int64
@@ -129,17 +113,9 @@ func (v *divider) lend(total int64) (rounds int, tied bool) {
 	// Every round but the last serves a borrower in full, so there are no more rounds than borrowers.
 	v.pool = left.amount()
 	for pool := v.pool; pool > 0 && len(v.parts) > 0; rounds++ {
-		var cut bool
-		if v.rounding == Divisor {
-			cut = v.sainteLague(pool)
-		} else {
-			cut = v.largestRemainder(pool)
-		}
+		cut := v.largestRemainder(pool)
 		tied = tied || cut
 		pool = v.settleRound(pool)
-		if v.rounding == Divisor {
-			return 1, tied
-		}
 	}
 	return rounds, tied
 }
@@ -185,8 +161,10 @@ func share(weight, pool uint64, weights sum) (whole int64, rest sum) {
 	return q.Int64(), rest
 }
 
-// largestRemainder divides the pool among the parts in proportion to their weights, regardless of their room. It
-// reports whether units went to some of several parts with equal remainders.
+// largestRemainder divides the pool among the parts in proportion to their weights, regardless of their room: each part
+// gets the whole units of its share, and the units left go to the largest fractions. No part is a unit or more off its
+// share, but a larger pool can lower a part by a unit. largestRemainder reports whether units went to some of several
+// parts with equal remainders.
 func (v *divider) largestRemainder(pool int64) (tied bool) {
 	weights, left := v.weigh(), pool
 	v.rests = v.rests[:0]
@@ -225,80 +203,4 @@ func (v *divider) largestRemainder(pool int64) (tied bool) {
 		}
 	}
 	return equal > 0
-}
-
-// sainteLague gives the pool unit by unit to the part with the largest weight/(2·got+1) that has room. It starts from
-// what every part has at the end for sure: of n parts, ⌊weight·(pool − n/2)/Σ weight⌋ units, or its room. At the end a
-// part without that has at most weight·λ + ½ units for one λ, so λ ≥ (pool − n/2)/Σ weight, and at least weight·λ − ½.
-// Less than two units a part are then left.
-func (v *divider) sainteLague(pool int64) (tied bool) {
-	weights, left, n := v.weigh(), pool, len(v.parts)
-	sure := func(p *part) int64 {
-		units, _ := share(uint64(p.weight), uint64(max(left-int64(n+1)/2, 0)), weights)
-		return units
-	}
-	for i := range v.parts {
-		v.parts[i].got, v.parts[i].done = 0, false
-	}
-	for found := true; found; {
-		found = false
-		for i := range v.parts {
-			if p := &v.parts[i]; !p.done && sure(p) >= p.room {
-				p.got, p.done, found = p.room, true, true
-				weights, left, n = weights.minus(sumOf(p.weight)), left-p.room, n-1
-			}
-		}
-	}
-	v.queue, pool = v.queue[:0], left
-	for i := range v.parts {
-		if p := &v.parts[i]; !p.done {
-			p.got = sure(p)
-			pool -= p.got
-			v.queue = append(v.queue, i)
-		}
-	}
-	heap.Init(v)
-	for ; pool > 0 && len(v.queue) > 0; pool-- {
-		p := &v.parts[v.queue[0]]
-		last := *p
-		if p.got++; p.got == p.room {
-			heap.Pop(v)
-		} else {
-			heap.Fix(v, 0)
-		}
-		tied = pool == 1 && len(v.queue) > 0 && quotients(&last, &v.parts[v.queue[0]]) == 0
-	}
-	return tied
-}
-
-// Len is heap.Interface's, as are Less, Swap, Push and Pop: the part that gets the next unit comes first.
-func (v *divider) Len() int { return len(v.queue) }
-
-// Less reports which of two parts gets a unit first.
-func (v *divider) Less(i, j int) bool {
-	a, b := &v.parts[v.queue[i]], &v.parts[v.queue[j]]
-	switch c := quotients(a, b); {
-	case c != 0:
-		return c > 0
-	case a.uses() != b.uses():
-		return a.uses()
-	}
-	return v.queue[i] < v.queue[j]
-}
-
-// Swap changes two places.
-func (v *divider) Swap(i, j int) { v.queue[i], v.queue[j] = v.queue[j], v.queue[i] }
-
-// Push is not called.
-func (v *divider) Push(any) {}
-
-// Pop drops the last part.
-func (v *divider) Pop() any {
-	v.queue = v.queue[:len(v.queue)-1]
-	return nil
-}
-
-// quotients compares weight/(2·got+1) of two parts.
-func quotients(a, b *part) int {
-	return product(uint64(a.weight), 2*uint64(b.got)+1).compare(product(uint64(b.weight), 2*uint64(a.got)+1))
 }

@@ -88,17 +88,12 @@ func TestAnEvictionBeginsAboveMin(t *testing.T) {
 // Q12: a negative weight is in the sum of weights and not in the loop, so that siblings get more than there is.
 func TestANegativeWeightTakesNothingFromSiblings(t *testing.T) {
 	t.Parallel()
-	for name, rounding := range roundings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := quota.New(quota.Config{Rounding: rounding, ScaleMin: true})
-			f.SetNodes(quota.Amounts{cpu: 100})
-			plant(t, f, 1, "a 0/100 w=30 [100]  b 0/100 w=30 [100]  bad 10/100 w=-40 [100]")
-			want := of(t, 1, "a=45 b=45 bad=10")
-			if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
-				t.Errorf("runtimes (-want +got):\n%s", diff)
-			}
-		})
+	f := quota.New(quota.Config{ScaleMin: true})
+	f.SetNodes(quota.Amounts{cpu: 100})
+	plant(t, f, 1, "a 0/100 w=30 [100]  b 0/100 w=30 [100]  bad 10/100 w=-40 [100]")
+	want := of(t, 1, "a=45 b=45 bad=10")
+	if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
+		t.Errorf("runtimes (-want +got):\n%s", diff)
 	}
 }
 
@@ -109,51 +104,46 @@ func TestANegativeWeightTakesNothingFromSiblings(t *testing.T) {
 // Q14: amounts are negative after the cluster shrinks, pods are admitted above the limit after a removal.
 func TestAShrunkClusterLeavesNothingNegative(t *testing.T) {
 	t.Parallel()
-	for name, rounding := range roundings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := quota.NewAccount(quota.Config{Rounding: rounding, ScaleMin: true}, quota.Rules{})
-			ten := quota.Amounts{cpu: 10}
-			for _, s := range []quota.Spec{leaf("a", "", 30, 60), leaf("b", "", 20, 60), leaf("c", "", 10, 60)} {
-				a.Set(s)
-				for i := range 4 {
-					p := quota.Pod{UID: fmt.Sprint(s.Name, i), Quota: s.Name, Amounts: ten, Node: "n"}
-					if i == 3 {
-						p.Node = ""
-					}
-					a.Put(p)
+	a := quota.NewAccount(quota.Config{ScaleMin: true}, quota.Rules{})
+	ten := quota.Amounts{cpu: 10}
+	for _, s := range []quota.Spec{leaf("a", "", 30, 60), leaf("b", "", 20, 60), leaf("c", "", 10, 60)} {
+		a.Set(s)
+		for i := range 4 {
+			p := quota.Pod{UID: fmt.Sprint(s.Name, i), Quota: s.Name, Amounts: ten, Node: "n"}
+			if i == 3 {
+				p.Node = ""
+			}
+			a.Put(p)
+		}
+	}
+	check := func(total int64) {
+		t.Helper()
+		a.SetNodes(quota.Amounts{cpu: total})
+		sum := int64(0)
+		for _, r := range a.Forest().Reports() {
+			for _, amounts := range []quota.Amounts{r.Runtime, r.EffectiveMin, r.Used, r.Request, r.Allocated} {
+				if amounts[cpu] < 0 {
+					t.Fatalf("total %d: %+v", total, r)
 				}
 			}
-			check := func(total int64) {
-				t.Helper()
-				a.SetNodes(quota.Amounts{cpu: total})
-				sum := int64(0)
-				for _, r := range a.Forest().Reports() {
-					for _, amounts := range []quota.Amounts{r.Runtime, r.EffectiveMin, r.Used, r.Request, r.Allocated} {
-						if amounts[cpu] < 0 {
-							t.Fatalf("total %d: %+v", total, r)
-						}
-					}
-					if r.Name == quota.Root {
-						continue
-					}
-					if sum += r.Runtime[cpu]; r.Runtime[cpu]-r.Used[cpu] < 10 != (a.Admit(r.Name+"3") != nil) &&
-						len(r.Max) > 0 {
-						t.Fatalf("total %d: admission answers %v, quota %+v", total, a.Admit(r.Name+"3"), r)
-					}
-				}
-				if sum > total {
-					t.Fatalf("%d of %d are shared", sum, total)
-				}
+			if r.Name == quota.Root {
+				continue
 			}
-			for total := int64(150); total >= 0; total-- {
-				check(total)
+			if sum += r.Runtime[cpu]; r.Runtime[cpu]-r.Used[cpu] < 10 != (a.Admit(r.Name+"3") != nil) &&
+				len(r.Max) > 0 {
+				t.Fatalf("total %d: admission answers %v, quota %+v", total, a.Admit(r.Name+"3"), r)
 			}
-			a.Unset("b")
-			for total := range int64(150) {
-				check(total)
-			}
-		})
+		}
+		if sum > total {
+			t.Fatalf("%d of %d are shared", sum, total)
+		}
+	}
+	for total := int64(150); total >= 0; total-- {
+		check(total)
+	}
+	a.Unset("b")
+	for total := range int64(150) {
+		check(total)
 	}
 }
 

@@ -7,12 +7,9 @@ import (
 
 // Config is what holds for all quotas of a forest.
 type Config struct {
-	Rounding Rounding
 	// ScaleMin shares the total in proportion to min where it is smaller than the sum of mins. Without it, runtimes
 	// can exceed the total together.
 	ScaleMin bool
-	// GuaranteeUsage lifts min to what is used, so that running pods are not shared away.
-	GuaranteeUsage bool
 	// DefaultMax is the max of Default while no spec sets one. A dimension that it lacks is not limited.
 	DefaultMax Amounts
 }
@@ -39,7 +36,7 @@ func New(c Config) *Forest {
 	f := &Forest{
 		config: c, dimensions: map[string]Dimension{},
 		root: &Quota{spec: Spec{Name: Root, IsParent: true}}, system: &Quota{spec: Spec{Name: System}},
-		fallback: &Quota{}, divider: divider{rounding: c.Rounding},
+		fallback: &Quota{},
 	}
 	f.quotas = map[string]*Quota{System: f.system, Default: f.fallback}
 	f.setDefault(c.DefaultMax)
@@ -182,7 +179,7 @@ func (f *Forest) addSum(q *Quota, m Measure, d Dimension, delta sum) {
 		c.sums[m] = c.sums[m].plus(delta)
 		if n.parent != nil && m == Used {
 			set := &n.parent.cells[d]
-			set.stale = set.stale || set.tied || f.config.GuaranteeUsage
+			set.stale = set.stale || set.tied
 		}
 	}
 	if m == Used && (q == f.system || q == f.fallback) {
@@ -297,17 +294,9 @@ func (f *Forest) gather(q *Quota, d Dimension) {
 		if int(d) < len(child.cells) && child.cells[d].named {
 			c := &child.cells[d]
 			v.members = append(v.members, member{
-				effective: f.guaranteed(c), limited: c.limited(), weight: c.weight, used: c.amount(Used),
+				effective: c.floor, limited: c.limited(), weight: c.weight, used: c.amount(Used),
 				keeps: c.keeps, fixed: c.fixed,
 			})
 		}
 	}
-}
-
-// guaranteed returns min before it is scaled. What is used is guaranteed as far as it is asked for and within max.
-func (f *Forest) guaranteed(c *cell) int64 {
-	if !f.config.GuaranteeUsage {
-		return c.floor
-	}
-	return max(c.floor, min(c.amount(Used), c.limited()))
 }

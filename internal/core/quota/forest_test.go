@@ -313,12 +313,6 @@ func TestUsageCountsInTiesAndWhereItIsGuaranteed(t *testing.T) {
 		"no tie": {
 			quota.Config{ScaleMin: true}, "a 3/9 [3]  b 3/9 [3]", 4, 3, "a=2 b=2", "a=2 b=2",
 		},
-		"guaranteed usage": {
-			quota.Config{ScaleMin: true, GuaranteeUsage: true}, "a 0/10 [10]  b 0/10 [10]", 10, 8, "a=5 b=5", "a=1 b=9",
-		},
-		"guaranteed usage, within the request": {
-			quota.Config{ScaleMin: true, GuaranteeUsage: true}, "a 0/10 [10]  b 0/10 [6]", 10, 8, "a=5 b=5", "a=4 b=6",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,7 @@ import (
 )
 
 // world is what a forest was given, kept by name and read from scratch: the definitions of the rule in words of their
-// own, with big numbers, maps and sorts, and one unit at a time for Divisor.
+// own, with big numbers, maps and sorts.
 type world struct {
 	config quota.Config
 	nodes  quota.Amounts
@@ -163,9 +163,6 @@ func (w *world) up(r *result, dimension string) {
 		}
 	}
 	r.guaranteed = r.least
-	if w.config.GuaranteeUsage {
-		r.guaranteed = max(r.least, min(r.used, r.limited))
-	}
 }
 
 func (r *result) bigUsed(w *world, dimension string) *big.Int {
@@ -297,9 +294,6 @@ func (w *world) lendUnits(set []*result, total int64) (rounds int) {
 		}
 	}
 	pool := clamp(left)
-	if w.config.Rounding == quota.Divisor {
-		return unitByUnit(borrowers, pool)
-	}
 	for pool > 0 && len(borrowers) > 0 {
 		rounds++
 		weight, given := func(r *result) int64 { return r.weight }, func(r *result) int64 { return r.runtime }
@@ -318,44 +312,6 @@ func (w *world) lendUnits(set []*result, total int64) (rounds int) {
 		borrowers = hungry
 	}
 	return rounds
-}
-
-// unitByUnit gives each unit to the borrower with the largest weight/(2a+1), a being what it got of the pool.
-func unitByUnit(borrowers []*result, pool int64) (rounds int) {
-	base := map[*result]int64{}
-	for _, r := range borrowers {
-		base[r] = r.runtime
-	}
-	if pool > 0 && len(borrowers) > 0 {
-		rounds = 1
-	}
-	for ; pool > 0; pool-- {
-		var best *result
-		for _, r := range borrowers {
-			if r.runtime == r.limited {
-				continue
-			}
-			if best == nil || comparePriority(r, base[r], best, base[best]) < 0 {
-				best = r
-			}
-		}
-		if best == nil {
-			return rounds
-		}
-		best.runtime++
-	}
-	return rounds
-}
-
-func comparePriority(a *result, aBase int64, b *result, bBase int64) int {
-	quotient := func(r *result, base int64) *big.Rat { return big.NewRat(r.weight, 2*(r.runtime-base)+1) }
-	var c int
-	if x, y := 2*(a.runtime-aBase)+1, 2*(b.runtime-bBase)+1; max(a.weight, b.weight, x, y) < 1<<31 {
-		c = cmp.Compare(b.weight*x, a.weight*y)
-	} else {
-		c = quotient(b, bBase).Cmp(quotient(a, aBase))
-	}
-	return cmp.Or(c, precedes(a, a.runtime, b, b.runtime))
 }
 
 func (w *world) exactMins(set []*result, reference *big.Rat) {

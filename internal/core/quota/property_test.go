@@ -1,7 +1,6 @@
 package quota_test
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -246,7 +245,7 @@ func TestC6OrderIsIrrelevant(t *testing.T) {
 
 func TestC7RuntimeIsWithinItsRoundsOfTheExactShare(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(s *shape) { s.config.Rounding = quota.LargestRemainder }, func(t *rapid.T, w *world, _ *dice) {
+	eachWorld(t, anyShape, func(t *rapid.T, w *world, _ *dice) {
 		f := w.forest()
 		shares := f.Shares()
 		for _, dimension := range dimensions {
@@ -267,55 +266,8 @@ func TestC7RuntimeIsWithinItsRoundsOfTheExactShare(t *testing.T) {
 	})
 }
 
-// TestC7DivisorsAreFair: what the borrowers got agrees with one quotient: no unit that was given has a smaller one
-// than a unit that was not.
-func TestC7DivisorsAreFair(t *testing.T) {
-	t.Parallel()
-	fit := func(s *shape) {
-		s.config.Rounding, s.levels = quota.Divisor, 1
-		s.scale = []int64{12, 60_000, 1 << 42, math.MaxInt64}[s.quotas%4]
-	}
-	eachWorld(t, fit, func(t *rapid.T, w *world, _ *dice) {
-		f := w.forest()
-		sets(f, func(dimension string, _ quota.Report, children []quota.Report) {
-			type borrower struct {
-				*result
-				got, weight *big.Int
-				hungry      bool
-			}
-			var borrowers []borrower
-			for _, c := range children {
-				most, e := limited(c, dimension), c.EffectiveMin[dimension]
-				if most > e && c.Weight[dimension] > 0 {
-					r := &result{name: c.Name, used: c.Used[dimension], runtime: c.Runtime[dimension]}
-					borrowers = append(borrowers, borrower{
-						r, big.NewInt(r.runtime - e), big.NewInt(c.Weight[dimension]), r.runtime < most,
-					})
-				}
-			}
-			odd := func(n *big.Int, add int64) *big.Int {
-				return n.Add(new(big.Int).Lsh(n, 1), big.NewInt(add))
-			}
-			for _, i := range borrowers {
-				for _, j := range borrowers {
-					if !i.hungry || j.got.Sign() == 0 || i.result == j.result {
-						continue
-					}
-					next := new(big.Int).Mul(i.weight, odd(new(big.Int).Set(j.got), -1))
-					last := new(big.Int).Mul(j.weight, odd(new(big.Int).Set(i.got), 1))
-					// The next unit of i against the last one of j.
-					c := cmp.Or(next.Cmp(last), -precedes(i.result, i.runtime, j.result, j.runtime-1))
-					if c > 0 {
-						t.Fatalf("%+v has too little beside %+v", i, j)
-					}
-				}
-			}
-		})
-	})
-}
-
 func flat(s *shape) {
-	s.levels, s.broken, s.config.GuaranteeUsage, s.config.ScaleMin = 1, false, false, true
+	s.levels, s.broken, s.config.ScaleMin = 1, false, true
 }
 
 // values returns the exact shares, and the runtimes, of all limited quotas in a dimension.
@@ -330,11 +282,6 @@ func values(f *quota.Forest, dimension string) (exact, runtime map[string]*big.R
 	return exact, runtime
 }
 
-// scalesMins reports whether some min is scaled. This is done by largest remainder in both modes.
-func scalesMins(f *quota.Forest) bool {
-	return slices.ContainsFunc(f.Reports(), func(r quota.Report) bool { return r.EffectiveMin[cpu] < r.Min[cpu] })
-}
-
 // noneFalls fails where a value of some quota is below what it was.
 func noneFalls(t *rapid.T, what string, before, after map[string]*big.Rat) {
 	t.Helper()
@@ -345,23 +292,18 @@ func noneFalls(t *rapid.T, what string, before, after map[string]*big.Rat) {
 	}
 }
 
-func TestC8ALargerTotalLowersNoRuntime(t *testing.T) {
+func TestC8ALargerTotalLowersNoExactShare(t *testing.T) {
 	t.Parallel()
-	fit := func(s *shape) { s.config.GuaranteeUsage = false }
-	eachWorld(t, fit, func(t *rapid.T, w *world, _ *dice) {
+	eachWorld(t, anyShape, func(t *rapid.T, w *world, _ *dice) {
 		if w.nodes[cpu] == math.MaxInt64 {
 			return
 		}
 		f := w.forest()
-		exact, runtime := values(f, cpu)
-		scaled := scalesMins(f)
+		exact, _ := values(f, cpu)
 		w.nodes[cpu]++
 		f.SetNodes(w.nodes)
-		exactThen, runtimeThen := values(f, cpu)
+		exactThen, _ := values(f, cpu)
 		noneFalls(t, "the exact share", exact, exactThen)
-		if w.config.Rounding == quota.Divisor && !scaled {
-			noneFalls(t, "the runtime", runtime, runtimeThen)
-		}
 	})
 }
 
@@ -387,9 +329,6 @@ func TestC9ALargerRequestGainsAndTakes(t *testing.T) {
 		noneFalls(t, "the exact share", only(exact), exactThen)
 		noneFalls(t, "the runtime", only(runtime), runtimeThen)
 		noneFalls(t, "before, the exact share", others(exactThen), exact)
-		if w.config.Rounding == quota.Divisor {
-			noneFalls(t, "before, the runtime", others(runtimeThen), runtime)
-		}
 	})
 }
 
@@ -397,7 +336,7 @@ func TestC10ALargerWeightDoesNotLose(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, flat, func(t *rapid.T, w *world, d *dice) {
 		f := w.forest()
-		exact, runtime := values(f, cpu)
+		exact, _ := values(f, cpu)
 		s := w.specs[name(int(d.below(int64(len(w.specs)))))]
 		weight, set := s.Weight[cpu]
 		if !set {
@@ -408,11 +347,8 @@ func TestC10ALargerWeightDoesNotLose(t *testing.T) {
 		}
 		s.Weight = quota.Amounts{cpu: weight + 1}
 		f.Set(s)
-		exactThen, runtimeThen := values(f, cpu)
+		exactThen, _ := values(f, cpu)
 		noneFalls(t, "the exact share", map[string]*big.Rat{s.Name: exact[s.Name]}, exactThen)
-		if w.config.Rounding == quota.Divisor {
-			noneFalls(t, "the runtime", map[string]*big.Rat{s.Name: runtime[s.Name]}, runtimeThen)
-		}
 	})
 }
 
@@ -485,12 +421,11 @@ func TestC13DimensionsAreIndependent(t *testing.T) {
 // TestC14LargeAmountsAreClamped: no amount panics or wraps around, and what does not fit is clamped.
 func TestC14LargeAmountsAreClamped(t *testing.T) {
 	t.Parallel()
-	fit := func(s *shape) { s.config.Rounding, s.scale, s.broken = quota.LargestRemainder, math.MaxInt64, true }
+	fit := func(s *shape) { s.scale, s.broken = math.MaxInt64, true }
 	eachWorld(t, fit, func(t *rapid.T, w *world, _ *dice) {
 		if diff := w.differences(w.forest()); len(diff) > 0 {
 			t.Fatal(diff)
 		}
-		w.config.Rounding = quota.Divisor
 		f := w.forest()
 		for _, r := range f.Reports() {
 			for dimension, n := range r.Runtime {
@@ -539,55 +474,48 @@ func TestC16ParentsRequestTheSumOfWhatTheirChildrenPass(t *testing.T) {
 // TestC17TheUnitInUseStays: in a tie of equals, those that use a unit keep it, then the names decide.
 func TestC17TheUnitInUseStays(t *testing.T) {
 	t.Parallel()
-	for rounding, r := range roundings {
-		t.Run(rounding, func(t *testing.T) {
-			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) {
-				n := rapid.IntRange(1, 30).Draw(t, "quotas")
-				units := rapid.IntRange(0, n).Draw(t, "units")
-				using := rapid.SliceOfN(rapid.Bool(), n, n).Draw(t, "using")
-				f := quota.New(quota.Config{Rounding: r, ScaleMin: true})
-				d, one := f.Dimension(cpu), f.Vector(quota.Amounts{cpu: 1})
-				f.SetNodes(quota.Amounts{cpu: int64(units)})
-				for i := range n {
-					f.Set(leaf(name(i), "", 0, 8))
-					f.Add(f.Find(name(i)), quota.Request, f.Vector(quota.Amounts{cpu: 8}))
-					f.Runtime(f.Find(name(i)), d)
-				}
-				for i, uses := range using {
-					if uses {
-						f.Add(f.Find(name(i)), quota.Used, one)
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 30).Draw(t, "quotas")
+		units := rapid.IntRange(0, n).Draw(t, "units")
+		using := rapid.SliceOfN(rapid.Bool(), n, n).Draw(t, "using")
+		f := quota.New(quota.Config{ScaleMin: true})
+		d, one := f.Dimension(cpu), f.Vector(quota.Amounts{cpu: 1})
+		f.SetNodes(quota.Amounts{cpu: int64(units)})
+		for i := range n {
+			f.Set(leaf(name(i), "", 0, 8))
+			f.Add(f.Find(name(i)), quota.Request, f.Vector(quota.Amounts{cpu: 8}))
+			f.Runtime(f.Find(name(i)), d)
+		}
+		for i, uses := range using {
+			if uses {
+				f.Add(f.Find(name(i)), quota.Used, one)
+			}
+		}
+		left := units
+		for _, inUse := range []bool{true, false} {
+			for i, uses := range using {
+				want := int64(0)
+				if uses == inUse {
+					if left > 0 {
+						want = 1
+						left--
+					}
+					if got, _ := f.Runtime(f.Find(name(i)), d); got != want {
+						t.Fatalf("%s: runtime %d, want %d; used by %v", name(i), got, want, using)
 					}
 				}
-				left := units
-				for _, inUse := range []bool{true, false} {
-					for i, uses := range using {
-						want := int64(0)
-						if uses == inUse {
-							if left > 0 {
-								want = 1
-								left--
-							}
-							if got, _ := f.Runtime(f.Find(name(i)), d); got != want {
-								t.Fatalf("%s: runtime %d, want %d; used by %v", name(i), got, want, using)
-							}
-						}
-					}
-				}
-			})
-		})
-	}
+			}
+		}
+	})
 }
 
 // TestR5RoundingNeverEvicts: a change that takes nothing from the exact share of a quota leaves its goal at what it
-// could use before, so that nothing of it is revoked. By Divisor this holds where no min is scaled.
+// could use before, so that nothing of it is revoked.
 func TestR5RoundingNeverEvicts(t *testing.T) {
 	t.Parallel()
-	fit := func(s *shape) { s.config.GuaranteeUsage = false }
-	eachWorld(t, fit, func(t *rapid.T, w *world, d *dice) {
+	eachWorld(t, anyShape, func(t *rapid.T, w *world, d *dice) {
 		f := w.forest()
 		exact, runtime := values(f, cpu)
-		scaled := scalesMins(f)
 		step := d.amount(max(w.nodes[cpu]/8, 2))
 		switch q := f.Find(name(int(d.below(int64(len(w.specs)))))); d.below(4) {
 		case 0:
@@ -601,9 +529,6 @@ func TestR5RoundingNeverEvicts(t *testing.T) {
 			w.nodes[cpu] -= step
 		}
 		f.SetNodes(w.nodes)
-		if w.config.Rounding == quota.Divisor && (scaled || scalesMins(f)) {
-			return
-		}
 		shares := f.Shares()
 		for name, was := range exact {
 			q := f.Find(name)

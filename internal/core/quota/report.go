@@ -16,7 +16,7 @@ type Report struct {
 
 	Min, Max, Weight Amounts // as they count
 	EffectiveMin     Amounts // min after scaling
-	// Guaranteed is min, with what is used where usage is guaranteed. Allocated is what a leaf uses; what the children
+	// Guaranteed is min. Allocated is what a leaf uses; what the children
 	// of a parent are guaranteed.
 	Guaranteed, Allocated Amounts
 	Runtime               Amounts
@@ -51,7 +51,7 @@ func (f *Forest) Report(q *Quota) Report {
 			{&r.Max, c.ceiling},
 			{&r.Weight, c.weight},
 			{&r.EffectiveMin, min(c.effective, c.ceiling)}, // without max, that of the parent
-			{&r.Guaranteed, f.guaranteed(c)},
+			{&r.Guaranteed, c.floor},
 			{&r.Runtime, runtime},
 			{&r.Allocated, f.allocated(q, d)},
 			{&r.Passed, c.pass()},
@@ -88,7 +88,7 @@ func (f *Forest) allocated(q *Quota, d Dimension) int64 {
 	total := sum{}
 	for _, child := range q.children {
 		if int(d) < len(child.cells) {
-			total = total.plus(sumOf(f.guaranteed(&child.cells[d])))
+			total = total.plus(sumOf(child.cells[d].floor))
 		}
 	}
 	return total.amount()

@@ -21,8 +21,7 @@ type grove struct {
 }
 
 func drawnGrove(t *rapid.T) *grove {
-	roundings := rapid.SampledFrom([]quota.Rounding{quota.LargestRemainder, quota.Divisor})
-	g := &grove{f: quota.New(quota.Config{ScaleMin: true, Rounding: roundings.Draw(t, "rounding")})}
+	g := &grove{f: quota.New(quota.Config{ScaleMin: true})}
 	g.cpu = g.f.Dimension(cpu)
 	g.f.SetNodes(quota.Amounts{cpu: rapid.Int64Range(0, 100).Draw(t, "total")})
 	var parents []string

@@ -57,12 +57,9 @@ func floor(share *big.Rat) int64 {
 }
 
 // Slack returns by how many units above its exact share, rounded up, the runtime of a quota may have been before a
-// change that took nothing from its exact share: a unit for every round on its path but one. Divisor needs none.
+// change that took nothing from its exact share: a unit for every round on its path but one.
 func (s *Shares) Slack(q *Quota, d Dimension) int64 {
 	f, rounds := s.forest, 0
-	if f.config.Rounding == Divisor {
-		return 0
-	}
 	f.Runtime(q, d)
 	for n := f.live(q); n.parent != nil; n = n.parent {
 		if n.cells[d].named {

@@ -110,10 +110,6 @@ const (
 	           borrower-09 7/100 w=1 [100]`
 )
 
-var roundings = map[string]quota.Rounding{
-	"LargestRemainder": quota.LargestRemainder, "Divisor": quota.Divisor,
-}
-
 func TestWorkedTables(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -159,21 +155,19 @@ func TestWorkedTables(t *testing.T) {
 		"T5 at 10:00": {"A 50/100 [100]  B 50/100", 100, 1, "A=100 B=0"},
 		"T5 at 11:00": {"A 50/100 [100] used=100  B 50/100 [100]", 100, 1, "A=50 B=50"},
 	} {
-		for rounding, r := range roundings {
-			t.Run(name+"/"+rounding, func(t *testing.T) {
-				t.Parallel()
-				f := quota.New(quota.Config{Rounding: r, ScaleMin: true})
-				f.SetNodes(quota.Amounts{cpu: c.total * c.unit})
-				plant(t, f, c.unit, c.tree)
-				want := of(t, 1, c.want)
-				if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
-					t.Errorf("runtimes of %s, total %d (-want +got):\n%s", c.tree, c.total, diff)
-				}
-				if problems := f.Problems(); len(problems) > 0 {
-					t.Errorf("problems of a valid tree: %v", problems)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := quota.New(quota.Config{ScaleMin: true})
+			f.SetNodes(quota.Amounts{cpu: c.total * c.unit})
+			plant(t, f, c.unit, c.tree)
+			want := of(t, 1, c.want)
+			if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
+				t.Errorf("runtimes of %s, total %d (-want +got):\n%s", c.tree, c.total, diff)
+			}
+			if problems := f.Problems(); len(problems) > 0 {
+				t.Errorf("problems of a valid tree: %v", problems)
+			}
+		})
 	}
 }
 
@@ -195,11 +189,10 @@ func TestTraceShowsTheRoundsOfTheSeed(t *testing.T) {
 	t.Parallel()
 	type traces map[string]quota.Trace
 	for name, c := range map[string]struct {
-		rounding quota.Rounding
-		tree     string
-		want     traces
+		tree string
+		want traces
 	}{
-		"W1": {quota.LargestRemainder, seedTree, traces{
+		"W1": {seedTree, traces{
 			"A": {Total: 100, EffectiveMin: 10, Limited: 5, Base: 5, Pool: 45},
 			"B": {
 				Total: 100, EffectiveMin: 15, Limited: 20, Base: 15, Pool: 45,
@@ -214,7 +207,7 @@ func TestTraceShowsTheRoundsOfTheSeed(t *testing.T) {
 				Rounds: []quota.Round{{45, 190, 19, 0}, {9, 130, 6, 0}},
 			},
 		}},
-		"W1-lit": {quota.LargestRemainder, seedLiteral, traces{
+		"W1-lit": {seedLiteral, traces{
 			"C": {
 				Total: 100, EffectiveMin: 20, Limited: 30, Base: 20, Pool: 45,
 				Rounds: []quota.Round{{45, 190, 12, 2}},
@@ -224,20 +217,10 @@ func TestTraceShowsTheRoundsOfTheSeed(t *testing.T) {
 				Rounds: []quota.Round{{45, 190, 19, 0}, {11, 80, 11, 0}},
 			},
 		}},
-		"W1 by divisors": {quota.Divisor, seedTree, traces{
-			"B": {
-				Total: 100, EffectiveMin: 15, Limited: 20, Base: 15, Pool: 45,
-				Rounds: []quota.Round{{45, 190, 5, 0}},
-			},
-			"C": {
-				Total: 100, EffectiveMin: 20, Limited: 40, Base: 20, Pool: 45,
-				Rounds: []quota.Round{{45, 190, 15, 0}},
-			},
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := quota.New(quota.Config{Rounding: c.rounding, ScaleMin: true})
+			f := quota.New(quota.Config{ScaleMin: true})
 			f.SetNodes(quota.Amounts{cpu: 100})
 			plant(t, f, 1, c.tree)
 			got := traces{}

@@ -73,11 +73,8 @@ type shape struct {
 
 func (d *dice) shape() shape {
 	s := shape{quotas: int(d.below(40)) + 1, levels: int(d.below(5)) + 1, broken: d.oneIn(6)}
-	s.config = quota.Config{Rounding: quota.Rounding(d.below(2)), ScaleMin: !d.oneIn(8), GuaranteeUsage: d.oneIn(4)}
+	s.config = quota.Config{ScaleMin: !d.oneIn(8)}
 	scales := []int64{4, 12, 100, 60_000, 1 << 42, math.MaxInt64}
-	if s.config.Rounding == quota.Divisor {
-		scales = scales[:3] // the definition counts units
-	}
 	s.scale = scales[d.below(int64(len(scales)))]
 	return s
 }
@@ -255,11 +252,7 @@ func (w *world) differences(f *quota.Forest) []string {
 			report("runtime", runtime, want.runtime)
 			exact, _ := shares.Exact(q, d)
 			report("exact share", exact.RatString(), want.exact.RatString())
-			slack := max(want.roundings-1, 0)
-			if w.config.Rounding == quota.Divisor {
-				slack = 0
-			}
-			report("slack", shares.Slack(q, d), slack)
+			report("slack", shares.Slack(q, d), max(want.roundings-1, 0))
 		}
 	}
 	slices.Sort(out)

@@ -25,8 +25,6 @@ type Args struct {
 	// BindAllPodsOnPolicyNodes binds every pod of the CPU shared pool with a CPU request on nodes with a label
 	// cpu-bind-policy.
 	BindAllPodsOnPolicyNodes bool
-	// StrictSpreadAvoidance filters FullPCPUsOnly nodes for pods that prefer SpreadByPCPUs.
-	StrictSpreadAvoidance bool
 	// FilterLSROnDegradedNodes treats LSR pods as LSE pods on nodes with the condition EnforcementDegraded.
 	FilterLSROnDegradedNodes bool
 	// Assumed is what kubelets that the model does not know are good for in mode Follow.
@@ -65,7 +63,6 @@ func NewArgs(a v1alpha1.NodeNUMAResourceArgs) Args {
 		args.MinSharedCPUs = int(*a.MinSharedCPUs)
 	}
 	args.BindAllPodsOnPolicyNodes = a.BindAllPodsOnPolicyNodes
-	args.StrictSpreadAvoidance = a.StrictSpreadAvoidance
 	args.FilterLSROnDegradedNodes = a.FilterLSROnDegradedNodes
 	switch a.FollowAssumedKubelets {
 	case v1alpha1.FollowRefuse:

@@ -170,15 +170,14 @@ func TestRequest(t *testing.T) {
 					`{"requiredCPUBindPolicy":"SpreadByPCPUs","preferredCPUBindPolicy":"FullPCPUs"}`),
 				annot(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"SingleNUMANode"}`)),
 			args: func(a *convert.Args) {
-				a.DefaultBind, a.DefaultExclusive, a.StrictSpreadAvoidance = cpualloc.SpreadByPCPUs, cpualloc.PCPULevel,
-					true
+				a.DefaultBind, a.DefaultExclusive = cpualloc.SpreadByPCPUs, cpualloc.PCPULevel
 			},
 			want: with(1, func(r *place.Request) {
 				r.Class, r.Role, r.CPUs, r.RequestMilli, r.LimitMilli, r.Kubelet = qos.LSR,
 					qos.ExclusiveWithBE, 2, 2000, 2000, pinned(2)
 				r.Required, r.Preferred, r.Default = place.WantSpreadByPCPUs, place.WantFullPCPUs,
 					cpualloc.SpreadByPCPUs
-				r.Exclusive, r.StrictSpreadAvoidance, r.Topology = cpualloc.PCPULevel, true, hint.SingleNUMANode
+				r.Exclusive, r.Topology = cpualloc.PCPULevel, hint.SingleNUMANode
 				r.NUMAExclusive = place.RequireNUMAExclusive
 			}),
 		},
@@ -836,13 +835,13 @@ func TestNewArgs(t *testing.T) {
 				MinSharedCPUs:            &floor,
 				ScoringStrategy:          &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
 				NUMAScoringStrategy:      &v1alpha1.ScoringStrategy{Type: v1alpha1.MostAllocated},
-				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true,
+				BindAllPodsOnPolicyNodes: true, VolcanoScore: true,
 				VolcanoStrictPolicyMatch: true, FollowAssumedKubelets: v1alpha1.FollowTrust,
 			},
 			convert.Args{
 				DefaultBind: cpualloc.SpreadByPCPUs, DefaultExclusive: cpualloc.NUMANodeLevel, MinSharedCPUs: 3,
 				Scoring: cpualloc.MostAllocated, Strategy: cpualloc.MostAllocated,
-				BindAllPodsOnPolicyNodes: true, StrictSpreadAvoidance: true, VolcanoScore: true,
+				BindAllPodsOnPolicyNodes: true, VolcanoScore: true,
 				VolcanoStrictPolicyMatch: true,
 			},
 		},

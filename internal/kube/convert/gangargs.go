@@ -14,15 +14,13 @@ func GangDefaults(a *v1alpha1.CoschedulingArgs) gang.Settings {
 
 // GangRules are the arguments of the plugin Coscheduling that hold for all gangs.
 type GangRules struct {
-	MaxOvertakes                                 int
-	PreemptionDelay, ResolverPeriod, StatusDelay time.Duration
+	MaxOvertakes    int
+	PreemptionDelay time.Duration
 }
 
 // GangRulesOf translates the arguments of the plugin Coscheduling, defaults filled in.
 func GangRulesOf(a *v1alpha1.CoschedulingArgs) GangRules {
-	return GangRules{
-		int(*a.MaxOvertakes), a.PreemptionDelay.Duration, a.ResolverPeriod.Duration, a.StatusDelay.Duration,
-	}
+	return GangRules{int(*a.MaxOvertakes), a.PreemptionDelay.Duration}
 }
 
 // DefaultGangRules are those of a profile without arguments.

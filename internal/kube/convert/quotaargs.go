@@ -8,11 +8,8 @@ import (
 // QuotaConfig translates the arguments of the plugin ElasticQuota, defaults filled in. The manager divides with the
 // same ones.
 func QuotaConfig(a *v1alpha1.ElasticQuotaArgs) (quota.Config, quota.Rules) {
-	c := quota.Config{ScaleMin: *a.EnableMinQuotaScale, GuaranteeUsage: a.GuaranteeUsage}
+	c := quota.Config{ScaleMin: *a.EnableMinQuotaScale}
 	c.DefaultMax = Amounts(a.DefaultQuotaGroupMax)
-	if a.Rounding == v1alpha1.RoundingDivisor {
-		c.Rounding = quota.Divisor
-	}
 	r := quota.Rules{ByMax: !*a.EnableRuntimeQuota, LeafOnly: !*a.EnableCheckParentQuota}
 	if a.MissingQuotaPolicy == v1alpha1.MissingQuotaReject {
 		r.Missing = quota.MissingReject

@@ -25,7 +25,7 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 	kube := kubeClass(pod)
 	r := &place.Request{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Class: class,
-		Default: args.DefaultBind, StrictSpreadAvoidance: args.StrictSpreadAvoidance,
+		Default:      args.DefaultBind,
 		RequestMilli: MilliCPU(pod),
 	}
 	r.LimitMilli, _ = podLimitMilli(pod)

@@ -32,6 +32,10 @@ import (
 
 const (
 	heldPeriod = time.Second
+	// heldDelay is how long a reason lasts before it is written: the members of most gangs are created at once.
+	heldDelay = 5 * time.Second
+	// resolverPeriod is the time between two searches for NonStrict gangs that keep each other from starting.
+	resolverPeriod = 5 * time.Second
 	// heldRepeat is the least time between two writes about a pod that is held for reasons of one code.
 	heldRepeat = time.Minute
 
@@ -72,7 +76,7 @@ type held struct {
 func (h *Held) Run(ctx context.Context) {
 	tick := h.Clock.NewTicker(heldPeriod)
 	defer tick.Stop()
-	stir := h.Clock.NewTicker(h.Gangs.Rules().ResolverPeriod)
+	stir := h.Clock.NewTicker(resolverPeriod)
 	defer stir.Stop()
 	for {
 		select {
@@ -98,7 +102,7 @@ func (h *Held) Look(ctx context.Context) {
 		h.budget = flowcontrol.NewTokenBucketRateLimiterWithClock(heldPerSecond, heldBurst, h.Clock)
 		h.known, h.reported = map[string]*held{}, map[string]why.Code{}
 	}
-	now, delay := h.Clock.Now(), h.Gangs.Rules().StatusDelay
+	now := h.Clock.Now()
 	refusals, groups := map[string]gang.Refusal{}, map[string]string{}
 	overruled := map[*corev1.Pod]string{} // what the Event says
 	pods := h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
@@ -139,7 +143,7 @@ func (h *Held) Look(ctx context.Context) {
 			k.is, k.since = r, now
 		}
 		due := k.said.Code != k.is.Code || k.said != k.is && now.Sub(k.written) >= heldRepeat
-		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < delay {
+		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < heldDelay {
 			continue
 		}
 		if !h.budget.TryAccept() {

@@ -19,6 +19,10 @@ import (
 // Name is the plugin's name in profiles, statuses and metrics.
 const Name = placement.DeviceShare
 
+// degradedPenalty is how much less a node is worth for each device with the condition Degraded that the pod would get
+// there, in micro-GPUs: a whole GPU.
+const degradedPenalty = 1_000_000
+
 // Plugin is the placement of a profile, with its arguments and its score.
 type Plugin struct {
 	*placement.Plugin
@@ -27,7 +31,6 @@ type Plugin struct {
 	survey  *survey
 	weights map[string]int64 // by resource; nil for FragmentationAware
 	most    bool             // the fullest nodes are the best, else the emptiest
-	penalty int64            // for each degraded device, in micro-GPUs
 }
 
 var (
@@ -60,7 +63,6 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 			s.Rank = p.rank
 		}
 		if p.Share(s); s.Rank != nil {
-			p.penalty = *strategy.DegradedPenaltyMilli * 1000
 			return p, nil
 		}
 		p.weights, p.most = map[string]int64{}, strategy.Type == v1alpha1.MostAllocated

@@ -87,7 +87,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 	g := p.learner.gpusOf(name, view)
 	usable, cost, account := ^uint64(0), int64(0), view.Devices()
 	if s.devices != nil && account != nil && (account.AnyDegraded() || len(g.free) > 0 && demands(s.devices, account)) {
-		usable, cost = p.taken(s.values, account, p.Ranked(name, view, s.cycle.Request), g)
+		usable, cost = taken(s.values, account, p.Ranked(name, view, s.cycle.Request), g)
 	}
 	if len(g.free) == 0 {
 		return -cost, nil
@@ -102,12 +102,12 @@ func demands(r *device.Request, account *device.View) bool {
 
 // taken returns the GPUs that a pod gets on a node, all where it can have any, and what its choice costs of the node's
 // partitions: for each that no pod has a part of now and that it breaks, the GPUs times the part of the pods that ask
-// for so many, in micro-GPUs. A device that is likely to fail costs its penalty.
-func (p *Plugin) taken(values *generation, account *device.View, r *place.Request, g *gpus) (
+// for so many, in micro-GPUs. A device that is likely to fail costs degradedPenalty.
+func taken(values *generation, account *device.View, r *place.Request, g *gpus) (
 	usable uint64, cost int64,
 ) {
 	choice, refused := account.Choose(r.Devices, &r.Options)
-	cost = account.Degraded(choice.Grants) * p.penalty
+	cost = account.Degraded(choice.Grants) * degradedPenalty
 	for i := range choice.Grants {
 		if at := slices.Index(g.ids, choice.Grants[i].ID); at >= 0 && choice.Grants[i].Type == device.GPU {
 			usable |= 1 << at

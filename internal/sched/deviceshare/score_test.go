@@ -143,7 +143,7 @@ func TestHintsAndPartitionsCount(t *testing.T) {
 		if got := demands(tc.asks, tc.account.Devices()); got != tc.demands {
 			t.Errorf("%s: demands %t, want %t", name, got, tc.demands)
 		}
-		usable, broken := (&Plugin{}).taken(values, tc.account.Devices(), r, l.gpusOf(name, tc.account))
+		usable, broken := taken(values, tc.account.Devices(), r, l.gpusOf(name, tc.account))
 		if usable != tc.usable || broken != tc.broken {
 			t.Errorf("%s: GPUs %b, broken %d; want %b, %d", name, usable, broken, tc.usable, tc.broken)
 		}
@@ -168,14 +168,14 @@ func TestDegradedDevicesCostTheirPenalty(t *testing.T) {
 	}{
 		"the healthy GPU": {amounts{device.NVIDIAGPU: 1}, 0},
 		"a share":         {amounts{device.GPUPercent: 30}, 0},
-		"two GPUs":        {amounts{device.NVIDIAGPU: 2}, 7000},
-		"all GPUs":        {amounts{device.NVIDIAGPU: 3}, 14_000},
-		"an adapter":      {amounts{device.RDMAShare: 100}, 7000},
-		"both":            {amounts{device.GPUPercent: 30, device.RDMAShare: 50}, 7000},
+		"two GPUs":        {amounts{device.NVIDIAGPU: 2}, degradedPenalty},
+		"all GPUs":        {amounts{device.NVIDIAGPU: 3}, 2 * degradedPenalty},
+		"an adapter":      {amounts{device.RDMAShare: 100}, degradedPenalty},
+		"both":            {amounts{device.GPUPercent: 30, device.RDMAShare: 50}, degradedPenalty},
 		"what is missing": {amounts{device.NVIDIAGPU: 4}, 0},
 	} {
 		r := &place.Request{UID: "new", Devices: asks(t, tc.asks)}
-		if _, cost := (&Plugin{penalty: 7000}).taken(values, v.Devices(), r, l.gpusOf("n", v)); cost != tc.cost {
+		if _, cost := taken(values, v.Devices(), r, l.gpusOf("n", v)); cost != tc.cost {
 			t.Errorf("%s: costs %d, want %d", name, cost, tc.cost)
 		}
 	}

@@ -718,12 +718,12 @@ func TestProfilesMustAgreeOnArguments(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	other := Factory(f.quotas, f.metrics)
-	if _, err := other(t.Context(), &runtime.Unknown{Raw: []byte(`{"rounding":"Divisor"}`)}, f.framework); err == nil ||
+	if _, err := other(t.Context(), &runtime.Unknown{Raw: []byte(`{"enableMinQuotaScale":false}`)}, f.framework); err == nil ||
 		!strings.Contains(err.Error(), "equal arguments") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := other(t.Context(), &runtime.Unknown{Raw: []byte(`{"rounding":"Up"}`)}, f.framework); err == nil ||
-		!strings.Contains(err.Error(), `"LargestRemainder", "Divisor"`) {
+	if _, err := other(t.Context(), &runtime.Unknown{Raw: []byte(`{"missingQuotaPolicy":"Ask"}`)}, f.framework); err == nil ||
+		!strings.Contains(err.Error(), `"Default", "Reject"`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func quotaSuite(tenon string) suite {
 			{title: "divide 1,000 children", binary: core, name: divide(1000), promised: 500 * time.Microsecond},
 			{
 				title:  "divide 2,000 children in 2 dimensions (Koordinator, measured elsewhere: 7.25 ms)",
-				binary: core, name: "Refresh/rounding=LargestRemainder", beside: 7250 * time.Microsecond,
+				binary: core, name: "Refresh", beside: 7250 * time.Microsecond,
 			},
 			{title: "a pod comes, is admitted, goes: 100 leaves", binary: core, name: "Admission/leaves=100"},
 			{
@@ -81,7 +81,7 @@ func quotaSuite(tenon string) suite {
 // core and plugin are test binaries.
 const core, plugin = "quota.test", "elasticquota.test"
 
-func divide(n int) string { return fmt.Sprintf("Divide/n=%d/rounding=LargestRemainder", n) }
+func divide(n int) string { return fmt.Sprintf("Divide/n=%d", n) }
 
 func leafName(i int) string { return quotaName(0, i) }
 
