@@ -27,7 +27,7 @@ case ${1:-} in
     ;;
 esac
 export GOWORK=off CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false"
-export VERSION=${VERSION:?is not set, and there is no checkout of git}
+export VERSION=${VERSION:?is not set, and this is not a checkout of git}
 revision=$(git rev-parse HEAD 2>/dev/null || true)
 time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 

@@ -14,7 +14,7 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 		want []Ignored
 	}{
 		"keys that are read": {at: PodAnnotation, keys: []string{ResourceSpecKey, VolcanoTopologyPolicy}},
-		"keys of strangers": {
+		"keys of other programs": {
 			at:   PodAnnotation,
 			keys: []string{"example.com/owner", "kubectl.kubernetes.io/restartedAt"},
 		},

@@ -1,6 +1,7 @@
 // Command text checks texts that people read, in every file of the repository:
 //
 //	text words -most N    words that are not plain technical English
+//	text names -most N    declarations of Go whose names have private words, or say nothing: is, of, by
 //	text lines -most N    lines of Go with more than 120 columns, and blocks that join statements on one line
 //
 // It prints the number of hits of each folder and ends with 1 above N; -v prints each hit.
@@ -30,7 +31,7 @@ type hit struct {
 }
 
 // checks by name; each returns the hits of one file.
-var checks = map[string]func(file string, content []byte) []hit{"words": words, "lines": lines}
+var checks = map[string]func(file string, content []byte) []hit{"words": words, "names": names, "lines": lines}
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {

@@ -40,6 +40,35 @@ func TestWords(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	t.Parallel()
+	const code = `package p
+
+type twin struct {
+	deaf, isDeaf, inFlight bool
+	stirring              int // not the word
+}
+
+func (h *twin) giveBack(of string) (is bool) {
+	for by, value := range h.all { // of, by and is in a text are not names
+		setDeaf, asideFrom := by, value
+		x.flights = setDeaf // an assignment declares nothing
+	}
+	func(givenBack, back int) {}(1, 2)
+	return
+}
+`
+	want := []string{
+		"twin", "deaf", "isDeaf", "giveBack", "of", "is", "by", "setDeaf", "asideFrom", "givenBack",
+	}
+	if diff := cmp.Diff(want, texts(names("a.go", []byte(code)))); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if hits := names("a.md", []byte("deaf")); len(hits) > 0 {
+		t.Errorf("a text that is not Go: %v", hits)
+	}
+}
+
 func TestLines(t *testing.T) {
 	t.Parallel()
 	const head = "package p\n\nfunc f() {\n\t"

@@ -8,7 +8,7 @@ import (
 // unwanted are words for which the field has a standard term, and the form "is no X" for "is not an X".
 var unwanted = regexp.MustCompile(
 	`(?i)\b(told|tells|nobody|somebody|reckoned|hears|stay|stand|near|bury|judge|breathe|loose|turns|` +
-		`seeker|spill|deal|is no [a-z]+)\b`)
+		`seeker|spill|deal|deaf|nameless|surprised|breathes?|strangers?|refuge|graft|is no [a-z]+)\b`)
 
 // Names are read as their words: groupsTold, groups_told.
 var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)

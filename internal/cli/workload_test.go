@@ -54,7 +54,7 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 		&batchv1.Job{ObjectMeta: meta("once", "j", ""), Spec: batchv1.JobSpec{Selector: selector}},
 		waits("web-1-a", "r", "SMTAlignment: not whole cores {}"),
 		waits("web-1-b", "r", "SMTAlignment: not whole cores {}"),
-		waits("stranger", "other", "InsufficientCPU: too few {}"),
+		waits("foreign", "other", "InsufficientCPU: too few {}"),
 		failed("old", "r", "an older word", 1),
 		failed("new", "r", `admission webhook "pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
 		failed("foreign", "other", "of another", 3),
@@ -71,7 +71,7 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 				"not made      admission webhook \"pods.tenon.sh\" denied the request: CPURequestNotInteger",
 				"pod default/web-1-a   Pending", "SMTAlignment", "  do            ", "  also          default/web-1-b",
 			},
-			[]string{"stranger", "older", "pod default/web-1-b", "InsufficientCPU"},
+			[]string{"foreign", "older", "pod default/web-1-b", "InsufficientCPU"},
 		},
 		"a Job without pods": {
 			"job", "once",

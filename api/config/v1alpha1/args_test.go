@@ -96,8 +96,11 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 			[]string{`minsharedcpus: unknown field, did you mean "minSharedCPUs"?`},
 		},
 		"a field twice": {`{"minSharedCPUs":1,"minSharedCPUs":2}`, []string{"minSharedCPUs"}},
-		"a wrong type":  {`{"minSharedCPUs":"two"}`, []string{`NodeNUMAResourceArgs:1:2: minSharedCPUs: "two" is not allowed: use a number`}},
-		"no object":     {`[]`, []string{"NodeNUMAResourceArgs:1:1: a list is not allowed: use an object"}},
+		"a wrong type": {
+			`{"minSharedCPUs":"two"}`,
+			[]string{`NodeNUMAResourceArgs:1:2: minSharedCPUs: "two" is not allowed: use a number`},
+		},
+		"no object": {`[]`, []string{"NodeNUMAResourceArgs:1:1: a list is not allowed: use an object"}},
 		"another kind": {
 			`{"kind":"DeviceShareArgs"}`,
 			[]string{`kind: Unsupported value: "DeviceShareArgs": supported values: "NodeNUMAResourceArgs"`},

@@ -67,7 +67,7 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		`{"gpuSharedResourceTemplatesConfig":{"matchedResources":["cpu"]}}`: `Config.matchedResources[0]: ` +
 			`Unsupported value: "cpu": supported values: "huawei.com/npu-core"`,
 		`{"gpuSharedResourceTemplatesConfig":{"name":"a"}}`: `gpuSharedResourceTemplatesConfig.name: unknown field`,
-		`{"gpuShareUnsupportedModels":["A"]}`:               `gpuShareUnsupportedModels[0]: "A" is not allowed: use an object`,
+		`{"gpuShareUnsupportedModels":["A"]}`:               `Models[0]: "A" is not allowed: use an object`,
 		`{"gpuShareUnsupportedModels":[{"model":"A"}]}`: `gpuShareUnsupportedModels[0].vendor: Required value: must ` +
 			`be a value of the label gpu-vendor`,
 		`{"gpuShareUnsupportedModels":[{"vendor":"nvidia"}]}`: `gpuShareUnsupportedModels[0].model: Required value`,

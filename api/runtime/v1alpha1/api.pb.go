@@ -99,7 +99,7 @@ func (x *PodSandboxMetadata) GetAttempt() uint32 {
 	return 0
 }
 
-// PodSandboxHookRequest tells of a sandbox before it is run or after it has stopped.
+// PodSandboxHookRequest describes a sandbox before it is run or after it has stopped.
 type PodSandboxHookRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	PodMeta *PodSandboxMetadata    `protobuf:"bytes,1,opt,name=pod_meta,json=podMeta,proto3" json:"pod_meta,omitempty"`
@@ -639,7 +639,7 @@ func (x *ContainerMount) GetReadonly() bool {
 	return false
 }
 
-// ContainerResourceHookRequest tells of a container around one step of its life.
+// ContainerResourceHookRequest describes a container around one step of its life.
 type ContainerResourceHookRequest struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	PodMeta              *PodSandboxMetadata    `protobuf:"bytes,1,opt,name=pod_meta,json=podMeta,proto3" json:"pod_meta,omitempty"`

@@ -199,7 +199,8 @@ func TestTheGuideOfDevicesSaysWhatHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := regexp.MustCompile("(?m)^\\| `([a-z.]+/[^`]*: [^`]*)` \\| (.*) \\|$").FindAllStringSubmatch(string(reference), -1)
+	row := regexp.MustCompile("(?m)^\\| `([a-z.]+/[^`]*: [^`]*)` \\| (.*) \\|$")
+	rows := row.FindAllStringSubmatch(string(reference), -1)
 	if len(rows) < 15 {
 		t.Fatalf("the page has %d rows of requests", len(rows))
 	}

@@ -60,7 +60,7 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 	for _, spec := range []struct {
 		key   string
 		fixed bool // once the pod is bound
-		judge func(*corev1.Pod)
+		check func(*corev1.Pod)
 	}{
 		{annotation.ResourceSpecKey, true, a.resourceSpec},
 		{annotation.NUMATopologySpecKey, false, a.topologySpec},
@@ -72,7 +72,7 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 		case spec.fixed && old.Spec.NodeName != "":
 			a.refuse(why.InvalidField, annotationField(spec.key), "field is immutable once the pod is bound to a node")
 		default:
-			spec.judge(pod)
+			spec.check(pod)
 		}
 	}
 	is, _ := convert.GangPod(pod)
@@ -82,7 +82,7 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 	}
 }
 
-// Resize judges a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer.
+// Resize checks a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer.
 func Resize(pod, old *corev1.Pod) Answer {
 	var a Answer
 	if entry, _ := convert.EntryUnder(convert.Args{}, old); !willHoldCPUs(old) && entry.CPUList == "" {

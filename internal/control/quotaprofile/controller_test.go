@@ -252,7 +252,7 @@ func TestABadProfileMakesNoQuotaAndDisturbsNoOther(t *testing.T) {
 		},
 		"a negative ratio": func(p *quotav1alpha1.ElasticQuotaProfile) { p.Spec.ResourceRatio = new("-1") },
 		"a selector that is not one": func(p *quotav1alpha1.ElasticQuotaProfile) {
-			p.Spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
+			p.Spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Close"}}
 		},
 		"resource keys that are not a list": func(p *quotav1alpha1.ElasticQuotaProfile) {
 			p.Annotations = map[string]string{annotation.QuotaResourceKeys: `{}`}

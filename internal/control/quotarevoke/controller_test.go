@@ -282,7 +282,7 @@ func TestAPlanEndsWithTheNeed(t *testing.T) {
 				t.Errorf("evicted = %v, marked = %s after the claimant is gone", w.log, w.marked())
 			}
 			if got := w.said("QuotaRevocationCancelled"); len(got) != 3 {
-				t.Errorf("events = %q, want one for each of the three pods that stay", got)
+				t.Errorf("events = %q, want one for each of the three pods that remain", got)
 			}
 		})
 	})
@@ -360,7 +360,7 @@ func TestABudgetThatIsExhaustedKeepsItsPods(t *testing.T) {
 			}
 			got := w.said("OveruseNotRevocable")
 			if len(got) != 1 || !strings.Contains(got[0], "team/a0: BudgetExhausted, team/a1: BudgetExhausted") {
-				t.Errorf("events = %q, want one that names the pods and why they stay", got)
+				t.Errorf("events = %q, want one that names the pods and why they remain", got)
 			}
 		})
 	})

@@ -277,7 +277,7 @@ func TestAFailedWriteIsRepeatedOnceASecond(t *testing.T) {
 // Of a thousand quotas that change every second, every object has a status.used of the last minute, and in the group
 // that has status in the object all annotations too. In the other group annotations take a write of their own, and
 // 2,000 writes would be due in a minute that has 1,200: they come in the tenth of the writes that is theirs.
-func TestAThousandQuotasThatChangeEverySecondStayWithinTheBudget(t *testing.T) {
+func TestAThousandQuotasThatChangeEverySecondRemainWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	const leaves, limit, seconds, minute = 1000, 20, 125, 60
 	for _, group := range v1alpha1.Groups() {

@@ -45,15 +45,15 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 			return admission.Schedule(pod, rules.Kinds()), admission.Answer{}
 		}),
 		"/validate-binding": h.checkBinding,
-		"/validate-pod":     judged(decoder, h.judgePod),
-		"/validate-pod-resize": judged(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
+		"/validate-pod":     validating(decoder, h.validatePod),
+		"/validate-pod-resize": validating(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
 			return admission.Resize(pod, old)
 		}),
-		"/validate-node": judged(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
+		"/validate-node": validating(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
 			return admission.Node(node)
 		}),
 	}
-	all["/validate-podgroup"] = judgePodGroup
+	all["/validate-podgroup"] = validatePodGroup
 	if q := rules.Quotas; q != nil {
 		all["/mutate-elasticquota"] = q.addTree
 		all["/validate-elasticquota"] = func(_ context.Context, req ctrl.Request) ctrl.Response {
@@ -118,11 +118,11 @@ func (h handlers) checkBinding(_ context.Context, req ctrl.Request) ctrl.Respons
 	return respond(req, admission.Bind(pod, h.rules.Kinds()))
 }
 
-// judged answers requests about objects of one kind. Except in a creation there is an old object.
-func judged[T any, P interface {
+// validating answers requests about objects of one kind. Except in a creation there is an old object.
+func validating[T any, P interface {
 	*T
 	runtime.Object
-}](decoder ctrl.Decoder, judge func(req ctrl.Request, object, old P) admission.Answer) ctrl.HandlerFunc {
+}](decoder ctrl.Decoder, validate func(req ctrl.Request, object, old P) admission.Answer) ctrl.HandlerFunc {
 	return func(_ context.Context, req ctrl.Request) ctrl.Response {
 		object, old := P(new(T)), P(new(T))
 		if err := decoder.Decode(req, object); err != nil {
@@ -133,11 +133,11 @@ func judged[T any, P interface {
 				return ctrl.Errored(http.StatusBadRequest, err)
 			}
 		}
-		return respond(req, judge(req, object, old))
+		return respond(req, validate(req, object, old))
 	}
 }
 
-func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Answer {
+func (h handlers) validatePod(req ctrl.Request, pod, old *corev1.Pod) admission.Answer {
 	var a admission.Answer
 	if req.Operation == admissionv1.Create {
 		a, old = admission.Create(pod, h.rules.Kinds()), nil
@@ -150,7 +150,7 @@ func (h handlers) judgePod(req ctrl.Request, pod, old *corev1.Pod) admission.Ans
 	return a
 }
 
-func judgePodGroup(_ context.Context, req ctrl.Request) ctrl.Response {
+func validatePodGroup(_ context.Context, req ctrl.Request) ctrl.Response {
 	var old *v1alpha1.PodGroup
 	of := schema.GroupVersionKind(req.Kind)
 	if len(req.OldObject.Raw) > 0 {

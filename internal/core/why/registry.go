@@ -213,7 +213,9 @@ var facts = [numCodes]Entry{
 	DeviceShareUnsupported:    {Name: "DeviceShareUnsupported", Class: Placement, Plugin: devicePlugin},
 	GPUIsolationMissing:       {Name: "GPUIsolationMissing", Class: Placement, Plugin: devicePlugin},
 	VirtualFunctionsMissing:   {Name: "VirtualFunctionsMissing", Class: Placement, Plugin: devicePlugin},
-	DeviceJointAllocation:     {Name: "DeviceJointAllocation", Class: Placement, Plugin: devicePlugin, Resolvable: true},
+	DeviceJointAllocation: {
+		Name: "DeviceJointAllocation", Class: Placement, Plugin: devicePlugin, Resolvable: true,
+	},
 	InsufficientNUMADevices: {
 		Name: "InsufficientNUMADevices", Class: Placement, Plugin: devicePlugin,
 		Resolvable: true,
@@ -249,7 +251,9 @@ var facts = [numCodes]Entry{
 	NodeUnschedulable: {Name: "NodeUnschedulable", Class: Constraint, Plugin: "NodeUnschedulable", Upstream: true},
 	TaintToleration:   {Name: "TaintToleration", Class: Constraint, Plugin: "TaintToleration", Upstream: true},
 	NodePorts:         {Name: "NodePorts", Class: Constraint, Plugin: "NodePorts", Resolvable: true, Upstream: true},
-	PodAffinity:       {Name: "PodAffinity", Class: Constraint, Plugin: "InterPodAffinity", Resolvable: true, Upstream: true},
+	PodAffinity: {
+		Name: "PodAffinity", Class: Constraint, Plugin: "InterPodAffinity", Resolvable: true, Upstream: true,
+	},
 	PodTopologySpread: {
 		Name: "PodTopologySpread", Class: Constraint, Plugin: "PodTopologySpread",
 		Resolvable: true, Upstream: true,
