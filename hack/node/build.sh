@@ -6,12 +6,13 @@
 #   build.sh --dir   prints the folder of the tools, and ends with 1 where they are not built
 #
 # The result is .cache/node/KEY/{bin,containerd-1.7,cni,images.tar,guest}: built beside and renamed, so that it is whole or not there.
-# KEY is a hash of everything that the programs are built from; .cache/node/current leads to the last one built.
+# KEY is a hash of everything that the programs are built from; .cache/node/current leads to the last one built. TENON_CACHE
+# is another folder than .cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export GOWORK=off GOFLAGS=-buildvcs=false
 GO=${GO:-go}
-cache=$PWD/.cache/node
+cache=${TENON_CACHE:-$PWD/.cache}/node
 
 packages="gcc libc6-dev pkg-config libseccomp-dev iptables"
 guest_packages="qemu-system-x86 qemu-utils busybox-static cpio kmod e2fsprogs xz-utils numactl hwloc-nox"
@@ -117,6 +118,7 @@ if [ ! -e "$dir/images.tar" ]; then
   build_images "$new"
   chmod 755 "$new"
   mv "$new" "$dir"
+  find "$cache" -maxdepth 1 -type d -name '????????????????' ! -path "$dir" -mtime +30 -exec rm -rf {} +
 fi
 ln -sfn "$(basename "$dir")" "$cache/current"
 if [ "${1:-}" = guest ]; then

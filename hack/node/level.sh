@@ -12,7 +12,7 @@ export GOWORK=off CGO_ENABLED=0
 export VERSION=devel
 GO=${GO:-go}
 TAGS=${TAGS:-nomsgpack}
-cache=$PWD/.cache/node
+cache=${TENON_CACHE:-$PWD/.cache}/node
 failed=0
 need=
 if [ "${1:-}" = --need ]; then need=1; shift; fi
@@ -23,9 +23,9 @@ not_run() { # LEVEL WHY
   [ -z "$need" ] || failed=1
 }
 
-# tree names the content of the repository with what is not committed; nothing outside of a clone. Nothing is written to
-# the clone.
-tree() {
+# tree names the content of the repository with what is not committed, but for the paths; nothing outside of a clone.
+# Nothing is written to the clone.
+tree() { # PATH…
   local own
   git rev-parse --git-dir >/dev/null 2>&1 || return 0
   own=$(mktemp -d)
@@ -33,7 +33,7 @@ tree() {
   (
     GIT_ALTERNATE_OBJECT_DIRECTORIES=$(realpath "$(git rev-parse --git-path objects)")
     export GIT_INDEX_FILE=$own/index GIT_OBJECT_DIRECTORY=$own/objects GIT_ALTERNATE_OBJECT_DIRECTORIES
-    mkdir "$own/objects" && git add -A && git write-tree
+    mkdir "$own/objects" && git add -A && git rm -rq --cached --ignore-unmatch -- "$@" && git write-tree
   ) 2>/dev/null
   rm -rf "$own"
 }
@@ -95,9 +95,14 @@ build_for_guests() {
   export TENON_NODE_BIN=$cache/bin TENON_BIN=$cache/bin/tenon
 }
 
-tree=$(tree)
+all=$(tree none) programs=$(tree docs '*.md')
 dir=
 for level in "$@"; do
+  # Level 6 runs commands of the pages.
+  case $level in
+  6 | cluster) tree=$all ;;
+  *) tree=$programs ;;
+  esac
   case $level in
   2) ;;
   *)
