@@ -36,6 +36,10 @@ type Options struct {
 	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have
 	// no runtime that would start a container without their agent.
 	RequireNRIPlugin bool
+	// Lease is how long a leader of the scheduler that is gone leads on; 0 is the default of the child.
+	Lease time.Duration
+	// RevokeAfter is how long a quota may use more than its share while another asks for it; 0 is the default.
+	RevokeAfter time.Duration
 	// Flags are further ones of the API server.
 	Flags []string
 	// Report is called with each step, from several goroutines.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ import (
 
 const (
 	pollInterval = 100 * time.Millisecond
+	// defaultLease is less than on a real cluster, and long enough for a machine that is busy.
+	defaultLease = 4 * time.Second
 	// progressInterval is the least time between two lines about nodes that become ready.
 	progressInterval = 5 * time.Second
 )
@@ -116,7 +119,8 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 	}
 	ready := readyz("http://"+c.ports.Address(datadir.ManagerHealth), nil)
 	if err := c.run(ctx, o, ManagerVerb, managerName, ready,
-		"--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin)); err != nil {
+		"--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin),
+		"--revoke-after="+o.RevokeAfter.String()); err != nil {
 		return err
 	}
 	objects, err := install.Parse(o.Admission...)
@@ -173,7 +177,7 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 		ready := readyz("https://"+c.ports.Address(datadir.SchedulerSecure.Of(replica)), id.authority.Certificate())
 		start[replica] = func() error {
 			return c.run(ctx, o, SchedulerVerb, schedulerName(replica), ready, "--replica", strconv.Itoa(replica),
-				"--elect="+strconv.FormatBool(o.Schedulers > 1))
+				"--elect="+strconv.FormatBool(o.Schedulers > 1), "--lease="+cmp.Or(o.Lease, defaultLease).String())
 		}
 	}
 	if err := utilerrors.AggregateGoroutines(start...); err != nil {

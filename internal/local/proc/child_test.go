@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func parent(dir string) {
-	c, err := Start(context.Background(), shell(dir, "sleep 600", nil))
+	c, err := Start(context.Background(), shell(dir, "exec sleep 600", nil))
 	if err != nil {
 		panic(err)
 	}

@@ -26,7 +26,9 @@ type upFlags struct {
 	detach   bool
 	demo     bool
 	list     bool
-	report   int // descriptor that a detached start reports on; 0 in the foreground
+	lease    time.Duration // of the schedulers' leader; 0 is the default
+	revoke   time.Duration // how long quotas may use more than their share; 0 is the default
+	report   int           // descriptor that a detached start reports on; 0 in the foreground
 }
 
 func newUp() *cobra.Command {
@@ -65,8 +67,12 @@ func newUp() *cobra.Command {
 	c.Flags().BoolVar(&f.demo, "demo", false, "when the cluster is ready, apply pods of every class")
 	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets, and start nothing")
 	c.Flags().IntVar(&f.report, "report-fd", 0, "descriptor to report the start on")
-	if err := c.Flags().MarkHidden("report-fd"); err != nil {
-		panic(err) // the flag is defined right above
+	c.Flags().DurationVar(&f.lease, "leader-lease", 0, "how long a leader of the scheduler that is gone leads on")
+	c.Flags().DurationVar(&f.revoke, "revoke-after", 0, "how long a quota may use more than its share")
+	for _, name := range []string{"report-fd", "leader-lease", "revoke-after"} {
+		if err := c.Flags().MarkHidden(name); err != nil {
+			panic(err) // the flag is defined right above
+		}
 	}
 	return c
 }
@@ -150,6 +156,7 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: manifests(),
 		Admission: deploy.Webhooks(), RequireNRIPlugin: f.fences, Report: console.step,
+		Lease: f.lease, RevokeAfter: f.revoke,
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -56,6 +57,7 @@ func hidden(verb string, run func(context.Context, datadir.Dir, ports) error) *c
 func newScheduler() *cobra.Command {
 	var replica int
 	var elect bool
+	var lease time.Duration
 	child := hidden(cluster.SchedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
 		kubeconfig := dir.Credential(cluster.Scheduler)
 		certFile, keyFile := dir.Pair(cluster.SchedulerServing)
@@ -70,9 +72,9 @@ func newScheduler() *cobra.Command {
 			// cluster.
 			"--leader-elect=" + strconv.FormatBool(elect),
 			"--leader-elect-resource-namespace=tenon-system", // where the chart gives it the right
-			"--leader-elect-lease-duration=4s",
-			"--leader-elect-renew-deadline=3s",
-			"--leader-elect-retry-period=500ms",
+			"--leader-elect-lease-duration=" + lease.String(),
+			"--leader-elect-renew-deadline=" + (lease * 3 / 4).String(),
+			"--leader-elect-retry-period=" + (lease / 8).String(),
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(ports[datadir.SchedulerSecure.Of(replica)]),
 			"--tls-cert-file=" + certFile,
@@ -83,14 +85,20 @@ func newScheduler() *cobra.Command {
 	})
 	child.Flags().IntVar(&replica, "replica", 0, "number of this replica, from 0")
 	child.Flags().BoolVar(&elect, "elect", false, "elect a leader among the replicas")
+	child.Flags().DurationVar(&lease, "lease", 0, "how long a leader that is gone leads on")
 	return child
 }
 
 func newManager() *cobra.Command {
 	var fences bool
+	var revokeAfter time.Duration
 	child := hidden(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
 		certFile, keyFile := dir.Pair(cluster.Webhooks)
 		logger := klog.Background()
+		quotas := manager.DefaultQuotaOptions()
+		if revokeAfter > 0 {
+			quotas.Revoke.Delay = revokeAfter
+		}
 		manager.UseLogger(logger)
 		return manager.Run(klog.NewContext(ctx, logger), manager.Options{
 			Kubeconfig:          dir.Credential(cluster.Manager),
@@ -100,11 +108,12 @@ func newManager() *cobra.Command {
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
 			RequireNRIPlugin:    fences,
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
-			Quotas:              manager.DefaultQuotaOptions(),
+			Quotas:              quotas,
 			PublishDevices:      true,
 		})
 	})
 	child.Flags().BoolVar(&fences, "require-nri-plugin", false, "as that of tenon-manager")
+	child.Flags().DurationVar(&revokeAfter, "revoke-after", 0, "as delayEvictTime of the plugin's arguments")
 	return child
 }
 
