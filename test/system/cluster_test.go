@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -34,6 +35,21 @@ const (
 	managerVerb   = "__manager"
 )
 
+// soak lets the tests that kill schedulers and managers kill more of them, beside more pods.
+var soak = flag.Bool("soak", false, "kill 20 times instead of 6, with as much more of everything")
+
+// lease is as short as a Lease can be that is renewed by a busy machine: its length is in whole seconds.
+const lease = 2 * time.Second
+
+// kills is how often a test kills. internal/sim kills a scheduler at each call of a
+// gang's transaction; here processes are killed.
+func kills() int {
+	if *soak {
+		return 20
+	}
+	return 6
+}
+
 // asks is a client that gives up: a port that takes connections and never answers must not hold the test.
 var asks = &http.Client{Timeout: 20 * time.Second}
 
@@ -53,8 +69,10 @@ func up(t *testing.T, schedulers int, args ...string) *local {
 	bin := binary(t)
 	dir := t.TempDir()
 	out := &output{}
-	cmd := exec.Command(bin, append([]string{"up", "--data", dir, "--schedulers", strconv.Itoa(schedulers)},
-		args...)...)
+	cmd := exec.Command(bin, append([]string{
+		"up", "--data", dir, "--schedulers", strconv.Itoa(schedulers),
+		"--leader-lease", lease.String(),
+	}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {

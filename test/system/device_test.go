@@ -19,19 +19,16 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-const (
-	deviceKills = 20 // of the scheduler
-	deviceARow  = 100
-)
+const deviceARow = 60 // pods before each kill
 
-// TestDevicesHoldWhileSchedulersDie lets 2,000 pods with shares of GPUs and whole ones pass over 20 nodes, faster than
-// these can take them, and kills the leading scheduler 20 times. No change of a pod shows a GPU of which more than all
+// TestDevicesHoldWhileSchedulersDie lets pods with shares of GPUs and whole ones pass over 8 nodes, faster than these
+// can take them, and kills the leading scheduler again and again. No change of a pod shows a GPU of which more than all
 // is given, containers get the GPUs that their pods were given and no others, and the account of the last scheduler,
 // which was rebuilt from the API, has nothing left when no pod is.
 func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
-	l := watchGangs(t, up(t, 2, "--machine", "hgx-h100=10", "--machine", "t4-2=10"))
+	l := watchGangs(t, up(t, 2, "--machine", "hgx-h100=4", "--machine", "t4-2=4"))
 	compared := 0
-	for kill := range deviceKills {
+	for kill := range kills() {
 		for i := range deviceARow {
 			l.submit(t, withGPUs(kill*deviceARow+i))
 		}
@@ -65,7 +62,7 @@ func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
 		t.Error("no container was compared")
 	}
 	t.Logf("%d changes of pods judged, %d containers compared, %d schedulers killed", l.seen.events, compared,
-		deviceKills)
+		kills())
 }
 
 // withGPUs returns a pod that ends after two seconds: most with shares of one GPU, some with several whole ones.

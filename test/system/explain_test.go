@@ -17,10 +17,10 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// TestExplainShowsChangesOfACgroupByHand writes another set into the cgroup of a pod, as a person would by hand:
+// explainShowsChangesOfACgroupByHand writes another set into the cgroup of a pod, as a person would by hand:
 // explain shows the difference, and after the agent's next look that it was there.
-func TestExplainShowsChangesOfACgroupByHand(t *testing.T) {
-	l := up(t, 1, "--machine", "arm64-1s")
+func explainShowsChangesOfACgroupByHand(t *testing.T, l *local) {
+	t.Helper()
 	ctx := t.Context()
 	waitFor(t, time.Minute, "the namespace's service account", func() error {
 		_, err := l.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})

@@ -24,9 +24,8 @@ import (
 )
 
 const (
-	memberCPUs  = 40 // so that more is asked for than there is
-	manyGangs   = 200
-	gangKills   = 20      // of the scheduler
+	memberCPUs  = 40      // so that more is asked for than there is
+	gangRow     = 10      // gangs before each kill
 	otherPlace  = "other" // the second namespace
 	completesIn = "30s"
 	// startsWithin is the longest time between the first and the last Binding of what a gang needs.
@@ -346,13 +345,13 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 // kill the rest of a gang that has begun follows; and when the gangs that run are gone, those that waited start, until
 // none is left.
 func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
-	l := watchGangs(t, up(t, 2, "--machine", "xeon-2s=40", "--machine", "t4-2=6", "--machine", "hgx-h100=4"))
+	l := watchGangs(t, up(t, 2, "--machine", "xeon-2s=16", "--machine", "t4-2=3", "--machine", "hgx-h100=2"))
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherPlace}}
 	if _, err := l.client.CoreV1().Namespaces().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for kill := range gangKills {
-		for l.made < manyGangs*(kill+1)/gangKills || place(l.made) == otherPlace {
+	for kill := range kills() {
+		for l.made < gangRow*(kill+1) || place(l.made) == otherPlace {
 			l.make(t)
 		}
 		for i, name := range l.started() {
@@ -392,14 +391,14 @@ func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
 		t.Error(fault)
 	}
 	t.Logf("%d gangs on %d nodes, %d of them waited, %d schedulers killed, %d changes of pods judged", l.made,
-		len(l.seen.cpus), len(l.seen.waited), gangKills, l.seen.events)
+		len(l.seen.cpus), len(l.seen.waited), kills(), l.seen.events)
 	for killed, all := range longest {
 		slices.Sort(all)
 		slices.Reverse(all)
 		t.Logf("from the first Binding to the last one needed, a scheduler killed meanwhile %t: %d gangs, the longest "+
 			"took\n%s", killed, len(all), strings.Join(all[:min(10, len(all))], "\n"))
 	}
-	if len(l.seen.waited) < manyGangs/10 {
+	if len(l.seen.waited) < l.made/10 {
 		t.Error("too few gangs have waited, so the test says little")
 	}
 	l.evict(t)

@@ -22,11 +22,11 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// TestWhatAGangWaitsForCanBeRead: of three members one asks for more than any node has. The scheduler's endpoints,
+// whatAGangWaitsForCanBeRead: of three members one asks for more than any node has. The scheduler's endpoints,
 // `tenon explain` on another member and `tenon gang -w` name that one and its cause; with one that fits in its place
 // the gang starts, and the watch says so.
-func TestWhatAGangWaitsForCanBeRead(t *testing.T) {
-	l := up(t, 1, "--machine", "arm64-1s")
+func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
+	t.Helper()
 	member := func(i int, cpus int64) {
 		amounts := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
 		l.submit(t, &corev1.Pod{

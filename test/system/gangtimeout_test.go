@@ -14,10 +14,10 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-// TestANonStrictGangThatTimesOutIsTriedAgain: one of two members fits and waits as long as the gang may. Its condition
+// aNonStrictGangThatTimesOutIsTriedAgain: one of two members fits and waits as long as the gang may. Its condition
 // says why it was given back, and it starts with another one that fits.
-func TestANonStrictGangThatTimesOutIsTriedAgain(t *testing.T) {
-	l := up(t, 1, "--machine", "arm64-1s")
+func aNonStrictGangThatTimesOutIsTriedAgain(t *testing.T, l *local) {
+	t.Helper()
 	member := func(i int, cpus int64) {
 		amounts := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
 		l.submit(t, &corev1.Pod{

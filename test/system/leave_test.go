@@ -27,6 +27,7 @@ import (
 // TestNodesAreLeft: a node that Tenon ran pods on and that is left has the groups and the Node of one that was left
 // before its pods came. The pods go on, no other one gets CPUs there, and the node can come back.
 func TestNodesAreLeft(t *testing.T) {
+	t.Parallel()
 	l := up(t, 1, "--machine", "hgx-h100=2")
 	const never, used = "hgx-h100-0", "hgx-h100-1"
 	leave := func(more ...string) string {

@@ -25,6 +25,7 @@ import (
 // out until the agent has found which, then all but that one, and that one too when the pod is gone. The simulated
 // kubelet has no device plugin: the test writes its record.
 func TestANodeMovesInFromItsKubelet(t *testing.T) {
+	t.Parallel()
 	l := up(t, 1, "--machine", "hgx-h100")
 	const node = "hgx-h100-0"
 	path := "/apis/" + devicev1alpha1.GroupVersion().String() + "/devices/" + node

@@ -15,10 +15,10 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-// TestNoMoreIsEvictedThanThePreemptorNeeds: on a full node, where each victim takes a while to end and another pod is
+// noMoreIsEvictedThanThePreemptorNeeds: on a full node, where each victim takes a while to end and another pod is
 // created in its place at once.
-func TestNoMoreIsEvictedThanThePreemptorNeeds(t *testing.T) {
-	l := up(t, 1, "--machine", "arm64-1s")
+func noMoreIsEvictedThanThePreemptorNeeds(t *testing.T, l *local) {
+	t.Helper()
 	nodes, err := l.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(nodes.Items) != 1 {
 		t.Fatal(len(nodes.Items), err)

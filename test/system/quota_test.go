@@ -38,8 +38,9 @@ const (
 	leaves      = 5 // of a team
 	gangMembers = 3
 	gangLeast   = 2
-	quotaKills  = 20
-	earlyKills  = 6 // before the lender asks for its share
+	earlyKills  = 3 // before the lender asks for its share
+	// revokeAfter is how long a quota may use more than its share.
+	revokeAfter = 30 * time.Second
 	// calmRun is how long a process must have run for its next end to be followed by a start at once.
 	calmRun = 5 * time.Second
 	gpu     = "nvidia.com/gpu"
@@ -572,7 +573,7 @@ func (s *state) condition(name string) string {
 // Q1: used > max, wrong or empty status. Q2: borrowed amounts are never returned. Q6: evictions under min.
 // Q15: stale sums.
 func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
-	l := up(t, 1, "--machine", fmt.Sprintf("xeon-2s=%d", quotaNodes))
+	l := up(t, 1, "--machine", fmt.Sprintf("xeon-2s=%d", quotaNodes), "--revoke-after", revokeAfter.String())
 	ctx := t.Context()
 	nodes, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -625,10 +626,10 @@ func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
 		w.create(t, departments-1)
 	}
 	begun, verbs := map[string]time.Time{}, []string{managerVerb, schedulerVerb}
-	kills := 0
-	for ; kills < earlyKills; kills++ {
+	killed := 0
+	for ; killed < earlyKills; killed++ {
 		w.churn(t, 4, 0, 1, 2, 3)
-		w.kill(t, verbs[kills%2], begun)
+		w.kill(t, verbs[killed%2], begun)
 	}
 	l.atRest(t, "after the first kills").check(t, "after the first kills", held)
 
@@ -637,15 +638,18 @@ func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
 	for range 40 {
 		w.create(t, departments-1)
 	}
-	for ; kills < quotaKills; kills++ {
+	waitFor(t, time.Minute, "a quota to use more than its share", func() error {
+		s, err := l.state(ctx)
+		if err == nil && len(s.revocations()) == 0 {
+			err = errors.New("nothing is to be revoked")
+		}
+		return err
+	})
+	for ; killed < kills(); killed++ {
 		w.churn(t, 2, departments-1)
 		w.kill(t, schedulerVerb, begun)
 	}
-	lent := l.atRest(t, "after all kills")
-	lent.check(t, "after all kills", held)
-	if len(lent.revocations()) == 0 {
-		t.Error("no quota uses more than its share: nothing is to be revoked")
-	}
+	l.atRest(t, "after all kills").check(t, "after all kills", held)
 	waitFor(t, 5*time.Minute, "what was lent to come back", func() error {
 		s, err := l.state(ctx)
 		if err == nil {
@@ -676,7 +680,7 @@ func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
 		t.Error("no pod was evicted: what was lent did not come back")
 	}
 	t.Logf("%d pods created, %d bound, %d evicted, %d processes killed", w.created, held.bindings, len(held.evicted),
-		kills)
+		killed)
 }
 
 type members struct{ bound, lost int }

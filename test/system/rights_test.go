@@ -107,6 +107,7 @@ type audited struct {
 	log     string
 	config  *rest.Config
 	objects dynamic.Interface
+	applier *install.Applier
 	metrics string        // address of the manager's
 	agent   agent.Options // of the agent of the joined node
 
@@ -163,6 +164,8 @@ func startAudited(t *testing.T) *audited {
 	a.client, err = kubernetes.NewForConfig(a.config)
 	check(t, err)
 	a.objects, err = dynamic.NewForConfig(a.config)
+	check(t, err)
+	a.applier, err = install.NewApplier(a.config)
 	check(t, err)
 	return a
 }
@@ -436,9 +439,7 @@ func (a *audited) apply(t *testing.T, text string) {
 	t.Helper()
 	objects, err := install.Parse([]byte(text))
 	check(t, err)
-	applier, err := install.NewApplier(a.config)
-	check(t, err)
-	check(t, applier.Apply(t.Context(), objects))
+	check(t, a.applier.Apply(t.Context(), objects))
 }
 
 func (a *audited) steps() map[string]func(*testing.T) {

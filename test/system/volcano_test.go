@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	volcanoPods    = 1000
-	volcanoNodes   = 20
+	volcanoPods    = 500
+	volcanoNodes   = 10
 	volcanoWriters = 20
 )
 
-// volcanoPod is pod i of a mix of Guaranteed pods with whole CPUs and Volcano's policies: 2,000 CPUs in all, of the
-// 2,520 that the nodes have for pods.
+// volcanoPod is pod i of a mix of Guaranteed pods with whole CPUs and Volcano's policies: 1,000 CPUs in all, of the
+// 1,260 that the nodes have for pods.
 func volcanoPod(i int) *corev1.Pod {
 	policies := []string{"restricted", "single-numa-node", "best-effort"}
 	amounts := func(cpus int) corev1.ResourceRequirements {
@@ -83,7 +83,7 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 	var list *corev1.PodList
 	waitFor(t, 3*time.Minute, "every pod to run, or to fail", func() error {
 		time.Sleep(
-			time.Second) //nolint:forbidigo // a list of 1,000 pods is work for the cluster that the test waits for
+			time.Second) //nolint:forbidigo // a list of 500 pods is work for the cluster that the test waits for
 		var err error
 		if list, err = pods.List(ctx, metav1.ListOptions{}); err != nil {
 			return err

@@ -34,6 +34,7 @@ func template(app string, annotations map[string]string) corev1.PodTemplateSpec 
 
 // What a user does with kubectl on any cluster works on simulated machines too.
 func TestWorkloadsLiveTheirLives(t *testing.T) {
+	t.Parallel()
 	l := up(t, 1, "--machine", "xeon-2s=2")
 	ctx := t.Context()
 	if _, err := l.client.CoreV1().Namespaces().Create(ctx,

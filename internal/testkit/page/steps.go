@@ -119,7 +119,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/quota.md QuotaRevocationPlanned", Scene: Picture, Why: "an Event, two minutes later"},
 		{
 			Blocks: "docs/guide/explain.md actual", Scene: Picture,
-			Why: "a moment: TestExplainShowsChangesOfACgroupByHand",
+			Why: "a moment: TestOnOneNode of test/system",
 		},
 		{Blocks: "docs/reference/testing.md kubelet ──►", Scene: Picture, Why: "a picture"},
 		{Blocks: "docs/reference/testing.md tenon up (host", Scene: Picture, Why: "a picture"},
@@ -154,7 +154,7 @@ func Steps() []Step {
 		},
 		{
 			Blocks: "docs/guide/explain.md $ tenon explain lsr\n✗ actual", Scene: Unrun,
-			Why: "a moment: TestExplainShowsChangesOfACgroupByHand",
+			Why: "a moment: TestOnOneNode of test/system",
 		},
 		{
 			Blocks: "docs/guide/quota.md $ tenon kubectl get events --field-selector=reason=QuotaRevocation\n",

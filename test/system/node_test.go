@@ -1,0 +1,43 @@
+package system
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestOnOneNode is what users see of pods and gangs on a cluster of one node, each case from the empty node.
+func TestOnOneNode(t *testing.T) {
+	t.Parallel()
+	l := up(t, 1, "--machine", "arm64-1s")
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *local)
+	}{
+		{"explain shows changes of a cgroup by hand", explainShowsChangesOfACgroupByHand},
+		{"what a gang waits for can be read", whatAGangWaitsForCanBeRead},
+		{"a NonStrict gang that times out is tried again", aNonStrictGangThatTimesOutIsTriedAgain},
+		{"no more is evicted than the preemptor needs", noMoreIsEvictedThanThePreemptorNeeds}, // its Deployment remains
+	} {
+		l.clear(t)
+		t.Run(c.name, func(t *testing.T) { c.test(t, l) })
+	}
+}
+
+// clear deletes the pods of the default namespace and waits until they are gone.
+func (l *local) clear(t *testing.T) {
+	t.Helper()
+	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
+	if err := pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, time.Minute, "all pods to be gone", func() error {
+		left, err := pods.List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d are left", len(left.Items))
+		}
+		return err
+	})
+}
