@@ -9,11 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -33,17 +34,14 @@ type snapshot struct {
 	account *quota.Account
 	now     time.Time
 	pods    map[string]*corev1.Pod // by UID, those that holders were made of
-	budgets map[*policyv1.PodDisruptionBudget]*quota.Budget
+	budgets *kube.Budgets          // nil until holders are asked for
 	gangs   map[string]*quota.Gang // nil until holders are asked for
 	err     error
 }
 
 // plan returns what is to be taken back now. What cannot be read is not decided on.
 func (c *Controller) plan(ctx context.Context, now time.Time) []plan {
-	s := &snapshot{
-		Controller: c, now: now, pods: map[string]*corev1.Pod{},
-		budgets: map[*policyv1.PodDisruptionBudget]*quota.Budget{},
-	}
+	s := &snapshot{Controller: c, now: now, pods: map[string]*corev1.Pod{}}
 	var plans []plan
 	c.Read(func(a *quota.Account) {
 		s.account = a
@@ -126,7 +124,9 @@ func (s *snapshot) claimants() []quota.Claimant {
 // holders returns the pods that a quota's use consists of. One whose object is not known any more is about to go.
 func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
 	if s.gangs == nil {
-		s.gangs = s.account.Gangs()
+		all, err := s.Budgets.List(labels.Everything())
+		s.err = cmp.Or(s.err, err)
+		s.budgets, s.gangs = kube.NewBudgets(all), s.account.Gangs()
 	}
 	var out []quota.Holder
 	for _, m := range s.account.Members(q) {
@@ -150,20 +150,9 @@ func (s *snapshot) holders(q *quota.Quota) []quota.Holder {
 }
 
 // budgetsOf returns the disruption budgets that count a pod. One whose eviction was refused a moment ago has none left.
-func (s *snapshot) budgetsOf(pod *corev1.Pod) []*quota.Budget {
+func (s *snapshot) budgetsOf(pod *corev1.Pod) []*gang.Budget {
 	if s.refused.IsInBackOffSinceUpdate(string(pod.UID), s.now) {
-		return []*quota.Budget{{}}
+		return []*gang.Budget{{}}
 	}
-	all, _ := s.Budgets.GetPodPodDisruptionBudgets(pod) // the error says that there is none
-	var out []*quota.Budget
-	for _, b := range all {
-		if s.budgets[b] == nil {
-			s.budgets[b] = &quota.Budget{}
-			if b.Status.ObservedGeneration >= b.Generation { // else the Eviction API refuses
-				s.budgets[b].Allowed = int(b.Status.DisruptionsAllowed)
-			}
-		}
-		out = append(out, s.budgets[b])
-	}
-	return out
+	return s.budgets.Of(pod)
 }

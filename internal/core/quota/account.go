@@ -70,14 +70,14 @@ const (
 type Account struct {
 	rules                  Rules
 	forest                 *Forest
-	root, system, fallback *Quota            // Root, System and Default
-	pods                   map[string]*entry // by UID
-	nominated              map[string]*entry // of these, those that are pending and nominated
-	groups                 map[PodsOf]*group // Invariant: none is empty.
-	gangs                  map[string]gang   // by Pod.Gang. Invariant: none is empty.
-	bonds                  map[string]Bond   // by Pod.Gang; also of gangs without pods
-	starts                 map[string]*start // by Pod.Gang: members that were admitted together
-	mapping                *Mapping          // of the forest's specs
+	root, system, fallback *Quota             // Root, System and Default
+	pods                   map[string]*entry  // by UID
+	nominated              map[string]*entry  // of these, those that are pending and nominated
+	groups                 map[PodsOf]*group  // Invariant: none is empty.
+	gangs                  map[string]members // by Pod.Gang. Invariant: none is empty.
+	bonds                  map[string]Bond    // by Pod.Gang; also of gangs without pods
+	starts                 map[string]*start  // by Pod.Gang: members that were admitted together
+	mapping                *Mapping           // of the forest's specs
 
 	claims []claim // of the check under way
 }
@@ -102,7 +102,7 @@ func NewAccount(c Config, r Rules) *Account {
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
 		pods: map[string]*entry{}, nominated: map[string]*entry{}, groups: map[PodsOf]*group{},
-		gangs: map[string]gang{}, bonds: map[string]Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
+		gangs: map[string]members{}, bonds: map[string]Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// gang is the pods of one gang, by UID.
-type gang map[string]*entry
+// members is the pods of the account that name one gang, by UID.
+type members map[string]*entry
 
 func (a *Account) join(e *entry) {
 	name := e.pod.Gang
@@ -16,7 +16,7 @@ func (a *Account) join(e *entry) {
 		return
 	}
 	if a.gangs[name] == nil {
-		a.gangs[name] = gang{}
+		a.gangs[name] = members{}
 	}
 	a.gangs[name][e.pod.UID] = e
 	delete(a.starts, name)

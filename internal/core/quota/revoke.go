@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // RevokePolicy is when what a quota uses above its share is taken back.
@@ -19,8 +21,8 @@ const (
 // Holder is a pod that is reserved or bound, as revocation sees it. What it uses counts as given back while it leaves.
 type Holder struct {
 	Member
-	Gang    *Gang     // nil where the pod is in none
-	Budgets []*Budget // that count the pod
+	Gang    *Gang          // nil where the pod is in none
+	Budgets []*gang.Budget // that count the pod
 }
 
 // Gang is pods of which at least Min run, or none. Bound counts the members that are reserved or bound and not leaving,
@@ -29,9 +31,6 @@ type Gang struct {
 	Min, Bound int
 	Group      []*Gang
 }
-
-// Budget is by how many the pods that it counts may become fewer.
-type Budget struct{ Allowed int }
 
 // Claimant is a pending pod that its last scheduling cycle rejected for lack of a dimension.
 type Claimant struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -206,7 +207,7 @@ func TestVictims(t *testing.T) {
 	fixed := func(h *quota.Holder) { h.NonPreemptible = true }
 	late := func(h *quota.Holder) { h.Start = eleven }
 	leaving := func(h *quota.Holder) { h.Leaving = true }
-	budget := func(b ...*quota.Budget) func(*quota.Holder) { return func(h *quota.Holder) { h.Budgets = b } }
+	budget := func(b ...*gang.Budget) func(*quota.Holder) { return func(h *quota.Holder) { h.Budgets = b } }
 	member := func(g *quota.Gang) func(*quota.Holder) { return func(h *quota.Holder) { h.Gang = g } }
 	tests := map[string]struct {
 		run        func(f *quota.Forest) []quota.Holder // in a quota that may use 10 CPUs and 2 GPUs
@@ -247,21 +248,21 @@ func TestVictims(t *testing.T) {
 		},
 		"a budget that is exhausted excludes its pods": {
 			run: func(f *quota.Forest) []quota.Holder {
-				none := budget(&quota.Budget{})
+				none := budget(&gang.Budget{})
 				return []quota.Holder{one(f, "a", 6, none), one(f, "b", 6, urgent)}
 			},
 			want: "b",
 		},
 		"a budget is charged for every victim": {
 			run: func(f *quota.Forest) []quota.Holder {
-				b := budget(&quota.Budget{Allowed: 1})
+				b := budget(&gang.Budget{Allowed: 1})
 				return []quota.Holder{one(f, "a", 6, b), one(f, "b", 6, b), one(f, "c", 6, b)}
 			},
 			want: "a", kept: "b=BudgetExhausted c=BudgetExhausted",
 		},
 		"a unit given back leaves its budget to another": {
 			run: func(f *quota.Forest) []quota.Holder {
-				b := budget(&quota.Budget{Allowed: 1})
+				b := budget(&gang.Budget{Allowed: 1})
 				big := one(f, "z", 1, b, urgent)
 				big.Uses = f.Vector(quota.Amounts{gpu: 4})
 				return []quota.Holder{one(f, "a", 1, b), one(f, "m", 11), big}
@@ -270,7 +271,7 @@ func TestVictims(t *testing.T) {
 		},
 		"a pod of two budgets stays": {
 			run: func(f *quota.Forest) []quota.Holder {
-				two := budget(&quota.Budget{Allowed: 9}, &quota.Budget{Allowed: 9})
+				two := budget(&gang.Budget{Allowed: 9}, &gang.Budget{Allowed: 9})
 				return []quota.Holder{one(f, "a", 6, two), one(f, "b", 6, urgent)}
 			},
 			want: "b",
@@ -422,9 +423,9 @@ func drawn(t *rapid.T, f *quota.Forest, dimensions []string, budgets int) []quot
 	if len(gangs) == 2 && rapid.Bool().Draw(t, "start together") {
 		gangs[0].Group, gangs[1].Group = gangs, gangs
 	}
-	var all []*quota.Budget
+	var all []*gang.Budget
 	for range budgets {
-		all = append(all, &quota.Budget{Allowed: rapid.IntRange(0, 3).Draw(t, "allowed")})
+		all = append(all, &gang.Budget{Allowed: rapid.IntRange(0, 3).Draw(t, "allowed")})
 	}
 	var holders []quota.Holder
 	for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
@@ -456,7 +457,7 @@ func drawn(t *rapid.T, f *quota.Forest, dimensions []string, budgets int) []quot
 
 // allowed says whether a set of victims keeps every rule on pods.
 func allowed(holders []quota.Holder, set map[string]bool) bool {
-	gone, here, charged := map[*quota.Gang]int{}, map[*quota.Gang]int{}, map[*quota.Budget]int{}
+	gone, here, charged := map[*quota.Gang]int{}, map[*quota.Gang]int{}, map[*gang.Budget]int{}
 	for _, h := range holders {
 		if h.Gang != nil && !h.Leaving {
 			here[h.Gang]++

@@ -3,6 +3,8 @@ package quota
 import (
 	"cmp"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // Obstacle is why a pod is not revoked.
@@ -32,7 +34,7 @@ type unit struct {
 type selection struct {
 	levels  []Level
 	units   []*unit // ascending order of their last pods
-	charged map[*Budget]int
+	charged gang.Charges
 }
 
 // order ranks victims: the lowest priority first, then the latest start.
@@ -44,7 +46,7 @@ func order(a, b *Holder) int {
 // needed. What is given back can leave a budget to a unit that lacked it, so both are repeated; each time, less is
 // above the goals than before.
 func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
-	s := &selection{levels: levels, charged: map[*Budget]int{}}
+	s := &selection{levels: levels, charged: gang.Charges{}}
 	gangs := map[*Gang][]*Holder{}
 	for i := range holders {
 		switch h := &holders[i]; {
@@ -58,12 +60,12 @@ func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
 			s.units = append(s.units, &unit{pods: []*Holder{h}, why: h.obstacle()})
 		}
 	}
-	for gang := range gangs {
-		group := gang.Group
+	for g := range gangs {
+		group := g.Group
 		if group == nil {
-			group = []*Gang{gang}
+			group = []*Gang{g}
 		}
-		if i := slices.IndexFunc(group, func(g *Gang) bool { return len(gangs[g]) > 0 }); group[i] == gang {
+		if i := slices.IndexFunc(group, func(o *Gang) bool { return len(gangs[o]) > 0 }); group[i] == g {
 			s.units = append(s.units, r.unitsOf(group, gangs)...)
 		}
 	}
@@ -127,10 +129,11 @@ func (s *selection) take() (chosen bool) {
 		for _, u := range all {
 			s.set(u, true)
 		}
-		if u.why = s.overdrawn(); u.why == "" {
-			chosen = true
+		if !s.charged.Exceed() {
+			u.why, chosen = "", true
 			continue
 		}
+		u.why = BudgetExhausted
 		for _, u := range all {
 			s.set(u, false)
 		}
@@ -148,23 +151,16 @@ func (s *selection) set(u *unit, taken bool) {
 		s.levels[i].After -= int64(sign) * u.uses(s.levels[i].Dimension)
 	}
 	for _, h := range u.pods {
-		for _, b := range h.Budgets {
-			s.charged[b] += sign
+		if taken {
+			s.charged.Add(h.Budgets)
+		} else {
+			s.charged.Remove(h.Budgets)
 		}
 	}
 }
 
 func (s *selection) lowers(u *unit) bool {
 	return slices.ContainsFunc(s.levels, func(l Level) bool { return l.After > l.Goal && u.uses(l.Dimension) > 0 })
-}
-
-func (s *selection) overdrawn() Obstacle {
-	for b, n := range s.charged {
-		if n > max(b.Allowed, 0) {
-			return BudgetExhausted
-		}
-	}
-	return ""
 }
 
 // giveBack gives back what fits below the goals, or, where a goal is not reached, below what all chosen units reach.

@@ -116,12 +116,12 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 	if len(others) == 0 { // pods without a gang do not pay for the budgets
 		return victims, violating, status
 	}
-	budgets := budgetsOf(pdbs)
+	budgets, charges := kube.NewBudgets(pdbs), gang.Charges{}
 	for _, v := range victims {
-		charge(budgets, v, 1)
+		charges.Add(budgets.Of(v))
 	}
 	for _, o := range others {
-		if charge(budgets, o, 1) {
+		if charges.Add(budgets.Of(o)) {
 			violating++
 		}
 	}

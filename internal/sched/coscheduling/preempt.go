@@ -34,7 +34,8 @@ type preemption struct {
 	lister  fwk.NodeInfoLister
 	lowest  int32 // priority of the members
 	pdbs    []*policyv1.PodDisruptionBudget
-	budgets []budget
+	budgets *kube.Budgets
+	charges gang.Charges // of the victims in gone
 	classes map[string]*class
 	gone    map[string]bool // UIDs of victims
 	taken   []*unit
@@ -156,7 +157,7 @@ func (r *Rounds) pending(ctx context.Context, pod *corev1.Pod) *framework.Queued
 func (r *Rounds) newPreemption(ctx context.Context, is *round) *preemption {
 	p := &preemption{
 		attempt: r.attempt(ctx, is), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
-		trials: map[string]*quota.Trial{},
+		trials: map[string]*quota.Trial{}, charges: gang.Charges{},
 	}
 	p.admits = true
 	return p
@@ -241,7 +242,7 @@ func (p *preemption) read(order []string) bool {
 	var err error
 	p.lister = f.SnapshotSharedLister().NodeInfos()
 	p.pdbs, err = f.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
-	p.budgets = budgetsOf(p.pdbs)
+	p.budgets = kube.NewBudgets(p.pdbs)
 	nodes, listed := p.lister.List()
 	return err == nil && listed == nil && slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool {
 		return slices.ContainsFunc(n.GetPods(), func(i fwk.PodInfo) bool {

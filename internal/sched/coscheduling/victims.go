@@ -1,12 +1,11 @@
 package coscheduling
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -29,24 +28,6 @@ type unit struct {
 	pods     []fwk.PodInfo
 	loss     gang.Loss
 	violates bool // a disruption budget
-}
-
-type budget struct {
-	namespace string
-	selector  labels.Selector
-	excused   map[string]metav1.Time // pods that are evicted already
-	left      int32
-}
-
-func budgetsOf(pdbs []*policyv1.PodDisruptionBudget) (budgets []budget) {
-	for _, b := range pdbs {
-		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && !selector.Empty() {
-			budgets = append(budgets, budget{
-				b.Namespace, selector, b.Status.DisruptedPods, b.Status.DisruptionsAllowed,
-			})
-		}
-	}
-	return budgets
 }
 
 // option returns what is evicted with these pods for a member, or the gang that cannot go.
@@ -106,7 +87,8 @@ var notStarted = metav1.Unix(1<<40, 0)
 
 func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	loss := gang.Loss{Units: len(units)}
-	budgets := slices.Clone(p.budgets)
+	charges := gang.Charges{}
+	maps.Copy(charges, p.charges)
 	for _, u := range units {
 		for _, info := range u.pods {
 			pod := info.GetPod()
@@ -114,25 +96,12 @@ func (p *preemption) lossOf(units ...*unit) gang.Loss {
 				continue // it goes anyway
 			}
 			loss.Add(corev1helpers.PodPriority(pod), ptr.Deref(pod.Status.StartTime, notStarted).Time)
-			if charge(budgets, pod, 1) {
+			if charges.Add(p.budgets.Of(pod)) {
 				loss.Violations++
 			}
 		}
 	}
 	return loss
-}
-
-// charge counts a pod that is evicted, or given back, and reports whether a budget does not allow it.
-func charge(budgets []budget, pod *corev1.Pod, n int32) (violates bool) {
-	for i := range budgets {
-		b := &budgets[i]
-		if _, excused := b.excused[pod.Name]; b.namespace == pod.Namespace && len(pod.Labels) > 0 && !excused &&
-			b.selector.Matches(labels.Set(pod.Labels)) {
-			b.left -= n
-			violates = violates || b.left < 0
-		}
-	}
-	return violates
 }
 
 // take evicts a unit, give returns it.
@@ -173,10 +142,10 @@ func (p *preemption) move(u *unit, away bool) {
 		move, count := p.trial.Give, (*quota.Account).Give
 		if away {
 			move, count = p.trial.Take, (*quota.Account).Take
-			u.violates = charge(p.budgets, pod, 1) || u.violates
+			u.violates = p.charges.Add(p.budgets.Of(pod)) || u.violates
 			p.gone[uid] = true
 		} else {
-			charge(p.budgets, pod, -1)
+			p.charges.Remove(p.budgets.Of(pod))
 			delete(p.gone, uid)
 		}
 		move(name, uid)

@@ -1,0 +1,49 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+// Budgets finds the PodDisruptionBudgets that count a pod, as the Eviction API does. It never changes.
+type Budgets struct {
+	of map[string][]budget // by namespace
+}
+
+type budget struct {
+	gang.Budget
+	selector  labels.Selector
+	disrupted map[string]metav1.Time // names of pods whose eviction the budget has counted already
+}
+
+// NewBudgets reads PodDisruptionBudgets. One whose status does not describe its current spec yet allows no disruption.
+func NewBudgets(all []*policyv1.PodDisruptionBudget) *Budgets {
+	b := &Budgets{of: map[string][]budget{}}
+	for _, o := range all {
+		selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
+		if err != nil {
+			continue // it selects no pod
+		}
+		is := budget{selector: selector, disrupted: o.Status.DisruptedPods}
+		if o.Status.ObservedGeneration >= o.Generation {
+			is.Allowed = int(o.Status.DisruptionsAllowed)
+		}
+		b.of[o.Namespace] = append(b.of[o.Namespace], is)
+	}
+	return b
+}
+
+// Of returns the budgets that an eviction of the pod is charged to: always the same pointers for the same budgets.
+func (b *Budgets) Of(p *corev1.Pod) (counting []*gang.Budget) {
+	all := b.of[p.Namespace]
+	for i := range all {
+		if _, counted := all[i].disrupted[p.Name]; !counted && all[i].selector.Matches(labels.Set(p.Labels)) {
+			counting = append(counting, &all[i].Budget)
+		}
+	}
+	return counting
+}
