@@ -22,11 +22,13 @@ func TestBudgetsCountPodsAsTheEvictionAPIDoes(t *testing.T) {
 	}{
 		"labels that the selector selects": {
 			policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: app}, Status: status},
-			map[string]string{"app": "a"}, []int{2},
+			map[string]string{"app": "a"},
+			[]int{2},
 		},
 		"other labels": {
 			policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: app}, Status: status},
-			map[string]string{"app": "b"}, nil,
+			map[string]string{"app": "b"},
+			nil,
 		},
 		"no labels": {
 			policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: app}, Status: status}, nil, nil,
@@ -38,14 +40,16 @@ func TestBudgetsCountPodsAsTheEvictionAPIDoes(t *testing.T) {
 			policyv1.PodDisruptionBudget{
 				Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}, Status: status,
 			},
-			nil, []int{2},
+			nil,
+			[]int{2},
 		},
 		"another namespace": {
 			policyv1.PodDisruptionBudget{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "other"},
 				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: app}, Status: status,
 			},
-			map[string]string{"app": "a"}, nil,
+			map[string]string{"app": "a"},
+			nil,
 		},
 		"an eviction that is counted already": {
 			policyv1.PodDisruptionBudget{
@@ -53,14 +57,16 @@ func TestBudgetsCountPodsAsTheEvictionAPIDoes(t *testing.T) {
 					DisruptionsAllowed: 2, DisruptedPods: map[string]metav1.Time{"p": {}},
 				},
 			},
-			map[string]string{"app": "a"}, nil,
+			map[string]string{"app": "a"},
+			nil,
 		},
 		"a status of an older spec": {
 			policyv1.PodDisruptionBudget{
 				ObjectMeta: metav1.ObjectMeta{Generation: 1},
 				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: app}, Status: status,
 			},
-			map[string]string{"app": "a"}, []int{0},
+			map[string]string{"app": "a"},
+			[]int{0},
 		},
 	} {
 		if c.budget.Namespace == "" {

@@ -16,22 +16,20 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
-	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Gangs keeps the gangs of a cluster's pods, from Pods and PodGroups. All methods may be called from any goroutine.
 type Gangs struct {
 	configured atomic.Bool
-	handler    atomic.Pointer[GangHandler] // nil before Handle
-	quotas     atomic.Pointer[Quotas]      // nil before Inform
+	handler    atomic.Pointer[GangHandler]                  // nil before Handle
+	inform     atomic.Pointer[func(id string, b gang.Bond)] // nil before Inform
 
 	mu       sync.Mutex // guards everything below
 	names    []string   // of the schedulers whose pods are members; empty for all
 	defaults gang.Settings
 	rules    convert.GangRules
 	state    *gang.State
-	bonds    map[string]gang.Bond            // by gang, as quotas know them
 	pods     map[string]*corev1.Pod          // members, by UID, as they were put last
 	objects  map[string][]*v1alpha1.PodGroup // by gang; the first counts
 }
@@ -39,7 +37,7 @@ type Gangs struct {
 // NewGangs returns an empty store with the default arguments.
 func NewGangs() *Gangs {
 	s := &Gangs{
-		rules: convert.DefaultGangRules(), bonds: map[string]gang.Bond{}, pods: map[string]*corev1.Pod{},
+		rules: convert.DefaultGangRules(), pods: map[string]*corev1.Pod{},
 		objects: map[string][]*v1alpha1.PodGroup{},
 	}
 	s.renew()
@@ -153,10 +151,10 @@ func (s *Gangs) PutPod(p *corev1.Pod) {
 	counts = counts && !convert.Ended(p) && (p.DeletionTimestamp == nil || p.Spec.NodeName != "") &&
 		s.serves(p.Spec.SchedulerName)
 	if was := s.gangOf(string(p.UID)); was != "" && (!counts || was != is.Gang) {
-		s.remove(was, string(p.UID))
+		s.remove(string(p.UID))
 	}
 	if counts {
-		s.follow(is.Gang, func(state *gang.State) gang.Effects {
+		s.Update(func(state *gang.State) gang.Effects {
 			s.pods[is.UID] = p
 			return state.Put(is)
 		})
@@ -165,13 +163,13 @@ func (s *Gangs) PutPod(p *corev1.Pod) {
 
 // RemovePod forgets a pod.
 func (s *Gangs) RemovePod(p *corev1.Pod) {
-	if of := s.gangOf(string(p.UID)); of != "" {
-		s.remove(of, string(p.UID))
+	if s.gangOf(string(p.UID)) != "" {
+		s.remove(string(p.UID))
 	}
 }
 
-func (s *Gangs) remove(of, uid string) {
-	s.follow(of, func(state *gang.State) gang.Effects {
+func (s *Gangs) remove(uid string) {
+	s.Update(func(state *gang.State) gang.Effects {
 		delete(s.pods, uid)
 		return state.Remove(uid)
 	})
@@ -189,18 +187,16 @@ type GangHandler interface {
 // Handle sets the handler.
 func (s *Gangs) Handle(h GangHandler) { s.handler.Store(&h) }
 
-// Inform lets quotas know what holds gangs together. It is called before the first pod.
-func (s *Gangs) Inform(q *Quotas) { s.quotas.Store(q) }
+// Inform lets f know each change of what holds a gang together: the zero value for one that is gone. It is called before
+// the first pod; f is called without the store's lock.
+func (s *Gangs) Inform(f func(id string, b gang.Bond)) { s.inform.Store(&f) }
 
 // Update changes the state by an event, and lets the handler carry out the effects.
-func (s *Gangs) Update(event func(*gang.State) gang.Effects) { s.follow("", event) }
-
-// follow is Update with an event about a gang, whose bond it compares; "" for none.
-func (s *Gangs) follow(of string, event func(*gang.State) gang.Effects) {
-	pods, effects, bonds := s.after(of, event)
-	if q := s.quotas.Load(); q != nil {
-		for id, is := range bonds {
-			q.SetGang(id, quota.Bond(is))
+func (s *Gangs) Update(event func(*gang.State) gang.Effects) {
+	pods, effects, bonds := s.after(event)
+	if inform := s.inform.Load(); inform != nil {
+		for id, b := range bonds {
+			(*inform)(id, b)
 		}
 	}
 	handler := s.handler.Load()
@@ -219,9 +215,9 @@ func (s *Gangs) follow(of string, event func(*gang.State) gang.Effects) {
 	}
 }
 
-// after returns what an event about a gang makes: the pods of opened gangs, the effects, and what holds gangs together
-// where that has changed.
-func (s *Gangs) after(of string, event func(*gang.State) gang.Effects,
+// after returns what an event makes: the pods of opened gangs, the effects, and what holds gangs together where that
+// has changed.
+func (s *Gangs) after(event func(*gang.State) gang.Effects,
 ) (pods map[string]*corev1.Pod, effects gang.Effects, bonds map[string]gang.Bond) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,16 +234,11 @@ func (s *Gangs) after(of string, event func(*gang.State) gang.Effects,
 			pods[m.Namespace+"/"+m.Name] = s.pods[m.UID]
 		}
 	}
-	for _, id := range append(effects.Regrouped, of) {
-		if is := s.state.Bond(id); is != s.bonds[id] {
-			if bonds == nil {
-				bonds = map[string]gang.Bond{}
-			}
-			bonds[id] = is
-			if s.bonds[id] = is; is == (gang.Bond{}) {
-				delete(s.bonds, id)
-			}
+	for _, id := range effects.Bonds {
+		if bonds == nil {
+			bonds = map[string]gang.Bond{}
 		}
+		bonds[id] = s.state.Bond(id)
 	}
 	return pods, effects, bonds
 }
@@ -338,7 +329,7 @@ func (s *Gangs) PutGroup(g *v1alpha1.PodGroup) { s.putGroup(g, []*v1alpha1.PodGr
 func (s *Gangs) RemoveGroup(g *v1alpha1.PodGroup) { s.putGroup(g, nil) }
 
 func (s *Gangs) putGroup(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) {
-	s.follow(g.Namespace+"/"+g.Name, func(*gang.State) gang.Effects { return s.replace(g, is) })
+	s.Update(func(*gang.State) gang.Effects { return s.replace(g, is) })
 }
 
 func (s *Gangs) replace(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) gang.Effects {

@@ -56,7 +56,7 @@ func (s *Gangs) RemoveNetwork(n *devicev1alpha1.ClusterNetworkTopology) { s.putL
 
 func (s *Gangs) putLayers(name string, layers []domain.Layer) {
 	if name == devicev1alpha1.ClusterNetworkTopologyName {
-		s.follow("", func(state *gang.State) gang.Effects { return state.PutLayers(domain.NewLayers(layers)) })
+		s.Update(func(state *gang.State) gang.Effects { return state.PutLayers(domain.NewLayers(layers)) })
 	}
 }
 

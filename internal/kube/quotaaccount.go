@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -306,8 +307,8 @@ func (s *Quotas) RemovePod(p *corev1.Pod) {
 }
 
 // SetGang sets what holds a gang together.
-func (s *Quotas) SetGang(id string, is quota.Bond) {
-	s.Read(func(a *quota.Account) { a.SetGang(id, is) })
+func (s *Quotas) SetGang(id string, b gang.Bond) {
+	s.Read(func(a *quota.Account) { a.SetGang(id, b) })
 	if freed := s.freed.Load(); freed != nil {
 		(*freed)()
 	}

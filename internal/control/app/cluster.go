@@ -51,7 +51,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		devices: kube.NewDeviceInformer(reader),
 		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
-	c.gangs.Inform(store)
+	c.gangs.Inform(store.SetGang)
 	failed := []error{
 		c.gangs.Configure(gang.Settings{}, convert.DefaultGangRules()), c.pods.AddIndexers(gangstatus.IndexPods()),
 	}

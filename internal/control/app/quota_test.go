@@ -27,7 +27,7 @@ func TestQuotasAreRevokedAsGangsAreEvicted(t *testing.T) {
 	if err := gangs.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
 		t.Fatal(err)
 	}
-	gangs.Inform(store)
+	gangs.Inform(store.SetGang)
 	for _, name := range []string{"a", "b", "c"} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 		p.Spec.NodeName, p.Spec.SchedulingGroup = "n", &corev1.PodSchedulingGroup{PodGroupName: new("g")}
@@ -41,13 +41,16 @@ func TestQuotasAreRevokedAsGangsAreEvicted(t *testing.T) {
 		want   map[string]*quota.Gang
 	}{
 		"a minimum": {
-			func(g *v1alpha1.PodGroup) { g.Spec.MinMember = 2 }, map[string]*quota.Gang{"ns/g": {Min: 2, Bound: 3}},
+			func(g *v1alpha1.PodGroup) { g.Spec.MinMember = 2 }, map[string]*quota.Gang{"ns/g": {Bond: gang.Bond{Least: 2, Group: "ns/g"}, Bound: 3}},
 		},
 		"together": {
 			func(g *v1alpha1.PodGroup) { g.Spec.MinMember, g.Whole = 2, true },
-			map[string]*quota.Gang{"ns/g": {Min: 3, Bound: 3}},
+			map[string]*quota.Gang{"ns/g": {Bond: gang.Bond{Least: 2, Whole: true, Group: "ns/g"}, Bound: 3}},
 		},
-		"one by one": {func(g *v1alpha1.PodGroup) { g.Basic = true }, map[string]*quota.Gang{}},
+		"one by one": {
+			func(g *v1alpha1.PodGroup) { g.Basic = true },
+			map[string]*quota.Gang{"ns/g": {Bond: gang.Bond{Plain: true, Group: "ns/g"}, Bound: 3}},
+		},
 	} {
 		g := own.DeepCopy()
 		c.change(g)

@@ -33,6 +33,8 @@ func (s *State) Check() error {
 			return fmt.Errorf("gang %s is kept under %s, with %d members", g.id, id, len(g.members))
 		case count != g.count || g.group != nil && untried != g.untried:
 			return fmt.Errorf("gang %s counts %v, %d untried, and has %v, %d", id, g.count, g.untried, count, untried)
+		case g.bonded != s.Bond(id):
+			return fmt.Errorf("gang %s has the bond %+v, and %+v was reported", id, s.Bond(id), g.bonded)
 		case oldest != g.oldest:
 			return fmt.Errorf("the oldest of %s is another", id)
 		case (g.group != nil) != (s.stranger(g) == ""):

@@ -110,6 +110,7 @@ type gang struct {
 	started  bool               // satisfied once, or members are bound; never reset
 	unknown  domain.Rule        // a rule that must hold and whose layer is not known
 	tree     *tree              // of its object; nil where it starts on its own
+	bonded   Bond               // as Effects reported it last
 	gated    bool               // members could not be tried after the last event that may change it
 	count    [numPhases]int     // of members, by phase
 	untried  int                // pending members that were not tried in the round

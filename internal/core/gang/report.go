@@ -128,25 +128,6 @@ func (s *State) Company(uid string) (gangs string, members int) {
 	return m.gang.group.key, members
 }
 
-// Bond is what holds the pods of a gang together.
-type Bond struct {
-	Least int    // members that must run
-	Plain bool   // its pods are not a gang, whatever they say
-	Whole bool   // its pods are evicted together
-	Group string // the same for gangs that start together; empty where one that it lists does not list the same
-}
-
-// Bond returns what holds the pods of a gang together; the zero value for one that does not exist.
-func (s *State) Bond(id string) (is Bond) {
-	if g := s.gangs[id]; g != nil {
-		is = Bond{Least: g.settings.Min, Plain: g.isPlain(), Whole: g.isWhole()}
-		if g.group != nil {
-			is.Group = g.group.key
-		}
-	}
-	return is
-}
-
 // IsOpen reports whether a member is scheduled like a pod without a gang.
 func (s *State) IsOpen(uid string) bool {
 	m := s.members[uid]

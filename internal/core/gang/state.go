@@ -39,17 +39,17 @@ const mostEnded = 10000
 
 // Effects are what the caller must do. All are in ascending order.
 type Effects struct {
-	Allow     []string // bind these members
-	GiveBack  []string // end the reservations of these, and call Lose for each
-	Opened    []string // gangs whose members may be tried, and could not before
-	Regrouped []string // gangs whose group may be another one; nothing is to be done
+	Allow    []string // bind these members
+	GiveBack []string // end the reservations of these, and call Lose for each
+	Opened   []string // gangs whose members may be tried, and could not before
+	Bonds    []string // gangs whose Bond has changed; nothing is to be done
 }
 
 func (e *Effects) add(o Effects) {
 	e.Opened = append(e.Opened, o.Opened...)
 	e.Allow = append(e.Allow, o.Allow...)
 	e.GiveBack = append(e.GiveBack, o.GiveBack...)
-	e.Regrouped = append(e.Regrouped, o.Regrouped...)
+	e.Bonds = append(e.Bonds, o.Bonds...)
 }
 
 // New returns a State without gangs. Its gangs have the defaults where nothing else is said.
@@ -206,9 +206,10 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 	}
 	for _, h := range s.affected(moved...) {
 		effects.add(s.regroup(h))
-		effects.Regrouped = append(effects.Regrouped, h.id)
+		s.noteBond(h, &effects)
 	}
 	for i, g := range gangs {
+		s.noteBond(g, &effects)
 		if g.group != nil {
 			effects.add(g.group.settle())
 		}
@@ -221,6 +222,14 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 	effects.add(s.follow())
 	effects.sort()
 	return effects
+}
+
+// noteBond reports the bond of a gang if it is not the one that was reported last.
+func (s *State) noteBond(g *gang, effects *Effects) {
+	if b := s.Bond(g.id); b != g.bonded {
+		g.bonded = b
+		effects.Bonds = append(effects.Bonds, g.id)
+	}
 }
 
 // opened returns the gangs whose gate a change of others has opened: those that list them.

@@ -298,8 +298,8 @@ func TestATreeStartsWhole(t *testing.T) {
 	s.PutComposite("ns/root", gang.Composite{Exists: true, Least: 2, Whole: true})
 	effects := s.PutComposite("ns/sub", gang.Composite{Exists: true, Parent: "ns/root", Least: 2})
 	all := []string{"ns/a", "ns/b", "ns/c"}
-	if !slices.Equal(effects.Opened, all) || !slices.Equal(slices.Sorted(slices.Values(effects.Regrouped)), all) {
-		t.Errorf("the last object opens %v, and regroups %v, want %v", effects.Opened, effects.Regrouped, all)
+	if !slices.Equal(effects.Opened, all) || !slices.Equal(slices.Sorted(slices.Values(effects.Bonds)), all) {
+		t.Errorf("the last object opens %v, and changes the bonds of %v, want %v", effects.Opened, effects.Bonds, all)
 	}
 	plan, refused := s.Begin("ns/b")
 	if plan == nil || !slices.Equal(plan.Members, all) || len(plan.DomainRequests) != len(all) { // a rack for each

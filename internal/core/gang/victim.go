@@ -18,7 +18,7 @@ func (s *State) Units(victims []string, gone func(uid string) bool) (units [][]s
 	}
 	broken := map[*gang]bool{}
 	for g, uids := range leaving {
-		if broken[g] || !g.isWhole() && len(g.holders(gone))-len(uids) >= g.settings.Min {
+		if _, joint := Divide(g.bond(), uids, len(g.holders(gone))-len(uids)); broken[g] || len(joint) == 0 {
 			continue
 		}
 		all := []*gang{g}

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // MissingPolicy is what becomes of pods that name a quota which does not exist.
@@ -45,10 +47,7 @@ type Pod struct {
 	// Nominated pods wait for victims to go: what they ask for is held for them.
 	Nominated bool
 
-	// Gang identifies its gang in the cluster; empty without one. GangMin is how many members it says that must run; 0
-	// where it says nothing.
-	Gang    string
-	GangMin int
+	Gang string // identifies its gang in the cluster; empty without one
 }
 
 // State is what a pod holds of its quota.
@@ -70,14 +69,14 @@ const (
 type Account struct {
 	rules                  Rules
 	forest                 *Forest
-	root, system, fallback *Quota             // Root, System and Default
-	pods                   map[string]*entry  // by UID
-	nominated              map[string]*entry  // of these, those that are pending and nominated
-	groups                 map[PodsOf]*group  // Invariant: none is empty.
-	gangs                  map[string]members // by Pod.Gang. Invariant: none is empty.
-	bonds                  map[string]Bond    // by Pod.Gang; also of gangs without pods
-	starts                 map[string]*start  // by Pod.Gang: members that were admitted together
-	mapping                *Mapping           // of the forest's specs
+	root, system, fallback *Quota               // Root, System and Default
+	pods                   map[string]*entry    // by UID
+	nominated              map[string]*entry    // of these, those that are pending and nominated
+	groups                 map[PodsOf]*group    // Invariant: none is empty.
+	gangs                  map[string]members   // by Pod.Gang. Invariant: none is empty.
+	bonds                  map[string]gang.Bond // by Pod.Gang; also of gangs without pods
+	starts                 map[string]*start    // by Pod.Gang: members that were admitted together
+	mapping                *Mapping             // of the forest's specs
 
 	claims []claim // of the check under way
 }
@@ -102,7 +101,7 @@ func NewAccount(c Config, r Rules) *Account {
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
 		pods: map[string]*entry{}, nominated: map[string]*entry{}, groups: map[PodsOf]*group{},
-		gangs: map[string]members{}, bonds: map[string]Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
+		gangs: map[string]members{}, bonds: map[string]gang.Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
 	}
 }
 

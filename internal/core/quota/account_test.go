@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -124,7 +125,7 @@ func drawPod(t *rapid.T, uid string) Pod {
 		NonPreemptible: rapid.IntRange(0, 3).Draw(t, "firm") == 0,
 		Priority:       rapid.Int32Range(0, 3).Draw(t, "priority"),
 		Gang:           rapid.SampledFrom([]string{"", "g", "h"}).Draw(t, "gang"),
-		GangMin:        rapid.IntRange(0, 3).Draw(t, "gang min"), Leaving: rapid.Bool().Draw(t, "leaving"),
+		Leaving:        rapid.Bool().Draw(t, "leaving"),
 	}
 	if rapid.IntRange(0, 2).Draw(t, "bound") == 0 {
 		p.Node = "n"
@@ -328,8 +329,8 @@ func TestGangsCountMembersOfAllQuotas(t *testing.T) {
 	a := NewAccount(Config{}, Rules{})
 	a.Set(Spec{Name: "team", Namespace: "team", Max: Amounts{cpuName: 10}})
 	for i, p := range []Pod{
-		{Gang: "g", GangMin: 2, Node: "n", Quota: "team"},
-		{Gang: "g", GangMin: 3, Node: "n"},
+		{Gang: "g", Node: "n", Quota: "team"},
+		{Gang: "g", Node: "n"},
 		{Gang: "g", Node: "n", Leaving: true},
 		{Gang: "g"},
 		{Gang: "silent", Node: "n"},
@@ -340,21 +341,22 @@ func TestGangsCountMembersOfAllQuotas(t *testing.T) {
 		a.Put(p)
 	}
 	a.Reserve("3")
-	want := map[string]*Gang{"g": {Min: 3, Bound: 3}, "silent": {Min: 2, Bound: 2}}
+	known := gang.Bond{Least: 3}
+	a.SetGang("g", known)
+	want := map[string]*Gang{"g": {Bond: known, Bound: 3}, "silent": {Bound: 2}}
 	if diff := cmp.Diff(want, a.Gangs()); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)
 	}
-	a.SetGang("g", Bond{Least: 2, Whole: true, Group: "g,silent"})
-	a.SetGang("silent", Bond{Least: 1, Group: "g,silent"})
+	a.SetGang("g", gang.Bond{Least: 2, Whole: true, Group: "g,silent"})
+	a.SetGang("silent", gang.Bond{Least: 1, Group: "g,silent"})
 	got := a.Gangs()
 	g, silent := got["g"], got["silent"]
-	if g.Min != 3 || silent.Min != 1 || !slices.Equal(g.Group, []*Gang{g, silent}) ||
-		!slices.Equal(silent.Group, g.Group) {
+	if !slices.Equal(g.Group, []*Gang{g, silent}) || !slices.Equal(silent.Group, g.Group) {
 		t.Errorf("of a gang that goes whole, and one that starts with it: %+v, %+v", g, silent)
 	}
-	a.SetGang("silent", Bond{Plain: true})
-	if got := a.Gangs(); len(got) != 1 || got["g"].Group != nil {
-		t.Errorf("pods that are not a gang are one: %+v", got)
+	a.SetGang("silent", gang.Bond{Plain: true})
+	if got := a.Gangs(); got["g"].Group != nil || got["silent"].Group != nil {
+		t.Errorf("gangs that start alone are a group: %+v", got)
 	}
 }
 
@@ -368,7 +370,7 @@ func TestACountThatIsWrongIsFoundAndEnds(t *testing.T) {
 	a.SetNodes(Amounts{cpuName: 100})
 	a.Set(Spec{Name: "org", IsParent: true, Max: Amounts{cpuName: 100}})
 	a.Set(Spec{Name: "team", Parent: "org", Max: Amounts{cpuName: 100}})
-	a.SetGang("x/g", Bond{Least: 2})
+	a.SetGang("x/g", gang.Bond{Least: 2})
 	for uid, node := range map[string]string{"bound": "n", "reserved": "", "pending": ""} {
 		a.Put(Pod{UID: uid, Namespace: "x", Quota: "team", Gang: "x/g", Amounts: Amounts{cpuName: 10}, Node: node})
 	}
@@ -382,7 +384,7 @@ func TestACountThatIsWrongIsFoundAndEnds(t *testing.T) {
 	if names := b.Miscounted(); names != nil || b.Hash() != want {
 		t.Errorf("computed anew, %q are wrong: %+v", names, b.Forest().Reports())
 	}
-	if least, _ := b.needs("x/g"); least != 2 {
-		t.Errorf("a gang needs %d of its members, want 2", least)
+	if got, want := b.bonds["x/g"], a.bonds["x/g"]; got != want {
+		t.Errorf("the gang is held together by %+v, want %+v", got, want)
 	}
 }

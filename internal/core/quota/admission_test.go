@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // tree is eng { search { train serve } ads } with a max for each, in CPUs, and 1,000 CPUs in nodes.
@@ -224,7 +226,6 @@ func withGangs(a *Account, uids []string) []string {
 				if o.pod.Gang != e.pod.Gang {
 					continue
 				}
-				least = max(least, o.pod.GangMin)
 				switch {
 				case o.pod.Leaving:
 				case o.state != Pending || slices.Contains(out, o.pod.UID):
@@ -292,7 +293,7 @@ func TestAdmissionIsBruteForce(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
 			a.Put(drawPod(t, fmt.Sprint("p", i)))
 		}
-		a.SetGang("g", Bond{
+		a.SetGang("g", gang.Bond{
 			Least: rapid.IntRange(0, 4).Draw(t, "set"), Plain: rapid.IntRange(0, 4).Draw(t, "plain") == 0,
 		})
 		for range 4 {

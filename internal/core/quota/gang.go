@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // members is the pods of the account that name one gang, by UID.
@@ -30,23 +32,15 @@ func (a *Account) part(e *entry) {
 	}
 }
 
-// Bond is what is known of a gang besides what its members say.
-type Bond struct {
-	Least int    // members that must run; 0 where nothing says it
-	Plain bool   // its pods are not a gang, whatever they say
-	Whole bool   // its pods are revoked together
-	Group string // the same for gangs that start together, and none of which runs without the others
-}
-
-// SetGang sets what is known of a gang; the zero value for one that is gone.
-func (a *Account) SetGang(name string, is Bond) {
+// SetGang sets what holds the pods of a gang together; the zero value for one that is gone.
+func (a *Account) SetGang(name string, b gang.Bond) {
 	delete(a.starts, name)
-	if a.bonds[name] = is; is == (Bond{}) {
+	if a.bonds[name] = b; b == (gang.Bond{}) {
 		delete(a.bonds, name)
 	}
 }
 
-// gangOf returns the gang of a pod; empty for one that starts and goes alone.
+// gangOf returns the gang of a pod; empty for one that starts alone.
 func (a *Account) gangOf(e *entry) string {
 	if a.bonds[e.pod.Gang].Plain {
 		return ""
@@ -54,33 +48,22 @@ func (a *Account) gangOf(e *entry) string {
 	return e.pod.Gang
 }
 
-// needs returns how many members of a gang must run, the most that is said, and how many hold their amounts and stay.
-func (a *Account) needs(name string) (least, bound int) {
-	least = a.bonds[name].Least
+// holding returns how many members of a gang hold their amounts and are not leaving.
+func (a *Account) holding(name string) (n int) {
 	for _, e := range a.gangs[name] {
-		least = max(least, e.pod.GangMin)
 		if e.state != Pending && !e.pod.Leaving {
-			bound++
+			n++
 		}
 	}
-	return least, bound
+	return n
 }
 
-// Gangs returns the gangs of all pods, by Pod.Gang. A gang needs the most that is said of it; all that are bound where
-// nothing is, and where they are revoked together.
+// Gangs returns the gangs of all pods, by Pod.Gang.
 func (a *Account) Gangs() map[string]*Gang {
 	gangs, groups := map[string]*Gang{}, map[string][]*Gang{}
 	for _, name := range slices.Sorted(maps.Keys(a.gangs)) {
-		is := a.bonds[name]
-		if is.Plain {
-			continue
-		}
-		least, bound := a.needs(name)
-		if is.Whole {
-			least = max(least, bound)
-		}
-		g := &Gang{Min: cmp.Or(least, bound), Bound: bound}
-		key := cmp.Or(is.Group, name)
+		g := &Gang{Bond: a.bonds[name], Bound: a.holding(name)}
+		key := cmp.Or(g.Bond.Group, name)
 		gangs[name], groups[key] = g, append(groups[key], g)
 	}
 	for _, group := range groups {
@@ -103,8 +86,7 @@ func (a *Account) together(uids []string) []string {
 			continue
 		}
 		done = e.pod.Gang
-		least, bound := a.needs(done)
-		lacks := least - bound
+		lacks := a.bonds[done].Lacks(a.holding(done))
 		if lacks <= 1 {
 			continue
 		}
@@ -140,7 +122,7 @@ type start struct {
 }
 
 // begin notes which members of a gang were admitted together.
-func (a *Account) begin(gang string, uids []string) {
+func (a *Account) begin(name string, uids []string) {
 	if slices.ContainsFunc(a.claims, func(c claim) bool { return c.n == math.MaxInt64 || c.held != 0 }) {
 		return
 	}
@@ -148,7 +130,7 @@ func (a *Account) begin(gang string, uids []string) {
 	for _, uid := range uids {
 		s.uids[uid] = true
 	}
-	a.starts[gang] = s
+	a.starts[name] = s
 }
 
 // mayFollow reports whether a pod was admitted with its gang, and those left of it may hold what they ask for now.

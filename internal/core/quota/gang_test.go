@@ -6,11 +6,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
-func member(name, of string, least int, cpus int64) quota.Pod {
-	return quota.Pod{UID: name, Name: name, Quota: of, Amounts: quota.Amounts{"cpu": cpus}, Gang: "g", GangMin: least}
+func member(name, of string, cpus int64) quota.Pod {
+	return quota.Pod{UID: name, Name: name, Quota: of, Amounts: quota.Amounts{"cpu": cpus}, Gang: "g"}
 }
 
 func accountOf(limit int64) *quota.Account {
@@ -27,8 +28,9 @@ func accountOf(limit int64) *quota.Account {
 func TestAGangAsksForAllThatItNeedsAtOnce(t *testing.T) {
 	t.Parallel()
 	a := accountOf(39)
+	a.SetGang("g", gang.Bond{Least: 4})
 	for i := range 5 {
-		a.Put(member(fmt.Sprint("p", i), []string{"a", "b"}[i%2], 4, 10))
+		a.Put(member(fmt.Sprint("p", i), []string{"a", "b"}[i%2], 10))
 	}
 	x := a.Admit("p3")
 	if x == nil || x.Quota != "parent" || x.Pods != 4 || x.Shortages[0].Request != 40 {
@@ -40,14 +42,10 @@ func TestAGangAsksForAllThatItNeedsAtOnce(t *testing.T) {
 	if trial := a.Try("p3"); a.AdmitTrial(trial) == nil || a.AdmitTrial(trial).Pods != 4 {
 		t.Error("a dry run asks for less than the gang")
 	}
-	a.Put(member("p4", "a", 3, 10)) // the most that one says counts
-	if a.Grew("p3", x) || a.Reserve("p3") == nil {
-		t.Error("a gang starts with less than a member says that it needs")
-	}
 	for i := range 5 {
-		a.Put(member(fmt.Sprint("p", i), "a", 3, 10))
+		a.Put(member(fmt.Sprint("p", i), "a", 10))
 	}
-	if !a.Grew("p3", x) {
+	if a.SetGang("g", gang.Bond{Least: 3}); !a.Grew("p3", x) {
 		t.Error("the gang needs fewer, and the pod is not tried again")
 	}
 	for i, want := range []bool{true, true, true, false, false} {
@@ -66,23 +64,23 @@ func TestAGangAsksForAllThatItNeedsAtOnce(t *testing.T) {
 func TestAGangWhoseMembersSayNothingAsksForWhatIsSet(t *testing.T) {
 	t.Parallel()
 	a := accountOf(39)
-	a.SetGang("g", quota.Bond{Least: 4})
+	a.SetGang("g", gang.Bond{Least: 4})
 	for i := range 5 {
-		a.Put(member(fmt.Sprint("p", i), "a", 0, 10))
+		a.Put(member(fmt.Sprint("p", i), "a", 10))
 	}
 	x := a.Admit("p0")
 	if x == nil || x.Pods != 4 {
 		t.Fatalf("got %+v, want 4 pods of 10 each above the 39 of parent", x)
 	}
-	if a.SetGang("g", quota.Bond{Least: 3}); !a.Grew("p0", x) || a.Admit("p0") != nil {
+	if a.SetGang("g", gang.Bond{Least: 3}); !a.Grew("p0", x) || a.Admit("p0") != nil {
 		t.Error("the gang needs 3, and is refused")
 	}
-	a.SetGang("g", quota.Bond{Least: 4})
-	if a.SetGang("g", quota.Bond{}); a.Admit("p0") != nil {
+	a.SetGang("g", gang.Bond{Least: 4})
+	if a.SetGang("g", gang.Bond{}); a.Admit("p0") != nil {
 		t.Error("nothing is set any more, and the gang still needs 4")
 	}
-	a.Put(member("says", "a", 4, 10))
-	if a.SetGang("g", quota.Bond{Plain: true}); a.Admit("says") != nil {
+	a.SetGang("g", gang.Bond{Least: 4})
+	if a.SetGang("g", gang.Bond{Plain: true}); a.Admit("p0") != nil {
 		t.Error("pods that are not a gang are admitted together alone")
 	}
 }
@@ -90,12 +88,13 @@ func TestAGangWhoseMembersSayNothingAsksForWhatIsSet(t *testing.T) {
 // TestAPodIsTriedAgainWhenItsGangAsksForLess: the member that was in the way is gone, and another takes its place.
 func TestAPodIsTriedAgainWhenItsGangAsksForLess(t *testing.T) {
 	t.Parallel()
-	large, lost := member("p1", "a", 2, 35), member("p1", "absent", 2, 10)
+	large, lost := member("p1", "a", 35), member("p1", "absent", 10)
 	for name, inTheWay := range map[string]quota.Pod{"a large one": large, "one whose quota does not exist": lost} {
 		a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true, Missing: quota.MissingReject})
 		a.Set(quota.Spec{Name: "a", Max: quota.Amounts{"cpu": 40}})
 		inTheWay.Priority = 1
-		for _, p := range []quota.Pod{member("p0", "a", 2, 10), inTheWay, member("p2", "a", 2, 10)} {
+		a.SetGang("g", gang.Bond{Least: 2})
+		for _, p := range []quota.Pod{member("p0", "a", 10), inTheWay, member("p2", "a", 10)} {
 			a.Put(p)
 		}
 		x := a.Admit("p0")
@@ -113,18 +112,19 @@ func TestAPodIsTriedAgainWhenItsGangAsksForLess(t *testing.T) {
 func TestAGangWithoutAllItsMembersAsksForThoseThereAre(t *testing.T) {
 	t.Parallel()
 	a := accountOf(20)
-	a.Put(member("p0", "a", 4, 10))
-	a.Put(member("p1", "a", 4, 10))
+	a.SetGang("g", gang.Bond{Least: 4})
+	a.Put(member("p0", "a", 10))
+	a.Put(member("p1", "a", 10))
 	if x := a.Admit("p0"); x != nil {
 		t.Errorf("two members of 10 in 20: %v", x)
 	}
-	leaving := member("p2", "a", 4, 10)
+	leaving := member("p2", "a", 10)
 	leaving.Leaving = true
 	a.Put(leaving)
 	if x := a.Admit("p0"); x != nil {
 		t.Errorf("a member that leaves is asked for: %v", x)
 	}
-	a.Put(member("p2", "a", 4, 10))
+	a.Put(member("p2", "a", 10))
 	if x := a.Admit("p0"); x == nil || x.Pods != 3 {
 		t.Errorf("three members of 10 in 20: %+v", x)
 	}
@@ -144,9 +144,10 @@ func TestNoGangStartsThatItsQuotasCannotHold(t *testing.T) {
 		for g := range rapid.IntRange(1, 5).Draw(t, "gangs") {
 			size, least := rapid.IntRange(1, 6).Draw(t, "size"), rapid.IntRange(0, 7).Draw(t, "min")
 			each := rapid.Int64Range(1, 5).Draw(t, "amount")
+			a.SetGang(fmt.Sprint(g), gang.Bond{Least: least})
 			var pods []quota.Pod
 			for i := range size {
-				p := member(fmt.Sprint(g, "-", i), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "quota"), least, each)
+				p := member(fmt.Sprint(g, "-", i), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "quota"), each)
 				p.Gang, p.Priority = fmt.Sprint(g), rapid.Int32Range(0, 2).Draw(t, "priority")
 				a.Put(p)
 				pods = append(pods, p)
@@ -185,7 +186,7 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 		both := func(f func(*quota.Account)) { f(is); f(anew) }
 		put := func(uid string) {
 			p := member(uid, rapid.SampledFrom([]string{"a", "a", "b", "c"}).Draw(t, "quota"),
-				rapid.IntRange(0, 5).Draw(t, "min"), rapid.Int64Range(0, 3).Draw(t, "CPUs"))
+				rapid.Int64Range(0, 3).Draw(t, "CPUs"))
 			p.Gang, p.Priority = uid[:1], rapid.Int32Range(0, 1).Draw(t, "priority")
 			p.Amounts["gpu"] = rapid.Int64Range(0, 1).Draw(t, "GPUs")
 			p.NonPreemptible = rapid.IntRange(0, 3).Draw(t, "non-preemptible") == 0
@@ -210,7 +211,13 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 		set("a")
 		set("b")
 		both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": 50, "gpu": 9}) })
+		bind := func(of string) {
+			bond := gang.Bond{Least: rapid.SampledFrom([]int{0, 3, 4, 4, 5, 5, 5, 5, 5, 5}).Draw(t, "least")}
+			bond.Plain = rapid.IntRange(0, 9).Draw(t, "plain") == 0
+			both(func(a *quota.Account) { a.SetGang(of, bond) })
+		}
 		for _, g := range []string{"x", "y"} {
+			bind(g)
 			for i := range 5 {
 				put(fmt.Sprint(g, "-", i))
 			}
@@ -230,9 +237,7 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 			case 4:
 				both(func(a *quota.Account) { a.Unset("b") })
 			case 5:
-				bond := quota.Bond{Least: rapid.IntRange(0, 5).Draw(t, "least")}
-				bond.Plain = rapid.IntRange(0, 5).Draw(t, "plain") == 0
-				both(func(a *quota.Account) { a.SetGang(of, bond) })
+				bind(of)
 			case 6:
 				cpus := rapid.Int64Range(10, 60).Draw(t, "nodes")
 				both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": cpus, "gpu": 9}) })
@@ -272,8 +277,9 @@ func BenchmarkReserveGang(b *testing.B) {
 		b.Run(fmt.Sprintf("members=%d", size), func(b *testing.B) {
 			a := accountOf(1000)
 			var uids []string
+			a.SetGang("g", gang.Bond{Least: size})
 			for i := range size {
-				a.Put(member(fmt.Sprint("p", i), "a", size, 1))
+				a.Put(member(fmt.Sprint("p", i), "a", 1))
 				uids = append(uids, fmt.Sprint("p", i))
 			}
 			b.ReportAllocs()

@@ -25,11 +25,12 @@ type Holder struct {
 	Budgets []*gang.Budget // that count the pod
 }
 
-// Gang is pods of which at least Min run, or none. Bound counts the members that are reserved or bound and not leaving,
-// in all quotas. Group is the gangs none of which runs without the others, with this one; nil where it is alone.
+// Gang is the members of a gang that hold what they ask for and are not leaving.
 type Gang struct {
-	Min, Bound int
-	Group      []*Gang
+	gang.Bond
+	Bound int // the members, in all quotas
+	// Group is the gangs none of which runs without the others, this one among them; nil where it is alone.
+	Group []*Gang
 }
 
 // Claimant is a pending pod that its last scheduling cycle rejected for lack of a dimension.

@@ -283,21 +283,21 @@ func TestVictims(t *testing.T) {
 		},
 		"members above min go one by one, the last ones first": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 2, Bound: 4})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 4})
 				return []quota.Holder{one(f, "a", 4, g), one(f, "b", 4, g), one(f, "c", 4, g, late), one(f, "d", 2, g)}
 			},
 			want: "c",
 		},
 		"a gang at its min goes whole": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 3, Bound: 3})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 3}, Bound: 3})
 				return []quota.Holder{one(f, "a", 4, g), one(f, "b", 4, g), one(f, "c", 4, g), one(f, "d", 1, urgent)}
 			},
 			want: "(a+b+c)",
 		},
 		"a gang goes whole with its members above min": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 2, Bound: 3})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 3})
 				return []quota.Holder{
 					one(f, "a", 4, g), one(f, "b", 4, g), one(f, "c", 1, g, late), one(f, "d", 4, fixed),
 				}
@@ -306,7 +306,7 @@ func TestVictims(t *testing.T) {
 		},
 		"the rest of a gang that lost members goes whole": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 3, Bound: 2})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 3}, Bound: 2})
 				return []quota.Holder{
 					one(f, "a", 4, g), one(f, "b", 4, g), one(f, "c", 1, g, leaving), one(f, "d", 4, urgent),
 				}
@@ -315,28 +315,28 @@ func TestVictims(t *testing.T) {
 		},
 		"a gang with members in another quota stays at min": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 2, Bound: 3})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 3})
 				return []quota.Holder{one(f, "a", 8, g), one(f, "b", 8, g)}
 			},
 			want: "a", kept: "",
 		},
 		"a gang with a member that must stay does not fall below min": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 2, Bound: 2})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 2})
 				return []quota.Holder{one(f, "a", 4, g), one(f, "b", 4, g, fixed), one(f, "c", 4, urgent)}
 			},
 			want: "c",
 		},
 		"a gang of members elsewhere alone is named": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 3, Bound: 3})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 3}, Bound: 3})
 				return []quota.Holder{one(f, "a", 6, g), one(f, "b", 6, g)}
 			},
 			kept: "a=GangElsewhere b=GangElsewhere",
 		},
 		"gangs that start together go together, with their members above min": {
 			run: func(f *quota.Forest) []quota.Holder {
-				a, b := &quota.Gang{Min: 2, Bound: 2}, &quota.Gang{Min: 1, Bound: 2}
+				a, b := &quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 2}, &quota.Gang{Bond: gang.Bond{Least: 1}, Bound: 2}
 				a.Group = []*quota.Gang{a, b}
 				b.Group = a.Group
 				return []quota.Holder{
@@ -348,7 +348,7 @@ func TestVictims(t *testing.T) {
 		},
 		"a gang with one in another quota keeps those that start with it": {
 			run: func(f *quota.Forest) []quota.Holder {
-				a, b := &quota.Gang{Min: 2, Bound: 2}, &quota.Gang{Min: 1, Bound: 1}
+				a, b := &quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 2}, &quota.Gang{Bond: gang.Bond{Least: 1}, Bound: 1}
 				a.Group = []*quota.Gang{b, a}
 				return []quota.Holder{one(f, "a", 6, member(a)), one(f, "b", 6, member(a))}
 			},
@@ -356,7 +356,7 @@ func TestVictims(t *testing.T) {
 		},
 		"a gang larger than the limit is named": {
 			run: func(f *quota.Forest) []quota.Holder {
-				g := member(&quota.Gang{Min: 2, Bound: 2})
+				g := member(&quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 2})
 				return []quota.Holder{one(f, "a", 6, g), one(f, "b", 6, g)}
 			},
 			limits: quota.Limits{PerQuota: 5, PerMinute: 1},
@@ -418,7 +418,10 @@ func TestLimitsHoldInEveryMinute(t *testing.T) {
 func drawn(t *rapid.T, f *quota.Forest, dimensions []string, budgets int) []quota.Holder {
 	var gangs []*quota.Gang
 	for range rapid.IntRange(0, 2).Draw(t, "gangs") {
-		gangs = append(gangs, &quota.Gang{Min: rapid.IntRange(0, 4).Draw(t, "min")})
+		gangs = append(gangs, &quota.Gang{Bond: gang.Bond{
+			Least: rapid.IntRange(0, 4).Draw(t, "min"), Plain: rapid.IntRange(0, 7).Draw(t, "plain") == 0,
+			Whole: rapid.IntRange(0, 7).Draw(t, "whole") == 0,
+		}})
 	}
 	if len(gangs) == 2 && rapid.Bool().Draw(t, "start together") {
 		gangs[0].Group, gangs[1].Group = gangs, gangs
@@ -478,7 +481,7 @@ func allowed(holders []quota.Holder, set map[string]bool) bool {
 		}
 	}
 	for g, n := range gone {
-		if g.Bound-n >= g.Min {
+		if keeps(g, n) {
 			continue
 		}
 		for _, o := range together(g) {
@@ -488,6 +491,11 @@ func allowed(holders []quota.Holder, set map[string]bool) bool {
 		}
 	}
 	return true
+}
+
+// keeps says whether a gang may lose so many members and keep the others.
+func keeps(g *quota.Gang, lost int) bool {
+	return lost == 0 || !g.Whole && (g.Plain || g.Least > 0 && g.Bound-lost >= g.Least)
 }
 
 func together(g *quota.Gang) []*quota.Gang {
@@ -560,7 +568,7 @@ func TestNoVictimCanBePutBack(t *testing.T) {
 		}
 		// Where only some members of a gang may go, those that go are the first in order, whatever they use.
 		choice := slices.ContainsFunc(holders, func(h quota.Holder) bool {
-			return h.Gang != nil && h.Gang.Bound > h.Gang.Min
+			return h.Gang != nil && keeps(h.Gang, 1)
 		})
 		reached := reaches(holders, plan.Levels, set, goal)
 		if reached == (len(plan.Kept) > 0) {
@@ -604,7 +612,7 @@ func isWhole(holders []quota.Holder, set, smaller map[string]bool) bool {
 				}
 			}
 		}
-		if h.Gang.Bound-gone < h.Gang.Min && still > 0 && still < all {
+		if !keeps(h.Gang, gone) && still > 0 && still < all {
 			return false
 		}
 	}

@@ -82,23 +82,20 @@ func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
 // unitsOf returns a unit for each member of these gangs above min, first those that may go, and one for the rest.
 func (r *Revoker) unitsOf(group []*Gang, of map[*Gang][]*Holder) []*unit {
 	rest, all, elsewhere, kept := &unit{}, 0, false, false
-	for _, gang := range group {
-		members := of[gang]
+	for _, g := range group {
+		members := of[g]
 		slices.SortFunc(members, order)
 		slices.SortStableFunc(members, func(a, b *Holder) int {
 			return cmp.Compare(min(len(a.obstacle()), 1), min(len(b.obstacle()), 1))
 		})
-		above := min(max(gang.Bound-gang.Min, 0), len(members))
-		for i, h := range members {
-			kept = kept || h.obstacle() != ""
-			if i < above {
-				rest.above = append(rest.above, &unit{pods: []*Holder{h}, rest: rest, why: h.obstacle()})
-			} else {
-				rest.pods = append(rest.pods, h)
-			}
+		kept = kept || slices.ContainsFunc(members, func(h *Holder) bool { return h.obstacle() != "" })
+		alone, joint := gang.Divide(g.Bond, members, g.Bound-len(members))
+		for _, h := range alone {
+			rest.above = append(rest.above, &unit{pods: []*Holder{h}, rest: rest, why: h.obstacle()})
 		}
+		rest.pods = append(rest.pods, joint...)
 		all += len(members)
-		elsewhere = elsewhere || gang.Bound > len(members)
+		elsewhere = elsewhere || g.Bound > len(members)
 	}
 	slices.SortFunc(rest.pods, order)
 	switch {

@@ -83,17 +83,6 @@ func GangComposite(o *v1alpha1.PodGroup) gang.Composite {
 	}
 }
 
-// gangOf identifies the gang of a pod in the cluster, and returns how many members the pod says that it needs: 0 where
-// it says nothing that can be read. A pod without a gang has an empty one.
-func gangOf(p *corev1.Pod) (id string, least int) {
-	_, name, _ := gangName(p)
-	if name == "" {
-		return "", 0
-	}
-	id, _ = gangID(p.Namespace, name) // one that cannot be read is a gang as well
-	return id, new(gangReader).minAvailable(p.Annotations, p.Labels)
-}
-
 const (
 	inLabels      = "metadata.labels"
 	inAnnotations = "metadata.annotations"

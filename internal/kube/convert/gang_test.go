@@ -69,9 +69,12 @@ func TestGangOfAPod(t *testing.T) {
 			if test.native != nil {
 				pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: test.native}
 			}
-			p := convert.QuotaPod(pod, convert.PodAmounts(pod))
-			if got := fmt.Sprint(p.Gang, " ", p.GangMin); got != test.want {
+			g, _ := convert.GangPod(pod)
+			if got := fmt.Sprint(g.Gang, " ", g.Settings.Min); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if p := convert.QuotaPod(pod, convert.PodAmounts(pod)); p.Gang != g.Gang {
+				t.Errorf("quotas count it with the gang %q, want %q", p.Gang, g.Gang)
 			}
 		})
 	}

@@ -16,7 +16,9 @@ func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 		Amounts: amounts, NonPreemptible: !IsPreemptible(p), Node: p.Spec.NodeName,
 		Leaving: p.DeletionTimestamp != nil, Nominated: p.Status.NominatedNodeName != "",
 	}
-	out.Gang, out.GangMin = gangOf(p)
+	if _, name, _ := gangName(p); name != "" {
+		out.Gang, _ = gangID(p.Namespace, name) // one that cannot be read is a gang as well
+	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}

@@ -60,7 +60,7 @@ func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFact
 			return nil, err
 		}
 		once.Do(func() { // a second instance in the process evaluates pods for explanations
-			gangs.Inform(quotas)
+			gangs.Inform(quotas.SetGang)
 			gangs.Handle(&handler{h, gangs})
 		})
 		return &Plugin{gangs, *args.EnablePreemption}, nil

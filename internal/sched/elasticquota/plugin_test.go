@@ -36,6 +36,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -298,16 +299,14 @@ func TestAPodOfAGangIsRefusedWithWhatTheGangNeeds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	f.tree()
-	gang := func(p *corev1.Pod) {
-		p.Labels["pod-group.scheduling.sigs.k8s.io/name"] = "g"
-		p.Labels["pod-group.scheduling.sigs.k8s.io/min-available"] = "3"
-	}
+	inGang := func(p *corev1.Pod) { p.Labels["pod-group.scheduling.sigs.k8s.io/name"] = "g" }
+	f.quotas.SetGang("x/g", gang.Bond{Least: 3})
 	f.put(t, "low", "train", "n", 2, 0)
-	first, second := f.put(t, "g0", "train", "", 4, 5, gang), f.put(t, "g1", "train", "", 4, 5, gang)
+	first, second := f.put(t, "g0", "train", "", 4, 5, inGang), f.put(t, "g1", "train", "", 4, 5, inGang)
 	if refused, _, _ := f.attempt(t, first); !refused.IsSuccess() {
 		t.Errorf("two of the gang fit and a third has not come: %v", refused)
 	}
-	f.put(t, "g2", "train", "", 4, 5, gang)
+	f.put(t, "g2", "train", "", 4, 5, inGang)
 	for _, p := range []*corev1.Pod{first, second} {
 		refused, preempts, _ := f.attempt(t, p)
 		if !strings.Contains(refused.Message(), "request: cpu:12") ||

@@ -1,0 +1,89 @@
+package gang_test
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+// TestUnitsAreTheFewestPodsThatMayGoWithTheVictims compares with all sets of pods: each gang keeps what it needs, or no
+// pod remains of those that start together.
+func TestUnitsAreTheFewestPodsThatMayGoWithTheVictims(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := gang.New(gang.Settings{})
+		ids := []string{"ns/a", "ns/b", "ns/c"}
+		settings := map[string]gang.Settings{}
+		joint := rapid.Bool().Draw(t, "a and b start together")
+		for _, id := range ids {
+			is := gang.Settings{Min: rapid.IntRange(1, 3).Draw(t, "minimum")}
+			if joint && id != "ns/c" {
+				is.Group = ids[:2]
+			}
+			settings[id] = is
+			if rapid.IntRange(0, 2).Draw(t, "object") == 0 {
+				s.PutObject(gang.Object{
+					Gang: id, Settings: is, Whole: rapid.Bool().Draw(t, "whole"), Plain: rapid.Bool().Draw(t, "plain"),
+				})
+			}
+		}
+		var pods, gangs []string
+		for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
+			id := rapid.SampledFrom(ids).Draw(t, "gang")
+			pods, gangs = append(pods, fmt.Sprint("p", i)), append(gangs, id)
+			s.Put(gang.Pod{UID: pods[i], Namespace: "ns", Name: pods[i], Gang: id, Node: "n", Settings: settings[id]})
+		}
+		groupOf := func(id string) string {
+			if group := s.Bond(id).Group; group != "" {
+				return group
+			}
+			return id
+		}
+		mayGo := func(set int) bool {
+			for i, id := range gangs {
+				if set>>i&1 == 0 {
+					continue
+				}
+				left, others := 0, 0
+				for k, other := range gangs {
+					if set>>k&1 == 0 && other == id {
+						left++
+					}
+					if set>>k&1 == 0 && groupOf(other) == groupOf(id) {
+						others++
+					}
+				}
+				b := s.Bond(id)
+				if others > 0 && (b.Whole || !b.Plain && left < b.Least) {
+					return false
+				}
+			}
+			return true
+		}
+		asked := rapid.IntRange(1, 1<<len(pods)-1).Draw(t, "victims")
+		fewest := 1<<len(pods) - 1
+		for set := range 1 << len(pods) {
+			if set&asked == asked && bits.OnesCount(uint(set)) < bits.OnesCount(uint(fewest)) && mayGo(set) {
+				fewest = set
+			}
+		}
+		namesOf := func(set int) (names []string) {
+			for i, name := range pods {
+				if set>>i&1 != 0 {
+					names = append(names, name)
+				}
+			}
+			return names
+		}
+		got := slices.Concat(s.Units(namesOf(asked), func(string) bool { return false })...)
+		slices.Sort(got)
+		if want := namesOf(fewest); !slices.Equal(got, want) {
+			t.Fatalf("pods of %v, victims %v: %v go, want %v", gangs, namesOf(asked), got, want)
+		}
+	})
+}
