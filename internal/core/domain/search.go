@@ -4,109 +4,38 @@ import (
 	"cmp"
 	"encoding/binary"
 	"iter"
-	"math"
 	"slices"
 )
 
-// Request is members that go where the same rules allow.
-type Request struct {
-	Members []string // by UID: to be placed
-	Held    []string // by UID: those that have a node already, or are reserved on one
-	Min     int      // of Members: so many must be placed
-	Rules   []Rule   // from the innermost layer to the outermost
-	// Joint asks that all devices are on one node, well linked, where that is possible.
-	Joint bool
-	// Ranked asks that members that follow each other are in one domain of the innermost layer, as far as possible.
-	Ranked bool
-}
-
-// Bound returns the first rule that must hold; the zero value without one.
-func (g *Request) Bound() Rule {
-	if i := slices.IndexFunc(g.Rules, func(r Rule) bool { return r.Must }); i >= 0 {
-		return g.Rules[i]
-	}
-	return Rule{}
-}
-
-// Site is a node on which members may be placed.
-type Site struct {
-	Name string
-	In   []string // its domain by rule; empty where it is in none
-	Free []int64  // by dimension, not below 0; Unlimited where the node does not count it
-	Held int      // members that are there
-	Link int64    // of two domains that prefer equally, the one with more is tried first
-}
-
-// Unlimited is an amount that no demand exceeds.
-const Unlimited = math.MaxInt64
-
-// Demand is what members ask for at least, by dimension: a necessary condition, which costs nothing to look at.
-type Demand struct {
-	Each []int64 // the smallest request of a member
-	All  []int64 // the sum of the Min smallest requests
-}
-
-// Domain is where members may be placed.
-type Domain struct {
-	Name  string
-	Rule  Rule // zero for the whole cluster
-	Parts []Part
-}
-
-// Part is sites of a domain. Members go to the first part that lacks some of its own; where any number may be in each,
-// to the one of the member before, else to the next one that has room.
-type Part struct {
-	Sites   []int // in ascending order
-	Members int   // exactly so many; 0 for any number
-}
-
-// field is sites with what they have together.
-type field struct {
-	name  string
-	rule  Rule
-	sites []int
-	room  int // members, at most
-	short int // members beyond room; of a domain that gets a multiple, those that it gets
-	held  int
-	link  int64 // of one site
-	free  []int64
-}
-
-// chooser looks for domains.
-type chooser struct {
-	*Request
-	sites  []Site
-	demand Demand
-	rooms  []int // members by site, at most
-}
-
-// mostPreferred bounds the domains of each layer that are tried although members may be in several.
+// mostPreferred bounds the domains that are tried of each layer that is preferred.
 const mostPreferred = 16
 
-// Domains returns the domains in which members may be tried, in order, and how many there are that keep all rules that
-// must hold. Domains that cannot have enough room are left out; where none can, the roomiest remains, so that it can be
-// said what it lacks. Where members are held, theirs is the only one. The innermost layer comes first, and of it the
-// domain with the least room, so that large ones remain whole; where several domains are needed, the fewest.
-func (g *Request) Domains(sites []Site, demand Demand) (domains iter.Seq[Domain], all int) {
-	c := &chooser{Request: g, sites: sites, demand: demand, rooms: make([]int, len(sites))}
+// Domains returns the domains in which the members may be tried, in order, and how many domains keep all rules that
+// must hold. A domain without enough room is left out; if all are, the roomiest is returned, so that its shortage can
+// be reported. If members are held, only their domain keeps the rules that must hold. Domains of the innermost layer
+// come first, and of one layer the domain with the least room, so that large domains remain whole. If the members need
+// several domains of a layer, they get the fewest.
+func (r *Request) Domains(sites []Site, demand Demand) (domains iter.Seq[Domain], all int) {
+	s := &search{Request: r, sites: sites, demand: demand, rooms: make([]int, len(sites))}
 	for i := range sites {
-		c.rooms[i] = c.room(sites[i].Free)
+		s.rooms[i] = s.room(sites[i].Free)
 	}
-	fields := c.outer()
+	allowed := s.allowed()
 	return func(yield func(Domain) bool) {
-		seen := map[string]bool{}
-		for f := range c.order(fields) {
-			parts := c.parts(&f)
+		seen := map[string]bool{} // keys of the domains that were yielded: several rules can have the same domain
+		for set := range s.order(allowed) {
+			parts := s.parts(&set)
 			if key := keyOf(parts); parts != nil && !seen[key] {
 				seen[key] = true
-				if !yield(Domain{f.name, f.rule, parts}) {
+				if !yield(Domain{set.name, set.rule, parts}) {
 					return
 				}
 			}
 		}
-	}, len(fields)
+	}, len(allowed)
 }
 
+// keyOf returns what identifies parts: their sites and numbers of members.
 func keyOf(parts []Part) string {
 	var key []byte
 	for _, p := range parts {
@@ -118,10 +47,30 @@ func keyOf(parts []Part) string {
 	return string(key)
 }
 
-// room is how many of the smallest members an amount serves.
-func (c *chooser) room(free []int64) int {
-	room := int64(len(c.Members))
-	for d, each := range c.demand.Each {
+// search looks for the domains of one request.
+type search struct {
+	*Request
+	sites  []Site
+	demand Demand
+	rooms  []int // by site: how many of the smallest members fit on the node, at most all members
+}
+
+// nodeSet is the nodes of one domain with what they have together.
+type nodeSet struct {
+	name  string
+	rule  Rule    // whose domain it is; zero for the whole cluster
+	sites []int   // indexes of the nodes
+	room  int     // the sum of the nodes' rooms: no more members than this fit
+	short int     // how many members exceed room; while parts divides a domain, the members that the set gets
+	held  int     // members of Request.Held on the nodes
+	link  int64   // Site.Link of a single node; 0 for several
+	free  []int64 // the sum of the nodes' free amounts, by dimension
+}
+
+// room returns how many of the smallest members an amount suffices for.
+func (s *search) room(free []int64) int {
+	room := int64(len(s.Members))
+	for d, each := range s.demand.Each {
 		if each > 0 {
 			room = min(room, free[d]/each)
 		}
@@ -129,46 +78,48 @@ func (c *chooser) room(free []int64) int {
 	return int(room)
 }
 
-// gather makes a field of sites.
-func (c *chooser) gather(name string, rule Rule, sites []int) field {
-	f := field{name: name, rule: rule, sites: sites, free: make([]int64, len(c.demand.All))}
+// newSet returns the set of some nodes.
+func (s *search) newSet(name string, rule Rule, sites []int) nodeSet {
+	set := nodeSet{name: name, rule: rule, sites: sites, free: make([]int64, len(s.demand.All))}
 	for _, i := range sites {
-		s := &c.sites[i]
-		f.room += c.rooms[i]
-		f.held += s.Held
-		for d := range f.free {
-			if f.free[d] += s.Free[d]; f.free[d] < 0 { // beyond what can be counted
-				f.free[d] = Unlimited
+		site := &s.sites[i]
+		set.room += s.rooms[i]
+		set.held += site.Held
+		for d := range set.free {
+			if set.free[d] += site.Free[d]; set.free[d] < 0 { // the sum exceeds an int64
+				set.free[d] = Unlimited
 			}
 		}
 	}
-	if f.short = max(len(c.Members)-f.room, 0); len(sites) == 1 {
-		f.link = c.sites[sites[0]].Link
+	if set.short = max(len(s.Members)-set.room, 0); len(sites) == 1 {
+		set.link = s.sites[sites[0]].Link
 	}
-	return f
+	return set
 }
 
-// isHopeful reports whether a field may have room for all that must be placed.
-func (c *chooser) isHopeful(f *field) bool {
-	for d, all := range c.demand.All {
-		if f.free[d] < all {
+// mayFit reports whether a set may have room for as many members as must be placed. It is a necessary condition: false
+// only if no placement of Request.Min members exists.
+func (s *search) mayFit(set *nodeSet) bool {
+	for d, all := range s.demand.All {
+		if set.free[d] < all {
 			return false
 		}
 	}
-	return f.room >= c.Min
+	return set.room >= s.Min
 }
 
-// outer are the domains that keep all rules that must hold.
-func (c *chooser) outer() []field {
-	within := map[string][]int{}
-	rule := c.Bound()
-	for i := range c.sites {
+// allowed returns the domains that keep all rules that must hold: the nodes that share their domain by each of these
+// rules. Without such a rule it is the whole cluster. If members are held, it is the domain with most of them.
+func (s *search) allowed() []nodeSet {
+	byKey := map[string][]int{} // sites by their domains of the rules that must hold
+	rule := s.Bound()
+	for i := range s.sites {
 		key, inside := "", true
-		for r, g := range c.Rules {
+		for r, g := range s.Rules {
 			if !g.Must {
 				continue
 			}
-			in := c.sites[i].In[r]
+			in := s.sites[i].In[r]
 			if inside = inside && in != ""; key == "" {
 				key = in
 			} else {
@@ -176,132 +127,145 @@ func (c *chooser) outer() []field {
 			}
 		}
 		if inside {
-			within[key] = append(within[key], i)
+			byKey[key] = append(byKey[key], i)
 		}
 	}
-	var fields []field
-	for key, sites := range within {
-		fields = append(fields, c.gather(key, rule, sites))
+	var sets []nodeSet
+	for key, sites := range byKey {
+		sets = append(sets, s.newSet(key, rule, sites))
 	}
 	if rule == (Rule{}) {
-		return fields
+		return sets
 	}
-	slices.SortFunc(fields, func(a, b field) int {
+	slices.SortFunc(sets, func(a, b nodeSet) int {
 		return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(a.name, b.name))
 	})
-	if len(fields) > 0 && fields[0].held > 0 {
-		fields = fields[:1]
+	if len(sets) > 0 && sets[0].held > 0 {
+		sets = sets[:1]
 	}
-	return fields
+	return sets
 }
 
-// split are the domains of a rule in a field.
-func (c *chooser) split(f *field, rule int) []field {
-	within := map[string][]int{}
-	for _, i := range f.sites {
-		if in := c.sites[i].In[rule]; in != "" {
-			within[in] = append(within[in], i)
+// split returns the domains of a rule within a set, in no order.
+func (s *search) split(set *nodeSet, rule int) []nodeSet {
+	byDomain := map[string][]int{}
+	for _, i := range set.sites {
+		if in := s.sites[i].In[rule]; in != "" {
+			byDomain[in] = append(byDomain[in], i)
 		}
 	}
-	fields := make([]field, 0, len(within))
-	for name, sites := range within {
-		fields = append(fields, c.gather(name, c.Rules[rule], sites))
+	sets := make([]nodeSet, 0, len(byDomain))
+	for name, sites := range byDomain {
+		sets = append(sets, s.newSet(name, s.Rules[rule], sites))
 	}
-	return fields
+	return sets
 }
 
-// tight orders fields: those with members, the better linked, those with room for more of all members, those with less
-// room, by size and name.
-func tight(a, b field) int {
+// compareTight orders sets as they are tried: those with held members, the better linked, those with room for more of
+// the members, those with the least room, then by number of nodes and name.
+func compareTight(a, b nodeSet) int {
 	return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(b.link, a.link), cmp.Compare(a.short, b.short),
 		cmp.Compare(a.room, b.room), cmp.Compare(len(a.sites), len(b.sites)), cmp.Compare(a.name, b.name))
 }
 
-// roomy orders fields: those with members, those with more room, by size and name.
-func roomy(a, b field) int {
+// compareRoomy orders sets as they are added up: those with held members, those with the most room, then by number of
+// nodes and name.
+func compareRoomy(a, b nodeSet) int {
 	return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(b.room, a.room), cmp.Compare(len(a.sites), len(b.sites)),
 		cmp.Compare(a.name, b.name))
 }
 
-// order yields fields as they are to be tried.
-func (c *chooser) order(fields []field) iter.Seq[field] {
-	return func(yield func(field) bool) {
-		hopeful := slices.Clone(fields)
-		hopeful = slices.DeleteFunc(hopeful, func(f field) bool { return !c.isHopeful(&f) })
-		inner := -1 // the rule of a layer inside of the one that is looked at
-		for r, g := range c.Rules {
-			if g.Must {
+// order yields sets in the order in which they are to be tried: for each rule that is preferred, from the innermost
+// layer on, its domains within the allowed ones; then the allowed domains themselves. Before a set of one layer comes
+// the smallest number of domains of the next inner layer that may suffice in it.
+func (s *search) order(allowed []nodeSet) iter.Seq[nodeSet] {
+	return func(yield func(nodeSet) bool) {
+		candidates := slices.Clone(allowed)
+		candidates = slices.DeleteFunc(candidates, func(set nodeSet) bool { return !s.mayFit(&set) })
+		inner := -1 // index of the next inner rule that is preferred; -1 for none
+		for r, rule := range s.Rules {
+			if rule.Must {
 				continue
 			}
-			var preferred []field
-			for i := range hopeful {
-				preferred = append(preferred, c.split(&hopeful[i], r)...)
+			var preferred []nodeSet
+			for i := range candidates {
+				preferred = append(preferred, s.split(&candidates[i], r)...)
 			}
-			preferred = slices.DeleteFunc(preferred, func(f field) bool { return !c.isHopeful(&f) })
-			slices.SortFunc(preferred, tight)
-			for _, f := range preferred[:min(len(preferred), mostPreferred)] {
-				if !c.from(&f, inner, yield) {
+			preferred = slices.DeleteFunc(preferred, func(set nodeSet) bool { return !s.mayFit(&set) })
+			slices.SortFunc(preferred, compareTight)
+			for _, set := range preferred[:min(len(preferred), mostPreferred)] {
+				if !s.yieldFewestFirst(&set, inner, yield) {
 					return
 				}
 			}
 			inner = r
 		}
-		slices.SortFunc(hopeful, tight)
-		for i := range hopeful {
-			if !c.from(&hopeful[i], inner, yield) {
+		slices.SortFunc(candidates, compareTight)
+		for i := range candidates {
+			if !s.yieldFewestFirst(&candidates[i], inner, yield) {
 				return
 			}
 		}
-		if len(hopeful) == 0 && len(fields) > 0 {
-			yield(slices.MinFunc(fields, roomy))
+		if len(candidates) == 0 && len(allowed) > 0 {
+			yield(slices.MinFunc(allowed, compareRoomy))
 		}
 	}
 }
 
-// from yields the fewest domains of a rule that have the room in a field, then the field.
-func (c *chooser) from(f *field, rule int, yield func(field) bool) bool {
+// yieldFewestFirst yields the fewest domains of a rule that may suffice within a set, then the set.
+func (s *search) yieldFewestFirst(set *nodeSet, rule int, yield func(nodeSet) bool) bool {
 	if rule >= 0 {
-		if few, found := c.fewest(f, rule); found && !yield(few) {
+		if few, found := s.fewest(set, rule); found && !yield(few) {
 			return false
 		}
 	}
-	return yield(*f)
+	return yield(*set)
 }
 
-// fewest returns as few domains of a rule as may have the room, the last one no larger than it must be.
-func (c *chooser) fewest(f *field, rule int) (few field, found bool) {
-	parts := c.split(f, rule)
-	slices.SortFunc(parts, roomy)
+// fewest returns the union of as few domains of a rule within a set as may have the room: the roomiest, and as the last
+// one the smallest with which the union suffices.
+func (s *search) fewest(set *nodeSet, rule int) (few nodeSet, found bool) {
+	domains := s.split(set, rule)
+	slices.SortFunc(domains, compareRoomy)
 	var sites []int
-	for k := range parts {
-		all := c.gather(f.name, f.rule, append(slices.Clone(sites), parts[k].sites...))
-		if !c.isHopeful(&all) {
-			sites = all.sites
+	for k := range domains {
+		union := s.newSet(set.name, set.rule, append(slices.Clone(sites), domains[k].sites...))
+		if !s.mayFit(&union) {
+			sites = union.sites
 			continue
 		}
-		for _, last := range slices.Backward(parts[k:]) {
-			all := c.gather(f.name, f.rule, append(slices.Clone(sites), last.sites...))
-			if slices.Sort(all.sites); c.isHopeful(&all) {
-				return all, true
+		for _, last := range slices.Backward(domains[k:]) {
+			union := s.newSet(set.name, set.rule, append(slices.Clone(sites), last.sites...))
+			if slices.Sort(union.sites); s.mayFit(&union) {
+				return union, true
 			}
 		}
 	}
-	return field{}, false
+	return nodeSet{}, false
 }
 
-// parts divides a field where a rule asks for multiples; nil where it has not the room for them.
-func (c *chooser) parts(f *field) []Part {
-	rule := slices.IndexFunc(c.Rules, func(g Rule) bool { return g.Multiple > 1 })
+// parts divides a set if a rule asks for multiples of members or members are ranked; else the set is one part. nil
+// reports that the set lacks the room for multiples.
+func (s *search) parts(set *nodeSet) []Part {
+	rule := slices.IndexFunc(s.Rules, func(r Rule) bool { return r.Multiple > 1 })
 	switch {
-	case rule < 0 && !c.Ranked:
-		return []Part{{Sites: f.sites}}
+	case rule < 0 && !s.Ranked:
+		return []Part{{Sites: set.sites}}
 	case rule < 0:
-		return c.ranks(f)
+		return s.rankedParts(set)
 	}
-	n, left, room := c.Rules[rule].Multiple, len(c.Members), 0
-	domains := c.split(f, rule)
-	slices.SortFunc(domains, roomy)
-	for i := range domains { // what members that are there lack of a multiple comes first
+	return s.multiples(set, rule)
+}
+
+// multiples divides a set into domains of a rule, so that each has a multiple of Rule.Multiple members, held ones
+// included: first each domain gets what its held members lack of a multiple, then as many multiples as remain, the
+// roomiest domain first; the last domain is the smallest that suffices. nil if fewer than Request.Min members get a
+// place.
+func (s *search) multiples(set *nodeSet, rule int) []Part {
+	n, left, room := s.Rules[rule].Multiple, len(s.Members), 0
+	domains := s.split(set, rule)
+	slices.SortFunc(domains, compareRoomy)
+	for i := range domains {
 		d := &domains[i]
 		if d.short = (n - d.held%n) % n; d.short > min(d.room, left) {
 			d.short, d.room = 0, 0
@@ -311,14 +275,14 @@ func (c *chooser) parts(f *field) []Part {
 		d.room -= d.room % n
 		room += d.room
 	}
-	slices.SortFunc(domains, roomy)
+	slices.SortFunc(domains, compareRoomy)
 	rest := min(room, left-left%n)
-	if len(c.Members)-left+rest < c.Min {
+	if len(s.Members)-left+rest < s.Min {
 		return nil
 	}
 	for i := 0; rest > 0; i++ {
 		d := &domains[i]
-		for k := range domains[i:] { // the last one is no larger than it must be
+		for k := range domains[i:] {
 			if o := &domains[i+k]; o.room >= rest && o.room <= d.room {
 				d = o
 			}
@@ -335,13 +299,13 @@ func (c *chooser) parts(f *field) []Part {
 	return parts
 }
 
-// ranks divides a field into the domains of the innermost layer, those of one outer domain next to each other. Sites in
-// none come last.
-func (c *chooser) ranks(f *field) (parts []Part) {
-	sites := slices.Clone(f.sites)
+// rankedParts divides a set into the domains of the innermost layer, so that domains of one outer domain follow each
+// other. Nodes outside of all domains come last.
+func (s *search) rankedParts(set *nodeSet) (parts []Part) {
+	sites := slices.Clone(set.sites)
 	outermostFirst := func(a, b int) int {
-		for r := len(c.Rules) - 1; r >= 0; r-- {
-			x, y := c.sites[a].In[r], c.sites[b].In[r]
+		for r := len(s.Rules) - 1; r >= 0; r-- {
+			x, y := s.sites[a].In[r], s.sites[b].In[r]
 			if x == "" || y == "" {
 				x, y = y, x
 			}
@@ -352,29 +316,12 @@ func (c *chooser) ranks(f *field) (parts []Part) {
 		return cmp.Compare(a, b)
 	}
 	slices.SortFunc(sites, outermostFirst)
-	for i, s := range sites {
-		if i == 0 || !slices.Equal(c.sites[s].In, c.sites[sites[i-1]].In) {
+	for i, site := range sites {
+		if i == 0 || !slices.Equal(s.sites[site].In, s.sites[sites[i-1]].In) {
 			parts = append(parts, Part{})
 		}
 		last := &parts[len(parts)-1]
-		last.Sites = append(last.Sites, s)
+		last.Sites = append(last.Sites, site)
 	}
 	return parts
-}
-
-// Combinations yields a domain for each of several sets of members, every combination once.
-func Combinations(domains []iter.Seq[Domain]) iter.Seq[[]Domain] {
-	return func(yield func([]Domain) bool) { choose(domains, nil, yield) }
-}
-
-func choose(domains []iter.Seq[Domain], chosen []Domain, yield func([]Domain) bool) bool {
-	if len(domains) == 0 {
-		return yield(slices.Clone(chosen))
-	}
-	for d := range domains[0] {
-		if !choose(domains[1:], append(chosen, d), yield) {
-			return false
-		}
-	}
-	return true
 }
