@@ -138,11 +138,11 @@ func (k *key) schema() map[string]any {
 	}
 	s["description"] = strings.Join(strings.Fields(k.text), " ")
 	if pattern, ok := k.tag.Lookup("pattern"); ok {
-		of := s
+		target := s
 		if items, ok := s["items"].(map[string]any); ok {
-			of = items
+			target = items
 		}
-		of["pattern"] = pattern
+		target["pattern"] = pattern
 	}
 	if allowed, ok := k.tag.Lookup("enum"); ok {
 		s["enum"] = strings.Fields(allowed)

@@ -107,7 +107,7 @@ func linked(tags string, packages []string) (map[string]string, error) {
 
 // write puts the texts of all modules into one file, each once, and their licences into another.
 func write(out string, modules map[string]string) error {
-	of := map[string][]string{} // modules by text
+	byText := map[string][]string{} // modules by text
 	var texts []string
 	var list strings.Builder
 	for _, m := range sortedKeys(modules) {
@@ -118,16 +118,16 @@ func write(out string, modules map[string]string) error {
 				return err
 			}
 			text := strings.TrimSpace(string(content))
-			if of[text] == nil {
+			if byText[text] == nil {
 				texts = append(texts, text)
 			}
-			of[text] = append(of[text], m)
+			byText[text] = append(byText[text], m)
 		}
 	}
 	var notices strings.Builder
 	notices.WriteString("This program contains the modules named here, under the licences below their names.\n")
 	for _, text := range texts {
-		fmt.Fprintf(&notices, "\n%s\n\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(of[text], "\n"), text)
+		fmt.Fprintf(&notices, "\n%s\n\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(byText[text], "\n"), text)
 	}
 	return errors.Join(os.WriteFile(filepath.Join(out, "THIRD_PARTY_NOTICES"), []byte(notices.String()), 0o644),
 		os.WriteFile(filepath.Join(out, "licences"), []byte(list.String()), 0o644))

@@ -30,7 +30,7 @@ type Checks struct {
 }
 
 // NewCheck returns the verb check.
-func NewCheck(streams genericiooptions.IOStreams, of Checks) *cobra.Command {
+func NewCheck(streams genericiooptions.IOStreams, checks Checks) *cobra.Command {
 	var effective bool
 	var schema string
 	c := &cobra.Command{
@@ -59,13 +59,13 @@ webhooks would answer; values are those of the chart, by its schema. The exit co
 			}
 			var errs []error
 			if args[0] == "manifest" {
-				refused, err := of.Manifests(c.Context(), args[1:], streams.In, streams.ErrOut)
+				refused, err := checks.Manifests(c.Context(), args[1:], streams.In, streams.ErrOut)
 				if errs = append(errs, err); len(refused) > 0 {
 					errs = append(errs, errors.New(strings.Join(refused, "\n")))
 				}
 			} else {
 				for _, file := range args[1:] {
-					settings, err := of.file(args[0], file, schema)
+					settings, err := checks.file(args[0], file, schema)
 					errs = append(errs, err)
 					for _, s := range settings.All {
 						if effective {
@@ -118,8 +118,8 @@ func checkValues(d *strict.Document, schema string) error {
 	if err != nil {
 		return fmt.Errorf("--schema: %w: it is in the chart", err)
 	}
-	var of spec.Schema
-	if err := json.Unmarshal(text, &of); err != nil {
+	var definition spec.Schema
+	if err := json.Unmarshal(text, &definition); err != nil {
 		return fmt.Errorf("--schema %s: %w", schema, err)
 	}
 	var values any
@@ -127,7 +127,7 @@ func checkValues(d *strict.Document, schema string) error {
 	if len(problems) > 0 {
 		return problems
 	}
-	for _, wrong := range validate.NewSchemaValidator(&of, nil, "", strfmt.Default).Validate(values).Errors {
+	for _, wrong := range validate.NewSchemaValidator(&definition, nil, "", strfmt.Default).Validate(values).Errors {
 		field, says, _ := strings.Cut(wrong.Error(), " in body ")
 		problems = append(problems, d.Problem(strings.TrimPrefix(field, "."), "%s", says))
 	}

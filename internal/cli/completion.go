@@ -34,8 +34,8 @@ func quotaPaths() (paths []string) {
 
 func gangPaths() (paths []string) {
 	for _, group := range v1alpha1.PodGroupGroups() {
-		of := v1alpha1.PodGroupResource(group)
-		paths = append(paths, "/apis/"+of.Group+"/"+of.Version+"/namespaces/NAMESPACE/"+of.Resource)
+		resource := v1alpha1.PodGroupResource(group)
+		paths = append(paths, "/apis/"+resource.Group+"/"+resource.Version+"/namespaces/NAMESPACE/"+resource.Resource)
 	}
 	return paths
 }

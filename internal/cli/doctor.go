@@ -45,7 +45,7 @@ type doctorOptions struct {
 	format, root, node, agent string
 }
 
-func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, of Doctor) *cobra.Command {
+func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor) *cobra.Command {
 	var o doctorOptions
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -70,7 +70,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 			if o.node != "" && c.Flags().Changed("root") {
 				return usagef("--root and --node exclude each other: one is about files, the other about the API")
 			}
-			d, err := o.diagnose(c.Context(), flags, of)
+			d, err := o.diagnose(c.Context(), flags, doctor)
 			if err != nil {
 				return err
 			}
@@ -86,10 +86,10 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 	return c
 }
 
-func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.ConfigFlags, of Doctor,
+func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.ConfigFlags, doctor Doctor,
 ) (none view.Diagnosis, err error) {
 	if o.node == "" {
-		d, err := of.Machine(ctx, o.root, o.agent)
+		d, err := doctor.Machine(ctx, o.root, o.agent)
 		if err != nil {
 			return none, usagef("--root: %v", err)
 		}
@@ -120,11 +120,11 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 	}
 	if local, err := addressesInKubeconfig(flags); err == nil && len(local) > 0 {
 		v.AgentUnknown = errors.New("in a local cluster the simulated node runs it itself")
-		return of.Node(v), nil
+		return doctor.Node(v), nil
 	}
 	agents, err := cl.agentPods(ctx, o.node)
 	if v.AgentUnknown = err; len(agents) > 0 {
 		v.Agent = &agents[0]
 	}
-	return of.Node(v), nil
+	return doctor.Node(v), nil
 }

@@ -202,7 +202,7 @@ func (d *drawing) numa(n view.NUMA) {
 }
 
 func memoryText(n view.NUMA) string {
-	of := func(m view.Memory) string {
+	usage := func(m view.Memory) string {
 		if m.Free == "" || m.Allocatable == "" {
 			return m.Capacity
 		}
@@ -212,9 +212,9 @@ func memoryText(n view.NUMA) string {
 		}
 		return text
 	}
-	text := of(view.Memory{Capacity: n.Memory, Allocatable: n.MemoryAllocatable, Free: n.MemoryFree})
+	text := usage(view.Memory{Capacity: n.Memory, Allocatable: n.MemoryAllocatable, Free: n.MemoryFree})
 	for _, size := range slices.Sorted(maps.Keys(n.Hugepages)) {
-		text += ", " + size + " " + of(n.Hugepages[size])
+		text += ", " + size + " " + usage(n.Hugepages[size])
 	}
 	if len(n.MemoryGroup) > 0 {
 		text += ", group " + cpuset.FormatIDs(n.MemoryGroup)

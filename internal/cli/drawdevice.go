@@ -145,23 +145,25 @@ func (d *drawing) links() {
 		}
 		linked[l.Type][l.IDs], linked[l.Type][[2]string{l.IDs[1], l.IDs[0]}] = l.Lanes, l.Lanes
 	}
-	for _, of := range slices.Sorted(maps.Keys(linked)) {
-		lanes, list := linked[of], slices.Clone(d.Devices.List)
-		list = slices.DeleteFunc(list, func(o view.DeviceOnNode) bool { return o.Type != of })
+	for _, deviceType := range slices.Sorted(maps.Keys(linked)) {
+		lanes, list := linked[deviceType], slices.Clone(d.Devices.List)
+		list = slices.DeleteFunc(list, func(o view.DeviceOnNode) bool { return o.Type != deviceType })
 		values := slices.Compact(slices.Sorted(maps.Values(lanes)))
 		switch all := len(list) * (len(list) - 1); {
 		case len(lanes) == all && len(values) == 1:
-			d.wrapped(2, " ", fmt.Sprintf("links: %d %s between each two of %d %ss", values[0], kind, len(list), of))
+			d.wrapped(2, " ", fmt.Sprintf("links: %d %s between each two of %d %ss", values[0], kind, len(list),
+				deviceType))
 		case len(list) <= matrixSize:
-			d.matrix(of, kind, list, lanes)
+			d.matrix(deviceType, kind, list, lanes)
 		default:
-			d.wrapped(2, " ", fmt.Sprintf("links: %s between %d of %d pairs of %ss", kind, len(lanes)/2, all/2, of))
+			d.wrapped(2, " ", fmt.Sprintf("links: %s between %d of %d pairs of %ss", kind, len(lanes)/2, all/2,
+				deviceType))
 		}
 	}
 }
 
-func (d *drawing) matrix(of, kind string, list []view.DeviceOnNode, lanes map[[2]string]int64) {
-	d.wrapped(2, " ", fmt.Sprintf("links: %s between two %ss", kind, of))
+func (d *drawing) matrix(deviceType, kind string, list []view.DeviceOnNode, lanes map[[2]string]int64) {
+	d.wrapped(2, " ", fmt.Sprintf("links: %s between two %ss", kind, deviceType))
 	t := columns{indent: "    ", width: d.columns, paint: d.paint, right: len(list)}
 	head := []any{""}
 	for i := range list {

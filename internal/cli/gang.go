@@ -189,10 +189,10 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 		return nil, err
 	}
 	s := kube.NewGangs()
-	for _, of := range v1alpha1.GangKinds() {
-		for _, r := range of.At {
+	for _, gangKind := range v1alpha1.GangKinds() {
+		for _, r := range gangKind.At {
 			served, err := each(ctx, c, r, "", func(text []byte) (*v1alpha1.PodGroup, error) {
-				return kube.ReadPodGroup(r.GroupVersion().WithKind(of.Kind), text)
+				return kube.ReadPodGroup(r.GroupVersion().WithKind(gangKind.Kind), text)
 			}, s.PutGroup)
 			if err != nil {
 				return nil, err

@@ -35,7 +35,7 @@ func gangPods() []corev1.Pod {
 		in("runs-0", "runs", "n", annotation.GangMinAvailable, "2"), in("runs-1", "runs", "n"),
 		in("runs-2", "runs", ""),
 		in("short-0", "short", "", annotation.GangMinAvailable, "3"), lost,
-		in("lists-0", "lists", "", annotation.GangGroups, `["default/lists","other/foreign"]`),
+		in("lists-0", "lists", "", annotation.GangGroups, `["default/lists","other/external"]`),
 	}
 }
 

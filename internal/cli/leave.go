@@ -160,7 +160,7 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 
 // reports returns the kinds of objects that agents have written, by node.
 func (l *leaver) reports(ctx context.Context) (map[string][]schema.GroupVersionResource, error) {
-	of := map[string][]schema.GroupVersionResource{}
+	byKey := map[string][]schema.GroupVersionResource{}
 	for _, r := range []schema.GroupVersionResource{
 		v1alpha2.Resource(), v1alpha2.Resource().GroupResource().WithVersion("v1alpha1"), devicev1alpha1.Resource(),
 		nodeinfo.Resource(),
@@ -172,11 +172,11 @@ func (l *leaver) reports(ctx context.Context) (map[string][]schema.GroupVersionR
 		for i := range found {
 			ours := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == view.AgentName }
 			if name := found[i].GetName(); slices.ContainsFunc(found[i].GetManagedFields(), ours) {
-				of[name] = append(of[name], r)
+				byKey[name] = append(byKey[name], r)
 			}
 		}
 	}
-	return of, nil
+	return byKey, nil
 }
 
 // node leaves one node as far as that can be done now, and returns what it waits for; "" when it is left.
@@ -220,11 +220,11 @@ func (l *leaver) node(ctx context.Context, n *corev1.Node, hasAgent bool, report
 // change writes what differs between two states of a Node: through its status also labels and annotations change.
 func (l *leaver) change(ctx context.Context, from, to *corev1.Node) error {
 	old, err := json.Marshal(from)
-	is, err1 := json.Marshal(to)
+	updated, err1 := json.Marshal(to)
 	if err = errors.Join(err, err1); err != nil {
 		return err
 	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(old, is, from)
+	patch, err := strategicpatch.CreateTwoWayMergePatch(old, updated, from)
 	if err == nil {
 		_, err = l.core.CoreV1().Nodes().PatchStatus(ctx, from.Name, patch)
 	}

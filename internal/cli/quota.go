@@ -136,10 +136,10 @@ func (o *quotaOptions) inTree(quotas []view.Quota) ([]view.Quota, error) {
 // namesShown is how many names an error about an unknown one lists.
 const namesShown = 10
 
-func unknownOf[T any](what, name string, all []T, of func(T) string) error {
+func unknownOf[T any](what, name string, all []T, nameOf func(T) string) error {
 	var known []string
 	for _, q := range all {
-		known = append(known, cmp.Or(of(q), `"" (the default tree)`))
+		known = append(known, cmp.Or(nameOf(q), `"" (the default tree)`))
 	}
 	slices.Sort(known)
 	known = slices.Compact(known)

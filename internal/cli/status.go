@@ -166,11 +166,11 @@ func (r *statusReader) noted(what, right string, err error) bool {
 }
 
 // listed lists objects; where that fails, there are none.
-func listed[L any](ctx context.Context, r *statusReader, what, resource string, of interface {
+func listed[L any](ctx context.Context, r *statusReader, what, resource string, lister interface {
 	List(context.Context, metav1.ListOptions) (*L, error)
 }, options metav1.ListOptions,
 ) (list L) {
-	if all, err := of.List(ctx, options); r.noted(what, "list on "+resource, err) {
+	if all, err := lister.List(ctx, options); r.noted(what, "list on "+resource, err) {
 		list = *all
 	}
 	return list
@@ -259,16 +259,17 @@ func versionOf(p *corev1.Pod) string {
 func (r *statusReader) nodes(ctx context.Context) {
 	written, all := map[string]map[string]time.Time{}, metav1.ListOptions{} // by resource and node
 	topology := v1alpha2.Resource()
-	for _, of := range []schema.GroupVersionResource{
+	for _, resource := range []schema.GroupVersionResource{
 		topology, topology.GroupResource().WithVersion("v1alpha1"), devicev1alpha1.Resource(),
 	} {
-		if len(written[of.Resource]) > 0 {
+		if len(written[resource.Resource]) > 0 {
 			continue // the older version is for clusters whose CRD has no other
 		}
-		written[of.Resource] = map[string]time.Time{}
-		objects := listed(ctx, r, of.Resource, of.GroupResource().String(), r.dynamic.Resource(of), all)
+		written[resource.Resource] = map[string]time.Time{}
+		objects := listed(ctx, r, resource.Resource, resource.GroupResource().String(),
+			r.dynamic.Resource(resource), all)
 		for i := range objects.Items {
-			written[of.Resource][objects.Items[i].GetName()] = lastWrite(&objects.Items[i])
+			written[resource.Resource][objects.Items[i].GetName()] = lastWrite(&objects.Items[i])
 		}
 	}
 	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
@@ -288,10 +289,10 @@ func (r *statusReader) nodes(ctx context.Context) {
 func (r *statusReader) webhooks(ctx context.Context) {
 	const both = "mutatingwebhookconfigurations and validatingwebhookconfigurations"
 	var bundles []byte
-	count := func(name string, of admissionv1.WebhookClientConfig) {
+	count := func(name string, config admissionv1.WebhookClientConfig) {
 		if strings.HasSuffix(name, ".tenon.sh") {
 			r.in.Webhooks++
-			bundles = slices.Concat(bundles, of.CABundle, []byte("\n"))
+			bundles = slices.Concat(bundles, config.CABundle, []byte("\n"))
 		}
 	}
 	api, all := r.core.AdmissionregistrationV1(), metav1.ListOptions{}

@@ -121,9 +121,9 @@ func (d *dump) failed(what string, err error) bool {
 }
 
 func (d *dump) list(ctx context.Context, resource, namespace string) {
-	of, _ := schema.ParseResourceArg(resource)
+	parsed, _ := schema.ParseResourceArg(resource)
 	name := strings.TrimSuffix(resource, ".")
-	found, err := d.dynamic.Resource(*of).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	found, err := d.dynamic.Resource(*parsed).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || d.failed("list "+name, err) { // the cluster does not serve it
 		return
 	}
@@ -176,15 +176,17 @@ func (d *dump) write(name string) (err error) {
 	archive := tar.NewWriter(zipped)
 	defer func() { err = errors.Join(err, archive.Close(), zipped.Close(), f.Close()) }()
 	problems := dumped{"problems.txt", []byte(strings.Join(d.problems, "\n") + "\n")}
-	for _, of := range append(d.files, problems) {
+	for _, file := range append(d.files, problems) {
 		for _, value := range d.values {
-			of.text = bytes.ReplaceAll(of.text, []byte(value), []byte(redacted))
+			file.text = bytes.ReplaceAll(file.text, []byte(value), []byte(redacted))
 		}
-		h := &tar.Header{Name: "tenon-sysdump/" + of.name, Mode: 0o600, Size: int64(len(of.text)), ModTime: time.Now()}
+		h := &tar.Header{
+			Name: "tenon-sysdump/" + file.name, Mode: 0o600, Size: int64(len(file.text)), ModTime: time.Now(),
+		}
 		if err := archive.WriteHeader(h); err != nil {
 			return err
 		}
-		if _, err := archive.Write(of.text); err != nil {
+		if _, err := archive.Write(file.text); err != nil {
 			return err
 		}
 	}

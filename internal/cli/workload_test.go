@@ -54,10 +54,10 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 		&batchv1.Job{ObjectMeta: meta("once", "j", ""), Spec: batchv1.JobSpec{Selector: selector}},
 		waits("web-1-a", "r", "SMTAlignment: not whole cores {}"),
 		waits("web-1-b", "r", "SMTAlignment: not whole cores {}"),
-		waits("foreign", "other", "InsufficientCPU: too few {}"),
+		waits("external", "other", "InsufficientCPU: too few {}"),
 		failed("old", "r", "an older word", 1),
 		failed("new", "r", `admission webhook "pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
-		failed("foreign", "other", "of another", 3),
+		failed("external", "other", "of another", 3),
 	}
 	e := explanation{cluster: cluster{core: fake.NewClientset(objects...)}, namespace: "default", warn: io.Discard}
 	for title, c := range map[string]struct {
@@ -71,7 +71,7 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 				"not made      admission webhook \"pods.tenon.sh\" denied the request: CPURequestNotInteger",
 				"pod default/web-1-a   Pending", "SMTAlignment", "  do            ", "  also          default/web-1-b",
 			},
-			[]string{"foreign", "older", "pod default/web-1-b", "InsufficientCPU"},
+			[]string{"external", "older", "pod default/web-1-b", "InsufficientCPU"},
 		},
 		"a Job without pods": {
 			"job", "once",

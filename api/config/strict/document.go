@@ -173,12 +173,12 @@ func (d *Document) check(n *yaml.Node, t reflect.Type, path string) (all Problem
 	case n.Kind == yaml.MappingNode && (opaque || t.Kind() == reflect.Struct || t.Kind() == reflect.Map):
 		all = d.checkFields(n, t, path, opaque)
 	case n.Kind == yaml.SequenceNode && (opaque || t.Kind() == reflect.Slice):
-		var of reflect.Type
+		var element reflect.Type
 		if !opaque {
-			of = t.Elem()
+			element = t.Elem()
 		}
 		for i, item := range n.Content {
-			all = append(all, d.check(item, of, fmt.Sprintf("%s[%d]", path, i))...)
+			all = append(all, d.check(item, element, fmt.Sprintf("%s[%d]", path, i))...)
 		}
 	}
 	if free || len(all) > 0 {
@@ -193,11 +193,11 @@ func (d *Document) check(n *yaml.Node, t reflect.Type, path string) (all Problem
 
 func (d *Document) checkFields(n *yaml.Node, t reflect.Type, path string, opaque bool) (all Problems) {
 	var names map[string]reflect.Type // nil where any name is a field, with values of type of
-	var of reflect.Type
+	var element reflect.Type
 	switch {
 	case opaque:
 	case t.Kind() == reflect.Map:
-		of = t.Elem()
+		element = t.Elem()
 	default:
 		names = nearest.Fields(t)
 	}
@@ -210,13 +210,13 @@ func (d *Document) checkFields(n *yaml.Node, t reflect.Type, path string, opaque
 		}
 		seen[below], d.keys[below], d.values[below] = true, key, n.Content[i+1]
 		if known, ok := names[key.Value]; ok {
-			of = known
+			element = known
 		} else if names != nil {
 			all = append(all, d.Problem(below, "%s (allowed: %s)", nearest.Unknown(key.Value, names),
 				strings.Join(slices.Sorted(maps.Keys(names)), ", ")))
 			continue
 		}
-		all = append(all, d.check(n.Content[i+1], of, below)...)
+		all = append(all, d.check(n.Content[i+1], element, below)...)
 	}
 	return all
 }

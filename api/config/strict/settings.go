@@ -132,9 +132,9 @@ func (s Settings) Locate(errs ...error) error {
 			return true
 		}
 		flag, _, _ := strings.Cut(err.Error(), " ")
-		i := slices.IndexFunc(s.All, func(of Setting) bool {
-			return strings.TrimRight(flag, ":") == "--"+flagName(of.Field) && of.Origin != "default" &&
-				!strings.HasPrefix(of.Origin, "--")
+		i := slices.IndexFunc(s.All, func(setting Setting) bool {
+			return strings.TrimRight(flag, ":") == "--"+flagName(setting.Field) && setting.Origin != "default" &&
+				!strings.HasPrefix(setting.Origin, "--")
 		})
 		if i >= 0 {
 			located = append(located, s.file.Problem(s.All[i].Field, "%v", err))

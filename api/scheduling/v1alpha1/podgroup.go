@@ -116,8 +116,8 @@ type PodGroupStatus struct {
 }
 
 // ScheduledCondition returns the type of the condition that is True when the gang was started once.
-func ScheduledCondition(of schema.GroupVersionKind) string {
-	if of.Group == NativeGroupName && of.Version != "v1alpha2" {
+func ScheduledCondition(kind schema.GroupVersionKind) string {
+	if kind.Group == NativeGroupName && kind.Version != "v1alpha2" {
 		return "PodGroupInitiallyScheduled" // since Kubernetes 1.37
 	}
 	return "PodGroupScheduled"

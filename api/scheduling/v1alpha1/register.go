@@ -56,8 +56,8 @@ func GangKinds() (all []GangKind) {
 	for _, group := range PodGroupGroups() {
 		all = append(all, GangKind{"PodGroup", PodGroupResources(group)})
 	}
-	of := schema.GroupVersion{Group: NativeGroupName, Version: "v1alpha3"} // of Kubernetes 1.37
-	return append(all, GangKind{CompositeKind, []schema.GroupVersionResource{of.WithResource("compositepodgroups")}})
+	next := schema.GroupVersion{Group: NativeGroupName, Version: "v1alpha3"} // of Kubernetes 1.37
+	return append(all, GangKind{CompositeKind, []schema.GroupVersionResource{next.WithResource("compositepodgroups")}})
 }
 
 // AddToScheme registers this package's kinds in both groups: decoders need the apiVersion of the object.

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// devices judges what a pod asks of devices, by the function that the scheduler reads it with. A pod that is created
+// devices checks what a pod asks of devices, by the function that the scheduler reads it with. A pod that is created
 // with an allocation would be given devices that were not allocated to it.
 func (a *Answer) devices(pod *corev1.Pod, kinds device.Kinds) {
 	if _, forged := pod.Annotations[annotation.DeviceAllocatedKey]; forged {
@@ -87,14 +87,14 @@ func (m *Mutation) devices(pod *corev1.Pod, kinds device.Kinds) {
 		"containers":     func(p *corev1.Pod) []corev1.Container { return p.Spec.Containers },
 	}
 	for _, name := range []string{"initContainers", "containers"} {
-		of := lists[name]
-		for i, c := range of(pod) {
+		list := lists[name]
+		for i, c := range list(pod) {
 			path := fmt.Sprintf("/spec/%s/%d/resources/", name, i)
 			m.deviceAmounts(amounts{path + "requests/", c.Resources.Requests, func(p *corev1.Pod) corev1.ResourceList {
-				return of(p)[i].Resources.Requests
+				return list(p)[i].Resources.Requests
 			}}, shared[c.Name])
 			m.deviceAmounts(amounts{path + "limits/", c.Resources.Limits, func(p *corev1.Pod) corev1.ResourceList {
-				return of(p)[i].Resources.Limits
+				return list(p)[i].Resources.Limits
 			}}, shared[c.Name])
 		}
 	}
@@ -161,7 +161,7 @@ func Schedule(pod *corev1.Pod, kinds device.Kinds) (m Mutation) {
 	return m
 }
 
-// Bind judges the Binding of a pod by someone who is not Tenon's scheduler.
+// Bind checks the Binding of a pod by someone who is not Tenon's scheduler.
 func Bind(pod *corev1.Pod, kinds device.Kinds) (a Answer) {
 	if convert.AsksForDevices(pod, kinds) {
 		a.refuse(why.InvalidField, "metadata.name", "pod %s asks for devices, which only Tenon binds here: its "+

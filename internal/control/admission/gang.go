@@ -14,12 +14,12 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// gang judges what a pod says of its gang. Whether the gangs of a group list each other is the scheduler's to find out:
+// gang checks what a pod says of its gang. Whether the gangs of a group list each other is the scheduler's to find out:
 // the first of two is always alone.
 func (a *Answer) gang(pod *corev1.Pod) {
 	id := ""
-	if is, member := convert.GangPod(pod); member {
-		id = is.Gang
+	if own, member := convert.GangPod(pod); member {
+		id = own.Gang
 	}
 	a.gangSettings(pod.Annotations, id)
 	parsed(a, pod.Annotations, annotation.GangNetworkTopologyIndex, annotation.ParseMemberIndex)
@@ -31,23 +31,23 @@ func (a *Answer) gang(pod *corev1.Pod) {
 	a.oneGang(pod)
 }
 
-// gangSettings judges what annotations say of a gang; its name is empty where it is not known.
-func (a *Answer) gangSettings(of map[string]string, id string) {
-	parsed(a, of, annotation.GangMinAvailable, annotation.ParseMembers)
-	parsed(a, of, annotation.GangTotalNumber, annotation.ParseMembers)
-	parsed(a, of, annotation.GangMode, annotation.ParseGangMode)
-	parsed(a, of, annotation.GangMatchPolicy, annotation.ParseMatchPolicy)
-	parsed(a, of, annotation.GangMatchPolicyAlias, annotation.ParseMatchPolicy)
-	parsed(a, of, annotation.GangWaitingTime, annotation.ParseWaitingTime)
-	parsed(a, of, annotation.GangNetworkTopology, annotation.ParseNetworkTopologySpec)
-	group, grouped := parsed(a, of, annotation.GangGroups, annotation.ParseGangGroups)
+// gangSettings checks what annotations say of a gang; its name is empty where it is not known.
+func (a *Answer) gangSettings(annotations map[string]string, id string) {
+	parsed(a, annotations, annotation.GangMinAvailable, annotation.ParseMembers)
+	parsed(a, annotations, annotation.GangTotalNumber, annotation.ParseMembers)
+	parsed(a, annotations, annotation.GangMode, annotation.ParseGangMode)
+	parsed(a, annotations, annotation.GangMatchPolicy, annotation.ParseMatchPolicy)
+	parsed(a, annotations, annotation.GangMatchPolicyAlias, annotation.ParseMatchPolicy)
+	parsed(a, annotations, annotation.GangWaitingTime, annotation.ParseWaitingTime)
+	parsed(a, annotations, annotation.GangNetworkTopology, annotation.ParseNetworkTopologySpec)
+	group, grouped := parsed(a, annotations, annotation.GangGroups, annotation.ParseGangGroups)
 	if grouped && id != "" && len(group) > 0 && !slices.Contains(group, id) {
 		a.refuse(why.BadAnnotation, annotationField(annotation.GangGroups),
 			"must list its own gang, %s, with the others: it lists %s", id, strings.Join(group, ", "))
 	}
 }
 
-// PodGroup answers about a PodGroup that is created (old is nil) or changed: what it said before is not judged again.
+// PodGroup answers about a PodGroup that is created (old is nil) or changed: what it said before is not checked again.
 func PodGroup(g, old *v1alpha1.PodGroup) (a Answer) {
 	a.gangSettings(g.Annotations, g.Namespace+"/"+g.Name)
 	for _, field := range slices.Sorted(maps.Keys(g.Unread)) {
@@ -66,9 +66,9 @@ func PodGroup(g, old *v1alpha1.PodGroup) (a Answer) {
 
 // oneGang refuses a pod that names several gangs, or a name that is none.
 func (a *Answer) oneGang(pod *corev1.Pod) {
-	first, by := "", ""
-	if g := pod.Spec.SchedulingGroup; g != nil { // the API server judges the name
-		first, by = ptr.Deref(g.PodGroupName, ""), "spec.schedulingGroup.podGroupName"
+	first, field := "", ""
+	if g := pod.Spec.SchedulingGroup; g != nil { // the API server checks the name
+		first, field = ptr.Deref(g.PodGroupName, ""), "spec.schedulingGroup.podGroupName"
 	}
 	for _, at := range []struct {
 		values map[string]string
@@ -89,10 +89,10 @@ func (a *Answer) oneGang(pod *corev1.Pod) {
 		}
 		switch {
 		case first == "":
-			first, by = name, at.key
+			first, field = name, at.key
 		case name != first:
 			a.refuse(why.BadAnnotation, at.field(at.key),
-				"names the gang %q, and %s names %q: a pod is in one gang", name, by, first)
+				"names the gang %q, and %s names %q: a pod is in one gang", name, field, first)
 		}
 	}
 }

@@ -70,7 +70,9 @@ func (m *Mutation) annotate(pod *corev1.Pod, key, value string) {
 }
 
 // limits adds to a list of containers, which of returns of a pod, the limits that they lack.
-func (m *Mutation) limits(list string, containers []corev1.Container, of func(*corev1.Pod) []corev1.Container) {
+func (m *Mutation) limits(
+	list string, containers []corev1.Container, containersOf func(*corev1.Pod) []corev1.Container,
+) {
 	for i := range containers {
 		r := &containers[i].Resources
 		path, first := fmt.Sprintf("/spec/%s/%d/resources/limits", list, i), len(r.Limits) == 0
@@ -81,13 +83,13 @@ func (m *Mutation) limits(list string, containers []corev1.Container, of func(*c
 			}
 			if first {
 				m.Steps = append(m.Steps, Step{"add", path, map[string]string{}, func(p *corev1.Pod) {
-					of(p)[i].Resources.Limits = corev1.ResourceList{}
+					containersOf(p)[i].Resources.Limits = corev1.ResourceList{}
 				}})
 				first = false
 			}
 			m.Steps = append(m.Steps, Step{
 				"add", path + "/" + pointer(string(name)), request.String(),
-				func(p *corev1.Pod) { of(p)[i].Resources.Limits[name] = request },
+				func(p *corev1.Pod) { containersOf(p)[i].Resources.Limits[name] = request },
 			})
 			m.Warnings = append(m.Warnings, fmt.Sprintf(
 				"%s.resources.limits[%s]: set to the request %s: %s asks for a Guaranteed pod",

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Create judges a pod that is created, after Mutate. kinds are those of devices that Device objects list.
+// Create checks a pod that is created, after Mutate. kinds are those of devices that Device objects list.
 func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 	var a Answer
 	class, classOK := a.class(pod)

@@ -16,7 +16,7 @@ import (
 // Quota answers about an ElasticQuota that is created (old is nil), changed, or deleted (q is nil). Only what changes
 // is
 // checked. A scheduler may do what it likes with the reserved quotas, which it keeps.
-func Quota(q, old *v1alpha1.ElasticQuota, rules *quota.Checker, by Author) Answer {
+func Quota(q, old *v1alpha1.ElasticQuota, rules *quota.Checker, author Author) Answer {
 	var a Answer
 	var c quota.Change
 	var known []convert.Problem
@@ -38,7 +38,7 @@ func Quota(q, old *v1alpha1.ElasticQuota, rules *quota.Checker, by Author) Answe
 		}
 	}
 	for _, v := range rules.Check(c) {
-		if by != Scheduler || v.Rule != quota.V17 && v.Rule != quota.V9 {
+		if author != Scheduler || v.Rule != quota.V17 && v.Rule != quota.V9 {
 			a.breaks(v)
 		}
 	}

@@ -24,16 +24,16 @@ const (
 	Scheduler
 )
 
-// Update judges a change of a pod. Only what changes is judged: a pod that was created while the webhooks were away
+// Update checks a change of a pod. Only what changes is checked: a pod that was created while the webhooks were away
 // must still be able to lose a finalizer.
-func Update(pod, old *corev1.Pod, by Author) Answer {
+func Update(pod, old *corev1.Pod, author Author) Answer {
 	var a Answer
 	for _, key := range []string{annotation.QoSClass, annotation.PriorityClass, annotation.Priority} {
 		if !same(pod.Labels, old.Labels, key) {
 			a.refuse(why.InvalidField, labelField(key), "field is immutable")
 		}
 	}
-	if by != Scheduler {
+	if author != Scheduler {
 		a.schedulerKeys(pod, old)
 	}
 	a.changedSpecs(pod, old)
@@ -75,9 +75,9 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 			spec.check(pod)
 		}
 	}
-	is, _ := convert.GangPod(pod)
+	after, _ := convert.GangPod(pod)
 	was, _ := convert.GangPod(old)
-	if is.Gang != was.Gang || is.Fault != was.Fault || !reflect.DeepEqual(is.Settings, was.Settings) {
+	if after.Gang != was.Gang || after.Fault != was.Fault || !reflect.DeepEqual(after.Settings, was.Settings) {
 		a.gang(pod)
 	}
 }

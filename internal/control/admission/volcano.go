@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// volcano judges volcano.sh/numa-topology-policy: a pod with a policy other than none must be Guaranteed (seed 004),
+// volcano checks volcano.sh/numa-topology-policy: a pod with a policy other than none must be Guaranteed (seed 004),
 // and whole CPUs in every container are what its kubelet can pin.
 func (a *Answer) volcano(pod *corev1.Pod) {
 	policy, ok := parsed(a, pod.Annotations, annotation.VolcanoTopologyPolicy, annotation.ParseVolcanoTopologyPolicy)

@@ -83,8 +83,8 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	c.synced = append(c.synced, c.budgets.HasSynced)
 	webhooks := len(c.synced)
 	follow(kube.ByUID(c.pods), c.gangs.PodHandler())
-	for _, of := range v1alpha1.GangKinds() {
-		i := kube.NewPodGroupInformer(reader, of)
+	for _, kind := range v1alpha1.GangKinds() {
+		i := kube.NewPodGroupInformer(reader, kind)
 		c.groups = append(c.groups, i)
 		follow(i, c.gangs.GroupHandler())
 	}

@@ -154,7 +154,7 @@ func (k *Keeper) pass(ctx context.Context) (changed bool, err error) {
 // serve serves the manager's pair where the Secret has one that clients accept.
 func (k *Keeper) serve(ctx context.Context, s state) {
 	text := s.active[manager+".crt"]
-	if is := k.served.Load(); s.signer == nil || is != nil && bytes.Equal(encode(is.Leaf), text) {
+	if served := k.served.Load(); s.signer == nil || served != nil && bytes.Equal(encode(served.Leaf), text) {
 		return
 	}
 	if c, err := tls.X509KeyPair(text, s.active[manager+".key"]); err == nil { // as it has a signer

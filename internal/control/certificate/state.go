@@ -135,17 +135,17 @@ func (s *state) issue(now time.Time) error {
 }
 
 // certify makes a key, and a certificate of it that parent signs; without a parent, itself.
-func certify(c, parent *x509.Certificate, by *ecdsa.PrivateKey, now time.Time,
+func certify(c, parent *x509.Certificate, signer *ecdsa.PrivateKey, now time.Time,
 ) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the key of %s: %w", c.Subject.CommonName, err)
 	}
 	if parent == nil {
-		parent, by = c, key
+		parent, signer = c, key
 	}
 	c.NotBefore, c.NotAfter = now.Add(-skew), now.Add(life)
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by) // with a random serial number
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer) // with a random serial number
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign the certificate of %s: %w", c.Subject.CommonName, err)
 	}

@@ -79,7 +79,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		}
 	}
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, DeleteFunc: enqueue, UpdateFunc: func(_, is any) { enqueue(is) },
+		AddFunc: enqueue, DeleteFunc: enqueue, UpdateFunc: func(_, node any) { enqueue(node) },
 	}
 	for _, i := range []cache.SharedIndexInformer{c.Devices, c.Nodes} {
 		registration, err := i.AddEventHandler(handler)
@@ -143,8 +143,8 @@ func (c *Controller) amounts(node *corev1.Node, have corev1.ResourceList) (write
 	write = maps.Clone(have)
 	for _, name := range shown {
 		r := corev1.ResourceName(name)
-		is := node.Status.Capacity[r]
-		if n := have[r]; n.Cmp(is) >= 0 {
+		current := node.Status.Capacity[r]
+		if n := have[r]; n.Cmp(current) >= 0 {
 			continue
 		}
 		since, before := c.lost[node.Name][r]
@@ -152,7 +152,7 @@ func (c *Controller) amounts(node *corev1.Node, have corev1.ResourceList) (write
 			since = now
 		}
 		if left := since.Add(lossDelay).Sub(now); left > 0 {
-			write[r], lost[r] = is, since
+			write[r], lost[r] = current, since
 			again = min(left, cmp.Or(again, left))
 		}
 	}

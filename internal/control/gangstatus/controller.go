@@ -71,8 +71,8 @@ func New(o Options) *Controller {
 func IndexPods() cache.Indexers {
 	return cache.Indexers{byGang: func(object any) ([]string, error) {
 		if p, ok := object.(*corev1.Pod); ok {
-			if is, member := convert.GangPod(p); member {
-				return []string{is.Gang}, nil
+			if own, member := convert.GangPod(p); member {
+				return []string{own.Gang}, nil
 			}
 		}
 		return nil, nil
@@ -81,7 +81,7 @@ func IndexPods() cache.Indexers {
 
 // Trim keeps of a pod that has ended what a controller reads.
 func Trim(p *corev1.Pod) *corev1.Pod {
-	is := &corev1.Pod{
+	slim := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 			CreationTimestamp: p.CreationTimestamp,
@@ -89,10 +89,10 @@ func Trim(p *corev1.Pod) *corev1.Pod {
 		Status: corev1.PodStatus{Phase: p.Status.Phase},
 	}
 	if _, member := convert.GangPod(p); member {
-		is.Labels, is.Annotations, is.OwnerReferences = p.Labels, p.Annotations, p.OwnerReferences
-		is.Spec.NodeName, is.Spec.SchedulingGroup = p.Spec.NodeName, p.Spec.SchedulingGroup
+		slim.Labels, slim.Annotations, slim.OwnerReferences = p.Labels, p.Annotations, p.OwnerReferences
+		slim.Spec.NodeName, slim.Spec.SchedulingGroup = p.Spec.NodeName, p.Spec.SchedulingGroup
 	}
-	return is
+	return slim
 }
 
 // Start writes until ctx ends.
@@ -150,8 +150,8 @@ func withOld(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 }
 
 func (c *Controller) enqueuePod(p *corev1.Pod) {
-	if is, member := convert.GangPod(p); member {
-		c.queue.AddAfter(is.Gang, collect)
+	if own, member := convert.GangPod(p); member {
+		c.queue.AddAfter(own.Gang, collect)
 	}
 }
 
@@ -168,23 +168,23 @@ func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.Ra
 		if g, ok := object.(*v1alpha1.PodGroup); ok && err == nil && !g.Basic {
 			pods := c.podsOf(id)
 			found = true
-			is, group := statusOf(g, pods, metav1.Now()), g.GroupVersionKind().Group
-			c.watchPart(g, is, pods)
-			stored := is
+			status, group := statusOf(g, pods, metav1.Now()), g.GroupVersionKind().Group
+			c.watchPart(g, status, pods)
+			stored := status
 			if c.bare[group] {
 				stored.Conditions = nil
 			}
 			if group == v1alpha1.NativeGroupName { // it has nothing else
 				stored = v1alpha1.PodGroupStatus{
-					Conditions: is.Conditions, Phase: v1alpha1.NativePhase(is.Conditions),
+					Conditions: status.Conditions, Phase: v1alpha1.NativePhase(status.Conditions),
 				}
 			}
-			degraded := group == v1alpha1.NativeGroupName && is.Phase == v1alpha1.PodGroupUnknown
+			degraded := group == v1alpha1.NativeGroupName && status.Phase == v1alpha1.PodGroupUnknown
 			if apiequality.Semantic.DeepEqual(stored, g.Status) && degraded == c.degraded[id] {
 				continue
 			}
 			if err = limit.Wait(ctx); err == nil {
-				err = c.write(ctx, g, stored, is)
+				err = c.write(ctx, g, stored, status)
 			}
 		}
 		failed = append(failed, err)
@@ -209,21 +209,21 @@ func (c *Controller) podsOf(id string) (pods []*corev1.Pod) {
 
 // write changes the status of the version that it was compared with, as far as its API stores it, and nothing else of
 // it.
-func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, is v1alpha1.PodGroupStatus) error {
+func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, status v1alpha1.PodGroupStatus) error {
 	group := g.GroupVersionKind().Group
-	status, err := patchOf(stored, group)
+	fields, err := patchOf(stored, group)
 	if err != nil {
 		return err
 	}
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": g.ResourceVersion, "uid": g.UID}, "status": status,
+		"metadata": map[string]any{"resourceVersion": g.ResourceVersion, "uid": g.UID}, "status": fields,
 	})
 	if err != nil {
 		return err
 	}
-	of := g.GroupVersionKind().GroupVersion().WithResource("podgroups")
+	resource := g.GroupVersionKind().GroupVersion().WithResource("podgroups")
 	patch := func(subresources ...string) (*unstructured.Unstructured, error) {
-		return c.Client.Resource(of).Namespace(g.Namespace).Patch(ctx, g.Name,
+		return c.Client.Resource(resource).Namespace(g.Namespace).Patch(ctx, g.Name,
 			types.MergePatchType, body, metav1.PatchOptions{FieldManager: "tenon-manager"}, subresources...)
 	}
 	var got *unstructured.Unstructured
@@ -249,8 +249,8 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, is
 	c.Writes.WithLabelValues("written").Inc()
 	_, has, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "conditions")
 	c.bare[group] = c.bare[group] || len(stored.Conditions) > 0 && !has
-	c.report(g, is)
-	if id := g.Namespace + "/" + g.Name; group == v1alpha1.NativeGroupName && is.Phase == v1alpha1.PodGroupUnknown {
+	c.report(g, status)
+	if id := g.Namespace + "/" + g.Name; group == v1alpha1.NativeGroupName && status.Phase == v1alpha1.PodGroupUnknown {
 		c.degraded[id] = true
 	} else {
 		delete(c.degraded, id)
@@ -259,13 +259,13 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, is
 }
 
 // watchPart sends an Event about a gang that began to start and is in part for too long.
-func (c *Controller) watchPart(g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus, pods []*corev1.Pod) {
+func (c *Controller) watchPart(g *v1alpha1.PodGroup, status v1alpha1.PodGroupStatus, pods []*corev1.Pod) {
 	id, since := g.Namespace+"/"+g.Name, sinceWhen(pods)
 	bound := len(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
 		return p.Spec.NodeName == "" || convert.Ended(p)
 	}))
 	least := int(leastOf(g, pods))
-	if is.Phase != v1alpha1.PodGroupScheduling || since.IsZero() || bound >= least || g.Status.Phase.IsStarted() {
+	if status.Phase != v1alpha1.PodGroupScheduling || since.IsZero() || bound >= least || g.Status.Phase.IsStarted() {
 		delete(c.late, id)
 		return
 	}
@@ -279,28 +279,28 @@ func (c *Controller) watchPart(g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus,
 }
 
 // report sends an Event when a gang has started, and when fewer pods than its minimum are left of it.
-func (c *Controller) report(g *v1alpha1.PodGroup, is v1alpha1.PodGroupStatus) {
+func (c *Controller) report(g *v1alpha1.PodGroup, status v1alpha1.PodGroupStatus) {
 	send := func(e event.Reason, format string, args ...any) {
 		c.Events.Eventf(g, nil, e.Type(), e.String(), "Scheduling", format, args...)
 	}
 	was := g.Status.Phase
 	switch {
-	case is.Phase == v1alpha1.PodGroupUnknown && was != is.Phase && !c.degraded[g.Namespace+"/"+g.Name]:
-		send(event.GangDegraded, "fewer pods than the minimum are left on nodes; %d run", is.Running)
-	case is.Phase.IsStarted() && !was.IsStarted():
-		send(event.GangScheduled, "the minimum of pods is on nodes; %d run", is.Running)
+	case status.Phase == v1alpha1.PodGroupUnknown && was != status.Phase && !c.degraded[g.Namespace+"/"+g.Name]:
+		send(event.GangDegraded, "fewer pods than the minimum are left on nodes; %d run", status.Running)
+	case status.Phase.IsStarted() && !was.IsStarted():
+		send(event.GangScheduled, "the minimum of pods is on nodes; %d run", status.Running)
 	}
 }
 
 // patchOf returns a status as a merge patch in which what is empty is removed.
-func patchOf(is v1alpha1.PodGroupStatus, group string) (patch map[string]any, err error) {
+func patchOf(status v1alpha1.PodGroupStatus, group string) (patch map[string]any, err error) {
 	patch = map[string]any{
 		"occupiedBy": nil, "scheduled": nil, "running": nil, "succeeded": nil, "failed": nil, "conditions": nil,
 	}
 	if group == v1alpha1.NativeGroupName {
-		is.Phase, patch = "", map[string]any{"conditions": nil}
+		status.Phase, patch = "", map[string]any{"conditions": nil}
 	}
-	text, err := json.Marshal(is)
+	text, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 
 // statusOf returns what the pods of a PodGroup do: all that exist, ended ones too.
 func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha1.PodGroupStatus {
-	is := v1alpha1.PodGroupStatus{
+	status := v1alpha1.PodGroupStatus{
 		OccupiedBy: g.Status.OccupiedBy, ScheduleStartTime: g.Status.ScheduleStartTime,
 	}
 	owners := map[string]bool{}
@@ -28,13 +28,13 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 			owners[p.Namespace+"/"+owner.Name] = true
 		}
 		if p.Spec.NodeName != "" {
-			is.Scheduled++
+			status.Scheduled++
 		}
 		switch p.Status.Phase {
 		case corev1.PodSucceeded:
-			is.Succeeded++
+			status.Succeeded++
 		case corev1.PodFailed:
-			is.Failed++
+			status.Failed++
 		default:
 			active++
 			if p.Spec.NodeName != "" {
@@ -45,45 +45,45 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 			}
 		}
 	}
-	is.Running = running
+	status.Running = running
 	if len(owners) > 0 {
-		is.OccupiedBy = strings.Join(slices.Sorted(maps.Keys(owners)), ",")
+		status.OccupiedBy = strings.Join(slices.Sorted(maps.Keys(owners)), ",")
 	}
 	least, was := leastOf(g, pods), g.Status.Phase
-	switch started := was.IsStarted() || is.Scheduled >= least; {
-	case !started && is.Scheduled > 0:
-		is.Phase = v1alpha1.PodGroupScheduling
+	switch started := was.IsStarted() || status.Scheduled >= least; {
+	case !started && status.Scheduled > 0:
+		status.Phase = v1alpha1.PodGroupScheduling
 	case !started && active > 0:
-		is.Phase = v1alpha1.PodGroupPreScheduling
+		status.Phase = v1alpha1.PodGroupPreScheduling
 	case !started:
-		is.Phase = v1alpha1.PodGroupPending
-	case active == 0 && is.Succeeded >= least:
-		is.Phase = v1alpha1.PodGroupFinished
-	case active == 0 && is.Failed > 0:
-		is.Phase = v1alpha1.PodGroupFailed
+		status.Phase = v1alpha1.PodGroupPending
+	case active == 0 && status.Succeeded >= least:
+		status.Phase = v1alpha1.PodGroupFinished
+	case active == 0 && status.Failed > 0:
+		status.Phase = v1alpha1.PodGroupFailed
 	case active == 0 && was.IsFinal():
-		is.Phase = was
-	case active > 0 && running+is.Succeeded >= least:
-		is.Phase = v1alpha1.PodGroupRunning
-	case active > 0 && bound+is.Succeeded >= least:
-		is.Phase = v1alpha1.PodGroupScheduled
+		status.Phase = was
+	case active > 0 && running+status.Succeeded >= least:
+		status.Phase = v1alpha1.PodGroupRunning
+	case active > 0 && bound+status.Succeeded >= least:
+		status.Phase = v1alpha1.PodGroupScheduled
 	default:
-		is.Phase = v1alpha1.PodGroupUnknown
+		status.Phase = v1alpha1.PodGroupUnknown
 	}
-	if is.Scheduled > 0 && is.ScheduleStartTime == nil {
-		is.ScheduleStartTime = &now
+	if status.Scheduled > 0 && status.ScheduleStartTime == nil {
+		status.ScheduleStartTime = &now
 	}
-	is.Conditions = conditionsOf(g, pods, is.Phase.IsStarted(), now)
+	status.Conditions = conditionsOf(g, pods, status.Phase.IsStarted(), now)
 	if g.GroupVersionKind().Group == v1alpha1.CommunityGroupName { // it has neither these phases nor the number
-		is.Scheduled = 0
-		switch is.Phase {
+		status.Scheduled = 0
+		switch status.Phase {
 		case v1alpha1.PodGroupPreScheduling:
-			is.Phase = v1alpha1.PodGroupPending
+			status.Phase = v1alpha1.PodGroupPending
 		case v1alpha1.PodGroupScheduled:
-			is.Phase = v1alpha1.PodGroupScheduling
+			status.Phase = v1alpha1.PodGroupScheduling
 		}
 	}
-	return is
+	return status
 }
 
 // inPart is how long it may take to bind the members of a gang. Where it is in part for longer, some could not be
@@ -182,8 +182,8 @@ func leastOf(g *v1alpha1.PodGroup, pods []*corev1.Pod) int32 {
 	object := convert.GangObject(g).Settings
 	var says gang.Settings
 	if len(pods) > 0 {
-		is, _ := convert.GangPod(slices.MinFunc(pods, older))
-		says = is.Settings
+		own, _ := convert.GangPod(slices.MinFunc(pods, older))
+		says = own.Settings
 	}
 	return int32(cmp.Or(says.Min, object.Min, says.Total, object.Total, 1))
 }

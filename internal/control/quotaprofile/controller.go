@@ -98,27 +98,28 @@ func (c *Controller) follow(ctx context.Context, now time.Time, object *unstruct
 	if err != nil {
 		return err
 	}
-	is := &v1alpha1.ElasticQuota{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, is); err != nil {
+	current := &v1alpha1.ElasticQuota{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, current); err != nil {
 		return err
 	}
-	if owner := is.Labels[annotation.QuotaProfile]; owner != profile.Name {
+	if owner := current.Labels[annotation.QuotaProfile]; owner != profile.Name {
 		return fmt.Errorf("quota %s exists and its label %s is %q: delete it, or name another quota in quotaName",
-			is.Name, annotation.QuotaProfile, owner)
+			current.Name, annotation.QuotaProfile, owner)
 	}
-	patch, err := change(is, want)
+	patch, err := change(current, want)
 	if err != nil || patch == nil {
 		return err
 	}
-	_, err = quotas.Patch(ctx, is.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "tenon-manager"})
+	_, err = quotas.Patch(ctx, current.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "tenon-manager"})
 	return err
 }
 
 // change returns a merge patch of what the profile decides and the object does not say; nil without a difference.
-func change(is, want *v1alpha1.ElasticQuota) ([]byte, error) {
-	next := kube.WithProfile(is, want)
-	if equality.Semantic.DeepEqual(is, next) {
+func change(current, want *v1alpha1.ElasticQuota) ([]byte, error) {
+	next := kube.WithProfile(current, want)
+	if equality.Semantic.DeepEqual(current, next) {
 		return nil, nil
 	}
-	return client.MergeFrom(is).Data(next)
+	return client.MergeFrom(current).Data(next)
 }

@@ -465,7 +465,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			continue
 		}
 		want := admissionregistrationv1.Fail
-		// No pod waits for a warning, and the scheduler holds what it cannot read, and judges devices itself.
+		// No pod waits for a warning, and the scheduler holds what it cannot read, and checks devices itself.
 		switch name {
 		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
 			"mutating/types.pods.tenon.sh":

@@ -116,7 +116,7 @@ func (q *Quotas) used(name string) quota.Amounts {
 }
 
 // answer admits or refuses a change of an ElasticQuota.
-func (q *Quotas) answer(req ctrl.Request, by admission.Author) ctrl.Response {
+func (q *Quotas) answer(req ctrl.Request, author admission.Author) ctrl.Response {
 	now, old, err := readQuotas(req)
 	if err != nil {
 		return respond(req, admission.Unreadable(err))
@@ -124,7 +124,7 @@ func (q *Quotas) answer(req ctrl.Request, by admission.Author) ctrl.Response {
 	var a admission.Answer
 	if err := q.locked(func(rules *quota.Checker) {
 		q.store.Read(func(pods *quota.Account) { rules.Pods = pods.Counts() })
-		a = admission.Quota(now, old, rules, by)
+		a = admission.Quota(now, old, rules, author)
 		if !a.Allowed() || req.DryRun != nil && *req.DryRun {
 			return
 		}

@@ -152,11 +152,11 @@ func (h handlers) validatePod(req ctrl.Request, pod, old *corev1.Pod) admission.
 
 func validatePodGroup(_ context.Context, req ctrl.Request) ctrl.Response {
 	var old *v1alpha1.PodGroup
-	of := schema.GroupVersionKind(req.Kind)
+	kind := schema.GroupVersionKind(req.Kind)
 	if len(req.OldObject.Raw) > 0 {
-		old, _ = kube.ReadPodGroup(of, req.OldObject.Raw) // what cannot be read of it does not matter
+		old, _ = kube.ReadPodGroup(kind, req.OldObject.Raw) // what cannot be read of it does not matter
 	}
-	g, err := kube.ReadPodGroup(of, req.Object.Raw)
+	g, err := kube.ReadPodGroup(kind, req.Object.Raw)
 	if err != nil {
 		return ctrl.Errored(http.StatusBadRequest, err)
 	}

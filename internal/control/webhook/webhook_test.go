@@ -188,7 +188,7 @@ func TestOnlyTenonBindsPodsWithDevices(t *testing.T) {
 	}
 }
 
-// A type of devices that only Device objects name is treated as those that are known: its pods are fenced, judged and
+// A type of devices that only Device objects name is treated as those that are known: its pods are fenced, checked and
 // made Tenon's. What no object lists is left alone.
 func TestTypesThatDeviceObjectsListAreKnown(t *testing.T) {
 	t.Parallel()
@@ -215,10 +215,10 @@ func TestTypesThatDeviceObjectsListAreKnown(t *testing.T) {
 			!mutated.Allowed {
 			t.Errorf("%s %s: patched by %s", tt.name, tt.amount, mutated.Patch)
 		}
-		judged := ask(t, m["/validate-pod"], admissionv1.Create, "someone", p, nil)
-		if judged.Allowed != (tt.refused == "") ||
-			!judged.Allowed && !strings.Contains(judged.Result.Message, tt.refused) {
-			t.Errorf("%s %s: %+v, want %q", tt.name, tt.amount, judged.Result, tt.refused)
+		checked := ask(t, m["/validate-pod"], admissionv1.Create, "someone", p, nil)
+		if checked.Allowed != (tt.refused == "") ||
+			!checked.Allowed && !strings.Contains(checked.Result.Message, tt.refused) {
+			t.Errorf("%s %s: %+v, want %q", tt.name, tt.amount, checked.Result, tt.refused)
 		}
 		moved := ask(t, m["/mutate-pod-scheduler"], admissionv1.Create, "someone", p, nil)
 		known := tt.name == "example.com/dpu"
@@ -352,7 +352,7 @@ tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="valida
 	}
 }
 
-// TestWhatAPodGroupSays is judged when it says it, and not again.
+// TestWhatAPodGroupSays is checked when it says it, and not again.
 func TestWhatAPodGroupSays(t *testing.T) {
 	t.Parallel()
 	m, _ := serve(t)

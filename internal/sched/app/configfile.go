@@ -84,9 +84,9 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 			check(fmt.Sprintf("%s.plugins.multiPoint.enabled[%d].name", path, i), e.Name)
 		}
 	}
-	for i, of := range p.PluginConfig {
+	for i, config := range p.PluginConfig {
 		at := fmt.Sprintf("%s.pluginConfig[%d]", path, i)
-		check(at+".name", of.Name)
+		check(at+".name", config.Name)
 		args := map[string]interface {
 			SetDefaults()
 			Validate() field.ErrorList
@@ -94,7 +94,7 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 			coscheduling.Name: &v1alpha1.CoschedulingArgs{}, deviceshare.Name: &v1alpha1.DeviceShareArgs{},
 			elasticquota.Name:     &v1alpha1.ElasticQuotaArgs{},
 			nodenumaresource.Name: &v1alpha1.NodeNUMAResourceArgs{},
-		}[of.Name]
+		}[config.Name]
 		if args == nil {
 			continue
 		}
@@ -104,7 +104,7 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 			wrong = d.Locate(at+".args", args.Validate().ToAggregate())
 		}
 		for _, w := range wrong {
-			w.Text = "plugin " + of.Name + ": " + w.Text
+			w.Text = "plugin " + config.Name + ": " + w.Text
 			all = append(all, w)
 		}
 	}
