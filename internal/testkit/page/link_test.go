@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,5 +45,19 @@ func TestLinksLeadToPagesAndHeadings(t *testing.T) {
 	}
 	if followed < 100 {
 		t.Errorf("%d links", followed)
+	}
+}
+
+func TestTheMapListsEveryPage(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	index := all[slices.IndexFunc(all, func(p Block) bool { return p.File == "docs/README.md" })].Text
+	for _, p := range all {
+		name, found := strings.CutPrefix(p.File, "docs/")
+		folder, _, _ := strings.Cut(name, "/")
+		listed := !found || !slices.Contains([]string{"start", "guide", "reference"}, folder)
+		if !listed && !strings.Contains(index, "("+name+")") {
+			t.Errorf("docs/README.md does not list %s", p.File)
+		}
 	}
 }
