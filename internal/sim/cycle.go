@@ -79,7 +79,8 @@ func (b *bindingCycle) finish(status *fwk.Status) {
 	<-b.ended
 }
 
-func (e *engine) follow(b *bindingCycle) {
+// begin finishes a binding cycle, or keeps it if its pod waits for a permit.
+func (e *engine) begin(b *bindingCycle) {
 	if b.profile.GetWaitingPod(b.pod.UID) == nil {
 		b.finish(nil)
 		return
@@ -87,8 +88,8 @@ func (e *engine) follow(b *bindingCycle) {
 	e.waiting = append(e.waiting, b)
 }
 
-// permit finishes the binding cycles whose permits are decided, one after the other: each may decide others.
-func (e *engine) permit(ctx context.Context) {
+// finishDecided finishes the binding cycles whose permits are decided, one after the other: each may decide others.
+func (e *engine) finishDecided(ctx context.Context) {
 	for again := true; again; {
 		again = false
 		for i, b := range e.waiting {

@@ -40,8 +40,8 @@ import (
 const maxTries = 10
 
 // engine is the scheduler without a cluster: the scheduling core with its queue, cache, profiles and accounts, over an
-// API server in memory. All that happens, happens in one order: each binding cycle ends, or waits for a permit, before
-// the next pod is taken from the queue.
+// API server in memory. Invariant: each binding cycle has ended, or waits for a permit, before the next pod is taken
+// from the queue, so that all steps have one order.
 type engine struct {
 	core   *scheduler.Scheduler
 	api    *apiServer
@@ -49,44 +49,44 @@ type engine struct {
 	quotas *kube.Quotas
 	gangs  *kube.Gangs
 	rounds *coscheduling.Rounds
-	rank   map[string]int // of the nodes, the first by name highest
+	rank   map[string]int // of nodes by name: the first by name has the highest; decides between equal nodes
 
-	// The scheduling cycle under way.
-	preemptor *corev1.Pod // set while it preempts
-	binds     bool        // it ended in a binding cycle
-	began     chan *bindingCycle
+	// preemptor is the pod for which pods are being deleted; nil while no pod is.
+	preemptor *corev1.Pod
+	binds     bool               // the last scheduling cycle began a binding cycle
+	began     chan *bindingCycle // receives each binding cycle that has begun
 
-	handle  scheduler.FailureHandlerFn // of upstream: reports why a pod failed
-	waiting []*bindingCycle            // for permits, the oldest first
-	tries   map[types.UID]tries
-	aside   []*corev1.Pod // tried too often; they are queued again when a pod is bound or deleted
+	handle    scheduler.FailureHandlerFn // upstream's handler of pods that failed
+	waiting   []*bindingCycle            // binding cycles that wait for permits, the oldest first
+	tries     map[types.UID]attempts
+	exhausted []*corev1.Pod // tried maxTries times; queued again when a pod is bound or deleted
 
-	failed    map[types.UID]failure // by pod, of its last attempt
-	preempted map[types.UID]loss
+	failed    map[types.UID]failure // why the last attempt on a pod failed
+	preempted map[types.UID]preempted
 }
 
-// tries counts the attempts on a pod since the API server counted so many changes.
-type tries struct{ changes, n int }
+// attempts are n attempts on a pod while the API server's count of changes was changes.
+type attempts struct{ changes, n int }
 
-// failure is why an attempt ended without a node: refusals, or else an error.
+// failure is why an attempt ended without a node. err is nil unless there are no findings.
 type failure struct {
 	findings []why.Finding
 	err      error
 }
 
-// loss is a pod that was preempted, as it was, and by which pod.
-type loss struct{ pod, preemptor *corev1.Pod }
+// preempted is a pod before its preemption, and the pod that preempted it; nil if no pod of the input did.
+type preempted struct{ pod, preemptor *corev1.Pod }
 
-// newEngine holds what the world has before any pod of it is tried. It ends with ctx.
+// newEngine returns an engine with the objects of the world, before any pod is tried. It ends with ctx.
 func newEngine(ctx context.Context, w *world) (*engine, error) {
 	setGates()
 	e := &engine{
 		api: &apiServer{clock: &stepClock{now: w.latest()}}, store: kube.NewStore(), rank: map[string]int{},
 		began: make(chan *bindingCycle),
-		tries: map[types.UID]tries{}, failed: map[types.UID]failure{}, preempted: map[types.UID]loss{},
+		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
 	}
 	e.store.Serve(w.resources)
-	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = loss{p, e.preemptor} }
+	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = preempted{p, e.preemptor} }
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	factory := informers.NewSharedInformerFactory(client, 0)
 	e.api.pods = factory.InformerFor(&corev1.Pod{}, newPods).(*informer)
@@ -103,8 +103,8 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	return e, nil
 }
 
-// setGates switches off what would run beside the scheduling cycle. Gates belong to the process, which must run no
-// other scheduler.
+// setGates disables what would run concurrently with the scheduling cycle. Gates are those of the process, which must
+// not run another scheduler.
 func setGates() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
 		string(features.SchedulerAsyncAPICalls): false, string(features.SchedulerAsyncPreemption): false,
@@ -122,11 +122,11 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	}
 	unregistered, start, all := func(...metrics.Registerable) {}, e.api.clock.now, int32(100)
 	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
-	tracker.Order.NoWait = true // a pod ahead waits for a permit, which only the next pods can bring
+	tracker.Order.NoWait = true // a pod before it may wait for a permit that depends on later pods
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
 	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs)
 	changes := &upstream.Changes{}
-	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result says what happened
+	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
 	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
 		scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(registry),
@@ -141,9 +141,9 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	}
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
 	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes)
-	e.core.NextPod = e.rounds.Next(e.limit(e.core.NextPod))
+	e.core.NextPod = e.rounds.Next(e.limitAttempts(e.core.NextPod))
 	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
-	e.core.FailureHandler = e.rounds.Fail(e.note(e.core.FailureHandler))
+	e.core.FailureHandler = e.rounds.Fail(e.recordFailure(e.core.FailureHandler))
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
 		e.orderVictims(e.core.Profiles[name])
@@ -201,7 +201,7 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	e.store.MarkSynced()
 }
 
-// run schedules until no pod is left that an event has woken, and no gangs keep each other from starting.
+// run schedules until the queues are empty and no gangs prevent each other from starting.
 func (e *engine) run(ctx context.Context) error {
 	for before := -1; before < e.rounds.Releases(); {
 		before = e.rounds.Releases()
@@ -218,7 +218,7 @@ func (e *engine) run(ctx context.Context) error {
 
 func (e *engine) drain(ctx context.Context) error {
 	for n := e.queued(); n > 0; n = e.queued() {
-		for n > 0 { // no pod leaves the queues but by being taken
+		for n > 0 { // pods leave the queues only by Pop
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -238,26 +238,28 @@ func (e *engine) queued() int {
 	return len(e.core.SchedulingQueue.PodsInActiveQ()) + len(e.core.SchedulingQueue.PodsInBackoffQ())
 }
 
+// step runs one scheduling cycle and the binding cycles that can end after it.
 func (e *engine) step(ctx context.Context) {
 	changes := e.api.changes
 	e.binds = false
 	e.core.ScheduleOne(ctx)
 	if e.binds {
-		e.follow(<-e.began)
+		e.begin(<-e.began)
 	}
-	e.permit(ctx)
+	e.finishDecided(ctx)
 	if e.api.changes > changes {
-		for _, p := range e.aside {
+		for _, p := range e.exhausted {
 			e.core.SchedulingQueue.Add(ctx, p)
 		}
-		e.aside = nil
+		e.exhausted = nil
 	}
 }
 
 type nextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
 
-// limit puts a pod aside that was tried too often while nothing changed: its failures are errors, or wake each other.
-func (e *engine) limit(next nextPod) nextPod {
+// limitAttempts skips a pod that was tried maxTries times while no pod was bound or deleted: its attempts end with
+// errors, or cause each other.
+func (e *engine) limitAttempts(next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		pod, err := next(logger)
 		if err != nil || pod == nil {
@@ -265,7 +267,7 @@ func (e *engine) limit(next nextPod) nextPod {
 		}
 		t := e.tries[pod.Pod.UID]
 		if t.changes != e.api.changes {
-			t = tries{changes: e.api.changes}
+			t = attempts{changes: e.api.changes}
 		}
 		t.n++
 		e.tries[pod.Pod.UID] = t
@@ -274,12 +276,13 @@ func (e *engine) limit(next nextPod) nextPod {
 		}
 		delete(e.tries, pod.Pod.UID)
 		e.core.SchedulingQueue.Done(pod.Pod.UID)
-		e.aside = append(e.aside, pod.Pod)
+		e.exhausted = append(e.exhausted, pod.Pod)
 		return nil, nil
 	}
 }
 
-func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+// recordFailure keeps why the last attempt on each pod failed, for the result.
+func (e *engine) recordFailure(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 	e.handle = handle
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
@@ -293,4 +296,4 @@ func (e *engine) note(handle scheduler.FailureHandlerFn) scheduler.FailureHandle
 	}
 }
 
-func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
+func withoutLog(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }

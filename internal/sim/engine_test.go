@@ -46,7 +46,7 @@ func placements(r Result) map[string]string {
 // simulated decides about a text, after change has had the engine.
 func simulated(t *testing.T, in string, change func(*engine)) (Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(quiet(t.Context()))
+	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	defer cancel()
 	docs, err := readDocuments([]string{stdin}, strings.NewReader(in), io.Discard)
 	if err != nil {

@@ -40,7 +40,7 @@ type live struct {
 // newLive returns an engine with what a text has, which is not to have pods without a node.
 func newLive(t testing.TB, in string) *live {
 	t.Helper()
-	ctx, cancel := context.WithCancel(quiet(t.Context()))
+	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	t.Cleanup(cancel)
 	docs, err := readDocuments([]string{stdin}, strings.NewReader(in), io.Discard)
 	if err != nil {

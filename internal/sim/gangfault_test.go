@@ -86,7 +86,7 @@ func TestABindingOfAMemberFails(t *testing.T) {
 		"connections are cut off": {err: syscall.ECONNRESET, plain: true, times: 3, all: true, tries: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(quiet(t.Context()))
+			ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 			defer cancel()
 			in := transaction("b0", "")
 			if c.plain {
@@ -133,7 +133,7 @@ func TestABindingOfAMemberFails(t *testing.T) {
 // older pods, and alone.
 func TestABindingThatFailsAgainLeavesADegradedGang(t *testing.T) {
 	const attempts = 4 // of one cycle
-	ctx, cancel := context.WithCancel(quiet(t.Context()))
+	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	defer cancel()
 	w := worldOf(t, transaction("b0", ""), nil)
 	e, err := newEngine(ctx, w)
@@ -182,7 +182,7 @@ func TestANodeGoesWhileItsMembersAreReserved(t *testing.T) {
 		if step != commit && step != drain && step != bindStep {
 			continue
 		}
-		ctx, cancel := context.WithCancel(quiet(t.Context()))
+		ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 		w := worldOf(t, in, nil)
 		e, err := newEngine(ctx, w)
 		if err != nil {
@@ -215,7 +215,7 @@ func TestTwoLeadersForAMoment(t *testing.T) {
 	in := transaction("b0", "")
 	_, steps, _ := killed(t, in, 0)
 	for i := range steps {
-		ctx, cancel := context.WithCancel(quiet(t.Context()))
+		ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 		w := worldOf(t, in, nil)
 		e, err := newEngine(ctx, w)
 		if err != nil {

@@ -316,7 +316,7 @@ func atRest(t *testing.T, e *engine) {
 // API server had at that moment, and the steps that were called. An engine that is not killed returns its result.
 func killed(t *testing.T, in string, call int) (api map[string]*corev1.Pod, steps []string, r Result) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(quiet(t.Context()))
+	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	defer cancel()
 	w := worldOf(t, in, nil)
 	e, err := newEngine(ctx, w)
@@ -383,7 +383,7 @@ func TestASchedulerThatDiesInATransaction(t *testing.T) {
 // recovers lets a new engine find what another one has left.
 func recovers(t *testing.T, in string, api map[string]*corev1.Pod) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(quiet(t.Context()))
+	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	defer cancel()
 	bound := 0
 	for _, p := range api {
@@ -455,7 +455,7 @@ func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 		"S6: the last member":   {in: transaction("a-0", ""), step: drain, pod: "a3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(quiet(t.Context()))
+			ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 			defer cancel()
 			w := worldOf(t, c.in, nil)
 			e, err := newEngine(ctx, w)

@@ -583,7 +583,7 @@ func TestASetThatWasGivenBackIsNotFollowed(t *testing.T) {
 	}
 	late := time.Now().Add(1000 * time.Hour)
 	l.gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(late) })
-	l.permit(l.ctx)
+	l.finishDecided(l.ctx)
 	if n := held("n0"); n != 0 {
 		t.Fatalf("%d members hold room after their time, want 0", n)
 	}

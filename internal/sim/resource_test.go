@@ -110,7 +110,7 @@ func simulateSlots(t *testing.T, table *convert.Resources, manifests ...string) 
 		t.Fatal(err)
 	}
 	w.resources = table
-	e, err := newEngine(quiet(t.Context()), w)
+	e, err := newEngine(withoutLog(t.Context()), w)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ var schedulerNames = []string{"tenon-scheduler", corev1.DefaultSchedulerName, "k
 // Run decides about the given documents, and after them about the manifests in files and folders; "-" is in. Warnings
 // about the input, one a line, go to warn. Bad input is an *InputError.
 func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs ...document) (Result, error) {
-	ctx, cancel := context.WithCancel(quiet(ctx))
+	ctx, cancel := context.WithCancel(withoutLog(ctx))
 	defer cancel()
 	if len(paths) > 0 {
 		more, err := readDocuments(paths, in, warn)
