@@ -267,6 +267,9 @@ func violations(packages map[string]goPackage) []string {
 			if imported == "C" || imported == "unsafe" {
 				continue
 			}
+			if below(folder, "internal/core") && below(imported, "sync") {
+				bad = append(bad, fmt.Sprintf("%s imports %s: the core has no locks", folder, imported))
+			}
 			if !r.allows(imported, packages) {
 				bad = append(bad, fmt.Sprintf("%s imports %s", folder, imported))
 			}
@@ -480,6 +483,12 @@ func TestTheLawSeesEachKindOfBreach(t *testing.T) {
 		"core imports a foreign module": {
 			map[string]goPackage{module + "/internal/core/topo": {Imports: []string{"k8s.io/api/core/v1"}}},
 			"internal/core/topo imports k8s.io/api/core/v1",
+		},
+		"core has a lock": {
+			map[string]goPackage{
+				module + "/internal/core/topo": {Imports: []string{"sync/atomic"}}, "sync/atomic": {Standard: true},
+			},
+			"internal/core/topo imports sync/atomic: the core has no locks",
 		},
 		"the agent reaches k8s.io/kubernetes through another package": {
 			map[string]goPackage{module + "/internal/agent/app": {Deps: []string{"k8s.io/kubernetes/pkg/features"}}},

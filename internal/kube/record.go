@@ -10,7 +10,7 @@ import (
 )
 
 type record struct {
-	view atomic.Pointer[ledger.View] // the ledger's current view; written under mu, read without
+	view atomic.Pointer[NodeView] // the ledger's current view; written under mu, read without
 
 	mu       sync.Mutex // guards everything below
 	ledger   *ledger.Ledger
@@ -27,8 +27,15 @@ func (r *record) update(f func(*record)) bool {
 		return false
 	}
 	f(r)
-	r.view.Store(r.ledger.View())
+	r.publish()
 	return true
+}
+
+// publish makes the ledger's current view visible to readers. The verdicts on an unchanged view remain.
+func (r *record) publish() {
+	if v := r.view.Load(); v == nil || v.View != r.ledger.View() {
+		r.view.Store(NewNodeView(r.ledger.View()))
+	}
 }
 
 func (r *record) isEmpty() bool {

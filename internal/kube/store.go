@@ -43,7 +43,7 @@ type Store struct {
 	listener atomic.Pointer[Listener]          // nil before SetListener
 	changed  atomic.Pointer[func(node string)] // nil before OnChange
 
-	unknown *ledger.View // of an unknown node
+	unknown *NodeView // of an unknown node
 
 	syncOnce sync.Once
 	synced   chan struct{}
@@ -51,7 +51,7 @@ type Store struct {
 
 // NewStore returns an empty store that reads nodes with the plugin's default arguments.
 func NewStore() *Store {
-	return &Store{args: convert.DefaultArgs(), unknown: ledger.New(noFacts()).View(), synced: make(chan struct{})}
+	return &Store{args: convert.DefaultArgs(), unknown: NewNodeView(ledger.New(noFacts()).View()), synced: make(chan struct{})}
 }
 
 // Configure sets the arguments that a node's facts depend on. There is one account per machine, whichever profile
@@ -108,9 +108,12 @@ func (s *Store) IsSynced() bool {
 }
 
 // View returns the account of a node without a lock; an empty one without topology for an unknown node.
-func (s *Store) View(node string) *ledger.View {
-	if v := s.Known(node); v != nil {
-		return v
+func (s *Store) View(node string) *ledger.View { return s.NodeView(node).View }
+
+// NodeView returns View with the memory of verdicts on it.
+func (s *Store) NodeView(node string) *NodeView {
+	if r, ok := s.nodes.Load(node); ok {
+		return r.(*record).view.Load()
 	}
 	return s.unknown
 }
@@ -118,7 +121,7 @@ func (s *Store) View(node string) *ledger.View {
 // Known returns the account of a node without taking a lock, nil when no object names the node.
 func (s *Store) Known(node string) *ledger.View {
 	if r, ok := s.nodes.Load(node); ok {
-		return r.(*record).view.Load()
+		return r.(*record).view.Load().View
 	}
 	return nil
 }
@@ -313,7 +316,7 @@ func (s *Store) create(node string, f func(*record)) {
 		r, ok := s.nodes.Load(node)
 		if !ok {
 			fresh := &record{ledger: ledger.New(noFacts())}
-			fresh.view.Store(fresh.ledger.View())
+			fresh.publish()
 			r, _ = s.nodes.LoadOrStore(node, fresh)
 		}
 		updated := false

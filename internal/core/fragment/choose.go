@@ -28,7 +28,7 @@ func (g *Generation) Choose(s State, pod Spec, usable uint64) (best Choice, fits
 	}
 	now := g.Value(s)
 	if pod.GPUs == 0 {
-		var h shape
+		var h Shape
 		h.set(s, pod, 0)
 		return Choice{Gain: now - g.value(&h)}, true
 	}
@@ -40,7 +40,7 @@ func (g *Generation) Choose(s State, pod Spec, usable uint64) (best Choice, fits
 		for _, i := range order[first : first+int(pod.GPUs)] {
 			c.GPUs |= 1 << i
 		}
-		var h shape
+		var h Shape
 		h.set(s, pod, c.GPUs)
 		if c.Gain = now - g.value(&h); !fits || c.Gain > best.Gain {
 			best, fits = c, true

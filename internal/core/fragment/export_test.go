@@ -1,7 +1,5 @@
 package fragment
 
-import "slices"
-
 // Sequences returns the specs of each sequence.
 func (g *Generation) Sequences() (all [][]Spec) {
 	for from := 0; from < len(g.sequences); from += length {
@@ -14,28 +12,8 @@ func (g *Generation) Sequences() (all [][]Spec) {
 	return all
 }
 
-// Remembers reports whether the value of a state is remembered.
-func (g *Generation) Remembers(s State) bool {
-	var h shape
+// ShapeOf returns the shape of a state.
+func ShapeOf(s State) (h Shape) {
 	h.set(s, Spec{}, 0)
-	for i := range g.memo.slots {
-		if e := g.memo.slots[i].Load(); e != nil && e.milliCPU == h.milliCPU && slices.Equal(e.free, h.free[:h.n]) {
-			return true
-		}
-	}
-	return false
-}
-
-// Keep keeps a value of a state as if all had the same hash, and Recall returns it.
-func (g *Generation) Keep(s State, value int64) {
-	var h shape
-	h.set(s, Spec{}, 0)
-	g.memo.keep(&h, 0, value, true)
-}
-
-// Recall returns what Keep has kept.
-func (g *Generation) Recall(s State) (int64, bool) {
-	var h shape
-	h.set(s, Spec{}, 0)
-	return g.memo.recall(&h, 0)
+	return h
 }

@@ -8,15 +8,49 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/kube/memo"
 )
+
+func newMemo() fragment.Memo { return memo.New[fragment.Shape, int64](1 << 16) }
 
 func generation(tb testing.TB, specs []fragment.Weighted, settings fragment.Settings) *fragment.Generation {
 	tb.Helper()
-	g, err := fragment.New(specs, settings)
+	g, err := fragment.New(specs, settings, newMemo())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return g
+}
+
+// recorder is a memo that says which shapes it was given.
+type recorder struct {
+	fragment.Memo
+	given map[fragment.Shape]bool
+}
+
+func newRecorder() *recorder { return &recorder{newMemo(), map[fragment.Shape]bool{}} }
+
+func (r *recorder) Keep(h fragment.Shape, hash uint64, value int64) {
+	r.given[h] = true
+	r.Memo.Keep(h, hash, value)
+}
+
+func (r *recorder) Prepare(h fragment.Shape, hash uint64, value int64) {
+	r.given[h] = true
+	r.Memo.Prepare(h, hash, value)
+}
+
+func (r *recorder) remembers(s fragment.State) bool { return r.given[fragment.ShapeOf(s)] }
+
+// recorded returns a generation whose memo is a recorder.
+func recorded(tb testing.TB, specs []fragment.Weighted) (*fragment.Generation, *recorder) {
+	tb.Helper()
+	r := newRecorder()
+	g, err := fragment.New(specs, fragment.Standard(), r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return g, r
 }
 
 // mixed is a demand of all kinds of pods.
@@ -158,24 +192,24 @@ func TestNewRefusesWhatIsNotASpec(t *testing.T) {
 			fragment.Weighted{Spec: gpu, Weight: 1}, fragment.Settings{Sequences: 1, MultiGPU: 1001},
 		},
 	} {
-		if _, err := fragment.New([]fragment.Weighted{tc.spec}, tc.settings); err == nil || err.Error() != want {
+		if _, err := fragment.New([]fragment.Weighted{tc.spec}, tc.settings, nil); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	if _, err := fragment.New(nil, fragment.Standard()); err == nil || !strings.Contains(err.Error(), "from 1 to") {
+	if _, err := fragment.New(nil, fragment.Standard(), nil); err == nil || !strings.Contains(err.Error(), "from 1 to") {
 		t.Errorf("no specs: error %v, want how many there must be", err)
 	}
 }
 
 func TestWhatIsRememberedCostsNoAllocation(t *testing.T) {
-	g := generation(t, mixed(), fragment.Standard())
+	g, known := recorded(t, mixed())
 	s := fragment.State{MilliCPU: 96000, Free: []int64{1000, 530, 200, 1000, 470, 0, 810, 999}}
 	pod := fragment.Spec{MilliCPU: 3000, GPUs: 1, Milli: 470}
-	if g.Remembers(s) {
+	if known.remembers(s) {
 		t.Error("a new generation remembers a state")
 	}
 	first, _ := g.Choose(s, pod, 255)
-	if !g.Remembers(s) {
+	if !known.remembers(s) {
 		t.Error("the state is not remembered")
 	}
 	if n := testing.AllocsPerRun(100, func() {
@@ -198,53 +232,46 @@ func TestANewGenerationKnowsWhatWasAsked(t *testing.T) {
 		first.Value(s)
 	}
 	demand := mixed()[:2]
-	second, fresh := generation(t, demand, fragment.Standard()), generation(t, demand, fragment.Standard())
+	second, known := recorded(t, demand)
+	fresh := generation(t, demand, fragment.Standard())
 	second.Renew(first)
 	for _, s := range states {
-		if !second.Remembers(s) {
+		if !known.remembers(s) {
 			t.Errorf("state %+v is not known", s)
 		}
 	}
 	if got, want := second.Value(states[0]), fresh.Value(states[0]); got != want {
 		t.Errorf("the value is %d, want %d", got, want)
 	}
-	third := generation(t, mixed(), fragment.Standard())
+	third, known := recorded(t, mixed())
 	third.Renew(second)
-	if !third.Remembers(states[0]) || third.Remembers(states[1]) {
+	if !known.remembers(states[0]) || known.remembers(states[1]) {
 		t.Error("not exactly what the second generation was asked for is known")
 	}
 }
 
-func TestMemoryKeepsStatesWithEqualHashesApart(t *testing.T) {
+func TestShapesAreEqualExactlyWhenTheirValuesMustBe(t *testing.T) {
 	t.Parallel()
-	g := generation(t, mixed(), fragment.Standard())
-	state := func(i int64) fragment.State { return fragment.State{MilliCPU: i, Free: []int64{1000, 5}} }
-	known := 0
-	for i := range int64(20) {
-		g.Keep(state(i), 100*i)
-		if v, ok := g.Recall(state(i)); !ok || v != 100*i {
-			t.Fatalf("state %d has the value %d, remembered %t; want %d", i, v, ok, 100*i)
-		}
-	}
-	for i := range int64(20) {
-		if v, ok := g.Recall(state(i)); ok {
-			known++
-			if v != 100*i {
-				t.Errorf("state %d has the value %d, want %d", i, v, 100*i)
-			}
+	shape := fragment.ShapeOf(fragment.State{MilliCPU: 19, Free: []int64{1000, 5}})
+	for _, same := range []fragment.State{
+		{MilliCPU: 19, Free: []int64{5, 1000}},
+		{MilliCPU: 19, Free: []int64{0, 5, 1000, 0}},
+		{MilliCPU: 19, Free: []int64{5, 2000}},
+	} {
+		if fragment.ShapeOf(same) != shape {
+			t.Errorf("state %+v has another shape", same)
 		}
 	}
 	for _, other := range []fragment.State{
+		{MilliCPU: 18, Free: []int64{1000, 5}},
 		{MilliCPU: 19, Free: []int64{1000, 5}, Model: 1},
 		{MilliCPU: 19, Free: []int64{1000, 6}},
 		{MilliCPU: 19, Free: []int64{1000}},
+		{MilliCPU: 19, Free: []int64{1000, 5, 5}},
 	} {
-		if v, ok := g.Recall(other); ok {
-			t.Errorf("state %+v has the value %d of another one", other, v)
+		if fragment.ShapeOf(other) == shape {
+			t.Errorf("state %+v has the shape of another one", other)
 		}
-	}
-	if known != 8 {
-		t.Errorf("%d of 20 states with equal hashes are remembered, want 8", known)
 	}
 }
 

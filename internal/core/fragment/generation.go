@@ -40,8 +40,19 @@ type Settings struct {
 // Standard returns the settings with which the figures of the documentation were measured.
 func Standard() Settings { return Settings{Sequences: 80, MultiGPU: 20, Seed: 1} }
 
-// Generation values states by one set of specs. It never changes, and remembers the values that it computed: it may be
-// used from any number of goroutines. What is remembered costs no allocation.
+// Memo remembers values of a Generation by shape, and by the shape's hash. It may forget a value at any time, and must be
+// safe for concurrent use.
+type Memo interface {
+	Recall(h Shape, hash uint64) (int64, bool)
+	// Keep remembers a value that was asked for, Prepare one that has not been asked for yet.
+	Keep(h Shape, hash uint64, value int64)
+	Prepare(h Shape, hash uint64, value int64)
+	// Asked yields the shapes whose values were asked for.
+	Asked(yield func(Shape) bool)
+}
+
+// Generation values states by one set of specs. It never changes, and may be used from any number of goroutines. It
+// computes a value whenever its memo does not remember it. A remembered value costs no allocation.
 type Generation struct {
 	settings  Settings
 	specs     []Weighted // ascending. Invariant: the sum of weights is below 2<<weightBits.
@@ -52,11 +63,11 @@ type Generation struct {
 	minMilli  int64
 	blocked   [64]int64 // by model, the weight of specs with GPUs that may not run on it
 	gpuWeight int64     // of the specs with GPUs
-	memo      memo
+	memo      Memo
 }
 
-// New returns the generation of some specs. The order of the specs does not matter.
-func New(specs []Weighted, settings Settings) (*Generation, error) {
+// New returns the generation of some specs, with an empty memo of its own. The order of the specs does not matter.
+func New(specs []Weighted, settings Settings, memo Memo) (*Generation, error) {
 	if n := len(specs); n == 0 || n > maxSpecs {
 		return nil, fmt.Errorf("%d specs; must be from 1 to %d", n, maxSpecs)
 	}
@@ -66,7 +77,7 @@ func New(specs []Weighted, settings Settings) (*Generation, error) {
 	if n := settings.MultiGPU; n < 0 || n > thousand {
 		return nil, fmt.Errorf("MultiGPU is %d; must be from 0 to %d", n, thousand)
 	}
-	g := &Generation{settings: settings, specs: slices.Clone(specs), minCPU: 1<<63 - 1, minMilli: Whole}
+	g := &Generation{memo: memo, settings: settings, specs: slices.Clone(specs), minCPU: 1<<63 - 1, minMilli: Whole}
 	sum, demand, multi := uint64(0), int64(0), int64(0)
 	for i, s := range g.specs {
 		if err := s.check(); err != nil {
@@ -135,14 +146,14 @@ func (g *Generation) draw() {
 
 // Fragmentation is FGD's measure of a state, over all specs: the expected part of what is free that a spec cannot use.
 func (g *Generation) Fragmentation(s State) int64 {
-	var h shape
+	var h Shape
 	h.set(s, Spec{}, 0)
 	return fragmentation(g.specs, &h)
 }
 
 // fragmentation is the mean of what each spec cannot use, in micro-GPUs: all that is free where it asks for no GPU or
 // does not fit, else the GPUs that are too small.
-func fragmentation(specs []Weighted, h *shape) int64 {
+func fragmentation(specs []Weighted, h *Shape) int64 {
 	lost, weights, all := int64(0), int64(0), h.sum()
 	for i := range specs {
 		s := &specs[i]
@@ -174,20 +185,20 @@ func (g *Generation) Demand(gpus int64) (share int64) {
 
 // Value is what a state is expected to leave idle, with what is added for the specs that sequences rarely contain.
 func (g *Generation) Value(s State) int64 {
-	var h shape
+	var h Shape
 	h.set(s, Spec{}, 0)
 	return g.value(&h)
 }
 
-func (g *Generation) value(h *shape) int64 {
+func (g *Generation) value(h *Shape) int64 {
 	if h.n == 0 {
 		return 0
 	}
 	hash := h.hash()
-	value, remembered := g.memo.recall(h, hash)
+	value, remembered := g.memo.Recall(*h, hash)
 	if !remembered {
 		value = g.compute(h)
-		g.memo.keep(h, hash, value, true)
+		g.memo.Keep(*h, hash, value)
 	}
 	return value
 }
@@ -195,12 +206,12 @@ func (g *Generation) value(h *shape) int64 {
 // Renew computes the values that an earlier generation was asked for, so that a cluster is soon valued by this one. The
 // work is what the first pod would wait for else: 0.1 ms for each state.
 func (g *Generation) Renew(earlier *Generation) {
-	for h := range earlier.memo.shapes {
-		g.memo.keep(h, h.hash(), g.compute(h), false)
+	for h := range earlier.memo.Asked {
+		g.memo.Prepare(h, h.hash(), g.compute(&h))
 	}
 }
 
-func (g *Generation) compute(h *shape) int64 {
+func (g *Generation) compute(h *Shape) int64 {
 	value := g.idle(h) * micro / int64(g.settings.Sequences)
 	value += fragmentation(g.multi, h) * g.added / thousand
 	if g.gpuWeight > 0 {

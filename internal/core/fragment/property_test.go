@@ -43,13 +43,13 @@ func drawState(t *rapid.T) fragment.State {
 	}
 }
 
-func drawGeneration(t *rapid.T) (*fragment.Generation, []fragment.Weighted, fragment.Settings) {
+func drawGeneration(t *rapid.T, memo fragment.Memo) (*fragment.Generation, []fragment.Weighted, fragment.Settings) {
 	specs := drawSpecs(t)
 	settings := fragment.Settings{
 		Sequences: rapid.IntRange(1, 20).Draw(t, "sequences"), MultiGPU: rapid.Int64Range(0, 100).Draw(t, "multi"),
 		Seed: rapid.Uint64().Draw(t, "seed"),
 	}
-	g, err := fragment.New(specs, settings)
+	g, err := fragment.New(specs, settings, memo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func within(got int64, want *big.Rat, off int64) bool {
 func TestFragmentationEqualsItsDefinition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, specs, _ := drawGeneration(t)
+		g, specs, _ := drawGeneration(t, newMemo())
 		s := drawState(t)
 		if got, want := g.Fragmentation(s), measure(specs, s); !within(got, want, 1) {
 			t.Fatalf("fragmentation %d, want 1000 × %s", got, want.FloatString(4))
@@ -76,13 +76,14 @@ func TestFragmentationEqualsItsDefinition(t *testing.T) {
 func TestValueEqualsARolloutByHand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, specs, settings := drawGeneration(t)
+		known := newRecorder()
+		g, specs, settings := drawGeneration(t, known)
 		s := drawState(t)
 		want := value(specs, g.Sequences(), settings.MultiGPU, s)
 		if got := g.Value(s); !within(got, want, 3) {
 			t.Fatalf("value %d, want 1000 × %s", got, want.FloatString(4))
 		}
-		if !g.Remembers(s) && sumOf(s.Free) > 0 {
+		if !known.remembers(s) && sumOf(s.Free) > 0 {
 			t.Fatal("the value is not remembered")
 		}
 		if first, again := g.Value(s), g.Value(s); first != again {
@@ -94,7 +95,7 @@ func TestValueEqualsARolloutByHand(t *testing.T) {
 func TestChooseFindsTheLargestGain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, _, _ := drawGeneration(t)
+		g, _, _ := drawGeneration(t, newMemo())
 		s, pod := drawState(t), drawSpec(t)
 		usable := rapid.Uint64Range(0, 255).Draw(t, "usable")
 		gain, fits := best(g, s, pod, usable)
@@ -115,7 +116,7 @@ func TestChooseFindsTheLargestGain(t *testing.T) {
 func TestTheOrderOfGPUsAndFullOnesDoNotChangeAValue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, _, _ := drawGeneration(t)
+		g, _, _ := drawGeneration(t, newMemo())
 		s := drawState(t)
 		other := s
 		other.Free = rapid.Permutation(append(slices.Clone(s.Free), 0, -7)).Draw(t, "order")
@@ -129,13 +130,13 @@ func TestTheOrderOfGPUsAndFullOnesDoNotChangeAValue(t *testing.T) {
 func TestEqualSpecsGiveEqualValues(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, specs, settings := drawGeneration(t)
+		g, specs, settings := drawGeneration(t, newMemo())
 		mixed := rapid.Permutation(specs).Draw(t, "order of specs")
 		factor := rapid.SampledFrom([]int64{1, 2, 1 << 20}).Draw(t, "factor")
 		for i := range mixed {
 			mixed[i].Weight *= factor // weights are proportions
 		}
-		other, err := fragment.New(mixed, settings)
+		other, err := fragment.New(mixed, settings, newMemo())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func TestEqualSpecsGiveEqualValues(t *testing.T) {
 func TestFragmentationIsAtMostWhatIsFree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, _, _ := drawGeneration(t)
+		g, _, _ := drawGeneration(t, newMemo())
 		s := drawState(t)
 		more := s
 		more.MilliCPU += 1000 * rapid.Int64Range(0, 20).Draw(t, "more")
@@ -169,7 +170,7 @@ func TestFragmentationIsAtMostWhatIsFree(t *testing.T) {
 func TestSequencesAreTheDemand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, specs, settings := drawGeneration(t)
+		g, specs, settings := drawGeneration(t, newMemo())
 		weights, sum := map[fragment.Spec]int64{}, int64(0)
 		for _, p := range specs {
 			weights[p.Spec] += p.Weight

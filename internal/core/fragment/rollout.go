@@ -11,7 +11,7 @@ type rollout struct {
 
 // idle is what is left of the GPUs of a shape after a sequence was offered to it, summed over the sequences, in milli.
 // A spec that does not fit is skipped. The work is proportional to the specs that offer three times what is free.
-func (g *Generation) idle(h *shape) (sum int64) {
+func (g *Generation) idle(h *Shape) (sum int64) {
 	start := rollout{milliCPU: h.milliCPU, idle: h.sum()}
 	for _, free := range h.free[:h.n] {
 		if free == Whole {

@@ -66,16 +66,17 @@ type State struct {
 	Model    Model
 }
 
-// shape is what a value depends on: a state without the order of its GPUs, and without those that have nothing free.
-type shape struct {
+// Shape is what a value depends on: a state without the order of its GPUs, and without those that have nothing free.
+// Shapes are equal exactly when they have the same CPU, model and free amounts.
+type Shape struct {
 	milliCPU int64
 	model    Model
 	n        int
-	free     [MaxGPUs]int16 // ascending; the first n count
+	free     [MaxGPUs]int16 // ascending; the first n count, the others are 0
 }
 
-// set makes h the shape of a state from which a pod took its share of the GPUs of a mask.
-func (h *shape) set(s State, pod Spec, taken uint64) {
+// set makes h, which is zero, the shape of a state from which a pod took its share of the GPUs of a mask.
+func (h *Shape) set(s State, pod Spec, taken uint64) {
 	h.milliCPU, h.model, h.n = s.MilliCPU-pod.MilliCPU, s.Model, 0
 	for i, free := range s.Free[:min(len(s.Free), MaxGPUs)] {
 		free = min(free, Whole)
@@ -94,14 +95,14 @@ func (h *shape) set(s State, pod Spec, taken uint64) {
 	}
 }
 
-func (h *shape) sum() (sum int64) {
+func (h *Shape) sum() (sum int64) {
 	for _, free := range h.free[:h.n] {
 		sum += int64(free)
 	}
 	return sum
 }
 
-func (h *shape) hash() uint64 {
+func (h *Shape) hash() uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a, by words
 	sum := (offset ^ uint64(h.milliCPU)) * prime
 	sum = (sum ^ uint64(h.model)) * prime

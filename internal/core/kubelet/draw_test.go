@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -58,7 +59,7 @@ func node(tb fataler, m *topo.Machine, c kubelet.Config, inv kubelet.Inventory) 
 	if !reason.OK() {
 		tb.Fatalf("NewNode: %+v", reason)
 	}
-	return n
+	return n.WithBuffers(new(sync.Pool))
 }
 
 // memoryZones are equal zones of one type.

@@ -15,7 +15,7 @@ import (
 func (s *State) Fits(p *Pod) why.Reason {
 	w := s.node.scratch()
 	reason, decided := s.quick(p, w)
-	s.node.pool.Put(w)
+	s.node.release(w)
 	if decided {
 		return reason
 	}
@@ -25,7 +25,7 @@ func (s *State) Fits(p *Pod) why.Reason {
 	return why.Reason{}
 }
 
-// scratch is what counting needs beside a State, kept with the Node so that Fits allocates nothing.
+// scratch is what counting needs beside a State, kept in the Node's Buffers so that Fits allocates nothing.
 type scratch struct {
 	sums  sums
 	left  counters // with buffers of its own
@@ -33,10 +33,18 @@ type scratch struct {
 }
 
 func (n *Node) scratch() *scratch {
-	if w, ok := n.pool.Get().(*scratch); ok {
-		return w
+	if n.buffers != nil {
+		if w, ok := n.buffers.Get().(*scratch); ok {
+			return w
+		}
 	}
 	return new(scratch)
+}
+
+func (n *Node) release(w *scratch) {
+	if n.buffers != nil {
+		n.buffers.Put(w)
+	}
 }
 
 // counters are what is left on a node, by count.

@@ -40,7 +40,7 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 func (a *admission) answer(q *question) hint.Answer {
 	n := a.node
 	w := n.scratch()
-	defer n.pool.Put(w)
+	defer n.release(w)
 	if n.capacity != nil && len(n.types) <= maxTypes && a.own == nil && !a.reuses() {
 		w.sums = sums{}
 		if w.sums.add(n, q) && !w.sums.byLists {

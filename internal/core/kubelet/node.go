@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -53,7 +52,8 @@ type Node struct {
 	// capacity counts CPUs as resource 0, then kinds in order; those that are spread count nothing.
 	// nil where the machine has more nodes than a mask holds.
 	capacity *hint.Capacity
-	pool     sync.Pool // of *scratch
+	// buffers holds the *scratch of earlier questions; nil: each question makes its own.
+	buffers Buffers
 }
 
 type kind struct {
@@ -225,6 +225,21 @@ func (n *Node) count() {
 		resources = append(resources, r)
 	}
 	n.capacity = hint.NewCapacity(n.rule, resources, n.allocatable)
+}
+
+// Buffers keeps working memory between questions, so that the next one need not allocate it. Get returns what Put was
+// given, or nil. A sync.Pool is one.
+type Buffers interface {
+	Get() any
+	Put(x any)
+}
+
+// WithBuffers returns n where questions take their working memory from b, which must serve no other node and be safe for
+// concurrent use.
+func (n *Node) WithBuffers(b Buffers) *Node {
+	buffered := *n
+	buffered.buffers = b
+	return &buffered
 }
 
 // Machine returns the machine.

@@ -29,7 +29,6 @@ type View struct {
 	devices *device.View // nil without devices
 	unknown int          // see UnknownHolders
 	summary Summary
-	memo    Memo
 }
 
 // hypothetical is the version of views that no ledger had: offers computed on them cannot be committed.
@@ -112,9 +111,6 @@ func (v *View) Floor() int { return v.floor }
 
 // Summary returns the per-node figures; they must not be changed.
 func (v *View) Summary() *Summary { return &v.summary }
-
-// Memo returns what was decided on this view.
-func (v *View) Memo() *Memo { return &v.memo }
 
 // State returns what the allocator works on.
 func (v *View) State() cpualloc.State {

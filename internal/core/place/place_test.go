@@ -3,6 +3,7 @@ package place_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/memo"
 )
 
 func binding(cpus int, changes ...func(*place.Request)) *place.Request {
@@ -65,6 +67,9 @@ func count(tb interface{ Fatalf(string, ...any) }, f *ledger.Facts) {
 		return
 	}
 	f.Model.Node, f.Model.Fault = kubelet.NewNode(f.Machine, kubelet.Counting(f.Model.Config.CPU), kubelet.Inventory{})
+	if f.Model.Node != nil {
+		f.Model.Node = f.Model.Node.WithBuffers(new(sync.Pool))
+	}
 	if !f.Model.Fault.OK() {
 		tb.Fatalf("the kubelet of the test is refused: %+v", f.Model.Fault)
 	}
@@ -809,16 +814,19 @@ func BenchmarkFilter5000Nodes(b *testing.B) {
 	b.Run("numa=8/memo=none", func(b *testing.B) {
 		run(b, func(v *ledger.View) why.Reason { return place.Fits(v, r) })
 	})
-	for _, v := range views {
-		place.Recall(v, r)
-	}
+	memories := make([]verdicts, nodes)
 	b.Run("numa=8/memo=hit", func(b *testing.B) {
+		i := 0
 		run(b, func(v *ledger.View) why.Reason {
-			reason, _ := place.Recall(v, r)
+			reason, _ := place.Recall(&memories[i%nodes], v, r)
+			i++
 			return reason
 		})
 	})
 }
+
+// verdicts is the memo of a view.
+type verdicts = memo.Table[place.Key, why.Reason]
 
 // TestRecallAnswersAsFitsDoes asks views again and again about requests of a few signatures.
 func TestRecallAnswersAsFitsDoes(t *testing.T) {
@@ -826,12 +834,13 @@ func TestRecallAnswersAsFitsDoes(t *testing.T) {
 	hits, misses := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawView(t)
+		var memory verdicts
 		requests := rapid.SliceOfN(rapid.Custom(drawRequest), 1, 6).Draw(t, "requests")
 		for range 10 {
 			r := *rapid.SampledFrom(requests).Draw(t, "request")
 			r.UID = "another"
 			r.Seal()
-			got, remembered := place.Recall(v, &r)
+			got, remembered := place.Recall(&memory, v, &r)
 			if want := place.Fits(v, &r); got != want {
 				t.Fatalf("got %+v (remembered %v), want %+v", got, remembered, want)
 			}
@@ -843,7 +852,7 @@ func TestRecallAnswersAsFitsDoes(t *testing.T) {
 		}
 		unsealed := *requests[0]
 		for range 2 {
-			if got, remembered := place.Recall(v, &unsealed); remembered || got != place.Fits(v, &unsealed) {
+			if got, remembered := place.Recall(&memory, v, &unsealed); remembered || got != place.Fits(v, &unsealed) {
 				t.Fatalf("a request without signature: %+v, remembered %v", got, remembered)
 			}
 		}

@@ -77,8 +77,8 @@ type Request struct {
 	// role binds there (plugin argument bindAllPodsOnPolicyNodes). Its CPUs are 0 when the pod's request is not a whole
 	// number: such nodes refuse it. It has no OnPolicyNodes itself; who asks is read from r alone.
 	OnPolicyNodes *Request
-	// Key is what views remember answers to r by; Seal makes it. The zero value is remembered by none.
-	Key ledger.MemoKey
+	// Key is the key of r in a Memo. It is zero until Seal sets it.
+	Key Key
 }
 
 // On returns what r asks of a node with the given facts: r itself, or OnPolicyNodes.

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -53,7 +54,7 @@ func (k *Known) kubelet(m *topo.Machine, c kubelet.Config, inv kubelet.Inventory
 	}
 	var n known
 	if n.node, n.reason = kubelet.NewNode(m, c, inv); n.node != nil {
-		n.node = k.nodes.Intern(n.node)
+		n.node = k.nodes.Intern(n.node.WithBuffers(new(sync.Pool)))
 	}
 	k.byKubelet[key] = n
 	return n.node, n.reason

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/memo"
 )
 
 const (
@@ -20,6 +21,8 @@ const (
 	remembered = 20_000
 	// countedKept bounds the pods that are known to have been counted; it is above the number of those that wait.
 	countedKept = 1 << 16
+	// valuesKept bounds the values that a generation remembers.
+	valuesKept = 1 << 16
 	// lastModel is the number of all models beyond those that fragment has numbers for.
 	lastModel fragment.Model = 63
 )
@@ -85,7 +88,7 @@ func (l *learner) learn(s fragment.Spec) {
 }
 
 func newGeneration(specs []fragment.Weighted, number uint64) *generation {
-	values, err := fragment.New(specs, fragment.Standard())
+	values, err := fragment.New(specs, fragment.Standard(), memo.New[fragment.Shape, int64](valuesKept))
 	if err != nil {
 		panic(err) // demandOf makes no other specs than valid ones
 	}

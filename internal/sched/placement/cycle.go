@@ -22,7 +22,7 @@ type Cycle struct {
 
 	// changed is the view of node in a dry run, whose state the framework clones for each node.
 	node    string
-	changed *ledger.View
+	changed *kube.NodeView
 	trial   *Trial // nil for a pod that is not on trial
 
 	// Offer is what was reserved for the pod, on the account of reserved.
@@ -54,12 +54,14 @@ func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
 }
 
 // View returns the view that the cycle must use for the node.
-func (c *Cycle) View(node string) *ledger.View {
+func (c *Cycle) View(node string) *ledger.View { return c.nodeView(node).View }
+
+func (c *Cycle) nodeView(node string) *kube.NodeView {
 	switch {
 	case c.changed != nil && c.node == node:
 		return c.changed
 	case c.trial != nil:
 		return c.trial.view(node)
 	}
-	return c.store.View(node)
+	return c.store.NodeView(node)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // PreFilter reads the pod. A pod that no node can treat specially costs nothing from here on. The name that comes first
@@ -64,7 +65,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	reason := p.enforced(n.Node(), s.Request)
 	if reason.OK() {
 		var remembered bool
-		if reason, remembered = place.Recall(s.View(name), s.Request); remembered {
+		if reason, remembered = s.nodeView(name).Fits(s.Request); remembered {
 			p.metrics.hit.Inc()
 		} else {
 			p.metrics.miss.Inc()
@@ -100,7 +101,7 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 ) *fwk.Status {
 	if s := Read(cs); s != nil {
 		name := n.Node().Name
-		s.node, s.changed = name, s.View(name).Without(string(victim.GetPod().UID))
+		s.node, s.changed = name, kube.NewNodeView(s.View(name).Without(string(victim.GetPod().UID)))
 	}
 	return nil
 }
@@ -121,7 +122,7 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 		entry, held = p.expect(view, pod)
 	}
 	if held {
-		s.node, s.changed = name, view.With(entry)
+		s.node, s.changed = name, kube.NewNodeView(view.With(entry))
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ const trialKey fwk.StateKey = "PlacementTrial"
 // Trial is the accounts of nodes as they would be with other pods. Not safe for concurrent use, apart from readers.
 type Trial struct {
 	store *kube.Store
-	views map[string]*ledger.View // by node, where they differ
+	views map[string]*kube.NodeView // by node, where they differ
 }
 
 // NewTrial returns the accounts as they are.
-func NewTrial(store *kube.Store) *Trial { return &Trial{store, map[string]*ledger.View{}} }
+func NewTrial(store *kube.Store) *Trial { return &Trial{store, map[string]*kube.NodeView{}} }
 
 // Clone returns t: a dry run changes views of its own.
 func (t *Trial) Clone() fwk.StateData { return t }
@@ -25,20 +25,22 @@ func (t *Trial) Clone() fwk.StateData { return t }
 func (t *Trial) Mark(cs fwk.CycleState) { cs.Write(trialKey, t) }
 
 // Take removes a pod from the account of a node, Give returns it.
-func (t *Trial) Take(node, uid string) { t.views[node] = t.view(node).Without(uid) }
+func (t *Trial) Take(node, uid string) { t.change(node, t.view(node).Without(uid)) }
 
 // Give returns a pod to the account of a node.
 func (t *Trial) Give(node, uid string) {
 	if entry, held := t.store.View(node).Entry(uid); held {
-		t.views[node] = t.view(node).With(entry)
+		t.change(node, t.view(node).With(entry))
 	}
 }
 
-func (t *Trial) view(node string) *ledger.View {
+func (t *Trial) change(node string, v *ledger.View) { t.views[node] = kube.NewNodeView(v) }
+
+func (t *Trial) view(node string) *kube.NodeView {
 	if v := t.views[node]; v != nil {
 		return v
 	}
-	return t.store.View(node)
+	return t.store.NodeView(node)
 }
 
-func (t *Trial) reserve(node string, o ledger.Offer) { t.views[node] = t.view(node).With(o.Entry) }
+func (t *Trial) reserve(node string, o ledger.Offer) { t.change(node, t.view(node).With(o.Entry)) }

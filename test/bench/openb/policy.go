@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/kube/memo"
 )
 
 // policy chooses nodes: the one with the highest score, of equal ones the first by name, or any.
@@ -80,11 +81,14 @@ func packed(score func(n *node, p *pod) int64) func(n *node, p *pod) (int64, uin
 	}
 }
 
+// newMemo returns a memo as large as the scheduler's.
+func newMemo() fragment.Memo { return memo.New[fragment.Shape, int64](1<<16) }
+
 // rollout learns the specs from the pods that arrive. Like the scheduler, it values by what it has learnt when as many
 // more have arrived as may while the values are computed.
 func rollout(settings fragment.Settings) (*policy, error) {
 	seen := fragment.NewHistogram()
-	generation, err := fragment.New(seen.Specs(), settings)
+	generation, err := fragment.New(seen.Specs(), settings, newMemo())
 	next, left := generation, 0
 	return &policy{
 		score: func(n *node, p *pod) (int64, uint64, bool) {
@@ -98,7 +102,7 @@ func rollout(settings fragment.Settings) (*policy, error) {
 			}
 			if due {
 				left = seen.Notice()
-				next, err = fragment.New(seen.Specs(), settings)
+				next, err = fragment.New(seen.Specs(), settings, newMemo())
 			}
 			return changed, err
 		},
@@ -118,7 +122,7 @@ func fgd(t *trace, settings fragment.Settings) (*policy, error) {
 			break
 		}
 	}
-	generation, err := fragment.New(typical, settings)
+	generation, err := fragment.New(typical, settings, newMemo())
 	return &policy{score: func(n *node, p *pod) (best int64, gpus uint64, fits bool) {
 		now := generation.Fragmentation(n.State)
 		try := func(choice uint64) {
