@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/memo"
 )
 
-// NodeView is the view of a node's ledger with a memory of the last verdicts on it: pods that wait at one time are equal
-// to few others. Any number of goroutines may use it.
+// NodeView is the view of a node's ledger with a memory of the last verdicts on it: pods that wait at one time are
+// equal to few others. Any number of goroutines may use it.
 type NodeView struct {
 	*ledger.View
 	verdicts memo.Table[place.Key, why.Reason]

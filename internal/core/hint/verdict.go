@@ -2,6 +2,7 @@ package hint
 
 import "github.com/tenon-project/tenon/internal/core/topo"
 
+// problem is one Request on one Summary, while Verdict works on it.
 type problem struct {
 	s    *Summary
 	w    *Scratch
@@ -10,9 +11,11 @@ type problem struct {
 	resources, n int
 	// walked are the nodes that every resource's provider walks; hosts those of them where each has a unit.
 	walked, hosts topo.NodeSet
-	// memory: the memory manager offers some mask. Without one it does not care.
+	// memory is true if the memory manager offers some mask. Without one it makes no hints, and imposes nothing.
 	memory bool
-	unused topo.NodeSet // nodes that a memory hint of several nodes may have, unless it is a group
+	// unused are the nodes without memory assignments: those of which a memory hint of several nodes consists, unless
+	// the hint is a group.
+	unused topo.NodeSet
 }
 
 // Verdict answers what Rule.Answer answers to the lists that the providers would make for the request, but that the
@@ -42,6 +45,7 @@ func (s *Summary) OffersMemory(bytes []int64) bool {
 	return p.memory
 }
 
+// load reads the request: which rows take part, and which nodes can be in an answer.
 func (p *problem) load(q *Request) {
 	c := p.s.c
 	all := topo.FirstNodes(c.rule.Nodes)
@@ -91,7 +95,7 @@ func (p *problem) holdsUnused() bool { return p.unused.Len() > 1 && p.holdsMemor
 
 func (p *problem) holdsMemory(m topo.NodeSet) bool { return fits(p.rows[p.resources:p.n], m) }
 
-// preferred finds the best mask that every provider prefers.
+// preferred returns the best mask that every provider prefers (C2 to C4 in doc.go).
 func (p *problem) preferred() (topo.NodeSet, bool) {
 	rule := &p.s.c.rule
 	if p.n == 0 {
@@ -107,7 +111,7 @@ func (p *problem) preferred() (topo.NodeSet, bool) {
 	return p.ofSize(k)
 }
 
-// size returns the one mask size that every provider prefers; false when two differ.
+// size returns the one mask size that every provider prefers (C1 in doc.go); false if two sizes differ.
 func (p *problem) size() (int, bool) {
 	k := 0
 	for i := range p.rows[:p.resources] {
@@ -150,6 +154,7 @@ func (w *Scratch) leastOf(rows []row, nodes topo.NodeSet, low int) int {
 	return nodes.Len()
 }
 
+// oneNode returns the best mask of one node that holds everything.
 func (p *problem) oneNode() (topo.NodeSet, bool) {
 	rule := &p.s.c.rule
 	best, found := topo.NodeSet(0), false

@@ -16,6 +16,7 @@ type row struct {
 	free  []int64 // by node
 }
 
+// of returns the free units of a mask.
 func (r *row) of(m topo.NodeSet) int64 {
 	var sum int64
 	for ; m != 0; m &= m - 1 {
@@ -24,6 +25,7 @@ func (r *row) of(m topo.NodeSet) int64 {
 	return sum
 }
 
+// fits reports whether a mask holds every row.
 func fits(rows []row, m topo.NodeSet) bool {
 	for i := range rows {
 		if rows[i].of(m) < rows[i].need {

@@ -13,10 +13,38 @@
 //	  allocate: devices ─► CPUs ─► memory                                   refused: SMTAlignmentError,
 //	                                                                        UnexpectedAdmissionError
 //
-// Fits (fits.go) is the verdict alone, from counters where they decide. With and Without record what a kubelet reports.
-// What cannot be predicted is marked: Devices.Open for devices that the plugin chooses, Given.Uncertain for a mask.
+// With and Without record what a kubelet reports. What cannot be predicted is marked: Devices.Open for devices that the
+// plugin chooses, Given.Uncertain for a mask.
 //
 // Package tenancy keeps the State of a node: what of it is reported, predicted or computed.
+//
+// # Counting
+//
+// NUMA nodes are chosen under a policy in two ways. Admit is the exact model. Fits is its verdict alone: it counts
+// where that gives the same answer, which the following shows, and calls the exact model elsewhere.
+// TestFitsIsTheVerdictOfAdmit and TestFitsGoesFromContainerToContainer compare verdicts and causes of both.
+//
+// F1. hint.Summary.Verdict merges as the lists do if each unit is on one NUMA node or on none, and a hint is preferred
+// for its size alone. So counters merge only without devices that are on several nodes (kind.spread), and without
+// align-by-socket. Admit, too, merges by counters then, and takes all else from the managers' states; it is compared
+// with the lists. (TestHintsAreTheirDefinition, TestCountersAndListsMergeAlike)
+//
+// F2. A container may use again what an init container had. So counters describe only pods whose init containers,
+// sidecars included, ask for nothing; what the others ask adds up. (countFits)
+//
+// F3. One merge for all that is asked, of one container or under pod scope, is followed by one allocation. The managers
+// give devices and CPUs from anywhere if the mask has too few, so free units decide, and whole cores with
+// full-pcpus-only. Under pod scope each container takes a part of a sum that is free, so the sum decides; where it is
+// short, which container fails, and why, takes the exact model. Memory comes from the mask if the mask holds it; where
+// the manager would look for another one, the exact model decides. (mergeAndAllocate)
+//
+// F4. Under container scope each container is merged on what the ones before have left. That is known if each of these
+// got one NUMA node that holds all it asks, and its devices could come from one set only: counters then subtract. In
+// all other cases the exact model decides. The CPU manager keeps to the node because machines with unequal cores, and
+// distributed allocation, are left to the exact model. (countSequence, subtract)
+//
+// F5. A refusal names the cause that the lists would name: it asks for each resource alone, in the order of the lists.
+// (causeOf)
 //
 // Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to
 // 1.37, KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.

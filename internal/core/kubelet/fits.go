@@ -9,12 +9,12 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Fits reports whether Admit would admit p. Counters decide it without an allocation for a pod whose containers reuse
-// nothing of each other and each get one NUMA node, the last one of them any number; under pod scope for any pod whose
-// init containers ask for nothing. For others it goes through the admission.
+// Fits reports whether Admit would admit p. It counts, without an allocation, for a pod whose containers reuse nothing
+// of each other and get one NUMA node each, the last one any number of nodes; under pod scope for any pod whose init
+// containers ask for nothing. For other pods it calls the exact model. The package comment shows why both agree.
 func (s *State) Fits(p *Pod) why.Reason {
 	w := s.node.scratch()
-	reason, decided := s.quick(p, w)
+	reason, decided := s.countFits(p, w)
 	s.node.release(w)
 	if decided {
 		return reason
@@ -25,10 +25,11 @@ func (s *State) Fits(p *Pod) why.Reason {
 	return why.Reason{}
 }
 
-// scratch is what counting needs beside a State, kept in the Node's Buffers so that Fits allocates nothing.
+// scratch is the working memory of counting. It is kept in the Node's Buffers, so that Fits allocates nothing.
 type scratch struct {
-	sums  sums
-	left  counters // with buffers of its own
+	sums sums
+	// left has buffers of its own for what containers leave over, one after the other.
+	left  counters
 	merge hint.Scratch
 }
 
@@ -47,19 +48,21 @@ func (n *Node) release(w *scratch) {
 	}
 }
 
-// counters are what is left on a node, by count.
+// counters are what is free on a node. Those of a State share its memory, and are not written to.
 type counters struct {
-	node      *Node
-	available *cpuset.Set // the CPUs that can be given
-	cpus      []uint16    // how many of them, by NUMA node
+	node *Node
+	// available are the CPUs that can be given, cpus how many of them each NUMA node has.
+	available *cpuset.Set
+	cpus      []uint16
 	devices   deviceState
 	memory    memoryState
-	free      *hint.Summary
-	merge     *hint.Scratch
+	// free has the same counts, as the merge needs them.
+	free  *hint.Summary
+	merge *hint.Scratch
 }
 
-// copyOf makes c equal to o, in buffers of its own.
-func (c *counters) copyOf(o *counters) {
+// copyFrom makes c equal to o, in buffers of its own.
+func (c *counters) copyFrom(o *counters) {
 	c.node, c.available = o.node, o.available
 	c.cpus = append(c.cpus[:0], o.cpus...)
 	c.devices = append(c.devices[:0], o.devices...)
@@ -84,22 +87,25 @@ const (
 
 // sums is what some containers of a pod ask together.
 type sums struct {
-	users  int // containers that ask for anything
-	pinned int // those that ask for CPUs
-	cpus   int64
-	kinds  int
-	kind   [maxKinds]int // index in Node.kinds
-	units  [maxKinds]int64
+	// users counts the containers that ask for anything, pinned those that ask for CPUs.
+	users, pinned int
+	cpus          int64
+	// kind[:kinds] are the device resources that are asked for, as indices in Node.kinds, and units how many of each.
+	kinds int
+	kind  [maxKinds]int
+	units [maxKinds]int64
+	// memory is asked by type of the node. bytes is true if any is asked.
 	memory [maxTypes]int64
-	bytes  bool // some memory is asked
-	// byLists: preferences are not by size alone, or devices are on several nodes, so that counters decide no merge.
+	bytes  bool
+	// byLists is true if counters decide no merge: a hint is preferred for more than its size, or devices are on
+	// several NUMA nodes.
 	byLists bool
 
 	request hint.Request
 	asks    [maxKinds + 1]hint.Ask
 }
 
-// add adds up what q asks; false for what sums do not describe.
+// add adds what q asks. It returns false for a question that sums do not describe.
 func (t *sums) add(n *Node, q *question) bool {
 	uses := q.cpus > 0
 	if uses {
@@ -131,6 +137,7 @@ func (t *sums) add(n *Node, q *question) bool {
 	return true
 }
 
+// addUnits adds units of one kind of devices; false if sums do not describe them.
 func (t *sums) addUnits(kind int, units int64) bool {
 	if units <= 0 {
 		return false // the kubelet makes hints for 0 too
@@ -149,10 +156,10 @@ func (t *sums) addUnits(kind int, units int64) bool {
 	return true
 }
 
-// quick decides by counting, or not at all.
-func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
+// countFits is Fits by counting; decided is false if the exact model must decide.
+func (s *State) countFits(p *Pod, w *scratch) (reason why.Reason, decided bool) {
 	n, t := s.node, &w.sums
-	// Distributed allocation may hang or lose count.
+	// Distributed allocation may never end, or give another number of CPUs than was asked.
 	if s.free == nil || n.config.CPU.DistributeAcrossNUMA || !n.uniform || tooWide(n.nodes) ||
 		len(n.types) > maxTypes {
 		return why.Reason{}, false
@@ -180,48 +187,49 @@ func (s *State) quick(p *Pod, w *scratch) (why.Reason, bool) {
 		return why.Reason{}, false
 	}
 	if t.users == 1 || n.config.Topology.PodScope {
-		_, reason, decided := c.decide(t)
+		_, reason, decided = c.mergeAndAllocate(t)
 		return reason, decided
 	}
-	w.left.copyOf(&c)
+	w.left.copyFrom(&c)
 	w.left.merge = &w.merge
-	return w.left.sequence(p, t)
+	return w.left.countSequence(p, t)
 }
 
-// onlyCounts reports whether nothing but the number of CPUs matters: they need not be on certain cores or NUMA nodes,
-// and nothing else is given.
+// onlyCounts reports whether a pod fits if the node has enough free CPUs: no policy, full-pcpus-only, memory manager or
+// device plugin can refuse the pod.
 func (n *Node) onlyCounts() bool {
 	return n.rule.Policy == hint.None && len(n.types) == 0 && len(n.kinds) == 0 && !n.config.CPU.FullPCPUsOnly
 }
 
-// sequence decides container by container. It goes on as long as each gets a single NUMA node, of which it is known
-// what is taken there.
-func (c *counters) sequence(p *Pod, t *sums) (why.Reason, bool) {
+// countSequence is countFits container by container (F4 in the package comment). It subtracts from c what each
+// container gets.
+func (c *counters) countSequence(p *Pod, t *sums) (why.Reason, bool) {
 	for i := range p.Containers {
 		*t = sums{}
 		q := c.node.question(p, &p.Containers[i])
 		if t.add(c.node, &q); t.users == 0 {
 			continue
 		}
-		m, reason, decided := c.decide(t)
+		m, reason, decided := c.mergeAndAllocate(t)
 		if !decided || !reason.OK() {
 			return reason, decided
 		}
-		if i < len(p.Containers)-1 && !c.take(t, m) {
+		if i < len(p.Containers)-1 && !c.subtract(t, m) {
 			return why.Reason{}, false
 		}
 	}
 	return why.Reason{}, true
 }
 
-// take takes what t asks from one node, if that node has it and nothing else could be taken.
-func (c *counters) take(t *sums, m topo.NodeSet) bool {
+// subtract takes what t asks from the one node of m. It returns false if m is no single node, the node does not have
+// all of it, or the managers could take something else.
+func (c *counters) subtract(t *sums, m topo.NodeSet) bool {
 	node := int(m.First())
 	if m.Len() != 1 || int64(c.cpus[node]) < t.cpus || t.bytes && !c.memory.has(t, m) {
 		return false
 	}
 	for i := range t.kinds {
-		if !c.takeUnits(&c.node.kinds[t.kind[i]], t.kind[i], t.units[i], m) {
+		if !c.subtractUnits(&c.node.kinds[t.kind[i]], t.kind[i], t.units[i], m) {
 			return false
 		}
 	}
@@ -243,48 +251,51 @@ func (c *counters) take(t *sums, m topo.NodeSet) bool {
 	return true
 }
 
-// takeUnits takes devices on m; false if there is a choice.
-func (c *counters) takeUnits(k *kind, at int, units int64, m topo.NodeSet) bool {
-	own := -1
+// subtractUnits takes devices of kind k, the node's kind number at, that are on m or without topology. It returns false
+// if they could come from several sets.
+func (c *counters) subtractUnits(k *kind, at int, units int64, m topo.NodeSet) bool {
+	only := -1 // the one set from which the devices can come
 	for set := k.first; set < k.last; set++ {
 		if c.devices.free(c.node, set) == 0 || k.hosts != 0 && c.node.sets[set].Nodes&m == 0 {
 			continue
 		}
-		if own >= 0 {
+		if only >= 0 {
 			return false
 		}
-		own = set
+		only = set
 	}
-	if own < 0 || int64(c.devices.free(c.node, own)) < units {
+	if only < 0 || int64(c.devices.free(c.node, only)) < units {
 		return false
 	}
-	c.devices[own] += int(units)
-	if nodes := c.node.sets[own].Nodes; nodes != 0 {
-		c.free.SetFree(at+1, int(nodes.First()), int64(c.devices.free(c.node, own)))
+	c.devices[only] += int(units)
+	if nodes := c.node.sets[only].Nodes; nodes != 0 {
+		c.free.SetFree(at+1, int(nodes.First()), int64(c.devices.free(c.node, only)))
 	}
 	return true
 }
 
-// decide is one merge for all that t sums up, with its allocation on the nodes that it returns.
-func (c *counters) decide(t *sums) (topo.NodeSet, why.Reason, bool) {
+// mergeAndAllocate decides about one merge for all that t sums up, and the allocation by its mask, which it returns (F3
+// in the package comment).
+func (c *counters) mergeAndAllocate(t *sums) (topo.NodeSet, why.Reason, bool) {
 	var answer hint.Answer
 	if c.node.rule.Policy != hint.None {
 		if t.byLists {
 			return 0, why.Reason{}, false
 		}
 		if cost := c.cost(t); cost > hangs {
-			return 0, tooLong(cost), c.node.rule.Policy != hint.SingleNUMANode // which looks at fewer than are counted
+			// The merge of SingleNUMANode has fewer candidates than cost counts.
+			return 0, tooLong(cost), c.node.rule.Policy != hint.SingleNUMANode
 		}
 		if answer = c.verdict(t, every); !answer.Admitted {
-			return 0, c.blame(t), true
+			return 0, c.causeOf(t), true
 		}
 	}
 	reason, decided := c.allocate(t, answer.Hint.Mask)
 	return answer.Hint.Mask, reason, decided
 }
 
-// cost is what the merge of what t asks takes the kubelet: as if every list were full, and only if that is too long,
-// counted.
+// cost returns how long the kubelet takes to merge what t asks. It takes all lists for full; only if that takes too
+// long, it counts their hints.
 func (c *counters) cost(t *sums) time.Duration {
 	n, types := c.node, 0
 	for _, bytes := range t.memory {
@@ -299,15 +310,15 @@ func (c *counters) cost(t *sums) time.Duration {
 	if took(candidates) <= hangs {
 		return took(candidates)
 	}
-	candidates = offers(n.cpuNodes, func(m topo.NodeSet) bool { return t.cpus > 0 && sumOn(c.cpus, m) >= t.cpus })
+	candidates = countMasks(n.cpuNodes, func(m topo.NodeSet) bool { return t.cpus > 0 && sumOn(c.cpus, m) >= t.cpus })
 	for i := range t.kinds {
 		if k := &n.kinds[t.kind[i]]; k.hosts != 0 {
 			enough := func(m topo.NodeSet) bool { return c.unitsOn(k, m) >= t.units[i] }
-			candidates = times(candidates, offers(k.walked, enough))
+			candidates = times(candidates, countMasks(k.walked, enough))
 		}
 	}
 	if types > 0 {
-		memory := offers(n.all, func(m topo.NodeSet) bool { return c.memory.allowed(m) && c.memory.has(t, m) })
+		memory := countMasks(n.all, func(m topo.NodeSet) bool { return c.memory.allowed(m) && c.memory.has(t, m) })
 		for range types {
 			candidates = times(candidates, memory)
 		}
@@ -325,8 +336,8 @@ func (c *counters) unitsOn(k *kind, m topo.NodeSet) (free int64) {
 	return free
 }
 
-// offers counts the masks that suit, 1 for none.
-func offers(walked topo.NodeSet, suits func(topo.NodeSet) bool) uint64 {
+// countMasks returns how many masks of walked nodes suit, at least 1: a list without hints counts as one candidate.
+func countMasks(walked topo.NodeSet, suits func(topo.NodeSet) bool) uint64 {
 	count := uint64(0)
 	for m := walked; m != 0; m = (m - 1) & walked {
 		if suits(m) {
@@ -336,6 +347,7 @@ func offers(walked topo.NodeSet, suits func(topo.NodeSet) bool) uint64 {
 	return max(count, 1)
 }
 
+// sumOn returns the sum over the nodes of a mask.
 func sumOn[T uint16 | int64](byNode []T, m topo.NodeSet) int64 {
 	var sum int64
 	for ; m != 0; m &= m - 1 {
@@ -344,10 +356,11 @@ func sumOn[T uint16 | int64](byNode []T, m topo.NodeSet) int64 {
 	return sum
 }
 
-// every asks for all resources of a pod at once.
+// every is the number by which verdict merges all resources.
 const every = -1
 
-// verdict asks for one resource, or for every one: 0 are the CPUs, 1… the kinds, the one after them memory.
+// verdict merges one resource alone, or every one. Resource 0 is the CPUs, the next ones are the kinds of devices, and
+// the last one is memory.
 func (c *counters) verdict(t *sums, only int) hint.Answer {
 	count := 0
 	if t.cpus > 0 && (only == every || only == 0) {
@@ -367,15 +380,15 @@ func (c *counters) verdict(t *sums, only int) hint.Answer {
 	return c.free.Verdict(&t.request, c.merge)
 }
 
-// blame finds why a pod is refused by asking for each resource alone, as blame of lists does.
-func (c *counters) blame(t *sums) why.Reason {
+// causeOf returns why the merge refuses what t asks, as blame finds it from lists: it asks for each resource alone.
+func (c *counters) causeOf(t *sums) why.Reason {
 	width, cause, first := 0, why.NoCommonNodes, why.Reason{}
 	for i := range t.kinds + 2 {
 		only := i + 1 // devices first, then CPUs, at last memory
 		if i >= t.kinds {
 			only = (i - t.kinds) * (t.kinds + 1)
 		}
-		own, free, cares := c.part(t, only)
+		own, free, hints := c.alone(t, only)
 		answer := c.verdict(t, only)
 		switch {
 		case !answer.Admitted && free < own.Asked:
@@ -383,7 +396,7 @@ func (c *counters) blame(t *sums) why.Reason {
 			return own
 		case !answer.Admitted && first.OK():
 			first = own
-		case !answer.Admitted || !cares:
+		case !answer.Admitted || !hints:
 		case width == 0:
 			width = answer.Hint.Mask.Len()
 		case answer.Hint.Mask.Len() != width:
@@ -396,8 +409,9 @@ func (c *counters) blame(t *sums) why.Reason {
 	return why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(cause)}
 }
 
-// part is why one resource would be refused, asked for alone, how much of it is free, and whether it makes any hints.
-func (c *counters) part(t *sums, only int) (r why.Reason, free int64, cares bool) {
+// alone returns the reason with which one resource, asked for alone, would be refused, how much of it is free, and
+// whether its provider makes any hints.
+func (c *counters) alone(t *sums, only int) (r why.Reason, free int64, hints bool) {
 	r = why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(why.NotNarrow)}
 	if c.node.rule.Policy == hint.SingleNUMANode {
 		r.Extra = int64(why.ManyNodes)
@@ -419,7 +433,8 @@ func (c *counters) part(t *sums, only int) (r why.Reason, free int64, cares bool
 	return r, c.unitsOn(k, c.node.all), k.hosts != 0
 }
 
-// allocate reports whether the managers would allocate what the merge admits.
+// allocate returns why the managers would not allocate what the merge admits; decided is false if the exact model must
+// decide.
 func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 	n := c.node
 	for i := range t.kinds {
@@ -456,8 +471,8 @@ func (c *counters) allocate(t *sums, m topo.NodeSet) (why.Reason, bool) {
 	return c.allocateMemory(t, m)
 }
 
-// allocateMemory decides whether memory on the nodes of a merged hint is given. Where the manager would look for other
-// nodes it does not decide, unless there are none.
+// allocateMemory decides whether the memory manager gives memory on the nodes of a merged hint. If it would look for
+// other nodes, and finds any, the exact model must decide.
 func (c *counters) allocateMemory(t *sums, nodes topo.NodeSet) (why.Reason, bool) {
 	has := c.memory.has(t, nodes)
 	switch {
@@ -469,17 +484,19 @@ func (c *counters) allocateMemory(t *sums, nodes topo.NodeSet) (why.Reason, bool
 		return why.Reason{}, false
 	}
 	return why.Reason{
-		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: c.memory.short(t, nodes),
+		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: c.memory.shortage(t, nodes),
 		Extra: int64(why.MemoryGroupShort),
 	}, true
 }
 
+// offersMemory reports whether the memory manager makes any hint for what t asks.
 func (c *counters) offersMemory(t *sums) bool {
 	return c.free.OffersMemory(t.memory[:len(c.node.types)])
 }
 
-// short is what is asked of the first type that the nodes are short of, 0 if they have all.
-func (m *memoryState) short(t *sums, nodes topo.NodeSet) int64 {
+// shortage returns the amount that is asked of the first type of which the nodes have too little, 0 if they have enough
+// of all.
+func (m *memoryState) shortage(t *sums, nodes topo.NodeSet) int64 {
 	for typ := range m.free {
 		if sumOn(m.free[typ], nodes) < t.memory[typ] {
 			return t.memory[typ]
@@ -488,4 +505,5 @@ func (m *memoryState) short(t *sums, nodes topo.NodeSet) int64 {
 	return 0
 }
 
-func (m *memoryState) has(t *sums, nodes topo.NodeSet) bool { return m.short(t, nodes) == 0 }
+// has reports whether the nodes have all memory that t asks.
+func (m *memoryState) has(t *sums, nodes topo.NodeSet) bool { return m.shortage(t, nodes) == 0 }

@@ -234,8 +234,8 @@ type Buffers interface {
 	Put(x any)
 }
 
-// WithBuffers returns n where questions take their working memory from b, which must serve no other node and be safe for
-// concurrent use.
+// WithBuffers returns n where questions take their working memory from b, which must serve no other node and be safe
+// for concurrent use.
 func (n *Node) WithBuffers(b Buffers) *Node {
 	buffered := *n
 	buffered.buffers = b

@@ -25,8 +25,8 @@ func (r *Request) Seal() {
 	r.Key = k
 }
 
-// Memo remembers verdicts about requests on one view. A view never changes, so a verdict remains true for as long as the
-// view exists. A Memo may forget a verdict at any time, and must be safe for concurrent use.
+// Memo remembers verdicts about requests on one view. A view never changes, so a verdict remains true for as long as
+// the view exists. A Memo may forget a verdict at any time, and must be safe for concurrent use.
 type Memo interface {
 	Recall(k Key, hash uint64) (why.Reason, bool)
 	Keep(k Key, hash uint64, verdict why.Reason)

@@ -18,7 +18,8 @@ const (
 	Reported Source = iota
 	// Pinned: the node reports the pod's CPUs; the rest is computed.
 	Pinned
-	// Predicted: the scheduler predicted the placement when it bound the pod, and the node has not reported the pod yet.
+	// Predicted: the scheduler predicted the placement when it bound the pod, and the node has not reported the pod
+	// yet.
 	Predicted
 	// Computed: the pod has no prediction, or a later report contradicts the predictions.
 	Computed
@@ -104,8 +105,8 @@ func (a *Assignment) admit(state *kubelet.State, s *State) *kubelet.State {
 	return after
 }
 
-// replaceCPUs returns a placement whose CPUs are cpus. All of them go to the pod's first container with CPUs: the report
-// does not say which container has which, and only their sum matters.
+// replaceCPUs returns a placement whose CPUs are cpus. All of them go to the pod's first container with CPUs: the
+// report does not say which container has which, and only their sum matters.
 func replaceCPUs(p *kubelet.Pod, placement kubelet.Placement, cpus cpuset.Set) kubelet.Placement {
 	placement = slices.Clone(placement)
 	for i := range placement {

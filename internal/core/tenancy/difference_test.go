@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// TestOnlyCertainPredictionsAreModelErrors: what a device plugin chooses otherwise does not mean that the model is wrong.
+// TestOnlyCertainPredictionsAreModelErrors: what a device plugin chooses otherwise does not mean that the model is
+// wrong.
 func TestOnlyCertainPredictionsAreModelErrors(t *testing.T) {
 	t.Parallel()
 	var spec topo.Spec

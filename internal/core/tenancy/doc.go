@@ -1,4 +1,5 @@
-// Package tenancy computes what each pod on a node has of the node's kubelet: exclusive CPUs, memory blocks and devices.
+// Package tenancy computes what each pod on a node has of the node's kubelet: exclusive CPUs, memory blocks and
+// devices.
 //
 //	Report (what the node says) ─┐
 //	Tenants (the bound pods) ────┴─ New ─► State: one Assignment per pod, and the kubelet.State with all of them
@@ -15,12 +16,12 @@
 //
 //	empty ─ Reported ─► confirmed ─ Predicted ─► base ─ Pinned, Computed, by creation ─► the kubelet's state
 //
-// Predictions build on each other. When a report contradicts one of them, all predictions that are older than the report
-// are void, and their pods become Computed.
+// Predictions build on each other. When a report contradicts one of them, all predictions that are older than the
+// report are void, and their pods become Computed.
 //
-// Only the order in which the kubelet admits unreported pods remains unknown. Unconfirmed lists these pods; package place
-// tries every order of a few of them, and ranks nodes with more of them last.
+// Only the order in which the kubelet admits unreported pods remains unknown. Unconfirmed lists these pods; package
+// place tries every order of a few of them, and ranks nodes with more of them last.
 //
-// Change updates a State by one pod. It costs one addition or removal, and one admission for each Pinned or Computed pod
-// that is admitted after the changed one. Its result equals New's; where it cannot guarantee that, it declines.
+// Change updates a State by one pod. It costs one addition or removal, and one admission for each Pinned or Computed
+// pod that is admitted after the changed one. Its result equals New's; where it cannot guarantee that, it declines.
 package tenancy

@@ -60,8 +60,8 @@ func grantsOf(list []Grant, uid string) []Grant {
 }
 
 // ResolveUIDs returns given, sorted by UID, where a grant that has a name and no UID has got the UID of the tenant of
-// its namespace and name. Of two tenants of one name the one with the lower UID gets the grant: an exporter that reports
-// no UID cannot distinguish them either. Tenants are in ascending order of UID.
+// its namespace and name. Of two tenants of one name the one with the lower UID gets the grant: an exporter that
+// reports no UID cannot distinguish them either. Tenants are in ascending order of UID.
 func ResolveUIDs(given []Grant, tenants []*Tenant) []Grant {
 	given = slices.Clone(given)
 	for i := range given {
@@ -97,9 +97,9 @@ func (r *Report) PinOf(uid string) cpuset.Set {
 	return cpus
 }
 
-// placementOf returns the placement that the node reports of a pod. It returns false for a report that is older than the
-// pod's prediction, and for one that was read while the kubelet was still giving CPUs to the pod's containers, one after
-// the other.
+// placementOf returns the placement that the node reports of a pod. It returns false for a report that is older than
+// the pod's prediction, and for one that was read while the kubelet was still giving CPUs to the pod's containers, one
+// after the other.
 func (r *Report) placementOf(t *Tenant) (kubelet.Placement, bool) {
 	if p := t.Prediction; p != nil && r.Gen <= p.Gen {
 		return nil, false
@@ -112,8 +112,8 @@ func (r *Report) placementOf(t *Tenant) (kubelet.Placement, bool) {
 	return nil, false
 }
 
-// isComplete reports whether p has CPUs for every container that a static CPU manager gives CPUs. Init containers do not
-// count: one that has ended is not reported.
+// isComplete reports whether p has CPUs for every container that a static CPU manager gives CPUs. Init containers do
+// not count: one that has ended is not reported.
 func (r *Report) isComplete(pod *kubelet.Pod, p kubelet.Placement) bool {
 	if !pod.Guaranteed || pod.PodLevel || !r.Config.CPU.Static {
 		return true

@@ -45,8 +45,8 @@ func New(r Report, tenants []*Tenant) *State {
 	return s
 }
 
-// Change returns the state after a pod has changed from before to after; each is nil if there is no such pod. It returns
-// false if what other pods have may change too: call New then.
+// Change returns the state after a pod has changed from before to after; each is nil if there is no such pod. It
+// returns false if what other pods have may change too: call New then.
 func (s *State) Change(before, after *Tenant) (*State, bool) {
 	leaves, enters := s.concerns(before), s.concerns(after)
 	if !leaves && !enters {
@@ -208,8 +208,8 @@ const unattributedUID = "unattributed/"
 
 // attributeCPUs assigns the CPUs that the report gives to pods that it does not identify to the Computed pods, in the
 // order of admission, the lowest CPUs first. Which of these pods has which CPUs does not matter, because only the free
-// CPUs do. CPUs that remain are held under unattributedUID. If the kubelet's CPUs are only counted, the reported CPUs of
-// unknown pods are held too.
+// CPUs do. CPUs that remain are held under unattributedUID. If the kubelet's CPUs are only counted, the reported CPUs
+// of unknown pods are held too.
 func (s *State) attributeCPUs() {
 	left := UnattributedCPUs(s.Given).Intersect(s.Node.Machine().Online())
 	for _, a := range s.assignments {

@@ -6,10 +6,11 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// ranking orders hints that are not preferred: of size best, then below it from large to small, then above it from
-// small to large.
+// ranking orders masks that are not preferred: masks of size best, then smaller ones from large to small, then larger
+// ones from small to large. Masks of one size are ordered by Rule.closer.
 type ranking struct {
 	rule *Rule
+	// best is the largest, over all lists, of the sizes of their narrowest masks.
 	best int
 }
 
@@ -31,8 +32,8 @@ func (k ranking) before(a, b topo.NodeSet) bool {
 	return k.rule.closer(a, b)
 }
 
-// reachable returns the best of all masks that come out of one hint of each list; false: all of them are empty, or they
-// are of more than WalkNodes nodes.
+// reachable returns the best mask, by ranking, of all combinations of one hint of each list (M2 in doc.go). It returns
+// false if all masks are empty, or the lists have more than WalkNodes nodes in common.
 func (r *Rule) reachable(lists []List, w *Scratch) (topo.NodeSet, bool) {
 	lists = slices.DeleteFunc(slices.Clone(lists), func(l List) bool { return len(l) == 0 })
 	active, key := topo.FirstNodes(r.Nodes), ranking{rule: r}
@@ -57,27 +58,31 @@ func (r *Rule) reachable(lists []List, w *Scratch) (topo.NodeSet, bool) {
 	if active.Len() > WalkNodes {
 		return 0, false
 	}
-	f := w.folded(active)
+	f := w.newFold(active)
 	for _, l := range lists {
 		for _, h := range l {
-			f.add(h.Mask)
+			f.addMask(h.Mask)
 		}
-		f.meet()
+		f.intersectList()
 	}
-	return f.pick(key)
+	return f.best(key)
 }
 
-// fold is the set of masks that lists come to, one after the other. Nodes that some list never has are left out: masks
-// inside are of the active nodes only, closed up.
+// fold is the set of masks that combinations of lists come to, extended list by list. Nodes that some list never has
+// are left out: a mask is stored as a number whose bits are the active nodes in ascending order.
 type fold struct {
+	// active are the nodes that every list has; all masks are cut to them.
 	active topo.NodeSet
-	fresh  bool     // no list yet
-	masks  []uint32 // by mask: 1 = in the set
-	list   []uint32 // the same of the list that is being added
+	// fresh is true until the first list has been added.
+	fresh bool
+	// masks is 1 at the place of each mask in the set, else 0.
+	masks []uint32
+	// list is the same for the list that is being added. It is all 0 between two lists.
+	list []uint32
 }
 
-// folded returns the fold of no list. active are at most WalkNodes nodes.
-func (w *Scratch) folded(active topo.NodeSet) *fold {
+// newFold returns the fold of no list, in buffers of w. active are at most WalkNodes nodes.
+func (w *Scratch) newFold(active topo.NodeSet) *fold {
 	f := &w.fold
 	f.active, f.fresh = active, true
 	f.masks, f.list = grow(f.masks, 1<<active.Len()), grow(f.list, 1<<active.Len())
@@ -85,14 +90,15 @@ func (w *Scratch) folded(active topo.NodeSet) *fold {
 	return f
 }
 
-// add adds a mask to the list that is being added; 0 = any nodes.
-func (f *fold) add(m topo.NodeSet) {
+// addMask adds a mask to the list that is being added; 0 stands for any nodes.
+func (f *fold) addMask(m topo.NodeSet) {
 	if m == 0 {
 		m = f.active
 	}
 	f.list[f.closeUp(m&f.active)] = 1
 }
 
+// closeUp returns the number under which a mask of active nodes is stored.
 func (f *fold) closeUp(m topo.NodeSet) uint32 {
 	if f.active&(f.active+1) == 0 {
 		return uint32(m)
@@ -116,10 +122,10 @@ func spreadOut(nodes topo.NodeSet, closed uint32) topo.NodeSet {
 	return m
 }
 
-// meet ends the list: the set becomes all intersections of one of its masks with one of the list. It counts, mask by
-// mask, the pairs that contain it, and from these the pairs that come to it. Counts are exact modulo 2^32, and below
-// 2^30 for every mask but the empty one.
-func (f *fold) meet() {
+// intersectList ends the list: the set becomes all intersections of one of its masks with one of the list's. It counts,
+// for each mask, the pairs whose masks both contain it, and from these the pairs whose intersection it is (M3 in
+// doc.go).
+func (f *fold) intersectList() {
 	if f.fresh {
 		f.fresh = false
 		f.masks, f.list = f.list, f.masks
@@ -149,7 +155,8 @@ func sumSupersets(v []uint32, sign uint32) {
 	}
 }
 
-func (f *fold) pick(key ranking) (topo.NodeSet, bool) {
+// best returns the best mask of the set by ranking; false if the set has no mask but the empty one.
+func (f *fold) best(key ranking) (topo.NodeSet, bool) {
 	best, found := topo.NodeSet(0), false
 	for closed := 1; closed < len(f.masks); closed++ {
 		if f.masks[closed] == 0 {

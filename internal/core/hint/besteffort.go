@@ -7,44 +7,44 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// reachable returns the best mask, not preferred, of those that the providers' hints come to; false: all are empty. It
-// lists the masks of each provider as places in a vector and folds them.
+// reachable returns the best mask that is not preferred, of those that combinations of the providers' hints come to
+// (C5 in doc.go). It returns false if all of them are empty.
 func (p *problem) reachable() (topo.NodeSet, bool) {
 	active, key := topo.FirstNodes(p.s.c.rule.Nodes), ranking{rule: &p.s.c.rule}
-	var offered uint32 // rows of resources with a hint at all
+	var hinted uint32 // rows of resources that have any hint, as bits
 	for i := range p.rows[:p.resources] {
 		r := &p.rows[i]
 		walked := r.stock.walked
 		if r.of(walked) < r.need {
-			continue // impossible: any nodes, not preferred
+			continue // The resource fits nowhere: its hint is any nodes, not preferred.
 		}
-		offered |= 1 << i
+		hinted |= 1 << i
 		active &= walked
-		key.best = max(key.best, fewest(r.free, walked, r.need))
+		key.best = max(key.best, fewestNodes(r.free, walked, r.need))
 	}
 	if p.memory {
 		active &= p.memoryNodes()
 		key.best = max(key.best, p.narrowestMemory())
 	}
-	if offered == 0 && !p.memory {
+	if hinted == 0 && !p.memory {
 		return active, active != 0
 	}
-	f := p.w.folded(active)
-	for ; offered != 0; offered &= offered - 1 {
-		p.w.addRow(f, &p.rows[bits.TrailingZeros32(offered)])
-		f.meet()
+	f := p.w.newFold(active)
+	for ; hinted != 0; hinted &= hinted - 1 {
+		p.w.addRow(f, &p.rows[bits.TrailingZeros32(hinted)])
+		f.intersectList()
 	}
 	if p.memory { // the kubelet attaches the list once for each type
 		for range p.rows[p.resources:p.n] {
 			p.addMemory(f)
-			f.meet()
+			f.intersectList()
 		}
 	}
-	return f.pick(key)
+	return f.best(key)
 }
 
-// fewest counts the nodes that reach need: the largest.
-func fewest(free []int64, nodes topo.NodeSet, need int64) int {
+// fewestNodes returns the size of the smallest set of nodes whose free units reach need: those with the most.
+func fewestNodes(free []int64, nodes topo.NodeSet, need int64) int {
 	var buf [topo.MaxNodes]int64
 	own := buf[:0]
 	for rest := nodes; rest != 0; rest &= rest - 1 {
@@ -59,6 +59,7 @@ func fewest(free []int64, nodes topo.NodeSet, need int64) int {
 	return max(k, 1)
 }
 
+// memoryNodes returns the nodes that are in any mask of the memory manager.
 func (p *problem) memoryNodes() topo.NodeSet {
 	var nodes topo.NodeSet
 	for m := range p.offered {
@@ -70,6 +71,7 @@ func (p *problem) memoryNodes() topo.NodeSet {
 	return nodes
 }
 
+// narrowestMemory returns the size of the memory manager's smallest mask.
 func (p *problem) narrowestMemory() int {
 	k := topo.MaxNodes
 	for m := range p.offered {
@@ -81,7 +83,7 @@ func (p *problem) narrowestMemory() int {
 	}
 	low := 2
 	for i := range rows {
-		low = max(low, fewest(rows[i].free, p.unused, rows[i].need))
+		low = max(low, fewestNodes(rows[i].free, p.unused, rows[i].need))
 	}
 	if len(rows) > 1 {
 		low = p.w.leastOf(rows, p.unused, low)
@@ -89,10 +91,10 @@ func (p *problem) narrowestMemory() int {
 	return min(k, low)
 }
 
-// addRow adds the masks of one resource, cut to the active nodes: of those with equal cuts the largest counts, which
-// has all nodes that are not active.
+// addRow adds the masks of one resource to the fold's list, cut to the active nodes. Of the masks with equal cuts the
+// one with all nodes that are not active decides, because that one has the most.
 func (w *Scratch) addRow(f *fold, r *row) {
-	w.sum(f, r.free, r.stock.walked&^f.active)
+	w.sumMasks(f, r.free, r.stock.walked&^f.active)
 	for c, sum := range w.sums {
 		if sum >= r.need {
 			f.list[c] = 1
@@ -100,8 +102,8 @@ func (w *Scratch) addRow(f *fold, r *row) {
 	}
 }
 
-// sum fills w.sums with what each mask of active nodes has together with outer.
-func (w *Scratch) sum(f *fold, free []int64, outer topo.NodeSet) {
+// sumMasks fills w.sums, by mask of active nodes, with what the mask has together with the nodes of outer.
+func (w *Scratch) sumMasks(f *fold, free []int64, outer topo.NodeSet) {
 	w.sums = grow(w.sums, 1<<f.active.Len())
 	w.sums[0] = 0
 	for ; outer != 0; outer &= outer - 1 {
@@ -117,17 +119,17 @@ func (w *Scratch) sum(f *fold, free []int64, outer topo.NodeSet) {
 	}
 }
 
-// addMemory adds the memory manager's masks, cut to the active nodes.
+// addMemory adds the memory manager's masks to the fold's list, cut to the active nodes.
 func (p *problem) addMemory(f *fold) {
 	for m := range p.offered {
-		f.add(m)
+		f.addMask(m)
 	}
 	w, outer := p.w, p.unused&^f.active
 	w.short = grow(w.short, 1<<f.active.Len())
 	clear(w.short)
 	for i := range p.rows[p.resources:p.n] {
 		r := &p.rows[p.resources+i]
-		w.sum(f, r.free, outer)
+		w.sumMasks(f, r.free, outer)
 		for c, n := range w.sums {
 			if n < r.need {
 				w.short[c] = true
