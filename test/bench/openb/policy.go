@@ -82,7 +82,7 @@ func packed(score func(n *node, p *pod) int64) func(n *node, p *pod) (int64, uin
 }
 
 // newMemo returns a memo as large as the scheduler's.
-func newMemo() fragment.Memo { return memo.New[fragment.Shape, int64](1<<16) }
+func newMemo() fragment.Memo { return memo.New[fragment.Shape, int64](1 << 16) }
 
 // rollout learns the specs from the pods that arrive. Like the scheduler, it values by what it has learnt when as many
 // more have arrived as may while the values are computed.
