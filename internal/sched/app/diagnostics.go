@@ -40,7 +40,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		Queue: func(pod *corev1.Pod) *view.Queue {
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
 		},
-		LeftAlone:  s.tracker.LeftAlone,
+		LeftAlone:  s.tracker.RemainingBackoff,
 		Decisions:  s.decisions,
 		Flags:      s.flags,
 		Plugins:    plugins,

@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 )
 
-// maxBindWait is how long a Binding waits while no pod ahead leaves the queue: one may wait for a permit or volumes.
+// maxBindWait is how long a Binding waits while no pod ahead of it leaves the queue. Pods ahead may wait for a permit
+// or for volumes.
 const maxBindWait = 2 * time.Second
 
 // Order sends the Bindings of one node in the order of their reservations, if its kubelet chooses: it admits pods in
@@ -26,16 +27,21 @@ type Order struct {
 	byNode map[string]*bindQueue
 }
 
-// bindQueue has the reserved pods of one node. moved is closed, and replaced, when one leaves.
+// bindQueue is the queue of pods that are reserved on one node and not bound yet.
 type bindQueue struct {
-	pods  []queuedBinding
+	// pods are in the order of their reservations.
+	pods []queuedBinding
+	// moved is closed, and replaced, when a pod leaves the queue.
 	moved chan struct{}
 }
 
+// queuedBinding is a reserved pod that is not bound yet.
 type queuedBinding struct {
-	pod   types.UID
-	going bool // its Binding is in flight, so that it counts as bound
-	stale bool // a pod ahead of it was not bound, or one behind it was
+	pod types.UID
+	// inFlight is true once the pod's Binding is on its way to the API server. The pod then counts as bound.
+	inFlight bool
+	// stale is true if the pod's prediction must be made anew: a pod ahead of it was not bound, or one behind it was.
+	stale bool
 }
 
 // Add appends a pod to its node's queue. Its prediction is stale if any prediction in the queue is.
@@ -54,9 +60,9 @@ func (q *Order) Add(node string, pod types.UID) {
 	b.pods = append(b.pods, queuedBinding{pod: pod, stale: stale})
 }
 
-// Wait returns when the pod may be bound: no other Binding to the node is on its way, and the pod is at the head of
-// the queue, or none of those ahead has left it for maxBindWait. It also returns when ctx ends. It reports whether the
-// pod's prediction is stale. A pod that is not in a queue does not wait.
+// Wait returns when the pod may be bound: no other Binding to the node is in flight, and the pod is at the head of the
+// queue, or no pod ahead of it has left the queue for maxBindWait. It also returns when ctx ends. It reports whether
+// the pod's prediction is stale. A pod that is not in a queue does not wait.
 func (q *Order) Wait(ctx context.Context, node string, pod types.UID) (stale bool) {
 	overtakes := q.NoWait
 	for {
@@ -75,9 +81,9 @@ func (q *Order) Wait(ctx context.Context, node string, pod types.UID) (stale boo
 	}
 }
 
-// begin starts the pod's Binding, before pods ahead of it if it overtakes them: then all predictions in the queue
-// become stale. Where it must wait, it returns a channel that is closed when a pod leaves the queue. Of two Bindings on
-// their way the API server may carry out the second one first.
+// begin marks the pod's Binding as in flight. If the pod overtakes those ahead of it, all predictions in the queue
+// become stale. If the pod must wait, begin returns a channel that is closed when a pod leaves the queue. At most one
+// Binding to a node is in flight, because the API server may carry out the second of two first.
 func (q *Order) begin(node string, pod types.UID, overtakes bool) (moved <-chan struct{}, stale bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,11 +92,11 @@ func (q *Order) begin(node string, pod types.UID, overtakes bool) (moved <-chan 
 	if i < 0 {
 		return nil, false
 	}
-	other := func(p queuedBinding) bool { return p.going && p.pod != pod }
+	other := func(p queuedBinding) bool { return p.inFlight && p.pod != pod }
 	if slices.ContainsFunc(b.pods, other) || i > 0 && !overtakes {
 		return b.moved, false
 	}
-	b.pods[i].going = true
+	b.pods[i].inFlight = true
 	if i > 0 {
 		b.markStale(0)
 	}
@@ -106,9 +112,10 @@ func (q *Order) IsStale(node string, pod types.UID) bool {
 	return i >= 0 && b.pods[i].stale
 }
 
-// Bound returns a node's view as account has it, and that view with only the pods that are bound or whose Bindings are
-// in flight. A pod leaves the account before the queue: while the account changes, a pod that gave up may be in the
-// view and no longer in the queue, and would count as bound.
+// Bound returns a node's view from account, and that view without the pods that are neither bound nor have a Binding in
+// flight. A pod that is given up leaves the account before the queue. So Bound reads the account again after the queue,
+// and starts over if the account has changed: else such a pod could be in the view and no longer in the queue, and
+// would count as bound.
 func (q *Order) Bound(node string, account func(node string) *ledger.View) (live, bound *ledger.View) {
 	for {
 		live = account(node)
@@ -133,7 +140,7 @@ func (q *Order) waiting(node string) []types.UID {
 	}
 	var pods []types.UID
 	for _, p := range b.pods {
-		if !p.going {
+		if !p.inFlight {
 			pods = append(pods, p.pod)
 		}
 	}

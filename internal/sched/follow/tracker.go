@@ -34,11 +34,11 @@ import (
 const (
 	// leakTime is how long a kubelet may keep what a rejected pod had been given: it reconciles every 10 s.
 	leakTime = 15 * time.Second
-	// A node that rejects a pod of a shape is left alone for pods of that shape: firstBackoff, doubled each time up to
+	// A node that rejects a pod of a shape gets no pods of that shape for firstBackoff, doubled each time up to
 	// lastBackoff, forgotten when none came for lastBackoff after the last one ended.
 	firstBackoff = 30 * time.Second
 	lastBackoff  = 10 * time.Minute
-	// A node with suspectAfter surprises within suspectTime ranks last.
+	// A node with suspectAfter model errors within suspectTime ranks last.
 	suspectAfter = 3
 	suspectTime  = 10 * time.Minute
 	// A bound pod that its kubelet has not started for overdueTime is reported.
@@ -62,50 +62,68 @@ type Tracker struct {
 	metrics *Metrics
 	now     func() time.Time
 
-	// Leading is true if this scheduler is the leader: other replicas watch, and send no Events.
+	// Leading is true while this scheduler is the leader. Other replicas watch, and send no Events.
 	Leading atomic.Bool
-	handle  atomic.Pointer[fwk.Handle] // of the first profile; nil before Attach
-	// waits counts the back-offs in force: while it is 0, back-offs are not looked up.
-	waits atomic.Int32
-	// Order is that of the Bindings of nodes whose kubelet chooses.
+	// handle is that of the first profile; nil before Attach.
+	handle atomic.Pointer[fwk.Handle]
+	// activeBackoffs counts the back-offs that have not ended. While it is 0, Filter looks up no back-off.
+	activeBackoffs atomic.Int32
+	// Order is the order of the Bindings to nodes whose kubelet chooses.
 	Order Order
 
-	// Of Tick alone: pods that have been reported as overdue, and when it looked for them.
-	overdue map[types.UID]struct{}
-	looked  time.Time
+	// overdue are the pods that have been reported as overdue, overdueChecked is when Tick last looked for such pods.
+	// Only Tick uses them.
+	overdue        map[types.UID]struct{}
+	overdueChecked time.Time
 
-	mu        sync.Mutex              // guards everything below
-	bound     map[types.UID]time.Time // when this scheduler chose a node for the pod
-	departed  map[types.UID]departure
-	seen      map[types.UID]struct{} // rejected pods that have been counted
-	held      map[types.UID]hold
-	backoffs  map[shape]*backoff
-	waiting   map[types.UID]waiter
-	surprises map[string][]surprise // by node, within suspectTime
-	records   []Misprediction       // oldest first
+	mu sync.Mutex // guards everything below
+	// chosen has the time at which this scheduler chose a node for a pod, until the node confirms or rejects the pod,
+	// the pod leaves its node, or suspectTime has passed.
+	chosen map[types.UID]time.Time
+	// departed are the pods that left their nodes within departedTime.
+	departed map[types.UID]departure
+	// counted are the rejected pods that have been counted and still exist.
+	counted map[types.UID]struct{}
+	// held are the rejected pods whose units are held because the kubelet may still have them.
+	held map[types.UID]hold
+	// backoffs are those of shapes that a kubelet rejected, until lastBackoff after they ended.
+	backoffs map[shape]*backoff
+	// waiting are the pods that a back-off refused, and that are activated when it ends.
+	waiting map[types.UID]waiter
+	// modelErrors are those of each node within suspectTime, oldest first.
+	modelErrors map[string][]modelError
+	// records are the last mispredictions, oldest first.
+	records []Misprediction
 }
 
+// departure is a pod that left its node.
 type departure struct {
-	node   string
-	entry  ledger.Entry
-	chosen bool // this scheduler bound the pod
+	node  string
+	entry ledger.Entry // that the pod had on the node
+	// chosen is true if this scheduler bound the pod.
+	chosen bool
 	at     time.Time
 }
 
+// hold are the units of a rejected pod, which remain in the account of its node until a time.
 type hold struct {
 	node  string
 	until time.Time
 }
 
-// shape is what a node's kubelet is asked for, whoever asks.
+// shape is a request to the kubelet of a node; pods with equal requests have one shape.
 type shape struct{ node, request string }
 
+// backoff is the time for which a node gets no pod of a shape after its kubelet has rejected one.
 type backoff struct {
+	// delay is the length of the back-off. It doubles with each rejection.
 	delay time.Duration
 	until time.Time
-	ended bool // the waiting pods were activated
+	// ended is true once the pods that waited for the end have been activated.
+	ended bool
 }
 
+// waiter is a pod that a back-off refused.
 type waiter struct {
 	pod   *corev1.Pod
 	shape shape
@@ -133,9 +151,9 @@ type Misprediction struct {
 func NewTracker(store *kube.Store, m *Metrics, now func() time.Time) *Tracker {
 	t := &Tracker{
 		store: store, metrics: m, now: now,
-		bound: map[types.UID]time.Time{}, departed: map[types.UID]departure{}, seen: map[types.UID]struct{}{},
+		chosen: map[types.UID]time.Time{}, departed: map[types.UID]departure{}, counted: map[types.UID]struct{}{},
 		held: map[types.UID]hold{}, backoffs: map[shape]*backoff{}, waiting: map[types.UID]waiter{},
-		surprises: map[string][]surprise{},
+		modelErrors: map[string][]modelError{},
 	}
 	store.SetListener(kube.Listener{Confirmed: t.confirmed, Left: t.left})
 	return t
@@ -182,38 +200,39 @@ func (t *Tracker) Reserved(uid types.UID, v *ledger.View, o ledger.Offer) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.bound[uid] = t.now()
+	t.chosen[uid] = t.now()
 }
 
 // Unreserved records that a pod does not get the node that was reserved for it.
 func (t *Tracker) Unreserved(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.bound, uid)
+	delete(t.chosen, uid)
 }
 
-// left remembers an entry, for a rejection that is seen later; not that of a pod which never counts.
+// left keeps the entry of a pod that leaves its node, for a rejection that is seen later. A pod that was neither chosen
+// nor predicted by this scheduler never counts as rejected, and is not kept.
 func (t *Tracker) left(node string, e ledger.Entry) {
 	uid := types.UID(e.UID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, chosen := t.bound[uid]
-	delete(t.bound, uid)
+	_, chosen := t.chosen[uid]
+	delete(t.chosen, uid)
 	if chosen || e.Guest != nil && e.Guest.Prediction != nil {
 		t.departed[uid] = departure{node, e, chosen, t.now()}
 	}
 }
 
-// Forget takes note that a failed pod was deleted.
+// Forget drops what is kept of a failed pod, which was deleted.
 func (t *Tracker) Forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.seen, uid)
+	delete(t.counted, uid)
 }
 
 func (t *Tracker) confirmed(node string, c tenancy.Confirmation) {
 	t.mu.Lock()
-	delete(t.bound, types.UID(c.UID))
+	delete(t.chosen, types.UID(c.UID))
 	t.mu.Unlock()
 	if c.Difference == 0 {
 		return
@@ -226,7 +245,7 @@ func (t *Tracker) confirmed(node string, c tenancy.Confirmation) {
 	}
 	t.record(m)
 	if c.ModelError {
-		t.distrust(node, p.Model, p.Gen)
+		t.recordModelError(node, p.Model, p.Gen)
 	}
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
 		event.PlacementMispredicted, "Confirming",
@@ -256,14 +275,15 @@ func (t *Tracker) Mispredictions() []Misprediction {
 	return out
 }
 
-// Rejected takes note of a pod that its kubelet did not run, once: its entry goes, its units are held for as long as
-// the kubelet may leak them, and the node is left alone for pods of that shape. Pods that others bound do not count.
+// Rejected handles a pod that its kubelet did not run, once: it removes the pod's entry, holds the pod's units for as
+// long as the kubelet may leak them, and starts a back-off of the node for pods of that shape. A pod that another
+// scheduler bound does not count.
 func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	reason, rejected := convert.Rejected(pod)
 	if !rejected || pod.Spec.NodeName == "" {
 		return
 	}
-	entry, ours := t.take(pod)
+	entry, ours := t.claimRejected(pod)
 	if !ours {
 		return
 	}
@@ -289,25 +309,26 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 		"node", node, "reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
 	if convert.Misaligned(reason) {
 		t.record(m)
-		t.distrust(node, model, 0)
+		t.recordModelError(node, model, 0)
 	}
-	t.leaveAlone(node, pod)
+	t.startBackoff(node, pod)
 }
 
-// take returns the entry of a rejected pod that this scheduler bound and that was not counted before.
-func (t *Tracker) take(pod *corev1.Pod) (entry ledger.Entry, ours bool) {
+// claimRejected returns the entry of a rejected pod, and counts the pod. It returns false for a pod that this scheduler
+// did not bind, or that was counted before.
+func (t *Tracker) claimRejected(pod *corev1.Pod) (entry ledger.Entry, ours bool) {
 	node, entry, found := t.store.Holder(string(pod.UID))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, predicted := pod.Annotations[annotation.PredictedPlacementKey]
-	_, chosen := t.bound[pod.UID]
+	_, chosen := t.chosen[pod.UID]
 	d := t.departed[pod.UID]
 	chosen = chosen || d.chosen
-	if _, counted := t.seen[pod.UID]; counted || !predicted && !chosen {
+	if _, counted := t.counted[pod.UID]; counted || !predicted && !chosen {
 		return ledger.Entry{}, false
 	}
-	t.seen[pod.UID] = struct{}{}
-	delete(t.bound, pod.UID)
+	t.counted[pod.UID] = struct{}{}
+	delete(t.chosen, pod.UID)
 	if !found {
 		node, entry = d.node, d.entry
 	}
@@ -318,23 +339,26 @@ func (t *Tracker) take(pod *corev1.Pod) (entry ledger.Entry, ours bool) {
 	return entry, true
 }
 
-// surprise is a kubelet that rejected a pod which its model admits, or placed one otherwise than predicted.
-type surprise struct {
-	at     time.Time
-	report int64 // the generation of the report that the prediction was made on; 0 for a rejection
+// modelError is one time that a kubelet rejected a pod which its model admits, or placed a pod otherwise than
+// predicted.
+type modelError struct {
+	at time.Time
+	// report is the generation of the report that the prediction is based on; 0 for a rejection.
+	report int64
 }
 
-// distrust notes a surprise. Predictions on one report build on each other, so only the first that was wrong counts.
-func (t *Tracker) distrust(node, model string, report int64) {
+// recordModelError counts a model error of a node. Predictions on one report build on each other, so only the first
+// wrong one counts.
+func (t *Tracker) recordModelError(node, model string, report int64) {
 	t.mu.Lock()
 	now := t.now()
-	recent := within(t.surprises[node], now)
-	if report > 0 && slices.ContainsFunc(recent, func(s surprise) bool { return s.report == report }) {
+	recent := within(t.modelErrors[node], now)
+	if report > 0 && slices.ContainsFunc(recent, func(s modelError) bool { return s.report == report }) {
 		t.mu.Unlock()
 		return
 	}
-	recent = append(recent, surprise{now, report})
-	t.surprises[node] = recent
+	recent = append(recent, modelError{now, report})
+	t.modelErrors[node] = recent
 	t.mu.Unlock()
 	t.store.Touch(node)
 	if len(recent) == suspectAfter {
@@ -345,23 +369,25 @@ func (t *Tracker) distrust(node, model string, report int64) {
 	}
 }
 
-func within(all []surprise, now time.Time) []surprise {
-	return slices.DeleteFunc(all, func(s surprise) bool { return now.Sub(s.at) > suspectTime })
+// within returns the errors of the last suspectTime.
+func within(all []modelError, now time.Time) []modelError {
+	return slices.DeleteFunc(all, func(s modelError) bool { return now.Sub(s.at) > suspectTime })
 }
 
 func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
-// Suspects reports whether the model of the node's kubelet is in doubt: it has lately been wrong too often.
+// Suspects reports whether the model of the node's kubelet was wrong suspectAfter times within suspectTime.
 func (t *Tracker) Suspects(node string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	recent := t.surprises[node]
+	recent := t.modelErrors[node]
 	return len(recent) >= suspectAfter && t.now().Sub(recent[len(recent)-suspectAfter].at) <= suspectTime
 }
 
-func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
+// startBackoff starts a back-off of a node for pods of the shape of pod, or extends one.
+func (t *Tracker) startBackoff(node string, pod *corev1.Pod) {
 	request, ok := t.signature(pod)
 	if !ok {
 		return
@@ -383,12 +409,12 @@ func (t *Tracker) leaveAlone(node string, pod *corev1.Pod) {
 	t.store.Touch(node)
 	if b.ended {
 		b.ended = false
-		t.waits.Add(1)
+		t.activeBackoffs.Add(1)
 	}
 }
 
-// LeftAlone returns how much longer the node of a rejected pod is left alone for pods of its shape.
-func (t *Tracker) LeftAlone(pod *corev1.Pod) time.Duration {
+// RemainingBackoff returns how much longer the node of a rejected pod gets no pods of the same shape.
+func (t *Tracker) RemainingBackoff(pod *corev1.Pod) time.Duration {
 	request, ok := t.signature(pod)
 	if !ok {
 		return 0
@@ -404,10 +430,10 @@ func (t *Tracker) signature(pod *corev1.Pod) (request string, ok bool) {
 	return r.Signature(), true
 }
 
-// LeavesAlone reports whether any node is left alone for any shape.
-func (t *Tracker) LeavesAlone() bool { return t.waits.Load() > 0 }
+// HasBackoffs reports whether any back-off has not ended.
+func (t *Tracker) HasBackoffs() bool { return t.activeBackoffs.Load() > 0 }
 
-// Refuses returns KubeletRejected while the node is left alone for pods of this shape.
+// Refuses returns KubeletRejected during the back-off of a node for pods with this request.
 func (t *Tracker) Refuses(node, request string) why.Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -419,12 +445,13 @@ func (t *Tracker) Refuses(node, request string) why.Reason {
 	return why.Reason{}
 }
 
-// Welcomes reports that the node is not left alone for such pods; the end of a back-off wakes them by itself.
-func (t *Tracker) Welcomes(node string, r *place.Request) bool {
-	return !t.LeavesAlone() || t.Refuses(node, r.Signature()).OK()
+// Accepts reports whether the node has no back-off for such pods. The end of a back-off activates the pods that it
+// refused, so no other event need do so.
+func (t *Tracker) Accepts(node string, r *place.Request) bool {
+	return !t.HasBackoffs() || t.Refuses(node, r.Signature()).OK()
 }
 
-// Wait remembers a pod that a back-off refused, to wake it when that ends.
+// Wait keeps a pod that a back-off refused, to activate the pod when the back-off ends.
 func (t *Tracker) Wait(pod *corev1.Pod, node, request string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -433,8 +460,8 @@ func (t *Tracker) Wait(pod *corev1.Pod, node, request string) {
 	}
 }
 
-// Tick does what is due: it ends holds and back-offs, activates the pods that waited for them, reports overdue pods and
-// forgets what is old. Run calls it every second.
+// Tick ends the holds and back-offs that are due, activates the pods that waited for them, reports overdue pods and
+// drops old records. Run calls it every second.
 func (t *Tracker) Tick(ctx context.Context) {
 	now := t.now()
 	released, wake := map[types.UID]string{}, map[string]*corev1.Pod{}
@@ -446,7 +473,7 @@ func (t *Tracker) Tick(ctx context.Context) {
 		}
 	}
 	t.endBackoffs(now, wake)
-	t.prune(now)
+	t.forgetOld(now)
 	t.mu.Unlock()
 
 	for uid, node := range released {
@@ -456,8 +483,8 @@ func (t *Tracker) Tick(ctx context.Context) {
 	if len(wake) > 0 && handle != nil {
 		(*handle).Activate(klog.FromContext(ctx), wake)
 	}
-	if now.Sub(t.looked) >= overdueTick {
-		t.looked = now
+	if now.Sub(t.overdueChecked) >= overdueTick {
+		t.overdueChecked = now
 		if handle != nil {
 			t.reportOverdue(*handle, now)
 		}
@@ -468,7 +495,7 @@ func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 	for key, b := range t.backoffs {
 		if !b.ended && !now.Before(b.until) {
 			b.ended = true
-			t.waits.Add(-1)
+			t.activeBackoffs.Add(-1)
 			t.store.Touch(key.node)
 		}
 		if now.Sub(b.until) > lastBackoff {
@@ -483,16 +510,16 @@ func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 	}
 }
 
-func (t *Tracker) prune(now time.Time) {
-	maps.DeleteFunc(t.bound, func(_ types.UID, at time.Time) bool { return now.Sub(at) > suspectTime })
+func (t *Tracker) forgetOld(now time.Time) {
+	maps.DeleteFunc(t.chosen, func(_ types.UID, at time.Time) bool { return now.Sub(at) > suspectTime })
 	maps.DeleteFunc(t.departed, func(_ types.UID, d departure) bool { return now.Sub(d.at) > departedTime })
-	for node, all := range t.surprises {
+	for node, all := range t.modelErrors {
 		recent := within(all, now)
 		if len(recent) < len(all) {
 			t.store.Touch(node)
 		}
-		if t.surprises[node] = recent; len(recent) == 0 {
-			delete(t.surprises, node)
+		if t.modelErrors[node] = recent; len(recent) == 0 {
+			delete(t.modelErrors, node)
 		}
 	}
 }

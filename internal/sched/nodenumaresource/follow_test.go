@@ -356,7 +356,7 @@ func TestARejectedPodsReplacementDoesNotLoop(t *testing.T) {
 		if allowed(next) {
 			t.Fatalf("rejection %d: the back-off of %s is over too early", i, delay)
 		}
-		if got := f.tracker.LeftAlone(failed); got != time.Second {
+		if got := f.tracker.RemainingBackoff(failed); got != time.Second {
 			t.Fatalf("rejection %d: the node is said to be left alone for %s more, want 1s", i, got)
 		}
 		f.clock.advance(time.Second)
@@ -364,7 +364,7 @@ func TestARejectedPodsReplacementDoesNotLoop(t *testing.T) {
 		if !allowed(next) {
 			t.Fatalf("rejection %d: the back-off of %s does not end", i, delay)
 		}
-		if got := f.tracker.LeftAlone(failed); got != 0 {
+		if got := f.tracker.RemainingBackoff(failed); got != 0 {
 			t.Fatalf("rejection %d: the back-off is over and said to last %s more", i, got)
 		}
 		if names := f.woken.names; len(names) != i+1 || names[i] != "default/"+next.Name {
@@ -377,7 +377,7 @@ func TestARejectedPodsReplacementDoesNotLoop(t *testing.T) {
 	if got := f.counted(t, "tenon_topology_mispredict_total", "rejected", "Follow", "1.36"); got != 7 {
 		t.Errorf("%v mispredictions counted, want 7", got)
 	}
-	if f.tracker.LeavesAlone() {
+	if f.tracker.HasBackoffs() {
 		t.Error("back-offs are in force, want none")
 	}
 }
@@ -421,7 +421,7 @@ func TestRejectionsThatAreNotOurs(t *testing.T) {
 			func(p *corev1.Pod) { p.Annotations[annotation.PredictedPlacementKey] = "{}" }), "n", "Error"),
 	} {
 		f.tracker.Rejected(t.Context(), pod)
-		if f.tracker.LeavesAlone() {
+		if f.tracker.HasBackoffs() {
 			t.Errorf("%s: the node is left alone", name)
 		}
 	}
@@ -622,7 +622,7 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 				n := f.addNode("n", machine(t, "amd64", 2, 4, 2), options...)
 				pod := lsr("p", 2)
 				record := f.bind(t, pod, n)
-				if left := remembered(f.tracker); left["bound"] != 1 {
+				if left := remembered(f.tracker); left["chosen"] != 1 {
 					t.Fatalf("remembered are %v, want the pod", left)
 				}
 				pod.Spec.NodeName = "n"
@@ -642,7 +642,7 @@ func TestNothingRemainsOfPodsThatAreGone(t *testing.T) {
 				f.tracker.Tick(t.Context())
 				left := remembered(f.tracker)
 				delete(left, "backoffs") // kept for the next rejection
-				delete(left, "surprises")
+				delete(left, "modelErrors")
 				if len(left) > 0 {
 					t.Errorf("remain: %v", left)
 				}

@@ -14,7 +14,7 @@ const stateKey fwk.StateKey = "Placement"
 type Cycle struct {
 	store   *kube.Store
 	Request *place.Request // what the pod asks for; it must not be changed
-	// signature is the request's, while some node is left alone for some shape; else "".
+	// signature is that of the request if some kubelet's back-off was active when the cycle began; else "".
 	signature string
 
 	// counted is what nodes without devices of their own must have for the pod.

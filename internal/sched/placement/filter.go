@@ -39,7 +39,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 		store: p.store, Request: r, trial: State[*Trial](cs, trialKey), counted: p.counted(pod, r.Devices),
 		adapt: p.sharing.Adapt,
 	}
-	if p.tracker.LeavesAlone() {
+	if p.tracker.HasBackoffs() {
 		s.signature = r.Signature()
 	}
 	cs.Write(stateKey, s)

@@ -109,7 +109,7 @@ func (d *decision) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) 
 	}
 	known, _ := d.store.Node(node)
 	r, refused := d.request(pod)
-	if refused == nil && place.Fits(d.store.View(node), r).OK() && d.tracker.Welcomes(node, r) &&
+	if refused == nil && place.Fits(d.store.View(node), r).OK() && d.tracker.Accepts(node, r) &&
 		admits(known.Object, pod) && d.enforced(known.Object, r).OK() &&
 		(!leftToKubelet(d.store.View(node).Facts()) || d.offers(known.Object, pod, r)) {
 		return fwk.Queue, nil
