@@ -47,26 +47,26 @@ func Align(v *ledger.View, r *Request) (Alignment, bool) {
 		if o.req.Count == 0 {
 			return Alignment{Reason: reason}, false // its policies contradict the node's
 		}
-		j.exclusive(v, r, &o)
-		a.Spread, a.Rows = o.spread, append(a.Rows, j.show("cpu", j.needs[0], j.cpus[:], o.fewest(v.Summary())))
+		j.askExclusive(v, r, &o)
+		a.Spread, a.Rows = o.spread, append(a.Rows, j.describeRow("cpu", j.needs[0], j.cpus[:], o.fewest(v.Summary())))
 	} else {
-		if !j.pool(v, r) {
+		if !j.askPool(v, r) {
 			return Alignment{}, false
 		}
 		a.Spread = j.spread
-		a.Rows = append(a.Rows, j.show("pool", j.needs[0], j.cpus[:], 0),
-			j.show("pool-left", j.needs[1], j.milli[:], 0))
+		a.Rows = append(a.Rows, j.describeRow("pool", j.needs[0], j.cpus[:], 0),
+			j.describeRow("pool-left", j.needs[1], j.milli[:], 0))
 	}
 	for i := range j.others {
 		d := &j.more[i]
-		a.Rows = append(a.Rows, j.show(string(d.Resource), d.need, d.Free, d.least()))
+		a.Rows = append(a.Rows, j.describeRow(string(d.Resource), d.need, d.Free, d.least()))
 	}
 	offer, reason := Try(v, r)
 	a.Nodes, a.Reason = offer.Nodes, reason
 	return a, true
 }
 
-func (j *joint) show(name string, need int64, have []int64, least int) AlignmentRow {
+func (j *joint) describeRow(name string, need int64, have []int64, least int) AlignmentRow {
 	row := AlignmentRow{Resource: name, Need: need, Least: least}
 	for n := range j.machine.NodesWithCPUs().All() {
 		row.Have = append(row.Have, have[n])

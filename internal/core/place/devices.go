@@ -97,36 +97,37 @@ func accept(v *ledger.View, r *Request, o *order) func(topo.NodeSet) bool {
 func withDevices(v *ledger.View, r *Request, o *order) *beside {
 	b := &beside{}
 	if r.CPUs > 0 {
-		b.exclusive(v, r, o)
+		b.askExclusive(v, r, o)
 		b.asks = true
 	} else {
-		b.asks = b.pool(v, r)
+		b.asks = b.askPool(v, r)
 	}
 	b.policy = max(v.Facts().Topology, r.Topology)
 	if b.policy == hint.SingleNUMANode {
 		b.spread = 1
 	}
-	b.widen(v, r)
+	b.allowForDevices(v, r)
 	if b.asks {
-		b.separate()
+		b.excludeMixed()
 	}
 	b.spread = b.allowed()
 	return b
 }
 
 func (b *beside) accepts(nodes topo.NodeSet) bool {
-	return nodes.Len() <= b.spread && (!b.asks || b.near(nodes))
+	return nodes.Len() <= b.spread && (!b.asks || b.requireNodes(nodes))
 }
 
-// near makes j choose only sets of NUMA nodes that contain those of devices, as far as these have CPUs; false where
-// none holds the pod.
-func (j *joint) near(nodes topo.NodeSet) bool {
+// requireNodes restricts j to sets that contain those of nodes that have CPUs. It returns false if no such set holds
+// the pod.
+func (j *joint) requireNodes(nodes topo.NodeSet) bool {
 	j.must = nodes & j.machine.NodesWithCPUs()
 	return j.choose() != 0
 }
 
-// widen lets the rest of a pod be on as many NUMA nodes as its devices need, and reports whether these are more.
-func (j *joint) widen(v *ledger.View, r *Request) bool {
+// allowForDevices lets the rest of a pod use as many NUMA nodes as its devices need, and reports whether these are more
+// than the policy allows.
+func (j *joint) allowForDevices(v *ledger.View, r *Request) bool {
 	if _, gives := givesDevices(v, r); gives && j.policy == hint.Restricted && !r.DevicesApart {
 		j.wide = fewestForDevices(v, r)
 	}
@@ -165,15 +166,15 @@ func deviceReason(d device.Reason) why.Reason {
 	return r
 }
 
-// meet makes j choose NUMA nodes that contain those of devices that were chosen: where the policy demands it, and else
-// where that is possible.
-func (j *joint) meet(v *ledger.View, r *Request, o *order, devices topo.NodeSet) {
+// joinDevices restricts j to sets that contain the NUMA nodes of the chosen devices. If no such set holds the pod, j
+// remains as it was: where the policy requires one, accept has chosen devices for which there is one.
+func (j *joint) joinDevices(v *ledger.View, r *Request, o *order, devices topo.NodeSet) {
 	if devices == 0 {
 		return
 	}
 	before := j.spread
 	j.spread = withDevices(v, r, o).spread
-	if !j.near(devices) {
+	if !j.requireNodes(devices) {
 		j.must, j.spread = 0, before
 	}
 }

@@ -54,8 +54,8 @@ func checkCPUs(v *ledger.View, r *Request) (order, why.Reason) {
 	return o, o.align(v, r)
 }
 
-// exclusive makes j the question of an order for exclusive CPUs.
-func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
+// askExclusive fills j with the rows of an order for exclusive CPUs.
+func (j *joint) askExclusive(v *ledger.View, r *Request, o *order) {
 	j.begin(v, r)
 	j.policy, j.spread = o.Topology, o.spread
 	j.leading, j.needs[0] = 1, int64(o.req.Count)
@@ -66,9 +66,9 @@ func (j *joint) exclusive(v *ledger.View, r *Request, o *order) {
 		j.cpus[n] = int64(s.Usable[n].Offers(&o.req))
 	}
 	if j.limits = j.summary.Limits; len(j.limits) > 0 && o.req.Required && o.req.Bind == cpualloc.FullPCPUs {
-		j.cores, j.free, j.usable = true, v.Allocatable(), j.summary.Usable
+		j.wholeCores, j.free, j.usable = true, v.Allocatable(), j.summary.Usable
 	}
-	j.ask(v, r)
+	j.askOthers(v, r)
 }
 
 // clearlyFits says in O(1), from the totals, what cpualloc.Feasible would say of an ordinary request that fits.
@@ -114,12 +114,12 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 		return why.Reason{}
 	}
 	var j joint
-	j.exclusive(v, r, o)
+	j.askExclusive(v, r, o)
 	reason := j.check()
-	if !reason.OK() && j.widen(v, r) {
+	if !reason.OK() && j.allowForDevices(v, r) {
 		wide := j.wide
 		j = joint{}
-		j.exclusive(v, r, o)
+		j.askExclusive(v, r, o)
 		j.wide = wide
 		reason = j.check()
 	}
@@ -157,7 +157,7 @@ func (o *order) fewest(s *ledger.Summary) int {
 // most is how much of the request the machine holds, as the bind policy counts.
 func (o *order) most(v *ledger.View, r *Request) int {
 	var j joint
-	j.exclusive(v, r, o)
+	j.askExclusive(v, r, o)
 	most, _ := j.most(j.open)
 	return int(most)
 }
@@ -168,10 +168,10 @@ func (o *order) take(v *ledger.View, r *Request, devices topo.NodeSet) (
 	cpualloc.Result, []align.Amount, why.Reason,
 ) {
 	var j joint
-	j.exclusive(v, r, o)
-	j.widen(v, r)
-	j.separate()
-	j.meet(v, r, o, devices)
+	j.askExclusive(v, r, o)
+	j.allowForDevices(v, r)
+	j.excludeMixed()
+	j.joinDevices(v, r, o, devices)
 	o.spread = j.spread
 	state := v.State().Limited(o.req.Bind)
 	req := o.req
@@ -216,7 +216,7 @@ func (o *order) within(j *joint, nodes topo.NodeSet) cpualloc.Request {
 	req := o.req
 	req.Nodes = nodes
 	if nodes.Len() == 1 {
-		req.Nodes, req.SingleNUMANode = j.alone(), true
+		req.Nodes, req.SingleNUMANode = j.singleNodes(), true
 	}
 	return req
 }

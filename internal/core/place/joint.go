@@ -11,38 +11,45 @@ import (
 )
 
 // joint is everything that a pod asks of NUMA nodes at once, a row for each resource. A set of NUMA nodes holds the pod
-// when in every row its nodes have together what the row asks: no resource is blind to another. That is the kubelet's
-// merge in Own mode: its hints are the sets that hold a resource, and it takes one that all of them name.
+// if its nodes together have what each row asks. In Own mode this plays the part of the kubelet's merge, whose hints
+// are the sets that hold one resource, and which takes a set that is in all lists.
 //
-// What a row has on a NUMA node is never negative, so a set that holds the pod still does with one node more.
+// What a row has on a NUMA node is never negative, so a set that holds the pod still does with one more node.
 type joint struct {
 	machine  *topo.Machine
 	summary  *ledger.Summary
 	strategy cpualloc.Strategy
 	policy   hint.Policy
-	// spread is the number of NUMA nodes that the policy allows, wide that of the devices, if these need more.
+	// spread is the number of NUMA nodes that the policy allows. wide is the number that the devices need; it counts if
+	// it is larger, and is 0 unless allowForDevices set it.
 	spread, wide int
 
-	open  topo.NodeSet // NUMA nodes that may take part
-	must  topo.NodeSet // those that do
-	wants NUMAExclusive
+	// open are the NUMA nodes that may be in the set, must those that have to be. Invariant: the set contains must and
+	// is within open.
+	open, must topo.NodeSet
+	wants      NUMAExclusive
 
-	// cpus and milli are the rows of CPU: those that the bind policy counts, or the size of shared pools and what of
-	// them is not promised. The other rows follow them.
+	// The first leading rows, 1 or 2, are of CPU; needs is what they ask. For exclusive CPUs there is one row, cpus:
+	// what each NUMA node has of the CPUs that the bind policy counts. For a shared pool there are two: cpus is the
+	// size of each node's pool, and milli what of the pool is not promised.
+	leading     int
 	needs       [2]int64
 	cpus, milli [topo.MaxNodes]int64
-	leading     int   // rows of CPU in use, 1 or 2
-	poolNeed    int64 // needs[0] of shared pools in milli-CPU, as the user wrote it
-	more        [align.MaxRows]demand
-	others      int // rows of more in use
+	// poolNeed is needs[0] of a shared pool in milli-CPU, as the user wrote it.
+	poolNeed int64
+	// more[:others] are the other rows.
+	more   [align.MaxRows]demand
+	others int
 
-	// limits bound exclusive CPUs of several NUMA nodes together; shares is what most found where they do.
+	// limits bound the exclusive CPUs of several NUMA nodes together. shares is how many each node gives in the answer
+	// of most, if limits reduced it.
 	limits []ledger.Limit
 	shares [topo.MaxNodes]int64
-	// cores: only whole cores count, of which free and usable know the sizes.
-	cores  bool
-	free   cpuset.Set
-	usable []cpualloc.NodeCount
+	// wholeCores is true if limits may leave whole cores only; free and usable then have the CPUs that cores consist
+	// of.
+	wholeCores bool
+	free       cpuset.Set
+	usable     []cpualloc.NodeCount
 }
 
 // demand is a row besides CPU.
@@ -56,10 +63,10 @@ func (j *joint) begin(v *ledger.View, r *Request) {
 	j.machine, j.summary, j.strategy = v.Machine(), v.Summary(), v.Facts().Strategy
 }
 
-// ask adds the rows besides CPU. Without a policy they take no part, nor does a resource that the machine does not
-// report. BestEffort never refuses: there a resource of which the NUMA nodes have not enough is left out, and so
+// askOthers adds the rows besides CPU. Without a policy they take no part, nor does a resource that the machine does
+// not report. BestEffort never refuses: there a resource of which the NUMA nodes have not enough is left out, and so
 // remains unbound.
-func (j *joint) ask(v *ledger.View, r *Request) {
+func (j *joint) askOthers(v *ledger.View, r *Request) {
 	if j.policy == hint.None {
 		return
 	}
@@ -91,18 +98,19 @@ func sumOver(have []int64, nodes topo.NodeSet) int64 {
 // least is the number of NUMA nodes that the resource needs on an empty machine.
 func (d *demand) least() int { return leastOf(d.Capacity, d.need) }
 
-// reach is how far a set of NUMA nodes comes: the rows that it holds, in order, and what it has of the first other one.
+// reach is how many rows a set of NUMA nodes holds, in the order of the rows, and how much it has of the first row that
+// it does not hold.
 type reach struct {
 	nodes topo.NodeSet
 	rows  int
 	have  int64
 }
 
-func (r reach) fartherThan(o reach) bool {
+func (r reach) exceeds(o reach) bool {
 	return r.rows > o.rows || r.rows == o.rows && r.have > o.have
 }
 
-// allowed is on how many NUMA nodes the pod may be.
+// allowed returns the number of NUMA nodes that the pod may use.
 func (j *joint) allowed() int { return max(j.spread, j.wide) }
 
 func (j *joint) rows() int { return j.leading + j.others }
@@ -128,20 +136,22 @@ func (j *joint) reach(nodes topo.NodeSet) reach {
 	return r
 }
 
+// holds reports whether the pod may be placed on exactly these NUMA nodes.
 func (j *joint) holds(nodes topo.NodeSet) bool {
 	return j.must.Within(nodes) && nodes.Within(j.open) && j.reach(nodes).rows == j.rows()
 }
 
-// separate leaves the NUMA nodes with pods of the other kind out, where the pod wants that and the policy says how many
-// NUMA nodes it uses: under Restricted no fewer than spread can have its CPUs. Without them some set may not hold the
-// pod any more, or none was found (whole is false): a preference is dropped then.
-func (j *joint) separate() (ok, whole bool) {
+// excludeMixed closes the NUMA nodes that have pods of the other kind, if the pod wants that and the policy determines
+// how many NUMA nodes the pod uses: under Restricted, fewer than spread cannot have its CPUs. It returns ok = false if
+// no set of the other nodes was found to hold a pod that requires this; if the pod only prefers it, the nodes stay
+// open. whole is false if not all sets were looked at.
+func (j *joint) excludeMixed() (ok, whole bool) {
 	open := j.open
 	if j.wants == ShareNUMANodes || j.policy < hint.Restricted || open&j.summary.Mixed(j.spread) == 0 {
 		return true, true
 	}
 	j.open &^= j.summary.Mixed(j.spread)
-	best, whole := j.farthest(min(j.allowed(), j.open.Len()))
+	best, whole := j.bestReach(min(j.allowed(), j.open.Len()))
 	if ok = best.rows == j.rows(); !ok && j.wants == PreferNUMAExclusive {
 		j.open, ok = open, true
 	}
@@ -161,10 +171,10 @@ func (j *joint) check() why.Reason {
 	if !alone.OK() {
 		j.others = 0 // no set is feasible; it remains to check whether CPU alone is short
 	}
-	best, whole := j.farthest(min(j.allowed(), j.open.Len()))
+	best, whole := j.bestReach(min(j.allowed(), j.open.Len()))
 	held := best.rows == j.rows()
 	if held && alone.OK() {
-		held, whole = j.separate()
+		held, whole = j.excludeMixed()
 		if !held && whole {
 			return why.Reason{Code: why.NUMANodeShared, Resource: why.CPU, Extra: int64(j.allowed())}
 		}
@@ -178,8 +188,8 @@ func (j *joint) check() why.Reason {
 	return j.short(best)
 }
 
-// farthest returns the set of k open nodes that comes farthest; whole is false when not all sets were looked at.
-func (j *joint) farthest(k int) (best reach, whole bool) {
+// bestReach returns the largest reach of k open nodes; whole is false if not all sets were looked at.
+func (j *joint) bestReach(k int) (best reach, whole bool) {
 	first := j.reach(j.largest(k))
 	if first.rows == j.rows() || first.rows == 0 && len(j.limits) == 0 {
 		return first, true // no set has more of the first row
@@ -189,7 +199,7 @@ func (j *joint) farthest(k int) (best reach, whole bool) {
 		least = j.needs[0] // sets without it come less far
 	}
 	whole = j.sets(k, least, func(nodes topo.NodeSet) bool {
-		if r := j.reach(nodes); best.nodes == 0 || r.fartherThan(best) {
+		if r := j.reach(nodes); best.nodes == 0 || r.exceeds(best) {
 			best = r
 		}
 		return best.rows < j.rows()
@@ -212,7 +222,7 @@ func (j *joint) largest(k int) topo.NodeSet {
 	return j.open &^ left
 }
 
-// short is the refusal of the policy, with what the set that came farthest has of the row that is short.
+// short returns the policy's refusal, with what the set of the largest reach has of the row that it does not hold.
 func (j *joint) short(best reach) why.Reason {
 	reason := why.Reason{Code: why.TopologyPolicy, Resource: why.CPU, Extra: int64(j.allowed())}
 	switch row := best.rows; {
@@ -298,7 +308,8 @@ func (j *joint) choose() topo.NodeSet {
 	return 0
 }
 
-func (j *joint) alone() topo.NodeSet {
+// singleNodes returns the NUMA nodes that hold the pod alone.
+func (j *joint) singleNodes() topo.NodeSet {
 	var nodes topo.NodeSet
 	for m := j.open; m != 0; m &= m - 1 {
 		if one := m & -m; j.holds(one) {

@@ -70,7 +70,7 @@ func (d *division) bound(rest topo.NodeSet) int64 {
 
 // whole is the largest amount up to most that NUMA node n can give: of whole cores where these are required.
 func (j *joint) whole(n topo.NUMA, most int64) int64 {
-	if !j.cores || most <= 0 {
+	if !j.wholeCores || most <= 0 {
 		return most
 	}
 	return int64(j.usable[n].Limited(j.machine, n, &j.free, int(most)).FreeWhole)

@@ -32,12 +32,12 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 		}
 	} else if r.wantsPool() {
 		var j joint
-		if j.pool(v, r) {
+		if j.askPool(v, r) {
 			reason := j.fitsPool()
-			if !reason.OK() && j.widen(v, r) {
+			if !reason.OK() && j.allowForDevices(v, r) {
 				wide := j.wide
 				j = joint{}
-				j.pool(v, r)
+				j.askPool(v, r)
 				j.wide = wide
 				reason = j.fitsPool()
 			}
@@ -86,10 +86,10 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		offer.Nodes = v.Machine().NodesOf(&result.CPUs) | holding(v.Machine(), held) | devices.Nodes
 	} else if r.wantsPool() {
 		var j joint
-		if j.pool(v, r) {
-			j.widen(v, r)
-			j.separate()
-			j.meet(v, r, &o, devices.Nodes)
+		if j.askPool(v, r) {
+			j.allowForDevices(v, r)
+			j.excludeMixed()
+			j.joinDevices(v, r, &o, devices.Nodes)
 			offer.Nodes = j.choose()
 			offer.Entry.Amounts = j.place(offer.Nodes, offer.Nodes)
 			offer.Entry.NUMAIDs, offer.Entry.MilliCPU = v.Machine().NodeIDs(offer.Nodes), r.RequestMilli

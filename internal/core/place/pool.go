@@ -21,9 +21,9 @@ func (r *Request) unconfined(f *ledger.Facts) why.Reason {
 	return why.Reason{Code: why.PoolNotConfined, Resource: why.CPU}
 }
 
-// pool makes j the question for NUMA nodes whose shared pools together hold r; false when r may use the whole shared
-// pool. Without a topology nothing is confined: the pod does not bind.
-func (j *joint) pool(v *ledger.View, r *Request) bool {
+// askPool fills j with the rows of a pod of the shared pool that is confined to NUMA nodes. It returns false for a pod
+// that may use the whole shared pool, and on a node without topology.
+func (j *joint) askPool(v *ledger.View, r *Request) bool {
 	f, s := v.Facts(), v.Summary()
 	j.policy = max(f.Topology, r.Topology)
 	if !confines(f) || !r.wantsPool() || !r.ConstrainedBurst && j.policy < hint.Restricted ||
@@ -46,7 +46,7 @@ func (j *joint) pool(v *ledger.View, r *Request) bool {
 			j.cpus[i], j.milli[i] = int64(n.PoolCPUs), n.PoolMilli
 		}
 	}
-	j.ask(v, r)
+	j.askOthers(v, r)
 	return true
 }
 

@@ -72,14 +72,14 @@ func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes topo.NodeSet, ok 
 		if o.Broken || !reason.OK() {
 			return 0, false
 		}
-		j.exclusive(v, r, &o)
-		j.widen(v, r)
-		j.separate()
+		j.askExclusive(v, r, &o)
+		j.allowForDevices(v, r)
+		j.excludeMixed()
 		return j.choose(), true
 	}
-	if j.pool(v, r) {
-		j.widen(v, r)
-		j.separate()
+	if j.askPool(v, r) {
+		j.allowForDevices(v, r)
+		j.excludeMixed()
 		nodes = j.choose()
 	}
 	return nodes, true

@@ -32,7 +32,7 @@ func (j *joint) sets(k int, least int64, yield func(topo.NodeSet) bool) (whole b
 		j.extend(0, j.open, k, least, most, yield)
 		return true
 	}
-	return j.some(k, yield)
+	return j.searchSets(k, yield)
 }
 
 // extend yields nodes with k of rest in every way that adds least of the first row, of which no node has more than
@@ -54,8 +54,8 @@ func (j *joint) extend(nodes, rest topo.NodeSet, k int, least, most int64, yield
 	return true
 }
 
-// some is sets for machines with more of them than are looked at.
-func (j *joint) some(k int, yield func(topo.NodeSet) bool) (whole bool) {
+// searchSets is sets for machines with more of them than are looked at.
+func (j *joint) searchSets(k int, yield func(topo.NodeSet) bool) (whole bool) {
 	s := setSearch{joint: j, steps: searchSteps, yield: yield}
 	possible := s.prepare(k)
 	for left := j.open; left != 0; {
