@@ -159,17 +159,17 @@ const noScore = 4
 
 func (v *solver) openScore(id topo.Core) int {
 	c := &v.core[id]
-	breaks, strange := 0, 0
+	breaks, freshL3 := 0, 0
 	if c.breaks() {
 		breaks = 1
 	}
 	if !v.usedL3.Has(int(v.m.CoreL3(id))) {
-		strange = 1
+		freshL3 = 1
 	}
 	if v.req.PreferL3 {
-		return 2*strange + breaks
+		return 2*freshL3 + breaks
 	}
-	return 2*breaks + strange
+	return 2*breaks + freshL3
 }
 
 // fillSpread takes n CPUs of the nodes, one of each core before a second of any, and returns what is missing.

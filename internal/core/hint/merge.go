@@ -95,8 +95,8 @@ type Scratch struct {
 	short []bool  // masks without the memory
 }
 
-// WalkNodes is the number of nodes up to which a kubelet walks all masks in a time that anybody would wait: at 256 CPUs
-// it takes 46 µs for a mask, so 24 s for all of 19 nodes, and twice that for each node more. Up to there a set of masks
+// WalkNodes is the number of nodes up to which a kubelet walks all masks within half a minute: at 256 CPUs it takes
+// 46 µs for a mask, so 24 s for all masks of 19 nodes, and twice that for each node more. Up to there a set of masks
 // is a vector with one place for each mask.
 const WalkNodes = 19
 

@@ -107,7 +107,7 @@ type Summary struct {
 	assigned topo.NodeSet   // nodes with memory assignments
 }
 
-// Summary returns the counters of the machine with nothing given to anybody.
+// Summary returns the counters of the machine before anything is allocated.
 func (c *Capacity) Summary() *Summary {
 	s := &Summary{c: c, group: make([]topo.NodeSet, c.rule.Nodes)}
 	for i := range c.resources {
@@ -133,7 +133,7 @@ func (s *Summary) SetMemory(kind, node int, free int64) {
 	s.memory[kind][node] = clamp(free, s.c.memory[kind].byNode[node])
 }
 
-// SetGroup sets the memory group of a node, and whether memory of the node is assigned to anybody.
+// SetGroup sets the memory group of a node, and whether any container has memory of the node.
 func (s *Summary) SetGroup(node int, group topo.NodeSet, assigned bool) {
 	s.group[node] = group
 	s.assigned &^= 1 << node

@@ -77,7 +77,7 @@ func (e *Explanation) step(container string) *Step {
 
 const perCandidate = 170 * time.Nanosecond
 
-// slowest is the longest Duration: a merge that never ends, for all that anybody would wait.
+// slowest is the longest Duration. It stands for a merge that never ends.
 const slowest = time.Duration(math.MaxInt64)
 
 func times(a, b uint64) uint64 {

@@ -9,10 +9,10 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// hangs is the time from which on a merge is taken for one that never ends: the kubelet admits no other pod meanwhile.
+// hangs is the time from which on a merge counts as one that never ends. The kubelet admits no other pod meanwhile.
 const hangs = 30 * time.Second
 
-// merge is what the Topology Manager answers for a container, or for the whole pod (nil).
+// merge returns what the Topology Manager answers for a container, or for the whole pod if c is nil.
 func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 	q := a.node.question(a.pod, c)
 	if a.blocks(&q) == nil { // for blocks that are given the manager looks nothing up
@@ -36,7 +36,7 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 	return answer, a.affinity(&q)
 }
 
-// answer counts where that decides, and else makes the lists.
+// answer merges by counters where they decide (F1 in the package comment), and else by lists.
 func (a *admission) answer(q *question) hint.Answer {
 	n := a.node
 	w := n.scratch()
@@ -74,7 +74,8 @@ func (a *admission) counters() *hint.Summary {
 // tooWide reports whether a kubelet does not come to the end of all masks of so many nodes (kubernetes#135541).
 func tooWide(nodes int) bool { return nodes > hint.WalkNodes }
 
-// neverEnds refuses a merge that takes longer than anybody would wait. No list is made while full ones would not.
+// neverEnds refuses a merge that takes the kubelet longer than hangs. It makes the lists only if full ones would take
+// that long.
 func (a *admission) neverEnds(q *question) why.Reason {
 	candidates, wide := uint64(1), false
 	for _, nodes := range a.node.walks(q) {
@@ -93,11 +94,11 @@ func tooLong(cost time.Duration) why.Reason {
 	return why.Reason{Code: why.KubeletWouldHang, Extra: int64(cost / time.Second)}
 }
 
-// question is one merge: a container, or the whole pod.
+// question is what one merge is about: a container, or the whole pod.
 type question struct {
-	container *Container // nil = the whole pod
-	cpus      int        // 0 = the CPU manager does not care
-	memory    []Amount   // nil = nor does the memory manager
+	container *Container // nil for the whole pod
+	cpus      int        // 0 if the CPU manager makes no hints
+	memory    []Amount   // nil if the memory manager makes no hints
 	devices   []Amount   // sorted by name
 }
 
@@ -115,7 +116,7 @@ func (n *Node) question(p *Pod, c *Container) question {
 	return q
 }
 
-// walks is the number of nodes that each list of hints for q is made of.
+// walks returns, for each list of hints for q, the number of NUMA nodes whose masks the manager walks.
 func (n *Node) walks(q *question) []int {
 	var nodes []int
 	if q.cpus > 0 {
@@ -132,6 +133,7 @@ func (n *Node) walks(q *question) []int {
 	return nodes
 }
 
+// lists returns the hints of all managers for q, in the kubelet's order.
 func (a *admission) lists(q *question) []hint.Named {
 	var named []hint.Named
 	for _, ask := range q.devices {
@@ -198,7 +200,7 @@ func (a *admission) held(q *question, k *kind) []int {
 	return has
 }
 
-// memoryLists is the memory manager's list once per asked type: the merge counts each.
+// memoryLists returns the memory manager's list once for each type that is asked for: the kubelet merges each.
 func (a *admission) memoryLists(q *question) []hint.Named {
 	if q.memory == nil {
 		return []hint.Named{{Resource: memoryName}}
@@ -219,7 +221,8 @@ const (
 	memoryName = "memory"
 )
 
-// blocks are those of the container, or of the pod's first container that has any, from an earlier admission.
+// blocks returns the memory that the container, or the pod's first container with memory, has from an earlier
+// admission.
 func (a *admission) blocks(q *question) []Block {
 	for i := range a.pod.Containers {
 		name := a.pod.Containers[i].Name
@@ -233,8 +236,8 @@ func (a *admission) blocks(q *question) []Block {
 	return nil
 }
 
-// keepMemory are the hints for blocks that are given: one each, if they are exactly what is asked; else the manager
-// does not care.
+// keepMemory returns the hints for memory that a pod has already: one for each block, if the blocks are exactly what is
+// asked. Otherwise the memory manager makes no hints.
 func keepMemory(blocks []Block, ask []Amount) []hint.Named {
 	named := make([]hint.Named, len(ask))
 	for i := range ask {
@@ -253,6 +256,7 @@ func keepMemory(blocks []Block, ask []Amount) []hint.Named {
 	return named
 }
 
+// affinity returns why the merge of q is refused.
 func (a *admission) affinity(q *question) why.Reason {
 	r := why.Reason{Code: why.KubeletTopologyAffinity}
 	resource, cause := blame(a.node.rule.Policy, a.lists(q))
@@ -272,8 +276,8 @@ func (a *admission) affinity(q *question) why.Reason {
 	return r
 }
 
-// blame says why lists have no common preferred mask, and whose list alone is the cause, "" for none: first the one
-// that is impossible, then the one without a preferred mask.
+// blame returns why lists have no common preferred mask, and the resource whose list alone is the cause, "" if no list
+// alone is: first a list without hints, then one without a preferred mask.
 func blame(policy hint.Policy, lists []hint.Named) (resource string, cause why.AffinityCause) {
 	width, cause := 0, why.NoCommonNodes
 	for _, l := range lists {

@@ -28,8 +28,8 @@ type Inventory struct {
 	Devices []DeviceSet
 }
 
-// Node is one machine under one kubelet, with nothing given to anybody. It is immutable and may be shared by all equal
-// nodes of a cluster.
+// Node is one machine under one kubelet, before it has allocated anything. It is immutable and may be shared by all
+// equal nodes of a cluster.
 type Node struct {
 	machine *topo.Machine
 	config  Config
@@ -37,33 +37,42 @@ type Node struct {
 	nodes   int          // NUMA nodes of the machine
 	all     topo.NodeSet // all of them
 
-	types       []string  // of memory, ascending; empty: the memory manager takes no part
-	allocatable [][]int64 // by type and node
+	// types are the types of memory, ascending; none if the memory manager takes no part. allocatable is what each NUMA
+	// node has, by type and node.
+	types       []string
+	allocatable [][]int64
 
-	sets  []DeviceSet // ascending by resource and nodes, no two alike
-	kinds []kind      // of devices, ascending by resource
+	// sets are the devices, ascending by resource and nodes, no two alike. kinds are their resources, ascending.
+	sets  []DeviceSet
+	kinds []kind
 
-	cpus     *cpuPolicy
-	cpuNodes topo.NodeSet // with online CPUs
-	// uniform: cpuPolicy.uniform. Elsewhere the CPU manager takes the average for the size, or counts units twice, and
-	// may give CPUs that it should not (kubernetes#140495).
+	cpus *cpuPolicy
+	// cpuNodes are the NUMA nodes with online CPUs.
+	cpuNodes topo.NodeSet
+	// uniform is false if cores or sockets differ in size. The CPU manager then takes their average for the size, or
+	// counts units twice, and may give CPUs that it should not (kubernetes#140495).
 	uniform bool
 
-	// capacity counts CPUs as resource 0, then kinds in order; those that are spread count nothing.
-	// nil where the machine has more nodes than a mask holds.
+	// capacity has CPUs as resource 0, then kinds in order; a kind that is spread counts nothing. It is nil if the
+	// machine has more nodes than a mask holds.
 	capacity *hint.Capacity
 	// buffers holds the *scratch of earlier questions; nil: each question makes its own.
 	buffers Buffers
 }
 
+// kind is one resource of devices.
 type kind struct {
-	resource    string
-	first, last int // its sets: Node.sets[first:last]
-	healthy     int
-	// hosts are the nodes with a device of it; none: no device has a topology, and it gives no hints.
-	hosts  topo.NodeSet
-	walked topo.NodeSet // the nodes whose subsets are tried
-	// spread: some devices are on several nodes, which counters do not describe.
+	resource string
+	// The kind's sets are Node.sets[first:last].
+	first, last int
+	// healthy counts the devices of all sets that work.
+	healthy int
+	// hosts are the NUMA nodes with a device of the kind. Without any, no device has a topology, and the device manager
+	// makes no hints.
+	hosts topo.NodeSet
+	// walked are the NUMA nodes whose masks the device manager walks.
+	walked topo.NodeSet
+	// spread is true if some device is on several NUMA nodes, which counters do not describe.
 	spread bool
 }
 

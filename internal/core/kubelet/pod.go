@@ -148,8 +148,8 @@ func (p *Pod) Index(container string) int {
 	return slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container })
 }
 
-// peak is what the pod needs at once of each name: the larger of what runs for long (app containers and sidecars) and
-// of what an init container needs beside the sidecars before it. It is sorted by name.
+// peak returns what the pod needs at once of each name, sorted by name: the larger of what app containers and sidecars
+// need together, and of what an init container needs beside the sidecars before it.
 func (p *Pod) peak(of func(*Container) []Amount) []Amount {
 	var names []string
 	for i := range p.Containers {
@@ -182,7 +182,8 @@ func plus(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// memory is what the memory manager reckons the pod to need at once: only types that an app container names count.
+// memory returns what the pod needs at once as the memory manager computes it: only types that an app container asks
+// for count.
 func (p *Pod) memory() []Amount {
 	return slices.DeleteFunc(p.peak(func(c *Container) []Amount { return c.Memory }), func(a Amount) bool {
 		return !slices.ContainsFunc(p.Containers, func(c Container) bool {
