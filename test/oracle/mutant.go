@@ -26,7 +26,7 @@ var mutants = []mutant{
 	},
 	{"kubelet/cpupack.go", "int(s.free) == t.policy.perSocket", "int(s.free) == t.policy.sockets[s.unit].size"},
 	{"kubelet/cpudistribute.go", "for grown*2 < k {", "for grown*4 < k {"},
-	{"hint/reach.go", "return 1 + topo.MaxNodes - n", "return 1 + n"},
+	{"hint/fold.go", "return 1 + topo.MaxNodes - n", "return 1 + n"},
 	{
 		"hint/hint.go", "if sa, sb := r.spread(a), r.spread(b); sa != sb {",
 		"if sa, sb := r.spread(a), r.spread(b); sa > sb {",
