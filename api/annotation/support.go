@@ -87,7 +87,7 @@ func Supports() []Support {
 			BindTimestampKey,
 		}},
 		{"devices", Done, PodLabel, []string{GPUIsolationLabel}},
-		{"devices", Done, NodeLabel, []string{GPUIsolationLabel}},
+		{"devices", Done, NodeLabel, []string{GPUIsolationLabel, GPUVendorLabel, GPUModelLabel, GPUDriverLabel}},
 		{"devices", Done, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
 
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},

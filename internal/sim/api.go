@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +20,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	resourceinformers "k8s.io/client-go/informers/resource/v1"
 	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -27,9 +30,9 @@ import (
 // delivers each change to all event handlers before it answers, so that nothing runs concurrently with the caller. It
 // is not safe for concurrent use.
 type apiServer struct {
-	pods, nodes *informer
-	clock       *stepClock
-	version     int
+	pods, nodes, claims *informer
+	clock               *stepClock
+	version             int
 	// deleted is called with each pod that was deleted.
 	deleted func(*corev1.Pod)
 	// fault is called before each request is answered. If it returns an error, the request fails with it. nil: no
@@ -52,6 +55,26 @@ func newPods(client kubernetes.Interface, resync time.Duration) cache.SharedInde
 
 func newNodes(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 	return &informer{SharedIndexInformer: coreinformers.NewNodeInformer(client, resync, nil)}
+}
+
+func newResourceClaims(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	return &informer{SharedIndexInformer: resourceinformers.NewResourceClaimInformer(client, metav1.NamespaceAll, resync,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+}
+
+// volumeInformers construct the informers that feed caches of the scheduler, besides those of pods, nodes and claims of
+// devices, by an object of their kind.
+var volumeInformers = map[runtime.Object]func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer{
+	&corev1.PersistentVolumeClaim{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return &informer{SharedIndexInformer: coreinformers.NewPersistentVolumeClaimInformer(c, metav1.NamespaceAll, resync,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+	},
+	&corev1.PersistentVolume{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return &informer{SharedIndexInformer: coreinformers.NewPersistentVolumeInformer(c, resync, cache.Indexers{})}
+	},
+	&resourcev1.ResourceSlice{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return &informer{SharedIndexInformer: resourceinformers.NewResourceSliceInformer(c, resync, cache.Indexers{})}
+	},
 }
 
 func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
@@ -85,6 +108,24 @@ func (s *apiServer) update(old, pod *corev1.Pod) {
 	for _, h := range s.pods.handlers {
 		h.OnUpdate(old, pod)
 	}
+}
+
+// putClaim replaces a ResourceClaim, or its status: whoever writes one sends the whole claim.
+func (s *apiServer) putClaim(body []byte) (runtime.Object, error) {
+	claim := &resourcev1.ResourceClaim{}
+	if _, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, claim); err != nil {
+		return nil, fmt.Errorf("read the claim: %w", err)
+	}
+	old, known, err := s.claims.GetStore().Get(claim)
+	if err != nil || !known {
+		return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), claim.Name)
+	}
+	s.stamp(claim)
+	utilruntime.Must(s.claims.GetStore().Update(claim))
+	for _, h := range s.claims.handlers {
+		h.OnUpdate(old, claim)
+	}
+	return claim, nil
 }
 
 // RoundTrip answers a request.
@@ -126,6 +167,9 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 		}
 	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if r.Method == http.MethodPut && len(path) >= 7 && path[5] == "resourceclaims" {
+		return s.putClaim(body)
+	}
 	if len(path) < 6 || path[4] != "pods" {
 		return nil, fmt.Errorf("simulate has no API server for %s %s", r.Method, r.URL.Path)
 	}

@@ -6,8 +6,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +28,17 @@ var fromCluster = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("namespaces"), corev1.SchemeGroupVersion.WithResource("nodes"),
 	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
 	schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
+	nodev1.SchemeGroupVersion.WithResource("runtimeclasses"),
+	corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
+	corev1.SchemeGroupVersion.WithResource("persistentvolumes"),
+	storagev1.SchemeGroupVersion.WithResource("storageclasses"), storagev1.SchemeGroupVersion.WithResource("csinodes"),
+	storagev1.SchemeGroupVersion.WithResource("csidrivers"),
+	storagev1.SchemeGroupVersion.WithResource("csistoragecapacities"),
+	storagev1.SchemeGroupVersion.WithResource("volumeattachments"),
+	resourcev1.SchemeGroupVersion.WithResource("resourceclaims"),
+	resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"),
+	resourcev1.SchemeGroupVersion.WithResource("resourceslices"),
+	resourcev1.SchemeGroupVersion.WithResource("deviceclasses"),
 	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
 	devicev1alpha1.Resource(), devicev1alpha1.NetworkResource(),
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),

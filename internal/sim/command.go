@@ -24,7 +24,7 @@ import (
 func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Command {
 	var files, specs []string
 	var format string
-	var fromCluster bool
+	var fromCluster, strict bool
 	flags := genericclioptions.NewConfigFlags(true)
 	c := &cobra.Command{
 		Use:   "simulate [--cluster] [--machine MACHINE…] [-f FILE|DIR…]",
@@ -34,7 +34,10 @@ same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, Deployment, ReplicaSet,
 StatefulSet, DaemonSet, Job, CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota,
-ElasticQuotaProfile, PodGroup, CompositePodGroup and v1 List. Pods with spec.nodeName are taken as they are; the
+ElasticQuotaProfile, PodGroup, CompositePodGroup, RuntimeClass, PersistentVolumeClaim, PersistentVolume, StorageClass,
+CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
+DeviceClass and v1 List. Objects of other APIs are named on standard error and skipped. A pod whose volume or claim
+is not in the input is reported as one that cannot be decided. Pods with spec.nodeName are taken as they are; the
 others are refused as the webhooks would, then tried by priority, highest first, then by age where it is given, then
 in the order of the input, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
 
@@ -77,7 +80,9 @@ adds the Node and the NodeResourceTopology that a local cluster would have; the 
 				}
 				docs = append(docs, more...)
 			}
-			result, err := Run(c.Context(), files, streams.In, streams.ErrOut, docs...)
+			result, err := Run(c.Context(), Input{
+				Paths: files, Stdin: streams.In, Warn: streams.ErrOut, Strict: strict, docs: docs,
+			})
 			if err != nil {
 				return err
 			}
@@ -89,6 +94,7 @@ adds the Node and the NodeResourceTopology that a local cluster would have; the 
 	c.Flags().StringArrayVar(&specs, "machine", nil,
 		"add machines, as for tenon up: NAME[@KUBELET][=COUNT]; may be repeated")
 	c.Flags().BoolVar(&fromCluster, "cluster", false, "start from the nodes, pods and policies of the current cluster")
+	c.Flags().BoolVar(&strict, "strict", false, "refuse objects of kinds that are not read, instead of skipping them")
 	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "with --cluster: path of the kubeconfig")
 	c.Flags().StringVar(flags.Context, "context", "", "with --cluster: context of the kubeconfig")
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")

@@ -14,8 +14,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,8 +30,11 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the API server's own defaults and conversions
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/node/install"
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
+	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -48,16 +54,12 @@ type object struct {
 
 // kinds of a group that affect only features that are not built.
 var notBuilt = map[string]string{
-	"PodGroup":              "gangs of APIs that are not read",
-	"ElasticQuotaTree":      "quota trees in one object",
-	"Reservation":           "reservations",
-	"NodeMetric":            "load-aware scheduling",
-	"PodMigrationJob":       "descheduling",
-	"Workload":              "templates of PodGroups; give the PodGroup",
-	"ResourceClaim":         "dynamic resource allocation",
-	"ResourceClaimTemplate": "dynamic resource allocation",
-	"ResourceSlice":         "dynamic resource allocation",
-	"DeviceClass":           "dynamic resource allocation",
+	"PodGroup":         "gangs of APIs that are not read",
+	"ElasticQuotaTree": "quota trees in one object",
+	"Reservation":      "reservations",
+	"NodeMetric":       "load-aware scheduling",
+	"PodMigrationJob":  "descheduling",
+	"Workload":         "templates of PodGroups; give the PodGroup",
 }
 
 // irrelevant kinds cannot change where a pod is placed.
@@ -70,6 +72,8 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 // supportedKinds is the text about the kinds of isSupported, and Device.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, " +
 	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
+	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, " +
+	"RuntimeClass, resource.k8s.io/v1 ResourceClaim, ResourceClaimTemplate, ResourceSlice and DeviceClass, " +
 	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io " +
 	"and scheduling.x-k8s.io, CompositePodGroup, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
@@ -80,7 +84,11 @@ func isSupported(o runtime.Object) bool {
 		*corev1.Pod, *corev1.Service, *corev1.Namespace,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
-		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology:
+		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology,
+		*nodev1.RuntimeClass, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass,
+		*storagev1.CSINode, *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment,
+		*resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice,
+		*resourcev1.DeviceClass:
 		return true
 	}
 	return false
@@ -111,7 +119,26 @@ type decoder struct {
 	objects []object
 	// unused counts the irrelevant objects by kind.
 	unused map[string]int
+	// foreign are the objects of groups that neither Kubernetes nor Tenon has.
+	foreign []foreignObject
 }
+
+// foreignObject is an object that simulate does not read.
+type foreignObject struct {
+	origin
+	kind, apiVersion string
+}
+
+// refuseForeign makes a problem of each foreign object.
+func (d *decoder) refuseForeign() {
+	for _, o := range d.foreign {
+		d.add(o.origin, "kind: %s (%s) is not known", o.kind, o.apiVersion)
+	}
+}
+
+// isForeign reports whether no kind of a group is read. A group that has other kinds, or versions, here is not foreign:
+// the kind may be misspelled.
+func isForeign(group string) bool { return group != "" && !scheme().IsGroupRegistered(group) }
 
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
@@ -185,7 +212,7 @@ func isPodGroup(k schema.GroupVersionKind) bool {
 
 func (d *decoder) one(at origin, h header, text []byte) {
 	kind := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
-	if feature, later := notBuilt[h.Kind]; later && !isPodGroup(kind) {
+	if feature, later := notBuilt[h.Kind]; later && !isPodGroup(kind) && !isForeign(kind.Group) {
 		d.add(at, "kind: %s (%s) is not supported yet: it is about %s", h.Kind, h.APIVersion, feature)
 		return
 	}
@@ -259,6 +286,10 @@ func (d *decoder) device(at origin, text []byte) {
 }
 
 func (d *decoder) refuse(at origin, h header, kind schema.GroupVersionKind, text []byte, err error) {
+	if runtime.IsNotRegisteredError(err) && isForeign(kind.Group) {
+		d.foreign = append(d.foreign, foreignObject{at, h.Kind, h.APIVersion})
+		return
+	}
 	if runtime.IsNotRegisteredError(err) {
 		d.add(at, "kind: %s (%s) is not known", h.Kind, h.APIVersion)
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -20,7 +21,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -91,6 +94,10 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	e.api.pods = factory.InformerFor(&corev1.Pod{}, newPods).(*informer)
 	e.api.nodes = factory.InformerFor(&corev1.Node{}, newNodes).(*informer)
+	e.api.claims = factory.InformerFor(&resourcev1.ResourceClaim{}, newResourceClaims).(*informer)
+	for o, construct := range volumeInformers {
+		factory.InformerFor(o, construct)
+	}
 	start := e.api.clock.now
 	e.quotas = kube.NewQuotas(func() time.Time { return start })
 	// Before all handlers of the scheduler, as in a cluster.
@@ -124,6 +131,11 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
 	tracker.Order.NoWait = true // a pod before it may wait for a permit that depends on later pods
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
+	for i := range cfg.Profiles {
+		// It would ask the API server to bind volumes and wait for their controllers. What it has reserved holds.
+		preBind := &cfg.Profiles[i].Plugins.PreBind
+		preBind.Disabled = append(preBind.Disabled, config.Plugin{Name: names.VolumeBinding})
+	}
 	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs)
 	changes := &upstream.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
@@ -163,7 +175,12 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 		w.listed = append(w.listed, n)
 	}
 	for _, o := range w.listed {
-		utilruntime.Must(informerOf(o, factory).GetStore().Add(o))
+		switch i := informerOf(o, factory).(type) {
+		case *informer: // a cache of the scheduler follows its events
+			e.api.create(i, o.(metav1.Object))
+		default:
+			utilruntime.Must(i.GetStore().Add(o))
+		}
 	}
 	for _, q := range w.quotas {
 		e.quotas.PutQuota(q.ElasticQuota)

@@ -52,7 +52,7 @@ func simulated(t *testing.T, in string, change func(*engine)) (Result, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := read(docs, io.Discard)
+	w, err := Input{Warn: io.Discard}.readWorld(docs)
 	if err != nil {
 		t.Fatal(err)
 	}

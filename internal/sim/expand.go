@@ -28,13 +28,13 @@ func (w *world) expand(o object, p *problems) {
 		w.listed = append(w.listed, t)
 		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
 	case *appsv1.StatefulSet:
-		if len(t.Spec.VolumeClaimTemplates) > 0 {
-			p.add(o.origin, "spec.volumeClaimTemplates: persistent volumes are not supported yet")
-			return
-		}
 		first := ptr.Deref(t.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start
 		w.listed = append(w.listed, t)
+		before := len(w.pending)
 		w.replicate(o.origin, ownedBy(t, "StatefulSet"), t.Spec.Template, first, t.Spec.Replicas, p)
+		for _, member := range w.pending[before:] {
+			w.claimTemplatesOf(t, member.Pod)
+		}
 	case *appsv1.DaemonSet:
 		w.daemons(o.origin, t, p)
 	case *batchv1.Job:

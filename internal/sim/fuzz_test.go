@@ -29,7 +29,7 @@ func FuzzInput(f *testing.F) {
 		var w *world
 		docs, err := readDocuments([]string{stdin}, strings.NewReader(text), io.Discard)
 		if err == nil {
-			w, err = read(docs, io.Discard)
+			w, err = Input{Warn: io.Discard}.readWorld(docs)
 		}
 		var bad *InputError
 		if err == nil && w == nil || err != nil && !errors.As(err, &bad) {

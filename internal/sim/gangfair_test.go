@@ -46,7 +46,7 @@ func newLive(t testing.TB, in string) *live {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := read(docs, io.Discard)
+	w, err := Input{Warn: io.Discard}.readWorld(docs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func worldOf(t *testing.T, in string, has map[string]*corev1.Pod) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := read(docs, io.Discard)
+	w, err := Input{Warn: io.Discard}.readWorld(docs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -193,7 +193,7 @@ func TestAQuotaThatTheWebhookRefusesIsBadInput(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Run(t.Context(), []string{"-"}, strings.NewReader(plain("n0", 16)+c.in), &strings.Builder{})
+			_, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(plain("n0", 16) + c.in), Warn: &strings.Builder{}})
 			var bad *InputError
 			if !errors.As(err, &bad) {
 				t.Fatalf("got %v, want an InputError", err)
@@ -260,7 +260,7 @@ func TestAListOfQuotasNeedNotNameTheirKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := read(docs, io.Discard)
+	w, err := Input{Warn: io.Discard}.readWorld(docs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestQuotasOfAClusterAreNotAskedAbout(t *testing.T) {
 	wrong := []byte(`{"apiVersion":"scheduling.sigs.k8s.io/v1alpha1","kind":"ElasticQuota","metadata":{"name":"old"},` +
 		`"spec":{"min":{"cpu":"5"},"max":{"cpu":"4"}}}`)
 	there := document{origin{file: clusterName, document: 1}, wrong}
-	r, err := Run(t.Context(), []string{"-"}, strings.NewReader(plain("n0", 16)), io.Discard, there)
+	r, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(plain("n0", 16)), Warn: io.Discard, docs: []document{there}})
 	if err != nil || len(r.Quotas) != 1 || r.Quotas[0].Min["cpu"] != "4" || len(r.Quotas[0].Problems) != 1 {
 		t.Errorf("got %+v, %v; want the quota as the scheduler counts it, with what is wrong", r.Quotas, err)
 	}

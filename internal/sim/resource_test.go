@@ -105,7 +105,7 @@ func simulateSlots(t *testing.T, table *convert.Resources, manifests ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := read(docs, io.Discard)
+	w, err := Input{Warn: io.Discard}.readWorld(docs)
 	if err != nil {
 		t.Fatal(err)
 	}

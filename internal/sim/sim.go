@@ -23,19 +23,32 @@ import (
 
 var schedulerNames = []string{"tenon-scheduler", corev1.DefaultSchedulerName, "koord-scheduler"}
 
-// Run decides about the given documents, and after them about the manifests in files and folders; "-" is in. Warnings
-// about the input, one a line, go to warn. Bad input is an *InputError.
-func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs ...document) (Result, error) {
+// Input is what one simulation reads.
+type Input struct {
+	// Paths are files and folders with manifests; "-" is Stdin.
+	Paths []string
+	Stdin io.Reader
+	// Warn receives warnings about the input, one a line.
+	Warn io.Writer
+	// Strict makes an object of a foreign kind an error. Otherwise Warn names the kind and the object is skipped.
+	Strict bool
+
+	docs []document // read before those of Paths
+}
+
+// Run decides about the pods of an input. Bad input is an *InputError.
+func Run(ctx context.Context, in Input) (Result, error) {
 	ctx, cancel := context.WithCancel(withoutLog(ctx))
 	defer cancel()
-	if len(paths) > 0 {
-		more, err := readDocuments(paths, in, warn)
+	docs := in.docs
+	if len(in.Paths) > 0 {
+		more, err := readDocuments(in.Paths, in.Stdin, in.Warn)
 		if err != nil {
 			return Result{}, err
 		}
-		docs = append(docs, more...)
+		docs = slices.Concat(docs, more)
 	}
-	w, err := read(docs, warn)
+	w, err := in.readWorld(docs)
 	if err != nil {
 		return Result{}, err
 	}
@@ -43,8 +56,8 @@ func Run(ctx context.Context, paths []string, in io.Reader, warn io.Writer, docs
 	if err != nil {
 		return Result{}, err
 	}
-	warnTopologies(e.store, w, warn)
-	return e.decide(ctx, w, warn)
+	warnTopologies(e.store, w, in.Warn)
+	return e.decide(ctx, w, in.Warn)
 }
 
 // Check returns what the webhooks refuse of the manifests in files and folders, a line for each reason. It needs no
@@ -54,7 +67,7 @@ func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (ref
 	if err != nil {
 		return nil, err
 	}
-	w, err := readAll(docs, warn)
+	w, err := Input{Warn: warn}.readObjects(docs)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +92,16 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	for _, p := range w.pending {
 		p.given = maps.Clone(p.Annotations)
 		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
+		missing := w.missingObject(p.Pod)
 		switch {
 		case len(refused) > 0:
 			r.Pods = append(r.Pods, e.outcome(p.Pod, Refused, refused...))
 		case !slices.Contains(schedulerNames, p.Spec.SchedulerName):
 			r.Pods = append(r.Pods, e.outcome(p.Pod, Unschedulable,
 				reasons([]why.Finding{view.Unserved(p.Spec.SchedulerName, schedulerNames)})...))
+		case missing != "":
+			r.Pods = append(r.Pods, e.outcome(p.Pod, Unschedulable,
+				Reason{Code: why.ObjectNotGiven, Message: "cannot be decided: " + missing}))
 		default:
 			queued = append(queued, p)
 		}
@@ -116,37 +133,55 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	return r, nil
 }
 
-func read(docs []document, warn io.Writer) (*world, error) {
-	w, err := readAll(docs, warn)
+// readWorld reads documents among which there must be a Node.
+func (in Input) readWorld(docs []document) (*world, error) {
+	w, err := in.readObjects(docs)
 	if err == nil && len(w.nodes) == 0 {
 		err = inputErrorf("no Node in the input: give nodes with -f, machines with --machine, or --cluster")
 	}
 	return w, err
 }
 
-func readAll(docs []document, warn io.Writer) (*world, error) {
+func (in Input) readObjects(docs []document) (*world, error) {
 	d := newDecoder()
 	for _, doc := range docs {
 		d.document(doc)
 	}
 	w := newWorld(d.objects, &d.problems)
 	w.prioritize(&d.problems)
+	w.applyRuntimeClasses()
 	w.followProfiles(&d.problems)
+	if in.Strict {
+		d.refuseForeign()
+	}
 	if d.err() == nil {
-		w.admitQuotas(warn, &d.problems)
+		w.admitQuotas(in.Warn, &d.problems)
 	}
 	if err := d.err(); err != nil {
 		return nil, err
 	}
-	var unused []string
-	for _, kind := range slices.Sorted(maps.Keys(d.unused)) {
-		unused = append(unused, fmt.Sprintf("%s (%d)", kind, d.unused[kind]))
+	if len(d.unused) > 0 {
+		warnf(in.Warn, "ignored: %s: they do not change where pods go", countKinds(d.unused))
 	}
-	if len(unused) > 0 {
-		warnf(warn, "ignored: %s: they do not change where pods go", strings.Join(unused, ", "))
+	foreign := map[string]int{}
+	for _, o := range d.foreign {
+		foreign[o.kind]++
 	}
-	w.warn(warn)
+	if len(foreign) > 0 {
+		warnf(in.Warn, "ignored: %s: these kinds are not read, and neither are pods that their controllers would create",
+			countKinds(foreign))
+	}
+	w.warn(in.Warn)
 	return w, nil
+}
+
+// countKinds lists kinds by name, each with its number of objects.
+func countKinds(counts map[string]int) string {
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s (%d)", kind, counts[kind]))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func warnf(warn io.Writer, format string, args ...any) {
@@ -166,6 +201,10 @@ func (w *world) warn(warn io.Writer) {
 		if !known[d.node] {
 			warnf(warn, "warning: %s %s: no Node has that name", d.kind, d.node)
 		}
+	}
+	for _, name := range w.unknownClasses {
+		warnf(warn, "warning: RuntimeClass %s is not in the input: pods of this class are taken as having no overhead, "+
+			"node selector or tolerations from it", name)
 	}
 	for _, p := range w.existing {
 		if !known[p.Spec.NodeName] {

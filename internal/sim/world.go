@@ -8,8 +8,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +60,21 @@ type world struct {
 	listed   []runtime.Object
 	existing []pod
 	pending  []pod
+	// claims, volumes, storageClasses, resourceClaims, claimTemplates and deviceClasses are what pods may refer to, by
+	// namespace and name. Those that upstream's plugins look up are also in listed.
+	claims         map[string]*corev1.PersistentVolumeClaim
+	volumes        map[string]*corev1.PersistentVolume
+	storageClasses map[string]*storagev1.StorageClass
+	resourceClaims map[string]*resourcev1.ResourceClaim
+	claimTemplates map[string]*resourcev1.ResourceClaimTemplate
+	deviceClasses  map[string]bool
+	// templated are claims that a controller would create unless the input has them.
+	templated []*corev1.PersistentVolumeClaim
+	// slices reports whether the input has a ResourceSlice.
+	slices         bool
+	runtimeClasses map[string]*nodev1.RuntimeClass
+	// unknownClasses are the RuntimeClasses that pods name and the input lacks, sorted.
+	unknownClasses []string
 	// resources are the resources, besides memory, that are counted by NUMA node.
 	resources *convert.Resources
 
@@ -64,20 +82,52 @@ type world struct {
 }
 
 func newWorld(objects []object, p *problems) *world {
-	w := &world{namespaces: map[string]*corev1.Namespace{}, classes: builtinClasses(), seen: map[string]origin{}}
+	w := &world{
+		namespaces: map[string]*corev1.Namespace{}, classes: builtinClasses(), seen: map[string]origin{},
+		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
+		storageClasses: map[string]*storagev1.StorageClass{}, resourceClaims: map[string]*resourcev1.ResourceClaim{},
+		claimTemplates: map[string]*resourcev1.ResourceClaimTemplate{}, deviceClasses: map[string]bool{},
+		runtimeClasses: map[string]*nodev1.RuntimeClass{},
+	}
 	for _, o := range objects { // nodes first, for the pods of DaemonSets
 		if n, ok := o.Object.(*corev1.Node); ok {
 			w.nodes = append(w.nodes, n)
 		}
 	}
 	slices.SortFunc(w.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	w.publishDevices(objects)
 	for _, o := range objects {
 		w.add(o, p)
 	}
+	w.createClaims()
 	for _, p := range slices.Concat(w.existing, w.pending) {
 		w.namespace(p.Namespace)
 	}
 	return w
+}
+
+// publishDevices writes into the Nodes what the manager writes there about their devices: amounts and labels.
+func (w *world) publishDevices(objects []object) {
+	devices := map[string]*devicev1alpha1.Device{}
+	for _, o := range objects {
+		if d, ok := o.Object.(*devicev1alpha1.Device); ok {
+			devices[d.Name] = d
+		}
+	}
+	for _, n := range w.nodes {
+		d := devices[n.Name]
+		for key, value := range convert.DeviceLabels(d) {
+			metav1.SetMetaDataLabel(&n.ObjectMeta, key, value)
+		}
+		for name, amount := range convert.Capacity(d) {
+			for _, list := range []*corev1.ResourceList{&n.Status.Capacity, &n.Status.Allocatable} {
+				if *list == nil {
+					*list = corev1.ResourceList{}
+				}
+				(*list)[name] = amount
+			}
+		}
+	}
 }
 
 func (w *world) add(o object, p *problems) {
@@ -96,6 +146,12 @@ func (w *world) add(o object, p *problems) {
 	case *corev1.Node: // newWorld has added it
 	case *policyv1.PodDisruptionBudget, *corev1.Service:
 		w.listed = append(w.listed, o.Object)
+	case *nodev1.RuntimeClass:
+		w.runtimeClasses[t.Name] = t
+	case *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSINode,
+		*storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment, *resourcev1.ResourceClaim,
+		*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
+		w.addReferent(o.Object)
 	case *corev1.Namespace:
 		w.namespaces[t.Name] = t
 	case *schedulingv1.PriorityClass:
@@ -130,7 +186,9 @@ func (w *world) add(o object, p *problems) {
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
-		*nodeinfo.Numatopology, *devicev1alpha1.Device, *devicev1alpha1.ClusterNetworkTopology:
+		*nodeinfo.Numatopology, *devicev1alpha1.Device, *devicev1alpha1.ClusterNetworkTopology, *nodev1.RuntimeClass,
+		*corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSINode, *storagev1.CSIDriver,
+		*storagev1.VolumeAttachment, *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
 		return false
 	}
 	return true
@@ -158,30 +216,7 @@ func (w *world) addPod(at origin, t *corev1.Pod, p *problems) {
 		w.existing = append(w.existing, entry)
 		return
 	}
-	unsupported := unsupportedFields(&t.Spec)
-	for _, text := range unsupported {
-		p.add(at, "%s", text)
-	}
-	if len(unsupported) == 0 {
-		w.pending = append(w.pending, entry)
-	}
-}
-
-// unsupportedFields names the fields that need objects which the input cannot contain.
-func unsupportedFields(s *corev1.PodSpec) []string {
-	var out []string
-	for i, v := range s.Volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			out = append(out, fmt.Sprintf("spec.volumes[%d]: persistent volumes are not supported yet", i))
-		}
-	}
-	if len(s.ResourceClaims) > 0 {
-		out = append(out, "spec.resourceClaims: dynamic resource allocation is not supported yet")
-	}
-	if s.RuntimeClassName != nil {
-		out = append(out, "spec.runtimeClassName: RuntimeClass is not supported yet")
-	}
-	return out
+	w.pending = append(w.pending, entry)
 }
 
 // namespace returns a namespace of the input, and adds one that is only used.
@@ -231,6 +266,26 @@ func informerOf(o runtime.Object, f informers.SharedInformerFactory) cache.Share
 		return f.Apps().V1().StatefulSets().Informer()
 	case *policyv1.PodDisruptionBudget:
 		return f.Policy().V1().PodDisruptionBudgets().Informer()
+	case *corev1.PersistentVolumeClaim:
+		return f.Core().V1().PersistentVolumeClaims().Informer()
+	case *corev1.PersistentVolume:
+		return f.Core().V1().PersistentVolumes().Informer()
+	case *storagev1.StorageClass:
+		return f.Storage().V1().StorageClasses().Informer()
+	case *storagev1.CSINode:
+		return f.Storage().V1().CSINodes().Informer()
+	case *storagev1.CSIDriver:
+		return f.Storage().V1().CSIDrivers().Informer()
+	case *storagev1.CSIStorageCapacity:
+		return f.Storage().V1().CSIStorageCapacities().Informer()
+	case *storagev1.VolumeAttachment:
+		return f.Storage().V1().VolumeAttachments().Informer()
+	case *resourcev1.ResourceClaim:
+		return f.Resource().V1().ResourceClaims().Informer()
+	case *resourcev1.ResourceSlice:
+		return f.Resource().V1().ResourceSlices().Informer()
+	case *resourcev1.DeviceClass:
+		return f.Resource().V1().DeviceClasses().Informer()
 	}
 	return f.Core().V1().Namespaces().Informer()
 }

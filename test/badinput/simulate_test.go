@@ -41,8 +41,8 @@ func simulateCases() []bad {
 		},
 		{"simulate: an object without a kind", in("{apiVersion: v1}"), []string{"document 1: kind: Required value"}},
 		{
-			"simulate: a kind that does not exist", in("{apiVersion: example.com/v1, kind: Frob, metadata: {name: a}}"),
-			[]string{"document 1 (Frob a)", "kind: Frob (example.com/v1) is not known"},
+			"simulate: a kind that does not exist", in("{apiVersion: apps/v1, kind: Deploymnet, metadata: {name: a}}"),
+			[]string{"document 1 (Deploymnet a)", "kind: Deploymnet (apps/v1) is not known"},
 		},
 		{
 			"simulate: a kind whose feature is not built",
@@ -69,10 +69,6 @@ func simulateCases() []bad {
 		{
 			"simulate: a priority class that is not defined", in(pod(", priorityClassName: gold")),
 			[]string{`spec.priorityClassName: Not found: "gold"`},
-		},
-		{
-			"simulate: a volume claim", in(pod(", volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]")),
-			[]string{"spec.volumes[0]", "persistent volumes are not supported yet"},
 		},
 		{
 			"simulate: a list inside of a list",

@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -172,12 +171,7 @@ func (c *Controller) amounts(node *corev1.Node, have corev1.ResourceList) (write
 
 // label copies what the Device says of its GPUs.
 func (c *Controller) label(ctx context.Context, node *corev1.Node, device *devicev1alpha1.Device) error {
-	labels, shown := map[string]string{}, convert.Owned(node, Manager, "", "f:metadata", "f:labels")
-	for _, key := range [...]string{annotation.GPUVendorLabel, annotation.GPUModelLabel, annotation.GPUDriverLabel} {
-		if device != nil && device.Labels[key] != "" {
-			labels[key] = device.Labels[key]
-		}
-	}
+	labels, shown := convert.DeviceLabels(device), convert.Owned(node, Manager, "", "f:metadata", "f:labels")
 	differs := len(labels) != len(shown)
 	for key, value := range labels {
 		differs = differs || !slices.Contains(shown, key) || node.Labels[key] != value

@@ -22,6 +22,7 @@ const (
 	// Attention: no scheduler has attempted the pod.
 	NoScheduler
 	NotAttempted
+	ObjectNotGiven
 
 	// Gate.
 	SchedulingGate

@@ -111,8 +111,9 @@ var facts = [numCodes]Entry{
 	RequestLimitMismatch: {Name: "RequestLimitMismatch", Class: Request, Plugin: "any"},
 	InvalidDeviceRequest: {Name: "InvalidDeviceRequest", Class: Request, Plugin: devicePlugin},
 
-	NoScheduler:  {Name: "NoScheduler", Class: Attention, Plugin: "any", Resolvable: true},
-	NotAttempted: {Name: "NotAttempted", Class: Attention, Plugin: "any", Resolvable: true},
+	NoScheduler:    {Name: "NoScheduler", Class: Attention, Plugin: "any", Resolvable: true},
+	NotAttempted:   {Name: "NotAttempted", Class: Attention, Plugin: "any", Resolvable: true},
+	ObjectNotGiven: {Name: "ObjectNotGiven", Class: Attention, Plugin: "any", Upstream: true},
 
 	SchedulingGate: {Name: "SchedulingGate", Class: Gate, Plugin: "SchedulingGates", Resolvable: true, Upstream: true},
 

@@ -14,6 +14,18 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 )
 
+// DeviceLabels returns the labels of a Device object that its Node carries too: vendor, model and driver of its GPUs.
+// nil stands for a node without devices.
+func DeviceLabels(d *devicev1alpha1.Device) map[string]string {
+	labels := map[string]string{}
+	for _, key := range [...]string{annotation.GPUVendorLabel, annotation.GPUModelLabel, annotation.GPUDriverLabel} {
+		if d != nil && d.Labels[key] != "" {
+			labels[key] = d.Labels[key]
+		}
+	}
+	return labels
+}
+
 // Capacity returns what the devices of a node that work have together, by resource: of each type what its devices
 // state, so that types of which nothing else is known count too. A GPU that states nothing has 100 percent of its cores
 // and of its memory. A MIG device counts by the name of its profile alone, its GPU not at all. There is none on a node

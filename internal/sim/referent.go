@@ -1,0 +1,268 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/utils/ptr"
+)
+
+// addReferent adds an object that pods refer to: upstream's plugins look it up.
+func (w *world) addReferent(o runtime.Object) {
+	meta := o.(metav1.Object)
+	key := meta.GetNamespace() + "/" + meta.GetName()
+	if meta.GetUID() == "" {
+		meta.SetUID(types.UID(fmt.Sprintf("simulated/%T/%s", o, key)))
+	}
+	switch t := o.(type) {
+	case *corev1.PersistentVolumeClaim:
+		w.claims[key] = t
+	case *corev1.PersistentVolume:
+		if t.Status.Phase == "" || t.Status.Phase == corev1.VolumePending { // what the volume controller would write
+			t.Status.Phase = corev1.VolumeAvailable
+			if t.Spec.ClaimRef != nil {
+				t.Status.Phase = corev1.VolumeBound
+			}
+		}
+		w.volumes[t.Name] = t
+	case *storagev1.StorageClass:
+		w.storageClasses[t.Name] = t
+	case *resourcev1.ResourceClaim:
+		w.resourceClaims[key] = t
+	case *resourcev1.ResourceClaimTemplate:
+		w.claimTemplates[key] = t
+		return // no plugin looks it up
+	case *resourcev1.DeviceClass:
+		w.deviceClasses[t.Name] = true
+	case *resourcev1.ResourceSlice:
+		w.slices = true
+	}
+	w.listed = append(w.listed, o)
+}
+
+// claimTemplatesOf gives a pod of a StatefulSet the volumes of the set's claim templates, and creates the claims that
+// the input lacks, as the StatefulSet controller does.
+func (w *world) claimTemplatesOf(set *appsv1.StatefulSet, member *corev1.Pod) {
+	for i := range set.Spec.VolumeClaimTemplates {
+		template := &set.Spec.VolumeClaimTemplates[i]
+		name := template.Name + "-" + member.Name
+		member.Spec.Volumes = slices.DeleteFunc(member.Spec.Volumes,
+			func(v corev1.Volume) bool { return v.Name == template.Name })
+		member.Spec.Volumes = append(member.Spec.Volumes, corev1.Volume{
+			Name: template.Name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+			},
+		})
+		w.templated = append(w.templated, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: member.Namespace, Name: name, Labels: template.Labels},
+			Spec:       *template.Spec.DeepCopy(),
+		})
+	}
+}
+
+// createClaims creates the claims that controllers would create and the input lacks: those of StatefulSets, of
+// ephemeral volumes, and of pods' resource claim templates. Claims without a storage class get the default one.
+func (w *world) createClaims() {
+	for _, entry := range w.pending {
+		for i := range entry.Spec.Volumes {
+			v := &entry.Spec.Volumes[i]
+			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+				continue
+			}
+			w.templated = append(w.templated, &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: entry.Namespace, Name: entry.Name + "-" + v.Name, OwnerReferences: ownedByPod(entry.Pod),
+				},
+				Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy(),
+			})
+		}
+		w.createResourceClaims(entry.Pod)
+	}
+	for _, c := range w.templated {
+		if w.claims[c.Namespace+"/"+c.Name] == nil {
+			w.addReferent(c)
+		}
+	}
+	name := w.defaultStorageClass()
+	for _, c := range w.claims {
+		switch {
+		case c.Spec.VolumeName != "": // the volume controller has completed what the manifest begins
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, volume.AnnBindCompleted, "yes")
+		case c.Spec.StorageClassName == nil && name != "":
+			c.Spec.StorageClassName = &name
+		}
+	}
+}
+
+func ownedByPod(p *corev1.Pod) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: ptr.To(true),
+	}}
+}
+
+func (w *world) createResourceClaims(p *corev1.Pod) {
+	for _, ref := range p.Spec.ResourceClaims {
+		if ref.ResourceClaimTemplateName == nil ||
+			slices.ContainsFunc(p.Status.ResourceClaimStatuses, func(s corev1.PodResourceClaimStatus) bool {
+				return s.Name == ref.Name
+			}) {
+			continue
+		}
+		template := w.claimTemplates[p.Namespace+"/"+*ref.ResourceClaimTemplateName]
+		if template == nil {
+			continue
+		}
+		name := p.Name + "-" + ref.Name
+		w.addReferent(&resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, OwnerReferences: ownedByPod(p)},
+			Spec:       *template.Spec.Spec.DeepCopy(),
+		})
+		p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses,
+			corev1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &name})
+	}
+}
+
+// defaultStorageClass returns the name of the default class, the newest of several; "" for none.
+func (w *world) defaultStorageClass() string {
+	var out *storagev1.StorageClass
+	for _, name := range slices.Sorted(maps.Keys(w.storageClasses)) {
+		c := w.storageClasses[name]
+		if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" &&
+			(out == nil || c.CreationTimestamp.After(out.CreationTimestamp.Time)) {
+			out = c
+		}
+	}
+	if out == nil {
+		return ""
+	}
+	return out.Name
+}
+
+// missingObject says which object the decision about a pod needs and the input lacks; "" for none.
+func (w *world) missingObject(p *corev1.Pod) string {
+	for i := range p.Spec.Volumes {
+		name := ""
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			name = v.PersistentVolumeClaim.ClaimName
+		case v.Ephemeral != nil:
+			name = p.Name + "-" + v.Name
+		default:
+			continue
+		}
+		if text := w.missingForVolume(p.Namespace + "/" + name); text != "" {
+			return text
+		}
+	}
+	for _, ref := range p.Spec.ResourceClaims {
+		if text := w.missingForDevices(p, ref); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (w *world) missingForVolume(key string) string {
+	claim := w.claims[key]
+	if claim == nil {
+		return fmt.Sprintf("PersistentVolumeClaim %s is not in the input", key)
+	}
+	if name := claim.Spec.VolumeName; name != "" {
+		if w.volumes[name] == nil {
+			return fmt.Sprintf("PersistentVolume %s, to which claim %s is bound, is not in the input", name, key)
+		}
+		return ""
+	}
+	name := volume.GetPersistentVolumeClaimClass(claim)
+	class := w.storageClasses[name]
+	switch {
+	case name == "":
+		return fmt.Sprintf("PersistentVolumeClaim %s is not bound and has no storage class", key)
+	case class == nil:
+		return fmt.Sprintf("StorageClass %s of claim %s is not in the input", name, key)
+	case ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
+		return fmt.Sprintf("PersistentVolumeClaim %s is not bound, and its StorageClass %s binds a volume before pods are "+
+			"scheduled: give the claim with spec.volumeName, and that PersistentVolume", key, name)
+	}
+	return ""
+}
+
+func (w *world) missingForDevices(p *corev1.Pod, ref corev1.PodResourceClaim) string {
+	if t := ref.ResourceClaimTemplateName; t != nil && w.claimTemplates[p.Namespace+"/"+*t] == nil {
+		return fmt.Sprintf("ResourceClaimTemplate %s/%s is not in the input", p.Namespace, *t)
+	}
+	name, _, err := resourceclaim.Name(p, &ref)
+	if err != nil || name == nil {
+		return fmt.Sprintf("spec.resourceClaims: the claim for %s is not created", ref.Name)
+	}
+	claim := w.resourceClaims[p.Namespace+"/"+*name]
+	if claim == nil {
+		return fmt.Sprintf("ResourceClaim %s/%s is not in the input", p.Namespace, *name)
+	}
+	if claim.Status.Allocation != nil {
+		return ""
+	}
+	for _, r := range claim.Spec.Devices.Requests {
+		var classes []string
+		if r.Exactly != nil {
+			classes = append(classes, r.Exactly.DeviceClassName)
+		}
+		for _, sub := range r.FirstAvailable {
+			classes = append(classes, sub.DeviceClassName)
+		}
+		for _, class := range classes {
+			if !w.deviceClasses[class] {
+				return fmt.Sprintf("DeviceClass %s of ResourceClaim %s/%s is not in the input", class, p.Namespace, *name)
+			}
+		}
+	}
+	if !w.slices && len(claim.Spec.Devices.Requests) > 0 {
+		return "no ResourceSlice is in the input"
+	}
+	return ""
+}
+
+// applyRuntimeClasses gives pods the overhead, node selector and tolerations of their RuntimeClass, as the API server's
+// admission does.
+func (w *world) applyRuntimeClasses() {
+	unknown := map[string]bool{}
+	for _, entry := range w.pending {
+		name := ptr.Deref(entry.Spec.RuntimeClassName, "")
+		if name == "" {
+			continue
+		}
+		class := w.runtimeClasses[name]
+		if class == nil {
+			unknown[name] = true
+			continue
+		}
+		if class.Overhead != nil {
+			entry.Spec.Overhead = class.Overhead.PodFixed
+		}
+		if class.Scheduling == nil {
+			continue
+		}
+		for key, value := range class.Scheduling.NodeSelector {
+			if entry.Spec.NodeSelector == nil {
+				entry.Spec.NodeSelector = map[string]string{}
+			}
+			entry.Spec.NodeSelector[key] = value
+		}
+		for _, t := range class.Scheduling.Tolerations {
+			if !slices.Contains(entry.Spec.Tolerations, t) {
+				entry.Spec.Tolerations = append(entry.Spec.Tolerations, t)
+			}
+		}
+	}
+	w.unknownClasses = slices.Sorted(maps.Keys(unknown))
+}
