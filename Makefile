@@ -58,7 +58,7 @@ up: bin/tenon ## Start a local cluster of simulated machines with the demo
 	@$(BIN)/tenon up --detach --demo
 
 down: ## Stop the local cluster and remove its data
-	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge; else echo "nothing to stop: bin/tenon was never built"; fi
+	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge --data "$$HOME/.tenon"; else echo "nothing to stop: bin/tenon was never built"; fi
 
 test: verify unit race search system oracle-short alerts ladder ## Run every test for which the tools are built
 

@@ -49,7 +49,7 @@ func Explain(err error, dir datadir.Dir) error {
 	case err == nil, errors.As(err, &fault):
 		return err
 	case errors.As(err, &inUse):
-		what, remedy = inUse.Error(), fmt.Sprintf("stop it with: tenon down%s, or %s", dataFlag(dir), remedy)
+		what, remedy = inUse.Error(), fmt.Sprintf("stop it with: tenon down%s, or %s", dir.Flag(), remedy)
 	case errors.As(err, &notPrivate):
 		what = notPrivate.Error()
 		if notPrivate.Owner == notPrivate.User {
@@ -72,7 +72,7 @@ func Explain(err error, dir datadir.Dir) error {
 	case errors.As(err, &store):
 		what = fmt.Sprintf("the cluster's store is damaged: %v", store)
 		remedy = fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)",
-			dataFlag(dir))
+			dir.Flag())
 	default:
 		return err
 	}
@@ -97,11 +97,4 @@ func checkSpace(dir datadir.Dir) error {
 		}
 	}
 	return nil
-}
-
-func dataFlag(dir datadir.Dir) string {
-	if usual, err := datadir.Resolve(""); err == nil && usual == dir {
-		return ""
-	}
-	return " --data " + dir.Root()
 }

@@ -37,6 +37,14 @@ func Resolve(path string) (Dir, error) {
 // Root returns the folder's absolute path.
 func (d Dir) Root() string { return d.root }
 
+// Flag returns what commands about the cluster in this folder need: " --data ROOT"; "" for the default folder.
+func (d Dir) Flag() string {
+	if usual, err := Resolve(""); err == nil && usual == d {
+		return ""
+	}
+	return " --data " + d.root
+}
+
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (d Dir) Kubeconfig() string { return d.path("kubeconfig") }
 

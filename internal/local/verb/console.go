@@ -71,7 +71,7 @@ func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
 	fmt.Fprintf(&b, "Ready in %.1f s: %d nodes (%s)\n", took.Seconds(), len(names), cluster.Few(names))
 	fmt.Fprintf(&b, "  export KUBECONFIG=%s\n", dir.Kubeconfig())
 	fmt.Fprintf(&b, "  look   %[1]s topology · %[1]s top · %[1]s explain · %[1]s kubectl get pods\n", name())
-	fmt.Fprintf(&b, "  stop   %[1]s down, %[1]s down --purge (removes the data)", name())
+	fmt.Fprintf(&b, "  stop   %[1]s down%[2]s, %[1]s down%[2]s --purge (removes the data)", name(), dir.Flag())
 	return b.String()
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -27,6 +29,9 @@ func newDown() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := datadir.Resolve(data)
+			if err == nil && data == "" {
+				err = checkKubeconfig(dir, os.Getenv("KUBECONFIG"))
+			}
 			if err != nil {
 				return err
 			}
@@ -36,6 +41,26 @@ func newDown() *cobra.Command {
 	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data (default ~/.tenon)")
 	c.Flags().BoolVar(&purge, "purge", false, "remove the data too")
 	return c
+}
+
+// checkKubeconfig refuses to stop the cluster in the default folder while KUBECONFIG names another cluster, which the
+// user may mean.
+func checkKubeconfig(dir datadir.Dir, inUse string) error {
+	for _, path := range filepath.SplitList(inUse) {
+		absolute, err := filepath.Abs(path)
+		if err != nil {
+			return fmt.Errorf("resolve KUBECONFIG %s: %w", path, err)
+		}
+		if absolute == dir.Kubeconfig() {
+			return nil
+		}
+	}
+	if inUse == "" {
+		return nil
+	}
+	err := fmt.Errorf("KUBECONFIG is %s, which is not the cluster in %s: name the cluster to stop with --data", inUse,
+		dir.Root())
+	return &cluster.ExitError{Err: err, Code: 2}
 }
 
 func down(ctx context.Context, dir datadir.Dir, purge bool, out io.Writer) error {
