@@ -45,7 +45,7 @@ type AgentConfiguration struct {
 }
 
 // ManagerConfiguration is the file that tenon-manager reads with --config. Addresses, certificates, kubeconfig, leader
-// election and log level have flags alone.
+// election, the file of arguments of quotas and the log level have flags alone.
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -59,6 +59,4 @@ type ManagerConfiguration struct {
 	// SchedulerIdentities are user names that may write the annotations of a scheduler. Default: the service accounts
 	// of tenon-scheduler and koord-scheduler.
 	SchedulerIdentities []string `json:"schedulerIdentities,omitempty"`
-	// ElasticQuotaArgs are the scheduler's; not with --elastic-quota-args, which names a file of them.
-	ElasticQuotaArgs *ElasticQuotaArgs `json:"elasticQuotaArgs,omitempty"`
 }

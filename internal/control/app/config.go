@@ -1,8 +1,6 @@
 package app
 
 import (
-	"errors"
-
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-project/tenon/api/config/strict"
@@ -29,23 +27,11 @@ func (o *Options) apply(fs *pflag.FlagSet, d *strict.Document, quotaArgs string)
 	var schema config.ManagerConfiguration
 	if d != nil {
 		problems := d.DecodeKind(config.ComponentAPIVersion, config.ManagerConfigurationKind, &schema)
-		if q := schema.ElasticQuotaArgs; len(problems) == 0 && q != nil {
-			q.SetDefaults()
-			problems = d.Locate("elasticQuotaArgs", q.Validate().ToAggregate())
-		}
 		if err := problems.Err(); err != nil {
 			return err
 		}
 	}
-	switch q := schema.ElasticQuotaArgs; {
-	case q == nil:
-		o.Quotas, err = readQuotaOptions(quotaArgs)
-	case quotaArgs != "":
-		err = errors.New("--elastic-quota-args is not allowed beside elasticQuotaArgs in the file of --config")
-	default:
-		o.Quotas = newQuotaOptions(q)
-	}
-	if err != nil {
+	if o.Quotas, err = readQuotaOptions(quotaArgs); err != nil {
 		return err
 	}
 	o.Settings, err = strict.Apply(d, schema, strict.Flags{

@@ -33,12 +33,8 @@ func TestTheFileOfAManager(t *testing.T) {
 			"requireNRIPlugn: true\n", "",
 			`manager.yaml:3:1: requireNRIPlugn: unknown field, did you mean "requireNRIPlugin"?`,
 		},
-		"arguments that cannot be": {
-			"elasticQuotaArgs:\n  revokePolicy: Never\n", "",
-			"manager.yaml:4:3: elasticQuotaArgs.revokePolicy: Unsupported value",
-		},
-		"arguments twice": {
-			"elasticQuotaArgs: {}\n", "q.yaml", "--elastic-quota-args is not allowed beside elasticQuotaArgs",
+		"arguments of quotas, which have a file of their own": {
+			"elasticQuotaArgs: {}\n", "", "manager.yaml:3:1: elasticQuotaArgs: unknown field",
 		},
 		"no file of arguments": {"", "/does/not/exist", "read the arguments of quotas"},
 	} {
