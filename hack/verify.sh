@@ -10,8 +10,8 @@ TAGS=${TAGS:-nomsgpack}
 all="$TAGS,e2e_cgroup,e2e_node,e2e_cluster,e2e_guest,e2e_install"
 failed=0
 # Hits that are accepted today, of CONTRIBUTING.md's rules on words, names and lines: lower them with every pass over the texts.
-most_words=140
-most_names=660
+most_words=105
+most_names=528
 most_lines=28
 
 check() { # NAME COMMAND…: passes when the command succeeds; its output is shown when it does not
