@@ -20,15 +20,15 @@ type Choice struct {
 
 // choice spells a set out.
 func (s *search) choice(k *Keys, w *walk) Choice {
-	c := Choice{Keys: *k, Nodes: s.view.nodes(s.lead.rack, k.Mask), Approximate: !s.complete || w.approximate}
+	c := Choice{Keys: *k, Nodes: s.view.nodes(s.lead.group, k.Mask), Approximate: !s.complete || w.approximate}
 	var to [MaxDevices]int8
 	s.lead.assign(k.Mask, &to)
 	c.Grants = s.grants(c.Grants, s.lead, &to, bits.OnesCount64(k.Mask))
 	if len(s.rest) > 0 {
-		s.surround(k.Mask, c.Nodes)
+		s.chooseCompanions(k.Mask, c.Nodes)
 		for t := range s.rest {
 			n := &s.found[t]
-			c.Nodes |= s.view.nodes(s.rest[t].rack, n.mask)
+			c.Nodes |= s.view.nodes(s.rest[t].group, n.mask)
 			c.Grants = s.grants(c.Grants, &s.rest[t], &n.to, bits.OnesCount64(n.mask))
 		}
 	}
@@ -39,7 +39,7 @@ func (s *search) choice(k *Keys, w *walk) Choice {
 func (s *search) grants(list []Grant, p *pick, to *[MaxDevices]int8, n int) []Grant {
 	first := len(list)
 	for j := range n {
-		u := &s.view.units[p.rack.first+int(to[j])]
+		u := &s.view.units[p.group.first+int(to[j])]
 		b := p.bundle(j)
 		g := Grant{Type: u.Type, ID: u.ID, Minor: u.Minor, Amount: b.on(u)}
 		g.Amount[Slots] = 0

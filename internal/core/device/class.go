@@ -56,7 +56,8 @@ type Class struct {
 	nodes []topo.NodeSet // NUMA node by device; 0 = unknown
 	// places are equal where devices are connected to one bridge.
 	places []int
-	// groups are twins; of a class with tables those of several devices. peers are the same whatever their places.
+	// groups are the groups of interchangeable devices; of a class with tables only those of several devices. peers are
+	// the same groups with places ignored.
 	groups, peers []uint64
 	// Below, of classes with tables, by set; nil in others.
 	links, levels []int32    // sums over the pairs of a set: of 100 · lanes, and of closeness
@@ -70,13 +71,13 @@ type Class struct {
 func newClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
 	n := len(nodes)
 	c := &Class{n: n, w: w, nodes: nodes, places: places}
-	c.groups = c.twins(places)
+	c.groups = c.findInterchangeable(places)
 	if n > mostTabled {
 		return c
 	}
 	single := func(g uint64) bool { return g&(g-1) == 0 }
 	c.groups = slices.DeleteFunc(c.groups, single)
-	c.peers = slices.DeleteFunc(c.twins(make([]int, n)), single)
+	c.peers = slices.DeleteFunc(c.findInterchangeable(make([]int, n)), single)
 	c.sums()
 	c.rings()
 	for i, k := range sizes() {

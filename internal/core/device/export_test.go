@@ -15,13 +15,13 @@ func NewClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
 // Untabled returns the class as one of more devices than tables are for.
 func (c *Class) Untabled() *Class {
 	u := &Class{n: c.n, w: c.w, nodes: c.nodes, places: c.places}
-	u.groups = u.twins(c.places)
+	u.groups = u.findInterchangeable(c.places)
 	return u
 }
 
 // Select returns the keys of the best k of the free devices of a class; false where there are fewer.
 func (c *Class) Select(free uint64, k int, q Demand) (Keys, bool) {
-	w := &walk{class: c, open: free, k: k, fine: true, twins: c.peers}
+	w := &walk{class: c, open: free, k: k, fine: true, interchangeable: c.peers}
 	if c.order == nil {
 		w = c.many(free, 0, k)
 	}

@@ -92,8 +92,8 @@ type unit struct {
 	foreign []string     // UIDs of pods that have it of another program
 }
 
-// rack is the devices of one type: units first … first+n-1, whose bits in masks are 0 … n-1.
-type rack struct {
+// typeGroup is the devices of one type: units first … first+n-1, whose bits in masks are 0 … n-1.
+type typeGroup struct {
 	kind     Type
 	first, n int
 	class    *Class
@@ -103,7 +103,7 @@ type rack struct {
 }
 
 // those are the devices of which is holds: it takes their index among all units.
-func (r *rack) those(is func(at int) bool) (mask uint64) {
+func (r *typeGroup) those(is func(at int) bool) (mask uint64) {
 	for i := range r.n {
 		if is(r.first + i) {
 			mask |= 1 << i
@@ -117,7 +117,7 @@ type Inventory struct {
 	spec     Spec
 	machine  *topo.Machine
 	units    []unit // Invariant: by type (GPUs first), PCI address, ID.
-	racks    []rack
+	groups   []typeGroup
 	at       map[identity]int
 	sets     []partition // of GPUs, by their masks; see newPartitions
 	reported map[string]bool
@@ -163,9 +163,9 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 		}
 		inv.at[key] = i
 		if i == 0 || inv.units[i-1].Type != u.Type {
-			inv.racks = append(inv.racks, rack{kind: u.Type, first: i})
+			inv.groups = append(inv.groups, typeGroup{kind: u.Type, first: i})
 		}
-		inv.racks[len(inv.racks)-1].n++
+		inv.groups[len(inv.groups)-1].n++
 	}
 	for i := range inv.units {
 		u := &inv.units[i]
@@ -173,8 +173,8 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 			u.parent, inv.units[parent].offered = parent, false
 		}
 	}
-	for i := range inv.racks {
-		r := &inv.racks[i]
+	for i := range inv.groups {
+		r := &inv.groups[i]
 		if r.n > MaxDevices {
 			return nil, fmt.Errorf("%d devices of type %s, at most %d are supported", r.n, r.kind, MaxDevices)
 		}
@@ -256,8 +256,8 @@ func nodesOf(devices []Device, m *topo.Machine) map[int]topo.NodeSet {
 	return nodes
 }
 
-// scopes are the devices of a rack by key, in ascending order; -1 is an unknown one.
-func (inv *Inventory) scopes(r *rack, key func(*unit) int) (masks []uint64, unknown uint64) {
+// scopes are the devices of a group by key, in ascending order; -1 is an unknown one.
+func (inv *Inventory) scopes(r *typeGroup, key func(*unit) int) (masks []uint64, unknown uint64) {
 	known := map[int]uint64{}
 	for i := range r.n {
 		if k := key(&inv.units[r.first+i]); k >= 0 {
@@ -269,8 +269,8 @@ func (inv *Inventory) scopes(r *rack, key func(*unit) int) (masks []uint64, unkn
 	return slices.Sorted(maps.Values(known)), unknown
 }
 
-// arrange sorts the devices of a rack by root complex and NUMA node, and finds its class.
-func (inv *Inventory) arrange(r *rack, s *Spec, classes *Classes) {
+// arrange sorts the devices of a group by root complex and NUMA node, and finds its class.
+func (inv *Inventory) arrange(r *typeGroup, s *Spec, classes *Classes) {
 	var unknown uint64
 	r.pcie, unknown = inv.scopes(r, func(u *unit) int { return u.pcie })
 	for ; unknown != 0; unknown &= unknown - 1 {
@@ -297,11 +297,11 @@ func (inv *Inventory) arrange(r *rack, s *Spec, classes *Classes) {
 	r.class = classes.of(inv.weights(r, s), nodes, places)
 }
 
-// rack returns the devices of a type; nil where the node has none.
-func (inv *Inventory) rack(t Type) *rack {
-	for i := range inv.racks {
-		if inv.racks[i].kind == t {
-			return &inv.racks[i]
+// group returns the devices of a type; nil where the node has none.
+func (inv *Inventory) group(t Type) *typeGroup {
+	for i := range inv.groups {
+		if inv.groups[i].kind == t {
+			return &inv.groups[i]
 		}
 	}
 	return nil
@@ -339,7 +339,7 @@ func KindsOf(devices []Device) (kinds Kinds) {
 
 // AnyDegraded reports whether a device is likely to fail.
 func (inv *Inventory) AnyDegraded() bool {
-	return slices.ContainsFunc(inv.racks, func(r rack) bool { return r.degraded != 0 })
+	return slices.ContainsFunc(inv.groups, func(r typeGroup) bool { return r.degraded != 0 })
 }
 
 // Degraded counts the devices of grants that are likely to fail.

@@ -21,9 +21,9 @@ func closeness(a, b *unit) int64 {
 	return Remote
 }
 
-// weights are the links of a rack: entry i·n+j is 100 · lanes + closeness, in the weaker direction, and 0 for a device
+// weights are the links of a group: entry i·n+j is 100 · lanes + closeness, in the weaker direction, and 0 for a device
 // with itself.
-func (inv *Inventory) weights(r *rack, s *Spec) []int32 {
+func (inv *Inventory) weights(r *typeGroup, s *Spec) []int32 {
 	local := func(t Type, id string) int {
 		if i, ok := inv.at[identity{t, id}]; ok && t == r.kind {
 			return i - r.first
@@ -72,7 +72,7 @@ func bounded(lanes int64) int64 { return min(max(lanes, 0), mostLanes) }
 // Lanes returns the direct links between the devices of a type: entry i·n+j is the number of lanes between devices i
 // and j of the n, in the order of View.Devices.
 func (inv *Inventory) Lanes(t Type) []int64 {
-	r := inv.rack(t)
+	r := inv.group(t)
 	if r == nil {
 		return nil
 	}

@@ -10,9 +10,9 @@ import (
 // mostSets is the number of sets that are looked at in a class without tables.
 const mostSets = 50_000
 
-// twins sorts devices that nothing distinguishes, logical GPUs of one card, say: same place, same links to each other
-// device. Sets that differ in them are one set.
-func (c *Class) twins(places []int) []uint64 {
+// findInterchangeable groups the devices that nothing distinguishes, such as logical GPUs of one card: they are in the
+// same place and have the same links to each other device. Sets that differ only within such groups are equivalent.
+func (c *Class) findInterchangeable(places []int) []uint64 {
 	var groups []uint64
 	for i := range c.n {
 		at := slices.IndexFunc(groups, func(g uint64) bool { return c.alike(bits.TrailingZeros64(g), i, places) })
@@ -38,7 +38,7 @@ func (c *Class) alike(i, j int, places []int) bool {
 }
 
 // many is the walk through sets of k devices of open, all of them in one of scopes where there are some, for a class
-// without tables. Twins count as one, but for those in apart. Where there are mostSets of a scope, it has those of each
+// without tables. Interchangeable devices count as one, except those in apart. Where there are mostSets of a scope, it has those of each
 // device and the ones that are closest to it.
 func (c *Class) many(open, apart uint64, k int, scopes ...uint64) *walk {
 	if len(scopes) == 0 {

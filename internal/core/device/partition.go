@@ -33,7 +33,7 @@ type partition struct {
 
 // newPartitions translates the table. Rows with numbers that no GPU, or more than one, has are left out.
 func (inv *Inventory) newPartitions() []partition {
-	r := inv.rack(GPU)
+	r := inv.group(GPU)
 	if r == nil {
 		return nil
 	}

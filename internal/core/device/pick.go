@@ -31,7 +31,7 @@ type Options struct {
 
 // pick is one type of a search: what is asked of it, and which devices could serve.
 type pick struct {
-	rack    *rack
+	group   *typeGroup
 	hint    Hint
 	all     bool // every matching device gets the bundle
 	joint   bool
@@ -47,11 +47,11 @@ type pick struct {
 func (s *search) prepare(p *pick) {
 	v := s.view
 	p.fits, p.open, p.equal, p.scopes = make([]uint64, len(p.bundles)), 0, true, nil
-	within := s.within(p.rack)
-	if !p.all && (s.limit < 0 || s.limit == 0 && p.rack.kind == s.types[0]) {
-		within &^= p.rack.degraded
+	within := s.within(p.group)
+	if !p.all && (s.limit < 0 || s.limit == 0 && p.group.kind == s.types[0]) {
+		within &^= p.group.degraded
 	}
-	p.match = within & p.rack.those(func(at int) bool { return v.matches(p, at) })
+	p.match = within & p.group.those(func(at int) bool { return v.matches(p, at) })
 	for b := range p.bundles {
 		if b > 0 && p.bundles[b].equal(p.bundles[b-1]) {
 			p.fits[b] = p.fits[b-1]
@@ -67,13 +67,13 @@ func (s *search) prepare(p *pick) {
 	}
 	switch p.hint.Scope {
 	case DeviceLevel:
-		for i := range p.rack.n {
+		for i := range p.group.n {
 			p.scopes = append(p.scopes, 1<<i)
 		}
 	case PCIeLevel:
-		p.scopes = p.rack.pcie
+		p.scopes = p.group.pcie
 	case NUMALevel:
-		p.scopes = p.rack.numa
+		p.scopes = p.group.numa
 	}
 }
 
@@ -84,10 +84,10 @@ func (v *View) matches(p *pick, at int) bool {
 		(p.hint.VF == nil || p.hint.hasVF(&u.Device))
 }
 
-// serves reports whether device i of a rack can serve a bundle: every dimension is free, and every hard rule about the
+// serves reports whether device i of a group can serve a bundle: every dimension is free, and every hard rule about the
 // device holds.
 func (s *search) serves(p *pick, b bundle, i int) bool {
-	v, at := s.view, p.rack.first+i
+	v, at := s.view, p.group.first+i
 	u := &v.units[at]
 	for _, part := range b {
 		n := &part.Need
@@ -111,7 +111,7 @@ func (s *search) serves(p *pick, b bundle, i int) bool {
 		return v.states[at].holders == 0
 	case PCIeLevel:
 		beside := func(at int) bool { return v.units[at].pcie == u.pcie && v.states[at].holders > 0 }
-		return u.pcie >= 0 && p.rack.those(beside) == 0
+		return u.pcie >= 0 && p.group.those(beside) == 0
 	}
 	return true
 }
@@ -133,8 +133,8 @@ func (s *search) template(n *Need, u *unit) *Template {
 
 // vf returns the free virtual function with the lowest address that is asked for; "" for none.
 func (v *View) vf(p *pick, i int) string {
-	lowest, used := "", v.states[p.rack.first+i].vfs
-	for _, vf := range v.units[p.rack.first+i].VFs {
+	lowest, used := "", v.states[p.group.first+i].vfs
+	for _, vf := range v.units[p.group.first+i].VFs {
 		if _, taken := slices.BinarySearch(used, vf.Bus); !taken && p.hint.VF.Matches(vf.Labels) &&
 			(lowest == "" || vf.Bus < lowest) {
 			lowest = vf.Bus
@@ -143,13 +143,13 @@ func (v *View) vf(p *pick, i int) string {
 	return lowest
 }
 
-// untouched are the devices of a rack of which a pod could have all.
-func (v *View) untouched(r *rack) uint64 {
+// untouched are the devices of a group of which a pod could have all.
+func (v *View) untouched(r *typeGroup) uint64 {
 	return r.those(func(at int) bool { return v.offers(at) && v.states[at].holders == 0 })
 }
 
-// nodes are the NUMA nodes of devices of a rack.
-func (inv *Inventory) nodes(r *rack, mask uint64) topo.NodeSet {
+// nodes are the NUMA nodes of devices of a group.
+func (inv *Inventory) nodes(r *typeGroup, mask uint64) topo.NodeSet {
 	var nodes topo.NodeSet
 	for ; mask != 0; mask &= mask - 1 {
 		nodes |= inv.units[r.first+bits.TrailingZeros64(mask)].node
@@ -175,13 +175,13 @@ func (p *pick) assign(mask uint64, to *[MaxDevices]int8) bool {
 	var cost costs
 	k := bits.OnesCount64(mask)
 	for j := range k {
-		for i := range p.rack.n {
+		for i := range p.group.n {
 			if cost[j][i] = never; mask&p.fit(j)>>i&1 != 0 {
 				cost[j][i] = 0
 			}
 		}
 	}
-	_, ok := assignment(k, p.rack.n, &cost, to)
+	_, ok := assignment(k, p.group.n, &cost, to)
 	return ok
 }
 

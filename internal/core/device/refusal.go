@@ -25,13 +25,13 @@ func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 	}
 	part := &r.Parts[0]
 	reason = Reason{Type: part.Type, Asked: part.Count}
-	rack := v.rack(part.Type)
-	if rack == nil || part.Count > int64(rack.n) {
+	group := v.group(part.Type)
+	if group == nil || part.Count > int64(group.n) {
 		return Reason{}, false
 	}
-	s, p, b := search{view: v, req: r, opt: o}, pick{rack: rack}, [...]*Part{part}
-	for i := range rack.n {
-		if u := &v.units[rack.first+i]; u.Healthy && u.offered && s.serves(&p, b[:], i) {
+	s, p, b := search{view: v, req: r, opt: o}, pick{group: group}, [...]*Part{part}
+	for i := range group.n {
+		if u := &v.units[group.first+i]; u.Healthy && u.offered && s.serves(&p, b[:], i) {
 			reason.Free++
 		}
 	}
@@ -48,7 +48,7 @@ func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 func (v *View) refusal(r *Request, o *Options) Reason {
 	s := v.search(r, o)
 	if t := s.lacking.Type; s.lacking.Code == why.InsufficientDevices { // more than the node has in all
-		p := pick{rack: v.rack(t), hint: r.Hints[t], bundles: []bundle{{&r.of(t)[0]}}}
+		p := pick{group: v.group(t), hint: r.Hints[t], bundles: []bundle{{&r.of(t)[0]}}}
 		s.prepare(&p)
 		s.lacking.Free = int64(bits.OnesCount64(p.open))
 		s.describe(&p, &s.lacking)
@@ -72,7 +72,7 @@ func (v *View) refusal(r *Request, o *Options) Reason {
 
 // alone asks for one type of a request, in the way with the fewest devices.
 func (s *search) alone(i int, t Type) Reason {
-	p := pick{rack: s.view.rack(t), hint: s.req.Hints[t], all: s.req.forAll(t)}
+	p := pick{group: s.view.group(t), hint: s.req.Hints[t], all: s.req.forAll(t)}
 	reason := Reason{Type: t}
 	for _, bundles := range s.packings[i] {
 		p.bundles = bundles
@@ -116,7 +116,7 @@ func (s *search) alone(i int, t Type) Reason {
 
 // never finds what no free device would change.
 func (s *search) never(p *pick) why.Code {
-	r := p.rack
+	r := p.group
 	divisible, vfs, templates, shares, missing := false, false, true, false, false
 	units := s.view.units[r.first : r.first+r.n]
 	for i := range units {
@@ -156,8 +156,8 @@ func (s *search) never(p *pick) why.Code {
 // describe adds what is free of a type, and the reason that no free device would change, if there is one.
 func (s *search) describe(p *pick, r *Reason) {
 	r.Code = s.never(p)
-	r.Whole = int64(bits.OnesCount64(s.view.untouched(p.rack)))
-	if r.Model = s.view.units[p.rack.first].Model; r.Code == why.SharedTemplateMissing {
+	r.Whole = int64(bits.OnesCount64(s.view.untouched(p.group)))
+	if r.Model = s.view.units[p.group.first].Model; r.Code == why.SharedTemplateMissing {
 		var names []string
 		for _, t := range s.opt.Templates {
 			if t.Model == r.Model {
@@ -166,8 +166,8 @@ func (s *search) describe(p *pick, r *Reason) {
 		}
 		r.Model = strings.Join(names, ", ")
 	}
-	for i := range p.rack.n {
-		free := s.view.free(p.rack.first + i)
+	for i := range p.group.n {
+		free := s.view.free(p.group.first + i)
 		if main, best := free[Cores]+free[Share], r.Best[Cores]+r.Best[Share]; main > best ||
 			main == best && free[Bytes] > r.Best[Bytes] {
 			r.Best = free

@@ -6,7 +6,7 @@ import "math/bits"
 // these are where the node has no pods. k is their number, 0 where it is less than two or the node has too many GPUs to
 // know.
 func (v *View) LinkRegret(grants []Grant) (model string, k int, regret int64) {
-	r, mask := v.rack(GPU), uint64(0)
+	r, mask := v.group(GPU), uint64(0)
 	for i := range grants {
 		if at, ok := v.at[identity{GPU, grants[i].ID}]; ok && grants[i].Type == GPU {
 			mask |= 1 << (at - r.first)

@@ -16,7 +16,7 @@ func (v *View) Sets(r *Request, o *Options) iter.Seq[Choice] {
 		v.search(r, o).each(func(s *search) bool {
 			seen := map[uint64]bool{} // a set may be in the table and free
 			for _, w := range s.walks() {
-				w.twins = nil
+				w.interchangeable = nil
 				other := func(k Keys) (Keys, bool) {
 					if seen[k.Mask] {
 						return k, false
@@ -82,13 +82,13 @@ type search struct {
 	complete bool         // all packings, and all sets, are looked at
 	limit    int          // degraded devices that the lead may have; below 0 the other types have none either
 
-	lead    *pick // the type whose sets are enumerated
-	rest    []pick
-	left    uint64                // devices of the lead that are untouched
-	here    [MaxDevices]uint64    // devices of the lead in the place of each
-	others  []neighbours          // by other type
-	found   []gift                // what check has found, by other type
-	answers map[topo.NodeSet]bool // of Accept
+	lead      *pick // the type whose sets are enumerated
+	rest      []pick
+	left      uint64                // devices of the lead that are untouched
+	samePlace [MaxDevices]uint64    // devices of the lead in the place of each
+	others    []neighbours          // by other type
+	found     []allotment           // what chooseCompanions has chosen last, by other type
+	answers   map[topo.NodeSet]bool // of Accept
 }
 
 func (v *View) search(r *Request, o *Options) *search {
@@ -98,8 +98,8 @@ func (v *View) search(r *Request, o *Options) *search {
 	}
 	s.order()
 	for _, t := range s.types {
-		rack := v.rack(t)
-		if rack == nil {
+		group := v.group(t)
+		if group == nil {
 			s.lacking = Reason{Code: why.DeviceMissing, Type: t}
 			return s
 		}
@@ -115,13 +115,13 @@ func (v *View) search(r *Request, o *Options) *search {
 			}
 			s.packings = append(s.packings, [][]bundle{{all}})
 			continue
-		case asked > int64(rack.n):
-			s.lacking = Reason{Code: why.InsufficientDevices, Type: t, Asked: asked, Free: int64(rack.n)}
+		case asked > int64(group.n):
+			s.lacking = Reason{Code: why.InsufficientDevices, Type: t, Asked: asked, Free: int64(group.n)}
 			return s
 		}
-		list, complete := packings(parts, rack.n)
+		list, complete := packings(parts, group.n)
 		if len(list) == 0 {
-			s.lacking = Reason{Code: why.InsufficientDevices, Type: t, Asked: int64(rack.n) + 1, Free: int64(rack.n)}
+			s.lacking = Reason{Code: why.InsufficientDevices, Type: t, Asked: int64(group.n) + 1, Free: int64(group.n)}
 			return s
 		}
 		s.packings, s.complete = append(s.packings, list), s.complete && complete
@@ -160,7 +160,7 @@ func (s *search) each(try func(*search) bool) {
 		t := s.types[i]
 		for _, bundles := range s.packings[i] {
 			picks[i] = pick{
-				rack: s.view.rack(t), hint: s.req.Hints[t], all: s.req.forAll(t), bundles: bundles,
+				group: s.view.group(t), hint: s.req.Hints[t], all: s.req.forAll(t), bundles: bundles,
 				joint: slices.Contains(s.req.Joint.Types, t),
 			}
 			s.prepare(&picks[i])
@@ -185,7 +185,7 @@ func (s *search) each(try func(*search) bool) {
 // limits are the first limit and the first one that allows all sets.
 func (s *search) limits() (first, end int) {
 	for i, t := range s.types {
-		switch n := bits.OnesCount64(s.view.rack(t).degraded); {
+		switch n := bits.OnesCount64(s.view.group(t).degraded); {
 		case i == 0:
 			end = n
 		case n > 0:
@@ -197,9 +197,9 @@ func (s *search) limits() (first, end int) {
 
 func (s *search) begin(picks []pick) {
 	s.lead, s.rest = &picks[0], picks[1:]
-	s.left = s.view.untouched(s.lead.rack) & s.within(s.lead.rack)
+	s.left = s.view.untouched(s.lead.group) & s.within(s.lead.group)
 	if len(s.rest) > 0 {
-		s.survey()
+		s.measureDistances()
 	}
 }
 
@@ -208,7 +208,7 @@ func (s *search) begin(picks []pick) {
 func (s *search) walks() []*walk {
 	p, fine := s.lead, len(s.rest) == 0
 	if p.all {
-		return []*walk{p.rack.class.listed([]Keys{p.rack.class.keys(p.match)})}
+		return []*walk{p.group.class.listed([]Keys{p.group.class.keys(p.match)})}
 	}
 	var list []*walk
 	for k := len(p.bundles); k <= s.most(); k++ {
@@ -217,17 +217,17 @@ func (s *search) walks() []*walk {
 			list = append(list, partitions)
 		}
 		if free {
-			w := &walk{class: p.rack.class, open: p.open, k: k}
+			w := &walk{class: p.group.class, open: p.open, k: k}
 			apart := uint64(0)
 			switch alone := fine && p.scopes == nil; {
 			case !p.bundles[0].whole() || !p.equal:
 				apart = p.open // shares of equal devices differ by what is free
-			case p.rack.degraded != 0:
-				apart = p.rack.degraded
+			case p.group.degraded != 0:
+				apart = p.group.degraded
 			case alone:
-				w.twins = w.class.peers
+				w.interchangeable = w.class.peers
 			default:
-				w.twins = w.class.groups
+				w.interchangeable = w.class.groups
 			}
 			if w.class.order == nil {
 				w = w.class.many(p.open, apart, k, p.scopes...)
@@ -245,10 +245,10 @@ func (s *search) walks() []*walk {
 // primary one of a joint allocation within a scope: then it follows the number of that type's places.
 func (s *search) most() int {
 	own := len(s.lead.bundles)
-	if j := &s.req.Joint; j.Scope != Anywhere && s.lead.joint && j.Types[0] != s.lead.rack.kind {
+	if j := &s.req.Joint; j.Scope != Anywhere && s.lead.joint && j.Types[0] != s.lead.group.kind {
 		for i := range s.rest {
-			if s.rest[i].rack.kind == j.Types[0] {
-				return max(own, min(len(s.rest[i].bundles), s.lead.rack.n))
+			if s.rest[i].group.kind == j.Types[0] {
+				return max(own, min(len(s.rest[i].bundles), s.lead.group.n))
 			}
 		}
 	}
@@ -257,16 +257,16 @@ func (s *search) most() int {
 
 // check applies the hard rules to a set of the lead, and fills in the keys that depend on the account.
 func (s *search) check(k Keys) (Keys, bool) {
-	p, nodes := s.lead, s.view.nodes(s.lead.rack, k.Mask)
+	p, nodes := s.lead, s.view.nodes(s.lead.group, k.Mask)
 	var to [MaxDevices]int8
-	if k.Mask == 0 || bits.OnesCount64(k.Mask&p.rack.degraded) > max(s.limit, 0) && !p.all ||
+	if k.Mask == 0 || bits.OnesCount64(k.Mask&p.group.degraded) > max(s.limit, 0) && !p.all ||
 		p.all && k.Mask&^p.fits[0] != 0 || !p.inScope(k.Mask) || !s.carries(&k) ||
 		!p.equal && !p.assign(k.Mask, &to) || !s.accepts(nodes) {
 		return k, false
 	}
 	ok := true
 	if len(s.rest) > 0 {
-		k.NICs, ok = s.surround(k.Mask, nodes)
+		k.NICs, ok = s.chooseCompanions(k.Mask, nodes)
 	}
 	k.Worth, k.Spare = s.shared(k.Mask)
 	return k, ok
@@ -294,7 +294,7 @@ func (s *search) shared(mask uint64) (worth, spare int64) {
 		return 0, 0
 	}
 	for ; mask != 0; mask &= mask - 1 {
-		at := s.lead.rack.first + bits.TrailingZeros64(mask)
+		at := s.lead.group.first + bits.TrailingZeros64(mask)
 		u, free := &s.view.units[at], s.view.free(at)
 		if u.Type == GPU {
 			spare += min(1000*free[Cores]/max(u.Total[Cores], 1), 1000*free[Bytes]/u.Total[Bytes])

@@ -7,7 +7,7 @@ import (
 
 // tabled reports whether whole GPUs are asked for, which partitions are about: shares and MIG devices never use them.
 func (p *pick) tabled() bool {
-	return p.rack.kind == GPU && !slices.ContainsFunc(p.bundles, func(b bundle) bool {
+	return p.group.kind == GPU && !slices.ContainsFunc(p.bundles, func(b bundle) bool {
 		return slices.ContainsFunc(b, func(p *Part) bool { return !p.Need.Whole || p.Need.Profile != "" })
 	})
 }
@@ -39,14 +39,14 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 			wish != nil && p.bandwidth < wish.Bandwidth:
 			continue
 		}
-		keys := s.lead.rack.class.keys(p.mask)
+		keys := s.lead.group.class.keys(p.mask)
 		keys.Score = p.score
 		for _, n := range s.view.whole(s.left &^ p.mask) {
 			keys.Kept = keys.Kept<<16 | min(n, 1<<16-1) // one of a larger size outweighs all of smaller ones
 		}
 		list = append(list, keys)
 	}
-	return s.lead.rack.class.listed(list), policy == PreferPartitions && wish == nil
+	return s.lead.group.class.listed(list), policy == PreferPartitions && wish == nil
 }
 
 // whole counts the partitions of 8, 4 and 2 GPUs of which all are left.
@@ -64,7 +64,7 @@ func (inv *Inventory) whole(left uint64) (n [3]int64) {
 // FreePartitions counts the partitions of 8, 4 and 2 GPUs that no pod has a part of; none where the node's label does
 // not say that GPUs are given out by its table.
 func (v *View) FreePartitions() [3]int64 {
-	if r := v.rack(GPU); r != nil && v.spec.Partitions.Policy != NoPartitionPolicy {
+	if r := v.group(GPU); r != nil && v.spec.Partitions.Policy != NoPartitionPolicy {
 		return v.whole(v.untouched(r))
 	}
 	return [3]int64{}

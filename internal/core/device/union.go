@@ -18,11 +18,11 @@ func (v *View) Union(requests []*Request, o *Options) (ids map[string]bool, keys
 		if len(parts) == 0 {
 			continue
 		}
-		rack := v.rack(GPU)
-		if rack == nil || slices.ContainsFunc(parts, func(p Part) bool { return !p.Need.Whole }) {
+		group := v.group(GPU)
+		if group == nil || slices.ContainsFunc(parts, func(p Part) bool { return !p.Need.Whole }) {
 			return nil, Keys{}, false
 		}
-		packed, _ := packings(parts, rack.n)
+		packed, _ := packings(parts, group.n)
 		part := Part{Type: GPU, Need: parts[0].Need}
 		switch {
 		case len(packed) == 0:
@@ -43,15 +43,15 @@ func (v *View) Union(requests []*Request, o *Options) (ids map[string]bool, keys
 		return nil, Keys{}, false
 	}
 	ids = map[string]bool{}
-	rack := v.rack(GPU)
+	group := v.group(GPU)
 	for mask := chosen.Keys.Mask; mask != 0; mask &= mask - 1 {
-		ids[v.units[rack.first+bits.TrailingZeros64(mask)].ID] = true
+		ids[v.units[group.first+bits.TrailingZeros64(mask)].ID] = true
 	}
 	return ids, chosen.Keys, true
 }
 
-// within returns the devices of a rack that are to be chosen.
-func (s *search) within(r *rack) uint64 {
+// within returns the devices of a group that are to be chosen.
+func (s *search) within(r *typeGroup) uint64 {
 	if s.opt.Within == nil || r.kind != GPU {
 		return ^uint64(0)
 	}

@@ -137,7 +137,7 @@ func (inv *Inventory) named(g *Grant) []int {
 		return nil
 	}
 	var found []int
-	if r := inv.rack(g.Type); r != nil {
+	if r := inv.group(g.Type); r != nil {
 		for i := r.first; i < r.first+r.n; i++ {
 			if inv.units[i].Minor == g.Minor {
 				found = append(found, i)

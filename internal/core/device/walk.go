@@ -8,8 +8,9 @@ type walk struct {
 	open  uint64
 	k, at int
 	fine  bool // see Keys.band
-	// twins are devices of which only sets with the first ones are visited: others are not better.
-	twins []uint64
+	// interchangeable are groups of devices that nothing distinguishes. Only sets with the first devices of each group
+	// are visited: the others are not better.
+	interchangeable []uint64
 	// list has the sets where they do not come from the tables of the class; k is 0 then.
 	list []Keys
 	// approximate: not all sets are there.
@@ -37,9 +38,9 @@ func (w *walk) next(k *Keys) bool {
 	return false
 }
 
-// first reports whether a set has the first ones of all twins that are open.
+// first reports whether a set has the first open devices of each interchangeable group.
 func (w *walk) first(mask uint64) bool {
-	for _, g := range w.twins {
+	for _, g := range w.interchangeable {
 		if rest := g & w.open &^ mask; rest != 0 && g&mask > rest&-rest {
 			return false
 		}
