@@ -11,19 +11,24 @@ import (
 )
 
 // derive is the one place that computes what follows from facts and entries. It costs O(pods + pins + CPUs) and a
-// constant number of allocations. With c, the kubelet state changes by one pod instead of being recomputed.
+// constant number of allocations. With c, the kubelet's tenancy and the devices change by one pod instead of being
+// computed anew; the result is the same, so that an account rebuilt from the API server's objects equals the live one.
+//
+// The steps are in the order of what they need: grants get the UIDs of their pods; exclusive CPUs and the tenancy say
+// which CPUs are not in the shared pool; the summary counts what is left of the pool on each NUMA node, beside what
+// confined pods were promised of it.
 func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	v := &View{frame: fr, accounts: accounts, version: version}
-	v.equip(c)
+	v.deriveDevices(c)
 	if fr.facts.Machine == nil {
 		return v
 	}
 	if v.given = fr.facts.Given; fr.unattributed() {
 		v.given = tenancy.ResolveUIDs(v.given, v.tenants())
 	}
-	v.hold()
-	v.settle(c)
-	v.pin()
+	v.collectExclusive()
+	v.deriveTenancy(c)
+	v.collectPinned()
 	v.summarize()
 	return v
 }
@@ -35,8 +40,8 @@ type change struct {
 	was, is *account
 }
 
-// equip computes what pods hold of devices: from the view before, which shares the frame, or anew.
-func (v *View) equip(c change) {
+// deriveDevices computes what pods hold of devices: from the view before, which shares the frame, or anew.
+func (v *View) deriveDevices(c change) {
 	inventory := v.facts.Devices
 	switch {
 	case inventory == nil:
@@ -66,7 +71,8 @@ func (v *View) equip(c change) {
 	}
 }
 
-func (v *View) hold() {
+// collectExclusive adds up the exclusive CPUs of LSE and LSR pods.
+func (v *View) collectExclusive() {
 	for _, a := range v.accounts {
 		switch a.Role {
 		case qos.Exclusive:
@@ -77,9 +83,9 @@ func (v *View) hold() {
 	}
 }
 
-// settle computes what the kubelet has given to whom: from the view before, which differs by one account and shares the
+// deriveTenancy computes what the kubelet has given to whom: from the view before, which differs by one account and shares the
 // frame, or anew.
-func (v *View) settle(c change) {
+func (v *View) deriveTenancy(c change) {
 	if v.facts.Model.Node == nil {
 		return
 	}
@@ -107,9 +113,9 @@ func (v *View) tenants() []*tenancy.Tenant {
 // unattributed reports whether the node reports something without the UID of its pod.
 func (fr *frame) unattributed() bool { return len(fr.facts.Given) > 0 && fr.facts.Given[0].UID == "" }
 
-// pin computes KSTATIC: what the kubelet gave to pods that Tenon does not decide about, and in Follow mode all that it
+// collectPinned computes KSTATIC: what the kubelet gave to pods that Tenon does not decide about, and in Follow mode all that it
 // gives.
-func (v *View) pin() {
+func (v *View) collectPinned() {
 	if v.facts.Mode == Follow && v.facts.Model.Predicts() {
 		v.kubeletStatic = v.tenancy.CPUs()
 	}
@@ -135,7 +141,7 @@ func (v *View) summarize() {
 		s.PoolCPUs += s.Nodes[n].PoolCPUs
 	}
 	s.PoolMilli = 1000 * int64(s.PoolCPUs)
-	v.promise()
+	v.deductPromises()
 	s.Rows = align.Leave(v.rows, m, v.holds)
 	v.classify()
 	for i := range s.Nodes {

@@ -4,7 +4,7 @@
 //	Facts (topology, kubelet, node policies)  ┐
 //	Entries (one per pod that matters)        ┴─► View (immutable): pools, free CPUs, summary – all derived
 //
-// A Ledger is owned by one writer; a View may be read by anybody without a lock. Offers are computed on a View
+// A Ledger is owned by one writer; a View may be read by any goroutine without a lock. Offers are computed on a View
 // (package place), committed at its version, and fail with ErrExpired when the ledger has moved on. Put, Remove and
 // SetFacts take what the API server says; a ledger rebuilt from the same objects equals the live one.
 //

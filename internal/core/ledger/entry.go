@@ -11,31 +11,36 @@ import (
 )
 
 // Entry is what one live pod holds. CPUs and NUMA nodes are kept in the kernel's ids, as the API has them, so that a
-// pod may be known before its node's topology; the View translates.
+// pod may be known before its node's topology; the View translates. The API server's objects, or an Offer, make an
+// entry; it does not change afterwards, and Put replaces it whole.
 type Entry struct {
-	UID, Namespace, Name string
+	UID, Namespace, Name string // of the pod; UID identifies the holder
 	Class                qos.Class
-	Role                 qos.Role
-	// CPUList: for roles that bind, the exclusive CPUs in list format.
-	CPUList   string
+	// Role says which of the fields below count: CPUList and Exclusive for roles that bind, NUMAIDs and MilliCPU for
+	// SharedPool. Entries that differ only in fields that do not count are equal.
+	Role qos.Role
+	// CPUList are the exclusive CPUs in list format; "" for none.
+	CPUList string
+	// Exclusive is the level of the machine on which the pod avoids other pods of the same level; it refuses none.
 	Exclusive cpualloc.Exclusive
-	// NUMAIDs: for SharedPool, the NUMA nodes (kernel ids, ascending) that the pod is constrained to; nil = whole pool.
+	// NUMAIDs are the NUMA nodes that the pod's shared pool is confined to, ascending; nil for the pool of the machine.
 	NUMAIDs []int
-	// MilliCPU is the CPU request that is constrained to NUMAIDs.
+	// MilliCPU is the CPU request that is promised to the pod on NUMAIDs together; 0 without them.
 	MilliCPU int64
-	// Amounts are what the pod holds of rows on each NUMA node: of pods with CPUList or NUMAIDs that were placed under
-	// a topology policy.
+	// Amounts are what the pod holds of rows on each NUMA node; nil unless the pod has CPUList or NUMAIDs and was placed
+	// under a topology policy.
 	Amounts []align.Amount
-	// Devices are what the pod holds of devices.
+	// Devices are the devices that Tenon allocated to the pod; nil for none.
 	Devices []device.Grant
-	// Unallocated: the pod requests devices, and Devices is empty. What it has it got of another program.
+	// Unallocated is true for a pod that requests devices while Devices is empty: another program allocated its devices,
+	// and which ones is not known. Invariant, of a normal entry: false where Devices is not empty.
 	Unallocated bool
 	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
 	// anything of its own.
 	Guest *tenancy.Guest
 }
 
-// Equal reports whether two entries say the same.
+// Equal reports whether two entries describe the same holder and the same resources.
 func (e Entry) Equal(o Entry) bool {
 	e, o = e.normal(), o.normal()
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
@@ -44,6 +49,7 @@ func (e Entry) Equal(o Entry) bool {
 		e.Unallocated == o.Unallocated && slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
 }
 
+// predictedLike reports whether two entries differ at most in what the kubelet is predicted to give.
 func (e Entry) predictedLike(o Entry) bool {
 	if e.Guest != nil && o.Guest != nil {
 		guest := *e.Guest

@@ -23,8 +23,8 @@ type Limit struct {
 	Milli int64
 }
 
-// Room returns how much may still be taken of the shared pools of a set of NUMA nodes together, in milli-CPU. It is the
-// one rule for all who share pools: a pod may be confined to a set of NUMA nodes exactly when Room of the set holds its
+// Room returns how much may still be taken of the shared pools of a set of NUMA nodes together, in milli-CPU. All pods
+// that share pools are admitted by it: a pod may be confined to a set of NUMA nodes exactly when Room of the set holds its
 // request, and exclusive CPUs may leave the pools exactly when of every set of NUMA nodes no more leave than its Room.
 //
 // Why that is exact (Hall; max-flow min-cut): pods can get what they were promised exactly when every set U of NUMA
@@ -79,12 +79,14 @@ func (v *View) KeepsPromises(cpus *cpuset.Set) bool {
 
 // bond is what pods were promised of a set of several NUMA nodes.
 type bond struct {
-	nodes, group topo.NodeSet
-	milli        int64
+	nodes topo.NodeSet // the set that the pods are confined to, two nodes or more
+	group topo.NodeSet // all nodes that bonds connect with nodes; set by connectedBonds
+	milli int64        // the sum of the pods' requests
 }
 
-// promise accounts for the requests of confined pods: PoolMilli of each NUMA node becomes its Room.
-func (v *View) promise() {
+// deductPromises deducts the requests of confined pods from the shared pools: PoolMilli of each NUMA node becomes its
+// Room.
+func (v *View) deductPromises() {
 	s := &v.summary
 	left := make([]int64, len(s.Nodes)) // of each pool beside promises of one NUMA node; negative where they exceed it
 	for i := range left {
@@ -97,7 +99,7 @@ func (v *View) promise() {
 		}
 		milli := min(a.MilliCPU, mostMilli)
 		s.PoolMilli -= milli
-		s.share(a.nodes, milli)
+		s.addPromised(a.nodes, milli)
 		if a.nodes&(a.nodes-1) == 0 {
 			left[a.nodes.First()] -= milli
 		} else {
@@ -107,14 +109,14 @@ func (v *View) promise() {
 	for i := range left {
 		s.Nodes[i].PoolMilli = max(left[i], 0)
 	}
-	for _, group := range connect(bonds) {
-		s.limit(left, group)
+	for _, group := range connectedBonds(bonds) {
+		s.addLimits(left, group)
 	}
 }
 
-// share adds a promise to Promised of its NUMA nodes, in proportion to their pools; the lowest has what does not
+// addPromised adds a promise to Promised of its NUMA nodes, in proportion to their pools; the lowest has what does not
 // divide.
-func (s *Summary) share(nodes topo.NodeSet, milli int64) {
+func (s *Summary) addPromised(nodes topo.NodeSet, milli int64) {
 	pools, rest := 0, milli
 	for n := range nodes.All() {
 		pools += s.Nodes[n].PoolCPUs
@@ -127,8 +129,10 @@ func (s *Summary) share(nodes topo.NodeSet, milli int64) {
 	s.Nodes[nodes.First()].Promised += rest
 }
 
-// connect returns bonds merged by their nodes and split into groups, in ascending order.
-func connect(bonds []bond) [][]bond {
+// connectedBonds merges bonds of the same nodes, and splits them into groups, in ascending order: two bonds are in one
+// group where they have a NUMA node in common, or each has one in common with bonds that are connected so. What is
+// taken of one group never changes the Room of another.
+func connectedBonds(bonds []bond) [][]bond {
 	if len(bonds) == 0 {
 		return nil
 	}
@@ -165,10 +169,16 @@ func connect(bonds []bond) [][]bond {
 	return groups
 }
 
-// limit computes the limits of one group, and with them the Room of its NUMA nodes.
-func (s *Summary) limit(left []int64, bonds []bond) {
+// addLimits appends the limits of one group to Limits, and sets PoolMilli of its NUMA nodes to their Room. left is what
+// promises of one NUMA node alone leave of each pool; it is negative where they exceed the pool.
+//
+// The sets with the least slack are unions of the sets of bonds, and of short, the nodes whose left is negative: to add
+// a node with left ≥ 0 that completes no bond only adds slack, and to leave out one of short only does so too. debt is
+// by how much the promises exceed what there is; limits are counted from it, so that none is negative. A limit that is
+// no less than the sum of its nodes' rooms binds nothing and is dropped.
+func (s *Summary) addLimits(left []int64, bonds []bond) {
 	group := bonds[0].group
-	short := topo.NodeSet(0) // a set with least slack contains them
+	short := topo.NodeSet(0) // a set with the least slack contains these nodes
 	for n := range group.All() {
 		if left[n] < 0 {
 			short |= 1 << n
@@ -182,7 +192,7 @@ func (s *Summary) limit(left []int64, bonds []bond) {
 			}
 		}
 		if len(unions) > maxUnions {
-			s.settle(left, bonds)
+			s.chargeBonds(left, bonds)
 			return
 		}
 	}
@@ -218,10 +228,10 @@ func (s *Summary) limit(left []int64, bonds []bond) {
 	s.Limits = s.Limits[:first+len(limits)]
 }
 
-// settle accounts for a group that is too large for limits: each bond is charged to its NUMA nodes for good, in
+// chargeBonds accounts for a group that is too large for limits: each bond is charged to its NUMA nodes for good, in
 // proportion to what is left there. That never promises too much: where a bond does not fit so, nothing more may be
 // taken from the group.
-func (s *Summary) settle(left []int64, bonds []bond) {
+func (s *Summary) chargeBonds(left []int64, bonds []bond) {
 	for _, b := range bonds {
 		total := int64(0)
 		for n := range b.nodes.All() {
