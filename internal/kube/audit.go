@@ -20,19 +20,19 @@ type Difference struct {
 	Node  string // whose account holds the pod, or should
 	UID   string // of the pod
 	Quota string // whose use is wrong, instead of a pod
-	// Devices: the account or the pod says that it has some.
+	// Devices is true where the account or the pod's annotation says that the pod has devices.
 	Devices bool
 }
 
 // Differences returns where accounts contradict pods, every pod of the cluster, by node and UID. Accounts and pods come
 // over different ways, so only a lasting difference counts. A pod without node that has an entry is about to be bound.
 func (s *Store) Differences(pods []*corev1.Pod) []Difference {
-	type claim struct {
+	type expected struct {
 		node     string
 		entry    ledger.Entry
-		concerns bool // else it holds only what its resource-status said once
+		concerns bool // the account must have the entry; else it may, by what the resource-status said once
 	}
-	wanted := make(map[string]claim, len(pods))
+	wanted := make(map[string]expected, len(pods))
 	pending := map[string]bool{}
 	args := s.Args()
 	for _, p := range pods {
@@ -41,14 +41,14 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 			continue
 		}
 		if e, concerns := convert.EntryUnder(args, p); e.UID != "" {
-			wanted[e.UID] = claim{p.Spec.NodeName, e, concerns}
+			wanted[e.UID] = expected{p.Spec.NodeName, e, concerns}
 		}
 	}
 	var found []Difference
 	s.nodes.Range(func(name, r any) bool {
 		node := name.(string)
 		for e := range r.(*record).view.Load().Entries() {
-			if strings.HasPrefix(e.UID, heldPrefix) {
+			if strings.HasPrefix(e.UID, rejectedPrefix) {
 				continue
 			}
 			want, ok := wanted[e.UID]
@@ -89,7 +89,7 @@ func (s *Store) Repair(d Difference, pods []*corev1.Pod) {
 	}
 }
 
-// Differences is Store's, of the account of quotas, by quota, node and UID.
+// Differences returns where the account of quotas contradicts pods, every pod of the cluster, by quota, node and UID.
 func (s *Quotas) Differences(pods []*corev1.Pod) []Difference {
 	if !s.configured.Load() {
 		return nil
@@ -117,7 +117,8 @@ func (s *Quotas) Differences(pods []*corev1.Pod) []Difference {
 	return sorted(found)
 }
 
-// Repair is Store's. A quota whose use is wrong makes the whole account be computed anew.
+// Repair makes the account agree with pods, which Differences was given, about the pod of a difference. If what a quota
+// uses is wrong, it computes the whole account anew.
 func (s *Quotas) Repair(d Difference, pods []*corev1.Pod) {
 	if d.Quota != "" {
 		s.mu.Lock()

@@ -24,7 +24,8 @@ func (s *Store) DeviceHandler() cache.ResourceEventHandler {
 	return Handler(s.PutDevice, func(d *devicev1alpha1.Device) { s.RemoveDevice(d.Name) })
 }
 
-// Handler calls put with what is and remove with what was, unwrapping the tombstones of missed deletions.
+// Handler calls put with each new state of an object, and remove with the last state of a deleted one, which it takes
+// out of the tombstone of a missed deletion.
 func Handler[T any](put, remove func(T)) cache.ResourceEventHandler {
 	onPut := func(obj any) {
 		if o, ok := obj.(T); ok {
@@ -50,7 +51,7 @@ func Handler[T any](put, remove func(T)) cache.ResourceEventHandler {
 // Handlers that are added later get events at times of their own.
 func First(first cache.ResourceEventHandler, i cache.SharedIndexInformer) cache.SharedIndexInformer {
 	taken := false
-	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return &wrapped{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 		if taken {
 			return h
 		}
@@ -75,7 +76,7 @@ func First(first cache.ResourceEventHandler, i cache.SharedIndexInformer) cache.
 // ByUID returns the informer with namesakes kept apart: when an object was deleted and recreated in a gap of the watch,
 // the informer delivers one update from the old object to the new one; handlers get a deletion and an addition.
 func ByUID(i cache.SharedIndexInformer) cache.SharedIndexInformer {
-	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return &wrapped{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 		return cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
 			UpdateFunc: func(old, obj any) {
@@ -106,7 +107,7 @@ func Mapped[T any](i cache.SharedIndexInformer, f func(T) T) cache.SharedIndexIn
 		}
 		return obj
 	}
-	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return &wrapped{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 		return cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc:    func(obj any, initial bool) { h.OnAdd(apply(obj), initial) },
 			UpdateFunc: func(old, obj any) { h.OnUpdate(apply(old), apply(obj)) },
@@ -115,12 +116,12 @@ func Mapped[T any](i cache.SharedIndexInformer, f func(T) T) cache.SharedIndexIn
 	}}
 }
 
-// through adds handlers to an informer as wrap makes them.
-type through struct {
+// wrapped is an informer that gives each handler which is added to it to wrap, and adds what that returns.
+type wrapped struct {
 	cache.SharedIndexInformer
 	wrap func(cache.ResourceEventHandler) cache.ResourceEventHandler
 }
 
-func (t *through) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (t *wrapped) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return t.SharedIndexInformer.AddEventHandler(t.wrap(h))
 }

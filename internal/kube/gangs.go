@@ -26,7 +26,7 @@ type Gangs struct {
 	inform     atomic.Pointer[func(id string, b gang.Bond)] // nil before Inform
 
 	mu       sync.Mutex // guards everything below
-	names    []string   // of the schedulers whose pods are members; empty for all
+	names    []string   // schedulers whose pods are members; empty for all
 	defaults gang.Settings
 	rules    convert.GangRules
 	state    *gang.State
@@ -40,18 +40,18 @@ func NewGangs() *Gangs {
 		rules: convert.DefaultGangRules(), pods: map[string]*corev1.Pod{},
 		objects: map[string][]*v1alpha1.PodGroup{},
 	}
-	s.renew()
+	s.reset()
 	return s
 }
 
-// renew forgets all gangs.
-func (s *Gangs) renew() {
+// reset forgets all gangs.
+func (s *Gangs) reset() {
 	s.state = gang.New(s.defaults)
 	s.state.LimitOvertakes(s.rules.MaxOvertakes)
 }
 
-// Configure sets the settings of gangs for which neither a pod nor a PodGroup has any, and the rules of all gangs. Every
-// caller must bring equal values, before the first object.
+// Configure sets the settings that hold where neither a pod nor a PodGroup has its own, and the rules of all gangs.
+// Every caller must bring equal values, before the first object.
 func (s *Gangs) Configure(defaults gang.Settings, rules convert.GangRules) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *Gangs) Configure(defaults gang.Settings, rules convert.GangRules) error
 			return errors.New("all profiles must give the plugin Coscheduling equal arguments")
 		}
 		s.defaults, s.rules = defaults, rules
-		s.renew()
+		s.reset()
 	}
 	s.configured.Store(true)
 	return nil
@@ -147,16 +147,16 @@ func (s *Gangs) priorityOf(p *corev1.Pod) int32 {
 
 // PutPod records a pod; one that has ended, or is deleted before it runs, does not count.
 func (s *Gangs) PutPod(p *corev1.Pod) {
-	is, counts := convert.GangPod(p)
+	member, counts := convert.GangPod(p)
 	counts = counts && !convert.Ended(p) && (p.DeletionTimestamp == nil || p.Spec.NodeName != "") &&
 		s.serves(p.Spec.SchedulerName)
-	if was := s.gangOf(string(p.UID)); was != "" && (!counts || was != is.Gang) {
+	if was := s.gangOf(string(p.UID)); was != "" && (!counts || was != member.Gang) {
 		s.remove(string(p.UID))
 	}
 	if counts {
 		s.Update(func(state *gang.State) gang.Effects {
-			s.pods[is.UID] = p
-			return state.Put(is)
+			s.pods[member.UID] = p
+			return state.Put(member)
 		})
 	}
 }
@@ -175,7 +175,7 @@ func (s *Gangs) remove(uid string) {
 	})
 }
 
-// GangHandler carries out what an event makes of gangs. It is called without the store's lock.
+// GangHandler carries out the effects of events. It is called without the store's lock.
 type GangHandler interface {
 	// Opened is called with pods, by namespace/name, that may be tried and could not before, or failed before.
 	Opened(pods map[string]*corev1.Pod)
@@ -193,7 +193,7 @@ func (s *Gangs) Inform(f func(id string, b gang.Bond)) { s.inform.Store(&f) }
 
 // Update changes the state by an event, and lets the handler carry out the effects.
 func (s *Gangs) Update(event func(*gang.State) gang.Effects) {
-	pods, effects, bonds := s.after(event)
+	pods, effects, bonds := s.apply(event)
 	if inform := s.inform.Load(); inform != nil {
 		for id, b := range bonds {
 			(*inform)(id, b)
@@ -215,9 +215,9 @@ func (s *Gangs) Update(event func(*gang.State) gang.Effects) {
 	}
 }
 
-// after returns what an event makes: the pods of opened gangs, the effects, and what holds gangs together where that
-// has changed.
-func (s *Gangs) after(event func(*gang.State) gang.Effects,
+// apply applies an event to the state. It returns the pending pods of gangs that it opened, its other effects, and the
+// bonds that it has changed, by gang.
+func (s *Gangs) apply(event func(*gang.State) gang.Effects,
 ) (pods map[string]*corev1.Pod, effects gang.Effects, bonds map[string]gang.Bond) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,34 +328,36 @@ func (s *Gangs) PutGroup(g *v1alpha1.PodGroup) { s.putGroup(g, []*v1alpha1.PodGr
 // RemoveGroup forgets one.
 func (s *Gangs) RemoveGroup(g *v1alpha1.PodGroup) { s.putGroup(g, nil) }
 
-func (s *Gangs) putGroup(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) {
-	s.Update(func(*gang.State) gang.Effects { return s.replace(g, is) })
+func (s *Gangs) putGroup(g *v1alpha1.PodGroup, counted []*v1alpha1.PodGroup) {
+	s.Update(func(*gang.State) gang.Effects { return s.replace(g, counted) })
 }
 
-func (s *Gangs) replace(g *v1alpha1.PodGroup, is []*v1alpha1.PodGroup) gang.Effects {
+// replace puts the objects counted, one or none, in the place of an object of g's name and API group.
+func (s *Gangs) replace(g *v1alpha1.PodGroup, counted []*v1alpha1.PodGroup) gang.Effects {
 	id := g.Namespace + "/" + g.Name
 	if g.Kind == v1alpha1.CompositeKind {
-		if len(is) == 0 {
+		if len(counted) == 0 {
 			return s.state.PutComposite(id, gang.Composite{})
 		}
 		return s.state.PutComposite(id, convert.GangComposite(g))
 	}
 	for _, o := range s.objects[id] {
 		if o.GroupVersionKind().Group != g.GroupVersionKind().Group {
-			is = append(is, o)
+			counted = append(counted, o)
 		}
 	}
-	slices.SortFunc(is, func(a, b *v1alpha1.PodGroup) int {
-		return cmp.Compare(rank(a), rank(b))
+	slices.SortFunc(counted, func(a, b *v1alpha1.PodGroup) int {
+		return cmp.Compare(groupRank(a), groupRank(b))
 	})
-	if s.objects[id] = is; len(is) == 0 {
+	if s.objects[id] = counted; len(counted) == 0 {
 		delete(s.objects, id)
 		return s.state.RemoveObject(id)
 	}
-	return s.state.PutObject(convert.GangObject(is[0]))
+	return s.state.PutObject(convert.GangObject(counted[0]))
 }
 
-func rank(g *v1alpha1.PodGroup) int {
+// groupRank is the place of the object's API group among those that may have a PodGroup of one name.
+func groupRank(g *v1alpha1.PodGroup) int {
 	return slices.Index(v1alpha1.PodGroupGroups(), g.GroupVersionKind().Group)
 }
 

@@ -45,15 +45,15 @@ func (k *Kinds) Handler() cache.ResourceEventHandler {
 		return nil
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(is any) { k.change(nil, kindsOf(is)) },
-		UpdateFunc: func(was, is any) { k.change(kindsOf(was), kindsOf(is)) },
-		DeleteFunc: func(was any) { k.change(kindsOf(was), nil) },
+		AddFunc:    func(object any) { k.change(nil, kindsOf(object)) },
+		UpdateFunc: func(last, next any) { k.change(kindsOf(last), kindsOf(next)) },
+		DeleteFunc: func(object any) { k.change(kindsOf(object), nil) },
 	}
 }
 
-// change counts the kinds of a node.
-func (k *Kinds) change(was, is device.Kinds) {
-	if slices.Equal(was, is) {
+// change counts the kinds of a node in place of those that it had before.
+func (k *Kinds) change(before, after device.Kinds) {
+	if slices.Equal(before, after) {
 		return
 	}
 	k.mu.Lock()
@@ -61,10 +61,10 @@ func (k *Kinds) change(was, is device.Kinds) {
 	if k.counted == nil {
 		k.counted = map[device.Kind]int{}
 	}
-	for _, kind := range is {
+	for _, kind := range after {
 		k.counted[kind]++
 	}
-	for _, kind := range was {
+	for _, kind := range before {
 		if k.counted[kind]--; k.counted[kind] == 0 {
 			delete(k.counted, kind)
 		}

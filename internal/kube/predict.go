@@ -16,34 +16,35 @@ import (
 // Listener is notified of the outcome of predictions. Its functions are called without the store's locks, from the
 // goroutine that updates the store; they must not block.
 type Listener struct {
-	// Confirmed: a node has reported what a pod has, for the first time since the store is complete.
+	// Confirmed is called when a node reports what a pod has, for the first time since the store is synced.
 	Confirmed func(node string, c tenancy.Confirmation)
-	// Left: a pod has no entry any more: it is gone, has ended, or takes nothing that is accounted for.
+	// Left is called when a pod loses its entry: it is gone, has ended, or holds nothing that is accounted for.
 	Left func(node string, e ledger.Entry)
 }
 
 // SetListener makes l the store's listener, in place of any other.
 func (s *Store) SetListener(l Listener) { s.listener.Store(&l) }
 
-// heldPrefix marks entries of no pod. No UID of a pod has a slash.
-const heldPrefix = "rejected/"
+// rejectedPrefix marks the entries of Hold, which are of no live pod. No UID of a pod has a slash.
+const rejectedPrefix = "rejected/"
 
-// Hold keeps what a rejected pod was predicted to get, until Release: its kubelet may have booked it for a while.
+// Hold keeps what a rejected pod was predicted to get, until Release: the kubelet frees it some time after it has
+// rejected the pod.
 func (s *Store) Hold(node string, e ledger.Entry) {
 	if e.Guest == nil {
 		return
 	}
 	pod := *e.Guest.Pod
-	pod.UID = heldPrefix + e.UID
+	pod.UID = rejectedPrefix + e.UID
 	guest := *e.Guest
 	guest.Pod = &pod
-	ghost := ledger.Entry{UID: pod.UID, Namespace: e.Namespace, Name: e.Name, Class: e.Class, Guest: &guest}
-	s.change(node, func(r *record) { r.ledger.Put(ghost) })
+	rejected := ledger.Entry{UID: pod.UID, Namespace: e.Namespace, Name: e.Name, Class: e.Class, Guest: &guest}
+	s.change(node, func(r *record) { r.ledger.Put(rejected) })
 }
 
 // Release ends a Hold.
 func (s *Store) Release(node, uid string) {
-	s.change(node, func(r *record) { r.ledger.Remove(heldPrefix + uid) })
+	s.change(node, func(r *record) { r.ledger.Remove(rejectedPrefix + uid) })
 }
 
 // Holder returns on which node a pod has an entry.

@@ -39,38 +39,39 @@ type Quotas struct {
 	now        func() time.Time
 	configured atomic.Bool
 	claimed    atomic.Pointer[claims]
-	freed      atomic.Pointer[func()] // nil before OnFreed
+	freed      atomic.Pointer[func()] // OnFreed's function; nil before
 
 	mu       sync.Mutex // guards everything below
 	config   quota.Config
 	rules    quota.Rules
-	sealed   bool // config and rules are in force
+	sealed   bool // Configure has returned: config and rules do not change any more
 	account  *quota.Account
-	objects  map[string][]*v1alpha1.ElasticQuota // by name of the quota; the first counts
-	changes  uint64                              // of objects
-	checker  *quota.Checker                      // of the specs; nil after a change
+	objects  map[string][]*v1alpha1.ElasticQuota // by name of the quota, in the order of compareAge: the first counts
+	changes  uint64                              // counts changes of objects
+	checker  *quota.Checker                      // the rules' view of the specs; nil after a change of objects
 	problems map[string][]string                 // by name of the quota: what cannot be read of its objects
 	pods     map[types.UID]*corev1.Pod           // as they were put last
-	refused  map[string]*quota.Excess            // by UID, of the last attempt
+	refused  map[string]*quota.Excess            // by UID: the limit that refused the pod's last attempt
 	nodes    map[string]*countedNode
 	total    quota.Amounts // of the counted nodes
 
 	limited map[string]int // by name of a device: how many quotas limit it
-	devices []string       // these names, sorted: what pods and nodes count under
-	latest  quota.Amounts  // of the last pod
+	devices []string       // the keys of limited, sorted: pods and nodes count devices under these names
+	latest  quota.Amounts  // what the last pod counts, shared with the pods after it that ask for the same
 }
 
-// claims is what can be known of a pod's quota without a lock.
+// claims is what Limits reads without a lock. It never changes; a change of quotas makes another one.
 type claims struct {
-	namespaces map[string]struct{} // whose pods may belong to a quota
-	all        bool                // Default is limited
+	namespaces map[string]struct{} // namespaces whose pods may belong to a quota
+	all        bool                // the quota Default is limited, so that every pod belongs to a limited quota
 }
 
+// countedNode is a node as the totals of quotas count it. It does not change; Quotas replaces it.
 type countedNode struct {
-	has     quota.Amounts // as the node says
-	amounts quota.Amounts // under the names that limit devices too
+	has     quota.Amounts // what the node offers, under the names of its status
+	amounts quota.Amounts // has, with devices under the names that quotas limit
 	until   time.Time     // the end of the grace, zero for a node that is ready
-	counted bool
+	counted bool          // amounts are in total
 }
 
 // NewQuotas returns an empty store with the default arguments. now is the clock of the grace of nodes.
@@ -95,16 +96,17 @@ func (s *Quotas) Configure(c quota.Config, r quota.Rules) error {
 			return errors.New("all profiles must give the plugin ElasticQuota equal arguments")
 		}
 		s.config, s.rules, s.account = c, r, quota.NewAccount(c, r)
-		s.limits(quota.Default, 1)
-		s.respell()
-		s.publish()
+		s.countLimited(quota.Default, 1)
+		s.recountDevices()
+		s.publishClaims()
 	}
 	s.sealed = true
 	return nil
 }
 
-// OnFreed makes f learn that a pending pod has left a quota, which can give others more, in place of any other
-// function: the scheduling queue has no event for it. It is called without the store's lock and must not block.
+// OnFreed sets the function that is called when a pending pod has left a quota, which can give others more: the
+// scheduling queue has no event for that. It replaces an earlier one, is called without the store's lock, and must not
+// block.
 func (s *Quotas) OnFreed(f func()) { s.freed.Store(&f) }
 
 // Limits reports whether some quota can hold the pod back. It takes no lock.
@@ -145,15 +147,15 @@ func (s *Quotas) Objects() (all []*v1alpha1.ElasticQuota, changes uint64) {
 	return all, s.changes
 }
 
-// Changes returns the number that Objects does.
+// Changes returns the number of changes that Objects returns.
 func (s *Quotas) Changes() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changes
 }
 
-// Reports describes all quotas, by name. Each is true of one moment, and not all of the same: the account is free for
-// its writers between two of them.
+// Reports describes all quotas, by name. Each report is of one moment, but two may be of different moments: the lock is
+// released between them, so that writers need not wait for all.
 func (s *Quotas) Reports() []quota.Report {
 	var names []string
 	s.Read(func(*quota.Account) {
@@ -268,28 +270,29 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 		s.RemovePod(p)
 		return
 	}
-	s.follow(string(p.UID), func(known quota.Member) {
-		is := convert.QuotaPod(p, s.amounts(p, known.Amounts))
-		if was := s.pods[p.UID]; was != nil && was.Status.NominatedNodeName == "" && is.Node == "" {
-			is.Nominated = is.Nominated || known.Nominated // an update that was on its way, as in Kubernetes' nominator
+	s.notifyFreed(string(p.UID), func(known quota.Member) {
+		next := convert.QuotaPod(p, s.amounts(p, known.Amounts))
+		if last := s.pods[p.UID]; last != nil && last.Status.NominatedNodeName == "" && next.Node == "" {
+			// This update may be older than the nomination, as in Kubernetes' nominator.
+			next.Nominated = next.Nominated || known.Nominated
 		}
 		s.pods[p.UID] = p
-		if is.Node != "" {
-			delete(s.refused, is.UID)
+		if next.Node != "" {
+			delete(s.refused, next.UID)
 		}
-		s.account.Put(is)
+		s.account.Put(next)
 	})
 }
 
-// amounts is what a pod counts, under the names that limit devices too. known, which the pod has counted until now, is
-// not computed again where neither the spec nor a resize has changed it.
+// amounts returns what a pod counts, with devices under the names that quotas limit. It returns known, what the pod has
+// counted until now, where neither the spec nor a resize has changed it.
 func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
-	was := s.pods[p.UID]
-	if was == nil || p.Generation == 0 || p.Generation != was.Generation ||
-		convert.IsResizing(was) || convert.IsResizing(p) {
-		is := convert.PodAmounts(p).Asked(s.devices)
-		if !maps.Equal(is, s.latest) { // pods come in crowds of equal ones, which share theirs
-			s.latest = is
+	last := s.pods[p.UID]
+	if last == nil || p.Generation == 0 || p.Generation != last.Generation ||
+		convert.IsResizing(last) || convert.IsResizing(p) {
+		next := convert.PodAmounts(p).Asked(s.devices)
+		if !maps.Equal(next, s.latest) { // equal pods in a row share one map
+			s.latest = next
 		}
 		return s.latest
 	}
@@ -299,7 +302,7 @@ func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
 // RemovePod forgets a pod.
 func (s *Quotas) RemovePod(p *corev1.Pod) {
 	uid := string(p.UID)
-	s.follow(uid, func(quota.Member) {
+	s.notifyFreed(uid, func(quota.Member) {
 		delete(s.pods, p.UID)
 		delete(s.refused, uid)
 		s.account.Remove(uid)
@@ -316,38 +319,39 @@ func (s *Quotas) SetGang(id string, b gang.Bond) {
 
 // Update changes by f how the account counts a pod.
 func (s *Quotas) Update(uid types.UID, f func(*quota.Account)) {
-	s.follow(string(uid), func(quota.Member) { f(s.account) })
+	s.notifyFreed(string(uid), func(quota.Member) { f(s.account) })
 }
 
-// follow calls OnFreed's function when f takes something from what a pending pod asks of a quota, or its nomination. f
-// gets the pod as it has counted until now.
-func (s *Quotas) follow(uid string, f func(known quota.Member)) {
+// notifyFreed calls f with the pod as it has counted until now, and OnFreed's function where f has reduced what a
+// pending pod asks of a quota, or ended its nomination.
+func (s *Quotas) notifyFreed(uid string, f func(known quota.Member)) {
 	if freed := s.freed.Load(); s.frees(uid, f) && freed != nil {
 		(*freed)()
 	}
 }
 
+// frees calls f, and reports whether f has freed something.
 func (s *Quotas) frees(uid string, f func(known quota.Member)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, counted := s.account.Find(uid)
-	f(was)
-	if !counted || was.State != quota.Pending || was.Quota.Name() == quota.Default {
+	before, counted := s.account.Find(uid)
+	f(before)
+	if !counted || before.State != quota.Pending || before.Quota.Name() == quota.Default {
 		return false
 	}
-	is, left := s.account.Find(uid)
-	return !left || is.Quota != was.Quota || !maps.Equal(is.Amounts, was.Amounts) ||
-		was.Nominated && !is.Nominated && is.State == quota.Pending
+	after, counted := s.account.Find(uid)
+	return !counted || after.Quota != before.Quota || !maps.Equal(after.Amounts, before.Amounts) ||
+		before.Nominated && !after.Nominated && after.State == quota.Pending
 }
 
 // PutNode records a node.
 func (s *Quotas) PutNode(n *corev1.Node) {
-	is := &countedNode{}
-	is.has, is.until, is.counted = Counted(n, s.now())
+	next := &countedNode{}
+	next.has, next.until, next.counted = Counted(n, s.now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is.amounts = is.has.Offered(s.devices)
-	s.replace(n.Name, is)
+	next.amounts = next.has.Offered(s.devices)
+	s.replace(n.Name, next)
 }
 
 // Counted returns what a node has for pods, and reports whether it counts in totals: it is not being deleted, and
@@ -378,15 +382,15 @@ func (s *Quotas) RemoveNode(n *corev1.Node) {
 	s.replace(n.Name, nil)
 }
 
-// Expire leaves out the nodes whose grace has ended.
+// Expire takes the nodes whose grace has ended out of the totals.
 func (s *Quotas) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, n := range s.nodes {
 		if n.counted && !n.until.IsZero() && !s.now().Before(n.until) {
-			is := *n
-			is.counted = false
-			s.replace(name, &is)
+			next := *n
+			next.counted = false
+			s.replace(name, &next)
 		}
 	}
 }
@@ -405,19 +409,20 @@ func (s *Quotas) Run(ctx context.Context) {
 	}
 }
 
-func (s *Quotas) replace(name string, is *countedNode) {
-	was := s.nodes[name]
-	if s.nodes[name] = is; is == nil {
+// replace sets what counts of a node, nil for a node that is gone, and updates the total.
+func (s *Quotas) replace(name string, next *countedNode) {
+	last := s.nodes[name]
+	if s.nodes[name] = next; next == nil {
 		delete(s.nodes, name)
 	}
 	before := maps.Clone(s.total)
-	if was != nil && was.counted {
-		for d, n := range was.amounts {
+	if last != nil && last.counted {
+		for d, n := range last.amounts {
 			s.total[d] -= n
 		}
 	}
-	if is != nil && is.counted {
-		for d, n := range is.amounts {
+	if next != nil && next.counted {
+		for d, n := range next.amounts {
 			s.total[d] += n
 		}
 	}
@@ -443,23 +448,23 @@ func (s *Quotas) putQuota(q *v1alpha1.ElasticQuota, gone bool) {
 	if !gone {
 		same = append(same, q)
 	}
-	slices.SortFunc(same, older)
-	s.limits(q.Name, -1)
+	slices.SortFunc(same, compareAge)
+	s.countLimited(q.Name, -1)
 	if len(same) == 0 {
 		delete(s.objects, q.Name)
 		delete(s.problems, q.Name)
 		s.account.Unset(q.Name)
 	} else {
 		s.objects[q.Name] = same
-		s.set(q.Name)
+		s.updateSpec(q.Name)
 	}
-	s.limits(q.Name, 1)
-	s.respell()
-	s.publish()
+	s.countLimited(q.Name, 1)
+	s.recountDevices()
+	s.publishClaims()
 }
 
-// publish updates what Limits reads.
-func (s *Quotas) publish() {
+// publishClaims updates what Limits reads.
+func (s *Quotas) publishClaims() {
 	_, limited := s.objects[quota.Default]
 	c := &claims{
 		namespaces: map[string]struct{}{},

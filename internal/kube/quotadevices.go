@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// limits counts, or takes back with -1, the devices that a quota limits.
-func (s *Quotas) limits(name string, sign int) {
+// countLimited adds sign, 1 or -1, to the number of quotas that limit each device which the quota of a name limits.
+func (s *Quotas) countLimited(name string, sign int) {
 	q := s.account.Forest().Find(name)
 	if q == nil {
 		return
@@ -24,8 +24,8 @@ func (s *Quotas) limits(name string, sign int) {
 	}
 }
 
-// respell counts pods, nodes and extra trees under the names that quotas limit devices by now.
-func (s *Quotas) respell() {
+// recountDevices counts pods, nodes and extra trees anew if the names by which quotas limit devices have changed.
+func (s *Quotas) recountDevices() {
 	names := slices.Sorted(maps.Keys(s.limited))
 	if slices.Equal(names, s.devices) {
 		return
@@ -37,11 +37,11 @@ func (s *Quotas) respell() {
 		s.account.Put(m.Pod)
 	}
 	for name, n := range s.nodes {
-		is := *n
-		is.amounts = is.has.Offered(names)
-		s.replace(name, &is)
+		next := *n
+		next.amounts = next.has.Offered(names)
+		s.replace(name, &next)
 	}
 	for name := range s.objects {
-		s.set(name)
+		s.updateSpec(name)
 	}
 }

@@ -17,17 +17,17 @@ import (
 // mostPerNode is the most of a resource that counts of one node, so that the total of 2^17 nodes fits 63 bits.
 const mostPerNode = 1 << 46
 
-// SameQuota reports whether two states of an ElasticQuota are one to the account: status and what the leader writes
-// into annotations are not read.
-func SameQuota(was, is *v1alpha1.ElasticQuota) bool {
-	before, faults := convert.Quota(was)
-	after, others := convert.Quota(is)
-	return was.UID == is.UID && reflect.DeepEqual(before, after) && slices.Equal(faults, others)
+// SameQuota reports whether two states of an ElasticQuota are the same to the account, which reads neither the status
+// nor the annotations that the leader writes.
+func SameQuota(a, b *v1alpha1.ElasticQuota) bool {
+	before, faults := convert.Quota(a)
+	after, others := convert.Quota(b)
+	return a.UID == b.UID && reflect.DeepEqual(before, after) && slices.Equal(faults, others)
 }
 
 // Distinct returns the informer without updates between two states that are the same.
 func Distinct[T any](same func(was, is T) bool, i cache.SharedIndexInformer) cache.SharedIndexInformer {
-	return &through{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return &wrapped{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 		return cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
 			UpdateFunc: func(old, obj any) {
@@ -41,16 +41,17 @@ func Distinct[T any](same func(was, is T) bool, i cache.SharedIndexInformer) cac
 	}}
 }
 
-func older(a, b *v1alpha1.ElasticQuota) int {
+// compareAge orders the objects of one name: the first one counts.
+func compareAge(a, b *v1alpha1.ElasticQuota) int {
 	return cmp.Or(
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.GroupVersionKind().Group, b.GroupVersionKind().Group), cmp.Compare(a.Namespace, b.Namespace),
 	)
 }
 
-// set puts the object of a name that counts into the account. A field or an annotation that cannot be read leaves
-// in force what it said last.
-func (s *Quotas) set(name string) {
+// updateSpec puts the object that counts for a name into the account. A field or an annotation that cannot be read
+// keeps its last value.
+func (s *Quotas) updateSpec(name string) {
 	objects := s.objects[name]
 	var last *quota.Spec
 	if q := s.account.Forest().Find(name); q != nil {

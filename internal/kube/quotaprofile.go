@@ -52,7 +52,7 @@ func ProfileQuota(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.No
 		}
 	}
 	for _, key := range keys {
-		all[key], off[key] = times(all[key], ratio), times(off[key], ratio)
+		all[key], off[key] = scale(all[key], ratio), scale(off[key], ratio)
 	}
 	total := convert.ResourceList(all)
 	q := &v1alpha1.ElasticQuota{ObjectMeta: metav1.ObjectMeta{
@@ -73,15 +73,15 @@ func ProfileQuota(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.No
 	return q, nil
 }
 
-// treeID is a tree of the profile's own.
+// treeID returns the id of a tree that no other profile has.
 func treeID(profile *quotav1alpha1.ElasticQuotaProfile) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", profile.Namespace, profile.Name)
 	return strconv.FormatUint(h.Sum64(), 10)
 }
 
-// times returns the whole units of a part of an amount, or all where they do not fit.
-func times(n int64, ratio *big.Rat) int64 {
+// scale returns n · ratio in whole units, rounded down; n where the product does not fit int64.
+func scale(n int64, ratio *big.Rat) int64 {
 	part := new(big.Rat).Mul(new(big.Rat).SetInt64(n), ratio)
 	if whole := new(big.Int).Quo(part.Num(), part.Denom()); whole.IsInt64() {
 		return whole.Int64()
@@ -89,10 +89,10 @@ func times(n int64, ratio *big.Rat) int64 {
 	return n
 }
 
-// WithProfile returns the object is with what its profile decides, as ProfileQuota says it. The tree of a quota is
-// never changed.
-func WithProfile(is, want *v1alpha1.ElasticQuota) *v1alpha1.ElasticQuota {
-	next := is.DeepCopy()
+// WithProfile returns a copy of a quota with what its profile decides, which is want of ProfileQuota. The tree of a
+// quota is never changed.
+func WithProfile(q, want *v1alpha1.ElasticQuota) *v1alpha1.ElasticQuota {
+	next := q.DeepCopy()
 	for key, value := range want.Labels {
 		if key != annotation.QuotaTreeID {
 			metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)

@@ -9,6 +9,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
+// record is what the Store has of one node. It is made with the first object that names the node, and is dead once none
+// does.
 type record struct {
 	view atomic.Pointer[NodeView] // the ledger's current view; written under mu, read without
 
@@ -16,7 +18,7 @@ type record struct {
 	ledger   *ledger.Ledger
 	sources  convert.Sources
 	problems []convert.Problem
-	dead     bool // out of the Store's map: an update must go to the successor
+	dead     bool // the record is not in the Store's map any more: updates must go to its successor
 }
 
 // update applies f under the record's lock and publishes the view. It returns false when the record is dead.
@@ -38,6 +40,7 @@ func (r *record) publish() {
 	}
 }
 
+// isEmpty reports whether no pod has an entry and no object names the node.
 func (r *record) isEmpty() bool {
 	for range r.ledger.View().Entries() {
 		return false
@@ -56,11 +59,12 @@ func (r *record) snapshot() Node {
 	return n
 }
 
-// set replaces an object of a record, nil for none. Facts are read again unless the two are the same to them.
-func set[T any](s *Store, r *record, object **T, is *T, same func(a, b *T) bool) {
-	was := *object
-	*object = is
-	if was != is && (was == nil || is == nil || !same(was, is)) {
+// set replaces an object of a record, nil for none, and reads the facts again unless same reports that they cannot
+// differ.
+func set[T any](s *Store, r *record, object **T, next *T, same func(a, b *T) bool) {
+	last := *object
+	*object = next
+	if last != next && (last == nil || next == nil || !same(last, next)) {
 		r.setFacts(s)
 	}
 }

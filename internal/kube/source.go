@@ -42,12 +42,12 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 type source[T any] struct {
 	client   rest.Interface
 	versions []schema.GroupVersionResource // the first one is that of the last list
-	absent   bool                          // the last list found none of them
-	rested   bool                          // and the watch after it has waited
+	absent   bool                          // the last list found that the server has none of versions
+	rested   bool                          // with absent: a watch has waited absentPause since, so that the next one ends
 
-	begin func() runtime.Object            // a new list
-	add   func(all runtime.Object, one *T) // an object of a page, trimmed
-	read  func(*unstructured.Unstructured) runtime.Object
+	begin func() runtime.Object                           // makes a new list
+	add   func(all runtime.Object, one *T)                // trims an object of a page and appends it to a list
+	read  func(*unstructured.Unstructured) runtime.Object // makes an object of a watch event, trimmed
 }
 
 // informerOf returns an informer of a kind, in the first version that the server has. Objects are decoded as a P, from

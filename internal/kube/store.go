@@ -20,18 +20,19 @@ import (
 // Store keeps the ledger of every node. All methods may be called from any goroutine.
 type Store struct {
 	nodes sync.Map // node name → *record
-	// holders says on which node a pod's entry is (UID → node name): a deletion may come with an object that never
-	// learned its node.
+	// holders maps the UID of each pod that has an entry to the name of its node: the object of a deletion may be older
+	// than the pod's binding and name no node.
 	holders sync.Map
 
 	mu     sync.Mutex // guards args and sealed
 	args   convert.Args
-	sealed bool
+	sealed bool // Args has returned args, or Configure has set them: they do not change any more
 
 	reading sync.Mutex    // guards known
-	known   convert.Known // equal machines, and equal kubelets, come out of it as one value
+	known   convert.Known // keeps one value of equal machines, and of equal kubelets
 
-	// nodes with a static kubelet; that constrain pods of the shared pool to NUMA nodes
+	// static counts nodes whose kubelet has a static CPU manager, constrained those whose topology policy confines pods
+	// of the shared pool to NUMA nodes.
 	static, constrained atomic.Int64
 	// memory and devices count nodes whose kubelet is predicted and gives out memory of NUMA nodes, or devices.
 	memory, devices atomic.Int64
@@ -43,7 +44,7 @@ type Store struct {
 	listener atomic.Pointer[Listener]          // nil before SetListener
 	changed  atomic.Pointer[func(node string)] // nil before OnChange
 
-	unknown *NodeView // of an unknown node
+	unknown *NodeView // the empty account that View returns for a node that no object names
 
 	syncOnce sync.Once
 	synced   chan struct{}
@@ -71,19 +72,19 @@ func (s *Store) Configure(args convert.Args) error {
 // Serve sets the resources that have rows besides memory, before Configure and the first object.
 func (s *Store) Serve(r *convert.Resources) { s.args.Resources = r }
 
-// OnChange makes f learn of each node whose account has changed, after the change can be seen, in place of any other.
-// It is called outside of the store's locks and must not block.
+// OnChange sets the function that is called with each node whose account has changed, once View returns the new one.
+// It replaces an earlier one. It is called outside of the store's locks and must not block.
 func (s *Store) OnChange(f func(node string)) { s.changed.Store(&f) }
 
-// Touch reports a node to OnChange's function whose account is the same, but is to be evaluated again.
+// Touch calls OnChange's function for a node whose account has not changed but must be evaluated again.
 func (s *Store) Touch(node string) {
 	if changed := s.changed.Load(); changed != nil {
 		(*changed)(node)
 	}
 }
 
-// follow calls OnChange's function when f changes the account of a node.
-func (s *Store) follow(node string, r *record, f func()) {
+// notifyChange calls f, and OnChange's function where f has changed the account of the node.
+func (s *Store) notifyChange(node string, r *record, f func()) {
 	before := r.view.Load()
 	f()
 	if r.view.Load() != before {
@@ -173,7 +174,7 @@ func (s *Store) AnyDevices() bool { return s.devices.Load() > 0 }
 func (s *Store) AnyInventory() bool { return s.inventories.Load() > 0 }
 
 // AnyConstrained reports whether the topology policy of some node whose agent writes cpusets is Restricted or
-// SingleNUMANode. While none is, a pod without a wish of its own is never constrained to NUMA nodes.
+// SingleNUMANode. While none is, a pod that requests no topology policy is never constrained to NUMA nodes.
 func (s *Store) AnyConstrained() bool { return s.constrained.Load() > 0 }
 
 // Commit applies an offer. It returns ledger.ErrExpired when the account has moved since, or when the node is gone.
@@ -185,10 +186,10 @@ func (s *Store) Commit(node string, o ledger.Offer) error {
 	return err
 }
 
-// Amend puts is in the place of was, a committed offer from which it differs in its prediction alone. Its errors are
-// those of ledger.Amend; a node that is gone is ErrExpired.
-func (s *Store) Amend(node string, was, is ledger.Offer) error {
-	return s.apply(node, func(r *record) error { return r.ledger.Amend(was, is) })
+// Amend replaces a committed offer by next, which differs from it in its prediction alone. Its errors are those of
+// ledger.Amend; it returns ErrExpired when the node is gone.
+func (s *Store) Amend(node string, committed, next ledger.Offer) error {
+	return s.apply(node, func(r *record) error { return r.ledger.Amend(committed, next) })
 }
 
 func (s *Store) apply(node string, f func(*record) error) error {
@@ -197,7 +198,7 @@ func (s *Store) apply(node string, f func(*record) error) error {
 		return fmt.Errorf("node %s is gone: %w", node, ledger.ErrExpired)
 	}
 	err := ledger.ErrExpired
-	s.follow(node, r.(*record), func() { r.(*record).update(func(r *record) { err = f(r) }) })
+	s.notifyChange(node, r.(*record), func() { r.(*record).update(func(r *record) { err = f(r) }) })
 	return err
 }
 
@@ -223,14 +224,14 @@ func (s *Store) RemoveNode(name string) {
 
 // PutTopology records the NodeResourceTopology of the node of the same name.
 func (s *Store) PutTopology(t *v1alpha2.NodeResourceTopology) {
-	var news []tenancy.Confirmation
+	var confirmed []tenancy.Confirmation
 	s.create(t.Name, func(r *record) {
 		before := r.ledger.View()
 		set(s, r, &r.sources.Topology, t, SameTopology)
-		news = r.ledger.View().Tenancy().Confirmations(before.Tenancy())
+		confirmed = r.ledger.View().Tenancy().Confirmations(before.Tenancy())
 	})
 	if l := s.listener.Load(); l != nil && s.IsSynced() { // a former leader was notified of what was there before
-		for _, c := range news {
+		for _, c := range confirmed {
 			l.Confirmed(t.Name, c)
 		}
 	}
@@ -311,6 +312,8 @@ func (s *Store) RemovePod(p *corev1.Pod) {
 	}
 }
 
+// create applies f to the record of a node, which it makes if there is none. A record that another goroutine removes in
+// the meantime is replaced by a new one.
 func (s *Store) create(node string, f func(*record)) {
 	for {
 		r, ok := s.nodes.Load(node)
@@ -320,20 +323,20 @@ func (s *Store) create(node string, f func(*record)) {
 			r, _ = s.nodes.LoadOrStore(node, fresh)
 		}
 		updated := false
-		s.follow(node, r.(*record), func() { updated = r.(*record).update(f) })
+		s.notifyChange(node, r.(*record), func() { updated = r.(*record).update(f) })
 		if updated {
 			return
 		}
 	}
 }
 
-// change applies f to the record of a node, if there is one, and buries a record that holds nothing any more.
+// change applies f to the record of a node, if there is one, and removes a record that holds nothing any more.
 func (s *Store) change(node string, f func(*record)) {
 	r, ok := s.nodes.Load(node)
 	if !ok {
 		return
 	}
-	s.follow(node, r.(*record), func() {
+	s.notifyChange(node, r.(*record), func() {
 		r.(*record).update(func(r *record) {
 			f(r)
 			if r.isEmpty() {
@@ -352,13 +355,14 @@ func (s *Store) Args() convert.Args {
 	return s.args
 }
 
-func (s *Store) count(was, is *ledger.Facts) {
-	s.static.Add(one(is.Model.Config.CPU.Static) - one(was.Model.Config.CPU.Static))
-	s.memory.Add(one(is.Model.Config.Memory.Static) - one(was.Model.Config.Memory.Static))
-	s.devices.Add(one(len(is.Model.Devices) > 0) - one(len(was.Model.Devices) > 0))
-	s.inventories.Add(one(is.Devices != nil) - one(was.Devices != nil))
-	s.kinds.change(was.Devices.Kinds(), is.Devices.Kinds())
-	s.constrained.Add(one(constrains(is)) - one(constrains(was)))
+// count updates the numbers of nodes by kind when the facts of one node change.
+func (s *Store) count(before, after *ledger.Facts) {
+	s.static.Add(one(after.Model.Config.CPU.Static) - one(before.Model.Config.CPU.Static))
+	s.memory.Add(one(after.Model.Config.Memory.Static) - one(before.Model.Config.Memory.Static))
+	s.devices.Add(one(len(after.Model.Devices) > 0) - one(len(before.Model.Devices) > 0))
+	s.inventories.Add(one(after.Devices != nil) - one(before.Devices != nil))
+	s.kinds.change(before.Devices.Kinds(), after.Devices.Kinds())
+	s.constrained.Add(one(constrains(after)) - one(constrains(before)))
 }
 
 // Kinds returns the kinds of devices that Device objects list.

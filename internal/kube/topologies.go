@@ -111,7 +111,7 @@ func unquoted(text json.RawMessage) (s string) {
 }
 
 // keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report
-// that says no more than that must not look like news.
+// of nothing else must not look like a change.
 func keepKubeletPins(annotations map[string]string) {
 	text, ok := annotations[annotation.PodCPUAllocsKey]
 	if !ok {
