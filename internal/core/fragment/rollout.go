@@ -1,12 +1,12 @@
 package fragment
 
-// rollout is a node to which a sequence of specs is offered.
+// rollout is the state of a node while a sequence of specs is offered to it.
 type rollout struct {
 	milliCPU int64
-	idle     int64 // milli of all GPUs
-	whole    int64 // GPUs that have not been touched
-	n        int
-	part     [MaxGPUs]int16 // free of the others where a spec can use it; the first n count
+	idle     int64          // free milli of all GPUs together
+	whole    int64          // number of GPUs that are entirely free
+	n        int            // number of GPUs in part
+	part     [MaxGPUs]int16 // free milli of the other GPUs of which a spec can use the rest, in no order; the first n count
 }
 
 // idle is what is left of the GPUs of a shape after a sequence was offered to it, summed over the sequences, in milli.

@@ -26,19 +26,19 @@ func New(c Config) (http.Handler, error) {
 		Config: c, mux: http.NewServeMux(), services: map[string][]string{}, owners: map[string]string{},
 		aliases: map[string]string{},
 	}
-	s.native("/apis/v1/__services__", func(w http.ResponseWriter, _ *http.Request) {
+	s.handleGet("/apis/v1/__services__", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, s.services)
 	})
-	s.native("/apis/v1/nodes/{nodeName}", s.ofNode(s.node))
-	s.native("/apis/v1/explain/pods/{namespace}/{name}", s.ofPod(s.explain))
-	s.native("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.ofNode(s.ofPod(s.hints)))
-	s.native("/apis/v1/decisions", s.decisions)
+	s.handleGet("/apis/v1/nodes/{nodeName}", s.requireNodeAccess(s.node))
+	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}", s.ofPod(s.explain))
+	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.requireNodeAccess(s.ofPod(s.hints)))
+	s.handleGet("/apis/v1/decisions", s.decisions)
 	for _, p := range c.Plugins {
 		if provider, ok := p.(Provider); ok {
 			s.provide(p.Name(), provider.Diagnostics())
 		}
 		if _, ok := p.(DeviceExplainer); ok {
-			s.native(PluginPrefix+p.Name()+"/explain", s.ofPod(s.devices))
+			s.handleGet(PluginPrefix+p.Name()+"/explain", s.ofPod(s.devices))
 		}
 	}
 	for _, m := range c.Mounts {
@@ -57,12 +57,13 @@ func New(c Config) (http.Handler, error) {
 	return s, nil
 }
 
+// server answers the requests of the diagnostics API. Its maps do not change once New has returned.
 type server struct {
 	Config
 	mux      *http.ServeMux
-	services map[string][]string // method to paths, sorted
-	owners   map[string]string   // "METHOD path" to plugin
-	aliases  map[string]string   // of plugins' names
+	services map[string][]string // method → paths that are served, sorted
+	owners   map[string]string   // "METHOD path" → the plugin that serves it, "tenon" for paths of no plugin
+	aliases  map[string]string   // another name of a plugin → the name under which it is served
 }
 
 // ServeHTTP answers what needs the leader with 503 on any other instance.
@@ -85,6 +86,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
+// canonical returns the request with the path that is served: without a trailing slash of __services__, and with the
+// name of a plugin in place of an alias. It returns r itself where they are the same.
 func (s *server) canonical(r *http.Request) *http.Request {
 	path := r.URL.Path
 	if path == "/apis/v1/__services__/" {
@@ -104,18 +107,20 @@ func (s *server) canonical(r *http.Request) *http.Request {
 	return out
 }
 
-func (s *server) native(pattern string, h http.HandlerFunc) {
+// handleGet serves GET requests of a pattern, and lists it among the services.
+func (s *server) handleGet(pattern string, h http.HandlerFunc) {
 	path := strings.NewReplacer("{", ":", "}", "").Replace(pattern)
 	s.services[http.MethodGet] = append(s.services[http.MethodGet], path)
 	s.owners[http.MethodGet+" "+path] = "tenon"
 	s.mux.Handle(pattern, ReadOnly(h, "use GET"))
 }
 
-func (s *server) provide(plugin string, of Service) {
-	for _, alias := range of.Aliases {
+// provide serves the endpoints of a plugin.
+func (s *server) provide(plugin string, service Service) {
+	for _, alias := range service.Aliases {
 		s.aliases[alias] = plugin
 	}
-	for _, e := range of.Endpoints {
+	for _, e := range service.Endpoints {
 		serve := func(w http.ResponseWriter, r *http.Request) {
 			body := e.Answer(r, s.reader(r))
 			if body == nil {
@@ -127,9 +132,9 @@ func (s *server) provide(plugin string, of Service) {
 			writeJSON(w, body)
 		}
 		if strings.Contains(e.Path, "{nodeName}") {
-			serve = s.ofNode(serve)
+			serve = s.requireNodeAccess(serve)
 		}
-		s.native(PluginPrefix+plugin+"/"+e.Path, serve)
+		s.handleGet(PluginPrefix+plugin+"/"+e.Path, serve)
 	}
 }
 
@@ -168,7 +173,8 @@ func (s *server) mount(m Mount) error {
 	return nil
 }
 
-func (s *server) ofNode(h http.HandlerFunc) http.HandlerFunc {
+// requireNodeAccess answers with 403 a caller who may not get the Node that the path names.
+func (s *server) requireNodeAccess(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("nodeName")
 		if !s.mayGet(r, authorizer.AttributesRecord{Name: name, Resource: "nodes"}) {
@@ -179,6 +185,7 @@ func (s *server) ofNode(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// node answers with what the scheduler's snapshot has of a node.
 func (s *server) node(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("nodeName")
 	n, ok := s.NodeInfo(name)
@@ -189,6 +196,8 @@ func (s *server) node(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, nodeStateOf(n, s.reader(r)))
 }
 
+// decisions answers with the remembered decisions, about one pod where the query names one, in namespaces that the
+// caller may read.
 func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 	pod := r.URL.Query().Get("pod")
 	if pod != "" {
@@ -204,7 +213,8 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// reader answers for one request whether its caller may read a namespace, asking once for each.
+// reader returns a function that reports whether the caller of a request may read the pods of a namespace. It asks the
+// API server once for each namespace.
 func (s *server) reader(r *http.Request) func(namespace string) bool {
 	known := map[string]bool{}
 	return func(namespace string) bool {
