@@ -132,8 +132,8 @@ func (s *search) never(p *pick) why.Code {
 		}
 		templates, missing = templates && matched, missing || !there
 	}
-	wish, table := s.req.Partition, s.view.spec.Partitions
-	byTable := p.tabled() && (wish != nil || table.Policy == HonorPartitions)
+	asked, table := s.req.Partition, s.view.spec.Partitions
+	byTable := p.tabled() && (asked != nil || table.Policy == HonorPartitions)
 	switch {
 	case missing:
 		return why.DeviceMissing
@@ -143,7 +143,7 @@ func (s *search) never(p *pick) why.Code {
 		return why.DeviceShareUnsupported
 	case !vfs:
 		return why.VirtualFunctionsMissing
-	case byTable && len(table.Table) == 0 && (wish == nil || wish.Restricted || table.Policy == HonorPartitions):
+	case byTable && len(table.Table) == 0 && (asked == nil || asked.Restricted || table.Policy == HonorPartitions):
 		return why.PartitionTableMissing
 	case byTable && len(table.Table) > 0 && !slices.ContainsFunc(s.view.sets, func(row partition) bool {
 		return bits.OnesCount64(row.mask) == len(p.bundles)

@@ -16,14 +16,14 @@ func (p *pick) tabled() bool {
 // are not in it are allowed too. The best score comes first, and with Restricted only the best that the table has for
 // the count; of equal ones, those that leave larger partitions free.
 func (s *search) partitions(k int) (w *walk, free bool) {
-	wish, inv := s.req.Partition, s.view.Inventory
+	asked, inv := s.req.Partition, s.view.Inventory
 	policy, table := inv.spec.Partitions.Policy, len(inv.spec.Partitions.Table) > 0
 	switch {
-	case !s.lead.tabled() || policy == NoPartitionPolicy && wish == nil:
+	case !s.lead.tabled() || policy == NoPartitionPolicy && asked == nil:
 		return nil, true
 	case !table:
 		// BestEffort chooses freely, among sets whose links carry what is asked: see check.
-		return nil, policy != HonorPartitions && (wish == nil || !wish.Restricted)
+		return nil, policy != HonorPartitions && (asked == nil || !asked.Restricted)
 	}
 	best, first := int64(0), true
 	for _, p := range inv.sets {
@@ -35,8 +35,8 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 	for _, p := range inv.sets {
 		switch {
 		case bits.OnesCount64(p.mask) != k || p.mask&^s.lead.open != 0,
-			wish != nil && wish.Restricted && p.score < best,
-			wish != nil && p.bandwidth < wish.Bandwidth:
+			asked != nil && asked.Restricted && p.score < best,
+			asked != nil && p.bandwidth < asked.Bandwidth:
 			continue
 		}
 		keys := s.lead.group.class.keys(p.mask)
@@ -46,7 +46,7 @@ func (s *search) partitions(k int) (w *walk, free bool) {
 		}
 		list = append(list, keys)
 	}
-	return s.lead.group.class.listed(list), policy == PreferPartitions && wish == nil
+	return s.lead.group.class.listed(list), policy == PreferPartitions && asked == nil
 }
 
 // whole counts the partitions of 8, 4 and 2 GPUs of which all are left.
@@ -72,11 +72,11 @@ func (v *View) FreePartitions() [3]int64 {
 
 // carries reports whether the ring of a set that is not a partition has the bandwidth that a pod asks for.
 func (s *search) carries(k *Keys) bool {
-	wish := s.req.Partition
-	if wish == nil || wish.Bandwidth == 0 || len(s.view.spec.Partitions.Table) > 0 || !s.lead.tabled() ||
+	asked := s.req.Partition
+	if asked == nil || asked.Bandwidth == 0 || len(s.view.spec.Partitions.Table) > 0 || !s.lead.tabled() ||
 		k.Mask&(k.Mask-1) == 0 {
 		return true
 	}
 	lanes := k.Ring / lane
-	return lanes > 0 && s.view.spec.LaneBytes > 0 && (wish.Bandwidth-1)/s.view.spec.LaneBytes < lanes
+	return lanes > 0 && s.view.spec.LaneBytes > 0 && (asked.Bandwidth-1)/s.view.spec.LaneBytes < lanes
 }

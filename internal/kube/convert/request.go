@@ -79,7 +79,7 @@ func readSpec(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string)
 	if err != nil {
 		return badAnnotation(annotation.ResourceSpecKey, err)
 	}
-	r.Required, r.Preferred = wish(spec.RequiredCPUBindPolicy), wish(spec.PreferredCPUBindPolicy)
+	r.Required, r.Preferred = bindWish(spec.RequiredCPUBindPolicy), bindWish(spec.PreferredCPUBindPolicy)
 	r.Exclusive = exclusive(spec.PreferredCPUExclusivePolicy, args.DefaultExclusive)
 	if spec.PreferredCPUBindPolicy == annotation.BindConstrainedBurst {
 		if !MayBurst(pod) {
@@ -104,7 +104,8 @@ func MayBurst(pod *corev1.Pod) bool {
 	return limited
 }
 
-func wish(policy string) place.BindWish {
+// bindWish reads a CPU bind policy of the resource-spec; one that is neither of the two that bind is no wish.
+func bindWish(policy string) place.BindWish {
 	wishes := [...]string{
 		place.WantFullPCPUs: annotation.BindFullPCPUs, place.WantSpreadByPCPUs: annotation.BindSpreadByPCPUs,
 	}

@@ -143,9 +143,9 @@ func asked(pod *corev1.Pod) string {
 	text := view.Count(r.CPUs, "exclusive CPU")
 	switch {
 	case r.Required != place.NoWish:
-		text += fmt.Sprintf(", %s required", wish(r.Required))
+		text += fmt.Sprintf(", %s required", bindName(r.Required))
 	case r.Preferred != place.NoWish:
-		text += fmt.Sprintf(", %s preferred", wish(r.Preferred))
+		text += fmt.Sprintf(", %s preferred", bindName(r.Preferred))
 	}
 	if r.Exclusive != 0 {
 		text += ", away from other pods of " + r.Exclusive.String()
@@ -173,7 +173,8 @@ func joined(a, separator, b string) string {
 	return a + separator + b
 }
 
-func wish(w place.BindWish) string {
+// bindName returns the name of a bind policy as annotations have it.
+func bindName(w place.BindWish) string {
 	return [...]string{"", "FullPCPUs", "SpreadByPCPUs"}[w]
 }
 
