@@ -72,6 +72,10 @@ nvml() { # the part of the agent that needs cgo, with NVIDIA's mock of its libra
     CGO_ENABLED=1 go test -tags "$TAGS,nvml" ./internal/agent/inventory
 }
 
+if [ "${1:-}" = nested_tidy ]; then
+  nested_tidy
+  exit
+fi
 check "gofumpt"                      empty $TOOL gofumpt -l api cmd deploy hack internal test
 limit "words"                        words "$most_words"
 limit "names"                        names "$most_names"
@@ -84,7 +88,7 @@ check "module graph loads"           graph_loads
 check "all of k8s.io at v0.36.3"     empty strays
 check "controller-runtime v0.24.1"   controller_runtime
 check "go mod verify"                go mod verify
-check "nested modules are tidy"      nested_tidy
+check "nested modules are tidy"      bash hack/once.sh tidy '*go.mod' '*go.sum' '*.go' hack/verify.sh -- bash hack/verify.sh nested_tidy
 check "generated files are current"  generated
 check "licences"                     go run ./hack/licence
 check "static binaries"              static_binaries
@@ -95,8 +99,15 @@ else
 fi
 
 # The vulnerability database is a service: where it cannot be reached nothing was checked, and that is what is said.
-vuln=$($TOOL govulncheck -tags "$TAGS" ./cmd/... 2>&1)
-code=$?
+# With its version it prints how old the database is: otherwise all programs would be analysed before it is asked for.
+code=1
+if ! vuln=$($TOOL govulncheck -version 2>&1); then
+  : # it cannot be built
+elif ! grep -q '^DB updated' <<<"$vuln"; then
+  vuln="fetching vulnerabilities: $vuln"
+elif vuln=$($TOOL govulncheck -tags "$TAGS" ./cmd/... 2>&1); then
+  code=0
+fi
 if [ $code = 0 ]; then
   echo "ok    govulncheck"
 elif printf '%s' "$vuln" | grep -qiE 'dial tcp|no such host|connection refused|timeout|fetching vulnerabilities|Forbidden|403|502|503|lookup'; then
