@@ -73,17 +73,18 @@ search:
 	@$(ONCE) search-core go.mod internal/core internal/testkit -- $(TEST) -run '$(SEARCH)' $(addprefix ./internal/core/,device gang place) -rapid.checks=10000
 	@$(ONCE) search-agent go.mod api internal -- $(TEST) -run NoInstant ./internal/agent/apply -rapid.checks=5000
 
-# The program of tests has a constant version: a commit does not link it anew.
-bin/test/tenon: FORCE
-	@VERSION=devel GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN)/test ./cmd/tenon
+# The program of tests is where the pages have it, with a constant version: a commit does not link it anew.
+.PHONY: tested-program
+tested-program:
+	@VERSION=devel GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) ./cmd/tenon
 
-system: bin/test/tenon ## Test scheduler, simulate, commands and the local cluster
+system: tested-program ## Test scheduler, simulate, commands and the local cluster
 	$(TEST) $(SYSTEM)
 	$(TEST) -count=1 $(UNCACHED)
 	@$(ONCE) chart go.mod go.sum deploy docs hack/tools/helm test/chart internal api -- $(TEST) -count=1 $(CHART)
 	$(GO) -C hack/tools/release test -count=1 ./...
 	$(GO) test -tags $(TAGS),nolocal -vet=off ./cmd/tenon
-	TENON_BIN=$(CURDIR)/$(BIN)/test/tenon $(TEST) -count=1 -v $(CLUSTERS)
+	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -count=1 -v $(CLUSTERS)
 
 # The alert rules, by Prometheus' own program. Without its service discoveries it takes 2 to 7 CPU-minutes to build, once.
 alerts: ## Test the alert rules with promtool
@@ -147,10 +148,10 @@ soak: ## Search with fresh seeds, fuzz and kill (hours)
 	@$(MAKE) kills
 
 # Schedulers and managers are killed 20 times where `make test` kills them 6 times.
-kills: bin/test/tenon
-	TENON_BIN=$(CURDIR)/$(BIN)/test/tenon $(TEST) -timeout 2h -count=1 -v -run 'Die$$' ./test/system -soak
+kills: tested-program
+	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -timeout 2h -count=1 -v -run 'Die$$' ./test/system -soak
 
-nightly: cc bin/test/tenon ## Race all tests, kill, run all levels and a million states (a night)
+nightly: cc tested-program ## Race all tests, kill, run all levels and a million states (a night)
 	CGO_ENABLED=1 $(TEST) -timeout 6h -race ./...
 	@$(MAKE) kills test-node test-guest test-cluster oracle
 

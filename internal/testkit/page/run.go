@@ -24,8 +24,8 @@ type reader struct {
 }
 
 // Play runs the blocks of a scene. In the reader's home are the files of the page, by name and by number (1.yaml), and
-// links to deploy, docs and the Makefile of the repository and to the folder of tenon as bin. Environment is what the
-// commands have beside HOME; their kubectl is that of tenon.
+// links to deploy, docs, bin and the Makefile of the repository. Environment is what the commands have beside HOME;
+// their kubectl is that of tenon.
 func Play(t *testing.T, scene Scene, tenon string, environment ...string) {
 	t.Helper()
 	for _, name := range []string{"bash", "curl", "make", "openssl"} {
@@ -47,18 +47,16 @@ func Play(t *testing.T, scene Scene, tenon string, environment ...string) {
 		"kubectl": fmt.Sprintf(`exec %q kubectl "$@"`, tenon),
 		"helm":    `HELM_CACHE_HOME=$HOME/helm HELM_CONFIG_HOME=$HOME/helm HELM_DATA_HOME=$HOME/helm exec "$HELM" "$@"`,
 		// The binary is there; CI runs the tests.
-		"make": fmt.Sprintf(`[ "$1" = test ] || PATH=${PATH#*:} exec make -s -C %q -o bin/tenon BIN=%q "$@"`, root,
-			filepath.Dir(tenon)),
+		"make":       fmt.Sprintf(`[ "$1" = test ] || PATH=${PATH#*:} exec make -s -C %q -o bin/tenon "$@"`, root),
 		"eventually": `for i in $(seq 60); do "$@" && exit; sleep 1; done; exit 1`,
 		// Where all is well some searches find nothing.
 		"grep": `PATH=${PATH#*:} grep "$@" || [ $? = 1 ]`,
 	} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "path", name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
-	for _, name := range []string{"deploy", "docs", "Makefile"} {
+	for _, name := range []string{"deploy", "docs", "bin", "Makefile"} {
 		err = errors.Join(err, os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)))
 	}
-	err = errors.Join(err, os.Symlink(filepath.Dir(tenon), filepath.Join(dir, "bin")))
 	if err != nil {
 		t.Fatal(err)
 	}
