@@ -225,7 +225,7 @@ func (e *engine) run(ctx context.Context) error {
 		if err := e.drain(ctx); err != nil {
 			return err
 		}
-		e.rounds.Stir(klog.FromContext(ctx))
+		e.rounds.LookForDeadlocks(klog.FromContext(ctx))
 		if err := e.drain(ctx); err != nil {
 			return err
 		}

@@ -54,8 +54,8 @@ func newWriter(t *testing.T, in string) *writer {
 	}
 	w.held = &coscheduling.Held{
 		Gangs: w.gangs, Client: client, Clock: w.clock, Leading: func() bool { return true },
-		Recorder: func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		Stir:     func(klog.Logger) {}, Withdraw: w.rounds.Withdraw,
+		Recorder:         func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+		LookForDeadlocks: func(klog.Logger) {}, Withdraw: w.rounds.Withdraw,
 	}
 	return w
 }

@@ -14,7 +14,8 @@ import (
 type Plan struct {
 	Members []string // by UID: what is to be tried, in this order
 
-	// DomainRequests are the members that go where rules allow; those of gangs with the same rules go to the same place.
+	// DomainRequests are the members that go where rules allow; those of gangs with the same rules go to the same
+	// place.
 	DomainRequests []*domain.Request
 	Skip           Portion // that plans before this one have tried
 
@@ -214,14 +215,41 @@ func (p *Plan) Try(order []string, fits func(uid string) bool) (failed string, h
 	return "", 0
 }
 
-// Conclude ends the round of a Strict group in which these members were tried, and those of placed were reserved: they
-// may be bound where all gangs have their minimum with them. Else they are given back, and f says why; the group is to
-// be tried again at once where that member is gone. In a NonStrict group they wait.
+// Conclude ends the round of a Strict group in which the members of tried were tried, and those of placed were
+// reserved.
+// If all gangs have their minimum with them, they may be bound. Else they are released, and f says why; if the member
+// that failed is gone, the group is to be tried again at once. In a NonStrict group, reserved members wait for the
+// rest.
 func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effects Effects) {
 	for _, uid := range placed {
 		s.reserve(uid, now, &effects)
 	}
-	var group *group
+	group := s.stampTried(tried)
+	if group == nil {
+		effects.add(s.follow())
+		effects.sort()
+		return effects
+	}
+	failed := s.members[f.UID]
+	switch {
+	case !group.isStrict() || group.isSatisfied():
+		s.concludeStarted(group, len(placed) > 0, now, &effects)
+	case failed == nil || failed.gang.group != group:
+		effects.add(group.end(Refusal{}))
+		effects.Opened = s.open(group)
+	default:
+		s.concludeFailed(group, failed, f, now, &effects)
+	}
+	for _, g := range group.gangs {
+		effects.Opened = append(effects.Opened, s.opened(g)...)
+	}
+	effects.add(s.follow())
+	effects.sort()
+	return effects
+}
+
+// stampTried records that these members were tried in the round, and returns their group; nil if none is left.
+func (s *State) stampTried(tried []string) (group *group) {
 	for _, uid := range tried {
 		m := s.members[uid]
 		if m == nil || m.gang.group == nil {
@@ -232,53 +260,55 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 			m.gang.stamp(m)
 		}
 	}
-	failed := s.members[f.UID]
+	return group
+}
+
+// isSatisfied reports whether all gangs of the group have their minimum.
+func (g *group) isSatisfied() bool {
+	return !slices.ContainsFunc(g.gangs, func(o *gang) bool { return !o.isSatisfied() })
+}
+
+// concludeStarted ends a round after which members may be bound, or after which those of a NonStrict group wait.
+// reserved
+// reports whether members were reserved in it.
+func (s *State) concludeStarted(g *group, reserved bool, now time.Time, effects *Effects) {
+	g.attempted(now)
+	effects.add(g.settle())
+	g.failing, g.again, g.skip = time.Time{}, time.Time{}, Portion{}
+	if !g.isStrict() {
+		return
+	}
+	effects.Opened = s.open(g) // members beyond the minimum that did not fit are tried alone from now on
+	s.unclaim(g)
+	if reserved {
+		effects.add(s.Overtake(g.order()))
+	}
+}
+
+// concludeFailed ends a round that failed for a member: what is reserved is released, and the refusal of all pending
+// members names that member and its cause. If the plan was for a portion of the domains, the group is opened again for
+// the others, and keeps its claim.
+func (s *State) concludeFailed(g *group, failed *member, f Failure, now time.Time, effects *Effects) {
+	code, goesOn := why.GangSiblingFailed, f.Skip.Choices > 0
 	switch {
-	case group == nil:
-	case !group.isStrict() || !slices.ContainsFunc(group.gangs, func(g *gang) bool { return !g.isSatisfied() }):
-		group.attempted(now)
-		effects.add(group.settle())
-		group.failing, group.again, group.skip = time.Time{}, time.Time{}, Portion{}
-		if group.isStrict() { // who did not fit beyond the minimum is tried alone from now on
-			effects.Opened = s.open(group)
-			s.unclaim(group)
-			if len(placed) > 0 {
-				effects.add(s.Overtake(group.order()))
-			}
-		}
-	case failed == nil || failed.gang.group != group:
-		effects.add(group.end(Refusal{}))
-		effects.Opened = s.open(group)
-	default:
-		code := why.GangSiblingFailed
-		switch {
-		case f.Preempts:
-			code = why.GangPreempting
-		case f.Outlook == Reserved, f.Skip.Choices > 0 && s.Reserves(group.key):
-			code = why.GangReserved
-		}
-		if f.Skip.Choices == 0 { // else the plan goes on
-			s.claims(group, f.Outlook)
-		}
-		if group.again = f.Again; group.failing.IsZero() {
-			group.failing = now
-		}
-		if group.skip = f.Skip; f.Skip.Choices > 0 {
-			effects.Opened = s.open(group)
-		}
-		have := max(f.Have, failed.gang.count[Waiting]+failed.gang.running()) // fit, or were reserved until now
-		group.last = Attempt{At: now, Gang: failed.gang.id, Placed: have, Needed: failed.gang.settings.Min}
-		effects.add(group.end(Refusal{
-			Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min, Have: have,
-			Pod: failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause, Tried: f.Tried,
-		}))
+	case f.Preempts:
+		code = why.GangPreempting
+	case f.Outlook == Reserved, goesOn && s.Reserves(g.key):
+		code = why.GangReserved
 	}
-	if group != nil {
-		for _, g := range group.gangs {
-			effects.Opened = append(effects.Opened, s.opened(g)...)
-		}
+	if goesOn {
+		effects.Opened = s.open(g)
+	} else {
+		s.claims(g, f.Outlook)
 	}
-	effects.add(s.follow())
-	effects.sort()
-	return effects
+	if g.failing.IsZero() {
+		g.failing = now
+	}
+	g.again, g.skip = f.Again, f.Skip
+	have := max(f.Have, failed.gang.count[Waiting]+failed.gang.running()) // fit, or were reserved until now
+	g.last = Attempt{At: now, Gang: failed.gang.id, Placed: have, Needed: failed.gang.settings.Min}
+	effects.add(g.end(Refusal{
+		Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min, Have: have,
+		Pod: failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause, Tried: f.Tried,
+	}))
 }

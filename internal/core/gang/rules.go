@@ -126,7 +126,8 @@ func (s *State) HasDomainRules(uid string) bool {
 	return m != nil && len(m.gang.settings.DomainRules) > 0
 }
 
-// DomainRequest returns where a member may go that is tried without others; nil where it may go anywhere. In a gang that has
+// DomainRequest returns where a member may go that is tried without others; nil where it may go anywhere. In a gang
+// that has
 // started only rules that must hold bind it; before that it goes where the other pending members may follow.
 func (s *State) DomainRequest(uid string) *domain.Request {
 	m := s.members[uid]

@@ -26,7 +26,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	go s.quotas.Run(ctx)
 	go (&coscheduling.Held{
 		Gangs: s.gangs, Client: s.config.Client, Recorder: s.recorder, Leading: s.tracker.Leading.Load,
-		Clock: clock.RealClock{}, Stir: s.rounds.Stir, Withdraw: s.rounds.Withdraw,
+		Clock: clock.RealClock{}, LookForDeadlocks: s.rounds.LookForDeadlocks, Withdraw: s.rounds.Withdraw,
 	}).Run(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil

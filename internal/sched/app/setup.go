@@ -89,10 +89,10 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	events := &upstream.Events{SiblingPlugin: coscheduling.Name}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	core.NextPod = core.SchedulingQueue.Pop
-	r := &coscheduling.Rounds{
+	r := &coscheduling.Rounds{Cluster: coscheduling.Cluster{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
 		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
-	}
+	}}
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {

@@ -11,18 +11,22 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// attempt places members on the snapshot and on a copy of the accounts, each beside those before it. What is done is
-// undone from behind.
+// attempt places members on the snapshot and on a copy of the accounts, each beside those before it. Each step pushes
+// what undoes it; rollback pops and runs these, so that in the end snapshot and accounts are as before.
 type attempt struct {
 	*Rounds
-	ctx     context.Context
-	is      *round
-	trial   Trial
-	admits  bool               // the caller decides about quotas
-	placed  map[string]*placed // by UID
-	changed []string           // nodes, in the order of their changes
+	ctx   context.Context
+	round *groupRound
+	trial Trial
+	// admits is set where the caller decides about quotas, and not the cycles of the members.
+	admits bool
+	// placed are the members that are reserved now, by UID.
+	placed map[string]*placed
+	// changed has the nodes that have changed, in the order of their changes. It only grows.
+	changed []string
 	undo    []func()
-	broken  bool // what was undone could not be done again
+	// broken is set when something that was undone could not be done again: the result of the attempt does not count.
+	broken bool
 }
 
 // placed is a member that is reserved in an attempt.
@@ -32,15 +36,15 @@ type placed struct {
 	pod   *framework.PodInfo // with its node
 }
 
-func (r *Rounds) attempt(ctx context.Context, is *round) *attempt {
-	for _, of := range is.places {
+func (r *Rounds) attempt(ctx context.Context, round *groupRound) *attempt {
+	for _, of := range round.places {
 		of.at = 0
 	}
-	return &attempt{Rounds: r, ctx: ctx, is: is, trial: r.Trial(), placed: map[string]*placed{}}
+	return &attempt{Rounds: r, ctx: ctx, round: round, trial: r.Trial(), placed: map[string]*placed{}}
 }
 
 func (a *attempt) profile(uid string) framework.Framework {
-	return a.Core.Profiles[a.is.queued[uid].Pod.Spec.SchedulerName]
+	return a.Core.Profiles[a.round.queued[uid].Pod.Spec.SchedulerName]
 }
 
 // state returns the state of a cycle that works on the copies.
@@ -57,12 +61,12 @@ func (a *attempt) state() fwk.CycleState {
 // try chooses a node for a member, the planned one where that takes it, and reserves it there. The state holds what
 // plugins know of the pod, also after an error.
 func (a *attempt) try(uid string) (fwk.CycleState, error) {
-	pod, f, state := anywhere(a.is.queued[uid]), a.profile(uid), a.state()
+	pod, f, state := anywhere(a.round.queued[uid]), a.profile(uid), a.state()
 	if err := a.confine(uid, state); err != nil {
 		return state, err
 	}
 	result, err := a.schedule(a.ctx, f, state, pod)
-	of, in := a.is.places[uid], err
+	of, in := a.round.places[uid], err
 	for left := of.others(); in != nil && left > 0; left-- {
 		of.at = (of.at + 1) % len(of.parts)
 		if state = a.state(); a.confine(uid, state) == nil {
@@ -75,11 +79,11 @@ func (a *attempt) try(uid string) (fwk.CycleState, error) {
 	}
 	assumed := pod.DeepCopy()
 	assumed.Pod.Spec.NodeName = result.SuggestedHost
-	if err := a.put(uid, &placed{f, state, assumed.PodInfo}); err != nil {
+	if err := a.reserveOn(uid, &placed{f, state, assumed.PodInfo}); err != nil {
 		return state, err
 	}
-	a.is.planned[uid] = result
-	a.undo = append(a.undo, func() { a.remove(uid) })
+	a.round.planned[uid] = result
+	a.undo = append(a.undo, func() { a.unreserve(uid) })
 	return state, nil
 }
 
@@ -94,9 +98,9 @@ func addNodes(to, from error) {
 	all.Diagnosis.UnschedulablePlugins = all.Diagnosis.UnschedulablePlugins.Union(more.Diagnosis.UnschedulablePlugins)
 }
 
-// back undoes what was done since there were so many steps.
-func (a *attempt) back(to int) {
-	for len(a.undo) > to {
+// rollback undoes all steps but the first n.
+func (a *attempt) rollback(n int) {
+	for len(a.undo) > n {
 		last := len(a.undo) - 1
 		f := a.undo[last]
 		a.undo = a.undo[:last]
@@ -113,18 +117,19 @@ type snapshot interface {
 	ForgetPlacement()
 }
 
-func (a *attempt) put(uid string, p *placed) error {
+// reserveOn puts a member on its node in the snapshot, and lets the plugins reserve it there.
+func (a *attempt) reserveOn(uid string, p *placed) error {
 	node := p.pod.Pod.Spec.NodeName
 	if err := p.f.SnapshotSharedLister().(snapshot).AssumePod(p.pod); err != nil {
 		return err
 	}
 	a.placed[uid] = p
-	a.note(node)
+	a.markChanged(node)
 	status := p.f.RunReservePluginsReserve(a.ctx, p.state, p.pod.Pod, node)
 	if status.IsSuccess() {
 		return nil
 	}
-	a.remove(uid)
+	a.unreserve(uid)
 	fit := &framework.FitError{Pod: p.pod.Pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{
 		NodeToStatus: framework.NewDefaultNodeToStatus(),
 	}}
@@ -133,7 +138,8 @@ func (a *attempt) put(uid string, p *placed) error {
 	return fit
 }
 
-func (a *attempt) remove(uid string) {
+// unreserve ends what reserveOn does.
+func (a *attempt) unreserve(uid string) {
 	p := a.placed[uid]
 	node := p.pod.Pod.Spec.NodeName
 	delete(a.placed, uid)
@@ -141,19 +147,19 @@ func (a *attempt) remove(uid string) {
 	if err := p.f.SnapshotSharedLister().(snapshot).ForgetPod(klog.FromContext(a.ctx), p.pod.Pod); err != nil {
 		utilruntime.HandleErrorWithContext(a.ctx, err, "Failed to take a planned pod off the snapshot")
 	}
-	a.note(node)
+	a.markChanged(node)
 }
 
-// lift takes a member off its node.
-func (a *attempt) lift(uid string) {
+// displace takes a member off its node, until rollback.
+func (a *attempt) displace(uid string) {
 	p := a.placed[uid]
-	a.remove(uid)
-	delete(a.is.planned, uid)
-	a.undo = append(a.undo, func() { a.broken = a.put(uid, p) != nil || a.broken })
+	a.unreserve(uid)
+	delete(a.round.planned, uid)
+	a.undo = append(a.undo, func() { a.broken = a.reserveOn(uid, p) != nil || a.broken })
 }
 
-// note records that a node has changed.
-func (a *attempt) note(node string) {
+// markChanged records that a node has changed in the snapshot, for rankings and classes.
+func (a *attempt) markChanged(node string) {
 	a.changed = append(a.changed, node)
 	a.Shown(node)
 }

@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"context"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,14 +22,24 @@ const (
 	lookAgain = time.Minute
 )
 
-// Stir makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each other from
+// deadlocks is what is known of NonStrict gangs that keep each other from starting. It belongs to the scheduling loop,
+// apart from requested.
+type deadlocks struct {
+	requested atomic.Bool   // the next cycle of a pod that starts alone looks for deadlocks
+	holders   []gang.Holder // of the last look, if it helped none
+	checked   time.Time     // when that was
+	releases  int           // how often gangs released what they held for the sake of another
+}
+
+// LookForDeadlocks makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each
+// other from
 // starting, and sees that there is one. It does nothing where none holds a reservation. Any goroutine may call it.
-func (r *Rounds) Stir(logger klog.Logger) {
+func (r *Rounds) LookForDeadlocks(logger klog.Logger) {
 	for _, h := range kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
 		for _, lack := range h.Lacks {
 			for _, uid := range lack.Pending {
 				if pod := r.Gangs.Pod(uid); pod != nil {
-					r.stirred.Store(true)
+					r.deadlocks.requested.Store(true)
 					r.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
 					return
 				}
@@ -38,15 +49,15 @@ func (r *Rounds) Stir(logger klog.Logger) {
 }
 
 // Releases returns how often gangs gave back what they held for the sake of another.
-func (r *Rounds) Releases() int { return r.releases }
+func (r *Rounds) Releases() int { return r.deadlocks.releases }
 
 // resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
 func (r *Rounds) resolve(ctx context.Context) {
 	holders := kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
-	if reflect.DeepEqual(holders, r.stuck) && time.Since(r.looked) < lookAgain {
+	if reflect.DeepEqual(holders, r.deadlocks.holders) && time.Since(r.deadlocks.checked) < lookAgain {
 		return
 	}
-	r.stuck, r.looked = holders, time.Now()
+	r.deadlocks.holders, r.deadlocks.checked = holders, time.Now()
 	winner, released := gang.Resolve(len(holders), func(h int, without []int) bool {
 		var others []string
 		for _, o := range without {
@@ -61,8 +72,8 @@ func (r *Rounds) resolve(ctx context.Context) {
 	if len(behind) > 0 {
 		klog.FromContext(ctx).V(2).Info("Gangs give back what another one needs to start", "gangs",
 			holders[winner].Key, "behind", behind)
-		r.releases++
-		r.stuck = nil
+		r.deadlocks.releases++
+		r.deadlocks.holders = nil
 		r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Release(holders[winner].Key, behind) })
 	}
 }
@@ -70,11 +81,11 @@ func (r *Rounds) resolve(ctx context.Context) {
 // couldStart reports whether a gang would have its minimum without these reserved pods of others: on nodes, in their
 // accounts, and in quotas.
 func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
-	is := &round{queued: map[string]*framework.QueuedPodInfo{}, planned: map[string]scheduler.ScheduleResult{}}
+	round := &groupRound{queued: map[string]*framework.QueuedPodInfo{}, planned: map[string]scheduler.ScheduleResult{}}
 	var order []string
 	for _, lack := range h.Lacks {
 		for _, uid := range lack.Pending {
-			if is.queued[uid] = r.pending(ctx, r.Gangs.Pod(uid)); is.queued[uid] == nil {
+			if round.queued[uid] = r.pending(ctx, r.Gangs.Pod(uid)); round.queued[uid] == nil {
 				return false
 			}
 			order = append(order, uid)
@@ -83,9 +94,9 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 	if len(order) == 0 {
 		return false
 	}
-	p := r.newPreemption(ctx, is)
-	p.read(order)
-	defer p.back(0)
+	p := r.newPreemption(ctx, round)
+	p.prepare(order)
+	defer p.rollback(0)
 	for _, uid := range without {
 		info, _ := p.find(r.Gangs.Pod(uid))
 		if info == nil {
@@ -93,9 +104,9 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 		}
 		u := &unit{}
 		u.pods = append(u.pods, info)
-		p.take(u)
+		p.removeVictims(u)
 	}
-	if !r.mayStart(p.profile(order[0]), is, h) {
+	if !r.mayStart(p.profile(order[0]), round, h) {
 		return false
 	}
 	for _, lack := range h.Lacks {
@@ -112,6 +123,6 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 			return false
 		}
 	}
-	p.claim()
+	p.countInQuotas()
 	return p.admitted() && !p.broken
 }

@@ -1,10 +1,50 @@
-// Package coscheduling is the plugin Coscheduling: pods of a gang are not tried before the gang has enough members, its
-// PodGroup exists, and the gangs of its group list each other.
+// Package coscheduling is the plugin Coscheduling: the members of gangs that start together get nodes together or not
+// at
+// all.
 //
-//	Rounds       takes the members out of the queue together, and gives each of them its cycle
-//	attempt      places members on the snapshot and on copies of the accounts, and takes all of it back
-//	place        is the domain of the network in which members are tried
-//	preemption   is an attempt with pods of lower priority out of the way
-//	reservation  is nodes that are kept for a gang which others overtook
-//	answers      are why gangs do not fit, for those of equal shape
+//	Rounds         takes the members out of the queue together, and gives each of them its cycle
+//	groupRound     is the members of one group on their way through these cycles
+//	attempt        places members on the snapshot and on copies of the accounts, and takes all of it back
+//	place          is the domain of the network in which members are tried
+//	preemption     is an attempt with pods of lower priority out of the way
+//	reservation    is nodes that are kept for a gang which others overtook
+//	deadlocks      are NonStrict gangs that hold what each other needs
+//	answers        are why gangs do not fit, for those of equal shape
+//	Held           writes why pods wait for their gang
+//
+// # A round
+//
+// Input: the pod at the head of the queue. Its gang's group is asked for a plan (core/gang): all pending members, in
+// order. They are pulled out of the queue, so that no other pod comes between. In the cycle of the first one all are
+// tried on one snapshot, each reserved beside those before it, until the group cannot reach its minimum any more. What
+// was reserved is undone. If enough fit, each member then has a cycle of its own, in which the planned node is proposed
+// first; when the last one waits for its permit, gang.State.Conclude lets all be bound. If not, the round ends in the
+// first cycle, and costs no other. It is right because nothing but the scheduling loop takes room from a snapshot: what
+// fits in the plan fits in the cycles, unless an event came between, and then the members that wait are released. The
+// cost is one filtering of the nodes per kind of member, and one hint per further member. It does not look for an
+// order of
+// members in which more fit, but for one: the smallest first, where the gang may choose.
+//
+// # Domains
+//
+// core/domain yields the domains that may have enough room by sums over their nodes, best first. Each is tried with a
+// whole plan, as only a plan knows of NUMA nodes, devices and quotas. The first that fits is taken. If none does, the
+// domain in which most members were placed is reported. One plan tries gang.MostPlans choices at most; the next one
+// goes on behind these.
+//
+// # Preemption
+//
+// The same attempt is made with victims out of the way. A member that does not fit gets the node where the least is
+// lost:
+// kube-scheduler's dry run names victims there, and core/gang the pods that must go with them. All are taken off the
+// snapshot, the accounts of nodes and the quotas at once. When all members are placed, each unit of victims is put back
+// whose absence is not needed, the most important first, and all members are placed once more, to verify it. Members of
+// equal class share what is known of a node until it changes, so the cost is one dry run per class and changed node.
+// The victims are locally minimal: no single unit can be spared. That no smaller set exists is not claimed.
+//
+// # Kept nodes and deadlocks
+//
+// A group that was overtaken too often is planned without the pods behind it, on as few nodes as do; its members are
+// nominated to these nodes, which the pods behind it then cannot use. NonStrict gangs that wait for each other are
+// found by trying whether the first could start with what the last ones hold; gang.Resolve says who releases.
 package coscheduling

@@ -12,15 +12,17 @@ import (
 
 // PreemptsAgain returns when a gang that has failed now is to be tried again to evict pods; zero where it may at once.
 func PreemptsAgain(gangs *kube.Gangs, p *corev1.Pod, now time.Time) time.Time {
-	is := &round{queued: map[string]*framework.QueuedPodInfo{
+	round := &groupRound{queued: map[string]*framework.QueuedPodInfo{
 		string(p.UID): {PodInfo: &framework.PodInfo{Pod: p}},
 	}}
-	(&Rounds{Gangs: gangs}).waitsToPreempt(is, string(p.UID), now)
-	return is.failure.Again
+	(&Rounds{Cluster: Cluster{Gangs: gangs}}).waitsToPreempt(round, string(p.UID), now)
+	return round.failure.Again
 }
 
 // UntilAllGo is untilAllGo.
 var UntilAllGo = untilAllGo
 
 // FailPlan records that the plan of the round under way has failed, and whether it evicts pods.
-func (r *Rounds) FailPlan(evicts bool) { r.failed = &round{failure: gang.Failure{Preempts: evicts}} }
+func (r *Rounds) FailPlan(evicts bool) {
+	r.failed = &groupRound{failure: gang.Failure{Preempts: evicts}}
+}

@@ -52,8 +52,8 @@ type Held struct {
 	Recorder func(schedulerName string) events.EventRecorderLogger
 	Leading  func() bool
 	Clock    clock.WithTicker
-	// Stir is called as often as it is to be looked whether gangs keep each other from starting.
-	Stir func(klog.Logger)
+	// LookForDeadlocks is called as often as it is to be looked whether gangs keep each other from starting.
+	LookForDeadlocks func(klog.Logger)
 	// Withdraw is called with pods that are nominated to a node and held back.
 	Withdraw func(*corev1.Pod)
 
@@ -76,8 +76,8 @@ type held struct {
 func (h *Held) Run(ctx context.Context) {
 	tick := h.Clock.NewTicker(heldPeriod)
 	defer tick.Stop()
-	stir := h.Clock.NewTicker(resolverPeriod)
-	defer stir.Stop()
+	deadlocks := h.Clock.NewTicker(resolverPeriod)
+	defer deadlocks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,9 +85,9 @@ func (h *Held) Run(ctx context.Context) {
 		case <-tick.C():
 			h.Gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(h.Clock.Now()) })
 			h.Look(ctx)
-		case <-stir.C():
+		case <-deadlocks.C():
 			if h.Leading() {
-				h.Stir(klog.FromContext(ctx))
+				h.LookForDeadlocks(klog.FromContext(ctx))
 			}
 		}
 	}

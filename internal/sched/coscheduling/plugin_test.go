@@ -485,7 +485,7 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		}
 		return true, &corev1.Pod{}, nil
 	})
-	preempt := (&coscheduling.Rounds{Gangs: gangs}).PreemptPod(h)
+	preempt := (&coscheduling.Rounds{Cluster: coscheduling.Cluster{Gangs: gangs}}).PreemptPod(h)
 	for _, p := range []*corev1.Pod{victim, gone, plain, member("waits", "g", "2")} {
 		gangs.PutPod(p)
 		if err := preempt(t.Context(), candidate{}, by{member("urgent", "", "")}, p, "who"); err != nil {
@@ -541,7 +541,7 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 			}
 			evicted := make(chan error, 1)
 			go func() {
-				preempt := (&coscheduling.Rounds{Gangs: gangs}).PreemptPod(h)
+				preempt := (&coscheduling.Rounds{Cluster: coscheduling.Cluster{Gangs: gangs}}).PreemptPod(h)
 				evicted <- preempt(t.Context(), candidate{}, by{member("urgent", "", "")}, victim, "who")
 			}()
 			<-deleted

@@ -27,20 +27,26 @@ import (
 )
 
 // preemption is an attempt of which pods of lower priority make way. Each member that does not fit gets the node where
-// the least is lost with the victims there and with all that must go with them; then what need not go is given back.
+// the least is lost with the victims there and with all that must go with them; then what need not go is spared.
 // What fits where is known by class, and looked up anew for the nodes that have changed since.
 type preemption struct {
 	*attempt
-	lister  fwk.NodeInfoLister
-	lowest  int32 // priority of the members
+	lister fwk.NodeInfoLister
+	// lowest is the lowest priority of the members: victims have a lower one.
+	lowest int32
+	// pdbs are all disruption budgets, and budgets the same with what each allows.
 	pdbs    []*policyv1.PodDisruptionBudget
 	budgets *kube.Budgets
 	charges gang.Charges // of the victims in gone
+	// classes has where members fit, by what their place depends on.
 	classes map[string]*class
-	gone    map[string]bool // UIDs of victims
-	taken   []*unit
-	spared  map[string]bool         // gangs that are not evicted: those of the group, and those that cannot go whole
-	trials  map[string]*quota.Trial // by UID of a member of each gang
+	// gone has the UIDs of the victims, and taken their units, in the order in which they were taken.
+	gone  map[string]bool
+	taken []*unit
+	// spared has the gangs that are not evicted: those of the group, and those that cannot go whole.
+	spared map[string]bool
+	// trials has a dry run of the quotas for a member of each gang that a quota limits, by UID.
+	trials map[string]*quota.Trial
 }
 
 // class is where pods of equal demands fit.
@@ -52,24 +58,24 @@ type class struct {
 
 // preempt looks for pods whose eviction lets a failed plan succeed, and decides about the nominations of the members.
 // The function that it returns begins to evict; it is nil where nothing is evicted.
-func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict func()) {
-	order := append([]string{current}, is.next...)
-	if is.cause == nil || is.recalled || is.failure.Skip.Choices > 0 || !r.mayPreempt(ctx, is, order) ||
-		r.waitsToPreempt(is, current, time.Now()) {
+func (r *Rounds) preempt(ctx context.Context, round *groupRound, current string) (evict func()) {
+	order := append([]string{current}, round.next...)
+	if round.cause == nil || round.recalled || round.failure.Skip.Choices > 0 || !r.mayPreempt(ctx, round, order) ||
+		r.waitsToPreempt(round, current, time.Now()) {
 		return nil
 	}
 	var victims []*unit
 	var least gang.Loss
-	for is.places = range r.placesWithout(is, current, r.below(is, is.plan.DomainRequests)) {
-		p := r.newPreemption(ctx, is)
+	for round.places = range r.placesWithout(round, current, r.below(round, round.plan.DomainRequests)) {
+		p := r.newPreemption(ctx, round)
 		r.preempting = p
-		found := p.read(order) && p.place(order) && p.admit() && p.giveBack() && p.verify(order) && is.isWhole()
+		found := p.prepare(order) && p.placeMembers(order) && p.admitMembers() && p.restoreVictims() && p.verifyPlacement(order) && round.isWhole()
 		nominated := map[string]string{}
 		for uid, on := range p.placed {
 			nominated[uid] = on.pod.Pod.Spec.NodeName
 		}
 		taken := slices.Clone(p.taken)
-		p.back(0)
+		p.rollback(0)
 		r.preempting = nil
 		r.release(p.profile(current))
 		if !found || p.broken || len(taken) == 0 {
@@ -77,13 +83,13 @@ func (r *Rounds) preempt(ctx context.Context, is *round, current string) (evict 
 		}
 		if loss := p.lossOf(taken...); victims == nil || loss.Compare(least) < 0 {
 			victims, least = taken, loss
-			is.nominated, is.failure.Preempts = nominated, true
+			round.nominated, round.failure.Preempts = nominated, true
 		}
 	}
-	if is.places = nil; victims == nil {
+	if round.places = nil; victims == nil {
 		return nil
 	}
-	return func() { r.evictVictims(ctx, is, victims) }
+	return func() { r.evictVictims(ctx, round, victims) }
 }
 
 // evictAfter lets evict, which is nil for nothing, run when the failure of a pod is written, whose cycle is under way:
@@ -109,7 +115,7 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 		return
 	}
 	current := string(pod.Pod.UID)
-	is := &round{
+	round := &groupRound{
 		plan: plan, queued: map[string]*framework.QueuedPodInfo{current: pod}, cause: cause,
 		planned: map[string]scheduler.ScheduleResult{}, failure: gang.Failure{UID: current},
 	}
@@ -119,16 +125,16 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 		if uid == current || info == nil || len(m.Spec.SchedulingGates) > 0 {
 			continue
 		}
-		is.queued[uid], is.next = info, append(is.next, uid)
+		round.queued[uid], round.next = info, append(round.next, uid)
 	}
-	r.failed = is
-	r.evictAfter(pod.Pod, r.preempt(ctx, is, current))
-	for _, uid := range is.next {
-		node := is.nominated[uid]
-		if node == "" || is.kept {
+	r.failed = round
+	r.evictAfter(pod.Pod, r.preempt(ctx, round, current))
+	for _, uid := range round.next {
+		node := round.nominated[uid]
+		if node == "" || round.kept {
 			continue
 		}
-		if other := r.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), is.queued[uid].Pod); other != nil {
+		if other := r.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), round.queued[uid].Pod); other != nil {
 			fit := refused(other.Pod, gang.Refusal{Code: why.GangPreempting, Gang: r.Gangs.GangOf(other.Pod)})
 			fit.Diagnosis.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins.Union(
 				unfit.Diagnosis.UnschedulablePlugins)
@@ -154,9 +160,9 @@ func (r *Rounds) pending(ctx context.Context, pod *corev1.Pod) *framework.Queued
 	}
 }
 
-func (r *Rounds) newPreemption(ctx context.Context, is *round) *preemption {
+func (r *Rounds) newPreemption(ctx context.Context, round *groupRound) *preemption {
 	p := &preemption{
-		attempt: r.attempt(ctx, is), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
+		attempt: r.attempt(ctx, round), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
 		trials: map[string]*quota.Trial{}, charges: gang.Charges{},
 	}
 	p.admits = true
@@ -165,24 +171,24 @@ func (r *Rounds) newPreemption(ctx context.Context, is *round) *preemption {
 
 // mayPreempt reports whether all members may have victims, and none still waits for its own: then they keep what they
 // are nominated for.
-func (r *Rounds) mayPreempt(ctx context.Context, is *round, order []string) bool {
+func (r *Rounds) mayPreempt(ctx context.Context, round *groupRound, order []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := map[string]string{}
 	for _, uid := range order {
-		pod := is.queued[uid].Pod
+		pod := round.queued[uid].Pod
 		chooser := r.chooser(pod)
 		if chooser == nil {
 			return false
 		}
 		eligible, _ := chooser.Evaluator.PodEligibleToPreemptOthers(ctx, pod, nil)
-		is.kept = is.kept || !eligible || r.evicting[uid] != ""
+		round.kept = round.kept || !eligible || r.evicting[uid] != ""
 		held[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
 	}
-	if is.kept {
-		is.nominated, is.failure.Preempts = held, true
+	if round.kept {
+		round.nominated, round.failure.Preempts = held, true
 	}
-	return !is.kept
+	return !round.kept
 }
 
 // chooser returns what chooses victims for a member of a gang; nil for one that evicts none. An extender that has a say
@@ -192,8 +198,8 @@ func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
 	group := r.Gangs.Object(r.Gangs.GangOf(pod))
 	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever && (group == nil || !group.NeverPreempts) &&
 		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
-			is, ok := p.(*Plugin)
-			return ok && is.preempts
+			round, ok := p.(*Plugin)
+			return ok && round.preempts
 		}) &&
 		!slices.ContainsFunc(r.Core.Extenders, func(e fwk.Extender) bool {
 			return e.SupportsPreemption() && e.IsInterested(pod)
@@ -212,7 +218,7 @@ func (p *preemption) allows(victim *corev1.Pod) bool {
 
 // preemptor returns a member with the priority that decides whom it evicts.
 func (p *preemption) preemptor(uid string) *corev1.Pod {
-	pod := p.is.queued[uid].Pod
+	pod := p.round.queued[uid].Pod
 	if priority := p.Gangs.Priority(pod); priority != corev1helpers.PodPriority(pod) {
 		pod = pod.DeepCopy()
 		pod.Spec.Priority = &priority
@@ -220,11 +226,11 @@ func (p *preemption) preemptor(uid string) *corev1.Pod {
 	return pod
 }
 
-// read notes what holds for all members.
-func (p *preemption) read(order []string) bool {
+// prepare notes what holds for all members.
+func (p *preemption) prepare(order []string) bool {
 	known := map[string]bool{}
 	for i, uid := range order {
-		pod := p.is.queued[uid].Pod
+		pod := p.round.queued[uid].Pod
 		if priority := p.Gangs.Priority(pod); i == 0 || priority < p.lowest {
 			p.lowest = priority
 		}
@@ -251,16 +257,16 @@ func (p *preemption) read(order []string) bool {
 	})
 }
 
-// place finds a node for each member: with victims for those that its gang needs, as it is for the others.
-func (p *preemption) place(order []string) bool {
-	plan, _, _ := p.Gangs.Begin(p.is.queued[order[0]].Pod)
+// placeMembers finds a node for each member: with victims for those that its gang needs, as it is for the others.
+func (p *preemption) placeMembers(order []string) bool {
+	plan, _, _ := p.Gangs.Begin(p.round.queued[order[0]].Pod)
 	if plan == nil {
-		plan, _ = p.Gangs.Rest(p.is.queued[order[0]].Pod)
+		plan, _ = p.Gangs.Rest(p.round.queued[order[0]].Pod)
 	}
 	if plan == nil {
 		return false
 	}
-	failed, _ := plan.Try(order, func(uid string) bool { return p.fit(uid, plan.Lacks(uid)) })
+	failed, _ := plan.Try(order, func(uid string) bool { return p.placeMember(uid, plan.Lacks(uid)) })
 	return failed == ""
 }
 
@@ -269,10 +275,10 @@ type classifier interface {
 	ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) string
 }
 
-// fit places a member.
-func (p *preemption) fit(uid string, evicts bool) bool {
-	pod, f, state := anywhere(p.is.queued[uid]), p.profile(uid), p.state()
-	key := pod.Pod.Spec.SchedulerName + " " + cmp.Or(classOf(p.ctx, f, state, pod), uid) + " " + p.is.places[uid].name()
+// placeMember places a member.
+func (p *preemption) placeMember(uid string, evicts bool) bool {
+	pod, f, state := anywhere(p.round.queued[uid]), p.profile(uid), p.state()
+	key := pod.Pod.Spec.SchedulerName + " " + cmp.Or(classOf(p.ctx, f, state, pod), uid) + " " + p.round.places[uid].name()
 	c := p.classes[key]
 	if c == nil {
 		state, err := p.try(uid)
@@ -286,7 +292,7 @@ func (p *preemption) fit(uid string, evicts bool) bool {
 		}
 		c = &class{seen: len(p.changed), fits: map[string]bool{}, options: map[string]*option{}}
 		p.classes[key] = c
-		p.offer(c, uid, state, nodes)
+		p.findVictims(c, uid, state, nodes)
 	}
 	p.update(c, uid, state)
 	for _, node := range slices.Sorted(maps.Keys(c.fits)) {
@@ -301,17 +307,17 @@ func (p *preemption) fit(uid string, evicts bool) bool {
 		delete(c.options, node)
 		o, _ := p.option(uid, was.victims) // gangs may have lost members elsewhere
 		if o == nil || o.loss.Compare(was.loss) != 0 {
-			p.offer(c, uid, state, p.named(node))
+			p.findVictims(c, uid, state, p.named(node))
 			continue
 		}
 		before := len(p.undo)
 		for _, u := range o.units {
-			p.take(u)
+			p.removeVictims(u)
 		}
 		if p.tryOn(uid, node) {
 			return true
 		}
-		p.back(before)
+		p.rollback(before)
 	}
 	return false
 }
@@ -335,9 +341,9 @@ func (p *preemption) named(node string) []fwk.NodeInfo {
 
 // tryOn places a member on a node, or on another that takes it.
 func (p *preemption) tryOn(uid, node string) bool {
-	p.is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	p.round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
 	if _, err := p.try(uid); err != nil {
-		delete(p.is.planned, uid)
+		delete(p.round.planned, uid)
 		return false
 	}
 	return true
@@ -352,10 +358,10 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 		delete(c.fits, name)
 		delete(c.options, name)
 		node, err := p.lister.Get(name)
-		if err != nil || !p.is.places[uid].has(name) {
+		if err != nil || !p.round.places[uid].has(name) {
 			continue
 		}
-		status := p.profile(uid).RunFilterPluginsWithNominatedPods(p.ctx, state, p.is.queued[uid].Pod, node)
+		status := p.profile(uid).RunFilterPluginsWithNominatedPods(p.ctx, state, p.round.queued[uid].Pod, node)
 		switch {
 		case status.IsSuccess():
 			c.fits[name] = true
@@ -363,11 +369,11 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 			full = append(full, node)
 		}
 	}
-	p.offer(c, uid, state, full)
+	p.findVictims(c, uid, state, full)
 }
 
-// offer looks for victims on nodes. Where they belong to a gang that cannot go, others are looked for.
-func (p *preemption) offer(c *class, uid string, state fwk.CycleState, nodes []fwk.NodeInfo) {
+// findVictims looks for victims on nodes. Where they belong to a gang that cannot go, others are looked for.
+func (p *preemption) findVictims(c *class, uid string, state fwk.CycleState, nodes []fwk.NodeInfo) {
 	pod, chooser := p.preemptor(uid), p.Preemption(p.profile(uid))
 	for len(nodes) > 0 {
 		found, _, err := chooser.Evaluator.DryRunPreemption(p.ctx, state, pod, nodes, p.pdbs, 0, int32(len(nodes)))
@@ -387,10 +393,11 @@ func (p *preemption) offer(c *class, uid string, state fwk.CycleState, nodes []f
 	}
 }
 
-// admit evicts from the members' quotas what their nodes did not need, the least important first, until all members are
+// admitMembers evicts from the members' quotas what their nodes did not need, the least important first, until all
+// members are
 // admitted.
-func (p *preemption) admit() bool {
-	p.claim()
+func (p *preemption) admitMembers() bool {
+	p.countInQuotas()
 	type choice struct {
 		uid string
 		*option
@@ -419,15 +426,15 @@ func (p *preemption) admit() bool {
 		}
 		if o, _ := p.option(c.uid, c.victims); o != nil && !p.gone[string(c.victims[0].UID)] {
 			for _, u := range o.units {
-				p.take(u)
+				p.removeVictims(u)
 			}
 		}
 	}
 	return p.admitted()
 }
 
-// claim counts the placed members in quotas.
-func (p *preemption) claim() {
+// countInQuotas counts the placed members in quotas.
+func (p *preemption) countInQuotas() {
 	for uid := range p.placed {
 		for _, t := range p.trials {
 			p.Quotas.Read(func(a *quota.Account) { a.Give(t, uid) })
@@ -444,51 +451,63 @@ func (p *preemption) admitted() bool {
 	return true
 }
 
-// giveBack spares each unit without which all members fit as well, the most important first. A member of a gang that
-// loses others which it needs is not spared alone.
-func (p *preemption) giveBack() bool {
+// restoreVictims spares each unit of victims without which all members fit as well: first those that violate a budget,
+// then the most important ones. For each unit, the members on its nodes are displaced, the unit is put back, and the
+// members are placed again without more victims; if one does not fit, or a quota does not admit all, that is rolled
+// back.
+// A unit is not spared alone if its gang loses others that it needs.
+func (p *preemption) restoreVictims() bool {
 	units := slices.Clone(p.taken)
 	slices.SortStableFunc(units, func(a, b *unit) int {
 		return cmp.Or(trueFirst(a.violates, b.violates), b.loss.Compare(a.loss))
 	})
 	for _, u := range units {
 		before := len(p.undo)
-		on := map[string]bool{}
-		var uids []string
-		for _, info := range u.pods {
-			on[info.GetPod().Spec.NodeName] = true
-			uids = append(uids, string(info.GetPod().UID))
-		}
-		var moved []string
-		for uid, m := range p.placed {
-			if on[m.pod.Pod.Spec.NodeName] {
-				moved = append(moved, uid)
-			}
-		}
-		slices.Sort(moved)
-		for _, uid := range moved {
-			p.lift(uid)
-		}
-		p.give(u)
-		gone := func(uid string) bool { return p.gone[uid] }
-		if kube.Ask(p.Gangs, func(s *gang.State) bool { return s.Splits(uids, gone) }) {
-			p.back(before)
-			continue
-		}
-		if slices.ContainsFunc(moved, func(uid string) bool { return !p.fit(uid, false) }) || !p.admitted() {
-			p.back(before)
+		displaced := p.displaceFrom(u)
+		p.returnVictims(u)
+		if p.splits(u) ||
+			slices.ContainsFunc(displaced, func(uid string) bool { return !p.placeMember(uid, false) }) || !p.admitted() {
+			p.rollback(before)
 		}
 	}
 	return true
 }
 
-// verify places all members once more, now that it is known who makes way.
-func (p *preemption) verify(order []string) bool {
+// displaceFrom takes the members off the nodes on which the victims of a unit were, and returns them in order.
+func (p *preemption) displaceFrom(u *unit) (uids []string) {
+	nodes := map[string]bool{}
+	for _, info := range u.pods {
+		nodes[info.GetPod().Spec.NodeName] = true
+	}
+	for uid, m := range p.placed {
+		if nodes[m.pod.Pod.Spec.NodeName] {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	for _, uid := range uids {
+		p.displace(uid)
+	}
+	return uids
+}
+
+// splits reports whether pods of a unit belong to a gang that loses others which it needs.
+func (p *preemption) splits(u *unit) bool {
+	var uids []string
+	for _, info := range u.pods {
+		uids = append(uids, string(info.GetPod().UID))
+	}
+	gone := func(uid string) bool { return p.gone[uid] }
+	return kube.Ask(p.Gangs, func(s *gang.State) bool { return s.Splits(uids, gone) })
+}
+
+// verifyPlacement places all members once more, now that it is known who makes way.
+func (p *preemption) verifyPlacement(order []string) bool {
 	on := map[string]string{}
 	for _, uid := range order {
 		if m := p.placed[uid]; m != nil {
 			on[uid] = m.pod.Pod.Spec.NodeName
-			p.lift(uid)
+			p.displace(uid)
 		}
 	}
 	for _, uid := range order {

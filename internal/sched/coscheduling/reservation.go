@@ -32,58 +32,67 @@ type reservation struct {
 	nodes   map[string]string // by UID of pods
 }
 
+// reservations are the nodes that are kept for groups. They belong to the scheduling loop.
+type reservations struct {
+	// kept has the reservation of each group, by the name of the group's rank. Some have ended by the group's state;
+	// suspendReservations removes these.
+	kept map[string]*reservation
+	// suspended are those whose room the cycle under way may use; empty between cycles.
+	suspended []*reservation
+}
+
 // keepNodes keeps nodes for a group whose plan has failed, if it was overtaken too often and would fit without the pods
 // behind it. Those that run are not evicted.
-func (r *Rounds) keepNodes(ctx context.Context, is *round, current string) {
-	if is.cause == nil || is.recalled || is.failure.Preempts {
+func (r *Rounds) keepNodes(ctx context.Context, round *groupRound, current string) {
+	if round.cause == nil || round.recalled || round.failure.Preempts {
 		return
 	}
-	is.failure.Outlook = gang.Short
-	order, member := append([]string{current}, is.next...), is.queued[current].Pod
+	round.failure.Outlook = gang.Short
+	order, member := append([]string{current}, round.next...), round.queued[current].Pod
 	preferred, nominated := map[string]string{}, false
 	rank := r.Gangs.RankOf(member)
 	for _, uid := range order {
-		preferred[uid] = is.queued[uid].Pod.Status.NominatedNodeName
+		preferred[uid] = round.queued[uid].Pod.Status.NominatedNodeName
 		nominated = nominated || preferred[uid] != ""
-		if h := r.held[rank.Name]; h != nil {
+		if h := r.reservations.kept[rank.Name]; h != nil {
 			preferred[uid] = h.nodes[uid]
 		}
 	}
 	if !kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }) {
 		return
 	}
-	if is.failure.Skip.Choices > 0 { // the rest of the plan may find room; what is kept remains
-		is.nominated = preferred
+	if round.failure.Skip.Choices > 0 { // the rest of the plan may find room; what is kept remains
+		round.nominated = preferred
 		return
 	}
-	is.failure.Outlook = gang.Hopeless
+	round.failure.Outlook = gang.Hopeless
 	own := r.group(member)
 	goes := func(p *corev1.Pod) bool {
 		return rank.Before(r.Gangs.RankOf(p)) && !slices.Contains(own, r.Gangs.GangOf(p))
 	}
 	var nodes map[string]string
-	for is.places = range r.placesWithout(is, current, goes) {
-		nodes = r.planWithout(ctx, is, order, preferred, goes)
+	for round.places = range r.placesWithout(round, current, goes) {
+		nodes = r.planWithout(ctx, round, order, preferred, goes)
 		if r.release(r.Core.Profiles[member.Spec.SchedulerName]); nodes != nil {
 			break
 		}
 	}
-	is.places = nil
-	delete(r.held, rank.Name)
+	round.places = nil
+	delete(r.reservations.kept, rank.Name)
 	if nodes == nil {
 		return
 	}
-	is.nominated, is.failure.Outlook = nodes, gang.Reserved
+	round.nominated, round.failure.Outlook = nodes, gang.Reserved
 	h := &reservation{rank: rank, pods: map[string]*corev1.Pod{}, nodes: nodes}
 	for uid := range nodes {
-		pod := is.queued[uid].Pod
+		pod := round.queued[uid].Pod
 		h.pods[uid] = pod
 		h.highest = max(h.highest, corev1helpers.PodPriority(pod))
 	}
-	if r.held == nil {
-		r.held = map[string]*reservation{}
+	if r.reservations.kept == nil {
+		r.reservations.kept = map[string]*reservation{}
 	}
-	r.held[rank.Name] = h
+	r.reservations.kept[rank.Name] = h
 	klog.FromContext(ctx).V(2).Info("Nodes are kept for a gang that was overtaken", "gang", rank.Name,
 		"pods", len(nodes))
 }
@@ -96,15 +105,15 @@ type crowded struct {
 
 // planWithout returns a node for each member as if pods that go were gone: those of as few nodes as do, else all of
 // them; nil where the group does not fit even then.
-func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, preferred map[string]string,
+func (r *Rounds) planWithout(ctx context.Context, round *groupRound, order []string, preferred map[string]string,
 	goes func(*corev1.Pod) bool,
 ) map[string]string {
-	nodes, err := r.Core.Profiles[is.queued[order[0]].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
+	nodes, err := r.Core.Profiles[round.queued[order[0]].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
 	members := &domain.Request{Members: order}
-	names, least := is.dimensions(members), is.demand(members).Each
+	names, least := round.dimensions(members), round.demand(members).Each
 	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}
 	for _, node := range preferred {
 		kept[node] = true
@@ -117,7 +126,7 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 			}
 		}
 		if len(c.pods) > 0 && hasWithout(n, behind, names, least) &&
-			slices.ContainsFunc(order, func(uid string) bool { return is.places[uid].has(c.node) }) {
+			slices.ContainsFunc(order, func(uid string) bool { return round.places[uid].has(c.node) }) {
 			all = append(all, c)
 		}
 	}
@@ -126,20 +135,20 @@ func (r *Rounds) planWithout(ctx context.Context, is *round, order []string, pre
 			cmp.Compare(a.node, b.node))
 	})
 	smallest := slices.Clone(order)
-	slices.SortStableFunc(smallest, func(a, b string) int { return compareSizes(is.queued[a], is.queued[b]) })
+	slices.SortStableFunc(smallest, func(a, b string) int { return compareSizes(round.queued[a], round.queued[b]) })
 	for _, try := range []struct {
 		order []string
 		first int // nodes without the pods behind the group, before more are needed
 	}{{order, 0}, {smallest, len(all)}} {
-		is.planned = map[string]scheduler.ScheduleResult{}
+		round.planned = map[string]scheduler.ScheduleResult{}
 		for uid, node := range preferred {
-			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+			round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
 		}
-		p := r.newPreemption(ctx, is)
-		p.read(order)
+		p := r.newPreemption(ctx, round)
+		p.prepare(order)
 		placed := p.placeWithout(try.order, all, try.first)
-		whole := is.isWhole()
-		p.back(0)
+		whole := round.isWhole()
+		p.rollback(0)
 		if placed != nil && whole && !p.broken {
 			return placed
 		}
@@ -160,7 +169,7 @@ func hasWithout(n fwk.NodeInfo, gone map[*corev1.Pod]bool, names []corev1.Resour
 // placeWithout finds a node for each member, and counts them in quotas. Where one does not fit that its gang needs,
 // more nodes are taken to be without the pods behind the group.
 func (p *preemption) placeWithout(order []string, all []crowded, first int) (nodes map[string]string) {
-	plan, _, _ := p.Gangs.Begin(p.is.queued[order[0]].Pod)
+	plan, _, _ := p.Gangs.Begin(p.round.queued[order[0]].Pod)
 	if plan == nil {
 		return nil
 	}
@@ -168,7 +177,7 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) (nod
 	without := func(n int) {
 		for ; empty < min(n, len(all)); empty++ {
 			for _, info := range all[empty].pods {
-				p.take(&unit{pods: []fwk.PodInfo{info}})
+				p.removeVictims(&unit{pods: []fwk.PodInfo{info}})
 			}
 		}
 	}
@@ -179,7 +188,7 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) (nod
 			if err == nil {
 				return true
 			}
-			delete(p.is.planned, uid)
+			delete(p.round.planned, uid)
 			if empty == len(all) || !plan.Lacks(uid) {
 				return false
 			}
@@ -189,7 +198,7 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) (nod
 	if failed != "" {
 		return nil
 	}
-	if p.claim(); !p.admitted() {
+	if p.countInQuotas(); !p.admitted() {
 		if without(len(all)); !p.admitted() {
 			return nil
 		}
@@ -201,22 +210,22 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) (nod
 	return nodes
 }
 
-// yield lets a pod have what is kept for groups behind it, until restore.
-func (r *Rounds) yield(pod *corev1.Pod) {
-	if len(r.held) == 0 {
+// suspendReservations lets a pod have what is kept for groups behind it, until resumeReservations.
+func (r *Rounds) suspendReservations(pod *corev1.Pod) {
+	if len(r.reservations.kept) == 0 {
 		return
 	}
 	rank := r.Gangs.RankOf(pod)
-	for key, h := range r.held {
+	for key, h := range r.reservations.kept {
 		switch {
 		case !r.reserves(key):
-			delete(r.held, key)
+			delete(r.reservations.kept, key)
 		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
 			for uid := range h.nodes {
 				r.Core.SchedulingQueue.DeleteNominatedPodIfExists(h.pods[uid])
 				r.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) }) // which wakes no pod: it is for this cycle
 			}
-			r.yielded = append(r.yielded, h)
+			r.reservations.suspended = append(r.reservations.suspended, h)
 		}
 	}
 }
@@ -226,9 +235,9 @@ func (r *Rounds) reserves(name string) bool {
 	return kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Reserves(name) })
 }
 
-// restore ends what yield does.
-func (r *Rounds) restore(logger klog.Logger) {
-	for _, h := range r.yielded {
+// resumeReservations ends what suspendReservations does: what is still kept is nominated again.
+func (r *Rounds) resumeReservations(logger klog.Logger) {
+	for _, h := range r.reservations.suspended {
 		stands := r.reserves(h.rank.Name)
 		for uid, node := range h.nodes {
 			if pod := r.Gangs.Pod(uid); stands && pod != nil {
@@ -238,7 +247,7 @@ func (r *Rounds) restore(logger klog.Logger) {
 			}
 		}
 	}
-	r.yielded = nil
+	r.reservations.suspended = nil
 }
 
 // Withdraw ends the nomination of a pod. Any goroutine may call it.
@@ -267,16 +276,16 @@ func (h *Held) withdraw(ctx context.Context) {
 }
 
 // waitsToPreempt reports whether a group evicts no pods yet, and notes when it is to be tried again for it.
-func (r *Rounds) waitsToPreempt(is *round, current string, now time.Time) bool {
+func (r *Rounds) waitsToPreempt(round *groupRound, current string, now time.Time) bool {
 	delay := r.Gangs.Rules().PreemptionDelay
 	if delay == 0 {
 		return false
 	}
-	uid := string(is.queued[current].Pod.UID)
+	uid := string(round.queued[current].Pod.UID)
 	since := kube.Ask(r.Gangs, func(s *gang.State) time.Time { return s.FailedSince(uid, now) })
 	if now.Sub(since) >= delay {
 		return false
 	}
-	is.failure.Again = since.Add(delay)
+	round.failure.Again = since.Add(delay)
 	return true
 }

@@ -21,8 +21,8 @@ import (
 // lacks reports whether the cluster has not what PodGroups of the round say that must be free before their gangs are
 // tried. What pods of lower priority have is free where the gang may evict them, and what pods behind it have where it
 // was overtaken by too many.
-func (r *Rounds) lacks(is *round, current string) bool {
-	member := is.queued[current].Pod
+func (r *Rounds) lacks(round *groupRound, current string) bool {
+	member := round.queued[current].Pod
 	f := r.Core.Profiles[member.Spec.SchedulerName]
 	evicts, priority := r.chooser(member) != nil, r.Gangs.Priority(member)
 	rank := r.Gangs.RankOf(member)
@@ -51,15 +51,15 @@ func (r *Rounds) lacks(is *round, current string) bool {
 			case corev1.ResourceEphemeralStorage:
 				code = why.InsufficientEphemeralStorage
 			}
-			is.failure = gang.Failure{UID: current, Cause: why.Finding{
+			round.failure = gang.Failure{UID: current, Cause: why.Finding{
 				Reason: why.Reason{Code: code}, Detail: fmt.Sprintf(
 					"minResources of PodGroup %s: %s of %s must be free in the whole cluster, and %s is",
 					id, least.Name(name, ""), name, free),
 			}}
-			if is.failure.Outlook = gang.Short; overtaken {
-				is.failure.Outlook = gang.Hopeless
+			if round.failure.Outlook = gang.Short; overtaken {
+				round.failure.Outlook = gang.Hopeless
 			}
-			is.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
+			round.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
 			return true
 		}
 	}

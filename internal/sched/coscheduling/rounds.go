@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +36,41 @@ import (
 //
 // The scheduling loop alone calls it, apart from the handler of failures.
 type Rounds struct {
+	Cluster
+
+	schedule schedulePod                // kube-scheduler's own; set by Schedule
+	fail     scheduler.FailureHandlerFn // what Fail wraps
+	pulled   int                        // pods that were ever taken out of the queue with a sibling
+	share    gang.LoopShare
+	// failed is the last round whose plan failed; nil from the begin of the next cycle on. PostFilter and the refusals
+	// of
+	// its members read it.
+	failed *groupRound
+	// preempting is the preemption under way; nil outside of one. The profiles' rules of eligibility read it.
+	preempting *preemption
+	// mayWhole knows whether all of a gang's group may be evicted, by UID of the pod that preempts, and gang. It is
+	// cleared in each cycle; candidates are looked at in parallel.
+	mayWhole sync.Map
+
+	domains      domains
+	reservations reservations
+	deadlocks    deadlocks
+	answers      answers
+
+	mu sync.Mutex // guards the rest: failures of bindings are reported from goroutines of their own
+	// current is the round under way; nil between rounds.
+	current *groupRound
+	// single is the UID of the pod that is tried alone; empty while a round is under way.
+	single types.UID
+	// evicting has the nodes for which victims are about to be evicted, by UID of members, until the informer has seen
+	// that all victims end.
+	evicting map[string]string
+	// evict has what evicts victims when the failure of a pod is written, by UID of the pod whose cycle is under way.
+	evict map[types.UID]func()
+}
+
+// Cluster is what gangs are placed in. The application fills it in before the first cycle; it does not change then.
+type Cluster struct {
 	Gangs  *kube.Gangs
 	Core   *scheduler.Scheduler
 	Quotas *kube.Quotas
@@ -55,32 +89,6 @@ type Rounds struct {
 	// makes an attempt on one of them choose of these; nothing where they do not ask for such GPUs. nil where none are
 	// known.
 	Joint func(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState))
-
-	schedule   schedulePod
-	fail       scheduler.FailureHandlerFn
-	pulled     int
-	share      gang.LoopShare
-	failed     *round      // the last one, while the cycle of its last member is under way
-	preempting *preemption // under way
-	confined   *part       // to which the snapshot is; nil for all nodes
-	known      map[string]*knownSites
-	mayWhole   sync.Map // by UID of who preempts in this cycle, and gang: whether all of the gang's group may go
-
-	held    map[string]*reservation // by the name of the group's rank; some have ended
-	yielded []*reservation          // in the cycle under way
-	answers answers
-	follow  *place // where the last member that was tried alone chose devices for the others as well
-
-	stirred  atomic.Bool   // deadlocks are looked at in the next cycle
-	stuck    []gang.Holder // of the last look, which helped none
-	looked   time.Time
-	releases int
-
-	mu       sync.Mutex           // guards the rest: failures of bindings are reported from goroutines of their own
-	round    *round               // under way, nil between rounds
-	single   types.UID            // of the pod that is tried alone
-	evicting map[string]string    // by UID of members: the nodes for which victims are about to be evicted
-	evict    map[types.UID]func() // by UID of a pod whose cycle is under way: evicts victims when its failure is written
 }
 
 // Trial is the accounts of nodes as they would be with other pods. It changes none of them.
@@ -98,59 +106,80 @@ type (
 		*framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
 )
 
-// round is the members of one group on their way through the scheduling cycle.
-type round struct {
-	plan    *gang.Plan                          // nil where none of them may be tried
-	queued  map[string]*framework.QueuedPodInfo // by UID: members that were taken out of the queue
-	next    []string                            // of these, those whose cycles have not begun
-	pending map[string]bool                     // and those whose cycles have not ended
-	planned map[string]scheduler.ScheduleResult // nil before the plan is made
-	places  map[string]*place                   // by UID: where members are tried that may not be anywhere
-	unfit   map[string]error                    // by UID: members that the plan does without
-	placed  []string
-	failure gang.Failure // the first; of a planned member, where one fails
-	cause   error        // of a failed plan; nil where no member was tried on the nodes
+// groupRound is the members of one group on their way through the scheduling cycle.
+type groupRound struct {
+	// plan is what the gangs' state says may be tried together; nil if no member may be tried.
+	plan *gang.Plan
+	// queued has the members that were taken out of the queue, by UID. The value is nil for a member of the plan that
+	// was
+	// not in the queue.
+	queued map[string]*framework.QueuedPodInfo
+	// next has the UIDs of the queued members whose cycles have not begun, in the order in which they will.
+	next []string
+	// pending has the UIDs of the queued members whose cycles have not ended.
+	pending map[string]bool
+	// placed has the UIDs of the members that are reserved and wait for a permit.
+	placed []string
+	// events is how many events were counted before the snapshot of the plan was taken.
+	events uint64
 
-	events   uint64   // that were counted before the snapshot was taken
-	order    []string // in which members are tried first
-	recalled bool     // the plan was not made: one for a group of equal shape has failed
+	// planned has the node of each member that fits, by UID; nil before the plan is made. Before a member is tried it
+	// has the node that is tried first.
+	planned map[string]scheduler.ScheduleResult
+	// places are the domains in which members are tried that may not be anywhere, by UID.
+	places map[string]*place
+	// unfit has why members do not fit that the plan does without, by UID.
+	unfit map[string]error
+	// failure is the member for which the plan failed, or the first that did not fit in its cycle; of these a planned
+	// one, if one fails. Its UID is empty while all goes well.
+	failure gang.Failure
+	// cause is why that member does not fit. nil if no member was tried on the nodes.
+	cause error
 
-	// After a failed plan: what becomes of the nominations of its members.
-	asked     map[string]sets.Set[string] // by UID: the plugins whose events concern a member that did not fail itself
-	kept      bool                        // as they are: victims have yet to end
-	nominated map[string]string           // by UID: nodes on which victims are evicted
+	// order is how members are tried first: the key of what is known of groups of equal shape.
+	order []string
+	// recalled is set where no plan was made, as one for a group of equal shape has failed.
+	recalled bool
+
+	// asked has the plugins whose events concern a member that did not fail itself, by UID, after a failed plan.
+	asked map[string]sets.Set[string]
+	// nominated has the nodes that members of a failed plan are nominated to, by UID: victims are evicted there, or the
+	// nodes are kept for the group.
+	nominated map[string]string
+	// kept is set where these are the nominations from before: victims have yet to end.
+	kept bool
 }
 
 // Next returns the siblings of a pod after it.
 func (r *Rounds) Next(next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		if is := r.round; is != nil && len(is.next) > 0 {
-			return is.take(), nil
+		if round := r.current; round != nil && len(round.next) > 0 {
+			return round.take(), nil
 		}
 		r.conclude() // a member that is deleted meanwhile has no cycle
-		r.restore(logger)
+		r.resumeReservations(logger)
 		pod, err := next(logger)
 		if err != nil || pod == nil {
 			return pod, err
 		}
-		is := r.begin(logger, pod)
+		round := r.begin(logger, pod)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.round, r.single = is, pod.Pod.UID; is == nil {
+		if r.current, r.single = round, pod.Pod.UID; round == nil {
 			return pod, nil
 		}
 		r.single = ""
-		return is.take(), nil
+		return round.take(), nil
 	}
 }
 
 // begin pulls the siblings of a pod; nil for a pod that is tried alone.
-func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *round {
+func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupRound {
 	plan, members, refused := r.Gangs.Begin(pod.Pod)
 	uid := string(pod.Pod.UID)
 	r.failed = nil
-	is := &round{plan: plan, queued: map[string]*framework.QueuedPodInfo{uid: pod}, pending: map[string]bool{}}
-	is.events = r.Events()
+	round := &groupRound{plan: plan, queued: map[string]*framework.QueuedPodInfo{uid: pod}, pending: map[string]bool{}}
+	round.events = r.Events()
 	switch {
 	case refused.Code != why.None:
 		members = []*corev1.Pod{pod.Pod}
@@ -159,37 +188,37 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *round 
 	}
 	for _, m := range members {
 		uid := string(m.UID)
-		if is.queued[uid] == nil {
-			if is.queued[uid] = r.Core.SchedulingQueue.PopSpecificPod(logger, m); is.queued[uid] == nil {
+		if round.queued[uid] == nil {
+			if round.queued[uid] = r.Core.SchedulingQueue.PopSpecificPod(logger, m); round.queued[uid] == nil {
 				continue
 			}
 			r.pulled++
 		}
-		is.next, is.pending[uid] = append(is.next, uid), true
+		round.next, round.pending[uid] = append(round.next, uid), true
 	}
 	r.share.Begin(time.Now())
-	return is
+	return round
 }
 
 // Pulled returns how many pods were ever taken out of the queue with a sibling, and of how many the cycles have yet to
 // begin.
 func (r *Rounds) Pulled() (all, left int) {
-	if r.round != nil {
-		left = len(r.round.next)
+	if r.current != nil {
+		left = len(r.current.next)
 	}
 	return r.pulled, left
 }
 
-func (is *round) take() *framework.QueuedPodInfo {
-	uid := is.next[0]
-	is.next = is.next[1:]
-	return is.queued[uid]
+func (round *groupRound) take() *framework.QueuedPodInfo {
+	uid := round.next[0]
+	round.next = round.next[1:]
+	return round.queued[uid]
 }
 
 // Planned returns the node that the plan under way has for a pod, "" without one.
 func (r *Rounds) Planned(pod *corev1.Pod) string {
-	if is := r.round; is != nil {
-		return is.planned[string(pod.UID)].SuggestedHost
+	if round := r.current; round != nil {
+		return round.planned[string(pod.UID)].SuggestedHost
 	}
 	return ""
 }
@@ -202,8 +231,8 @@ func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != 
 
 // PostFilter returns what becomes of the nomination of a member that did not fit.
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
-	is, text := r.failed, "the pod starts with others"
-	if is == nil || is.queued[string(pod.UID)] == nil {
+	round, text := r.failed, "the pod starts with others"
+	if round == nil || round.queued[string(pod.UID)] == nil {
 		status := fwk.NewStatus(fwk.Unschedulable, notEligible+text)
 		if name := r.Gangs.RankOf(pod).Name; pod.Status.NominatedNodeName == "" || r.reserves(name) {
 			return nil, status
@@ -212,7 +241,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 		return framework.NewPostFilterResultWithNominatedNode(""), status
 	}
-	node := is.nominated[string(pod.UID)]
+	node := round.nominated[string(pod.UID)]
 	if node == "" {
 		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 	} else {
@@ -220,7 +249,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	}
 	result := framework.NewPostFilterResultWithNominatedNode(node)
 	switch {
-	case is.kept:
+	case round.kept:
 		text = "a terminating pod on the nominated node."
 	case node != "":
 		return result, nil
@@ -230,22 +259,27 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 
 const notEligible = "preemption: not eligible: "
 
-// Schedule makes the plan when the first member of a round is tried. Each member of a round that fits gets its planned
-// node, if that still takes it.
+// Schedule is the cycle of one pod:
+//
+//   - a pod that starts alone is placed, see scheduleAlone;
+//   - a member whose gang may not be tried is refused;
+//   - for the first member of a round the plan is made; if it fails, the round ends in this cycle;
+//   - each member of a round that fits gets its planned node, if that still takes it, else another one. A member that the
+//     plan does without has its cycle behind all planned ones: before them it would take their room.
 func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 	r.schedule = schedule
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
-		is, uid := r.round, string(pod.Pod.UID)
+		round, uid := r.current, string(pod.Pod.UID)
 		r.mayWhole.Clear()
 		defer r.release(f)
-		if len(r.yielded) == 0 { // for another member of the round
-			r.yield(pod.Pod)
+		if len(r.reservations.suspended) == 0 { // for another member of the round
+			r.suspendReservations(pod.Pod)
 		}
 		switch {
-		case is == nil || !is.pending[uid]:
-			if r.stirred.Swap(false) {
+		case round == nil || !round.pending[uid]:
+			if r.deadlocks.requested.Swap(false) {
 				r.resolve(ctx)
 			}
 			result, err := r.scheduleAlone(ctx, f, state, pod)
@@ -255,42 +289,53 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 				r.Gangs.Overtake(pod.Pod)
 			}
 			return result, err
-		case is.plan == nil:
+		case round.plan == nil:
 			return r.refuse(state, pod)
-		case is.planned == nil && !r.makePlan(ctx, is, uid):
-			r.evictAfter(pod.Pod, r.preempt(ctx, is, uid))
-			r.keepNodes(ctx, is, uid)
-			r.learn(ctx, is, uid)
-			r.failAll(ctx, is, uid)
-			switch {
-			case uid != is.failure.UID || is.cause == nil || is.failure.Tried != (gang.Tried{}):
-				return r.refuse(state, pod)
-			case is.recalled:
-				return unplaced(state, is.cause)
-			}
-			// once more, on the snapshot without its siblings: what follows reads the state of the attempt
-			if _, err := schedule(ctx, f, state, pod); err != nil {
-				return scheduler.ScheduleResult{}, err
-			}
-			return unplaced(state, is.cause) // an event says that it fits by now, and concerns who refused it
-		case is.unfit[uid] != nil && slices.ContainsFunc(is.next, is.isPlanned):
-			return unplaced(state, is.unfit[uid]) // before the others it would take their room
+		case round.planned == nil && !r.makePlan(ctx, round, uid):
+			return r.concludeFailedPlan(ctx, f, state, pod, round)
+		case round.unfit[uid] != nil && slices.ContainsFunc(round.next, round.isPlanned):
+			return unplaced(state, round.unfit[uid])
 		}
-		if err := r.reserve(f, state, is, uid); err != nil {
+		if err := r.reserve(f, state, round, uid); err != nil {
 			return unplaced(state, err)
 		}
 		result, err := schedule(ctx, f, state, anywhere(pod))
-		if err != nil && r.widen(f, is, uid) {
+		if err != nil && r.widen(f, round, uid) {
 			result, err = schedule(ctx, f, state, anywhere(pod))
 		}
-		if was := is.planned[uid]; err == nil && was.SuggestedHost == result.SuggestedHost {
+		if was := round.planned[uid]; err == nil && was.SuggestedHost == result.SuggestedHost {
 			result = was
 		}
 		return result, err
 	}
 }
 
-func (is *round) isPlanned(uid string) bool { return is.unfit[uid] == nil }
+// concludeFailedPlan ends the round of a failed plan in the cycle of its first member: it looks for pods to evict, else
+// for nodes to keep, and sends the other members back to the queue. It returns why the member itself does not fit.
+func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, state fwk.CycleState,
+	pod *framework.QueuedPodInfo, round *groupRound,
+) (scheduler.ScheduleResult, error) {
+	uid := string(pod.Pod.UID)
+	r.evictAfter(pod.Pod, r.preempt(ctx, round, uid))
+	r.keepNodes(ctx, round, uid)
+	r.learn(ctx, round, uid)
+	r.failRound(ctx, round, uid)
+	switch {
+	case uid != round.failure.UID || round.cause == nil || round.failure.Tried != (gang.Tried{}):
+		return r.refuse(state, pod)
+	case round.recalled:
+		return unplaced(state, round.cause)
+	}
+	// The member is tried once more, on the snapshot without its siblings: PostFilter and the report of the failure
+	// read
+	// the state of the attempt. If it fits by now, an event says so, and concerns the plugins that refused it.
+	if _, err := r.schedule(ctx, f, state, pod); err != nil {
+		return scheduler.ScheduleResult{}, err
+	}
+	return unplaced(state, round.cause)
+}
+
+func (round *groupRound) isPlanned(uid string) bool { return round.unfit[uid] == nil }
 
 // refuse returns why a member may not start.
 func (r *Rounds) refuse(state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
@@ -331,38 +376,38 @@ func refused(pod *corev1.Pod, because gang.Refusal) *framework.FitError {
 // makePlan tries the members, the current one first, each on a snapshot with those before it, until the group cannot
 // start any more. Where a gang may do without some of its members, they are then tried once more, the smallest first.
 // Members that the plan does without come last. In the end the snapshot is as it was.
-func (r *Rounds) makePlan(ctx context.Context, is *round, current string) (fits bool) {
-	is.planned = map[string]scheduler.ScheduleResult{}
-	if r.lacks(is, current) || r.recall(ctx, is, current) {
+func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string) (fits bool) {
+	round.planned = map[string]scheduler.ScheduleResult{}
+	if r.lacks(round, current) || r.recall(ctx, round, current) {
 		return false
 	}
-	if len(is.plan.DomainRequests) > 0 {
-		return r.inDomains(is, current, func() bool { return r.planMembers(ctx, is, current) })
+	if len(round.plan.DomainRequests) > 0 {
+		return r.planInDomains(round, current, func() bool { return r.planMembers(ctx, round, current) })
 	}
-	return r.planMembers(ctx, is, current)
+	return r.planMembers(ctx, round, current)
 }
 
 // planMembers is makePlan in the domains that are chosen.
-func (r *Rounds) planMembers(ctx context.Context, is *round, current string) (fits bool) {
-	order, chooses := append([]string{current}, is.next...), is.plan.Chooses()
+func (r *Rounds) planMembers(ctx context.Context, round *groupRound, current string) (fits bool) {
+	order, chooses := append([]string{current}, round.next...), round.plan.Chooses()
 	defer func() {
-		slices.SortStableFunc(is.next, func(a, b string) int { return trueFirst(is.isPlanned(a), is.isPlanned(b)) })
+		slices.SortStableFunc(round.next, func(a, b string) int { return trueFirst(round.isPlanned(a), round.isPlanned(b)) })
 	}()
-	if r.tryAll(ctx, is, order) {
+	if r.tryAll(ctx, round, order) {
 		return true
 	}
-	if !chooses || is.cause == nil {
+	if !chooses || round.cause == nil {
 		return false
 	}
-	failure, cause, plan := is.failure, is.cause, is.plan
-	if is.plan, _, _ = r.Gangs.Begin(is.queued[current].Pod); is.plan != nil {
-		slices.SortStableFunc(order, func(a, b string) int { return compareSizes(is.queued[a], is.queued[b]) })
-		if r.tryAll(ctx, is, order) {
-			is.failure, is.cause = gang.Failure{}, nil
+	failure, cause, plan := round.failure, round.cause, round.plan
+	if round.plan, _, _ = r.Gangs.Begin(round.queued[current].Pod); round.plan != nil {
+		slices.SortStableFunc(order, func(a, b string) int { return compareSizes(round.queued[a], round.queued[b]) })
+		if r.tryAll(ctx, round, order) {
+			round.failure, round.cause = gang.Failure{}, nil
 			return true
 		}
 	}
-	is.failure, is.cause, is.plan = failure, cause, plan
+	round.failure, round.cause, round.plan = failure, cause, plan
 	return false
 }
 
@@ -384,32 +429,32 @@ func compareSizes(a, b *framework.QueuedPodInfo) int {
 }
 
 // tryAll tries members in order.
-func (r *Rounds) tryAll(ctx context.Context, is *round, order []string) (fits bool) {
-	clear(is.planned)
-	is.unfit = map[string]error{}
-	for uid, pod := range is.queued {
+func (r *Rounds) tryAll(ctx context.Context, round *groupRound, order []string) (fits bool) {
+	clear(round.planned)
+	round.unfit = map[string]error{}
+	for uid, pod := range round.queued {
 		if pod != nil {
-			is.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
+			round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
 		}
 	}
-	a := r.attempt(ctx, is)
-	defer a.back(0)
-	failed, have := is.plan.Try(order, func(uid string) bool {
+	a := r.attempt(ctx, round)
+	defer a.rollback(0)
+	failed, have := round.plan.Try(order, func(uid string) bool {
 		_, err := a.try(uid)
 		if err != nil {
-			is.cause, is.unfit[uid] = err, err
-			delete(is.planned, uid)
+			round.cause, round.unfit[uid] = err, err
+			delete(round.planned, uid)
 		}
 		return err == nil
 	})
 	if failed == "" {
 		return true
 	}
-	is.failure = gang.Failure{UID: failed, Have: have, Cause: why.Finding{
+	round.failure = gang.Failure{UID: failed, Have: have, Cause: why.Finding{
 		Reason: why.Reason{Code: why.SchedulingGate}, Detail: "it is held back by a gate, or has only just come",
 	}}
-	if pod := is.queued[failed]; pod != nil {
-		is.failure.Cause = causeOf(a.profile(failed), pod.Pod, is.cause)
+	if pod := round.queued[failed]; pod != nil {
+		round.failure.Cause = causeOf(a.profile(failed), pod.Pod, round.cause)
 	}
 	return false
 }
@@ -422,22 +467,22 @@ func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
 	return why.Finding{Reason: why.Reason{Code: why.Root(findings).Code}, Detail: why.Text(findings, nodes)}
 }
 
-// failAll reports that a plan has failed, and sends its members back to the queue, apart from the current one, whose
+// failRound reports that a plan has failed, and sends its members back to the queue, apart from the current one, whose
 // cycle is under way: none of the others gets a cycle. The nominated nodes of members are written meanwhile, several at
 // a time: no pod may be tried before.
-func (r *Rounds) failAll(ctx context.Context, is *round, current string) {
+func (r *Rounds) failRound(ctx context.Context, round *groupRound, current string) {
 	r.conclude()
-	r.failed = is
-	is.ask(current)
-	f := r.Core.Profiles[is.queued[current].Pod.Spec.SchedulerName]
-	f.Parallelizer().Until(ctx, len(is.next), func(i int) { r.sendBack(ctx, is, is.next[i]) }, Name)
+	r.failed = round
+	round.ask(current)
+	f := r.Core.Profiles[round.queued[current].Pod.Spec.SchedulerName]
+	f.Parallelizer().Until(ctx, len(round.next), func(i int) { r.requeue(ctx, round, round.next[i]) }, Name)
 }
 
-func (r *Rounds) sendBack(ctx context.Context, is *round, uid string) {
-	pod := is.queued[uid]
+func (r *Rounds) requeue(ctx context.Context, round *groupRound, uid string) {
+	pod := round.queued[uid]
 	err := r.refusal(pod.Pod)
-	if uid == is.failure.UID && is.cause != nil {
-		err = is.cause
+	if uid == round.failure.UID && round.cause != nil {
+		err = round.cause
 	}
 	f := r.Core.Profiles[pod.Pod.Spec.SchedulerName]
 	var nominating *fwk.NominatingInfo
@@ -449,20 +494,20 @@ func (r *Rounds) sendBack(ctx context.Context, is *round, uid string) {
 
 // ask chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that refused
 // that one: what helps another kind may make room for it.
-func (is *round) ask(current string) {
+func (round *groupRound) ask(current string) {
 	var cause *framework.FitError
-	if !errors.As(is.cause, &cause) {
+	if !errors.As(round.cause, &cause) {
 		return
 	}
-	is.asked = map[string]sets.Set[string]{}
-	if is.failure.Tried != (gang.Tried{}) { // who failed is refused for its gang
-		is.asked[is.failure.UID] = cause.Diagnosis.UnschedulablePlugins
+	round.asked = map[string]sets.Set[string]{}
+	if round.failure.Tried != (gang.Tried{}) { // who failed is refused for its gang
+		round.asked[round.failure.UID] = cause.Diagnosis.UnschedulablePlugins
 	}
-	kinds := map[string]bool{demands(is.queued[is.failure.UID].Pod): true}
-	for _, uid := range append([]string{current}, is.next...) {
-		if kind := demands(is.queued[uid].Pod); !kinds[kind] {
+	kinds := map[string]bool{demands(round.queued[round.failure.UID].Pod): true}
+	for _, uid := range append([]string{current}, round.next...) {
+		if kind := demands(round.queued[uid].Pod); !kinds[kind] {
 			kinds[kind] = true
-			is.asked[uid] = cause.Diagnosis.UnschedulablePlugins
+			round.asked[uid] = cause.Diagnosis.UnschedulablePlugins
 		}
 	}
 }
@@ -491,10 +536,10 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 	) {
 		uid := string(pod.Pod.UID)
 		r.mu.Lock()
-		is, single := r.round, r.single == pod.Pod.UID
-		mine := is != nil && is.pending[uid]
-		if mine && (is.failure.UID == "" || is.isPlanned(uid) && !is.isPlanned(is.failure.UID)) {
-			is.failure = gang.Failure{UID: uid, Cause: causeOf(f, pod.Pod, status.AsError())}
+		round, single := r.current, r.single == pod.Pod.UID
+		mine := round != nil && round.pending[uid]
+		if mine && (round.failure.UID == "" || round.isPlanned(uid) && !round.isPlanned(round.failure.UID)) {
+			round.failure = gang.Failure{UID: uid, Cause: causeOf(f, pod.Pod, status.AsError())}
 		}
 		evict := r.evict[pod.Pod.UID]
 		delete(r.evict, pod.Pod.UID)
@@ -515,9 +560,9 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 // Waits is called when a reserved pod waits for a permit.
 func (r *Rounds) Waits(pod *corev1.Pod) {
 	uid := string(pod.UID)
-	if is := r.round; is != nil && is.queued[uid] != nil {
-		if is.pending[uid] {
-			is.placed = append(is.placed, uid)
+	if round := r.current; round != nil && round.queued[uid] != nil {
+		if round.pending[uid] {
+			round.placed = append(round.placed, uid)
 			r.end(uid)
 		}
 		return
@@ -529,8 +574,8 @@ func (r *Rounds) Waits(pod *corev1.Pod) {
 // end notes that the cycle of a member has ended.
 func (r *Rounds) end(uid string) {
 	r.mu.Lock()
-	delete(r.round.pending, uid)
-	left := len(r.round.pending)
+	delete(r.current.pending, uid)
+	left := len(r.current.pending)
 	r.mu.Unlock()
 	if left == 0 {
 		r.conclude()
@@ -540,12 +585,12 @@ func (r *Rounds) end(uid string) {
 // conclude ends the round under way.
 func (r *Rounds) conclude() {
 	r.mu.Lock()
-	is := r.round
-	r.round = nil
+	round := r.current
+	r.current = nil
 	r.mu.Unlock()
-	if is != nil && is.plan != nil {
+	if round != nil && round.plan != nil {
 		r.Gangs.Update(func(s *gang.State) gang.Effects {
-			return s.Conclude(is.plan.Members, is.placed, is.failure, time.Now())
+			return s.Conclude(round.plan.Members, round.placed, round.failure, time.Now())
 		})
 	}
 }

@@ -57,18 +57,18 @@ const mostAnswers = 1000
 
 // recall reports whether it is known that a group does not fit, and why: one of equal shape did not, and nothing has
 // happened since that may help.
-func (r *Rounds) recall(ctx context.Context, is *round, current string) bool {
+func (r *Rounds) recall(ctx context.Context, round *groupRound, current string) bool {
 	a := &r.answers
-	if a.at != is.events {
-		a.at, a.n, a.known = is.events, 0, nil
+	if a.at != round.events {
+		a.at, a.n, a.known = round.events, 0, nil
 	}
-	is.order = append([]string{current}, is.next...)
-	alike := a.known[is.outline()]
+	round.order = append([]string{current}, round.next...)
+	alike := a.known[round.outline()]
 	if len(alike) == 0 {
 		return false
 	}
-	member := is.queued[current].Pod
-	s, ok := r.shape(ctx, is)
+	member := round.queued[current].Pod
+	s, ok := r.shape(ctx, round)
 	rank := r.Gangs.RankOf(member)
 	k := alike[s]
 	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
@@ -77,47 +77,47 @@ func (r *Rounds) recall(ctx context.Context, is *round, current string) bool {
 		return false
 	}
 	k.answered[rank.Name] = true
-	failed := is.order[k.member]
-	is.failure, is.recalled = k.failure, true
-	is.failure.UID = failed
+	failed := round.order[k.member]
+	round.failure, round.recalled = k.failure, true
+	round.failure.UID = failed
 	if !overtaken {
-		is.failure.Outlook = gang.Short
+		round.failure.Outlook = gang.Short
 	}
-	is.cause = copyFor(is.queued[failed].Pod, k.cause)
-	r.waitsToPreempt(is, current, time.Now())
+	round.cause = copyFor(round.queued[failed].Pod, k.cause)
+	r.waitsToPreempt(round, current, time.Now())
 	return true
 }
 
 // learn remembers why a group does not fit, for those of equal shape.
-func (r *Rounds) learn(ctx context.Context, is *round, current string) {
-	a, f := &r.answers, is.failure
+func (r *Rounds) learn(ctx context.Context, round *groupRound, current string) {
+	a, f := &r.answers, round.failure
 	var cause *framework.FitError
 	if f.Cause.Code == why.QuotaExceeded || f.Cause.Code == why.QuotaNotFound { // they may change without an event
 		return
 	}
-	before := is.plan.Skip
-	if f.Skip.Choices > 0 || before.Choices > 0 && before.Since != is.events { // other domains may have room by now
+	before := round.plan.Skip
+	if f.Skip.Choices > 0 || before.Choices > 0 && before.Since != round.events { // other domains may have room by now
 		return
 	}
-	if is.recalled || f.Preempts || !f.Again.IsZero() || !errors.As(is.cause, &cause) ||
-		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != is.events {
+	if round.recalled || f.Preempts || !f.Again.IsZero() || !errors.As(round.cause, &cause) ||
+		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != round.events {
 		return
 	}
-	s, ok := r.shape(ctx, is)
+	s, ok := r.shape(ctx, round)
 	if !ok {
 		return
 	}
-	rank := r.Gangs.RankOf(is.queued[current].Pod)
+	rank := r.Gangs.RankOf(round.queued[current].Pod)
 	if a.n == mostAnswers || a.known == nil {
 		a.n, a.known = 0, map[outline]map[shape]*answer{}
 	}
-	o := is.outline()
+	o := round.outline()
 	if a.known[o] == nil {
 		a.known[o] = map[shape]*answer{}
 	}
 	a.n++
 	kept := copyFor(cause.Pod, cause)
-	a.known[o][s] = &answer{rank, slices.Index(is.order, f.UID), f, kept, map[string]bool{rank.Name: true}}
+	a.known[o][s] = &answer{rank, slices.Index(round.order, f.UID), f, kept, map[string]bool{rank.Name: true}}
 }
 
 // copyFor returns what keeps another pod from its nodes. The queue clears the names of plugins that it has of a pod.
@@ -127,27 +127,27 @@ func copyFor(pod *corev1.Pod, of *framework.FitError) *framework.FitError {
 	return fit
 }
 
-func (is *round) outline() outline {
-	first := is.queued[is.order[0]]
+func (round *groupRound) outline() outline {
+	first := round.queued[round.order[0]]
 	asks := first.CalculateResource().Resource
 	return outline{
-		len(is.order), int(corev1helpers.PodPriority(first.Pod)), asks.GetMilliCPU(), asks.GetMemory(),
+		len(round.order), int(corev1helpers.PodPriority(first.Pod)), asks.GetMilliCPU(), asks.GetMemory(),
 	}
 }
 
 // shape identifies all that decides whether a group fits, where that is known, apart from its place in the queue: its
 // gangs, and of each member, in the order in which they are tried, what its plugins sign, its demands, annotations and
 // quota.
-func (r *Rounds) shape(ctx context.Context, is *round) (s shape, ok bool) {
+func (r *Rounds) shape(ctx context.Context, round *groupRound) (s shape, ok bool) {
 	holds := func(g *domain.Request) bool { return len(g.Held) > 0 }
-	if len(is.order) != len(is.plan.Members) || slices.ContainsFunc(is.plan.DomainRequests, holds) {
+	if len(round.order) != len(round.plan.Members) || slices.ContainsFunc(round.plan.DomainRequests, holds) {
 		return s, false // one is held back, or members have a place that decides about the others'
 	}
 	hash := sha256.New()
 	gangs, classes := map[string]int{}, map[string]string{}
-	trial := &attempt{Rounds: r, ctx: ctx, is: is, trial: r.Trial(), admits: true}
-	for _, uid := range is.order {
-		pod := is.queued[uid]
+	trial := &attempt{Rounds: r, ctx: ctx, round: round, trial: r.Trial(), admits: true}
+	for _, uid := range round.order {
+		pod := round.queued[uid]
 		if pod.Pod.Status.NominatedNodeName != "" || r.isEvicting(uid) {
 			return s, false
 		}

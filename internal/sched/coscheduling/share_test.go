@@ -22,7 +22,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 )
 
-// TestPodsPrecedeGangsBehindAFailedRound: gangs g0, g1, … of two members come first in the queue, and rounds take 100 ms.
+// TestPodsPrecedeGangsBehindAFailedRound: gangs g0, g1, … of two members come first in the queue, and rounds take 100
+// ms.
 // After a round that failed, pods of no gang are tried for 300 ms before the next gang, unless their priority is lower.
 func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 	metrics.Register()
@@ -52,9 +53,9 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 				p, gangs := newPlugin(t)
 				q := queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
 					queue.WithPodMaxBackoffDuration(time.Hour))
-				r := &coscheduling.Rounds{
+				r := &coscheduling.Rounds{Cluster: coscheduling.Cluster{
 					Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
-				}
+				}}
 				for i := range 2 * c.gangs {
 					m := member(fmt.Sprint("g", i/2, "-", i%2), fmt.Sprint("g", i/2), "2")
 					gangs.PutPod(m)

@@ -25,14 +25,32 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// place is the domain in which members are tried.
+// place is the domain in which the members of a request are tried.
 type place struct {
 	*domain.Request
 	domain domain.Domain
-	many   int // domains that keep all rules that must hold
-	parts  []part
-	at     int                  // the part in which members are tried first
-	mark   func(fwk.CycleState) // makes the members choose devices next to each other; nil where they do not
+	// many is how many domains keep all rules that must hold.
+	many int
+	// parts are the nodes of the domain. With several, members are spread over these.
+	parts []part
+	// at is the index of the part in which members are tried first. An attempt begins with 0, and moves on when a part
+	// has
+	// no more room.
+	at int
+	// mark makes an attempt on a member choose devices next to those of the others; nil where the gang does not ask for
+	// that.
+	mark func(fwk.CycleState)
+}
+
+// domains is what is remembered of the domains of the network. It belongs to the scheduling loop.
+type domains struct {
+	// sites are the nodes with their domains and their free resources, by the rules and resources of gangs.
+	sites map[string]*knownSites
+	// confined is the part of the snapshot that attempts see; nil for all nodes. Invariant: it is nil between cycles.
+	confined *part
+	// jointDevices is where the last member that was tried alone got devices next to each other, for the later members
+	// of its NonStrict gang; nil if it got none. It counts while one of them holds its reservation.
+	jointDevices *place
 }
 
 // part is nodes of a domain, and how many members they must have; 0 for any number.
@@ -50,26 +68,26 @@ func (p *place) others() int {
 	return len(p.parts) - 1
 }
 
-// must reports whether members may be nowhere else.
-func (p *place) must() bool { return p != nil && p.Bound() != (domain.Rule{}) }
+// isBound reports whether members may be nowhere else.
+func (p *place) isBound() bool { return p != nil && p.Bound() != (domain.Rule{}) }
 
 // Within names the nodes to which the attempt under way is confined; empty where it is not.
 func (r *Rounds) Within() string {
-	if r.confined == nil {
+	if r.domains.confined == nil {
 		return ""
 	}
-	return r.confined.name
+	return r.domains.confined.name
 }
 
 // confine lets attempts see the nodes of a part alone, all nodes where it is nil. It must not be in force when the
 // snapshot is updated.
 func (r *Rounds) confine(f framework.Framework, to *part) error {
-	if r.confined == to {
+	if r.domains.confined == to {
 		return nil
 	}
 	s := f.SnapshotSharedLister().(snapshot)
 	s.ForgetPlacement()
-	if r.confined = nil; to == nil {
+	if r.domains.confined = nil; to == nil {
 		return nil
 	}
 	var nodes []fwk.NodeInfo
@@ -81,13 +99,13 @@ func (r *Rounds) confine(f framework.Framework, to *part) error {
 	if err := s.AssumePlacement(&fwk.Placement{Name: to.name, Nodes: nodes}); err != nil {
 		return err
 	}
-	r.confined = to
+	r.domains.confined = to
 	return nil
 }
 
 // confine confines the attempt on a member to where it may be placed beside those that are.
 func (a *attempt) confine(uid string, state fwk.CycleState) error {
-	of := a.is.places[uid]
+	of := a.round.places[uid]
 	if of == nil {
 		return a.Rounds.confine(a.profile(uid), nil)
 	}
@@ -106,7 +124,7 @@ func (a *attempt) confine(uid string, state fwk.CycleState) error {
 // in returns how many members are placed in a part.
 func (a *attempt) in(p *part, of *place) (n int) {
 	for uid, m := range a.placed {
-		if a.is.places[uid] == of && p.nodes.Has(m.pod.Pod.Spec.NodeName) {
+		if a.round.places[uid] == of && p.nodes.Has(m.pod.Pod.Spec.NodeName) {
 			n++
 		}
 	}
@@ -115,22 +133,22 @@ func (a *attempt) in(p *part, of *place) (n int) {
 
 // reserve prepares a cycle that reserves a member: it is confined to the planned node, or to its domain without one, if
 // it may not be elsewhere.
-func (r *Rounds) reserve(f framework.Framework, state fwk.CycleState, is *round, uid string) error {
-	of := is.places[uid]
+func (r *Rounds) reserve(f framework.Framework, state fwk.CycleState, round *groupRound, uid string) error {
+	of := round.places[uid]
 	if of == nil {
 		return nil
 	}
 	if of.mark != nil {
 		of.mark(state)
 	}
-	if !of.must() {
+	if !of.isBound() {
 		return nil
 	}
-	if is.unfit[uid] != nil && of.parts[0].members > 0 {
-		return is.unfit[uid]
+	if round.unfit[uid] != nil && of.parts[0].members > 0 {
+		return round.unfit[uid]
 	}
 	to := &of.parts[len(of.parts)-1]
-	if node := is.planned[uid].SuggestedHost; node != "" {
+	if node := round.planned[uid].SuggestedHost; node != "" {
 		to = &part{name: to.name, nodes: sets.New(node)}
 	}
 	return r.confine(f, to)
@@ -138,9 +156,9 @@ func (r *Rounds) reserve(f framework.Framework, state fwk.CycleState, is *round,
 
 // widen lets a member be tried on all nodes of its domain where it was confined to the planned one, which does not take
 // it any more.
-func (r *Rounds) widen(f framework.Framework, is *round, uid string) bool {
-	of, node := is.places[uid], is.planned[uid].SuggestedHost
-	if !of.must() {
+func (r *Rounds) widen(f framework.Framework, round *groupRound, uid string) bool {
+	of, node := round.places[uid], round.planned[uid].SuggestedHost
+	if !of.isBound() {
 		return false
 	}
 	i := slices.IndexFunc(of.parts, func(p part) bool { return p.nodes.Has(node) })
@@ -148,15 +166,15 @@ func (r *Rounds) widen(f framework.Framework, is *round, uid string) bool {
 }
 
 // isWhole reports whether each part has as many members as it must.
-func (is *round) isWhole() bool {
+func (round *groupRound) isWhole() bool {
 	lacks := map[*part]int{}
-	for uid, of := range is.places {
+	for uid, of := range round.places {
 		for i := range of.parts {
 			p := &of.parts[i]
 			if _, seen := lacks[p]; !seen {
 				lacks[p] = p.members
 			}
-			if p.members > 0 && p.nodes.Has(is.planned[uid].SuggestedHost) {
+			if p.members > 0 && p.nodes.Has(round.planned[uid].SuggestedHost) {
 				lacks[p]--
 			}
 		}
@@ -169,16 +187,19 @@ func (is *round) isWhole() bool {
 	return true
 }
 
-// inDomains makes a plan in the first domains in which there is one. When there is none, the failure is that of the
-// domains in which most members were placed.
-func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bool) {
-	f := r.Core.Profiles[is.queued[current].Pod.Spec.SchedulerName]
+// planInDomains makes a plan in the first choice of domains in which there is one: plan is called for each choice, with
+// round.places set, and resets the rest of the round's plan. If no choice fits, the round has the failure of the
+// choice in
+// which most members were placed, which names the rule, how many domains were tried, and the best of them. After
+// gang.MostPlans choices it stops; the failure says how many were tried, and the next plan of the group skips these.
+func (r *Rounds) planInDomains(round *groupRound, current string, plan func() bool) (fits bool) {
+	f := r.Core.Profiles[round.queued[current].Pod.Spec.SchedulerName]
 	defer func() { r.release(f) }()
-	begun, tried, refusing := is.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
-	var best *round
-	next, left, more, since := is.next, gang.MostPlans, false, is.events
-	found := r.search(f, is, is.plan.DomainRequests, nil)
-	if found.skip = begun.Skip.Choices; found.skip > 0 && !found.any() { // there are fewer by now
+	begun, tried, refusing := round.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
+	var best *groupRound
+	next, left, more, since := round.next, gang.MostPlans, false, round.events
+	found := r.search(f, round, round.plan.DomainRequests, nil)
+	if found.skip = begun.Skip.Choices; found.skip > 0 && !found.hasChoice() { // there are fewer by now
 		found.skip = 0
 	}
 	if found.skip > 0 {
@@ -187,57 +208,57 @@ func (r *Rounds) inDomains(is *round, current string, plan func() bool) (fits bo
 			refusing.Insert(plugin.Name)
 		}
 	}
-	for places := range r.places(f, is, found) {
+	for places := range r.places(f, round, found) {
 		if left == 0 {
 			more = true
 			break
 		}
 		left--
-		is.plan, is.places, is.failure, is.cause = begun, places, gang.Failure{}, nil
-		is.next = slices.Clone(next)
+		round.plan, round.places, round.failure, round.cause = begun, places, gang.Failure{}, nil
+		round.next = slices.Clone(next)
 		if best != nil {
-			if is.plan, _, _ = r.Gangs.Begin(is.queued[current].Pod); is.plan == nil {
+			if round.plan, _, _ = r.Gangs.Begin(round.queued[current].Pod); round.plan == nil {
 				break
 			}
 		}
 		fits := plan()
-		if fits && is.isWhole() {
-			is.failure, is.cause = gang.Failure{}, nil
+		if fits && round.isWhole() {
+			round.failure, round.cause = gang.Failure{}, nil
 			return true
 		}
 		if fits { // as many as must, and not the numbers that are asked for
-			is.failure = gang.Failure{UID: current, Have: len(is.planned)}
+			round.failure = gang.Failure{UID: current, Have: len(round.planned)}
 		}
-		of := places[is.failure.UID]
-		if of.must() {
+		of := places[round.failure.UID]
+		if of.isBound() {
 			tried[of.domain.Name]++
-			is.failure.Tried = gang.Tried{Rule: of.Bound(), Many: of.many, Best: of.domain.Name}
+			round.failure.Tried = gang.Tried{Rule: of.Bound(), Many: of.many, Best: of.domain.Name}
 		}
-		if fit := (*framework.FitError)(nil); errors.As(is.cause, &fit) {
+		if fit := (*framework.FitError)(nil); errors.As(round.cause, &fit) {
 			refusing = refusing.Union(fit.Diagnosis.UnschedulablePlugins)
 		}
-		if best == nil || is.failure.Have >= best.failure.Have {
-			kept := *is
+		if best == nil || round.failure.Have >= best.failure.Have {
+			kept := *round
 			best = &kept
 		}
-		if is.cause == nil && !fits { // a member cannot be tried anywhere
+		if round.cause == nil && !fits { // a member cannot be tried anywhere
 			break
 		}
 	}
 	if best == nil {
-		is.plan = begun
-		is.failure = gang.Failure{UID: current, Tried: found.nowhere()}
-		is.asked = map[string]sets.Set[string]{current: refusing}
+		round.plan = begun
+		round.failure = gang.Failure{UID: current, Tried: found.unsatisfiedRule()}
+		round.asked = map[string]sets.Set[string]{current: refusing}
 		return false
 	}
-	is.plan, is.failure, is.cause, is.unfit, is.places = best.plan, best.failure, best.cause, best.unfit, nil
+	round.plan, round.failure, round.cause, round.unfit, round.places = best.plan, best.failure, best.cause, best.unfit, nil
 	if len(tried) > 0 {
-		is.failure.Tried.Domains, is.failure.Tried.More = found.skip+len(tried), more
+		round.failure.Tried.Domains, round.failure.Tried.More = found.skip+len(tried), more
 	}
 	if more && len(found.all) == 1 { // of several the choices are too many
-		is.failure.Skip = gang.Portion{Choices: found.skip + gang.MostPlans, Since: since}
+		round.failure.Skip = gang.Portion{Choices: found.skip + gang.MostPlans, Since: since}
 	}
-	if fit := (*framework.FitError)(nil); errors.As(is.cause, &fit) {
+	if fit := (*framework.FitError)(nil); errors.As(round.cause, &fit) {
 		fit.Diagnosis.UnschedulablePlugins = refusing
 	}
 	return false
@@ -248,17 +269,17 @@ func (r *Rounds) release(f framework.Framework) {
 	_ = r.confine(f, nil)
 }
 
-// search is where the members of several gangs may be tried.
+// search is where the members of several gangs may be tried. The slices have an element for each request.
 type search struct {
-	all     []*domain.Request
-	sites   [][]domain.Site
-	choices []iter.Seq[domain.Domain]
-	many    []int
-	skip    int // of the choices, the first
+	all     []*domain.Request         // with the members that are in the queue
+	sites   [][]domain.Site           // the nodes, as the request sees them
+	choices []iter.Seq[domain.Domain] // the domains that may have enough room, best first
+	many    []int                     // how many domains keep all rules that must hold
+	skip    int                       // of the combinations of choices, how many earlier plans have tried
 }
 
-// any reports whether there is a choice.
-func (s *search) any() bool {
+// hasChoice reports whether there is a choice.
+func (s *search) hasChoice() bool {
 	left := s.skip
 	for range domain.Combinations(s.choices) {
 		if left--; left < 0 {
@@ -269,24 +290,24 @@ func (s *search) any() bool {
 }
 
 // search looks for domains, where what pods have that go is free; none goes where that is nil.
-func (r *Rounds) search(f framework.Framework, is *round, all []*domain.Request, goes func(*corev1.Pod) bool) *search {
+func (r *Rounds) search(f framework.Framework, round *groupRound, all []*domain.Request, goes func(*corev1.Pod) bool) *search {
 	s := &search{}
 	for _, g := range all {
 		tried := *g // a member behind a gate is not
-		gated := func(uid string) bool { return is.queued[uid] == nil }
+		gated := func(uid string) bool { return round.queued[uid] == nil }
 		tried.Members = slices.DeleteFunc(slices.Clone(g.Members), gated)
 		s.all = append(s.all, &tried)
 	}
 	for _, g := range s.all {
-		sites := r.sites(f, is, g, goes)
-		domains, many := g.Domains(sites, is.demand(g))
+		sites := r.sites(f, round, g, goes)
+		domains, many := g.Domains(sites, round.demand(g))
 		s.sites, s.choices, s.many = append(s.sites, sites), append(s.choices, domains), append(s.many, many)
 	}
 	return s
 }
 
-// nowhere names the rule that no domain can keep.
-func (s *search) nowhere() gang.Tried {
+// unsatisfiedRule names the rule that no domain can keep.
+func (s *search) unsatisfiedRule() gang.Tried {
 	i := slices.IndexFunc(s.choices, func(domains iter.Seq[domain.Domain]) bool {
 		for range domains {
 			return false
@@ -300,7 +321,7 @@ func (s *search) nowhere() gang.Tried {
 }
 
 // places yields each choice, by UID of members.
-func (r *Rounds) places(f framework.Framework, is *round, s *search) iter.Seq[map[string]*place] {
+func (r *Rounds) places(f framework.Framework, round *groupRound, s *search) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
 		skip := s.skip
 		for chosen := range domain.Combinations(s.choices) {
@@ -309,7 +330,7 @@ func (r *Rounds) places(f framework.Framework, is *round, s *search) iter.Seq[ma
 			}
 			by := map[string]*place{}
 			for i, d := range chosen {
-				of := r.placeOf(f, is, s.all[i], d, s.sites[i])
+				of := r.placeOf(f, round, s.all[i], d, s.sites[i])
 				of.many = s.many[i]
 				for _, uid := range s.all[i].Members {
 					by[uid] = of
@@ -322,7 +343,7 @@ func (r *Rounds) places(f framework.Framework, is *round, s *search) iter.Seq[ma
 	}
 }
 
-func (r *Rounds) placeOf(f framework.Framework, is *round, g *domain.Request, d domain.Domain, sites []domain.Site) *place {
+func (r *Rounds) placeOf(f framework.Framework, round *groupRound, g *domain.Request, d domain.Domain, sites []domain.Site) *place {
 	of := &place{Request: g, domain: d}
 	for _, p := range d.Parts {
 		nodes := sets.New[string]()
@@ -333,14 +354,14 @@ func (r *Rounds) placeOf(f framework.Framework, is *round, g *domain.Request, d 
 		of.parts = append(of.parts, part{name, nodes, p.Members})
 	}
 	if first := of.parts[0].nodes; g.Joint && len(of.parts) == 1 && first.Len() == 1 && r.Joint != nil {
-		_, of.mark = r.Joint(f, first.UnsortedList()[0], is.podsOf(g))
+		_, of.mark = r.Joint(f, first.UnsortedList()[0], round.podsOf(g))
 	}
 	return of
 }
 
-func (is *round) podsOf(g *domain.Request) (pods []*corev1.Pod) {
+func (round *groupRound) podsOf(g *domain.Request) (pods []*corev1.Pod) {
 	for _, uid := range g.Members {
-		if p := is.queued[uid]; p != nil {
+		if p := round.queued[uid]; p != nil {
 			pods = append(pods, p.Pod)
 		}
 	}
@@ -348,10 +369,10 @@ func (is *round) podsOf(g *domain.Request) (pods []*corev1.Pod) {
 }
 
 // dimensions are the resources that members ask for.
-func (is *round) dimensions(g *domain.Request) []corev1.ResourceName {
+func (round *groupRound) dimensions(g *domain.Request) []corev1.ResourceName {
 	known := sets.New[corev1.ResourceName]()
 	for _, uid := range g.Members {
-		if p := is.queued[uid]; p != nil {
+		if p := round.queued[uid]; p != nil {
 			for name := range p.CalculateResource().Resource.GetScalarResources() {
 				known.Insert(name)
 			}
@@ -363,11 +384,11 @@ func (is *round) dimensions(g *domain.Request) []corev1.ResourceName {
 }
 
 // demand is what members ask for at least.
-func (is *round) demand(g *domain.Request) (d domain.Demand) {
-	for _, name := range is.dimensions(g) {
+func (round *groupRound) demand(g *domain.Request) (d domain.Demand) {
+	for _, name := range round.dimensions(g) {
 		var asked []int64
 		for _, uid := range g.Members {
-			switch p := is.queued[uid]; {
+			switch p := round.queued[uid]; {
 			case p == nil:
 			case name == corev1.ResourcePods:
 				asked = append(asked, 1)
@@ -386,14 +407,14 @@ func (is *round) demand(g *domain.Request) (d domain.Demand) {
 }
 
 // sites are the nodes of the snapshot, with their domains.
-func (r *Rounds) sites(f framework.Framework, is *round, g *domain.Request, goes func(*corev1.Pod) bool) []domain.Site {
+func (r *Rounds) sites(f framework.Framework, round *groupRound, g *domain.Request, goes func(*corev1.Pod) bool) []domain.Site {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
-	dimensions := is.dimensions(g)
+	dimensions := round.dimensions(g)
 	layers, key := kube.Ask(r.Gangs, (*gang.State).Layers), fmt.Sprint(g.Rules, dimensions)
-	known := r.known[key]
+	known := r.domains.sites[key]
 	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || goes != nil {
 		known = &knownSites{
 			layers, make([]fwk.NodeInfo, len(nodes)), make([]int64, len(nodes)), make([]domain.Site, len(nodes)),
@@ -416,10 +437,10 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *domain.Request, goes
 		known.nodes[i], known.generations[i], known.sites[i] = n, n.GetGeneration(), s
 	}
 	if goes == nil {
-		if r.known == nil || r.known[key] == nil && len(r.known) >= mostKnown {
-			r.known = map[string]*knownSites{}
+		if r.domains.sites == nil || r.domains.sites[key] == nil && len(r.domains.sites) >= mostKnown {
+			r.domains.sites = map[string]*knownSites{}
 		}
-		r.known[key] = known
+		r.domains.sites[key] = known
 	}
 	sites, held := slices.Clone(known.sites), r.heldOn(nodes, g.Held)
 	for i := range sites {
@@ -428,7 +449,7 @@ func (r *Rounds) sites(f framework.Framework, is *round, g *domain.Request, goes
 		}
 	}
 	if g.Joint && r.Joint != nil && goes == nil {
-		r.link(f, is, g, sites)
+		r.link(f, round, g, sites)
 	}
 	return sites
 }
@@ -445,8 +466,8 @@ type knownSites struct {
 const mostKnown = 16
 
 // link finds how well the devices are linked that members would have on each node.
-func (r *Rounds) link(f framework.Framework, is *round, g *domain.Request, sites []domain.Site) {
-	pods, demand := is.podsOf(g), is.demand(g)
+func (r *Rounds) link(f framework.Framework, round *groupRound, g *domain.Request, sites []domain.Site) {
+	pods, demand := round.podsOf(g), round.demand(g)
 	for i := range sites {
 		fits := true
 		for d, all := range demand.All {
@@ -491,8 +512,11 @@ func (r *Rounds) heldOn(nodes []fwk.NodeInfo, uids []string) map[string]int {
 	return held
 }
 
-// scheduleAlone schedules a pod that starts without others in a domain where it may be, and where those of its gang may
-// follow that have yet to start.
+// scheduleAlone schedules a pod that starts without others. A member whose gang has rules for domains is placed in the
+// first domain, in the order of the search, that takes it: one where the other members that have yet to start may
+// follow.
+// A rule that must hold confines the pod to that domain, or to the largest one if none takes it, so that the refusal is
+// of nodes where it may be; a rule that is only preferred lets it go anywhere in the end.
 func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state fwk.CycleState,
 	pod *framework.QueuedPodInfo,
 ) (scheduler.ScheduleResult, error) {
@@ -501,11 +525,11 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	if g == nil {
 		return r.schedule(ctx, f, state, pod)
 	}
-	is, found := r.alone(f, pod, g)
+	round, found := r.alone(f, pod, g)
 	must := g.Bound() != (domain.Rule{})
 	var of *place // where it fits; else the largest, if it may not be elsewhere
-	for is.places = range r.afterOthers(g, uid, r.places(f, is, found)) {
-		next := is.places[uid]
+	for round.places = range r.jointDevicesFirst(g, uid, r.places(f, round, found)) {
+		next := round.places[uid]
 		nodes := next.parts[0].nodes.Len()
 		if !must && next.mark == nil && nodes == len(found.sites[0]) {
 			break
@@ -516,9 +540,9 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		if must && next.many == 1 && len(g.Rules) == 1 {
 			break
 		}
-		a := r.attempt(ctx, is)
+		a := r.attempt(ctx, round)
 		_, err := a.try(uid)
-		if a.back(0); err == nil {
+		if a.rollback(0); err == nil {
 			of = next
 			break
 		}
@@ -527,7 +551,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	switch {
 	case of == nil && must:
 		return unplaced(state, r.refusalOf(pod.Pod, gang.Refusal{
-			Code: why.GangSiblingFailed, Gang: r.Gangs.GangOf(pod.Pod), Need: 1, Tried: found.nowhere(),
+			Code: why.GangSiblingFailed, Gang: r.Gangs.GangOf(pod.Pod), Need: 1, Tried: found.unsatisfiedRule(),
 		}))
 	case of == nil:
 		return r.schedule(ctx, f, state, pod)
@@ -543,8 +567,8 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		r.release(f)
 		return r.schedule(ctx, f, state, pod)
 	}
-	if r.follow = nil; err == nil && of.mark != nil {
-		r.follow = of
+	if r.domains.jointDevices = nil; err == nil && of.mark != nil {
+		r.domains.jointDevices = of
 	}
 	if fit := (*framework.FitError)(nil); errors.As(err, &fit) {
 		elsewhere := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{gang.Refusal{
@@ -560,40 +584,41 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 }
 
 // alone is a search for a member that is tried by itself: of the others it is known what they ask for.
-func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *domain.Request) (*round, *search) {
-	is := &round{
+func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *domain.Request) (*groupRound, *search) {
+	round := &groupRound{
 		queued:  map[string]*framework.QueuedPodInfo{string(pod.Pod.UID): pod},
 		planned: map[string]scheduler.ScheduleResult{},
 	}
 	for _, uid := range g.Members {
 		other := r.Gangs.Pod(uid)
-		if other == nil || is.queued[uid] != nil || len(other.Spec.SchedulingGates) > 0 {
+		if other == nil || round.queued[uid] != nil || len(other.Spec.SchedulingGates) > 0 {
 			continue
 		}
 		if info, err := framework.NewPodInfo(other); err == nil {
-			is.queued[uid] = &framework.QueuedPodInfo{PodInfo: info}
+			round.queued[uid] = &framework.QueuedPodInfo{PodInfo: info}
 		}
 	}
-	return is, r.search(f, is, []*domain.Request{g}, nil)
+	return round, r.search(f, round, []*domain.Request{g}, nil)
 }
 
-// afterOthers yields first where another member of the gang has chosen devices that are next to each other, unless all
+// jointDevicesFirst yields first where another member of the gang has chosen devices that are next to each other,
+// unless all
 // were given back since.
-func (r *Rounds) afterOthers(g *domain.Request, uid string, all iter.Seq[map[string]*place],
+func (r *Rounds) jointDevicesFirst(g *domain.Request, uid string, all iter.Seq[map[string]*place],
 ) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
-		follows := r.follow != nil && len(g.Held) > 0 && slices.Contains(r.follow.Members, uid)
-		if !follows || yield(map[string]*place{uid: r.follow}) {
+		follows := r.domains.jointDevices != nil && len(g.Held) > 0 && slices.Contains(r.domains.jointDevices.Members, uid)
+		if !follows || yield(map[string]*place{uid: r.domains.jointDevices}) {
 			all(yield)
 		}
 	}
 }
 
 // below returns what goes when gangs evict others.
-func (r *Rounds) below(is *round, all []*domain.Request) func(*corev1.Pod) bool {
+func (r *Rounds) below(round *groupRound, all []*domain.Request) func(*corev1.Pod) bool {
 	lowest := int32(math.MaxInt32)
 	for _, g := range all {
-		for _, pod := range is.podsOf(g) {
+		for _, pod := range round.podsOf(g) {
 			lowest = min(lowest, r.Gangs.Priority(pod))
 		}
 	}
@@ -605,9 +630,9 @@ const mostEvictions = 64
 
 // placesWithout yields where a group may be placed without the pods that go: domains that keep the rules that must
 // hold.
-func (r *Rounds) placesWithout(is *round, current string, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
+func (r *Rounds) placesWithout(round *groupRound, current string, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
 	var bound []*domain.Request
-	for _, g := range is.plan.DomainRequests {
+	for _, g := range round.plan.DomainRequests {
 		only := *g
 		only.Joint, only.Ranked = false, false
 		only.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r domain.Rule) bool { return !r.Must })
@@ -620,8 +645,8 @@ func (r *Rounds) placesWithout(is *round, current string, goes func(*corev1.Pod)
 			yield(nil)
 			return
 		}
-		n, f := 0, r.Core.Profiles[is.queued[current].Pod.Spec.SchedulerName]
-		for places := range r.places(f, is, r.search(f, is, bound, goes)) {
+		n, f := 0, r.Core.Profiles[round.queued[current].Pod.Spec.SchedulerName]
+		for places := range r.places(f, round, r.search(f, round, bound, goes)) {
 			if n++; n > mostEvictions || !yield(places) {
 				return
 			}
@@ -630,7 +655,7 @@ func (r *Rounds) placesWithout(is *round, current string, goes func(*corev1.Pod)
 }
 
 // mayStart lets members that gangs lack be tried in the domains where they must be; false where there are none.
-func (r *Rounds) mayStart(f framework.Framework, is *round, h gang.Holder) bool {
+func (r *Rounds) mayStart(f framework.Framework, round *groupRound, h gang.Holder) bool {
 	var bound []*domain.Request
 	for _, lack := range h.Lacks {
 		if len(lack.Pending) == 0 {
@@ -644,7 +669,7 @@ func (r *Rounds) mayStart(f framework.Framework, is *round, h gang.Holder) bool 
 		}
 	}
 	// what is known of nodes is of all their pods: the snapshot is without those that would give back
-	for is.places = range r.places(f, is, r.search(f, is, bound, r.below(is, bound))) {
+	for round.places = range r.places(f, round, r.search(f, round, bound, r.below(round, bound))) {
 		return true
 	}
 	return false

@@ -104,18 +104,18 @@ func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	return loss
 }
 
-// take evicts a unit, give returns it.
-func (p *preemption) take(u *unit) {
-	p.move(u, true)
-	p.undo = append(p.undo, func() { p.move(u, false) })
+// removeVictims takes the pods of a unit off their nodes, until rollback.
+func (p *preemption) removeVictims(u *unit) {
+	p.moveVictims(u, true)
+	p.undo = append(p.undo, func() { p.moveVictims(u, false) })
 }
 
-func (p *preemption) give(u *unit) {
-	p.move(u, false)
-	p.undo = append(p.undo, func() { p.move(u, true) })
+func (p *preemption) returnVictims(u *unit) {
+	p.moveVictims(u, false)
+	p.undo = append(p.undo, func() { p.moveVictims(u, true) })
 }
 
-func (p *preemption) move(u *unit, away bool) {
+func (p *preemption) moveVictims(u *unit, away bool) {
 	if away {
 		p.taken = append(p.taken, u)
 	} else {
@@ -152,6 +152,6 @@ func (p *preemption) move(u *unit, away bool) {
 		for _, t := range p.trials {
 			p.Quotas.Read(func(a *quota.Account) { count(a, t, uid) })
 		}
-		p.note(name)
+		p.markChanged(name)
 	}
 }

@@ -19,7 +19,8 @@ const (
 	// up goroutines with all that a cycle knows; and the API server takes 100 requests on one connection, watches
 	// included: beyond, each costs a TLS handshake.
 	BindingsInFlight = 80
-	// maxMembersBinding bounds the members of gangs whose Bindings are begun while other pods are scheduled. The members
+	// maxMembersBinding bounds the members of gangs whose Bindings are begun while other pods are scheduled. The
+	// members
 	// of a gang are begun together, so the bound is that of several large gangs.
 	maxMembersBinding = 1000
 )

@@ -18,7 +18,8 @@ import (
 // Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
 // a pod came or was bound. One that needs others near it may fit then too.
 type Events struct {
-	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other plugin
+	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
+	// plugin
 	// refused, no event of another pod is of use.
 	SiblingPlugin string
 	count         atomic.Uint64
@@ -59,7 +60,8 @@ func (q *eventQueue) setRefusedForSiblings(uid types.UID, refused bool) {
 	}
 }
 
-// logNomination is called after each call that may change what a nominated pod takes on its node: its nomination, to one
+// logNomination is called after each call that may change what a nominated pod takes on its node: its nomination, to
+// one
 // of these nodes if to any, its requests, or whether it is in the queue. Rankings look at the logged nodes again.
 func (q *eventQueue) logNomination(uid types.UID, nodes ...string) {
 	q.mu.Lock()

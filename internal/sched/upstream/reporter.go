@@ -29,8 +29,10 @@ import (
 const (
 	// repeatAfter is the least time between two messages about a pod that is rejected for the same cause.
 	repeatAfter = time.Minute
-	// restPerRun bounds the cost of running all filters for a pod that was rejected before: they rest this many times as
-	// long as their last run took, so that they take at most a tenth of the scheduler's time. The first attempt on a pod
+	// restPerRun bounds the cost of running all filters for a pod that was rejected before: they rest this many times
+	// as
+	// long as their last run took, so that they take at most a tenth of the scheduler's time. The first attempt on a
+	// pod
 	// does not wait for that.
 	restPerRun = 9
 	// Events of refusals, for the whole process.
@@ -79,7 +81,8 @@ type single struct {
 	analysis
 }
 
-// filterRun is the last run of all filters. The pods of one signature that are refused for the same causes within a minute
+// filterRun is the last run of all filters. The pods of one signature that are refused for the same causes within a
+// minute
 // share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
 type filterRun struct {
 	profile, signature string
