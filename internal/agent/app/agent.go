@@ -33,59 +33,77 @@ import (
 
 // Agent is the agent of one node. Its methods are safe for concurrent use.
 type Agent struct {
-	o        Options
-	notes    []string
-	boot     string
-	dir      statedir.Dir
-	enforcer *apply.Enforcer
-	// service answers container runtimes.
-	service    *hook.Service
-	transports *transport.Transports
-	poke       chan struct{} // holds one token while facts may have changed
-	claims     chan struct{} // holds one token while what pods claim may have changed
-	synced     chan struct{} // holds one token while followDevices is to look at the devices
+	o     Options
+	notes []string // about the machine's files; logged once
+	boot  string   // the kernel's boot id
+	dir   statedir.Dir
+	lock  *statedir.Lock // set once at the beginning of Run
+	parts
+	signals
+	refreshed
+	facts
 
-	status  *status.Reporter
-	machine *observe.Source[reading]
-	kubelet *observe.Observer
-	api     *apiServer
-	found   *inventory.Inventory
-	// followed is when the loop of follow last did something; nil before.
-	followed          atomic.Pointer[time.Time]
-	recorded          *corev1.Node    // the last one that was kept for the next agent; owned by refresh
-	reported, unclear string          // the last holders of devices, and what was found of them; owned by refresh
-	exhausted         []string        // names of whole GPUs of which the kubelet has none to give; owned by refresh
-	unclearSince      time.Time       // when that was found first; owned by refresh
-	unclearCounted    time.Time       // what it was when it was counted last; owned by refresh
-	exceeded          map[gpuUse]bool // pods that use more of a GPU than was allocated; owned by refresh
-	wired             chan struct{}   // closed once the fields below wired are set
+	// followed is when the loop of follow began its last round; nil before the first.
+	followed atomic.Pointer[time.Time]
+	// injects is what answers about containers' devices depend on; replaced under facts.mu, never changed.
+	injects atomic.Pointer[inject.Node]
+	// leaving reports that the Node is to be left, departed that its cgroups have been returned to the kubelet since.
+	leaving, departed atomic.Bool
 
-	holding   sync.Mutex // makes what holders keeps last be of the last pods
-	beginning sync.Mutex // guards the field below, and the first facts of the engine
+	holding   sync.Mutex // serializes holders, so that what it stores last is of the last pods
+	beginning sync.Mutex // guards joined, and the first facts of the engine
 	joined    bool       // the API's objects are known
+}
 
-	mu    sync.Mutex // guards the fields below; never held across a call out of the package
-	node  *corev1.Node
-	draft *probe.Draft
-	// deviceFault is what cannot be read of the devices.
+// parts are what an Agent wires. New makes them, except those that need the API's version.
+type parts struct {
+	enforcer   *apply.Enforcer
+	service    *hook.Service // answers container runtimes
+	transports *transport.Transports
+	status     *status.Reporter
+	machine    *observe.Source[reading]
+	kubelet    *observe.Observer
+	api        *apiServer
+	found      *inventory.Inventory
+
+	wired chan struct{} // closed once the fields below are set
+	// wire sets these once the version of NodeResourceTopology is known.
+	pods, nodes cache.SharedIndexInformer
+	publisher   *publisher
+}
+
+// signals are channels that hold one token while there is something to do.
+type signals struct {
+	poke   chan struct{} // the facts may have changed: follow refreshes them
+	claims chan struct{} // the CPUs that pods claim may have changed: follow reports contradictions
+	synced chan struct{} // the devices may have changed: followDevices reads them
+}
+
+// refreshed is what refresh has reported, to report only what changes. refresh alone uses it.
+type refreshed struct {
+	recorded *corev1.Node // the Node that was last kept for the next agent
+	reported string       // the holders of devices that were published last
+	// unclear says what was last found to contradict about the holders of devices; "" for nothing. It was found first
+	// at unclearSince, and unclearCounted is the unclearSince of the last finding that the metrics count.
+	unclear                      string
+	unclearSince, unclearCounted time.Time
+	exhausted                    []string        // names of whole GPUs of which the kubelet has none to give
+	exceeded                     map[gpuUse]bool // pods that use more of a GPU than was allocated
+}
+
+// facts are what is known of the node at this moment.
+type facts struct {
+	mu    sync.Mutex   // guards the fields below; never held across a call out of the package
+	node  *corev1.Node // the last state of the Node; nil while it is not known
+	draft *probe.Draft // of the last input; nil before there was one
+	// deviceFault is what cannot be read of the devices; "" for nothing.
 	deviceFault string
 	inventory   *device.Inventory           // as the node's Device lists it; nil before one was computed
 	shown       []devicev1alpha1.DeviceInfo // by the metrics; never changed
 	// deviceMode is the mode that this agent has read last of the Device; "" before it has.
 	deviceMode annotation.DeviceMode
-	facts      ledger.Facts
-	applied    error // why the cgroup tree is not in order yet; nil once it was
-
-	// injects is what answers about containers' devices depend on; replaced under mu, never changed.
-	injects atomic.Pointer[inject.Node]
-
-	leaving, departed atomic.Bool // the Node is to be left, and cgroups were given back since
-
-	lock *statedir.Lock // set once at the beginning of Run
-
-	// Set once, before wired is closed.
-	pods, nodes cache.SharedIndexInformer
-	publisher   *publisher
+	given      ledger.Facts // those that the engine was given last
+	applied    error        // why the cgroup tree is not in order yet; nil once it was
 }
 
 // reading is the machine, and what the kernel said of its parts when it was read.
@@ -123,8 +141,10 @@ func New(o Options) (*Agent, error) {
 	}
 	a := &Agent{
 		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
-		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), synced: make(chan struct{}, 1),
-		wired: make(chan struct{}), applied: errStarting,
+		signals: signals{
+			poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), synced: make(chan struct{}, 1),
+		},
+		parts: parts{wired: make(chan struct{})}, facts: facts{applied: errStarting},
 	}
 	if err := a.loadDevices(); err != nil {
 		a.notes = append(a.notes, err.Error())

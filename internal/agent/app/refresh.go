@@ -60,8 +60,8 @@ func (a *Agent) refresh(ctx context.Context) {
 	facts := in.Draft.Facts
 	facts.Given = desired.NodeGrants(facts.Given, pods)
 	a.mu.Lock()
-	same := reflect.DeepEqual(a.facts, facts)
-	a.facts = facts
+	same := reflect.DeepEqual(a.given, facts)
+	a.given = facts
 	a.mu.Unlock()
 	if same {
 		return
