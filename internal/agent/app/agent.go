@@ -151,7 +151,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.found, err = inventory.New(inventory.Options{
 		Root: o.Root, Boot: boot, Dir: a.dir, Drivers: append(inventory.Sysfs(o.Root), o.Drivers...),
-		Pace: o.Resync / 2, Changed: a.publish, Clock: o.Clock,
+		Pace: o.Resync / 2, Changed: a.requestPublish, Clock: o.Clock,
 	})
 	if err != nil {
 		a.notes = append(a.notes, err.Error())
@@ -201,13 +201,13 @@ func New(o Options) (*Agent, error) {
 	}
 	a.transports = transport.New(transport.Options{
 		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
-		Changed: a.touch, Status: a.status, Metrics: m, Clock: o.Clock,
+		Changed: a.requestRefresh, Status: a.status, Metrics: m, Clock: o.Clock,
 	})
 	a.service = hook.New(hook.Options{
 		Engine: a.enforcer.Engine, Writes: a.writes, Leaves: a.leaving.Load,
 		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
 		Report: a.status.Blocked, Clock: o.Clock, WriteWait: nri.Budget / 2,
-		Overridden: m.Overridden.Inc, Devices: a.injected,
+		Overridden: m.Overridden.Inc, Devices: a.deviceAnswers,
 		Injected: func(d time.Duration) { m.Injection.WithLabelValues(o.Node).Observe(d.Seconds()) },
 		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },
 		Synced:   a.wakeDevices,
@@ -283,7 +283,7 @@ func (a *Agent) work(ctx context.Context) error {
 	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
 	g.run(a.enforcer.Watch)
 	g.run(a.enforcer.Run)
-	g.run(a.bridge)
+	g.run(a.serveWithoutAPI)
 	g.run(func(ctx context.Context) error { return a.followDevices(ctx, g) })
 	g.run(a.found.Run)
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
@@ -326,11 +326,11 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 	a.nodes = a.api.node()
 	a.publisher, err = newPublisher(ctx, publisherOptions{
 		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
-		Devices: a.devices, Source: a.whole, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
+		Devices: a.devices, Source: a.fullInput, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
 		API: a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
 	})
-	return errors.Join(err, handle(a.pods, a.keepPod, a.dropPod),
-		handle(a.nodes, a.keepNode, func(*corev1.Node) { a.keepNode(nil) }))
+	return errors.Join(err, handle(a.pods, a.updatePod, a.removePod),
+		handle(a.nodes, a.updateNode, func(*corev1.Node) { a.updateNode(nil) }))
 }
 
 // watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify
@@ -338,7 +338,7 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 func (a *Agent) watchKubelet(ctx context.Context) error {
 	changed := func(restarted bool) {
 		a.kubelet.Hint(restarted)
-		a.touch()
+		a.requestRefresh()
 	}
 	if err := host.WatchKubelet(ctx, a.o.Root, changed); err != nil {
 		klog.FromContext(ctx).Error(err, "Changes of the kubelet are seen at the next resync", "node", a.o.Node)

@@ -175,7 +175,7 @@ func (a *Agent) watchDevice(ctx context.Context) error {
 	inf := a.api.object(v1alpha1.Resource())
 	log := klog.LoggerWithValues(klog.FromContext(ctx), "node", a.o.Node)
 	err := handle(inf, func(u *unstructured.Unstructured) {
-		if err := a.keepDevice(u); err != nil {
+		if err := a.updateDevice(u); err != nil {
 			log.Error(err, "The Device object cannot be used or kept")
 		}
 	}, func(*unstructured.Unstructured) { log.Info("The Device object is gone, its last mode and types count") })
@@ -185,7 +185,7 @@ func (a *Agent) watchDevice(ctx context.Context) error {
 	return err
 }
 
-func (a *Agent) keepDevice(u *unstructured.Unstructured) error {
+func (a *Agent) updateDevice(u *unstructured.Unstructured) error {
 	text, err := u.MarshalJSON()
 	if err != nil {
 		return err

@@ -19,13 +19,13 @@ import (
 
 const firstApplyRetry = time.Second
 
-// follow waits until everything is known, then keeps facts and mode up to date until ctx ends.
+// follow waits until the objects of the node are known, then keeps facts and mode up to date until ctx ends.
 func (a *Agent) follow(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), a.pods.HasSynced, a.nodes.HasSynced, a.publisher.Synced) {
 		return nil
 	}
 	if obj, ok, err := a.nodes.GetStore().GetByKey(a.o.Node); ok && err == nil {
-		a.keepNode(obj.(*corev1.Node)) // the informer is ahead of its handlers
+		a.updateNode(obj.(*corev1.Node)) // the informer is ahead of its handlers
 	}
 	if a.lock.Unclean {
 		a.status.Restarted(a.lock.Alive)
@@ -34,7 +34,7 @@ func (a *Agent) follow(ctx context.Context) error {
 	a.joined = true
 	a.refresh(ctx)
 	for _, pod := range a.podList() {
-		a.keepPod(pod)
+		a.updatePod(pod)
 	}
 	a.prunePods() // the engine has the complete list of pods: it may write
 	a.beginning.Unlock()
@@ -47,8 +47,8 @@ func (a *Agent) follow(ctx context.Context) error {
 		now := a.o.Clock.Now()
 		a.followed.Store(&now)
 		var retry <-chan time.Time
-		applied = applied || a.applyFirst()
-		if left := a.leave(ctx); !applied || !left {
+		applied = applied || a.applyOnce()
+		if left := a.leaveNode(ctx); !applied || !left {
 			retry = a.o.Clock.After(firstApplyRetry)
 		}
 		var again <-chan time.Time
@@ -75,7 +75,7 @@ func (a *Agent) follow(ctx context.Context) error {
 			return nil
 		}
 		a.refresh(ctx)
-		if err := a.misplaced(); err != nil {
+		if err := a.checkCgroupRoot(); err != nil {
 			return err
 		}
 		claims = a.reportClaims()
@@ -92,6 +92,7 @@ func (a *Agent) reportClaims() <-chan time.Time {
 	return a.o.Clock.After(claimRetry)
 }
 
+// prunePods makes the engine drop the pods that the API does not have any more.
 func (a *Agent) prunePods() {
 	// Not maps.Keys: pods that arrive while the list is made must not be missing in it.
 	a.enforcer.Prune(func(yield func(string) bool) { maps.Keys(a.livePods())(yield) })
@@ -112,8 +113,8 @@ func (a *Agent) livePods() map[string]bool {
 // agent must restart to use the right one.
 var ErrCgroupRoot = errors.New("the kubelet keeps its pods below another cgroup")
 
-// misplaced returns ErrCgroupRoot when the kubelet's pods are below another cgroup than the agent's.
-func (a *Agent) misplaced() error {
+// checkCgroupRoot returns ErrCgroupRoot when the kubelet's pods are below another cgroup than the agent's.
+func (a *Agent) checkCgroupRoot() error {
 	root, said := a.kubelet.CgroupRoot()
 	kubelets, used := path.Clean("/"+root), path.Clean("/"+a.o.CgroupRoot)
 	if !said || !a.o.guessesRoot || kubelets == used {
@@ -122,8 +123,8 @@ func (a *Agent) misplaced() error {
 	return fmt.Errorf("%w: %s, and not %s", ErrCgroupRoot, kubelets, used)
 }
 
-// applyFirst brings the tree in order for the first time; false when it has to be tried again.
-func (a *Agent) applyFirst() bool {
+// applyOnce makes the cgroup tree equal to the table for the first time; false when it has to be tried again.
+func (a *Agent) applyOnce() bool {
 	err := a.enforcer.First()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,12 +132,12 @@ func (a *Agent) applyFirst() bool {
 	return err == nil
 }
 
-func (a *Agent) keepPod(pod *convert.Pod) {
+func (a *Agent) updatePod(pod *convert.Pod) {
 	if convert.Ended(pod.Pod) {
-		a.dropPod(pod)
+		a.removePod(pod)
 		return
 	}
-	defer a.touchPods()
+	defer a.requestPodRefresh()
 	a.enforcer.Update(desired.FromAPI(pod))
 	if a.transports.IsUnasked() {
 		a.enforcer.Visit(convert.NodeUID(pod.Pod))
@@ -144,16 +145,16 @@ func (a *Agent) keepPod(pod *convert.Pod) {
 	a.status.Annotations(pod)
 }
 
-func (a *Agent) dropPod(pod *convert.Pod) {
+func (a *Agent) removePod(pod *convert.Pod) {
 	a.enforcer.Delete(convert.NodeUID(pod.Pod))
 	a.status.ForgetPod(pod.UID)
-	a.touchPods()
+	a.requestPodRefresh()
 }
 
-// keepNode takes what matters of a Node; its heartbeats do not.
-func (a *Agent) keepNode(node *corev1.Node) {
+// updateNode stores a state of the Node, nil once it is gone. It asks for a refresh unless only a heartbeat changed.
+func (a *Agent) updateNode(node *corev1.Node) {
 	a.mu.Lock()
-	same := sameWish(a.node, node)
+	same := sameSettings(a.node, node)
 	replaced := a.node != nil && (node == nil || a.node.UID != node.UID)
 	a.node = node
 	a.mu.Unlock()
@@ -164,11 +165,12 @@ func (a *Agent) keepNode(node *corev1.Node) {
 		a.status.Forget()
 	}
 	if !same {
-		a.touch()
+		a.requestRefresh()
 	}
 }
 
-func sameWish(a, b *corev1.Node) bool {
+// sameSettings reports whether two states of a Node are equal in all that the facts depend on.
+func sameSettings(a, b *corev1.Node) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -185,17 +187,18 @@ func (a *Agent) currentNode() *corev1.Node {
 	return a.node
 }
 
-// touch asks for a refresh, and for a look at what is published.
-func (a *Agent) touch() {
+// requestRefresh makes follow refresh the facts, and the publisher compare its objects.
+func (a *Agent) requestRefresh() {
 	select {
 	case a.poke <- struct{}{}:
 	default:
 	}
-	a.publish()
+	a.requestPublish()
 }
 
-// touchPods is touch for a change of pods. They change the facts only where the kubelet gives some of them something.
-func (a *Agent) touchPods() {
+// requestPodRefresh is requestRefresh after a change of pods, which changes the facts only if the kubelet records
+// something of pods.
+func (a *Agent) requestPodRefresh() {
 	a.holders()
 	select {
 	case a.claims <- struct{}{}:
@@ -203,8 +206,8 @@ func (a *Agent) touchPods() {
 	}
 	if a.kubelet.RecordsPods() {
 		a.kubelet.Want()
-		a.touch()
+		a.requestRefresh()
 		return
 	}
-	a.publish()
+	a.requestPublish()
 }

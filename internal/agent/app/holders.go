@@ -102,7 +102,7 @@ func (a *Agent) compareHolders(ctx context.Context) error {
 	}
 	if text := f.Holders.String(); text != a.reported {
 		a.reported = text
-		a.publish()
+		a.requestPublish()
 	}
 	n := a.injects.Load()
 	var found, unknown, twice []string

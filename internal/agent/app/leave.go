@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// setLeaving follows the annotation of the Node. From here on no container is held back, until the Node comes back.
+// setLeaving follows the annotation of the Node by which it is left. While the Node is left no container is blocked.
 func (a *Agent) setLeaving(leaving bool) {
 	if !leaving {
 		a.enforcer.ReturnGroups(nil)
@@ -26,9 +26,9 @@ func (a *Agent) setLeaving(leaving bool) {
 	}
 }
 
-// leave gives the node's groups back while it is to be left, and reports how far that is; false when it has to be tried
-// again. Groups that were given back are others' from then on.
-func (a *Agent) leave(ctx context.Context) bool {
+// leaveNode returns the node's groups to the kubelet while the Node is to be left, and reports the progress on the
+// Node; false when it has to be tried again. Groups are returned once: later they may be other programs'.
+func (a *Agent) leaveNode(ctx context.Context) bool {
 	log := klog.LoggerWithValues(klog.FromContext(ctx), "node", a.o.Node)
 	set := func(holds bool, reason, text string) bool {
 		err := a.status.Set(ctx, event.NodeLeft, holds, reason, text)
@@ -42,7 +42,7 @@ func (a *Agent) leave(ctx context.Context) bool {
 	}
 	if !a.departed.Load() {
 		if a.o.Switches.Writes(a.Mode()) {
-			a.enforcer.ReturnGroups(a.kubeletOf())
+			a.enforcer.ReturnGroups(a.kubeletValues())
 			if err := a.enforcer.Verify(); err != nil {
 				set(true, "CgroupsRemain", err.Error())
 				return false
@@ -51,15 +51,15 @@ func (a *Agent) leave(ctx context.Context) bool {
 		log.Info("Gave the node's cgroups back to the kubelet")
 		a.departed.Store(true)
 	}
-	held, bound := a.heldBy()
+	held, bound := a.whyNeeded()
 	if held != "" {
 		return set(true, "AgentNeeded", held)
 	}
 	return set(true, event.Left, "cgroups are the kubelet's, and all containers start without the agent"+bound)
 }
 
-// kubeletOf is what the kubelet does with groups when Tenon does nothing.
-func (a *Agent) kubeletOf() *desired.Kubelet {
+// kubeletValues returns the values that the kubelet alone gives to groups.
+func (a *Agent) kubeletValues() *desired.Kubelet {
 	k := &desired.Kubelet{Unlimited: a.kubelet.SetsNoQuotas()}
 	state := a.kubelet.State()
 	if state.IsStatic() {
@@ -68,9 +68,9 @@ func (a *Agent) kubeletOf() *desired.Kubelet {
 	return k
 }
 
-// injected is what answers about containers' devices depend on. Pods with an allocation go on to get it while the node
-// is left, and no other container is refused one.
-func (a *Agent) injected() *inject.Node {
+// deviceAnswers returns what answers about containers' devices depend on. While the node is left, pods with an
+// allocation still get it, and other containers get what they ask for.
+func (a *Agent) deviceAnswers() *inject.Node {
 	n := a.injects.Load()
 	if !a.leaving.Load() || n.Mode != annotation.DeviceOwn {
 		return n
@@ -80,9 +80,9 @@ func (a *Agent) injected() *inject.Node {
 	return &left
 }
 
-// heldBy says why containers of the node need the agent when they start again; "" when none does. bound names the pods
-// that had CPUs of their own.
-func (a *Agent) heldBy() (held, bound string) {
+// whyNeeded returns why containers of the node need the agent when they start again; "" if none does. bound names the
+// pods that had CPUs of their own.
+func (a *Agent) whyNeeded() (held, bound string) {
 	named, proxied := a.transports.Needed()
 	if proxied {
 		held = "; the runtime proxy asks it: run tenon-runtime-proxy uninstall on the node, and restart the kubelet"

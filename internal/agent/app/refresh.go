@@ -32,7 +32,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	}
 	failed(a.readMachine(ctx), "Cannot use the machine's files, the last good topology counts")
 	a.readDevices(ctx)
-	failed(a.recordNode(), "The next agent cannot begin without the API server")
+	failed(a.saveNode(), "The next agent cannot begin without the API server")
 	mode := a.Mode()
 	changed := a.kubelet.Refresh(ctx)
 	if names := exhausted(a.currentNode(), a.kubelet.HasLost); !slices.Equal(names, a.exhausted) {
@@ -42,7 +42,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	state := a.kubelet.State()
 	if changed {
 		a.enforcer.KubeletKeepsMemory(state.KeepsMemory())
-		a.publish()
+		a.requestPublish()
 	}
 	if state.Mode != mode {
 		a.enforcer.Changed()
@@ -70,7 +70,7 @@ func (a *Agent) refresh(ctx context.Context) {
 		log.Info("Part of the node's configuration cannot be used", "problem", p.String())
 	}
 	a.enforcer.SetFacts(facts)
-	a.publish()
+	a.requestPublish()
 }
 
 // readMachine takes the machine anew when CPUs or NUMA nodes have come or gone. Files that contradict themselves leave
@@ -93,7 +93,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 		a.status.Event(event.TopologyChanged,
 			"the machine has CPUs %s on %d NUMA nodes, it had %s on %d: what pods hold of CPUs that are gone is left "+
 				"out", now.FormatList(now.Online()), now.NumNUMA(), old.FormatList(old.Online()), old.NumNUMA())
-		a.publish()
+		a.requestPublish()
 	}
 	return err
 }
@@ -133,7 +133,7 @@ func (a *Agent) readDevices(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Part of the node's devices cannot be read", "node", a.o.Node)
 	}
 	if changed {
-		a.publish()
+		a.requestPublish()
 	}
 	a.compareMemory()
 }
@@ -224,14 +224,14 @@ func (a *Agent) podList() []*convert.Pod {
 	return pods
 }
 
-func (a *Agent) publish() {
+func (a *Agent) requestPublish() {
 	if a.isWired() {
 		a.publisher.Changed()
 	}
 }
 
-// whole is input with what the pods hold; without the Node, for which nothing is published, while it is left.
-func (a *Agent) whole() probe.Input {
+// fullInput returns input with what the pods hold. While the Node is left, it has no Node: nothing is published then.
+func (a *Agent) fullInput() probe.Input {
 	pods := a.podList()
 	in := a.input(pods)
 	if a.leaving.Load() {

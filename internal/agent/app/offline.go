@@ -15,15 +15,15 @@ import (
 // nodeFile keeps, in the agent's folder, what the pools of the machine depend on of the Node.
 const nodeFile = "node.json"
 
-// bridgeAfter is how long the API server may take to answer before the agent goes by what an earlier one kept.
-const bridgeAfter = 5 * time.Second
+// apiPatience is how long the API server may take to answer before the agent uses what an earlier agent saved.
+const apiPatience = 5 * time.Second
 
-// bridge serves containers while the API server does not answer a new agent: with the pools of the Node that an earlier
-// agent kept, and the CPUs of its checkpoint held for their pods. It does nothing where CPUs may be a static kubelet's:
-// which of its pods still run only the API knows.
-func (a *Agent) bridge(ctx context.Context) error {
+// serveWithoutAPI serves containers if the API server does not answer a new agent: with the pools of the Node that an
+// earlier agent saved, and without the CPUs that its checkpoint names. It does nothing if CPUs may be a static
+// kubelet's: only the API server knows which of its pods still run.
+func (a *Agent) serveWithoutAPI(ctx context.Context) error {
 	select {
-	case <-a.o.Clock.After(bridgeAfter):
+	case <-a.o.Clock.After(apiPatience):
 	case <-ctx.Done():
 		return nil
 	}
@@ -34,7 +34,7 @@ func (a *Agent) bridge(ctx context.Context) error {
 		return nil
 	}
 	log := klog.FromContext(ctx)
-	node, err := a.keptNode()
+	node, err := a.loadNode()
 	if err != nil {
 		log.Error(err, "Containers wait for the API server", "node", a.o.Node)
 		return nil
@@ -55,8 +55,8 @@ func (a *Agent) bridge(ctx context.Context) error {
 	return nil
 }
 
-// recordNode keeps the Node for the next agent.
-func (a *Agent) recordNode() error {
+// saveNode writes the Node to the folder of the agent, for the next agent.
+func (a *Agent) saveNode() error {
 	node := a.currentNode()
 	if node == nil || node == a.recorded {
 		return nil
@@ -73,8 +73,8 @@ func (a *Agent) recordNode() error {
 	return err
 }
 
-// keptNode returns the Node that an earlier agent kept; nil where there is none, or no checkpoint beside it.
-func (a *Agent) keptNode() (*corev1.Node, error) {
+// loadNode returns the Node that an earlier agent saved; nil if there is none, or no checkpoint beside it.
+func (a *Agent) loadNode() (*corev1.Node, error) {
 	if grants, err := a.dir.Read(grantsFile); err != nil || grants == "" {
 		return nil, err
 	}
