@@ -59,7 +59,8 @@ type State struct {
 	Mode annotation.Mode
 	// Since is when take-over phase 2 began; zero without a take-over.
 	Since metav1.Time
-	// Until is when the static kubelet whose pins are left was gone; zero while there is one, or none was.
+	// Until is when a static kubelet was found to be gone whose pinned pods still run; zero while the kubelet is
+	// static, and once no such pod runs.
 	Until time.Time
 	// Records are what the kubelet gave to whom, by its files and its answers.
 	Records probe.KubeletState
@@ -89,11 +90,11 @@ type Observer struct {
 	records   *Source[probe.KubeletState] // by the kubelet's files alone
 
 	// Owned by Refresh.
-	asked    string         // what of the Node says that another kubelet may run since; "" before the first question
-	settled  settingsSource // of the settings in force
-	mismatch string         // the policy that the kubelet's record names against its settings
-	dispute  dispute
-	socket   host.Socket // the last PodResources socket seen
+	asked    string         // identifies the kubelet process that was asked last, see runOf; "" before the first question
+	settled  settingsSource // the source of the settings in force
+	mismatch string         // the policy that the kubelet's record names against its settings; "" if they agree
+	dispute  dispute        // between the kubelet's answers and its records
+	socket   host.Socket    // the last PodResources socket that was found; zero before
 
 	mu        sync.Mutex // guards the fields below
 	state     State
@@ -140,8 +141,8 @@ func (b *Observer) State() State {
 	return b.state
 }
 
-// CgroupRoot returns the cgroup below which the kubelet keeps its pods; "" while it has never said. said: it has, to
-// this agent.
+// CgroupRoot returns the cgroup below which the kubelet keeps its pods; "" if no answer of it is known. said reports
+// whether the kubelet has answered this agent.
 func (b *Observer) CgroupRoot() (root string, said bool) {
 	s := b.settings.Value()
 	return s.config.CgroupRoot, s.source == fromKubelet
@@ -157,8 +158,8 @@ func (b *Observer) RecordsPods() bool {
 		!s.Until.IsZero()
 }
 
-// HasLost reports whether none of the devices that a resource had is healthy any more, by what the kubelet says: their
-// plugin is gone. It is false for a resource that never had one.
+// HasLost reports whether the kubelet has devices of a resource and none of them is healthy: their plugin is gone. It
+// is false for a resource without devices.
 func (b *Observer) HasLost(resource string) bool {
 	lost := false
 	for _, d := range b.resources.Value().devices {
@@ -170,7 +171,8 @@ func (b *Observer) HasLost(resource string) bool {
 	return lost
 }
 
-// Hint makes the next Refresh ask the kubelet as soon as that may be: it has recorded something, or restarted.
+// Hint makes the next Refresh ask the kubelet as soon as its pace allows: the kubelet has recorded something, or
+// restarted.
 func (b *Observer) Hint(restarted bool) {
 	b.resources.Hint()
 	if restarted {
@@ -178,7 +180,7 @@ func (b *Observer) Hint(restarted bool) {
 	}
 }
 
-// Want makes the next Refresh ask for resources, once the kubelet answers: pods have changed.
+// Want makes the next Refresh ask for resources, as pods have changed, unless a pause after a failure is running.
 func (b *Observer) Want() { b.resources.Want() }
 
 // Wait returns how long until a source wants to be asked before the next resync; false when none wants to be.

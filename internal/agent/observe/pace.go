@@ -2,8 +2,8 @@ package observe
 
 import "time"
 
-// Pace is how often a source is read: at once when something points at a change, at every resync, and after failures
-// with growing pauses. The zero Pace has no pauses.
+// Pace is how often a source is read: after a hint as soon as Least allows, otherwise at every resync, and after
+// failures with growing pauses. The zero Pace reads at every Refresh.
 type Pace struct {
 	// Least is the time between two readings, whatever happens.
 	Least time.Duration
@@ -19,9 +19,10 @@ const (
 
 // paceState is what a Pace decides from.
 type paceState struct {
-	last, next time.Time
-	failures   int
-	hinted     bool
+	last     time.Time // when the source was last read; zero before
+	next     time.Time // when it is to be read without a hint
+	failures int       // readings that failed since the last good one
+	hinted   bool      // a reading is asked for as soon as Least allows
 }
 
 func (p Pace) due(s *paceState, now time.Time) bool {
@@ -40,15 +41,15 @@ func (p Pace) next(s paceState, now time.Time, err error) paceState {
 	return paceState{last: now, next: now.Add(pause), failures: s.failures + 1}
 }
 
-// Hint asks for a reading as soon as one may happen. It does not shorten the pause after a failure to nothing: the next
-// reading is the first of a new series.
+// Hint asks for a reading as soon as Least allows, also during the pause after a failure. If that reading fails too,
+// the pauses begin again with the shortest.
 func (s *Source[T]) Hint() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pace.hinted, s.pace.failures = true, 0
 }
 
-// Want is Hint for a change that says nothing about whether the source can be read again.
+// Want is Hint for a change that does not suggest that a failing source can be read again: it shortens no pause.
 func (s *Source[T]) Want() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,23 +18,26 @@ import (
 
 // resources are what the kubelet allocated to each pod, from the PodResources API. They are not changed any more.
 type resources struct {
-	// cpus are those that a static kubelet may give; nil while it has not said.
+	// cpus are the CPUs that a static kubelet may assign; nil before the first answer.
 	cpus []int
-	// devices are all that plugins have, those that the kubelet keeps back as Unhealthy; nil while it has not said.
+	// devices are all devices of plugins, with Unhealthy set for those that the kubelet does not assign; nil before the
+	// first answer.
 	devices []host.Device
-	// pods maps the UID by which the kubelet knows a pod to what it has.
+	// pods are the allocations by the UID by which the kubelet knows the pod. A pod that the last answer did not name
+	// keeps its earlier entry until it ends.
 	pods map[string]podResources
-	// holders are the pods of the last answer that have devices, twice those of its names that are of two pods.
+	// holders are the pods of the last answer that have devices. twice has the names of pods that stand for two pods in
+	// that answer.
 	holders []kubeletapi.Pod
 	twice   map[string]bool
-	// answers counts the good ones.
+	// answers is the number of answers that were used.
 	answers int
 }
 
 // podResources is what the kubelet reported of one pod. Invariant: it is not of another pod of that name.
 type podResources struct {
 	containers map[string]kubeletapi.Container
-	// named: the last answer named the pod; else an earlier one did.
+	// named reports that the last answer named the pod; otherwise an earlier one did.
 	named bool
 }
 

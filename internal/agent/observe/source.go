@@ -10,14 +10,17 @@ import (
 
 // SourceOptions are what a Source of T needs.
 type SourceOptions[T any] struct {
-	// Report sets the condition of the source: with Failed while the last reading failed, else with Usable and Text.
+	// Report sets the condition of the source: to hold, with the reason Failed and the error, while the last reading
+	// failed; otherwise not to hold, with the reason Usable and Text.
 	Report func(ctx context.Context, holds bool, reason, message string) error
 	Failed string
 	Usable string
 	Text   string
-	// Instead says what counts while the last reading failed, behind the error; nil says nothing.
+	// Instead returns, for the end of that message, which value is in force while the last reading failed; nil for
+	// none.
 	Instead func() string
-	// Excused errors are not reported when they come alone; nil excuses none.
+	// Excused reports whether one failure with an error, between two good readings, is not to be reported; nil excuses
+	// none.
 	Excused func(error) bool
 	// Pace is how often the source is read; the zero Pace reads it at each Refresh.
 	Pace  Pace
@@ -32,7 +35,7 @@ type Source[T any] struct {
 	mu      sync.Mutex // guards the fields below; never held across a call out of the package
 	value   T
 	pace    paceState
-	excused bool // since the last good reading
+	excused bool // a failure was excused since the last good reading
 }
 
 // NewSource returns a Source with the value that counts before the first good reading.
