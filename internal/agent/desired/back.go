@@ -12,16 +12,16 @@ type Kubelet struct {
 	// CPUs returns the CPUs (kernel ids) that a static CPU manager gives a container of a pod, by the UID that the
 	// kubelet knows the pod by; nil where it gives none, and containers run on all CPUs.
 	CPUs func(uid, container string) []int
-	// Unlimited: it sets no CPU quotas.
+	// Unlimited reports that the kubelet sets no CPU quotas.
 	Unlimited bool
 }
 
-// Of CPU quotas in microseconds: the kubelet's period, and the kernel's least quota.
+// The kubelet's period of CPU quotas and the least quota that the kernel takes, in microseconds.
 const period, leastQuota = 100_000, 1000
 
-// giveBack appends the rows of a pod on a node that Tenon leaves. Sets contain all that a group may have instead of
-// nothing, as it was before: a kernel does not take an empty set of a group with processes.
-func (d *decider) giveBack(to []Row, p *Pod) []Row {
+// appendKubeletRows appends the rows of a pod on a node that Tenon leaves. A set contains all CPUs that the group may
+// use, and is not empty as the kubelet leaves it: a kernel takes no empty set for a group with processes.
+func (d *decider) appendKubeletRows(to []Row, p *Pod) []Row {
 	pinned, moved := d.isPinned(p), d.mems(p) != ""
 	row := Row{UID: p.Entry.UID, Cause: GivenBack}
 	set := func(file, value string, cpus cpuset.Set) {

@@ -35,7 +35,7 @@ const (
 	QuotaLifted
 	// MemoryLocal: the NUMA nodes that the pod's memory was allocated on.
 	MemoryLocal
-	// GivenBack: what the group would have of the kubelet alone.
+	// GivenBack: the value that the kubelet alone would give to the group.
 	GivenBack
 )
 
@@ -76,7 +76,7 @@ type Input struct {
 	KubeletKeepsMemory bool
 	// AllowUnallocatedLSR lets LSR pods without an allocation run on the shared pool; LSE pods never.
 	AllowUnallocatedLSR bool
-	// Kubelet is set on a node that Tenon leaves: all groups are given back to it.
+	// Kubelet is set on a node that Tenon leaves: all groups get the values of the kubelet.
 	Kubelet *Kubelet
 	Pods    []Pod
 }
@@ -97,7 +97,7 @@ func Compute(in Input) Table {
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		if in.Kubelet != nil {
-			t.Rows = d.giveBack(t.Rows, p)
+			t.Rows = d.appendKubeletRows(t.Rows, p)
 			continue
 		}
 		v, refused := d.decide(p)
@@ -105,7 +105,7 @@ func Compute(in Input) Table {
 			t.Refused = append(t.Refused, Refusal{UID: p.Entry.UID, Reason: refused})
 			continue
 		}
-		t.Rows = d.rows(t.Rows, p, v)
+		t.Rows = d.appendRows(t.Rows, p, v)
 	}
 	slices.SortFunc(t.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.File, b.File))
@@ -118,8 +118,8 @@ func Compute(in Input) Table {
 type decider struct {
 	in                 *Input
 	m                  *topo.Machine
-	shared, be, system pool
-	kstatic            map[string]cpuset.Set
+	shared, be, system pool                  // the online CPUs of each pool; empty if it has none
+	kstatic            map[string]cpuset.Set // as Pinned returns it
 }
 
 // pool is a set with its text, which is formatted once.
@@ -139,16 +139,16 @@ func Pinned(v *ledger.View) map[string]cpuset.Set {
 
 func (d *decider) pool(s cpuset.Set) pool { return pool{s, d.m.FormatList(s)} }
 
-// verdict is what a pod gets. The zero value touches nothing.
+// verdict is what the groups of a pod get. The zero value leaves them as they are.
 type verdict struct {
-	pool
-	cause      Cause
-	touch      bool
-	liftsQuota bool
-	// kubelets: the pod's CPUs are the kubelet's decision. Its unpinned groups are on the shared pool all the same.
-	kubelets bool
+	pool             // the set of CPUs
+	cause      Cause // why the pod gets that set
+	touch      bool  // the set is to be written
+	liftsQuota bool  // the pod's CPU quotas are to be lifted
+	kubelets   bool  // the kubelet decides about the pod's CPUs; only its unpinned groups get the shared pool
 }
 
+// decide returns what a pod gets by its role, or why its containers must not start.
 func (d *decider) decide(p *Pod) (verdict, why.Reason) {
 	if d.isPinned(p) {
 		return verdict{kubelets: true}, why.Reason{}
@@ -157,17 +157,17 @@ func (d *decider) decide(p *Pod) (verdict, why.Reason) {
 	case qos.Exclusive, qos.ExclusiveWithBE:
 		return d.exclusive(p)
 	case qos.BEPool:
-		return give(d.be, BEPool)
+		return fromPool(d.be, BEPool)
 	case qos.SystemPool:
 		if !d.system.set.IsEmpty() {
-			return give(d.system, SystemCPUs)
+			return fromPool(d.system, SystemCPUs)
 		}
 	case qos.SharedPool:
 		if len(p.Entry.NUMAIDs) > 0 {
 			return d.partOfPool(p.Entry.NUMAIDs)
 		}
 	}
-	return give(d.shared, SharedPool)
+	return fromPool(d.shared, SharedPool)
 }
 
 // isPinned reports whether the pod's CPUs are the kubelet's decision.
@@ -176,25 +176,27 @@ func (d *decider) isPinned(p *Pod) bool {
 	return p.Pinnable && pinned || p.Entry.Role == qos.KubeletPinned
 }
 
-// give returns the verdict for a pool, or refuses an empty one: an empty cpuset would mean all CPUs.
-func give(p pool, c Cause) (verdict, why.Reason) {
+// fromPool returns the verdict for a pool, or refuses an empty one: an empty cpuset would mean all CPUs.
+func fromPool(p pool, c Cause) (verdict, why.Reason) {
 	if p.set.IsEmpty() {
 		return verdict{}, why.Reason{Code: why.SharedPoolTooSmall, Resource: why.CPU, Unit: why.CPUs, Asked: 1}
 	}
 	return verdict{pool: p, cause: c, touch: true}, why.Reason{}
 }
 
+// exclusive returns the verdict for a pod that is entitled to CPUs of its own.
 func (d *decider) exclusive(p *Pod) (verdict, why.Reason) {
 	cpus := d.in.View.CPUsOf(p.Entry.UID)
 	if !cpus.IsEmpty() {
 		return verdict{pool: d.pool(cpus), cause: Allocated, touch: true, liftsQuota: true}, why.Reason{}
 	}
 	if p.Entry.CPUList == "" && p.Entry.Role == qos.ExclusiveWithBE && d.in.AllowUnallocatedLSR {
-		return give(d.shared, UnallocatedShared)
+		return fromPool(d.shared, UnallocatedShared)
 	}
 	return verdict{}, why.Reason{Code: why.UnallocatedExclusivePod, Resource: why.CPU}
 }
 
+// partOfPool returns the verdict for the shared CPUs of some NUMA nodes; for the whole pool if they have none.
 func (d *decider) partOfPool(numaIDs []int) (verdict, why.Reason) {
 	var local cpuset.Set
 	for _, id := range numaIDs {
@@ -204,16 +206,16 @@ func (d *decider) partOfPool(numaIDs []int) (verdict, why.Reason) {
 	}
 	local = local.Intersect(d.shared.set)
 	if local.IsEmpty() {
-		return give(d.shared, SharedPoolWidened)
+		return fromPool(d.shared, SharedPoolWidened)
 	}
-	return give(d.pool(local), SharedPoolNodes)
+	return fromPool(d.pool(local), SharedPoolNodes)
 }
 
-// rows appends the rows of one pod.
-func (d *decider) rows(to []Row, p *Pod, v verdict) []Row {
+// appendRows appends the rows of one pod.
+func (d *decider) appendRows(to []Row, p *Pod, v verdict) []Row {
 	mems, unpinned := d.mems(p), verdict{}
 	if v.kubelets {
-		unpinned, _ = give(d.shared, SharedPool) // the zero verdict where the pool is empty
+		unpinned, _ = fromPool(d.shared, SharedPool) // the zero verdict where the pool is empty
 	}
 	quota := Row{UID: p.Entry.UID, Cause: QuotaLifted}
 	quota.File, quota.Value = d.in.Dialect.Quota()
