@@ -21,7 +21,7 @@ func TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		h := w.hear()
+		h := w.recordEvents()
 		gap := make(chan *watch.RaceFreeFakeWatcher, 1)
 		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 			f := watch.NewRaceFreeFake() // sends no event: the next list shows what happened

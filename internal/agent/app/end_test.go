@@ -33,8 +33,8 @@ type heard struct {
 	registry metrics.KubeRegistry
 }
 
-// hear records the Events and metrics of a node's agents; the metrics are those of one process.
-func (w *world) hear() *heard {
+// recordEvents records the Events and metrics of a node's agents; the metrics are those of one process.
+func (w *world) recordEvents() *heard {
 	h := &heard{events.NewFakeRecorder(1000), metrics.NewKubeRegistry()}
 	w.options.Shared, w.options.Recorder = app.NewShared(), h.recorder
 	w.options.Shared.Metrics.Register(h.registry.MustRegister, h.registry.CustomMustRegister)
@@ -68,7 +68,7 @@ func TestARefusedAgentIsReportedByItselfAndCountedByTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
-		h := w.hear()
+		h := w.recordEvents()
 		w.run(func(*app.Agent) {
 			for range 3 {
 				second, err := app.New(w.options)
@@ -101,7 +101,7 @@ func TestARefusedAgentThatCannotTellSaysWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
-		w.hear()
+		w.recordEvents()
 		w.run(func(*app.Agent) {
 			w.client.PrependReactor("create", "events",
 				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errDown })
@@ -123,7 +123,7 @@ func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 		lock := w.root.Path("var/lib/tenon-agent/lock")
 		quiet := func(when, count string) {
 			t.Helper()
-			h := w.hear()
+			h := w.recordEvents()
 			w.run(func(*app.Agent) { later(time.Minute) })
 			if sent, ends := h.of("AgentRestarted"),
 				h.metric("tenon_agent_unclean_ends_total"); len(sent) > 0 || ends != count {
@@ -151,7 +151,7 @@ func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		later(90 * time.Second)
-		h := w.hear()
+		h := w.recordEvents()
 		w.run(func(*app.Agent) {})
 		sent := h.of("AgentRestarted")
 		if len(sent) != 1 || !strings.Contains(sent[0], "at most 1m30s later") ||
@@ -180,7 +180,7 @@ func TestAnAPIServerOutageIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
-		h := w.hear()
+		h := w.recordEvents()
 		var gone atomic.Bool
 		watches := make(chan watch.Interface, 100)
 		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -233,7 +233,7 @@ func TestAKubeletRestartIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid")
-		h := w.hear()
+		h := w.recordEvents()
 		socket := w.root.Path("var/lib/kubelet/pod-resources/kubelet.sock")
 		if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 			t.Fatal(err)

@@ -29,10 +29,10 @@ type talker struct {
 	mu        sync.Mutex // guards the fields below
 	config    kubeletapi.Config
 	resources kubeletapi.Resources
-	// deaf and silent are the errors of the two questions.
-	deaf, silent error
-	asked        []time.Time
-	listed       []time.Time
+	// settingsErr and resourcesErr are the errors of the two questions.
+	settingsErr, resourcesErr error
+	asked                     []time.Time
+	listed                    []time.Time
 }
 
 var errDown = errors.New("connection refused")
@@ -47,13 +47,13 @@ func (w *world) ask(k *talker) {
 			w.t.Errorf("asked for the settings of node %v", node)
 		}
 		k.asked = append(k.asked, time.Now())
-		return k.config, k.deaf
+		return k.config, k.settingsErr
 	}
 	w.options.AskResources = func(context.Context) (kubeletapi.Resources, error) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.listed = append(k.listed, time.Now())
-		return k.resources, k.silent
+		return k.resources, k.resourcesErr
 	}
 }
 
@@ -164,7 +164,7 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		k := &talker{config: none(), deaf: errDown}
+		k := &talker{config: none(), settingsErr: errDown}
 		w.ask(k)
 		degraded := func(when, says string) {
 			t.Helper()
@@ -189,7 +189,7 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 						"others", w.policy().Policy)
 			}
 			k.now(func() {
-				k.deaf, k.config = nil, static()
+				k.settingsErr, k.config = nil, static()
 				k.config.Kubelet.CPU.Reserved = "0"
 			})
 			later(3 * time.Minute)
@@ -197,7 +197,7 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 				t.Errorf("condition %q, reserved %q once it answers", w.condition(sourceDegraded),
 					w.policy().ReservedCPUs)
 			}
-			k.now(func() { k.deaf = errDown })
+			k.now(func() { k.settingsErr = errDown })
 			later(time.Minute)
 			degraded("it is down", "the settings that it reported last")
 			if w.policy().ReservedCPUs != "0" {
@@ -209,7 +209,7 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 			if got := w.policy(); got.Policy != "static" || got.ReservedCPUs != "0" {
 				t.Errorf("policy = %+v, want that of the last answer", got)
 			}
-			k.now(func() { k.deaf = nil })
+			k.now(func() { k.settingsErr = nil })
 			later(3 * time.Minute)
 			if w.condition(sourceDegraded) != "False" {
 				t.Errorf("condition = %q once it answers", w.condition(sourceDegraded))
@@ -247,13 +247,13 @@ func TestTheKubeletIsNotAskedHotly(t *testing.T) {
 			if asked, listed := count(&k.asked), count(&k.listed); asked != 20 || listed != 20 {
 				t.Errorf("asked %d and %d times in ten minutes, want once each resync", asked, listed)
 			}
-			k.now(func() { k.deaf, k.silent = errDown, errDown })
+			k.now(func() { k.settingsErr, k.resourcesErr = errDown, errDown })
 			later(10 * time.Minute)
 			if asked, listed := count(&k.asked),
 				count(&k.listed); asked > 15 || listed > 15 || asked < 5 || listed < 5 {
 				t.Errorf("asked %d and %d times in ten minutes without an answer, want 5 to 15", asked, listed)
 			}
-			k.now(func() { k.deaf, k.silent = nil, nil })
+			k.now(func() { k.settingsErr, k.resourcesErr = nil, nil })
 			later(3 * time.Minute)
 			count(&k.asked)
 			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
@@ -379,8 +379,8 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 				play     func()
 				degraded bool
 			}{
-				"a dead socket":  {func() { k.silent = errDown }, true},
-				"a busy kubelet": {func() { k.silent = kubeletapi.ErrBusy }, true},
+				"a dead socket":  {func() { k.resourcesErr = errDown }, true},
+				"a busy kubelet": {func() { k.resourcesErr = kubeletapi.ErrBusy }, true},
 				"a CPU of another machine": {func() {
 					k.resources.Pods = []kubeletapi.Pod{{
 						Namespace: "default",
@@ -399,7 +399,7 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 					t.Errorf("%s: SourceDegraded = %v, want %v: %s", name, got, fault.degraded,
 						w.message(sourceDegraded))
 				}
-				k.now(func() { k.silent, k.resources = nil, before })
+				k.now(func() { k.resourcesErr, k.resources = nil, before })
 				later(3 * time.Minute)
 				if w.condition(sourceDegraded) == "True" {
 					t.Errorf("%s: still degraded: %s", name, w.message(sourceDegraded))
@@ -760,7 +760,7 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
-		k := &talker{config: static(), silent: errDown}
+		k := &talker{config: static(), resourcesErr: errDown}
 		w.ask(k)
 		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
 		w.create(started(pod("a", "", "2", "")))

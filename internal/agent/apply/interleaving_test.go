@@ -167,8 +167,8 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"drift": func(t *rapid.T) {
-			// What a stranger did before a crash is known to the checkpoint alone, and of pods that are gone from the
-			// API that is all there is to know.
+			// What another program did before a crash is known to the checkpoint alone, and of pods that are gone from
+			// the API that is all there is to know.
 			l := w.pick("leaf", func(l *simLeaf) bool { return live(l) && l.pod.inAPI })
 			if l == nil || w.checkpoint == nil || w.tampered() > 0 {
 				return
@@ -177,7 +177,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			_ = w.tree.Write(l.Group, desired.CPUs,
 				rapid.SampledFrom([]string{"0-11", "3", "5-7", "0,6"}).Draw(t, "value"))
 		},
-		"throttle": func(t *rapid.T) { // a stranger writes quotas; a v1 kernel refuses those above the pod's
+		"throttle": func(t *rapid.T) { // another program writes quotas; a v1 kernel refuses those above the pod's
 			l := w.pick("leaf", func(l *simLeaf) bool { return live(l) && l.pod.inAPI && l.pod.Entry.Role.Binds() })
 			if l == nil {
 				return
@@ -268,7 +268,7 @@ func (w *world) start(t *rapid.T, l *simLeaf) {
 }
 
 // disturbed runs f while the tree misbehaves: unreadable files, refusals, groups that vanish, containers that die and
-// strangers that write old values in between, and at last the agent's own death.
+// other programs that write old values in between, and at last the agent's own death.
 func (w *world) disturbed(t *rapid.T, f func()) bool {
 	budget := rapid.IntRange(0, 3).Draw(t, "disturbances")
 	w.wire.before = func(op kernel.Op, group, file string) error {
@@ -312,7 +312,7 @@ func (w *world) disturbed(t *rapid.T, f func()) bool {
 	return survived
 }
 
-// tampered counts the leaves that strangers changed.
+// tampered counts the leaves that other programs changed.
 func (w *world) tampered() int {
 	n := 0
 	for _, l := range w.leaves {
@@ -323,7 +323,7 @@ func (w *world) tampered() int {
 	return n
 }
 
-// untamper forgets what strangers did to the leaves that are repaired.
+// untamper forgets what other programs did to the leaves that are repaired.
 func (w *world) untamper() {
 	for _, row := range w.engine.Table().Rows {
 		l := w.leaves[row.Path]

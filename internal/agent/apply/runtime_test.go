@@ -84,7 +84,7 @@ func TestAPodOutsideOfTheRootsIsKeptWhereTheRuntimeSaysThatItIs(t *testing.T) {
 	r.must(r.wire.Tree.Write(c.Group, desired.CPUs, "0-11"))
 	r.must(r.engine.Verify())
 	if got := r.cpus(c); got != "2-3" {
-		t.Errorf("cpuset = %q after a stranger's write, want 2-3", got)
+		t.Errorf("cpuset = %q after another program's write, want 2-3", got)
 	}
 }
 

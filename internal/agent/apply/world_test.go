@@ -349,7 +349,7 @@ func (w *world) mkdir(p *simPod) *simLeaf {
 }
 
 // limit gives a group the quota that the kubelet gives to pods with limits: so many whole CPUs. A v1 kernel refuses it
-// while a stranger holds the pod to less.
+// while another program holds the pod to less.
 func (w *world) limit(p *simPod, group string, cpus int) {
 	if p.Entry.Role.Binds() {
 		file, _ := w.dialect.Quota()

@@ -19,10 +19,10 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/report"
 )
 
-// rack is an API server for Devices that can delete them.
-type rack struct{ *server }
+// deviceServer is an API server for Devices that can delete them.
+type deviceServer struct{ *server }
 
-func (r rack) Delete(_ context.Context, name string, o metav1.DeleteOptions, _ ...string) error {
+func (r deviceServer) Delete(_ context.Context, name string, o metav1.DeleteOptions, _ ...string) error {
 	object, _ := r.state()
 	if object == nil || *o.Preconditions.UID != object.GetUID() {
 		return apierrors.NewConflict(devicev1alpha1.Resource().GroupResource(), name, nil)
@@ -62,7 +62,7 @@ func TestTheNodesDeviceIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		api := rack{&server{fields: fields, gv: gv, kind: "Device"}}
+		api := deviceServer{&server{fields: fields, gv: gv, kind: "Device"}}
 		var mu sync.Mutex
 		var want, seen *devicev1alpha1.Device
 		condition := ""

@@ -19,14 +19,15 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/report"
 )
 
-// shelf is an API server for Numatopologies: writes at an older version are conflicts, managedFields are the real ones.
-type shelf struct {
+// numatopologyServer is an API server for Numatopologies: writes at an older version are conflicts, managedFields are
+// the real ones.
+type numatopologyServer struct {
 	*server
 	pruned bool // the definition is older and drops podAllocations
 	writes int
 }
 
-func newShelf(t *testing.T) *shelf {
+func newNumatopologyServer(t *testing.T) *numatopologyServer {
 	t.Helper()
 	fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{},
 		plain{}, plain{},
@@ -34,22 +35,22 @@ func newShelf(t *testing.T) *shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &shelf{server: &server{fields: fields, gv: nodeinfo.GroupVersion()}}
+	return &numatopologyServer{server: &server{fields: fields, gv: nodeinfo.GroupVersion()}}
 }
 
-func (s *shelf) Create(_ context.Context, object *unstructured.Unstructured, o metav1.CreateOptions,
+func (s *numatopologyServer) Create(_ context.Context, object *unstructured.Unstructured, o metav1.CreateOptions,
 	_ ...string,
 ) (*unstructured.Unstructured, error) {
 	return s.put(object, o.FieldManager, true)
 }
 
-func (s *shelf) Update(_ context.Context, object *unstructured.Unstructured, o metav1.UpdateOptions,
+func (s *numatopologyServer) Update(_ context.Context, object *unstructured.Unstructured, o metav1.UpdateOptions,
 	_ ...string,
 ) (*unstructured.Unstructured, error) {
 	return s.put(object, o.FieldManager, false)
 }
 
-func (s *shelf) put(object *unstructured.Unstructured, manager string, create bool) (*unstructured.Unstructured,
+func (s *numatopologyServer) put(object *unstructured.Unstructured, manager string, create bool) (*unstructured.Unstructured,
 	error,
 ) {
 	s.mu.Lock()
@@ -83,7 +84,7 @@ func (s *shelf) put(object *unstructured.Unstructured, manager string, create bo
 }
 
 // foreign writes as another program does.
-func (s *shelf) foreign(manager string, change func(*unstructured.Unstructured)) {
+func (s *numatopologyServer) foreign(manager string, change func(*unstructured.Unstructured)) {
 	s.mu.Lock()
 	var u *unstructured.Unstructured
 	create := s.object == nil
@@ -104,16 +105,16 @@ func (s *shelf) foreign(manager string, change func(*unstructured.Unstructured))
 	s.mu.Unlock()
 }
 
-func (s *shelf) count() int {
+func (s *numatopologyServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writes
 }
 
-// volcano is a NumatopologyReporter on a shelf, in a bubble of its own time.
+// volcano is a NumatopologyReporter on a numatopologyServer, in a bubble of its own time.
 type volcano struct {
 	t        *testing.T
-	shelf    *shelf
+	server   *numatopologyServer
 	reporter *report.NumatopologyReporter
 
 	mu        sync.Mutex
@@ -134,15 +135,15 @@ func (v *volcano) setConflict(_ context.Context, holds bool, reason, message str
 func inVolcano(t *testing.T, play func(*volcano)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		v := &volcano{t: t, shelf: newShelf(t), source: numatopology("0-3")}
+		v := &volcano{t: t, server: newNumatopologyServer(t), source: numatopology("0-3")}
 		v.reporter = report.NewNumatopology(report.Target{
-			Objects: v.shelf, Node: "n0", Clock: clock.RealClock{}, SetConflict: v.setConflict,
+			Objects: v.server, Node: "n0", Clock: clock.RealClock{}, SetConflict: v.setConflict,
 		}, func() *nodeinfo.Numatopology {
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			return v.source
 		})
-		v.shelf.onWrite = v.reporter.Observe
+		v.server.onWrite = v.reporter.Observe
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- v.reporter.Run(ctx) }()
@@ -187,7 +188,7 @@ func (v *volcano) reported() string {
 }
 
 func (v *volcano) free() string {
-	object, _ := v.shelf.state()
+	object, _ := v.server.state()
 	if object == nil {
 		return "no object"
 	}
@@ -196,7 +197,7 @@ func (v *volcano) free() string {
 }
 
 func (v *volcano) timestamp() string {
-	object, _ := v.shelf.state()
+	object, _ := v.server.state()
 	return object.GetAnnotations()["timestamp"]
 }
 
@@ -206,12 +207,12 @@ func TestNumatopologyIsWrittenOnlyWhenItChangesAndWithEveryZero(t *testing.T) {
 		t := v.t
 		v.reporter.Changed()
 		later(time.Minute)
-		if n := v.shelf.count(); n != 0 {
+		if n := v.server.count(); n != 0 {
 			t.Fatalf("%d writes before the API was read", n)
 		}
 		v.reporter.Observe(nil)
 		later(2 * time.Second)
-		object, _ := v.shelf.state()
+		object, _ := v.server.state()
 		zero, _, _ := unstructured.NestedMap(object.Object, "spec", "cpuDetail", "0")
 		if diff := cmp.Diff(map[string]any{"numa": int64(0), "socket": int64(0), "core": int64(0)}, zero); diff != "" {
 			t.Errorf("CPU 0 (-want +got):\n%s", diff)
@@ -224,13 +225,13 @@ func TestNumatopologyIsWrittenOnlyWhenItChangesAndWithEveryZero(t *testing.T) {
 			v.reporter.Changed()
 			later(time.Minute)
 		}
-		if n := v.shelf.count(); n != 1 || v.timestamp() != first || first == "" {
+		if n := v.server.count(); n != 1 || v.timestamp() != first || first == "" {
 			t.Errorf("%d writes of one content, timestamp %q and %q", n, first, v.timestamp())
 		}
 		v.set(numatopology("0-2"))
 		later(2 * time.Second)
-		if v.free() != "0-2" || v.timestamp() == first || v.shelf.count() != 2 {
-			t.Errorf("free %q, timestamp %q after %q, %d writes", v.free(), v.timestamp(), first, v.shelf.count())
+		if v.free() != "0-2" || v.timestamp() == first || v.server.count() != 2 {
+			t.Errorf("free %q, timestamp %q after %q, %d writes", v.free(), v.timestamp(), first, v.server.count())
 		}
 	})
 }
@@ -239,14 +240,14 @@ func TestNumatopologyOfAnOlderDefinitionIsNotWrittenAgainAndAgain(t *testing.T) 
 	t.Parallel()
 	inVolcano(t, func(v *volcano) {
 		t := v.t
-		v.shelf.pruned = true
+		v.server.pruned = true
 		v.reporter.Observe(nil)
 		later(2 * time.Second)
 		for range 5 {
 			v.reporter.Changed()
 			later(time.Minute)
 		}
-		if n := v.shelf.count(); n != 1 {
+		if n := v.server.count(); n != 1 {
 			t.Errorf("%d writes though the API drops podAllocations, want one", n)
 		}
 	})
@@ -258,13 +259,13 @@ func TestNumatopologyWriteThatFailsIsTriedAgain(t *testing.T) {
 		t := v.t
 		v.reporter.Observe(nil)
 		later(2 * time.Second)
-		v.shelf.mu.Lock()
-		v.shelf.failures = 4
-		v.shelf.mu.Unlock()
+		v.server.mu.Lock()
+		v.server.failures = 4
+		v.server.mu.Unlock()
 		v.set(numatopology("0-1"))
 		later(time.Minute)
-		if v.free() != "0-1" || v.shelf.count() != 2 {
-			t.Errorf("free %q after %d writes, want 0-1 after two that succeeded", v.free(), v.shelf.count())
+		if v.free() != "0-1" || v.server.count() != 2 {
+			t.Errorf("free %q after %d writes, want 0-1 after two that succeeded", v.free(), v.server.count())
 		}
 	})
 }
@@ -274,7 +275,7 @@ func TestLiveExporterIsLeftAloneAndADeadOneIsReplaced(t *testing.T) {
 	inVolcano(t, func(v *volcano) {
 		t := v.t
 		exporter := func(free string) {
-			v.shelf.foreign("resource-exporter", func(u *unstructured.Unstructured) {
+			v.server.foreign("resource-exporter", func(u *unstructured.Unstructured) {
 				u.SetLabels(map[string]string{"theirs": "kept"})
 				u.Object["spec"] = map[string]any{
 					"numares":     map[string]any{"cpu": map[string]any{"allocatable": free, "capacity": int64(4)}},
@@ -286,26 +287,26 @@ func TestLiveExporterIsLeftAloneAndADeadOneIsReplaced(t *testing.T) {
 		for i := range 5 {
 			exporter("0-" + string(rune('3'+i)))
 			later(30 * time.Second)
-			if v.shelf.count() != 0 || !strings.HasPrefix(v.reported(), "ForeignWriter") ||
+			if v.server.count() != 0 || !strings.HasPrefix(v.reported(), "ForeignWriter") ||
 				!strings.Contains(v.reported(), "resource-exporter") {
-				t.Fatalf("%d writes beside a live exporter, condition %q", v.shelf.count(), v.reported())
+				t.Fatalf("%d writes beside a live exporter, condition %q", v.server.count(), v.reported())
 			}
 		}
 		later(2 * time.Minute)
 		if v.free() != "0-3" || v.reported() != "False" {
 			t.Errorf("free %q, condition %q after the exporter stopped, want ours and none", v.free(), v.reported())
 		}
-		object, _ := v.shelf.state()
+		object, _ := v.server.state()
 		details, _, _ := unstructured.NestedMap(object.Object, "spec", "cpuDetail")
 		reserved, _, _ := unstructured.NestedMap(object.Object, "spec", "resReserved")
 		if _, stale := details["7"]; stale || len(reserved) != 1 || object.GetLabels()["theirs"] != "kept" {
 			t.Errorf("cpuDetail %v, resReserved %v, labels %v: want nothing stale in the spec, and the rest kept",
 				details, reserved, object.GetLabels())
 		}
-		n := v.shelf.count()
+		n := v.server.count()
 		exporter("0-1")
 		later(30 * time.Second)
-		if v.free() != "0-1" || v.shelf.count() != n || !strings.HasPrefix(v.reported(), "ForeignWriter") {
+		if v.free() != "0-1" || v.server.count() != n || !strings.HasPrefix(v.reported(), "ForeignWriter") {
 			t.Errorf("free %q, condition %q after the exporter came back", v.free(), v.reported())
 		}
 	})
@@ -317,14 +318,14 @@ func TestEditOfANumatopologyByHandIsPutRight(t *testing.T) {
 		t := v.t
 		v.reporter.Observe(nil)
 		later(2 * time.Second)
-		v.shelf.foreign("kubectl-edit", func(u *unstructured.Unstructured) {
+		v.server.foreign("kubectl-edit", func(u *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(u.Object, "9", "spec", "numares", "cpu", "allocatable")
 		})
 		later(5 * time.Second)
 		if v.free() != "0-3" || v.reported() != "False" {
 			t.Errorf("free %q, condition %q", v.free(), v.reported())
 		}
-		v.shelf.remove()
+		v.server.remove()
 		v.reporter.Observe(nil)
 		later(5 * time.Second)
 		if v.free() != "0-3" {
@@ -339,7 +340,7 @@ func TestNothingIsPublishedForVolcanoWhileNothingIsKnown(t *testing.T) {
 		v.set(nil)
 		v.reporter.Observe(nil)
 		later(time.Minute)
-		if n := v.shelf.count(); n != 0 {
+		if n := v.server.count(); n != 0 {
 			v.t.Errorf("%d writes of nothing", n)
 		}
 	})

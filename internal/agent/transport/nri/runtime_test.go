@@ -172,7 +172,7 @@ func (r *runtime) boot() {
 	r.t.Cleanup(a.Stop)
 }
 
-func (r *runtime) sync(ctx context.Context, tell adaptation.SyncCB) error {
+func (r *runtime) sync(ctx context.Context, update adaptation.SyncCB) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var pods []*api.PodSandbox
@@ -183,7 +183,7 @@ func (r *runtime) sync(ctx context.Context, tell adaptation.SyncCB) error {
 	for _, b := range r.boxes {
 		boxes = append(boxes, b.Container)
 	}
-	updates, err := tell(ctx, pods, boxes)
+	updates, err := update(ctx, pods, boxes)
 	if err == nil {
 		_, err = r.write(updates)
 		r.synced.Add(1)
