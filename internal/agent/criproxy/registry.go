@@ -29,9 +29,9 @@ type registry struct {
 
 // registered is a file of the folder.
 type registered struct {
-	// is identifies the content.
+	// identity is that of the content that was read last.
 	identity identity
-	// last is what the file said when it could be read last; nil when it never could.
+	// last is the registration in the last content that could be read; nil if none could.
 	last *Registration
 }
 
