@@ -130,7 +130,9 @@ func simulateFails(t *testing.T, dir string, args ...string) (answer string) {
 func simulated(t *testing.T, manifests string) (r sim.Result, warnings string) {
 	t.Helper()
 	var warn strings.Builder
-	r, err := sim.Run(t.Context(), []string{"-"}, strings.NewReader(manifests), &warn)
+	r, err := sim.Run(t.Context(), sim.Input{
+		Paths: []string{"-"}, Stdin: strings.NewReader(manifests), Warn: &warn,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,9 @@ func schedule(t *trace, seed uint64, owned bool) (at100 float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	result, err := sim.Run(context.Background(), []string{"-"}, &in, io.Discard)
+	result, err := sim.Run(context.Background(), sim.Input{
+		Paths: []string{"-"}, Stdin: &in, Warn: io.Discard,
+	})
 	if err != nil {
 		return 0, err
 	}
