@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 type profile struct {
@@ -32,7 +32,7 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 // ClassOf returns the class that the wrapped profile has for a pod.
 func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
 ) string {
-	if is, ok := p.Framework.(*upstream.Profile); ok {
+	if is, ok := p.Framework.(*ranking.Profile); ok {
 		return is.ClassOf(ctx, pod, signature, state)
 	}
 	return ""

@@ -31,12 +31,13 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
-	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 // maxTries is how often a pod is tried while no pod is bound or deleted.
@@ -137,7 +138,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 		preBind.Disabled = append(preBind.Disabled, config.Plugin{Name: names.VolumeBinding})
 	}
 	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs)
-	changes := &upstream.Changes{}
+	changes := &hooks.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
 	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
 		scheduler.WithProfiles(cfg.Profiles...),
@@ -159,7 +160,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
 		e.orderVictims(e.core.Profiles[name])
-		ranked, err := upstream.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name,
+		ranked, err := ranking.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name,
 			deviceshare.Name)
 		if err != nil {
 			return err
@@ -304,7 +305,7 @@ func (e *engine) recordFailure(handle scheduler.FailureHandlerFn) scheduler.Fail
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
-		findings, err := verdict.Refusals(ctx, f, pod.Pod, status)
+		findings, err := refusals.Refusals(ctx, f, pod.Pod, status)
 		if err == nil && len(findings) == 0 {
 			err = status.AsError()
 		}

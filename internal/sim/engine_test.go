@@ -19,7 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 // plain is a node without a topology; shared is a pod without exclusive CPUs.
@@ -204,7 +204,7 @@ func TestARankingPlacesAsAPassOverAllNodesDoes(t *testing.T) {
 	passed, err := simulated(t, in, func(e *engine) {
 		for _, f := range e.core.Profiles {
 			p := f.(*profile)
-			p.Framework = p.Framework.(*upstream.Profile).Framework
+			p.Framework = p.Framework.(*ranking.Profile).Framework
 		}
 	})
 	if diff := cmp.Diff(passed, ranked); err != nil || diff != "" {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
 
 // writer is an engine that writes what tenon-scheduler does about pods that wait, and the writes that clients asked
@@ -47,7 +47,7 @@ func newWriter(t *testing.T, in string) *writer {
 		return nil
 	}
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: w.api, QPS: -1})
-	reporter := upstream.NewReporter(client, func(...metrics.Registerable) {}, func(string, string) {}, w.clock)
+	reporter := refusals.NewReporter(client, func(...metrics.Registerable) {}, func(string, string) {}, w.clock)
 	w.handle = reporter.Wrap(w.handle)
 	for name, f := range w.core.Profiles {
 		w.core.Profiles[name] = &writing{f.(*profile), client}

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -272,7 +272,7 @@ func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
 		return e.outcome(e.waiting[i].pod, Waiting), nil
 	}
 	failed := e.failed[p.UID]
-	if held := verdict.Held(ctx, e.core.Profiles[p.Spec.SchedulerName], p.Pod); len(held) > 0 {
+	if held := refusals.Held(ctx, e.core.Profiles[p.Spec.SchedulerName], p.Pod); len(held) > 0 {
 		if held[0].Code.Class() == why.Gang {
 			return e.outcome(p.Pod, Waiting, reasons(held)...), nil
 		}

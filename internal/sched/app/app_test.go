@@ -28,7 +28,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
 func TestOptionsRefuse(t *testing.T) {
@@ -90,7 +90,7 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	}}
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("128")}
 	client := fake.NewClientset(node)
-	factory := upstream.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now),
+	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now),
 		kube.NewGangs())
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

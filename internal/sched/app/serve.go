@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
 const shutdownTimeout = 5 * time.Second
@@ -64,8 +64,8 @@ func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFu
 }
 
 // server has the paths of kube-scheduler, with checks of health. Not being the leader fails none of them.
-func (s *Scheduler) server(ctx context.Context) *upstream.Server {
-	server := &upstream.Server{
+func (s *Scheduler) server(ctx context.Context) *hooks.Server {
+	server := &hooks.Server{
 		Config: s.config, Flags: s.options.Flags, Leading: s.tracker.Leading.Load,
 		Live: []healthz.HealthChecker{healthz.NamedCheck("scheduling-cycle",
 			func(*http.Request) error { return s.gate.Check(time.Now()) })},

@@ -34,13 +34,14 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag"
-	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
-	"github.com/tenon-project/tenon/internal/sched/upstream"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 // Scheduler is everything that one process runs. Setup makes it, Run runs it once.
@@ -57,18 +58,18 @@ type Scheduler struct {
 	gangs    *kube.Gangs
 	rounds   *coscheduling.Rounds
 	rebuild  *metrics.Histogram
-	reporter *upstream.Reporter
-	live     *verdict.Live
+	reporter *refusals.Reporter
+	live     *refusals.Live
 	tracker  *follow.Tracker
 	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
 	decisions *diag.Ring
 	flags     *diag.Flags
 
-	gate *upstream.Gate
+	gate *hooks.Gate
 }
 
-var _ upstream.Valuer = (*deviceshare.Plugin)(nil)
+var _ ranking.Valuer = (*deviceshare.Plugin)(nil)
 
 // Registry returns our plugins by name.
 func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs,
@@ -84,9 +85,9 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 }
 
 // Rounds returns what places the members of gangs for a scheduling core.
-func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *upstream.Changes,
+func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *hooks.Changes,
 ) *coscheduling.Rounds {
-	events := &upstream.Events{SiblingPlugin: coscheduling.Name}
+	events := &hooks.Events{SiblingPlugin: coscheduling.Name}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	core.NextPod = core.SchedulingQueue.Pop
 	r := &coscheduling.Rounds{Cluster: coscheduling.Cluster{
@@ -147,7 +148,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, o.inFile(err)
 	}
 	coscheduling.SortQueue(c.ComponentConfig.Profiles)
-	c.KubeConfig.Wrap(upstream.LimitBindings)
+	c.KubeConfig.Wrap(hooks.LimitBindings)
 	if c.Client, err = kubernetes.NewForConfig(rest.AddUserAgent(c.KubeConfig, "scheduler")); err != nil {
 		return nil, fmt.Errorf("client for Bindings: %w", err)
 	}
@@ -156,8 +157,8 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
 	}
 	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs()
-	c.InformerFactory = upstream.Informers(c.Client, c.InformerFactory, quotas, gangs)
-	c.DynInformerFactory = upstream.Resources(c.DynInformerFactory, store, quotas, gangs, client)
+	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs)
+	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()
 	s := &Scheduler{
 		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs,
@@ -178,7 +179,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
-	s.reporter = upstream.NewReporter(cc.Client, export, placed.Decided, clock.RealClock{})
+	s.reporter = refusals.NewReporter(cc.Client, export, placed.Decided, clock.RealClock{})
 	if err := s.build(ctx); err != nil {
 		return nil, o.inFile(err)
 	}
@@ -234,20 +235,20 @@ func (s *Scheduler) build(ctx context.Context) error {
 
 // wire puts our parts around the core. The core reads these fields on each use, and nothing runs yet.
 func (s *Scheduler) wire(ctx context.Context) error {
-	changes := &upstream.Changes{}
+	changes := &hooks.Changes{}
 	s.nodes = s.core.Cache
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
-	s.core.SchedulingQueue = upstream.Hold(s.core.SchedulingQueue)
+	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue)
 	s.core.FailureHandler = s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler))
-	refused := upstream.NewRejections()
+	refused := ranking.NewRejections()
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(s.core.SchedulePod)))
-	s.gate = &upstream.Gate{
-		Open: s.store.Synced(), Bindings: upstream.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
+	s.gate = &hooks.Gate{
+		Open: s.store.Synced(), Bindings: hooks.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
 	}
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
-		ranked, err := upstream.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name,
+		ranked, err := ranking.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name,
 			deviceshare.Name)
 		if err != nil {
 			return err
@@ -255,8 +256,8 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
-	s.live = verdict.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-		return upstream.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+	s.live = refusals.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+		return hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
 	})
 	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Share(s.core.NextPod)))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())

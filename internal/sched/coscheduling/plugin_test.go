@@ -41,7 +41,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
-	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
 
 func member(name, of, least string) *corev1.Pod {
@@ -113,7 +113,7 @@ func TestPodsOfAnIncompleteGangAreHeldWithAReason(t *testing.T) {
 			}
 			continue
 		}
-		found := verdict.Findings(c.pod, nil, why.PreEnqueue, status, coscheduling.Name)
+		found := refusals.Findings(c.pod, nil, why.PreEnqueue, status, coscheduling.Name)
 		if status.Code() != fwk.UnschedulableAndUnresolvable || len(found) != 1 || found[0].Code != c.code ||
 			!strings.Contains(found[0].Detail, c.text) {
 			t.Errorf("%s: %v, %+v, want %v, %s", c.pod.Name, status, found, c.code, c.text)

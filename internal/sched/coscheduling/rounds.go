@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
 
 // Rounds places the members of a gang, and of those that start with it, as one: the first that leaves the queue pulls
@@ -460,7 +460,7 @@ func (r *Rounds) tryAll(ctx context.Context, round *groupRound, order []string) 
 }
 
 func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
-	findings, nodes := verdict.Attempt(f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
+	findings, nodes := refusals.Attempt(f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
 	if len(findings) == 0 {
 		return why.Finding{Detail: err.Error()}
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/sched/diag/verdict"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -32,7 +32,7 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 		result, err := inner(ctx, listening, state, pod)
 		if err != nil {
 			if flags.FilterFailures() {
-				findings, _ := verdict.Attempt(f, pod.Pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
+				findings, _ := refusals.Attempt(f, pod.Pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
 				// lines: a structured logger would quote them
 				klog.Info("Pod refused\n" + FailureLines(pod.Pod.Namespace+"/"+pod.Pod.Name, findings))
 			}

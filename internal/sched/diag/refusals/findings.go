@@ -1,0 +1,134 @@
+package refusals
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// Refusal is implemented by the error inside a status of one of our own plugins.
+type Refusal interface {
+	error
+	Finding() why.Finding
+}
+
+var codes = map[string]why.Code{
+	names.NodeAffinity:       why.NodeAffinity,
+	names.NodeName:           why.NodeName,
+	names.NodeUnschedulable:  why.NodeUnschedulable,
+	names.TaintToleration:    why.TaintToleration,
+	names.NodePorts:          why.NodePorts,
+	names.InterPodAffinity:   why.PodAffinity,
+	names.PodTopologySpread:  why.PodTopologySpread,
+	"TenonPodTopologySpread": why.PodTopologySpread, // upstream's, under the name that our profile gives it
+	"Coscheduling":           why.GangSiblingFailed, // a reservation that was given back; its Waiting says why
+	names.VolumeBinding:      why.Volume,
+	names.VolumeZone:         why.Volume,
+	names.VolumeRestrictions: why.Volume,
+	names.NodeVolumeLimits:   why.Volume,
+	names.DefaultPreemption:  why.NoVictims,
+	names.SchedulingGates:    why.SchedulingGate,
+}
+
+// Findings reads a plugin's refusal of a pod, with amounts where there is a node; nil means that the pod was refused as
+// such. plugin is the name for a status that carries none.
+func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
+	return (&refusedPod{Pod: pod}).findings(node, phase, status, plugin)
+}
+
+// refusedPod is a pod that nodes refuse. What it asks for is read once.
+type refusedPod struct {
+	*corev1.Pod
+	asked corev1.ResourceList // nil before
+}
+
+func (p *refusedPod) findings(node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
+	if status.IsSuccess() || status.IsSkip() || status.IsWait() {
+		return nil
+	}
+	blank := why.Finding{Plugin: cmp.Or(status.Plugin(), plugin), Phase: phase}
+	if node != nil && node.Node() != nil {
+		blank.Object = node.Node().Name
+	}
+	var own Refusal
+	if errors.As(status.AsError(), &own) {
+		f, said := blank, own.Finding()
+		f.Reason, f.Detail, f.Plugin = said.Reason, said.Detail, cmp.Or(said.Plugin, f.Plugin)
+		return []why.Finding{f}
+	}
+	var out []why.Finding
+	for _, text := range status.Reasons() {
+		f := blank
+		if f.Reason = p.upstream(node, f.Plugin, text); f.Code.Entry().Upstream {
+			f.Detail = text
+		}
+		if node != nil && node.Node() != nil {
+			about, cordon := subject(p.Pod, node, f.Plugin)
+			if cordon {
+				continue
+			}
+			if about != "" {
+				f.Detail += ": " + about
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func (p *refusedPod) upstream(node fwk.NodeInfo, plugin, text string) why.Reason {
+	if plugin == names.NodeResourcesFit && node != nil {
+		return p.shortage(node, text)
+	}
+	if code, known := codes[plugin]; known {
+		return why.Reason{Code: code}
+	}
+	return why.Reason{Code: why.UpstreamFilter}
+}
+
+// shortage adds have and need to a text of NodeResourcesFit, which names the resource alone.
+func (p *refusedPod) shortage(node fwk.NodeInfo, text string) why.Reason {
+	have, used := node.GetAllocatable(), node.GetRequested()
+	if text == "Too many pods" {
+		return amount(why.InsufficientPods, why.NoResource, why.Count, 1,
+			int64(have.GetAllowedPodNumber()-len(node.GetPods())))
+	}
+	name, isResource := strings.CutPrefix(text, "Insufficient ")
+	if !isResource {
+		return why.Reason{Code: why.UpstreamFilter}
+	}
+	if p.asked == nil {
+		p.asked = resourcehelper.PodRequests(p.Pod, resourcehelper.PodResourcesOptions{})
+	}
+	asked := p.asked
+	switch scalar := corev1.ResourceName(name); scalar {
+	case corev1.ResourceCPU:
+		return amount(why.InsufficientCPU, why.CPU, why.MilliCPU, asked.Cpu().MilliValue(),
+			have.GetMilliCPU()-used.GetMilliCPU())
+	case corev1.ResourceMemory:
+		return amount(why.InsufficientMemory, why.Memory, why.Bytes, asked.Memory().Value(),
+			have.GetMemory()-used.GetMemory())
+	case corev1.ResourceEphemeralStorage:
+		return amount(why.InsufficientEphemeralStorage, why.NoResource, why.Bytes,
+			asked.StorageEphemeral().Value(), have.GetEphemeralStorage()-used.GetEphemeralStorage())
+	default:
+		need := asked[scalar]
+		has := have.GetScalarResources()[scalar]
+		r := amount(why.InsufficientExtended, why.NoResource, why.Count, need.Value(),
+			has-used.GetScalarResources()[scalar])
+		r.Extra = has
+		return r
+	}
+}
+
+// amount keeps the promise 0 ≤ Free < Asked also where the plugin and this snapshot saw different moments.
+func amount(code why.Code, resource why.Resource, unit why.Unit, asked, free int64) why.Reason {
+	return why.Reason{Code: code, Resource: resource, Unit: unit, Asked: asked, Free: max(0, min(free, asked-1))}
+}

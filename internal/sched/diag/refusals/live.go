@@ -1,0 +1,84 @@
+package refusals
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// Live evaluates pods beside a running scheduler, with profiles that are made when the first question comes: most
+// processes are never asked. Safe for concurrent use; evaluations wait for each other.
+type Live struct {
+	cache cache.Cache
+	build func(fwk.SharedLister) (map[string]framework.Framework, error)
+
+	mu       sync.Mutex // guards what follows, and every plugin of profiles
+	profiles map[string]framework.Framework
+	snapshot *cache.Snapshot
+	round    int64 // times that the snapshot was taken
+}
+
+// NewLive returns an evaluator over the scheduler's cache. build makes the profiles' frameworks, by scheduler name, on
+// the snapshot that it is given; they must be instances of their own, with a pod nominator set.
+func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.Framework, error)) *Live {
+	return &Live{cache: c, build: build, snapshot: cache.NewEmptySnapshot()}
+}
+
+// Evaluate runs all filters for a pod on the nodes as the scheduler has them now.
+func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refresh(ctx); err != nil {
+		return view.Verdict{}, err
+	}
+	f, served := l.profiles[pod.Spec.SchedulerName]
+	if !served {
+		names := slices.Sorted(maps.Keys(l.profiles))
+		return view.Verdict{Names: names, Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
+	}
+	v, err := Of(ctx, f, pod)
+	if len(pod.Spec.SchedulingGates) == 0 { // which are known without a scheduler
+		v.Findings = append(Held(ctx, f, pod), v.Findings...)
+	}
+	v.Generation = l.round
+	return v, err
+}
+
+// NodeInfo returns a copy of the scheduler's view of a node.
+func (l *Live) NodeInfo(name string) (fwk.NodeInfo, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refresh(context.Background()); err != nil {
+		return nil, false
+	}
+	n, err := l.snapshot.Get(name)
+	if err != nil || n.Node() == nil {
+		return nil, false
+	}
+	return n.Snapshot(), true
+}
+
+func (l *Live) refresh(ctx context.Context) error {
+	if l.profiles == nil {
+		profiles, err := l.build(l.snapshot)
+		if err != nil {
+			return fmt.Errorf("make the plugins of the evaluator: %w", err)
+		}
+		l.profiles = profiles
+	}
+	if err := l.cache.UpdateSnapshot(klog.FromContext(ctx), l.snapshot); err != nil {
+		return fmt.Errorf("take a snapshot: %w", err)
+	}
+	l.round++
+	return nil
+}

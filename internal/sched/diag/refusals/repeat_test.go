@@ -1,0 +1,74 @@
+package refusals
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+)
+
+func TestCausesChangeWithWhoRefusesForWhatAndHowOften(t *testing.T) {
+	b := newBench(t, "a", "b", "c")
+	of := func(a, bb, c *fwk.Status, outcome string) causes {
+		fit := &framework.FitError{Diagnosis: framework.Diagnosis{
+			NodeToStatus:  framework.NewNodeToStatus(map[string]*fwk.Status{"a": a, "b": bb, "c": c}, nil),
+			PostFilterMsg: outcome,
+		}}
+		return causesOf(b.framework, fwk.NewStatus(fwk.Unschedulable).WithError(fit))
+	}
+	memory := fwk.NewStatus(fwk.Unschedulable, "Insufficient memory").WithPlugin(names.NodeResourcesFit)
+	both := fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu",
+		"Insufficient memory").WithPlugin(names.NodeResourcesFit)
+	was := of(full(), full(), tainted(), "")
+	if got := of(tainted(), full(), full(), ""); got != was {
+		t.Error("which node it is must not count")
+	}
+	for what, got := range map[string]causes{
+		"a node more with the other cause": of(full(), tainted(), tainted(), ""),
+		"another resource":                 of(full(), memory, tainted(), ""),
+		"a second cause on a node":         of(full(), both, tainted(), ""),
+		"the outcome of preemption":        of(full(), full(), tainted(), "preemption: none"),
+	} {
+		if got == was || got == 0 {
+			t.Errorf("%s: got %d, as before", what, got)
+		}
+	}
+	if got := causesOf(b.framework, fwk.NewStatus(fwk.Error, "broken")); got != 0 {
+		t.Errorf("an error has no causes: got %d", got)
+	}
+}
+
+func TestARepeatedRefusalIsCountedAndNotReadAgain(t *testing.T) {
+	b := newBench(t, "a", "b")
+	pod := testPod("p")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[string]*fwk.Status{"a": full(), "b": tainted()}
+	b.refuse(t, pod, statuses)
+	first, _ := b.reporter.last(pod.UID)
+	b.now = b.now.Add(time.Second)
+	b.refuse(t, pod, statuses)
+	second, _ := b.reporter.last(pod.UID)
+	if second.read != first.read || second.at != b.now || second.message != first.message {
+		t.Errorf("got read %s, at %s, message %q; want the first reading and the second time", second.read, second.at,
+			second.message)
+	}
+	if len(second.counted) != 2 {
+		t.Errorf("got %v, want both codes to be counted again", second.counted)
+	}
+	b.now = b.now.Add(repeatAfter)
+	b.refuse(t, pod, statuses)
+	if third, _ := b.reporter.last(pod.UID); third.read != b.now {
+		t.Error("after a minute the numbers must be read again")
+	}
+	b.reporter.forget(pod)
+	gone := &framework.PodInfo{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}}
+	if b.reporter.repeats(&framework.QueuedPodInfo{PodInfo: gone}, first.causes) {
+		t.Error("a pod that is gone must not come back")
+	}
+}

@@ -1,0 +1,333 @@
+package refusals
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+const (
+	// repeatAfter is the least time between two messages about a pod that is rejected for the same cause.
+	repeatAfter = time.Minute
+	// restPerRun bounds the cost of running all filters for a pod that was rejected before: they rest this many times
+	// as
+	// long as their last run took, so that they take at most a tenth of the scheduler's time. The first attempt on a
+	// pod
+	// does not wait for that.
+	restPerRun = 9
+	// Events of refusals, for the whole process.
+	eventsPerSecond = 10
+	eventsBurst     = 100
+)
+
+// Reporter reports why a pod was rejected: by root cause, once for each cause.
+type Reporter struct {
+	client            clientset.Interface
+	refusals, dropped *metrics.CounterVec
+	decided           func(plugin, result string)
+	clock             flowcontrol.Clock
+	budget            flowcontrol.RateLimiter
+	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
+
+	mu      sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
+	rests   time.Time  // until then all filters run for no pod of which they ran within a minute
+	pending map[types.UID]attempt
+	latest  single
+	lastRun filterRun
+}
+
+// attempt is the last refusal of a pod.
+type attempt struct {
+	analysis
+	causes   causes
+	attempts int
+	at       time.Time
+	read     time.Time // when the nodes' refusals were last read one by one
+	said     string    // the message that was reported last
+	reported time.Time // when said, or a message before it with the same code, was reported
+}
+
+type analysis struct {
+	root    why.Obstacle
+	message string
+	counted []pluginCode
+	whole   bool // all filters were run
+}
+
+// single is the analysis of the last pod that was refused as such, for one reason.
+type single struct {
+	finding why.Finding
+	nodes   int
+	analysis
+}
+
+// filterRun is the last run of all filters. The pods of one signature that are refused for the same causes within a
+// minute
+// share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
+type filterRun struct {
+	profile, signature string
+	causes             causes
+	at                 time.Time
+	analysis
+}
+
+// isOf reports whether the run says what another one would say now.
+func (r *filterRun) isOf(o filterRun) bool {
+	return r.signature != "" && r.profile == o.profile && r.signature == o.signature && r.causes == o.causes &&
+		o.at.Sub(r.at) < repeatAfter
+}
+
+// refusal is one label pair of tenon_refusals_total.
+type pluginCode struct{ plugin, code string }
+
+// NewReporter returns a reporter with metrics. decided is called with the plugin that refused an attempt.
+func NewReporter(client clientset.Interface, register func(...metrics.Registerable),
+	decided func(plugin, result string), clock flowcontrol.Clock,
+) *Reporter {
+	r := &Reporter{
+		client: client, decided: decided, clock: clock, filters: Of, pending: map[types.UID]attempt{},
+		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
+		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_refusals_total",
+			Help: "Codes that refused a pod, counted once for each attempt, by plugin and code.",
+		}, []string{"plugin", "code"}),
+		dropped: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_events_dropped_total", Help: "Events not sent because too many were due, by reason.",
+		}, []string{"reason"}),
+	}
+	register(r.refusals, r.dropped)
+	return r
+}
+
+// Wrap lets upstream's handler do its work and replaces what it writes.
+func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
+		causes := causesOf(f, status)
+		if r.repeats(pod, causes) {
+			f = &reporting{Framework: f, ctx: ctx, reporter: r}
+		} else if findings, nodes := Attempt(f, pod.Pod, status); len(findings) > 0 {
+			found := r.analyze(ctx, f, pod, status, causes, findings, nodes)
+			report := r.remember(pod, found, causes)
+			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
+		}
+		inner(ctx, f, pod, status, nominating, start)
+	}
+}
+
+// repeats reports whether what is known of a pod is not read again: all filters ran for it less than a minute ago, and
+// its attempt failed as it did then, or they rest. Nothing would be reported, or only the first refusal of each node,
+// which may hide the root cause. The attempt is counted.
+func (r *Reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
+	now := r.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, known := r.pending[pod.Pod.UID]
+	if !known || c == 0 || !last.whole || now.Sub(last.read) >= repeatAfter ||
+		last.causes != c && !now.Before(r.rests) {
+		return false
+	}
+	last.attempts, last.at = pod.Attempts, now
+	r.pending[pod.Pod.UID] = last
+	r.count(last)
+	return true
+}
+
+func (r *Reporter) count(a attempt) {
+	r.decided(a.root.Plugin, "refused")
+	for _, c := range a.counted {
+		r.refusals.WithLabelValues(c.plugin, c.code).Inc()
+	}
+}
+
+// analyze adds the refusals of the other filters to each node's first one, which may hide the root cause that explain
+// finds.
+func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+	c causes, findings []why.Finding, nodes int,
+) analysis {
+	byFilters := ByFilters(status) != nil
+	if len(findings) == 1 && !byFilters {
+		return r.analyzeSingle(findings[0], nodes)
+	}
+	found := analyze(findings, nodes)
+	if !byFilters {
+		return found
+	}
+	this := filterRun{profile: f.ProfileName(), signature: string(pod.PodSignature), causes: c, at: r.clock.Now()}
+	r.mu.Lock()
+	last := r.lastRun
+	r.mu.Unlock()
+	if last.isOf(this) {
+		return last.analysis
+	}
+	v, err := r.filters(ctx, f, pod.Pod)
+	end := r.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rests = end.Add(restPerRun * end.Sub(this.at))
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod.Pod), "err", err)
+		return found
+	}
+	all := Completed(v.Findings, findings)
+	this.analysis = analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
+	r.lastRun = this
+	return this.analysis
+}
+
+func analyze(findings []why.Finding, nodes int) analysis {
+	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
+	for _, o := range why.Obstacles(findings) {
+		found.counted = append(found.counted, pluginCode{o.Plugin, o.Code.String()})
+	}
+	return found
+}
+
+// analyzeSingle is analyze for one finding about no node. The members of a gang are refused one after the other in the
+// same words, which are analyzed once.
+func (r *Reporter) analyzeSingle(finding why.Finding, nodes int) analysis {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest.finding != finding || r.latest.nodes != nodes {
+		r.latest = single{finding, nodes, analyze([]why.Finding{finding}, nodes)}
+	}
+	return r.latest.analysis
+}
+
+func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes) bool {
+	now := r.clock.Now()
+	next := attempt{
+		analysis: found, causes: c, attempts: pod.Attempts, at: now, read: now, said: found.message, reported: now,
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(next)
+	last, known := r.pending[pod.Pod.UID]
+	// why a whole gang waits is written beside the scheduling cycle, a few members at a time
+	report := found.root.Code != why.GangSiblingFailed && (!known || last.root.Code != found.root.Code ||
+		last.said != found.message && now.Sub(last.reported) >= repeatAfter)
+	if !report {
+		next.said, next.reported = last.said, last.reported
+	}
+	r.pending[pod.Pod.UID] = next
+	return report
+}
+
+func (r *Reporter) last(uid types.UID) (attempt, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.pending[uid]
+	return a, ok
+}
+
+func (r *Reporter) forget(pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pending, pod.UID)
+}
+
+func (r *Reporter) byCode() map[why.Code]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := map[why.Code]int{}
+	for _, a := range r.pending {
+		counts[a.root.Code]++
+	}
+	return counts
+}
+
+// ForgetDeleted forgets pods that are deleted before they are bound, or bound by another scheduler.
+func (r *Reporter) ForgetDeleted(pods cache.SharedIndexInformer) {
+	bound := func(pod *corev1.Pod) {
+		if pod.Spec.NodeName != "" {
+			r.forget(pod)
+		}
+	}
+	_, _ = pods.AddEventHandler(kube.Handler(bound, r.forget)) // fails only on an informer that has ended
+}
+
+// Queued returns the state of a pod in the scheduling queue q, whose back-offs c sets.
+func (r *Reporter) Queued(pod *corev1.Pod, q queue.SchedulingQueue, c *config.KubeSchedulerConfiguration) *view.Queue {
+	holds := func(pods []*corev1.Pod) bool {
+		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	}
+	active := q.PodsInActiveQ()
+	out := &view.Queue{Length: len(active)}
+	last, attempted := r.last(pod.UID)
+	switch {
+	case holds(active):
+		out.Place = "active"
+	case holds(q.PodsInBackoffQ()):
+		out.Place = "backoff"
+	case holds(q.UnschedulablePods()) && (!attempted || len(pod.Spec.SchedulingGates) > 0):
+		out.Place = "gated" // only a gate, or a plugin before the queue, brings a pod there without an attempt
+	case holds(q.UnschedulablePods()):
+		out.Place = "unschedulable"
+	case holds(q.InFlightPods()):
+		out.Place = "scheduling"
+	}
+	if attempted {
+		out.Attempts, out.LastAttempt = last.attempts, &last.at
+		if out.Place == "backoff" {
+			next := last.at.Add(backoff(c, last.attempts))
+			out.NextTry = &next
+		}
+	}
+	return out
+}
+
+// backoff is how long the queue holds a pod back after so many attempts.
+func backoff(c *config.KubeSchedulerConfiguration, attempts int) time.Duration {
+	d, most := time.Duration(c.PodInitialBackoffSeconds)*time.Second, time.Duration(c.PodMaxBackoffSeconds)*time.Second
+	for ; attempts > 1 && d < most; attempts-- {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+// causes is a hash of the refusals of nodes, without numbers and names: as long as it is the same, so is the reported
+// cause, and reading every refusal costs ten times as much. 0: the attempt failed for another reason.
+type causes uint64
+
+var causeSeed = maphash.MakeSeed()
+
+func causesOf(f framework.Framework, status *fwk.Status) causes {
+	fit := ByFilters(status)
+	if fit == nil {
+		return 0
+	}
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return 0
+	}
+	sum := maphash.String(causeSeed, fit.Diagnosis.PostFilterMsg)
+	for _, n := range nodes {
+		refused := fit.Diagnosis.NodeToStatus.Get(n.Node().Name)
+		cause := maphash.String(causeSeed, refused.Plugin())
+		for _, text := range refused.Reasons() {
+			cause = 31*cause + maphash.String(causeSeed, text)
+		}
+		sum += cause // a sum: the order of nodes is of no account
+	}
+	return causes(max(sum, 1))
+}

@@ -1,0 +1,493 @@
+package refusals
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// notes records Events.
+type notes struct{ all []string }
+
+func (n *notes) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
+
+func (n *notes) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	n.all = append(n.all, reason+" "+strings.TrimSpace(sprintf(note, args)))
+}
+
+func sprintf(format string, args []any) string {
+	if len(args) == 1 && format == "%s" {
+		return args[0].(string)
+	}
+	return format
+}
+
+// refusing is a framework with a snapshot and nothing that runs.
+type refusing struct {
+	framework.Framework
+	notes    *notes
+	snapshot *cache.Snapshot
+}
+
+func (f *refusing) EventRecorder() events.EventRecorderLogger { return f.notes }
+func (f *refusing) APICacher() fwk.APICacher                  { return nil }
+func (f *refusing) SnapshotSharedLister() fwk.SharedLister    { return f.snapshot }
+func (f *refusing) ProfileName() string                       { return "tenon-scheduler" }
+
+// upstreamHandler writes what kube-scheduler's handler writes: an Event and a condition, each time.
+func upstreamHandler(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+	nominating *fwk.NominatingInfo, _ time.Time,
+) {
+	f.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(pod.Pod, nil, corev1.EventTypeWarning,
+		"FailedScheduling", "Scheduling", status.Message())
+	if c := f.APICacher(); c != nil {
+		_, _ = c.PatchPodStatus(pod.Pod, &corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: status.Message(),
+		}, nominating)
+	}
+}
+
+type bench struct {
+	framework *refusing
+	reporter  *Reporter
+	handle    scheduler.FailureHandlerFn
+	client    *fake.Clientset
+	now       time.Time
+	// verdict is the result of all filters, evaluated counts how often they ran, takes is how long a run takes.
+	verdict   view.Verdict
+	evaluated int
+	takes     time.Duration
+	signature string // of the pods that are refused; "" for none
+}
+
+// A bench is the clock of its reporter.
+func (b *bench) Now() time.Time                  { return b.now }
+func (b *bench) Since(t time.Time) time.Duration { return b.now.Sub(t) }
+func (b *bench) Sleep(time.Duration)             {}
+
+func unregistered(...metrics.Registerable) {}
+
+// testPod asks for two whole CPUs with equal limits.
+func testPod(name string) *corev1.Pod {
+	amount := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("2"),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec: corev1.PodSpec{
+			SchedulerName: "tenon-scheduler",
+			Containers: []corev1.Container{{
+				Name: "c", Image: "x",
+				Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount},
+			}},
+		},
+	}
+}
+
+func newBench(t testing.TB, nodes ...string) *bench {
+	t.Helper()
+	var objects []*corev1.Node
+	for _, name := range nodes {
+		objects = append(objects, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
+		})
+	}
+	b := &bench{
+		framework: &refusing{notes: &notes{}, snapshot: cache.NewSnapshot(nil, objects)},
+		client:    fake.NewClientset(), now: time.Unix(1e9, 0),
+	}
+	b.reporter = NewReporter(b.client, unregistered, func(string, string) {}, b)
+	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
+		b.evaluated++
+		b.now = b.now.Add(b.takes)
+		return b.verdict, nil
+	}
+	b.handle = b.reporter.Wrap(upstreamHandler)
+	return b
+}
+
+// refuse is one attempt that ended with a status on each node.
+func (b *bench) refuse(t testing.TB, pod *corev1.Pod, statuses map[string]*fwk.Status) {
+	t.Helper()
+	b.refuseAfterPreemption(t, pod, statuses, "")
+}
+
+// refuseAfterPreemption is an attempt where preemption had this to say.
+func (b *bench) refuseAfterPreemption(t testing.TB, pod *corev1.Pod, statuses map[string]*fwk.Status, outcome string) {
+	t.Helper()
+	fit := &framework.FitError{Pod: pod, NumAllNodes: len(statuses), Diagnosis: framework.Diagnosis{
+		NodeToStatus:  framework.NewNodeToStatus(statuses, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)),
+		PostFilterMsg: outcome,
+	}}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info, Attempts: 1, PodSignature: fwk.PodSignature(b.signature)},
+		fwk.NewStatus(fwk.Unschedulable).WithError(fit), nil, b.now)
+}
+
+func tainted() *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+		"node(s) had untolerated taint(s)").WithPlugin(names.TaintToleration)
+}
+
+func full() *fwk.Status {
+	return fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu").WithPlugin(names.NodeResourcesFit)
+}
+
+func (b *bench) condition(t *testing.T, name string) string {
+	t.Helper()
+	pod, err := b.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+func TestEventAndConditionNameTheRootCause(t *testing.T) {
+	b := newBench(t, "a", "b", "c")
+	pod := testPod("p")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	b.refuse(t, pod, map[string]*fwk.Status{"a": tainted(), "b": tainted(), "c": full()})
+	if len(b.framework.notes.all) != 1 {
+		t.Fatalf("got Events %q, want one", b.framework.notes.all)
+	}
+	note, message := b.framework.notes.all[0], b.condition(t, "p")
+	if !strings.HasPrefix(message, "InsufficientCPU: 0/3 nodes are available: ") ||
+		!strings.Contains(message, `"code":"InsufficientCPU"`) ||
+		!strings.Contains(message, "2 node(s) had untolerated taint(s)") {
+		t.Errorf("condition: got %s", message)
+	}
+	if note != "FailedScheduling "+message {
+		t.Errorf("Event and condition differ:\n%s\n%s", note, message)
+	}
+}
+
+func TestSameCauseIsReportedOnceAndAnotherOneAtOnce(t *testing.T) {
+	b := newBench(t, "a", "b")
+	pod := testPod("p")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	both := func() map[string]*fwk.Status { return map[string]*fwk.Status{"a": full(), "b": full()} }
+	steps := []struct {
+		text     string
+		after    time.Duration
+		statuses map[string]*fwk.Status
+		events   int // so far
+	}{
+		{"the first refusal", 0, both(), 1},
+		{"the same again", time.Second, both(), 1},
+		{"the same much later", time.Hour, both(), 1},
+		{
+			"the same cause with other numbers, late", time.Second,
+			map[string]*fwk.Status{"a": full(), "b": tainted()},
+			2,
+		},
+		{"the first numbers again, too early", time.Second, both(), 2},
+		{"and after a minute", time.Minute, both(), 3},
+		{"another cause", time.Second, map[string]*fwk.Status{"a": tainted(), "b": tainted()}, 4},
+	}
+	for _, s := range steps {
+		b.now = b.now.Add(s.after)
+		before := len(b.client.Actions())
+		b.refuse(t, pod, s.statuses)
+		if got := len(b.framework.notes.all); got != s.events {
+			t.Fatalf("%s: %d Events so far, want %d: %q", s.text, got, s.events, b.framework.notes.all)
+		}
+		reported := s.events > 0 && len(b.client.Actions()) > before
+		if quiet := strings.HasPrefix(s.text, "the same") && !strings.Contains(s.text, "other"); quiet && reported {
+			t.Errorf("%s: requests %v, want none", s.text, b.client.Actions()[before:])
+		}
+	}
+}
+
+// exclusive is a refusal after the first one: a run of all filters returns it, the scheduler's attempt did not.
+func exclusive(node string) why.Finding {
+	return why.Finding{
+		Reason: why.Reason{Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: why.CPUs, Asked: 8, Free: 4},
+		Plugin: "NodeNUMAResource", Phase: why.Filter, Object: node,
+	}
+}
+
+func TestReportedRootCauseIsTheOneOfExplain(t *testing.T) {
+	b := newBench(t, "a", "b", "c")
+	pod := testPod("p")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	capacity := func(node string) why.Finding {
+		return why.Finding{
+			Reason: why.Reason{
+				Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 8000,
+				Free: 4000,
+			},
+			Plugin: names.NodeResourcesFit, Phase: why.Filter, Object: node,
+		}
+	}
+	b.verdict = view.Verdict{
+		Served: true, Nodes: 3, Feasible: 1,
+		Findings: []why.Finding{capacity("a"), exclusive("a"), capacity("b"), exclusive("b")},
+	}
+	b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": full(), "c": tainted()})
+
+	answer := view.Explain(describe.Pod(pod), view.Verdict{Served: true, Nodes: 3, Findings: append(b.verdict.Findings,
+		why.Finding{
+			Reason: why.Reason{Code: why.TaintToleration}, Plugin: names.TaintToleration, Phase: why.Filter,
+			Object: "c", Detail: "node(s) had untolerated taint(s)",
+		})}, nil)
+	message := b.condition(t, "p")
+	if want := answer.RootCause.Code.String(); want != "InsufficientExclusiveCPU" ||
+		!strings.HasPrefix(message, want+": 0/3 nodes are available: ") {
+		t.Errorf("explain names %s, the condition says %s", want, message)
+	}
+	if !strings.Contains(message, "1 node(s) had untolerated taint(s)") {
+		t.Errorf("the node that only the attempt refused is missing: %s", message)
+	}
+	if got := b.framework.notes.all; len(got) != 1 || got[0] != "FailedScheduling "+message {
+		t.Errorf("Event and condition differ:\n%s\n%s", got, message)
+	}
+}
+
+func TestFiltersAreAskedAgainOnlyForAnotherRefusalOrAfterAMinute(t *testing.T) {
+	b := newBench(t, "a", "b")
+	pod := testPod("p")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	b.verdict.Findings = []why.Finding{exclusive("a"), exclusive("b")}
+	b.takes = 10 * time.Millisecond
+	for _, s := range []struct {
+		text      string
+		after     time.Duration
+		b         *fwk.Status
+		evaluated int
+	}{
+		{"a first refusal", 0, full(), 1},
+		{"the same again", 30 * time.Second, full(), 1},
+		{"another one", time.Second, tainted(), 2},
+		{"the first one again, while the rerun rests", 80 * time.Millisecond, full(), 2},
+		{"and after the rest", 10 * time.Millisecond, full(), 3},
+		{"the same after a minute", time.Minute, full(), 4},
+	} {
+		b.now = b.now.Add(s.after)
+		b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": s.b})
+		if b.evaluated != s.evaluated {
+			t.Fatalf("%s: filters asked %d times so far, want %d", s.text, b.evaluated, s.evaluated)
+		}
+	}
+}
+
+// TestTheFirstReportOfEachPodNamesTheRootCause: also of pods that are refused while the filters rest, by a run of all
+// filters for each signature.
+func TestTheFirstReportOfEachPodNamesTheRootCause(t *testing.T) {
+	b := newBench(t, "a")
+	b.verdict.Findings, b.takes = []why.Finding{exclusive("a")}, 10*time.Millisecond
+	for i, s := range []struct {
+		signature string
+		evaluated int
+	}{{"", 1}, {"", 2}, {"x", 3}, {"x", 3}, {"y", 4}, {"x", 5}} {
+		pod := testPod("p" + strconv.Itoa(i))
+		if err := b.client.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+		b.signature = s.signature
+		b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
+		if b.evaluated != s.evaluated {
+			t.Errorf("pod %d of signature %q: filters ran %d times so far, want %d", i, s.signature, b.evaluated,
+				s.evaluated)
+		}
+		if got := b.condition(t, pod.Name); !strings.HasPrefix(got, "InsufficientExclusiveCPU: 0/1 nodes") {
+			t.Errorf("pod %d of signature %q: the condition says %q, want the root cause", i, s.signature, got)
+		}
+	}
+	b.now = b.now.Add(repeatAfter)
+	pod := testPod("later")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	if b.refuse(t, pod, map[string]*fwk.Status{"a": full()}); b.evaluated != 6 {
+		t.Errorf("a minute later: filters ran %d times so far, want 6", b.evaluated)
+	}
+}
+
+// TestARootCauseIsKeptWhileTheFiltersRest: an attempt that is refused otherwise meanwhile does not report the first
+// refusal of each node, which hides the root cause. A minute later all filters run in any case.
+func TestARootCauseIsKeptWhileTheFiltersRest(t *testing.T) {
+	b := newBench(t, "a", "b")
+	pod := testPod("p")
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	b.verdict.Findings, b.takes = []why.Finding{exclusive("a"), exclusive("b")}, 10*time.Second
+	b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": full()})
+	said := b.condition(t, "p")
+	for _, s := range []struct {
+		after     time.Duration
+		evaluated int
+	}{{59 * time.Second, 1}, {time.Second, 2}} {
+		b.now = b.now.Add(s.after)
+		b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": tainted()})
+		if got := b.condition(t, "p"); b.evaluated != s.evaluated || got != said {
+			t.Errorf("after %s more: filters ran %d times, want %d; the condition says %q, want %q", s.after,
+				b.evaluated, s.evaluated, got, said)
+		}
+	}
+}
+
+// TestEachRefusalOfAPodAsSuchIsItsOwn: what is analyzed once for pods that are refused in the same words is not said of
+// others.
+func TestEachRefusalOfAPodAsSuchIsItsOwn(t *testing.T) {
+	r := newBench(t, "a").reporter
+	one := why.Finding{Reason: why.Reason{Code: why.BadAnnotation}, Plugin: "Coscheduling", Phase: why.PreFilter}
+	for range 2 {
+		for _, detail := range []string{"one", "one", "two"} {
+			for _, nodes := range []int{0, 3} {
+				f := one
+				f.Detail = detail
+				want := analyze([]why.Finding{f}, nodes)
+				got := r.analyze(t.Context(), nil, nil, fwk.NewStatus(fwk.Unschedulable), 0, []why.Finding{f}, nodes)
+				if diff := cmp.Diff(want, got, cmp.AllowUnexported(analysis{}, pluginCode{})); diff != "" {
+					t.Errorf("%s, %d nodes (-want +got):\n%s", detail, nodes, diff)
+				}
+			}
+		}
+	}
+}
+
+func TestRefusedPodsAreCountedUntilTheyGo(t *testing.T) {
+	b := newBench(t, "a")
+	p, q := testPod("p"), testPod("q")
+	b.refuse(t, p, map[string]*fwk.Status{"a": full()})
+	b.refuse(t, q, map[string]*fwk.Status{"a": tainted()})
+	if diff := cmp.Diff(map[why.Code]int{why.InsufficientCPU: 1, why.TaintToleration: 1},
+		b.reporter.byCode()); diff != "" {
+		t.Errorf("pending (-want +got):\n%s", diff)
+	}
+	b.reporter.forget(p)
+	if diff := cmp.Diff(map[why.Code]int{why.TaintToleration: 1}, b.reporter.byCode()); diff != "" {
+		t.Errorf("after one went (-want +got):\n%s", diff)
+	}
+}
+
+func TestRefusalsBeyondTheBudgetSendNoEventButTheirCondition(t *testing.T) {
+	b := newBench(t, "a")
+	for i := range eventsBurst + 20 {
+		pod := testPod("p" + string(rune('a'+i/26)) + string(rune('a'+i%26)))
+		if err := b.client.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+		b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
+		if b.condition(t, pod.Name) == "" {
+			t.Fatalf("pod %d has no condition", i)
+		}
+	}
+	if got := len(b.framework.notes.all); got != eventsBurst {
+		t.Errorf("got %d Events of %d refusals at one moment, want %d", got, eventsBurst+20, eventsBurst)
+	}
+}
+
+func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
+	b := newBench(t, "a")
+	pod := testPod("p")
+	b.reporter.pending[pod.UID] = attempt{}
+	if err := b.client.Tracker().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	c := &conditions{reporting: &reporting{Framework: b.framework, ctx: t.Context(), reporter: b.reporter}}
+	_, err := c.PatchPodStatus(pod, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse},
+		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Status.NominatedNodeName != "a" || len(got.Status.Conditions) != 0 {
+		t.Errorf("got %+v, want the node alone", got.Status)
+	}
+}
+
+func TestErrorsAreLeftToUpstream(t *testing.T) {
+	b := newBench(t, "a")
+	info, err := framework.NewPodInfo(testPod("p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info}, fwk.NewStatus(fwk.Error, "boom"), nil,
+		b.now)
+	if diff := cmp.Diff([]string{"FailedScheduling boom"}, b.framework.notes.all); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+func TestBackoffDoublesUpToItsBound(t *testing.T) {
+	var got []time.Duration
+	for attempts := range 7 {
+		c := &config.KubeSchedulerConfiguration{PodInitialBackoffSeconds: 1, PodMaxBackoffSeconds: 10}
+		got = append(got, backoff(c, attempts)/time.Second)
+	}
+	if diff := cmp.Diff([]time.Duration{1, 1, 2, 4, 8, 10, 10}, got); diff != "" {
+		t.Errorf("seconds (-want +got):\n%s", diff)
+	}
+}
+
+// A pod that Permit rejects fails in its binding cycle, a goroutine of its own.
+func TestFailedBindingCyclesReportBesideTheSchedulingCycle(t *testing.T) {
+	b := newBench(t, "a")
+	var evaluated atomic.Int32
+	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
+		evaluated.Add(1)
+		return b.verdict, nil
+	}
+	b.handle = b.reporter.Wrap(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
+		*fwk.NominatingInfo, time.Time,
+	) {
+	})
+	var cycles sync.WaitGroup
+	for i := range 4 {
+		cycles.Go(func() { b.refuse(t, testPod(fmt.Sprintf("p%d", i)), map[string]*fwk.Status{"a": full()}) })
+	}
+	cycles.Wait()
+	if n := evaluated.Load(); n != 4 {
+		t.Errorf("filters that took no time ran for %d pods, want 4", n)
+	}
+}

@@ -1,0 +1,113 @@
+package refusals
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+)
+
+// reporting lets upstream's failure handler write the root cause, and nothing that was reported before.
+type reporting struct {
+	framework.Framework
+	ctx      context.Context // of the one call that the value lives for
+	reporter *Reporter
+	message  string
+	report   bool
+}
+
+func (r *reporting) EventRecorder() events.EventRecorderLogger {
+	return &recorder{EventRecorderLogger: r.Framework.EventRecorder(), reporting: r}
+}
+
+func (r *reporting) APICacher() fwk.APICacher {
+	return &conditions{APICacher: r.Framework.APICacher(), reporting: r}
+}
+
+type recorder struct {
+	events.EventRecorderLogger
+	reporting *reporting
+}
+
+func (r *recorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
+	return &recorder{EventRecorderLogger: r.EventRecorderLogger.WithLogger(logger), reporting: r.reporting}
+}
+
+func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, _ string, _ ...any) {
+	t := r.reporting
+	if !t.report {
+		return
+	}
+	if !t.reporter.budget.TryAccept() {
+		t.reporter.dropped.WithLabelValues(reason).Inc()
+		return
+	}
+	r.EventRecorderLogger.Eventf(regarding, related, kind, reason, action, "%s", t.message)
+}
+
+type conditions struct {
+	fwk.APICacher // nil unless API calls are asynchronous
+	reporting     *reporting
+}
+
+// PatchPodStatus writes in one request what differs of the condition, if it is to be reported, and the nominated node.
+func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition,
+	nominating *fwk.NominatingInfo,
+) (<-chan error, error) {
+	t := c.reporting
+	if condition != nil {
+		if t.report {
+			condition = condition.DeepCopy()
+			condition.Message = t.message
+		} else {
+			condition = nil
+		}
+	}
+	if c.APICacher != nil {
+		return c.APICacher.PatchPodStatus(pod, condition, nominating)
+	}
+	status := pod.Status.DeepCopy()
+	changed := condition != nil && podutil.UpdatePodCondition(status, condition)
+	if nominating.Mode() == fwk.ModeOverride && status.NominatedNodeName != nominating.NominatedNodeName {
+		status.NominatedNodeName, changed = nominating.NominatedNodeName, true
+	}
+	if !changed {
+		return nil, nil
+	}
+	err := schedutil.PatchPodStatus(t.ctx, t.reporter.client, pod.Name, pod.Namespace, &pod.Status, status)
+	if apierrors.IsNotFound(err) {
+		err = nil
+	}
+	return nil, err
+}
+
+// unschedulable exports the pods that are refused, by root cause, as count sees them at each scrape.
+type unschedulable struct {
+	metrics.BaseStableCollector
+	count func() map[why.Code]int
+	desc  *metrics.Desc
+}
+
+// Unschedulable returns the metric of the refused pods.
+func (r *Reporter) Unschedulable() metrics.StableCollector {
+	return &unschedulable{count: r.byCode, desc: metrics.NewDesc("tenon_unschedulable_pods",
+		"Pods whose last attempt was refused, by root cause.", []string{"code"}, nil, metrics.ALPHA, "")}
+}
+
+func (u *unschedulable) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- u.desc }
+
+func (u *unschedulable) CollectWithStability(ch chan<- metrics.Metric) {
+	for code, n := range u.count() {
+		ch <- metrics.NewLazyConstMetric(u.desc, metrics.GaugeValue, float64(n), code.String())
+	}
+}

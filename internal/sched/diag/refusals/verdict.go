@@ -1,0 +1,124 @@
+package refusals
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// waiting is a plugin that lets pods wait for others.
+type waiting interface {
+	fwk.Plugin
+	// Waiting returns why a pod that passes the queue is not bound; nil for one that waits for none.
+	Waiting(pod *corev1.Pod) *fwk.Status
+}
+
+// Held returns why a pod does not pass the queue, or waits for others behind it.
+func Held(ctx context.Context, f framework.Framework, pod *corev1.Pod) []why.Finding {
+	for _, plugin := range f.PreEnqueuePlugins() {
+		if status := plugin.PreEnqueue(ctx, pod); !status.IsSuccess() {
+			return Findings(pod, nil, why.PreEnqueue, status, plugin.Name())
+		}
+	}
+	for _, plugin := range f.EnqueueExtensions() {
+		if w, ok := plugin.(waiting); ok {
+			if status := w.Waiting(pod); !status.IsSuccess() {
+				return Findings(pod, nil, why.Permit, status, w.Name())
+			}
+		}
+	}
+	return nil
+}
+
+// Of runs all filters for a pod on every node of the framework's snapshot, which must not change meanwhile.
+func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdict, error) {
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return view.Verdict{}, fmt.Errorf("list the snapshot's nodes: %w", err)
+	}
+	v := view.Verdict{Served: true, Nodes: len(nodes)}
+	state := framework.NewCycleState()
+	allowed, status, narrowing := f.RunPreFilterPlugins(ctx, state, pod)
+	if !status.IsSuccess() {
+		if !status.IsRejected() {
+			return view.Verdict{}, fmt.Errorf("prepare the filters: %w", status.AsError())
+		}
+		v.Findings = Findings(pod, nil, why.PreFilter, status, "")
+		return v, nil
+	}
+	skip, refused := state.GetSkipFilterPlugins(), &refusedPod{Pod: pod}
+	for _, n := range nodes {
+		findings, err := refusals(ctx, f, state, skip, refused, n)
+		if err != nil {
+			return view.Verdict{}, err
+		}
+		if !allowed.AllNodes() && !allowed.NodeNames.Has(n.Node().Name) {
+			findings = append(findings, narrowed(pod, n, narrowing, findings)...)
+		}
+		if len(findings) == 0 {
+			v.Feasible++
+		}
+		v.Findings = append(v.Findings, findings...)
+	}
+	return v, nil
+}
+
+// refusals runs the filters on one node again and again, each time without those that have refused, until none does.
+func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, skip sets.Set[string], pod *refusedPod,
+	n fwk.NodeInfo,
+) ([]why.Finding, error) {
+	defer state.SetSkipFilterPlugins(skip)
+	var out []why.Finding
+	heard := skip
+	for {
+		status := f.RunFilterPlugins(ctx, state, pod.Pod, n)
+		if status.IsSuccess() {
+			return append(out, nominated(ctx, f, state, pod.Pod, n, len(out))...), nil
+		}
+		if !status.IsRejected() || status.Plugin() == "" || heard.Has(status.Plugin()) {
+			return nil, fmt.Errorf("filter node %s: %w", n.Node().Name, status.AsError())
+		}
+		out = append(out, pod.findings(n, why.Filter, status, "")...)
+		heard = heard.Clone().Insert(status.Plugin())
+		state.SetSkipFilterPlugins(heard)
+	}
+}
+
+// nominated returns the refusal of a node that would fit the pod without nominated pods of no lower priority.
+func nominated(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo,
+	refused int,
+) []why.Finding {
+	if refused > 0 || len(f.NominatedPodsForNode(n.Node().Name)) == 0 {
+		return nil
+	}
+	status := f.RunFilterPluginsWithNominatedPods(ctx, state, pod, n)
+	if !status.IsRejected() {
+		return nil
+	}
+	return []why.Finding{{
+		Reason: why.Reason{Code: why.NominatedElsewhere}, Plugin: status.Plugin(), Phase: why.Filter,
+		Object: n.Node().Name,
+		Detail: "resources are reserved for a pod of higher or equal priority: " + status.Message(),
+	}}
+}
+
+// narrowed are the findings of plugins that excluded the node in PreFilter and did not refuse it in Filter.
+func narrowed(pod *corev1.Pod, n fwk.NodeInfo, plugins sets.Set[string], heard []why.Finding) []why.Finding {
+	var out []why.Finding
+	for _, plugin := range sets.List(plugins) {
+		if slices.ContainsFunc(heard, func(f why.Finding) bool { return f.Plugin == plugin }) {
+			continue
+		}
+		status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) didn't satisfy plugin "+plugin)
+		out = append(out, Findings(pod, n, why.PreFilter, status, plugin)...)
+	}
+	return out
+}

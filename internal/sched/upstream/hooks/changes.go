@@ -1,0 +1,166 @@
+package hooks
+
+import (
+	"maps"
+	"reflect"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// changesKept is the length of the log. A ranking that is further behind starts anew.
+const changesKept = 1 << 13
+
+// Changes is the log of nodes whose NodeInfo, account or nominated pods changed. All methods may be called from any
+// goroutine.
+type Changes struct {
+	mu   sync.Mutex // guards everything below
+	log  [changesKept]string
+	next uint64 // entries ever written; entry i is log[i%changesKept]
+	sets uint64 // how often a node came or went
+
+	// What the snapshot in use contains. Invariant: a change that is not in the snapshot is not before seen.
+	seen, seenSets uint64
+}
+
+// Node logs a node that has changed. The change itself must be visible before the call.
+func (c *Changes) Node(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log[c.next%changesKept] = name
+	c.next++
+}
+
+// Shown logs a node that has changed in the snapshot in use.
+func (c *Changes) Shown(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := c.next; i > c.seen; i-- { // behind come the changes that the snapshot does not have
+		c.log[i%changesKept] = c.log[(i-1)%changesKept]
+	}
+	c.log[c.seen%changesKept] = name
+	c.seen++
+	c.next++
+}
+
+func (c *Changes) nodeSet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sets++
+}
+
+func (c *Changes) snapshot() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen, c.seenSets = c.next, c.sets
+}
+
+// Position returns the position in the log, and how often a node came or went, up to the snapshot in use.
+func (c *Changes) Position() (seen, sets uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen, c.seenSets
+}
+
+// Since returns the names logged from position from up to the snapshot; false when some have left the log.
+func (c *Changes) Since(from uint64) (names []string, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next-from > changesKept {
+		return nil, false
+	}
+	for i := from; i < c.seen; i++ {
+		names = append(names, c.log[i%changesKept])
+	}
+	return names, true
+}
+
+// watched is the scheduler's cache with the accounts in front and a log of what changed in it. Each event reaches the
+// accounts first, then the cache and the log, and only then wakes pods.
+type watched struct {
+	schedulercache.Cache
+	store   *kube.Store
+	changes *Changes
+}
+
+// Watch returns the cache that feeds the accounts of store and logs the nodes which change in either.
+func (c *Changes) Watch(inner schedulercache.Cache, store *kube.Store) schedulercache.Cache {
+	store.OnChange(c.Node)
+	return &watched{inner, store, c}
+}
+
+func (w *watched) AssumePod(logger klog.Logger, pod *corev1.Pod) error {
+	defer w.changes.Node(pod.Spec.NodeName)
+	return w.Cache.AssumePod(logger, pod)
+}
+
+func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
+	defer w.changes.Node(pod.Spec.NodeName)
+	return w.Cache.ForgetPod(logger, pod)
+}
+
+// AddPod logs nothing when it confirms an assumed pod: the node was logged then.
+func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
+	w.store.PutPod(pod)
+	was, notFound := w.GetPod(pod)
+	err := w.Cache.AddPod(logger, pod)
+	if notFound != nil || !weighsAlike(was, pod) {
+		w.changes.Node(pod.Spec.NodeName)
+	}
+	if notFound == nil && was.Spec.NodeName != pod.Spec.NodeName {
+		w.changes.Node(was.Spec.NodeName)
+	}
+	return err
+}
+
+func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
+	w.store.PutPod(pod)
+	err := w.Cache.UpdatePod(logger, old, pod)
+	if !weighsAlike(old, pod) {
+		w.changes.Node(pod.Spec.NodeName)
+	}
+	return err
+}
+
+func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
+	w.store.RemovePod(pod)
+	defer w.changes.Node(pod.Spec.NodeName)
+	return w.Cache.RemovePod(logger, pod)
+}
+
+func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
+	w.store.PutNode(node)
+	defer w.changes.nodeSet()
+	return w.Cache.AddNode(logger, node)
+}
+
+func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
+	w.store.PutNode(node)
+	defer w.changes.Node(node.Name)
+	return w.Cache.UpdateNode(logger, old, node)
+}
+
+func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
+	w.store.RemoveNode(node.Name)
+	defer w.changes.nodeSet()
+	return w.Cache.RemoveNode(logger, node)
+}
+
+func (w *watched) UpdateSnapshot(logger klog.Logger, snapshot *schedulercache.Snapshot) error {
+	w.changes.snapshot()
+	return w.Cache.UpdateSnapshot(logger, snapshot)
+}
+
+// weighsAlike reports whether two states of a pod on a node are the same to the pods after it: its requests, its
+// labels, and whether it is being deleted. The evaluation of a node reads nothing else that can change.
+func weighsAlike(a, b *corev1.Pod) bool {
+	return a.Spec.NodeName == b.Spec.NodeName && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+		maps.Equal(a.Labels, b.Labels) && len(a.Spec.ResourceClaims)+len(b.Spec.ResourceClaims) == 0 &&
+		reflect.DeepEqual((&framework.PodInfo{Pod: a}).CalculateResource(),
+			(&framework.PodInfo{Pod: b}).CalculateResource())
+}

@@ -1,0 +1,193 @@
+package hooks
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
+// a pod came or was bound. One that needs others near it may fit then too.
+type Events struct {
+	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
+	// plugin
+	// refused, no event of another pod is of use.
+	SiblingPlugin string
+	count         atomic.Uint64
+}
+
+// Count returns how many there were. An event is counted after the cache has it, and before it wakes pods.
+func (e *Events) Count() uint64 { return e.count.Load() }
+
+// Watch returns the queue that counts its events, and logs in c the nodes to which other pods are nominated than
+// before.
+func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueue {
+	return &eventQueue{
+		SchedulingQueue: q, events: e, changes: c, refusedForSiblings: sets.New[types.UID](),
+		nominated: map[types.UID]string{},
+	}
+}
+
+type eventQueue struct {
+	queue.SchedulingQueue
+	events  *Events
+	changes *Changes
+
+	asking             sync.RWMutex        // guards refusedForSiblings; is held while the queue looks at its pods
+	refusedForSiblings sets.Set[types.UID] // pods that only Events.SiblingPlugin has refused
+
+	mu        sync.Mutex           // guards nominated
+	nominated map[types.UID]string // the node of each nominated pod, after the last call that concerned the pod
+}
+
+// setRefusedForSiblings records whether no event of another pod is of use for a pod.
+func (q *eventQueue) setRefusedForSiblings(uid types.UID, refused bool) {
+	q.asking.Lock()
+	defer q.asking.Unlock()
+	if refused {
+		q.refusedForSiblings.Insert(uid)
+	} else {
+		q.refusedForSiblings.Delete(uid)
+	}
+}
+
+// logNomination is called after each call that may change what a nominated pod takes on its node: its nomination, to
+// one
+// of these nodes if to any, its requests, or whether it is in the queue. Rankings look at the logged nodes again.
+func (q *eventQueue) logNomination(uid types.UID, nodes ...string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before := q.nominated[uid]
+	now := q.nodeOf(uid, append(nodes, before))
+	if now == "" {
+		delete(q.nominated, uid)
+	} else {
+		q.nominated[uid] = now
+	}
+	for _, node := range slices.Compact([]string{now, before}) {
+		if node != "" {
+			q.changes.Shown(node)
+		}
+	}
+}
+
+// nodeOf returns which of these nodes a pod is nominated to, "" for none.
+func (q *eventQueue) nodeOf(uid types.UID, nodes []string) string {
+	for _, node := range nodes {
+		if node != "" && slices.ContainsFunc(q.SchedulingQueue.NominatedPodsForNode(node),
+			func(info fwk.PodInfo) bool { return info.GetPod().UID == uid }) {
+			return node
+		}
+	}
+	return ""
+}
+
+func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
+	q.SchedulingQueue.Add(ctx, pod)
+	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
+}
+
+func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
+	q.SchedulingQueue.Update(ctx, old, pod)
+	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
+}
+
+func (q *eventQueue) Delete(pod *corev1.Pod) {
+	q.SchedulingQueue.Delete(pod)
+	q.setRefusedForSiblings(pod.UID, false)
+	q.logNomination(pod.UID)
+}
+
+func (q *eventQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+	pod, err := q.SchedulingQueue.Pop(logger)
+	if pod != nil {
+		q.logNomination(pod.Pod.UID)
+	}
+	return pod, err
+}
+
+func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
+	defer q.logNomination(pod.UID)
+	return q.SchedulingQueue.PopSpecificPod(logger, pod)
+}
+
+func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
+	q.setRefusedForSiblings(pod.Pod.UID,
+		pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin)))
+	defer q.logNomination(pod.Pod.UID)
+	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
+}
+
+func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fwk.NominatingInfo) {
+	q.SchedulingQueue.AddNominatedPod(logger, pod, to)
+	node := pod.GetPod().Status.NominatedNodeName
+	if to.Mode() == fwk.ModeOverride {
+		node = to.NominatedNodeName
+	}
+	q.logNomination(pod.GetPod().UID, node)
+}
+
+func (q *eventQueue) DeleteNominatedPodIfExists(pod *corev1.Pod) {
+	q.SchedulingQueue.DeleteNominatedPodIfExists(pod)
+	q.logNomination(pod.UID)
+}
+
+func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod fwk.PodInfo) {
+	q.SchedulingQueue.UpdateNominatedPod(logger, old, pod)
+	q.logNomination(pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName)
+}
+
+func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
+	check queue.PreEnqueueCheck,
+) {
+	if event != framework.EventAssignedPodAdd && event != framework.EventUnscheduledPodAdd {
+		q.events.count.Add(1)
+	}
+	if assigned := framework.EventAssignedPodAdd.Resource; event.Resource == assigned {
+		q.asking.RLock()
+		defer q.asking.RUnlock()
+		inner := check
+		check = func(pod *corev1.Pod) bool { // which is less than to look for the hints of each
+			return !q.refusedForSiblings.Has(pod.UID) && (inner == nil || inner(pod))
+		}
+	}
+	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+}
+
+// Hold returns a queue that looks at its pods for no event before it runs. Nothing has been tried until then, and to
+// ask for each of the nodes and pods that exist at start about each pod that a plugin holds back costs their product:
+// seconds of a scheduler's start with a thousand members of gangs. These pods are asked about once, when it runs.
+func Hold(q queue.SchedulingQueue) queue.SchedulingQueue { return &heldQueue{SchedulingQueue: q} }
+
+type heldQueue struct {
+	queue.SchedulingQueue
+	runs atomic.Bool
+}
+
+func (q *heldQueue) Run(logger klog.Logger) {
+	q.runs.Store(true) // from here on events count; what they follow from is known to who is asked now
+	pending, _ := q.PendingPods()
+	pods := make(map[string]*corev1.Pod, len(pending))
+	for _, p := range pending {
+		pods[p.Namespace+"/"+p.Name] = p
+	}
+	q.Activate(logger, pods)
+	q.SchedulingQueue.Run(logger)
+}
+
+func (q *heldQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
+	check queue.PreEnqueueCheck,
+) {
+	if q.runs.Load() {
+		q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+	}
+}

@@ -1,0 +1,269 @@
+package hooks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"pgregory.net/rapid"
+)
+
+// TestNodesAreLoggedWhereOtherPodsAreNominated: what the queue of Kubernetes says of each node changes for no call
+// without the node's being logged, and no node is logged for an update of a pod that is nominated to none.
+func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
+	t.Parallel()
+	changed, quiet, logger := 0, 0, klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	var exist []runtime.Object
+	for i := range 3 {
+		p := &corev1.Pod{}
+		p.Namespace, p.Name = "n", fmt.Sprint("p", i)
+		exist = append(exist, p)
+	}
+	said := func(nominated []fwk.PodInfo) string {
+		var all []string
+		for _, info := range nominated {
+			p := info.GetPod()
+			cpu := info.CalculateResource().Resource.GetMilliCPU()
+			all = append(all, fmt.Sprint(p.UID, len(p.Spec.Containers), cpu))
+		}
+		slices.Sort(all)
+		return fmt.Sprint(all)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		q := queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }, exist)
+		c := &Changes{}
+		watched := (&Events{}).Watch(q, c)
+		pods, popped := map[string]*corev1.Pod{}, map[string]*framework.QueuedPodInfo{}
+		nominated := func() map[string]string {
+			on := map[string]string{}
+			for _, node := range []string{"a", "b"} {
+				on[node] = said(q.NominatedPodsForNode(node))
+			}
+			return on
+		}
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			name := fmt.Sprint("p", rapid.IntRange(0, 2).Draw(rt, "pod"))
+			was, from := nominated(), c.seen
+			is := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
+			is.Status.NominatedNodeName = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "status")
+			cpus := resource.NewQuantity(rapid.Int64Range(0, 1).Draw(rt, "CPUs"), resource.DecimalSI)
+			is.Spec.Containers = make([]corev1.Container, 1)
+			is.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *cpus}
+			info, err := framework.NewPodInfo(is)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			old, updates := pods[name], false
+			switch step := rapid.IntRange(0, 10).Draw(rt, "step"); {
+			case old == nil:
+				watched.Add(ctx, is)
+				pods[name] = is
+			case step == 0:
+				watched.Delete(old)
+				delete(pods, name)
+				if popped[name] != nil {
+					watched.Done(old.UID)
+					delete(popped, name)
+				}
+			case step == 1 || step == 2:
+				on := rapid.SampledFrom([]string{"", "a", "b", "as before"}).Draw(rt, "to")
+				to := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: on}
+				if on == "as before" {
+					to = nil
+				}
+				watched.AddNominatedPod(logger, info, to)
+			case step == 3:
+				watched.DeleteNominatedPodIfExists(old)
+			case step == 4:
+				watched.UpdateNominatedPod(logger, old, info)
+			case popped[name] != nil && step < 8: // as the handler of failures brings it back
+				popped[name].PodInfo, _ = framework.NewPodInfo(old)
+				if err := watched.AddUnschedulableIfNotPresent(logger, popped[name], 0); err != nil {
+					rt.Fatal(err)
+				}
+				delete(popped, name)
+			case popped[name] == nil && step == 5:
+				popped[name] = watched.PopSpecificPod(logger, old)
+			case step == 6 && len(q.PodsInActiveQ()) > 0:
+				head, err := watched.Pop(logger)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				popped[head.Pod.Name] = head
+			default:
+				watched.Update(ctx, old, is)
+				pods[name], updates = is, true
+			}
+			now := nominated()
+			log, _ := c.Since(from)
+			for node := range now {
+				if now[node] != was[node] {
+					changed++
+					if !slices.Contains(log, node) {
+						rt.Fatalf("node %s is not logged: nominated were %s and are %s", node, was[node], now[node])
+					}
+				}
+			}
+			if updates && was["a"]+was["b"]+now["a"]+now["b"] == "[][][][]" {
+				quiet++
+				if len(log) > 0 {
+					rt.Fatalf("nodes %v are logged, and no pod is nominated", log)
+				}
+			}
+		}
+	})
+	if !testing.Short() && (changed < 100 || quiet < 10) {
+		t.Errorf("%d changes of a node and %d updates that are none: too few to mean anything", changed, quiet)
+	}
+}
+
+// holdBack is a plugin that lets pods into the queue when it is open.
+type holdBack struct {
+	open  bool
+	asked int
+}
+
+func (h *holdBack) Name() string { return "HoldBack" }
+
+func (h *holdBack) PreEnqueue(context.Context, *corev1.Pod) *fwk.Status {
+	h.asked++
+	if h.open {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+}
+
+// TestPodsThatAreHeldBackAreAskedAboutOnceAtStart: not for each node that exists, and for each event from then on.
+func TestPodsThatAreHeldBackAreAskedAboutOnceAtStart(t *testing.T) {
+	t.Parallel()
+	gate, logger := &holdBack{}, klog.New(logr.Discard().GetSink())
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	defer cancel()
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}),
+		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
+			{Resource: fwk.Node, ActionType: fwk.Add}: {{PluginName: gate.Name(), QueueingHintFn: alwaysQueue}},
+		}}))
+	q := Hold(inner)
+	comes := func() {
+		node := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
+		q.MoveAllToActiveOrBackoffQueue(logger, node, nil, &corev1.Node{}, nil)
+	}
+	const pods = 3
+	for i := range pods {
+		q.Add(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint(i))}})
+	}
+	for range 10 {
+		comes()
+	}
+	if gate.asked != pods || len(inner.PodsInActiveQ()) != 0 {
+		t.Fatalf("before the start: asked %d times about %d pods, %d in the queue", gate.asked, pods,
+			len(inner.PodsInActiveQ()))
+	}
+	q.Run(logger)
+	defer q.Close()
+	if gate.asked != 2*pods || len(inner.PodsInActiveQ()) != 0 {
+		t.Fatalf("at the start: asked %d times about %d pods", gate.asked, pods)
+	}
+	gate.open = true
+	comes()
+	if got := len(inner.PodsInActiveQ()); got != pods {
+		t.Fatalf("a node comes after the start: %d pods of %d are in the queue", got, pods)
+	}
+}
+
+// TestPodsThatAreHeldBackNoLongerStart: what let them in came before the start, so no event follows.
+func TestPodsThatAreHeldBackNoLongerStart(t *testing.T) {
+	t.Parallel()
+	gate, logger := &holdBack{}, klog.New(logr.Discard().GetSink())
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	defer cancel()
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}))
+	q := Hold(inner)
+	q.Add(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "1"}})
+	gate.open = true
+	q.Run(logger)
+	defer q.Close()
+	if got := len(inner.PodsInActiveQ()); got != 1 {
+		t.Fatalf("%d pods in the queue, want 1", got)
+	}
+}
+
+// TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods: apart from these, each event reaches each pod.
+func TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods(t *testing.T) {
+	t.Parallel()
+	logger := klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	asked := sets.New[string]()
+	note := func(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+		asked.Insert(pod.Name)
+		return fwk.QueueSkip, nil
+	}
+	hints := queue.QueueingHintMap{}
+	for _, e := range []fwk.ClusterEvent{
+		{Resource: fwk.Pod, ActionType: fwk.All}, {Resource: fwk.Node, ActionType: fwk.All},
+	} {
+		for _, plugin := range []string{"Siblings", "Fit"} {
+			hints[e] = append(hints[e], &queue.QueueingHintFunction{PluginName: plugin, QueueingHintFn: note})
+		}
+	}
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": hints}))
+	events := &Events{SiblingPlugin: "Siblings"}
+	q := events.Watch(inner, &Changes{})
+	refuse := func(name string, plugins ...string) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		q.Add(ctx, pod)
+		info, err := q.Pop(logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info.UnschedulablePlugins = sets.New(plugins...)
+		if err := q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refuse("sibling", "Siblings")
+	refuse("asked", "Siblings", "Fit")
+	refuse("plain", "Fit")
+	refuse("gone", "Siblings")
+	q.Delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "gone"}})
+	refuse("gone", "Fit") // and is refused by another plugin when it comes again
+	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	for _, c := range []struct {
+		event fwk.ClusterEvent
+		check queue.PreEnqueueCheck
+		want  []string
+	}{
+		{framework.EventAssignedPodAdd, nil, []string{"asked", "gone", "plain"}},
+		{framework.EventAssignedPodDelete, nil, []string{"asked", "gone", "plain"}},
+		{
+			framework.EventAssignedPodUpdate, func(p *corev1.Pod) bool { return p.Name != "plain" },
+			[]string{"asked", "gone"},
+		},
+		{fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, []string{"asked", "gone", "plain", "sibling"}},
+	} {
+		asked.Clear()
+		q.MoveAllToActiveOrBackoffQueue(logger, c.event, nil, assigned, c.check)
+		if diff := cmp.Diff(c.want, sets.List(asked)); diff != "" {
+			t.Errorf("%s: pods that plugins are asked about (-want +got):\n%s", c.event.Label(), diff)
+		}
+	}
+}
+
+func alwaysQueue(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil }

@@ -1,0 +1,118 @@
+package hooks
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Informers returns a factory with upstream's informers of pods and nodes, which quotas and gangs have first. Namesakes
+// are kept apart: upstream ends the process over an update from a bound pod to its pending namesake. Nodes come without
+// what is reserved on them.
+func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
+	gangs *kube.Gangs,
+) informers.SharedInformerFactory {
+	core := upstream.Core().V1()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
+		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
+	}
+	pods := kube.First(gangs.PodHandler(), kube.ByUID(core.Pods().Informer()))
+	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
+	serve(&corev1.Node{}, kube.Mapped(kube.First(quotas.NodeHandler(), core.Nodes().Informer()), convert.Schedulable))
+	return factory
+}
+
+// resources serves the objects that describe nodes, quotas and gangs from trimmed caches, which the accounts read
+// first.
+type resources struct {
+	dynamicinformer.DynamicSharedInformerFactory
+	ours map[schema.GroupVersionResource]cache.SharedIndexInformer
+	// asked are those of ours that a profile with our plugin has asked for; others are not even read.
+	asked   map[schema.GroupVersionResource]cache.SharedIndexInformer
+	running sync.WaitGroup
+}
+
+// Resources returns a factory with the objects that describe nodes, which client reads and store has first, those of
+// quotas, which quotas has first, and those of gangs, which gangs has first.
+func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, quotas *kube.Quotas,
+	gangs *kube.Gangs, client rest.Interface,
+) dynamicinformer.DynamicSharedInformerFactory {
+	r := &resources{
+		DynamicSharedInformerFactory: upstream,
+		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{
+			v1alpha2.Resource():       kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
+			nodeinfo.Resource():       kube.First(store.NumatopologyHandler(), kube.NewNumatopologyInformer(client)),
+			devicev1alpha1.Resource(): kube.First(store.DeviceHandler(), kube.NewDeviceInformer(client)),
+		},
+		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
+	}
+	networks := kube.Distinct(kube.SameNetwork, kube.NewNetworkInformer(client))
+	r.ours[devicev1alpha1.NetworkResource()] = kube.First(gangs.NetworkHandler(), networks)
+	for _, group := range v1alpha1.Groups() {
+		objects := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(client, group))
+		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)
+	}
+	for _, of := range v1alpha1.GangKinds() {
+		podGroups := kube.Distinct(kube.SamePodGroup, kube.NewPodGroupInformer(client, of))
+		r.ours[of.At[0]] = kube.First(gangs.GroupHandler(), podGroups)
+	}
+	return r
+}
+
+func (r *resources) ForResource(gvr schema.GroupVersionResource) informers.GenericInformer {
+	if i, ok := r.ours[gvr]; ok {
+		r.asked[gvr] = i
+		return trimmedInformer{i, gvr.GroupResource()}
+	}
+	return r.DynamicSharedInformerFactory.ForResource(gvr)
+}
+
+func (r *resources) Start(stop <-chan struct{}) {
+	r.DynamicSharedInformerFactory.Start(stop)
+	for _, i := range r.asked {
+		r.running.Go(func() { i.Run(stop) })
+	}
+}
+
+func (r *resources) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
+	synced := r.DynamicSharedInformerFactory.WaitForCacheSync(stop)
+	if synced == nil {
+		synced = map[schema.GroupVersionResource]bool{}
+	}
+	for gvr, i := range r.asked {
+		synced[gvr] = cache.WaitForCacheSync(stop, i.HasSynced)
+	}
+	return synced
+}
+
+func (r *resources) Shutdown() {
+	r.DynamicSharedInformerFactory.Shutdown()
+	r.running.Wait()
+}
+
+type trimmedInformer struct {
+	informer cache.SharedIndexInformer
+	resource schema.GroupResource
+}
+
+func (t trimmedInformer) Informer() cache.SharedIndexInformer { return t.informer }
+
+func (t trimmedInformer) Lister() cache.GenericLister {
+	return cache.NewGenericLister(t.informer.GetIndexer(), t.resource)
+}

@@ -1,0 +1,15 @@
+// Package ranking replaces kube-scheduler's batching of equal pods, by a Profile around each framework.
+//
+// Upstream keeps one list of scored nodes for pods that follow each other, and only while each pod fills its node. Here
+// each signature has a ranking of its own: the raw score that every plugin gave each feasible node. The next pod of the
+// signature evaluates again only the nodes that changed since the last one:
+//
+//	cache, accounts ── node ──► hooks.Changes ──► ranking: filter and score the changed nodes
+//	                                                 │     normalize and total over arrays
+//	                                                 ▼
+//	GetNodeHint ◄────────────────────────────── best node ──► upstream runs all filters on it
+//
+// The node is a proposal, as upstream's hint is: a pod that the filters refuse is evaluated on all nodes. A test
+// compares each proposal with the node that a pass over all nodes gives. Rejections remembers to which nodes the API
+// server refused to bind a pod, so that such a node does not win every cycle.
+package ranking

@@ -1,0 +1,377 @@
+package ranking
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/lru"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+)
+
+// rankingsKept bounds the rankings of a profile; the least recently used one goes.
+const rankingsKept = 128
+
+// local are the plugins that evaluate a node by its NodeInfo alone.
+var local = []string{
+	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts,
+	names.NodeResourcesFit, names.NodeResourcesBalancedAllocation, names.ImageLocality, names.NodeDeclaredFeatures,
+}
+
+// Spreader is a plugin that scores a node by the pods of all nodes in its topology, as PodTopologySpread does.
+type Spreader interface {
+	fwk.PreScorePlugin
+	// SpreadKey returns all that its score reads of the pod, "" for a pod that it does not spread.
+	SpreadKey(pod *corev1.Pod) string
+	// IgnoresIncomplete reports whether nodes without all topology keys are left out.
+	IgnoresIncomplete(pod *corev1.Pod) bool
+}
+
+// Together knows the pods that start together.
+type Together interface {
+	// Planned returns the node that a pod is to have, "" for one that may have any.
+	Planned(pod *corev1.Pod) (node string)
+	// Within names the nodes among which the pod of the cycle is placed, "" for all.
+	Within() string
+	// Alone reports whether a pod starts without others: it may have victims of its own.
+	Alone(pod *corev1.Pod) bool
+	// IsMember reports whether a pod is of a gang, started or not.
+	IsMember(pod *corev1.Pod) bool
+	// PostFilter returns what preemption makes of a pod that does not fit and starts with others.
+	PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status)
+	// Waits is called when a reserved pod waits for a permit.
+	Waits(pod *corev1.Pod)
+}
+
+// Valuer is a plugin that scores nodes by what pods of the cluster ask for.
+type Valuer interface {
+	// Arrived is called for each attempt on a pod, before its nodes are filtered.
+	Arrived(state fwk.CycleState, pod *corev1.Pod)
+	// Epoch changes when scores can be others although the pod and the nodes are the same; in Arrived alone.
+	Epoch() uint64
+	// Decides reports whether its score is to decide: nodes must get none for the CPUs and memory that they have free,
+	// nor for being apart from pods that the pod does not name.
+	Decides(state fwk.CycleState) bool
+}
+
+type scorer struct {
+	fwk.ScorePlugin
+	pre    fwk.PreScorePlugin // nil without
+	weight int64
+}
+
+// Profile places pods of one signature by a ranking of the nodes. It belongs to the scheduling loop alone.
+type Profile struct {
+	framework.Framework
+	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
+	ByName bool
+	// Bindings counts those of the profile; nil counts none.
+	Bindings *hooks.Bindings
+	// Rejections has the nodes that pods of the profile are not to be tried on; nil has none.
+	Rejections *Rejections
+	// Together is asked about pods that start together; nil where there are none.
+	Together Together
+
+	changes  *hooks.Changes
+	usable   bool     // every score plugin is known
+	across   []string // plugins that must have nothing to say: what they say of a node depends on others
+	scorers  []scorer // that evaluate each node by itself
+	spreader Spreader // nil without
+	spreads  int64    // weight of spreader
+	valuer   Valuer   // nil without
+	affinity fwk.PreScorePlugin
+	rankings *lru.Cache // key → *ranking
+
+	// The nodes of the snapshot, by name; they hold while the log's set of nodes is the same.
+	names []string
+	ids   map[string]int
+	sets  uint64
+
+	// The cycle under way.
+	key      string // "" for a pod that is not ranked
+	feasible []fwk.NodeInfo
+	rejected atomic.Int64
+	refusing atomic.Pointer[rejections] // of the pod; read by binding cycles too, for what they report
+	used     *ranking                   // that chose the node
+}
+
+// NewProfile wraps a profile. cfg is what it was made from. localPlugins are plugins outside of kube-scheduler that
+// evaluate a node by its NodeInfo, and by what is logged as a change of the node.
+func NewProfile(
+	ctx context.Context, f framework.Framework, cfg *config.KubeSchedulerProfile, changes *hooks.Changes,
+	localPlugins ...string,
+) (*Profile, error) {
+	p := &Profile{Framework: f, changes: changes, usable: true, rankings: lru.New(rankingsKept)}
+	made := map[string]fwk.Plugin{}
+	for _, e := range f.EnqueueExtensions() {
+		made[e.Name()] = e
+		if valuer, ok := e.(Valuer); ok {
+			p.valuer = valuer
+		}
+	}
+	isLocal := func(name string) bool { return slices.Contains(local, name) || slices.Contains(localPlugins, name) }
+	plugins := f.ListPlugins()
+	for _, enabled := range plugins.Filter.Enabled {
+		if !isLocal(enabled.Name) {
+			p.across = append(p.across, enabled.Name)
+		}
+	}
+	for _, enabled := range plugins.Score.Enabled {
+		plugin, ok := made[enabled.Name].(fwk.ScorePlugin)
+		switch factory, inTree := frameworkplugins.NewInTreeRegistry()[enabled.Name]; {
+		case enabled.Name == names.VolumeBinding || enabled.Name == names.DynamicResources:
+			p.across = append(p.across, enabled.Name) // who passes their filter without a word has a score of 0
+			continue
+		case !ok && inTree && isLocal(enabled.Name): // a plugin that only scores: the framework does not hand it out
+			var args runtime.Object
+			for i := range cfg.PluginConfig {
+				if cfg.PluginConfig[i].Name == enabled.Name {
+					args = cfg.PluginConfig[i].Args
+				}
+			}
+			another, err := factory(ctx, args, f)
+			if err != nil {
+				return nil, fmt.Errorf("make %s: %w", enabled.Name, err)
+			}
+			plugin, ok = another.(fwk.ScorePlugin)
+		}
+		pre, _ := plugin.(fwk.PreScorePlugin)
+		spreader, spreads := plugin.(Spreader)
+		switch {
+		case ok && isLocal(enabled.Name):
+			p.scorers = append(p.scorers, scorer{plugin, pre, int64(enabled.Weight)})
+		case ok && enabled.Name == names.InterPodAffinity:
+			p.affinity = pre
+		case ok && spreads:
+			p.spreader, p.spreads = spreader, int64(enabled.Weight)
+		case enabled.Name != names.PodTopologySpread: // which signs no pod that it would score
+			p.usable = false
+		}
+	}
+	return p, nil
+}
+
+// GetNodeHint returns the best node for the pod, "" when all nodes have to be asked.
+func (p *Profile) GetNodeHint(
+	ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState, _ int64,
+) string {
+	start, result := time.Now(), "no_hint"
+	defer func() {
+		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
+	}()
+	p.used, p.feasible, p.key = nil, nil, ""
+	p.rejected.Store(0)
+	p.refusing.Store(&rejections{pod.UID, p.Rejections.of(pod.UID)})
+	if p.Together != nil {
+		if node := p.Together.Planned(pod); node != "" {
+			result = "hint"
+			return node
+		}
+	}
+	if p.key = p.ClassOf(ctx, pod, signature, state); p.key != "" && p.Together != nil {
+		p.key += p.Together.Within()
+	}
+	if known, ok := p.rankings.Get(p.key); ok && p.key != "" {
+		r := known.(*ranking)
+		node, reason := r.best(ctx, p, state, pod)
+		if node != "" {
+			p.used, result = r, "hint"
+			return node
+		}
+		p.drop(reason)
+	}
+	p.attempted(metrics.BatchAttemptNoHint)
+	return ""
+}
+
+// ClassOf returns what rankings are known by: all that is read of the pod. It is "" for pods whose place depends on
+// more than each node by itself and the pods that they are spread against.
+func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
+) string {
+	if signature == nil || !p.usable || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" ||
+		len(p.Rejections.of(pod.UID)) > 0 {
+		return ""
+	}
+	silent := state.GetSkipFilterPlugins()
+	for _, name := range p.across {
+		if !silent.Has(name) {
+			return ""
+		}
+	}
+	// Labels are signed for the affinity of other pods alone, which has nothing to say: pods of StatefulSets and of
+	// indexed Jobs, each with a label of its own, are of one class.
+	if p.affinity != nil && !p.affinity.PreScore(ctx, state, pod, nil).IsSkip() {
+		return ""
+	}
+	labels, err := json.Marshal(pod.Labels)
+	if err != nil {
+		return ""
+	}
+	key := bytes.Replace(signature, slices.Concat([]byte(`"`+fwk.LabelsSignerName+`":`), labels), nil, 1)
+	key = strconv.AppendInt(append(key, ' '), int64(corev1helpers.PodPriority(pod)), 10) // nominated pods yield to it
+	if p.spreader != nil {
+		key = append(append(key, ' '), p.spreader.SpreadKey(pod)...)
+	}
+	return string(key)
+}
+
+// RunPreFilterPlugins reports the pod to the profile's Valuer.
+func (p *Profile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+	result, status, refusing := p.Framework.RunPreFilterPlugins(ctx, state, pod)
+	if p.valuer != nil && status.IsSuccess() {
+		p.valuer.Arrived(state, pod)
+	}
+	return result, status, refusing
+}
+
+// RunPreScorePlugins leaves out the scores of plugins that do not count for the pod.
+func (p *Profile) RunPreScorePlugins(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
+) *fwk.Status {
+	status := p.Framework.RunPreScorePlugins(ctx, state, pod, nodes)
+	if left := p.leftOut(state, pod); len(left) > 0 {
+		state.SetSkipScorePlugins(left.Union(state.GetSkipScorePlugins()))
+	}
+	return status
+}
+
+// leftOut returns the plugins whose scores do not count for the pod.
+func (p *Profile) leftOut(state fwk.CycleState, pod *corev1.Pod) sets.Set[string] {
+	if p.valuer == nil || !p.valuer.Decides(state) {
+		return nil
+	}
+	left := sets.New(names.NodeResourcesFit, names.NodeResourcesBalancedAllocation)
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		left.Insert(names.PodTopologySpread)
+		if p.spreader != nil {
+			left.Insert(p.spreader.Name())
+		}
+	}
+	return left
+}
+
+// RunPostFilterPlugins looks for no victims for a pod that starts with others.
+func (p *Profile) RunPostFilterPlugins(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.Together == nil || p.Together.Alone(pod) {
+		return p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
+	}
+	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, withoutVictims{nodes})
+	if !status.IsRejected() {
+		return result, status
+	}
+	return p.Together.PostFilter(pod)
+}
+
+// withoutVictims says that no node has victims.
+type withoutVictims struct{ fwk.NodeToStatusReader }
+
+func (withoutVictims) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeInfo, error) {
+	return nil, nil
+}
+
+// AddWaitingPod reports that a pod waits.
+func (p *Profile) AddWaitingPod(pod *corev1.Pod, waits map[string]time.Duration) {
+	p.Framework.AddWaitingPod(pod, waits)
+	if p.Together != nil {
+		p.Together.Waits(pod)
+	}
+}
+
+// RunFilterPluginsWithNominatedPods counts the nodes that refuse.
+func (p *Profile) RunFilterPluginsWithNominatedPods(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+) *fwk.Status {
+	status := p.refuses(pod.UID, node.Node().Name)
+	if status.IsSuccess() {
+		status = p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	}
+	if !status.IsSuccess() {
+		p.rejected.Add(1)
+	}
+	return status
+}
+
+// RunScorePlugins notes the nodes that a ranking may be made of.
+func (p *Profile) RunScorePlugins(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, *fwk.Status) {
+	p.feasible = nodes
+	return p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+}
+
+// StoreScheduleResults begins a ranking after a pass over the nodes. It is filled when a second pod asks for it.
+func (p *Profile) StoreScheduleResults(
+	_ context.Context, _ fwk.PodSignature, hinted, chosen string, _ framework.SortedScoredNodes, _ int64,
+) {
+	defer metrics.StoreScheduleResultsDuration.ObserveSince(time.Now(), p.ProfileName())()
+	switch {
+	case hinted != "" && hinted == chosen:
+		p.attempted(metrics.BatchAttemptHintUsed)
+	case hinted != "":
+		p.attempted(metrics.BatchAttemptHintNotUsed)
+		p.drop(metrics.BatchFlushPodFailed)
+	case p.key != "" && len(p.feasible) > 1:
+		if r := p.begin(); r != nil {
+			p.rankings.Add(p.key, r)
+		}
+	}
+}
+
+// begin returns an empty ranking of the feasible nodes, or of all that were asked; nil while the set of nodes changes.
+func (p *Profile) begin() *ranking {
+	r := &ranking{left: len(p.feasible)}
+	r.seen, r.sets = p.changes.Position()
+	all, err := p.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil
+	}
+	if p.ids == nil || p.sets != r.sets || len(p.names) != len(all) {
+		p.rankings.Clear() // they know other indices
+		p.sets, p.names, p.ids = r.sets, make([]string, len(all)), make(map[string]int, len(all))
+		for i, n := range all {
+			p.names[i] = n.Node().Name
+			p.ids[p.names[i]] = i
+		}
+	}
+	if len(p.feasible)+int(p.rejected.Load()) == len(all) {
+		r.complete, p.feasible = true, all
+	}
+	r.members = make([]int32, len(p.feasible))
+	for m, n := range p.feasible {
+		i, known := p.ids[n.Node().Name]
+		if !known {
+			return nil
+		}
+		r.members[m] = int32(i)
+	}
+	return r
+}
+
+func (p *Profile) drop(reason string) {
+	metrics.BatchCacheFlushed.WithLabelValues(p.ProfileName(), reason).Inc()
+	p.rankings.Remove(p.key)
+	p.used = nil
+}
+
+func (p *Profile) attempted(result string) {
+	metrics.BatchAttemptStats.WithLabelValues(p.ProfileName(), result).Inc()
+}
