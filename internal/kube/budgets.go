@@ -11,7 +11,7 @@ import (
 
 // Budgets finds the PodDisruptionBudgets that count a pod, as the Eviction API does. It never changes.
 type Budgets struct {
-	of map[string][]budget // by namespace
+	byNamespace map[string][]budget
 }
 
 type budget struct {
@@ -22,24 +22,24 @@ type budget struct {
 
 // NewBudgets reads PodDisruptionBudgets. One whose status does not describe its current spec yet allows no disruption.
 func NewBudgets(all []*policyv1.PodDisruptionBudget) *Budgets {
-	b := &Budgets{of: map[string][]budget{}}
+	b := &Budgets{byNamespace: map[string][]budget{}}
 	for _, o := range all {
 		selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
 		if err != nil {
 			continue // it selects no pod
 		}
-		is := budget{selector: selector, disrupted: o.Status.DisruptedPods}
+		read := budget{selector: selector, disrupted: o.Status.DisruptedPods}
 		if o.Status.ObservedGeneration >= o.Generation {
-			is.Allowed = int(o.Status.DisruptionsAllowed)
+			read.Allowed = int(o.Status.DisruptionsAllowed)
 		}
-		b.of[o.Namespace] = append(b.of[o.Namespace], is)
+		b.byNamespace[o.Namespace] = append(b.byNamespace[o.Namespace], read)
 	}
 	return b
 }
 
 // Of returns the budgets that an eviction of the pod is charged to: always the same pointers for the same budgets.
 func (b *Budgets) Of(p *corev1.Pod) (counting []*gang.Budget) {
-	all := b.of[p.Namespace]
+	all := b.byNamespace[p.Namespace]
 	for i := range all {
 		if _, counted := all[i].disrupted[p.Name]; !counted && all[i].selector.Matches(labels.Set(p.Labels)) {
 			counting = append(counting, &all[i].Budget)

@@ -18,7 +18,8 @@ const (
 	Strict
 )
 
-// Holder is a pod that is reserved or bound, as revocation sees it. What it uses counts as given back while it leaves.
+// Holder is a pod that is reserved or bound, as revocation sees it. What the pod uses does not count while it is being
+// deleted.
 type Holder struct {
 	Member
 	Gang    *Gang          // nil where the pod is in none

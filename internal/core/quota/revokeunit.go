@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
-// Obstacle is why a pod is not revoked.
+// Obstacle is why revocation does not choose a pod.
 type Obstacle string
 
 // The obstacles.
@@ -16,35 +16,38 @@ const (
 	BudgetExhausted Obstacle = "BudgetExhausted" // a PodDisruptionBudget allows no further disruption
 	SeveralBudgets  Obstacle = "SeveralBudgets"  // the Eviction API refuses pods that more than one budget counts
 	GangElsewhere   Obstacle = "GangElsewhere"   // its gang would fall below min, and has members in other quotas
-	GangKept        Obstacle = "GangKept"        // its gang would fall below min, and another member must stay
+	GangKept        Obstacle = "GangKept"        // its gang would fall below min, and another member cannot be evicted
 	GangAboveLimit  Obstacle = "GangAboveLimit"  // its gang can only go whole, and has more pods than Limits allow
 )
 
-// unit is what is evicted as one: a pod, or the members without which a gang is below min.
+// unit is pods that are evicted together: one pod, or the members without which a gang would be below its minimum.
 type unit struct {
-	pods []*Holder // ascending order
-	// above are the members of the gang above min: they go with the unit. rest is the inverse.
+	pods []*Holder // in the order of compareHolders
+	// above is the gang's members above its minimum, each a unit of its own. They are evicted with this unit, so that
+	// no member remains.
 	above []*unit
-	rest  *unit
-	why   Obstacle
-	taken bool
+	rest  *unit    // the unit whose above contains this one; nil for none
+	why   Obstacle // why the unit is not chosen; empty if nothing prevents it
+	taken bool     // the unit is chosen
 }
 
-// selection chooses victims among the units of one quota. The After of its levels follows what is chosen.
+// selection chooses victims among the units of one quota. Invariant: the After of each level is its Used without the
+// pods of the chosen units, and charged has these pods' budgets.
 type selection struct {
 	levels  []Level
-	units   []*unit // ascending order of their last pods
+	units   []*unit // in the order of their last pods, the first victim first
 	charged gang.Charges
 }
 
-// order ranks victims: the lowest priority first, then the latest start.
-func order(a, b *Holder) int {
+// compareHolders orders victims: the lowest priority first, then the latest start.
+func compareHolders(a, b *Holder) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Start.Compare(a.Start), cmp.Compare(a.UID, b.UID))
 }
 
-// choose takes units from low to high that lower a level above its goal, then gives back from high to low what is not
-// needed. What is given back can leave a budget to a unit that lacked it, so both are repeated; each time, less is
-// above the goals than before.
+// choose chooses the victims of a quota. It takes the units that lower a level above its goal, the lowest priority
+// first, then spares the units that are not needed, the highest priority first. A spared unit can leave a budget to a
+// unit that lacked it, so both steps are repeated until the first takes nothing; each repetition leaves less above the
+// goals than the one before.
 func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
 	s := &selection{levels: levels, charged: gang.Charges{}}
 	gangs := map[*Gang][]*Holder{}
@@ -69,22 +72,23 @@ func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
 			s.units = append(s.units, r.unitsOf(group, gangs)...)
 		}
 	}
-	slices.SortFunc(s.units, func(a, b *unit) int { return order(a.pods[len(a.pods)-1], b.pods[len(b.pods)-1]) })
+	slices.SortFunc(s.units, func(a, b *unit) int { return compareHolders(a.pods[len(a.pods)-1], b.pods[len(b.pods)-1]) })
 	for i := range levels {
 		levels[i].After = levels[i].Used
 	}
-	for s.take() {
-		s.giveBack()
+	for s.takeUnits() {
+		s.spareUnits()
 	}
 	return s
 }
 
-// unitsOf returns a unit for each member of these gangs above min, first those that may go, and one for the rest.
-func (r *Revoker) unitsOf(group []*Gang, of map[*Gang][]*Holder) []*unit {
+// unitsOf returns the units of gangs that start together: each member above a gang's minimum is one, and all others are
+// one unit. Members that no obstacle keeps come first, so that they are the ones above the minimum.
+func (r *Revoker) unitsOf(group []*Gang, holders map[*Gang][]*Holder) []*unit {
 	rest, all, elsewhere, kept := &unit{}, 0, false, false
 	for _, g := range group {
-		members := of[g]
-		slices.SortFunc(members, order)
+		members := holders[g]
+		slices.SortFunc(members, compareHolders)
 		slices.SortStableFunc(members, func(a, b *Holder) int {
 			return cmp.Compare(min(len(a.obstacle()), 1), min(len(b.obstacle()), 1))
 		})
@@ -97,7 +101,7 @@ func (r *Revoker) unitsOf(group []*Gang, of map[*Gang][]*Holder) []*unit {
 		all += len(members)
 		elsewhere = elsewhere || g.Bound > len(members)
 	}
-	slices.SortFunc(rest.pods, order)
+	slices.SortFunc(rest.pods, compareHolders)
 	switch {
 	case len(rest.pods) == 0:
 		return rest.above
@@ -111,8 +115,8 @@ func (r *Revoker) unitsOf(group []*Gang, of map[*Gang][]*Holder) []*unit {
 	return append(slices.Clone(rest.above), rest)
 }
 
-// take chooses until no level is above its goal. It reports whether it chose anything.
-func (s *selection) take() (chosen bool) {
+// takeUnits chooses units until no level is above its goal, and reports whether it chose any.
+func (s *selection) takeUnits() (chosen bool) {
 	for _, u := range s.units {
 		if u.taken || u.why != "" && u.why != BudgetExhausted || !s.lowers(u) {
 			continue
@@ -138,7 +142,7 @@ func (s *selection) take() (chosen bool) {
 	return chosen
 }
 
-// set chooses a unit, or gives it back.
+// set chooses a unit, or spares one that was chosen.
 func (s *selection) set(u *unit, taken bool) {
 	sign := 1
 	if u.taken = taken; !taken {
@@ -160,8 +164,9 @@ func (s *selection) lowers(u *unit) bool {
 	return slices.ContainsFunc(s.levels, func(l Level) bool { return l.After > l.Goal && u.uses(l.Dimension) > 0 })
 }
 
-// giveBack gives back what fits below the goals, or, where a goal is not reached, below what all chosen units reach.
-func (s *selection) giveBack() {
+// spareUnits spares each chosen unit without which no level exceeds its goal, or, for a level that does not reach its
+// goal, what it reaches with all chosen units.
+func (s *selection) spareUnits() {
 	reached := slices.Clone(s.levels)
 	for _, u := range slices.Backward(s.units) {
 		if !u.taken || u.isLocked() {
@@ -177,7 +182,7 @@ func (s *selection) giveBack() {
 	}
 }
 
-// isLocked reports whether a unit goes because the rest of its gang does.
+// isLocked reports whether a unit is chosen because the rest of its gang is.
 func (u *unit) isLocked() bool { return u.rest != nil && u.rest.taken }
 
 // victims returns the chosen units, a gang that goes whole as one.
@@ -196,7 +201,7 @@ func (s *selection) victims() [][]*Holder {
 	return victims
 }
 
-// kept returns what is not chosen of what uses a dimension that remains above its goal.
+// kept returns the pods that are not chosen and use a dimension that remains above its goal.
 func (s *selection) kept() []Kept {
 	var kept []Kept
 	for _, u := range s.units {

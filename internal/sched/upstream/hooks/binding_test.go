@@ -39,8 +39,8 @@ func (t *transport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{}, nil
 }
 
-// TestBindingsOfALargeGangShareAConnection: a gang of 1,000 members is bound at once, and the API server takes 100 requests
-// on one connection.
+// TestBindingsOfALargeGangShareAConnection: a gang of 1,000 members is bound at once, and the API server takes 100
+// requests on one connection.
 func TestBindingsOfALargeGangShareAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &transport{end: make(chan struct{})}
@@ -96,8 +96,8 @@ func (slowServer) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{Body: http.NoBody}, nil
 }
 
-// TestMembersAreBoundAsFastAsOtherPods: while such pods are bound all the time, a gang is bound in the time that the API
-// server needs for it.
+// TestMembersAreBoundAsFastAsOtherPods: while such pods are bound all the time, a gang is bound in the time that the
+// API server needs for it.
 func TestMembersAreBoundAsFastAsOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others, members = 1000, 200
