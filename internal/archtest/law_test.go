@@ -145,7 +145,8 @@ type goPackage struct {
 
 // list lists the packages of the module and what they import, once for all tests.
 var list = sync.OnceValues(func() (map[string]goPackage, error) {
-	const fields = "ImportPath,Dir,Standard,Imports,Deps,TestImports,XTestImports,GoFiles,TestGoFiles,XTestGoFiles,Module"
+	const fields = "ImportPath,Dir,Standard,Imports,Deps,TestImports,XTestImports,GoFiles,TestGoFiles,XTestGoFiles," +
+		"Module"
 	out, err := goList("-tags", "nomsgpack", "-deps", "-json="+fields, "./...")
 	if err != nil {
 		return nil, err

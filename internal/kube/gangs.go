@@ -187,8 +187,8 @@ type GangHandler interface {
 // Handle sets the handler.
 func (s *Gangs) Handle(h GangHandler) { s.handler.Store(&h) }
 
-// Inform lets f know each change of what holds a gang together: the zero value for one that is gone. It is called before
-// the first pod; f is called without the store's lock.
+// Inform lets f know each change of what holds a gang together: the zero value for one that is gone. It is called
+// before the first pod; f is called without the store's lock.
 func (s *Gangs) Inform(f func(id string, b gang.Bond)) { s.inform.Store(&f) }
 
 // Update changes the state by an event, and lets the handler carry out the effects.

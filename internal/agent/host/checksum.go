@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// DevicesPerNUMA are ids by NUMA node, -1 for none. This type and the two below mirror the types of the same names in the
-// kubelet's package devicemanager/checkpoint. The kubelet computes the checksum of its record from the Go text of these
-// structures, so the names and the order of types and fields must be equal to the kubelet's.
+// DevicesPerNUMA are ids by NUMA node, -1 for none. This type and the two below mirror the types of the same names in
+// the kubelet's package devicemanager/checkpoint. The kubelet computes the checksum of its record from the Go text of
+// these structures, so the names and the order of types and fields must be equal to the kubelet's.
 type DevicesPerNUMA map[int64][]string
 
 // PodDevicesEntry is what a container was given of a resource.

@@ -10,7 +10,8 @@ import (
 )
 
 // BenchmarkChoose answers whole requests: GPUs alone, with a NIC beside each, and where the rest of the pod accepts one
-// NUMA node only in the end. Servers with more than 16 GPUs have each at a port of its own, so that no two are interchangeable.
+// NUMA node only in the end. Servers with more than 16 GPUs have each at a port of its own, so that no two are
+// interchangeable.
 func BenchmarkChoose(b *testing.B) {
 	v := empty(b, hgx())
 	wide := hgx()

@@ -8,8 +8,8 @@ import (
 
 // For a set of lead devices, which search enumerates, this file chooses the devices of the other types.
 //
-// Input: the set, and for each other type what the request asks of it. Output: one device for each claim, with the least
-// sum of distances to the lead devices that the claims name, all on NUMA nodes that Options.Accept takes.
+// Input: the set, and for each other type what the request asks of it. Output: one device for each claim, with the
+// least sum of distances to the lead devices that the claims name, all on NUMA nodes that Options.Accept takes.
 //
 //	claimsOf ─► claims ─► assignNearest ─(claims compete)─► assignOptimal (Hungarian method)
 //	   ▲                        once for each order of unequal bundles (chooseType)
@@ -17,10 +17,11 @@ import (
 //
 // Why the result is the least: for one order of bundles on one set of NUMA nodes, the types do not compete with each
 // other for devices, and within a type the assignment has the least sum of costs; orders and sets of NUMA nodes are
-// enumerated. Where there are more than maxPermutedBundles places or more than maxEnumeratedNodes NUMA nodes, not all of
-// them are tried, and the search is marked as not complete.
+// enumerated. Where there are more than maxPermutedBundles places or more than maxEnumeratedNodes NUMA nodes, not all
+// of them are tried, and the search is marked as not complete.
 
-// maxPermutedBundles is the number of claims up to which unequal bundles of a joint allocation are tried in every order.
+// maxPermutedBundles is the number of claims up to which unequal bundles of a joint allocation are tried in every
+// order.
 const maxPermutedBundles = 6
 
 const anyNodes = ^topo.NodeSet(0)
@@ -158,11 +159,11 @@ func permute(list []int8, from int, try func()) {
 	}
 }
 
-// claimsOf lists the claims of a set of the lead on another type. A joint allocation has one claim for each place of the
-// lead (a root complex, or the bridge below it), and more where the request asks for more devices; any other allocation
-// has as many as the request asks for, each near a device of the lead. The first tied claims are tied to a place. With a
-// scope, each place must have an open device, and no device of another place is allowed; without one, places without an
-// open device have no claim.
+// claimsOf lists the claims of a set of the lead on another type. A joint allocation has one claim for each place of
+// the lead (a root complex, or the bridge below it), and more where the request asks for more devices; any other
+// allocation has as many as the request asks for, each near a device of the lead. The first tied claims are tied to a
+// place. With a scope, each place must have an open device, and no device of another place is allowed; without one,
+// places without an open device have no claim.
 func (s *search) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (count, tied int, ok bool) {
 	p, j := &s.rest[t], &s.req.Joint
 	own, devices := len(p.bundles), bits.OnesCount64(mask)

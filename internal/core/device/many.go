@@ -38,8 +38,8 @@ func (c *Class) alike(i, j int, places []int) bool {
 }
 
 // many is the walk through sets of k devices of open, all of them in one of scopes where there are some, for a class
-// without tables. Interchangeable devices count as one, except those in apart. Where there are mostSets of a scope, it has those of each
-// device and the ones that are closest to it.
+// without tables. Interchangeable devices count as one, except those in apart. Where there are mostSets of a scope, it
+// has those of each device and the ones that are closest to it.
 func (c *Class) many(open, apart uint64, k int, scopes ...uint64) *walk {
 	if len(scopes) == 0 {
 		scopes = []uint64{open}

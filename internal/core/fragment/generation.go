@@ -40,8 +40,8 @@ type Settings struct {
 // Standard returns the settings with which the figures of the documentation were measured.
 func Standard() Settings { return Settings{Sequences: 80, MultiGPU: 20, Seed: 1} }
 
-// Memo remembers values of a Generation by shape, and by the shape's hash. It may forget a value at any time, and must be
-// safe for concurrent use.
+// Memo remembers values of a Generation by shape, and by the shape's hash. It may forget a value at any time, and must
+// be safe for concurrent use.
 type Memo interface {
 	Recall(h Shape, hash uint64) (int64, bool)
 	// Keep remembers a value that was asked for, Prepare one that has not been asked for yet.

@@ -83,8 +83,8 @@ func (v *View) collectExclusive() {
 	}
 }
 
-// deriveTenancy computes what the kubelet has given to whom: from the view before, which differs by one account and shares the
-// frame, or anew.
+// deriveTenancy computes what the kubelet has given to whom: from the view before, which differs by one account and
+// shares the frame, or anew.
 func (v *View) deriveTenancy(c change) {
 	if v.facts.Model.Node == nil {
 		return
@@ -113,8 +113,8 @@ func (v *View) tenants() []*tenancy.Tenant {
 // unattributed reports whether the node reports something without the UID of its pod.
 func (fr *frame) unattributed() bool { return len(fr.facts.Given) > 0 && fr.facts.Given[0].UID == "" }
 
-// collectPinned computes KSTATIC: what the kubelet gave to pods that Tenon does not decide about, and in Follow mode all that it
-// gives.
+// collectPinned computes KSTATIC: what the kubelet gave to pods that Tenon does not decide about, and in Follow mode
+// all that it gives.
 func (v *View) collectPinned() {
 	if v.facts.Mode == Follow && v.facts.Model.Predicts() {
 		v.kubeletStatic = v.tenancy.CPUs()

@@ -27,13 +27,13 @@ type Entry struct {
 	NUMAIDs []int
 	// MilliCPU is the CPU request that is promised to the pod on NUMAIDs together; 0 without them.
 	MilliCPU int64
-	// Amounts are what the pod holds of rows on each NUMA node; nil unless the pod has CPUList or NUMAIDs and was placed
-	// under a topology policy.
+	// Amounts are what the pod holds of rows on each NUMA node; nil unless the pod has CPUList or NUMAIDs and was
+	// placed under a topology policy.
 	Amounts []align.Amount
 	// Devices are the devices that Tenon allocated to the pod; nil for none.
 	Devices []device.Grant
-	// Unallocated is true for a pod that requests devices while Devices is empty: another program allocated its devices,
-	// and which ones is not known. Invariant, of a normal entry: false where Devices is not empty.
+	// Unallocated is true for a pod that requests devices while Devices is empty: another program allocated its
+	// devices, and which ones is not known. Invariant, of a normal entry: false where Devices is not empty.
 	Unallocated bool
 	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
 	// anything of its own.

@@ -24,8 +24,9 @@ type Limit struct {
 }
 
 // Room returns how much may still be taken of the shared pools of a set of NUMA nodes together, in milli-CPU. All pods
-// that share pools are admitted by it: a pod may be confined to a set of NUMA nodes exactly when Room of the set holds its
-// request, and exclusive CPUs may leave the pools exactly when of every set of NUMA nodes no more leave than its Room.
+// that share pools are admitted by it: a pod may be confined to a set of NUMA nodes exactly when Room of the set holds
+// its request, and exclusive CPUs may leave the pools exactly when of every set of NUMA nodes no more leave than its
+// Room.
 //
 // Why that is exact (Hall; max-flow min-cut): pods can get what they were promised exactly when every set U of NUMA
 // nodes has at least the promises to pods that may run nowhere else. slack(U) is the difference. What is taken from S

@@ -110,8 +110,8 @@ func parseDecisions(object string, annotations map[string]string) (d decisions) 
 	return d
 }
 
-// hold adds to an entry, whose class and role are set, what its pod holds. milli is the pod's CPU request, otherwise the
-// exclusive policy of a pod that names none, and amounts returns what the pod holds besides CPUs.
+// hold adds to an entry, whose class and role are set, what its pod holds. milli is the pod's CPU request, otherwise
+// the exclusive policy of a pod that names none, and amounts returns what the pod holds besides CPUs.
 func (d *decisions) hold(e *ledger.Entry, milli int64, otherwise cpualloc.Exclusive, amounts func() []align.Amount) {
 	e.Devices = d.devices
 	switch {
