@@ -72,7 +72,9 @@ func (r *Revoker) choose(levels []Level, holders []Holder) *selection {
 			s.units = append(s.units, r.unitsOf(group, gangs)...)
 		}
 	}
-	slices.SortFunc(s.units, func(a, b *unit) int { return compareHolders(a.pods[len(a.pods)-1], b.pods[len(b.pods)-1]) })
+	slices.SortFunc(s.units, func(a, b *unit) int {
+		return compareHolders(a.pods[len(a.pods)-1], b.pods[len(b.pods)-1])
+	})
 	for i := range levels {
 		levels[i].After = levels[i].Used
 	}

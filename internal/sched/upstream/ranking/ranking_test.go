@@ -78,7 +78,8 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 		profiles: map[string]*Profile{}, sampled: map[string]bool{"part": true},
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
 	}
-	c.queue = (&hooks.Events{}).Watch(queue.NewTestQueue(t.Context(), func(a, b fwk.QueuedPodInfo) bool { return false },
+	less := func(a, b fwk.QueuedPodInfo) bool { return false }
+	c.queue = (&hooks.Events{}).Watch(queue.NewTestQueue(t.Context(), less,
 		queue.WithPodLister(c.factory.Core().V1().Pods().Lister())), c.changes)
 	c.cache = c.changes.Watch(schedulercache.New(t.Context(), nil, false), c.store)
 	created := func(all ...basemetrics.Registerable) {
