@@ -43,7 +43,8 @@ type source[T any] struct {
 	client   rest.Interface
 	versions []schema.GroupVersionResource // the first one is that of the last list
 	absent   bool                          // the last list found that the server has none of versions
-	rested   bool                          // with absent: a watch has waited absentPause since, so that the next one ends
+	// with absent: a watch has waited absentPause since, so that the next one ends
+	rested bool
 
 	begin func() runtime.Object                           // makes a new list
 	add   func(all runtime.Object, one *T)                // trims an object of a page and appends it to a list

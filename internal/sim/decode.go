@@ -72,7 +72,8 @@ var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRol
 // supportedKinds is the text about the kinds of isSupported, and Device.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, " +
 	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
-	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, " +
+	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, " +
+	"VolumeAttachment, " +
 	"RuntimeClass, resource.k8s.io/v1 ResourceClaim, ResourceClaimTemplate, ResourceSlice and DeviceClass, " +
 	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io " +
 	"and scheduling.x-k8s.io, CompositePodGroup, " +

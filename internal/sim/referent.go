@@ -191,7 +191,8 @@ func (w *world) missingForVolume(key string) string {
 	case class == nil:
 		return fmt.Sprintf("StorageClass %s of claim %s is not in the input", name, key)
 	case ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
-		return fmt.Sprintf("PersistentVolumeClaim %s is not bound, and its StorageClass %s binds a volume before pods are "+
+		return fmt.Sprintf("PersistentVolumeClaim %s is not bound, and its StorageClass %s binds a volume before "+
+			"pods are "+
 			"scheduled: give the claim with spec.volumeName, and that PersistentVolume", key, name)
 	}
 	return ""
@@ -222,7 +223,8 @@ func (w *world) missingForDevices(p *corev1.Pod, ref corev1.PodResourceClaim) st
 		}
 		for _, class := range classes {
 			if !w.deviceClasses[class] {
-				return fmt.Sprintf("DeviceClass %s of ResourceClaim %s/%s is not in the input", class, p.Namespace, *name)
+				return fmt.Sprintf("DeviceClass %s of ResourceClaim %s/%s is not in the "+
+					"input", class, p.Namespace, *name)
 			}
 		}
 	}

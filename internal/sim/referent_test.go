@@ -15,9 +15,11 @@ const (
 ---
 {apiVersion: v1, kind: Node, metadata: {name: b, labels: {zone: b}}, status: {allocatable: {cpu: "8", memory: 8Gi, pods: "110"}}}
 `
-	waits     = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: late}, provisioner: x, volumeBindingMode: WaitForFirstConsumer}"
+	waits = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: late}, provisioner: x, " +
+		"volumeBindingMode: WaitForFirstConsumer}"
 	immediate = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: now}, provisioner: x}"
-	classes   = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: card}, spec: {selectors: [{cel: {expression: \"device.driver == 'x'\"}}]}}"
+	classes   = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: card}, spec: {selectors: " +
+		"[{cel: {expression: \"device.driver == 'x'\"}}]}}"
 )
 
 // claimOf is a PersistentVolumeClaim; rest are fields of its spec.
@@ -28,7 +30,8 @@ func claimOf(name, rest string) string {
 
 // volumeIn is a PersistentVolume in a zone; rest are fields of its spec.
 func volumeIn(name, zone, rest string) string {
-	return fmt.Sprintf("{apiVersion: v1, kind: PersistentVolume, metadata: {name: %s}, spec: {capacity: {storage: 1Gi}, "+
+	return fmt.Sprintf("{apiVersion: v1, kind: PersistentVolume, metadata: {name: %s}, spec: {capacity: {storage: "+
+		"1Gi}, "+
 		"accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: Retain, hostPath: {path: /x}, nodeAffinity: "+
 		"{required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [%s]}]}]}}, %s}}",
 		name, zone, rest)
@@ -72,12 +75,14 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 		},
 		"a bound claim goes where its volume is": {
 			documents(zones, claimOf("data", "volumeName: v, storageClassName: now"),
-				volumeIn("v", "b", "storageClassName: now, claimRef: {namespace: default, name: data}"), mounting("p", "data")),
+				volumeIn("v", "b", "storageClassName: now, claimRef: {namespace: default, name: "+
+					"data}"), mounting("p", "data")),
 			map[string]string{"p": "Scheduled b"},
 		},
 		"a bound claim without its volume": {
 			documents(zones, claimOf("data", "volumeName: v"), mounting("p", "data")),
-			map[string]string{"p": undecided + "PersistentVolume v, to which claim default/data is bound, is not in the input"},
+			map[string]string{"p": undecided + "PersistentVolume v, to which claim default/data is bound, is not " +
+				"in the input"},
 		},
 		"a claim that waits for its pod takes one of the volumes": {
 			documents(zones, waits, claimOf("one", "storageClassName: late"), claimOf("two", "storageClassName: late"),
@@ -92,25 +97,32 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 		},
 		"a claim that binds before its pod": {
 			documents(zones, immediate, claimOf("data", "storageClassName: now"), mounting("p", "data")),
-			map[string]string{"p": undecided + "PersistentVolumeClaim default/data is not bound, and its StorageClass now " +
-				"binds a volume before pods are scheduled: give the claim with spec.volumeName, and that PersistentVolume"},
+			map[string]string{"p": undecided + "PersistentVolumeClaim default/data is not bound, and its " +
+				"StorageClass now " +
+				"binds a volume before pods are scheduled: give the claim with spec.volumeName, and that " +
+				"PersistentVolume"},
 		},
 		"a claim without a class": {
 			documents(zones, claimOf("data", "volumeMode: Filesystem"), mounting("p", "data")),
-			map[string]string{"p": undecided + "PersistentVolumeClaim default/data is not bound and has no storage class"},
+			map[string]string{"p": undecided + "PersistentVolumeClaim default/data is not bound and has no " +
+				"storage class"},
 		},
 		"a claim of the default class": {
 			documents(zones, strings.Replace(waits, "{name: late}",
 				"{name: late, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}", 1),
-				claimOf("data", "volumeMode: Filesystem"), volumeIn("v", "b", "storageClassName: late"), mounting("p", "data")),
+				claimOf("data", "volumeMode: Filesystem"), volumeIn("v", "b", "storageClassName: "+
+					"late"), mounting("p", "data")),
 			map[string]string{"p": "Scheduled a"}, // the class makes a volume where the pod goes
 		},
 		"members of a StatefulSet have claims of their own": {
 			documents(zones, strings.Replace(waits, "provisioner: x", "provisioner: kubernetes.io/no-provisioner", 1),
 				volumeIn("va", "b", "storageClassName: late"),
-				"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, serviceName: s, selector: "+
-					"{matchLabels: {app: s}}, template: {metadata: {labels: {app: s}}, spec: {containers: [{name: c, image: i}]}}, "+
-					"volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: late, "+
+				"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, serviceName: "+
+					"s, selector: "+
+					"{matchLabels: {app: s}}, template: {metadata: {labels: {app: s}}, spec: {containers: [{name: "+
+					"c, image: i}]}}, "+
+					"volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], "+
+					"storageClassName: late, "+
 					"resources: {requests: {storage: 1Gi}}}}]}}"),
 			map[string]string{
 				"s-0": "Scheduled b",
@@ -118,21 +130,25 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 			},
 		},
 		"an ephemeral volume": {
-			documents(zones, waits, podWith("p", "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: "+
+			documents(zones, waits, podWith("p", "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: "+
+				"{accessModes: "+
 				"[ReadWriteOnce], storageClassName: late, resources: {requests: {storage: 1Gi}}}}}}]")),
 			map[string]string{"p": "Scheduled a"},
 		},
 		"a resource claim that is not given": {
-			documents(zones, podWith("p", "resourceClaims: [{name: c, resourceClaimName: card}]"), podWith("q", "nodeSelector: {zone: a}")),
+			documents(zones, podWith("p", "resourceClaims: [{name: c, resourceClaimName: "+
+				"card}]"), podWith("q", "nodeSelector: {zone: a}")),
 			map[string]string{
 				"p": undecided + "ResourceClaim default/card is not in the input", "q": "Scheduled a",
 			},
 		},
 		"resource claims of a template": {
 			documents(zones, classes,
-				"{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: x, nodeName: b, pool: "+
+				"{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: x, "+
+					"nodeName: b, pool: "+
 					"{name: b, generation: 1, resourceSliceCount: 1}, devices: [{name: d0}, {name: d1}]}}",
-				"{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t}, spec: {spec: {devices: "+
+				"{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t}, spec: {spec: "+
+					"{devices: "+
 					"{requests: [{name: r, exactly: {deviceClassName: card}}]}}}}",
 				"{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: shared}, spec: {devices: "+
 					"{requests: [{name: r, exactly: {deviceClassName: card}}]}}}",
@@ -165,7 +181,8 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 func TestTheOverheadOfARuntimeClassCounts(t *testing.T) {
 	const class = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kata}, handler: kata, overhead: " +
 		"{podFixed: {cpu: 7500m}}, scheduling: {nodeSelector: {zone: b}}}"
-	r, warn := simulate(t, documents(zones, class, podWith("p", "runtimeClassName: kata"), podWith("q", "runtimeClassName: none")), "-")
+	r, warn := simulate(t, documents(zones, class, podWith("p", "runtimeClassName: "+
+		"kata"), podWith("q", "runtimeClassName: none")), "-")
 	want := map[string]string{"p": "Unschedulable: Insufficient cpu", "q": "Scheduled a"}
 	got := outcomes(r)
 	got["p"] = got["p"][:min(len(got["p"]), len(want["p"]))]
@@ -175,7 +192,8 @@ func TestTheOverheadOfARuntimeClassCounts(t *testing.T) {
 	if !strings.Contains(warn, "warning: RuntimeClass none is not in the input") || strings.Contains(warn, "kata") {
 		t.Errorf("got the warnings %q", warn)
 	}
-	r, _ = simulate(t, documents(zones, strings.Replace(class, "7500m", "6", 1), podWith("p", "runtimeClassName: kata")), "-")
+	r, _ = simulate(t, documents(zones, strings.Replace(class, "7500m", "6", 1), podWith("p", "runtimeClassName: "+
+		"kata")), "-")
 	if diff := cmp.Diff(map[string]string{"p": "Scheduled b"}, outcomes(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -193,13 +211,15 @@ func TestForeignKindsAreNamedOnceAndSkipped(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"p": "Scheduled b"}, outcomes(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	const want = "ignored: Job (1), Kustomization (1), Service (1), ServiceMonitor (2), Workload (1): these kinds are not " +
+	const want = "ignored: Job (1), Kustomization (1), Service (1), ServiceMonitor (2), Workload (1): these kinds " +
+		"are not " +
 		"read, and neither are pods that their controllers would create\n"
 	if warn != want {
 		t.Errorf("got the warnings %q, want %q", warn, want)
 	}
 	_, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(in), Warn: io.Discard, Strict: true})
-	if err == nil || !strings.Contains(err.Error(), "(ServiceMonitor a): kind: ServiceMonitor (monitoring.coreos.com/v1) is not known") {
+	if err == nil || !strings.Contains(err.Error(), "(ServiceMonitor a): kind: ServiceMonitor "+
+		"(monitoring.coreos.com/v1) is not known") {
 		t.Errorf("strict: got %v", err)
 	}
 }
@@ -216,7 +236,8 @@ func TestQuotasOfGPUsHaveWhatTheSimulatedDevicesOffer(t *testing.T) {
 			if resource == "koordinator.sh/gpu-core" {
 				ask = "{koordinator.sh/gpu: 100}"
 			}
-			return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", labels: {quota.scheduling.koordinator.sh/name: q}}, " +
+			return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", labels: " +
+				"{quota.scheduling.koordinator.sh/name: q}}, " +
 				"spec: {containers: [{name: c, image: i, resources: {requests: " + ask + ", limits: " + ask + "}}]}}"
 		}
 		r, _ := simulate(t, documents(cpuNode("n0", 8), deviceOf("n0", twoGPUs), elastic(koordinator, "q", "", amount, amount)+"\n"+

@@ -168,7 +168,8 @@ func (in Input) readObjects(docs []document) (*world, error) {
 		foreign[o.kind]++
 	}
 	if len(foreign) > 0 {
-		warnf(in.Warn, "ignored: %s: these kinds are not read, and neither are pods that their controllers would create",
+		warnf(in.Warn, "ignored: %s: these kinds are not read, and neither are pods that their controllers would "+
+			"create",
 			countKinds(foreign))
 	}
 	w.warn(in.Warn)
@@ -203,7 +204,8 @@ func (w *world) warn(warn io.Writer) {
 		}
 	}
 	for _, name := range w.unknownClasses {
-		warnf(warn, "warning: RuntimeClass %s is not in the input: pods of this class are taken as having no overhead, "+
+		warnf(warn, "warning: RuntimeClass %s is not in the input: pods of this class are taken as having no "+
+			"overhead, "+
 			"node selector or tolerations from it", name)
 	}
 	for _, p := range w.existing {

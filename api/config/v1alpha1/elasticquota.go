@@ -51,8 +51,8 @@ type ElasticQuotaArgs struct {
 	DelayEvictTime *metav1.Duration `json:"delayEvictTime,omitempty"`
 	// RevokePodInterval is the time between two passes. Default: 1s.
 	RevokePodInterval *metav1.Duration `json:"revokePodInterval,omitempty"`
-	// MaxRevokedPerQuota is the most pods of one quota that are evicted in any minute, 0 or more. Default: 30; 0 does not
-	// limit them. A gang that can only go whole and is larger is not revoked.
+	// MaxRevokedPerQuota is the most pods of one quota that are evicted in any minute, 0 or more. Default: 30; 0 does
+	// not limit them. A gang that can only go whole and is larger is not revoked.
 	MaxRevokedPerQuota *int32 `json:"maxRevokedPerQuota,omitempty"`
 	// MaxRevokedPerMinute is the same for all quotas together, 0 or more. Default: 60; 0 does not limit them.
 	MaxRevokedPerMinute *int32 `json:"maxRevokedPerMinute,omitempty"`

@@ -198,7 +198,8 @@ func TestAPodIsTheSameByItsSandbox(t *testing.T) {
 			UID: "u", Namespace: "ns", Name: "p", Labels: labels, Annotations: annotations, Kube: kube,
 		})
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("labels %v, annotations %v, class %v (-by the API +by the sandbox):\n%s", labels, annotations, kube,
+			t.Fatalf("labels %v, annotations %v, class %v (-by the API +by the "+
+				"sandbox):\n%s", labels, annotations, kube,
 				diff)
 		}
 	})

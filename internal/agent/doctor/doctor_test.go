@@ -283,12 +283,14 @@ func TestFindings(t *testing.T) {
 		},
 		"no connections": {
 			with(containerd,
-				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable_connections = true\n"), "2.4.2", "nri", Fail,
+				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable_connections = "+
+					"true\n"), "2.4.2", "nri", Fail,
 			[]string{"disable_connections = false"},
 		},
 		"a short timeout": {
 			with(containerd,
-				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = '500ms'\n"), "2.4.2", "nri",
+				"version = 3\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = "+
+					"'500ms'\n"), "2.4.2", "nri",
 			Fail,
 			[]string{`"500ms"`, "2s or more"},
 		},
@@ -315,7 +317,8 @@ func TestFindings(t *testing.T) {
 		"an import that overrides": {
 			with(containerd,
 				"imports = ['/etc/containerd/config.toml', 'conf.d/*.toml']\n"+goodContainerd,
-				"etc/containerd/conf.d/a.toml", "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"), "2.4.2", "nri",
+				"etc/containerd/conf.d/a.toml", "[plugins.'io.containerd.nri.v1.nri']\ndisable = "+
+					"true\n"), "2.4.2", "nri",
 			Fail,
 			[]string{"off", "/etc/containerd/conf.d/a.toml"},
 		},
@@ -451,7 +454,8 @@ func TestFindings(t *testing.T) {
 		},
 		"static with CPUs that are not": {
 			with(kubelet,
-				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: 0,9\n", cpus, "-"), "2.4.2", "cpu-manager", Fail,
+				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: "+
+					"0,9\n", cpus, "-"), "2.4.2", "cpu-manager", Fail,
 			[]string{"not online", "correct reservedSystemCPUs"},
 		},
 		"static": {
@@ -484,7 +488,8 @@ func TestFindings(t *testing.T) {
 		},
 		"a CPU offline under static": {
 			with(kubelet,
-				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n", "sys/devices/system/cpu/offline", "3"),
+				goodKubelet+"cpuManagerPolicy: static\nreservedSystemCPUs: "+
+					"\"0\"\n", "sys/devices/system/cpu/offline", "3"),
 			"2.4.2", "cpus-offline", Warn,
 			[]string{"3", "drained"},
 		},

@@ -196,7 +196,8 @@ func TestNewRefusesWhatIsNotASpec(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	if _, err := fragment.New(nil, fragment.Standard(), nil); err == nil || !strings.Contains(err.Error(), "from 1 to") {
+	if _, err := fragment.New(nil, fragment.Standard(), nil); err == nil || !strings.Contains(err.Error(), "from "+
+		"1 to") {
 		t.Errorf("no specs: error %v, want how many there must be", err)
 	}
 }

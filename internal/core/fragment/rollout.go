@@ -3,10 +3,11 @@ package fragment
 // rollout is the state of a node while a sequence of specs is offered to it.
 type rollout struct {
 	milliCPU int64
-	idle     int64          // free milli of all GPUs together
-	whole    int64          // number of GPUs that are entirely free
-	n        int            // number of GPUs in part
-	part     [MaxGPUs]int16 // free milli of the other GPUs of which a spec can use the rest, in no order; the first n count
+	idle     int64 // free milli of all GPUs together
+	whole    int64 // number of GPUs that are entirely free
+	n        int   // number of GPUs in part
+	// free milli of the other GPUs of which a spec can use the rest, in no order; the first n count
+	part [MaxGPUs]int16
 }
 
 // idle is what is left of the GPUs of a shape after a sequence was offered to it, summed over the sequences, in milli.

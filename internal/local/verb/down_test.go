@@ -19,9 +19,10 @@ func TestDownRefusesWhenTheKubeconfigInUseIsOfAnotherCluster(t *testing.T) {
 		inUse string
 		want  string
 	}{
-		"no kubeconfig":              {"", ""},
-		"that of the cluster":        {usual.Kubeconfig(), ""},
-		"that of another one":        {other, "KUBECONFIG is " + other + ", which is not the cluster in " + usual.Root()},
+		"no kubeconfig":       {"", ""},
+		"that of the cluster": {usual.Kubeconfig(), ""},
+		"that of another one": {other, "KUBECONFIG is " + other + ", which is not the cluster in " +
+			"" + usual.Root()},
 		"several, and the cluster's": {other + string(filepath.ListSeparator) + usual.Kubeconfig(), ""},
 	} {
 		err := checkKubeconfig(usual, test.inUse)

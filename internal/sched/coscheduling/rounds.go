@@ -264,8 +264,11 @@ const notEligible = "preemption: not eligible: "
 //   - a pod that starts alone is placed, see scheduleAlone;
 //   - a member whose gang may not be tried is refused;
 //   - for the first member of a round the plan is made; if it fails, the round ends in this cycle;
-//   - each member of a round that fits gets its planned node, if that still takes it, else another one. A member that the
-//     plan does without has its cycle behind all planned ones: before them it would take their room.
+//   - each member of a round that fits gets its planned node, if that still takes it, else another one. A member that
+//
+// the
+//
+//	plan does without has its cycle behind all planned ones: before them it would take their room.
 func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 	r.schedule = schedule
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
