@@ -151,7 +151,7 @@ func (w *world) defaultStorageClass() string {
 // missingObject says which object the decision about a pod needs and the input lacks; "" for none.
 func (w *world) missingObject(p *corev1.Pod) string {
 	for i := range p.Spec.Volumes {
-		name := ""
+		var name string
 		switch v := &p.Spec.Volumes[i]; {
 		case v.PersistentVolumeClaim != nil:
 			name = v.PersistentVolumeClaim.ClaimName

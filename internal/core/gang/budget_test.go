@@ -18,7 +18,7 @@ func TestChargesAreTheVictimsOfEachBudget(t *testing.T) {
 			b.Allowed = rapid.IntRange(-1, 3).Draw(t, "allowed")
 		}
 		charges, chosen := gang.Charges{}, [][]*gang.Budget(nil)
-		exceeded := func(among []*gang.Budget) (any bool) {
+		exceeded := func(among []*gang.Budget) bool {
 			for _, b := range among {
 				n := 0
 				for _, victim := range chosen {
@@ -26,9 +26,11 @@ func TestChargesAreTheVictimsOfEachBudget(t *testing.T) {
 						n++
 					}
 				}
-				any = any || n > 0 && n > b.Allowed
+				if n > 0 && n > b.Allowed {
+					return true
+				}
 			}
-			return any
+			return false
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			if len(chosen) > 0 && rapid.Bool().Draw(t, "spare") {
