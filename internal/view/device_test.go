@@ -221,3 +221,24 @@ func TestGPUsOfTheKubelet(t *testing.T) {
 		t.Errorf("closed: %+v, unknown holders %d", gpus, all.UnknownHolders)
 	}
 }
+
+// A card whose memory size is not reported counts its memory in percent; no text may show these as bytes.
+func TestACardOfUnknownMemoryLacksItsSizeAndNotBytes(t *testing.T) {
+	t.Parallel()
+	inventory, err := device.NewInventory(&device.Spec{Devices: []device.Device{{
+		Type: device.GPU, ID: "GPU-0", Healthy: true, Vendor: device.NVIDIAGPU,
+	}}}, nil, nil)
+	if err != nil {
+		t.Fatalf("devices: %v", err)
+	}
+	asks := map[string]int64{device.GPUCore: 60, device.GPUMemory: 4 << 30}
+	got := view.DeviceFitOf(accountOf(inventory, nil), wants(t, asks))
+	want := &view.DeviceFit{
+		Type: "gpu", Asked: 1, Need: "60% of the cores and 4Gi", Whole: 1, Best: map[string]string{device.GPUCore: "100"},
+		Miss: "a known memory size of one gpu: its Device object has no koordinator.sh/gpu-memory (the agent reports it " +
+			"where it can read the driver's library); koordinator.sh/gpu-memory-ratio needs no size",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -135,12 +135,34 @@ func DeviceFitOf(v *ledger.View, r *place.Request) *DeviceFit {
 	}
 	i := slices.IndexFunc(r.Devices.Parts, func(p device.Part) bool { return p.Type == reason.Type })
 	need := &r.Devices.Parts[i].Need
+	unknown := memoryUnknown(v.Devices(), reason.Type)
+	if unknown {
+		reason.Best[device.Bytes] = 0 // it counts percent
+	}
 	out := &DeviceFit{
 		Type: string(reason.Type), Asked: max(reason.Asked, 1), Need: needText(reason.Type, need), Fit: reason.Free,
 		Whole: reason.Whole, Best: amountTexts(reason.Best.Amounts(reason.Type, 0)),
 	}
 	out.Miss = missing(reason, need)
+	if unknown && need.Amount[device.Bytes] > 0 {
+		out.Miss = fmt.Sprintf("a known memory size of one %s: its Device object has no %s (the agent reports it where it "+
+			"can read the driver's library); %s needs no size", reason.Type, device.GPUMemory, device.GPURatio)
+	}
 	return out
+}
+
+// memoryUnknown reports whether no healthy device of a type reports the size of its memory.
+func memoryUnknown(v *device.View, t device.Type) (unknown bool) {
+	for d := range v.Devices() {
+		switch {
+		case d.Type != t || !d.Healthy:
+		case !d.MemoryUnknown:
+			return false
+		default:
+			unknown = true
+		}
+	}
+	return unknown
 }
 
 // needText is what a part asks of each device: "whole", "50%", "30% + 4Gi".
