@@ -212,8 +212,7 @@ func TestForeignKindsAreNamedOnceAndSkipped(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	const want = "ignored: Job (1), Kustomization (1), Service (1), ServiceMonitor (2), Workload (1): these kinds " +
-		"are not " +
-		"read, and neither are pods that their controllers would create\n"
+		"are not read, and neither are pods that their controllers would create\n"
 	if warn != want {
 		t.Errorf("got the warnings %q, want %q", warn, want)
 	}

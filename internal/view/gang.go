@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -91,6 +92,8 @@ func GangOf(s *gang.State, id string) *Gang {
 	}
 	if r.Why.Code != why.None {
 		out.Reason, out.Message, out.RootCausePod = r.Why.Code.String(), r.Why.String(), r.Why.Pod
+	} else {
+		out.Message = progressText(out)
 	}
 	for _, g := range r.Settings.DomainRules {
 		text := "prefers few domains of " + g.String()
@@ -116,6 +119,22 @@ func GangOf(s *gang.State, id string) *Gang {
 		out.RoundsOfMember[m.Namespace+"/"+m.Name] = m.Cycle
 	}
 	return out
+}
+
+// progressText says how far a gang is of which a part is bound or holds reservations, and names a pending member; ""
+// for any other gang.
+func progressText(g *Gang) string {
+	if len(g.Bound)+len(g.Waiting) == 0 || len(g.Pending)+len(g.Waiting) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d members bound", len(g.Bound), len(g.Members))
+	if n := len(g.Waiting); n > 0 {
+		text += fmt.Sprintf(", %d holding reservations", n)
+	}
+	if n := len(g.Pending); n > 0 {
+		text += fmt.Sprintf(", %d pending: see tenon explain pod/%s", n, path.Base(g.Pending[0]))
+	}
+	return text
 }
 
 // DomainsOf returns where a plan failed; nil where it was not bound to domains.

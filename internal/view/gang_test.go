@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,9 +71,45 @@ func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	const text = "of gang ns/g only 0 of 1 members fit in one domain of layer Block: tried 2 of 5, the others " +
-		"have too " +
-		"little room, most fit in b1: pod ns/p does not"
+		"have too little room, most fit in b1: pod ns/p does not"
 	if g.Message != text {
 		t.Errorf("got  %s\nwant %s", g.Message, text)
+	}
+}
+
+func TestAGangOfWhichAPartIsBoundOrHeldHasAMessage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode  gang.Mode
+		bound []string // members that have a node
+		held  string   // the member that holds a reservation
+		want  string
+	}{
+		"none bound": {gang.Strict, nil, "", ""},
+		"all bound":  {gang.Strict, []string{"p1", "p2", "p3"}, "", ""},
+		"started, one pending": {
+			gang.Strict, []string{"p1", "p2"}, "", "2 of 3 members bound, 1 pending: see tenon explain pod/p3",
+		},
+		"started, one held": {
+			gang.Strict, []string{"p1", "p2"}, "p3", "2 of 3 members bound, 1 holding reservations",
+		},
+	} {
+		s := gang.New(gang.Settings{})
+		for _, uid := range []string{"p1", "p2", "p3"} {
+			p := gang.Pod{
+				UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g",
+				Settings: gang.Settings{Min: 2, Mode: c.mode, Wait: time.Minute},
+			}
+			if slices.Contains(c.bound, uid) {
+				p.Node = "n"
+			}
+			s.Put(p)
+		}
+		if c.held != "" {
+			s.Place(c.held, time.Unix(1e9, 0))
+		}
+		if got := view.GangOf(s, "ns/g").Message; got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
 	}
 }
