@@ -234,9 +234,10 @@ func TestACardOfUnknownMemoryLacksItsSizeAndNotBytes(t *testing.T) {
 	asks := map[string]int64{device.GPUCore: 60, device.GPUMemory: 4 << 30}
 	got := view.DeviceFitOf(accountOf(inventory, nil), wants(t, asks))
 	want := &view.DeviceFit{
-		Type: "gpu", Asked: 1, Need: "60% of the cores and 4Gi", Whole: 1, Best: map[string]string{device.GPUCore: "100"},
-		Miss: "a known memory size of one gpu: its Device object has no koordinator.sh/gpu-memory (the agent reports it " +
-			"where it can read the driver's library); koordinator.sh/gpu-memory-ratio needs no size",
+		Type: "gpu", Asked: 1, Need: "60% of the cores and 4Gi", Whole: 1,
+		Best: map[string]string{device.GPUCore: "100"},
+		Miss: "a known memory size of one gpu: its Device object has no koordinator.sh/gpu-memory (the agent reports " +
+			"it where it can read the driver's library); koordinator.sh/gpu-memory-ratio needs no size",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
