@@ -11,9 +11,11 @@ import (
 
 const (
 	zones = `
-{apiVersion: v1, kind: Node, metadata: {name: a, labels: {zone: a}}, status: {allocatable: {cpu: "8", memory: 8Gi, pods: "110"}}}
+{apiVersion: v1, kind: Node, metadata: {name: a, labels: {zone: a}},
+  status: {allocatable: {cpu: "8", memory: 8Gi, pods: "110"}}}
 ---
-{apiVersion: v1, kind: Node, metadata: {name: b, labels: {zone: b}}, status: {allocatable: {cpu: "8", memory: 8Gi, pods: "110"}}}
+{apiVersion: v1, kind: Node, metadata: {name: b, labels: {zone: b}},
+  status: {allocatable: {cpu: "8", memory: 8Gi, pods: "110"}}}
 `
 	waits = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: late}, provisioner: x, " +
 		"volumeBindingMode: WaitForFirstConsumer}"
