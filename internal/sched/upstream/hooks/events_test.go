@@ -55,11 +55,13 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 			}
 			return on
 		}
-		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+		// In two of three cases no pod is nominated at any step.
+		places := rapid.SampledFrom([][]string{{"", "a", "b"}, {""}, {""}}).Draw(rt, "places")
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			name := fmt.Sprint("p", rapid.IntRange(0, 2).Draw(rt, "pod"))
 			was, from := nominated(), c.seen
 			is := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
-			is.Status.NominatedNodeName = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "status")
+			is.Status.NominatedNodeName = rapid.SampledFrom(places).Draw(rt, "status")
 			cpus := resource.NewQuantity(rapid.Int64Range(0, 1).Draw(rt, "CPUs"), resource.DecimalSI)
 			is.Spec.Containers = make([]corev1.Container, 1)
 			is.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *cpus}
@@ -80,7 +82,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 					delete(popped, name)
 				}
 			case step == 1 || step == 2:
-				on := rapid.SampledFrom([]string{"", "a", "b", "as before"}).Draw(rt, "to")
+				on := rapid.SampledFrom(append(slices.Clone(places), "as before")).Draw(rt, "to")
 				to := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: on}
 				if on == "as before" {
 					to = nil
@@ -126,7 +128,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 			}
 		}
 	})
-	if !testing.Short() && (changed < 100 || quiet < 10) {
+	if !testing.Short() && (changed < 100 || quiet < 100) {
 		t.Errorf("%d changes of a node and %d updates that are none: too few to mean anything", changed, quiet)
 	}
 }
