@@ -21,10 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-const (
-	churnRow   = 100 // pods before each kill
-	churnNodes = 8
-)
+const churnRow = 100 // pods before each kill
 
 // podFact is what the test knows of a pod.
 type podFact struct {
@@ -185,7 +182,8 @@ func mixed(i int) *corev1.Pod {
 // Law: whatever happens to schedulers, no CPU is given twice, no pod loses its CPUs, containers run exactly where their
 // annotation says, and shared pools never hold an exclusive CPU, at any instant that was observed.
 func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
-	l := up(t, 2, "--nodes", fmt.Sprint(churnNodes))
+	nodes := size(8, 20)
+	l := up(t, 2, "--nodes", fmt.Sprint(nodes))
 	ctx := t.Context()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -197,8 +195,8 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(forest) != churnNodes {
-		t.Fatalf("%d node trees, want %d", len(forest), churnNodes)
+	if len(forest) != nodes {
+		t.Fatalf("%d node trees, want %d", len(forest), nodes)
 	}
 	var instants atomic.Int64
 	var badMu sync.Mutex

@@ -35,20 +35,23 @@ const (
 	managerVerb   = "__manager"
 )
 
-// soak lets the tests that kill schedulers and managers kill more of them, beside more pods.
-var soak = flag.Bool("soak", false, "kill 20 times instead of 6, with as much more of everything")
+// soak makes the tests that kill schedulers and managers, and those with many pods, as large as `make soak` has them.
+var soak = flag.Bool("soak", false, "kill 20 times instead of 6, with more pods and nodes")
 
 // lease is as short as a Lease can be that is renewed by a busy machine: its length is in whole seconds.
 const lease = 2 * time.Second
 
+// size returns how many of something a test has: the first number, and with -soak the second.
+func size(short, long int) int {
+	if *soak {
+		return long
+	}
+	return short
+}
+
 // kills is how often a test kills. internal/sim kills a scheduler at each call of a
 // gang's transaction; here processes are killed.
-func kills() int {
-	if *soak {
-		return 20
-	}
-	return 6
-}
+func kills() int { return size(6, 20) }
 
 // asks is a client that gives up: a port that takes connections and never answers must not hold the test.
 var asks = &http.Client{Timeout: 20 * time.Second}

@@ -19,18 +19,18 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-const deviceARow = 60 // pods before each kill
-
-// TestDevicesHoldWhileSchedulersDie lets pods with shares of GPUs and whole ones pass over 8 nodes, faster than these
+// TestDevicesHoldWhileSchedulersDie lets pods with shares of GPUs and whole ones pass over nodes, faster than these
 // can take them, and kills the leading scheduler again and again. No change of a pod shows a GPU of which more than all
 // is given, containers get the GPUs that their pods were given and no others, and the account of the last scheduler,
 // which was rebuilt from the API, has nothing left when no pod is.
 func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
-	l := watchGangs(t, up(t, 2, "--machine", "hgx-h100=4", "--machine", "t4-2=4"))
+	row, nodes := size(60, 100), size(4, 10) // pods before each kill; nodes of each kind
+	l := watchGangs(t, up(t, 2, "--machine", fmt.Sprintf("hgx-h100=%d", nodes), "--machine",
+		fmt.Sprintf("t4-2=%d", nodes)))
 	compared := 0
 	for kill := range kills() {
-		for i := range deviceARow {
-			l.submit(t, withGPUs(kill*deviceARow+i))
+		for i := range row {
+			l.submit(t, withGPUs(kill*row+i))
 		}
 		compared += l.compareInjected(t)
 		l.killLeader(t)

@@ -345,7 +345,8 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 // kill the rest of a gang that has begun follows; and when the gangs that run are gone, those that waited start, until
 // none is left.
 func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
-	l := watchGangs(t, up(t, 2, "--machine", "xeon-2s=16", "--machine", "t4-2=3", "--machine", "hgx-h100=2"))
+	l := watchGangs(t, up(t, 2, "--machine", fmt.Sprintf("xeon-2s=%d", size(16, 40)), "--machine",
+		fmt.Sprintf("t4-2=%d", size(3, 6)), "--machine", fmt.Sprintf("hgx-h100=%d", size(2, 4))))
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherPlace}}
 	if _, err := l.client.CoreV1().Namespaces().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -24,14 +24,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-const (
-	volcanoPods    = 500
-	volcanoNodes   = 10
-	volcanoWriters = 20
-)
-
-// volcanoPod is pod i of a mix of Guaranteed pods with whole CPUs and Volcano's policies: 1,000 CPUs in all, of the
-// 1,260 that the nodes have for pods.
+// volcanoPod is pod i of a mix of Guaranteed pods with whole CPUs and Volcano's policies: 100 CPUs for each 50 pods, of
+// the 126 that a node has for pods.
 func volcanoPod(i int) *corev1.Pod {
 	policies := []string{"restricted", "single-numa-node", "best-effort"}
 	amounts := func(cpus int) corev1.ResourceRequirements {
@@ -65,25 +59,27 @@ func volcanoPod(i int) *corev1.Pod {
 // Law (seed 004, where it lists what Volcano lacks): with reservation, pods that are created and bound in parallel get
 // from their kubelets what the scheduler said, and no kubelet rejects one.
 func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
-	l := up(t, 1, "--machine", fmt.Sprintf("epyc-2s@static,restricted,follow=%d", volcanoNodes))
+	const writers = 20
+	count, nodes := size(500, 1000), size(10, 20)
+	l := up(t, 1, "--machine", fmt.Sprintf("epyc-2s@static,restricted,follow=%d", nodes))
 	ctx := t.Context()
 	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
 	began := time.Now()
-	var writers sync.WaitGroup
-	for w := range volcanoWriters {
-		writers.Go(func() {
-			for i := w; i < volcanoPods; i += volcanoWriters {
+	var writing sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() {
+			for i := w; i < count; i += writers {
 				l.submit(t, volcanoPod(i))
 			}
 		})
 	}
-	writers.Wait()
+	writing.Wait()
 	created := time.Since(began)
 
 	var list *corev1.PodList
-	waitFor(t, 3*time.Minute, "every pod to run, or to fail", func() error {
-		time.Sleep(
-			time.Second) //nolint:forbidigo // a list of 500 pods is work for the cluster that the test waits for
+	waitFor(t, time.Duration(size(3, 6))*time.Minute, "every pod to run, or to fail", func() error {
+		// A list of so many pods is work for the cluster that the test waits for.
+		time.Sleep(time.Second) //nolint:forbidigo // see above
 		var err error
 		if list, err = pods.List(ctx, metav1.ListOptions{}); err != nil {
 			return err
@@ -92,16 +88,16 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 		for i := range list.Items {
 			phases[list.Items[i].Status.Phase]++
 		}
-		if phases[corev1.PodRunning]+phases[corev1.PodFailed] != volcanoPods {
-			return fmt.Errorf("of %d pods: %v", volcanoPods, phases)
+		if phases[corev1.PodRunning]+phases[corev1.PodFailed] != count {
+			return fmt.Errorf("of %d pods: %v", count, phases)
 		}
 		return nil
 	})
-	t.Logf("%d pods created in %v, all settled after %v", volcanoPods, created.Round(time.Millisecond),
+	t.Logf("%d pods created in %v, all settled after %v", count, created.Round(time.Millisecond),
 		time.Since(began).Round(time.Millisecond))
 
 	given := map[string]map[string]string{} // by UID and container, as the kubelets recorded it
-	for n := range volcanoNodes {
+	for n := range nodes {
 		for uid, containers := range cpuManagerState(t, l.dir, fmt.Sprintf("epyc-2s-%d", n)) {
 			given[uid] = containers
 		}
@@ -111,15 +107,15 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 			t.Error(fault)
 		}
 	}
-	if len(given) != volcanoPods {
-		t.Errorf("the kubelets gave CPUs to %d pods, want %d", len(given), volcanoPods)
+	if len(given) != count {
+		t.Errorf("the kubelets gave CPUs to %d pods, want %d", len(given), count)
 	}
 	metrics := schedulerMetrics(t, l)
-	if got := metrics["tenon_topology_predictions_total"]; got != volcanoPods {
-		t.Errorf("%v predictions, want %d", got, volcanoPods)
+	if got := metrics["tenon_topology_predictions_total"]; got != float64(count) {
+		t.Errorf("%v predictions, want %d", got, count)
 	}
 	waitFor(t, time.Minute, "the scheduler to hear of every placement", func() error {
-		n, err := unconfirmed(ctx, l)
+		n, err := unconfirmed(ctx, l, count)
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%d pods are not reported", n)
 		}
@@ -173,8 +169,8 @@ func cpuManagerState(t *testing.T, dir, node string) map[string]map[string]strin
 	return state.Entries
 }
 
-// unconfirmed counts the running pods of which no agent has reported the placement yet.
-func unconfirmed(ctx context.Context, l *local) (int, error) {
+// unconfirmed counts the running pods, of count, of which no agent has reported the placement yet.
+func unconfirmed(ctx context.Context, l *local, count int) (int, error) {
 	reported := map[string]bool{}
 	text, err := l.client.CoreV1().RESTClient().Get().AbsPath(
 		"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies").DoRaw(ctx)
@@ -198,7 +194,7 @@ func unconfirmed(ctx context.Context, l *local) (int, error) {
 			reported[string(uid)] = true
 		}
 	}
-	return volcanoPods - len(reported), nil
+	return count - len(reported), nil
 }
 
 // schedulerMetrics returns the sums of the scheduler's metrics over their labels, those of ours.
