@@ -97,6 +97,11 @@ var law = []rule{
 	},
 	{folder: "internal/local", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{folder: "internal/pins", others: []string{"*"}},
+	{folder: "internal/testkit/grid", own: []string{"internal/core/topo"}},
+	{
+		folder: "internal/testkit/object", own: []string{"internal/core/topo", "internal/kube/convert", "api"},
+		others: []string{"k8s.io/apimachinery", "k8s.io/api"},
+	},
 	{folder: "internal/testkit", own: []string{"internal/testkit"}, others: []string{rapid}},
 	{folder: "internal/archtest"},
 	{folder: "hack", own: []string{"internal/core", "api"}, others: []string{"*"}},

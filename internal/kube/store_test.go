@@ -23,29 +23,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // machine has numa NUMA nodes of cores cores with two threads each; thread 1 of core c is CPU c + numa·cores.
 func machine(tb testing.TB, numa, cores int) *topo.Machine {
 	tb.Helper()
-	spec := topo.Spec{Arch: "amd64"}
-	for n := range numa {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: n})
-		for c := range cores {
-			core := n*cores + c
-			for thread := range 2 {
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: core + thread*numa*cores, Core: core, L3: -1,
-					NUMA: n,
-				})
-			}
-		}
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return grid.Machine{Arch: "amd64", Nodes: numa, Cores: cores, Threads: 2}.Build(tb)
 }
 
 func topology(tb testing.TB, node string, m *topo.Machine) *v1alpha2.NodeResourceTopology {

@@ -13,24 +13,16 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // TestThePodsMemoryIsBoundWhereTheSchedulerPutIt goes the way of a pod: request, offer, annotation, and what the agent
 // reads out of it.
 func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 	t.Parallel()
-	m, err := topo.New(topo.Spec{CPUs: []topo.CPUSpec{
-		{ID: 0, Core: 0, L3: -1},
-		{ID: 1, Core: 1, L3: -1},
-		{ID: 2, Core: 2, L3: -1, NUMA: 1},
-		{ID: 3, Core: 3, L3: -1, NUMA: 1},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Machine{Nodes: 2, Cores: 2}.Build(t)
 	pages := func(numa int, kind why.Resource, gib int64) align.Amount {
 		return align.Amount{NUMAID: numa, Resource: kind, N: gib << 30}
 	}

@@ -24,17 +24,14 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
-	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // TestTheTopologyIsPublishedOnceTheNodeIsKnown: not before, and not again while nothing changes.
 func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, err := topo.New(topo.Spec{Arch: "amd64", CPUs: []topo.CPUSpec{{L3: -1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Machine{Arch: "amd64"}.Build(t)
 		client, clocks := fake.NewClientset(), clock.RealClock{}
 		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha2.Resource(): "NodeResourceTopologyList"})

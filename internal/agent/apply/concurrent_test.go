@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // TestHooksAndPassesSideBySide lets several runtimes start and stop containers while the engine runs. Three of them
@@ -258,18 +258,11 @@ func TestAnInterruptedLookIsTakenAgainSoon(t *testing.T) {
 // TestAMachineThatChangesWithinAStart: sets that were read are in the numbers of the old one.
 func TestAMachineThatChangesWithinAStart(t *testing.T) {
 	t.Parallel()
-	other := func() *topo.Machine {
-		var spec topo.Spec
-		for id := range 8 { // CPUs 4-11: what is the fifth CPU of one is the first of the other
-			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id + 4, Core: id, L3: -1})
-		}
-		spec.NUMA = []topo.NUMASpec{{ID: 0, MemoryBytes: 1 << 30}}
-		m, err := topo.New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}()
+	spec := grid.Machine{Cores: 8, NodeBytes: 1 << 30}.Spec()
+	for i := range spec.CPUs { // CPUs 4-11: what is the fifth CPU of one is the first of the other
+		spec.CPUs[i].ID += 4
+	}
+	other := grid.Build(t, spec)
 	for name, at := range map[string]int{"while it is looked at": 1, "while it is read back": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,27 +21,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // smallMachine has 2 NUMA nodes of 3 cores with 2 threads: CPU c and c+6 are siblings.
 func smallMachine(tb testing.TB, offline ...int) *topo.Machine {
 	tb.Helper()
-	var spec topo.Spec
-	for id := range 12 {
-		core := id % 6
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: -1, Socket: core / 3,
-			NUMA: core / 3, Offline: slices.Contains(offline, id),
-		})
-	}
-	for id := range 2 {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return grid.Machine{Sockets: 2, Cores: 3, Threads: 2, Offline: offline, NodeBytes: 1 << 30}.Build(tb)
 }
 
 // wire is the Cgroup that the engine under test sees: the simulated kernel with a connection that can fail.

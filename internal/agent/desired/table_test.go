@@ -16,29 +16,16 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
-// example is the machine of the worked examples: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads, CPU c and c+16 are
-// siblings, NUMA node i is CPUs 4i…4i+3 and their siblings.
+// example is the machine of the worked examples: NUMA node i is CPUs 4i…4i+3 and their siblings, 16 ids further.
 func example(tb testing.TB) *topo.Machine {
 	tb.Helper()
-	var spec topo.Spec
-	for id := range 32 {
-		core := id % 16
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: -1, Socket: core / 8,
-			NUMA: core / 4,
-		})
-	}
-	for id := range 4 {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	m := grid.Worked()
+	m.NodeBytes = 1 << 30
+	return m.Build(tb)
 }
 
 func entry(uid string, class qos.Class, role qos.Role, cpus string) ledger.Entry {

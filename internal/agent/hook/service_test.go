@@ -30,23 +30,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // machine has 2 NUMA nodes of 4 CPUs: 0-3 and 4-7.
 func machine(tb testing.TB) *topo.Machine {
 	tb.Helper()
-	var spec topo.Spec
-	for id := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Socket: id / 4, NUMA: id / 4})
-	}
-	for id := range 2 {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return grid.Machine{Sockets: 2, Cores: 4, NodeBytes: 1 << 30}.Build(tb)
 }
 
 // node is an engine and its service over a simulated kernel, with the runtime played by the test.

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 type kubelet = annotation.Kubelet
@@ -164,10 +165,7 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 			Offline: c == 7,
 		})
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, spec)
 	tests := map[string]string{
 		"": "", "static,reserved=0-1": "", "memory-static,reserved-memory=1:1Gi": "",
 		"restricted,max-allowable-numa-nodes=8": "",
@@ -187,13 +185,7 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 			t.Errorf("%q: CheckKubelet = %v, want %q", text, err, want)
 		}
 	}
-	var many topo.Spec
-	for c := range 9 {
-		many.CPUs = append(many.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, NUMA: c})
-	}
-	if m, err = topo.New(many); err != nil {
-		t.Fatal(err)
-	}
+	m = grid.Machine{Nodes: 9}.Build(t)
 	for text, starts := range map[string]bool{
 		"none": true, "restricted": false,
 		"restricted,max-allowable-numa-nodes=9": true,

@@ -17,23 +17,9 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
-
-// fourCPUs is a machine with CPUs 0 to 3 on one NUMA node.
-func fourCPUs(t *testing.T) *topo.Machine {
-	t.Helper()
-	spec := topo.Spec{Arch: "amd64"}
-	for id := range 4 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 func TestRecordsThatCannotBeUsedLeaveTheLastGoodOneInForce(t *testing.T) {
 	t.Parallel()
@@ -63,7 +49,7 @@ func TestRecordsThatCannotBeUsedLeaveTheLastGoodOneInForce(t *testing.T) {
 			}
 			last := probe.KubeletState{CPU: host.CPUState{Policy: "static", Pods: map[string][]int{"u": {1, 2}}}}
 			static := annotation.Kubelet{CPU: annotation.KubeletCPU{Policy: "static"}}
-			got, err := Records(root, static, fourCPUs(t), last)
+			got, err := Records(root, static, grid.Machine{Arch: "amd64", Cores: 4}.Build(t), last)
 			if diff := cmp.Diff([]int{1, 2}, got.CPU.Pods["u"]); diff != "" {
 				t.Errorf("CPUs of the pod (-want +got):\n%s", diff)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 const ownMode, followMode, blindMode = annotation.ModeOwn, annotation.ModeFollow, annotation.ModeBlind
@@ -30,13 +31,7 @@ const ownMode, followMode, blindMode = annotation.ModeOwn, annotation.ModeFollow
 // siblings.
 func seedMachine(tb testing.TB) *topo.Machine {
 	tb.Helper()
-	spec := topo.Spec{Arch: "amd64"}
-	for c := range 32 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: c, Core: c % 16, L3: c % 16 / 4, Socket: c % 16 / 8,
-			NUMA: c % 16 / 4,
-		})
-	}
+	spec := grid.Machine{Arch: "amd64", Sockets: 2, Nodes: 2, Cores: 4, Threads: 2, CoresL3: 4}.Spec()
 	for n := range 4 {
 		row := topo.NUMASpec{ID: n, MemoryBytes: 4 << 30, Distances: []int{32, 32, 32, 32}}
 		row.Distances[n], row.Distances[n^1] = 10, 12
@@ -45,11 +40,7 @@ func seedMachine(tb testing.TB) *topo.Machine {
 		}
 		spec.NUMA = append(spec.NUMA, row)
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return grid.Build(tb, spec)
 }
 
 func node(annotations map[string]string) *corev1.Node {
@@ -212,10 +203,7 @@ func TestOfflineCPUsAreNotPublished(t *testing.T) {
 	for i := range spec.CPUs {
 		spec.CPUs[i].Offline = i == 0 || i == 16 // core 0 as a whole
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, spec)
 	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: ownMode})
 	d, _, err := annotation.ParseCPUTopologyDetail(nrt.Annotations[annotation.CPUTopology])
 	if err != nil {
@@ -240,14 +228,7 @@ func TestOfflineCPUsAreNotPublished(t *testing.T) {
 
 func TestMachineOfTooManyNUMANodesIsStillPublished(t *testing.T) {
 	t.Parallel()
-	spec := topo.Spec{}
-	for c := range topo.MaxNodes + 1 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, NUMA: c})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Machine{Nodes: topo.MaxNodes + 1}.Build(t)
 	in := probe.Input{NodeName: "n0", Machine: m, Mode: ownMode}
 	in.Draft = probe.NewDraft(in, convert.Facts)
 	nrt := probe.Topology(in)

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 const (
@@ -43,7 +44,7 @@ func TestAllocate(t *testing.T) {
 	halfOffline := seed000.spec() // the second threads of cores 0 and 1 are offline
 	halfOffline.CPUs[16].Offline = true
 	halfOffline.CPUs[17].Offline = true
-	distances := grid{sockets: 1, nodes: 4, cores: 2, threads: 1}.spec()
+	distances := shape{sockets: 1, nodes: 4, cores: 2, threads: 1}.spec()
 	distances.NUMA = []topo.NUMASpec{
 		{ID: 0, Distances: []int{10, 40, 40, 40}},
 		{ID: 1, Distances: []int{40, 10, 30, 20}},
@@ -97,7 +98,7 @@ func TestAllocate(t *testing.T) {
 			want: "4,8,20,24",
 		},
 		"eight CPUs over the eight cores of one NUMA node": {
-			spec: ptr(grid{1, 1, 8, 2, 0}.spec()), req: cpualloc.Request{Count: 8, Bind: spread}, want: "0-7",
+			spec: ptr(shape{1, 1, 8, 2, 0}.spec()), req: cpualloc.Request{Count: 8, Bind: spread}, want: "0-7",
 		},
 		"DistributeEvenly keeps one NUMA node when one fits": {
 			req: cpualloc.Request{Count: 8, Bind: full, Strategy: evenly}, want: "0-3,16-19",
@@ -110,7 +111,7 @@ func TestAllocate(t *testing.T) {
 			want: "0,4-7,16,20-23",
 		},
 		"DistributeEvenly does not count NUMA nodes without a share": {
-			spec: ptr(grid{1, 6, 4, 1, 0}.spec()), taken: "5-23",
+			spec: ptr(shape{1, 6, 4, 1, 0}.spec()), taken: "5-23",
 			req: cpualloc.Request{Count: 5, Bind: spread, Strategy: evenly}, want: "0-4",
 		},
 		"DistributeEvenly on all four NUMA nodes": {
@@ -160,15 +161,15 @@ func TestAllocate(t *testing.T) {
 			want: "0-3,5-6,16-19,21-22",
 		},
 		"PreferL3 keeps a remainder in the group in use": {
-			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "6",
+			spec: ptr(shape{1, 1, 4, 2, 2}.spec()), taken: "6",
 			req: cpualloc.Request{Count: 3, Bind: full, PreferL3: true}, want: "0-1,4",
 		},
 		"else a remainder takes the broken core elsewhere": {
-			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "6", req: cpualloc.Request{Count: 3, Bind: full},
+			spec: ptr(shape{1, 1, 4, 2, 2}.spec()), taken: "6", req: cpualloc.Request{Count: 3, Bind: full},
 			want: "0,2,4",
 		},
 		"whole cores come from as few L3 groups as possible": {
-			spec: ptr(grid{1, 1, 6, 1, 3}.spec()), taken: "0", req: cpualloc.Request{Count: 3, Bind: full}, want: "3-5",
+			spec: ptr(shape{1, 1, 6, 1, 3}.spec()), taken: "0", req: cpualloc.Request{Count: 3, Bind: full}, want: "3-5",
 		},
 		"a core whose second thread is offline is whole": {
 			spec: &halfOffline, taken: "2-3,18-19",
@@ -190,11 +191,11 @@ func TestAllocate(t *testing.T) {
 			taken: "2-3,18-19,5-7,23,8-15,24-31", req: cpualloc.Request{Count: 1, Bind: full}, want: "21",
 		},
 		"fewer partial cores rank above the stage": {
-			spec: ptr(grid{1, 1, 3, 4, 0}.spec()), pcpu: "9", taken: "7-8,10-11",
+			spec: ptr(shape{1, 1, 3, 4, 0}.spec()), pcpu: "9", taken: "7-8,10-11",
 			req: cpualloc.Request{Count: 3, Bind: full, Exclusive: pcpu}, want: "0,3,6", stage: 3,
 		},
 		"a core that will be opened comes from the same L3 group": {
-			spec: ptr(grid{1, 1, 4, 2, 2}.spec()), taken: "0,4", req: cpualloc.Request{Count: 3, Bind: full},
+			spec: ptr(shape{1, 1, 4, 2, 2}.spec()), taken: "0,4", req: cpualloc.Request{Count: 3, Bind: full},
 			want: "2-3,6",
 		},
 		"no CPUs asked, none given": {
@@ -208,7 +209,7 @@ func TestAllocate(t *testing.T) {
 			if tt.spec != nil {
 				spec = *tt.spec
 			}
-			m := machine(t, spec)
+			m := grid.Build(t, spec)
 			s := cpualloc.State{
 				Machine: m, PCPUHeld: cpuset.MustParse(tt.pcpu), NUMAHeld: cpuset.MustParse(tt.numa),
 			}
@@ -237,7 +238,7 @@ func TestAllocateRefuses(t *testing.T) {
 		return r
 	}
 	tests := map[string]struct {
-		grid  *grid
+		grid  *shape
 		taken string
 		req   cpualloc.Request
 		want  why.Reason
@@ -274,11 +275,11 @@ func TestAllocateRefuses(t *testing.T) {
 			want: amount(why.TopologyPolicy, why.CPUs, 1, 0),
 		},
 		"more than 64 NUMA nodes with CPUs": {
-			grid: &grid{1, 65, 1, 1, 0}, req: cpualloc.Request{Count: 1},
+			grid: &shape{1, 65, 1, 1, 0}, req: cpualloc.Request{Count: 1},
 			want: why.Reason{Code: why.InvalidTopology, Resource: why.CPU, Extra: 65},
 		},
 		"more than 8 CPUs on a core": {
-			grid: &grid{1, 1, 1, 9, 0}, req: cpualloc.Request{Count: 1},
+			grid: &shape{1, 1, 1, 9, 0}, req: cpualloc.Request{Count: 1},
 			want: why.Reason{Code: why.InvalidTopology, Resource: why.CPU, Extra: 9},
 		},
 	}

@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	epyc256  = grid{sockets: 2, nodes: 4, cores: 16, threads: 2, coresPerL3: 8}
-	large512 = grid{sockets: 2, nodes: 8, cores: 16, threads: 2, coresPerL3: 8}
-	wide1024 = grid{sockets: 4, nodes: 16, cores: 8, threads: 2}
+	epyc256  = shape{sockets: 2, nodes: 4, cores: 16, threads: 2, coresPerL3: 8}
+	large512 = shape{sockets: 2, nodes: 8, cores: 16, threads: 2, coresPerL3: 8}
+	wide1024 = shape{sockets: 4, nodes: 16, cores: 8, threads: 2}
 )
 
 // fragmented frees each core with 7 of 8, each thread of the others with 1 of 2, and leaves holders behind.
@@ -43,7 +43,7 @@ func BenchmarkAllocate(b *testing.B) {
 	cut := func(m *topo.Machine) cpualloc.State { return fragmented(m, 1) }
 	for _, bm := range []struct {
 		machine string
-		grid    grid
+		grid    shape
 		state   string
 		make    func(*topo.Machine) cpualloc.State
 		cpus    int
@@ -80,7 +80,7 @@ func BenchmarkAllocate(b *testing.B) {
 
 // BenchmarkFeasible measures the verdict that Filter asks for: the bound is 500 ns at 8 NUMA nodes, 2 µs at 64.
 func BenchmarkFeasible(b *testing.B) {
-	for name, g := range map[string]grid{"8": epyc256, "64": wide1024} {
+	for name, g := range map[string]shape{"8": epyc256, "64": wide1024} {
 		b.Run("numa="+name, func(b *testing.B) {
 			m := g.machine(b)
 			s := fragmented(m, 1)
@@ -95,7 +95,7 @@ func BenchmarkFeasible(b *testing.B) {
 }
 
 func TestAllocateAllocatesNoMemory(t *testing.T) {
-	for name, g := range map[string]grid{
+	for name, g := range map[string]shape{
 		"8 NUMA nodes": epyc256, "16 NUMA nodes": large512,
 		"64 NUMA nodes": wide1024,
 	} {

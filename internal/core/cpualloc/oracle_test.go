@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // The oracle knows nothing of counts, tallies or steps: it looks at every subset of the free CPUs and keeps the one
@@ -554,7 +555,7 @@ func randomMachine(t *testing.T, rng *rand.Rand) *topo.Machine {
 		}
 		spec.NUMA = append(spec.NUMA, n)
 	}
-	return machine(t, spec)
+	return grid.Build(t, spec)
 }
 
 func randomState(rng *rand.Rand, m *topo.Machine) (cpualloc.State, cpualloc.Request) {

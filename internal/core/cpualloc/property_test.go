@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // cases is how many random states each property meets, unless -rapid.checks says otherwise.
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // drawSpec draws a machine of up to 4 sockets and 16 NUMA nodes; cores of some are hybrid or have offline threads.
 func drawSpec(t *rapid.T) topo.Spec {
-	g := grid{
+	g := shape{
 		sockets: rapid.IntRange(1, 4).Draw(t, "sockets"), nodes: rapid.IntRange(1, 4).Draw(t, "nodes"),
 		cores: rapid.IntRange(1, 8).Draw(t, "cores"), threads: rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "threads"),
 		coresPerL3: rapid.IntRange(0, 4).Draw(t, "coresPerL3"),
@@ -124,10 +125,7 @@ func cuts(m *topo.Machine, cpus cpuset.Set) (partly, shared, cores int) {
 func TestAnswersHoldWhatTheyPromise(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.New(drawSpec(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, drawSpec(t))
 		s := drawState(t, m)
 		req := drawRequest(t, s)
 		got, reason := cpualloc.Allocate(s, req)
@@ -166,15 +164,9 @@ func TestOrderOfInputIsIrrelevant(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		spec := drawSpec(t)
-		m, err := topo.New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, spec)
 		spec.CPUs = rapid.Permutation(spec.CPUs).Draw(t, "shuffled")
-		again, err := topo.New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := grid.Build(t, spec)
 		s := drawState(t, m)
 		req := drawRequest(t, s)
 		got, reason := cpualloc.Allocate(s, req)
@@ -190,10 +182,7 @@ func TestOrderOfInputIsIrrelevant(t *testing.T) {
 func TestOneMoreFreeCPUNeverMakesARequestFail(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.New(drawSpec(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, drawSpec(t))
 		s := drawState(t, m)
 		req := drawRequest(t, s)
 		if _, reason := cpualloc.Allocate(s, req); !reason.OK() {
@@ -214,14 +203,11 @@ func TestOneMoreFreeCPUNeverMakesARequestFail(t *testing.T) {
 func TestRelabellingKeepsTheOptimum(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g := grid{
+		g := shape{
 			sockets: rapid.IntRange(1, 2).Draw(t, "sockets"), nodes: rapid.IntRange(1, 4).Draw(t, "nodes"),
 			cores: rapid.IntRange(1, 4).Draw(t, "cores"), threads: rapid.IntRange(1, 2).Draw(t, "threads"),
 		}
-		m, err := topo.New(g.spec())
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, g.spec())
 		s := drawState(t, m)
 		req := drawRequest(t, s)
 		req.Nodes = 0
@@ -255,7 +241,7 @@ func TestRelabellingKeepsTheOptimum(t *testing.T) {
 	})
 }
 
-func relabel(t *rapid.T, g grid) []int {
+func relabel(t *rapid.T, g shape) []int {
 	perm := func(n int, what string) []int {
 		ids := make([]int, n)
 		for i := range ids {
@@ -302,7 +288,7 @@ func figures(s cpualloc.State, r cpualloc.Result) [6]int {
 // subset of nodes allows. Koordinator's allocator spans more nodes than needed in 6 to 34 % of such requests.
 func TestNoMoreNUMANodesThanNeeded(t *testing.T) {
 	t.Parallel()
-	for name, g := range map[string]grid{
+	for name, g := range map[string]shape{
 		"2 × 4 NUMA nodes":          {sockets: 2, nodes: 4, cores: 8, threads: 2},
 		"2 × 4 NUMA nodes, one SMT": {sockets: 2, nodes: 4, cores: 16, threads: 1},
 		"4 × 3 NUMA nodes":          {sockets: 4, nodes: 3, cores: 4, threads: 2},
@@ -345,7 +331,7 @@ func TestNoMoreNUMANodesThanNeeded(t *testing.T) {
 // nodes that leaves less deviation behind.
 func TestEvenSplits(t *testing.T) {
 	t.Parallel()
-	m := grid{sockets: 2, nodes: 4, cores: 4, threads: 2}.machine(t)
+	m := shape{sockets: 2, nodes: 4, cores: 4, threads: 2}.machine(t)
 	rng := rand.New(rand.NewPCG(9, 9))
 	split := 0
 	for range 3000 {
@@ -472,7 +458,7 @@ func fewestByMasks(m *topo.Machine, counts []cpualloc.NodeCount, req cpualloc.Re
 // over all sets of sockets: of one such set the largest nodes are enough.
 func TestNoMoreNUMANodesThanNeededOnLargeMachines(t *testing.T) {
 	t.Parallel()
-	for name, g := range map[string]grid{
+	for name, g := range map[string]shape{
 		"2 × 8 NUMA nodes":  {sockets: 2, nodes: 8, cores: 16, threads: 1},
 		"8 × 2 NUMA nodes":  {sockets: 8, nodes: 2, cores: 8, threads: 1},
 		"8 × 8 NUMA nodes":  {sockets: 8, nodes: 8, cores: 8, threads: 1},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func inventory(t interface {
@@ -64,12 +65,9 @@ func TestLinksAreReadFromTheMachine(t *testing.T) {
 // TestNUMANodesAreThoseOfTheMachine: by its numbers, whatever the kernel's ids are; unknown ones have none.
 func TestNUMANodesAreThoseOfTheMachine(t *testing.T) {
 	t.Parallel()
-	m, err := topo.New(topo.Spec{
+	m := grid.Build(t, topo.Spec{
 		CPUs: []topo.CPUSpec{{ID: 0, NUMA: 0}, {ID: 1, Core: 1, NUMA: 250}}, NUMA: []topo.NUMASpec{{ID: 8}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var spec device.Spec
 	for id, node := range map[string]int{"a": 0, "b": 250, "c": -1, "d": 99, "e": 8} {
 		spec.Devices = append(spec.Devices, device.Device{

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // BenchmarkTake chooses CPU ids on a machine in use. The kubelet's packed order takes 3.5 ms there. The distributed
 // order is asked for what takes it about the longest: four nodes, and a remainder.
 func BenchmarkTake(b *testing.B) {
-	m := frame{sockets: 2, nodes: 4, cores: 16, threads: 2, l3: 8}.machine(b)
+	m := grid.Machine{Sockets: 2, Nodes: 4, Cores: 16, Threads: 2, CoresL3: 8}.Build(b)
 	rng := rand.New(rand.NewPCG(1, 2))
 	from := m.Online()
 	for range 60 {
@@ -39,7 +40,7 @@ func BenchmarkTake(b *testing.B) {
 
 // BenchmarkCPUAdmission is a pod of three containers, hints and CPUs.
 func BenchmarkCPUAdmission(b *testing.B) {
-	m := frame{sockets: 2, nodes: 4, cores: 16, threads: 2, l3: 8}.machine(b)
+	m := grid.Machine{Sockets: 2, Nodes: 4, Cores: 16, Threads: 2, CoresL3: 8}.Build(b)
 	p := newCPUPolicy(m, Config{Model: minorModel(36), CPU: CPU{Reserved: cpuset.Of(0, 128)}})
 	p.settings.Static = true
 	s := p.empty()

@@ -2,55 +2,12 @@ package kubelet
 
 import (
 	"strconv"
-	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
-
-// frame describes a regular machine.
-type frame struct {
-	sockets, nodes, cores, threads, l3 int // nodes per socket, cores per node, threads per core, cores per L3 group
-	// adjacent: the threads of a core have neighbouring ids; else the second threads follow all first ones.
-	adjacent bool
-}
-
-func (f frame) spec() topo.Spec {
-	var spec topo.Spec
-	total := f.sockets * f.nodes * f.cores
-	for core := range total {
-		for thread := range f.threads {
-			id := core + thread*total
-			if f.adjacent {
-				id = core*f.threads + thread
-			}
-			l3 := -1
-			if f.l3 > 0 {
-				l3 = core / f.l3
-			}
-			spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-				ID: id, Core: core, L3: l3, Socket: core / f.cores / f.nodes, NUMA: core / f.cores,
-			})
-		}
-	}
-	return spec
-}
-
-func (f frame) machine(tb testing.TB) *topo.Machine {
-	tb.Helper()
-	return newMachine(tb, f.spec())
-}
-
-func newMachine(tb testing.TB, spec topo.Spec) *topo.Machine {
-	tb.Helper()
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
-}
 
 // hybrid has cores of two threads, p of them, then e cores of one; one NUMA node.
 func hybrid(p, e int) topo.Spec {

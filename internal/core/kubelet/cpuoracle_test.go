@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -495,10 +496,7 @@ func (p *plain) take(from cpuset.Set, n int) (cpuset.Set, cpuFault) {
 func TestTakeIsWhatTheDefinitionSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.New(drawSpec(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, drawSpec(t))
 		c := drawConfig(t, m)
 		from := drawCPUs(t, m.Online(), "free", rapid.SampledFrom([]int{100, 95, 80, 50}).Draw(t, "free percent"))
 		n := rapid.IntRange(0, from.Len()+1).Draw(t, "n")

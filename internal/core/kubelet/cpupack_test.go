@@ -6,16 +6,17 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func TestTake(t *testing.T) {
 	t.Parallel()
-	l3 := frame{sockets: 1, nodes: 1, cores: 8, threads: 2, l3: 4, adjacent: true}
-	two := frame{sockets: 2, nodes: 1, cores: 4, threads: 2}
-	eight := frame{sockets: 2, nodes: 4, cores: 8, threads: 1}
-	uneven := frame{sockets: 2, nodes: 1, cores: 4, threads: 1}.spec()
+	l3 := grid.Machine{Sockets: 1, Nodes: 1, Cores: 8, Threads: 2, CoresL3: 4, Adjacent: true}
+	two := grid.Machine{Sockets: 2, Nodes: 1, Cores: 4, Threads: 2}
+	eight := grid.Machine{Sockets: 2, Nodes: 4, Cores: 8, Threads: 1}
+	uneven := grid.Machine{Sockets: 2, Nodes: 1, Cores: 4, Threads: 1}.Spec()
 	uneven.CPUs[7].Offline = true
-	moved := frame{sockets: 1, nodes: 1, cores: 3, threads: 2}.spec()
+	moved := grid.Machine{Sockets: 1, Nodes: 1, Cores: 3, Threads: 2}.Spec()
 	moved.CPUs[0].Offline, moved.CPUs[3].Offline = true, true // the first threads of core 0 and the second of core 1
 	tests := map[string]struct {
 		spec  topo.Spec
@@ -26,15 +27,15 @@ func TestTake(t *testing.T) {
 		want  string
 		fault cpuFault
 	}{
-		"a whole socket goes before cores of another": {spec: two.spec(), busy: "0", n: 8, want: "4-7,12-15"},
-		"cores come from the fullest socket":          {spec: two.spec(), busy: "4,12", n: 4, want: "5-6,13-14"},
-		"an odd thread comes from a half-used core":   {spec: two.spec(), busy: "2", n: 1, want: "10"},
-		"an odd request breaks one core":              {spec: two.spec(), n: 3, want: "0-1,8"},
+		"a whole socket goes before cores of another": {spec: two.Spec(), busy: "0", n: 8, want: "4-7,12-15"},
+		"cores come from the fullest socket":          {spec: two.Spec(), busy: "4,12", n: 4, want: "5-6,13-14"},
+		"an odd thread comes from a half-used core":   {spec: two.Spec(), busy: "2", n: 1, want: "10"},
+		"an odd request breaks one core":              {spec: two.Spec(), n: 3, want: "0-1,8"},
 		"spread takes the lowest CPUs of a socket": {
-			spec: two.spec(), cpu: CPU{DistributeAcrossCores: true}, busy: "0", n: 3, want: "1-3",
+			spec: two.Spec(), cpu: CPU{DistributeAcrossCores: true}, busy: "0", n: 3, want: "1-3",
 		},
-		"more than is free": {spec: two.spec(), busy: "0-15", n: 1, fault: cpuShort},
-		"nothing":           {spec: two.spec(), n: 0, want: ""},
+		"more than is free": {spec: two.Spec(), busy: "0-15", n: 1, fault: cpuShort},
+		"nothing":           {spec: two.Spec(), n: 0, want: ""},
 		// Threads per core are one on average, so a core of two with one free thread is a whole one.
 		"a hybrid machine gives a reserved thread away": {spec: hybrid(2, 4), busy: "0", n: 2, want: "0-1"},
 		"a hybrid machine gives single threads":         {spec: hybrid(2, 4), busy: "0", n: 1, want: "4"},
@@ -43,62 +44,62 @@ func TestTake(t *testing.T) {
 		},
 		"a core is named after its lowest online CPU": {spec: moved, n: 1, want: "1"},
 		"a half-used low core blocks a group that has whole cores": {
-			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "1,9,15", n: 4, want: "2-5",
+			spec: l3.Spec(), cpu: CPU{AlignL3: true}, busy: "1,9,15", n: 4, want: "2-5",
 		},
 		"the remainder remains in one group": {
-			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "0-3", n: 6, want: "8-13",
+			spec: l3.Spec(), cpu: CPU{AlignL3: true}, busy: "0-3", n: 6, want: "8-13",
 		},
 		"an odd remainder leaves the last thread": {
-			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "0-3", n: 5, want: "8-12",
+			spec: l3.Spec(), cpu: CPU{AlignL3: true}, busy: "0-3", n: 5, want: "8-12",
 		},
 		"1.33 looks for one core less": {
-			spec: l3.spec(), cpu: CPU{AlignL3: true}, minor: 33, busy: "0-3", n: 5, want: "4-7,8",
+			spec: l3.Spec(), cpu: CPU{AlignL3: true}, minor: 33, busy: "0-3", n: 5, want: "4-7,8",
 		},
 		"a whole group, then the remainder in the fullest": {
-			spec: l3.spec(), cpu: CPU{AlignL3: true}, busy: "0-1", n: 12, want: "2-5,8-15",
+			spec: l3.Spec(), cpu: CPU{AlignL3: true}, busy: "0-1", n: 12, want: "2-5,8-15",
 		},
 		"the cache of a whole node is not a group": {
-			spec: frame{sockets: 1, nodes: 2, cores: 4, threads: 1, l3: 4}.spec(), cpu: CPU{AlignL3: true},
+			spec: grid.Machine{Sockets: 1, Nodes: 2, Cores: 4, Threads: 1, CoresL3: 4}.Spec(), cpu: CPU{AlignL3: true},
 			busy: "0,4-5", n: 3, want: "1-3",
 		},
 		// Both of its nodes list the group 4-7: it is taken once and counted twice.
 		"an L3 group on two nodes counts twice": {
-			spec: frame{sockets: 1, nodes: 2, cores: 6, threads: 1, l3: 4}.spec(), cpu: CPU{AlignL3: true},
+			spec: grid.Machine{Sockets: 1, Nodes: 2, Cores: 6, Threads: 1, CoresL3: 4}.Spec(), cpu: CPU{AlignL3: true},
 			busy: "0,11", n: 9,
 			want: "1,4-7",
 		},
 		"shares are equal": {
-			spec: eight.spec(), cpu: CPU{DistributeAcrossNUMA: true}, n: 12, want: "0-5,8-13",
+			spec: eight.Spec(), cpu: CPU{DistributeAcrossNUMA: true}, n: 12, want: "0-5,8-13",
 		},
 		"the winner shows the last combination with its first three nodes": {
-			spec: eight.spec(), cpu: CPU{DistributeAcrossNUMA: true}, busy: "0", n: 32, want: "8-31,56-63",
+			spec: eight.Spec(), cpu: CPU{DistributeAcrossNUMA: true}, busy: "0", n: 32, want: "8-31,56-63",
 		},
 		"so does a winner of six": {
-			spec: eight.spec(), cpu: CPU{DistributeAcrossNUMA: true}, busy: "0", n: 48, want: "8-47,56-63",
+			spec: eight.Spec(), cpu: CPU{DistributeAcrossNUMA: true}, busy: "0", n: 48, want: "8-47,56-63",
 		},
 		"a request that is not a multiple of a core is packed": {
-			spec: two.spec(), cpu: CPU{DistributeAcrossNUMA: true, FullPCPUsOnly: true}, n: 9, want: "0-3,4,8-11",
+			spec: two.Spec(), cpu: CPU{DistributeAcrossNUMA: true, FullPCPUsOnly: true}, n: 9, want: "0-3,4,8-11",
 		},
 		"distributing single threads of four nodes never ends": {
-			spec:  frame{sockets: 2, nodes: 2, cores: 8, threads: 2}.spec(),
+			spec:  grid.Machine{Sockets: 2, Nodes: 2, Cores: 8, Threads: 2}.Spec(),
 			cpu:   CPU{DistributeAcrossNUMA: true, FullPCPUsOnly: true},
 			busy:  "0,8,16,24",
 			n:     54,
 			fault: cpuHangs,
 		},
 		"1.37 with align-by-socket keeps to a socket": {
-			spec: frame{sockets: 2, nodes: 2, cores: 4, threads: 1}.spec(), minor: 37,
+			spec: grid.Machine{Sockets: 2, Nodes: 2, Cores: 4, Threads: 1}.Spec(), minor: 37,
 			cpu: CPU{DistributeAcrossNUMA: true, AlignBySocket: true}, busy: "0-1", n: 6, want: "8-10,12-14",
 		},
 		"1.36 with align-by-socket looks at balance alone": {
-			spec: frame{sockets: 2, nodes: 2, cores: 4, threads: 1}.spec(),
+			spec: grid.Machine{Sockets: 2, Nodes: 2, Cores: 4, Threads: 1}.Spec(),
 			cpu:  CPU{DistributeAcrossNUMA: true, AlignBySocket: true}, busy: "0-1", n: 6, want: "4-6,8-10",
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMachine(t, tt.spec)
+			m := grid.Build(t, tt.spec)
 			minor := tt.minor
 			if minor == 0 {
 				minor = 36
@@ -116,7 +117,7 @@ func TestTake(t *testing.T) {
 
 func TestReservedCPUs(t *testing.T) {
 	t.Parallel()
-	m := frame{sockets: 2, nodes: 1, cores: 4, threads: 2}.machine(t)
+	m := grid.Machine{Sockets: 2, Nodes: 1, Cores: 4, Threads: 2}.Build(t)
 	tests := map[string]struct {
 		cpu   CPU
 		milli int64
@@ -158,17 +159,17 @@ func TestLargeMachines(t *testing.T) {
 	}
 	packed := []CPU{{}, {AlignL3: true}, {DistributeAcrossCores: true}}
 	for _, tt := range []struct {
-		frame frame
+		frame grid.Machine
 		cpus  []CPU
 	}{
-		{frame{sockets: 64, nodes: 1, cores: 4, threads: 4}, packed},
-		{frame{sockets: 8, nodes: 8, cores: 4, threads: 2}, slices.Concat(packed, spread)},
-		{frame{sockets: 1, nodes: 200, cores: 2, threads: 2}, slices.Concat(packed, spread[:1])},
-		{frame{sockets: 4, nodes: 2, cores: 64, threads: 2}, slices.Concat(packed, spread)},
-		{frame{sockets: 1, nodes: 1, cores: 1, threads: 1024}, slices.Concat(packed, spread)},
-		{frame{sockets: 1, nodes: 1, cores: 1, threads: 1}, slices.Concat(packed, spread)},
+		{grid.Machine{Sockets: 64, Nodes: 1, Cores: 4, Threads: 4}, packed},
+		{grid.Machine{Sockets: 8, Nodes: 8, Cores: 4, Threads: 2}, slices.Concat(packed, spread)},
+		{grid.Machine{Sockets: 1, Nodes: 200, Cores: 2, Threads: 2}, slices.Concat(packed, spread[:1])},
+		{grid.Machine{Sockets: 4, Nodes: 2, Cores: 64, Threads: 2}, slices.Concat(packed, spread)},
+		{grid.Machine{Sockets: 1, Nodes: 1, Cores: 1, Threads: 1024}, slices.Concat(packed, spread)},
+		{grid.Machine{Sockets: 1, Nodes: 1, Cores: 1, Threads: 1}, slices.Concat(packed, spread)},
 	} {
-		m := tt.frame.machine(t)
+		m := tt.frame.Build(t)
 		for _, cpu := range tt.cpus {
 			p := newCPUPolicy(m, Config{Model: minorModel(37), CPU: cpu})
 			from := m.Online()

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // book is what the kubelet writes down of its CPUs, by definition: the shared pool, and what each container has.
@@ -343,10 +344,7 @@ func (b *book) compare(t *rapid.T, s *cpuState) {
 func TestAdmissionsAreWhatTheDefinitionSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.New(drawSpec(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, drawSpec(t))
 		c := drawConfig(t, m)
 		b, s := newBook(m, c), newCPUPolicy(m, c).empty()
 		online := m.Online()
@@ -383,10 +381,7 @@ func TestAdmissionsAreWhatTheDefinitionSays(t *testing.T) {
 func TestExternalGrantsComeAndGo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.New(drawSpec(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, drawSpec(t))
 		p := newCPUPolicy(m, drawConfig(t, m))
 		s, granted := p.empty(), map[string][]cpuGrant{}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
@@ -427,14 +422,14 @@ func TestExternalGrantsComeAndGo(t *testing.T) {
 func TestHintsOfCPUs(t *testing.T) {
 	t.Parallel()
 	type list = hint.List
-	two := frame{sockets: 2, nodes: 1, cores: 8, threads: 2}
-	four := frame{sockets: 2, nodes: 2, cores: 4, threads: 1}
+	two := grid.Machine{Sockets: 2, Nodes: 1, Cores: 8, Threads: 2}
+	four := grid.Machine{Sockets: 2, Nodes: 2, Cores: 4, Threads: 1}
 	ask := func(role Role, cpus int) *Pod {
 		return &Pod{UID: "p", Guaranteed: true, Containers: []Container{{Name: "c", Role: role, CPUs: cpus}}}
 	}
 	pods := func(pod *Pod, change func(*Pod)) *Pod { change(pod); return pod }
 	tests := map[string]struct {
-		frame    frame
+		frame    grid.Machine
 		cpu      CPU
 		minor    int // 0 = 36
 		given    []cpuGrant
@@ -519,7 +514,7 @@ func TestHintsOfCPUs(t *testing.T) {
 				minor = 36
 			}
 			tt.cpu.Static = true
-			s := newCPUPolicy(tt.frame.machine(t), Config{Model: minorModel(minor), CPU: tt.cpu}).empty()
+			s := newCPUPolicy(tt.frame.Build(t), Config{Model: minorModel(minor), CPU: tt.cpu}).empty()
 			if tt.others != "" {
 				s = s.with("others", []cpuGrant{{"c", cpuset.MustParse(tt.others)}})
 			}
@@ -538,10 +533,10 @@ func TestHintsOfCPUs(t *testing.T) {
 
 func TestAdmissionOfCPUs(t *testing.T) {
 	t.Parallel()
-	two := frame{sockets: 2, nodes: 1, cores: 4, threads: 2}
-	four := frame{sockets: 2, nodes: 2, cores: 4, threads: 1}
+	two := grid.Machine{Sockets: 2, Nodes: 1, Cores: 4, Threads: 2}
+	four := grid.Machine{Sockets: 2, Nodes: 2, Cores: 4, Threads: 1}
 	tests := map[string]struct {
-		frame      frame
+		frame      grid.Machine
 		cpu        CPU
 		minor      int // 0 = 36
 		others     string
@@ -613,7 +608,7 @@ func TestAdmissionOfCPUs(t *testing.T) {
 			}
 			tt.cpu.Static = true
 			pod := &Pod{UID: "p", Guaranteed: true, Containers: tt.containers}
-			s := newCPUPolicy(tt.frame.machine(t), Config{Model: minorModel(minor), CPU: tt.cpu}).empty()
+			s := newCPUPolicy(tt.frame.Build(t), Config{Model: minorModel(minor), CPU: tt.cpu}).empty()
 			if tt.others != "" {
 				s = s.with("others", []cpuGrant{{"c", cpuset.MustParse(tt.others)}})
 			}
@@ -639,7 +634,7 @@ func TestAdmissionOfCPUs(t *testing.T) {
 // TestHybridMachineGivesACPUTwice is kubernetes#140495: the freed CPU is available although a pod still has it.
 func TestHybridMachineGivesACPUTwice(t *testing.T) {
 	t.Parallel()
-	p := newCPUPolicy(newMachine(t, hybrid(2, 2)),
+	p := newCPUPolicy(grid.Build(t, hybrid(2, 2)),
 		Config{Model: minorModel(36), CPU: CPU{Static: true, Reserved: cpuset.Of(5)}})
 	s := p.empty()
 	for _, step := range []struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // model returns the model of a kubelet minor.
@@ -29,28 +30,10 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// even is a machine of equal NUMA nodes, one socket each, with two threads on each core: the threads of core c are CPUs
-// c and c + cores.
+// even is a machine of equal NUMA nodes, one socket each, with two threads on each core.
 func even(tb fataler, nodes, cpusPerNode int) *topo.Machine {
 	tb.Helper()
-	var spec topo.Spec
-	cores := nodes * cpusPerNode / 2
-	for c := range cores {
-		for _, id := range []int{c, c + cores} {
-			node := c / (cpusPerNode / 2)
-			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: c, L3: node, Socket: node, NUMA: node})
-		}
-	}
-	return machine(tb, spec)
-}
-
-func machine(tb fataler, spec topo.Spec) *topo.Machine {
-	tb.Helper()
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatalf("topo.New: %v", err)
-	}
-	return m
+	return grid.Machine{Sockets: nodes, Cores: cpusPerNode / 2, Threads: 2, CoresL3: cpusPerNode / 2}.Build(tb)
 }
 
 func node(tb fataler, m *topo.Machine, c kubelet.Config, inv kubelet.Inventory) *kubelet.Node {
@@ -182,11 +165,7 @@ func (w *world) drawMachine() *topo.Machine {
 			}
 		}
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		w.Fatalf("topo.New: %v", err)
-	}
-	return m
+	return grid.Build(w, spec)
 }
 
 func (w *world) drawNode() *kubelet.Node {

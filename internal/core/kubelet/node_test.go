@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func TestModelOf(t *testing.T) {
@@ -73,11 +74,7 @@ func TestModels(t *testing.T) {
 
 // nodesWithIDs is a machine with one CPU on each of the NUMA nodes.
 func nodesWithIDs(t *testing.T, ids ...int) *topo.Machine {
-	var spec topo.Spec
-	for i, id := range ids {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: i, Core: i, L3: -1, NUMA: id})
-	}
-	return machine(t, spec)
+	return grid.Machine{Nodes: len(ids), NodeIDs: ids}.Build(t)
 }
 
 func span(n int) []int {
@@ -195,7 +192,7 @@ func TestManyNodes(t *testing.T) {
 		Model: model(36), CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(0)},
 		Topology: kubelet.Topology{Policy: hint.Restricted, MaxNodes: 64},
 	}
-	s := node(t, machine(t, spec), c, kubelet.Inventory{Devices: devices(gpu, 2, 0, 1)}).Empty()
+	s := node(t, grid.Build(t, spec), c, kubelet.Inventory{Devices: devices(gpu, 2, 0, 1)}).Empty()
 	p := pod("new", and(app("c", 8, 0), gpu, 1))
 	next, placement := admit(t, s, p)
 	if placement[0].Hint != (hint.Hint{Mask: 0b10, Preferred: true}) || !s.Fits(p).OK() {
@@ -209,7 +206,7 @@ func TestManyNodes(t *testing.T) {
 	}
 	// Masks of devices were walked over all nodes before 1.36, and those of memory always are.
 	c.Model = model(35)
-	hangs := node(t, machine(t, spec), c, kubelet.Inventory{Devices: devices(gpu, 2, 0, 1)}).Empty()
+	hangs := node(t, grid.Build(t, spec), c, kubelet.Inventory{Devices: devices(gpu, 2, 0, 1)}).Empty()
 	if _, _, refusal := hangs.Admit(p); refusal == nil || refusal.Reason.Code != why.KubeletWouldHang ||
 		refusal.Status != "" {
 		t.Errorf("1.35: %+v, want a hang", refusal)

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // view is all that can be seen of a state.
@@ -756,10 +757,7 @@ func (w *world) drawLargeNode() *kubelet.Node {
 			})
 		}
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		w.Fatalf("topo.New: %v", err)
-	}
+	m := grid.Build(w, spec)
 	c := kubelet.Config{Model: model(rapid.IntRange(33, 37).Draw(w.T, "minor"))}
 	c.Topology = kubelet.Topology{Policy: hint.Policy(w.upTo(3, "policy")), PodScope: w.flip("pod scope"), MaxNodes: 64}
 	c.CPU.Static, c.CPU.Reserved, c.Memory.Static = w.flip("static"), cpuset.Of(0), w.flip("static memory")

@@ -5,20 +5,13 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
-	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // pairOf is a machine with 2 NUMA nodes of 4 CPUs and 10 bytes each, and a kubelet that aligns where it can.
 func pairOf(tb testing.TB, policy hint.Policy, devices ...kubelet.DeviceSet) *kubelet.Node {
 	tb.Helper()
-	var s topo.Spec
-	for c := range 8 {
-		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, NUMA: c / 4, Socket: c / 4})
-	}
-	m, err := topo.New(s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	m := grid.Machine{Sockets: 2, Cores: 4}.Build(tb)
 	model, _ := kubelet.ModelOf("v1.36.3")
 	zone := map[string]int64{"memory": 10}
 	node, reason := kubelet.NewNode(m, kubelet.Config{

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // TestNUMANodesAreSortedByTheirPods has 2 NUMA nodes: CPUs 0-7 and 8-15, siblings at +16.
@@ -31,7 +32,7 @@ func TestNUMANodesAreSortedByTheirPods(t *testing.T) {
 		"both kinds on a node":              {[]ledger.Entry{lsr("a", "0"), lsr("b", "1,8")}, 0b01, 0b11},
 		"the whole shared pool is no place": {[]ledger.Entry{{UID: "a", Class: qos.LS}}, 0, 0},
 	} {
-		l := ledger.New(ledger.Facts{Machine: build(t, shape{1, 2, 8, 2, 1, nil})})
+		l := ledger.New(ledger.Facts{Machine: grid.Machine{Nodes: 2, Cores: 8, Threads: 2}.Build(t)})
 		for _, e := range c.entries {
 			l.Put(e)
 		}
@@ -65,7 +66,7 @@ func TestCPUsOfTheKubeletDoNotConfineInOwnMode(t *testing.T) {
 		"own, and pinned": {ledger.Own, []tenancy.Grant{pin("p", "1")}, 0, 0b11},
 		"follow":          {ledger.Follow, nil, 0, 0b11},
 	} {
-		facts := follows(t, build(t, shape{1, 2, 8, 2, 1, nil}), hint.Restricted)
+		facts := follows(t, grid.Machine{Nodes: 2, Cores: 8, Threads: 2}.Build(t), hint.Restricted)
 		facts.Mode = test.mode
 		granted := tenancy.Grant{UID: "p", Placement: kubelet.PlacementOf(facts.Machine, held)}
 		facts.Given = append(slices.Clone(test.pins), granted)

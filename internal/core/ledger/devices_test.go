@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func percent(uid, gpu string, n int64) ledger.Entry {
@@ -25,7 +26,7 @@ func percent(uid, gpu string, n int64) ledger.Entry {
 // without a machine; what was lent out is neither lost nor given twice while the Device object comes and goes.
 func TestDevicesOfAnAccount(t *testing.T) {
 	t.Parallel()
-	taken, machines := 0, []*topo.Machine{nil, build(t, shape{1, 1, 2, 1, 1, nil})}
+	taken, machines := 0, []*topo.Machine{nil, grid.Machine{Cores: 2}.Build(t)}
 	rapid.Check(t, func(t *rapid.T) {
 		account, entries, offers := ledger.New(ledger.Facts{}), map[string]ledger.Entry{}, map[string]ledger.Offer{}
 		for range rapid.IntRange(1, 20).Draw(t, "events") {
@@ -101,7 +102,7 @@ func checkDevices(t *rapid.T, v *ledger.View, entries iter.Seq[ledger.Entry]) {
 // has counts too. The order of events does not matter, and neither does a machine.
 func TestUnknownHolders(t *testing.T) {
 	t.Parallel()
-	most, machines := 0, []*topo.Machine{nil, build(t, shape{1, 1, 2, 1, 1, nil})}
+	most, machines := 0, []*topo.Machine{nil, grid.Machine{Cores: 2}.Build(t)}
 	rapid.Check(t, func(t *rapid.T) {
 		account, entries, reported := ledger.New(ledger.Facts{}), map[string]ledger.Entry{}, map[string]bool{}
 		unknown, devices := 0, false

@@ -10,13 +10,14 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/vary"
 )
 
 // TestFactsDifferByEveryField: a field that Equal forgets is a change that no view takes notice of.
 func TestFactsDifferByEveryField(t *testing.T) {
 	t.Parallel()
-	m, other := worked(t), build(t, shape{1, 1, 2, 1, 1, nil})
+	m, other := worked(t), grid.Machine{Cores: 2}.Build(t)
 	node, reason := kubelet.NewNode(m, kubelet.Config{}, kubelet.Inventory{})
 	if !reason.OK() {
 		t.Fatal(reason)

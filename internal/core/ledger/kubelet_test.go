@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -429,7 +430,7 @@ func TestCompare(t *testing.T) {
 func BenchmarkPutGuest(b *testing.B) {
 	for _, pods := range []int{10, 50, 100} {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
-			m := build(b, shape{2, 4, 16, 2, 1, nil})
+			m := grid.Machine{Sockets: 2, Nodes: 4, Cores: 16, Threads: 2}.Build(b)
 			l := ledger.New(follows(b, m, hint.Restricted))
 			var last ledger.Entry
 			for i := range pods {

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // cases is how many random histories each property meets, unless -rapid.checks says otherwise.
@@ -367,7 +368,7 @@ func TestEntriesBeforeTheTopologyAreAccountedWhenItComes(t *testing.T) {
 // TestProblems is L10: what the machine does not have is dropped and reported.
 func TestProblems(t *testing.T) {
 	t.Parallel()
-	m := build(t, shape{1, 2, 4, 1, 1, map[int]bool{3: true}})
+	m := grid.Machine{Nodes: 2, Cores: 4, Offline: []int{3}}.Build(t)
 	f := ledger.Facts{
 		Machine: m, NodeReserved: cpuset.MustParse("0"),
 		Model: kubelet.Facts{Config: kubelet.Config{
@@ -559,11 +560,7 @@ func threeNodes(tb testing.TB, cpus ...int) *topo.Machine {
 			spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, NUMA: numa})
 		}
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return grid.Build(tb, spec)
 }
 
 // TestManyConnectedNUMANodesAreNeverPromisedTooMuch has a chain of 20 NUMA nodes, with more unions than limits are kept
@@ -579,10 +576,7 @@ func TestManyConnectedNUMANodesAreNeverPromisedTooMuch(t *testing.T) {
 				spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, NUMA: numa})
 			}
 		}
-		m, err := topo.New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, spec)
 		var entries []ledger.Entry
 		for i := range 19 {
 			entries = append(entries, confined(fmt.Sprint("p", i), 1000*int64(rapid.IntRange(0, 2).Draw(t, "CPUs")), i,
@@ -880,7 +874,7 @@ func TestUpdateAllocatesAConstantNumberOfTimes(t *testing.T) {
 // full returns an account of 256 CPUs on 8 NUMA nodes with n pods, one of two CPUs each while CPUs last.
 func full(tb testing.TB, n int) *ledger.Ledger {
 	tb.Helper()
-	m := build(tb, shape{2, 4, 16, 2, 1, nil})
+	m := grid.Machine{Sockets: 2, Nodes: 4, Cores: 16, Threads: 2}.Build(tb)
 	var entries []ledger.Entry
 	for i := range n {
 		uid := fmt.Sprintf("pod-%04d", i)
@@ -956,7 +950,7 @@ func TestViewsMayBeReadWhileTheLedgerChanges(t *testing.T) {
 // BenchmarkCluster reports what the accounts of a cluster's nodes weigh: equal machines share one topology.
 func BenchmarkCluster(b *testing.B) {
 	const nodes = 5000
-	m := build(b, shape{2, 4, 16, 2, 1, nil})
+	m := grid.Machine{Sockets: 2, Nodes: 4, Cores: 16, Threads: 2}.Build(b)
 	var ledgers []*ledger.Ledger
 	for b.Loop() {
 		var before, after runtime.MemStats

@@ -13,15 +13,16 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
-	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // imported are the facts of a node that only an exporter describes: CPU 0 is reserved, busy CPUs are allocated.
-func imported(tb interface{ Fatalf(string, ...any) }, pins []tenancy.Grant, unclaimed cpuset.Set) ledger.Facts {
-	m, err := topo.New(shape{sockets: 1, numaPerSocket: 2, coresPerNUMA: 4, threads: 1, stride: 1}.spec())
-	if err != nil {
-		tb.Fatalf("the machine of the test: %v", err)
-	}
+func imported(tb interface {
+	Helper()
+	Fatalf(string, ...any)
+}, pins []tenancy.Grant, unclaimed cpuset.Set,
+) ledger.Facts {
+	m := grid.Machine{Nodes: 2, Cores: 4}.Build(tb)
 	f := follows(tb, m, hint.None)
 	f.Model.Gen, f.Imported, f.Given = 0, true, slices.Clone(pins)
 	if !unclaimed.IsEmpty() {

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // cards is an inventory of GPUs, one for each NUMA id; -1 is unknown. Those of broken, by index, are not healthy.
@@ -241,10 +242,7 @@ type room struct {
 
 func drawRoom(t *rapid.T) *room {
 	nodes, cores := rapid.IntRange(1, 4).Draw(t, "NUMA nodes"), rapid.IntRange(1, 4).Draw(t, "cores")
-	m, err := topo.New(spec(1, nodes, cores, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, spec(1, nodes, cores, 1))
 	r := &room{facts: ledger.Facts{
 		Machine: m, OwnDevices: true,
 		Topology: rapid.SampledFrom([]hint.Policy{0, 1, 2, 2, 3, 3}).Draw(t, "policy"),

@@ -15,11 +15,15 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // guardedFacts are those of a machine with nodes NUMA nodes of 4 cores × 2 threads under a kubelet that is predicted.
-func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger.Mode,
+func guardedFacts(tb interface {
+	Helper()
+	Fatalf(string, ...any)
+}, nodes int, mode ledger.Mode,
 	policy hint.Policy,
 ) ledger.Facts {
 	var s topo.Spec
@@ -27,10 +31,7 @@ func guardedFacts(tb interface{ Fatalf(string, ...any) }, nodes int, mode ledger
 		core := c % (nodes * 4)
 		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1, NUMA: core / 4, Socket: core / 4})
 	}
-	m, err := topo.New(s)
-	if err != nil {
-		tb.Fatalf("topo.New: %v", err)
-	}
+	m := grid.Build(tb, s)
 	behaviour, _ := kubelet.ModelOf("v1.36.3")
 	zones := make([]map[string]int64, nodes)
 	for i := range zones {
@@ -362,10 +363,7 @@ func TestAPodDoesNotGetCPUsThatAnotherPodHas(t *testing.T) {
 	for c, core := range []int{0, 0, 1, 1, 2, 3, 4, 5} {
 		s.CPUs = append(s.CPUs, topo.CPUSpec{ID: c, Core: core, L3: -1})
 	}
-	m, err := topo.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, s)
 	behaviour, _ := kubelet.ModelOf("v1.36.3")
 	node, reason := kubelet.NewNode(m, kubelet.Config{
 		Model: behaviour, CPU: kubelet.CPU{Static: true, Reserved: cpuset.Of(7)},

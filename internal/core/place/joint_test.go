@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func asking(memory ...align.Need) func(*place.Request) {
@@ -179,10 +180,7 @@ func TestClosestNUMANodesAreChosen(t *testing.T) {
 		row[i], row[(i+2)%4] = 10, 32
 		s.NUMA = append(s.NUMA, topo.NUMASpec{ID: i, Distances: row})
 	}
-	m, err := topo.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, s)
 	f := ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: on4(8, 2, 8, 8)}
 	offer, reason := place.Try(ledger.New(f).View(), binding(12, asking(gib(12))))
 	if !reason.OK() || offer.Nodes != 0b1001 {
@@ -221,10 +219,7 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 			{ID: 0, Distances: []int{10, shape.distance}},
 			{ID: 1, Distances: []int{shape.distance, 10}},
 		}
-		m, err := topo.New(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, s)
 		v := ledger.New(ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: on4(8, 8)}).View()
 		r := binding(12, asking(gib(12)))
 		high, low := place.Score(v, r, best, cpualloc.LeastAllocated),
@@ -236,10 +231,7 @@ func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 		last, lastWorst = high, low
 	}
 	s := spec(1, 3, 2, 2)
-	m, err := topo.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, s)
 	v := ledger.New(ledger.Facts{Machine: m, Topology: hint.BestEffort, Amounts: on4(4, 4, 4)}).View()
 	if got := place.Score(v, binding(2, asking(gib(9))), best, cpualloc.LeastAllocated); got < 12 || got > 24 {
 		t.Errorf("CPUs on one NUMA node, memory on three: %d, want 12 to 24", got)
@@ -339,10 +331,7 @@ func TestManyNUMANodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := spec(rapid.IntRange(1, 4).Draw(t, "sockets"), rapid.IntRange(5, 12).Draw(t, "NUMA nodes"),
 			rapid.IntRange(1, 2).Draw(t, "cores"), 1)
-		m, err := topo.New(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, s)
 		f := ledger.Facts{
 			Machine: m, Amounts: drawMemory(t, m, 30),
 			Strategy: rapid.SampledFrom([]cpualloc.Strategy{0, 1}).Draw(t, "strategy"),

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/memo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func binding(cpus int, changes ...func(*place.Request)) *place.Request {
@@ -581,11 +582,8 @@ func TestScoreStaysInRangeAndFollowsTheNumberOfNUMANodes(t *testing.T) {
 func TestPoolsOfManyNUMANodes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.New(spec(rapid.IntRange(1, 2).Draw(t, "sockets"), rapid.IntRange(5, 6).Draw(t, "NUMA nodes"), 2,
+		m := grid.Build(t, spec(rapid.IntRange(1, 2).Draw(t, "sockets"), rapid.IntRange(5, 6).Draw(t, "NUMA nodes"), 2,
 			1))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var entries []ledger.Entry
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 			entries = append(entries, ledger.Entry{

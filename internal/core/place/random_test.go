@@ -2,7 +2,6 @@ package place_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -18,36 +17,22 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
-// machine is a regular machine: CPU c of thread 0 has its sibling at c+cores, as Linux numbers x86.
-func machine(tb testing.TB, sockets, numaPerSocket, coresPerNUMA, threads int, offline ...int) *topo.Machine {
+// machine is a regular machine.
+func machine(tb testing.TB, sockets, nodes, cores, threads int, offline ...int) *topo.Machine {
 	tb.Helper()
-	m, err := topo.New(spec(sockets, numaPerSocket, coresPerNUMA, threads, offline...))
-	if err != nil {
-		tb.Fatalf("topo.New: %v", err)
-	}
-	return m
+	return grid.Build(tb, spec(sockets, nodes, cores, threads, offline...))
 }
 
-func spec(sockets, numaPerSocket, coresPerNUMA, threads int, offline ...int) topo.Spec {
-	cores := sockets * numaPerSocket * coresPerNUMA
-	var spec topo.Spec
-	for i := range cores * threads {
-		core := i % cores
-		numa := core / coresPerNUMA
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: i, Core: core, L3: -1, Socket: numa / numaPerSocket, NUMA: numa,
-			Offline: slices.Contains(offline, i),
-		})
-	}
-	return spec
+func spec(sockets, nodes, cores, threads int, offline ...int) topo.Spec {
+	return grid.Machine{Sockets: sockets, Nodes: nodes, Cores: cores, Threads: threads, Offline: offline}.Spec()
 }
 
-// worked is the machine of the worked example of seed 000: 2 sockets × 2 NUMA nodes × 4 cores × 2 threads.
 func worked(tb testing.TB) *topo.Machine {
 	tb.Helper()
-	return machine(tb, 2, 2, 4, 2)
+	return grid.Worked().Build(tb)
 }
 
 func drawView(t *rapid.T) *ledger.View {
@@ -97,10 +82,7 @@ func drawMemory(t *rapid.T, m *topo.Machine, most int) []align.Amount {
 
 func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 	drawDistances(t, &s)
-	m, err := topo.New(s)
-	if err != nil {
-		t.Fatalf("topo.New: %v", err)
-	}
+	m := grid.Build(t, s)
 	f := ledger.Facts{
 		Machine:       m,
 		ARM64:         rapid.SampledFrom([]bool{false, false, true}).Draw(t, "arm64"),

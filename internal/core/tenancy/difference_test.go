@@ -7,21 +7,14 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
-	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // TestOnlyCertainPredictionsAreModelErrors: what a device plugin chooses otherwise does not mean that the model is
 // wrong.
 func TestOnlyCertainPredictionsAreModelErrors(t *testing.T) {
 	t.Parallel()
-	var spec topo.Spec
-	for c := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: c, Core: c, L3: -1, NUMA: c / 4, Socket: c / 4})
-	}
-	machine, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	machine := grid.Machine{Sockets: 2, Cores: 4}.Build(t)
 	model, _ := kubelet.ModelOf("v1.36.3")
 	node, reason := kubelet.NewNode(machine, kubelet.Config{
 		Model: model, CPU: kubelet.CPU{Static: true}, Topology: kubelet.Topology{Policy: hint.BestEffort},

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func plainPod() *corev1.Pod {
@@ -53,18 +53,7 @@ func BenchmarkEntry(b *testing.B) {
 
 // BenchmarkFacts reads a node of 256 CPUs, as it happens once per change of its NodeResourceTopology.
 func BenchmarkFacts(b *testing.B) {
-	var spec topo.Spec
-	for id := range 256 {
-		core := id % 128
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: core / 8, Socket: core / 64,
-			NUMA: core / 16,
-		})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := grid.Machine{Sockets: 2, Nodes: 4, Cores: 16, Threads: 2, CoresL3: 8}.Build(b)
 	nrt, node := newNRT(map[string]string{annotation.CPUTopology: convert.Topology(m).String()}), newNode(nil)
 	b.Run("known=false", func(b *testing.B) {
 		b.ReportAllocs()

@@ -24,23 +24,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // pairOf is a machine with 2 NUMA nodes × 4 cores × 2 threads; node ids are 0 and step.
 func pairOf(tb testing.TB, step int) *topo.Machine {
 	tb.Helper()
-	var s topo.Spec
-	for c := range 16 {
-		s.CPUs = append(s.CPUs, topo.CPUSpec{
-			ID: c, Core: c % 8, L3: -1, NUMA: c % 8 / 4 * step,
-			Socket: c % 8 / 4,
-		})
-	}
-	m, err := topo.New(s)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return grid.Machine{Sockets: 2, Cores: 4, Threads: 2, NodeIDs: []int{0, step}}.Build(tb)
 }
 
 const versioned = "v1.36.3"

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // drawPod draws a pod with any mix of init containers, sidecars, pod-level requests and overhead. Requests are always
@@ -82,11 +83,7 @@ func drawMachine(t *rapid.T) *topo.Machine {
 			}
 		}
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatalf("machine %+v: %v", spec, err)
-	}
-	return m
+	return grid.Build(t, spec)
 }
 
 func TestFirstCPUsTakesWholeCoresOfTheFirstSocket(t *testing.T) {
@@ -98,10 +95,7 @@ func TestFirstCPUsTakesWholeCoresOfTheFirstSocket(t *testing.T) {
 			NUMA: id % 2,
 		})
 	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, spec)
 	for n, want := range map[int]string{0: "", 1: "0", 2: "0,4", 3: "0,2,4", 5: "0-2,4,6", 8: "0-7", 9: "0-7"} {
 		if got := m.FormatList(convert.FirstCPUs(m, n)); got != want {
 			t.Errorf("FirstCPUs(%d) = %q, want %q", n, got, want)

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // treeFS lets cadvisor read a machine below a folder.
@@ -136,7 +137,7 @@ func compare(t *testing.T, got, want *cadvisor.MachineInfo) {
 
 func TestOddMachinesAreDescribedById(t *testing.T) {
 	t.Parallel()
-	m, err := topo.New(topo.Spec{
+	m := grid.Build(t, topo.Spec{
 		CPUs: []topo.CPUSpec{
 			{ID: 0, Core: 0, NUMA: 2, Offline: true},
 			{ID: 4, Core: 0, NUMA: 2},
@@ -150,9 +151,6 @@ func TestOddMachinesAreDescribedById(t *testing.T) {
 			{ID: 8, Distances: []int{30, 20, 10}},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	info := machineInfo(m)
 	if info.NumCores != 3 || info.NumPhysicalCores != 3 || info.NumSockets != 2 || len(info.Topology) != 3 {
 		t.Fatalf("%d CPUs on %d cores of %d sockets, %d NUMA nodes; want 3, 3, 2, 3", info.NumCores,

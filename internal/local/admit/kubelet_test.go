@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -58,10 +59,7 @@ func newWorld(t failer, dir, spec string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := topo.New(d.Spec())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Build(t, d.Spec())
 	return &world{
 		machine: m, settings: d.Kubelet, dir: filepath.Join(dir, "var/lib/kubelet"),
 		node: nodeOf(m, d.Kubelet), updated: map[string]string{},

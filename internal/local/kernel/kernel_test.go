@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 var _ apply.Cgroup = (*kernel.Tree)(nil)
@@ -23,18 +24,7 @@ var _ apply.Cgroup = (*kernel.Tree)(nil)
 // machine has CPUs 0–7 on two NUMA nodes.
 func machine(t *testing.T) *topo.Machine {
 	t.Helper()
-	var spec topo.Spec
-	for id := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, NUMA: id / 4})
-	}
-	for id := range 2 {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 1 << 30})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return grid.Machine{Nodes: 2, Cores: 4, NodeBytes: 1 << 30}.Build(t)
 }
 
 // step is one call and what it answers.

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 func TestWrittenPresetReadsBackAsItsDescription(t *testing.T) {
@@ -29,10 +30,7 @@ func TestWrittenPresetReadsBackAsItsDescription(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := topo.New(d.Spec())
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := grid.Build(t, d.Spec())
 			if diff := cmp.Diff(want.Spec(), got.Machine.Spec()); diff != "" {
 				t.Errorf("machine read from the tree (-described +read):\n%s", diff)
 			}
@@ -144,10 +142,7 @@ func TestPresetsAreTheMachinesOfTheirSummary(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, d := range machine.Presets() {
-		m, err := topo.New(d.Spec())
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := grid.Build(t, d.Spec())
 		got[d.Name] = counts(m)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -28,13 +28,13 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // other is a second name of the decision, with a score of its own.
@@ -139,21 +139,7 @@ func profileName(i int) string { return fmt.Sprintf("profile-%d", i) }
 
 func (b *bench) addNode(t *testing.T, name string) *corev1.Node {
 	t.Helper()
-	spec := topo.Spec{Arch: "amd64"}
-	for numa := range 2 {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: numa})
-		for core := range 4 {
-			for thread := range 2 {
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: numa*4 + core + thread*8, Core: numa*4 + core, L3: -1, NUMA: numa,
-				})
-			}
-		}
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Machine{Arch: "amd64", Nodes: 2, Cores: 4, Threads: 2}.Build(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{corev1.LabelArchStable: "amd64"},
 	}}

@@ -33,7 +33,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -41,6 +40,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // cluster is a scheduler without API server and queue: real plugins, the real cache, and the cycle of the core in
@@ -199,23 +199,8 @@ func (c *cluster) putTopology(node string) {
 		c.store.RemoveTopology(node)
 		return
 	}
-	spec := topo.Spec{Arch: "amd64"}
 	numa := 1 + c.rnd.IntN(2)
-	for n := range numa {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: n})
-		for core := range 8 / numa {
-			for thread := range 2 {
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: n*8/numa + core + 8*thread, Core: n*8/numa + core,
-					L3: -1, NUMA: n,
-				})
-			}
-		}
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	m := grid.Machine{Arch: "amd64", Nodes: numa, Cores: 8 / numa, Threads: 2}.Build(c.t)
 	annotations := map[string]string{annotation.CPUTopology: convert.Topology(m).String()}
 	if c.rnd.IntN(15) == 0 { // from then on, until it goes, Guaranteed pods concern our plugin
 		annotations[annotation.KubeletCPUManagerPolicy] = `{"policy":"static"}`

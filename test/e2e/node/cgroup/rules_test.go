@@ -8,21 +8,15 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/test/e2e/node/cgroup/rulebook"
 )
 
 // TestKernelsAgree runs every story on the simulated kernel in both dialects, and those of this machine's dialect to
 // its own kernel.
 func TestKernelsAgree(t *testing.T) {
-	pair, err := topo.New(topo.Spec{
-		CPUs: []topo.CPUSpec{{ID: 0, Core: 0, L3: -1}, {ID: 1, Core: 1, L3: -1}},
-		NUMA: []topo.NUMASpec{{MemoryBytes: 1 << 30}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := grid.Machine{Cores: 2, NodeBytes: 1 << 30}.Build(t)
 	for _, s := range rulebook.Stories() {
 		for _, d := range s.Dialects {
 			t.Run(fmt.Sprintf("simulated %v: %s", d, s.Name), func(t *testing.T) {
