@@ -71,11 +71,11 @@ func TestTheRightsAreOnTheirPage(t *testing.T) {
 			granted := rules[b.RoleRef.Kind+" "+b.RoleRef.Name]
 			for _, r := range granted {
 				fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", strings.Join(r.Verbs, ", "), resources(r), in,
-					needs.of(name, r))
+					needs.reasonFor(name, r))
 			}
 			if granted == nil {
 				fmt.Fprintf(&out, "| what Kubernetes' role `%s` has | | %s | %s |\n", b.RoleRef.Name, in,
-					needs.of(name, builtIn(b.RoleRef.Name)))
+					needs.reasonFor(name, builtIn(b.RoleRef.Name)))
 			}
 		}
 	}
@@ -160,15 +160,15 @@ func readNeeds(t *testing.T) (n needs) {
 }
 
 // of names the first behaviour that needs each verb of a rule.
-func (n needs) of(account string, rule rbacv1.PolicyRule) string {
+func (n needs) reasonFor(account string, rule rbacv1.PolicyRule) string {
 	var names []string
 	for _, verb := range rule.Verbs {
 		i := slices.IndexFunc(n, func(b behaviour) bool {
 			return slices.ContainsFunc(b.Needs, func(text string) bool {
 				words := strings.Fields(text)
 				return words[0] == account && slices.Contains(strings.Split(words[1], ","), verb) &&
-					slices.ContainsFunc(words[2:], func(of string) bool {
-						return strings.Contains(resources(rule), "`"+of+"`")
+					slices.ContainsFunc(words[2:], func(account string) bool {
+						return strings.Contains(resources(rule), "`"+account+"`")
 					})
 			})
 		})

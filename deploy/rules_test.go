@@ -316,11 +316,11 @@ func TestPodsSurviveAndAreSeen(t *testing.T) {
 		for name, p := range pods(t, docs) {
 			spec, replicas := p.Spec.Template.Spec, p.Spec.Replicas
 			c := spec.Containers[0]
-			for probe, is := range map[string]*corev1.Probe{
+			for probe, got := range map[string]*corev1.Probe{
 				"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
 			} {
-				if is == nil || is.HTTPGet == nil || probe != "liveness" && is.HTTPGet.Path != "/readyz" {
-					t.Errorf("%s: %s probe is %+v", name, probe, is)
+				if got == nil || got.HTTPGet == nil || probe != "liveness" && got.HTTPGet.Path != "/readyz" {
+					t.Errorf("%s: %s probe is %+v", name, probe, got)
 				}
 			}
 			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Limits.Memory().IsZero() {
@@ -544,11 +544,11 @@ func TestMonitoringIsOneSwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var is struct{ Groups []any }
-		if err := yaml.Unmarshal(text, &is); err != nil {
+		var manifest struct{ Groups []any }
+		if err := yaml.Unmarshal(text, &manifest); err != nil {
 			t.Fatal(err)
 		}
-		groups = append(groups, is.Groups...)
+		groups = append(groups, manifest.Groups...)
 	}
 	for _, d := range kinds(set(t, "ha"), "PrometheusRule") {
 		rendered, _, err := unstructured.NestedSlice(d.object.Object, "spec", "groups")

@@ -18,7 +18,7 @@ import (
 // parser erases a codec's type.
 type parser func(text string) (any, []Warning, error)
 
-func of[T any](parse func(string) (T, []Warning, error)) parser {
+func codec[T any](parse func(string) (T, []Warning, error)) parser {
 	return func(text string) (any, []Warning, error) { return parse(text) }
 }
 
@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		warnings []Warning
 	}{
 		"a spec as seed 000 writes it": {
-			parse: of(ParseResourceSpec),
+			parse: codec(ParseResourceSpec),
 			text:  `{"preferredCPUBindPolicy": "SpreadByPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"}`,
 			want: ResourceSpec{
 				PreferredCPUBindPolicy:      BindSpreadByPCPUs,
@@ -40,17 +40,17 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"old names of policies": {
-			parse: of(ParseResourceSpec),
+			parse: codec(ParseResourceSpec),
 			text:  `{"requiredCPUBindPolicy":"PCPUOnly","preferredCPUExclusivePolicy":"PCPU"}`,
 			want:  ResourceSpec{RequiredCPUBindPolicy: BindFullPCPUs, PreferredCPUExclusivePolicy: ExclusivePCPULevel},
 		},
 		"an exclusive policy of Default leaves the choice open": {
-			parse: of(ParseResourceSpec),
+			parse: codec(ParseResourceSpec),
 			text:  `{"preferredCPUExclusivePolicy":"Default"}`,
 			want:  ResourceSpec{},
 		},
 		"another case is accepted with a warning": {
-			parse: of(ParseResourceSpec),
+			parse: codec(ParseResourceSpec),
 			text:  `{"preferredCPUBindPolicy":"fullpcpus"}`,
 			want:  ResourceSpec{PreferredCPUBindPolicy: BindFullPCPUs},
 			warnings: []Warning{{
@@ -59,33 +59,33 @@ func TestParse(t *testing.T) {
 			}},
 		},
 		"an unknown field is a warning": {
-			parse:    of(ParseResourceSpec),
+			parse:    codec(ParseResourceSpec),
 			text:     `{"preferredCPUBindPolcy":"FullPCPUs"}`,
 			want:     ResourceSpec{},
 			warnings: []Warning{{"preferredCPUBindPolcy", `unknown field, did you mean "preferredCPUBindPolicy"?`}},
 		},
 		"a repeated field is a warning": {
-			parse:    of(ParseResourceSpec),
+			parse:    codec(ParseResourceSpec),
 			text:     `{"preferredCPUBindPolicy":"FullPCPUs","preferredCPUBindPolicy":"SpreadByPCPUs"}`,
 			want:     ResourceSpec{PreferredCPUBindPolicy: BindSpreadByPCPUs},
 			warnings: []Warning{{"preferredCPUBindPolicy", "duplicate field: the last one counts"}},
 		},
 		"field names are case-sensitive": {
-			parse:    of(ParseResourceSpec),
+			parse:    codec(ParseResourceSpec),
 			text:     `{"PreferredCPUBindPolicy":"FullPCPUs"}`,
 			want:     ResourceSpec{},
 			warnings: []Warning{{"PreferredCPUBindPolicy", `unknown field, did you mean "preferredCPUBindPolicy"?`}},
 		},
 		"a pod's topology policy in the kubelet's spelling": {
-			parse: of(ParseNUMATopologySpec),
+			parse: codec(ParseNUMATopologySpec),
 			text:  `{"numaTopologyPolicy":"single-numa-node","singleNUMANodeExclusive":"Preferred"}`,
 			want:  NUMATopologySpec{NUMATopologyPolicy: TopologySingleNUMANode, SingleNUMANodeExclusive: "Preferred"},
 		},
 		"None on a pod is not a policy": {
-			parse: of(ParseNUMATopologySpec), text: `{"numaTopologyPolicy":"None"}`, want: NUMATopologySpec{},
+			parse: codec(ParseNUMATopologySpec), text: `{"numaTopologyPolicy":"None"}`, want: NUMATopologySpec{},
 		},
 		"a status with both forms of shared pools": {
-			parse: of(ParseResourceStatus),
+			parse: codec(ParseResourceStatus),
 			text: `{"cpuSharedPools":[{"socket":0,"node":1}],"numaNodeResources":[{"node":1,"resources":{"cpu":4,` +
 				`"memory":"8Gi"}}]}`,
 			want: ResourceStatus{
@@ -96,7 +96,7 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"kubelet options in every spelling of true": {
-			parse: of(ParseKubeletCPUManager),
+			parse: codec(ParseKubeletCPUManager),
 			text: `{"policy":"static","options":{"full-pcpus-only":"True","distribute-cpus-across-numa":"1",` +
 				`"x":"yes"},"reservedCPUs":"0-1"}`,
 			want: KubeletCPUManager{
@@ -108,19 +108,19 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"a topology with and without l3": {
-			parse: of(ParseCPUTopologyDetail),
+			parse: codec(ParseCPUTopologyDetail),
 			text:  `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":1,"node":1,"l3":1}]}`,
 			want:  CPUTopologyDetail{Detail: []CPUInfo{{}, {ID: 1, Core: 1, Socket: 1, Node: 1, L3: &l3}}},
 		},
 		"allocations as the example of seed 000 has them": {
-			parse: of(ParsePodCPUAllocs),
+			parse: codec(ParsePodCPUAllocs),
 			text:  `[{"namespace":"default","name":"p","uid":"u","cpu":"4-8","managedByKubelet":"true"}]`,
 			want:  PodCPUAllocs{{Namespace: "default", Name: "p", UID: "u", CPUSet: "4-8", ManagedByKubelet: true}},
 		},
-		"null for no allocations": {parse: of(ParsePodCPUAllocs), text: `null`, want: PodCPUAllocs{}},
-		"null for no pools":       {parse: of(ParseCPUSharedPools), text: `null`, want: CPUSharedPools{}},
+		"null for no allocations": {parse: codec(ParsePodCPUAllocs), text: `null`, want: PodCPUAllocs{}},
+		"null for no pools":       {parse: codec(ParseCPUSharedPools), text: `null`, want: CPUSharedPools{}},
 		"a node reservation": {
-			parse: of(ParseReservation),
+			parse: codec(ParseReservation),
 			text:  `{"resources":{"cpu":"2"},"reservedCPUs":"0-1","applyPolicy":"ReservedCPUsOnly"}`,
 			want: Reservation{
 				Resources: corev1.ResourceList{"cpu": resource.MustParse("2")}, ReservedCPUs: "0-1",
@@ -128,7 +128,7 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"a take-over": {
-			parse: of(ParseTakeover),
+			parse: codec(ParseTakeover),
 			text: `{"phase":2,"since":"2026-01-02T03:04:05Z","kubeletPolicy":"static","kubeletFreeCPUs":"2-5",` +
 				`"remainingPods":3}`,
 			want: Takeover{
@@ -137,11 +137,11 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"how a simulated pod runs": {
-			parse: of(ParseSimulate), text: `{"runFor":"5s","exitCode":1}`,
+			parse: codec(ParseSimulate), text: `{"runFor":"5s","exitCode":1}`,
 			want: Simulate{RunFor: &metav1.Duration{Duration: 5 * time.Second}, ExitCode: 1},
 		},
 		"a kubelet as its agent reports it": {
-			parse: of(ParseKubelet),
+			parse: codec(ParseKubelet),
 			text: `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"True"},"reserved":"0,` +
 				`16"},` +
 				`"memory":{"policy":"Static","reserved":{"0":{"memory":"1Gi"}}},` +
@@ -164,14 +164,14 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"a kubelet that says nothing has the policies none": {
-			parse: of(ParseKubelet), text: `{}`,
+			parse: codec(ParseKubelet), text: `{}`,
 			want: Kubelet{
 				CPU: KubeletCPU{Policy: "none"}, Memory: KubeletMemory{Policy: "None"},
 				Topology: KubeletTopology{Policy: "none", Scope: "container"},
 			},
 		},
 		"a policy of the kubelet in another case": {
-			parse: of(ParseKubelet), text: `{"topology":{"policy":"Restricted"}}`,
+			parse: codec(ParseKubelet), text: `{"topology":{"policy":"Restricted"}}`,
 			want: Kubelet{
 				CPU: KubeletCPU{Policy: "none"}, Memory: KubeletMemory{Policy: "None"},
 				Topology: KubeletTopology{Policy: "restricted", Scope: "container"},
@@ -182,7 +182,7 @@ func TestParse(t *testing.T) {
 			}},
 		},
 		"what the managers of a kubelet hold": {
-			parse: of(ParseNUMAState),
+			parse: codec(ParseNUMAState),
 			text: `{"memory":{"0":{"allocatable":{"memory":"4Gi"},"free":{"memory":"1Gi"},"group":[0],` +
 				`"assignments":2}},` +
 				`"devices":{"nvidia.com/gpu":[{"numa":[0],"total":4,"free":3,"unhealthy":1}]},` +
@@ -207,15 +207,15 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"a pod whose UID looks like a large number": {
-			parse: of(ParseNUMAState), text: `{"pods":{"12e45678":{"2e345":{"cpus":"1"}}}}`,
+			parse: codec(ParseNUMAState), text: `{"pods":{"12e45678":{"2e345":{"cpus":"1"}}}}`,
 			want: NUMAState{Pods: map[types.UID]PlacedContainers{"12e45678": {"2e345": {CPUs: "1"}}}},
 		},
 		"a pod whose name looks like a large number": {
-			parse: of(ParsePodCPUAllocs), text: `[{"name":"1e999","uid":"7e123456-0","cpuset":"1"}]`,
+			parse: codec(ParsePodCPUAllocs), text: `[{"name":"1e999","uid":"7e123456-0","cpuset":"1"}]`,
 			want: PodCPUAllocs{{Name: "1e999", UID: "7e123456-0", CPUSet: "1"}},
 		},
 		"a prediction": {
-			parse: of(ParsePredictedPlacement),
+			parse: codec(ParsePredictedPlacement),
 			text: `{"model":"1.36","gen":412,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"2-5",` +
 				`"memory":{"0":"4Gi"},` +
 				`"devices":{"nvidia.com/gpu":{"mask":[0],"count":1}}}}}`,
@@ -225,13 +225,13 @@ func TestParse(t *testing.T) {
 				Devices: map[string]PlacedDevices{"nvidia.com/gpu": {Mask: NUMANodes{0}, Count: 1}},
 			}}},
 		},
-		"no mode is Own": {parse: of(ParseMode), text: ``, want: ModeOwn},
+		"no mode is Own": {parse: codec(ParseMode), text: ``, want: ModeOwn},
 		"a mode in another case": {
-			parse: of(ParseMode), text: `follow`, want: ModeFollow,
+			parse: codec(ParseMode), text: `follow`, want: ModeFollow,
 			warnings: []Warning{{"", `"follow" is read as "Follow": values are case-sensitive on output`}},
 		},
 		"a report": {
-			parse: of(ParseReport), text: `{"gen":412,"hash":"h","boot":"b"}`,
+			parse: codec(ParseReport), text: `{"gen":412,"hash":"h","boot":"b"}`,
 			want: Report{Gen: 412, Hash: "h", Boot: "b"},
 		},
 	}
@@ -260,122 +260,122 @@ func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
 		want  string
 	}{
 		"not JSON at all": {
-			of(ParseResourceSpec), `FullPCPUs`,
+			codec(ParseResourceSpec), `FullPCPUs`,
 			"byte 1: invalid character 'F' looking for beginning of value",
 		},
-		"an empty text": {of(ParseResourceSpec), ``, "byte 0: unexpected end of JSON input"},
+		"an empty text": {codec(ParseResourceSpec), ``, "byte 0: unexpected end of JSON input"},
 		"a truncated object": {
-			of(ParseResourceSpec), `{"preferredCPUBindPolicy":`,
+			codec(ParseResourceSpec), `{"preferredCPUBindPolicy":`,
 			"byte 26: unexpected end of JSON input",
 		},
 		"a second value": {
-			of(ParseResourceSpec), `{} {}`,
+			codec(ParseResourceSpec), `{} {}`,
 			"byte 4: invalid character '{' after top-level value",
 		},
 		"a number for a policy": {
-			of(ParseResourceSpec), `{"preferredCPUBindPolicy":1}`,
+			codec(ParseResourceSpec), `{"preferredCPUBindPolicy":1}`,
 			"byte 27: preferredCPUBindPolicy: want a string, got number",
 		},
-		"a list for the object": {of(ParseResourceSpec), `[]`, "byte 1: want an object, got array"},
+		"a list for the object": {codec(ParseResourceSpec), `[]`, "byte 1: want an object, got array"},
 		"an unknown bind policy": {
-			of(ParseResourceSpec), `{"requiredCPUBindPolicy":"Pack"}`,
+			codec(ParseResourceSpec), `{"requiredCPUBindPolicy":"Pack"}`,
 			`byte 25: requiredCPUBindPolicy: Unsupported value "Pack": supported Default, FullPCPUs, SpreadByPCPUs, ` +
 				`ConstrainedBurst`,
 		},
 		"an unknown exclusive": {
-			of(ParseResourceSpec), `{"preferredCPUExclusivePolicy":"Socket"}`,
+			codec(ParseResourceSpec), `{"preferredCPUExclusivePolicy":"Socket"}`,
 			`byte 31: preferredCPUExclusivePolicy: Unsupported value "Socket": supported None, PCPULevel, ` +
 				`NUMANodeLevel`,
 		},
 		"a required burst": {
-			of(ParseResourceSpec), `{"requiredCPUBindPolicy":"ConstrainedBurst"}`,
+			codec(ParseResourceSpec), `{"requiredCPUBindPolicy":"ConstrainedBurst"}`,
 			"byte 25: requiredCPUBindPolicy: ConstrainedBurst can only be preferred",
 		},
 		"an unknown topology policy": {
-			of(ParseNUMATopologySpec), `{"numaTopologyPolicy":"Numa"}`,
+			codec(ParseNUMATopologySpec), `{"numaTopologyPolicy":"Numa"}`,
 			`byte 22: numaTopologyPolicy: Unsupported value "Numa": supported BestEffort, Restricted, SingleNUMANode`,
 		},
 		"a string for a CPU id": {
-			of(ParseCPUTopologyDetail), `{"detail":[{"id":"0"}]}`,
+			codec(ParseCPUTopologyDetail), `{"detail":[{"id":"0"}]}`,
 			"byte 20: detail.id: want a whole number that fits int32, got string",
 		},
 		"a CPU id that overflows": {
-			of(ParseCPUTopologyDetail), `{"detail":[{"id":4294967296}]}`,
+			codec(ParseCPUTopologyDetail), `{"detail":[{"id":4294967296}]}`,
 			"byte 27: detail.id: want a whole number that fits int32, got number 4294967296",
 		},
 		"a word for a boolean": {
-			of(ParsePodCPUAllocs), ` [{"managedByKubelet":"yes"}]`,
+			codec(ParsePodCPUAllocs), ` [{"managedByKubelet":"yes"}]`,
 			`byte 1: want true or false, got "yes"`,
 		},
 		"an amount that takes seconds to read": {
-			of(ParseResourceStatus),
+			codec(ParseResourceStatus),
 			`{"numaNodeResources":[{"node":0,"resources":{"cpu":"1e-9999999"}}]}`,
 			`byte 21: numaNodeResources: quantity "1e-9999999" is out of range`,
 		},
 		"a number that takes seconds to read": {
-			of(ParseReservation),
+			codec(ParseReservation),
 			`{"reservedCPUs":"0","resources":{"memory": 1E9999999}}`,
 			`byte 32: resources: quantity 1E9999999 is out of range`,
 		},
 		"an amount with spaces and zeros that takes seconds to read": {
-			of(ParseReservation),
+			codec(ParseReservation),
 			"{\"resources\":{\"memory\":\"\u00a0 -.5e+000100000000 \"}}",
 			"byte 13: resources: quantity \"\u00a0 -.5e+000100000000 \" is out of range",
 		},
 		"an amount of many digits": {
-			of(ParseKubelet),
+			codec(ParseKubelet),
 			`{"memory":{"reserved":{"0":{"memory":"` + strings.Repeat("9", 65) + `Mi"}}}}`,
 			`byte 10: memory: quantity "` + strings.Repeat("9", 31) + ` is out of range`,
 		},
 		"a negative run time": {
-			of(ParseSimulate), `{"runFor":"-5s"}`,
+			codec(ParseSimulate), `{"runFor":"-5s"}`,
 			"byte 10: runFor: must not be negative",
 		},
 		"an exit code above 255": {
-			of(ParseSimulate), `{"exitCode":256}`,
+			codec(ParseSimulate), `{"exitCode":256}`,
 			"byte 12: exitCode: must be 0…255",
 		},
 		"an unknown mode": {
-			of(ParseMode), `Follows`,
+			codec(ParseMode), `Follows`,
 			`byte 0: Unsupported value "Follows": supported Own, Follow, Blind`,
 		},
 		"an unknown policy of the kubelet": {
-			of(ParseKubelet),
+			codec(ParseKubelet),
 			`{"version":"v1.36.0","topology":{"policy":"strict"}}`,
 			`byte 32: topology.policy: Unsupported value "strict": supported none, best-effort, restricted, ` +
 				`single-numa-node`,
 		},
 		"memory that is reserved below zero": {
-			of(ParseKubelet), `{"memory":{"reserved":{"0":{"memory":"-1"}}}}`,
+			codec(ParseKubelet), `{"memory":{"reserved":{"0":{"memory":"-1"}}}}`,
 			`byte 10: memory.reserved: must not be negative`,
 		},
 		"a NUMA node below zero": {
-			of(ParseKubelet), `{"memory":{"reserved":{"-1":{}}}}`,
+			codec(ParseKubelet), `{"memory":{"reserved":{"-1":{}}}}`,
 			`byte 10: memory.reserved: must not be negative`,
 		},
 		"fewer devices than none": {
-			of(ParseNUMAState), `{"devices":{"g":[{"numa":[0],"total":-1}]}}`,
+			codec(ParseNUMAState), `{"devices":{"g":[{"numa":[0],"total":-1}]}}`,
 			`byte 11: devices.total: must not be negative`,
 		},
 		"a word for a NUMA node": {
-			of(ParseNUMAState), `{"memory":{"zero":{}}}`,
+			codec(ParseNUMAState), `{"memory":{"zero":{}}}`,
 			`byte 12: memory: want a whole number that fits int32, got number zero`,
 		},
 		"negative memory of a container": {
-			of(ParseNUMAState), `{"pods":{"u":{"c":{"memory":{"0":"-4Gi"}}}}}`,
+			codec(ParseNUMAState), `{"pods":{"u":{"c":{"memory":{"0":"-4Gi"}}}}}`,
 			`byte 8: pods.memory: must not be negative`,
 		},
 		"a prediction of a negative generation": {
-			of(ParsePredictedPlacement), `{"gen":-1}`,
+			codec(ParsePredictedPlacement), `{"gen":-1}`,
 			`byte 7: gen: must not be negative`,
 		},
 		"parts of devices that do not add up": {
-			of(ParsePredictedPlacement),
+			codec(ParsePredictedPlacement),
 			`{"containers":{"c":{"devices":{"g":{"count":2,"split":[{"count":1}]}}}}}`,
 			`byte 14: containers.devices.split: the counts must add up to 2, got 1`,
 		},
 		"an unknown apply policy": {
-			of(ParseReservation), `{"applyPolicy":"All"}`,
+			codec(ParseReservation), `{"applyPolicy":"All"}`,
 			`byte 15: applyPolicy: Unsupported value "All": supported Default, ReservedCPUsOnly`,
 		},
 	}

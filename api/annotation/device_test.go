@@ -77,7 +77,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 		warnings []Warning
 	}{
 		"half a GPU and a virtual function": {
-			parse: of(ParseDeviceAllocations),
+			parse: codec(ParseDeviceAllocations),
 			text: `{"gpu":[{"minor":0,"id":"GPU-98583a5c","resources":{"koordinator.sh/gpu-core":"50",` +
 				`"koordinator.sh/gpu-memory":"4Gi","koordinator.sh/gpu-memory-ratio":"50"},"extension":{"containers":` +
 				`{"main":{"koordinator.sh/gpu-core":"50"}}}}],"rdma":[{"minor":0,"id":"0000:09:00.0","resources":` +
@@ -97,7 +97,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			},
 		},
 		"an allocation of an older version": {
-			parse: of(ParseDeviceAllocations),
+			parse: codec(ParseDeviceAllocations),
 			text: `{"gpu":[{"minor":1,"resources":{"kubernetes.io/gpu-core":100,` +
 				`"kubernetes.io/gpu-memory-ratio":"100"}},{"minor":0,"resources":{}}]}`,
 			want: DeviceAllocations{"gpu": {
@@ -108,13 +108,13 @@ func TestParseDeviceAnnotations(t *testing.T) {
 				`"koordinator.sh/gpu-memory-ratio":"100"}}]}`,
 		},
 		"minors repeat where ids differ": {
-			parse:   of(ParseDeviceAllocations),
+			parse:   codec(ParseDeviceAllocations),
 			text:    `{"npu":[{"minor":0,"id":"b","resources":{}},{"minor":0,"id":"a","resources":{}}],"rdma":[]}`,
 			want:    DeviceAllocations{"npu": {{Minor: &zero, ID: "b"}, {Minor: &zero, ID: "a"}}},
 			written: `{"npu":[{"minor":0,"id":"a","resources":{}},{"minor":0,"id":"b","resources":{}}]}`,
 		},
 		"an id that looks like a large number": {
-			parse: of(ParseDeviceAllocations),
+			parse: codec(ParseDeviceAllocations),
 			text: `{"gpu":[{"id":"12e45678","resources":{"huawei.com/npu-core":"8"},"extension":` +
 				`{"gpuSharedResourceTemplate":"1e999"}}]}`,
 			want: DeviceAllocations{"gpu": {{
@@ -123,13 +123,13 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			}}},
 		},
 		"both names of a resource with one amount": {
-			parse:   of(ParseDeviceAllocations),
+			parse:   codec(ParseDeviceAllocations),
 			text:    `{"fpga":[{"id":"f","resources":{"kubernetes.io/fpga":"100","koordinator.sh/fpga":100}}]}`,
 			want:    DeviceAllocations{"fpga": {{ID: "f", Resources: amounts(ResourceFPGA, "100")}}},
 			written: `{"fpga":[{"id":"f","resources":{"koordinator.sh/fpga":"100"}}]}`,
 		},
 		"hints of two types": {
-			parse: of(ParseDeviceAllocateHints()),
+			parse: codec(ParseDeviceAllocateHints()),
 			text: `{"gpu":{"requiredTopologyScope":"PCIe"},"rdma":{"selector":{"matchLabels":{"a":"b"}},` +
 				`"vfSelector":{},"allocateStrategy":"ApplyForAll","exclusivePolicy":"PCIeLevel"}}`,
 			want: DeviceAllocateHints{
@@ -141,7 +141,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			},
 		},
 		"a strategy for GPUs has no effect": {
-			parse: of(ParseDeviceAllocateHints()), text: `{"gpu":{"allocateStrategy":"requestsAsCount"}}`,
+			parse: codec(ParseDeviceAllocateHints()), text: `{"gpu":{"allocateStrategy":"requestsAsCount"}}`,
 			want: DeviceAllocateHints{"gpu": {}}, written: `{"gpu":{}}`,
 			warnings: []Warning{
 				{
@@ -152,40 +152,40 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			},
 		},
 		"a hint about a type of a Device object": {
-			parse: of(ParseDeviceAllocateHints("dpu")), text: `{"dpu":{"allocateStrategy":"ApplyForAll"}}`,
+			parse: codec(ParseDeviceAllocateHints("dpu")), text: `{"dpu":{"allocateStrategy":"ApplyForAll"}}`,
 			want: DeviceAllocateHints{"dpu": {AllocateStrategy: ApplyForAll}},
 		},
 		"GPUs with a type of a Device object": {
-			parse: of(ParseDeviceJointAllocate("dpu")), text: `{"deviceTypes":["gpu","dpu"]}`,
+			parse: codec(ParseDeviceJointAllocate("dpu")), text: `{"deviceTypes":["gpu","dpu"]}`,
 			want: DeviceJointAllocate{DeviceTypes: []string{"gpu", "dpu"}},
 		},
 		"no hints": {
-			parse: of(ParseDeviceAllocateHints()), text: `null`, want: DeviceAllocateHints(nil), written: `{}`,
+			parse: codec(ParseDeviceAllocateHints()), text: `null`, want: DeviceAllocateHints(nil), written: `{}`,
 		},
 		"GPUs with NICs": {
-			parse: of(ParseDeviceJointAllocate()), text: `{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}`,
+			parse: codec(ParseDeviceJointAllocate()), text: `{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}`,
 			want: DeviceJointAllocate{DeviceTypes: []string{"gpu", "rdma"}, RequiredScope: SamePCIe},
 		},
 		"a scope of one type has no effect": {
-			parse: of(ParseDeviceJointAllocate()), text: `{"deviceTypes":["gpu"],"requiredScope":"SamePCIeSwitch"}`,
+			parse: codec(ParseDeviceJointAllocate()), text: `{"deviceTypes":["gpu"],"requiredScope":"SamePCIeSwitch"}`,
 			want: DeviceJointAllocate{DeviceTypes: []string{"gpu"}}, written: `{"deviceTypes":["gpu"]}`,
 			warnings: []Warning{{"requiredScope", "has no effect: deviceTypes names fewer than two types"}},
 		},
 		"a demand for a bandwidth": {
-			parse: of(ParseGPUPartitionSpec), text: `{"allocatePolicy":"Restricted","ringBusBandwidth":"400Gi"}`,
+			parse: codec(ParseGPUPartitionSpec), text: `{"allocatePolicy":"Restricted","ringBusBandwidth":"400Gi"}`,
 			want: GPUPartitionSpec{AllocatePolicy: PartitionRestricted, RingBusBandwidth: &gi400},
 		},
 		"no demand is BestEffort": {
-			parse: of(ParseGPUPartitionSpec), text: `{}`, want: GPUPartitionSpec{AllocatePolicy: PartitionBestEffort},
+			parse: codec(ParseGPUPartitionSpec), text: `{}`, want: GPUPartitionSpec{AllocatePolicy: PartitionBestEffort},
 			written: `{"allocatePolicy":"BestEffort"}`,
 		},
 		"an unknown field of a demand is a warning": {
-			parse: of(ParseGPUPartitionSpec), text: `{"allocatePolicy":"BestEffort","ringBusBandwith":"1"}`,
+			parse: codec(ParseGPUPartitionSpec), text: `{"allocatePolicy":"BestEffort","ringBusBandwith":"1"}`,
 			want: GPUPartitionSpec{AllocatePolicy: PartitionBestEffort}, written: `{"allocatePolicy":"BestEffort"}`,
 			warnings: []Warning{{"ringBusBandwith", `unknown field, did you mean "ringBusBandwidth"?`}},
 		},
 		"partitions": {
-			parse: of(ParseGPUPartitions),
+			parse: codec(ParseGPUPartitions),
 			text: `{"1":[{"minors":[0]},{"minors":[1]}],"2":[{"minors":[0,1],"gpuLinkType":"NVLink",` +
 				`"ringBusBandwidth":"400Gi","allocationScore":3}]}`,
 			want: GPUPartitions{
@@ -194,13 +194,13 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			},
 		},
 		"partitions with a score in quotes and a misspelt bandwidth": {
-			parse:   of(ParseGPUPartitions),
+			parse:   codec(ParseGPUPartitions),
 			text:    `{"2":[{"minors":[0,1],"rindBusBandwidth":"400Gi","allocationScore":"3"}],"4":[]}`,
 			want:    GPUPartitions{2: {{Minors: []int32{0, 1}, RingBusBandwidth: &gi400, AllocationScore: 3}}},
 			written: `{"2":[{"minors":[0,1],"ringBusBandwidth":"400Gi","allocationScore":3}]}`,
 		},
 		"links, a switch and bridges": {
-			parse: of(ParseDeviceLinks),
+			parse: codec(ParseDeviceLinks),
 			text: `{"links":[{"ids":["GPU-a","GPU-b"],"type":"NVLink","count":4}],"switches":[{"ids":["GPU-a",` +
 				`"GPU-b"],"count":18}],"bridges":{"0000:3b:00.0":["pci0000:3a","0000:3a:01.0"]},"laneBandwidth":"25G"}`,
 			want: DeviceLinks{
@@ -212,12 +212,12 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			},
 		},
 		"a link without a count is one lane": {
-			parse: of(ParseDeviceLinks), text: `{"links":[{"ids":["a","b"],"type":"HCCS"}]}`,
+			parse: codec(ParseDeviceLinks), text: `{"links":[{"ids":["a","b"],"type":"HCCS"}]}`,
 			want:    DeviceLinks{Links: []DeviceLink{{IDs: []string{"a", "b"}, Type: "HCCS", Count: 1}}},
 			written: `{"links":[{"ids":["a","b"],"type":"HCCS","count":1}]}`,
 		},
 		"what a kubelet gave away": {
-			parse: of(ParseDevicesCheckpoints),
+			parse: codec(ParseDevicesCheckpoints),
 			text: `[{"podUID":"fa8983dc","containerName":"c","resourceName":"nvidia.com/gpu",` +
 				`"deviceIDs":["GPU-36b27e44"],"allocResp":"CgA="}]`,
 			want: DevicesCheckpoints{{
@@ -226,7 +226,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			}},
 		},
 		"what a kubelet gave away by NUMA node": {
-			parse: of(ParseDevicesCheckpoints),
+			parse: codec(ParseDevicesCheckpoints),
 			text:  `[{"podUID":"u","deviceIDs":{"10":["c"],"-1":["a"],"2":["b","a"]}},{"podUID":"v"}]`,
 			want: DevicesCheckpoints{
 				{PodUID: "u", DeviceIDs: []string{"a", "b", "c"}}, {PodUID: "v", DeviceIDs: []string{}},
@@ -234,9 +234,9 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			written: `[{"podUID":"u","deviceIDs":["a","b","c"]},{"podUID":"v","deviceIDs":[]}]`,
 		},
 		"a kubelet that gave nothing away": {
-			parse: of(ParseDevicesCheckpoints), text: `null`, want: DevicesCheckpoints{}, written: `[]`,
+			parse: codec(ParseDevicesCheckpoints), text: `null`, want: DevicesCheckpoints{}, written: `[]`,
 		},
-		"minors": {parse: of(ParseGPUMinors), text: `0, 2`, want: GPUMinors{0, 2}, written: `0,2`},
+		"minors": {parse: codec(ParseGPUMinors), text: `0, 2`, want: GPUMinors{0, 2}, written: `0,2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,7 +263,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 	t.Parallel()
 	const percent = "must be a whole percentage from 0 to 100, is "
-	hints, joint, parts := of(ParseDeviceAllocateHints()), of(ParseDeviceJointAllocate()), of(ParseGPUPartitions)
+	hints, joint, parts := codec(ParseDeviceAllocateHints()), codec(ParseDeviceJointAllocate()), codec(ParseGPUPartitions)
 	gpu := func(resources string) string { return `{"rdma":[],"gpu":[{"id":"a","resources":` + resources + `}]}` }
 	for name, test := range map[string]struct {
 		parse parser
@@ -272,54 +272,54 @@ func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 		want  string // of the text
 	}{
 		"more than a device": {
-			of(ParseDeviceAllocations), gpu(`{"kubernetes.io/gpu-core":101}`), "gpu",
+			codec(ParseDeviceAllocations), gpu(`{"kubernetes.io/gpu-core":101}`), "gpu",
 			"kubernetes.io/gpu-core: " + percent + "101",
 		},
 		"a part of a percent": {
-			of(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory-ratio":"500m"}`), "gpu", percent + "500m",
+			codec(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory-ratio":"500m"}`), "gpu", percent + "500m",
 		},
 		"less than nothing of a device": {
-			of(ParseDeviceAllocations), gpu(`{"koordinator.sh/rdma":-1}`), "gpu", percent + "-1",
+			codec(ParseDeviceAllocations), gpu(`{"koordinator.sh/rdma":-1}`), "gpu", percent + "-1",
 		},
 		"less memory than none": {
-			of(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory":"-4Gi"}`), "gpu",
+			codec(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory":"-4Gi"}`), "gpu",
 			"must not be negative, is -4Gi",
 		},
 		"memory that takes seconds to read": {
-			of(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory":"1e9999999"}`), "gpu",
+			codec(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory":"1e9999999"}`), "gpu",
 			`quantity "1e9999999" is out of range`,
 		},
 		"memory of a container that takes seconds to read": {
-			of(ParseDeviceAllocations),
+			codec(ParseDeviceAllocations),
 			`{"gpu":[{"id":"a","extension":{"containers":{"c":{"koordinator.sh/gpu-memory":1e-9999999}}}}]}`,
 			"gpu", `quantity 1e-9999999 is out of range`,
 		},
 		"memory in words": {
-			of(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory":"much"}`), "gpu", "quantities must match",
+			codec(ParseDeviceAllocations), gpu(`{"koordinator.sh/gpu-memory":"much"}`), "gpu", "quantities must match",
 		},
 		"two amounts of one resource": {
-			of(ParseDeviceAllocations), gpu(`{"kubernetes.io/gpu-core":50,"koordinator.sh/gpu-core":"60"}`), "gpu",
+			codec(ParseDeviceAllocations), gpu(`{"kubernetes.io/gpu-core":50,"koordinator.sh/gpu-core":"60"}`), "gpu",
 			"conflicting values for koordinator.sh/gpu-core and its alias kubernetes.io/gpu-core",
 		},
 		"a device without identity": {
-			of(ParseDeviceAllocations), `{"gpu":[{"minor":0},{"resources":{}}]}`, "gpu",
+			codec(ParseDeviceAllocations), `{"gpu":[{"minor":0},{"resources":{}}]}`, "gpu",
 			"device 1 of the list must have an id or a minor",
 		},
 		"a device twice": {
-			of(ParseDeviceAllocations), `{"gpu":[{"id":"a","minor":0},{"id":"a","minor":1}]}`, "gpu",
+			codec(ParseDeviceAllocations), `{"gpu":[{"id":"a","minor":0},{"id":"a","minor":1}]}`, "gpu",
 			"id a is listed twice: must be listed once",
 		},
 		"a minor twice without ids": {
-			of(ParseDeviceAllocations), `{"gpu":[{"minor":3},{"minor":3}]}`, "gpu",
+			codec(ParseDeviceAllocations), `{"gpu":[{"minor":3},{"minor":3}]}`, "gpu",
 			"minor 3 without id is listed twice",
 		},
 		"a virtual function of two devices": {
-			of(ParseDeviceAllocations),
+			codec(ParseDeviceAllocations),
 			`{"rdma":[{"id":"a","extension":{"vfs":[{"busID":"v"}]}},{"id":"b","extension":{"vfs":[{"busID":"v"}]}}]}`,
 			"rdma", `Invalid value "v": the busID of each of extension.vfs must be set, and listed once`,
 		},
 		"a minor in words": {
-			of(ParseDeviceAllocations), `{"gpu":[{"minor":"0"}]}`, "minor", "want a whole number that fits int32",
+			codec(ParseDeviceAllocations), `{"gpu":[{"minor":"0"}]}`, "minor", "want a whole number that fits int32",
 		},
 		"a hint for an unknown type": {
 			hints, `{"gup":{}}`, "gup", `Unsupported value "gup": supported gpu, rdma, fpga`,
@@ -366,14 +366,14 @@ func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 			joint, `{"deviceType":["gpu","rdma"]}`, "deviceType", `unknown field, did you mean "deviceTypes"?`,
 		},
 		"an unknown policy of partitions": {
-			of(ParseGPUPartitionSpec), `{"allocatePolicy":"Strict"}`, "allocatePolicy",
+			codec(ParseGPUPartitionSpec), `{"allocatePolicy":"Strict"}`, "allocatePolicy",
 			`Unsupported value "Strict": supported BestEffort, Restricted`,
 		},
 		"a negative bandwidth": {
-			of(ParseGPUPartitionSpec), `{"ringBusBandwidth":"-1Gi"}`, "ringBusBandwidth", "must not be negative",
+			codec(ParseGPUPartitionSpec), `{"ringBusBandwidth":"-1Gi"}`, "ringBusBandwidth", "must not be negative",
 		},
 		"a bandwidth that takes seconds to read": {
-			of(ParseGPUPartitionSpec), `{"ringBusBandwidth":"1e1000000"}`, "ringBusBandwidth", "is out of range",
+			codec(ParseGPUPartitionSpec), `{"ringBusBandwidth":"1e1000000"}`, "ringBusBandwidth", "is out of range",
 		},
 		"a partition of another size": {
 			parts, `{"2":[{"minors":[0,1,2]}]}`, "2",
@@ -396,53 +396,53 @@ func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 		},
 		"a size in words": {parts, `{"two":[]}`, "", "want a whole number that fits int, got number two"},
 		"a link of three": {
-			of(ParseDeviceLinks), `{"links":[{"ids":["a","b","c"]}]}`, "links.ids", "must be 2 devices, got 3",
+			codec(ParseDeviceLinks), `{"links":[{"ids":["a","b","c"]}]}`, "links.ids", "must be 2 devices, got 3",
 		},
 		"a link of a device with itself": {
-			of(ParseDeviceLinks), `{"links":[{"ids":["a","a"]}]}`, "links.ids",
+			codec(ParseDeviceLinks), `{"links":[{"ids":["a","a"]}]}`, "links.ids",
 			`"a": must be ids of devices, each once`,
 		},
 		"a switch with a device without id": {
-			of(ParseDeviceLinks), `{"switches":[{"ids":["a",""]}]}`, "switches.ids", `"": must be ids of devices`,
+			codec(ParseDeviceLinks), `{"switches":[{"ids":["a",""]}]}`, "switches.ids", `"": must be ids of devices`,
 		},
 		"a link without lanes": {
-			of(ParseDeviceLinks), `{"links":[{"ids":["a","b"],"count":0}]}`, "links.count", "must be 1…1000, got 0",
+			codec(ParseDeviceLinks), `{"links":[{"ids":["a","b"],"count":0}]}`, "links.count", "must be 1…1000, got 0",
 		},
 		"a switch of too many lanes": {
-			of(ParseDeviceLinks), `{"switches":[{"ids":["a"],"count":1001}]}`, "switches.count",
+			codec(ParseDeviceLinks), `{"switches":[{"ids":["a"],"count":1001}]}`, "switches.count",
 			"must be 1…1000, got 1001",
 		},
 		"lanes that carry less than nothing": {
-			of(ParseDeviceLinks), `{"laneBandwidth":"-1"}`, "laneBandwidth", "must not be negative",
+			codec(ParseDeviceLinks), `{"laneBandwidth":"-1"}`, "laneBandwidth", "must not be negative",
 		},
 		"a bridge twice": {
-			of(ParseDeviceLinks), `{"bridges":{"d":["b","b"]}}`, "bridges", `Invalid value "b": must be addresses`,
+			codec(ParseDeviceLinks), `{"bridges":{"d":["b","b"]}}`, "bridges", `Invalid value "b": must be addresses`,
 		},
 		"bridges of no device": {
-			of(ParseDeviceLinks), `{"bridges":{"":["b"]}}`, "bridges", "below the address of a device",
+			codec(ParseDeviceLinks), `{"bridges":{"":["b"]}}`, "bridges", "below the address of a device",
 		},
 		"a checkpoint of no pod": {
-			of(ParseDevicesCheckpoints), `[{"deviceIDs":["a"]}]`, "[0].podUID", "must be the UID of a pod",
+			codec(ParseDevicesCheckpoints), `[{"deviceIDs":["a"]}]`, "[0].podUID", "must be the UID of a pod",
 		},
 		"a checkpoint with an empty id": {
-			of(ParseDevicesCheckpoints), `[{"podUID":"u","deviceIDs":{"0":[""]}}]`, "",
+			codec(ParseDevicesCheckpoints), `[{"podUID":"u","deviceIDs":{"0":[""]}}]`, "",
 			`want ids that are not empty, got {"0":[""]}`,
 		},
 		"a checkpoint with one id": {
-			of(ParseDevicesCheckpoints), `[{"podUID":"u","deviceIDs":"a"}]`, "",
+			codec(ParseDevicesCheckpoints), `[{"podUID":"u","deviceIDs":"a"}]`, "",
 			`want a list of ids, or lists by NUMA node, got "a"`,
 		},
-		"minors in words": {of(ParseGPUMinors), `0,one`, "", "must be minors from 0 on, separated by"},
-		"no minors":       {of(ParseGPUMinors), ``, "", "must be minors from 0 on"},
+		"minors in words": {codec(ParseGPUMinors), `0,one`, "", "must be minors from 0 on, separated by"},
+		"no minors":       {codec(ParseGPUMinors), ``, "", "must be minors from 0 on"},
 		"a time in words": {
-			of(ParseBindTimestamp), `2026-01-02T03:04:05Z`, "", "must be a whole number of nanoseconds since 1970",
+			codec(ParseBindTimestamp), `2026-01-02T03:04:05Z`, "", "must be a whole number of nanoseconds since 1970",
 		},
-		"a time before 1970": {of(ParseBindTimestamp), `-1`, "", "from 0"},
+		"a time before 1970": {codec(ParseBindTimestamp), `-1`, "", "from 0"},
 		"an unknown device mode": {
-			of(ParseDeviceMode), `Blind`, "", `Unsupported value "Blind": supported Own, Follow, Moving`,
+			codec(ParseDeviceMode), `Blind`, "", `Unsupported value "Blind": supported Own, Follow, Moving`,
 		},
 		"an unknown partition policy": {
-			of(ParseGPUPartitionPolicy), `Never`, "", `Unsupported value "Never": supported Prefer, Honor`,
+			codec(ParseGPUPartitionPolicy), `Never`, "", `Unsupported value "Never": supported Prefer, Honor`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

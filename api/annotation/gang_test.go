@@ -23,38 +23,38 @@ func TestParseGangAnnotations(t *testing.T) {
 		want     any
 		warnings []Warning
 	}{
-		"a name as labels have it":  {parse: of(ParseGangName), text: "Job_1", want: "Job_1"},
-		"a name as objects have it": {parse: of(ParseGangName), text: "job-1.team", want: "job-1.team"},
-		"the smallest gang":         {parse: of(ParseMembers), text: "1", want: 1},
-		"the largest gang":          {parse: of(ParseMembers), text: "2147483647", want: 2147483647},
-		"zeros in front":            {parse: of(ParseMembers), text: "007", want: 7},
-		"a strict gang":             {parse: of(ParseGangMode), text: "Strict", want: GangStrict},
-		"a gang that is not":        {parse: of(ParseGangMode), text: "NonStrict", want: GangNonStrict},
+		"a name as labels have it":  {parse: codec(ParseGangName), text: "Job_1", want: "Job_1"},
+		"a name as objects have it": {parse: codec(ParseGangName), text: "job-1.team", want: "job-1.team"},
+		"the smallest gang":         {parse: codec(ParseMembers), text: "1", want: 1},
+		"the largest gang":          {parse: codec(ParseMembers), text: "2147483647", want: 2147483647},
+		"zeros in front":            {parse: codec(ParseMembers), text: "007", want: 7},
+		"a strict gang":             {parse: codec(ParseGangMode), text: "Strict", want: GangStrict},
+		"a gang that is not":        {parse: codec(ParseGangMode), text: "NonStrict", want: GangNonStrict},
 		"members that wait and run": {
-			parse: of(ParseMatchPolicy), text: "waiting-and-running", want: GangWaitingAndRunning,
+			parse: codec(ParseMatchPolicy), text: "waiting-and-running", want: GangWaitingAndRunning,
 		},
 		"members that wait": {
-			parse: of(ParseMatchPolicy), text: "only-waiting", want: GangOnlyWaiting,
+			parse: codec(ParseMatchPolicy), text: "only-waiting", want: GangOnlyWaiting,
 		},
-		"a waiting time in seconds":          {parse: of(ParseWaitingTime), text: "600s", want: 10 * time.Minute},
-		"a waiting time of days":             {parse: of(ParseWaitingTime), text: "72h", want: 72 * time.Hour},
-		"a waiting time of 0 is the default": {parse: of(ParseWaitingTime), text: "0s", want: time.Duration(0)},
-		"a waiting time below 0 is, too":     {parse: of(ParseWaitingTime), text: "-5m", want: time.Duration(0)},
-		"a list without gangs says nothing":  {parse: of(ParseGangGroups), text: `[]`, want: Names{}},
-		"null says nothing":                  {parse: of(ParseGangGroups), text: `null`, want: Names{}},
+		"a waiting time in seconds":          {parse: codec(ParseWaitingTime), text: "600s", want: 10 * time.Minute},
+		"a waiting time of days":             {parse: codec(ParseWaitingTime), text: "72h", want: 72 * time.Hour},
+		"a waiting time of 0 is the default": {parse: codec(ParseWaitingTime), text: "0s", want: time.Duration(0)},
+		"a waiting time below 0 is, too":     {parse: codec(ParseWaitingTime), text: "-5m", want: time.Duration(0)},
+		"a list without gangs says nothing":  {parse: codec(ParseGangGroups), text: `[]`, want: Names{}},
+		"null says nothing":                  {parse: codec(ParseGangGroups), text: `null`, want: Names{}},
 		"gangs of several namespaces": {
-			parse: of(ParseGangGroups), text: `["a/b","c/D_e"]`, want: Names{"a/b", "c/D_e"},
+			parse: codec(ParseGangGroups), text: `["a/b","c/D_e"]`, want: Names{"a/b", "c/D_e"},
 		},
-		"as many gangs as a group may have": {parse: of(ParseGangGroups), text: gangs(1000), want: manyGangs(1000)},
+		"as many gangs as a group may have": {parse: codec(ParseGangGroups), text: gangs(1000), want: manyGangs(1000)},
 		"domains of the network": {
-			parse: of(ParseNetworkTopologySpec),
+			parse: codec(ParseNetworkTopologySpec),
 			text: gather + `"Block","strategy":"MustGather","podCountMultiple":1},` +
 				`{"layer":"Spine","strategy":"PreferGather","podCountMultiple":1000}]}`,
 			want: NetworkTopologySpec{[]GatherRule{{"Block", MustGather, 1}, {"Spine", PreferGather, 1000}}},
 		},
-		"any domains": {parse: of(ParseNetworkTopologySpec), text: `{}`, want: NetworkTopologySpec{}},
+		"any domains": {parse: codec(ParseNetworkTopologySpec), text: `{}`, want: NetworkTopologySpec{}},
 		"a strategy in small letters, and a field that is not known": {
-			parse: of(ParseNetworkTopologySpec), text: gather + `"Block","strategy":"mustGather","pods":4}]}`,
+			parse: codec(ParseNetworkTopologySpec), text: gather + `"Block","strategy":"mustGather","pods":4}]}`,
 			want: NetworkTopologySpec{[]GatherRule{{"Block", MustGather, 0}}},
 			warnings: []Warning{
 				{"gatherStrategy[0].pods", "unknown field"},
@@ -65,13 +65,13 @@ func TestParseGangAnnotations(t *testing.T) {
 			},
 		},
 		"a policy in capitals, with a warning": {
-			parse: of(ParseMatchPolicy), text: "Once-Satisfied", want: GangOnceSatisfied,
+			parse: codec(ParseMatchPolicy), text: "Once-Satisfied", want: GangOnceSatisfied,
 			warnings: []Warning{{
 				"", `"Once-Satisfied" is read as "once-satisfied": values are case-sensitive on output`,
 			}},
 		},
 		"a gang twice, with a warning": {
-			parse: of(ParseGangGroups), text: `["a/b","c/d","a/b"]`, want: Names{"a/b", "c/d"},
+			parse: codec(ParseGangGroups), text: `["a/b","c/d","a/b"]`, want: Names{"a/b", "c/d"},
 			warnings: []Warning{{"[2]", `"a/b" is listed twice`}},
 		},
 	} {
@@ -114,89 +114,89 @@ func TestGangAnnotationsAreRefusedWithValueAndRule(t *testing.T) {
 		text  string
 		want  string
 	}{
-		"no members":                {of(ParseMembers), "0", `byte 0: Invalid value "0": ` + members},
-		"fewer than none":           {of(ParseMembers), "-1", `byte 0: Invalid value "-1": ` + members},
-		"a sign":                    {of(ParseMembers), "+1", `byte 0: Invalid value "+1": ` + members},
-		"half a member":             {of(ParseMembers), "1.5", `byte 0: Invalid value "1.5": ` + members},
-		"a word for a number":       {of(ParseMembers), "many", `byte 0: Invalid value "many": ` + members},
-		"no text for a number":      {of(ParseMembers), "", `byte 0: Invalid value "": ` + members},
-		"more than there can be":    {of(ParseMembers), "2147483648", `byte 0: Invalid value "2147483648": ` + members},
-		"a number with a space":     {of(ParseMembers), " 1", `byte 0: Invalid value " 1": ` + members},
-		"a name with a comma":       {of(ParseGangName), "a,b", `byte 0: Invalid value "a,b": ` + name},
-		"a name with a namespace":   {of(ParseGangName), "n/a", `byte 0: Invalid value "n/a": ` + name},
-		"a name that ends in a dot": {of(ParseGangName), "a.", `byte 0: Invalid value "a.": ` + name},
-		"a name with a line end":    {of(ParseGangName), "a\n", `byte 0: Invalid value "a\n": ` + name},
-		"a long name":               {of(ParseGangName), long, `byte 0: Invalid value "` + long[:64] + `": ` + name},
+		"no members":                {codec(ParseMembers), "0", `byte 0: Invalid value "0": ` + members},
+		"fewer than none":           {codec(ParseMembers), "-1", `byte 0: Invalid value "-1": ` + members},
+		"a sign":                    {codec(ParseMembers), "+1", `byte 0: Invalid value "+1": ` + members},
+		"half a member":             {codec(ParseMembers), "1.5", `byte 0: Invalid value "1.5": ` + members},
+		"a word for a number":       {codec(ParseMembers), "many", `byte 0: Invalid value "many": ` + members},
+		"no text for a number":      {codec(ParseMembers), "", `byte 0: Invalid value "": ` + members},
+		"more than there can be":    {codec(ParseMembers), "2147483648", `byte 0: Invalid value "2147483648": ` + members},
+		"a number with a space":     {codec(ParseMembers), " 1", `byte 0: Invalid value " 1": ` + members},
+		"a name with a comma":       {codec(ParseGangName), "a,b", `byte 0: Invalid value "a,b": ` + name},
+		"a name with a namespace":   {codec(ParseGangName), "n/a", `byte 0: Invalid value "n/a": ` + name},
+		"a name that ends in a dot": {codec(ParseGangName), "a.", `byte 0: Invalid value "a.": ` + name},
+		"a name with a line end":    {codec(ParseGangName), "a\n", `byte 0: Invalid value "a\n": ` + name},
+		"a long name":               {codec(ParseGangName), long, `byte 0: Invalid value "` + long[:64] + `": ` + name},
 		"an unknown mode": {
-			of(ParseGangMode), "strictly", `byte 0: Unsupported value "strictly": supported Strict, NonStrict`,
+			codec(ParseGangMode), "strictly", `byte 0: Unsupported value "strictly": supported Strict, NonStrict`,
 		},
 		"a long mode": {
-			of(ParseGangMode), long, `byte 0: Unsupported value "` + long[:64] + `": supported Strict, NonStrict`,
+			codec(ParseGangMode), long, `byte 0: Unsupported value "` + long[:64] + `": supported Strict, NonStrict`,
 		},
-		"an unknown policy":    {of(ParseMatchPolicy), "once", `byte 0: Unsupported value "once": ` + policies},
-		"seconds without unit": {of(ParseWaitingTime), "600", `byte 0: Invalid value "600": ` + wait},
-		"days":                 {of(ParseWaitingTime), "2d", `byte 0: Invalid value "2d": ` + wait},
-		"300 years":            {of(ParseWaitingTime), "2628000h", `byte 0: Invalid value "2628000h": ` + wait},
+		"an unknown policy":    {codec(ParseMatchPolicy), "once", `byte 0: Unsupported value "once": ` + policies},
+		"seconds without unit": {codec(ParseWaitingTime), "600", `byte 0: Invalid value "600": ` + wait},
+		"days":                 {codec(ParseWaitingTime), "2d", `byte 0: Invalid value "2d": ` + wait},
+		"300 years":            {codec(ParseWaitingTime), "2628000h", `byte 0: Invalid value "2628000h": ` + wait},
 		"a list in YAML": {
-			of(ParseGangGroups), "- a/b", "byte 2: invalid character ' ' in numeric literal",
+			codec(ParseGangGroups), "- a/b", "byte 2: invalid character ' ' in numeric literal",
 		},
-		"one gang without list": {of(ParseGangGroups), `"a/b"`, "byte 5: want a list, got string"},
+		"one gang without list": {codec(ParseGangGroups), `"a/b"`, "byte 5: want a list, got string"},
 		"a gang without namespace": {
-			of(ParseGangGroups), `["a/b","c"]`, `byte 0: [1]: Invalid value "c": ` + listed,
+			codec(ParseGangGroups), `["a/b","c"]`, `byte 0: [1]: Invalid value "c": ` + listed,
 		},
 		"a namespace that cannot be": {
-			of(ParseGangGroups), `["N/a"]`, `byte 0: [0]: Invalid value "N/a": ` + listed,
+			codec(ParseGangGroups), `["N/a"]`, `byte 0: [0]: Invalid value "N/a": ` + listed,
 		},
 		"a gang that cannot be": {
-			of(ParseGangGroups), `["n/a,b/c"]`,
+			codec(ParseGangGroups), `["n/a,b/c"]`,
 			`byte 0: [0]: Invalid value "n/a,b/c": ` + listed,
 		},
 		"null for a gang": {
-			of(ParseGangGroups), `[null]`, `byte 0: [0]: Invalid value "": ` + listed,
+			codec(ParseGangGroups), `[null]`, `byte 0: [0]: Invalid value "": ` + listed,
 		},
 		"a layer without name": {
-			of(ParseNetworkTopologySpec), `{"gatherStrategy":[{"strategy":"MustGather"}]}`,
+			codec(ParseNetworkTopologySpec), `{"gatherStrategy":[{"strategy":"MustGather"}]}`,
 			"byte 18: gatherStrategy.0.layer: " +
 				"must name a layer of the ClusterNetworkTopology, with up to 253 letters",
 		},
 		"a layer with a long name": {
-			of(ParseNetworkTopologySpec), gather + `"` + long[:254] + `","strategy":"MustGather"}]}`,
+			codec(ParseNetworkTopologySpec), gather + `"` + long[:254] + `","strategy":"MustGather"}]}`,
 			"byte 18: gatherStrategy.0.layer: must name a layer of the ClusterNetworkTopology, with up to 253 letters",
 		},
 		"a layer twice": {
-			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather"},{"layer":"a","strategy":` +
+			codec(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather"},{"layer":"a","strategy":` +
 				`"PreferGather"}]}`, `byte 18: gatherStrategy.1.layer: layer "a" is listed twice`,
 		},
 		"no strategy": {
-			of(ParseNetworkTopologySpec), gather + `"a"}]}`,
+			codec(ParseNetworkTopologySpec), gather + `"a"}]}`,
 			"byte 18: gatherStrategy.0.strategy: must be one of MustGather, PreferGather",
 		},
 		"an unknown strategy": {
-			of(ParseNetworkTopologySpec), gather + `"a","strategy":"Gather"}]}`,
+			codec(ParseNetworkTopologySpec), gather + `"a","strategy":"Gather"}]}`,
 			`byte 18: gatherStrategy.0.strategy: Unsupported value "Gather": supported MustGather, PreferGather`,
 		},
 		"a negative multiple": {
-			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":-1}]}`,
+			codec(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":-1}]}`,
 			"byte 18: gatherStrategy.0.podCountMultiple: must be from 0 to 1000",
 		},
 		"a large multiple": {
-			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":1001}]}`,
+			codec(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":1001}]}`,
 			"byte 18: gatherStrategy.0.podCountMultiple: must be from 0 to 1000",
 		},
 		"two multiples": {
-			of(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":2},` +
+			codec(ParseNetworkTopologySpec), gather + `"a","strategy":"MustGather","podCountMultiple":2},` +
 				`{"layer":"b","strategy":"MustGather","podCountMultiple":4}]}`,
 			"byte 18: gatherStrategy.1.podCountMultiple: only one rule may say it",
 		},
 		"nine layers": {
-			of(ParseNetworkTopologySpec), `{"gatherStrategy":[{},{},{},{},{},{},{},{},{}]}`,
+			codec(ParseNetworkTopologySpec), `{"gatherStrategy":[{},{},{},{},{},{},{},{},{}]}`,
 			"byte 18: gatherStrategy: lists 9 layers: supported up to 8",
 		},
 		"layers in words": {
-			of(ParseNetworkTopologySpec), `{"gatherStrategy":"Block"}`,
+			codec(ParseNetworkTopologySpec), `{"gatherStrategy":"Block"}`,
 			"byte 25: gatherStrategy: want a list, got string",
 		},
-		"too many gangs": {of(ParseGangGroups), gangs(1001), "byte 0: lists 1001 gangs: supported up to 1000"},
+		"too many gangs": {codec(ParseGangGroups), gangs(1001), "byte 0: lists 1001 gangs: supported up to 1000"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()

@@ -43,31 +43,31 @@ func TestParseQuotaAnnotations(t *testing.T) {
 		warnings []Warning
 	}{
 		"a weight as seed 003 writes it": {
-			parse: of(ParseAmounts), text: `{"cpu":"60","memory":"60Gi"}`,
+			parse: codec(ParseAmounts), text: `{"cpu":"60","memory":"60Gi"}`,
 			want:    Amounts{"cpu": resource.MustParse("60"), "memory": resource.MustParse("60Gi")},
 			written: `{"cpu":"60","memory":"60Gi"}`,
 		},
 		"a total with numbers": {
-			parse: of(ParseAmounts), text: `{"memory":1073741824,"cpu":100}`,
+			parse: codec(ParseAmounts), text: `{"memory":1073741824,"cpu":100}`,
 			want:    Amounts{"cpu": resource.MustParse("100"), "memory": resource.MustParse("1073741824")},
 			written: `{"cpu":"100","memory":"1073741824"}`,
 		},
 		"a weight of nothing is not the default": {
-			parse: of(ParseAmounts), text: `{"cpu":0}`, want: Amounts{"cpu": resource.MustParse("0")},
+			parse: codec(ParseAmounts), text: `{"cpu":0}`, want: Amounts{"cpu": resource.MustParse("0")},
 			written: `{"cpu":"0"}`,
 		},
-		"null for no amounts": {parse: of(ParseAmounts), text: `null`, want: Amounts(nil), written: `{}`},
+		"null for no amounts": {parse: codec(ParseAmounts), text: `null`, want: Amounts(nil), written: `{}`},
 		"namespaces": {
-			parse: of(ParseNamespaces), text: `["team-a","team-b"]`, want: Names{"team-a", "team-b"},
+			parse: codec(ParseNamespaces), text: `["team-a","team-b"]`, want: Names{"team-a", "team-b"},
 			written: `["team-a","team-b"]`,
 		},
 		"a namespace twice": {
-			parse: of(ParseNamespaces), text: `["a","b","a"]`, want: Names{"a", "b"}, written: `["a","b"]`,
+			parse: codec(ParseNamespaces), text: `["a","b","a"]`, want: Names{"a", "b"}, written: `["a","b"]`,
 			warnings: []Warning{{"[2]", `"a" is listed twice`}},
 		},
-		"null for no names": {parse: of(ParseNamespaces), text: `null`, want: Names{}, written: `[]`},
+		"null for no names": {parse: codec(ParseNamespaces), text: `null`, want: Names{}, written: `[]`},
 		"resources with a domain": {
-			parse: of(ParseResourceKeys), text: `["cpu","nvidia.com/gpu"]`, want: Names{"cpu", "nvidia.com/gpu"},
+			parse: codec(ParseResourceKeys), text: `["cpu","nvidia.com/gpu"]`, want: Names{"cpu", "nvidia.com/gpu"},
 			written: `["cpu","nvidia.com/gpu"]`,
 		},
 	} {
@@ -98,18 +98,18 @@ func TestQuotaAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 		field string
 		want  string // of the text
 	}{
-		"a negative weight":           {of(ParseAmounts), `{"cpu":"-1"}`, "cpu", "must not be negative"},
-		"a negative weight of a GPU":  {of(ParseAmounts), `{"b.c/d":-1}`, "b.c/d", "must not be negative"},
-		"the first of several faults": {of(ParseAmounts), `{"b":-1,"a":-1}`, "a", "must not be negative"},
-		"a weight that is a word":     {of(ParseAmounts), `{"cpu":"many"}`, "cpu", "quantities must match"},
-		"a list of weights":           {of(ParseAmounts), `["cpu"]`, "", "want an object, got array"},
-		"a weight that is cut off":    {of(ParseAmounts), `{"cpu":"60"`, "", "unexpected end of JSON input"},
-		"an amount without end":       {of(ParseAmounts), `{"cpu":"1e-9999999"}`, "cpu", "is out of range"},
-		"a namespace in capitals":     {of(ParseNamespaces), `["a","Team"]`, "[1]", `"Team": a lowercase RFC 1123`},
-		"an empty namespace":          {of(ParseNamespaces), `[""]`, "[0]", `Invalid value ""`},
-		"one namespace without list":  {of(ParseNamespaces), `"team-a"`, "", "want a list, got string"},
-		"namespaces that are numbers": {of(ParseNamespaces), `[1]`, "", "want a string, got number"},
-		"a resource with a space":     {of(ParseResourceKeys), `["gpu memory"]`, "[0]", `"gpu memory": name part`},
+		"a negative weight":           {codec(ParseAmounts), `{"cpu":"-1"}`, "cpu", "must not be negative"},
+		"a negative weight of a GPU":  {codec(ParseAmounts), `{"b.c/d":-1}`, "b.c/d", "must not be negative"},
+		"the first of several faults": {codec(ParseAmounts), `{"b":-1,"a":-1}`, "a", "must not be negative"},
+		"a weight that is a word":     {codec(ParseAmounts), `{"cpu":"many"}`, "cpu", "quantities must match"},
+		"a list of weights":           {codec(ParseAmounts), `["cpu"]`, "", "want an object, got array"},
+		"a weight that is cut off":    {codec(ParseAmounts), `{"cpu":"60"`, "", "unexpected end of JSON input"},
+		"an amount without end":       {codec(ParseAmounts), `{"cpu":"1e-9999999"}`, "cpu", "is out of range"},
+		"a namespace in capitals":     {codec(ParseNamespaces), `["a","Team"]`, "[1]", `"Team": a lowercase RFC 1123`},
+		"an empty namespace":          {codec(ParseNamespaces), `[""]`, "[0]", `Invalid value ""`},
+		"one namespace without list":  {codec(ParseNamespaces), `"team-a"`, "", "want a list, got string"},
+		"namespaces that are numbers": {codec(ParseNamespaces), `[1]`, "", "want a string, got number"},
+		"a resource with a space":     {codec(ParseResourceKeys), `["gpu memory"]`, "[0]", `"gpu memory": name part`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -39,7 +39,7 @@ func write(t *testing.T, text string) string {
 // TestTheSamplesHaveEveryField, and the components accept them.
 func TestTheSamplesHaveEveryField(t *testing.T) {
 	reference := filepath.Join("..", "..", "docs", "reference")
-	for name, of := range map[string]reflect.Type{
+	for name, argsType := range map[string]reflect.Type{
 		"agent-config.yaml":     reflect.TypeFor[v1alpha1.AgentConfiguration](),
 		"manager-config.yaml":   reflect.TypeFor[v1alpha1.ManagerConfiguration](),
 		"scheduler-config.yaml": reflect.TypeFor[struct{}](), // kube-scheduler's own fields are many
@@ -54,7 +54,7 @@ func TestTheSamplesHaveEveryField(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for field := range nearest.Fields(of) {
+		for field := range nearest.Fields(argsType) {
 			if !strings.Contains(string(text), "\n"+field+":") {
 				t.Errorf("%s lacks %s", name, field)
 			}

@@ -99,19 +99,20 @@ func TestTheReferenceHasAllArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var walk func(of reflect.Type)
-	walk = func(of reflect.Type) {
-		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
-			of = of.Elem()
+	var walk func(structType reflect.Type)
+	walk = func(structType reflect.Type) {
+		for structType.Kind() == reflect.Pointer || structType.Kind() == reflect.Slice {
+			structType = structType.Elem()
 		}
-		if of.Kind() != reflect.Struct || of.PkgPath() != reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]().PkgPath() {
+		if structType.Kind() != reflect.Struct ||
+			structType.PkgPath() != reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]().PkgPath() {
 			return
 		}
-		for f := range of.NumField() {
-			field := of.Field(f)
+		for f := range structType.NumField() {
+			field := structType.Field(f)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "" && !strings.Contains(string(page), "| `"+name+"` |") {
-				t.Errorf("arguments.md lacks %s of %s", name, of.Name())
+				t.Errorf("arguments.md lacks %s of %s", name, structType.Name())
 			}
 			walk(field.Type)
 		}

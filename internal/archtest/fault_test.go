@@ -23,12 +23,12 @@ func TestEveryFaultOfTheReferenceIsTested(t *testing.T) {
 		if row[1] == "Test" {
 			continue
 		}
-		of := regexp.MustCompile("^`([a-z0-9/]+): (Test[A-Za-z0-9]+)/?(.*)`$").FindStringSubmatch(row[1])
-		if of == nil {
+		match := regexp.MustCompile("^`([a-z0-9/]+): (Test[A-Za-z0-9]+)/?(.*)`$").FindStringSubmatch(row[1])
+		if match == nil {
 			t.Errorf("%q is not `FOLDER: TEST` or `FOLDER: TEST/CASE`", row[1])
 			continue
 		}
-		folder, test, name := of[1], of[2], of[3]
+		folder, test, name := match[1], match[2], match[3]
 		if named[row[1]] {
 			t.Errorf("%s is named twice", row[1])
 		}

@@ -144,8 +144,8 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 				t.Errorf("the runbook of %s has no %q", alert, part)
 			}
 		}
-		of := "    alertname: " + alert + "\n    exp_alerts:"
-		if !strings.Contains(tests, of+"\n") || !strings.Contains(tests, of+" []\n") {
+		expectation := "    alertname: " + alert + "\n    exp_alerts:"
+		if !strings.Contains(tests, expectation+"\n") || !strings.Contains(tests, expectation+" []\n") {
 			t.Errorf("no test in which %s fires, or none in which it does not", alert)
 		}
 	}

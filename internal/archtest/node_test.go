@@ -39,7 +39,7 @@ func TestWritersOfNodesAreKnown(t *testing.T) {
 					return true
 				}
 				if call, ok := write.X.(*ast.CallExpr); ok {
-					if of, ok := call.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "Nodes" {
+					if selector, ok := call.Fun.(*ast.SelectorExpr); ok && selector.Sel.Name == "Nodes" {
 						name, _ := filepath.Rel(root(t), path)
 						found = append(found, name)
 					}

@@ -138,14 +138,14 @@ func TestLiveDevicesEqualARebuild(t *testing.T) {
 			world[k](rebuilt)
 		}
 		for _, name := range []string{"n0", "n1"} {
-			is, want := live.View(name), rebuilt.View(name)
-			if diff := cmp.Diff(statuses(want), statuses(is)); diff != "" || !is.Equal(want) {
+			got, want := live.View(name), rebuilt.View(name)
+			if diff := cmp.Diff(statuses(want), statuses(got)); diff != "" || !got.Equal(want) {
 				rt.Fatalf("account of %s (-rebuilt +live):\n%s", name, diff)
 			}
 			if (rebuilt.Known(name) == nil) != (live.Known(name) == nil) {
 				rt.Fatalf("Known(%s): rebuilt %v, live %v", name, rebuilt.Known(name), live.Known(name))
 			}
-			held += strings.Count(strings.Join(statuses(is), "\n"), " 1 holders")
+			held += strings.Count(strings.Join(statuses(got), "\n"), " 1 holders")
 		}
 	})
 	if held < 20 && !testing.Short() {
@@ -454,11 +454,11 @@ func TestANodeIsClosedUntilItsHoldersAreKnown(t *testing.T) {
 			default:
 				clear(reported)
 				list := annotation.DevicesCheckpoints{}
-				for _, of := range rapid.SliceOfNDistinct(rapid.IntRange(0, 2), 0, 3, rapid.ID).Draw(rt, "reported") {
+				for _, minor := range rapid.SliceOfNDistinct(rapid.IntRange(0, 2), 0, 3, rapid.ID).Draw(rt, "reported") {
 					gpu := rapid.IntRange(0, 3).Draw(rt, "GPU")
-					reported[fmt.Sprintf("p%d", of)] = gpu
+					reported[fmt.Sprintf("p%d", minor)] = gpu
 					list = append(list, annotation.DevicesCheckpoint{
-						PodUID: types.UID(fmt.Sprintf("p%d", of)), ResourceName: "nvidia.com/gpu",
+						PodUID: types.UID(fmt.Sprintf("p%d", minor)), ResourceName: "nvidia.com/gpu",
 						DeviceIDs: []string{fmt.Sprintf("n-gpu-%d::0", gpu)},
 					})
 				}

@@ -81,8 +81,8 @@ func ByUID(i cache.SharedIndexInformer) cache.SharedIndexInformer {
 			AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
 			UpdateFunc: func(old, obj any) {
 				was, errWas := meta.Accessor(old)
-				is, errIs := meta.Accessor(obj)
-				if errWas == nil && errIs == nil && was.GetUID() != is.GetUID() {
+				object, errIs := meta.Accessor(obj)
+				if errWas == nil && errIs == nil && was.GetUID() != object.GetUID() {
 					h.OnDelete(old)
 					h.OnAdd(obj, false)
 				} else {

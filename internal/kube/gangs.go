@@ -398,6 +398,6 @@ func (s *Gangs) GroupHandler() cache.ResourceEventHandler {
 }
 
 // whenTrue leaves a handler's events out until a condition holds.
-func whenTrue(is *atomic.Bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{FilterFunc: func(any) bool { return is.Load() }, Handler: h}
+func whenTrue(enabled *atomic.Bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.FilteringResourceEventHandler{FilterFunc: func(any) bool { return enabled.Load() }, Handler: h}
 }

@@ -124,10 +124,10 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 	for _, policy := range []string{
 		annotation.GangOnceSatisfied, annotation.GangOnlyWaiting, annotation.GangWaitingAndRunning,
 	} {
-		for _, by := range []string{"pods", "PodGroup", "arguments"} {
+		for _, cause := range []string{"pods", "PodGroup", "arguments"} {
 			s := kube.NewGangs()
 			defaults := gang.Settings{}
-			if by == "arguments" {
+			if cause == "arguments" {
 				defaults.Policy = gang.MatchPolicy(policy)
 			}
 			if err := s.Configure(defaults, convert.DefaultGangRules()); err != nil {
@@ -135,7 +135,7 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 			}
 			g := podGroup(v1alpha1.GroupName, 2)
 			a, b := inGroup("a"), inGroup("b")
-			switch by {
+			switch cause {
 			case "pods":
 				a.Annotations = map[string]string{annotation.GangMatchPolicy: policy}
 				b.Annotations = a.Annotations
@@ -149,7 +149,7 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 			bound.Spec.NodeName = "n"
 			s.PutPod(bound)
 			if r := gate(s, b); r.Code != why.None {
-				t.Errorf("%s by %s: one of two runs, and the other is held: %v", policy, by, r)
+				t.Errorf("%s by %s: one of two runs, and the other is held: %v", policy, cause, r)
 			}
 		}
 	}

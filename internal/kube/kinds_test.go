@@ -26,11 +26,11 @@ func TestKindsOfAnInformer(t *testing.T) {
 		there := map[string]*devicev1alpha1.Device{}
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node")
-			is := &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			object := &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			kind := rapid.SampledFrom([]string{"gpu", "rdma", "dpu", "qat"})
 			for i, kind := range rapid.SliceOfN(kind, 0, 3).Draw(t, "types") {
 				amount := resource.MustParse(rapid.SampledFrom([]string{"1", "100"}).Draw(t, "amount"))
-				is.Spec.Devices = append(is.Spec.Devices, devicev1alpha1.DeviceInfo{
+				object.Spec.Devices = append(object.Spec.Devices, devicev1alpha1.DeviceInfo{
 					Type: kind, ID: string(rune('0' + i)), Health: true,
 					Resources: map[corev1.ResourceName]resource.Quantity{
 						corev1.ResourceName("example.com/" + kind): amount,
@@ -39,8 +39,8 @@ func TestKindsOfAnInformer(t *testing.T) {
 			}
 			switch was := there[name]; {
 			case was == nil:
-				h.OnAdd(is, rapid.Bool().Draw(t, "at first"))
-				there[name] = is
+				h.OnAdd(object, rapid.Bool().Draw(t, "at first"))
+				there[name] = object
 			case rapid.Bool().Draw(t, "goes"):
 				delete(there, name)
 				if rapid.Bool().Draw(t, "missed") {
@@ -49,8 +49,8 @@ func TestKindsOfAnInformer(t *testing.T) {
 					h.OnDelete(was)
 				}
 			default:
-				h.OnUpdate(was, is)
-				there[name] = is
+				h.OnUpdate(was, object)
+				there[name] = object
 			}
 			want := map[device.Kind]bool{}
 			for _, d := range there {

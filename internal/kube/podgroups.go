@@ -18,22 +18,22 @@ import (
 
 // NewPodGroupInformer returns an informer of a kind, whose objects name it with group and version; what cannot be read
 // of one is in Unread. A cluster without the resource looks like one without objects until it is installed.
-func NewPodGroupInformer(client rest.Interface, of v1alpha1.GangKind) cache.SharedIndexInformer {
-	return informerOf(client, of.At, of.Kind,
+func NewPodGroupInformer(client rest.Interface, kind v1alpha1.GangKind) cache.SharedIndexInformer {
+	return informerOf(client, kind.At, kind.Kind,
 		func() *v1alpha1.PodGroupList { return &v1alpha1.PodGroupList{} },
 		func(all *v1alpha1.PodGroupList, g *v1alpha1.PodGroup) { all.Items = append(all.Items, *g) },
-		func(p *publishedPodGroup) *v1alpha1.PodGroup { return p.read(of.At[0].Group, of.Kind) })
+		func(p *publishedPodGroup) *v1alpha1.PodGroup { return p.read(kind.At[0].Group, kind.Kind) })
 }
 
 // ReadPodGroup reads the JSON of a PodGroup or CompositePodGroup, which may leave out kind and version. What cannot be
 // read of it is in Unread.
-func ReadPodGroup(of schema.GroupVersionKind, text []byte) (*v1alpha1.PodGroup, error) {
+func ReadPodGroup(kind schema.GroupVersionKind, text []byte) (*v1alpha1.PodGroup, error) {
 	var p publishedPodGroup
 	if err := json.Unmarshal(text, &p); err != nil {
 		return nil, err
 	}
-	g := p.read(of.Group, of.Kind)
-	g.SetGroupVersionKind(of)
+	g := p.read(kind.Group, kind.Kind)
+	g.SetGroupVersionKind(kind)
 	return g, nil
 }
 

@@ -216,8 +216,8 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 				r.Unread += field + " " + g.Unread[field]
 			}
 			got[g.Name] = r
-			of := schema.GroupVersionKind{Group: v1alpha1.NativeGroupName, Version: version, Kind: "PodGroup"}
-			if g.GroupVersionKind() != of || g.ManagedFields != nil || g.CreationTimestamp.IsZero() ||
+			kind := schema.GroupVersionKind{Group: v1alpha1.NativeGroupName, Version: version, Kind: "PodGroup"}
+			if g.GroupVersionKind() != kind || g.ManagedFields != nil || g.CreationTimestamp.IsZero() ||
 				g.Annotations[annotation.GangMode] != "NonStrict" {
 				t.Errorf("%s: read %+v", version, g)
 			}
@@ -287,8 +287,8 @@ func TestCompositePodGroupsOfKubernetesAreRead(t *testing.T) {
 	for _, object := range i.GetStore().List() {
 		g := object.(*v1alpha1.PodGroup)
 		got := convert.GangComposite(g)
-		if is := want[g.Name]; is.Fault != "" && strings.HasPrefix(got.Fault, is.Fault) {
-			got.Fault = is.Fault
+		if expected := want[g.Name]; expected.Fault != "" && strings.HasPrefix(got.Fault, expected.Fault) {
+			got.Fault = expected.Fault
 		}
 		diff := cmp.Diff(want[g.Name], got)
 		if diff != "" || g.ManagedFields != nil || g.Kind != v1alpha1.CompositeKind {
@@ -361,17 +361,17 @@ func FuzzPodGroup(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, of := range v1alpha1.GangKinds() {
-			g, err := kube.ReadPodGroup(of.At[0].GroupVersion().WithKind(of.Kind), text)
+		for _, kind := range v1alpha1.GangKinds() {
+			g, err := kube.ReadPodGroup(kind.At[0].GroupVersion().WithKind(kind.Kind), text)
 			if err != nil {
 				return // of all kinds
 			}
 			o, c := convert.GangObject(g), convert.GangComposite(g)
-			native := of.At[0].Group == v1alpha1.NativeGroupName
+			native := kind.At[0].Group == v1alpha1.NativeGroupName
 			switch {
 			case o.Native != native || !native && (o.Plain || o.Whole || o.Parent != ""):
-				t.Fatalf("%v is read as %+v", of, o)
-			case of.Kind == v1alpha1.CompositeKind && c.Least < 1 && c.Fault == "" && !o.Plain:
+				t.Fatalf("%v is read as %+v", kind, o)
+			case kind.Kind == v1alpha1.CompositeKind && c.Least < 1 && c.Fault == "" && !o.Plain:
 				t.Fatalf("%+v of %s", c, text)
 			case native && !o.Plain && o.Settings.Min < 1 && o.Fault == "", len(o.Fault) > 2000 && len(g.Name) < 300:
 				t.Fatalf("%+v of %s", o, text)

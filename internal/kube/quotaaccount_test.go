@@ -137,9 +137,9 @@ func TestCountedNodes(t *testing.T) {
 	t.Parallel()
 	now, s := clockAt()
 	total := func() int64 { return report(t, s, quota.Root).Runtime["cpu"] }
-	ready := func(n *corev1.Node, is corev1.ConditionStatus) *corev1.Node {
+	ready := func(n *corev1.Node, status corev1.ConditionStatus) *corev1.Node {
 		n.Status.Conditions = []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: is, LastTransitionTime: metav1.NewTime(*now),
+			Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(*now),
 		}}
 		return n
 	}
@@ -333,9 +333,9 @@ func TestStatusIsNoChangeOfAQuota(t *testing.T) {
 		"the parent":              func(q *v1alpha1.ElasticQuota) { q.Labels[annotation.QuotaParent] = "p" },
 		"another object":          func(q *v1alpha1.ElasticQuota) { q.UID = "2" },
 	} {
-		is := written.DeepCopy()
-		change(is)
-		if kube.SameQuota(q, is) {
+		changed := written.DeepCopy()
+		change(changed)
+		if kube.SameQuota(q, changed) {
 			t.Errorf("a change of %s is none to the account", what)
 		}
 	}
@@ -361,7 +361,7 @@ func TestStatusIsNoChangeOfAQuota(t *testing.T) {
 	}
 	i := kube.First(s.QuotaHandler(), kube.Distinct(kube.SameQuota, w))
 	changed := make(chan int64, 3)
-	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, is any) {
+	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, updated any) {
 		delivered++
 		changed <- report(t, s, "team").Max["cpu"]
 	}}); err != nil {

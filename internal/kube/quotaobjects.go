@@ -26,14 +26,14 @@ func SameQuota(a, b *v1alpha1.ElasticQuota) bool {
 }
 
 // Distinct returns the informer without updates between two states that are the same.
-func Distinct[T any](same func(was, is T) bool, i cache.SharedIndexInformer) cache.SharedIndexInformer {
+func Distinct[T any](same func(was, now T) bool, i cache.SharedIndexInformer) cache.SharedIndexInformer {
 	return &wrapped{i, func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 		return cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: h.OnAdd, DeleteFunc: h.OnDelete,
 			UpdateFunc: func(old, obj any) {
 				was, before := old.(T)
-				is, after := obj.(T)
-				if !before || !after || !same(was, is) {
+				current, after := obj.(T)
+				if !before || !after || !same(was, current) {
 					h.OnUpdate(old, obj)
 				}
 			},

@@ -58,9 +58,9 @@ func informerOf[P any, L, O runtime.Object](client rest.Interface, versions []sc
 	begin func() L, add func(all L, one O), read func(*P) O,
 ) cache.SharedIndexInformer {
 	s := &source[P]{client: client, versions: versions, begin: func() runtime.Object { return begin() }}
-	named := func(p *P, of schema.GroupVersion) O {
+	named := func(p *P, version schema.GroupVersion) O {
 		one := read(p)
-		one.GetObjectKind().SetGroupVersionKind(of.WithKind(kind))
+		one.GetObjectKind().SetGroupVersionKind(version.WithKind(kind))
 		return one
 	}
 	s.add = func(all runtime.Object, one *P) { add(all.(L), named(one, s.versions[0].GroupVersion())) }

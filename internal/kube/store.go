@@ -52,7 +52,11 @@ type Store struct {
 
 // NewStore returns an empty store that reads nodes with the plugin's default arguments.
 func NewStore() *Store {
-	return &Store{args: convert.DefaultArgs(), unknown: NewNodeView(ledger.New(noFacts()).View()), synced: make(chan struct{})}
+	return &Store{
+		args:    convert.DefaultArgs(),
+		unknown: NewNodeView(ledger.New(noFacts()).View()),
+		synced:  make(chan struct{}),
+	}
 }
 
 // Configure sets the arguments that a node's facts depend on. There is one account per machine, whichever profile

@@ -40,27 +40,52 @@ func badGangs() []badGang {
 	const wait = "must be a Go duration of at most 290 years, such as 600s, 1h30m or 48h"
 	const listed = "must be namespace/name of a gang"
 	const name = "must be up to 253 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
-	of := func(key, value string) string { return fmt.Sprintf("name: g, %s: %q", key, value) }
+	withAnnotation := func(key, value string) string { return fmt.Sprintf("name: g, %s: %q", key, value) }
 	const light = "pod-group.scheduling.sigs.k8s.io/"
 	return []badGang{
-		{"a minimum of 0", "", of("min-available", "0"), []string{ofGang + "min-available]", `"0"`, whole}},
-		{"a minimum below 0", "", of("min-available", "-3"), []string{ofGang + "min-available]", `"-3"`, whole}},
-		{"a minimum in words", "", of("min-available", "two"), []string{ofGang + "min-available]", `"two"`, whole}},
-		{"an empty minimum", "", of("min-available", ""), []string{ofGang + "min-available]", `""`, whole}},
-		{"half a member", "", of("min-available", "1.5"), []string{ofGang + "min-available]", `"1.5"`, whole}},
+		{"a minimum of 0", "", withAnnotation("min-available", "0"), []string{ofGang + "min-available]", `"0"`, whole}},
 		{
-			"a minimum that overflows", "", of("min-available", "99999999999"),
+			"a minimum below 0",
+			"",
+			withAnnotation("min-available", "-3"),
+			[]string{ofGang + "min-available]", `"-3"`, whole},
+		},
+		{
+			"a minimum in words",
+			"",
+			withAnnotation("min-available", "two"),
+			[]string{ofGang + "min-available]", `"two"`, whole},
+		},
+		{"an empty minimum", "", withAnnotation("min-available", ""), []string{ofGang + "min-available]", `""`, whole}},
+		{
+			"half a member",
+			"",
+			withAnnotation("min-available", "1.5"),
+			[]string{ofGang + "min-available]", `"1.5"`, whole},
+		},
+		{
+			"a minimum that overflows", "", withAnnotation("min-available", "99999999999"),
 			[]string{ofGang + "min-available]", `"99999999999"`, whole},
 		},
-		{"a total of 0", "", of("total-number", "0"), []string{ofGang + "total-number]", `"0"`, whole}},
-		{"a total in words", "", of("total-number", "all"), []string{ofGang + "total-number]", `"all"`, whole}},
+		{"a total of 0", "", withAnnotation("total-number", "0"), []string{ofGang + "total-number]", `"0"`, whole}},
 		{
-			"a mode that does not exist", "", of("mode", "soft"),
+			"a total in words",
+			"",
+			withAnnotation("total-number", "all"),
+			[]string{ofGang + "total-number]", `"all"`, whole},
+		},
+		{
+			"a mode that does not exist", "", withAnnotation("mode", "soft"),
 			[]string{ofGang + "mode]", `Unsupported value "soft"`, "supported Strict, NonStrict"},
 		},
-		{"an empty mode", "", of("mode", ""), []string{ofGang + "mode]", `""`, "supported Strict, NonStrict"}},
 		{
-			"a match policy that does not exist", "", of("match-policy", "always"),
+			"an empty mode",
+			"",
+			withAnnotation("mode", ""),
+			[]string{ofGang + "mode]", `""`, "supported Strict, NonStrict"},
+		},
+		{
+			"a match policy that does not exist", "", withAnnotation("match-policy", "always"),
 			[]string{
 				ofGang + "match-policy]", `"always"`, "supported once-satisfied, only-waiting, waiting-and-running",
 			},
@@ -71,43 +96,58 @@ func badGangs() []badGang {
 			[]string{"metadata.annotations[" + light + "match-policy]", `"once"`, "supported once-satisfied"},
 		},
 		{
-			"a waiting time without unit", "", of("waiting-time", "600"),
+			"a waiting time without unit", "", withAnnotation("waiting-time", "600"),
 			[]string{ofGang + "waiting-time]", `"600"`, wait},
 		},
 		{
-			"a waiting time in words", "", of("waiting-time", "ten minutes"),
+			"a waiting time in words", "", withAnnotation("waiting-time", "ten minutes"),
 			[]string{ofGang + "waiting-time]", `"ten minutes"`, wait},
 		},
-		{"a waiting time in days", "", of("waiting-time", "2d"), []string{ofGang + "waiting-time]", `"2d"`, wait}},
 		{
-			"a waiting time of 300 years", "", of("waiting-time", "2628000h"),
+			"a waiting time in days",
+			"",
+			withAnnotation("waiting-time", "2d"),
+			[]string{ofGang + "waiting-time]", `"2d"`, wait},
+		},
+		{
+			"a waiting time of 300 years", "", withAnnotation("waiting-time", "2628000h"),
 			[]string{ofGang + "waiting-time]", `"2628000h"`, wait},
 		},
-		{"groups as a bare YAML list", "", of("groups", "- default/g"), []string{ofGang + "groups]", "byte 2"}},
-		{"groups that are not JSON", "", of("groups", "default/g"), []string{ofGang + "groups]", "byte 1"}},
 		{
-			"groups that are one text", "", of("groups", `"default/g"`),
+			"groups as a bare YAML list",
+			"",
+			withAnnotation("groups", "- default/g"),
+			[]string{ofGang + "groups]", "byte 2"},
+		},
+		{"groups that are not JSON", "", withAnnotation("groups", "default/g"), []string{ofGang + "groups]", "byte 1"}},
+		{
+			"groups that are one text", "", withAnnotation("groups", `"default/g"`),
 			[]string{ofGang + "groups]", "want a list, got string"},
 		},
 		{
-			"groups that are cut off", "", of("groups", `["default/g",`),
+			"groups that are cut off", "", withAnnotation("groups", `["default/g",`),
 			[]string{ofGang + "groups]", "unexpected end of JSON input"},
 		},
 		{
-			"a gang of the group without namespace", "", of("groups", `["default/g","h"]`),
+			"a gang of the group without namespace", "", withAnnotation("groups", `["default/g","h"]`),
 			[]string{ofGang + "groups]", `[1]: Invalid value "h"`, listed},
 		},
 		{
-			"a gang of the group with a namespace in capitals", "", of("groups", `["Default/g"]`),
+			"a gang of the group with a namespace in capitals", "", withAnnotation("groups", `["Default/g"]`),
 			[]string{ofGang + "groups]", `[0]: Invalid value "Default/g"`, listed},
 		},
 		{
-			"a gang of the group with a comma", "", of("groups", `["default/g,default/h"]`),
+			"a gang of the group with a comma", "", withAnnotation("groups", `["default/g,default/h"]`),
 			[]string{ofGang + "groups]", `[0]: Invalid value "default/g,default/h"`, listed},
 		},
-		{"a gang of the group that is null", "", of("groups", "[null]"), []string{ofGang + "groups]", "[0]", listed}},
 		{
-			"a group of 1001 gangs", "", of("groups", "["+manyGangs(1001)+"]"),
+			"a gang of the group that is null",
+			"",
+			withAnnotation("groups", "[null]"),
+			[]string{ofGang + "groups]", "[0]", listed},
+		},
+		{
+			"a group of 1001 gangs", "", withAnnotation("groups", "["+manyGangs(1001)+"]"),
 			[]string{ofGang + "groups]", "lists 1001 gangs: supported up to 1000"},
 		},
 		{"a gang in another namespace", "", "name: other/g", []string{ofGang + "name]", `"other/g"`, name}},
@@ -358,29 +398,29 @@ func (g *gangs) read(manifest string) *v1alpha1.PodGroup {
 		g.t.Fatal(err)
 	}
 	version, _, _ := strings.Cut(strings.TrimPrefix(manifest, "{apiVersion: "), ",")
-	of, err := schema.ParseGroupVersion(version)
+	groupVersion, err := schema.ParseGroupVersion(version)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	is, err := kube.ReadPodGroup(of.WithKind("PodGroup"), text)
+	group, err := kube.ReadPodGroup(groupVersion.WithKind("PodGroup"), text)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return is
+	return group
 }
 
 func (g *gangs) group(manifest string) {
 	g.t.Helper()
-	is := g.read(manifest)
-	g.groups[is.GroupVersionKind().Group] = is
-	g.PutGroup(is)
+	group := g.read(manifest)
+	g.groups[group.GroupVersionKind().Group] = group
+	g.PutGroup(group)
 }
 
 func (g *gangs) ungroup(manifest string) {
 	g.t.Helper()
-	is := g.read(manifest)
-	delete(g.groups, is.GroupVersionKind().Group)
-	g.RemoveGroup(is)
+	group := g.read(manifest)
+	delete(g.groups, group.GroupVersionKind().Group)
+	g.RemoveGroup(group)
 }
 
 // tries reserves pods and concludes their round.
@@ -447,8 +487,8 @@ func (g *gangs) check() {
 	for _, name := range slices.Backward(names) {
 		b.PutPod(g.pods[name])
 	}
-	for _, is := range g.groups {
-		b.PutGroup(is)
+	for _, group := range g.groups {
+		b.PutGroup(group)
 	}
 	if live, again := g.says(names...), b.says(names...); live != again {
 		g.t.Errorf("a scheduler that starts now says\n%s, not\n%s", again, live)

@@ -126,8 +126,8 @@ func oddGangCases() []bad {
 			g.pod("youngest", 0, "", `name: g, min-available: none`)
 			answer := g.says("young", "old", "youngest")
 			g.Read(func(s *gang.State) {
-				if by, is := s.Overruled("young"); !is || by != "ml/old" {
-					g.t.Errorf("young is overruled by %q, %t", by, is)
+				if winner, overruled := s.Overruled("young"); !overruled || winner != "ml/old" {
+					g.t.Errorf("young is overruled by %q, %t", winner, overruled)
 				}
 			})
 			return answer

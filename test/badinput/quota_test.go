@@ -107,7 +107,7 @@ func (a *quotas) unquota(text string) {
 }
 
 // pod puts a pod of so many CPUs that names a quota, or none.
-func (a *quotas) pod(name, namespace, of string, cpus int64, bound bool, change ...func(*corev1.Pod)) {
+func (a *quotas) pod(name, namespace, quotaName string, cpus int64, bound bool, change ...func(*corev1.Pod)) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: types.UID(name), Labels: map[string]string{},
@@ -116,8 +116,8 @@ func (a *quotas) pod(name, namespace, of string, cpus int64, bound bool, change 
 			Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)},
 		}}}},
 	}
-	if of != "" {
-		p.Labels[annotation.QuotaName] = of
+	if quotaName != "" {
+		p.Labels[annotation.QuotaName] = quotaName
 	}
 	if bound {
 		p.Spec.NodeName = "n0"
@@ -159,8 +159,8 @@ func list(amounts quota.Amounts) string {
 }
 
 // asks is what the condition of a pod says that no quota can admit.
-func (a *quotas) asks(namespace, of string) string {
-	a.pod("huge", namespace, of, 1_000_000, false)
+func (a *quotas) asks(namespace, quotaName string) string {
+	a.pod("huge", namespace, quotaName, 1_000_000, false)
 	x := a.Reserve("huge")
 	a.Read(func(all *quota.Account) { all.Release("huge") })
 	a.RemovePod(a.pods["huge"])
@@ -268,8 +268,8 @@ func pastTheWebhook(t *testing.T, c badquota.Case) string {
 		a.quota(text)
 	}
 	for i, pod := range c.Pods {
-		namespace, of, _ := strings.Cut(pod, "/")
-		a.pod(fmt.Sprint("pod-", i), namespace, of, 1, true)
+		namespace, quotaName, _ := strings.Cut(pod, "/")
+		a.pod(fmt.Sprint("pod-", i), namespace, quotaName, 1, true)
 	}
 	a.check()
 	if c.Operation == badquota.Delete {
@@ -282,8 +282,8 @@ func pastTheWebhook(t *testing.T, c badquota.Case) string {
 	q, _ := a.read(c.Object)
 	answer := a.says(slices.Sorted(maps.Keys(names))...) + a.asks("bystander", q.Name)
 	a.Read(func(all *quota.Account) {
-		of, _ := all.QuotaOf(quota.PodsOf{Namespace: "x"})
-		answer += "pods of namespace x are in " + of.Name()
+		path, _ := all.QuotaOf(quota.PodsOf{Namespace: "x"})
+		answer += "pods of namespace x are in " + path.Name()
 	})
 	a.check()
 	return answer

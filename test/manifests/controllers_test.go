@@ -71,9 +71,9 @@ func (c *cluster) controllers(t *testing.T) {
 		_, err := quotas[name].Create(t.Context(), elasticQuota(group, name, "", "20", "60"), metav1.CreateOptions{})
 		check(t, err)
 	}
-	inQuota := func(name, of string) *corev1.Pod {
+	inQuota := func(name, quotaName string) *corev1.Pod {
 		p := pod(name, "LS", "20")
-		p.Labels[annotation.QuotaName] = of
+		p.Labels[annotation.QuotaName] = quotaName
 		return p
 	}
 	used := func(name, want string) {

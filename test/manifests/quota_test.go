@@ -35,11 +35,11 @@ func elasticQuota(group, name, parent, least, most string) *unstructured.Unstruc
 func (c *cluster) quotas(t *testing.T) {
 	client, err := dynamic.NewForConfig(c.config)
 	check(t, err)
-	of := func(group string) dynamic.ResourceInterface {
+	resourceIn := func(group string) dynamic.ResourceInterface {
 		return client.Resource(v1alpha1.Resource(group)).Namespace("default")
 	}
 	create := func(q *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		return of(q.GroupVersionKind().Group).Create(t.Context(), q, metav1.CreateOptions{})
+		return resourceIn(q.GroupVersionKind().Group).Create(t.Context(), q, metav1.CreateOptions{})
 	}
 	refused := func(err error, want string) {
 		t.Helper()
@@ -62,7 +62,7 @@ func (c *cluster) quotas(t *testing.T) {
 	refused(err, "all brothers' MinQuota > parent MinQuota, parent: blue; cpu: 11 > 10 (V5)")
 	_, err = create(elasticQuota(v1alpha1.GroupName, "child", "blue", "1", "10"))
 	refused(err, "default/child of scheduling.x-k8s.io exists already")
-	refused(of(v1alpha1.GroupName).Delete(t.Context(), "blue", metav1.DeleteOptions{}),
+	refused(resourceIn(v1alpha1.GroupName).Delete(t.Context(), "blue", metav1.DeleteOptions{}),
 		"quota blue has 1 child quotas, such as child (V9)")
 
 	labelled := pod("in-a-parent", "LS", "1")
@@ -74,17 +74,17 @@ func (c *cluster) quotas(t *testing.T) {
 	check(t, err)
 	check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {
-			err := of(v1alpha1.CommunityGroupName).Delete(ctx, "child",
+			err := resourceIn(v1alpha1.CommunityGroupName).Delete(ctx, "child",
 				metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 			return err != nil && strings.Contains(err.Error(), "quota child has 1 pods"), nil // once the pod is shown
 		}))
 
 	check(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the manager writes what the pod asks for
-		if child, err = of(v1alpha1.CommunityGroupName).Get(t.Context(), "child", metav1.GetOptions{}); err != nil {
+		if child, err = resourceIn(v1alpha1.CommunityGroupName).Get(t.Context(), "child", metav1.GetOptions{}); err != nil {
 			return err
 		}
 		child.Object["status"] = map[string]any{"used": map[string]any{"cpu": "3"}}
-		child, err = of(v1alpha1.CommunityGroupName).UpdateStatus(t.Context(), child, metav1.UpdateOptions{})
+		child, err = resourceIn(v1alpha1.CommunityGroupName).UpdateStatus(t.Context(), child, metav1.UpdateOptions{})
 		return err
 	}))
 	if used, _, _ := unstructured.NestedString(child.Object, "status", "used", "cpu"); used != "3" {

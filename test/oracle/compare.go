@@ -249,7 +249,7 @@ func choseOthers(served, actual kubelet.Placement) (container string, open bool)
 			continue
 		}
 		for _, d := range slices.Concat(want.Devices, got.Devices) {
-			w, g := of(want.Devices, d.Resource), of(got.Devices, d.Resource)
+			w, g := devicesOf(want.Devices, d.Resource), devicesOf(got.Devices, d.Resource)
 			if slices.Equal(sortedDevices(w), sortedDevices(g)) {
 				continue
 			}
@@ -262,7 +262,7 @@ func choseOthers(served, actual kubelet.Placement) (container string, open bool)
 	return "", true
 }
 
-func of(list []kubelet.Devices, resource string) []kubelet.Devices {
+func devicesOf(list []kubelet.Devices, resource string) []kubelet.Devices {
 	return slices.DeleteFunc(slices.Clone(list), func(d kubelet.Devices) bool { return d.Resource != resource })
 }
 

@@ -35,8 +35,8 @@ func TestTheModelAcceptsEveryDrawnMachine(t *testing.T) {
 func TestDrawnCasesCoverTheLaw(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
-	mark := func(what string, is bool) {
-		if is {
+	mark := func(what string, holds bool) {
+		if holds {
 			seen[what]++
 		} else {
 			seen[what] += 0

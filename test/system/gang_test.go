@@ -130,8 +130,8 @@ func (w *gangWatch) count(pod *corev1.Pod, ended bool) {
 	if w.nodes[node] == nil {
 		w.nodes[node] = &taken{gpus: map[int]int{}}
 	}
-	is := w.nodes[node]
-	is.cpus += sign * int(pod.Spec.Containers[0].Resources.Requests.Cpu().Value())
+	state := w.nodes[node]
+	state.cpus += sign * int(pod.Spec.Containers[0].Resources.Requests.Cpu().Value())
 	var devices struct {
 		GPU []struct {
 			Minor     int
@@ -145,14 +145,14 @@ func (w *gangWatch) count(pod *corev1.Pod, ended bool) {
 	}
 	for _, d := range devices.GPU {
 		core := d.Resources["koordinator.sh/gpu-core"]
-		is.gpus[d.Minor] += sign * int(core.Value())
-		if is.gpus[d.Minor] > 100 {
+		state.gpus[d.Minor] += sign * int(core.Value())
+		if state.gpus[d.Minor] > 100 {
 			w.faults = append(w.faults, fmt.Sprintf("GPU %d of node %s is given %d %%", d.Minor, node,
-				is.gpus[d.Minor]))
+				state.gpus[d.Minor]))
 		}
 	}
-	if is.cpus > w.cpus[node] {
-		w.faults = append(w.faults, fmt.Sprintf("node %s has %d CPUs and gives %d", node, w.cpus[node], is.cpus))
+	if state.cpus > w.cpus[node] {
+		w.faults = append(w.faults, fmt.Sprintf("node %s has %d CPUs and gives %d", node, w.cpus[node], state.cpus))
 	}
 }
 
@@ -456,20 +456,20 @@ func (l *gangLoad) evict(t *testing.T) {
 		}
 	}
 	// bound counts the bound pods of a class by gang.
-	bound := func(class string) (of map[string]int, all int) {
+	bound := func(class string) (byNode map[string]int, all int) {
 		pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(),
 			metav1.ListOptions{LabelSelector: "class=" + class})
 		if err != nil {
 			t.Fatal(err)
 		}
-		of = map[string]int{}
+		byNode = map[string]int{}
 		for i := range pods.Items {
 			if p := &pods.Items[i]; p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
-				of[p.Labels["of"]]++
+				byNode[p.Labels["of"]]++
 				all++
 			}
 		}
-		return of, all
+		return byNode, all
 	}
 	room := 0
 	for _, cpus := range l.seen.cpus {

@@ -117,11 +117,11 @@ func TestNodesAreLeft(t *testing.T) {
 			t.Errorf("node %s has %v, want %v", name, traces, want)
 		}
 		for _, r := range []string{v1alpha2.Resource().Resource, devicev1alpha1.Resource().Resource} {
-			of := map[string]string{
+			expected := map[string]string{
 				"devices":                devicev1alpha1.GroupVersion().String(),
 				"noderesourcetopologies": v1alpha2.GroupVersion().String(),
 			}[r]
-			path := "/apis/" + of + "/" + r + "/" + name
+			path := "/apis/" + expected + "/" + r + "/" + name
 			if l.client.CoreV1().RESTClient().Get().AbsPath(path).Do(t.Context()).Error() == nil {
 				t.Errorf("%s/%s is still there", r, name)
 			}

@@ -183,20 +183,20 @@ func (h *holdings) see(e watch.Event) {
 		delete(h.pods, pod.UID)
 		return
 	}
-	is := holding{
+	current := holding{
 		name: pod.Name, quota: pod.Labels[annotation.QuotaName], gang: pod.Labels[annotation.PodGroup],
 		amounts: convert.PodAmounts(pod), bound: pod.Spec.NodeName != "", fixed: !convert.IsPreemptible(pod),
 	}
-	h.pods[pod.UID] = is
-	if is.bound && !was.bound {
+	h.pods[pod.UID] = current
+	if current.bound && !was.bound {
 		h.bindings++
-		h.add(is, 1)
-		for name := is.quota; name != ""; name = h.shares[name].parent {
+		h.add(current, 1)
+		for name := current.quota; name != ""; name = h.shares[name].parent {
 			s := h.shares[name]
 			for dimension, most := range s.ceiling() {
 				if used := h.used[name][dimension]; used > most {
 					h.faults = append(h.faults, fmt.Sprintf("quota %s uses %d of %s with %s, max is %d", name, used,
-						dimension, is.name, most))
+						dimension, current.name, most))
 				}
 			}
 		}
@@ -309,10 +309,10 @@ func (l *local) submit(t *testing.T, pod *corev1.Pod) {
 }
 
 // churn replaces some pods of departments, so that as many are asked for as before.
-func (w *load) churn(t *testing.T, n int, of ...int) {
+func (w *load) churn(t *testing.T, n int, quotas ...int) {
 	t.Helper()
 	for range n {
-		d := of[w.random.IntN(len(of))]
+		d := quotas[w.random.IntN(len(quotas))]
 		i := w.random.IntN(len(w.running[d]))
 		name := w.running[d][i]
 		w.running[d] = slices.Delete(w.running[d], i, i+1)

@@ -73,9 +73,9 @@ type request struct{ account, verb, resource, namespace, name string }
 func (r request) String() string { return r.account + " " + r.verb + " " + r.resource }
 
 func (r request) rule() rbacv1.PolicyRule {
-	of := schema.ParseGroupResource(r.resource)
+	kind := schema.ParseGroupResource(r.resource)
 	rule := rbacv1.PolicyRule{
-		Verbs: []string{r.verb}, APIGroups: []string{of.Group}, Resources: []string{of.Resource},
+		Verbs: []string{r.verb}, APIGroups: []string{kind.Group}, Resources: []string{kind.Resource},
 	}
 	if r.name != "" {
 		rule.ResourceNames = []string{r.name}
@@ -211,12 +211,12 @@ func (a *audited) requests(t *testing.T) (allowed, forbidden []request) {
 		if json.Unmarshal(line, &e) != nil || e.ObjectRef == nil {
 			continue // a line that is being written, or a path without a resource
 		}
-		of := e.ObjectRef
+		object := e.ObjectRef
 		r := request{
 			account: strings.TrimPrefix(e.User.Username, accounts), verb: e.Verb,
-			namespace: of.Namespace, name: of.Name,
+			namespace: object.Namespace, name: object.Name,
 			resource: schema.GroupResource{
-				Group: of.APIGroup, Resource: path.Join(of.Resource, of.Subresource),
+				Group: object.APIGroup, Resource: path.Join(object.Resource, object.Subresource),
 			}.String(),
 		}
 		if e.Annotations["authorization.k8s.io/decision"] != "allow" {
@@ -280,12 +280,12 @@ func (a *audited) rights(t *testing.T) (all []right) {
 			continue
 		}
 		for i, may := range whole.may {
-			of := rbacv1.Role{TypeMeta: r.TypeMeta, ObjectMeta: r.ObjectMeta, Rules: r.Rules}
-			is := right{text: may.String(), may: []request{may}, kept: slices.Contains(kept(), may.String())}
-			is.granted = manifest(t, of)
-			of.Rules = slices.Delete(slices.Clone(rules), i, i+1)
-			is.revoked = manifest(t, of)
-			all = append(all, is)
+			role := rbacv1.Role{TypeMeta: r.TypeMeta, ObjectMeta: r.ObjectMeta, Rules: r.Rules}
+			entry := right{text: may.String(), may: []request{may}, kept: slices.Contains(kept(), may.String())}
+			entry.granted = manifest(t, role)
+			role.Rules = slices.Delete(slices.Clone(rules), i, i+1)
+			entry.revoked = manifest(t, role)
+			all = append(all, entry)
 		}
 	}
 	for i := range all {
@@ -309,13 +309,13 @@ func manifest(t *testing.T, o any) string {
 func expand(account, namespace string, rule rbacv1.PolicyRule) (all []request) {
 	for _, group := range rule.APIGroups {
 		for _, kind := range rule.Resources {
-			of := schema.GroupResource{Group: group, Resource: kind}.String()
+			kind := schema.GroupResource{Group: group, Resource: kind}.String()
 			for _, verb := range rule.Verbs {
 				if len(rule.ResourceNames) == 0 {
-					all = append(all, request{account, verb, of, namespace, ""})
+					all = append(all, request{account, verb, kind, namespace, ""})
 				}
 				for _, name := range rule.ResourceNames {
-					all = append(all, request{account, verb, of, namespace, name})
+					all = append(all, request{account, verb, kind, namespace, name})
 				}
 			}
 		}
@@ -336,8 +336,8 @@ func (b *behaviour) requests() (all []request) {
 	for _, text := range b.Needs {
 		words := strings.Fields(text)
 		for verb := range strings.SplitSeq(words[1], ",") {
-			for _, of := range words[2:] {
-				all = append(all, request{account: words[0], verb: verb, resource: of})
+			for _, account := range words[2:] {
+				all = append(all, request{account: words[0], verb: verb, resource: account})
 			}
 		}
 	}
@@ -396,32 +396,32 @@ func TestEachRightIsNeeded(t *testing.T) {
 		t.Errorf("the chart grants %d rights, want all of them to be found", len(rights))
 	}
 	for i := range rights {
-		is := &rights[i]
+		entry := &rights[i]
 		at := slices.IndexFunc(allowed, func(r request) bool {
-			isLeft := func(o right) bool { return o.text != is.text && (!o.builtIn || !is.kept) && o.allows(r) }
-			return is.allows(r) && needed[r.String()] != "" && !slices.ContainsFunc(rights, isLeft)
+			isLeft := func(o right) bool { return o.text != entry.text && (!o.builtIn || !entry.kept) && o.allows(r) }
+			return entry.allows(r) && needed[r.String()] != "" && !slices.ContainsFunc(rights, isLeft)
 		})
 		if at < 0 {
-			t.Errorf("%s: no behaviour needs it, or another role has it too", is.text)
+			t.Errorf("%s: no behaviour needs it, or another role has it too", entry.text)
 			continue
 		}
 		a.awaitAnswer(t, allowed[at], true)
-		a.apply(t, is.revoked)
+		a.apply(t, entry.revoked)
 		a.awaitAnswer(t, allowed[at], false)
-		a.apply(t, is.granted)
-		t.Logf("%s is needed: %s", is.text, needed[allowed[at].String()])
+		a.apply(t, entry.granted)
+		t.Logf("%s is needed: %s", entry.text, needed[allowed[at].String()])
 	}
 }
 
 // awaitAnswer asks the API server whether a request is allowed, until it answers as it should.
 func (a *audited) awaitAnswer(t *testing.T, r request, allowed bool) {
 	t.Helper()
-	of := schema.ParseGroupResource(r.resource)
-	resource, subresource, _ := strings.Cut(of.Resource, "/")
+	kind := schema.ParseGroupResource(r.resource)
+	resource, subresource, _ := strings.Cut(kind.Resource, "/")
 	review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
 		User: accounts + r.account, Groups: []string{"system:authenticated", "system:serviceaccounts"},
 		ResourceAttributes: &authorization.ResourceAttributes{
-			Verb: r.verb, Group: of.Group, Resource: resource, Subresource: subresource, Namespace: r.namespace,
+			Verb: r.verb, Group: kind.Group, Resource: resource, Subresource: subresource, Namespace: r.namespace,
 			Name: r.name,
 		},
 	}}
@@ -548,23 +548,23 @@ func (a *audited) readMetrics(t *testing.T) {
 }
 
 // writeDevice applies the Device of the joined node as a field manager.
-func (a *audited) writeDevice(t *testing.T, by string) {
+func (a *audited) writeDevice(t *testing.T, user string) {
 	t.Helper()
-	a.write(t, device.Resource(), by, `{"kind":"Device","spec":{"devices":[{"type":"gpu","id":"GPU-1"}]}}`)
+	a.write(t, device.Resource(), user, `{"kind":"Device","spec":{"devices":[{"type":"gpu","id":"GPU-1"}]}}`)
 }
 
-func (a *audited) write(t *testing.T, of schema.GroupVersionResource, by, text string) {
+func (a *audited) write(t *testing.T, kind schema.GroupVersionResource, user, text string) {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	err := json.Unmarshal([]byte(text), &o.Object)
-	o.SetAPIVersion(of.GroupVersion().String())
+	o.SetAPIVersion(kind.GroupVersion().String())
 	o.SetName(joined)
 	if err == nil {
-		options := metav1.ApplyOptions{FieldManager: by, Force: true}
-		_, err = a.objects.Resource(of).Apply(t.Context(), joined, o, options)
+		options := metav1.ApplyOptions{FieldManager: user, Force: true}
+		_, err = a.objects.Resource(kind).Apply(t.Context(), joined, o, options)
 	}
 	if err != nil {
-		t.Errorf("write as %s: %v", by, err) // not the test's own goroutine
+		t.Errorf("write as %s: %v", user, err) // not the test's own goroutine
 	}
 }
 

@@ -129,21 +129,24 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 
 	t.Run("pods of a gang wait until all of them exist, and say so", func(t *testing.T) {
 		create := func(name string) {
-			of := template("gang", map[string]string{annotation.GangName: "g", annotation.GangMinAvailable: "3"})
-			pod := &corev1.Pod{ObjectMeta: of.ObjectMeta, Spec: of.Spec}
+			gangTemplate := template(
+				"gang",
+				map[string]string{annotation.GangName: "g", annotation.GangMinAvailable: "3"},
+			)
+			pod := &corev1.Pod{ObjectMeta: gangTemplate.ObjectMeta, Spec: gangTemplate.Spec}
 			pod.Name = name
 			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		members := func(is func(*corev1.Pod) bool) func() error {
+		members := func(holds func(*corev1.Pod) bool) func() error {
 			return func() error {
 				list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app=gang"})
 				if err != nil {
 					return err
 				}
 				for i := range list.Items {
-					if p := &list.Items[i]; !is(p) {
+					if p := &list.Items[i]; !holds(p) {
 						return fmt.Errorf("%s is %s on %q, %+v", p.Name, p.Status.Phase, p.Spec.NodeName,
 							p.Status.Conditions)
 					}

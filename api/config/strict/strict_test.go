@@ -234,16 +234,16 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 // TestEqualConfigurationsHaveOneHash: wherever their values come from, and no other one has it.
 func TestEqualConfigurationsHaveOneHash(t *testing.T) {
 	t.Parallel()
-	of := func(settings ...Setting) string { return Settings{All: settings}.Hash() }
-	one := of(Setting{Field: "a", Value: "1", Origin: "default"}, Setting{Field: "b"})
-	if same := of(Setting{Field: "a", Value: "1", Origin: "f:2"}, Setting{Field: "b"}); same != one {
+	hash := func(settings ...Setting) string { return Settings{All: settings}.Hash() }
+	one := hash(Setting{Field: "a", Value: "1", Origin: "default"}, Setting{Field: "b"})
+	if same := hash(Setting{Field: "a", Value: "1", Origin: "f:2"}, Setting{Field: "b"}); same != one {
 		t.Errorf("hashes %s and %s of equal values", one, same)
 	}
 	for name, other := range map[string]string{
-		"another value":                   of(Setting{Field: "a", Value: "2"}, Setting{Field: "b"}),
-		"another field":                   of(Setting{Field: "a", Value: "1"}, Setting{Field: "c"}),
-		"a value that looks like a field": of(Setting{Field: "a", Value: "1\"=\"\nb"}),
-		"none":                            of(),
+		"another value":                   hash(Setting{Field: "a", Value: "2"}, Setting{Field: "b"}),
+		"another field":                   hash(Setting{Field: "a", Value: "1"}, Setting{Field: "c"}),
+		"a value that looks like a field": hash(Setting{Field: "a", Value: "1\"=\"\nb"}),
+		"none":                            hash(),
 	} {
 		if other == one {
 			t.Errorf("%s has the same hash", name)

@@ -85,13 +85,13 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	namesAll(t, args[3].Args, reflect.TypeFor[v1alpha1.DeviceShareArgs]())
 }
 
-func namesAll(t *testing.T, args json.RawMessage, of reflect.Type) {
+func namesAll(t *testing.T, args json.RawMessage, argsType reflect.Type) {
 	t.Helper()
 	var said map[string]any
 	if err := json.Unmarshal(args, &said); err != nil {
 		t.Fatal(err)
 	}
-	for f := range of.Fields() {
+	for f := range argsType.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if _, ok := said[name]; name != "" && !ok {
 			t.Errorf("the sample does not name %s", name)

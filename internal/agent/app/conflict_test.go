@@ -45,12 +45,12 @@ func TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame(t *testing.T) {
 			}
 			w.create(pod("second", "LSR", "2", "2-3"))
 			relist()
-			if sent := h.of("AllocationConflict"); len(sent) > 0 {
+			if sent := h.notesFor("AllocationConflict"); len(sent) > 0 {
 				t.Errorf("Events %q about a pod that was deleted before the other was bound, want none", sent)
 			}
 			w.create(pod("third", "LSR", "2", "3-4"))
 			relist()
-			if sent := h.of("AllocationConflict"); len(sent) != 2 {
+			if sent := h.notesFor("AllocationConflict"); len(sent) != 2 {
 				t.Errorf("Events %q about two pods that both are there, want one for each", sent)
 			}
 		})

@@ -42,7 +42,7 @@ func (w *world) recordEvents() *heard {
 }
 
 // of returns the Events with a reason, and forgets all.
-func (h *heard) of(reason string) (found []string) {
+func (h *heard) notesFor(reason string) (found []string) {
 	for len(h.recorder.Events) > 0 {
 		if e := <-h.recorder.Events; strings.Contains(e, " "+reason+" ") {
 			found = append(found, e)
@@ -125,7 +125,7 @@ func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 			t.Helper()
 			h := w.recordEvents()
 			w.run(func(*app.Agent) { later(time.Minute) })
-			if sent, ends := h.of("AgentRestarted"),
+			if sent, ends := h.notesFor("AgentRestarted"),
 				h.metric("tenon_agent_unclean_ends_total"); len(sent) > 0 || ends != count {
 				t.Errorf("%s: Events %q and %s unclean ends, want none and %s", when, sent, ends, count)
 			}
@@ -153,7 +153,7 @@ func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 		later(90 * time.Second)
 		h := w.recordEvents()
 		w.run(func(*app.Agent) {})
-		sent := h.of("AgentRestarted")
+		sent := h.notesFor("AgentRestarted")
 		if len(sent) != 1 || !strings.Contains(sent[0], "at most 1m30s later") ||
 			!strings.Contains(sent[0], alive.UTC().Format(time.RFC3339)) {
 			t.Errorf("Events %q, want one Event with 1m30s since %v", sent, alive)
@@ -208,14 +208,14 @@ func TestAnAPIServerOutageIsReported(t *testing.T) {
 			if got := h.metric("tenon_agent_api_unreachable_seconds_total"); got != "0" {
 				t.Errorf("the API server counts as away for %s s at the start", got)
 			}
-			h.of("")
+			h.notesFor("")
 			cut(time.Second) // it only ended the watches
-			if sent := h.of("APIServerUnreachable"); len(sent) > 0 {
+			if sent := h.notesFor("APIServerUnreachable"); len(sent) > 0 {
 				t.Errorf("an API server that was away for a second: Events %q, want none", sent)
 			}
 			began := time.Now()
 			cut(10 * time.Minute)
-			sent := h.of("APIServerUnreachable")
+			sent := h.notesFor("APIServerUnreachable")
 			if len(sent) != 1 || !strings.Contains(sent[0],
 				"from "+began.UTC().Format(time.RFC3339)[:len("2000-01-01T00:0")]) {
 				t.Errorf("Events %q, want one Event from %v on", sent, began)
@@ -253,22 +253,22 @@ func TestAKubeletRestartIsReported(t *testing.T) {
 		}
 		w.run(func(*app.Agent) {
 			serve()
-			if sent := h.of("KubeletRestarted"); len(sent) > 0 {
+			if sent := h.notesFor("KubeletRestarted"); len(sent) > 0 {
 				t.Errorf("the kubelet's first start: Events %q, want none", sent)
 			}
 			serve()
-			if sent := h.of("KubeletRestarted"); len(sent) != 1 {
+			if sent := h.notesFor("KubeletRestarted"); len(sent) != 1 {
 				t.Errorf("Events %q, want one Event", sent)
 			}
 			if err := os.Remove(socket); err != nil {
 				t.Fatal(err)
 			}
 			later(time.Minute)
-			if sent := h.of("KubeletRestarted"); len(sent) > 0 {
+			if sent := h.notesFor("KubeletRestarted"); len(sent) > 0 {
 				t.Errorf("a kubelet that is gone: Events %q, want none", sent)
 			}
 			serve()
-			if sent, counted := h.of("KubeletRestarted"),
+			if sent, counted := h.notesFor("KubeletRestarted"),
 				h.metric("tenon_agent_kubelet_restarts_total"); len(sent) != 1 || counted != "2" {
 				t.Errorf("Events %q and %s restarts are counted, want one Event and 2", sent, counted)
 			}

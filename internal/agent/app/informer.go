@@ -42,7 +42,8 @@ type lister[L runtime.Object] interface {
 }
 
 // informer follows selected objects, and notes whether the API server answers.
-func informer[L runtime.Object](a *apiServer, client any, objects lister[L], example runtime.Object, only fields.Selector,
+func informer[L runtime.Object](
+	a *apiServer, client any, objects lister[L], example runtime.Object, only fields.Selector,
 ) cache.SharedIndexInformer {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -55,13 +55,13 @@ func (w *world) left() (status corev1.ConditionStatus, reason, message string) {
 func (w *world) groups(c hook.Container) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
-	for of, group := range map[string]string{"": c.Cgroup, "pod/": c.Pod.Cgroup} {
+	for prefix, group := range map[string]string{"": c.Cgroup, "pod/": c.Pod.Cgroup} {
 		for _, file := range []string{desired.CPUs, desired.Mems, desired.QuotaV2} {
 			text, err := w.tree.Read(group, file)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			out[of+file] = text
+			out[prefix+file] = text
 		}
 	}
 	return out

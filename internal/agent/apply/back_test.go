@@ -12,7 +12,7 @@ import (
 
 // TestGroupsAreGivenBackAndTakenBack: whatever runs, one pass makes all groups what the kubelet made them, also after a
 // restart of the agent, the next one writes nothing, and taken back each pod has its own CPUs alone.
-func TestGroupsAreGivenBackAndTakenBack(t *testing.T) {
+func TestGroupsAreRevertedAndManagedAgain(t *testing.T) {
 	t.Parallel()
 	m := smallMachine(t)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -43,7 +43,7 @@ func TestNoInstantOfOverlap(t *testing.T) {
 				actions := w.actions()
 				actions[""] = w.check
 				rt.Repeat(actions)
-				w.settle()
+				w.runUntilIdle()
 			})
 		})
 	}
@@ -356,7 +356,7 @@ func (w *world) deleteContradictions() {
 
 // settle ends all disturbance and checks that the tree is what the table says (N2), without further writes (N3), and
 // that the kubelet's leaves were never written (N5).
-func (w *world) settle() {
+func (w *world) runUntilIdle() {
 	w.deleteContradictions()
 	for _, p := range w.sorted() {
 		w.deliver(p)

@@ -38,8 +38,8 @@ func TestMetricsAreForThoseWhomTheAPIServerLetsReadThem(t *testing.T) {
 	})
 	client.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().(*authorization.SubjectAccessReview)
-		of := review.Spec.NonResourceAttributes
-		review.Status.Allowed = review.Spec.User == "prometheus" && of.Path == "/metrics" && of.Verb == "get" &&
+		asked := review.Spec.NonResourceAttributes
+		review.Status.Allowed = review.Spec.User == "prometheus" && asked.Path == "/metrics" && asked.Verb == "get" &&
 			fmt.Sprint(review.Spec.Extra) == "map[k:[v]]"
 		return true, review, nil
 	})

@@ -353,8 +353,10 @@ func TestFindings(t *testing.T) {
 			[]string{"process 90"},
 		},
 		"an agent with an NRI socket flag": {
-			with("proc/90/cmdline",
-				"/tenon-agent\x00run\x00--nri-socket=\x00--nri-socket=/var/run/nri/nri.sock\x00"), "2.4.2", "nri-validator",
+			with(
+				"proc/90/cmdline",
+				"/tenon-agent\x00run\x00--nri-socket=\x00--nri-socket=/var/run/nri/nri.sock\x00",
+			), "2.4.2", "nri-validator",
 			OK, nil,
 		},
 		"a disconnected agent, and no validator": {
@@ -502,11 +504,16 @@ func TestFindings(t *testing.T) {
 			[]string{"/run/tenon/cri.sock", "tenon-runtime-proxy"},
 		},
 		"a drop-in that leads to the proxy": {
-			with("proc/80/cmdline",
+			with(
+				"proc/80/cmdline",
 				"kubelet\x00--config\x00/var/lib/kubelet/config.yaml\x00--config-dir=/etc/kubernetes/kubelet.conf.d\x00",
 				"etc/kubernetes/kubelet.conf.d/90-tenon-runtime-proxy.conf",
-				"containerRuntimeEndpoint: unix:///run/tenon/cri.sock\n", "etc/kubernetes/kubelet.conf.d/README", "[",
-				"etc/kubernetes/kubelet.conf.d/10-a.conf", "containerRuntimeEndpoint: unix:///x.sock\n"), "2.4.2",
+				"containerRuntimeEndpoint: unix:///run/tenon/cri.sock\n",
+				"etc/kubernetes/kubelet.conf.d/README",
+				"[",
+				"etc/kubernetes/kubelet.conf.d/10-a.conf",
+				"containerRuntimeEndpoint: unix:///x.sock\n",
+			), "2.4.2",
 			"runtime-endpoint", Fail,
 			[]string{"unix:///run/tenon/cri.sock", "90-tenon-runtime-proxy.conf"},
 		},

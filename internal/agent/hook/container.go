@@ -79,7 +79,10 @@ func (s *Service) dropReplaced(c *Container) {
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.containers, func(id string, x *container) bool {
 		return id != c.ID && x.uid == c.UID && x.name == c.Name && x.group == "" &&
-			!slices.ContainsFunc(x.pending[:], func(w pendingWrite) bool { return w.isPending(now) }) && len(x.shrunk) == 0
+			!slices.ContainsFunc(
+				x.pending[:],
+				func(w pendingWrite) bool { return w.isPending(now) },
+			) && len(x.shrunk) == 0
 	})
 }
 

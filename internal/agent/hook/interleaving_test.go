@@ -32,7 +32,7 @@ func TestNoRuntimeWritesAnOldSetOverAnExclusiveOne(t *testing.T) {
 			}
 		}
 		rt.Repeat(actions)
-		r.settle()
+		r.runUntilIdle()
 	})
 }
 
@@ -262,7 +262,7 @@ func (r *runtime) connect() {
 }
 
 // settle lets all of it come to rest: the kernel has what is wanted, and the runtime what the kernel has.
-func (r *runtime) settle() {
+func (r *runtime) runUntilIdle() {
 	for _, id := range slices.Sorted(maps.Keys(r.containers)) {
 		if c := r.containers[id]; !c.runs {
 			r.remove(c) // it was never started

@@ -318,7 +318,7 @@ func TestMergedSources(t *testing.T) {
 		}
 		for i, list := range [][]host.Dropped{first, second} {
 			for _, d := range list {
-				is, known := got[d.UUID]
+				device, known := got[d.UUID]
 				if !known && i == 1 { // known by its address
 					n := slices.IndexFunc(merged, func(o host.Dropped) bool {
 						return o.Topology.BusID == d.Topology.BusID
@@ -326,10 +326,10 @@ func TestMergedSources(t *testing.T) {
 					if n < 0 {
 						t.Fatalf("%s is left out of %+v", d.UUID, merged)
 					}
-					is = merged[n]
+					device = merged[n]
 				}
-				if !known && i == 0 || d.Status != nil && is.Status == nil {
-					t.Fatalf("%+v became %+v of %+v", d, is, merged)
+				if !known && i == 0 || d.Status != nil && device.Status == nil {
+					t.Fatalf("%+v became %+v of %+v", d, device, merged)
 				}
 			}
 		}

@@ -48,7 +48,7 @@ func newAuthority(t *testing.T) authority {
 }
 
 // sign creates a certificate; it is self-signed without an authority.
-func sign(t *testing.T, template x509.Certificate, by *authority) authority {
+func sign(t *testing.T, template x509.Certificate, issuer *authority) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
@@ -58,8 +58,8 @@ func sign(t *testing.T, template x509.Certificate, by *authority) authority {
 	}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	parent, signer := &template, key
-	if by != nil {
-		parent, signer = by.cert, by.key
+	if issuer != nil {
+		parent, signer = issuer.cert, issuer.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, parent, &key.PublicKey, signer)
 	check(t, err)

@@ -92,7 +92,7 @@ func (f *finder) find(pods []*convert.Pod) Foreign {
 	}
 	f.addStale(alive)
 	for c, ids := range f.found {
-		f.settle(c, ids)
+		f.resolveClaim(c, ids)
 	}
 	order := func(c annotation.DevicesCheckpoint) string {
 		return string(c.PodUID) + "/" + c.ContainerName + "/" + c.ResourceName
@@ -159,7 +159,7 @@ func (f *finder) add(uid, container string, source sources, devices []host.Devic
 }
 
 // settle makes a holder of a claim, and finds what its sources disagree about: they may name one device in two ways.
-func (f *finder) settle(c claim, ids map[string]sources) {
+func (f *finder) resolveClaim(c claim, ids map[string]sources) {
 	speak, named := sources(0), map[string]sources{}
 	for id, source := range ids {
 		speak |= source

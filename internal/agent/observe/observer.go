@@ -212,7 +212,7 @@ func (b *Observer) Refresh(ctx context.Context) (changed bool) {
 	failed(b.readResources(ctx), "Cannot learn what the kubelet gave to whom, the last good answer counts")
 	before := b.State()
 	next := before
-	b.settle(ctx, &next)
+	b.adoptSettings(ctx, &next)
 	failed(b.reportAssumed(ctx, &next), "Cannot report what is assumed of the kubelet")
 	failed(b.readRecords(ctx, &next), "Cannot use what the kubelet's managers recorded, the last good record counts")
 	failed(b.decideMode(ctx, &next), "Cannot report the topology mode")

@@ -129,7 +129,7 @@ func runOf(node *corev1.Node) string {
 	return strings.Join([]string{i.KubeletVersion, i.BootID, string(node.UID)}, " ")
 }
 
-func (b *Observer) settle(ctx context.Context, state *State) {
+func (b *Observer) adoptSettings(ctx context.Context, state *State) {
 	known, m := b.settings.Value(), b.o.Machine()
 	next, note := withReserved(known.config, b.version(), m, b.resources.Value().cpus)
 	old, before := state.Settings, b.settled

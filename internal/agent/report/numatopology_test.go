@@ -50,9 +50,9 @@ func (s *numatopologyServer) Update(_ context.Context, object *unstructured.Unst
 	return s.put(object, o.FieldManager, false)
 }
 
-func (s *numatopologyServer) put(object *unstructured.Unstructured, manager string, create bool) (*unstructured.Unstructured,
-	error,
-) {
+func (s *numatopologyServer) put(
+	object *unstructured.Unstructured, manager string, create bool,
+) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resource := nodeinfo.Resource().GroupResource()

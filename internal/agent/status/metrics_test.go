@@ -23,17 +23,17 @@ func TestTheHealthOfDevicesIsShown(t *testing.T) {
 			{Type: "gpu", ID: "a", Health: health, Conditions: conditions}, {Type: "rdma", ID: "a", Health: true},
 		}
 	}
-	is := func(name string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	condition := func(name string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: name, Status: status, Reason: reason}
 	}
-	lost := one(false, is("Healthy", "False", "Xid79"), is("Degraded", "True", "Old"))
+	lost := one(false, condition("Healthy", "False", "Xid79"), condition("Degraded", "True", "Old"))
 	var was []devicev1alpha1.DeviceInfo
 	for _, step := range []struct {
-		is   []devicev1alpha1.DeviceInfo
-		want []string
+		devices []devicev1alpha1.DeviceInfo
+		want    []string
 	}{
 		{one(true), []string{"health n gpu a  1", "health n rdma a  1"}},
-		{one(true, is("Degraded", "True", "ResetNeeded")), []string{
+		{one(true, condition("Degraded", "True", "ResetNeeded")), []string{
 			"health n gpu a ResetNeeded 1", "health n rdma a  1",
 		}},
 		{lost, []string{
@@ -48,8 +48,8 @@ func TestTheHealthOfDevicesIsShown(t *testing.T) {
 		}},
 		{nil, []string{"health_transitions_total n gpu a  1", "health_transitions_total n gpu a Xid79 1"}},
 	} {
-		m.ShowDevices("n", was, step.is)
-		was = step.is
+		m.ShowDevices("n", was, step.devices)
+		was = step.devices
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)

@@ -334,7 +334,7 @@ func TestUpdate(t *testing.T) {
 	status := annot(annotation.ResourceStatusKey, `{"cpuset":"0"}`)
 	tests := map[string]struct {
 		pod, old *corev1.Pod
-		by       admission.Author
+		author   admission.Author
 		refusals []string
 		warnings []string
 	}{
@@ -386,9 +386,9 @@ func TestUpdate(t *testing.T) {
 					"scheduling.koordinator.sh/device-allocated is set by the scheduler",
 			},
 		},
-		"an allocation that the scheduler writes": {old: newPod(), pod: newPod(status), by: admission.Scheduler},
+		"an allocation that the scheduler writes": {old: newPod(), pod: newPod(status), author: admission.Scheduler},
 		"not even the scheduler changes a class": {
-			old: newPod(), pod: newPod(class("LS")), by: admission.Scheduler,
+			old: newPod(), pod: newPod(class("LS")), author: admission.Scheduler,
 			refusals: []string{classField + "field is immutable"},
 		},
 		"wishes may change before the pod is bound": {
@@ -413,7 +413,7 @@ func TestUpdate(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, admission.Update(tt.pod, tt.old, tt.by), tt.refusals, tt.warnings)
+			check(t, admission.Update(tt.pod, tt.old, tt.author), tt.refusals, tt.warnings)
 		})
 	}
 }

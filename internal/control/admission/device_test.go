@@ -181,8 +181,8 @@ func TestTheWebhookChangesNoRequestForDevices(t *testing.T) {
 		before, faults := device.NewRequest(was, nil)
 		m := admission.Mutate(pod, nil)
 		m.Apply(pod)
-		is, _, _ := convert.DevicePod(pod, nil)
-		after, _ := device.NewRequest(is, nil)
+		asked, _, _ := convert.DevicePod(pod, nil)
+		after, _ := device.NewRequest(asked, nil)
 		if refused := len(faults) > 0 || len(device.Zeros(was.Containers)) > 0; refused && len(m.Steps) > 0 {
 			t.Fatalf("a pod that is refused is changed: %+v", m.Steps)
 		} else if !refused && len(before.Warnings) == 0 {

@@ -59,33 +59,33 @@ func (s *server) put(resource string, object runtime.Object) {
 func (s *server) client(before func(verb, resource string) error) kubernetes.Interface {
 	c := &fake.Clientset{}
 	c.AddReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		of, resource := a.GetResource().GroupResource(), a.GetResource().Resource
+		group, resource := a.GetResource().GroupResource(), a.GetResource().Resource
 		err := before(a.GetVerb(), resource)
 		if err == nil && (a.GetVerb() == "get" && s.mayRead != nil && !s.mayRead(resource) ||
 			a.GetVerb() != "get" && s.mayWrite != nil && !s.mayWrite(resource)) {
-			err = apierrors.NewForbidden(of, "", errors.New("no such right"))
+			err = apierrors.NewForbidden(group, "", errors.New("no such right"))
 		}
 		if err != nil {
 			return true, nil, err
 		}
-		is := s.objects[resource]
+		stored := s.objects[resource]
 		switch a := a.(type) {
 		case clienttesting.CreateActionImpl:
-			if is != nil {
-				return true, nil, apierrors.NewAlreadyExists(of, "")
+			if stored != nil {
+				return true, nil, apierrors.NewAlreadyExists(group, "")
 			}
 			s.put(resource, a.GetObject())
 		case clienttesting.UpdateActionImpl:
 			read := a.GetObject().(metav1.Object).GetResourceVersion()
-			if is == nil || is.(metav1.Object).GetResourceVersion() != read {
-				return true, nil, apierrors.NewConflict(of, "", errors.New("it has changed"))
+			if stored == nil || stored.(metav1.Object).GetResourceVersion() != read {
+				return true, nil, apierrors.NewConflict(group, "", errors.New("it has changed"))
 			}
 			s.put(resource, a.GetObject())
 		case clienttesting.GetActionImpl:
-			if is == nil {
-				return true, nil, apierrors.NewNotFound(of, "")
+			if stored == nil {
+				return true, nil, apierrors.NewNotFound(group, "")
 			}
-			return true, is.DeepCopyObject(), nil
+			return true, stored.DeepCopyObject(), nil
 		default:
 			return true, nil, errors.New("no Keeper makes this request")
 		}
@@ -200,14 +200,14 @@ func settled(t *testing.T) (*server, *Keeper, *time.Time) {
 		Client:    s.client(func(string, string) error { return nil }),
 		Namespace: "ns", Secret: "certificates", Now: func() time.Time { return now },
 	})
-	if err := s.settle(t, k); err != nil {
+	if err := s.syncUntilStable(t, k); err != nil {
 		t.Fatal(err)
 	}
 	return s, k, &now
 }
 
 // settle makes passes until nothing changes, and returns the error of the last one. What is served is never refused.
-func (s *server) settle(t *testing.T, k *Keeper) error {
+func (s *server) syncUntilStable(t *testing.T, k *Keeper) error {
 	t.Helper()
 	for range 20 {
 		changed, err := k.pass(t.Context())

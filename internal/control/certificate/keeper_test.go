@@ -87,9 +87,14 @@ func TestRotation(t *testing.T) {
 			if rotated := k.served.Load() != before; rotated != tt.rotated {
 				t.Errorf("rotated: %t, want %t", rotated, tt.rotated)
 			}
-			is := s.state(*now)
-			if len(is.authorities) != tt.authorities || is.rotate != "" {
-				t.Errorf("%d authorities, want %d; annotation %q", len(is.authorities), tt.authorities, is.rotate)
+			current := s.state(*now)
+			if len(current.authorities) != tt.authorities || current.rotate != "" {
+				t.Errorf(
+					"%d authorities, want %d; annotation %q",
+					len(current.authorities),
+					tt.authorities,
+					current.rotate,
+				)
 			}
 			if refusal := s.refusal(k.served.Load(), *now); refusal != "" {
 				t.Error(refusal)
@@ -195,7 +200,7 @@ func TestFaults(t *testing.T) {
 			s, k, _ := settled(t)
 			before := k.served.Load()
 			tt.fault(s)
-			err := s.settle(t, k)
+			err := s.syncUntilStable(t, k)
 			if failure := errorText(err); failure != tt.failure {
 				t.Errorf("pass = %q, want %q", failure, tt.failure)
 			}
@@ -227,7 +232,7 @@ func TestAReplicaWithoutRightsServesNothing(t *testing.T) {
 		Client:    s.client(func(string, string) error { return nil }),
 		Namespace: "ns", Secret: "certificates", Now: time.Now,
 	})
-	if err := s.settle(t, k); err == nil {
+	if err := s.syncUntilStable(t, k); err == nil {
 		t.Error("no error")
 	}
 	const want = "no certificate yet: Secret ns/certificates and the manager's log say why"
@@ -242,11 +247,11 @@ func TestAReplicaServesThoughItMayReadTheSecretAlone(t *testing.T) {
 	s, first, _ := settled(t)
 	s.mayRead = func(resource string) bool { return resource == "secrets" }
 	k := NewKeeper(first.o)
-	if err := s.settle(t, k); err == nil {
+	if err := s.syncUntilStable(t, k); err == nil {
 		t.Error("no error")
 	}
-	if is := k.served.Load(); is == nil || !is.Leaf.Equal(first.served.Load().Leaf) {
-		t.Errorf("serves %v, want what the first one serves", is)
+	if served := k.served.Load(); served == nil || !served.Leaf.Equal(first.served.Load().Leaf) {
+		t.Errorf("serves %v, want what the first one serves", served)
 	}
 }
 
@@ -357,13 +362,13 @@ func (r roundTripper) RoundTrip(*http.Request) (*http.Response, error) { return 
 func TestDataIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	s, _, now := settled(t)
-	is := s.state(*now)
-	if err := is.issue(*now); err != nil {
+	current := s.state(*now)
+	if err := current.issue(*now); err != nil {
 		t.Fatal(err)
 	}
-	read := decode(is.hosts, is.data(), "", *now)
-	if !maps.EqualFunc(read.data(), is.data(), func(a, b []byte) bool { return string(a) == string(b) }) ||
+	read := decode(current.hosts, current.data(), "", *now)
+	if !maps.EqualFunc(read.data(), current.data(), func(a, b []byte) bool { return string(a) == string(b) }) ||
 		read.pending == nil || read.signer == nil {
-		t.Errorf("read %v, written %v", read, is)
+		t.Errorf("read %v, written %v", read, current)
 	}
 }

@@ -177,7 +177,7 @@ func server(health ...bool) *devicev1alpha1.Device {
 	return d
 }
 
-func of(gpus string, memory string) map[string]string {
+func amounts(gpus string, memory string) map[string]string {
 	return map[string]string{
 		"gpu-core": gpus, "gpu-memory-ratio": gpus, "gpu-memory": memory, "example.com/dpu": "2",
 		"gpu-vendor": "nvidia", "gpu-model": "H100",
@@ -189,28 +189,28 @@ func TestANodeShowsItsDevices(t *testing.T) {
 	run(t, func(w *world) {
 		w.want(t, "a node without devices", map[string]string{})
 		w.devices.Add(server(true, true))
-		w.want(t, "two GPUs", of("200", "160Gi"))
+		w.want(t, "two GPUs", amounts("200", "160Gi"))
 		w.devices.Modify(server(true, true, true))
-		w.want(t, "one more, at once", of("300", "240Gi"))
+		w.want(t, "one more, at once", amounts("300", "240Gi"))
 		before := w.writes
 		w.change(func(n *corev1.Node) { n.Annotations = map[string]string{"other": "x"} })
 		<-time.After(2 * lossDelay)
-		w.want(t, "nothing new", of("300", "240Gi"))
+		w.want(t, "nothing new", amounts("300", "240Gi"))
 		if w.writes != before {
 			t.Errorf("%d writes of what the node shows", w.writes-before)
 		}
 
 		w.devices.Modify(server(true, false, false))
 		<-time.After(lossDelay / 2)
-		w.want(t, "two are lost", of("300", "240Gi"))
+		w.want(t, "two are lost", amounts("300", "240Gi"))
 		w.devices.Modify(server(true, true, true))
 		<-time.After(2 * lossDelay)
-		w.want(t, "they are back", of("300", "240Gi"))
+		w.want(t, "they are back", amounts("300", "240Gi"))
 		w.devices.Modify(server(true, true, false))
 		<-time.After(lossDelay - time.Second)
-		w.want(t, "one is lost", of("300", "240Gi"))
+		w.want(t, "one is lost", amounts("300", "240Gi"))
 		<-time.After(2 * time.Second)
-		w.want(t, "one is lost for a minute", of("200", "160Gi"))
+		w.want(t, "one is lost for a minute", amounts("200", "160Gi"))
 	})
 }
 
@@ -219,7 +219,7 @@ func TestAKubeletThatResetsExtendedResources(t *testing.T) {
 	t.Parallel()
 	run(t, func(w *world) {
 		w.devices.Add(server(true))
-		w.want(t, "a GPU", of("100", "80Gi"))
+		w.want(t, "a GPU", amounts("100", "80Gi"))
 		w.change(func(n *corev1.Node) {
 			for name := range n.Status.Capacity {
 				if name != corev1.ResourceCPU {
@@ -227,7 +227,7 @@ func TestAKubeletThatResetsExtendedResources(t *testing.T) {
 				}
 			}
 		})
-		w.want(t, "after the kubelet", of("100", "80Gi"))
+		w.want(t, "after the kubelet", amounts("100", "80Gi"))
 	})
 }
 
@@ -235,14 +235,14 @@ func TestWhatANodeHasNoMoreIsRemoved(t *testing.T) {
 	t.Parallel()
 	run(t, func(w *world) {
 		w.devices.Add(server(true))
-		w.want(t, "a GPU", of("100", "80Gi"))
+		w.want(t, "a GPU", amounts("100", "80Gi"))
 		follows := server(true)
 		follows.Annotations = map[string]string{annotation.DeviceModeKey: annotation.DeviceFollow}
 		w.devices.Modify(follows)
 		<-time.After(lossDelay + time.Second)
 		w.want(t, "devices of the kubelet", map[string]string{"gpu-vendor": "nvidia", "gpu-model": "H100"})
 		w.devices.Modify(server(true))
-		w.want(t, "a GPU again", of("100", "80Gi"))
+		w.want(t, "a GPU again", amounts("100", "80Gi"))
 		w.devices.Delete(server(true))
 		<-time.After(lossDelay + time.Second)
 		w.want(t, "no Device", map[string]string{})
@@ -261,7 +261,7 @@ func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
 		w.refusal = nil
 		w.mu.Unlock()
 		<-time.After(time.Minute)
-		w.want(t, "a GPU", of("100", "80Gi"))
+		w.want(t, "a GPU", amounts("100", "80Gi"))
 	})
 }
 

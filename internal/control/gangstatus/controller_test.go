@@ -130,23 +130,23 @@ func (w *world) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	case body.Metadata.ResourceVersion != was.ResourceVersion || body.Metadata.UID != was.UID:
 		return true, nil, apierrors.NewConflict(p.GetResource().GroupResource(), p.GetName(), errors.New("changed"))
 	}
-	is := was.DeepCopy()
+	changed := was.DeepCopy()
 	if apart == (p.GetSubresource() == "status") {
-		if is.Status = *body.Status; w.bare {
-			is.Status.Conditions = nil
+		if changed.Status = *body.Status; w.bare {
+			changed.Status.Conditions = nil
 		}
-		wrote := fmt.Sprintf("%s %s %d", group, is.Status.Phase, is.Status.Running)
+		wrote := fmt.Sprintf("%s %s %d", group, changed.Status.Phase, changed.Status.Running)
 		if group == v1alpha1.NativeGroupName {
-			is.Status.Phase = v1alpha1.NativePhase(is.Status.Conditions)
+			changed.Status.Phase = v1alpha1.NativePhase(changed.Status.Conditions)
 			wrote = string(p.GetPatch()[strings.Index(string(p.GetPatch()), `"status":`):])
 		}
 		version, _ := strconv.Atoi(was.ResourceVersion)
-		is.ResourceVersion = strconv.Itoa(version + 1)
-		w.shown[group] = is
-		w.groups[group].Modify(is.DeepCopy())
+		changed.ResourceVersion = strconv.Itoa(version + 1)
+		w.shown[group] = changed
+		w.groups[group].Modify(changed.DeepCopy())
 		w.writes = append(w.writes, wrote)
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(is)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(changed)
 	return true, &unstructured.Unstructured{Object: object}, err
 }
 

@@ -186,8 +186,8 @@ func TestAGangThatHasStartedStaysStarted(t *testing.T) {
 					has++
 				}
 			}
-			if is := g.Status.Phase; is.IsStarted() != (was.IsStarted() || has >= 3) {
-				t.Fatalf("%q with %q is %q", was, states, is)
+			if phase := g.Status.Phase; phase.IsStarted() != (was.IsStarted() || has >= 3) {
+				t.Fatalf("%q with %q is %q", was, states, phase)
 			}
 			if got := int(g.Status.Scheduled); got != has {
 				t.Fatalf("%d of %q have a node", got, states)

@@ -67,7 +67,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // add makes a pod of a quota that asks for CPUs; on a node, or rejected for lack of CPUs.
-func (w *world) add(of, name, node string, cpus int64, change ...func(*corev1.Pod)) *corev1.Pod {
+func (w *world) add(quotaName, name, node string, cpus int64, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: name, UID: types.UID(name), Annotations: map[string]string{},
@@ -85,7 +85,7 @@ func (w *world) add(of, name, node string, cpus int64, change ...func(*corev1.Po
 	}
 	w.put(pod)
 	p := convert.QuotaPod(pod, convert.PodAmounts(pod))
-	p.Quota, p.Amounts = of, quota.Amounts{cpu: cpus * 1000}
+	p.Quota, p.Amounts = quotaName, quota.Amounts{cpu: cpus * 1000}
 	w.account.Put(p)
 	return pod
 }
@@ -235,7 +235,7 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t)) })
 }
 
-func TestTheBorrowerGivesBackWhatItsOwnerWaitsFor(t *testing.T) {
+func TestTheBorrowerReleasesWhatItsOwnerWaitsFor(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.borrow()

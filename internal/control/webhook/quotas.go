@@ -40,7 +40,7 @@ type Quotas struct {
 	mu      sync.Mutex // guards what follows
 	pending map[quotaKey]pendingQuota
 	rules   *quota.Checker      // nil when a change was admitted since
-	of      uint64              // the state of the store's quotas that rules are about
+	version uint64              // the state of the store's quotas that rules are about
 	shown   map[quotaKey]string // resource versions in that state
 	expires time.Time           // when rules are void because a change is no longer pending
 }
@@ -68,7 +68,7 @@ func (q *Quotas) locked(f func(rules *quota.Checker)) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if now := time.Now(); q.rules == nil || q.of != q.store.Changes() || !q.expires.After(now) {
+	if now := time.Now(); q.rules == nil || q.version != q.store.Changes() || !q.expires.After(now) {
 		q.rules = q.newRules(now)
 	}
 	f(q.rules)
@@ -79,7 +79,7 @@ func (q *Quotas) newRules(now time.Time) *quota.Checker {
 	w := quota.World{RelaxResourceKeys: q.RelaxResourceKeys, Used: q.used}
 	q.expires, q.shown = now.Add(time.Hour), map[quotaKey]string{}
 	var objects []*v1alpha1.ElasticQuota
-	objects, q.of = q.store.Objects()
+	objects, q.version = q.store.Objects()
 	for _, o := range objects {
 		spec, _ := convert.Quota(o)
 		key := keyOf(&spec)

@@ -356,7 +356,7 @@ tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="valida
 func TestWhatAPodGroupSays(t *testing.T) {
 	t.Parallel()
 	m, _ := serve(t)
-	of := func(metadata, spec string) runtime.RawExtension {
+	object := func(metadata, spec string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: []byte(`{"apiVersion":"scheduling.sigs.k8s.io/v1alpha1",` +
 			`"kind":"PodGroup","metadata":{"name":"train","namespace":"ml"` + metadata + `},"spec":{` +
 			spec + `}}`)}
@@ -368,24 +368,24 @@ func TestWhatAPodGroupSays(t *testing.T) {
 		want     string // empty for what is admitted
 	}{
 		"all settings": {
-			now: of(annotated(annotation.GangMode, "NonStrict"), `"minMember":3,"scheduleTimeoutSeconds":-1`),
+			now: object(annotated(annotation.GangMode, "NonStrict"), `"minMember":3,"scheduleTimeoutSeconds":-1`),
 		},
 		"a negative minimum": {
-			now: of("", `"minMember":-1`), want: "spec.minMember: must be 0 or more: it is -1",
+			now: object("", `"minMember":-1`), want: "spec.minMember: must be 0 or more: it is -1",
 		},
-		"a minimum in words": {now: of("", `"minMember":"two"`), want: "spec.minMember: "},
+		"a minimum in words": {now: object("", `"minMember":"two"`), want: "spec.minMember: "},
 		"an unknown mode": {
-			now:  of(annotated(annotation.GangMode, "soft"), `"minMember":3`),
+			now:  object(annotated(annotation.GangMode, "soft"), `"minMember":3`),
 			want: ofGang + `mode]: byte 0: Unsupported value "soft": supported Strict, NonStrict`,
 		},
 		"a group without itself": {
-			now:  of(annotated(annotation.GangGroups, `[\"ml/other\"]`), ""),
+			now:  object(annotated(annotation.GangGroups, `[\"ml/other\"]`), ""),
 			want: ofGang + `groups]: must list its own gang, ml/train, with the others: it lists ml/other`,
 		},
-		"a group with itself": {now: of(annotated(annotation.GangGroups, `[\"ml/train\",\"ml/other\"]`), "")},
+		"a group with itself": {now: object(annotated(annotation.GangGroups, `[\"ml/train\",\"ml/other\"]`), "")},
 		"what it said before": {
-			now: of(annotated(annotation.GangMode, "soft"), `"minMember":3`),
-			was: of(annotated(annotation.GangMode, "soft"), `"minMember":2`),
+			now: object(annotated(annotation.GangMode, "soft"), `"minMember":3`),
+			was: object(annotated(annotation.GangMode, "soft"), `"minMember":2`),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -336,7 +336,13 @@ func TestVictims(t *testing.T) {
 		},
 		"gangs that start together go together, with their members above min": {
 			run: func(f *quota.Forest) []quota.Holder {
-				a, b := &quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 2}, &quota.Gang{Bond: gang.Bond{Least: 1}, Bound: 2}
+				a, b := &quota.Gang{
+					Bond:  gang.Bond{Least: 2},
+					Bound: 2,
+				}, &quota.Gang{
+					Bond:  gang.Bond{Least: 1},
+					Bound: 2,
+				}
 				a.Group = []*quota.Gang{a, b}
 				b.Group = a.Group
 				return []quota.Holder{
@@ -348,7 +354,13 @@ func TestVictims(t *testing.T) {
 		},
 		"a gang with one in another quota keeps those that start with it": {
 			run: func(f *quota.Forest) []quota.Holder {
-				a, b := &quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 2}, &quota.Gang{Bond: gang.Bond{Least: 1}, Bound: 1}
+				a, b := &quota.Gang{
+					Bond:  gang.Bond{Least: 2},
+					Bound: 2,
+				}, &quota.Gang{
+					Bond:  gang.Bond{Least: 1},
+					Bound: 1,
+				}
 				a.Group = []*quota.Gang{b, a}
 				return []quota.Holder{one(f, "a", 6, member(a)), one(f, "b", 6, member(a))}
 			},

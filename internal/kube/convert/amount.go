@@ -60,19 +60,19 @@ func limitOf(r *corev1.ResourceRequirements) int64 {
 
 // together adds up an amount over a pod's containers as the scheduler does: sidecars run beside everything that starts
 // after them, other init containers run alone.
-func together(pod *corev1.Pod, of func(*corev1.Container) int64) int64 {
+func together(pod *corev1.Pod, amount func(*corev1.Container) int64) int64 {
 	var sum, sidecars, peak int64
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		if isSidecar(c) {
-			sidecars += of(c)
+			sidecars += amount(c)
 			peak = max(peak, sidecars)
 			continue
 		}
-		peak = max(peak, sidecars+of(c))
+		peak = max(peak, sidecars+amount(c))
 	}
 	for i := range pod.Spec.Containers {
-		sum += of(&pod.Spec.Containers[i])
+		sum += amount(&pod.Spec.Containers[i])
 	}
 	return max(sum+sidecars, peak)
 }

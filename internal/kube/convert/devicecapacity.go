@@ -40,30 +40,30 @@ func Capacity(d *devicev1alpha1.Device) corev1.ResourceList {
 		return all
 	}
 	sliced, broken := map[string]bool{}, map[string]bool{}
-	works := func(is *devicev1alpha1.DeviceInfo) bool {
-		return is.Health && !meta.IsStatusConditionTrue(is.Conditions, devicev1alpha1.Foreign)
+	works := func(info *devicev1alpha1.DeviceInfo) bool {
+		return info.Health && !meta.IsStatusConditionTrue(info.Conditions, devicev1alpha1.Foreign)
 	}
 	for i := range d.Spec.Devices {
-		is := &d.Spec.Devices[i]
-		sliced[is.Labels[annotation.MIGParentLabel]] = true
-		broken[is.ID] = broken[is.ID] || is.Type == string(device.GPU) && !works(is)
+		info := &d.Spec.Devices[i]
+		sliced[info.Labels[annotation.MIGParentLabel]] = true
+		broken[info.ID] = broken[info.ID] || info.Type == string(device.GPU) && !works(info)
 	}
 	for i := range d.Spec.Devices {
-		is := &d.Spec.Devices[i]
-		if !works(is) || sliced[is.ID] || broken[is.Labels[annotation.MIGParentLabel]] {
+		info := &d.Spec.Devices[i]
+		if !works(info) || sliced[info.ID] || broken[info.Labels[annotation.MIGParentLabel]] {
 			continue
 		}
 		amounts := corev1.ResourceList{}
-		if slice := (device.Need{Profile: is.Labels[annotation.MIGProfileLabel]}).VendorName(); slice != "" {
+		if slice := (device.Need{Profile: info.Labels[annotation.MIGProfileLabel]}).VendorName(); slice != "" {
 			if len(validation.IsQualifiedName(slice)) == 0 {
 				amounts[corev1.ResourceName(slice)] = *resource.NewQuantity(1, resource.DecimalSI)
 			}
 		} else {
-			if is.Type == string(device.GPU) {
+			if info.Type == string(device.GPU) {
 				amounts[device.GPUCore] = *resource.NewQuantity(100, resource.DecimalSI)
 				amounts[device.GPURatio] = *resource.NewQuantity(100, resource.DecimalSI)
 			}
-			maps.Copy(amounts, is.Resources)
+			maps.Copy(amounts, info.Resources)
 		}
 		for name, n := range amounts {
 			sum := all[name]

@@ -35,11 +35,11 @@ func ServedDevices(pod *corev1.Pod) (names []string) {
 func hasDomain(name string, _ resource.Quantity) bool { return strings.IndexByte(name, '/') > 0 }
 
 // anyName reports whether a container names a resource of a kind. It allocates nothing.
-func anyName(pod *corev1.Pod, is func(string, resource.Quantity) bool) bool {
+func anyName(pod *corev1.Pod, holds func(string, resource.Quantity) bool) bool {
 	for _, c := range containers(pod) {
 		for _, list := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 			for name, amount := range list {
-				if is(string(name), amount) {
+				if holds(string(name), amount) {
 					return true
 				}
 			}

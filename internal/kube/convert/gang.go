@@ -77,9 +77,9 @@ func GangObject(o *v1alpha1.PodGroup) gang.Object {
 
 // GangComposite translates a CompositePodGroup.
 func GangComposite(o *v1alpha1.PodGroup) gang.Composite {
-	is := GangObject(o)
+	group := GangObject(o)
 	return gang.Composite{
-		Exists: true, Parent: is.Parent, Least: int(o.Spec.MinMember), Whole: o.Whole, Fault: is.Fault,
+		Exists: true, Parent: group.Parent, Least: int(o.Spec.MinMember), Whole: o.Whole, Fault: group.Fault,
 	}
 }
 

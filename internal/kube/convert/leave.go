@@ -95,9 +95,11 @@ func CPULimits(pod *corev1.Pod) (containers map[string]int64, whole int64) {
 	}
 	limited := true
 	limits := resource.PodLimits(pod, resource.PodResourcesOptions{
-		ContainerFn: func(of corev1.ResourceList, _ resource.ContainerType) { limited = limited && !of.Cpu().IsZero() },
+		ContainerFn: func(amounts corev1.ResourceList, _ resource.ContainerType) {
+			limited = limited && !amounts.Cpu().IsZero()
+		},
 	})
-	if of := pod.Spec.Resources; limited || of != nil && !of.Limits.Cpu().IsZero() {
+	if amounts := pod.Spec.Resources; limited || amounts != nil && !amounts.Limits.Cpu().IsZero() {
 		whole = limits.Cpu().MilliValue()
 	}
 	return containers, whole

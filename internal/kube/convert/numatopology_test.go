@@ -341,8 +341,8 @@ func FuzzImportedFacts(f *testing.F) {
 		for _, p := range facts.Given {
 			all.Include(&p.CPUs)
 		}
-		if stranger := all.Minus(facts.Machine.Online()); !stranger.IsEmpty() {
-			t.Fatalf("CPUs %v are not on the machine", stranger)
+		if offline := all.Minus(facts.Machine.Online()); !offline.IsEmpty() {
+			t.Fatalf("CPUs %v are not on the machine", offline)
 		}
 		ledger.New(facts)
 	})

@@ -95,8 +95,8 @@ func TestTheTopologyPolicyComesFromTheFirstThatSaysOne(t *testing.T) {
 			exported = words
 		}
 		wantProblems := 0
-		for _, is := range []bool{contradicts(attribute, words), contradicts(agent, exported)} {
-			if is {
+		for _, contradicting := range []bool{contradicts(attribute, words), contradicts(agent, exported)} {
+			if contradicting {
 				wantProblems++
 			}
 		}

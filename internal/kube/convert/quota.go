@@ -160,16 +160,16 @@ func IsResizing(pod *corev1.Pod) bool {
 
 func isResizing(specs []corev1.Container, statuses []corev1.ContainerStatus) bool {
 	for i := range statuses {
-		is := &statuses[i]
-		if is.Resources == nil {
+		status := &statuses[i]
+		if status.Resources == nil {
 			continue
 		}
-		at := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == is.Name })
+		at := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == status.Name })
 		if at < 0 {
 			return true
 		}
-		asked, has := specs[at].Resources.Requests, is.Resources.Requests
-		if !isWithin(has, asked) || !isWithin(asked, has) || !isWithin(is.AllocatedResources, asked) {
+		asked, has := specs[at].Resources.Requests, status.Resources.Requests
+		if !isWithin(has, asked) || !isWithin(asked, has) || !isWithin(status.AllocatedResources, asked) {
 			return true
 		}
 	}
@@ -177,9 +177,9 @@ func isResizing(specs []corev1.Container, statuses []corev1.ContainerStatus) boo
 }
 
 // isWithin reports whether a list has nothing that another lacks or has less of.
-func isWithin(list, of corev1.ResourceList) bool {
+func isWithin(list, bounds corev1.ResourceList) bool {
 	for name, q := range list {
-		if most, found := of[name]; !found || q.Cmp(most) > 0 {
+		if most, found := bounds[name]; !found || q.Cmp(most) > 0 {
 			return false
 		}
 	}

@@ -243,21 +243,21 @@ func drawAsking(t *rapid.T) *corev1.Pod {
 	add := func(to *[]corev1.Container, statuses *[]corev1.ContainerStatus, name string) *corev1.Container {
 		c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(name)}}
 		*to = append(*to, c)
-		is := corev1.ContainerStatus{Name: name}
+		status := corev1.ContainerStatus{Name: name}
 		if rapid.Bool().Draw(t, "reported") {
-			is.Resources = c.Resources.DeepCopy()
-			is.AllocatedResources = is.Resources.DeepCopy().Requests
+			status.Resources = c.Resources.DeepCopy()
+			status.AllocatedResources = status.Resources.DeepCopy().Requests
 		}
-		if is.Resources != nil && seldom("resized") {
-			if is.Resources.Requests = list("actual"); rapid.Bool().Draw(t, "grown") {
-				maps.Copy(is.Resources.Requests, c.Resources.Requests)
+		if status.Resources != nil && seldom("resized") {
+			if status.Resources.Requests = list("actual"); rapid.Bool().Draw(t, "grown") {
+				maps.Copy(status.Resources.Requests, c.Resources.Requests)
 			}
 		}
 		if seldom("allocated") {
-			is.AllocatedResources = list("allocated")
+			status.AllocatedResources = list("allocated")
 		}
 		if !seldom("unreported") {
-			*statuses = append([]corev1.ContainerStatus{is}, *statuses...)
+			*statuses = append([]corev1.ContainerStatus{status}, *statuses...)
 		}
 		return &(*to)[len(*to)-1]
 	}

@@ -46,10 +46,10 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 	m, rows := v.Machine(), v.Summary().Rows
 	for i := range rows {
 		for _, n := range m.CPUNodes() {
-			of := memoryOf{m.NUMAID(n), string(rows[i].Resource)}
-			if memory, ok := b.amounts[of]; ok {
+			key := memoryOf{m.NUMAID(n), string(rows[i].Resource)}
+			if memory, ok := b.amounts[key]; ok {
 				memory.Free = view.BytesText(rows[i].Free[n])
-				b.amounts[of] = memory
+				b.amounts[key] = memory
 			}
 		}
 	}
@@ -63,8 +63,12 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 func (b memoryBook) recorded(state annotation.NUMAState) {
 	for id, m := range state.Memory {
 		for name, q := range m.Allocatable {
-			of, free := memoryOf{int(id), string(name)}, m.Free[name]
-			b.amounts[of] = view.Memory{Capacity: b.amounts[of].Capacity, Allocatable: q.String(), Free: free.String()}
+			key, free := memoryOf{int(id), string(name)}, m.Free[name]
+			b.amounts[key] = view.Memory{
+				Capacity:    b.amounts[key].Capacity,
+				Allocatable: q.String(),
+				Free:        free.String(),
+			}
 		}
 		if len(m.Group) > 1 {
 			for _, n := range m.Group {
@@ -83,16 +87,16 @@ func amount(q resource.Quantity) string {
 
 func (b memoryBook) fill(n *view.NUMA) {
 	n.MemoryGroup = b.groups[n.Node]
-	for of, m := range b.amounts {
+	for key, m := range b.amounts {
 		switch {
-		case of.numa != n.Node:
-		case of.kind == string(corev1.ResourceMemory):
+		case key.numa != n.Node:
+		case key.kind == string(corev1.ResourceMemory):
 			n.Memory, n.MemoryAllocatable, n.MemoryFree = m.Capacity, m.Allocatable, m.Free
 		case m.Capacity != "" && m.Capacity != "0":
 			if n.Hugepages == nil {
 				n.Hugepages = map[string]view.Memory{}
 			}
-			n.Hugepages[of.kind] = m
+			n.Hugepages[key.kind] = m
 		}
 	}
 }

@@ -43,7 +43,7 @@ type world struct {
 
 	mu      sync.Mutex        // guards the fields below
 	updated map[string]string // container id to the CPUs that the kubelet set last
-	deaf    int               // so many updates fail
+	failing int               // so many updates fail
 }
 
 // failer is a *testing.T or *rapid.T.
@@ -91,8 +91,8 @@ func (w *world) boot(t failer, period time.Duration, running containermap.Contai
 		Update: func(id, cpus string) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.deaf > 0 {
-				w.deaf--
+			if w.failing > 0 {
+				w.failing--
 				return errors.New("not now")
 			}
 			w.updated[id] = cpus
@@ -252,7 +252,7 @@ func TestContainersGetTheCPUsAndMemoryOfOneNode(t *testing.T) {
 func TestSharedContainersLeaveCPUsThatWereGivenAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.TempDir(), "arm64-1s@static,reserved=0")
-	w.deaf = 1
+	w.failing = 1
 	shared := podOf("shared", "1", "")
 	shared.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "main", ContainerID: "tenon://1234",

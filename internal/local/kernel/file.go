@@ -116,8 +116,8 @@ func readOnly(*Tree, *group, string) error { return syscall.EINVAL }
 
 func format(n int64) string { return strconv.FormatInt(n, 10) }
 
-func decimal(of func(*group) int64) reader {
-	return func(_ *Tree, g *group) string { return format(of(g)) }
+func decimal(value func(*group) int64) reader {
+	return func(_ *Tree, g *group) string { return format(value(g)) }
 }
 
 func (t *Tree) formatPIDs(g *group) string {
@@ -128,13 +128,13 @@ func (t *Tree) formatPIDs(g *group) string {
 	return strings.Join(lines, "\n")
 }
 
-func cpus(of field) reader {
-	return func(t *Tree, g *group) string { return t.o.Machine.FormatList(*of(g)) }
+func cpus(set field) reader {
+	return func(t *Tree, g *group) string { return t.o.Machine.FormatList(*set(g)) }
 }
 
-func mems(of field) reader {
+func mems(set field) reader {
 	return func(t *Tree, g *group) string {
-		ids := of(g).Slice()
+		ids := set(g).Slice()
 		for i, n := range ids {
 			ids[i] = t.o.Machine.NUMAID(topo.NUMA(n))
 		}

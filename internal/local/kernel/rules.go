@@ -58,24 +58,24 @@ func (t *Tree) setMems(g *group, value string) error {
 
 // assign sets the CPUs or memory nodes of a group. In v2 any set is allowed. In v1 the set must be a subset of the
 // parent's and contain those of all children.
-func (t *Tree) assign(g *group, of field, want cpuset.Set) error {
+func (t *Tree) assign(g *group, set field, want cpuset.Set) error {
 	if g.parent == nil {
 		return syscall.EACCES
 	}
 	if t.o.Dialect == desired.V1 {
 		for _, child := range g.children {
-			if !of(child).SubsetOf(&want) {
+			if !set(child).SubsetOf(&want) {
 				return syscall.EBUSY
 			}
 		}
-		if !want.SubsetOf(of(g.parent)) {
+		if !want.SubsetOf(set(g.parent)) {
 			return syscall.EACCES
 		}
 	}
-	if want.IsEmpty() && !of(g).IsEmpty() && g.populated() {
+	if want.IsEmpty() && !set(g).IsEmpty() && g.populated() {
 		return syscall.ENOSPC
 	}
-	*of(g) = want
+	*set(g) = want
 	t.refresh(g)
 	return nil
 }
@@ -115,9 +115,9 @@ func (t *Tree) enableChildren(g *group) error {
 	switch {
 	case g.parent == nil:
 	case t.o.Dialect == desired.V1:
-		for _, of := range []field{(*group).cpuSet, (*group).memSet} {
-			if of(g).IsEmpty() {
-				*of(g) = *of(g.parent)
+		for _, set := range []field{(*group).cpuSet, (*group).memSet} {
+			if set(g).IsEmpty() {
+				*set(g) = *set(g.parent)
 			}
 		}
 	case len(g.tasks) > 0:

@@ -41,11 +41,11 @@ func (d Description) Devices(name string) []host.Dropped {
 		return d.captured
 	}
 	numa, b := d.Spec(), d.board
-	place := func(i, of int) host.DroppedTopology {
-		node := i * len(numa.NUMA) / of
+	place := func(i, count int) host.DroppedTopology {
+		node := i * len(numa.NUMA) / count
 		at := host.DroppedTopology{
 			SocketID: "0", NodeID: strconv.Itoa(numa.NUMA[node].ID),
-			PCIEID: fmt.Sprintf("pci0000:%02x", 0x10*(i*b.rootComplexes/of+1)),
+			PCIEID: fmt.Sprintf("pci0000:%02x", 0x10*(i*b.rootComplexes/count+1)),
 		}
 		for _, c := range numa.CPUs {
 			if c.NUMA == numa.NUMA[node].ID {

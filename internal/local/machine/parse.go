@@ -66,7 +66,7 @@ func (d *Description) configure(settings string) error {
 	if d.Kubelet, err = parseKubelet(strings.Join(words, ",")); err != nil {
 		return err
 	}
-	d.settle(m)
+	d.applyDefaults(m)
 	d.topology = m
 	return d.check(m)
 }

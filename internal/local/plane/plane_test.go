@@ -76,9 +76,9 @@ func TestPlane(t *testing.T) {
 		}
 	})
 	t.Run("a user without rights is refused", func(t *testing.T) {
-		stranger, err := kubernetes.NewForConfig(user(pki.Subject{User: "stranger"}))
+		outsider, err := kubernetes.NewForConfig(user(pki.Subject{User: "stranger"}))
 		check(t, err)
-		if _, err := stranger.CoreV1().Secrets("default").List(t.Context(),
+		if _, err := outsider.CoreV1().Secrets("default").List(t.Context(),
 			metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("list secrets: %v, want forbidden", err)
 		}

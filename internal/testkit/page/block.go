@@ -100,11 +100,11 @@ func (b Block) isFile() bool {
 var named = regexp.MustCompile("`([a-z]+\\.yaml)`[^`]*$|^# ([a-z]+\\.yaml)\n")
 
 // files returns the blocks of YAML of a page by their numbers (1.yaml), and by the names that the page has for them.
-func files(tb testing.TB, of string) map[string]string {
+func files(tb testing.TB, text string) map[string]string {
 	tb.Helper()
 	found, number := map[string]string{}, 0
 	for _, b := range Blocks(tb) {
-		if b.File != of || b.Language != "yaml" {
+		if b.File != text || b.Language != "yaml" {
 			continue
 		}
 		number++

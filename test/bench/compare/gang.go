@@ -28,7 +28,7 @@ const (
 	aboveFill = "above-fill"
 	// settle is how long a scheduler is watched when all gangs that fit are bound. Tenon writes the reason of a pod
 	// that waits when it has lasted for five seconds.
-	settle = 15 * time.Second
+	idlePeriod = 15 * time.Second
 	// pause is the time between two gangs that come to a warm scheduler.
 	pause = 500 * time.Millisecond
 	// arriving is how many gangs come one after the other in the cases of one gang.
@@ -293,7 +293,7 @@ func (b *bench) finishGangs(ctx context.Context, p *process, seen *binds, f figu
 		return f, err
 	}
 	if len(seen.created) > seen.want {
-		sleep(ctx, settle)
+		sleep(ctx, idlePeriod)
 		later, err := b.cluster.account(p.cmd.Process.Pid)
 		if err != nil {
 			return f, err
@@ -302,8 +302,8 @@ func (b *bench) finishGangs(ctx context.Context, p *process, seen *binds, f figu
 		if err != nil {
 			return f, err
 		}
-		g.IdleCPUms = (later.scheduler - to.scheduler).Seconds() * 1000 / settle.Seconds()
-		g.IdleWrites = (writes - g.Writes) / settle.Seconds()
+		g.IdleCPUms = (later.scheduler - to.scheduler).Seconds() * 1000 / idlePeriod.Seconds()
+		g.IdleWrites = (writes - g.Writes) / idlePeriod.Seconds()
 	}
 	f.Bound = seen.count()
 	_, g.Partial = seen.gangs()
@@ -489,7 +489,7 @@ func (c *cluster) writes(ctx context.Context) (sum float64, err error) {
 var gangColumns = []struct {
 	title, format string
 	ratios        bool
-	of            func(figures) float64
+	value         func(figures) float64
 }{
 	{"last gang, s", "%.3f", true, func(f figures) float64 { return f.Gangs.Slowest.Seconds() }},
 	{"pods/s", "%.0f", false, func(f figures) float64 { return f.PodsPerSecond }},
@@ -534,11 +534,11 @@ func gangTable(w io.Writer, results []result, s suite, sizes []int) {
 				}
 				fmt.Fprintf(w, "| %s | %s |", c.title, who.name)
 				for _, column := range gangColumns {
-					fmt.Fprintf(w, " "+column.format+" |", median(good, column.of))
+					fmt.Fprintf(w, " "+column.format+" |", median(good, column.value))
 					for _, other := range s.beside {
 						if column.ratios {
 							base := slices.DeleteFunc(pick(results, c.name, nodes, other), failed)
-							fmt.Fprintf(w, " %s |", s.ratio(good, base, column.of))
+							fmt.Fprintf(w, " %s |", s.ratio(good, base, column.value))
 						}
 					}
 				}

@@ -20,7 +20,7 @@ type benchmark struct {
 	promised     time.Duration // 0 where nothing is
 	beside       time.Duration // a figure of others
 	to           string        // the benchmark that a ratio is formed to, in the same binary
-	of           string        // the case of whose CPU per pod, without the plugin, it is a share
+	base         string        // the case of whose CPU per pod, without the plugin, it is a share
 }
 
 // speed is one round of a benchmark.
@@ -69,7 +69,7 @@ func benchmarkTable(w io.Writer, s suite, speeds map[string][]speed, results []r
 		return
 	}
 	fmt.Fprintf(w, "\n### Parts alone\n\n| What | Time | Allocations | Ratio | Promised |\n|---|---:|---:|---:|---|\n")
-	of := func(name string, value func(speed) float64) float64 {
+	shareOf := func(name string, value func(speed) float64) float64 {
 		var values []float64
 		for _, one := range speeds[name] {
 			values = append(values, value(one))
@@ -78,13 +78,13 @@ func benchmarkTable(w io.Writer, s suite, speeds map[string][]speed, results []r
 	}
 	nanoseconds := func(s speed) float64 { return s.nanoseconds }
 	for _, b := range s.benchmarks {
-		took, ratio, promised := of(b.name, nanoseconds), "", ""
-		base := pick(results, b.of, nodes, s.base)
+		took, ratio, promised := shareOf(b.name, nanoseconds), "", ""
+		base := pick(results, b.base, nodes, s.base)
 		switch {
 		case b.beside > 0:
 			ratio = fmt.Sprintf("%.2f of %v", took/float64(b.beside), b.beside)
 		case b.to != "":
-			ratio = fmt.Sprintf("%.2f × %s", took/of(b.to, nanoseconds), b.to)
+			ratio = fmt.Sprintf("%.2f × %s", took/shareOf(b.to, nanoseconds), b.to)
 		case len(base) > 0:
 			cpu := median(base, func(f figures) float64 { return f.SchedulerCPUms })
 			ratio = fmt.Sprintf("%.2f %% of %.3f CPU-ms/pod", took/cpu/1e4, cpu)
@@ -93,7 +93,7 @@ func benchmarkTable(w io.Writer, s suite, speeds map[string][]speed, results []r
 			promised = fmt.Sprintf("≤ %v, 0 allocations", b.promised)
 		}
 		fmt.Fprintf(w, "| %s | %v | %.0f | %s | %s |\n", b.title, rounded(took),
-			of(b.name, func(s speed) float64 { return s.allocations }), ratio, promised)
+			shareOf(b.name, func(s speed) float64 { return s.allocations }), ratio, promised)
 	}
 }
 

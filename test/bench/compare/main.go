@@ -143,7 +143,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return servePlane(ctx, args[1], args[2:])
 	}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	of := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler), quota "+
+	suiteName := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler), quota "+
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
 		"scheduler-plugins) or device (pods with GPUs and plain pods, without and with GPUs on the nodes)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
@@ -168,7 +168,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	var chosen suite
-	switch *of {
+	switch *suiteName {
 	case "stock":
 		chosen = stockSuite(*stock, *tenon)
 	case "quota":
@@ -178,7 +178,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "device":
 		chosen = deviceSuite(*stock, *tenon)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota, gang or device", *of)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang or device", *suiteName)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)

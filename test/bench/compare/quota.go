@@ -64,15 +64,15 @@ func quotaSuite(tenon string) suite {
 			},
 			{
 				title: "all that the plugin does for a pod of no quota, no ElasticQuota", binary: plugin,
-				name: "Pod/of=none/leaves=0", of: "p",
+				name: "Pod/of=none/leaves=0", base: "p",
 			},
 			{
 				title: "all that the plugin does for a pod of no quota beside 1,000 leaves", binary: plugin,
-				name: "Pod/of=none/leaves=1000", of: "n",
+				name: "Pod/of=none/leaves=1000", base: "n",
 			},
 			{
 				title: "all that the plugin does for a pod of 1,000 leaves", binary: plugin,
-				name: "Pod/of=leaf/leaves=1000", of: "q",
+				name: "Pod/of=leaf/leaves=1000", base: "q",
 			},
 		},
 	}

@@ -100,21 +100,21 @@ func pick(results []result, kase string, nodes int, scheduler string) []result {
 	return out
 }
 
-func median(rows []result, of func(figures) float64) float64 {
+func median(rows []result, value func(figures) float64) float64 {
 	values := make([]float64, 0, len(rows))
 	for _, r := range rows {
-		values = append(values, of(r.Figures))
+		values = append(values, value(r.Figures))
 	}
 	return middle(values)
 }
 
 // ratio is the median of the ratios within rounds, with the least and the greatest when there are several.
-func (s suite) ratio(rows, base []result, of func(figures) float64) string {
+func (s suite) ratio(rows, base []result, value func(figures) float64) string {
 	var values []float64
 	for _, r := range rows {
 		for _, o := range base {
-			if o.Round == r.Round && of(o.Figures) > 0 {
-				values = append(values, of(r.Figures)/of(o.Figures))
+			if o.Round == r.Round && value(o.Figures) > 0 {
+				values = append(values, value(r.Figures)/value(o.Figures))
 			}
 		}
 	}

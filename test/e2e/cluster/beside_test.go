@@ -191,9 +191,9 @@ func (k *koordinator) read(t *testing.T) (objects, specs map[string]any) {
 	t.Helper()
 	objects, specs = map[string]any{}, map[string]any{}
 	for name, crd := range k.crds {
-		is, err := k.api.Get(t.Context(), name, metav1.GetOptions{})
+		current, err := k.api.Get(t.Context(), name, metav1.GetOptions{})
 		check(t, err)
-		specs[name] = is.Object["spec"]
+		specs[name] = current.Object["spec"]
 		list, err := crd.objects.List(t.Context(), metav1.ListOptions{})
 		check(t, err)
 		for _, o := range list.Items {

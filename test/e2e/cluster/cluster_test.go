@@ -202,11 +202,11 @@ func (c *cluster) create(t *testing.T, pods ...*corev1.Pod) []*corev1.Pod {
 }
 
 // awaitPod returns a pod when it is as it is wanted.
-func (c *cluster) awaitPod(t *testing.T, p *corev1.Pod, to string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
+func (c *cluster) awaitPod(t *testing.T, p *corev1.Pod, to string, holds func(*corev1.Pod) bool) (found *corev1.Pod) {
 	t.Helper()
 	stage.AwaitWithin(t, guestPatience, "pod "+p.Name+" to "+to, func() (err error) {
 		found, err = c.client.CoreV1().Pods(work).Get(t.Context(), p.Name, metav1.GetOptions{})
-		if err == nil && !is(found) {
+		if err == nil && !holds(found) {
 			err = errors.New(state(found))
 		}
 		return err

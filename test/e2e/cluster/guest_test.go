@@ -151,13 +151,13 @@ func (c *cluster) landOnGuest(t *testing.T) {
 // boundOnGuest returns the pods that landOnGuest left, with their CPUs.
 func (c *cluster) boundOnGuest(t *testing.T) map[*corev1.Pod]string {
 	t.Helper()
-	by := c.workloads(t, guestName, "guest-be", "guest-ls", "guest-lsr")
-	own, err := cpuset.Parse(allocated(t, by["guest-lsr"]))
+	pods := c.workloads(t, guestName, "guest-be", "guest-ls", "guest-lsr")
+	own, err := cpuset.Parse(allocated(t, pods["guest-lsr"]))
 	check(t, err)
 	all := cpuset.Span(0, c.guest.Shape.CPUs()-1)
 	pool := all.Minus(own)
 	return map[*corev1.Pod]string{
-		by["guest-lsr"]: own.String(), by["guest-be"]: all.String(), by["guest-ls"]: pool.String(),
+		pods["guest-lsr"]: own.String(), pods["guest-be"]: all.String(), pods["guest-ls"]: pool.String(),
 	}
 }
 

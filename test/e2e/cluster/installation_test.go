@@ -404,10 +404,10 @@ func (c *cluster) landAsSimulated(t *testing.T) {
 // bound returns the pods that the first case left, with their CPUs: the LSR pod's are its own, which BE pods may use.
 func (c *cluster) bound(t *testing.T) map[*corev1.Pod]string {
 	t.Helper()
-	by := c.workloads(t, nodeName, "best-effort", "ls", "lsr", "plain")
-	own := allocated(t, by["lsr"])
+	pods := c.workloads(t, nodeName, "best-effort", "ls", "lsr", "plain")
+	own := allocated(t, pods["lsr"])
 	return map[*corev1.Pod]string{
-		by["lsr"]: own, by["best-effort"]: "0-1", by["ls"]: other(own), by["plain"]: other(own),
+		pods["lsr"]: own, pods["best-effort"]: "0-1", pods["ls"]: other(own), pods["plain"]: other(own),
 	}
 }
 
@@ -417,14 +417,14 @@ func (c *cluster) workloads(t *testing.T, node string, want ...string) map[strin
 	list, err := c.client.CoreV1().Pods(work).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	check(t, err)
-	by := map[string]*corev1.Pod{}
+	pods := map[string]*corev1.Pod{}
 	for i := range list.Items {
-		by[list.Items[i].Name] = &list.Items[i]
+		pods[list.Items[i].Name] = &list.Items[i]
 	}
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(by))); diff != "" {
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(pods))); diff != "" {
 		t.Fatalf("pods on %s (-want +got):\n%s", node, diff)
 	}
-	return by
+	return pods
 }
 
 // holder returns who leads a component, and in which pod.
@@ -580,9 +580,9 @@ func (c *cluster) serveMetrics(t *testing.T) {
 			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 		}).Create(t.Context(), crd, metav1.CreateOptions{})
 		check(t, err)
-		of := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: plural}
+		kind := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: plural}
 		stage.Await(t, plural+" to be served", func() error {
-			_, err := c.objects.Resource(of).List(t.Context(), metav1.ListOptions{})
+			_, err := c.objects.Resource(kind).List(t.Context(), metav1.ListOptions{})
 			return err
 		})
 	}

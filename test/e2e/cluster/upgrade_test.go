@@ -113,10 +113,10 @@ func (c *cluster) upgrade(t *testing.T) {
 }
 
 // cordon lets the guest have no new pods but those of DaemonSets, or all again.
-func (c *cluster) cordon(t *testing.T, is bool) {
+func (c *cluster) cordon(t *testing.T, cordoned bool) {
 	t.Helper()
 	_, err := c.client.CoreV1().Nodes().Patch(t.Context(), guestName, types.StrategicMergePatchType,
-		fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, is), metav1.PatchOptions{})
+		fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned), metav1.PatchOptions{})
 	check(t, err)
 }
 

@@ -330,8 +330,8 @@ func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
 func TestAProxyIsKnownBeforeItsFirstContainer(t *testing.T) {
 	joined := make(chan struct{}, 9)
 	_, path := serve(t, &book{}, func(o *hookserver.Options) {
-		o.Proxied = func(is bool) {
-			if is {
+		o.Proxied = func(proxied bool) {
+			if proxied {
 				joined <- struct{}{}
 			}
 		}
@@ -353,8 +353,8 @@ func TestAProxyIsKnownBeforeItsFirstContainer(t *testing.T) {
 func TestTheEndOfTheLastProxyIsHeard(t *testing.T) {
 	left := make(chan struct{}, 9)
 	_, path := serve(t, &book{}, func(o *hookserver.Options) {
-		o.Proxied = func(is bool) {
-			if !is {
+		o.Proxied = func(proxied bool) {
+			if !proxied {
 				left <- struct{}{}
 			}
 		}

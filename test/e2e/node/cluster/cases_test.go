@@ -107,7 +107,7 @@ func (n *node) populate(t *testing.T) {
 // inOrder waits until all pods run on the CPUs that they should.
 func (n *node) inOrder(t testing.TB) {
 	t.Helper()
-	for _, d := range append(n.settle(t), n.agree(t)...) {
+	for _, d := range append(n.awaitStable(t), n.agree(t)...) {
 		t.Error(d)
 	}
 	for _, p := range n.pods(t) {

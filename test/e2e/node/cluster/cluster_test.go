@@ -163,7 +163,7 @@ func (n *node) rest(t testing.TB) []string {
 	ctx, cancel := context.WithTimeout(t.Context(), restLimit)
 	defer cancel()
 	for {
-		if differences := append(n.settle(t), n.agree(t)...); len(differences) > 0 {
+		if differences := append(n.awaitStable(t), n.agree(t)...); len(differences) > 0 {
 			return differences
 		}
 		differences := n.waitInVain(t)
@@ -243,20 +243,20 @@ func (n *node) makeRoom(t testing.TB, c combination) {
 		}
 	}
 	if c.follow {
-		if left := n.settle(t); len(left) > 0 {
+		if left := n.awaitStable(t); len(left) > 0 {
 			t.Errorf("pods that were deleted: %v", left)
 		}
 	}
 }
 
 // settleLimit bounds the wait for pods that were created together.
-const settleLimit = 90 * time.Second
+const stableLimit = 90 * time.Second
 
 // settle waits until every pod runs, has ended, or waits for room, and returns which the kubelet refused and which
 // never ran.
-func (n *node) settle(t testing.TB) []string {
+func (n *node) awaitStable(t testing.TB) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), stableLimit)
 	defer cancel()
 	for {
 		var open, refused []string

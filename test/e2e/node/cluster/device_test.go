@@ -333,7 +333,7 @@ func (n *node) wantGPUs(t *testing.T, waiting int, taken ...string) {
 		}
 		return err
 	})
-	for _, d := range n.settle(t) {
+	for _, d := range n.awaitStable(t) {
 		t.Error(d)
 	}
 	for _, p := range n.pods(t) {
@@ -358,7 +358,7 @@ func (n *node) movesIn(t *testing.T) {
 	n.layGPUs(t)
 	n.awaitDevice(t, annotation.DeviceFollow, nil)
 	foreign := n.create(t, n.bound(n.gpuPod("foreign")))
-	for _, d := range n.settle(t) {
+	for _, d := range n.awaitStable(t) {
 		t.Error(d)
 	}
 	its := n.recorded(t, foreign)
@@ -369,7 +369,7 @@ func (n *node) movesIn(t *testing.T) {
 	n.awaitCapacity(t, annotation.ResourceGPUCore, 100*int64(len(gpus())))
 	n.awaitCapacity(t, annotation.ResourcePresence, 1)
 	first := n.create(t, n.gpuPod("own-0"))
-	for _, d := range n.settle(t) {
+	for _, d := range n.awaitStable(t) {
 		t.Error(d)
 	}
 	_, gpu, err := n.allocated(t.Context())
@@ -429,7 +429,7 @@ func (n *node) restartsWithoutPlugins(t *testing.T) {
 		list[annotation.ResourceGPU] = resource.MustParse("50")
 	}
 	share = n.create(t, share)
-	for _, d := range n.settle(t) {
+	for _, d := range n.awaitStable(t) {
 		t.Error(d)
 	}
 	all, late := 100*int64(len(gpus())), n.delayRuntime(t)

@@ -192,9 +192,9 @@ func isSandbox(l leaf) bool {
 	return len(l.log) == 0 || l.log[0].By == "runc create" && l.log[0].Set == (fold.Set{})
 }
 
-func subset(list, of string) bool {
+func subset(list, whole string) bool {
 	small, err := fold.Parse(list)
-	large, err2 := fold.Parse(of)
+	large, err2 := fold.Parse(whole)
 	if err != nil || err2 != nil {
 		return false
 	}

@@ -333,11 +333,11 @@ func (r *room) keeps(x trial, milli int) bool {
 }
 
 // sum adds up an amount over a set of NUMA nodes.
-func (r *room) sum(nodes int, of func(roomNode) int) int {
+func (r *room) sum(nodes int, amount func(roomNode) int) int {
 	total := 0
 	for i, n := range r.nodes {
 		if nodes&(1<<i) != 0 {
-			total += of(n)
+			total += amount(n)
 		}
 	}
 	return total
@@ -345,10 +345,10 @@ func (r *room) sum(nodes int, of func(roomNode) int) int {
 
 // least is the smallest number of NUMA nodes that have an amount together on an empty machine; all of them where it is
 // more than the machine has.
-func (r *room) least(amount int, of func(roomNode) int) int {
+func (r *room) least(amount int, available func(roomNode) int) int {
 	least := len(r.nodes)
 	for nodes := 1; nodes < 1<<len(r.nodes); nodes++ {
-		if r.sum(nodes, of) >= amount {
+		if r.sum(nodes, available) >= amount {
 			least = min(least, bits.OnesCount(uint(nodes)))
 		}
 	}

@@ -427,10 +427,10 @@ func (n *realNode) someMoment(d time.Duration) {
 }
 
 // more waits until more bound pods have started, and as many others.
-func (n *realNode) more(by int) {
+func (n *realNode) more(count int) {
 	n.Helper()
 	n.mu.Lock()
-	bound, others := n.bound+by, n.others+by
+	bound, others := n.bound+count, n.others+count
 	n.mu.Unlock()
 	stage.Await(n, "pods to start", func() error {
 		n.mu.Lock()

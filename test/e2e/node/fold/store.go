@@ -51,7 +51,7 @@ func (s Store) Get(id string) (Record, bool, error) {
 
 // Change asks for other sets for a container: ask gets the sets in force and returns the wanted ones, then write hands
 // them to the kernel. When write fails the old sets remain in force. Changes of one container exclude each other.
-func (s Store) Change(id, by string, ask func(Set) Set, write func(Set) error) error {
+func (s Store) Change(id, author string, ask func(Set) Set, write func(Set) error) error {
 	file, err := s.file(id)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s Store) Change(id, by string, ask func(Set) Set, write func(Set) error) e
 	if err := write(next); err != nil {
 		return errors.Join(err, save(file, old))
 	}
-	return save(file, Record{Set: next, Log: append(old.Log, Entry{By: by, Set: next})})
+	return save(file, Record{Set: next, Log: append(old.Log, Entry{By: author, Set: next})})
 }
 
 // file refuses ids that are no plain file name.

@@ -51,7 +51,7 @@ func TestTwoNodes(t *testing.T) {
 		func(t *testing.T) { kernelAgrees(t, g) })
 	n := join(t, g, two, KubeletPolicy{CPUManager: "none", Reserved: "0"}, "--resync=2s")
 
-	r := settle(t, n)
+	r := startResidents(t, n)
 	check(t, two, "sandboxes keep off the exclusive CPUs of others", func(t *testing.T) { sandboxesKeepOff(t, n, r) })
 	check(t, two, "pods with CPUs of their own have no CFS quota, others keep theirs",
 		func(t *testing.T) { quotas(t, n, r) })
@@ -77,7 +77,7 @@ func TestTwoNodes(t *testing.T) {
 }
 
 // settle is the first case of a node: a pod of each class. The others are about them.
-func settle(t *testing.T, n *node) *residents {
+func startResidents(t *testing.T, n *node) *residents {
 	t.Helper()
 	var r *residents
 	check(t, n.Shape, "what the scheduler decided is what the kernel does, for each class", func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestFourNodes(t *testing.T) {
 		pods := n.running(t, "pinned", "burst")
 		pinned, burst = pods[0], pods[1]
 		state := n.kubeletState(t)
-		n.holds(t, map[*corev1.Pod]cpuset.Set{pinned: state.of(t, pinned), burst: parse(t, state.Default)})
+		n.holds(t, map[*corev1.Pod]cpuset.Set{pinned: state.cpusFor(t, pinned), burst: parse(t, state.Default)})
 		if mode := n.report(t).GetAnnotations()[annotation.TopologyMode]; mode != "Blind" {
 			t.Errorf("the published mode is %q, want Blind", mode)
 		}
@@ -60,7 +60,7 @@ func TestFourNodes(t *testing.T) {
 		n.create(t, n.pod("later", "LSE", "4", "64Mi"))
 		later = n.running(t, "later")[0]
 		n.holds(t, n.shares(t, later, pinned, burst))
-		own, kept := allocated(t, later), n.kubeletState(t).of(t, pinned)
+		own, kept := allocated(t, later), n.kubeletState(t).cpusFor(t, pinned)
 		if own.Overlaps(&kept) {
 			t.Errorf("the new pod was given %v, the kubelet pinned one to %v", own, kept)
 		}
@@ -177,7 +177,7 @@ type cpuState struct {
 }
 
 // of returns the CPUs that the kubelet gave a pod.
-func (s cpuState) of(t *testing.T, p *corev1.Pod) cpuset.Set {
+func (s cpuState) cpusFor(t *testing.T, p *corev1.Pod) cpuset.Set {
 	t.Helper()
 	list := s.Entries[string(p.UID)]["main"]
 	if list == "" {
@@ -198,7 +198,7 @@ func (n *node) kubeletState(t *testing.T) cpuState {
 // shares are the CPUs of a pod of ours, of one that the kubelet pinned before, and of one that shares the rest.
 func (n *node) shares(t *testing.T, own, pinned, shared *corev1.Pod) map[*corev1.Pod]cpuset.Set {
 	t.Helper()
-	kept := n.kubeletState(t).of(t, pinned)
+	kept := n.kubeletState(t).cpusFor(t, pinned)
 	return map[*corev1.Pod]cpuset.Set{
 		own: allocated(t, own), pinned: kept,
 		shared: n.all().Minus(allocated(t, own)).Minus(kept),

@@ -200,18 +200,21 @@ func (n *node) devices(t *testing.T) ([]string, error) {
 	}
 	links, _, err := annotation.ParseDeviceLinks(d.Annotations[annotation.DeviceLinksKey])
 	var lines []string
-	for _, is := range d.Spec.Devices {
-		at, functions := is.Topology, []string{}
+	for _, device := range d.Spec.Devices {
+		at, functions := device.Topology, []string{}
 		chain := links.Bridges[at.BusID]
-		for _, group := range is.VFGroups {
+		for _, group := range device.VFGroups {
 			for _, f := range group.VFs {
 				functions = append(functions, f.BusID)
 			}
 		}
-		lines = append(lines, fmt.Sprintf("%s %s node %d %s %s functions %v", is.Type, is.ID, at.NodeID,
+		lines = append(lines, fmt.Sprintf("%s %s node %d %s %s functions %v", device.Type, device.ID, at.NodeID,
 			strings.Join(chain, " "), at.BusID, functions))
-		if !is.Health || !slices.Contains(chain, at.PCIEID) {
-			err = errors.Join(err, fmt.Errorf("%s is below %s, with conditions %v", is.ID, at.PCIEID, is.Conditions))
+		if !device.Health || !slices.Contains(chain, at.PCIEID) {
+			err = errors.Join(
+				err,
+				fmt.Errorf("%s is below %s, with conditions %v", device.ID, at.PCIEID, device.Conditions),
+			)
 		}
 	}
 	slices.Sort(lines)

@@ -22,7 +22,7 @@ func TestBehindTheProxy(t *testing.T) {
 	}
 	installProxy(t, n)
 	joinAs(t, n)
-	r := settle(t, n)
+	r := startResidents(t, n)
 	proxy := vm.Programs + "/tenon-runtime-proxy"
 	check(t, shape, "the kubelet talks to the proxy as it was installed", func(t *testing.T) {
 		script(t, g, proxy+" check && grep -q /run/tenon/cri.sock /etc/kubernetes/kubelet.conf.d/*")

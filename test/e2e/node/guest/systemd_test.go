@@ -39,7 +39,7 @@ func TestUnderSystemd(t *testing.T) {
 			}
 			transport.prepare(t, n)
 			joinAs(t, n)
-			r := settle(t, n)
+			r := startResidents(t, n)
 			check(t, shape, "pods are in slices and scopes of systemd", func(t *testing.T) { inScopes(t, n, r) })
 			check(t, shape, "systemctl daemon-reload takes no pod its CPUs", func(t *testing.T) { reloads(t, n, r) })
 			check(t, shape, "a pod that starts after daemon-reload has its CPUs, and the others theirs",

@@ -10,15 +10,15 @@ import (
 
 // BE pods use what LSR pods leave idle, and nothing of an LSE pod.
 func TestBEPodsRunOnTheCPUsOfLSRPodsAndNeverOfLSEPods(t *testing.T) {
-	for _, by := range closed {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
-			_, early := w.run(pod("early", of("BE")))
+	for _, route := range closed {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
+			_, early := w.run(pod("early", withClass("BE")))
 			w.wants(early, allCPUs)
 
-			b, lsr := w.run(pod("lsr", of("LSR"), guaranteed("1"), allocated(exclusive)))
-			_, ls := w.run(pod("ls", of("LS")))
-			_, late := w.run(pod("late", of("BE")))
+			b, lsr := w.run(pod("lsr", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, ls := w.run(pod("ls", withClass("LS")))
+			_, late := w.run(pod("late", withClass("BE")))
 			w.wants(lsr, exclusive)
 			w.wants(ls, shared) // the pools have moved
 			w.wants(early, allCPUs)
@@ -30,8 +30,8 @@ func TestBEPodsRunOnTheCPUsOfLSRPodsAndNeverOfLSEPods(t *testing.T) {
 			}
 			w.unbind(b.Pod)
 
-			b, lse := w.run(pod("lse", of("LSE"), guaranteed("1"), allocated(exclusive)))
-			_, beside := w.run(pod("beside", of("BE")))
+			b, lse := w.run(pod("lse", withClass("LSE"), guaranteed("1"), allocated(exclusive)))
+			_, beside := w.run(pod("beside", withClass("BE")))
 			w.wants(lse, exclusive)
 			w.wants(early, shared)
 			w.wants(late, shared)

@@ -32,26 +32,26 @@ type accelerated struct {
 
 // newAccelerated starts a node with cards whose devices are Tenon's. Where describable is false the agent cannot
 // describe them to the runtime.
-func newAccelerated(t *testing.T, by path, describable bool) *accelerated {
+func newAccelerated(t *testing.T, route path, describable bool) *accelerated {
 	t.Helper()
 	gpus, adapters := unusedMajors(t)
 	a := &accelerated{numbers: map[string][2]int{
 		"nvidia0": {gpus, 0}, "nvidia1": {gpus, 1}, "nvidiactl": {gpus, 255},
 		"infiniband/uverbs0": {adapters, 192}, "infiniband/uverbs1": {adapters, 193},
 	}}
-	newWorld(t, by, options{flags: []string{"--root=" + machineRoot}, prepare: func(w *world) {
+	newWorld(t, route, options{flags: []string{"--root=" + machineRoot}, prepare: func(w *world) {
 		a.world = w
 		a.layMachine(describable)
 		a.layDev()
 	}})
-	a.awaitAgent(by)
+	a.awaitAgent(route)
 	return a
 }
 
 // awaitAgent waits until the agent knows whose the devices are, and until a runtime with NRI asks it.
-func (a *accelerated) awaitAgent(by path) {
+func (a *accelerated) awaitAgent(route path) {
 	a.Helper()
-	if by.nri() {
+	if route.nri() {
 		a.awaitConnected()
 	}
 	stage.Await(a, "the agent to know whose the devices are", func() error {

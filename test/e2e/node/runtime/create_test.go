@@ -12,13 +12,13 @@ var (
 )
 
 func TestAContainerStartsOnItsCPUs(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			_, plain := w.run(pod("plain"))
 			w.wants(plain, allCPUs)
 
-			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), onNode(exclusive, 0)))
+			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), onNode(exclusive, 0)))
 			w.wants(bound, exclusive)
 			w.never(bound, exclusive)
 			w.wants(plain, shared)

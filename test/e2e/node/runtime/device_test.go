@@ -48,9 +48,9 @@ func requesting(p *corev1.Pod) {
 }
 
 func TestAContainerUsesTheCardsOfItsPodAlone(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			a := newAccelerated(t, by, true)
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			a := newAccelerated(t, route, true)
 			for i := range 2 {
 				_, c := a.run(pod(fmt.Sprintf("share-%d", i), given(halfOfA), a.trying))
 				a.uses(c, "GPU-a", "nvidia0", "nvidiactl")
@@ -75,9 +75,9 @@ func TestAContainerUsesTheCardsOfItsPodAlone(t *testing.T) {
 }
 
 func TestAPodWithoutItsDevicesDoesNotStart(t *testing.T) {
-	for i, by := range closed {
-		t.Run(string(by), func(t *testing.T) {
-			a := newAccelerated(t, by, true)
+	for i, route := range closed {
+		t.Run(string(route), func(t *testing.T) {
+			a := newAccelerated(t, route, true)
 			for name, test := range map[string]struct {
 				option podOption
 				event  string
@@ -109,9 +109,9 @@ func TestAPodWithoutItsDevicesDoesNotStart(t *testing.T) {
 
 // The file by which the runtime resolves devices is whole or not there, whenever the agent is killed.
 func TestDevicesOutliveAgentAndRuntime(t *testing.T) {
-	for _, by := range closed {
-		t.Run(string(by), func(t *testing.T) {
-			a := newAccelerated(t, by, true)
+	for _, route := range closed {
+		t.Run(string(route), func(t *testing.T) {
+			a := newAccelerated(t, route, true)
 			_, running := a.run(pod("running", given(halfOfA), a.trying))
 			created, err := a.sandbox(pod("created", given(both), a.trying)).Create(t.Context(), "main")
 			if err != nil {
@@ -120,7 +120,7 @@ func TestDevicesOutliveAgentAndRuntime(t *testing.T) {
 			waiting := a.sandbox(pod("waiting", given(secondAdapter), fenced, a.trying))
 			a.agent.Kill()
 			a.refused(t.Context(), waiting, "main") //nolint:errcheck // it is checked there
-			if by == byNRI {                        // the proxy lets no container with devices start without the agent
+			if route == byNRI {                     // the proxy lets no container with devices start without the agent
 				if err := created.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -131,7 +131,7 @@ func TestDevicesOutliveAgentAndRuntime(t *testing.T) {
 			a.s.Write("cdi/tenon.sh-gpu.json", strings.Replace(whole, "GPU-a", "GPU-old", 1)) // of another machine
 			a.s.Write("cdi/tenon.sh-gpu.json.new", whole[:len(whole)/2])                      // what it was writing
 			a.agent.Start()
-			a.awaitAgent(by)
+			a.awaitAgent(route)
 			stage.Await(t, "the file of this machine", func() error {
 				if got := read(t, file); got != whole {
 					return fmt.Errorf("it has %s, want %s", got, whole)
@@ -148,7 +148,7 @@ func TestDevicesOutliveAgentAndRuntime(t *testing.T) {
 
 			a.containerd.Kill()
 			a.containerd.Start()
-			a.awaitAgent(by)
+			a.awaitAgent(route)
 			a.uses(running, "GPU-a", "nvidia0", "nvidiactl")
 			_, late := a.run(pod("late", given(halfOfA), a.trying))
 			a.uses(late, "GPU-a", "nvidia0", "nvidiactl")
@@ -170,9 +170,9 @@ devices:
 `
 
 func TestDevicesAreDescribedToTheRuntime(t *testing.T) {
-	for _, by := range closed {
-		t.Run(string(by), func(t *testing.T) {
-			a := newAccelerated(t, by, true)
+	for _, route := range closed {
+		t.Run(string(route), func(t *testing.T) {
+			a := newAccelerated(t, route, true)
 			for name, want := range map[string][]string{
 				"tenon.sh-gpu.json":  {`"cdiVersion": "0.3.0"`, `"name": "GPU-a"`, `"name": "GPU-b"`},
 				"tenon.sh-rdma.json": {`"cdiVersion": "0.5.0"`, `"name": "0000:09:00.0"`},
@@ -207,9 +207,9 @@ func TestDevicesAreDescribedToTheRuntime(t *testing.T) {
 }
 
 func TestWithoutDescriptionsDeviceFilesAreGiven(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			a := newAccelerated(t, by, false)
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			a := newAccelerated(t, route, false)
 			a.says("Cannot read, describe or compare all cards", "run/cdi: not a directory")
 			_, c := a.run(pod("share", given(halfOfA), a.trying))
 			a.uses(c, "GPU-a", "nvidia0", "nvidiactl")
@@ -235,9 +235,9 @@ func TestAPluginNeedsTheFolderOfTheKubelet(t *testing.T) {
 
 // A container that can use a card which is not its own, whoever let it, is reported and goes on.
 func TestARunningContainerWithAnotherCardIsReported(t *testing.T) {
-	for i, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			a := newAccelerated(t, by, true)
+	for i, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			a := newAccelerated(t, route, true)
 			if a.s.Cgroups().Unified() {
 				const text = "what cgroup v2 allows is a program of the kernel that no file changes"
 				fmt.Printf("level 3: no case of %s: %s\n", t.Name(), text) //nolint:forbidigo // seen without -v

@@ -11,7 +11,7 @@ func TestTheReconcilerAloneIsEnough(t *testing.T) {
 	w := newWorld(t, byReconcile, options{})
 	_, plain := w.run(pod("plain"))
 	w.wants(plain, allCPUs)
-	b, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), onNode(exclusive, 0)))
+	b, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), onNode(exclusive, 0)))
 	w.wants(bound, exclusive)
 	w.wants(plain, shared)
 	w.pause(b, exclusive)
@@ -20,11 +20,11 @@ func TestTheReconcilerAloneIsEnough(t *testing.T) {
 }
 
 func TestAHandThatChangesASetIsUndone(t *testing.T) {
-	for _, by := range append(paths, byReconcile) {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range append(paths, byReconcile) {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			_, plain := w.run(pod("plain"))
-			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
 			if err := w.s.Cgroups().Write(plain.Group, "cpuset.cpus", exclusive); err != nil {

@@ -42,7 +42,7 @@ func TestAHookAddsAndReplacesEnvironmentThroughTheProxy(t *testing.T) {
 	w.s.Register("environment", `{"remote-endpoint": "unix://`+socket+
 		`", "failure-policy": "Fail", "runtime-hooks": ["PreCreateContainer"]}`)
 
-	p := pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive))
+	p := pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive))
 	p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "OWN", Value: "mine"},
 		corev1.EnvVar{Name: "HOME", Value: "/own"})
 	b := w.sandbox(p)

@@ -276,7 +276,7 @@ func TestAPluginConnectsWhileAPodIsRemoved(t *testing.T) {
 func TestTwoPluginsThatSetOneCpusetAreReported(t *testing.T) {
 	w := newWorld(t, byNRI, options{})
 	connect(t, w.s, "stranger", "20", well, false)
-	b := w.sandbox(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+	b := w.sandbox(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 	err := w.refused(t.Context(), b, "main")
 	for _, name := range []string{"20-stranger", "10-" + annotation.NRIPlugin} {
 		if err != nil && !strings.Contains(err.Error(), name) {
@@ -287,7 +287,7 @@ func TestTwoPluginsThatSetOneCpusetAreReported(t *testing.T) {
 
 func TestAnAgentThatHangsLetsNoBoundPodPass(t *testing.T) {
 	w := newWorld(t, byNRI, options{})
-	bound := w.sandbox(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced))
+	bound := w.sandbox(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive), fenced))
 	plain := w.sandbox(pod("plain"))
 	w.agent.Freeze()
 	if err := w.refused(t.Context(), bound, "main"); err != nil {

@@ -40,7 +40,7 @@ func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 
 	_, pool := w.run(pod("pool"))
 	w.wants(pool, allCPUs)
-	_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced))
+	_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive), fenced))
 	w.wants(bound, exclusive)
 	w.wants(pool, shared)
 	w.never(bound, exclusive)
@@ -61,7 +61,7 @@ func TestWithoutTheFolderOfNRIBoundPodsDoNotStart(t *testing.T) {
 	w.runDaemonSet("nri")
 	w.condition("tenon.sh/EnforcementDegraded", "True", "NoTransport")
 	b, err := w.runtime.RunPod(t.Context(),
-		w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
+		w.bind(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
 	if err == nil {
 		err = w.refused(t.Context(), b, "main")
 	}

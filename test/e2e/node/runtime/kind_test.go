@@ -36,11 +36,11 @@ func debugging(p *corev1.Pod) *corev1.Pod {
 }
 
 func TestEveryKindOfContainerOfABoundPodIsOnItsCPUs(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			_, plain := w.run(pod("plain"))
-			made := w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), withOthers))
+			made := w.bind(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive), withOthers))
 			made, err := w.plane.Client.CoreV1().Pods(made.Namespace).UpdateEphemeralContainers(t.Context(), made.Name,
 				debugging(made), metav1.UpdateOptions{})
 			if err != nil {
@@ -83,12 +83,12 @@ func (w *world) pause(b *stage.Sandbox, cpus string) {
 }
 
 func TestThePauseContainersOfOthersLeaveTheExclusiveCPUs(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			plain := w.sandbox(pod("plain"))
 			w.pause(plain, allCPUs)
-			bound, _ := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			bound, _ := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.pause(plain, shared)
 			w.pause(bound, exclusive)
 			if err := bound.Remove(t.Context()); err != nil {
@@ -103,7 +103,7 @@ func TestThePauseContainersOfOthersLeaveTheExclusiveCPUs(t *testing.T) {
 // A pod with addresses of its own: what the plugins of CNI do is not in the agent's way.
 func TestAPodOnTheNetworkStartsOnItsCPUs(t *testing.T) {
 	w := newWorld(t, byNRI, options{})
-	p := pod("networked", of("LSR"), guaranteed("1"), allocated(exclusive))
+	p := pod("networked", withClass("LSR"), guaranteed("1"), allocated(exclusive))
 	p.Spec.HostNetwork = false
 	_, c := w.run(p)
 	w.wants(c, exclusive)

@@ -12,15 +12,15 @@ import (
 )
 
 func TestPoolsMoveWhenAPodIsBoundAndNotWhenItStarts(t *testing.T) {
-	for _, by := range append(paths, byReconcile) {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range append(paths, byReconcile) {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			_, plain := w.run(pod("plain"))
-			_, ls := w.run(pod("ls", of("LS")))
-			b := w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, ls := w.run(pod("ls", withClass("LS")))
+			b := w.bind(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(plain, shared)
 			w.wants(ls, shared)
-			if by.nri() {
+			if route.nri() {
 				w.knows(plain, shared)
 			}
 

@@ -21,7 +21,7 @@ import (
 func TestAProxyThatIsKilledComesBackUnderRunningContainers(t *testing.T) {
 	w := newWorld(t, byProxy, options{})
 	_, plain := w.run(pod("plain"))
-	b, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+	b, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 	w.wants(plain, shared)
 	w.proxy.Kill()
 	if _, err := w.runtime.Client().Version(t.Context(),
@@ -55,14 +55,14 @@ func TestAProxyThatIsKilledComesBackUnderRunningContainers(t *testing.T) {
 
 // What a container was promised at its creation may be another pod's at its start.
 func TestAContainerThatWasCreatedBeforeThePoolsMovedStartsOnWhatIsLeft(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
-			early, err := w.sandbox(pod("early", of("LS"))).Create(t.Context(), "main")
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
+			early, err := w.sandbox(pod("early", withClass("LS"))).Create(t.Context(), "main")
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(bound, exclusive)
 			if err := early.Start(t.Context()); err != nil {
 				t.Fatal(err)
@@ -75,16 +75,16 @@ func TestAContainerThatWasCreatedBeforeThePoolsMovedStartsOnWhatIsLeft(t *testin
 
 // A container that the runtime cannot start blocks no other container.
 func TestAContainerThatCannotBeStartedHoldsNothing(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
-			broken := pod("broken", of("LS"))
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
+			broken := pod("broken", withClass("LS"))
 			broken.Spec.Containers[0].Command = []string{"/no/such/program"}
 			b := w.sandbox(broken)
 			if c, err := b.Run(t.Context(), "main"); err == nil {
 				t.Fatalf("container %s started without a program", c.ID)
 			}
-			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(bound, exclusive)
 			w.never(bound, exclusive)
 		})

@@ -12,13 +12,13 @@ func TestAPodWithoutItsDecisionDoesNotStart(t *testing.T) {
 		options []podOption
 		event   string
 	}{
-		"an LSE pod that has no CPUs":     {[]podOption{of("LSE"), guaranteed("1")}, "UnallocatedExclusivePod"},
-		"an LSR pod that has no CPUs":     {[]podOption{of("LSR"), guaranteed("1")}, "UnallocatedExclusivePod"},
-		"an allocation that is malformed": {[]podOption{of("LSR"), guaranteed("1"), malformed}, "BadAnnotation"},
+		"an LSE pod that has no CPUs":     {[]podOption{withClass("LSE"), guaranteed("1")}, "UnallocatedExclusivePod"},
+		"an LSR pod that has no CPUs":     {[]podOption{withClass("LSR"), guaranteed("1")}, "UnallocatedExclusivePod"},
+		"an allocation that is malformed": {[]podOption{withClass("LSR"), guaranteed("1"), malformed}, "BadAnnotation"},
 	} {
-		for _, by := range closed {
-			t.Run(name+"/"+string(by), func(t *testing.T) {
-				w := newWorld(t, by, options{})
+		for _, route := range closed {
+			t.Run(name+"/"+string(route), func(t *testing.T) {
+				w := newWorld(t, route, options{})
 				b, err := w.runtime.RunPod(t.Context(), w.bind(pod("exclusive", test.options...)))
 				if err == nil {
 					err = w.refused(t.Context(), b, "main")

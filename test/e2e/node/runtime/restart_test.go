@@ -10,12 +10,12 @@ import (
 )
 
 func TestARestartedAgentFindsEverythingInOrder(t *testing.T) {
-	for _, by := range append(paths, byReconcile) {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range append(paths, byReconcile) {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			_, plain := w.run(pod("plain"))
 			w.wants(plain, allCPUs)
-			b, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			b, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
 			w.agent.Kill()
@@ -26,7 +26,7 @@ func TestARestartedAgentFindsEverythingInOrder(t *testing.T) {
 			w.agent.Start()
 			w.wants(late, shared)
 			w.wants(bound, exclusive)
-			if by != byReconcile {
+			if route != byReconcile {
 				w.never(bound, exclusive)
 			}
 			if n := w.count(plain, "Cpus_allowed_list="+allCPUs); n != 1 {
@@ -48,7 +48,7 @@ func TestARestartedAgentFindsEverythingInOrder(t *testing.T) {
 func TestAPodThatGoesWhileTheAgentIsAwayLeavesItsCPUs(t *testing.T) {
 	w := newWorld(t, byNRI, options{})
 	_, plain := w.run(pod("plain"))
-	b, _ := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+	b, _ := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 	w.wants(plain, shared)
 	w.agent.Kill()
 	if err := b.Remove(t.Context()); err != nil {
@@ -60,18 +60,18 @@ func TestAPodThatGoesWhileTheAgentIsAwayLeavesItsCPUs(t *testing.T) {
 }
 
 func TestARestartedRuntimeKeepsEverybodyWhereHeIs(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			_, plain := w.run(pod("plain"))
-			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
 			w.containerd.Kill()
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
 			w.containerd.Start()
-			if by.nri() {
+			if route.nri() {
 				w.awaitConnected()
 			}
 			_, late := w.run(pod("late"))
@@ -107,7 +107,7 @@ func TestAHundredContainersAreThereWhenTheAgentComes(t *testing.T) {
 			all = append(all, w.start(b, c.Name))
 		}
 	}
-	made := w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+	made := w.bind(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 	w.startAgent(byNRI)
 	for _, c := range all {
 		w.wants(c, shared)

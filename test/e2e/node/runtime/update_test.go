@@ -10,12 +10,12 @@ import (
 
 // A kubelet with the static policy sends every container its own idea of a set, again and again.
 func TestAnUpdateByTheKubeletDoesNotUndoASet(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			_, plain := w.run(pod("plain"))
 			w.wants(plain, allCPUs)
-			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(plain, shared)
 
 			if err := bound.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}); err != nil {
@@ -37,10 +37,10 @@ func TestAnUpdateByTheKubeletDoesNotUndoASet(t *testing.T) {
 }
 
 func TestAQuotaIsNotPutBackOnABoundContainer(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
-			_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive)))
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
+			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.file(bound.Group, "cpu.cfs_quota_us", "-1", "cpu.max", "max 100000")
 			if err := bound.Update(t.Context(), &runtimeapi.LinuxContainerResources{
 				CpuQuota:  100_000,
@@ -55,10 +55,10 @@ func TestAQuotaIsNotPutBackOnABoundContainer(t *testing.T) {
 }
 
 func TestMemoryOfARunningContainerCanBeResized(t *testing.T) {
-	for _, by := range paths {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
-			_, ls := w.run(pod("ls", of("LS"), guaranteed("1")))
+	for _, route := range paths {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
+			_, ls := w.run(pod("ls", withClass("LS"), guaranteed("1")))
 			const limit = "134217728"
 			if err := ls.Update(t.Context(),
 				&runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20}); err != nil {

@@ -12,9 +12,9 @@ import (
 // Pods that use nothing of Tenon must not notice that there is one.
 func TestPlainPodsAreNeverBlocked(t *testing.T) {
 	t.Run("no agent was ever there", func(t *testing.T) {
-		for _, by := range paths {
-			t.Run(string(by), func(t *testing.T) {
-				w := newWorld(t, by, options{noAgent: true})
+		for _, route := range paths {
+			t.Run(string(route), func(t *testing.T) {
+				w := newWorld(t, route, options{noAgent: true})
 				b, c := w.run(pod("plain"))
 				w.wants(c, allCPUs)
 				if err := b.Remove(t.Context()); err != nil {
@@ -24,9 +24,9 @@ func TestPlainPodsAreNeverBlocked(t *testing.T) {
 		}
 	})
 	t.Run("the agent is killed", func(t *testing.T) {
-		for _, by := range paths {
-			t.Run(string(by), func(t *testing.T) {
-				w := newWorld(t, by, options{})
+		for _, route := range paths {
+			t.Run(string(route), func(t *testing.T) {
+				w := newWorld(t, route, options{})
 				w.agent.Kill()
 				b, c := w.run(pod("plain"))
 				w.wants(c, allCPUs)
@@ -37,9 +37,9 @@ func TestPlainPodsAreNeverBlocked(t *testing.T) {
 		}
 	})
 	t.Run("the API server does not answer", func(t *testing.T) {
-		for _, by := range paths {
-			t.Run(string(by), func(t *testing.T) {
-				w := newWorld(t, by, options{})
+		for _, route := range paths {
+			t.Run(string(route), func(t *testing.T) {
+				w := newWorld(t, route, options{})
 				made := w.bind(pod("plain"))
 				thaw := w.plane.Freeze()
 				b, err := w.runtime.RunPod(t.Context(), made)
@@ -55,12 +55,12 @@ func TestPlainPodsAreNeverBlocked(t *testing.T) {
 }
 
 func TestABoundPodDoesNotStartWithoutTheAgent(t *testing.T) {
-	for _, by := range closed {
-		t.Run(string(by), func(t *testing.T) {
-			w := newWorld(t, by, options{})
+	for _, route := range closed {
+		t.Run(string(route), func(t *testing.T) {
+			w := newWorld(t, route, options{})
 			w.agent.Kill()
 			b, err := w.runtime.RunPod(t.Context(),
-				w.bind(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
+				w.bind(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive), fenced)))
 			if err == nil {
 				err = w.refused(t.Context(), b, "main")
 			}
@@ -90,14 +90,14 @@ func TestABoundPodDoesNotStartWithoutTheAgent(t *testing.T) {
 func TestContainerd17StartsBoundPodsWithoutTheAgentAndTheNodeSaysSo(t *testing.T) {
 	w := newWorld(t, byOldNRI, options{})
 	w.condition("tenon.sh/EnforcementDegraded", "True", "OldRuntime")
-	_, err := w.runtime.RunPod(t.Context(), w.bind(pod("lse", of("LSE"), guaranteed("1"), allocated(exclusive))))
+	_, err := w.runtime.RunPod(t.Context(), w.bind(pod("lse", withClass("LSE"), guaranteed("1"), allocated(exclusive))))
 	if err == nil || !strings.Contains(err.Error(), "EnforcementDegraded") {
 		t.Errorf("an LSE pod: the runtime says %v, want EnforcementDegraded in it", err)
 	}
 	w.unbind(w.get("lse"))
 
 	w.agent.Kill()
-	_, bound := w.run(pod("bound", of("LSR"), guaranteed("1"), allocated(exclusive), fenced))
+	_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive), fenced))
 	w.wants(bound, allCPUs)
 	w.agent.Start()
 	w.wants(bound, exclusive)

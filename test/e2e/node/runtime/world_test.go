@@ -58,14 +58,14 @@ type options struct {
 }
 
 // newWorld starts a node on which containers come by the agent in one way.
-func newWorld(t *testing.T, by path, o options) *world {
+func newWorld(t *testing.T, route path, o options) *world {
 	t.Helper()
 	stage.Count(t)
 	w := &world{T: t, s: stage.New(t)}
 	w.plane = w.s.Plane()
 	w.node = w.plane.Node(nodeName(t))
-	o.containerd.NoNRI = o.containerd.NoNRI || !by.nri()
-	if by == byOldNRI {
+	o.containerd.NoNRI = o.containerd.NoNRI || !route.nri()
+	if route == byOldNRI {
 		o.containerd.Release = "1.7"
 	}
 	w.containerd = w.s.Containerd(o.containerd)
@@ -74,9 +74,9 @@ func newWorld(t *testing.T, by path, o options) *world {
 		o.prepare(w)
 	}
 	if !o.noAgent {
-		w.startAgent(by, o.flags...)
+		w.startAgent(route, o.flags...)
 	}
-	if by == byProxy {
+	if route == byProxy {
 		w.proxy, socket = w.s.Proxy(), w.s.ProxySocket()
 	}
 	w.runtime = w.s.Runtime(socket)
@@ -84,12 +84,12 @@ func newWorld(t *testing.T, by path, o options) *world {
 }
 
 // startAgent starts the agent for the first time and waits until containers can come by it.
-func (w *world) startAgent(by path, flags ...string) {
+func (w *world) startAgent(route path, flags ...string) {
 	w.Helper()
 	w.agent = w.s.Agent(stage.AgentOptions{
 		Node: w.node.Name, Kubeconfig: w.s.AgentKubeconfig(w.plane, w.node), Flags: flags,
 	})
-	if by.nri() {
+	if route.nri() {
 		w.awaitConnected()
 	}
 }
@@ -154,7 +154,7 @@ func fenced(p *corev1.Pod) {
 }
 
 // of sets the class of a pod.
-func of(class string) podOption {
+func withClass(class string) podOption {
 	return func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = class }
 }
 

@@ -23,18 +23,18 @@ c000000000 default anon=48 dirty=48 N0=5 N1=43 kernelpagesize_kB=4
 
 func TestWhoMayShareCPUs(t *testing.T) {
 	t.Parallel()
-	of := func(pod, class string) leaf {
+	leafFor := func(pod, class string) leaf {
 		return leaf{path: "/sys/fs/cgroup/kubepods/" + pod + "/c", class: class, cpus: cpuset.Of(1)}
 	}
 	for name, tt := range map[string]struct {
 		owner, other leaf
 		want         bool
 	}{
-		"containers of one pod":     {of("a", "LSE"), of("a", "LSE"), true},
-		"best effort on LSR":        {of("a", "LSR"), of("b", "BE"), true},
-		"best effort on LSE":        {of("a", "LSE"), of("b", "BE"), false},
-		"the shared pool on LSR":    {of("a", "LSR"), of("b", "LS"), false},
-		"two pods with CPUs of own": {of("a", "LSE"), of("b", "LSR"), false},
+		"containers of one pod":     {leafFor("a", "LSE"), leafFor("a", "LSE"), true},
+		"best effort on LSR":        {leafFor("a", "LSR"), leafFor("b", "BE"), true},
+		"best effort on LSE":        {leafFor("a", "LSE"), leafFor("b", "BE"), false},
+		"the shared pool on LSR":    {leafFor("a", "LSR"), leafFor("b", "LS"), false},
+		"two pods with CPUs of own": {leafFor("a", "LSE"), leafFor("b", "LSR"), false},
 	} {
 		if got := tt.owner.mayShare(tt.other); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
