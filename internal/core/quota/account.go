@@ -72,6 +72,7 @@ type Account struct {
 	root, system, fallback *Quota               // Root, System and Default
 	pods                   map[string]*entry    // by UID
 	nominated              map[string]*entry    // of these, those that are pending and nominated
+	leaving                map[string]*entry    // of these, those that hold their amounts and are being deleted
 	groups                 map[PodsOf]*group    // Invariant: none is empty.
 	gangs                  map[string]members   // by Pod.Gang. Invariant: none is empty.
 	bonds                  map[string]gang.Bond // by Pod.Gang; also of gangs without pods
@@ -100,8 +101,9 @@ func NewAccount(c Config, r Rules) *Account {
 	f := New(c)
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
-		pods: map[string]*entry{}, nominated: map[string]*entry{}, groups: map[PodsOf]*group{},
-		gangs: map[string]members{}, bonds: map[string]gang.Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
+		pods: map[string]*entry{}, nominated: map[string]*entry{}, leaving: map[string]*entry{},
+		groups: map[PodsOf]*group{}, gangs: map[string]members{}, bonds: map[string]gang.Bond{},
+		starts: map[string]*start{}, mapping: NewMapping(nil),
 	}
 }
 
@@ -169,6 +171,7 @@ func (a *Account) Remove(uid string) {
 		a.part(e)
 		delete(a.pods, uid)
 		delete(a.nominated, uid)
+		delete(a.leaving, uid)
 	}
 }
 
@@ -187,12 +190,15 @@ func (a *Account) nominate(uid string, nominated bool) {
 	}
 }
 
-// track keeps the index of nominated pods.
+// track keeps the indices of nominated pods and of pods that leave.
 func (a *Account) track(e *entry) {
-	if e.pod.Nominated && e.state == Pending {
+	delete(a.nominated, e.pod.UID)
+	delete(a.leaving, e.pod.UID)
+	switch {
+	case e.state != Pending && e.pod.Leaving:
+		a.leaving[e.pod.UID] = e
+	case e.state == Pending && e.pod.Nominated:
 		a.nominated[e.pod.UID] = e
-	} else {
-		delete(a.nominated, e.pod.UID)
 	}
 }
 

@@ -1,9 +1,11 @@
 package quota
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 func withPriority(n int32) func(*Pod) { return func(p *Pod) { p.Priority = n } }
@@ -164,5 +166,47 @@ func TestAPreemptorLeavesRoomForThoseBeforeIt(t *testing.T) {
 	a.Take(trial, "running")
 	if x := a.AdmitTrial(trial); x != nil {
 		t.Errorf("without its victim: %v", x)
+	}
+}
+
+// TestADryRunBeginsWithoutThePodsThatLeave compares with an account without these, where limits do not depend on what
+// pods ask for: a pod is admitted in the dry run exactly if it is admitted there, and then no victim is looked for among
+// those that leave.
+func TestADryRunBeginsWithoutThePodsThatLeave(t *testing.T) {
+	t.Parallel()
+	helped := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		live, without := tree(Rules{ByMax: true}), tree(Rules{ByMax: true})
+		for i := range 10 {
+			p := drawPod(rt, fmt.Sprint("p", i))
+			p.Quota, p.Gang = rapid.SampledFrom([]string{"train", "train", "serve", "ads"}).Draw(rt, "quota"), ""
+			p.Amounts = Amounts{cpuName: rapid.Int64Range(0, 40).Draw(rt, "CPUs")}
+			p.Nominated = rapid.IntRange(0, 4).Draw(rt, "nominated") == 0
+			live.Put(p)
+			if !p.Leaving || p.Node == "" {
+				without.Put(p)
+			}
+		}
+		before := live.Hash()
+		for i := range 10 {
+			uid := fmt.Sprint("p", i)
+			trial := live.Try(uid)
+			if trial == nil {
+				continue
+			}
+			got, want := live.AdmitTrial(trial) == nil, without.Admit(uid) == nil
+			if got != want {
+				rt.Errorf("%s is admitted in the dry run: %t, without the pods that leave: %t", uid, got, want)
+			}
+			if got && live.Admit(uid) != nil {
+				helped++
+			}
+		}
+		if live.Hash() != before {
+			rt.Error("the dry runs changed the account")
+		}
+	})
+	if helped == 0 {
+		t.Error("no pod that fits when others have left")
 	}
 }

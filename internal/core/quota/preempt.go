@@ -31,8 +31,8 @@ func (a *Account) quota(e *entry) *Quota {
 	return e.group.quota
 }
 
-// VictimNodes returns the nodes of the bound pods of its own quota that a pod may preempt; none where the pod would not
-// be admitted without all of them either. inside is false for a pod whose victims no quota decides: one of Default or
+// VictimNodes returns the nodes of the bound pods of its own quota that a pod may preempt and that do not leave anyway;
+// none where the pod would not be admitted without all of them either. inside is false for a pod whose victims no quota decides: one of Default or
 // System, or one that is not known. The work is in the number of pods of the quota.
 func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 	p := a.pods[uid]
@@ -43,7 +43,7 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 	t := a.trial(p)
 	for _, g := range a.groupsOf(p.group.quota) {
 		for _, v := range g.pods {
-			if v.pod.Node != "" && a.mayPreempt(p, v) {
+			if v.pod.Node != "" && !v.pod.Leaving && a.mayPreempt(p, v) {
 				nodes[v.pod.Node] = true
 				a.shift(t.claims, v, -1)
 			}
@@ -72,8 +72,8 @@ func (a *Account) Try(uid string) *Trial {
 	return a.trial(e)
 }
 
-// trial begins a dry run. What is held for nominated pods that come first are added pods, as far as pods that leave do
-// not make room for them: those go whatever becomes of the dry run.
+// trial begins a dry run. Nominated pods that come first are added, and pods that leave are taken, whatever quota they
+// are in: they go whatever becomes of the dry run, so that no other pod is evicted for the room that they leave.
 func (a *Account) trial(e *entry) *Trial {
 	t := &Trial{leaf: e.group.quota, moved: map[string]int64{}}
 	if e.state != Pending {
@@ -89,18 +89,9 @@ func (a *Account) trial(e *entry) *Trial {
 			a.shift(t.claims, n, 1)
 		}
 	}
-	if len(t.moved) == 0 {
-		return t
-	}
-	for _, g := range a.groupsOf(t.leaf) {
-		for _, v := range g.pods {
-			if v.pod.Leaving && v.state != Pending {
-				a.shift(t.claims, v, -1)
-			}
-		}
-	}
-	for i := range t.claims {
-		t.claims[i].held = max(t.claims[i].held, 0)
+	for uid, v := range a.leaving {
+		t.moved[uid] = -1
+		a.shift(t.claims, v, -1)
 	}
 	return t
 }
