@@ -71,21 +71,7 @@ type victims struct {
 // GetOffsetAndNumCandidates asks for all nodes, from the first on.
 func (victims) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) { return 0, nodes }
 
-// OrderedScoreFuncs returns upstream's rules, in their order: the fewest budgets violated, the lowest of the highest
-// priorities, the lowest sum of priorities, the fewest pods, the latest start; and then the first name. The first
-// victim of a node is its most important one.
-func (v victims) OrderedScoreFuncs(_ context.Context, of map[string]*extenderv1.Victims) []func(node string) int64 {
-	return []func(string) int64{
-		func(node string) int64 { return -of[node].NumPDBViolations },
-		func(node string) int64 { return -int64(corev1helpers.PodPriority(of[node].Pods[0])) },
-		func(node string) (sum int64) {
-			for _, p := range of[node].Pods {
-				sum -= int64(corev1helpers.PodPriority(p)) + 1<<31 // each pod counts, whatever its priority
-			}
-			return sum
-		},
-		func(node string) int64 { return -int64(len(of[node].Pods)) },
-		func(node string) int64 { return started(of[node].Pods[0]).UnixMilli() },
-		func(node string) int64 { return int64(v.rank[node]) },
-	}
+// OrderedScoreFuncs returns the scheduler's rules, and then the first name.
+func (v victims) OrderedScoreFuncs(ctx context.Context, of map[string]*extenderv1.Victims) []func(node string) int64 {
+	return append(v.Interface.OrderedScoreFuncs(ctx, of), func(node string) int64 { return int64(v.rank[node]) })
 }

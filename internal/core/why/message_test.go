@@ -67,7 +67,7 @@ func TestMessage(t *testing.T) {
 		},
 		"preemption alone": {
 			findings: preempting(nodes("a", 1, plain(why.VictimsTerminating))), nodes: 1,
-			want: `VictimsTerminating: preemption: 1 waiting for preempted pods to terminate. ` +
+			want: `VictimsTerminating: preemption: 1 waiting for pods on the nominated node to terminate. ` +
 				`{"code":"VictimsTerminating","nodes":1}`,
 		},
 		"nothing refused": {},

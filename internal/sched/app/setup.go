@@ -99,6 +99,11 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 		if p := PreemptionOf(f); p != nil {
 			r.Guard(f, p)
 		}
+		for _, e := range f.PreEnqueuePlugins() {
+			if p, ok := e.(*elasticquota.Plugin); ok {
+				p.Await = r.Await
+			}
+		}
 	}
 	return r
 }

@@ -34,7 +34,9 @@
 //
 // # Preemption
 //
-// The same attempt is made with victims out of the way. A member that does not fit gets the node where the least is
+// Pods that terminate are out of the way first, as they release what they hold whatever is decided: a preemptor for
+// which they are enough is nominated to their node, evicts no pod and waits. Else the same attempt is made with victims
+// out of the way as well. A member that does not fit gets the node where the least is
 // lost:
 // kube-scheduler's dry run names victims there, and core/gang the pods that must go with them. All are taken off the
 // snapshot, the accounts of nodes and the quotas at once. When all members are placed, each unit of victims is put back

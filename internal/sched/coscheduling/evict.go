@@ -41,7 +41,7 @@ func (r *Rounds) evictVictims(ctx context.Context, round *groupRound, victims []
 	var pods []*corev1.Pod
 	for _, u := range victims {
 		for _, info := range u.pods {
-			if pod := info.GetPod(); pod.DeletionTimestamp == nil {
+			if pod := info.GetPod(); !terminates(pod) {
 				pods = append(pods, pod)
 			}
 		}

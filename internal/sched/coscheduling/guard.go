@@ -31,7 +31,7 @@ func (r *Rounds) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
 		}
 		return r.mayGo(node, victim.GetPod(), preemptor, may)
 	}
-	p.Evaluator.Interface = whole{p.Evaluator.Interface, r, p}
+	p.Evaluator.Interface = whole{p.Evaluator.Interface, r, p, h}
 }
 
 // mayGo reports whether gangs allow a victim of a pod that starts without others. Where there are not enough members
@@ -89,12 +89,22 @@ type whole struct {
 	upstream.Interface
 	*Rounds
 	plugin *defaultpreemption.DefaultPreemption
+	handle fwk.Handle
 }
 
-// SelectVictimsOnNode returns the victims, the most important first, and how many disruption budgets do not allow.
+// SelectVictimsOnNode returns the victims, the most important first, and how many disruption budgets do not allow. They
+// are the terminating pods of the node where these are enough, and else others beside them.
 func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 	pdbs []*policyv1.PodDisruptionBudget,
 ) ([]*corev1.Pod, int, *fwk.Status) {
+	removed, failed := removeTerminating(ctx, w.handle, state, pod, node)
+	if failed != nil {
+		return nil, 0, failed
+	}
+	if len(removed) > 0 && w.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess() {
+		sort.SliceStable(removed, func(i, j int) bool { return w.plugin.MoreImportantPod(removed[i], removed[j]) })
+		return removed, 0, nil
+	}
 	victims, violating, status := w.Interface.SelectVictimsOnNode(ctx, state, pod, node, pdbs)
 	if w.preempting != nil {
 		return victims, violating, status
@@ -108,7 +118,7 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 	var others []*corev1.Pod
 	for _, unit := range units(w.Gangs, uids, nil) {
 		for _, uid := range unit {
-			if o := w.Gangs.Pod(uid); !here[uid] && o != nil && o.DeletionTimestamp == nil {
+			if o := w.Gangs.Pod(uid); !here[uid] && o != nil && !terminates(o) {
 				others = append(others, o)
 			}
 		}

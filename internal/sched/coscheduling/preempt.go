@@ -43,6 +43,8 @@ type preemption struct {
 	// gone has the UIDs of the victims, and taken their units, in the order in which they were taken.
 	gone  map[string]bool
 	taken []*unit
+	// terminating is the pods that are being deleted, as the first unit that is taken; nil if there is none.
+	terminating *unit
 	// spared has the gangs that are not evicted: those of the group, and those that cannot go whole.
 	spared map[string]bool
 	// trials has a dry run of the quotas for a member of each gang that a quota limits, by UID.
@@ -66,30 +68,38 @@ func (r *Rounds) preempt(ctx context.Context, round *groupRound, current string)
 	}
 	var victims []*unit
 	var least gang.Loss
+	fits := false
 	for round.places = range r.placesWithout(round, current, r.below(round, round.plan.DomainRequests)) {
 		p := r.newPreemption(ctx, round)
 		r.preempting = p
-		found := p.prepare(order) && p.placeMembers(order) && p.admitMembers() && p.restoreVictims() && p.verifyPlacement(order) && round.isWhole()
+		found := p.prepare(order) && p.placeMembers(order) && p.admitMembers() && p.restoreVictims() &&
+			p.verifyPlacement(order) && round.isWhole() && len(p.taken) > 0
 		nominated := map[string]string{}
 		for uid, on := range p.placed {
 			nominated[uid] = on.pod.Pod.Spec.NodeName
 		}
-		taken := slices.Clone(p.taken)
+		taken := p.victims()
 		p.rollback(0)
 		r.preempting = nil
 		r.release(p.profile(current))
-		if !found || p.broken || len(taken) == 0 {
+		if !found || p.broken {
 			continue
 		}
-		if loss := p.lossOf(taken...); victims == nil || loss.Compare(least) < 0 {
-			victims, least = taken, loss
+		if loss := p.lossOf(taken...); !fits || loss.Compare(least) < 0 {
+			fits, victims, least = true, taken, loss
 			round.nominated, round.failure.Preempts = nominated, true
 		}
 	}
-	if round.places = nil; victims == nil {
+	round.places = nil
+	if round.awaits = fits && len(victims) == 0; len(victims) == 0 {
 		return nil
 	}
 	return func() { r.evictVictims(ctx, round, victims) }
+}
+
+// victims returns the units that are evicted: without the pods that terminate anyway.
+func (p *preemption) victims() []*unit {
+	return slices.DeleteFunc(slices.Clone(p.taken), func(u *unit) bool { return u == p.terminating })
 }
 
 // evictAfter lets evict, which is nil for nothing, run when the failure of a pod is written, whose cycle is under way:
@@ -250,11 +260,22 @@ func (p *preemption) prepare(order []string) bool {
 	p.pdbs, err = f.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
 	p.budgets = kube.NewBudgets(p.pdbs)
 	nodes, listed := p.lister.List()
-	return err == nil && listed == nil && slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool {
-		return slices.ContainsFunc(n.GetPods(), func(i fwk.PodInfo) bool {
-			return corev1helpers.PodPriority(i.GetPod()) < p.lowest
-		})
-	})
+	if err != nil || listed != nil || !mayEvict(p.lister, p.lowest) {
+		return false
+	}
+	u := &unit{}
+	for _, n := range nodes {
+		for _, info := range n.GetPods() {
+			if terminates(info.GetPod()) {
+				u.pods = append(u.pods, info)
+			}
+		}
+	}
+	if len(u.pods) > 0 {
+		p.terminating = u
+		p.removeVictims(u)
+	}
+	return true
 }
 
 // placeMembers finds a node for each member: with victims for those that its gang needs, as it is for the others.
@@ -457,7 +478,7 @@ func (p *preemption) admitted() bool {
 // back.
 // A unit is not spared alone if its gang loses others that it needs.
 func (p *preemption) restoreVictims() bool {
-	units := slices.Clone(p.taken)
+	units := p.victims()
 	slices.SortStableFunc(units, func(a, b *unit) int {
 		return cmp.Or(trueFirst(a.violates, b.violates), b.loss.Compare(a.loss))
 	})

@@ -148,6 +148,8 @@ type groupRound struct {
 	nominated map[string]string
 	// kept is set where these are the nominations from before: victims have yet to end.
 	kept bool
+	// awaits is set where terminating pods leave enough room on these nodes, so that no pod is evicted.
+	awaits bool
 }
 
 // Next returns the siblings of a pod after it.
@@ -249,8 +251,8 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	}
 	result := framework.NewPostFilterResultWithNominatedNode(node)
 	switch {
-	case round.kept:
-		text = "a terminating pod on the nominated node."
+	case round.kept, round.awaits && node != "":
+		return result, fwk.NewStatus(fwk.Unschedulable, awaitsTerminating)
 	case node != "":
 		return result, nil
 	}

@@ -92,7 +92,7 @@ func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	for _, u := range units {
 		for _, info := range u.pods {
 			pod := info.GetPod()
-			if pod.DeletionTimestamp != nil {
+			if terminates(pod) {
 				continue // it goes anyway
 			}
 			loss.Add(corev1helpers.PodPriority(pod), ptr.Deref(pod.Status.StartTime, notStarted).Time)
@@ -142,10 +142,12 @@ func (p *preemption) moveVictims(u *unit, away bool) {
 		move, count := p.trial.Give, (*quota.Account).Give
 		if away {
 			move, count = p.trial.Take, (*quota.Account).Take
-			u.violates = p.charges.Add(p.budgets.Of(pod)) || u.violates
+			u.violates = !terminates(pod) && p.charges.Add(p.budgets.Of(pod)) || u.violates
 			p.gone[uid] = true
 		} else {
-			p.charges.Remove(p.budgets.Of(pod))
+			if !terminates(pod) {
+				p.charges.Remove(p.budgets.Of(pod))
+			}
 			delete(p.gone, uid)
 		}
 		move(name, uid)

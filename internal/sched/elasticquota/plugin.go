@@ -42,6 +42,11 @@ type Plugin struct {
 	args    v1alpha1.ElasticQuotaArgs
 	// Preemption is upstream's, on victims that the quotas allow.
 	Preemption *defaultpreemption.DefaultPreemption
+	// Await returns a node that will take a pod when its terminating pods are gone, with the status of a pod that waits
+	// for them; nil for none. It looks at every node or at those with terminating pods alone. The application sets it;
+	// nil never waits.
+	Await func(ctx context.Context, h fwk.Handle, cs fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
+		every bool) (node string, status *fwk.Status)
 }
 
 var (
@@ -231,6 +236,15 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.
 		if len(on) == 0 {
 			return p.withdraw(pod, "no victims in the pod's quota help")
 		}
+	}
+	if p.Await != nil {
+		node, status := p.Await(ctx, p.handle, cs, pod, nodes, p.admitsWithout(cs))
+		if status != nil {
+			p.quotas.Update(pod.UID, func(a *quota.Account) { a.Nominate(uid) })
+			return framework.NewPostFilterResultWithNominatedNode(node), status
+		}
+	}
+	if inside {
 		nodes = only{nodes, on}
 	}
 	result, status := p.Preemption.PostFilter(ctx, cs, pod, nodes)
@@ -242,6 +256,13 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.
 		p.quotas.Update(pod.UID, func(a *quota.Account) { a.Nominate(string(pod.UID)) })
 	}
 	return result, status
+}
+
+// admitsWithout reports whether a pod that its quota refuses will be admitted when the pods that leave are gone.
+func (p *Plugin) admitsWithout(cs fwk.CycleState) bool {
+	c := read(cs)
+	return c != nil && c.trial != nil &&
+		kube.Ask(p.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(c.trial) }) == nil
 }
 
 // withdraw ends the nomination of a pod that no victims help.

@@ -17,7 +17,7 @@ func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
 		},
 		"victims are still terminating": {
 			outcome: "preemption: not eligible due to a terminating pod on the nominated node.",
-			want:    " preemption: 1 waiting for preempted pods to terminate. {",
+			want:    " preemption: 1 waiting for pods on the nominated node to terminate. {",
 		},
 		"the pod never preempts": {outcome: "preemption: not eligible due to preemptionPolicy=Never."},
 		"victims were found":     {outcome: ""},
