@@ -263,7 +263,13 @@ func TestParseDeviceAnnotations(t *testing.T) {
 func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 	t.Parallel()
 	const percent = "must be a whole percentage from 0 to 100, is "
-	hints, joint, parts := codec(ParseDeviceAllocateHints()), codec(ParseDeviceJointAllocate()), codec(ParseGPUPartitions)
+	hints, joint, parts := codec(
+		ParseDeviceAllocateHints(),
+	), codec(
+		ParseDeviceJointAllocate(),
+	), codec(
+		ParseGPUPartitions,
+	)
 	gpu := func(resources string) string { return `{"rdma":[],"gpu":[{"id":"a","resources":` + resources + `}]}` }
 	for name, test := range map[string]struct {
 		parse parser

@@ -18,9 +18,9 @@ import (
 
 // gangPods are a gang that runs, one that lacks a member, one without its PodGroup, and one that lists another.
 func gangPods() []corev1.Pod {
-	in := func(name, of, on string, more ...string) corev1.Pod {
+	in := func(name, gangName, on string, more ...string) corev1.Pod {
 		p := pod(name, "", "", on, "")
-		p.Annotations[annotation.GangName] = of
+		p.Annotations[annotation.GangName] = gangName
 		for i := 0; i < len(more); i += 2 {
 			p.Annotations[more[i]] = more[i+1]
 		}

@@ -74,9 +74,9 @@ func TestKubeletsAsGolden(t *testing.T) {
 func TestEverySettingSaysWhereItComesFrom(t *testing.T) {
 	a := kubelets(t)
 	for name, test := range map[string]struct {
-		node string
-		of   func(view.Node) view.Origin
-		want view.Origin
+		node   string
+		origin func(view.Node) view.Origin
+		want   view.Origin
 	}{
 		"a mode that the agent reports": {
 			"followed", func(v view.Node) view.Origin { return v.Mode.From },
@@ -118,7 +118,7 @@ func TestEverySettingSaysWhereItComesFrom(t *testing.T) {
 			view.Origin{Source: "pluginArgument"},
 		},
 	} {
-		if got := test.of(a.node(test.node)); got != test.want {
+		if got := test.origin(a.node(test.node)); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}

@@ -47,9 +47,9 @@ func elastic(name, parent, floor, ceiling string) *v1alpha1.ElasticQuota {
 }
 
 // asking is a pod of a quota.
-func asking(name, of, on string, amounts map[corev1.ResourceName]string) corev1.Pod {
+func asking(name, quotaName, on string, amounts map[corev1.ResourceName]string) corev1.Pod {
 	p := pod(name, "", "", on, "")
-	p.Labels[annotation.QuotaName] = of
+	p.Labels[annotation.QuotaName] = quotaName
 	requests := corev1.ResourceList{}
 	for key, n := range amounts {
 		requests[key] = resource.MustParse(n)
@@ -63,8 +63,8 @@ func seedWorld() ([]corev1.Node, []corev1.Pod, []*v1alpha1.ElasticQuota) {
 	n := node("n", "64", nil)
 	n.Status.Allocatable[gpu] = resource.MustParse("100")
 	var pods []corev1.Pod
-	gpus := func(name, of, on, count string) {
-		pods = append(pods, asking(name, of, on, map[corev1.ResourceName]string{gpu: count}))
+	gpus := func(name, quotaName, on, count string) {
+		pods = append(pods, asking(name, quotaName, on, map[corev1.ResourceName]string{gpu: count}))
 	}
 	gpus("a", "a", "n", "5")
 	gpus("b", "b", "n", "20")

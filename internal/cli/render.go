@@ -343,24 +343,24 @@ func (r *renderer) decision(d view.Decision) {
 func differences(a, b view.Score) string {
 	type gap struct {
 		plugin string
-		by     int64
+		lead   int64
 	}
 	var gaps []gap
 	for _, p := range a.Plugins {
-		by := p.Score
+		lead := p.Score
 		for _, q := range b.Plugins {
 			if q.Name == p.Name {
-				by -= q.Score
+				lead -= q.Score
 			}
 		}
-		if by != 0 {
-			gaps = append(gaps, gap{p.Name, by})
+		if lead != 0 {
+			gaps = append(gaps, gap{p.Name, lead})
 		}
 	}
-	slices.SortStableFunc(gaps, func(x, y gap) int { return cmp.Compare(max(y.by, -y.by), max(x.by, -x.by)) })
+	slices.SortStableFunc(gaps, func(x, y gap) int { return cmp.Compare(max(y.lead, -y.lead), max(x.lead, -x.lead)) })
 	parts := make([]string, len(gaps))
 	for i, g := range gaps {
-		parts[i] = fmt.Sprintf("%s %+d", g.plugin, g.by)
+		parts[i] = fmt.Sprintf("%s %+d", g.plugin, g.lead)
 	}
 	return strings.Join(parts, ", ")
 }

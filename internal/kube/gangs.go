@@ -179,9 +179,9 @@ func (s *Gangs) remove(uid string) {
 type GangHandler interface {
 	// Opened is called with pods, by namespace/name, that may be tried and could not before, or failed before.
 	Opened(pods map[string]*corev1.Pod)
-	// Allow is called with the UIDs of reserved pods that may be bound, GiveBack with those that are to be given back.
+	// Allow is called with the UIDs of reserved pods that may be bound, Release with those whose reservations end.
 	Allow(uids []string)
-	GiveBack(uids []string)
+	Release(uids []string)
 }
 
 // Handle sets the handler.
@@ -207,8 +207,8 @@ func (s *Gangs) Update(event func(*gang.State) gang.Effects) {
 	if len(effects.Allow) > 0 {
 		h.Allow(effects.Allow)
 	}
-	if len(effects.GiveBack) > 0 {
-		h.GiveBack(effects.GiveBack)
+	if len(effects.Release) > 0 {
+		h.Release(effects.Release)
 	}
 	if len(pods) > 0 {
 		h.Opened(pods)

@@ -58,16 +58,20 @@ func newNodes(client kubernetes.Interface, resync time.Duration) cache.SharedInd
 }
 
 func newResourceClaims(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-	return &informer{SharedIndexInformer: resourceinformers.NewResourceClaimInformer(client, metav1.NamespaceAll, resync,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+	return &informer{
+		SharedIndexInformer: resourceinformers.NewResourceClaimInformer(client, metav1.NamespaceAll, resync,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+	}
 }
 
 // volumeInformers construct the informers that feed caches of the scheduler, besides those of pods, nodes and claims of
 // devices, by an object of their kind.
 var volumeInformers = map[runtime.Object]func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer{
 	&corev1.PersistentVolumeClaim{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return &informer{SharedIndexInformer: coreinformers.NewPersistentVolumeClaimInformer(c, metav1.NamespaceAll, resync,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+		return &informer{
+			SharedIndexInformer: coreinformers.NewPersistentVolumeClaimInformer(c, metav1.NamespaceAll, resync,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		}
 	},
 	&corev1.PersistentVolume{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return &informer{SharedIndexInformer: coreinformers.NewPersistentVolumeInformer(c, resync, cache.Indexers{})}
@@ -224,9 +228,9 @@ func (s *apiServer) patch(old *corev1.Pod, patch []byte) (runtime.Object, error)
 		return nil, fmt.Errorf("encode pod %s/%s: %w", old.Namespace, old.Name, err)
 	}
 	pod := &corev1.Pod{}
-	is, err := strategicpatch.StrategicMergePatch(was, patch, corev1.Pod{})
+	patched, err := strategicpatch.StrategicMergePatch(was, patch, corev1.Pod{})
 	if err == nil {
-		err = json.Unmarshal(is, pod)
+		err = json.Unmarshal(patched, pod)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("patch pod %s/%s: %w", old.Namespace, old.Name, err)

@@ -55,8 +55,8 @@ func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, err
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	resources := slices.Clone(fromCluster)
-	for _, of := range quotav1alpha1.GangKinds() {
-		resources = append(resources, of.At...)
+	for _, kind := range quotav1alpha1.GangKinds() {
+		resources = append(resources, kind.At...)
 	}
 	var docs []document
 	served := map[schema.GroupResource]bool{} // in a version before

@@ -32,8 +32,8 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 // ClassOf returns the class that the wrapped profile has for a pod.
 func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
 ) string {
-	if is, ok := p.Framework.(*ranking.Profile); ok {
-		return is.ClassOf(ctx, pod, signature, state)
+	if profile, ok := p.Framework.(*ranking.Profile); ok {
+		return profile.ClassOf(ctx, pod, signature, state)
 	}
 	return ""
 }

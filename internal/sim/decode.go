@@ -204,8 +204,8 @@ func (d *decoder) list(at origin, h header) {
 }
 
 func isPodGroup(k schema.GroupVersionKind) bool {
-	return slices.ContainsFunc(quotav1alpha1.GangKinds(), func(of quotav1alpha1.GangKind) bool {
-		return of.Kind == k.Kind && slices.ContainsFunc(of.At, func(r schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(quotav1alpha1.GangKinds(), func(kind quotav1alpha1.GangKind) bool {
+		return kind.Kind == k.Kind && slices.ContainsFunc(kind.At, func(r schema.GroupVersionResource) bool {
 			return r.GroupVersion() == k.GroupVersion()
 		})
 	})

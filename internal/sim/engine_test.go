@@ -315,8 +315,8 @@ func (follower) OnAdd(any, bool) {}
 func (follower) OnDelete(any)    {}
 
 func (f follower) OnUpdate(old, obj any) {
-	if was, is := old.(*corev1.Pod), obj.(*corev1.Pod); was.Spec.NodeName != is.Spec.NodeName {
-		f(is)
+	if was, now := old.(*corev1.Pod), obj.(*corev1.Pod); was.Spec.NodeName != now.Spec.NodeName {
+		f(now)
 	}
 }
 

@@ -50,19 +50,19 @@ type owner struct{ namespace, name, kind string }
 
 func ownedBy(o metav1.Object, kind string) owner { return owner{o.GetNamespace(), o.GetName(), kind} }
 
-func (w *world) job(at origin, of owner, spec batchv1.JobSpec, p *problems) {
+func (w *world) job(at origin, parent owner, spec batchv1.JobSpec, p *problems) {
 	if ptr.Deref(spec.Suspend, false) {
 		return
 	}
 	n := ptr.Deref(spec.Parallelism, 1)
 	n = min(n, ptr.Deref(spec.Completions, n))
-	w.replicate(at, of, spec.Template, 0, &n, p)
+	w.replicate(at, parent, spec.Template, 0, &n, p)
 }
 
 // maxPods bounds the pods of one input: more are likely to be a typing error.
 const maxPods = 200_000
 
-func (w *world) replicate(at origin, of owner, template corev1.PodTemplateSpec, first int32, replicas *int32,
+func (w *world) replicate(at origin, parent owner, template corev1.PodTemplateSpec, first int32, replicas *int32,
 	p *problems,
 ) {
 	n := int(ptr.Deref(replicas, 1))
@@ -71,20 +71,20 @@ func (w *world) replicate(at origin, of owner, template corev1.PodTemplateSpec, 
 		return
 	}
 	for i := range n {
-		w.member(at, of, template, int(first)+i, p)
+		w.member(at, parent, template, int(first)+i, p)
 	}
 }
 
-func (w *world) member(at origin, of owner, template corev1.PodTemplateSpec, i int, p *problems) {
+func (w *world) member(at origin, parent owner, template corev1.PodTemplateSpec, i int, p *problems) {
 	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	t.Namespace, t.Name = of.namespace, fmt.Sprintf("%s-%d", of.name, i)
+	t.Namespace, t.Name = parent.namespace, fmt.Sprintf("%s-%d", parent.name, i)
 	group := appsv1.SchemeGroupVersion
-	if of.kind == "Job" {
+	if parent.kind == "Job" {
 		group = batchv1.SchemeGroupVersion
 	}
 	t.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: group.String(), Kind: of.kind, Name: of.name, Controller: ptr.To(true),
-		UID: types.UID("simulated/" + of.kind + "/" + of.name),
+		APIVersion: group.String(), Kind: parent.kind, Name: parent.name, Controller: ptr.To(true),
+		UID: types.UID("simulated/" + parent.kind + "/" + parent.name),
 	}}
 	at.object += fmt.Sprintf(", pod %d", i)
 	if t.Spec.NodeName != "" {

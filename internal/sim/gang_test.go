@@ -58,14 +58,14 @@ func TestTheOlderGangIsTriedFirst(t *testing.T) {
 			created + "}, spec: {minMember: 2}}\n---"
 	}
 	const (
-		of    = ", labels: {pod-group.scheduling.sigs.k8s.io: %s}"
-		first = `, creationTimestamp: "2026-01-01T00:00:00Z"`
-		later = `, creationTimestamp: "2026-01-02T00:00:00Z"`
+		inGang = ", labels: {pod-group.scheduling.sigs.k8s.io: %s}"
+		first  = `, creationTimestamp: "2026-01-01T00:00:00Z"`
+		later  = `, creationTimestamp: "2026-01-02T00:00:00Z"`
 	)
 	for name, in := range map[string]string{
-		"by their PodGroups": group("a", later) + group("b", first) + cpuPod("a0", 6, fmt.Sprintf(of, "a")+first, "") +
-			cpuPod("a1", 6, fmt.Sprintf(of, "a")+first, "") + cpuPod("b0", 6, fmt.Sprintf(of, "b")+later, "") +
-			cpuPod("b1", 6, fmt.Sprintf(of, "b")+later, ""),
+		"by their PodGroups": group("a", later) + group("b", first) + cpuPod("a0", 6, fmt.Sprintf(inGang, "a")+first, "") +
+			cpuPod("a1", 6, fmt.Sprintf(inGang, "a")+first, "") + cpuPod("b0", 6, fmt.Sprintf(inGang, "b")+later, "") +
+			cpuPod("b1", 6, fmt.Sprintf(inGang, "b")+later, ""),
 		"by their oldest pods": cpuPod("a0", 6, says("a", 2)+later, "") + cpuPod("a1", 6, says("a", 2)+later, "") +
 			cpuPod("b0", 6, says("b", 2)+later, "") + cpuPod("b1", 6, says("b", 2)+first, ""),
 	} {
@@ -164,9 +164,9 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 		return fmt.Sprintf("\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: a}, "+
 			"spec: {minResources: {cpu: %d}}}\n---", cpus)
 	}
-	pair := func(of, with string) string { // a gang of one that starts with another
+	pair := func(gangName, with string) string { // a gang of one that starts with another
 		const key = "gang.scheduling.koordinator.sh/groups"
-		return group(of, 1, fmt.Sprintf(`%s: '["default/%s","default/%s"]'`, key, of, with))
+		return group(gangName, 1, fmt.Sprintf(`%s: '["default/%s","default/%s"]'`, key, gangName, with))
 	}
 	composite := func(name string, least int, parent string) string {
 		return fmt.Sprintf("\n{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {name: %s}, "+
@@ -177,10 +177,15 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 		return nativeGroup("v1beta1", name, "{gang: {minCount: 1}}, parentCompositePodGroupName: "+parent)
 	}
 	numbered := map[string]int{}
-	inQuota := func(of string, cpus int) string { // the next member
-		name := fmt.Sprint(of, numbered[of])
-		numbered[of]++
-		return cpuPod(name, cpus, ", labels: {quota.scheduling.koordinator.sh/name: ten}"+group(of, 2, nonStrict), "")
+	inQuota := func(quotaName string, cpus int) string { // the next member
+		name := fmt.Sprint(quotaName, numbered[quotaName])
+		numbered[quotaName]++
+		return cpuPod(
+			name,
+			cpus,
+			", labels: {quota.scheduling.koordinator.sh/name: ten}"+group(quotaName, 2, nonStrict),
+			"",
+		)
 	}
 	for name, c := range map[string]struct {
 		nodes int
@@ -352,11 +357,11 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 			r, _ := simulate(t, in+c.pods, "-")
 			var got []string
 			for _, p := range r.Pods {
-				is := p.State
-				if is != Scheduled && len(p.Reasons) > 0 {
-					is = p.Reasons[0].Code.String()
+				state := p.State
+				if state != Scheduled && len(p.Reasons) > 0 {
+					state = p.Reasons[0].Code.String()
 				}
-				got = append(got, p.Name+" "+is)
+				got = append(got, p.Name+" "+state)
 			}
 			slices.Sort(got)
 			if got := strings.Join(got, ", "); got != c.want {
@@ -528,8 +533,8 @@ func TestGangsNeverStartInPart(t *testing.T) {
 				}
 			}
 			r, _ := simulate(t, again, "-")
-			for _, is := range r.Gangs {
-				if is.Name == "default/"+g && is.Bound > 0 {
+			for _, group := range r.Gangs {
+				if group.Name == "default/"+g && group.Bound > 0 {
 					rt.Fatalf("gang %s waits, and fits in what is left: %+v", g, r.Pods)
 				}
 			}
@@ -540,10 +545,10 @@ func TestGangsNeverStartInPart(t *testing.T) {
 // TestAPlanThatDoesWithoutTheFirstMember: a1 is tried first, by its age, and takes no room of a2 and b0.
 func TestAPlanThatDoesWithoutTheFirstMember(t *testing.T) {
 	const both = `, gang.scheduling.koordinator.sh/groups: '["default/a","default/b"]'}`
-	of := func(gang string, least int) string { return strings.TrimSuffix(says(gang, least), "}") + both }
-	in := cpuNode("n0", 4) + cpuPod("a1", 3, of("a", 1)+`, creationTimestamp: "2026-01-01T00:00:00Z"`, "") +
-		cpuPod("a2", 1, of("a", 1)+`, creationTimestamp: "2026-01-02T00:00:00Z"`, "") +
-		cpuPod("b0", 2, of("b", 1)+`, creationTimestamp: "2026-01-02T00:00:00Z"`, "")
+	answer := func(gang string, least int) string { return strings.TrimSuffix(says(gang, least), "}") + both }
+	in := cpuNode("n0", 4) + cpuPod("a1", 3, answer("a", 1)+`, creationTimestamp: "2026-01-01T00:00:00Z"`, "") +
+		cpuPod("a2", 1, answer("a", 1)+`, creationTimestamp: "2026-01-02T00:00:00Z"`, "") +
+		cpuPod("b0", 2, answer("b", 1)+`, creationTimestamp: "2026-01-02T00:00:00Z"`, "")
 	r, _ := simulate(t, in, "-")
 	if got, want := states(r), "a1 Unschedulable, a2 Scheduled, b0 Scheduled"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -653,9 +658,9 @@ func TestTheGangsOfTheGuideStart(t *testing.T) {
 			if roles == nil {
 				in += "\n" + doc + "\n---"
 			}
-			for role, of := range roles {
-				for i := range of.Replicas {
-					p := corev1.Pod{ObjectMeta: of.Template.ObjectMeta, Spec: of.Template.Spec}
+			for role, gangName := range roles {
+				for i := range gangName.Replicas {
+					p := corev1.Pod{ObjectMeta: gangName.Template.ObjectMeta, Spec: gangName.Template.Spec}
 					p.APIVersion, p.Kind = "v1", "Pod"
 					p.Name = fmt.Sprintf("%s-%s-%d", job.Metadata.Name, strings.ToLower(role), i)
 					pod, err := json.Marshal(&p)

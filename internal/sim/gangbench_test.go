@@ -45,13 +45,13 @@ func BenchmarkOvertakenGang(b *testing.B) {
 					on(fmt.Sprint("t", i), node, 100, 1_000_000)
 				}
 				l.gang("g", 64, 20)
-				l.settle()
+				l.runUntilIdle()
 				for i := range 10 {
 					on(fmt.Sprint("o", i), "", 10, 2_000_000)
 				}
 				b.StartTimer()
 				from := cpuTime(b)
-				l.settle()
+				l.runUntilIdle()
 				took += cpuTime(b) - from
 				if at := l.why("g").Code.String(); at != "GangReserved" {
 					b.Fatalf("the gang waits with %s", at)
@@ -86,7 +86,7 @@ func BenchmarkWaitingGangs(b *testing.B) {
 			for i := range gangs {
 				l.gang(fmt.Sprintf("g%03dx", i), 64, 20)
 			}
-			l.settle()
+			l.runUntilIdle()
 			if at := l.why("g000x").Code.String(); at != "GangSiblingFailed" {
 				b.Fatalf("the first gang waits with %s", at)
 			}
@@ -98,7 +98,7 @@ func BenchmarkWaitingGangs(b *testing.B) {
 				fill(0, fmt.Sprint("small", n))
 				b.StartTimer()
 				from := cpuTime(b)
-				l.settle()
+				l.runUntilIdle()
 				took += cpuTime(b) - from
 			}
 			b.ReportMetric(float64(took.Microseconds())/1000/float64(b.N), "cpu-ms/op")

@@ -97,7 +97,7 @@ func (l *live) gang(name string, members int, cpus int64, change ...func(*corev1
 	}
 }
 
-func (l *live) settle() {
+func (l *live) runUntilIdle() {
 	l.Helper()
 	if err := l.run(l.ctx); err != nil {
 		l.Fatal(err)
@@ -141,9 +141,9 @@ func (l *live) overtakesIn(old, steps int) (started int, served bool) {
 	for i := range old {
 		l.pod(fmt.Sprint("old", i), 1)
 	}
-	l.settle()
+	l.runUntilIdle()
 	l.gang("a", 2, 4)
-	l.settle()
+	l.runUntilIdle()
 	return l.overtakesMore(0, steps)
 }
 
@@ -158,7 +158,7 @@ func (l *live) overtakesMore(from, steps int) (started int, served bool) {
 		l.end(prefix)
 		l.pod(fmt.Sprint("s", i), 1)
 		before := len(l.on("s"))
-		l.settle()
+		l.runUntilIdle()
 		if len(l.on("a")) == 2 {
 			return started, true
 		}
@@ -277,11 +277,11 @@ func TestAnUnschedulableGangDoesNotBlockTheHead(t *testing.T) {
 		l.core.Profiles[name] = &counting{f.(*profile), &plans}
 	}
 	l.gang("a", 3, 4, priority(10))
-	l.settle()
+	l.runUntilIdle()
 	for i := range 20 {
 		before := plans
 		l.pod(fmt.Sprint("s", i), 4)
-		l.settle()
+		l.runUntilIdle()
 		if len(l.on("s")) == 0 {
 			t.Fatalf("pod %d behind the gang was not started", i)
 		}
@@ -289,7 +289,7 @@ func TestAnUnschedulableGangDoesNotBlockTheHead(t *testing.T) {
 			t.Errorf("pod %d was started, and the gang was tried for it", i)
 		}
 		l.end("s")
-		l.settle()
+		l.runUntilIdle()
 		if plans > before+2 { // and the member that failed once more without its siblings
 			t.Errorf("a pod has ended, and the last member was tried %d times, want twice", plans-before)
 		}
@@ -314,7 +314,7 @@ func (c *counting) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState
 func TestAGangThatCanNeverFitClosesNoNode(t *testing.T) {
 	l := newLive(t, cpuNode("n0", 4)+cpuNode("n1", 4))
 	l.pod("keeps", 1, priority(1))
-	l.settle()
+	l.runUntilIdle()
 	if started, served := l.overtakesIn(7, 40); served || started != 40 {
 		t.Errorf("%d small pods were started and the gang %t, want 40 and not", started, served)
 	}
@@ -348,20 +348,20 @@ func TestWhatIsBeforeAGangPassesItsReservation(t *testing.T) {
 				t.Fatalf("it waits by %+v", r)
 			}
 			l.pod("p", 1, c.change...)
-			l.settle()
+			l.runUntilIdle()
 			if passes := len(l.on("p")) == 1; passes != c.passes {
 				t.Errorf("it was started: %t", passes)
 			}
 			for len(l.on("s")) > 0 {
 				l.end("s")
-				l.settle()
+				l.runUntilIdle()
 			}
 			if started := len(l.on("a")) == 2; started == c.passes {
 				t.Errorf("all small pods have ended, and the gang was started: %t", started)
 			}
 			if c.passes {
 				l.end("p")
-				l.settle()
+				l.runUntilIdle()
 			}
 			if len(l.on("a")) != 2 {
 				t.Errorf("all have ended, and it waits by %+v", l.why("a"))
@@ -379,17 +379,17 @@ func TestANewSchedulerKeepsReservations(t *testing.T) {
 		again.api.create(again.api.pods, o.(*corev1.Pod))
 	}
 	again.born = l.born
-	again.settle()
+	again.runUntilIdle()
 	again.end("s")
 	again.pod("late", 1)
-	again.settle()
+	again.runUntilIdle()
 	if r := again.why("a"); r.Code != why.GangReserved || len(again.on("late")) > 0 {
 		t.Errorf("it waits by %+v, and %d pods behind it were started", r, len(again.on("late")))
 	}
 	for len(again.on("s")) > 0 {
 		again.end("s")
 	}
-	again.settle()
+	again.runUntilIdle()
 	if len(again.on("a")) != 2 {
 		t.Errorf("all have ended, and it waits by %+v", again.why("a"))
 	}
@@ -412,11 +412,11 @@ func TestAReservationEndsWithItsReason(t *testing.T) {
 		"its members ask for a node that does not exist": func(l *live) {
 			for _, n := range l.api.nodes.GetStore().List() {
 				was := n.(*corev1.Node)
-				is := was.DeepCopy()
-				is.Spec.Unschedulable = true
-				utilruntime.Must(l.api.nodes.GetStore().Update(is))
+				now := was.DeepCopy()
+				now.Spec.Unschedulable = true
+				utilruntime.Must(l.api.nodes.GetStore().Update(now))
 				for _, h := range l.api.nodes.handlers {
-					h.OnUpdate(was, is)
+					h.OnUpdate(was, now)
 				}
 			}
 		},
@@ -428,9 +428,9 @@ func TestAReservationEndsWithItsReason(t *testing.T) {
 				t.Fatalf("it waits by %+v", r)
 			}
 			change(l)
-			l.settle()
+			l.runUntilIdle()
 			l.end("s")
-			l.settle()
+			l.runUntilIdle()
 			for _, node := range []string{"n0", "n1"} {
 				if n := l.core.SchedulingQueue.NominatedPodsForNode(node); len(n) > 0 {
 					t.Errorf("%s is kept for %s and %d others; the gang waits by %+v", node, n[0].GetPod().Name,
@@ -445,9 +445,9 @@ func TestAReservationEndsWithItsReason(t *testing.T) {
 func (l *live) update(name string, change func(*corev1.Pod)) {
 	o, _, _ := l.api.pods.GetStore().GetByKey("default/" + name)
 	was := o.(*corev1.Pod)
-	is := was.DeepCopy()
-	change(is)
-	l.api.update(was, is)
+	now := was.DeepCopy()
+	change(now)
+	l.api.update(was, now)
 }
 
 // TestAGangIsOvertakenSoOftenAtMost is G7 with random pods of three priorities that come and go beside one gang, which
@@ -497,9 +497,9 @@ func TestAGangIsOvertakenSoOftenAtMost(t *testing.T) {
 		for i := range rapid.IntRange(0, 8).Draw(rt, "before it") {
 			small(-1 - i)
 		}
-		l.settle()
+		l.runUntilIdle()
 		l.gang("a", members, int64(cpus), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &policy })
-		l.settle()
+		l.runUntilIdle()
 		overtaken, since, last := 0, map[types.UID]bool{}, "" // nodes are kept
 		holdsOf := func() map[string]int {
 			holds := map[string]int{}
@@ -520,7 +520,7 @@ func TestAGangIsOvertakenSoOftenAtMost(t *testing.T) {
 				small(i)
 			}
 			feasible, reserved, holds := fits(), l.why("a").Code == why.GangReserved, holdsOf()
-			l.settle()
+			l.runUntilIdle()
 			switch started := len(l.on("a")); {
 			case started == members:
 				return
@@ -539,9 +539,9 @@ func TestAGangIsOvertakenSoOftenAtMost(t *testing.T) {
 					rt.Fatalf("%d pods behind the gang were started; it waits by %+v", overtaken, l.why("a"))
 				}
 			}
-			if is := fmt.Sprint(holdsOf()); is != fmt.Sprint(holds) || is != last { // others are kept
+			if holding := fmt.Sprint(holdsOf()); holding != fmt.Sprint(holds) || holding != last { // others are kept
 				clear(since)
-				last = is
+				last = holding
 				continue
 			}
 			for _, p := range l.on("s") {
@@ -560,7 +560,7 @@ func TestAGangIsOvertakenSoOftenAtMost(t *testing.T) {
 		}
 		for len(l.on("s")) > 0 {
 			l.end("s")
-			l.settle()
+			l.runUntilIdle()
 		}
 		if started := len(l.on("a")) == members; started != fits() {
 			rt.Fatalf("no other pod is left, and it was started: %t; it waits by %+v", started, l.why("a"))
@@ -582,8 +582,8 @@ func TestReservationsDoNotBlockEachOther(t *testing.T) {
 		for i := range rapid.IntRange(4, 30).Draw(rt, "steps") {
 			var running []*corev1.Pod
 			for _, p := range l.on("") {
-				of := p.Annotations[annotation.GangName]
-				if n := gangs[of]; n == 0 || len(l.on(of)) == n {
+				gangName := p.Annotations[annotation.GangName]
+				if n := gangs[gangName]; n == 0 || len(l.on(gangName)) == n {
 					running = append(running, p)
 				}
 			}
@@ -605,7 +605,7 @@ func TestReservationsDoNotBlockEachOther(t *testing.T) {
 			default:
 				l.pod(fmt.Sprint("s", i), int64(rapid.IntRange(1, 2).Draw(rt, "CPUs")), never)
 			}
-			l.settle()
+			l.runUntilIdle()
 			reserved := 0
 			for name := range gangs {
 				if l.why(name).Code == why.GangReserved {
@@ -620,7 +620,7 @@ func TestReservationsDoNotBlockEachOther(t *testing.T) {
 				break
 			}
 			l.api.remove(running[0])
-			l.settle()
+			l.runUntilIdle()
 		}
 		for _, o := range l.api.pods.GetStore().List() {
 			p := o.(*corev1.Pod)
@@ -679,17 +679,17 @@ func equalGangs(t *testing.T, all func(*corev1.Pod)) {
 	for i := range nodes {
 		l.pod(fmt.Sprint("keeps", i), 3)
 	}
-	l.settle()
+	l.runUntilIdle()
 	asked = 0
 	for i := range gangs {
-		of := inGangOf(fmt.Sprintf("g%dx", i), 2)
+		options := inGangOf(fmt.Sprintf("g%dx", i), 2)
 		for m := range 2 { // of every other one the first needs room
-			l.pod(fmt.Sprintf("g%dx%d", i, m), int64(3*((i+m)%2)), of, func(p *corev1.Pod) {
+			l.pod(fmt.Sprintf("g%dx%d", i, m), int64(3*((i+m)%2)), options, func(p *corev1.Pod) {
 				p.Labels["job"] = fmt.Sprint(i)
 			})
 		}
 	}
-	l.settle()
+	l.runUntilIdle()
 	one := newLive(t, in)
 	one.all = all
 	alone := 0
@@ -699,11 +699,11 @@ func equalGangs(t *testing.T, all func(*corev1.Pod)) {
 	for i := range nodes {
 		one.pod(fmt.Sprint("keeps", i), 3)
 	}
-	one.settle()
+	one.runUntilIdle()
 	alone = 0
 	one.gang("g", 1, 3)
 	one.pod("h", 0)
-	one.settle()
+	one.runUntilIdle()
 	if asked == 0 || asked > 4*alone {
 		t.Errorf("nodes were asked %d times, want about the %d of one gang", asked, alone)
 	}
@@ -718,7 +718,7 @@ func equalGangs(t *testing.T, all func(*corev1.Pod)) {
 	asked = 0
 	for i := range 15 { // which overtake them, and none is planned for that but the first
 		l.pod(fmt.Sprint("s", i), 1)
-		l.settle()
+		l.runUntilIdle()
 	}
 	if len(l.on("s")) != 15 || asked > 15*nodes+20*alone {
 		t.Errorf("%d pods behind them were started, and nodes were asked %d times", len(l.on("s")), asked)
@@ -729,7 +729,7 @@ func equalGangs(t *testing.T, all func(*corev1.Pod)) {
 	for range 3 {
 		l.end("keeps")
 	}
-	l.settle()
+	l.runUntilIdle()
 	for i := range gangs {
 		if started := len(l.on(fmt.Sprintf("g%dx", i))) == 2; started != (i < 3) {
 			t.Errorf("three nodes were freed, and gang %d was started: %t", i, started)
@@ -763,7 +763,7 @@ func TestEqualGangsShareWhatManyDomainsSaid(t *testing.T) {
 	for i := range gangs {
 		l.gang(fmt.Sprint("g", i, "x"), 1, 3)
 	}
-	l.settle()
+	l.runUntilIdle()
 	for i := range gangs {
 		r := l.why(fmt.Sprint("g", i, "x"))
 		if r.Code != why.GangSiblingFailed || r.Tried.Domains != domains || r.Tried.Many != domains {
@@ -795,15 +795,15 @@ func TestNodesAreKeptWhenAllOfAPlanHasFailed(t *testing.T) {
 	l.pod("g0", 1, inGangOf("g", 2), block)
 	l.pod("behind", 1, on("kept"))
 	l.pod("g1", 1, inGangOf("g", 2), block)
-	l.settle()
+	l.runUntilIdle()
 	l.pod("s", 1)
-	l.settle()
+	l.runUntilIdle()
 	if r := l.why("g"); r.Code != why.GangReserved {
 		t.Fatalf("the gang was overtaken, and waits by %+v", r)
 	}
 	asked = 0
 	l.end("old")
-	l.settle()
+	l.runUntilIdle()
 	for _, p := range l.on("g") {
 		if p.Spec.NodeName != "large" {
 			t.Errorf("%s is on %s", p.Name, p.Spec.NodeName)
@@ -821,7 +821,7 @@ func TestAGangIsPlannedWhoseQuotaHasGrown(t *testing.T) {
 	l.all = func(p *corev1.Pod) { p.Labels[annotation.QuotaName] = "team" }
 	l.gang("a", 2, 2)
 	l.gang("b", 2, 2)
-	l.settle()
+	l.runUntilIdle()
 	all, _ := l.quotas.Objects()
 	for _, q := range all {
 		if q.Name == "team" {
@@ -831,7 +831,7 @@ func TestAGangIsPlannedWhoseQuotaHasGrown(t *testing.T) {
 		}
 	}
 	l.gang("c", 2, 2)
-	l.settle()
+	l.runUntilIdle()
 	if len(l.on("c")) != 2 {
 		t.Errorf("there is room in the quota and on the node, and it waits by %+v", l.why("c"))
 	}
@@ -863,7 +863,7 @@ func TestNoGangIsSkippedThatFits(t *testing.T) {
 					metav1.SetMetaDataLabel(&p.ObjectMeta, "changed", fmt.Sprint(i))
 				})
 			}
-			l.settle()
+			l.runUntilIdle()
 			free := map[string]int{"n0": 4, "n1": 4}
 			for _, p := range l.on("") {
 				free[p.Spec.NodeName] -= int(p.Spec.Containers[0].Resources.Requests.Cpu().Value())
@@ -895,14 +895,14 @@ func (l *live) name(rt *rapid.T) string {
 // nominationEnds ends the nomination of another pod when the first member of a plan that has failed comes back.
 type nominationEnds struct {
 	queue.SchedulingQueue
-	of *corev1.Pod
+	pod *corev1.Pod
 }
 
 func (q *nominationEnds) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, n int64) error {
-	if of := q.of; of != nil {
-		q.of = nil
-		q.DeleteNominatedPodIfExists(of)
-		q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodDelete, of, nil, nil)
+	if owner := q.pod; owner != nil {
+		q.pod = nil
+		q.DeleteNominatedPodIfExists(owner)
+		q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodDelete, owner, nil, nil)
 	}
 	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, n)
 }
@@ -913,7 +913,7 @@ func TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails(t *testing.T) {
 	l.pod("nominated", 4, func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/x"}}
 	})
-	l.settle()
+	l.runUntilIdle()
 	var other *corev1.Pod
 	for _, o := range l.api.pods.GetStore().List() {
 		other = o.(*corev1.Pod)
@@ -928,7 +928,7 @@ func TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails(t *testing.T) {
 	other.Status.NominatedNodeName = "n0"
 	l.core.SchedulingQueue = &nominationEnds{l.core.SchedulingQueue, other}
 	l.gang("a", 2, 2)
-	l.settle()
+	l.runUntilIdle()
 	if len(l.on("a")) != 2 {
 		t.Errorf("the node is free, and the gang waits by %+v", l.why("a"))
 	}
@@ -971,11 +971,11 @@ func TestNodesAreKeptWhateverIsTaken(t *testing.T) {
 				})
 			}
 			l.gang("g", 2, 0, asks(c.resource, c.member))
-			l.settle()
+			l.runUntilIdle()
 			for i := range 10 {
 				l.pod(fmt.Sprint("s", i), 0)
 			}
-			l.settle()
+			l.runUntilIdle()
 			if got := l.why("g"); got.Code != c.want {
 				t.Errorf("the gang waits with %v, want %v: %+v", got.Code, c.want, got)
 			}

@@ -152,10 +152,10 @@ func TestABindingThatFailsAgainLeavesADegradedGang(t *testing.T) {
 		if b.tries["a1"] == attempts && !looked {
 			looked = true
 			atRest(t, e)
-			var is gang.Report
-			e.gangs.Read(func(s *gang.State) { is, _ = s.Find("default/a") })
-			if !is.Degraded || len(is.In(gang.Bound)) != 3 || len(is.In(gang.Pending)) != 1 {
-				t.Errorf("the gang is %+v, want it degraded with 3 of 4 bound", is)
+			var report gang.Report
+			e.gangs.Read(func(s *gang.State) { report, _ = s.Find("default/a") })
+			if !report.Degraded || len(report.In(gang.Bound)) != 3 || len(report.In(gang.Pending)) != 1 {
+				t.Errorf("the gang is %+v, want it degraded with 3 of 4 bound", report)
 			}
 			if e.gangs.Compare(podsOf(e)["a1"], &corev1.Pod{}) >= 0 {
 				t.Error("the member comes behind a pod that is older")

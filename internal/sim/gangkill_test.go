@@ -34,7 +34,7 @@ const (
 	commit   = "S5 commit"
 	drain    = "S6 drain"
 	bindStep = "S7 bind"
-	giveBack = "S8 give back"
+	release  = "S8 give back"
 )
 
 // seam is called between the parts of each step of a transaction, with the pod that the part was about, if any. What
@@ -67,9 +67,9 @@ func watchSteps(e *engine, at seam) {
 	e.core.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo,
 		status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time,
 	) {
-		at(giveBack, p.Pod)
+		at(release, p.Pod)
 		fail(ctx, f, p, status, nominating, start)
-		at(giveBack, p.Pod)
+		at(release, p.Pod)
 	}
 }
 
@@ -142,7 +142,7 @@ func (p *steppedProfile) RunReservePluginsUnreserve(ctx context.Context, state f
 	node string,
 ) {
 	p.Framework.RunReservePluginsUnreserve(ctx, state, pod, node)
-	p.at(p.during(giveBack), pod)
+	p.at(p.during(release), pod)
 }
 
 func (p *steppedProfile) RunPermitPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
@@ -177,8 +177,8 @@ func worldOf(t *testing.T, in string, has map[string]*corev1.Pod) *world {
 	pending := w.pending
 	w.pending = nil
 	for _, p := range pending {
-		if is := has[p.Name]; is != nil {
-			p.Pod = is.DeepCopy()
+		if pod := has[p.Name]; pod != nil {
+			p.Pod = pod.DeepCopy()
 		}
 		if p.Spec.NodeName != "" {
 			w.existing = append(w.existing, p)
@@ -263,7 +263,7 @@ func transaction(single, more string) string {
 }
 
 // worker is a member of one of the two gangs. It binds four CPUs.
-func worker(name, of string, least, gpus int, more string) string {
+func worker(name, gangName string, least, gpus int, more string) string {
 	asks := "{cpu: 4, memory: 64Mi}"
 	if gpus > 0 {
 		asks = fmt.Sprintf("{cpu: 4, memory: 64Mi, koordinator.sh/gpu: %d}", gpus)
@@ -272,7 +272,7 @@ func worker(name, of string, least, gpus int, more string) string {
 		"labels: {koordinator.sh/qosClass: LSR, quota.scheduling.koordinator.sh/name: q}%s, "+
 		`gang.scheduling.koordinator.sh/groups: '["default/a","default/b"]'%s}}, `+
 		"spec: {containers: [{name: c, image: i, resources: {limits: %s}}]}}\n---", name,
-		strings.TrimSuffix(says(of, least), "}"), more, asks)
+		strings.TrimSuffix(says(gangName, least), "}"), more, asks)
 }
 
 // atRest fails the test where an engine that has nothing to do holds more than its bound pods do.
@@ -477,9 +477,9 @@ func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 			e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 				if _, left := e.rounds.Pulled(); left == 0 {
 					rounds++
-					if is := accountsOf(e); before == nil {
-						before = &is
-					} else if what := before.differ(is); len(what) > 0 {
+					if accounts := accountsOf(e); before == nil {
+						before = &accounts
+					} else if what := before.differ(accounts); len(what) > 0 {
 						t.Errorf("round %d has left something: %v", rounds-1, what)
 					}
 				}

@@ -25,11 +25,11 @@ import (
 func states(r Result) string {
 	var got []string
 	for _, p := range r.Pods {
-		is := p.State
-		if is == Waiting && len(p.Reasons) > 0 {
-			is = p.Reasons[0].Code.String()
+		state := p.State
+		if state == Waiting && len(p.Reasons) > 0 {
+			state = p.Reasons[0].Code.String()
 		}
-		got = append(got, p.Name+" "+is)
+		got = append(got, p.Name+" "+state)
 	}
 	slices.Sort(got)
 	return strings.Join(got, ", ")
@@ -476,7 +476,7 @@ func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
 		for _, f := range e.core.Profiles {
 			executor := app.PreemptionOf(f).Executor
 			preempt := executor.PreemptPod
-			executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor,
+			executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor,
 				victim *corev1.Pod, plugin string,
 			) error {
 				for _, o := range e.api.pods.GetStore().List() {
@@ -484,7 +484,7 @@ func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
 						e.api.remove(p)
 					}
 				}
-				return preempt(ctx, c, by, victim, plugin)
+				return preempt(ctx, c, preemptor, victim, plugin)
 			}
 		}
 	})
@@ -535,9 +535,9 @@ func TestExtendersAreAskedInThePlan(t *testing.T) {
 	gang := cpuPod("a0", 4, says("a", 2), ", priority: 9") + cpuPod("a1", 4, says("a", 2), ", priority: 9")
 	nodes := cpuNode("n0", 4) + cpuNode("n1", 4)
 	for name, c := range map[string]struct {
-		in   string
-		by   extender
-		want string
+		in        string
+		preemptor extender
+		want      string
 	}{
 		"a node that the extender refuses": {
 			nodes + gang, extender{refuses: "n1"}, "a0 GangSiblingFailed, a1 GangSiblingFailed",
@@ -559,7 +559,7 @@ func TestExtendersAreAskedInThePlan(t *testing.T) {
 			"a0 GangSiblingFailed, a1 GangSiblingFailed, l0 Existing, l1 Existing",
 		},
 	} {
-		r, err := simulated(t, c.in, func(e *engine) { e.core.Extenders = []fwk.Extender{c.by} })
+		r, err := simulated(t, c.in, func(e *engine) { e.core.Extenders = []fwk.Extender{c.preemptor} })
 		if got := states(r); got != c.want || err != nil {
 			t.Errorf("%s: got %s, %v\nwant %s", name, got, err, c.want)
 		}

@@ -65,9 +65,9 @@ func network() (nodes string) {
 	return nodes
 }
 
-func members(of string, n, cpus int, metadata, spec string) (pods string) {
+func members(gangName string, n, cpus int, metadata, spec string) (pods string) {
 	for i := range n {
-		pods += cpuPod(fmt.Sprint(of, i), cpus, metadata, spec)
+		pods += cpuPod(fmt.Sprint(gangName, i), cpus, metadata, spec)
 	}
 	return pods
 }
@@ -441,7 +441,7 @@ func TestANodeOfADomainGoesWhileItsMembersAreReserved(t *testing.T) {
 	gone := ""
 	watchSteps(l.engine, func(step string, p *corev1.Pod) *fwk.Status {
 		switch {
-		case step == giveBack:
+		case step == release:
 			t.Errorf("%s is given back", p.Name)
 		case step == commit && gone == "":
 			gone = l.rounds.Planned(podsOf(l.engine)["a1"])
@@ -452,7 +452,7 @@ func TestANodeOfADomainGoesWhileItsMembersAreReserved(t *testing.T) {
 	l.gang("a", 2, 2, func(p *corev1.Pod) {
 		p.Annotations[annotation.GangNetworkTopology] = inOneBlock
 	})
-	l.settle()
+	l.runUntilIdle()
 	if on := l.on("a"); gone == "" || len(on) != 2 || on[1].Spec.NodeName != "n2" {
 		t.Errorf("node %q has gone; %+v; the gang waits by %+v", gone, on, l.why("a"))
 	}
@@ -561,10 +561,10 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 }
 
 // TestASetThatWasGivenBackIsNotFollowed: members that timed out go where all are better off since.
-func TestASetThatWasGivenBackIsNotFollowed(t *testing.T) {
+func TestASetThatWasReleasedIsNotFollowed(t *testing.T) {
 	l := newLive(t, linkedNode("n0", 4)+linkedNode("n1", 4, "0-1:6", "1-2:6", "2-3:6", "3-0:6"))
 	l.pod("old", 64, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n1"} })
-	l.settle()
+	l.runUntilIdle()
 	together := func(p *corev1.Pod) {
 		p.Annotations[annotation.GangMode] = "NonStrict"
 		p.Annotations[annotation.GangGroups] = `["default/a","default/b"]`
@@ -577,7 +577,7 @@ func TestASetThatWasGivenBackIsNotFollowed(t *testing.T) {
 	})
 	l.gang("b", 1, 1000, together) // never fits: what the others do is seen
 	held := func(node string) int { return len(l.core.Cache.Dump().Nodes[node].GetPods()) }
-	l.settle()
+	l.runUntilIdle()
 	if n := held("n0"); n != 2 {
 		t.Fatalf("%d members hold room on n0, want 2", n)
 	}
@@ -589,7 +589,7 @@ func TestASetThatWasGivenBackIsNotFollowed(t *testing.T) {
 	}
 	l.end("old")
 	l.gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(late.Add(time.Hour)) }) // their rest is over
-	l.settle()
+	l.runUntilIdle()
 	if n0, n1 := held("n0"), held("n1"); n0 != 0 || n1 != 2 {
 		t.Errorf("%d members hold room on n0 and %d on n1, want both on n1", n0, n1)
 	}

@@ -94,15 +94,15 @@ func (w *writer) look(after time.Duration) {
 		w.held.Look(w.ctx)
 		w.clock.Step(10 * time.Second)
 	}
-	w.settle()
+	w.runUntilIdle()
 }
 
 // taken returns the writes since the last call, about pods whose names begin so.
 func (w *writer) taken(prefix string) map[string][]string {
-	is := w.writes
+	writes := w.writes
 	w.writes = map[string][]string{}
-	maps.DeleteFunc(is, func(pod string, _ []string) bool { return !strings.HasPrefix(pod, prefix) })
-	return is
+	maps.DeleteFunc(writes, func(pod string, _ []string) bool { return !strings.HasPrefix(pod, prefix) })
+	return writes
 }
 
 func (w *writer) cycleOf(name string) (cycle int) {
@@ -120,11 +120,11 @@ func TestAMemberIsBoundWithOneWrite(t *testing.T) {
 	w := newWriter(t, cpuNode("n0", 8)+cpuNode("n1", 8))
 	for i := range members {
 		w.held.Look(w.ctx)
-		w.settle()
+		w.runUntilIdle()
 		w.pod(fmt.Sprint("g", i), 2, inGangOf("g", members))
 		w.clock.Step(100 * time.Millisecond)
 	}
-	w.settle()
+	w.runUntilIdle()
 	w.look(time.Hour)
 	writes := w.taken("g")
 	for i := range members {
@@ -145,7 +145,7 @@ func TestAFailedRoundWritesOnce(t *testing.T) {
 	for i := range others {
 		w.pod(fmt.Sprint("o", i), 1)
 	}
-	w.settle()
+	w.runUntilIdle()
 	w.gang("g", members, 2)
 	cycle := w.cycleOf("g")
 	failed := func(when string) {
@@ -159,7 +159,7 @@ func TestAFailedRoundWritesOnce(t *testing.T) {
 			t.Errorf("%s: %d writes in %d rounds", when, n, rounds)
 		}
 	}
-	w.settle()
+	w.runUntilIdle()
 	failed("the first one")
 	w.look(10 * time.Second)
 	said := w.taken("g")
@@ -173,12 +173,12 @@ func TestAFailedRoundWritesOnce(t *testing.T) {
 	}
 	for i := range others - 1 {
 		w.end("o")
-		w.settle()
+		w.runUntilIdle()
 		failed(fmt.Sprintf("with %d pods less", i+1))
 		w.clock.Step(20 * time.Second)
 	}
 	w.end("o")
-	w.settle()
+	w.runUntilIdle()
 	writes := w.taken("g")
 	for i := range members {
 		if got := writes[fmt.Sprint("g", i)]; !slices.Equal(got, []string{"POST binding"}) {

@@ -29,11 +29,11 @@ const (
 )
 
 // asking is a Deployment whose pods ask for so much of a resource from a quota.
-func asking(of, resource string, pods, each int) string {
+func asking(quotaName, resource string, pods, each int) string {
 	return fmt.Sprintf("\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s}, spec: {replicas: %[3]d, "+
 		"selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s, "+
 		"quota.scheduling.koordinator.sh/name: %[1]s}}, spec: {containers: [{name: c, image: i, resources: "+
-		"{requests: {%[2]s: %[4]d}, limits: {%[2]s: %[4]d}}}]}}}}\n---", of, resource, pods, each)
+		"{requests: {%[2]s: %[4]d}, limits: {%[2]s: %[4]d}}}]}}}}\n---", quotaName, resource, pods, each)
 }
 
 // seedTree is the tree of seed 003: B, C and D ask for more than their min, and A lends.
@@ -193,7 +193,10 @@ func TestAQuotaThatTheWebhookRefusesIsBadInput(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(plain("n0", 16) + c.in), Warn: &strings.Builder{}})
+			_, err := Run(
+				t.Context(),
+				Input{Paths: []string{"-"}, Stdin: strings.NewReader(plain("n0", 16) + c.in), Warn: &strings.Builder{}},
+			)
 			var bad *InputError
 			if !errors.As(err, &bad) {
 				t.Fatalf("got %v, want an InputError", err)
@@ -283,7 +286,15 @@ func TestQuotasOfAClusterAreNotAskedAbout(t *testing.T) {
 	wrong := []byte(`{"apiVersion":"scheduling.sigs.k8s.io/v1alpha1","kind":"ElasticQuota","metadata":{"name":"old"},` +
 		`"spec":{"min":{"cpu":"5"},"max":{"cpu":"4"}}}`)
 	there := document{origin{file: clusterName, document: 1}, wrong}
-	r, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(plain("n0", 16)), Warn: io.Discard, docs: []document{there}})
+	r, err := Run(
+		t.Context(),
+		Input{
+			Paths: []string{"-"},
+			Stdin: strings.NewReader(plain("n0", 16)),
+			Warn:  io.Discard,
+			docs:  []document{there},
+		},
+	)
 	if err != nil || len(r.Quotas) != 1 || r.Quotas[0].Min["cpu"] != "4" || len(r.Quotas[0].Problems) != 1 {
 		t.Errorf("got %+v, %v; want the quota as the scheduler counts it, with what is wrong", r.Quotas, err)
 	}

@@ -218,7 +218,10 @@ func TestForeignKindsAreNamedOnceAndSkipped(t *testing.T) {
 	if warn != want {
 		t.Errorf("got the warnings %q, want %q", warn, want)
 	}
-	_, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(in), Warn: io.Discard, Strict: true})
+	_, err := Run(
+		t.Context(),
+		Input{Paths: []string{"-"}, Stdin: strings.NewReader(in), Warn: io.Discard, Strict: true},
+	)
 	if err == nil || !strings.Contains(err.Error(), "(ServiceMonitor a): kind: ServiceMonitor "+
 		"(monitoring.coreos.com/v1) is not known") {
 		t.Errorf("strict: got %v", err)
@@ -241,8 +244,12 @@ func TestQuotasOfGPUsHaveWhatTheSimulatedDevicesOffer(t *testing.T) {
 				"{quota.scheduling.koordinator.sh/name: q}}, " +
 				"spec: {containers: [{name: c, image: i, resources: {requests: " + ask + ", limits: " + ask + "}}]}}"
 		}
-		r, _ := simulate(t, documents(cpuNode("n0", 8), deviceOf("n0", twoGPUs), elastic(koordinator, "q", "", amount, amount)+"\n"+
-			limited("a"), limited("b"), limited("c")), "-")
+		r, _ := simulate(
+			t,
+			documents(cpuNode("n0", 8), deviceOf("n0", twoGPUs), elastic(koordinator, "q", "", amount, amount)+"\n"+
+				limited("a"), limited("b"), limited("c")),
+			"-",
+		)
 		if len(r.Quotas) != 1 || r.Quotas[0].Runtime[resource] == "0" || r.Quotas[0].Runtime[resource] == "" {
 			t.Errorf("%s: got the quotas %+v", resource, r.Quotas)
 		}

@@ -254,9 +254,9 @@ func (e *engine) place(p pod, state string) Pod {
 		return out
 	}
 	text := "preempted"
-	if by := lost.preemptor; by != nil {
-		text = fmt.Sprintf("preempted by pod %s/%s of priority %d", by.Namespace, by.Name,
-			corev1helpers.PodPriority(by))
+	if preemptor := lost.preemptor; preemptor != nil {
+		text = fmt.Sprintf("preempted by pod %s/%s of priority %d", preemptor.Namespace, preemptor.Name,
+			corev1helpers.PodPriority(preemptor))
 	}
 	return e.outcome(lost.pod, Preempted, Reason{Code: why.Preempted, Message: text})
 }

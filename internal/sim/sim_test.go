@@ -466,7 +466,10 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 		"nothing at all": {"# nothing\n---\n", "-: no Kubernetes object"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(c.in), Warn: &strings.Builder{}})
+			_, err := Run(
+				t.Context(),
+				Input{Paths: []string{"-"}, Stdin: strings.NewReader(c.in), Warn: &strings.Builder{}},
+			)
 			var bad *InputError
 			if !errors.As(err, &bad) {
 				t.Fatalf("got %v, want an InputError for\n%s", err, c.in)

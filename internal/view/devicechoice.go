@@ -145,8 +145,13 @@ func DeviceFitOf(v *ledger.View, r *place.Request) *DeviceFit {
 	}
 	out.Miss = missing(reason, need)
 	if unknown && need.Amount[device.Bytes] > 0 {
-		out.Miss = fmt.Sprintf("a known memory size of one %s: its Device object has no %s (the agent reports it where "+
-			"it can read the driver's library); %s needs no size", reason.Type, device.GPUMemory, device.GPURatio)
+		out.Miss = fmt.Sprintf(
+			"a known memory size of one %s: its Device object has no %s (the agent reports it where "+
+				"it can read the driver's library); %s needs no size",
+			reason.Type,
+			device.GPUMemory,
+			device.GPURatio,
+		)
 	}
 	return out
 }

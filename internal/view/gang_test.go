@@ -51,9 +51,11 @@ func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
 	s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "Block"}}))
-	s.Put(gang.Pod{UID: "p", Namespace: "ns", Name: "p", Gang: "ns/g", Settings: gang.Settings{DomainRules: []domain.Rule{
-		{Layer: "Block", Must: true, Multiple: 4}, {Layer: "Rack"}, {Label: "zone", Must: true},
-	}}})
+	s.Put(
+		gang.Pod{UID: "p", Namespace: "ns", Name: "p", Gang: "ns/g", Settings: gang.Settings{DomainRules: []domain.Rule{
+			{Layer: "Block", Must: true, Multiple: 4}, {Layer: "Rack"}, {Label: "zone", Must: true},
+		}}},
+	)
 	plan, _ := s.Begin("p")
 	s.Conclude(plan.Members, nil, gang.Failure{UID: "p", Tried: gang.Tried{
 		Rule: domain.Rule{Layer: "Block", Must: true}, Domains: 2, Many: 5, Best: "b1",

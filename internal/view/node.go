@@ -223,12 +223,12 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 // holders returns the pods that hold CPUs or are bound to NUMA nodes, and the names of those that hold a CPU, by its
 // dense index.
 func holders(v *ledger.View) ([]Holder, map[int][]string) {
-	m, pods, of := v.Machine(), []Holder{}, map[int][]string{}
+	m, pods, namesByCPU := v.Machine(), []Holder{}, map[int][]string{}
 	hold := func(p Holder, cpus cpuset.Set) {
 		p.CPUSet, p.NUMANodes = m.FormatList(cpus), NUMAIDs(m, cpus)
 		pods = append(pods, p)
 		for c := range cpus.All() {
-			of[c] = append(of[c], p.Namespace+"/"+p.Name)
+			namesByCPU[c] = append(namesByCPU[c], p.Namespace+"/"+p.Name)
 		}
 	}
 	for e := range v.Entries() {
@@ -260,7 +260,7 @@ func holders(v *ledger.View) ([]Holder, map[int][]string) {
 	slices.SortFunc(pods, func(a, b Holder) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return pods, of
+	return pods, namesByCPU
 }
 
 // NUMAIDs are the kernel's ids of the NUMA nodes of CPUs.

@@ -132,8 +132,8 @@ func TestBorrowersAreNamedWhereTheyHaveWhatIsMissing(t *testing.T) {
 	for name, ceiling := range map[string]int64{"lender": 10, "borrower": 10, "capped": 4} {
 		a.Set(quota.Spec{Name: name, Min: quota.Amounts{"unit": 2}, Max: quota.Amounts{"unit": ceiling}})
 	}
-	put := func(uid, of, node string, n int64) {
-		a.Put(quota.Pod{UID: uid, Quota: of, Node: node, Amounts: quota.Amounts{"unit": n}})
+	put := func(uid, quotaName, node string, n int64) {
+		a.Put(quota.Pod{UID: uid, Quota: quotaName, Node: node, Amounts: quota.Amounts{"unit": n}})
 	}
 	put("held", "borrower", "n", 8)
 	put("wants", "lender", "", 5)

@@ -42,9 +42,9 @@ func QuotaLimitOf(f *quota.Forest, x *quota.Excess, text AmountText, mayRead fun
 		Shortages: []QuotaShortage{},
 	}
 	for _, s := range x.Shortages {
-		of := func(n int64) string { return text(s.Dimension, n) }
+		format := func(n int64) string { return text(s.Dimension, n) }
 		shortage := QuotaShortage{
-			Dimension: s.Dimension, Limit: of(s.Limit), Used: of(s.Used), Request: of(s.Request),
+			Dimension: s.Dimension, Limit: format(s.Limit), Used: format(s.Used), Request: format(s.Request),
 			Borrowers: []Borrower{},
 		}
 		for _, r := range siblings(f, x, s) {
@@ -55,7 +55,7 @@ func QuotaLimitOf(f *quota.Forest, x *quota.Excess, text AmountText, mayRead fun
 				shortage.BorrowersHidden++
 			default:
 				shortage.Borrowers = append(shortage.Borrowers,
-					Borrower{r.Name, of(r.Used[s.Dimension]), of(r.EffectiveMin[s.Dimension]), of(over)})
+					Borrower{r.Name, format(r.Used[s.Dimension]), format(r.EffectiveMin[s.Dimension]), format(over)})
 			}
 		}
 		out.Shortages = append(out.Shortages, shortage)

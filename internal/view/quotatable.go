@@ -35,10 +35,10 @@ func QuotaTables(quotas []Quota) (tables []QuotaTable) {
 			}
 			below = q.depth
 			cells := []string{strings.Repeat("  ", q.depth) + q.Name}
-			for _, of := range []map[string]string{
+			for _, amounts := range []map[string]string{
 				q.Min, q.Max, q.Runtime, q.ChildRequest, q.Used, q.Lent, q.Borrowed,
 			} {
-				cells = append(cells, cmp.Or(of[resource], absent))
+				cells = append(cells, cmp.Or(amounts[resource], absent))
 			}
 			t.Rows = slices.Insert(t.Rows, 1, cells)
 		}
@@ -72,10 +72,10 @@ func DivisionTables(quotas []Quota, text AmountText, parents []string) (tables [
 }
 
 func division(parent, resource string, children []Quota, text AmountText) QuotaTable {
-	of := func(n int64) string { return text(resource, n) }
+	format := func(n int64) string { return text(resource, n) }
 	trace := children[0].Trace[resource]
 	t := QuotaTable{Title: fmt.Sprintf("%s below %s: total %s, pool %s above the bases", resource, parent,
-		of(trace.Total), of(trace.Pool))}
+		format(trace.Total), format(trace.Pool))}
 	var rounds []QuotaRound // the longest list has them all
 	for _, c := range children {
 		if own := c.Trace[resource].Rounds; len(own) > len(rounds) {
@@ -84,18 +84,18 @@ func division(parent, resource string, children []Quota, text AmountText) QuotaT
 	}
 	head := []string{"QUOTA", "WEIGHT", "MIN", "REQUEST", "BASE"}
 	for i, r := range rounds {
-		head = append(head, fmt.Sprintf("ROUND %d: %s", i+1, of(r.Pool)))
+		head = append(head, fmt.Sprintf("ROUND %d: %s", i+1, format(r.Pool)))
 	}
 	t.Rows = append(t.Rows, append(head, "RUNTIME"))
 	for _, c := range children {
 		own := c.Trace[resource]
-		cells := []string{c.Name, c.Weight[resource], of(own.EffectiveMin), of(own.Limited), of(own.Base)}
+		cells := []string{c.Name, c.Weight[resource], format(own.EffectiveMin), format(own.Limited), format(own.Base)}
 		for i := range rounds {
 			cell := absent
 			if i < len(own.Rounds) {
-				cell = "+" + of(own.Rounds[i].Got)
+				cell = "+" + format(own.Rounds[i].Got)
 				if back := own.Rounds[i].Returned; back > 0 {
-					cell += " -" + of(back)
+					cell += " -" + format(back)
 				}
 			}
 			cells = append(cells, cell)

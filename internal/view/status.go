@@ -129,27 +129,27 @@ func (c *checks) component(name string) {
 	if c.unread(workload) {
 		return
 	}
-	i := slices.IndexFunc(c.Components, func(of Component) bool { return of.Name == name })
+	i := slices.IndexFunc(c.Components, func(component Component) bool { return component.Name == name })
 	if i < 0 {
 		c.add(name, "", "not installed", CheckFail, why,
 			"install it, or set TENON_NAMESPACE to the namespace of the installation")
 		return
 	}
-	of, logs := c.Components[i], "kubectl logs -l app.kubernetes.io/name="+name+" -n NAMESPACE"
-	status := okUnless(of.Ready < of.Desired, CheckWarn)
-	if name == AgentName && status != CheckOK || name != AgentName && of.Ready == 0 {
+	component, logs := c.Components[i], "kubectl logs -l app.kubernetes.io/name="+name+" -n NAMESPACE"
+	status := okUnless(component.Ready < component.Desired, CheckWarn)
+	if name == AgentName && status != CheckOK || name != AgentName && component.Ready == 0 {
 		status = CheckFail
 	}
-	text, remedy := fmt.Sprintf("%d of %d ready", of.Ready, of.Desired), logs
-	if status != CheckOK && of.Stuck != "" {
-		text, remedy = text+"; "+of.Stuck, strings.Replace(logs, "logs", "describe pods", 1)
+	text, remedy := fmt.Sprintf("%d of %d ready", component.Ready, component.Desired), logs
+	if status != CheckOK && component.Stuck != "" {
+		text, remedy = text+"; "+component.Stuck, strings.Replace(logs, "logs", "describe pods", 1)
 	}
 	c.add(name, "", text, status, why, remedy)
-	if of.LeaseEnds != nil {
-		lost := of.Leader == "" || of.LeaseEnds.Before(c.Now)
-		if text = of.Leader; lost {
-			text = fmt.Sprintf("none: the lease of %q ended %s ago", text, c.age(*of.LeaseEnds))
-		} else if of.LeaderGone {
+	if component.LeaseEnds != nil {
+		lost := component.Leader == "" || component.LeaseEnds.Before(c.Now)
+		if text = component.Leader; lost {
+			text = fmt.Sprintf("none: the lease of %q ended %s ago", text, c.age(*component.LeaseEnds))
+		} else if component.LeaderGone {
 			lost, text = true, fmt.Sprintf("none: the lease is that of pod %q, which is gone", text)
 		}
 		c.add(name+"-leader", "", text, okUnless(lost, CheckFail), why, logs)
@@ -159,8 +159,8 @@ func (c *checks) component(name string) {
 // versions compares those of all pods and of who asks.
 func (c *checks) versions() {
 	var all []string
-	for _, of := range c.Components {
-		all = append(all, of.Versions...)
+	for _, component := range c.Components {
+		all = append(all, component.Versions...)
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
@@ -196,20 +196,20 @@ func (c *checks) servers() {
 // certificates fail that cannot be used. A warning is about one that was not rotated: that is due at two thirds of its
 // life.
 func (c *checks) certificates() {
-	for _, of := range c.Certificates {
-		left := of.Until.Sub(c.Now)
+	for _, certificate := range c.Certificates {
+		left := certificate.Until.Sub(c.Now)
 		text, status := "valid for "+left.Round(time.Minute).String(), CheckFail
 		switch {
-		case of.Until.IsZero():
+		case certificate.Until.IsZero():
 			text = "none"
-		case c.Now.Before(of.From):
-			text = "not valid before " + of.From.UTC().Format(time.RFC3339) + ": compare the clocks"
+		case c.Now.Before(certificate.From):
+			text = "not valid before " + certificate.From.UTC().Format(time.RFC3339) + ": compare the clocks"
 		case left <= 0:
 			text = "ended " + (-left).Round(time.Minute).String() + " ago"
 		default:
-			status = okUnless(left < of.Until.Sub(of.From)/4, CheckWarn)
+			status = okUnless(left < certificate.Until.Sub(certificate.From)/4, CheckWarn)
 		}
-		c.add("certificate", of.Where, text, status, "who checks it refuses the webhooks and the diagnostics",
+		c.add("certificate", certificate.Where, text, status, "who checks it refuses the webhooks and the diagnostics",
 			"see the manager's log: it makes and rotates the certificates")
 	}
 }
@@ -235,21 +235,21 @@ func (c *checks) nodes() {
 
 // reports shows the age of one kind of report. An agent writes on change alone, so an old one may hold; only a topology
 // is due from every node.
-func (c *checks) reports(check, resource string, of func(NodeReport) time.Time) {
+func (c *checks) reports(check, resource string, lastReport func(NodeReport) time.Time) {
 	var oldest NodeReport
 	var missing []string
 	for _, n := range c.Nodes {
 		switch {
-		case of(n).IsZero():
+		case lastReport(n).IsZero():
 			missing = append(missing, n.Name)
-		case oldest.Name == "" || of(n).Before(of(oldest)):
+		case oldest.Name == "" || lastReport(n).Before(lastReport(oldest)):
 			oldest = n
 		}
 	}
 	text, due := "none", check == "topology"
 	if oldest.Name != "" {
 		text = fmt.Sprintf("of %s, the oldest written %s ago (%s)", Count(len(c.Nodes)-len(missing), "node"),
-			c.age(of(oldest)), oldest.Name)
+			c.age(lastReport(oldest)), oldest.Name)
 	}
 	if due {
 		text += few(missing)

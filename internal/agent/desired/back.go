@@ -23,7 +23,7 @@ const period, leastQuota = 100_000, 1000
 // use, and is not empty as the kubelet leaves it: a kernel takes no empty set for a group with processes.
 func (d *decider) appendKubeletRows(to []Row, p *Pod) []Row {
 	pinned, moved := d.isPinned(p), d.mems(p) != ""
-	row := Row{UID: p.Entry.UID, Cause: GivenBack}
+	row := Row{UID: p.Entry.UID, Cause: Reverted}
 	set := func(file, value string, cpus cpuset.Set) {
 		row.File, row.Value, row.CPUs = file, value, cpus
 		to = append(to, row)

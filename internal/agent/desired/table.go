@@ -35,8 +35,8 @@ const (
 	QuotaLifted
 	// MemoryLocal: the NUMA nodes that the pod's memory was allocated on.
 	MemoryLocal
-	// GivenBack: the value that the kubelet alone would give to the group.
-	GivenBack
+	// Reverted: the value that the kubelet alone would give to the group.
+	Reverted
 )
 
 // String returns the cause in words.

@@ -101,10 +101,10 @@ func TestEveryRole(t *testing.T) {
 				return p
 			}(),
 			change: func(in *desired.Input) { in.Kubelet = &desired.Kubelet{} }, want: []brief{
-				{"cpu.max", "250000", true, desired.GivenBack, false},
-				{"cpu.max", "1000", false, desired.GivenBack, false},
-				{"cpuset.cpus", "0-31", false, desired.GivenBack, false},
-				{"cpuset.mems", "0-3", false, desired.GivenBack, false},
+				{"cpu.max", "250000", true, desired.Reverted, false},
+				{"cpu.max", "1000", false, desired.Reverted, false},
+				{"cpuset.cpus", "0-31", false, desired.Reverted, false},
+				{"cpuset.mems", "0-3", false, desired.Reverted, false},
 			},
 		},
 		"LSE on a node that is left, whose kubelet is static and sets no quotas": {
@@ -120,12 +120,12 @@ func TestEveryRole(t *testing.T) {
 					}
 					return nil
 				}}
-			}, want: []brief{{"cpuset.cpus", "8,24", false, desired.GivenBack, false}},
+			}, want: []brief{{"cpuset.cpus", "8,24", false, desired.Reverted, false}},
 		},
 		"a pod without an allocation on a node that is left": {
 			pod:    leafOf(entry("p", qos.LSE, qos.Exclusive, "")),
 			change: func(in *desired.Input) { in.Kubelet = &desired.Kubelet{} },
-			want:   []brief{{"cpuset.cpus", "0-31", false, desired.GivenBack, false}},
+			want:   []brief{{"cpuset.cpus", "0-31", false, desired.Reverted, false}},
 		},
 		"LSE without an allocation is refused": {
 			pod:     leafOf(entry("p", qos.LSE, qos.Exclusive, "")),

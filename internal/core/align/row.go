@@ -57,7 +57,7 @@ func Rows(t *Table, m *topo.Machine, amounts []Amount) []Row {
 	rows = rows[:min(len(rows), MaxRows)]
 	for i := range rows {
 		r := &rows[i]
-		r.settle()
+		r.computeTotals()
 		r.Capacity = slices.Clone(r.Free)
 		LargestFirst(r.Capacity)
 		r.Capacity = r.Capacity[:m.NodesWithCPUs().Len()]
@@ -72,7 +72,7 @@ func grow(byNode [][]Amount, m *topo.Machine) [][]Amount {
 	return byNode
 }
 
-func (r *Row) settle() {
+func (r *Row) computeTotals() {
 	for node := range r.Units {
 		var held []Amount
 		if r.Held != nil {
@@ -122,7 +122,7 @@ func Leave(rows []Row, m *topo.Machine, pods iter.Seq[[]Hold]) []Row {
 		}
 	}
 	for i := range left {
-		left[i].settle()
+		left[i].computeTotals()
 	}
 	return left
 }

@@ -169,7 +169,9 @@ func TestAllocate(t *testing.T) {
 			want: "0,2,4",
 		},
 		"whole cores come from as few L3 groups as possible": {
-			spec: ptr(shape{1, 1, 6, 1, 3}.spec()), taken: "0", req: cpualloc.Request{Count: 3, Bind: full}, want: "3-5",
+			spec: ptr(
+				shape{1, 1, 6, 1, 3}.spec(),
+			), taken: "0", req: cpualloc.Request{Count: 3, Bind: full}, want: "3-5",
 		},
 		"a core whose second thread is offline is whole": {
 			spec: &halfOffline, taken: "2-3,18-19",

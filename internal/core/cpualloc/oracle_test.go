@@ -383,9 +383,9 @@ func (q *query) splits(r uint16, shares [][]int) bool {
 }
 
 // best returns the least price of all answers and the answer of least price that touches the same NUMA nodes as like.
-func (q *query) best(like uint16) (least price, twin uint16, feasible bool) {
+func (q *query) best(like uint16) (least price, second uint16, feasible bool) {
 	shares := q.evenShares()
-	var twinPrice price
+	var secondPrice price
 	q.subsets(q.free&q.own, func(r uint16) bool {
 		if !q.holds(r) || shares != nil && !q.splits(r, shares) {
 			return true
@@ -396,15 +396,15 @@ func (q *query) best(like uint16) (least price, twin uint16, feasible bool) {
 		}
 		feasible = true
 		if q.sameNodes(r, like) {
-			order := slices.Compare(p[:], twinPrice[:])
-			diff := r ^ twin
-			if twin == 0 || order < 0 || order == 0 && r&(diff&-diff) != 0 {
-				twin, twinPrice = r, p
+			order := slices.Compare(p[:], secondPrice[:])
+			diff := r ^ second
+			if second == 0 || order < 0 || order == 0 && r&(diff&-diff) != 0 {
+				second, secondPrice = r, p
 			}
 		}
 		return true
 	})
-	return least, twin, feasible
+	return least, second, feasible
 }
 
 func (q *query) sameNodes(a, b uint16) bool {
@@ -462,7 +462,7 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 		return false, fmt.Sprintf("Allocate %+v, Feasible %+v", reason, f)
 	}
 	r := bitsOf(got.CPUs)
-	least, twin, feasible := q.best(r)
+	least, second, feasible := q.best(r)
 	if feasible != reason.OK() {
 		return reason.OK(), fmt.Sprintf("Allocate %+v %s, the oracle says feasible=%v", reason, got.CPUs, feasible)
 	}
@@ -483,7 +483,13 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 	}
 	p := q.price(r, shares != nil)
 	if !slices.Equal(p[:rowSeven], least[:rowSeven]) {
-		return true, fmt.Sprintf("got %s %v, want %v (for one on the same nodes: %s)", got.CPUs, p, least, setOf(twin))
+		return true, fmt.Sprintf(
+			"got %s %v, want %v (for one on the same nodes: %s)",
+			got.CPUs,
+			p,
+			least,
+			setOf(second),
+		)
 	}
 	stage := p[rowBindNext]
 	if req.Bind == cpualloc.SpreadByPCPUs {
@@ -492,9 +498,9 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 	if got.Stage != stage || got.NUMANodes != p[rowNodes] {
 		return true, fmt.Sprintf("%s says stage %d on %d nodes, it is %v", got.CPUs, got.Stage, got.NUMANodes, p)
 	}
-	if p[rowNodes] == 1 && q.definesSeven() && r != twin {
-		return true, fmt.Sprintf("rows 7 and 8: got %s %v, want %s %v", got.CPUs, p, setOf(twin),
-			q.price(twin, shares != nil))
+	if p[rowNodes] == 1 && q.definesSeven() && r != second {
+		return true, fmt.Sprintf("rows 7 and 8: got %s %v, want %s %v", got.CPUs, p, setOf(second),
+			q.price(second, shares != nil))
 	}
 	return true, ""
 }

@@ -98,19 +98,19 @@ func allowed(s cpualloc.State, req cpualloc.Request) cpuset.Set {
 func cuts(m *topo.Machine, cpus cpuset.Set) (partly, shared, cores int) {
 	online := m.Online()
 	for c := range m.NumCores() {
-		in, of := 0, 0
+		in, total := 0, 0
 		for _, cpu := range m.CoreCPUs(topo.Core(c)) {
 			if cpus.Has(int(cpu)) {
 				in++
 			}
 			if online.Has(int(cpu)) {
-				of++
+				total++
 			}
 		}
 		if in > 0 {
 			cores++
 		}
-		if in > 0 && in < of {
+		if in > 0 && in < total {
 			partly++
 		}
 		if in > 1 {
@@ -171,9 +171,9 @@ func TestOrderOfInputIsIrrelevant(t *testing.T) {
 		req := drawRequest(t, s)
 		got, reason := cpualloc.Allocate(s, req)
 		s.Machine = again
-		twin, reasonTwin := cpualloc.Allocate(s, req)
-		if got != twin || reason != reasonTwin {
-			t.Fatalf("got %+v %+v, from a shuffled description %+v %+v", got, reason, twin, reasonTwin)
+		second, secondReason := cpualloc.Allocate(s, req)
+		if got != second || reason != secondReason {
+			t.Fatalf("got %+v %+v, from a shuffled description %+v %+v", got, reason, second, secondReason)
 		}
 	})
 }

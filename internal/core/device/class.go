@@ -29,7 +29,7 @@ type Classes struct {
 	known map[string]*Class
 }
 
-func (c *Classes) of(w []int32, nodes []topo.NodeSet, places []int) *Class {
+func (c *Classes) classOf(w []int32, nodes []topo.NodeSet, places []int) *Class {
 	if c == nil {
 		return newClass(w, nodes, places)
 	}

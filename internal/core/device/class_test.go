@@ -220,7 +220,7 @@ func cards(n, each int) *matrix {
 }
 
 // TestTwinsAreCounted compares the choice among logical GPUs with all sets of a few of them, and looks at 64.
-func TestTwinsAreCounted(t *testing.T) {
+func TestEqualDevicesAreCounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := cards(4, 5)

@@ -42,9 +42,9 @@ func TestDegradedDevicesAreTakenLast(t *testing.T) {
 				return
 			}
 			n := int64(0)
-			for kind, by := range load {
-				for i := range by {
-					if len(by[i]) > 0 && o.devices[kind][i].Degraded {
+			for kind, amounts := range load {
+				for i := range amounts {
+					if len(amounts[i]) > 0 && o.devices[kind][i].Degraded {
 						n++
 					}
 				}

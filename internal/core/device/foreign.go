@@ -29,9 +29,9 @@ func (inv *Inventory) hold(list []Foreign) {
 				inv.unknown = append(inv.unknown, name)
 				continue
 			}
-			for i, of := 0, &inv.units[at]; i < len(inv.units); i++ {
+			for i, unit := 0, &inv.units[at]; i < len(inv.units); i++ {
 				u := &inv.units[i]
-				part := i == at || u.Type == of.Type && u.Parent == of.ID
+				part := i == at || u.Type == unit.Type && u.Parent == unit.ID
 				if part && !slices.Contains(u.foreign, f.UID) {
 					u.foreign = append(u.foreign, f.UID)
 				}

@@ -103,9 +103,9 @@ type typeGroup struct {
 }
 
 // those are the devices of which is holds: it takes their index among all units.
-func (r *typeGroup) those(is func(at int) bool) (mask uint64) {
+func (r *typeGroup) those(holds func(at int) bool) (mask uint64) {
 	for i := range r.n {
-		if is(r.first + i) {
+		if holds(r.first + i) {
 			mask |= 1 << i
 		}
 	}
@@ -148,7 +148,7 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 		if err := d.validate(); err != nil {
 			return nil, err
 		}
-		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.of(d.root()), parent: -1, offered: true}
+		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.position(d.root()), parent: -1, offered: true}
 		u.complete()
 		inv.units = append(inv.units, u)
 	}
@@ -221,7 +221,7 @@ func (u *unit) complete() {
 // index numbers names in the order in which they come; -1 is the empty name.
 type index map[string]int
 
-func (x index) of(name string) int {
+func (x index) position(name string) int {
 	if name == "" {
 		return -1
 	}
@@ -291,10 +291,10 @@ func (inv *Inventory) arrange(r *typeGroup, s *Spec, classes *Classes) {
 	nodes, places, known := make([]topo.NodeSet, r.n), make([]int, r.n), index{}
 	for i := range r.n {
 		l := &inv.units[r.first+i].Location
-		nodes[i], places[i] = inv.units[r.first+i].node, known.of(l.PCIe+"|"+strings.Join(l.Bridges, " "))
+		nodes[i], places[i] = inv.units[r.first+i].node, known.position(l.PCIe+"|"+strings.Join(l.Bridges, " "))
 	}
 	r.degraded = r.those(func(at int) bool { return inv.units[at].Degraded })
-	r.class = classes.of(inv.weights(r, s), nodes, places)
+	r.class = classes.classOf(inv.weights(r, s), nodes, places)
 }
 
 // group returns the devices of a type; nil where the node has none.

@@ -38,10 +38,10 @@ func (inv *Inventory) weights(r *typeGroup, s *Spec) []int32 {
 		}
 	}
 	for _, sw := range s.Switches {
-		for a, of := range sw.Lanes {
+		for a, lanes := range sw.Lanes {
 			for b, to := range sw.Lanes {
 				if i, j := local(sw.Type, a), local(sw.Type, b); i >= 0 && j >= 0 {
-					switched[i*n+j] += bounded(min(of, to))
+					switched[i*n+j] += bounded(min(lanes, to))
 				}
 			}
 		}

@@ -109,8 +109,8 @@ func (o *oracle) matching(t device.Type) uint64 {
 // feasible applies every hard rule to a complete load.
 func (o *oracle) feasible(load map[device.Type][][]*device.Part) bool {
 	var nodes topo.NodeSet
-	for t, by := range load {
-		for i, parts := range by {
+	for t, amounts := range load {
+		for i, parts := range amounts {
 			if len(parts) > 0 {
 				nodes |= o.v.NodesOf(t, o.devices[t][i].ID)
 				if !o.fits(t, i, parts) {
@@ -118,7 +118,7 @@ func (o *oracle) feasible(load map[device.Type][][]*device.Part) bool {
 				}
 			}
 		}
-		if !o.inScope(t, maskOf(by)) {
+		if !o.inScope(t, maskOf(amounts)) {
 			return false
 		}
 	}

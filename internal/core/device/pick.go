@@ -92,7 +92,7 @@ func (s *search) serves(p *pick, b bundle, i int) bool {
 	for _, part := range b {
 		n := &part.Need
 		switch {
-		case !n.of(u),
+		case !n.accepts(u),
 			u.blind && n.Amount[Bytes] > 0,
 			n.Template && (len(b) > 1 || s.template(n, u) == nil),
 			!n.Whole && u.Type == GPU && slices.Contains(s.opt.WholeOnly, u.Model):
@@ -117,7 +117,7 @@ func (s *search) serves(p *pick, b bundle, i int) bool {
 }
 
 // of reports whether a device is one of those that are asked for by vendor and profile.
-func (n *Need) of(u *unit) bool {
+func (n *Need) accepts(u *unit) bool {
 	return n.Profile == u.Profile && (n.Vendor == "" || u.Vendor == "" || n.Vendor == u.Vendor)
 }
 

@@ -48,7 +48,7 @@ func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 func (v *View) refusal(r *Request, o *Options) Reason {
 	s := v.search(r, o)
 	if t := s.lacking.Type; s.lacking.Code == why.InsufficientDevices { // more than the node has in all
-		p := pick{group: v.group(t), hint: r.Hints[t], bundles: []bundle{{&r.of(t)[0]}}}
+		p := pick{group: v.group(t), hint: r.Hints[t], bundles: []bundle{{&r.partsOf(t)[0]}}}
 		s.prepare(&p)
 		s.lacking.Free = int64(bits.OnesCount64(p.open))
 		s.describe(&p, &s.lacking)
@@ -95,7 +95,7 @@ func (s *search) alone(i int, t Type) Reason {
 		return reason
 	}
 	only := *s.req
-	only.Parts, only.Joint = s.req.of(t), Joint{}
+	only.Parts, only.Joint = s.req.partsOf(t), Joint{}
 	anywhere := *s.opt
 	anywhere.Accept = nil
 	if _, found := s.view.search(&only, &anywhere).first(); found {
@@ -123,12 +123,12 @@ func (s *search) never(p *pick) why.Code {
 		divisible = divisible || !slices.Contains(s.opt.WholeOnly, units[i].Model)
 		vfs = vfs || p.hint.VF == nil || p.hint.hasVF(&units[i].Device)
 	}
-	for _, part := range s.req.of(r.kind) {
+	for _, part := range s.req.partsOf(r.kind) {
 		shares = shares || !part.Need.Whole
 		matched, there := !part.Need.Template, false
 		for i := range units {
 			matched = matched || s.template(&part.Need, &units[i]) != nil
-			there = there || units[i].offered && part.Need.of(&units[i])
+			there = there || units[i].offered && part.Need.accepts(&units[i])
 		}
 		templates, missing = templates && matched, missing || !there
 	}

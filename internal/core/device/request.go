@@ -221,7 +221,7 @@ func (r *Request) Types() []Type {
 	return types
 }
 
-func (r *Request) of(t Type) []Part {
+func (r *Request) partsOf(t Type) []Part {
 	first := slices.IndexFunc(r.Parts, func(p Part) bool { return p.Type == t })
 	if first < 0 {
 		return nil

@@ -37,7 +37,7 @@ func TestAmountsOfOtherSpellings(t *testing.T) {
 	const most = int64(1<<63-1) / 10_000
 	for name, c := range map[string]struct {
 		kind  device.Type
-		is    asks
+		asked asks
 		want  device.Vector
 		ratio int64
 	}{
@@ -59,7 +59,7 @@ func TestAmountsOfOtherSpellings(t *testing.T) {
 		},
 		"an empty name": {device.GPU, asks{"": 9}, device.Vector{}, 0},
 	} {
-		if v, ratio := device.Measure(c.kind, c.is); v != c.want || ratio != c.ratio {
+		if v, ratio := device.Measure(c.kind, c.asked); v != c.want || ratio != c.ratio {
 			t.Errorf("%s: got %v, %d; want %v, %d", name, v, ratio, c.want, c.ratio)
 		}
 	}

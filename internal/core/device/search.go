@@ -103,7 +103,7 @@ func (v *View) search(r *Request, o *Options) *search {
 			s.lacking = Reason{Code: why.DeviceMissing, Type: t}
 			return s
 		}
-		parts, asked := r.of(t), int64(0)
+		parts, asked := r.partsOf(t), int64(0)
 		for _, p := range parts {
 			asked = max(asked, p.Count)
 		}

@@ -14,7 +14,7 @@ import (
 func (v *View) Union(requests []*Request, o *Options) (ids map[string]bool, keys Keys, ok bool) {
 	all := &Request{}
 	for _, r := range requests {
-		parts := r.of(GPU)
+		parts := r.partsOf(GPU)
 		if len(parts) == 0 {
 			continue
 		}

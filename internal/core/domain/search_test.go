@@ -87,7 +87,7 @@ func (n *network) fits(sites []int) bool {
 }
 
 // by groups all sites by their domains of some rules; sites that are outside of one are left out.
-func (n *network) by(counts func(domain.Rule) bool) map[string][]int {
+func (n *network) countsBy(counts func(domain.Rule) bool) map[string][]int {
 	out := map[string][]int{}
 	for i, s := range n.sites {
 		var key []string
@@ -133,7 +133,7 @@ func TestADomainIsFoundWheneverOneExists(t *testing.T) {
 			}
 		}
 		exists := false
-		all := n.by(must)
+		all := n.countsBy(must)
 		for _, sites := range all {
 			exists = exists || n.fits(sites)
 		}
@@ -156,7 +156,7 @@ func TestLargeDomainsRemainWhole(t *testing.T) {
 			return sum
 		}
 		least := int64(-1)
-		for _, sites := range n.by(must) {
+		for _, sites := range n.countsBy(must) {
 			if r := room(sites); n.fits(sites) && (least < 0 || r < least) {
 				least = r
 			}
@@ -173,7 +173,7 @@ func TestTheFewestDomainsArePreferred(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t, []domain.Rule{{Layer: "spine"}}, true)
-		blocks := n.by(func(domain.Rule) bool { return true })
+		blocks := n.countsBy(func(domain.Rule) bool { return true })
 		var lists [][]int
 		for _, sites := range blocks {
 			lists = append(lists, sites)
@@ -262,20 +262,20 @@ func TestRankedMembers(t *testing.T) {
 func TestMultiplesOfMembers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		by := rapid.IntRange(2, 3).Draw(t, "multiple")
-		rule := domain.Rule{Layer: "spine", Must: rapid.Bool().Draw(t, "must"), Multiple: by}
+		multiple := rapid.IntRange(2, 3).Draw(t, "multiple")
+		rule := domain.Rule{Layer: "spine", Must: rapid.Bool().Draw(t, "must"), Multiple: multiple}
 		n := drawNetwork(t, []domain.Rule{rule}, true)
 		most := 0 // members that can be placed
-		for _, sites := range n.by(func(domain.Rule) bool { return true }) {
+		for _, sites := range n.countsBy(func(domain.Rule) bool { return true }) {
 			room := 0
 			for _, i := range sites {
 				room += int(min(n.sites[i].Free[0], int64(len(n.sizes))))
 			}
-			room = min(room, len(n.sizes)) / by * by
+			room = min(room, len(n.sizes)) / multiple * multiple
 			if rule.Must {
 				most = max(most, room)
 			} else {
-				most = min(most+room, len(n.sizes)/by*by)
+				most = min(most+room, len(n.sizes)/multiple*multiple)
 			}
 		}
 		domains, _ := n.domains()
@@ -289,7 +289,7 @@ func TestMultiplesOfMembers(t *testing.T) {
 				for _, i := range p.Sites {
 					room += n.sites[i].Free[0]
 				}
-				if all += p.Members; p.Members == 0 || p.Members%by != 0 || int64(p.Members) > room {
+				if all += p.Members; p.Members == 0 || p.Members%multiple != 0 || int64(p.Members) > room {
 					t.Fatalf("%+v: part %+v", n, p)
 				}
 			}

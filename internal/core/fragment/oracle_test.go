@@ -145,17 +145,17 @@ func give(s fragment.State, p fragment.Spec, set uint64) (fragment.State, bool) 
 
 // consecutive reports whether no GPU that could be used has an amount strictly between those of a set.
 func consecutive(free []int64, set, usable uint64, milli int64) bool {
-	var of []int64
+	var shares []int64
 	for i, f := range free {
 		if set>>i&1 == 1 {
-			of = append(of, f)
+			shares = append(shares, f)
 		}
 	}
-	if len(of) == 0 {
+	if len(shares) == 0 {
 		return true
 	}
 	for i, f := range free {
-		if set>>i&1 == 0 && usable>>i&1 == 1 && f >= milli && f > slices.Min(of) && f < slices.Max(of) {
+		if set>>i&1 == 0 && usable>>i&1 == 1 && f >= milli && f > slices.Min(shares) && f < slices.Max(shares) {
 			return false
 		}
 	}

@@ -37,7 +37,7 @@ func TestTheExampleOfThreeGangs(t *testing.T) {
 // TestWhoGivesBack compares with all sets of holders, on two nodes: there is a winner if one could start in any case,
 // it is the first of those, none that gives back is spared in vain, those before the winner only where the others have
 // not enough, and the question is not asked too often.
-func TestWhoGivesBack(t *testing.T) {
+func TestWhichGangReleases(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		type amounts [2]int
@@ -120,9 +120,9 @@ func TestWhoGivesBack(t *testing.T) {
 func TestHoldersAreRanked(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{Mode: gang.NonStrict})
-	put := func(of, name string, priority int32, created int64, settings gang.Settings) {
+	put := func(gangName, name string, priority int32, created int64, settings gang.Settings) {
 		s.Put(gang.Pod{
-			UID: of + name, Namespace: "ns", Name: name, Gang: "ns/" + of, Settings: settings, Priority: priority,
+			UID: gangName + name, Namespace: "ns", Name: name, Gang: "ns/" + gangName, Settings: settings, Priority: priority,
 			Created: time.Unix(created, 0),
 		})
 	}
@@ -150,10 +150,10 @@ func TestHoldersAreRanked(t *testing.T) {
 	var keys []string
 	for _, h := range s.Holders(9) {
 		keys = append(keys, h.Key)
-		of := h.Key[len("ns/"):]
+		gangName := h.Key[len("ns/"):]
 		want := gang.Holder{
-			Key: h.Key, Reserved: []string{of + "1"},
-			Lacks: []gang.Shortage{{Members: 1, Pending: []string{of + "0"}}},
+			Key: h.Key, Reserved: []string{gangName + "1"},
+			Lacks: []gang.Shortage{{Members: 1, Pending: []string{gangName + "0"}}},
 		}
 		if !reflect.DeepEqual(h, want) {
 			t.Errorf("got %+v, want %+v", h, want)
@@ -165,7 +165,7 @@ func TestHoldersAreRanked(t *testing.T) {
 }
 
 // TestWhoGaveBackIsBehind: the winner is tried when all is given back, the others when it has started.
-func TestWhoGaveBackIsBehind(t *testing.T) {
+func TestTheGangThatReleasedIsBehind(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{Mode: gang.NonStrict, Min: 2})
 	at := time.Unix(0, 0)
@@ -180,7 +180,7 @@ func TestWhoGaveBackIsBehind(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", what, got, want)
 		}
 	}
-	step("the deadlock", s.Release("ns/a", []string{"ns/b", "ns/gone"}), gang.Effects{GiveBack: []string{"b0"}})
+	step("the deadlock", s.Release("ns/a", []string{"ns/b", "ns/gone"}), gang.Effects{Release: []string{"b0"}})
 	for _, uid := range []string{"b0", "b1"} {
 		if r := s.Gate(uid); r.Code != why.GangDeadlockReleased || r.Gang != "ns/a" {
 			t.Errorf("the gate of %s says %+v", uid, r)

@@ -37,8 +37,8 @@ func (s *State) Check() error {
 			return fmt.Errorf("gang %s has the bond %+v, and %+v was reported", id, s.Bond(id), g.bonded)
 		case oldest != g.oldest:
 			return fmt.Errorf("the oldest of %s is another", id)
-		case (g.group != nil) != (s.stranger(g) == ""):
-			return fmt.Errorf("gang %s has the group %v and lacks %q", id, g.group, s.stranger(g))
+		case (g.group != nil) != (s.foreign(g) == ""):
+			return fmt.Errorf("gang %s has the group %v and lacks %q", id, g.group, s.foreign(g))
 		case g.group == nil:
 			if count[Waiting] > 0 {
 				return fmt.Errorf("members of %s wait without a group", id)
@@ -85,9 +85,9 @@ func (s *State) Check() error {
 		}
 	}
 	listers := 0
-	for id, by := range s.listers {
-		listers += len(by)
-		for lister, g := range by {
+	for id, gangs := range s.listers {
+		listers += len(gangs)
+		for lister, g := range gangs {
 			if s.gangs[lister] != g || !slices.Contains(g.settings.Group, id) {
 				return fmt.Errorf("%s does not list %s", lister, id)
 			}

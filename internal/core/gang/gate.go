@@ -60,7 +60,7 @@ func (s *State) gate(g *gang) Refusal {
 		return refused
 	}
 	if g.group == nil {
-		return Refusal{Code: why.GangGroupNotMutual, Gang: s.stranger(g)}
+		return Refusal{Code: why.GangGroupNotMutual, Gang: s.foreign(g)}
 	}
 	if g.isOpen() {
 		return Refusal{}

@@ -86,16 +86,16 @@ func (m *model) drawPod(uid string) gang.Pod {
 }
 
 func (m *model) settings(id string) (s gang.Settings, fault string, exists bool) {
-	is, known := m.known[id]
+	now, known := m.known[id]
 	if !known {
-		is.Settings, is.fault, is.exists = m.settle(id)
-		m.known[id] = is
+		now.Settings, now.fault, now.exists = m.runUntilIdle(id)
+		m.known[id] = now
 	}
-	return is.Settings, is.fault, is.exists
+	return now.Settings, now.fault, now.exists
 }
 
 // settle returns what counts for a gang by the words of the reference: the oldest pod, the object, the defaults.
-func (m *model) settle(id string) (s gang.Settings, fault string, exists bool) {
+func (m *model) runUntilIdle(id string) (s gang.Settings, fault string, exists bool) {
 	var oldest *gang.Pod
 	for _, p := range m.pods {
 		if p.Gang == id && (oldest == nil || p.Created.Before(oldest.Created) || p.Created.Equal(oldest.Created) &&
@@ -231,13 +231,13 @@ func (m *model) apply(e gang.Effects) {
 				m.holds[uid], s.Group)
 		}
 	}
-	for id, is := range satisfied {
-		m.started[id] = m.started[id] || is
+	for id, now := range satisfied {
+		m.started[id] = m.started[id] || now
 	}
 	for _, uid := range e.Allow {
 		m.holds[uid] = gang.Allowed
 	}
-	for _, uid := range e.GiveBack {
+	for _, uid := range e.Release {
 		if m.holds[uid] != gang.Waiting {
 			m.Fatalf("%s is to give back and holds %d", uid, m.holds[uid])
 		}
@@ -342,9 +342,9 @@ func (m *model) reservations(after string) {
 }
 
 // overtaken counts those that give way, and returns the gangs that are to be tried for it.
-func (m *model) overtaken(by gang.Rank) (woken []string) {
+func (m *model) overtaken(rank gang.Rank) (woken []string) {
 	for key, c := range m.claims {
-		if c.outlook != gang.Short || c.overtaken == maxOvertakes || !c.rank.Before(by) {
+		if c.outlook != gang.Short || c.overtaken == maxOvertakes || !c.rank.Before(rank) {
 			continue
 		}
 		if c.overtaken++; c.overtaken == maxOvertakes {
@@ -463,9 +463,9 @@ func (m *model) plans(uid string) bool {
 	var f gang.Failure
 	left, end := slices.Clone(plan.Members), ""
 	failed, have := plan.Try(plan.Members, func(uid string) bool {
-		of, at := m.pods[uid].Gang, slices.Index(left, uid)
-		if end != "" || at < 0 || m.holds[uid] != gang.Pending || m.open(of) {
-			m.Fatalf("%s of %s is tried after %q, and holds %d", uid, of, end, m.holds[uid])
+		gangID, at := m.pods[uid].Gang, slices.Index(left, uid)
+		if end != "" || at < 0 || m.holds[uid] != gang.Pending || m.open(gangID) {
+			m.Fatalf("%s of %s is tried after %q, and holds %d", uid, gangID, end, m.holds[uid])
 		}
 		left = slices.Delete(left, at, at+1)
 		if rapid.IntRange(0, 3).Draw(m.T, "fits") > 0 {
@@ -474,7 +474,7 @@ func (m *model) plans(uid string) bool {
 		}
 		for _, other := range s.Group {
 			o, _, _ := m.settings(other)
-			if !m.open(other) && m.running(other, o)+m.of(fit, other)+m.of(left, other) < o.Min {
+			if !m.open(other) && m.running(other, o)+m.countIn(fit, other)+m.countIn(left, other) < o.Min {
 				end = uid
 			}
 		}
@@ -484,10 +484,10 @@ func (m *model) plans(uid string) bool {
 		m.Fatalf("the plan of %v ends with %q, want %q", s.Group, failed, end)
 	}
 	if failed != "" {
-		of := m.pods[failed].Gang
-		own, _, _ := m.settings(of)
-		if want := m.running(of, own) + m.of(fit, of); have != want {
-			m.Fatalf("%s has %d members that run or fit, want %d", of, have, want)
+		gangID := m.pods[failed].Gang
+		own, _, _ := m.settings(gangID)
+		if want := m.running(gangID, own) + m.countIn(fit, gangID); have != want {
+			m.Fatalf("%s has %d members that run or fit, want %d", gangID, have, want)
 		}
 		fit, f = nil, gang.Failure{UID: failed, Have: have}
 		f.Outlook = rapid.SampledFrom([]gang.Outlook{
@@ -518,7 +518,7 @@ func (m *model) plans(uid string) bool {
 }
 
 // of counts the pods of a gang.
-func (m *model) of(uids []string, id string) (n int) {
+func (m *model) countIn(uids []string, id string) (n int) {
 	for _, uid := range uids {
 		if m.pods[uid].Gang == id {
 			n++
@@ -620,10 +620,10 @@ func (m *model) step() (event string) {
 		}
 	case 15, 16:
 		uid, _ := pick(gang.Pending, gang.Waiting, gang.Bound)
-		by := m.state.RankOf(uid, rapid.Int32Range(0, 1).Draw(m.T, "priority"), time.Unix(2, 0), "ns/plain")
-		woken := m.overtaken(by)
-		if e := m.state.Overtake(by); !slices.Equal(e.Opened, woken) {
-			m.Fatalf("after %+v was placed %v are to be tried, want %v", by, e.Opened, woken)
+		rank := m.state.RankOf(uid, rapid.Int32Range(0, 1).Draw(m.T, "priority"), time.Unix(2, 0), "ns/plain")
+		woken := m.overtaken(rank)
+		if e := m.state.Overtake(rank); !slices.Equal(e.Opened, woken) {
+			m.Fatalf("after %+v was placed %v are to be tried, want %v", rank, e.Opened, woken)
 		}
 		return "place one alone"
 	case 14:
@@ -761,8 +761,8 @@ func (m *model) succeed() {
 	}
 	for _, id := range before.Gangs() {
 		was, _ := before.Find(id)
-		if is, _ := m.state.Find(id); fmt.Sprint(is.Settings) != fmt.Sprint(was.Settings) {
-			m.Fatalf("%s has the settings %+v, and for the scheduler before %+v", id, is.Settings, was.Settings)
+		if now, _ := m.state.Find(id); fmt.Sprint(now.Settings) != fmt.Sprint(was.Settings) {
+			m.Fatalf("%s has the settings %+v, and for the scheduler before %+v", id, now.Settings, was.Settings)
 		}
 	}
 }

@@ -67,8 +67,8 @@ func (s *State) Counts() bool { return len(s.short) > 0 }
 
 // Overtake counts pods, or a group, that get room now: against each group before them that lacks it. Those that were
 // overtaken often enough are to be tried at once.
-func (s *State) Overtake(by Rank) (effects Effects) {
-	for i := 0; i < len(s.short) && s.short[i].claim.rank.Before(by); {
+func (s *State) Overtake(rank Rank) (effects Effects) {
+	for i := 0; i < len(s.short) && s.short[i].claim.rank.Before(rank); {
 		g := s.short[i]
 		g.claim.overtaken++
 		if g.claim.overtaken < s.maxOvertakes {

@@ -32,7 +32,7 @@ func TestWhoOvertakesAGang(t *testing.T) {
 		return gang.New(gang.Settings{}).RankOf("", priority, time.Unix(created, 0), name)
 	}
 	for name, c := range map[string]struct {
-		by   gang.Rank
+		rank gang.Rank
 		want bool
 	}{
 		"a lower priority":                       {plain(0, 5, "ns/p"), true},
@@ -46,14 +46,14 @@ func TestWhoOvertakesAGang(t *testing.T) {
 		},
 	} {
 		s, uid := waiting(t, 2, gang.Failure{Outlook: gang.Short})
-		first, second := s.Overtake(c.by), s.Overtake(c.by)
+		first, second := s.Overtake(c.rank), s.Overtake(c.rank)
 		if got := s.Overtaken(uid, false); got != c.want || len(first.Opened) > 0 ||
 			slices.Equal(second.Opened, []string{"ns/g"}) != c.want {
 			t.Errorf("%s: overtaken %t, opened %v and %v, want %t", name, got, first.Opened, second.Opened, c.want)
 		}
-		if own := s.RankOf(uid, 9, time.Unix(99, 0), "ns/a"); own.Before(c.by) != c.want ||
-			c.by.Before(own) == c.want {
-			t.Errorf("%s: %+v is before %+v: %t", name, own, c.by, own.Before(c.by))
+		if own := s.RankOf(uid, 9, time.Unix(99, 0), "ns/a"); own.Before(c.rank) != c.want ||
+			c.rank.Before(own) == c.want {
+			t.Errorf("%s: %+v is before %+v: %t", name, own, c.rank, own.Before(c.rank))
 		}
 	}
 }
@@ -75,8 +75,8 @@ func TestWhatAFailedPlanMakesOfAReservation(t *testing.T) {
 		"no gang is to have a reservation": {0, gang.Failure{Outlook: gang.Short}, why.GangSiblingFailed, false},
 	} {
 		s, uid := waiting(t, c.most, c.f)
-		if is := s.Overtaken(uid, true); is != (c.code == why.GangReserved) {
-			t.Errorf("%s: after the first failure it is to have a reservation: %t", name, is)
+		if now := s.Overtaken(uid, true); now != (c.code == why.GangReserved) {
+			t.Errorf("%s: after the first failure it is to have a reservation: %t", name, now)
 		}
 		s.Overtake(behind)
 		s.Overtake(behind)

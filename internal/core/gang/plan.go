@@ -115,10 +115,10 @@ func (s *State) Rest(uid string) *Plan {
 }
 
 // plan returns a plan of the pending members; those of a NonStrict group that wait are placed.
-func (s *State) plan(of *group) *Plan {
-	p, strict := &Plan{gang: map[string]*tally{}, Skip: of.skip}, of.isStrict()
+func (s *State) plan(planned *group) *Plan {
+	p, strict := &Plan{gang: map[string]*tally{}, Skip: planned.skip}, planned.isStrict()
 	var members []*member
-	for _, g := range of.gangs {
+	for _, g := range planned.gangs {
 		if g.isOpen() {
 			continue // its members start alone
 		}
@@ -135,7 +135,7 @@ func (s *State) plan(of *group) *Plan {
 		}
 	}
 	p.Members = inOrder(members)
-	p.DomainRequests = s.domainRequests(of, p)
+	p.DomainRequests = s.domainRequests(planned, p)
 	return p
 }
 
@@ -273,7 +273,7 @@ func (g *group) isSatisfied() bool {
 // reports whether members were reserved in it.
 func (s *State) concludeStarted(g *group, reserved bool, now time.Time, effects *Effects) {
 	g.attempted(now)
-	effects.add(g.settle())
+	effects.add(g.finishRound())
 	g.failing, g.again, g.skip = time.Time{}, time.Time{}, Portion{}
 	if !g.isStrict() {
 		return

@@ -93,7 +93,7 @@ func (s *State) Find(id string) (Report, bool) {
 
 // Overruled returns the oldest member of a pod's gang, as namespace/name, where that says other things of the gang than
 // the pod, which then do not count.
-func (s *State) Overruled(uid string) (by string, overruled bool) {
+func (s *State) Overruled(uid string) (winner string, overruled bool) {
 	m := s.members[uid]
 	if m == nil || m.gang.isPlain() || reflect.DeepEqual(m.pod.Settings, m.gang.oldest.pod.Settings) {
 		return "", false

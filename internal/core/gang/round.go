@@ -74,7 +74,7 @@ func (g *gang) stamp(m *member) {
 // Place records that a member was reserved. One that may not be tried any more is given back.
 func (s *State) Place(uid string, now time.Time) (effects Effects) {
 	if g := s.reserve(uid, now, &effects); g != nil {
-		effects.add(g.settle())
+		effects.add(g.finishRound())
 		effects.Opened = s.opened(s.members[uid].gang) // what is allowed closes those that count waiting members alone
 		effects.add(s.follow())
 		effects.sort()
@@ -90,7 +90,7 @@ func (s *State) reserve(uid string, now time.Time, effects *Effects) *group {
 	}
 	if s.Gate(uid).Code != why.None {
 		m.gang.set(m, Returning)
-		effects.GiveBack = append(effects.GiveBack, uid)
+		effects.Release = append(effects.Release, uid)
 		return nil
 	}
 	m.gang.stamp(m)
@@ -136,7 +136,7 @@ func (s *State) Lose(uid string, cause why.Finding) Effects {
 			effects.Opened = append(effects.Opened, m.gang.id)
 		}
 	default:
-		effects.add(group.settle())
+		effects.add(group.finishRound())
 		if group.asked && !group.returns() {
 			group.asked = false
 			effects.Opened = append(effects.Opened, s.open(group)...)
@@ -160,7 +160,7 @@ func (m *member) failed(cause why.Finding) Effects {
 		failure.Pod, failure.Cause = m.pod.Namespace+"/"+m.pod.Name, cause
 		return g.group.end(failure)
 	}
-	return g.group.settle()
+	return g.group.finishRound()
 }
 
 // Deadline returns when Expire is due next; false while nothing waits.
@@ -206,13 +206,13 @@ func (s *State) Expire(now time.Time) (effects Effects) {
 
 // lacking returns a refusal that names the first gang whose minimum is not reached.
 func (g *group) lacking(code why.Code) Refusal {
-	of := g.gangs[0]
+	first := g.gangs[0]
 	for _, o := range slices.Backward(g.gangs) {
 		if !o.isSatisfied() {
-			of = o
+			first = o
 		}
 	}
-	return of.short(code)
+	return first.short(code)
 }
 
 // short returns a refusal that counts the members that wait or run.
@@ -235,7 +235,7 @@ func (g *group) wait() time.Duration {
 
 // settle allows what may be bound, ends a round that cannot succeed any more, and begins the next one when all were
 // tried.
-func (g *group) settle() Effects {
+func (g *group) finishRound() Effects {
 	ready := true
 	for _, o := range g.gangs {
 		ready = ready && o.isSatisfied()
@@ -308,7 +308,7 @@ func (g *group) next() {
 
 // end ends a round without success: what is reserved is given back, and who was not tried counts as tried.
 func (g *group) end(why Refusal) Effects {
-	effects := g.giveBack()
+	effects := g.releaseMembers()
 	g.failure = why
 	for _, o := range g.gangs {
 		for _, m := range o.members {
@@ -321,16 +321,16 @@ func (g *group) end(why Refusal) Effects {
 	return effects
 }
 
-func (g *group) giveBack() (effects Effects) {
+func (g *group) releaseMembers() (effects Effects) {
 	g.deadline = time.Time{}
 	for _, o := range g.gangs {
 		for uid, m := range o.members {
 			if m.phase == Waiting {
 				o.set(m, Returning)
-				effects.GiveBack = append(effects.GiveBack, uid)
+				effects.Release = append(effects.Release, uid)
 			}
 		}
 	}
-	slices.Sort(effects.GiveBack)
+	slices.Sort(effects.Release)
 	return effects
 }

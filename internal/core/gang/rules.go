@@ -39,7 +39,7 @@ func (s *State) PutLayers(l *domain.Layers) (effects Effects) {
 		}
 		g.unknown = s.unknown(g)
 		if g.group != nil {
-			effects.add(g.group.settle())
+			effects.add(g.group.finishRound())
 		}
 		effects.add(s.retry(g))
 		effects.Opened = append(effects.Opened, s.opened(g)...)
@@ -77,7 +77,10 @@ func (s *State) rules(g *gang) (rules []domain.Rule, joint bool) {
 	if joint && !slices.ContainsFunc(rules, node) {
 		rules = append(rules, domain.Rule{Layer: domain.NodeLayer})
 	}
-	slices.SortStableFunc(rules, func(a, b domain.Rule) int { return cmp.Compare(s.layers.Depth(b), s.layers.Depth(a)) })
+	slices.SortStableFunc(
+		rules,
+		func(a, b domain.Rule) int { return cmp.Compare(s.layers.Depth(b), s.layers.Depth(a)) },
+	)
 	return rules, joint
 }
 

@@ -18,8 +18,8 @@ import (
 func TestAGangWaitsForItsLayer(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
-	put := func(uid, of string, must bool) {
-		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Settings: gang.Settings{
+	put := func(uid, gangName string, must bool) {
+		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: gangName, Settings: gang.Settings{
 			Min: 1, DomainRules: []domain.Rule{{Layer: "block", Must: must}},
 		}})
 	}
@@ -58,10 +58,20 @@ func TestGangsThatSayTheSameGoTogether(t *testing.T) {
 	s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "block", Parent: "spine"}, {Name: "spine"}}))
 	group := []string{"n/a", "n/b", "n/c", "n/d"}
 	block, spine := domain.Rule{Layer: "block", Must: true}, domain.Rule{Layer: "spine"}
-	put := func(uid, of, node string, joint bool, rules ...domain.Rule) {
-		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Joint: joint, Node: node, Settings: gang.Settings{
-			Min: 2, Group: group, Policy: gang.WaitingAndRunning, DomainRules: rules,
-		}})
+	put := func(uid, gangName, node string, joint bool, rules ...domain.Rule) {
+		s.Put(
+			gang.Pod{
+				UID:       uid,
+				Namespace: "n",
+				Name:      uid,
+				Gang:      gangName,
+				Joint:     joint,
+				Node:      node,
+				Settings: gang.Settings{
+					Min: 2, Group: group, Policy: gang.WaitingAndRunning, DomainRules: rules,
+				},
+			},
+		)
 	}
 	put("a1", "n/a", "", false, spine, block)
 	put("a2", "n/a", "x", false, spine, block)
@@ -93,8 +103,8 @@ func TestWhereALaterMemberMayGo(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
 	s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "block"}, {Name: "spine"}}))
-	put := func(uid, of, node string, mode gang.Mode, rules ...domain.Rule) {
-		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: of, Node: node, Settings: gang.Settings{
+	put := func(uid, gangName, node string, mode gang.Mode, rules ...domain.Rule) {
+		s.Put(gang.Pod{UID: uid, Namespace: "n", Name: uid, Gang: gangName, Node: node, Settings: gang.Settings{
 			Min: 3, Mode: mode, DomainRules: rules,
 		}})
 	}

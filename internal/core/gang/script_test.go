@@ -80,7 +80,7 @@ type player struct {
 func (p *player) do(words []string) string {
 	var names []string
 	var s gang.Settings
-	of, object, owner := "ns/g", false, ""
+	gangID, object, owner := "ns/g", false, ""
 	for _, w := range words[1:] {
 		key, value, isSetting := strings.Cut(w, "=")
 		n, _ := strconv.Atoi(value)
@@ -88,7 +88,7 @@ func (p *player) do(words []string) string {
 		case !isSetting:
 			names = append(names, w)
 		case key == "gang":
-			of = "ns/" + value
+			gangID = "ns/" + value
 		case key == "min":
 			s.Min = n
 		case key == "total":
@@ -129,7 +129,7 @@ func (p *player) do(words []string) string {
 	var all string
 	for _, name := range names {
 		all += p.effects(p.one(words[0], gang.Pod{
-			UID: name, Namespace: "ns", Name: name, Gang: of, InObject: object, Settings: s,
+			UID: name, Namespace: "ns", Name: name, Gang: gangID, InObject: object, Settings: s,
 			Owner: owner,
 		}))
 	}
@@ -169,10 +169,10 @@ func (p *player) effects(e gang.Effects) (out string) {
 	if len(e.Allow) > 0 {
 		out += "  allow " + strings.Join(e.Allow, " ") + "\n"
 	}
-	if len(e.GiveBack) > 0 {
-		out += "  give back " + strings.Join(e.GiveBack, " ") + "\n"
+	if len(e.Release) > 0 {
+		out += "  give back " + strings.Join(e.Release, " ") + "\n"
 	}
-	for _, uid := range e.GiveBack {
+	for _, uid := range e.Release {
 		out += p.effects(p.state.Lose(uid, why.Finding{}))
 	}
 	return out

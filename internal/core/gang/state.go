@@ -40,7 +40,7 @@ const mostEnded = 10000
 // Effects are what the caller must do. All are in ascending order.
 type Effects struct {
 	Allow    []string // bind these members
-	GiveBack []string // end the reservations of these, and call Lose for each
+	Release []string // end the reservations of these, and call Lose for each
 	Opened   []string // gangs whose members may be tried, and could not before
 	Bonds    []string // gangs whose Bond has changed; nothing is to be done
 }
@@ -48,7 +48,7 @@ type Effects struct {
 func (e *Effects) add(o Effects) {
 	e.Opened = append(e.Opened, o.Opened...)
 	e.Allow = append(e.Allow, o.Allow...)
-	e.GiveBack = append(e.GiveBack, o.GiveBack...)
+	e.Release = append(e.Release, o.Release...)
 	e.Bonds = append(e.Bonds, o.Bonds...)
 }
 
@@ -155,7 +155,7 @@ func (s *State) PutObject(o Object) Effects {
 	g := s.find(o.Gang)
 	g.object = &o
 	g.started = g.started || o.Started
-	return s.refresh(s.graft("PodGroup "+o.Gang, g, Composite{Exists: true, Parent: o.Parent})...)
+	return s.refresh(s.attach("PodGroup "+o.Gang, g, Composite{Exists: true, Parent: o.Parent})...)
 }
 
 // RemoveObject forgets the PodGroup of a gang.
@@ -165,7 +165,7 @@ func (s *State) RemoveObject(id string) Effects {
 		return Effects{}
 	}
 	g.object, g.tree = nil, nil
-	return s.refresh(append(s.graft("PodGroup "+id, nil, Composite{}), g)...)
+	return s.refresh(append(s.attach("PodGroup "+id, nil, Composite{}), g)...)
 }
 
 func (s *State) find(id string) *gang {
@@ -211,7 +211,7 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 	for i, g := range gangs {
 		s.noteBond(g, &effects)
 		if g.group != nil {
-			effects.add(g.group.settle())
+			effects.add(g.group.finishRound())
 		}
 		if was := before[i]; was.Min != g.settings.Min || was.Mode != g.settings.Mode ||
 			was.Policy != g.settings.Policy || !slices.Equal(was.DomainRules, g.settings.DomainRules) {
@@ -251,31 +251,31 @@ func (e *Effects) sort() {
 	slices.Sort(e.Opened)
 	e.Opened = slices.Compact(e.Opened)
 	slices.Sort(e.Allow)
-	slices.Sort(e.GiveBack)
+	slices.Sort(e.Release)
 }
 
 // settingsOf returns what counts: what the oldest pod says, then the object, then the defaults. Pods that are not a
 // gang have no minimum.
-func (s *State) settingsOf(g *gang) (of Settings) {
+func (s *State) settingsOf(g *gang) (settings Settings) {
 	if g.isPlain() {
 		return Settings{Group: []string{g.id}}.over(s.defaults)
 	}
 	if g.oldest != nil {
-		of = g.oldest.pod.Settings
+		settings = g.oldest.pod.Settings
 	}
 	if g.object != nil {
-		of = of.over(g.object.Settings)
+		settings = settings.over(g.object.Settings)
 	}
 	if t := g.tree; t != nil && t.refused.Code == why.None {
-		of = of.over(Settings{Group: t.group})
+		settings = settings.over(Settings{Group: t.group})
 	}
-	of = of.over(s.defaults)
-	of.Min = cmp.Or(of.Min, of.Total, 1)
-	of.Total = max(of.Total, of.Min)
-	of.Group = append(slices.Clone(of.Group), g.id)
-	slices.Sort(of.Group)
-	of.Group = slices.Compact(of.Group)
-	return of
+	settings = settings.over(s.defaults)
+	settings.Min = cmp.Or(settings.Min, settings.Total, 1)
+	settings.Total = max(settings.Total, settings.Min)
+	settings.Group = append(slices.Clone(settings.Group), g.id)
+	slices.Sort(settings.Group)
+	settings.Group = slices.Compact(settings.Group)
+	return settings
 }
 
 // list follows a change of the names that a gang lists.
@@ -307,7 +307,7 @@ func (s *State) affected(gangs ...*gang) []*gang {
 func (s *State) regroup(g *gang) (effects Effects) {
 	to := s.groupOf(g)
 	if from := g.group; from != nil && from.key != to {
-		effects = from.giveBack()
+		effects = from.releaseMembers()
 		s.unclaim(from)
 		from.gangs = slices.DeleteFunc(from.gangs, func(o *gang) bool { return o == g })
 		g.group = nil
@@ -324,14 +324,14 @@ func (s *State) regroup(g *gang) (effects Effects) {
 // groupOf returns the key of the group of a gang: each gang that it lists exists and lists the same; empty where one
 // does not, and for a gang that is gone.
 func (s *State) groupOf(g *gang) string {
-	if s.stranger(g) != "" {
+	if s.foreign(g) != "" {
 		return ""
 	}
 	return strings.Join(g.settings.Group, ",")
 }
 
 // stranger returns the first gang that a gang lists and that does not exist or lists others.
-func (s *State) stranger(g *gang) string {
+func (s *State) foreign(g *gang) string {
 	for _, id := range g.settings.Group {
 		if o := s.gangs[id]; o == nil || !slices.Equal(o.settings.Group, g.settings.Group) {
 			return id

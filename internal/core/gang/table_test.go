@@ -41,12 +41,12 @@ func (p *protocol) try(uid string, fits bool) (refused bool) {
 	return refused
 }
 
-func permutations(of []string) (all [][]string) {
-	if len(of) == 0 {
+func permutations(list []string) (all [][]string) {
+	if len(list) == 0 {
 		return [][]string{nil}
 	}
-	for i, first := range of {
-		rest := slices.Delete(slices.Clone(of), i, i+1)
+	for i, first := range list {
+		rest := slices.Delete(slices.Clone(list), i, i+1)
 		for _, p := range permutations(rest) {
 			all = append(all, append([]string{first}, p...))
 		}
@@ -82,7 +82,7 @@ func TestRoundsEqualTheSeedsTable(t *testing.T) {
 				default:
 					e = s.Place(uid, time.Unix(0, 0))
 				}
-				for _, back := range e.GiveBack {
+				for _, back := range e.Release {
 					s.Lose(back, why.Finding{})
 				}
 			}
@@ -202,7 +202,7 @@ func TestAMemberThatCannotBeReservedIsNamedBesideThoseThatWere(t *testing.T) {
 	}
 	plan, _ := s.Begin("p1")
 	e := s.Conclude(plan.Members, []string{"p1", "p2"}, gang.Failure{UID: "p3"}, time.Unix(0, 0))
-	if r := s.Why("p3"); len(e.GiveBack) != 2 || len(e.Allow) > 0 || r.Have != 2 || r.Need != 3 || r.Pod != "ns/p3" {
+	if r := s.Why("p3"); len(e.Release) != 2 || len(e.Allow) > 0 || r.Have != 2 || r.Need != 3 || r.Pod != "ns/p3" {
 		t.Errorf("effects %+v, reason %+v, want p1 and p2 back, and that p3 failed beside 2 of 3", e, r)
 	}
 }

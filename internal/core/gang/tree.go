@@ -35,7 +35,7 @@ type tree struct {
 
 // PutComposite records a CompositePodGroup, by namespace/name. One that does not exist holds back what is below it.
 func (s *State) PutComposite(id string, c Composite) Effects {
-	return s.refresh(s.graft(compositeName(id), nil, c)...)
+	return s.refresh(s.attach(compositeName(id), nil, c)...)
 }
 
 func compositeName(id string) string { return "CompositePodGroup " + id }
@@ -48,11 +48,11 @@ func (s *State) branch(name string) *branch {
 }
 
 // graft puts a branch into its place, and returns the gangs of the trees that it leaves and joins.
-func (s *State) graft(name string, g *gang, is Composite) (gangs []*gang) {
+func (s *State) attach(name string, g *gang, composite Composite) (gangs []*gang) {
 	b := s.branch(name)
 	from := compositeName(b.Parent)
 	delete(s.branch(from).below, name)
-	if b.Composite, b.gang = is, g; b.Parent != "" {
+	if b.Composite, b.gang = composite, g; b.Parent != "" {
 		s.branch(compositeName(b.Parent)).below[name] = b
 	}
 	for _, name := range []string{from, name} {

@@ -46,14 +46,14 @@ func (f forest) unit(path []string) string {
 	return ""
 }
 
-func (f forest) children(of string) (n int) {
+func (f forest) children(parent string) (n int) {
 	for _, c := range f.composites {
-		if c.Parent == of {
+		if c.Parent == parent {
 			n++
 		}
 	}
 	for _, o := range f.podGroups {
-		if o.Parent == of {
+		if o.Parent == parent {
 			n++
 		}
 	}
@@ -110,9 +110,9 @@ func podOf(id string) gang.Pod {
 // that has seen them in another order.
 func TestWhatOneTreeHasStartsTogether(t *testing.T) {
 	t.Parallel()
-	names := func(of string, n int) (all []string) {
+	names := func(prefix string, n int) (all []string) {
 		for i := range n {
-			all = append(all, fmt.Sprint("ns/", of, i))
+			all = append(all, fmt.Sprint("ns/", prefix, i))
 		}
 		return all
 	}
@@ -123,7 +123,7 @@ func TestWhatOneTreeHasStartsTogether(t *testing.T) {
 		s := gang.New(gang.Settings{})
 		parent := rapid.SampledFrom(append(composites, "", "", ""))
 		for range rapid.IntRange(1, 30).Draw(t, "events") {
-			of := rapid.SampledFrom(composites).Draw(t, "composite")
+			name := rapid.SampledFrom(composites).Draw(t, "composite")
 			id := rapid.SampledFrom(podGroups).Draw(t, "PodGroup")
 			switch rapid.SampledFrom([]string{"c", "c", "c", "p", "p", "p", "p", "-c", "-p"}).Draw(t, "event") {
 			case "c":
@@ -135,11 +135,11 @@ func TestWhatOneTreeHasStartsTogether(t *testing.T) {
 				if rapid.IntRange(0, 20).Draw(t, "fault") == 0 {
 					c.Fault = "it cannot be read"
 				}
-				f.composites[of] = c
-				s.PutComposite(of, c)
+				f.composites[name] = c
+				s.PutComposite(name, c)
 			case "-c":
-				delete(f.composites, of)
-				s.PutComposite(of, gang.Composite{})
+				delete(f.composites, name)
+				s.PutComposite(name, gang.Composite{})
 			case "p":
 				o := gang.Object{
 					Gang: id, Parent: parent.Draw(t, "parent"), Plain: rapid.IntRange(0, 9).Draw(t, "plain") == 0,
@@ -155,10 +155,10 @@ func TestWhatOneTreeHasStartsTogether(t *testing.T) {
 			f.compare(t, s)
 		}
 		if rapid.Bool().Draw(t, "mended") {
-			for _, of := range composites {
-				if n := f.children(of); n > 0 {
-					f.composites[of] = gang.Composite{Exists: true, Parent: f.composites[of].Parent, Least: n}
-					s.PutComposite(of, f.composites[of])
+			for _, name := range composites {
+				if n := f.children(name); n > 0 {
+					f.composites[name] = gang.Composite{Exists: true, Parent: f.composites[name].Parent, Least: n}
+					s.PutComposite(name, f.composites[name])
 					f.compare(t, s)
 				}
 			}
@@ -168,8 +168,8 @@ func TestWhatOneTreeHasStartsTogether(t *testing.T) {
 			again.Put(podOf(id))
 			again.PutObject(f.podGroups[id])
 		}
-		for of, c := range f.composites {
-			again.PutComposite(of, c)
+		for name, c := range f.composites {
+			again.PutComposite(name, c)
 		}
 		f.compare(t, again)
 		for id := range f.podGroups {
@@ -269,8 +269,8 @@ func TestWhyATreeIsHeld(t *testing.T) {
 		},
 	} {
 		s := gang.New(gang.Settings{})
-		for of, is := range c.composites {
-			s.PutComposite(of, is)
+		for name, composite := range c.composites {
+			s.PutComposite(name, composite)
 		}
 		for i, parent := range c.parents {
 			id := fmt.Sprint("ns/p", i)
@@ -312,8 +312,8 @@ func TestATreeStartsWhole(t *testing.T) {
 	if units := s.Units([]string{"ns/b"}, none); len(units) != 1 || !slices.Equal(units[0], all) {
 		t.Errorf("with one are evicted %v, want %v", units, all)
 	}
-	if is := s.Bond("ns/c"); !is.Whole || is.Group != "ns/a,ns/b,ns/c" {
-		t.Errorf("one of them has the bond %+v", is)
+	if now := s.Bond("ns/c"); !now.Whole || now.Group != "ns/a,ns/b,ns/c" {
+		t.Errorf("one of them has the bond %+v", now)
 	}
 }
 

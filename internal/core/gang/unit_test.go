@@ -21,14 +21,14 @@ func TestUnitsAreTheFewestPodsThatMayGoWithTheVictims(t *testing.T) {
 		settings := map[string]gang.Settings{}
 		joint := rapid.Bool().Draw(t, "a and b start together")
 		for _, id := range ids {
-			is := gang.Settings{Min: rapid.IntRange(1, 3).Draw(t, "minimum")}
+			now := gang.Settings{Min: rapid.IntRange(1, 3).Draw(t, "minimum")}
 			if joint && id != "ns/c" {
-				is.Group = ids[:2]
+				now.Group = ids[:2]
 			}
-			settings[id] = is
+			settings[id] = now
 			if rapid.IntRange(0, 2).Draw(t, "object") == 0 {
 				s.PutObject(gang.Object{
-					Gang: id, Settings: is, Whole: rapid.Bool().Draw(t, "whole"), Plain: rapid.Bool().Draw(t, "plain"),
+					Gang: id, Settings: now, Whole: rapid.Bool().Draw(t, "whole"), Plain: rapid.Bool().Draw(t, "plain"),
 				})
 			}
 		}

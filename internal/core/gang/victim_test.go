@@ -36,7 +36,7 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 				groupOf["ns/b"] = "ns/b" // one of the two lists no other
 			}
 		}
-		of, gone, holders := map[string]string{}, map[string]bool{}, map[string][]string{}
+		gangOf, gone, holders := map[string]string{}, map[string]bool{}, map[string][]string{}
 		var victims, want []string
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 			uid, id := fmt.Sprintf("u%02d", i), rapid.SampledFrom(names).Draw(t, "gang")
@@ -48,7 +48,7 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 				p.Node = "n"
 			}
 			s.Put(p)
-			of[uid] = id
+			gangOf[uid] = id
 			switch {
 			case p.Node == "":
 			case rapid.IntRange(0, 4).Draw(t, "gone") == 0:
@@ -61,7 +61,7 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 			}
 		}
 		victims = append(victims, "unknown")
-		if countOf(of, "ns/a") == 0 || countOf(of, "ns/b") == 0 {
+		if countOf(gangOf, "ns/a") == 0 || countOf(gangOf, "ns/b") == 0 {
 			groupOf["ns/b"] = "ns/b" // one of the two does not exist
 		}
 		broken, units := map[string]bool{}, map[string]bool{}
@@ -77,7 +77,7 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 			}
 		}
 		for _, uid := range victims {
-			if id := of[uid]; id == "" || !broken[groupOf[id]] {
+			if id := gangOf[uid]; id == "" || !broken[groupOf[id]] {
 				want = append(want, uid)
 				units[uid] = true
 			}
@@ -118,8 +118,8 @@ func TestVictimsOfAGangGoWhole(t *testing.T) {
 	})
 }
 
-func countOf(of map[string]string, id string) (n int) {
-	for _, o := range of {
+func countOf(gangOf map[string]string, id string) (n int) {
+	for _, o := range gangOf {
 		if o == id {
 			n++
 		}

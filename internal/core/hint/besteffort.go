@@ -15,7 +15,7 @@ func (p *problem) reachable() (topo.NodeSet, bool) {
 	for i := range p.rows[:p.resources] {
 		r := &p.rows[i]
 		walked := r.stock.walked
-		if r.of(walked) < r.need {
+		if r.amount(walked) < r.need {
 			continue // The resource fits nowhere: its hint is any nodes, not preferred.
 		}
 		hinted |= 1 << i

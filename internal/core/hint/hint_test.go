@@ -182,9 +182,9 @@ func TestPreferredMasksAreOfLeastSize(t *testing.T) {
 			return
 		}
 		for _, l := range m.lists(q) {
-			for _, of := range l {
-				if of.Preferred && of.Mask.Len() != h.Mask.Len() {
-					t.Fatalf("%v is preferred where %v is", h, of)
+			for _, row := range l {
+				if row.Preferred && row.Mask.Len() != h.Mask.Len() {
+					t.Fatalf("%v is preferred where %v is", h, row)
 				}
 			}
 		}

@@ -17,7 +17,7 @@ type row struct {
 }
 
 // of returns the free units of a mask.
-func (r *row) of(m topo.NodeSet) int64 {
+func (r *row) amount(m topo.NodeSet) int64 {
 	var sum int64
 	for ; m != 0; m &= m - 1 {
 		sum += r.free[m.First()]
@@ -28,7 +28,7 @@ func (r *row) of(m topo.NodeSet) int64 {
 // fits reports whether a mask holds every row.
 func fits(rows []row, m topo.NodeSet) bool {
 	for i := range rows {
-		if rows[i].of(m) < rows[i].need {
+		if rows[i].amount(m) < rows[i].need {
 			return false
 		}
 	}

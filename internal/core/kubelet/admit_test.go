@@ -379,9 +379,9 @@ func TestRefusedPodChangesAGroup(t *testing.T) {
 	if refusal == nil || refusal.Container != "b" || placement != nil {
 		t.Fatalf("placement %v, refusal %+v; want b refused for its GPU", placement, refusal)
 	}
-	if was, is := s.Usage(1), after.Usage(1); was.Group != 0b11 || is.Group != 0b10 ||
-		is.Assignments != was.Assignments {
-		t.Errorf("node 1 was %+v and is %+v, want the group {0,1} and then {1}", was, is)
+	if was, now := s.Usage(1), after.Usage(1); was.Group != 0b11 || now.Group != 0b10 ||
+		now.Assignments != was.Assignments {
+		t.Errorf("node 1 was %+v and is %+v, want the group {0,1} and then {1}", was, now)
 	}
 }
 

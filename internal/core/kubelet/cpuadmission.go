@@ -38,7 +38,7 @@ func (a *cpuAdmission) hints(c *Container) hint.List {
 	if n == 0 {
 		return nil
 	}
-	if has, ok := a.own.of(c.Name); ok {
+	if has, ok := a.own.cpusOf(c.Name); ok {
 		if has.Len() != n {
 			return hint.List{}
 		}
@@ -55,7 +55,7 @@ func (a *cpuAdmission) podHints() hint.List {
 	var has cpuset.Set
 	for i := range a.pod.Containers {
 		c := &a.pod.Containers[i]
-		cpus, ok := a.own.of(c.Name)
+		cpus, ok := a.own.cpusOf(c.Name)
 		if !ok {
 			continue
 		}
@@ -78,14 +78,14 @@ func (a *cpuAdmission) allocate(c *Container, m topo.NodeSet) (cpuset.Set, cpuFa
 	if n == 0 {
 		return cpuset.Set{}, cpuOK
 	}
-	has, given := a.own.of(c.Name)
+	has, given := a.own.cpusOf(c.Name)
 	if !given || a.policy.model.ChecksPinned {
 		if fault := a.policy.smt(&a.available, n); fault != cpuOK {
 			return cpuset.Set{}, fault
 		}
 	}
 	if given {
-		a.settle(c, has)
+		a.assignCPUs(c, has)
 		return *has, cpuOK
 	}
 	cpus, fault := a.take(n, m)
@@ -95,7 +95,7 @@ func (a *cpuAdmission) allocate(c *Container, m topo.NodeSet) (cpuset.Set, cpuFa
 	a.available = a.available.Minus(cpus)
 	a.own.grants = append(a.own.grants, cpuGrant{c.Name, cpus})
 	a.changed = true
-	a.settle(c, &cpus)
+	a.assignCPUs(c, &cpus)
 	return cpus, cpuOK
 }
 
@@ -117,7 +117,7 @@ func (a *cpuAdmission) take(n int, m topo.NodeSet) (cpuset.Set, cpuFault) {
 }
 
 // settle keeps what later containers may take from this one: all of a regular init container, nothing of others.
-func (a *cpuAdmission) settle(c *Container, cpus *cpuset.Set) {
+func (a *cpuAdmission) assignCPUs(c *Container, cpus *cpuset.Set) {
 	if c.Role == Init {
 		a.reuse.Include(cpus)
 	} else {

@@ -139,11 +139,11 @@ func sortedUnits(units map[int]*cpuUnit) []cpuUnit {
 	return sorted
 }
 
-func (u *cpuUnit) parts(of []cpuUnit) []cpuPart {
+func (u *cpuUnit) parts(units []cpuUnit) []cpuPart {
 	var parts []cpuPart
-	for i := range of {
-		if u.cpus.Overlaps(&of[i].cpus) {
-			parts = append(parts, cpuPart{uint16(i), u.cpus.Intersect(of[i].cpus)})
+	for i := range units {
+		if u.cpus.Overlaps(&units[i].cpus) {
+			parts = append(parts, cpuPart{uint16(i), u.cpus.Intersect(units[i].cpus)})
 		}
 	}
 	return parts

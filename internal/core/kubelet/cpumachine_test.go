@@ -102,9 +102,9 @@ func drawConfig(t *rapid.T, m *topo.Machine) Config {
 }
 
 // drawCPUs draws a subset of CPUs with about percent of them; now and then whole cores' worth of neighbours.
-func drawCPUs(t *rapid.T, of cpuset.Set, label string, percent int) cpuset.Set {
+func drawCPUs(t *rapid.T, from cpuset.Set, label string, percent int) cpuset.Set {
 	var set cpuset.Set
-	for c := range of.All() {
+	for c := range from.All() {
 		if rapid.IntRange(0, 99).Draw(t, label) < percent {
 			set.Add(c)
 		}

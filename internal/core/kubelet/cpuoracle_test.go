@@ -61,9 +61,9 @@ func newPlain(m *topo.Machine, c Config) *plain {
 }
 
 // units are the ids at a level that CPUs of a set belong to.
-func (p *plain) units(l level, of cpuset.Set) []int {
+func (p *plain) units(l level, cpus cpuset.Set) []int {
 	var ids []int
-	for id := range of.All() {
+	for id := range cpus.All() {
 		ids = append(ids, l(p.cpus[id]))
 	}
 	slices.Sort(ids)
@@ -71,9 +71,9 @@ func (p *plain) units(l level, of cpuset.Set) []int {
 }
 
 // in are those CPUs of a set that belong to one unit.
-func (p *plain) in(l level, unit int, of cpuset.Set) cpuset.Set {
+func (p *plain) in(l level, unit int, cpus cpuset.Set) cpuset.Set {
 	var set cpuset.Set
-	for id := range of.All() {
+	for id := range cpus.All() {
 		if l(p.cpus[id]) == unit {
 			set.Add(id)
 		}

@@ -91,7 +91,7 @@ func (p *cpuPod) cpus() cpuset.Set {
 	return all
 }
 
-func (p *cpuPod) of(container string) (*cpuset.Set, bool) {
+func (p *cpuPod) cpusOf(container string) (*cpuset.Set, bool) {
 	for i := range p.grants {
 		if p.grants[i].container == container {
 			return &p.grants[i].cpus, true

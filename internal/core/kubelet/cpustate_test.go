@@ -63,7 +63,7 @@ func (b *book) hints(free, reuse cpuset.Set, n int) hint.List {
 }
 
 // inside are the CPUs of a set in the nodes of a mask, or in the sockets of those nodes.
-func (b *book) inside(m topo.NodeSet, of cpuset.Set, wholeSockets bool) cpuset.Set {
+func (b *book) inside(m topo.NodeSet, within cpuset.Set, wholeSockets bool) cpuset.Set {
 	var set cpuset.Set
 	for node := range topo.MaxNodes {
 		if m.Has(topo.NUMA(node)) {
@@ -73,7 +73,7 @@ func (b *book) inside(m topo.NodeSet, of cpuset.Set, wholeSockets bool) cpuset.S
 					cpus = cpus.Union(b.in(bySocket, s, b.all()))
 				}
 			}
-			set = set.Union(cpus.Intersect(of))
+			set = set.Union(cpus.Intersect(within))
 		}
 	}
 	return set
@@ -249,7 +249,7 @@ func (b *book) isRegular() bool {
 	for _, l := range []level{byCore, byNode, bySocket} {
 		units := b.units(l, b.all())
 		for _, unit := range units {
-			if of := b.in(l, unit, b.all()); of.Len()*len(units) != len(b.cpus) {
+			if held := b.in(l, unit, b.all()); held.Len()*len(units) != len(b.cpus) {
 				return false
 			}
 		}

@@ -150,10 +150,10 @@ func (p *Pod) Index(container string) int {
 
 // peak returns what the pod needs at once of each name, sorted by name: the larger of what app containers and sidecars
 // need together, and of what an init container needs beside the sidecars before it.
-func (p *Pod) peak(of func(*Container) []Amount) []Amount {
+func (p *Pod) peak(amounts func(*Container) []Amount) []Amount {
 	var names []string
 	for i := range p.Containers {
-		for _, a := range of(&p.Containers[i]) {
+		for _, a := range amounts(&p.Containers[i]) {
 			names = append(names, a.Name)
 		}
 	}
@@ -162,7 +162,7 @@ func (p *Pod) peak(of func(*Container) []Amount) []Amount {
 	for _, name := range slices.Compact(names) {
 		most, running := int64(0), int64(0)
 		for i := range p.Containers {
-			n, _ := amountOf(of(&p.Containers[i]), name)
+			n, _ := amountOf(amounts(&p.Containers[i]), name)
 			if p.Containers[i].Role == Init {
 				most = max(most, plus(running, n))
 			} else {

@@ -221,10 +221,10 @@ func sift(masks []topo.NodeSet, widest int, capable, fit func(topo.NodeSet) bool
 	return list
 }
 
-func subsets(of topo.NodeSet) []topo.NodeSet {
+func subsets(nodes topo.NodeSet) []topo.NodeSet {
 	var masks []topo.NodeSet
-	for m := topo.NodeSet(1); m <= of; m++ {
-		if m.Within(of) {
+	for m := topo.NodeSet(1); m <= nodes; m++ {
+		if m.Within(nodes) {
 			masks = append(masks, m)
 		}
 	}
@@ -285,20 +285,20 @@ func (w *world) literalCPUs(n int) map[topo.NodeSet]bool {
 
 func (w *world) literalMemory(ask []kubelet.Amount) map[topo.NodeSet]bool {
 	nodes := w.node.Machine().NumNUMA()
-	sum := func(m topo.NodeSet, of func(kubelet.Quantity) int64, name string) int64 {
+	sum := func(m topo.NodeSet, amount func(kubelet.Quantity) int64, name string) int64 {
 		var total int64
 		for i := range nodes {
 			for _, q := range w.state.Usage(topo.NUMA(i)).Memory {
 				if m.Has(topo.NUMA(i)) && q.Type == name {
-					total += of(q)
+					total += amount(q)
 				}
 			}
 		}
 		return total
 	}
-	has := func(m topo.NodeSet, of func(kubelet.Quantity) int64) bool {
+	has := func(m topo.NodeSet, amount func(kubelet.Quantity) int64) bool {
 		for _, a := range ask {
-			if sum(m, of, a.Name) < a.N {
+			if sum(m, amount, a.Name) < a.N {
 				return false
 			}
 		}
@@ -356,11 +356,11 @@ func (w *world) literalDevices(resource string, n int) map[topo.NodeSet]bool {
 	if w.node.Config().Model.Minor >= 36 {
 		walked = hosts
 	}
-	sum := func(m topo.NodeSet, of func(kubelet.DeviceUsage) int) int {
+	sum := func(m topo.NodeSet, amount func(kubelet.DeviceUsage) int) int {
 		total := 0
 		for _, d := range w.state.Devices() {
 			if d.Resource == resource && d.Nodes&m != 0 {
-				total += of(d)
+				total += amount(d)
 			}
 		}
 		return total
@@ -498,10 +498,10 @@ func (w *world) checkMemory(next *kubelet.State, placement kubelet.Placement) {
 			}
 		}
 		for i := range w.node.Machine().NumNUMA() {
-			was, is := w.state.Usage(topo.NUMA(i)).Memory, next.Usage(topo.NUMA(i)).Memory
+			was, now := w.state.Usage(topo.NUMA(i)).Memory, next.Usage(topo.NUMA(i)).Memory
 			for j := range was {
 				if was[j].Type == name {
-					left += was[j].Free - is[j].Free
+					left += was[j].Free - now[j].Free
 				}
 			}
 		}
@@ -521,8 +521,8 @@ func TestAdmitThenRemove(t *testing.T) {
 		if refusal != nil || !uniform(w.node.Machine()) {
 			return
 		}
-		was, is := viewOf(w.state), viewOf(next.Without(p.UID))
-		for _, v := range []view{was, is} {
+		was, now := viewOf(w.state), viewOf(next.Without(p.UID))
+		for _, v := range []view{was, now} {
 			for i := range v.Usage {
 				for j := range v.Usage[i].Memory {
 					v.Usage[i].Memory[j].Free = 0
@@ -535,7 +535,7 @@ func TestAdmitThenRemove(t *testing.T) {
 				v.Usage[i].Group = 0
 			}
 		}
-		if diff := cmp.Diff(was, is, sameSets); diff != "" {
+		if diff := cmp.Diff(was, now, sameSets); diff != "" {
 			t.Fatalf("after admission and removal (-want +got):\n%s", diff)
 		}
 		for name, sum := range w.sums(w.state) {
@@ -565,13 +565,13 @@ func TestRefusedPodLeavesNothing(t *testing.T) {
 		if refusal == nil || !uniform(w.node.Machine()) {
 			return
 		}
-		was, is := viewOf(w.state), viewOf(next)
-		for _, v := range []view{was, is} {
+		was, now := viewOf(w.state), viewOf(next)
+		for _, v := range []view{was, now} {
 			for i := range v.Usage {
 				v.Usage[i].Memory, v.Usage[i].Group = nil, 0
 			}
 		}
-		if diff := cmp.Diff(was, is, sameSets); diff != "" || placement != nil {
+		if diff := cmp.Diff(was, now, sameSets); diff != "" || placement != nil {
 			t.Fatalf("placement %v, and a state that differs (-was +is):\n%s", placement, diff)
 		}
 		if diff := cmp.Diff(w.sums(w.state), w.sums(next)); diff != "" {
@@ -627,9 +627,9 @@ func TestReadmissionKeepsWhatThePodHas(t *testing.T) {
 				t.Fatalf("had %+v, has %+v", had[i], placement[i])
 			}
 		}
-		was, is := viewOf(w.state), viewOf(next)
-		was.Pods, is.Pods = nil, nil
-		if diff := cmp.Diff(was, is, sameSets); diff != "" {
+		was, now := viewOf(w.state), viewOf(next)
+		was.Pods, now.Pods = nil, nil
+		if diff := cmp.Diff(was, now, sameSets); diff != "" {
 			t.Fatalf("after a second admission (-want +got):\n%s", diff)
 		}
 	})
@@ -681,8 +681,8 @@ func TestNothingChangesUnderneath(t *testing.T) {
 			w.state.With(p, placement).Without(p.UID)
 			next.Without(p.UID).Admit(p)
 		}
-		if is := fmt.Sprintf("%+v", viewOf(w.state)); is != was {
-			t.Fatalf("the state was\n%s\nand is\n%s", was, is)
+		if now := fmt.Sprintf("%+v", viewOf(w.state)); now != was {
+			t.Fatalf("the state was\n%s\nand is\n%s", was, now)
 		}
 		if after := fmt.Sprintf("%+v", *p); after != before {
 			t.Fatalf("the pod was\n%s\nand is\n%s", before, after)

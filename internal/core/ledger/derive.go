@@ -36,8 +36,8 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 // change names the view from which another one is derived, and the changed account: nil before the pod is there, and
 // when it is gone. The zero change is a view that comes from none.
 type change struct {
-	before  *View
-	was, is *account
+	before   *View
+	was, now *account
 }
 
 // deriveDevices computes what pods hold of devices: from the view before, which shares the frame, or anew.
@@ -53,8 +53,8 @@ func (v *View) deriveDevices(c change) {
 				}
 			}
 		})
-	case c.is.holding() != nil:
-		v.devices = c.before.devices.With(c.is.holding())
+	case c.now.holding() != nil:
+		v.devices = c.before.devices.With(c.now.holding())
 	case c.was.holding() != nil:
 		v.devices = c.before.devices.Without(c.was.UID)
 	default:
@@ -90,7 +90,7 @@ func (v *View) deriveTenancy(c change) {
 		return
 	}
 	if c.before != nil && c.before.tenancy != nil {
-		if next, ok := c.before.tenancy.Change(c.was.guest(), c.is.guest()); ok {
+		if next, ok := c.before.tenancy.Change(c.was.guest(), c.now.guest()); ok {
 			v.tenancy = next
 			return
 		}

@@ -115,8 +115,8 @@ func TestUnknownHolders(t *testing.T) {
 				unknown = 0
 				if devices = rapid.IntRange(0, 4).Draw(t, "has devices") > 0; devices {
 					s := device.Spec{Devices: []device.Device{{Type: device.GPU, ID: "a"}}}
-					for _, of := range rapid.SliceOfN(rapid.IntRange(0, 4), 0, 3).Draw(t, "reported") {
-						who := fmt.Sprint("pod-", of)
+					for _, minor := range rapid.SliceOfN(rapid.IntRange(0, 4), 0, 3).Draw(t, "reported") {
+						who := fmt.Sprint("pod-", minor)
 						name := rapid.SampledFrom([]string{"a", "a::1", "x"}).Draw(t, "name")
 						s.Foreign = append(s.Foreign, device.Foreign{UID: who, Names: []string{name}})
 						reported[who] = true

@@ -233,17 +233,17 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				for other := range entries {
 					bare = bare.Without(other)
 				}
-				is, ok := predict(bare, was.Entry.Guest.Pod, was.Entry.Guest.Created)
+				predicted, ok := predict(bare, was.Entry.Guest.Pod, was.Entry.Guest.Created)
 				if !ok {
 					continue
 				}
-				if err := live.Amend(was, is); !errors.Is(err, ledger.ErrExpired) {
+				if err := live.Amend(was, predicted); !errors.Is(err, ledger.ErrExpired) {
 					t.Fatalf("amend with an offer of no version of the account: %v, want ErrExpired", err)
 				}
-				is.Version = before.Version()
-				switch err := live.Amend(was, is); {
+				predicted.Version = before.Version()
+				switch err := live.Amend(was, predicted); {
 				case err == nil:
-					offers[uid], entries[uid] = is, is.Entry
+					offers[uid], entries[uid] = predicted, predicted.Entry
 					seen["amended"]++
 				case !errors.Is(err, ledger.ErrExpired) || live.View() != before:
 					t.Fatalf("amend: %v, want ErrExpired and nothing changed", err)

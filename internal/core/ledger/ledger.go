@@ -108,17 +108,17 @@ func (l *Ledger) Commit(o Offer) error {
 // Amend puts is in the place of was, a committed offer for the same pod from which it differs in what the kubelet is
 // predicted to give alone. Revert takes back is from then on. It returns ErrExpired when the account has changed since
 // the version of is, or when was is not assumed any more, and ErrTaken when the offers differ in more.
-func (l *Ledger) Amend(was, is Offer) error {
+func (l *Ledger) Amend(was, now Offer) error {
 	v := l.view
-	if version, ok := l.assumed[was.Entry.UID]; !ok || version != was.Version || is.Version != v.version {
+	if version, ok := l.assumed[was.Entry.UID]; !ok || version != was.Version || now.Version != v.version {
 		return fmt.Errorf("amend offer for pod %s/%s: %w", was.Entry.Namespace, was.Entry.Name, ErrExpired)
 	}
-	if !is.Entry.predictedLike(was.Entry) {
+	if !now.Entry.predictedLike(was.Entry) {
 		return fmt.Errorf("amend offer for pod %s/%s: %w: more than its prediction differs", was.Entry.Namespace,
 			was.Entry.Name, ErrTaken)
 	}
-	l.view = v.put(newAccount(v.facts.Machine, is.Entry), v.version+1)
-	l.assumed[is.Entry.UID] = is.Version
+	l.view = v.put(newAccount(v.facts.Machine, now.Entry), v.version+1)
+	l.assumed[now.Entry.UID] = now.Version
 	return nil
 }
 

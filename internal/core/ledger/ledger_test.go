@@ -253,18 +253,18 @@ func TestAmend(t *testing.T) {
 		if err := l.Commit(was); err != nil {
 			t.Fatal(err)
 		}
-		is := offerOf(l, guarded(lsr("a", ""), "2-3"))
-		if err := l.Amend(was, is); err != nil {
+		offer := offerOf(l, guarded(lsr("a", ""), "2-3"))
+		if err := l.Amend(was, offer); err != nil {
 			t.Fatal(err)
 		}
-		if e, _ := l.View().Entry("a"); !e.Equal(is.Entry) {
-			t.Errorf("entry %+v, want %+v", e, is.Entry)
+		if e, _ := l.View().Entry("a"); !e.Equal(offer.Entry) {
+			t.Errorf("entry %+v, want %+v", e, offer.Entry)
 		}
 		l.Revert(was)
 		if _, held := l.View().Entry("a"); !held {
 			t.Error("Revert of the offer that was amended takes back the present one")
 		}
-		l.Revert(is)
+		l.Revert(offer)
 		if _, held := l.View().Entry("a"); held {
 			t.Error("Revert of the present offer leaves its entry")
 		}

@@ -44,7 +44,7 @@ func (v *View) Problems() []Problem {
 		}
 		report(Unknown, "", cpuset.FormatIDs(unknown))
 		report(Offline, "", m.FormatList(named.Minus(m.Online())))
-		report(UnknownNUMA, "", cpuset.FormatIDs(v.strangers(a)))
+		report(UnknownNUMA, "", cpuset.FormatIDs(v.foreignHolders(a)))
 		report(Reserved, "", m.FormatList(a.cpus.Intersect(reserved)))
 		for _, b := range v.accounts[i+1:] {
 			report(HeldTwice, b.UID, m.FormatList(a.cpus.Intersect(b.cpus)))
@@ -60,7 +60,7 @@ func (v *View) Problems() []Problem {
 
 // strangers returns the NUMA ids of a that the machine does not have; of those that it is constrained to, also the ones
 // without CPUs.
-func (v *View) strangers(a *account) []int {
+func (v *View) foreignHolders(a *account) []int {
 	var ids []int
 	for _, id := range a.NUMAIDs {
 		if _, ok := v.facts.Machine.CPUNodeByID(id); !ok {

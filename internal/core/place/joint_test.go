@@ -306,10 +306,10 @@ func TestCommittedMemoryComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range offer.Entry.Amounts {
-			was, is := align.Find(before.Summary().Rows, a.Resource).Free[a.NUMAID],
+			was, now := align.Find(before.Summary().Rows, a.Resource).Free[a.NUMAID],
 				align.Find(account.View().Summary().Rows, a.Resource).Free[a.NUMAID]
-			if was-is != a.N {
-				t.Fatalf("%+v took %d bytes", a, was-is)
+			if was-now != a.N {
+				t.Fatalf("%+v took %d bytes", a, was-now)
 			}
 			held++
 		}

@@ -391,12 +391,12 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 }
 
 // amounts are the numbers of CPUs that NUMA node i can give of a set, as the bind policy wants them.
-func (o *oracle) amounts(i int, must place.BindWish, of cpuset.Set) []int {
+func (o *oracle) amounts(i int, must place.BindWish, cpus cpuset.Set) []int {
 	sums, online := []int{0}, o.m.Online()
 	for _, core := range o.m.NUMACores(o.m.CPUNodes()[i]) {
 		have, alive := 0, 0
 		for _, c := range o.m.CoreCPUs(core) {
-			if of.Has(int(c)) {
+			if cpus.Has(int(c)) {
 				have++
 			}
 			if online.Has(int(c)) {

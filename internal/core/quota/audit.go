@@ -26,14 +26,14 @@ func (a *Account) Miscounted() []string {
 	check := func(q *Quota) {
 		sums := held[q]
 		for d := range max(len(q.cells), len(sums)) {
-			var is, want sum
+			var have, want sum
 			if d < len(q.cells) {
-				is = q.cells[d].sums[Used]
+				have = q.cells[d].sums[Used]
 			}
 			if d < len(sums) {
 				want = sums[d]
 			}
-			if is != want {
+			if have != want {
 				names = append(names, q.Name())
 				return
 			}
@@ -58,8 +58,8 @@ func (a *Account) Rebuilt() *Account {
 		nodes[a.forest.names[d]] = n
 	}
 	b.SetNodes(nodes)
-	for id, is := range a.bonds {
-		b.SetGang(id, is)
+	for id, bond := range a.bonds {
+		b.SetGang(id, bond)
 	}
 	for uid, e := range a.pods {
 		b.Put(e.pod)

@@ -80,20 +80,20 @@ func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
 		shared: canonical[device.GPUShared], bytes: canonical[device.GPUMemory],
 		rdma: canonical[device.RDMAShare], fpga: canonical[device.FPGAShare],
 	}
-	is := map[string]int64{}
+	amounts := map[string]int64{}
 	for name, n := range canonical {
 		if device.IsWholeGPU(name) {
 			d.whole += n
-			is[name] = n
+			amounts[name] = n
 		}
 	}
 	d = derive(d)
-	is[device.GPUPercent], is[device.GPUCore], is[device.GPURatio] = d.percent, d.core, d.ratio
-	is[device.GPUMemory], is[device.RDMAShare], is[device.FPGAShare] = d.bytes, d.rdma, d.fpga
-	is[device.NVIDIAGPU] += d.nvidia
+	amounts[device.GPUPercent], amounts[device.GPUCore], amounts[device.GPURatio] = d.percent, d.core, d.ratio
+	amounts[device.GPUMemory], amounts[device.RDMAShare], amounts[device.FPGAShare] = d.bytes, d.rdma, d.fpga
+	amounts[device.NVIDIAGPU] += d.nvidia
 	out := maps.Clone(a)
 	for _, name := range names {
-		if n := max(a[name], is[device.Canonical(name)]); n > 0 {
+		if n := max(a[name], amounts[device.Canonical(name)]); n > 0 {
 			out[name] = n
 		}
 	}

@@ -113,8 +113,8 @@ func TestDevicesCountUnderEveryName(t *testing.T) {
 		if !maps.Equal(before, c.amounts) {
 			t.Errorf("%s: the amounts themselves changed to %v", c.name, c.amounts)
 		}
-		for _, is := range []quota.Amounts{asked, offered} {
-			for name := range is {
+		for _, amounts := range []quota.Amounts{asked, offered} {
+			for name := range amounts {
 				if _, stated := c.amounts[name]; !stated && !slices.Contains(names, name) {
 					t.Errorf("%s: %s is added though no quota names it", c.name, name)
 				}

@@ -115,13 +115,13 @@ func (v *divider) lend(total int64) (rounds int, tied bool) {
 	for pool := v.pool; pool > 0 && len(v.parts) > 0; rounds++ {
 		cut := v.largestRemainder(pool)
 		tied = tied || cut
-		pool = v.settleRound(pool)
+		pool = v.divideRound(pool)
 	}
 	return rounds, tied
 }
 
 // settleRound takes back what is above the borrowers' limits, and drops the borrowers that have reached them.
-func (v *divider) settleRound(pool int64) (returned int64) {
+func (v *divider) divideRound(pool int64) (returned int64) {
 	borrowers := v.parts[:0]
 	for _, p := range v.parts {
 		above := max(p.got-p.room, 0)

@@ -31,7 +31,7 @@ func TestLentAmountsReturnWithoutAnyPodOfTheBorrower(t *testing.T) {
 	plant(t, f, 1, "lender 60/100 { l 60/100 [0] }  borrower 40/100 { b 40/100 [100] }")
 	want := func(step, text string) {
 		t.Helper()
-		want := of(t, 1, text)
+		want := amounts(t, 1, text)
 		if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step, diff)
 		}
@@ -65,7 +65,7 @@ func TestAnEvictionBeginsAboveMin(t *testing.T) {
 			}
 		}
 		policy := rapid.SampledFrom([]quota.RevokePolicy{quota.OnDemand, quota.Strict}).Draw(t, "policy")
-		plans := quota.NewRevoker(policy, 0, quota.Limits{}).Plan(eleven, g.f, g.claimants, running.of)
+		plans := quota.NewRevoker(policy, 0, quota.Limits{}).Plan(eleven, g.f, g.claimants, running.holdersIn)
 		for _, plan := range plans {
 			report, used := g.f.Report(plan.Donor), plan.Levels[0].Used
 			guaranteed := min(report.EffectiveMin[cpu], report.Request[cpu])
@@ -91,7 +91,7 @@ func TestANegativeWeightTakesNothingFromSiblings(t *testing.T) {
 	f := quota.New(quota.Config{ScaleMin: true})
 	f.SetNodes(quota.Amounts{cpu: 100})
 	plant(t, f, 1, "a 0/100 w=30 [100]  b 0/100 w=30 [100]  bad 10/100 w=-40 [100]")
-	want := of(t, 1, "a=45 b=45 bad=10")
+	want := amounts(t, 1, "a=45 b=45 bad=10")
 	if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
 		t.Errorf("runtimes (-want +got):\n%s", diff)
 	}
@@ -221,7 +221,7 @@ func TestTwoQueuesDoNotReclaimForEver(t *testing.T) {
 					{Pod: "t", Quota: f.Find("three"), Dimension: f.Dimension(cpu)},
 					{Pod: "f", Quota: f.Find("five"), Dimension: f.Dimension(cpu)},
 				})
-				for _, plan := range r.Plan(eleven, f, claimants, running.of) {
+				for _, plan := range r.Plan(eleven, f, claimants, running.holdersIn) {
 					for _, unit := range plan.Victims {
 						evictions++
 						f.Subtract(plan.Donor, quota.Used, unit[0].Uses)

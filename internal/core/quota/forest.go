@@ -138,7 +138,7 @@ func (f *Forest) Runtime(q *Quota, d Dimension) (int64, bool) {
 		return 0, false
 	}
 	if q.parent != nil {
-		f.settle(q.parent, d)
+		f.updateRuntime(q.parent, d)
 	}
 	return q.cells[d].runtime, true
 }
@@ -241,9 +241,9 @@ func (f *Forest) updateTotal(d Dimension) {
 }
 
 // settle divides what is out of date of the sets of children on the path down to, and with, that of q.
-func (f *Forest) settle(q *Quota, d Dimension) {
+func (f *Forest) updateRuntime(q *Quota, d Dimension) {
 	if q.parent != nil {
-		f.settle(q.parent, d)
+		f.updateRuntime(q.parent, d)
 	}
 	if q.cells[d].stale {
 		f.divide(q, d)

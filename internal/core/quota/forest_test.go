@@ -273,14 +273,14 @@ func TestEveryChangeOfASpecDividesAgain(t *testing.T) {
 		},
 	} {
 		for _, total := range []int64{50, 100} {
-			for _, of := range []string{"A", "C"} {
-				t.Run(fmt.Sprintf("%s of %s with %d", name, of, total), func(t *testing.T) {
+			for _, quotaName := range []string{"A", "C"} {
+				t.Run(fmt.Sprintf("%s of %s with %d", name, quotaName, total), func(t *testing.T) {
 					t.Parallel()
 					f, rebuilt := quota.New(quota.Config{ScaleMin: true}), quota.New(quota.Config{ScaleMin: true})
 					plant(t, f, 1, seedTree)
 					f.SetNodes(quota.Amounts{cpu: total})
 					f.Reports()
-					s := *f.Find(of).Spec()
+					s := *f.Find(quotaName).Spec()
 					change(&s)
 					f.Set(s)
 					plant(t, rebuilt, 1, seedTree)
@@ -325,7 +325,7 @@ func TestUsageCountsInTiesAndWhereItIsGuaranteed(t *testing.T) {
 				want   string
 			}{{func(*quota.Quota, quota.Measure, quota.Vector) {}, c.want}, {f.Add, c.then}, {f.Subtract, c.want}} {
 				step.change(f.Find("b"), quota.Used, used)
-				want := of(t, 1, step.want)
+				want := amounts(t, 1, step.want)
 				if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
 					t.Errorf("runtimes (-want +got):\n%s", diff)
 				}

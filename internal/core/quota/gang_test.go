@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
-func member(name, of string, cpus int64) quota.Pod {
-	return quota.Pod{UID: name, Name: name, Quota: of, Amounts: quota.Amounts{"cpu": cpus}, Gang: "g"}
+func member(name, gangName string, cpus int64) quota.Pod {
+	return quota.Pod{UID: name, Name: name, Quota: gangName, Amounts: quota.Amounts{"cpu": cpus}, Gang: "g"}
 }
 
 func accountOf(limit int64) *quota.Account {
@@ -182,8 +182,8 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 			rules.Missing = quota.MissingReject
 		}
 		config := quota.Config{ScaleMin: true}
-		is, anew := quota.NewAccount(config, rules), quota.NewAccount(config, rules)
-		both := func(f func(*quota.Account)) { f(is); f(anew) }
+		account, anew := quota.NewAccount(config, rules), quota.NewAccount(config, rules)
+		both := func(f func(*quota.Account)) { f(account); f(anew) }
 		put := func(uid string) {
 			p := member(uid, rapid.SampledFrom([]string{"a", "a", "b", "c"}).Draw(t, "quota"),
 				rapid.Int64Range(0, 3).Draw(t, "CPUs"))
@@ -211,10 +211,10 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 		set("a")
 		set("b")
 		both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": 50, "gpu": 9}) })
-		bind := func(of string) {
+		bind := func(gangName string) {
 			bond := gang.Bond{Least: rapid.SampledFrom([]int{0, 3, 4, 4, 5, 5, 5, 5, 5, 5}).Draw(t, "least")}
 			bond.Plain = rapid.IntRange(0, 9).Draw(t, "plain") == 0
-			both(func(a *quota.Account) { a.SetGang(of, bond) })
+			both(func(a *quota.Account) { a.SetGang(gangName, bond) })
 		}
 		for _, g := range []string{"x", "y"} {
 			bind(g)
@@ -223,8 +223,8 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			of := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "gang")
-			uid := fmt.Sprint(of, "-", rapid.IntRange(0, 4).Draw(t, "pod"))
+			gangName := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "gang")
+			uid := fmt.Sprint(gangName, "-", rapid.IntRange(0, 4).Draw(t, "pod"))
 			switch rapid.IntRange(0, 15).Draw(t, "step") {
 			case 0:
 				put(uid)
@@ -237,7 +237,7 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 			case 4:
 				both(func(a *quota.Account) { a.Unset("b") })
 			case 5:
-				bind(of)
+				bind(gangName)
 			case 6:
 				cpus := rapid.Int64Range(10, 60).Draw(t, "nodes")
 				both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": cpus, "gpu": 9}) })
@@ -247,21 +247,21 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 				both(func(a *quota.Account) { a.Withdraw(uid) })
 			default:
 				for _, i := range rapid.Permutation([]int{0, 1, 2, 3, 4}).Draw(t, "order") {
-					uid, before := fmt.Sprint(of, "-", i), is.Starting()
+					uid, before := fmt.Sprint(gangName, "-", i), account.Starting()
 					anew.ForgetStarts()
-					want, got := anew.Reserve(uid), is.Reserve(uid)
+					want, got := anew.Reserve(uid), account.Reserve(uid)
 					// which quota a refusal names of several is up to the order of the members
 					if (want == nil) != (got == nil) || want != nil && want.Pods != got.Pods {
 						t.Fatalf("reserve %s: got %v one after the other, and %v anew", uid, got, want)
 					}
 					if got != nil {
 						refused++
-					} else if after := is.Starting(); after > 0 && after < before {
+					} else if after := account.Starting(); after > 0 && after < before {
 						followed++
 					}
 				}
 			}
-			if is.Hash() != anew.Hash() {
+			if account.Hash() != anew.Hash() {
 				t.Fatal("the accounts differ")
 			}
 		}

@@ -21,12 +21,12 @@ type world struct {
 
 func newWorld(c quota.Config) *world {
 	w := &world{config: c, specs: map[string]quota.Spec{}, sums: map[string]*[4]map[string]*big.Int{}}
-	w.of(quota.System)
-	w.of(quota.Default)
+	w.amountsOf(quota.System)
+	w.amountsOf(quota.Default)
 	return w
 }
 
-func (w *world) of(name string) *[4]map[string]*big.Int {
+func (w *world) amountsOf(name string) *[4]map[string]*big.Int {
 	if w.sums[name] == nil {
 		w.sums[name] = &[4]map[string]*big.Int{{}, {}, {}, {}}
 	}
@@ -34,14 +34,14 @@ func (w *world) of(name string) *[4]map[string]*big.Int {
 }
 
 func (w *world) own(name string, m quota.Measure, dimension string) *big.Int {
-	if n := w.of(name)[m][dimension]; n != nil {
+	if n := w.amountsOf(name)[m][dimension]; n != nil {
 		return n
 	}
 	return new(big.Int)
 }
 
 func (w *world) count(name string, m quota.Measure, dimension string, n int64) {
-	w.of(name)[m][dimension] = new(big.Int).Add(w.own(name, m, dimension), big.NewInt(n))
+	w.amountsOf(name)[m][dimension] = new(big.Int).Add(w.own(name, m, dimension), big.NewInt(n))
 }
 
 // parent returns what a quota hangs under: "" for the top of an extra tree.
@@ -241,9 +241,9 @@ func precedes(a *result, aHas int64, b *result, bHas int64) int {
 }
 
 func scaleUnits(set []*result, total int64) bool {
-	sum := func(of []*result) *big.Int {
+	sum := func(results []*result) *big.Int {
 		n := new(big.Int)
-		for _, r := range of {
+		for _, r := range results {
 			n.Add(n, big.NewInt(r.guaranteed))
 		}
 		return n
@@ -260,12 +260,12 @@ func scaleUnits(set []*result, total int64) bool {
 			others = append(others, r)
 		}
 	}
-	split := func(of []*result, pool int64) {
-		if sum(of).Sign() == 0 {
+	split := func(results []*result, pool int64) {
+		if sum(results).Sign() == 0 {
 			return
 		}
-		got := hand(pool, of, func(r *result) int64 { return r.guaranteed }, func(*result) int64 { return 0 })
-		for _, r := range of {
+		got := hand(pool, results, func(r *result) int64 { return r.guaranteed }, func(*result) int64 { return 0 })
+		for _, r := range results {
 			r.effective = got[r]
 		}
 	}

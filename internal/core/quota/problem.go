@@ -28,14 +28,14 @@ func (q *Quota) Problems() []string {
 		for _, dimension := range keys(field.amounts) {
 			value := field.amounts[dimension]
 			ceiling, named := s.Max[dimension]
-			is := fmt.Sprintf("%s of %s is %d", field.name, dimension, value)
+			text := fmt.Sprintf("%s of %s is %d", field.name, dimension, value)
 			switch {
 			case value < 0:
-				report(is+", must not be negative", "0 counts")
+				report(text+", must not be negative", "0 counts")
 			case !named && field.name != "total":
-				report(is+" without a max", "it is ignored")
+				report(text+" without a max", "it is ignored")
 			case field.name == "min" && value > max(ceiling, 0):
-				report(is+", must not exceed max", "max counts")
+				report(text+", must not exceed max", "max counts")
 			}
 		}
 	}

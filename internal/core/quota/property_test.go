@@ -532,10 +532,17 @@ func TestR5RoundingNeverEvicts(t *testing.T) {
 		shares := f.Shares()
 		for name, was := range exact {
 			q := f.Find(name)
-			if is, _ := shares.Exact(q, f.Dimension(cpu)); name != quota.Root && is.Cmp(was) >= 0 {
+			if share, _ := shares.Exact(q, f.Dimension(cpu)); name != quota.Root && share.Cmp(was) >= 0 {
 				goal := new(big.Rat).SetInt64(shares.Goal(q, f.Dimension(cpu)))
 				if goal.Cmp(runtime[name]) < 0 {
-					t.Fatalf("%s: exact share from %s to %s, runtime %s, goal %s", name, was, is, runtime[name], goal)
+					t.Fatalf(
+						"%s: exact share from %s to %s, runtime %s, goal %s",
+						name,
+						was,
+						share,
+						runtime[name],
+						goal,
+					)
 				}
 			}
 		}

@@ -22,7 +22,7 @@ const delay = 2 * time.Minute
 // pods are the holders of quotas, by name of the quota.
 type pods map[string][]quota.Holder
 
-func (p pods) of(q *quota.Quota) []quota.Holder { return p[q.Name()] }
+func (p pods) holdersIn(q *quota.Quota) []quota.Holder { return p[q.Name()] }
 
 // run counts what a quota's holders use.
 func (p pods) run(f *quota.Forest, name string, holders ...quota.Holder) {
@@ -91,14 +91,14 @@ func story() (*quota.Forest, pods, []quota.Claimant) {
 	return f, p, []quota.Claimant{{Pod: "b0", Quota: f.Find("B"), Dimension: f.Dimension(cpu)}}
 }
 
-func TestTheBorrowerGivesBackExactlyWhatItsOwnerAsksFor(t *testing.T) {
+func TestTheBorrowerReleasesExactlyWhatItsOwnerAsksFor(t *testing.T) {
 	t.Parallel()
 	f, p, claimants := story()
 	r := quota.NewRevoker(quota.OnDemand, delay, quota.Limits{})
-	if plans := r.Plan(eleven, f, none, p.of); len(plans) > 0 {
+	if plans := r.Plan(eleven, f, none, p.holdersIn); len(plans) > 0 {
 		t.Fatalf("without a claimant: %v", plans)
 	}
-	plans := r.Plan(eleven.Add(time.Minute), f, these(claimants), p.of)
+	plans := r.Plan(eleven.Add(time.Minute), f, these(claimants), p.holdersIn)
 	if len(plans) != 1 {
 		t.Fatalf("plans = %v, want one", plans)
 	}
@@ -123,7 +123,7 @@ func TestADonorIsOneWithoutABreak(t *testing.T) {
 	f, p, claimants := story()
 	r := quota.NewRevoker(quota.OnDemand, delay, quota.Limits{})
 	due := func(at time.Time) time.Time {
-		plans := r.Plan(at, f, these(claimants), p.of)
+		plans := r.Plan(at, f, these(claimants), p.holdersIn)
 		if len(plans) != 1 {
 			t.Fatalf("%d plans at %v", len(plans), at)
 		}
@@ -132,7 +132,7 @@ func TestADonorIsOneWithoutABreak(t *testing.T) {
 	due(eleven)
 	half := f.Vector(quota.Amounts{cpu: 50})
 	f.Subtract(f.Find("A"), quota.Used, half)
-	if plans := r.Plan(eleven.Add(time.Minute), f, these(claimants), p.of); len(plans) > 0 {
+	if plans := r.Plan(eleven.Add(time.Minute), f, these(claimants), p.holdersIn); len(plans) > 0 {
 		t.Errorf("at its goal A gives back %v", plans)
 	}
 	f.Add(f.Find("A"), quota.Used, half)
@@ -191,7 +191,7 @@ func TestWhoIsAClaimant(t *testing.T) {
 			t.Parallel()
 			f, p, claimants := story()
 			tt.change(f, &claimants[0])
-			plans := quota.NewRevoker(quota.OnDemand, 0, quota.Limits{}).Plan(eleven, f, these(claimants), p.of)
+			plans := quota.NewRevoker(quota.OnDemand, 0, quota.Limits{}).Plan(eleven, f, these(claimants), p.holdersIn)
 			if got := len(plans) == 1; got != tt.want {
 				t.Errorf("revokes = %v, want %v", got, tt.want)
 			}
@@ -385,7 +385,7 @@ func TestVictims(t *testing.T) {
 			f.Add(f.Find("q"), quota.Request, f.Vector(quota.Amounts{cpu: 1000, gpu: 1000}))
 			p := pods{}
 			p.run(f, "q", tt.run(f)...)
-			plans := quota.NewRevoker(quota.Strict, 0, tt.limits).Plan(eleven, f, none, p.of)
+			plans := quota.NewRevoker(quota.Strict, 0, tt.limits).Plan(eleven, f, none, p.holdersIn)
 			if len(plans) != 1 {
 				t.Fatalf("%d plans, want 1", len(plans))
 			}
@@ -554,7 +554,7 @@ func TestNoVictimCanBePutBack(t *testing.T) {
 		holders := drawn(t, f, dimensions, budgets)
 		p := pods{}
 		p.run(f, "q", holders...)
-		plans := quota.NewRevoker(quota.Strict, 0, quota.Limits{}).Plan(eleven, f, none, p.of)
+		plans := quota.NewRevoker(quota.Strict, 0, quota.Limits{}).Plan(eleven, f, none, p.holdersIn)
 		if len(plans) == 0 {
 			return
 		}
@@ -645,7 +645,7 @@ func TestAHigherPodGoesOnlyWhereAllLowerOnesAreNotEnough(t *testing.T) {
 		}
 		p := pods{}
 		p.run(f, "q", holders...)
-		for _, plan := range quota.NewRevoker(quota.Strict, 0, quota.Limits{}).Plan(eleven, f, none, p.of) {
+		for _, plan := range quota.NewRevoker(quota.Strict, 0, quota.Limits{}).Plan(eleven, f, none, p.holdersIn) {
 			for _, unit := range plan.Victims {
 				lower := map[string]bool{}
 				for _, h := range holders {

@@ -166,7 +166,7 @@ func TestRevocationEnds(t *testing.T) {
 		r := quota.NewRevoker(policy, 0, quota.Limits{})
 		gone := map[string]bool{}
 		for range n + 1 {
-			plans := r.Plan(eleven, g.f, g.claimants, running.of)
+			plans := r.Plan(eleven, g.f, g.claimants, running.holdersIn)
 			if len(plans) == 0 {
 				return
 			}
@@ -237,7 +237,7 @@ func TestANewRevokerKnowsOfNoOveruse(t *testing.T) {
 	t.Parallel()
 	f, p, claimants := story()
 	for _, at := range []time.Time{eleven, eleven.Add(time.Hour)} {
-		plans := quota.NewRevoker(quota.OnDemand, delay, quota.Limits{}).Plan(at, f, these(claimants), p.of)
+		plans := quota.NewRevoker(quota.OnDemand, delay, quota.Limits{}).Plan(at, f, these(claimants), p.holdersIn)
 		if len(plans) != 1 || !plans[0].Due.Equal(at.Add(delay)) {
 			t.Errorf("plans of a new leader = %+v, want one that is due after the delay", plans)
 		}

@@ -225,7 +225,7 @@ func (x *Checker) noPods(r *report, s *Spec) {
 // podsOf counts the pods of a quota and names the first namespace that has some.
 func (x *Checker) podsOf(s *Spec) (n int, namespace string) {
 	for p, count := range x.Pods {
-		if of, _ := x.mapping.Of(p); of == s.Name && count > 0 {
+		if quotaName, _ := x.mapping.Of(p); quotaName == s.Name && count > 0 {
 			if n == 0 || p.Namespace < namespace {
 				namespace = p.Namespace
 			}
@@ -412,7 +412,7 @@ func (x *Checker) overflow(r *report, s *Spec) {
 	siblings := slices.DeleteFunc(slices.Clone(x.children[s.above()]), apart)
 	others := slices.DeleteFunc(slices.Clone(siblings), s.sameObject)
 	for _, d := range keys(s.Max) {
-		for _, of := range []struct {
+		for _, field := range []struct {
 			field  string
 			amount func(*Spec) int64
 		}{
@@ -420,10 +420,13 @@ func (x *Checker) overflow(r *report, s *Spec) {
 			{"max", func(o *Spec) int64 { return o.Max[d] }},
 			{"weight", func(o *Spec) int64 { return o.weight(d) }},
 		} {
-			if total(siblings, of.amount).compare(sumOf(math.MaxInt64)) > 0 {
-				o := slices.MaxFunc(others, func(a, b *Spec) int { return cmp.Compare(of.amount(a), of.amount(b)) })
-				r.add(V15, o.Name, of.field+"["+d+"]", "the sum over siblings overflows int64: %s %s, %s %s", s.Name,
-					text(d, of.amount(s)), o.Name, text(d, of.amount(o)))
+			if total(siblings, field.amount).compare(sumOf(math.MaxInt64)) > 0 {
+				o := slices.MaxFunc(
+					others,
+					func(a, b *Spec) int { return cmp.Compare(field.amount(a), field.amount(b)) },
+				)
+				r.add(V15, o.Name, field.field+"["+d+"]", "the sum over siblings overflows int64: %s %s, %s %s", s.Name,
+					text(d, field.amount(s)), o.Name, text(d, field.amount(o)))
 			}
 		}
 	}
@@ -477,9 +480,9 @@ func includes(all, some Amounts) bool {
 }
 
 // total adds up what is above 0.
-func total(quotas []*Spec, of func(*Spec) int64) (all sum) {
+func total(quotas []*Spec, amount func(*Spec) int64) (all sum) {
 	for _, q := range quotas {
-		all = all.plus(sumOf(max(of(q), 0)))
+		all = all.plus(sumOf(max(amount(q), 0)))
 	}
 	return all
 }

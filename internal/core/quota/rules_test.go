@@ -768,19 +768,19 @@ func (s state) faults() (found []string) {
 				if !ok {
 					weight = ceiling
 				}
-				for of, n := range map[string]int64{"min ": c.Min[d], "max ": ceiling, "weight ": weight} {
-					if sums[of+d] == nil {
-						sums[of+d] = new(big.Int)
+				for label, n := range map[string]int64{"min ": c.Min[d], "max ": ceiling, "weight ": weight} {
+					if sums[label+d] == nil {
+						sums[label+d] = new(big.Int)
 					}
-					sums[of+d].Add(sums[of+d], big.NewInt(n))
+					sums[label+d].Add(sums[label+d], big.NewInt(n))
 				}
 			}
 		}
-		for of, sum := range sums {
+		for label, sum := range sums {
 			if !sum.IsInt64() {
-				fault("V15 %s %s", of, p.Name)
+				fault("V15 %s %s", label, p.Name)
 			}
-			if d, isMin := strings.CutPrefix(of, "min "); isMin && !exempt && sum.Cmp(big.NewInt(p.Min[d])) > 0 {
+			if d, isMin := strings.CutPrefix(label, "min "); isMin && !exempt && sum.Cmp(big.NewInt(p.Min[d])) > 0 {
 				fault("V5 %s %s", d, p.Name)
 			}
 		}

@@ -72,7 +72,7 @@ func plant(t testing.TB, f *quota.Forest, unit int64, text string) {
 }
 
 // of returns amounts of cpu by quota, in the words of `A=5 B=20`.
-func of(t testing.TB, unit int64, text string) map[string]int64 {
+func amounts(t testing.TB, unit int64, text string) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
 	for _, word := range strings.Fields(text) {
@@ -160,7 +160,7 @@ func TestWorkedTables(t *testing.T) {
 			f := quota.New(quota.Config{ScaleMin: true})
 			f.SetNodes(quota.Amounts{cpu: c.total * c.unit})
 			plant(t, f, c.unit, c.tree)
-			want := of(t, 1, c.want)
+			want := amounts(t, 1, c.want)
 			if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
 				t.Errorf("runtimes of %s, total %d (-want +got):\n%s", c.tree, c.total, diff)
 			}

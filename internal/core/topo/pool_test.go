@@ -90,14 +90,14 @@ func BenchmarkNew(b *testing.B) {
 }
 
 func TestQueriesAllocateNothing(t *testing.T) {
-	m, twin := build(t, large(t)), build(t, large(t))
+	m, second := build(t, large(t)), build(t, large(t))
 	if got := testing.AllocsPerRun(10, func() {
 		m.CPUByID(17)
 		m.NUMACPUs(3)
 		m.NUMACores(3)
 		m.CoreCPUs(m.CoreOf(300))
 		m.Distance(1, 2)
-		m.Equal(twin)
+		m.Equal(second)
 	}); got != 0 {
 		t.Errorf("queries made %v allocations, want 0", got)
 	}

@@ -37,8 +37,8 @@ type placed struct {
 }
 
 func (r *Rounds) attempt(ctx context.Context, round *groupRound) *attempt {
-	for _, of := range round.places {
-		of.at = 0
+	for _, chosen := range round.places {
+		chosen.at = 0
 	}
 	return &attempt{Rounds: r, ctx: ctx, round: round, trial: r.Trial(), placed: map[string]*placed{}}
 }
@@ -66,9 +66,9 @@ func (a *attempt) try(uid string) (fwk.CycleState, error) {
 		return state, err
 	}
 	result, err := a.schedule(a.ctx, f, state, pod)
-	of, in := a.round.places[uid], err
-	for left := of.others(); in != nil && left > 0; left-- {
-		of.at = (of.at + 1) % len(of.parts)
+	chosen, in := a.round.places[uid], err
+	for left := chosen.others(); in != nil && left > 0; left-- {
+		chosen.at = (chosen.at + 1) % len(chosen.parts)
 		if state = a.state(); a.confine(uid, state) == nil {
 			result, in = a.schedule(a.ctx, f, state, pod)
 			addNodes(err, in)
@@ -113,7 +113,7 @@ type snapshot interface {
 	fwk.SharedLister
 	AssumePod(pod *framework.PodInfo) error
 	ForgetPod(logger klog.Logger, pod *corev1.Pod) error
-	AssumePlacement(of *fwk.Placement) error
+	AssumePlacement(placement *fwk.Placement) error
 	ForgetPlacement()
 }
 

@@ -53,9 +53,9 @@ func (r *Rounds) evictVictims(ctx context.Context, round *groupRound, victims []
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
 			gate := kube.Ask(r.Gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(member.UID)) })
 			if gate.Code == why.None {
-				by := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member), deleted}
+				evictor := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member), deleted}
 				// an error is logged, and seen when the gang is tried again
-				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, by, pods[i], Name)
+				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, evictor, pods[i], Name)
 			}
 		}, Name)
 		close(deleted)
@@ -91,37 +91,37 @@ func (r *Rounds) evictVictims(ctx context.Context, round *groupRound, victims []
 // gone and a namesake is there by now.
 func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candidate, upstream.ExecutorPreemptor,
 	*corev1.Pod, string) error {
-	return func(ctx context.Context, c upstream.Candidate, by upstream.ExecutorPreemptor, pod *corev1.Pod,
+	return func(ctx context.Context, c upstream.Candidate, evictor upstream.ExecutorPreemptor, pod *corev1.Pod,
 		plugin string,
 	) error {
 		logger := klog.FromContext(ctx)
-		text := fmt.Sprintf("Preempted by %s %v on node %v", by.Type(), by.UID(), c.Name())
+		text := fmt.Sprintf("Preempted by %s %v on node %v", evictor.Type(), evictor.UID(), c.Name())
 		if returns(h, pod, plugin) {
 			text += " (in kube-scheduler memory)."
-		} else if err := remove(ctx, h.ClientSet(), by, pod); apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		} else if err := remove(ctx, h.ClientSet(), evictor, pod); apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return nil
 		} else if err != nil {
-			logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(by))
+			logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(evictor))
 			return err
-		} else if gang, ok := by.(preemptor); ok {
+		} else if gang, ok := evictor.(preemptor); ok {
 			gang.deleted <- pod // all are waited for at once
 		} else {
 			untilAllGo(ctx, h, []*corev1.Pod{pod})
 		}
 		recorder, e := h.EventRecorder().WithLogger(logger), event.Preempted
-		recorder.Eventf(pod, by.Obj(), e.Type(), e.String(), "Preempting", "%s", text)
-		if of := r.Gangs.GangOf(pod); of != "" {
-			who := fmt.Sprintf("%s %s", by.Type(), klog.KObj(by))
-			if p, ok := by.(preemptor); ok {
+		recorder.Eventf(pod, evictor.Obj(), e.Type(), e.String(), "Preempting", "%s", text)
+		if gangUID := r.Gangs.GangOf(pod); gangUID != "" {
+			who := fmt.Sprintf("%s %s", evictor.Type(), klog.KObj(evictor))
+			if p, ok := evictor.(preemptor); ok {
 				who = fmt.Sprintf("gang %s", p.gang)
 			}
 			var about runtime.Object = pod
-			if g := r.Gangs.Object(of); g != nil {
+			if g := r.Gangs.Object(gangUID); g != nil {
 				about = g
 			}
 			e = event.GangPreempted
-			recorder.Eventf(about, by.Obj(), e.Type(), e.String(), "Preempting",
-				"pod %s of gang %s is evicted for %s, of priority %d", klog.KObj(pod), of, who, by.Priority())
+			recorder.Eventf(about, evictor.Obj(), e.Type(), e.String(), "Preempting",
+				"pod %s of gang %s is evicted for %s, of priority %d", klog.KObj(pod), gangUID, who, evictor.Priority())
 		}
 		return nil
 	}
@@ -136,12 +136,21 @@ func returns(h fwk.Handle, pod *corev1.Pod, plugin string) bool {
 	return binding != nil && binding.CancelPod("preempted by "+plugin)
 }
 
-func remove(ctx context.Context, client clientset.Interface, by upstream.ExecutorPreemptor, pod *corev1.Pod) error {
+func remove(
+	ctx context.Context,
+	client clientset.Interface,
+	evictor upstream.ExecutorPreemptor,
+	pod *corev1.Pod,
+) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status": map[string]any{"conditions": []corev1.PodCondition{{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-			Message: fmt.Sprintf("%s: preempting to accommodate a higher priority %s", by.SchedulerName(), by.Type()),
+			Message: fmt.Sprintf(
+				"%s: preempting to accommodate a higher priority %s",
+				evictor.SchedulerName(),
+				evictor.Type(),
+			),
 			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation,
 				corev1.DisruptionTarget),
 			LastTransitionTime: metav1.Now(),

@@ -37,13 +37,13 @@ func (r *Rounds) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
 // mayGo reports whether gangs allow a victim of a pod that starts without others. Where there are not enough members
 // above the minimum for all those of the node, it is allowed with its whole group.
 func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may defaultpreemption.IsEligiblePodFunc) bool {
-	of := r.Gangs.GangOf(victim)
-	if of == "" {
+	gangUID := r.Gangs.GangOf(victim)
+	if gangUID == "" {
 		return true
 	}
 	var here []string
 	for _, info := range node.GetPods() {
-		if pod := info.GetPod(); r.Gangs.GangOf(pod) == of {
+		if pod := info.GetPod(); r.Gangs.GangOf(pod) == gangUID {
 			here = append(here, string(pod.UID))
 		}
 	}
@@ -51,7 +51,7 @@ func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may def
 		if len(unit) == 1 {
 			continue
 		}
-		key := [2]string{string(preemptor.UID), of}
+		key := [2]string{string(preemptor.UID), gangUID}
 		known, found := r.mayWhole.Load(key)
 		if !found {
 			known = !slices.ContainsFunc(unit, func(uid string) bool {
@@ -65,7 +65,7 @@ func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may def
 			return false
 		}
 	}
-	return !slices.Contains(r.group(preemptor), of)
+	return !slices.Contains(r.group(preemptor), gangUID)
 }
 
 // importance is the priority below which no preemptor evicts a pod.
@@ -75,9 +75,9 @@ func (r *Rounds) importance(pod *corev1.Pod) int32 {
 
 // group returns the gangs that start with a pod; none for a pod without a gang.
 func (r *Rounds) group(pod *corev1.Pod) (ids []string) {
-	if of := r.Gangs.GangOf(pod); of != "" {
+	if gangUID := r.Gangs.GangOf(pod); gangUID != "" {
 		r.Gangs.Read(func(s *gang.State) {
-			report, _ := s.Find(of)
+			report, _ := s.Find(gangUID)
 			ids = report.Settings.Group
 		})
 	}

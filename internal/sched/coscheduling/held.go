@@ -65,7 +65,7 @@ type Held struct {
 
 // held is what is known of a pod that is held back.
 type held struct {
-	is      gang.Refusal
+	refusal gang.Refusal
 	since   time.Time
 	said    gang.Refusal // what was written last
 	written time.Time
@@ -107,9 +107,9 @@ func (h *Held) Look(ctx context.Context) {
 	overruled := map[*corev1.Pod]string{} // what the Event says
 	pods := h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
 		uid := string(p.UID)
-		if by, is := s.Overruled(uid); is && p.Spec.NodeName == "" {
+		if winner, found := s.Overruled(uid); found && p.Spec.NodeName == "" {
 			overruled[p] = fmt.Sprintf("what the pod says of gang %s differs from what %s says, which is older and "+
-				"counts", s.GangOf(uid), by)
+				"counts", s.GangOf(uid), winner)
 		}
 		r := s.Why(uid)
 		if r.Pod == p.Namespace+"/"+p.Name {
@@ -117,8 +117,8 @@ func (h *Held) Look(ctx context.Context) {
 		}
 		if r.Code != why.None {
 			refusals[uid] = r
-			of := s.GangOf(uid)
-			groups[uid] = cmp.Or(s.Bond(of).Group, of)
+			gangUID := s.GangOf(uid)
+			groups[uid] = cmp.Or(s.Bond(gangUID).Group, gangUID)
 		}
 		return r.Code != why.None
 	})
@@ -139,10 +139,10 @@ func (h *Held) Look(ctx context.Context) {
 			h.known[uid] = k
 		}
 		k.group = groups[uid]
-		if r := refusals[uid]; k.is != r {
-			k.is, k.since = r, now
+		if r := refusals[uid]; k.refusal != r {
+			k.refusal, k.since = r, now
 		}
-		due := k.said.Code != k.is.Code || k.said != k.is && now.Sub(k.written) >= heldRepeat
+		due := k.said.Code != k.refusal.Code || k.said != k.refusal && now.Sub(k.written) >= heldRepeat
 		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < heldDelay {
 			continue
 		}
@@ -153,7 +153,7 @@ func (h *Held) Look(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "Failed to write why a pod of a gang is held back", "pod", klog.KObj(p))
 			continue
 		}
-		k.said, k.written = k.is, now
+		k.said, k.written = k.refusal, now
 	}
 }
 
@@ -188,7 +188,7 @@ func eventOf(c why.Code) event.Reason {
 }
 
 func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
-	message := (&refusal{k.is}).Message()
+	message := (&refusal{k.refusal}).Message()
 	status := p.Status.DeepCopy()
 	condition := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}
 	condition.Reason = corev1.PodReasonUnschedulable
@@ -198,29 +198,29 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 		}
 		h.report(p, k, message)
 	}
-	if k.is.Code == why.GangTimeout && p.Annotations[annotation.GangTimeout] == "" {
+	if k.refusal.Code == why.GangTimeout && p.Annotations[annotation.GangTimeout] == "" {
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, p.UID, annotation.GangTimeout)
 		if _, err := h.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
-	h.reported[k.group] = k.is.Code // also where a scheduler before this one wrote
+	h.reported[k.group] = k.refusal.Code // also where a scheduler before this one wrote
 	return nil
 }
 
 // report sends the Event about the gangs that start with a pod, once for each reason: about the PodGroup of the gang
 // that the reason names, else of the pod, or else about the pod.
 func (h *Held) report(p *corev1.Pod, k *held, message string) {
-	if h.reported[k.group] == k.is.Code {
+	if h.reported[k.group] == k.refusal.Code {
 		return
 	}
 	var about runtime.Object = p
-	for _, id := range []string{h.Gangs.GangOf(p), k.is.Gang} {
+	for _, id := range []string{h.Gangs.GangOf(p), k.refusal.Gang} {
 		if g := h.Gangs.Object(id); g != nil && slices.Contains(strings.Split(k.group, ","), id) {
 			about = g
 		}
 	}
-	e := eventOf(k.is.Code)
+	e := eventOf(k.refusal.Code)
 	h.Recorder(p.Spec.SchedulerName).Eventf(about, nil, e.Type(), e.String(), "Scheduling", "%s", message)
 }

@@ -83,7 +83,7 @@ func (p *Plugin) Less(a, b fwk.QueuedPodInfo) bool {
 // SortQueue gives profiles that say nothing of it the queue's order of one that does, else Less, where one of them has
 // the plugin: all profiles share one queue, whose order must be the same in all.
 func SortQueue(profiles []schedulerconfig.KubeSchedulerProfile) {
-	by := schedulerconfig.PluginSet{
+	plugins := schedulerconfig.PluginSet{
 		Enabled: []schedulerconfig.Plugin{{Name: Name}}, Disabled: []schedulerconfig.Plugin{{Name: "*"}},
 	}
 	var args []schedulerconfig.PluginConfig
@@ -92,7 +92,7 @@ func SortQueue(profiles []schedulerconfig.KubeSchedulerProfile) {
 		if p := &profiles[i]; p.Plugins != nil {
 			found = found || enables(p.Plugins.MultiPoint, Name)
 			if len(p.Plugins.QueueSort.Enabled) > 0 {
-				by = p.Plugins.QueueSort
+				plugins = p.Plugins.QueueSort
 			}
 			if at := slices.IndexFunc(p.PluginConfig, isOurs); at >= 0 {
 				args = p.PluginConfig[at : at+1]
@@ -104,7 +104,7 @@ func SortQueue(profiles []schedulerconfig.KubeSchedulerProfile) {
 		if !found || p.Plugins == nil || len(p.Plugins.QueueSort.Enabled) > 0 {
 			continue
 		}
-		p.Plugins.QueueSort = *by.DeepCopy()
+		p.Plugins.QueueSort = *plugins.DeepCopy()
 		if !slices.ContainsFunc(p.PluginConfig, isOurs) {
 			p.PluginConfig = append(p.PluginConfig, args...)
 		}
@@ -162,8 +162,8 @@ func (h *handler) Allow(uids []string) {
 	h.each(uids, func(w fwk.WaitingPod) { w.Allow(Name) })
 }
 
-// GiveBack ends the reservations of pods.
-func (h *handler) GiveBack(uids []string) {
+// Release ends the reservations of pods.
+func (h *handler) Release(uids []string) {
 	h.each(uids, func(w fwk.WaitingPod) { w.Reject(Name, "the gang cannot start") })
 }
 
@@ -206,8 +206,8 @@ func enables(set schedulerconfig.PluginSet, name string) bool {
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	var events []fwk.ClusterEventWithHint
 	read := []schema.GroupVersionResource{devicev1alpha1.NetworkResource()}
-	for _, of := range scheduling.GangKinds() {
-		read = append(read, of.At[0])
+	for _, kind := range scheduling.GangKinds() {
+		read = append(read, kind.At[0])
 	}
 	for _, r := range read {
 		events = append(events, fwk.ClusterEventWithHint{
@@ -225,12 +225,12 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 // moved lets a pod be tried whose gang must be in one domain of the network, when a node comes into one.
-func (p *Plugin) moved(_ klog.Logger, pod *corev1.Pod, was, is any) (fwk.QueueingHint, error) {
+func (p *Plugin) moved(_ klog.Logger, pod *corev1.Pod, was, now any) (fwk.QueueingHint, error) {
 	if !kube.Ask(p.gangs, func(s *gang.State) bool { return s.HasDomainRules(string(pod.UID)) }) {
 		return fwk.QueueSkip, nil
 	}
 	before, _ := was.(*corev1.Node)
-	if after, ok := is.(*corev1.Node); ok && before != nil && maps.Equal(before.Labels, after.Labels) {
+	if after, ok := now.(*corev1.Node); ok && before != nil && maps.Equal(before.Labels, after.Labels) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

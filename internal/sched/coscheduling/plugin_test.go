@@ -44,10 +44,10 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
 
-func member(name, of, least string) *corev1.Pod {
+func member(name, gangName, least string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{
-			annotation.GangName: of, annotation.GangMinAvailable: least,
+			annotation.GangName: gangName, annotation.GangMinAvailable: least,
 		},
 	}}
 }
@@ -332,9 +332,9 @@ func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
 	w := newWriter(t, gangs)
 	recorder := &about{FakeRecorder: w.events}
 	w.Recorder = func(string) events.EventRecorderLogger { return recorder }
-	in := func(name, of string) *corev1.Pod {
+	in := func(name, gangName string) *corev1.Pod {
 		p := member(name, "", "")
-		p.Labels, p.Annotations = map[string]string{annotation.PodGroup: of}, nil
+		p.Labels, p.Annotations = map[string]string{annotation.PodGroup: gangName}, nil
 		return p
 	}
 	for _, name := range []string{"a", "b"} {
@@ -369,17 +369,17 @@ func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
 }
 
 // TestWhatNonStrictGangsGaveBackIsAnEvent: after their waiting time, and for a gang that starts with it.
-func TestWhatNonStrictGangsGaveBackIsAnEvent(t *testing.T) {
+func TestWhatNonStrictGangsReleasedIsAnEvent(t *testing.T) {
 	t.Parallel()
 	gangs := kube.NewGangs()
 	w := newWriter(t, gangs)
-	for _, of := range []string{"a", "b"} {
+	for _, gangName := range []string{"a", "b"} {
 		for i := range 2 {
-			p := member(fmt.Sprint(of, i), of, "2")
+			p := member(fmt.Sprint(gangName, i), gangName, "2")
 			p.Annotations[annotation.GangMode] = "NonStrict"
 			gangs.PutPod(p)
 		}
-		uid := []string{"uid-" + of + "0"}
+		uid := []string{"uid-" + gangName + "0"}
 		conclude(gangs, uid, uid, gang.Failure{}, w.clock.Now())
 	}
 	gangs.Update(func(s *gang.State) gang.Effects { return s.Release("ns/a", []string{"ns/b"}) })
@@ -446,14 +446,14 @@ type candidate struct{ preemption.Candidate }
 
 func (candidate) Name() string { return "n0" }
 
-type by struct{ *corev1.Pod }
+type podCandidate struct{ *corev1.Pod }
 
-func (b by) UID() types.UID               { return b.Pod.UID }
-func (by) SchedulerName() string          { return "ours" }
-func (b by) Obj() runtime.Object          { return b.Pod }
-func (b by) Pods() map[string]*corev1.Pod { return map[string]*corev1.Pod{b.Name: b.Pod} }
-func (by) Priority() int32                { return 7 }
-func (by) Type() string                   { return "pod" }
+func (b podCandidate) UID() types.UID               { return b.Pod.UID }
+func (podCandidate) SchedulerName() string          { return "ours" }
+func (b podCandidate) Obj() runtime.Object          { return b.Pod }
+func (b podCandidate) Pods() map[string]*corev1.Pod { return map[string]*corev1.Pod{b.Name: b.Pod} }
+func (podCandidate) Priority() int32                { return 7 }
+func (podCandidate) Type() string                   { return "pod" }
 
 // TestAVictimIsEvictedAndNotItsNamesake: it gets the condition DisruptionTarget and is deleted by its UID. Its gang
 // says for whom.
@@ -471,14 +471,14 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 	h.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		switch a := a.(type) {
 		case clienttesting.PatchAction:
-			var is corev1.Pod
-			if err := json.Unmarshal(a.GetPatch(), &is); err != nil {
+			var stored corev1.Pod
+			if err := json.Unmarshal(a.GetPatch(), &stored); err != nil {
 				t.Error(err)
 			}
-			if c := is.Status.Conditions; is.UID == "uid-gone" {
+			if c := stored.Status.Conditions; stored.UID == "uid-gone" {
 				return true, nil, apierrors.NewConflict(corev1.Resource("pods"), a.GetName(), errors.New("another UID"))
 			} else if len(c) == 1 {
-				done = append(done, fmt.Sprintf("%s %s %s %s", a.GetName(), is.UID, c[0].Type, c[0].Reason))
+				done = append(done, fmt.Sprintf("%s %s %s %s", a.GetName(), stored.UID, c[0].Type, c[0].Reason))
 			}
 		case clienttesting.DeleteActionImpl:
 			done = append(done, fmt.Sprintf("%s %s deleted", a.GetName(), *a.DeleteOptions.Preconditions.UID))
@@ -488,7 +488,7 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 	preempt := (&coscheduling.Rounds{Cluster: coscheduling.Cluster{Gangs: gangs}}).PreemptPod(h)
 	for _, p := range []*corev1.Pod{victim, gone, plain, member("waits", "g", "2")} {
 		gangs.PutPod(p)
-		if err := preempt(t.Context(), candidate{}, by{member("urgent", "", "")}, p, "who"); err != nil {
+		if err := preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, p, "who"); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
@@ -542,7 +542,7 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 			evicted := make(chan error, 1)
 			go func() {
 				preempt := (&coscheduling.Rounds{Cluster: coscheduling.Cluster{Gangs: gangs}}).PreemptPod(h)
-				evicted <- preempt(t.Context(), candidate{}, by{member("urgent", "", "")}, victim, "who")
+				evicted <- preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, victim, "who")
 			}()
 			<-deleted
 			select {
@@ -601,8 +601,8 @@ func TestAMemberThatIsHeldBackKeepsNoNode(t *testing.T) {
 	w := newWriter(t, gangs)
 	var withdrawn []string
 	w.Withdraw = func(p *corev1.Pod) { withdrawn = append(withdrawn, p.Name) }
-	nominated := func(name, of string) *corev1.Pod {
-		p := member(name, of, "2")
+	nominated := func(name, gangName string) *corev1.Pod {
+		p := member(name, gangName, "2")
 		p.Status.NominatedNodeName = "n"
 		return p
 	}
@@ -785,7 +785,7 @@ func TestAllProfilesSortTheQueueAlike(t *testing.T) {
 	}
 	ours := set(names.PrioritySort, coscheduling.Name)
 	args := config.PluginConfig{Name: coscheduling.Name, Args: &runtime.Unknown{Raw: []byte("{}")}}
-	for name, c := range map[string]struct{ is, want []config.KubeSchedulerProfile }{
+	for name, c := range map[string]struct{ given, want []config.KubeSchedulerProfile }{
 		"a profile with the plugin": {
 			[]config.KubeSchedulerProfile{profile(ours, config.PluginSet{})},
 			[]config.KubeSchedulerProfile{profile(ours, only(coscheduling.Name))},
@@ -811,8 +811,8 @@ func TestAllProfilesSortTheQueueAlike(t *testing.T) {
 			[]config.KubeSchedulerProfile{profile(set(names.PrioritySort), config.PluginSet{})},
 		},
 	} {
-		coscheduling.SortQueue(c.is)
-		if diff := cmp.Diff(c.want, c.is); diff != "" {
+		coscheduling.SortQueue(c.given)
+		if diff := cmp.Diff(c.want, c.given); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -396,7 +396,10 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 func (r *Rounds) planMembers(ctx context.Context, round *groupRound, current string) (fits bool) {
 	order, chooses := append([]string{current}, round.next...), round.plan.Chooses()
 	defer func() {
-		slices.SortStableFunc(round.next, func(a, b string) int { return trueFirst(round.isPlanned(a), round.isPlanned(b)) })
+		slices.SortStableFunc(
+			round.next,
+			func(a, b string) int { return trueFirst(round.isPlanned(a), round.isPlanned(b)) },
+		)
 	}()
 	if r.tryAll(ctx, round, order) {
 		return true

@@ -121,9 +121,9 @@ func (r *Rounds) learn(ctx context.Context, round *groupRound, current string) {
 }
 
 // copyFor returns what keeps another pod from its nodes. The queue clears the names of plugins that it has of a pod.
-func copyFor(pod *corev1.Pod, of *framework.FitError) *framework.FitError {
-	fit := &framework.FitError{Pod: pod, NumAllNodes: of.NumAllNodes, Diagnosis: of.Diagnosis}
-	fit.Diagnosis.UnschedulablePlugins = of.Diagnosis.UnschedulablePlugins.Clone()
+func copyFor(pod *corev1.Pod, failure *framework.FitError) *framework.FitError {
+	fit := &framework.FitError{Pod: pod, NumAllNodes: failure.NumAllNodes, Diagnosis: failure.Diagnosis}
+	fit.Diagnosis.UnschedulablePlugins = failure.Diagnosis.UnschedulablePlugins.Clone()
 	return fit
 }
 
@@ -151,12 +151,12 @@ func (r *Rounds) shape(ctx context.Context, round *groupRound) (s shape, ok bool
 		if pod.Pod.Status.NominatedNodeName != "" || r.isEvicting(uid) {
 			return s, false
 		}
-		of := r.Gangs.GangOf(pod.Pod)
-		at, known := gangs[of]
+		gangUID := r.Gangs.GangOf(pod.Pod)
+		at, known := gangs[gangUID]
 		if !known {
 			at = len(gangs)
-			gangs[of] = at
-			if !r.describe(hash.Write, of) {
+			gangs[gangUID] = at
+			if !r.describe(hash.Write, gangUID) {
 				return s, false
 			}
 		}
@@ -188,9 +188,13 @@ func (r *Rounds) isEvicting(uid string) bool {
 func (r *Rounds) describe(write func([]byte) (int, error), id string) bool {
 	var report gang.Report
 	r.Gangs.Read(func(s *gang.State) { report, _ = s.Find(id) })
-	of, n := report.Settings, [...]int{len(report.Settings.Group), len(report.Members), len(report.In(gang.Pending))}
-	of.Group = nil
-	needs := []any{of, n}
+	settings, n := report.Settings, [...]int{
+		len(report.Settings.Group),
+		len(report.Members),
+		len(report.In(gang.Pending)),
+	}
+	settings.Group = nil
+	needs := []any{settings, n}
 	if o := r.Gangs.Object(id); o != nil {
 		rest := *o
 		rest.ObjectMeta, rest.Spec = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}

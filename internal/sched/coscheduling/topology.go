@@ -105,15 +105,15 @@ func (r *Rounds) confine(f framework.Framework, to *part) error {
 
 // confine confines the attempt on a member to where it may be placed beside those that are.
 func (a *attempt) confine(uid string, state fwk.CycleState) error {
-	of := a.round.places[uid]
-	if of == nil {
+	chosen := a.round.places[uid]
+	if chosen == nil {
 		return a.Rounds.confine(a.profile(uid), nil)
 	}
-	if of.mark != nil {
-		of.mark(state)
+	if chosen.mark != nil {
+		chosen.mark(state)
 	}
-	for i := range of.parts[of.at:] {
-		if p := &of.parts[of.at+i]; p.members == 0 || a.in(p, of) < p.members {
+	for i := range chosen.parts[chosen.at:] {
+		if p := &chosen.parts[chosen.at+i]; p.members == 0 || a.in(p, chosen) < p.members {
 			return a.Rounds.confine(a.profile(uid), p)
 		}
 	}
@@ -122,9 +122,9 @@ func (a *attempt) confine(uid string, state fwk.CycleState) error {
 }
 
 // in returns how many members are placed in a part.
-func (a *attempt) in(p *part, of *place) (n int) {
+func (a *attempt) in(p *part, chosen *place) (n int) {
 	for uid, m := range a.placed {
-		if a.round.places[uid] == of && p.nodes.Has(m.pod.Pod.Spec.NodeName) {
+		if a.round.places[uid] == chosen && p.nodes.Has(m.pod.Pod.Spec.NodeName) {
 			n++
 		}
 	}
@@ -134,20 +134,20 @@ func (a *attempt) in(p *part, of *place) (n int) {
 // reserve prepares a cycle that reserves a member: it is confined to the planned node, or to its domain without one, if
 // it may not be elsewhere.
 func (r *Rounds) reserve(f framework.Framework, state fwk.CycleState, round *groupRound, uid string) error {
-	of := round.places[uid]
-	if of == nil {
+	chosen := round.places[uid]
+	if chosen == nil {
 		return nil
 	}
-	if of.mark != nil {
-		of.mark(state)
+	if chosen.mark != nil {
+		chosen.mark(state)
 	}
-	if !of.isBound() {
+	if !chosen.isBound() {
 		return nil
 	}
-	if round.unfit[uid] != nil && of.parts[0].members > 0 {
+	if round.unfit[uid] != nil && chosen.parts[0].members > 0 {
 		return round.unfit[uid]
 	}
-	to := &of.parts[len(of.parts)-1]
+	to := &chosen.parts[len(chosen.parts)-1]
 	if node := round.planned[uid].SuggestedHost; node != "" {
 		to = &part{name: to.name, nodes: sets.New(node)}
 	}
@@ -157,20 +157,20 @@ func (r *Rounds) reserve(f framework.Framework, state fwk.CycleState, round *gro
 // widen lets a member be tried on all nodes of its domain where it was confined to the planned one, which does not take
 // it any more.
 func (r *Rounds) widen(f framework.Framework, round *groupRound, uid string) bool {
-	of, node := round.places[uid], round.planned[uid].SuggestedHost
-	if !of.isBound() {
+	chosen, node := round.places[uid], round.planned[uid].SuggestedHost
+	if !chosen.isBound() {
 		return false
 	}
-	i := slices.IndexFunc(of.parts, func(p part) bool { return p.nodes.Has(node) })
-	return i >= 0 && r.confine(f, &of.parts[i]) == nil
+	i := slices.IndexFunc(chosen.parts, func(p part) bool { return p.nodes.Has(node) })
+	return i >= 0 && r.confine(f, &chosen.parts[i]) == nil
 }
 
 // isWhole reports whether each part has as many members as it must.
 func (round *groupRound) isWhole() bool {
 	lacks := map[*part]int{}
-	for uid, of := range round.places {
-		for i := range of.parts {
-			p := &of.parts[i]
+	for uid, chosen := range round.places {
+		for i := range chosen.parts {
+			p := &chosen.parts[i]
 			if _, seen := lacks[p]; !seen {
 				lacks[p] = p.members
 			}
@@ -229,10 +229,10 @@ func (r *Rounds) planInDomains(round *groupRound, current string, plan func() bo
 		if fits { // as many as must, and not the numbers that are asked for
 			round.failure = gang.Failure{UID: current, Have: len(round.planned)}
 		}
-		of := places[round.failure.UID]
-		if of.isBound() {
-			tried[of.domain.Name]++
-			round.failure.Tried = gang.Tried{Rule: of.Bound(), Many: of.many, Best: of.domain.Name}
+		chosen := places[round.failure.UID]
+		if chosen.isBound() {
+			tried[chosen.domain.Name]++
+			round.failure.Tried = gang.Tried{Rule: chosen.Bound(), Many: chosen.many, Best: chosen.domain.Name}
 		}
 		if fit := (*framework.FitError)(nil); errors.As(round.cause, &fit) {
 			refusing = refusing.Union(fit.Diagnosis.UnschedulablePlugins)
@@ -290,7 +290,12 @@ func (s *search) hasChoice() bool {
 }
 
 // search looks for domains, where what pods have that go is free; none goes where that is nil.
-func (r *Rounds) search(f framework.Framework, round *groupRound, all []*domain.Request, goes func(*corev1.Pod) bool) *search {
+func (r *Rounds) search(
+	f framework.Framework,
+	round *groupRound,
+	all []*domain.Request,
+	goes func(*corev1.Pod) bool,
+) *search {
 	s := &search{}
 	for _, g := range all {
 		tried := *g // a member behind a gate is not
@@ -328,35 +333,41 @@ func (r *Rounds) places(f framework.Framework, round *groupRound, s *search) ite
 			if skip--; skip >= 0 {
 				continue
 			}
-			by := map[string]*place{}
+			byDomain := map[string]*place{}
 			for i, d := range chosen {
-				of := r.placeOf(f, round, s.all[i], d, s.sites[i])
-				of.many = s.many[i]
+				chosen := r.placeOf(f, round, s.all[i], d, s.sites[i])
+				chosen.many = s.many[i]
 				for _, uid := range s.all[i].Members {
-					by[uid] = of
+					byDomain[uid] = chosen
 				}
 			}
-			if !yield(by) {
+			if !yield(byDomain) {
 				return
 			}
 		}
 	}
 }
 
-func (r *Rounds) placeOf(f framework.Framework, round *groupRound, g *domain.Request, d domain.Domain, sites []domain.Site) *place {
-	of := &place{Request: g, domain: d}
+func (r *Rounds) placeOf(
+	f framework.Framework,
+	round *groupRound,
+	g *domain.Request,
+	d domain.Domain,
+	sites []domain.Site,
+) *place {
+	chosen := &place{Request: g, domain: d}
 	for _, p := range d.Parts {
 		nodes := sets.New[string]()
 		for _, i := range p.Sites {
 			nodes.Insert(sites[i].Name)
 		}
 		name := fmt.Sprintf("%s|%s|%x", d.Rule, d.Name, sha256.Sum256(fmt.Append(nil, p.Sites)))
-		of.parts = append(of.parts, part{name, nodes, p.Members})
+		chosen.parts = append(chosen.parts, part{name, nodes, p.Members})
 	}
-	if first := of.parts[0].nodes; g.Joint && len(of.parts) == 1 && first.Len() == 1 && r.Joint != nil {
-		_, of.mark = r.Joint(f, first.UnsortedList()[0], round.podsOf(g))
+	if first := chosen.parts[0].nodes; g.Joint && len(chosen.parts) == 1 && first.Len() == 1 && r.Joint != nil {
+		_, chosen.mark = r.Joint(f, first.UnsortedList()[0], round.podsOf(g))
 	}
-	return of
+	return chosen
 }
 
 func (round *groupRound) podsOf(g *domain.Request) (pods []*corev1.Pod) {
@@ -407,7 +418,12 @@ func (round *groupRound) demand(g *domain.Request) (d domain.Demand) {
 }
 
 // sites are the nodes of the snapshot, with their domains.
-func (r *Rounds) sites(f framework.Framework, round *groupRound, g *domain.Request, goes func(*corev1.Pod) bool) []domain.Site {
+func (r *Rounds) sites(
+	f framework.Framework,
+	round *groupRound,
+	g *domain.Request,
+	goes func(*corev1.Pod) bool,
+) []domain.Site {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
@@ -527,15 +543,15 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	}
 	round, found := r.alone(f, pod, g)
 	must := g.Bound() != (domain.Rule{})
-	var of *place // where it fits; else the largest, if it may not be elsewhere
+	var chosen *place // where it fits; else the largest, if it may not be elsewhere
 	for round.places = range r.jointDevicesFirst(g, uid, r.places(f, round, found)) {
 		next := round.places[uid]
 		nodes := next.parts[0].nodes.Len()
 		if !must && next.mark == nil && nodes == len(found.sites[0]) {
 			break
 		}
-		if must && (of == nil || nodes > of.parts[0].nodes.Len()) {
-			of = next
+		if must && (chosen == nil || nodes > chosen.parts[0].nodes.Len()) {
+			chosen = next
 		}
 		if must && next.many == 1 && len(g.Rules) == 1 {
 			break
@@ -543,23 +559,23 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		a := r.attempt(ctx, round)
 		_, err := a.try(uid)
 		if a.rollback(0); err == nil {
-			of = next
+			chosen = next
 			break
 		}
 	}
 	r.release(f)
 	switch {
-	case of == nil && must:
+	case chosen == nil && must:
 		return unplaced(state, r.refusalOf(pod.Pod, gang.Refusal{
 			Code: why.GangSiblingFailed, Gang: r.Gangs.GangOf(pod.Pod), Need: 1, Tried: found.unsatisfiedRule(),
 		}))
-	case of == nil:
+	case chosen == nil:
 		return r.schedule(ctx, f, state, pod)
 	}
-	if of.mark != nil {
-		of.mark(state)
+	if chosen.mark != nil {
+		chosen.mark(state)
 	}
-	if err := r.confine(f, &of.parts[0]); err != nil {
+	if err := r.confine(f, &chosen.parts[0]); err != nil {
 		return scheduler.ScheduleResult{}, err
 	}
 	result, err := r.schedule(ctx, f, state, pod)
@@ -567,8 +583,8 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		r.release(f)
 		return r.schedule(ctx, f, state, pod)
 	}
-	if r.domains.jointDevices = nil; err == nil && of.mark != nil {
-		r.domains.jointDevices = of
+	if r.domains.jointDevices = nil; err == nil && chosen.mark != nil {
+		r.domains.jointDevices = chosen
 	}
 	if fit := (*framework.FitError)(nil); errors.As(err, &fit) {
 		elsewhere := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{gang.Refusal{
@@ -607,7 +623,8 @@ func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *d
 func (r *Rounds) jointDevicesFirst(g *domain.Request, uid string, all iter.Seq[map[string]*place],
 ) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
-		follows := r.domains.jointDevices != nil && len(g.Held) > 0 && slices.Contains(r.domains.jointDevices.Members, uid)
+		follows := r.domains.jointDevices != nil && len(g.Held) > 0 &&
+			slices.Contains(r.domains.jointDevices.Members, uid)
 		if !follows || yield(map[string]*place{uid: r.domains.jointDevices}) {
 			all(yield)
 		}
@@ -630,7 +647,11 @@ const mostEvictions = 64
 
 // placesWithout yields where a group may be placed without the pods that go: domains that keep the rules that must
 // hold.
-func (r *Rounds) placesWithout(round *groupRound, current string, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
+func (r *Rounds) placesWithout(
+	round *groupRound,
+	current string,
+	goes func(*corev1.Pod) bool,
+) iter.Seq[map[string]*place] {
 	var bound []*domain.Request
 	for _, g := range round.plan.DomainRequests {
 		only := *g

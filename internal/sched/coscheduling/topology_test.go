@@ -44,9 +44,9 @@ func TestANodeThatComesIntoADomainWakesAGang(t *testing.T) {
 		}
 		asked++
 		for name, c := range map[string]struct {
-			pod     *corev1.Pod
-			was, is any
-			want    fwk.QueueingHint
+			pod      *corev1.Pod
+			was, now any
+			want     fwk.QueueingHint
 		}{
 			"a new node":             {together, nil, node("a"), fwk.Queue},
 			"another label":          {together, node("a"), node("b"), fwk.Queue},
@@ -54,7 +54,7 @@ func TestANodeThatComesIntoADomainWakesAGang(t *testing.T) {
 			"a gang without domains": {apart, nil, node("a"), fwk.QueueSkip},
 			"a pod without a gang":   {plain, nil, node("a"), fwk.QueueSkip},
 		} {
-			if got, err := e.QueueingHintFn(klog.Background(), c.pod, c.was, c.is); got != c.want || err != nil {
+			if got, err := e.QueueingHintFn(klog.Background(), c.pod, c.was, c.now); got != c.want || err != nil {
 				t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
 			}
 		}

@@ -56,7 +56,7 @@ func (p *Plugin) question(pod *corev1.Pod, node string) (*ledger.View, *place.Re
 // endpoints serves the nodes that names returns, what account returns, nil for a node that is not known, and what is
 // fragmented.
 func endpoints(names func() []string, account func(node string) *ledger.View, lost func() []fragments) diag.Service {
-	of := func(node string, mayRead func(namespace string) bool) any {
+	answer := func(node string, mayRead func(namespace string) bool) any {
 		if v := account(node); v != nil && v.Devices() != nil {
 			return summaryOf(v, mayRead)
 		}
@@ -64,7 +64,7 @@ func endpoints(names func() []string, account func(node string) *ledger.View, lo
 	}
 	return diag.Service{Endpoints: []diag.Endpoint{
 		{Path: "nodeDeviceSummaries/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
-			return of(r.PathValue("nodeName"), mayRead)
+			return answer(r.PathValue("nodeName"), mayRead)
 		}},
 		{Path: "nodeDeviceSummaries", Answer: func(_ *http.Request, mayRead func(string) bool) any {
 			list := map[string]any{}
@@ -72,7 +72,7 @@ func endpoints(names func() []string, account func(node string) *ledger.View, lo
 				return list
 			}
 			for _, node := range names() {
-				if s := of(node, mayRead); s != nil {
+				if s := answer(node, mayRead); s != nil {
 					list[node] = s
 				}
 			}

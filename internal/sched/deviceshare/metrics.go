@@ -90,9 +90,9 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 				}
 			}
 		}
-		for of, s := range sums {
+		for key, s := range sums {
 			for i, desc := range [...]*metrics.Desc{g.total, g.free, g.used} {
-				send(desc, s[i], node, string(of.kind), of.resource)
+				send(desc, s[i], node, string(key.kind), key.resource)
 			}
 		}
 		if !gpus {

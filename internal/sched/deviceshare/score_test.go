@@ -206,18 +206,18 @@ func TestNormalizedScores(t *testing.T) {
 		best := slices.MinFunc(list, func(a, b fwk.NodeScore) int {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))
 		})
-		for i, is := range got {
+		for i, score := range got {
 			switch {
-			case is.Score < 0 || is.Score > 100:
-				rt.Errorf("score %d", is.Score)
-			case s.devices != nil && (is.Score == 100) != (is.Name == best.Name):
-				rt.Errorf("%v: score %d of node %s, the best is %s", list, is.Score, is.Name, best.Name)
-			case s.devices == nil && (is.Score == 100) != (list[i].Score == best.Score):
-				rt.Errorf("%v: score %d of node %s", list, is.Score, is.Name)
+			case score.Score < 0 || score.Score > 100:
+				rt.Errorf("score %d", score.Score)
+			case s.devices != nil && (score.Score == 100) != (score.Name == best.Name):
+				rt.Errorf("%v: score %d of node %s, the best is %s", list, score.Score, score.Name, best.Name)
+			case s.devices == nil && (score.Score == 100) != (list[i].Score == best.Score):
+				rt.Errorf("%v: score %d of node %s", list, score.Score, score.Name)
 			}
 			for j, other := range got {
-				if list[i].Score < list[j].Score && is.Score > other.Score {
-					rt.Errorf("%v: %s before %s", list, is.Name, other.Name)
+				if list[i].Score < list[j].Score && score.Score > other.Score {
+					rt.Errorf("%v: %s before %s", list, score.Name, other.Name)
 				}
 			}
 		}

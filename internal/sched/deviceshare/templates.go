@@ -54,7 +54,7 @@ func (t *templates) follow(f informers.SharedInformerFactory, c *v1alpha1.GPUTem
 		t.Store(&list)
 	}
 	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: read, UpdateFunc: func(_, is any) { read(is) }, DeleteFunc: func(any) { t.Store(nil) },
+		AddFunc: read, UpdateFunc: func(_, object any) { read(object) }, DeleteFunc: func(any) { t.Store(nil) },
 	})
 	return err
 }

@@ -76,12 +76,12 @@ func ScoreTable(d view.Decision, n int, silent ...string) string {
 	b.WriteString("| --- | --- | --- | ---:|" + strings.Repeat(" ---:|", len(plugins)) + "\n")
 	for i, s := range scores {
 		cells := []string{strconv.Itoa(i), d.Pod, s.Node, strconv.FormatInt(s.Total, 10)}
-		of := map[string]int64{}
+		scores := map[string]int64{}
 		for _, p := range s.Plugins {
-			of[p.Name] = p.Score
+			scores[p.Name] = p.Score
 		}
 		for _, name := range plugins {
-			cells = append(cells, strconv.FormatInt(of[name], 10))
+			cells = append(cells, strconv.FormatInt(scores[name], 10))
 		}
 		row(cells...)
 	}

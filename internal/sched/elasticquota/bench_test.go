@@ -64,11 +64,11 @@ func crowd(b *testing.B, leaves int, most corev1.ResourceList, label bool) (f *f
 // bound and as changed, and goes, among 5,000 that wait.
 func BenchmarkPod(b *testing.B) {
 	for _, c := range []struct {
-		of     string
-		leaves int
+		quotaName string
+		leaves    int
 	}{{"none", 0}, {"none", 1000}, {"leaf", 1000}} {
-		b.Run(fmt.Sprintf("of=%s/leaves=%d", c.of, c.leaves), func(b *testing.B) {
-			f, pods := crowd(b, c.leaves, three(1<<30, 1<<30), c.of == "leaf")
+		b.Run(fmt.Sprintf("of=%s/leaves=%d", c.quotaName, c.leaves), func(b *testing.B) {
+			f, pods := crowd(b, c.leaves, three(1<<30, 1<<30), c.quotaName == "leaf")
 			bound, started := make([]*corev1.Pod, len(pods)), make([]*corev1.Pod, len(pods))
 			for i, pod := range pods {
 				bound[i] = pod.DeepCopy()

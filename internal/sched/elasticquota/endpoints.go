@@ -27,8 +27,8 @@ func (p *Plugin) Diagnostics() diag.Service {
 		{Path: "quotas", Answer: func(r *http.Request, mayRead func(string) bool) any {
 			all, asked := map[string]*view.Quota{}, newQuestion(r, mayRead)
 			for _, q := range p.quotas.Reports() {
-				if is := p.describe(q.Name, asked); is != nil {
-					all[q.Name] = is
+				if description := p.describe(q.Name, asked); description != nil {
+					all[q.Name] = description
 				}
 			}
 			return all
@@ -50,8 +50,8 @@ type question struct {
 }
 
 func newQuestion(r *http.Request, mayRead func(namespace string) bool) *question {
-	of := r.URL.Query()
-	return &question{of.Get("rounds") != "false", of.Get("includePods") == "true", anywhere(mayRead), nil}
+	query := r.URL.Query()
+	return &question{query.Get("rounds") != "false", query.Get("includePods") == "true", anywhere(mayRead), nil}
 }
 
 // describe returns what is known of a quota; nil where there is none, or none that the caller may see.

@@ -30,8 +30,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return events, nil
 }
 
-func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, _, is any) (fwk.QueueingHint, error) {
-	if own, ok := is.(*corev1.Pod); ok && own.UID == pod.UID || p.quotas.Grew(string(pod.UID)) {
+func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
+	if own, ok := object.(*corev1.Pod); ok && own.UID == pod.UID || p.quotas.Grew(string(pod.UID)) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

@@ -274,8 +274,8 @@ func (p *Plugin) withdraw(pod *corev1.Pod, why string) (*fwk.PostFilterResult, *
 
 // isEligible is the rule of quotas for a victim; that its priority is lower is upstream's.
 func (p *Plugin) isEligible(_ fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
-	of, uid := string(preemptor.UID), string(victim.GetPod().UID)
-	return kube.Ask(p.quotas, func(a *quota.Account) bool { return a.MayPreempt(of, uid) })
+	preemptorUID, uid := string(preemptor.UID), string(victim.GetPod().UID)
+	return kube.Ask(p.quotas, func(a *quota.Account) bool { return a.MayPreempt(preemptorUID, uid) })
 }
 
 // only leaves out the nodes without a victim: each one costs a copy of what runs on it.

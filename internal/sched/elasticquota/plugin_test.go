@@ -80,11 +80,12 @@ type nominator struct {
 func (n nominator) NominatedPodsForNode(node string) []fwk.PodInfo { return n.byNode[node] }
 
 // shared is a snapshot that tests replace.
-type shared struct{ of *fixture }
+type shared struct{ fixture *fixture }
 
-func (s shared) NodeInfos() fwk.NodeInfoLister           { return s.of.snapshot.NodeInfos() }
-func (s shared) StorageInfos() fwk.StorageInfoLister     { return s.of.snapshot.StorageInfos() }
-func (s shared) PodGroupStates() fwk.PodGroupStateLister { return s.of.snapshot.PodGroupStates() }
+func (s shared) NodeInfos() fwk.NodeInfoLister       { return s.fixture.snapshot.NodeInfos() }
+func (s shared) StorageInfos() fwk.StorageInfoLister { return s.fixture.snapshot.StorageInfos() }
+
+func (s shared) PodGroupStates() fwk.PodGroupStateLister { return s.fixture.snapshot.PodGroupStates() }
 
 func newFixture(t testing.TB, args string) *fixture {
 	t.Helper()
@@ -168,7 +169,12 @@ func (f *fixture) tree() {
 }
 
 // put adds a pod to the API server, the account and, when it is bound, to its node.
-func (f *fixture) put(t *testing.T, name, of, node string, cpus, priority int, more ...func(*corev1.Pod)) *corev1.Pod {
+func (f *fixture) put(
+	t *testing.T,
+	name, quotaName, node string,
+	cpus, priority int,
+	more ...func(*corev1.Pod),
+) *corev1.Pod {
 	t.Helper()
 	p, at := int32(priority), metav1.NewTime(time.Unix(1_800_000_000, 0))
 	pod := &corev1.Pod{
@@ -180,8 +186,8 @@ func (f *fixture) put(t *testing.T, name, of, node string, cpus, priority int, m
 		}}},
 		Status: corev1.PodStatus{StartTime: &at},
 	}
-	if of != "" {
-		pod.Labels[annotation.QuotaName] = of
+	if quotaName != "" {
+		pod.Labels[annotation.QuotaName] = quotaName
 	}
 	for _, change := range more {
 		change(pod)
@@ -253,10 +259,10 @@ func (f *fixture) placed(t *testing.T) map[string][]string {
 }
 
 // deleted returns which of the pods are gone from the API server.
-func (f *fixture) deleted(t *testing.T, of ...*corev1.Pod) []string {
+func (f *fixture) deleted(t *testing.T, pods ...*corev1.Pod) []string {
 	t.Helper()
 	var gone []string
-	for _, p := range of {
+	for _, p := range pods {
 		if _, err := f.client.CoreV1().Pods(p.Namespace).Get(t.Context(), p.Name, metav1.GetOptions{}); err != nil {
 			gone = append(gone, p.Name)
 		}
@@ -538,8 +544,8 @@ func TestEventsWakeOnlyPodsThatTheyCanHelp(t *testing.T) {
 	}, resources); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	hint := func(old, is any) fwk.QueueingHint {
-		h, err := registered[0].QueueingHintFn(klog.Background(), pod, old, is)
+	hint := func(old, object any) fwk.QueueingHint {
+		h, err := registered[0].QueueingHintFn(klog.Background(), pod, old, object)
 		if err != nil {
 			t.Fatal(err)
 		}

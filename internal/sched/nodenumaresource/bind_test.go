@@ -53,14 +53,14 @@ func TestABindingWhoseAnswerIsLostKeepsItsCPUs(t *testing.T) {
 					return true, nil, tt.answer
 				})
 				f.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-					is, passed := pod.DeepCopy(), time.Since(begin)
+					written, passed := pod.DeepCopy(), time.Since(begin)
 					if tt.arrives >= 0 && passed >= tt.arrives {
-						is.Spec.NodeName = "n"
+						written.Spec.NodeName = "n"
 					}
 					if passed < tt.away {
 						return true, nil, syscall.ECONNREFUSED
 					}
-					return true, is, nil
+					return true, written, nil
 				})
 				s := f.Bind(t.Context(), cs, pod, "n")
 				if took := time.Since(begin); s.IsSuccess() != tt.wantBound || took != tt.wantAfter {
@@ -86,9 +86,9 @@ func TestAPodThatAnotherBinderHasBoundAfterAllKeepsItsCPUs(t *testing.T) {
 			t.Fatal(s.Message())
 		}
 		f.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			is := pod.DeepCopy()
-			is.Spec.NodeName = node
-			return true, is, nil
+			written := pod.DeepCopy()
+			written.Spec.NodeName = node
+			return true, written, nil
 		})
 		f.Unreserve(t.Context(), cs, pod, "n")
 		if _, held := f.store.View("n").Entry("p"); held != (node == "n") {

@@ -182,7 +182,7 @@ func TestInOwnModeTheKubeletGuards(t *testing.T) {
 	}
 }
 
-func TestPreemptionGivesBackWhatTheKubeletGaveVictims(t *testing.T) {
+func TestPreemptionReleasesWhatTheKubeletGaveVictims(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	n := f.addNode("n", machine(t, "amd64", 1, 4, 2), predicted("Follow", restricted))

@@ -149,12 +149,12 @@ const (
 func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, from time.Time) (bound bool) {
 	_ = wait.PollUntilContextCancel(ctx, readPause, true, func(ctx context.Context) (known bool, _ error) {
 		late := !time.Now().Before(from)
-		is, err := d.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		current, err := d.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return apierrors.IsNotFound(err), nil
 		}
-		bound = is.UID == pod.UID && is.Spec.NodeName == node
-		return is.UID != pod.UID || is.Spec.NodeName != "" || late, nil
+		bound = current.UID == pod.UID && current.Spec.NodeName == node
+		return current.UID != pod.UID || current.Spec.NodeName != "" || late, nil
 	})
 	return bound
 }

@@ -55,15 +55,15 @@ func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.Qu
 
 // after asks the node that an object of its name describes, unless the account reads the same from it as before: the
 // agent reported what was known, or only the time has moved.
-func after[T metav1.Object](d *decision, same func(was, is T) bool) fwk.QueueingHintFn {
+func after[T metav1.Object](d *decision, same func(was, now T) bool) fwk.QueueingHintFn {
 	return func(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 		was, had := old.(T)
-		is, has := obj.(T)
+		now, has := obj.(T)
 		switch {
-		case has && had && same(was, is):
+		case has && had && same(was, now):
 			return fwk.QueueSkip, nil
 		case has:
-			return d.hint(pod, is.GetName())
+			return d.hint(pod, now.GetName())
 		case had && obj == nil:
 			return d.hint(pod, was.GetName())
 		}
@@ -73,17 +73,17 @@ func after[T metav1.Object](d *decision, same func(was, is T) bool) fwk.Queueing
 
 func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 	was, _ := old.(*corev1.Pod)
-	is, _ := obj.(*corev1.Pod)
+	now, _ := obj.(*corev1.Pod)
 	switch {
-	case is != nil && is.UID == pod.UID:
-		if was != nil && !edited(was, is) {
+	case now != nil && now.UID == pod.UID:
+		if was != nil && !edited(was, now) {
 			return fwk.QueueSkip, nil // its status: our own refusal, most often
 		}
 		return fwk.Queue, nil
-	case is != nil && was != nil && !moved(was, is):
+	case now != nil && was != nil && !moved(was, now):
 		return fwk.QueueSkip, nil
-	case is != nil:
-		return d.hint(pod, is.Spec.NodeName)
+	case now != nil:
+		return d.hint(pod, now.Spec.NodeName)
 	case was != nil:
 		return d.hint(pod, cmp.Or(was.Spec.NodeName, was.Status.NominatedNodeName))
 	}
@@ -91,15 +91,15 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 }
 
 // moved reports whether a pod holds something else than before.
-func moved(was, is *corev1.Pod) bool {
+func moved(was, now *corev1.Pod) bool {
 	return slices.ContainsFunc([]string{
 		annotation.ResourceStatusKey, annotation.PredictedPlacementKey, annotation.DeviceAllocatedKey,
-	}, func(key string) bool { return was.Annotations[key] != is.Annotations[key] })
+	}, func(key string) bool { return was.Annotations[key] != now.Annotations[key] })
 }
 
-func edited(was, is *corev1.Pod) bool {
-	return was.Generation != is.Generation || !maps.Equal(was.Annotations, is.Annotations) ||
-		!maps.Equal(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Spec, is.Spec)
+func edited(was, now *corev1.Pod) bool {
+	return was.Generation != now.Generation || !maps.Equal(was.Annotations, now.Annotations) ||
+		!maps.Equal(was.Labels, now.Labels) || !equality.Semantic.DeepEqual(was.Spec, now.Spec)
 }
 
 // hint asks the node's current account, if the pod may run there at all. The store has every event before the queue.

@@ -44,23 +44,23 @@ func (d *Decisions) Configure(args convert.Args) error { return d.store.Configur
 func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	of := d.byProfile[h]
-	if of == nil {
-		of = &decision{
+	profile := d.byProfile[h]
+	if profile == nil {
+		profile = &decision{
 			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker, also: d.Also,
 			names: map[string]bool{}, requests: lru.New(requestsKept),
 		}
-		of.args = sync.OnceValue(func() convert.Args {
+		profile.args = sync.OnceValue(func() convert.Args {
 			args := d.store.Args()
-			args.Devices = of.names[DeviceShare]
+			args.Devices = profile.names[DeviceShare]
 			return args
 		})
-		of.bindsFirst = sync.OnceValue(of.isFirstBinder)
-		d.byProfile[h] = of
+		profile.bindsFirst = sync.OnceValue(profile.isFirstBinder)
+		d.byProfile[h] = profile
 		d.tracker.Attach(h)
 	}
-	of.names[name] = true
-	return &Plugin{of, name}
+	profile.names[name] = true
+	return &Plugin{profile, name}
 }
 
 // Share adds to the decision under all names of the profile. It is called before the profile's first pod.

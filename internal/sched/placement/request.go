@@ -35,11 +35,11 @@ func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
 	if !reason.OK() {
 		return nil, &refusal{Reason: reason, detail: detail}
 	}
-	for _, of := range [...]*place.Request{r, r.OnPolicyNodes} {
-		if of != nil && of.Devices != nil {
-			of.Options.WholeOnly, of.DevicesApart = d.sharing.WholeOnly, d.sharing.Apart
+	for _, request := range [...]*place.Request{r, r.OnPolicyNodes} {
+		if request != nil && request.Devices != nil {
+			request.Options.WholeOnly, request.DevicesApart = d.sharing.WholeOnly, d.sharing.Apart
 			if parts != nil {
-				of.Options.Templates = *parts
+				request.Options.Templates = *parts
 			}
 		}
 	}

@@ -166,8 +166,8 @@ func (d *decision) renew(s *Cycle) error {
 		if !follows(offer) {
 			break // the node is another one now
 		}
-		is, was := offer.Entry.Guest.Prediction, s.Offer.Entry.Guest.Prediction
-		if reflect.DeepEqual(is.Held, was.Held) {
+		next, was := offer.Entry.Guest.Prediction, s.Offer.Entry.Guest.Prediction
+		if reflect.DeepEqual(next.Held, was.Held) {
 			return nil
 		}
 		offer.Version = view.Version()

@@ -163,8 +163,8 @@ func BenchmarkMerge(b *testing.B) {
 		for _, n := range []int{2, 4, 8, 12, 16} {
 			for _, shape := range []string{"full", "apart"} {
 				r, lists, s, q := node(p, n, shape)
-				name := func(by string) string {
-					return fmt.Sprintf("by=%s/policy=%v/numa=%d/providers=3/shape=%s", by, p, n, shape)
+				name := func(method string) string {
+					return fmt.Sprintf("by=%s/policy=%v/numa=%d/providers=3/shape=%s", method, p, n, shape)
 				}
 				if n <= 8 || p == hint.SingleNUMANode {
 					policy, providers := kubelet(b, r), asLists(b, lists)

@@ -124,7 +124,7 @@ func feed(ctx context.Context, store *kube.Store, h fwk.Handle) error {
 	topologies := kube.NewTopologyInformer(client)
 	core := h.SharedInformerFactory().Core().V1()
 	var fed []cache.InformerSynced
-	for _, of := range []struct {
+	for _, feed := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
@@ -132,7 +132,7 @@ func feed(ctx context.Context, store *kube.Store, h fwk.Handle) error {
 		{topologies, store.TopologyHandler()},
 		{core.Pods().Informer(), kube.Handler(store.PutPod, store.RemovePod)},
 	} {
-		r, err := kube.ByUID(of.informer).AddEventHandler(of.handler)
+		r, err := kube.ByUID(feed.informer).AddEventHandler(feed.handler)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 func TestCausesChangeWithWhoRefusesForWhatAndHowOften(t *testing.T) {
 	b := newBench(t, "a", "b", "c")
-	of := func(a, bb, c *fwk.Status, outcome string) causes {
+	causesFrom := func(a, bb, c *fwk.Status, outcome string) causes {
 		fit := &framework.FitError{Diagnosis: framework.Diagnosis{
 			NodeToStatus:  framework.NewNodeToStatus(map[string]*fwk.Status{"a": a, "b": bb, "c": c}, nil),
 			PostFilterMsg: outcome,
@@ -23,15 +23,15 @@ func TestCausesChangeWithWhoRefusesForWhatAndHowOften(t *testing.T) {
 	memory := fwk.NewStatus(fwk.Unschedulable, "Insufficient memory").WithPlugin(names.NodeResourcesFit)
 	both := fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu",
 		"Insufficient memory").WithPlugin(names.NodeResourcesFit)
-	was := of(full(), full(), tainted(), "")
-	if got := of(tainted(), full(), full(), ""); got != was {
+	was := causesFrom(full(), full(), tainted(), "")
+	if got := causesFrom(tainted(), full(), full(), ""); got != was {
 		t.Error("which node it is must not count")
 	}
 	for what, got := range map[string]causes{
-		"a node more with the other cause": of(full(), tainted(), tainted(), ""),
-		"another resource":                 of(full(), memory, tainted(), ""),
-		"a second cause on a node":         of(full(), both, tainted(), ""),
-		"the outcome of preemption":        of(full(), full(), tainted(), "preemption: none"),
+		"a node more with the other cause": causesFrom(full(), tainted(), tainted(), ""),
+		"another resource":                 causesFrom(full(), memory, tainted(), ""),
+		"a second cause on a node":         causesFrom(full(), both, tainted(), ""),
+		"the outcome of preemption":        causesFrom(full(), full(), tainted(), "preemption: none"),
 	} {
 		if got == was || got == 0 {
 			t.Errorf("%s: got %d, as before", what, got)

@@ -152,8 +152,14 @@ func (b *bench) refuseAfterPreemption(t testing.TB, pod *corev1.Pod, statuses ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info, Attempts: 1, PodSignature: fwk.PodSignature(b.signature)},
-		fwk.NewStatus(fwk.Unschedulable).WithError(fit), nil, b.now)
+	b.handle(
+		t.Context(),
+		b.framework,
+		&framework.QueuedPodInfo{PodInfo: info, Attempts: 1, PodSignature: fwk.PodSignature(b.signature)},
+		fwk.NewStatus(fwk.Unschedulable).WithError(fit),
+		nil,
+		b.now,
+	)
 }
 
 func tainted() *fwk.Status {

@@ -60,20 +60,20 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			name := fmt.Sprint("p", rapid.IntRange(0, 2).Draw(rt, "pod"))
 			was, from := nominated(), c.seen
-			is := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
-			is.Status.NominatedNodeName = rapid.SampledFrom(places).Draw(rt, "status")
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
+			pod.Status.NominatedNodeName = rapid.SampledFrom(places).Draw(rt, "status")
 			cpus := resource.NewQuantity(rapid.Int64Range(0, 1).Draw(rt, "CPUs"), resource.DecimalSI)
-			is.Spec.Containers = make([]corev1.Container, 1)
-			is.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *cpus}
-			info, err := framework.NewPodInfo(is)
+			pod.Spec.Containers = make([]corev1.Container, 1)
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *cpus}
+			info, err := framework.NewPodInfo(pod)
 			if err != nil {
 				rt.Fatal(err)
 			}
 			old, updates := pods[name], false
 			switch step := rapid.IntRange(0, 10).Draw(rt, "step"); {
 			case old == nil:
-				watched.Add(ctx, is)
-				pods[name] = is
+				watched.Add(ctx, pod)
+				pods[name] = pod
 			case step == 0:
 				watched.Delete(old)
 				delete(pods, name)
@@ -107,8 +107,8 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 				}
 				popped[head.Pod.Name] = head
 			default:
-				watched.Update(ctx, old, is)
-				pods[name], updates = is, true
+				watched.Update(ctx, old, pod)
+				pods[name], updates = pod, true
 			}
 			now := nominated()
 			log, _ := c.Since(from)

@@ -68,9 +68,9 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 		objects := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(client, group))
 		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)
 	}
-	for _, of := range v1alpha1.GangKinds() {
-		podGroups := kube.Distinct(kube.SamePodGroup, kube.NewPodGroupInformer(client, of))
-		r.ours[of.At[0]] = kube.First(gangs.GroupHandler(), podGroups)
+	for _, kind := range v1alpha1.GangKinds() {
+		podGroups := kube.Distinct(kube.SamePodGroup, kube.NewPodGroupInformer(client, kind))
+		r.ours[kind.At[0]] = kube.First(gangs.GroupHandler(), podGroups)
 	}
 	return r
 }

@@ -43,12 +43,12 @@ func TestUpstreamFunctionsAreThoseThatWereRead(t *testing.T) {
 			files[file] = functionsOf(t, filepath.Join(root, file))
 		}
 		source, found := files[file][function]
-		is := fmt.Sprintf("%x", sha256.Sum256([]byte(source)))
-		fmt.Fprintf(&current, "%s %s %s\n", is, file, function)
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(source)))
+		fmt.Fprintf(&current, "%s %s %s\n", sum, file, function)
 		switch {
 		case !found:
 			t.Errorf("kube-scheduler has no function %s in %s any more: read what took its place", function, file)
-		case is != want && !*update:
+		case sum != want && !*update:
 			t.Errorf("kube-scheduler's function %s in %s has changed: read it, then run this test with -update",
 				function, file)
 		}

@@ -40,13 +40,13 @@ func (p *Profile) bind(ctx context.Context, state fwk.CycleState, pod *corev1.Po
 		return status
 	}
 	for pause := firstBindPause; !status.IsSuccess() && pause <= lastBindPause; pause *= bindPauseFactor {
-		is, err := p.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		current, err := p.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err), err == nil && is.UID != pod.UID:
+		case apierrors.IsNotFound(err), err == nil && current.UID != pod.UID:
 			return status
-		case err == nil && is.Spec.NodeName == node:
+		case err == nil && current.Spec.NodeName == node:
 			return nil
-		case err == nil && is.Spec.NodeName != "":
+		case err == nil && current.Spec.NodeName != "":
 			return status
 		}
 		select {

@@ -155,7 +155,7 @@ func TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle(t *testing.T) {
 			if node := try("q"); node != "a" {
 				t.Errorf("another pod gets %s, want a", node)
 			}
-			if len(rejections.of("p")) > 0 && c.refused["c"] == nil {
+			if len(rejections.reasons("p")) > 0 && c.refused["c"] == nil {
 				t.Error("the pod is bound, and rejections of it are remembered")
 			}
 		})
@@ -197,7 +197,7 @@ func TestAMemberOfAGangIsBoundAgain(t *testing.T) {
 	again := pod.DeepCopy()
 	again.UID = "another"
 	for name, c := range map[string]struct {
-		is     *corev1.Pod // in the API server; nil where it is gone
+		stored *corev1.Pod // in the API server; nil where it is gone
 		member bool
 		until  int // it is refused
 		tries  int
@@ -216,8 +216,8 @@ func TestAMemberOfAGangIsBoundAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
-			if c.is != nil {
-				client = fake.NewClientset(c.is)
+			if c.stored != nil {
+				client = fake.NewClientset(c.stored)
 			}
 			synctest.Test(t, func(t *testing.T) {
 				f := &refusingBinder{client: client, until: c.until}

@@ -177,7 +177,7 @@ func (p *Profile) GetNodeHint(
 	}()
 	p.used, p.feasible, p.key = nil, nil, ""
 	p.rejected.Store(0)
-	p.refusing.Store(&rejections{pod.UID, p.Rejections.of(pod.UID)})
+	p.refusing.Store(&rejections{pod.UID, p.Rejections.reasons(pod.UID)})
 	if p.Together != nil {
 		if node := p.Together.Planned(pod); node != "" {
 			result = "hint"
@@ -205,7 +205,7 @@ func (p *Profile) GetNodeHint(
 func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
 ) string {
 	if signature == nil || !p.usable || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" ||
-		len(p.Rejections.of(pod.UID)) > 0 {
+		len(p.Rejections.reasons(pod.UID)) > 0 {
 		return ""
 	}
 	silent := state.GetSkipFilterPlugins()

@@ -290,22 +290,22 @@ func (p *Profile) Proposed() (out []fwk.NodePluginScores) {
 		if i < 0 {
 			break
 		}
-		of := fwk.NodePluginScores{Name: p.names[r.members[i]], TotalScore: r.total[i]}
+		scores := fwk.NodePluginScores{Name: p.names[r.members[i]], TotalScore: r.total[i]}
 		for k := range r.scores {
 			if s := &r.scores[k]; s.active {
-				of.Scores = append(of.Scores, fwk.PluginScore{
+				scores.Scores = append(scores.Scores, fwk.PluginScore{
 					Name:  p.scorers[k].Name(),
 					Score: p.scorers[k].weight * s.normal[i],
 				})
 			}
 		}
 		if r.spread != nil {
-			of.Scores = append(of.Scores, fwk.PluginScore{
+			scores.Scores = append(scores.Scores, fwk.PluginScore{
 				Name:  p.spreader.Name(),
 				Score: p.spreads * r.spread.normal[i],
 			})
 		}
-		out = append(out, of)
+		out = append(out, scores)
 	}
 	return out
 }

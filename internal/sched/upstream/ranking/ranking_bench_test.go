@@ -48,10 +48,10 @@ func (c *cluster) disturbed(cycle int) {
 	c.t.Helper()
 	if at := cycle / 10 % len(c.waiting); cycle%10 == 0 {
 		was := c.waiting[at]
-		is := was.DeepCopy()
-		is.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: fmt.Sprint(cycle)}}
-		c.queue.Update(c.t.Context(), was, is)
-		c.waiting[at] = is
+		changed := was.DeepCopy()
+		changed.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: fmt.Sprint(cycle)}}
+		c.queue.Update(c.t.Context(), was, changed)
+		c.waiting[at] = changed
 	}
 	for at := range 64 {
 		if at += cycle / 1000 * 64 % len(c.waiting); cycle%1000 == 0 {

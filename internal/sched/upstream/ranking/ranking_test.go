@@ -472,12 +472,12 @@ func (c *cluster) disturb() {
 			return
 		}
 		was := c.pods[uid]
-		is := was.DeepCopy()
+		now := was.DeepCopy()
 		switch kind {
 		case 3:
-			is.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			now.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		case 4:
-			is.Labels["app"] = fmt.Sprintf("app-%d", c.rnd.IntN(workloads))
+			now.Labels["app"] = fmt.Sprintf("app-%d", c.rnd.IntN(workloads))
 		default:
 			if err := c.cache.RemovePod(logger, was); err != nil {
 				c.t.Fatal(err)
@@ -485,10 +485,10 @@ func (c *cluster) disturb() {
 			delete(c.pods, uid)
 			return
 		}
-		if err := c.cache.UpdatePod(logger, was, is); err != nil {
+		if err := c.cache.UpdatePod(logger, was, now); err != nil {
 			c.t.Fatal(err)
 		}
-		c.pods[uid] = is
+		c.pods[uid] = now
 	case 5:
 		if len(c.nodes) < 24 && c.rnd.IntN(4) == 0 {
 			c.addNode()
@@ -516,10 +516,10 @@ func (c *cluster) disturb() {
 	case 7, 8: // cordoned, relabelled, tainted
 		name, _ := anyOf(c, c.nodes)
 		was := c.nodes[name]
-		is := was.DeepCopy()
-		c.relabel(is)
-		c.cache.UpdateNode(logger, was, is)
-		c.nodes[name] = is
+		now := was.DeepCopy()
+		c.relabel(now)
+		c.cache.UpdateNode(logger, was, now)
+		c.nodes[name] = now
 	case 10, 11:
 		services := c.factory.Core().V1().Services().Informer().GetIndexer()
 		s := &corev1.Service{
@@ -591,11 +591,11 @@ func (c *cluster) renominate(i int) {
 		c.leave(i, func() { c.schedule(c.t.Context(), c.pod(c.rnd.IntN(workloads))) })
 	case 2:
 		was := c.waiting[i]
-		is := was.DeepCopy()
-		is.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(
+		now := was.DeepCopy()
+		now.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(
 			[]string{"2", "12"}[c.rnd.IntN(2)])
-		c.queue.Update(c.t.Context(), was, is)
-		c.waiting[i] = is
+		c.queue.Update(c.t.Context(), was, now)
+		c.waiting[i] = now
 	default:
 		name, _ := anyOf(c, c.nodes)
 		c.nominate(i, name)

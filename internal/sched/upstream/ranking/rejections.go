@@ -41,7 +41,7 @@ func (r *Rejections) note(pod types.UID, node string, status *fwk.Status) {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		nodes := maps.Clone(r.of(pod))
+		nodes := maps.Clone(r.reasons(pod))
 		if nodes == nil {
 			nodes = map[string]string{}
 		}
@@ -50,7 +50,7 @@ func (r *Rejections) note(pod types.UID, node string, status *fwk.Status) {
 	}
 }
 
-func (r *Rejections) of(pod types.UID) map[string]string {
+func (r *Rejections) reasons(pod types.UID) map[string]string {
 	if r == nil {
 		return nil
 	}
@@ -67,11 +67,11 @@ type rejections struct {
 
 // refuses refuses a node to which the pod was refused to be bound.
 func (p *Profile) refuses(pod types.UID, node string) *fwk.Status {
-	of := p.refusing.Load()
-	if of == nil || of.pod != pod {
+	refusing := p.refusing.Load()
+	if refusing == nil || refusing.pod != pod {
 		return nil
 	}
-	if cause, refused := of.causes[node]; refused {
+	if cause, refused := refusing.causes[node]; refused {
 		return fwk.NewStatus(fwk.Unschedulable, "the API server refused to bind the pod to the node: "+cause)
 	}
 	return nil
@@ -83,7 +83,7 @@ func (r *Rejections) Schedule(schedule schedulePod) schedulePod {
 	) (scheduler.ScheduleResult, error) {
 		result, err := schedule(ctx, f, state, pod)
 		var fit *framework.FitError
-		if len(r.of(pod.Pod.UID)) == 0 || !errors.As(err, &fit) {
+		if len(r.reasons(pod.Pod.UID)) == 0 || !errors.As(err, &fit) {
 			return result, err
 		}
 		r.pods.Remove(pod.Pod.UID)

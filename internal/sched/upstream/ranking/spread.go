@@ -118,15 +118,15 @@ func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
 	for k := range s.constraints {
 		c := &s.constraints[k]
 		value, has := node.Labels[c.TopologyKey]
-		is := place{has: has, topology: c.topology(value)}
+		here := place{has: has, topology: c.topology(value)}
 		if c.TopologyKey == corev1.LabelHostname || !leftOut && s.counts(ctx, c, node) {
-			is.pods = selected(info, c.Selector, s.pod.Namespace)
+			here.pods = selected(info, c.Selector, s.pod.Namespace)
 		}
 		was := c.on[i]
 		c.pods[was.topology] -= was.pods
-		c.pods[is.topology] += is.pods
-		c.on[i] = is
-		s.stale = s.stale || is != was
+		c.pods[here.topology] += here.pods
+		c.on[i] = here
+		s.stale = s.stale || here != was
 	}
 }
 

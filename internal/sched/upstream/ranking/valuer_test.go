@@ -64,8 +64,8 @@ func TestScoresThatDoNotCountBesideAValuer(t *testing.T) {
 		}
 		for _, plugin := range tc.want {
 			p.scorers = []scorer{{ScorePlugin: named(plugin)}}
-			if is, want := p.prepare(t.Context(), 0, state, tc.pod), plugin == "Idle"; is != want {
-				t.Errorf("%s: in a ranking, %s scores: %t, want %t", name, plugin, is, want)
+			if valued, want := p.prepare(t.Context(), 0, state, tc.pod), plugin == "Idle"; valued != want {
+				t.Errorf("%s: in a ranking, %s scores: %t, want %t", name, plugin, valued, want)
 			}
 		}
 	}
