@@ -37,13 +37,13 @@ func (e *engine) orderVictims(f framework.Framework) {
 	p.MoreImportantPod = moreImportant
 	p.Evaluator.Interface = victims{p.Evaluator.Interface, e.rank}
 	preempt := p.Executor.PreemptPod
-	p.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor,
+	p.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor,
 		victim *corev1.Pod, plugin string,
 	) error {
-		for _, e.preemptor = range by.Pods() { // one, or one of a gang
+		for _, e.preemptor = range preemptor.Pods() { // one, or one of a gang
 		}
 		defer func() { e.preemptor = nil }()
-		return preempt(ctx, c, by, victim, plugin)
+		return preempt(ctx, c, preemptor, victim, plugin)
 	}
 }
 
@@ -72,6 +72,6 @@ type victims struct {
 func (victims) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) { return 0, nodes }
 
 // OrderedScoreFuncs returns the scheduler's rules, and then the first name.
-func (v victims) OrderedScoreFuncs(ctx context.Context, of map[string]*extenderv1.Victims) []func(node string) int64 {
-	return append(v.Interface.OrderedScoreFuncs(ctx, of), func(node string) int64 { return int64(v.rank[node]) })
+func (v victims) OrderedScoreFuncs(ctx context.Context, victimsByNode map[string]*extenderv1.Victims) []func(node string) int64 {
+	return append(v.Interface.OrderedScoreFuncs(ctx, victimsByNode), func(node string) int64 { return int64(v.rank[node]) })
 }

@@ -106,13 +106,13 @@ func TestHealthyPodsAreNotEvictedWhereTerminatingPodsFreeEnough(t *testing.T) {
 func endings(r Result) string {
 	var got []string
 	for _, p := range r.Pods {
-		is := p.State
+		state := p.State
 		for _, reason := range p.Reasons {
 			if reason.Code == why.VictimsTerminating || reason.Code == why.GangPreempting {
-				is = reason.Code.String()
+				state = reason.Code.String()
 			}
 		}
-		got = append(got, p.Name+" "+is)
+		got = append(got, p.Name+" "+state)
 	}
 	slices.Sort(got)
 	return strings.Join(got, ", ")

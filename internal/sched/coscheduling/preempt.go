@@ -222,8 +222,8 @@ func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
 
 // allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.
 func (p *preemption) allows(victim *corev1.Pod) bool {
-	of := p.Gangs.GangOf(victim)
-	return p.importance(victim) < p.lowest && !p.spared[of]
+	gangUID := p.Gangs.GangOf(victim)
+	return p.importance(victim) < p.lowest && !p.spared[gangUID]
 }
 
 // preemptor returns a member with the priority that decides whom it evicts.
@@ -244,8 +244,8 @@ func (p *preemption) prepare(order []string) bool {
 		if priority := p.Gangs.Priority(pod); i == 0 || priority < p.lowest {
 			p.lowest = priority
 		}
-		if of := p.Gangs.GangOf(pod); !known[of] {
-			known[of] = true
+		if gangUID := p.Gangs.GangOf(pod); !known[gangUID] {
+			known[gangUID] = true
 			for _, id := range p.group(pod) {
 				p.spared[id] = true
 			}
