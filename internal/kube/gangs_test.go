@@ -75,7 +75,7 @@ func (h *gangHandler) Opened(pods map[string]*corev1.Pod) {
 	}
 }
 
-func (h *gangHandler) Allow(uids []string)    { h.allowed = append(h.allowed, uids...) }
+func (h *gangHandler) Allow(uids []string)   { h.allowed = append(h.allowed, uids...) }
 func (h *gangHandler) Release(uids []string) { h.returned = append(h.returned, uids...) }
 
 func gate(s *kube.Gangs, p *corev1.Pod) gang.Refusal {

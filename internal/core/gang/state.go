@@ -39,10 +39,10 @@ const mostEnded = 10000
 
 // Effects are what the caller must do. All are in ascending order.
 type Effects struct {
-	Allow    []string // bind these members
+	Allow   []string // bind these members
 	Release []string // end the reservations of these, and call Lose for each
-	Opened   []string // gangs whose members may be tried, and could not before
-	Bonds    []string // gangs whose Bond has changed; nothing is to be done
+	Opened  []string // gangs whose members may be tried, and could not before
+	Bonds   []string // gangs whose Bond has changed; nothing is to be done
 }
 
 func (e *Effects) add(o Effects) {

@@ -99,25 +99,25 @@ func mayEvict(nodes fwk.NodeInfoLister, priority int32) bool {
 // evicted that does not terminate. Upstream's are, in their order: the fewest budgets violated, the lowest of the
 // highest priorities, the lowest sum of priorities, the fewest pods, the latest start. The first victim of a node is
 // its most important one.
-func (whole) OrderedScoreFuncs(_ context.Context, gangUID map[string]*extenderv1.Victims) []func(node string) int64 {
+func (whole) OrderedScoreFuncs(_ context.Context, victims map[string]*extenderv1.Victims) []func(node string) int64 {
 	return []func(string) int64{
 		func(node string) int64 {
-			if slices.ContainsFunc(gangUID[node].Pods, func(p *corev1.Pod) bool { return !terminates(p) }) {
+			if slices.ContainsFunc(victims[node].Pods, func(p *corev1.Pod) bool { return !terminates(p) }) {
 				return 0
 			}
 			return 1
 		},
-		func(node string) int64 { return -gangUID[node].NumPDBViolations },
-		func(node string) int64 { return -int64(corev1helpers.PodPriority(gangUID[node].Pods[0])) },
+		func(node string) int64 { return -victims[node].NumPDBViolations },
+		func(node string) int64 { return -int64(corev1helpers.PodPriority(victims[node].Pods[0])) },
 		func(node string) (sum int64) {
-			for _, p := range gangUID[node].Pods {
+			for _, p := range victims[node].Pods {
 				sum -= int64(corev1helpers.PodPriority(p)) + 1<<31 // each pod counts, whatever its priority
 			}
 			return sum
 		},
-		func(node string) int64 { return -int64(len(gangUID[node].Pods)) },
+		func(node string) int64 { return -int64(len(victims[node].Pods)) },
 		func(node string) int64 {
-			return ptr.Deref(gangUID[node].Pods[0].Status.StartTime, notStarted).UnixMilli()
+			return ptr.Deref(victims[node].Pods[0].Status.StartTime, notStarted).UnixMilli()
 		},
 	}
 }
