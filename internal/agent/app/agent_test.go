@@ -19,7 +19,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +43,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const nodeName = "n0"
@@ -90,9 +90,9 @@ func newWorld(t *testing.T, spec string) *world {
 	if err := w.tree.MkdirAll("kubepods"); err != nil {
 		t.Fatal(err)
 	}
-	w.client = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: nodeName, UID: "node-uid", Labels: map[string]string{corev1.LabelArchStable: "amd64"},
-	}})
+	node := object.Node(nodeName, map[string]string{corev1.LabelArchStable: "amd64"})
+	node.UID = "node-uid"
+	w.client = fake.NewClientset(node)
 	w.client.Resources = []*metav1.APIResourceList{{
 		GroupVersion: v1alpha2.GroupVersion().String(),
 		APIResources: []metav1.APIResource{{Name: "noderesourcetopologies"}},
@@ -186,27 +186,8 @@ func (w *world) label(key, value string) {
 }
 
 func pod(name, class, cpus, cpuset string) *corev1.Pod {
-	list := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse(cpus),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name),
-			Labels: map[string]string{}, Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{NodeName: nodeName, Containers: []corev1.Container{{
-			Name:      "main",
-			Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
-		}}},
-	}
-	if class != "" {
-		p.Labels[annotation.QoSClass] = class
-	}
-	if cpuset != "" {
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpuset}.String()
-	}
-	return p
+	return object.Pod(name, object.UID("uid-"+name), object.On(nodeName), object.Class(class), object.CPUs(cpuset),
+		object.Both("cpu", cpus, "memory", "1Gi"))
 }
 
 func (w *world) create(p *corev1.Pod) {

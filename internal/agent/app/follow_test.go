@@ -4,10 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/align"
@@ -16,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // TestThePodsMemoryIsBoundWhereTheSchedulerPutIt goes the way of a pod: request, offer, annotation, and what the agent
@@ -51,19 +48,9 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			amounts := corev1.ResourceList{
-				"cpu": resource.MustParse("1"), "memory": resource.MustParse("2Gi"),
-				"hugepages-1Gi": resource.MustParse("2Gi"),
-			}
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				UID: "u", Name: "p", Labels: map[string]string{annotation.QoSClass: tt.class},
-				Annotations: map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"` + tt.policy +
-					`"}`},
-			}}
-			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
-				Requests: amounts,
-				Limits:   amounts,
-			}}}
+			pod := object.Pod("p", object.UID("u"), object.Class(tt.class),
+				object.Annotation(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"`+tt.policy+`"}`),
+				object.Both("cpu", "1", "memory", "2Gi", "hugepages-1Gi", "2Gi"))
 			r, reason, detail := convert.Request(pod, convert.DefaultArgs())
 			if !reason.OK() {
 				t.Fatalf("refused: %v %s", reason, detail)

@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -66,22 +66,8 @@ func TestWhatAPodUsesOfTenon(t *testing.T) {
 func TestAPodIsTranslatedForItsNode(t *testing.T) {
 	t.Parallel()
 	bound := func(class, status string) *corev1.Pod {
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				UID: "u", Namespace: "ns", Name: "p", Labels: map[string]string{},
-				Annotations: map[string]string{},
-			},
-			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
-			}}}},
-		}
-		if class != "" {
-			p.Labels[annotation.QoSClass] = class
-		}
-		if status != "" {
-			p.Annotations[annotation.ResourceStatusKey] = status
-		}
-		return p
+		return object.Pod("ns/p", object.UID("u"), object.On("n"), object.Class(class), object.Requests("cpu", "2"),
+			object.Annotation(annotation.ResourceStatusKey, status))
 	}
 	static := bound("", "")
 	static.Annotations[corev1.MirrorPodAnnotationKey] = "of-the-node"
@@ -136,13 +122,11 @@ func TestTypesOfDevicesThatAPodRequests(t *testing.T) {
 			main: corev1.ResourceRequirements{Requests: list("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory")},
 			want: []string{"gpu"},
 		},
-		"an alias":    {main: limits("kubernetes.io/gpu"), want: []string{"gpu"}},
-		"shared GPUs": {main: limits("koordinator.sh/gpu.shared"), want: []string{"gpu"}},
-		"a vendor's":  {main: limits("amd.com/gpu"), want: []string{"gpu"}},
-		"a slice":     {main: limits("nvidia.com/mig-1g.5gb"), want: []string{"gpu"}},
-		"none of a GPU": {main: corev1.ResourceRequirements{Limits: corev1.ResourceList{
-			"nvidia.com/gpu": resource.MustParse("0"),
-		}}},
+		"an alias":      {main: limits("kubernetes.io/gpu"), want: []string{"gpu"}},
+		"shared GPUs":   {main: limits("koordinator.sh/gpu.shared"), want: []string{"gpu"}},
+		"a vendor's":    {main: limits("amd.com/gpu"), want: []string{"gpu"}},
+		"a slice":       {main: limits("nvidia.com/mig-1g.5gb"), want: []string{"gpu"}},
+		"none of a GPU": {main: corev1.ResourceRequirements{Limits: object.List("nvidia.com/gpu", "0")}},
 		"several types of several containers": {
 			init: limits("koordinator.sh/rdma", "nvidia.com/gpu"),
 			main: limits("koordinator.sh/fpga", "koordinator.sh/gpu"),
@@ -182,17 +166,9 @@ func TestAPodIsTheSameByItsSandbox(t *testing.T) {
 			qos.Guaranteed: corev1.PodQOSGuaranteed, qos.Burstable: corev1.PodQOSBurstable,
 			qos.BestEffort: corev1.PodQOSBestEffort,
 		}
-		want := desired.FromAPI(convert.ReadPod(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				UID: "u", Namespace: "ns", Name: "p", Labels: labels, Annotations: annotations,
-			},
-			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")},
-				},
-			}}},
-			Status: corev1.PodStatus{QOSClass: class[kube]},
-		}))
+		pod := object.Pod("ns/p", object.UID("u"), object.On("n"), object.Requests("cpu", "1m"))
+		pod.Labels, pod.Annotations, pod.Status.QOSClass = labels, annotations, class[kube]
+		want := desired.FromAPI(convert.ReadPod(pod))
 		want.Pinnable = kube == qos.Guaranteed && desired.MayBePinned(want.Entry)
 		got := desired.FromSandbox(convert.Sandbox{
 			UID: "u", Namespace: "ns", Name: "p", Labels: labels, Annotations: annotations, Kube: kube,

@@ -41,7 +41,7 @@ func TestAPodWithoutItsDevicesIsHeldBack(t *testing.T) {
 		o.Injected, o.Caught = func(time.Duration) { injected++ }, func() { caught++ }
 	})
 	p := sandbox("a", "", "")
-	asking := object(p)
+	asking := inAPI(p)
 	asking.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
 	n.engine.Update(desired.FromAPI(convert.ReadPod(asking)))
 	_, err := n.service.Devices(in(p, "c1"))

@@ -150,7 +150,7 @@ func (r *runtime) flush(c *simContainer) {
 func (r *runtime) actions() map[string]func(*rapid.T) {
 	runs := func(c *simContainer) bool { return c.runs }
 	return map[string]func(*rapid.T){
-		"bind":   func(*rapid.T) { r.engine.Update(desired.FromAPI(convert.ReadPod(object(r.pod())))) },
+		"bind":   func(*rapid.T) { r.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(r.pod())))) },
 		"delete": func(*rapid.T) { r.engine.Delete(r.pod().UID) },
 		"create": func(t *rapid.T) {
 			p := r.pod()

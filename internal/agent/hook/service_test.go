@@ -13,9 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -31,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // machine has 2 NUMA nodes of 4 CPUs: 0-3 and 4-7.
@@ -123,20 +121,10 @@ func in(p hook.Pod, id string) hook.Container {
 }
 
 // object is the pod as the API has it.
-func object(p hook.Pod) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			UID: types.UID(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels,
-			Annotations: p.Annotations,
-		},
-		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
-			Name: "main",
-			Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
-			},
-		}}},
-		Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable},
-	}
+func inAPI(p hook.Pod) *corev1.Pod {
+	pod := object.Pod(p.Namespace+"/"+p.Name, object.UID(p.UID), object.On("n"), object.Requests("cpu", "1"))
+	pod.Labels, pod.Annotations, pod.Status.QOSClass = p.Labels, p.Annotations, corev1.PodQOSBurstable
+	return pod
 }
 
 // create does what a runtime does up to the creation of a container.
@@ -468,7 +456,7 @@ func TestChangedSetsArePushedToTheRuntime(t *testing.T) {
 	if pushed := n.drain(); len(pushed) > 0 {
 		t.Fatalf("pushed %v, want nothing: the runtime has what it was answered", pushed)
 	}
-	n.engine.Update(desired.FromAPI(convert.ReadPod(object(sandbox("x", "LSE", "6-7")))))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(sandbox("x", "LSE", "6-7")))))
 	n.must(n.engine.Reconcile())
 	if diff := cmp.Diff(map[string]string{"c1": "0-5", "c2": "0-5"}, n.drain()); diff != "" {
 		t.Errorf("pushed (-want +got):\n%s", diff)
@@ -534,7 +522,7 @@ func TestOthersLeaveBeforeTheKernelHasHeardOfThePod(t *testing.T) {
 	n.must(n.run(ls))
 	n.must(n.run(be))
 	lsr := sandbox("c", "LSR", "6-7")
-	n.engine.Update(desired.FromAPI(convert.ReadPod(object(lsr)))) // and no pass comes
+	n.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(lsr)))) // and no pass comes
 	_, updates, err := n.create(in(lsr, "c3"))
 	n.must(err)
 	if diff := cmp.Diff([]hook.Update{{ContainerID: "c1", Resources: hook.Resources{CPUs: "0-5"}}},
@@ -558,7 +546,7 @@ func TestSharedPodsDoNotGetBackTheCPUsOfAPodThatStartedMeanwhile(t *testing.T) {
 			n := ready(t)
 			n.must(n.run(in(sandbox("a", "LS", ""), "c1")))
 			first, second := sandbox("b", "LSR", "6-7"), sandbox("c", "LSR", "4-5")
-			n.engine.Update(desired.FromAPI(convert.ReadPod(object(first)))) // and no pass comes
+			n.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(first)))) // and no pass comes
 			_, updates, err := n.create(in(first, "c2"))
 			n.must(err)
 			if len(updates) != 1 || updates[0].CPUs != "0-5" {
@@ -584,7 +572,7 @@ func TestOfTwoSetsOnTheirWayToAContainerBothAreAwaited(t *testing.T) {
 	}
 	update("0-7")
 	lse := in(sandbox("b", "LSE", "6-7"), "c2")
-	n.engine.Update(desired.FromAPI(convert.ReadPod(object(lse.Pod))))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(lse.Pod))))
 	update("0-5")
 	wantCause(t, n.run(lse), apply.ErrHandOverPending)
 	n.service.Updated(ls) // of one of the two
@@ -620,7 +608,7 @@ func TestWhatTheAPISaysCountsMoreThanWhatTheRuntimeSays(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
 	p := sandbox("a", "LSE", "6-7")
-	moved := object(p)
+	moved := inAPI(p)
 	moved.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"4-5"}`}
 	n.engine.Update(desired.FromAPI(convert.ReadPod(moved)))
 	n.must(n.service.RunPod(t.Context(), p))
@@ -637,7 +625,7 @@ func TestAStaticPodIsOnePod(t *testing.T) {
 	t.Parallel()
 	n := ready(t)
 	p := sandbox("0123abcd", "LSR", "6-7") // a static pod's manifest can say so, if its author has kept the CPUs free
-	mirror := object(p)
+	mirror := inAPI(p)
 	mirror.UID = "the-api-servers"
 	mirror.Annotations = maps.Clone(p.Annotations)
 	mirror.Annotations[corev1.MirrorPodAnnotationKey] = "0123abcd"
@@ -740,7 +728,7 @@ func TestAResynchronisationIsTheWholeTruth(t *testing.T) {
 	if pushed := n.drain(); len(pushed) > 0 {
 		t.Errorf("pushed %v, want nothing", pushed)
 	}
-	n.engine.Update(desired.FromAPI(convert.ReadPod(object(sandbox("c", "LSE", "4-5")))))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(sandbox("c", "LSE", "4-5")))))
 	n.must(n.engine.Reconcile())
 	if diff := cmp.Diff(map[string]string{"c2": "0-3,6-7"}, n.drain()); diff != "" {
 		t.Errorf("pushed (-want +got):\n%s", diff)
@@ -839,7 +827,7 @@ func TestNoSetsArePushedForContainersThatHaveEnded(t *testing.T) {
 			n.must(n.tree.Rmdir("kubepods/burstable/poda/c1"))
 			n.must(n.engine.Verify())
 			lse := in(sandbox("x", "LSE", "6-7"), "c3")
-			n.engine.Update(desired.FromAPI(convert.ReadPod(object(lse.Pod)))) // and no pass comes
+			n.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(lse.Pod)))) // and no pass comes
 			_, updates, err := n.create(lse)
 			n.must(err)
 			if diff := cmp.Diff([]hook.Update{{ContainerID: "c2", Resources: hook.Resources{CPUs: "0-5"}}},
@@ -857,7 +845,7 @@ func TestNoSetsArePushedWhileTheAgentWritesNothing(t *testing.T) {
 	n := ready(t)
 	ls := in(sandbox("a", "LS", ""), "c1")
 	n.must(n.run(ls))
-	n.engine.Update(desired.FromAPI(convert.ReadPod(object(sandbox("x", "LSE", "6-7")))))
+	n.engine.Update(desired.FromAPI(convert.ReadPod(inAPI(sandbox("x", "LSE", "6-7")))))
 	n.must(n.engine.Reconcile())
 	n.writes = false
 	if pushed := n.drain(); len(pushed) > 0 {

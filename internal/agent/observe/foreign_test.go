@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -42,17 +43,10 @@ func fourCards(tb interface{ Fatal(...any) }) *device.Inventory {
 
 // gpuPod is a bound pod of the API that requests a resource; allocated is its device-allocated.
 func gpuPod(name, resourceName, allocated string) *convert.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID(name), Annotations: map[string]string{},
-		},
-		Spec:   corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "main"}}},
-		Status: corev1.PodStatus{StartTime: &metav1.Time{Time: time.Unix(0, 0)}},
-	}
+	p := object.Pod("ns/"+name, object.On("n"), object.Container("main", ""))
+	p.Status.StartTime = &metav1.Time{Time: time.Unix(0, 0)}
 	if resourceName != "" {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
-			corev1.ResourceName(resourceName): resource.MustParse("1"),
-		}
+		object.Limits(resourceName, "1")(p)
 	}
 	if allocated != "" {
 		p.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"` + allocated + `","resources":{}}]}`

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -19,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestRecordsThatCannotBeUsedLeaveTheLastGoodOneInForce(t *testing.T) {
@@ -61,10 +61,9 @@ func TestRecordsThatCannotBeUsedLeaveTheLastGoodOneInForce(t *testing.T) {
 }
 
 func apiPod(name, uid string, began time.Time) *convert.Pod {
-	return convert.ReadPod(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)},
-		Status:     corev1.PodStatus{StartTime: &metav1.Time{Time: began}},
-	})
+	p := object.Pod("ns/"+name, object.UID(uid))
+	p.Status.StartTime = &metav1.Time{Time: began}
+	return convert.ReadPod(p)
 }
 
 func TestAnAnswerIsOfThePodThatRanWhenItWasAsked(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const ownMode, followMode, blindMode = annotation.ModeOwn, annotation.ModeFollow, annotation.ModeBlind
@@ -353,27 +353,11 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 	since := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	state := host.CPUState{Policy: "static", Pods: map[string][]int{"u": {2, 3}}}
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
-		two := corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("2"),
-			corev1.ResourceMemory: resource.MustParse("1Gi"),
-		}
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "default", Name: "p", UID: "u", Labels: map[string]string{},
-				Annotations: map[string]string{},
-			},
-			Spec: corev1.PodSpec{
-				NodeName: "n0",
-				Containers: []corev1.Container{{
-					Name:      "c",
-					Resources: corev1.ResourceRequirements{Requests: two, Limits: two},
-				}},
-			},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-				Name: "c",
-				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(
-					since.Add(-time.Hour))}},
-			}}},
+		p := object.Pod("p", object.UID("u"), object.On("n0"), object.Container("c", ""),
+			object.Both("cpu", "2", "memory", "1Gi"), object.Phase(corev1.PodRunning))
+		started := corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since.Add(-time.Hour))}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "c", State: corev1.ContainerState{Running: &started}},
 		}
 		change(p)
 		return p
@@ -390,14 +374,8 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		"a pod that started after it": {ownMode, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since.Add(time.Hour))
 		}, false},
-		"a pod that has not started": {
-			ownMode,
-			func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false,
-		},
-		"a later pod while the kubelet is followed": {
-			followMode,
-			func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, true,
-		},
+		"a pod that has not started":                {ownMode, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false},
+		"a later pod while the kubelet is followed": {followMode, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, true},
 		"a static pod, which the API mirrors": {ownMode, func(p *corev1.Pod) {
 			p.UID, p.Annotations[corev1.MirrorPodAnnotationKey] = "mirror", "u"
 		}, true},
@@ -405,19 +383,10 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		"not one that the scheduler gave CPUs": {ownMode, func(p *corev1.Pod) {
 			p.Labels[annotation.QoSClass], p.Annotations[annotation.ResourceStatusKey] = "LSR", `{"cpuset":"8-9"}`
 		}, false},
-		"not one of class LS": {
-			ownMode,
-			func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false,
-		},
-		"one of class LS while the kubelet is followed": {
-			followMode,
-			func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, true,
-		},
-		"not one that has ended": {
-			ownMode,
-			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false,
-		},
-		"not one of which the kubelet has no record": {ownMode, func(p *corev1.Pod) { p.UID = "other" }, false},
+		"not one of class LS":                           {ownMode, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false},
+		"one of class LS while the kubelet is followed": {followMode, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, true},
+		"not one that has ended":                        {ownMode, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
+		"not one of which the kubelet has no record":    {ownMode, func(p *corev1.Pod) { p.UID = "other" }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

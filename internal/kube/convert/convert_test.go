@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -25,37 +25,23 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
-// podOption changes a pod under test.
-type podOption func(*corev1.Pod)
+type podOption = object.PodOption
 
 func newPod(options ...podOption) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: "p", UID: "u",
-		Labels: map[string]string{}, Annotations: map[string]string{},
-	}}
-	for _, o := range options {
-		o(pod)
-	}
-	return pod
+	return object.Pod("p", append([]podOption{object.UID("u")}, options...)...)
 }
 
-func label(key, value string) podOption { return func(p *corev1.Pod) { p.Labels[key] = value } }
-func class(c string) podOption          { return label(annotation.QoSClass, c) }
+func label(key, value string) podOption { return object.Label(key, value) }
+func class(c string) podOption          { return object.Class(c) }
 func annot(key, value string) podOption { return func(p *corev1.Pod) { p.Annotations[key] = value } }
-func priority(v int32) podOption        { return func(p *corev1.Pod) { p.Spec.Priority = &v } }
+func priority(v int32) podOption        { return object.Priority(v) }
 func onNode(p *corev1.Pod)              { p.Spec.NodeName = "n" }
 
 func amounts(cpu, memory string) corev1.ResourceList {
-	l := corev1.ResourceList{}
-	if cpu != "" {
-		l[corev1.ResourceCPU] = resource.MustParse(cpu)
-	}
-	if memory != "" {
-		l[corev1.ResourceMemory] = resource.MustParse(memory)
-	}
-	return l
+	return object.List("cpu", cpu, "memory", memory)
 }
 
 // container asks for cpu and memory, with equal limits.
@@ -63,9 +49,9 @@ func container(cpu string) podOption { return bounded(cpu, cpu) }
 
 func bounded(request, limit string) podOption {
 	return func(p *corev1.Pod) {
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{
-			Requests: amounts(request, "1Gi"), Limits: amounts(limit, "1Gi"),
-		}})
+		object.Container("", "")(p)
+		object.Requests("cpu", request, "memory", "1Gi")(p)
+		object.Limits("cpu", limit, "memory", "1Gi")(p)
 	}
 }
 
@@ -80,10 +66,7 @@ func podLevel(request, limit string) podOption {
 
 func initContainer(cpu string, sidecar bool) podOption {
 	return func(p *corev1.Pod) {
-		c := corev1.Container{Resources: corev1.ResourceRequirements{
-			Requests: amounts(cpu, "1Gi"),
-			Limits:   amounts(cpu, "1Gi"),
-		}}
+		c := corev1.Container{Resources: object.Equal("cpu", cpu, "memory", "1Gi")}
 		if always := corev1.ContainerRestartPolicyAlways; sidecar {
 			c.RestartPolicy = &always
 		}
@@ -479,21 +462,17 @@ const twoNodes = `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core
 	`{"id":2,"core":0,"socket":1,"node":1},{"id":3,"core":1,"socket":1,"node":1}]}`
 
 func newNRT(annotations map[string]string) *v1alpha2.NodeResourceTopology {
-	return &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: annotations}}
+	return object.Topology("n", nil, annotations)
 }
 
-func newNode(labels map[string]string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}}
-}
+func newNode(labels map[string]string) *corev1.Node { return object.Node("n", labels) }
 
 func TestFacts(t *testing.T) {
 	t.Parallel()
 	topology := func(more map[string]string) *v1alpha2.NodeResourceTopology {
-		all := map[string]string{annotation.CPUTopology: twoNodes}
-		for k, v := range more {
-			all[k] = v
-		}
-		return newNRT(all)
+		nrt := newNRT(map[string]string{annotation.CPUTopology: twoNodes})
+		maps.Copy(nrt.Annotations, more)
+		return nrt
 	}
 	set := cpuset.MustParse
 	tests := map[string]struct {

@@ -5,22 +5,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // gpus adds a container, init or not, that asks for amounts with equal limits.
 func gpus(name string, init bool, pairs ...string) podOption {
 	return func(p *corev1.Pod) {
-		list := corev1.ResourceList{"cpu": resource.MustParse("1")}
-		for i := 0; i < len(pairs); i += 2 {
-			list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-		}
-		c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}
+		c := corev1.Container{Name: name, Resources: object.Equal(append([]string{"cpu", "1"}, pairs...)...)}
 		if init {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 		} else {

@@ -88,9 +88,7 @@ const (
 )
 
 func gangPod(labels, annotations map[string]string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "n", Name: "p", Labels: labels, Annotations: annotations,
-	}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: labels, Annotations: annotations}}
 }
 
 func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {

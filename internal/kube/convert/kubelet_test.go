@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // pairOf is a machine with 2 NUMA nodes × 4 cores × 2 threads; node ids are 0 and step.
@@ -36,17 +37,13 @@ func pairOf(tb testing.TB, step int) *topo.Machine {
 const versioned = "v1.36.3"
 
 func nodeOf(version string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	n := object.Node("n", nil)
 	n.Status.NodeInfo.KubeletVersion = version
 	return n
 }
 
 func nrtOf(m *topo.Machine, annotations map[string]string) *v1alpha2.NodeResourceTopology {
-	t := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
-		annotation.CPUTopology: convert.Topology(m).String(),
-	}}}
-	maps.Copy(t.Annotations, annotations)
-	return t
+	return object.Topology("n", m, annotations)
 }
 
 const staticKubelet = `{"version":"v1.35.1","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},` +
@@ -348,13 +345,13 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 		"a Burstable pod takes no part": {pod: func(p *corev1.Pod) {
 			p.Spec.Containers = []corev1.Container{{
 				Name:      "c",
-				Resources: corev1.ResourceRequirements{Requests: list("cpu", "1")},
+				Resources: corev1.ResourceRequirements{Requests: object.List("cpu", "1")},
 			}}
 		}},
 		"a Burstable pod with a device takes part with that": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
-					Requests: list("cpu", "1"), Limits: list("nvidia.com/gpu", "2", "koordinator.sh/gpu-core", "50"),
+					Requests: object.List("cpu", "1"), Limits: object.List("nvidia.com/gpu", "2", "koordinator.sh/gpu-core", "50"),
 				}}}
 			},
 			want: &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{
@@ -365,7 +362,7 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 		"amounts of 0 count, for the kubelet makes hints for them": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.Containers = []corev1.Container{
-					{Name: "a", Resources: corev1.ResourceRequirements{Limits: list("cpu", "2", "memory", "3Gi",
+					{Name: "a", Resources: corev1.ResourceRequirements{Limits: object.List("cpu", "2", "memory", "3Gi",
 						"hugepages-2Mi", "0", "a.com/gpu", "0")}},
 				}
 			},
@@ -378,7 +375,7 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 			pod: func(p *corev1.Pod) {
 				p.Spec.Containers = []corev1.Container{{
 					Name:      "a",
-					Resources: corev1.ResourceRequirements{Limits: list("a.com/gpu", "0")},
+					Resources: corev1.ResourceRequirements{Limits: object.List("a.com/gpu", "0")},
 				}}
 			},
 			want: &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{
@@ -389,12 +386,12 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 		"containers in order, roles, whole CPUs, memory and hugepages": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.InitContainers = []corev1.Container{
-					{Name: "i", Resources: corev1.ResourceRequirements{Limits: list("cpu", "1", "memory", "1Gi")}},
-					{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: list("cpu",
+					{Name: "i", Resources: corev1.ResourceRequirements{Limits: object.List("cpu", "1", "memory", "1Gi")}},
+					{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: object.List("cpu",
 						"500m", "memory", "1Gi")}},
 				}
 				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
-					Limits: list("cpu", "2", "memory", "3Gi", "hugepages-2Mi", "4Mi"),
+					Limits: object.List("cpu", "2", "memory", "3Gi", "hugepages-2Mi", "4Mi"),
 				}}}
 			},
 			want: &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
@@ -410,12 +407,12 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 			pod: func(p *corev1.Pod) {
 				p.Spec.Containers = []corev1.Container{{
 					Name:      "c",
-					Resources: corev1.ResourceRequirements{Limits: list("cpu", "4", "memory", "3Gi")},
+					Resources: corev1.ResourceRequirements{Limits: object.List("cpu", "4", "memory", "3Gi")},
 				}}
 				p.Status.QOSClass = corev1.PodQOSGuaranteed
 				p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 					Name:               "c",
-					AllocatedResources: list("cpu", "2", "memory", "1Gi"),
+					AllocatedResources: object.List("cpu", "2", "memory", "1Gi"),
 				}}
 			},
 			want: &kubelet.Pod{UID: "u", Guaranteed: true, Containers: []kubelet.Container{
@@ -548,15 +545,6 @@ func TestAPredictionIsReadBackAsItWasMade(t *testing.T) {
 	}
 }
 
-// list is a list of resources from alternating names and quantities.
-func list(pairs ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
-}
-
 // TestAPodOfZeroDevicesIsAlignedWithThem: a.com/gpu: 0 draws the mask to the GPU's NUMA node, and a kubelet that finds
 // the CPUs nowhere else refuses the pod.
 func TestAPodOfZeroDevicesIsAlignedWithThem(t *testing.T) {
@@ -574,13 +562,8 @@ func TestAPodOfZeroDevicesIsAlignedWithThem(t *testing.T) {
 		t.Fatal(problems)
 	}
 	ask := func(cpus, resourceName string) *kubelet.Pod {
-		limits := list("cpu", cpus, "memory", "1Gi", resourceName, "0")
-		r, reason, detail := convert.Request(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{
-				Name:      "c",
-				Resources: corev1.ResourceRequirements{Requests: limits, Limits: limits},
-			}},
-		}}, convert.DefaultArgs())
+		pod := object.Pod("p", object.UID("u"), object.Both("cpu", cpus, "memory", "1Gi", resourceName, "0"))
+		r, reason, detail := convert.Request(pod, convert.DefaultArgs())
 		if !reason.OK() {
 			t.Fatal(reason, detail)
 		}

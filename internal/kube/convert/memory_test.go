@@ -17,15 +17,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
-
-func quantities(pairs ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		list[corev1.ResourceName(pairs[i])] = apiresource.MustParse(pairs[i+1])
-	}
-	return list
-}
 
 // TestMemoryIsWhatTheSchedulerCounts draws pods with memory of several types in every kind of container.
 func TestMemoryIsWhatTheSchedulerCounts(t *testing.T) {
@@ -33,7 +26,7 @@ func TestMemoryIsWhatTheSchedulerCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := drawPod(t)
 		amount := func(label string) corev1.ResourceList {
-			list := quantities("cpu", "1")
+			list := object.List("cpu", "1")
 			for _, name := range []string{"memory", "hugepages-2Mi", "hugepages-1Gi"} {
 				if text := rapid.SampledFrom([]string{"", "0", "2Gi", "6Gi"}).Draw(t, label+" "+name); text != "" {
 					list[corev1.ResourceName(name)] = apiresource.MustParse(text)

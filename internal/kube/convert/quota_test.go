@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -33,7 +34,7 @@ func TestQuotaReadsEveryLabelAndAnnotation(t *testing.T) {
 	for _, group := range v1alpha1.Groups() {
 		q := elasticQuota(group)
 		q.Spec = v1alpha1.ElasticQuotaSpec{
-			Min: quantities("cpu", "1500m", "memory", "1Gi"), Max: quantities("cpu", "4", "memory", "8Gi",
+			Min: object.List("cpu", "1500m", "memory", "1Gi"), Max: object.List("cpu", "4", "memory", "8Gi",
 				"nvidia.com/gpu", "2"),
 		}
 		q.Labels = map[string]string{
@@ -75,7 +76,7 @@ func TestQuotaWithoutLabelsIsALeafThatLends(t *testing.T) {
 func TestQuotaReportsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	q := elasticQuota(v1alpha1.GroupName)
-	q.Spec.Max = quantities("cpu", "-1")
+	q.Spec.Max = object.List("cpu", "-1")
 	q.Labels = map[string]string{annotation.QuotaIsParent: "yes", annotation.QuotaAllowLent: "False"}
 	q.Annotations = map[string]string{
 		annotation.QuotaSharedWeight: `{"cpu":`, annotation.QuotaTotal: `{"cpu":-1}`, annotation.QuotaNamespaces: `a,b`,
@@ -131,7 +132,7 @@ func TestAmountsAreRoundedUpAndNeverWrap(t *testing.T) {
 		{"kubernetes.io/batch-cpu", "2500", 2500},
 		{"nvidia.com/gpu", "8", 8},
 	} {
-		got := convert.Amounts(quantities(test.resource, test.quantity))[test.resource]
+		got := convert.Amounts(object.List(test.resource, test.quantity))[test.resource]
 		if got != test.want {
 			t.Errorf("%s of %s: got %d, want %d", test.quantity, test.resource, got, test.want)
 		}
@@ -160,7 +161,7 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 	t.Parallel()
 	always := corev1.ContainerRestartPolicyAlways
 	requests := func(pairs ...string) corev1.ResourceRequirements {
-		return corev1.ResourceRequirements{Requests: quantities(pairs...)}
+		return corev1.ResourceRequirements{Requests: object.List(pairs...)}
 	}
 	for name, test := range map[string]struct {
 		pod  corev1.Pod
@@ -178,14 +179,14 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 					{RestartPolicy: &always, Resources: requests("cpu", "1")}, {Resources: requests("cpu", "5")},
 				},
 				Containers: []corev1.Container{{Resources: requests("cpu", "2")}},
-				Overhead:   quantities("cpu", "250m"),
+				Overhead:   object.List("cpu", "250m"),
 			}},
 			quota.Amounts{"cpu": 6250},
 		},
 		"resources of the pod": {
 			corev1.Pod{Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Resources: requests("cpu", "2", "nvidia.com/gpu", "1")}},
-				Resources:  &corev1.ResourceRequirements{Requests: quantities("cpu", "3", "memory", "1Gi")},
+				Resources:  &corev1.ResourceRequirements{Requests: object.List("cpu", "3", "memory", "1Gi")},
 			}},
 			quota.Amounts{"cpu": 3000, "memory": 1 << 30, "nvidia.com/gpu": 1},
 		},
@@ -193,8 +194,8 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 			corev1.Pod{
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: requests("cpu", "1")}}},
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-					Name: "c", AllocatedResources: quantities("cpu", "3"),
-					Resources: &corev1.ResourceRequirements{Requests: quantities("cpu", "3")},
+					Name: "c", AllocatedResources: object.List("cpu", "3"),
+					Resources: &corev1.ResourceRequirements{Requests: object.List("cpu", "3")},
 				}}},
 			},
 			quota.Amounts{"cpu": 3000},
@@ -207,7 +208,7 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 						Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible,
 					}},
 					ContainerStatuses: []corev1.ContainerStatus{{
-						Name: "c", Resources: &corev1.ResourceRequirements{Requests: quantities("cpu", "1")},
+						Name: "c", Resources: &corev1.ResourceRequirements{Requests: object.List("cpu", "1")},
 					}},
 				},
 			},
@@ -230,7 +231,7 @@ func drawAsking(t *rapid.T) *corev1.Pod {
 	names := []string{"cpu", "memory", "hugepages-2Mi", "nvidia.com/gpu"}
 	amounts := []string{"0", "1", "2", "100m", "0.1m", "1u", "1.5Gi", "1e3", "9223372036854775807", "1e30"}
 	list := func(label string) corev1.ResourceList {
-		return quantities(rapid.Custom(func(t *rapid.T) (pairs []string) {
+		return object.List(rapid.Custom(func(t *rapid.T) (pairs []string) {
 			for _, name := range names {
 				if rapid.Bool().Draw(t, name) {
 					pairs = append(pairs, name, rapid.SampledFrom(amounts).Draw(t, "amount"))

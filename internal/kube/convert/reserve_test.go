@@ -4,12 +4,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // An LS pod of 120 CPUs must not fit 128 CPUs of which 32 are reserved, nor 100Gi beside 500Gi reserved of 512Gi.
@@ -52,19 +50,11 @@ func TestWhatIsReservedLeavesAllocatable(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		allocatable := corev1.ResourceList{"cpu": resource.MustParse("128"), "memory": resource.MustParse("512Gi")}
-		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}},
-			Status:     corev1.NodeStatus{Allocatable: allocatable.DeepCopy()},
-		}
-		if tt.reservation != "" {
-			node.Annotations[annotation.NodeReservation] = tt.reservation
-		}
-		if tt.system != "" {
-			node.Annotations[annotation.NodeSystemQoSResource] = tt.system
-		}
+		node := object.Node("n", nil, "cpu", "128", "memory", "512Gi")
+		allocatable := node.Status.Allocatable.DeepCopy()
+		object.Annotate(node, annotation.NodeReservation, tt.reservation, annotation.NodeSystemQoSResource, tt.system)
 		left := convert.Schedulable(node).Status.Allocatable
-		want := corev1.ResourceList{"cpu": resource.MustParse(tt.cpu), "memory": resource.MustParse(tt.memory)}
+		want := object.List("cpu", tt.cpu, "memory", tt.memory)
 		if diff := cmp.Diff(want, left); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -25,6 +25,16 @@ func cluster(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}
 }
 
+// Annotate sets annotations from keys and values in turn; an empty value sets none.
+func Annotate(o metav1.Object, pairs ...string) {
+	annotations := o.GetAnnotations()
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			annotations[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
 // Topology returns the NodeResourceTopology of a node with a machine (nil: with none) and annotations.
 func Topology(node string, m *topo.Machine, annotations map[string]string) *v1alpha2.NodeResourceTopology {
 	t := &v1alpha2.NodeResourceTopology{ObjectMeta: cluster(node)}
