@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // live is an engine in whose cluster pods come and go.
@@ -60,19 +62,8 @@ func newLive(t testing.TB, in string) *live {
 // pod creates a pod that is younger than all before it.
 func (l *live) pod(name string, cpus int64, change ...func(*corev1.Pod)) {
 	l.born++
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name),
-			CreationTimestamp: metav1.Unix(1_800_000_000+l.born, 0), Annotations: map[string]string{},
-			Labels: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: corev1.DefaultSchedulerName, Priority: new(int32),
-			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{"cpu": *resource.NewQuantity(cpus, resource.DecimalSI)},
-			}}},
-		},
-	}
+	p := testobject.Pod(name, testobject.UID("uid-"+name), testobject.Created(time.Unix(1_800_000_000+l.born, 0)),
+		testobject.Scheduler(corev1.DefaultSchedulerName), testobject.Priority(0), testobject.Requests("cpu", fmt.Sprint(cpus)))
 	for _, f := range append(change, l.all) {
 		if f != nil {
 			f(p)
@@ -82,13 +73,10 @@ func (l *live) pod(name string, cpus int64, change ...func(*corev1.Pod)) {
 }
 
 func inGangOf(name string, least int) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Annotations[annotation.GangName] = name
-		p.Annotations[annotation.GangMinAvailable] = fmt.Sprint(least)
-	}
+	return testobject.Gang(name, fmt.Sprint(least))
 }
 
-func priority(n int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
+func priority(n int32) func(*corev1.Pod) { return testobject.Priority(n) }
 
 // gang creates a gang of members that ask for so many CPUs each.
 func (l *live) gang(name string, members int, cpus int64, change ...func(*corev1.Pod)) {

@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/badquota"
 )
 
@@ -108,17 +108,8 @@ func (a *quotas) unquota(text string) {
 
 // pod puts a pod of so many CPUs that names a quota, or none.
 func (a *quotas) pod(name, namespace, quotaName string, cpus int64, bound bool, change ...func(*corev1.Pod)) {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, UID: types.UID(name), Labels: map[string]string{},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)},
-		}}}},
-	}
-	if quotaName != "" {
-		p.Labels[annotation.QuotaName] = quotaName
-	}
+	p := testobject.Pod(namespace+"/"+name, testobject.Label(annotation.QuotaName, quotaName),
+		testobject.Requests("cpu", fmt.Sprint(cpus)))
 	if bound {
 		p.Spec.NodeName = "n0"
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // release runs a verb of Helm with the chart.
@@ -123,13 +124,9 @@ func (c *cluster) full(t *testing.T, do func()) {
 
 // pod asks for nothing of Tenon but with the labels.
 func pod(namespace, name string, labels map[string]string) *corev1.Pod {
-	off := false
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
-		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken: &off, Containers: []corev1.Container{{Name: "c", Image: "i"}},
-		},
-	}
+	p := object.Pod(namespace+"/"+name, object.Container("c", "i"))
+	p.Labels, p.Spec.AutomountServiceAccountToken = labels, new(bool)
+	return p
 }
 
 // withoutManager checks what happens to pods of a release whose manager does not answer.

@@ -32,6 +32,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/pki"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/controlplane"
 )
 
@@ -251,30 +252,12 @@ func flags(t *testing.T, container corev1.Container) {
 
 // pod is a pod of one container with whole CPUs.
 func pod(name, class, cpus string) *corev1.Pod {
-	off := false
-	amounts := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse(cpus),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	p := object.Pod(name, object.Class(class), object.Container("app", "x"), object.Both("cpu", cpus, "memory", "1Gi"))
+	p.Spec.AutomountServiceAccountToken = new(bool)
+	p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{
+		{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired},
 	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default",
-			Labels: map[string]string{annotation.QoSClass: class},
-		},
-		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken: &off,
-			Containers: []corev1.Container{{
-				Name: "app", Image: "x", Resources: corev1.ResourceRequirements{
-					Requests: amounts.DeepCopy(),
-					Limits:   amounts.DeepCopy(),
-				},
-				ResizePolicy: []corev1.ContainerResizePolicy{{
-					ResourceName:  corev1.ResourceCPU,
-					RestartPolicy: corev1.NotRequired,
-				}},
-			}},
-		},
-	}
+	return p
 }
 
 func (c *cluster) fence(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/controlplane"
 )
 
@@ -98,14 +99,9 @@ func (c *cluster) install(t *testing.T) {
 			_, err := c.admin.objects.Resource(gvr).Create(t.Context(), object(gvr, name), metav1.CreateOptions{})
 			check(t, err)
 		}
-		off := false
-		_, err := c.admin.typed.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name},
-			Spec: corev1.PodSpec{
-				NodeName: name, ServiceAccountName: "tenon-agent", AutomountServiceAccountToken: &off,
-				Containers: []corev1.Container{{Name: "agent", Image: "x"}},
-			},
-		}, metav1.CreateOptions{})
+		agent := testobject.Pod(namespace+"/agent-"+name, testobject.On(name), testobject.Container("agent", "x"))
+		agent.Spec.ServiceAccountName, agent.Spec.AutomountServiceAccountToken = "tenon-agent", new(bool)
+		_, err := c.admin.typed.CoreV1().Pods(namespace).Create(t.Context(), agent, metav1.CreateOptions{})
 		check(t, err)
 	}
 }
@@ -601,11 +597,7 @@ func (c *cluster) eventAttempts(t *testing.T, refused func(string, string, func(
 
 func (c *cluster) otherAttempts(refused func(string, string, func(context.Context, user) error)) {
 	refused("a pod is created", byRBAC, func(ctx context.Context, u user) error {
-		_, err := u.typed.CoreV1().Pods("default").Create(ctx,
-			&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "x"},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
-			}, metav1.CreateOptions{})
+		_, err := u.typed.CoreV1().Pods("default").Create(ctx, testobject.Pod("x", testobject.Container("c", "x")), metav1.CreateOptions{})
 		return err
 	})
 	for _, sub := range []string{"", "status", "resize", "ephemeralcontainers"} {

@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -72,14 +73,8 @@ func nodeOf(m *topo.Machine, k annotation.Kubelet) *corev1.Node {
 	for i := range m.NumNUMA() {
 		memory += m.MemoryBytes(topo.NUMA(i))
 	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n0", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU:    *resource.NewQuantity(int64(online.Len()-reserved.Len()), resource.DecimalSI),
-			corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
-			corev1.ResourcePods:   resource.MustParse("110"),
-		}},
-	}
+	return object.Node("n0", map[string]string{corev1.LabelOSStable: "linux"}, "pods", "110",
+		"cpu", fmt.Sprint(online.Len()-reserved.Len()), "memory", fmt.Sprint(memory))
 }
 
 // boot starts the kubelet. period is the reconciliation's.
@@ -113,18 +108,11 @@ func (w *world) setTo(id string) string {
 
 // podOf is a pod of one container, Guaranteed unless its memory is "".
 func podOf(name, cpu, memory string) *corev1.Pod {
-	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-	limits := corev1.ResourceList{}
+	p := object.Pod(name, object.UID("uid-"+name), object.Requests("cpu", cpu, "memory", memory))
 	if memory != "" {
-		amounts[corev1.ResourceMemory] = resource.MustParse(memory)
-		limits = amounts
+		p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests
 	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{
-			{Name: "main", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: limits}},
-		}},
-	}
+	return p
 }
 
 func TestPodsAreRefusedInTheKubeletsWords(t *testing.T) {

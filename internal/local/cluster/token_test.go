@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func node(name, uid string) *corev1.Node {
@@ -140,12 +141,7 @@ func TestOneNodesTokenDoesNotHoldUpTheOthers(t *testing.T) {
 
 func TestNodesOfAnEarlierStartAreRemoved(t *testing.T) {
 	t.Parallel()
-	placed := func(name, node string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec:       corev1.PodSpec{NodeName: node},
-		}
-	}
+	placed := func(name, node string) *corev1.Pod { return object.Pod(name, object.On(node)) }
 	client := fake.NewClientset(node("a", "1"), node("old", "2"), placed("stays", "a"), placed("goes", "old"),
 		placed("waits", ""))
 	var news []string

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -31,6 +30,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -221,19 +221,10 @@ func (b *bench) delete(name string) {
 }
 
 func podOf(name string, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
-		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyAlways,
-			Containers:    []corev1.Container{{Name: "main", Image: "app"}},
-		},
-	}
+	pod := object.Pod(name, object.UID(""), object.Container("main", "app"), policy(corev1.RestartPolicyAlways))
+	pod.Namespace = ""
 	if cpu != "" {
-		amount := corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse(cpu),
-			corev1.ResourceMemory: resource.MustParse("1Gi"),
-		}
-		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amount, Limits: amount}
+		object.Both("cpu", cpu, "memory", "1Gi")(pod)
 	}
 	for _, f := range change {
 		f(pod)
@@ -241,19 +232,11 @@ func podOf(name string, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func class(name string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = name }
-}
+func class(name string) func(*corev1.Pod) { return object.Class(name) }
 
-func allocated(cpus string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
-	}
-}
+func allocated(cpus string) func(*corev1.Pod) { return object.CPUs(cpus) }
 
-func simulate(text string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations[annotation.SimulateKey] = text }
-}
+func simulate(text string) func(*corev1.Pod) { return object.Annotation(annotation.SimulateKey, text) }
 
 func policy(r corev1.RestartPolicy) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.RestartPolicy = r }

@@ -5,12 +5,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestEverythingInTheDemoIsFoundByItsLabel(t *testing.T) {
@@ -37,14 +36,10 @@ func TestEverythingInTheDemoIsFoundByItsLabel(t *testing.T) {
 func TestTheOutcomeOfTheDemoNamesTheNextCommands(t *testing.T) {
 	t.Parallel()
 	pod := func(name, class, node string) corev1.Pod {
-		return corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{annotation.QoSClass: class}},
-			Spec:       corev1.PodSpec{NodeName: node},
-		}
+		return *object.Pod(name, object.Class(class), object.On(node))
 	}
 	asks := func(p corev1.Pod) corev1.Pod {
-		gpu := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
-		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: gpu}}}
+		object.Requests("nvidia.com/gpu", "8")(&p)
 		return p
 	}
 	got := outcome([]corev1.Pod{

@@ -27,6 +27,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // asTenon makes this test binary the tenon that it tests: the components are children of it.
@@ -110,19 +111,8 @@ func (s system) await(what string, done func(ctx context.Context) (bool, error))
 func (s system) place(name, class, scheduler string) *corev1.Pod {
 	s.t.Helper()
 	client := s.client()
-	amounts := corev1.ResourceList{"cpu": quantity("2"), "memory": quantity("1Gi")}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
-		Spec: corev1.PodSpec{
-			SchedulerName: scheduler,
-			Containers: []corev1.Container{{
-				Name: "c", Image: "x",
-				Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
-			}},
-		},
-	}
+	pod := object.Pod(name, object.Scheduler(scheduler), object.Class(class), object.Both("cpu", "2", "memory", "1Gi"))
 	if class != "" {
-		pod.Labels[annotation.QoSClass] = class
 		pod.Spec.PriorityClassName = "koord-prod"
 	}
 	if _, err := client.CoreV1().Pods("default").Create(s.t.Context(), pod, metav1.CreateOptions{}); err != nil {
@@ -183,23 +173,14 @@ func TestSystem(t *testing.T) {
 	s.place("named", "", "tenon-scheduler")
 
 	t.Run("a bad pod is refused by the webhook", func(t *testing.T) {
-		bad := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "bad", Labels: map[string]string{annotation.QoSClass: "LSX"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
-		}
+		bad := object.Pod("bad", object.Class("LSX"), object.Container("c", "x"))
 		if _, err := s.client().CoreV1().Pods("default").Create(t.Context(), bad, metav1.CreateOptions{}); err == nil {
 			t.Error("a pod of an unknown QoS class was admitted")
 		}
 	})
 	t.Run("a kubelet refuses a pod that it cannot align", func(t *testing.T) {
 		// two nodes' CPUs, one node's memory
-		amounts := corev1.ResourceList{"cpu": quantity("40"), "memory": quantity("1Gi")}
-		torn := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "torn"},
-			Spec: corev1.PodSpec{NodeName: "epyc-2s-0", Containers: []corev1.Container{
-				{Name: "c", Image: "x", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}},
-			}},
-		}
+		torn := object.Pod("torn", object.On("epyc-2s-0"), object.Both("cpu", "40", "memory", "1Gi"))
 		pods := s.client().CoreV1().Pods("default")
 		if _, err := pods.Create(t.Context(), torn, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -266,10 +247,8 @@ func TestSystem(t *testing.T) {
 			})
 		}
 		s.await("the webhooks answer again", func(ctx context.Context) (bool, error) {
-			_, err := s.client().CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: map[string]string{annotation.QoSClass: "LS"}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
-			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := s.client().CoreV1().Pods("default").Create(ctx, object.Pod("probe", object.Class("LS"),
+				object.Container("c", "x")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err == nil, err
 		})
 		s.place("after-children", "LSR", "")

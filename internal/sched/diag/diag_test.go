@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -29,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -56,23 +56,12 @@ func example(t *testing.T) *ledger.View {
 }
 
 func boundPod() *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "lse", UID: "u-lse",
-			Labels: map[string]string{"koordinator.sh/qosClass": "LSE"},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: "node-1", SchedulerName: "tenon-scheduler",
-			Containers: []corev1.Container{{
-				Name: "app", Image: "app:1", Env: []corev1.EnvVar{{Name: "TOKEN", Value: "hush"}},
-				Command: []string{"run"},
-				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
-				},
-				Ports: []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}},
-			}},
-		},
-	}
+	p := object.Pod("lse", object.UID("u-lse"), object.Class("LSE"), object.On("node-1"),
+		object.Scheduler("tenon-scheduler"), object.Container("app", "app:1"), object.Requests("cpu", "2"))
+	c := &p.Spec.Containers[0]
+	c.Env, c.Command = []corev1.EnvVar{{Name: "TOKEN", Value: "hush"}}, []string{"run"}
+	c.Ports = []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}}
+	return p
 }
 
 // verdicts returns an evaluation that ends with these verdicts, by the pod's name.
@@ -135,13 +124,9 @@ func config(t *testing.T) Config {
 		"default/broken": broken,
 	}
 	node := framework.NewNodeInfo(boundPod())
-	node.SetNode(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"),
-			corev1.ResourcePods: resource.MustParse("110"),
-		}},
-	})
+	bound := object.Node("node-1", nil, "cpu", "32", "memory", "64Gi", "pods", "110")
+	bound.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	node.SetNode(bound)
 	node.Generation = 42
 	ring := &Ring{}
 	ring.Add(view.Decision{

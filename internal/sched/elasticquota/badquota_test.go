@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/badquota"
 )
 
@@ -23,7 +24,7 @@ func TestTheSchedulerOutlivesBadQuotas(t *testing.T) {
 	f := newFixture(t, "")
 	f.tree()
 	large := f.nodes[0].DeepCopy()
-	large.Name, large.Status.Allocatable = "large", list10("1000", "10")
+	large.Name, large.Status.Allocatable = "large", object.List("cpu", "1000", "pods", "10")
 	f.quotas.PutNode(large) // enough for all of them
 	f.put(t, "held", "train", "n", 5, 0)
 	good := f.put(t, "good", "train", "", 2, 0)

@@ -8,13 +8,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	basemetrics "k8s.io/component-base/metrics"
 
-	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // gathered are the values of the gauge, by labels in the order of their names.
@@ -60,12 +57,7 @@ func TestTheGaugeOfQuotasIsBounded(t *testing.T) {
 	t.Parallel()
 	quotas := kube.NewQuotas(time.Now)
 	for i := range quotasShown + 50 {
-		quotas.PutQuota(&v1alpha1.ElasticQuota{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("q%04d", i)},
-			Spec: v1alpha1.ElasticQuotaSpec{
-				Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
-			},
-		})
+		quotas.PutQuota(object.Quota(fmt.Sprintf("n/q%04d", i), nil, object.List("cpu", "500m")))
 	}
 	got := gathered(t, quotas)
 	names := map[string]bool{}

@@ -15,10 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
@@ -40,6 +38,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // fixture is the plugin in a real framework with NodeResourcesFit, on two nodes of ten CPUs.
@@ -133,7 +132,7 @@ func newFixture(t testing.TB, args string) *fixture {
 	f.Plugin = made.(*Plugin)
 	for _, name := range []string{"n", "m"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		n.Status.Allocatable = list10("10", "100")
+		n.Status.Allocatable = object.List("cpu", "10", "pods", "100")
 		f.nodes = append(f.nodes, n)
 		f.quotas.PutNode(n)
 	}
@@ -141,24 +140,11 @@ func newFixture(t testing.TB, args string) *fixture {
 	return f
 }
 
-func list10(cpu, pods string) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse(pods),
-	}
-}
-
 func (f *fixture) refresh() { f.snapshot = cache.NewSnapshot(f.pods, f.nodes) }
 
 func elastic(name, parent, least, most string, isParent bool) *v1alpha1.ElasticQuota {
-	q := &v1alpha1.ElasticQuota{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "ElasticQuota"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "quotas", Name: name, Labels: map[string]string{
-			annotation.QuotaParent: parent, annotation.QuotaIsParent: fmt.Sprint(isParent),
-		}},
-	}
-	q.Spec.Min = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(least)}
-	q.Spec.Max = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(most)}
-	return q
+	return object.Quota("quotas/"+name, object.List("cpu", least), object.List("cpu", most),
+		annotation.QuotaParent, parent, annotation.QuotaIsParent, fmt.Sprint(isParent))
 }
 
 // tree is eng 8/12 { train 4/10, serve 4/10 } in a cluster of 20 CPUs.
@@ -176,19 +162,11 @@ func (f *fixture) put(
 	more ...func(*corev1.Pod),
 ) *corev1.Pod {
 	t.Helper()
-	p, at := int32(priority), metav1.NewTime(time.Unix(1_800_000_000, 0))
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name, UID: types.UID(name), Labels: map[string]string{}},
-		Spec: corev1.PodSpec{NodeName: node, Priority: &p, SchedulerName: "s", Containers: []corev1.Container{{
-			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewQuantity(int64(cpus), resource.DecimalSI),
-			}},
-		}}},
-		Status: corev1.PodStatus{StartTime: &at},
-	}
-	if quotaName != "" {
-		pod.Labels[annotation.QuotaName] = quotaName
-	}
+	at := metav1.NewTime(time.Unix(1_800_000_000, 0))
+	pod := object.Pod("x/"+name, object.On(node), object.Priority(int32(priority)), object.Scheduler("s"),
+		object.Label(annotation.QuotaName, quotaName), object.Container("c", ""),
+		object.Requests("cpu", fmt.Sprint(cpus)))
+	pod.Status.StartTime = &at
 	for _, change := range more {
 		change(pod)
 	}

@@ -3,29 +3,20 @@ package follow
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // What one comparison finds may be an event on its way; what the next one finds too is repaired.
 func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 	t.Parallel()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "p", UID: "u",
-			Labels: map[string]string{annotation.QoSClass: "LSR"},
-			Annotations: map[string]string{
-				annotation.ResourceStatusKey:  `{"cpuset":"0-1"}`,
-				annotation.DeviceAllocatedKey: `{"gpu":[{"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50"}}]}`,
-			},
-		},
-		Spec: corev1.PodSpec{NodeName: "n"},
-	}
+	pod := object.Pod("p", object.UID("u"), object.On("n"), object.Class("LSR"), object.CPUs("0-1"),
+		object.Annotation(annotation.DeviceAllocatedKey,
+			`{"gpu":[{"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50"}}]}`))
 	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := known.Add(pod); err != nil {
 		t.Fatal(err)

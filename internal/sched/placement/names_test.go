@@ -9,10 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -26,15 +23,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // other is a second name of the decision, with a score of its own.
@@ -140,16 +136,9 @@ func profileName(i int) string { return fmt.Sprintf("profile-%d", i) }
 func (b *bench) addNode(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	m := grid.Machine{Arch: "amd64", Nodes: 2, Cores: 4, Threads: 2}.Build(t)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{corev1.LabelArchStable: "amd64"},
-	}}
-	node.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourcePods: resource.MustParse("110"),
-	}
+	node := object.Node(name, map[string]string{corev1.LabelArchStable: "amd64"}, "cpu", "16", "pods", "110")
 	b.store.PutNode(node)
-	b.store.PutTopology(&v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Annotations: map[string]string{annotation.CPUTopology: convert.Topology(m).String()},
-	}})
+	b.store.PutTopology(object.Topology(name, m, nil))
 	b.Cache.AddNode(klog.FromContext(t.Context()), node)
 	return node
 }
@@ -169,16 +158,9 @@ func (b *bench) hold(t *testing.T, node, cpus string) {
 
 // pod asks for CPUs of its own.
 func pod(name, profile string, cpus int64) *corev1.Pod {
-	amount := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1",
-			Labels: map[string]string{annotation.QoSClass: "LSR"},
-		},
-		Spec: corev1.PodSpec{SchedulerName: profile, Containers: []corev1.Container{{
-			Name: "c", Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount},
-		}}},
-	}
+	p := object.Pod(name, object.Class("LSR"), object.Scheduler(profile), object.Both("cpu", fmt.Sprint(cpus)))
+	p.ResourceVersion = "1"
+	return p
 }
 
 // try runs one scheduling cycle for a pod.

@@ -94,6 +94,18 @@ func CPUs(list string) PodOption {
 	return Annotation(annotation.ResourceStatusKey, annotation.ResourceStatus{CPUSet: list}.String())
 }
 
+// Grace sets the grace period of the pod's end, in seconds.
+func Grace(seconds int64) PodOption {
+	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
+}
+
+// Probe adds a container named main with the image of the test ladder, which is never pulled.
+func Probe(p *corev1.Pod) {
+	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+		Name: "main", Image: "localhost/probe:1", ImagePullPolicy: corev1.PullNever,
+	})
+}
+
 // Container adds a container.
 func Container(name, image string) PodOption {
 	return func(p *corev1.Pod) {

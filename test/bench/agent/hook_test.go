@@ -15,11 +15,7 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
@@ -28,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -154,24 +151,11 @@ func newService(t *testing.T) *hook.Service {
 const boundPods = 60
 
 func apiPod(i int) *corev1.Pod {
-	amounts := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("2"),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			UID: types.UID(fmt.Sprint(i)), Namespace: "default", Name: fmt.Sprintf("pod-%d", i),
-			Labels: map[string]string{}, Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
-			Name: "main", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
-		}}},
-	}
-	p.Labels[annotation.QoSClass] = "LS"
+	p := object.Pod(fmt.Sprintf("pod-%d", i), object.UID(fmt.Sprint(i)), object.On("n"), object.Class("LS"),
+		object.Both("cpu", "2", "memory", "1Gi"))
 	if i < boundPods {
-		p.Labels[annotation.QoSClass] = "LSR"
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: fmt.Sprintf("%d,%d", i,
-			i+64)}.String()
+		object.Class("LSR")(p)
+		object.CPUs(fmt.Sprintf("%d,%d", i, i+64))(p)
 	}
 	return p
 }

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -60,26 +59,11 @@ func (m *machine) startAgent(nri bool) {
 // bind makes a pod in the API, with CPU 1 of its own if it is bound.
 func (m *machine) bind(name string, bound bool) *corev1.Pod {
 	m.Helper()
-	amounts := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("1"),
-		corev1.ResourceMemory: resource.MustParse("64Mi"),
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", Labels: map[string]string{},
-			Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: m.node.Name, HostNetwork: true, TerminationGracePeriodSeconds: new(int64),
-			Containers: []corev1.Container{{
-				Name: "main", Image: "localhost/probe:1", ImagePullPolicy: corev1.PullNever,
-				Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
-			}},
-		},
-	}
+	p := object.Pod(name, object.On(m.node.Name), object.Grace(0), object.Probe, object.Both("cpu", "1", "memory", "64Mi"))
+	p.Spec.HostNetwork = true
 	if bound {
-		p.Labels[annotation.QoSClass] = "LSR"
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: "1"}.String()
+		object.Class("LSR")(p)
+		object.CPUs("1")(p)
 	}
 	made, err := m.plane.Client.CoreV1().Pods(p.Namespace).Create(m.Context(), p, metav1.CreateOptions{})
 	must(m, err)

@@ -25,7 +25,6 @@ import (
 	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +34,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -283,26 +283,11 @@ func (c *cluster) listenAsAllowed(t *testing.T) {
 
 // workload is a pod of a class of Tenon, "" for none. cpu may be empty.
 func workload(name, class, cpu string) *corev1.Pod {
-	grace := int64(0)
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: work, Labels: map[string]string{}},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler", TerminationGracePeriodSeconds: &grace,
-			Containers: []corev1.Container{{
-				Name: "main", Image: "localhost/probe:1", ImagePullPolicy: corev1.PullNever,
-			}},
-		},
-	}
-	if class != "" {
-		p.Labels[annotation.QoSClass] = class
-	}
+	p := object.Pod(work+"/"+name, object.Scheduler("tenon-scheduler"), object.Grace(0), object.Class(class), object.Probe)
 	if cpu != "" {
-		amounts := corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("32Mi"),
-		}
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts}
+		object.Requests("cpu", cpu, "memory", "32Mi")(p)
 		if class == "LSE" || class == "LSR" {
-			p.Spec.Containers[0].Resources.Limits = amounts
+			object.Limits("cpu", cpu, "memory", "32Mi")(p)
 		}
 	}
 	return p

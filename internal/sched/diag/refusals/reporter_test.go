@@ -12,10 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
@@ -29,6 +27,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -96,30 +95,14 @@ func unregistered(...metrics.Registerable) {}
 
 // testPod asks for two whole CPUs with equal limits.
 func testPod(name string) *corev1.Pod {
-	amount := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("2"),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler",
-			Containers: []corev1.Container{{
-				Name: "c", Image: "x",
-				Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount},
-			}},
-		},
-	}
+	return object.Pod(name, object.Scheduler("tenon-scheduler"), object.Both("cpu", "2", "memory", "1Gi"))
 }
 
 func newBench(t testing.TB, nodes ...string) *bench {
 	t.Helper()
 	var objects []*corev1.Node
 	for _, name := range nodes {
-		objects = append(objects, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
-		})
+		objects = append(objects, object.Node(name, nil))
 	}
 	b := &bench{
 		framework: &refusing{notes: &notes{}, snapshot: cache.NewSnapshot(nil, objects)},

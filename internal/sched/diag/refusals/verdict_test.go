@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // plugin answers from two functions; nil ones accept.
@@ -84,28 +83,12 @@ func profile(t *testing.T, lister fwk.SharedLister, nominated nominations, plugi
 }
 
 func node(name string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
-			corev1.ResourcePods: resource.MustParse("1"),
-			"example.com/card":  resource.MustParse("2"),
-		}},
-	}
+	return object.Node(name, nil, "cpu", "4", "memory", "8Gi", "pods", "1", "example.com/card", "2")
 }
 
 func asking(cpu, memory string) *corev1.Pod {
-	amounts := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		"example.com/card": resource.MustParse("3"),
-	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: "a"},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler",
-			Containers:    []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts}}},
-		},
-	}
+	return object.Pod("d/a", object.Scheduler("tenon-scheduler"),
+		object.Requests("cpu", cpu, "memory", memory, "example.com/card", "3"))
 }
 
 type typedRefusal struct{ why.Reason }

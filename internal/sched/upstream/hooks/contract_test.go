@@ -9,9 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -27,6 +25,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // calls are the replaced parts that kube-scheduler has called.
@@ -254,10 +254,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	}
 	var node *corev1.Node
 	for _, name := range []string{"a", "b"} {
-		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		node.Status.Allocatable = corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("10"),
-		}
+		node = object.Node(name, nil, "cpu", "4", "pods", "10")
 		_, err = nodes.Create(t.Context(), node, metav1.CreateOptions{})
 		must(err)
 	}
@@ -266,14 +263,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	must(s.WaitForHandlersSync(t.Context())) // one node alone would not be scored
 	made.want(t, "Cache.AddNode")
 	for name, cpus := range map[string]string{"fits": "1", "too-large": "64"} {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
-			Spec: corev1.PodSpec{SchedulerName: "s", Containers: []corev1.Container{{
-				Name: "c", Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)},
-				},
-			}}},
-		}
+		pod := object.Pod(name, object.Scheduler("s"), object.Requests("cpu", cpus))
 		_, err = pods.Create(t.Context(), pod, metav1.CreateOptions{})
 		must(err)
 		s.ScheduleOne(t.Context())
@@ -283,10 +273,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 		"Framework.RunScorePlugins", "Framework.RunPostFilterPlugins", "Framework.RunPermitPlugins",
 		"Framework.WaitOnPermit", "Framework.RunBindPlugins", "Framework.EventRecorder", "Framework.APICacher")
 
-	bound := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bound", UID: "bound"},
-		Spec:       corev1.PodSpec{SchedulerName: "s", NodeName: "a"},
-	}
+	bound := object.Pod("bound", object.Scheduler("s"), object.On("a"))
 	_, err = pods.Create(t.Context(), bound, metav1.CreateOptions{})
 	must(err)
 	made.want(t, "Cache.AddPod", "Queue.AssignedPodAdd, counted false")

@@ -15,6 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // BenchmarkCycle is the scheduling cycle alone, without queue, Binding and API server: 50 alternating workloads, by a
@@ -65,14 +67,11 @@ func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool, waiting int) {
 	b.Helper()
 	c := newCluster(b, 1)
 	logger := klog.Background()
-	res := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
-		corev1.ResourcePods: resource.MustParse("250"),
-	}
+	res := object.List("cpu", "32", "memory", "256Gi", "pods", "250")
 	for i := range nodes {
 		name := fmt.Sprintf("bench-%05d", i)
 		if waiting >= 0 && i >= waiting+withRoom {
-			res = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("250")}
+			res = object.List("pods", "250")
 		}
 		c.cache.AddNode(logger, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{

@@ -32,15 +32,14 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // cluster is a scheduler without API server and queue: real plugins, the real cache, and the cycle of the core in
@@ -164,10 +163,7 @@ func (c *cluster) addNode() {
 	n.Labels[corev1.LabelHostname] = n.Name
 	n.Labels[corev1.LabelArchStable] = "amd64"
 	c.relabel(n)
-	n.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("32Gi"),
-		corev1.ResourcePods: resource.MustParse("20"),
-	}
+	n.Status.Allocatable = object.List("cpu", "16", "memory", "32Gi", "pods", "20")
 	c.nodes[n.Name] = n
 	c.cache.AddNode(klog.Background(), n)
 	c.putTopology(n.Name)
@@ -201,14 +197,11 @@ func (c *cluster) putTopology(node string) {
 	}
 	numa := 1 + c.rnd.IntN(2)
 	m := grid.Machine{Arch: "amd64", Nodes: numa, Cores: 8 / numa, Threads: 2}.Build(c.t)
-	annotations := map[string]string{annotation.CPUTopology: convert.Topology(m).String()}
+	topology := object.Topology(node, m, nil)
 	if c.rnd.IntN(15) == 0 { // from then on, until it goes, Guaranteed pods concern our plugin
-		annotations[annotation.KubeletCPUManagerPolicy] = `{"policy":"static"}`
+		topology.Annotations[annotation.KubeletCPUManagerPolicy] = `{"policy":"static"}`
 	}
-	c.store.PutTopology(&v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
-		Name:        node,
-		Annotations: annotations,
-	}})
+	c.store.PutTopology(topology)
 }
 
 // workloads is how many kinds of pods there are.
@@ -219,23 +212,8 @@ func (c *cluster) pod(workload int) *corev1.Pod {
 	c.made++
 	name := fmt.Sprintf("pod-%d", c.made)
 	app := fmt.Sprintf("app-%d", workload)
-	amount := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(100+100*workload), resource.DecimalSI),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID(name),
-			Labels: map[string]string{"app": app},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: []string{"all", "part"}[workload%2],
-			Containers: []corev1.Container{{
-				Name: "c", Image: "image",
-				Resources: corev1.ResourceRequirements{Requests: amount},
-			}},
-		},
-	}
+	p := object.Pod(name, object.Label("app", app), object.Scheduler([]string{"all", "part"}[workload%2]),
+		object.Container("c", "image"), object.Requests("cpu", fmt.Sprintf("%dm", 100+100*workload), "memory", "1Gi"))
 	owned := func(kind string) {
 		yes := true
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: app, Controller: &yes}}
@@ -246,13 +224,7 @@ func (c *cluster) pod(workload int) *corev1.Pod {
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
 		})
 	}
-	exclusive := func(n int64) {
-		all := corev1.ResourceList{
-			corev1.ResourceCPU:    *resource.NewQuantity(n, resource.DecimalSI),
-			corev1.ResourceMemory: resource.MustParse("1Gi"),
-		}
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: all, Limits: all}
-	}
+	exclusive := func(n int64) { object.Both("cpu", fmt.Sprint(n), "memory", "1Gi")(p) }
 	switch workload / 2 {
 	case 0: // a bare pod; a Guaranteed one, which concerns our plugin while some kubelet is static
 		if workload == 1 {

@@ -5,11 +5,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // The image of all containers: it prints its CPUs and waits; with "once" it ends at once.
@@ -156,30 +155,11 @@ func (d drawer) followPod(cpus int) wish {
 
 // pod makes the object.
 func (w wish) pod(name, node string) *corev1.Pod {
-	none := false
-	grace := int64(1) // the object goes when the kubelet has ended the containers
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{},
-			Annotations: map[string]string{kindKey: w.kind},
-		},
-		Spec: corev1.PodSpec{
-			HostNetwork: true, EnableServiceLinks: &none, AutomountServiceAccountToken: &none,
-			TerminationGracePeriodSeconds: &grace,
-			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
-		},
-	}
-	for key, value := range map[string]string{
-		annotation.ResourceSpecKey:     w.spec,
-		annotation.NUMATopologySpecKey: w.numa,
-	} {
-		if value != "" {
-			p.Annotations[key] = value
-		}
-	}
-	if w.class != "" {
-		p.Labels[annotation.QoSClass] = w.class
-	}
+	// The grace period: the object goes when the kubelet has ended the containers.
+	p := object.Pod(name, object.Grace(1), object.Class(w.class), object.Annotation(kindKey, w.kind),
+		object.Annotation(annotation.ResourceSpecKey, w.spec), object.Annotation(annotation.NUMATopologySpecKey, w.numa))
+	p.Spec.HostNetwork, p.Spec.EnableServiceLinks, p.Spec.AutomountServiceAccountToken = true, new(bool), new(bool)
+	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	for i, b := range w.boxes {
 		c := b.container(fmt.Sprintf("c%d", i))
 		if b.init {
@@ -194,12 +174,12 @@ func (w wish) pod(name, node string) *corev1.Pod {
 func (b box) container(name string) corev1.Container {
 	c := corev1.Container{Name: name, Image: probeImage, ImagePullPolicy: corev1.PullNever}
 	if b.cpu != "" {
-		c.Resources.Requests = amounts(b.cpu, b.memory)
+		c.Resources.Requests = object.List("cpu", b.cpu, "memory", b.memory)
 		limit := b.limit
 		if limit == "" {
 			limit = b.cpu
 		}
-		c.Resources.Limits = amounts(limit, b.memory)
+		c.Resources.Limits = object.List("cpu", limit, "memory", b.memory)
 	}
 	if b.init && !b.restarts {
 		c.Args = []string{once}
@@ -209,13 +189,6 @@ func (b box) container(name string) corev1.Container {
 		c.RestartPolicy = &always
 	}
 	return c
-}
-
-func amounts(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse(cpu),
-		corev1.ResourceMemory: resource.MustParse(memory),
-	}
 }
 
 // sorted joins lists of ids.

@@ -21,12 +21,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
@@ -34,7 +32,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -46,6 +43,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const (
@@ -243,22 +241,10 @@ type simPod struct {
 }
 
 func (n *simNode) pod(name, class, cpus string) *simPod {
-	list := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("2"),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name),
-			Labels: map[string]string{annotation.QoSClass: class}, Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{NodeName: simName, Containers: []corev1.Container{{
-			Name: "main", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
-		}}},
-	}
+	p := object.Pod(name, object.UID("uid-"+name), object.On(simName), object.Class(class), object.CPUs(cpus),
+		object.Both("cpu", "2", "memory", "1Gi"))
 	c := &container{name: name, pod: name, withBE: class == "LSR", bestEffort: class == "BE"}
 	if cpus != "" {
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
 		c.want = cpuset.MustParse(cpus)
 	}
 	parent := "kubepods/pod" + string(p.UID)

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -226,31 +226,11 @@ func (n *realNode) unregister(group string) {
 
 // spec is a pod with the container main. class is "" for a pod that uses nothing of Tenon.
 func spec(name, class string) *corev1.Pod {
-	amounts := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("1"),
-		corev1.ResourceMemory: resource.MustParse("64Mi"),
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", Labels: map[string]string{},
-			Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			HostNetwork: true, RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64),
-			Containers: []corev1.Container{{
-				Name: "main", Image: "localhost/probe:1", ImagePullPolicy: corev1.PullNever,
-				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
-				},
-			}},
-		},
-	}
-	if class != "" {
-		p.Labels[annotation.QoSClass] = class
-	}
+	p := object.Pod(name, object.Class(class), object.Grace(0), object.Probe, object.Requests("cpu", "100m"))
+	p.Spec.HostNetwork, p.Spec.RestartPolicy = true, corev1.RestartPolicyAlways
 	if isBound(class) { // as scheduler and webhook write it
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: boundCPU}.String()
+		object.Both("cpu", "1", "memory", "64Mi")(p)
+		object.CPUs(boundCPU)(p)
 		p.Annotations[annotation.RequiredPlugins] = `["` + annotation.NRIPlugin + `"]`
 	}
 	return p

@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
@@ -122,33 +122,12 @@ func oneNode(p *corev1.Pod) {
 
 // pod returns a pod of a class of Tenon, "" for one that uses nothing of it, with one container. Amounts may be empty.
 func (n *node) pod(name, class, cpu, memory string, options ...option) *corev1.Pod {
-	no, grace := false, int64(1)
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: n.Name, Labels: map[string]string{},
-			Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			NodeSelector:                 map[string]string{corev1.LabelHostname: n.Name},
-			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
-			HostNetwork: true,
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers: []corev1.Container{{
-				Name: "main", Image: "localhost/probe:1", ImagePullPolicy: corev1.PullNever,
-				Env: []corev1.EnvVar{{Name: "TENON_CLASS", Value: class}},
-			}},
-		},
-	}
-	if class != "" {
-		p.Labels[annotation.QoSClass] = class
-	}
-	amounts := corev1.ResourceList{}
-	for name, value := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
-		if value != "" {
-			amounts[name] = resource.MustParse(value)
-		}
-	}
-	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
+	p := object.Pod(n.Name+"/"+name, object.Class(class), object.Grace(1), object.Probe,
+		object.Both("cpu", cpu, "memory", memory))
+	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: n.Name}
+	p.Spec.HostNetwork, p.Spec.EnableServiceLinks, p.Spec.AutomountServiceAccountToken = true, new(bool), new(bool)
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TENON_CLASS", Value: class}}
 	for _, o := range options {
 		o(p)
 	}

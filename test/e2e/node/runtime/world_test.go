@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -120,15 +120,10 @@ func nodeName(t *testing.T) string {
 	return strings.Trim(name[max(0, len(name)-60):], "-")
 }
 
-// podOption changes a pod.
-type podOption func(*corev1.Pod)
+type podOption = object.PodOption
 
 // allocated gives a pod CPUs of its own, as the scheduler does in the Binding.
-func allocated(cpus string) podOption {
-	return func(p *corev1.Pod) {
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
-	}
-}
+func allocated(cpus string) podOption { return object.CPUs(cpus) }
 
 // onNode also allocates memory on a NUMA node.
 func onNode(cpus string, node int32) podOption {
@@ -136,10 +131,7 @@ func onNode(cpus string, node int32) podOption {
 		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{
 			CPUSet: cpus,
 			NUMANodeResources: []annotation.NUMANodeResource{{
-				Node: node, Resources: corev1.ResourceList{
-					corev1.ResourceMemory: resource.MustParse("64Mi"),
-					corev1.ResourceCPU:    resource.MustParse("1"),
-				},
+				Node: node, Resources: object.List("cpu", "1", "memory", "64Mi"),
 			}},
 		}.String()
 	}
@@ -153,40 +145,16 @@ func fenced(p *corev1.Pod) {
 	p.Annotations[annotation.RequiredPlugins] = `["` + annotation.NRIPlugin + `"]`
 }
 
-// of sets the class of a pod.
-func withClass(class string) podOption {
-	return func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = class }
-}
+// withClass sets the class of a pod.
+func withClass(class string) podOption { return object.Class(class) }
 
 // guaranteed lets the only container ask for whole CPUs.
-func guaranteed(cpus string) podOption {
-	return func(p *corev1.Pod) {
-		amounts := corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse(cpus),
-			corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
-	}
-}
+func guaranteed(cpus string) podOption { return object.Both("cpu", cpus, "memory", "64Mi") }
 
 // pod is the spec of a pod with one container, main, that runs the probe on the host's network.
 func pod(name string, options ...podOption) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", Labels: map[string]string{},
-			Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			HostNetwork:   true,
-			RestartPolicy: corev1.RestartPolicyAlways,
-			Containers: []corev1.Container{{
-				Name: "main", Image: probeImage, ImagePullPolicy: corev1.PullNever,
-				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
-				},
-			}},
-		},
-	}
+	p := object.Pod(name, object.Probe, object.Requests("cpu", "500m"))
+	p.Spec.HostNetwork, p.Spec.RestartPolicy = true, corev1.RestartPolicyAlways
 	for _, o := range options {
 		o(p)
 	}
