@@ -11,8 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -20,14 +18,11 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func memberOf(name, least string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{
-			annotation.GangName: "g", annotation.GangMinAvailable: least,
-		},
-	}}
+	return testobject.Pod("ns/"+name, testobject.UID("uid-"+name), testobject.Gang("g", least))
 }
 
 func inGroup(name string) *corev1.Pod {
@@ -38,9 +33,8 @@ func inGroup(name string) *corev1.Pod {
 }
 
 func podGroup(group string, least int32) *v1alpha1.PodGroup {
-	g := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}
-	g.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: "PodGroup"})
-	g.Spec.MinMember = least
+	g := testobject.PodGroup("ns/g", least)
+	g.APIVersion = group + "/v1alpha1"
 	return g
 }
 

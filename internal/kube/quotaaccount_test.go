@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
@@ -26,11 +25,12 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func cpus(n int) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)}
+	return testobject.List("cpu", fmt.Sprint(n))
 }
 
 // gpus is n GPUs or a part of one, by one of their names.
@@ -41,30 +41,14 @@ func gpus(n int) corev1.ResourceList {
 
 // elastic is an ElasticQuota of the first group, with labels as key and value in turn.
 func elastic(namespace, name string, least, most int, labels ...string) *v1alpha1.ElasticQuota {
-	q := &v1alpha1.ElasticQuota{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "ElasticQuota"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}},
-		Spec:       v1alpha1.ElasticQuotaSpec{Min: cpus(least), Max: cpus(most)},
-	}
-	for i := 0; i+1 < len(labels); i += 2 {
-		q.Labels[labels[i]] = labels[i+1]
-	}
-	return q
+	return testobject.Quota(namespace+"/"+name, cpus(least), cpus(most), labels...)
 }
 
 // asking is a pod that asks for CPUs and names a quota; bound where node is not empty.
 func asking(name, quota, node string, n int) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "x", Name: name, UID: types.UID(name), Labels: map[string]string{}, Generation: generation(n),
-		},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
-			Resources: corev1.ResourceRequirements{Requests: cpus(n)},
-		}}},
-	}
-	if quota != "" {
-		p.Labels[annotation.QuotaName] = quota
-	}
+	p := testobject.Pod("x/"+name, testobject.On(node), testobject.Label(annotation.QuotaName, quota),
+		testobject.Requests("cpu", fmt.Sprint(n)))
+	p.Generation = generation(n)
 	return p
 }
 
@@ -72,9 +56,7 @@ func asking(name, quota, node string, n int) *corev1.Pod {
 func generation(n int) int64 { return int64(n) + 1 }
 
 func sized(name string, n int) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: cpus(n)},
-	}
+	return testobject.Node(name, nil, "cpu", fmt.Sprint(n))
 }
 
 func report(t *testing.T, s *kube.Quotas, name string) quota.Report {

@@ -9,9 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -24,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // machine has numa NUMA nodes of cores cores with two threads each; thread 1 of core c is CPU c + numa·cores.
@@ -34,35 +33,17 @@ func machine(tb testing.TB, numa, cores int) *topo.Machine {
 
 func topology(tb testing.TB, node string, m *topo.Machine) *v1alpha2.NodeResourceTopology {
 	tb.Helper()
-	return &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
-		Name: node, Annotations: map[string]string{annotation.CPUTopology: convert.Topology(m).String()},
-	}}
+	return testobject.Topology(node, m, nil)
 }
 
 func node(name string, labels map[string]string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	return testobject.Node(name, labels)
 }
 
 // pod is an LSR pod of n CPUs; bound to node with the CPUs when node is not empty.
 func pod(name, node string, n int, cpus string) *corev1.Pod {
-	amount := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(n), resource.DecimalSI),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID(name),
-			Labels: map[string]string{annotation.QoSClass: "LSR"}, Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			NodeName:   node,
-			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount}}},
-		},
-	}
-	if cpus != "" {
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
-	}
-	return p
+	return testobject.Pod(name, testobject.On(node), testobject.Class("LSR"), testobject.CPUs(cpus),
+		testobject.Both("cpu", fmt.Sprint(n), "memory", "1Gi"))
 }
 
 // account is what a view says, in the kernel's ids.

@@ -13,12 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const churnRow = 100 // pods before each kill
@@ -122,31 +122,15 @@ func (o *observer) list(pods []corev1.Pod) {
 // mixed returns pod i of the mix: of ten pods two LSE, two LSR, one LS that may burst in one NUMA node, two LS, two BE,
 // one plain.
 func mixed(i int) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("mix-%04d", i), Labels: map[string]string{},
-			Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler",
-			Containers:    []corev1.Container{{Name: "main", Image: "app"}},
-		},
-	}
+	p := pod(fmt.Sprintf("mix-%04d", i))
 	amounts := func(request, limit string) {
-		r := &pod.Spec.Containers[0].Resources
-		r.Requests = corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse(request),
-			corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}
+		object.Requests("cpu", request, "memory", "64Mi")(p)
 		if limit != "" {
-			r.Limits = corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse(limit),
-				corev1.ResourceMemory: resource.MustParse("64Mi"),
-			}
+			object.Limits("cpu", limit, "memory", "64Mi")(p)
 		}
 	}
-	spec := func(text string) { pod.Annotations[annotation.ResourceSpecKey] = text }
-	class := func(c string) { pod.Labels[annotation.QoSClass] = c }
+	spec := func(text string) { p.Annotations[annotation.ResourceSpecKey] = text }
+	class := func(c string) { p.Labels[annotation.QoSClass] = c }
 	switch i % 10 {
 	case 0:
 		class("LSE")
@@ -176,7 +160,7 @@ func mixed(i int) *corev1.Pod {
 	default:
 		amounts("50m", "")
 	}
-	return pod
+	return p
 }
 
 // Law: whatever happens to schedulers, no CPU is given twice, no pod loses its CPUs, containers run exactly where their

@@ -18,8 +18,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // local is a cluster that `tenon up` runs in the foreground, as a child of the test.
@@ -52,6 +55,13 @@ func size(short, long int) int {
 // kills is how often a test kills. internal/sim kills a scheduler at each call of a
 // gang's transaction; here processes are killed.
 func kills() int { return size(6, 20) }
+
+// pod returns a pod of Tenon's scheduler in the namespace default.
+func pod(name string, options ...object.PodOption) *corev1.Pod {
+	return object.Pod(name, append([]object.PodOption{
+		object.Scheduler("tenon-scheduler"), object.Container("main", "app"),
+	}, options...)...)
+}
 
 // asks is a client that gives up: a port that takes connections and never answers must not hold the test.
 var asks = &http.Client{Timeout: 20 * time.Second}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // TestDevicesHoldWhileSchedulersDie lets pods with shares of GPUs and whole ones pass over nodes, faster than these
@@ -68,21 +69,10 @@ func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
 // withGPUs returns a pod that ends after two seconds: most with shares of one GPU, some with several whole ones.
 func withGPUs(i int) *corev1.Pod {
 	percent := []int64{20, 30, 50, 50, 70, 100, 40, 60, 200, 400}[i%10]
-	amounts := corev1.ResourceList{
-		"koordinator.sh/gpu": *resource.NewQuantity(percent, resource.DecimalSI),
-	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        fmt.Sprintf("gpu-%04d", i),
-			Annotations: map[string]string{annotation.SimulateKey: `{"runFor":"2s"}`},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler", RestartPolicy: corev1.RestartPolicyNever,
-			Containers: []corev1.Container{{
-				Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
-			}},
-		},
-	}
+	p := pod(fmt.Sprintf("gpu-%04d", i), object.Annotation(annotation.SimulateKey, `{"runFor":"2s"}`),
+		object.Both("koordinator.sh/gpu", fmt.Sprint(percent)))
+	p.Spec.RestartPolicy = corev1.RestartPolicyNever
+	return p
 }
 
 // compareInjected compares what containers that run were given with what their pods were, and returns how many.

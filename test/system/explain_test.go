@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -26,16 +25,9 @@ func explainShowsChangesOfACgroupByHand(t *testing.T, l *local) {
 		_, err := l.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	amounts := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("4"),
-		corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
-	_, err := l.client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "bound", Labels: map[string]string{"koordinator.sh/qosClass": "LSR"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
-		}}},
-	}, metav1.CreateOptions{})
+	bound := object.Pod("bound", object.Class("LSR"), object.Container("app", "app"),
+		object.Both("cpu", "4", "memory", "1Gi"))
+	_, err := l.client.CoreV1().Pods("default").Create(ctx, bound, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

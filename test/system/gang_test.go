@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -211,22 +212,10 @@ func (l *gangLoad) make(t *testing.T) {
 	}
 	l.seen.mu.Unlock()
 	l.live[name] = size
-	amounts := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(memberCPUs, resource.DecimalSI)}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: place(i), Labels: map[string]string{"gang": name}, Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler",
-			Containers: []corev1.Container{{
-				Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
-			}},
-		},
-	}
+	pod := pod(place(i)+"/"+name, object.Label("gang", name), object.Both("cpu", fmt.Sprint(memberCPUs)))
 	switch i % 7 {
 	case 0, 4:
-		pod.Annotations[annotation.GangName] = name
-		pod.Annotations[annotation.GangMinAvailable] = fmt.Sprint(least)
+		object.Gang(name, fmt.Sprint(least))(pod)
 	case 1:
 		pod.Labels[annotation.PodGroup] = name
 		l.podGroup(t, v1alpha1.GroupName+"/v1alpha1", pod.Namespace, name, fmt.Sprintf(`{"minMember":%d}`, least))
@@ -255,7 +244,7 @@ func (l *gangLoad) make(t *testing.T) {
 		pod.Annotations[annotation.GangWaitingTime] = "20s"
 	case 5:
 		if size <= 4 {
-			amounts["koordinator.sh/gpu"] = *resource.NewQuantity(100, resource.DecimalSI)
+			object.Both("cpu", fmt.Sprint(memberCPUs), "koordinator.sh/gpu", "100")(pod)
 		}
 	case 6:
 		pod.Annotations["tenon.sh/simulate"] = `{"runFor":"` + completesIn + `"}`
@@ -436,23 +425,9 @@ func (l *gangLoad) evict(t *testing.T) {
 	}
 	gang := func(name, class string, size int) {
 		for m := range size {
-			l.submit(t, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{
-					Name: fmt.Sprintf("%s-%d", name, m), Labels: map[string]string{"of": name, "class": class},
-					Annotations: map[string]string{
-						annotation.GangName: name, annotation.GangMinAvailable: fmt.Sprint(size),
-					},
-				},
-				Spec: corev1.PodSpec{
-					SchedulerName: "tenon-scheduler", PriorityClassName: class,
-					TerminationGracePeriodSeconds: new(int64(1)),
-					Containers: []corev1.Container{{Name: "main", Image: "app", Resources: corev1.ResourceRequirements{
-						Requests: corev1.ResourceList{
-							corev1.ResourceCPU: *resource.NewQuantity(memberCPUs, resource.DecimalSI),
-						},
-					}}},
-				},
-			})
+			l.submit(t, pod(fmt.Sprintf("%s-%d", name, m), object.Label("of", name), object.Label("class", class),
+				object.Gang(name, fmt.Sprint(size)), object.PriorityClass(class), object.Grace(1),
+				object.Requests("cpu", fmt.Sprint(memberCPUs))))
 		}
 	}
 	// bound counts the bound pods of a class by gang.

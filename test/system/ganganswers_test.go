@@ -13,12 +13,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -28,15 +26,7 @@ import (
 func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 	t.Helper()
 	member := func(i int, cpus int64) {
-		amounts := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
-		l.submit(t, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("train-", i), Annotations: map[string]string{
-				annotation.GangName: "train", annotation.GangMinAvailable: "3",
-			}},
-			Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler", Containers: []corev1.Container{{
-				Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts},
-			}}},
-		})
+		l.submit(t, pod(fmt.Sprint("train-", i), object.Gang("train", "3"), object.Requests("cpu", fmt.Sprint(cpus))))
 	}
 	tenon := func(args ...string) *exec.Cmd {
 		return exec.Command(os.Getenv("TENON_BIN"), append(args, "--kubeconfig", filepath.Join(l.dir, "kubeconfig"))...)

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // aNonStrictGangThatTimesOutIsTriedAgain: one of two members fits and waits as long as the gang may. Its condition
@@ -19,16 +19,8 @@ import (
 func aNonStrictGangThatTimesOutIsTriedAgain(t *testing.T, l *local) {
 	t.Helper()
 	member := func(i int, cpus int64) {
-		amounts := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
-		l.submit(t, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("late-", i), Annotations: map[string]string{
-				annotation.GangName: "late", annotation.GangMinAvailable: "2", annotation.GangMode: "NonStrict",
-				annotation.GangWaitingTime: "1s",
-			}},
-			Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler", Containers: []corev1.Container{{
-				Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: amounts},
-			}}},
-		})
+		l.submit(t, pod(fmt.Sprint("late-", i), object.Gang("late", "2"), object.Annotation(annotation.GangMode, "NonStrict"),
+			object.Annotation(annotation.GangWaitingTime, "1s"), object.Requests("cpu", fmt.Sprint(cpus))))
 	}
 	member(0, 1)
 	member(1, 100)

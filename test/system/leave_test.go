@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // TestNodesAreLeft: a node that Tenon ran pods on and that is left has the groups and the Node of one that was left
@@ -50,21 +50,11 @@ func TestNodesAreLeft(t *testing.T) {
 	})
 	leave("--node", never)
 
-	list := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi"),
-	}
 	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
 	create := func(name, class, node string) {
 		t.Helper()
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{annotation.QoSClass: class}},
-			Spec: corev1.PodSpec{
-				SchedulerName: "tenon-scheduler", PriorityClassName: "koord-prod", NodeName: node,
-				Containers: []corev1.Container{{
-					Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
-				}},
-			},
-		}
+		p := pod(name, object.Class(class), object.PriorityClass("koord-prod"), object.On(node),
+			object.Both("cpu", "4", "memory", "1Gi"))
 		if node == "" && class == "LS" {
 			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: used}
 		}

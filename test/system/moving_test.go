@@ -13,12 +13,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // TestANodeMovesInFromItsKubelet: a pod that was bound past the scheduler has a GPU of the kubelet. Its node gives none
@@ -64,12 +64,10 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
 	create := func(name, gpus string, spec corev1.PodSpec) *corev1.Pod {
 		t.Helper()
-		list := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus)}
-		spec.Containers = []corev1.Container{{
-			Name: "main", Image: "app", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
-		}}
-		p, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
-			metav1.CreateOptions{})
+		made := object.Pod(name)
+		made.Spec = spec
+		object.Both("nvidia.com/gpu", gpus)(made)
+		p, err := pods.Create(t.Context(), made, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

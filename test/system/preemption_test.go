@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // noMoreIsEvictedThanThePreemptorNeeds: on a full node, where each victim takes a while to end and another pod is
@@ -61,15 +61,10 @@ func noMoreIsEvictedThanThePreemptorNeeds(t *testing.T, l *local) {
 	for round := range rounds {
 		name := fmt.Sprint("gang-", round)
 		for i := range members {
-			l.submit(t, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{
-					Name: fmt.Sprint(name, "-", i), Labels: map[string]string{"app": name},
-					Annotations: map[string]string{
-						annotation.GangName: name, annotation.GangMinAvailable: fmt.Sprint(members),
-					},
-				},
-				Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler", PriorityClassName: "urgent", Containers: one},
-			})
+			p := object.Pod(fmt.Sprint(name, "-", i), object.Scheduler("tenon-scheduler"), object.Label("app", name),
+				object.Gang(name, fmt.Sprint(members)), object.PriorityClass("urgent"))
+			p.Spec.Containers = one
+			l.submit(t, p)
 		}
 		waitFor(t, time.Minute, "the gang to run", run(name, members))
 		waitFor(t, time.Minute, "the others to run", run("low", size-members))

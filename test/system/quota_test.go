@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const (
@@ -93,15 +94,9 @@ func (s *share) floor() quota.Amounts   { return amounts(s.least, s.leastGPUs) }
 func (s *share) ceiling() quota.Amounts { return amounts(s.most, s.mostGPUs) }
 
 func (s *share) object() *v1alpha1.ElasticQuota {
-	q := &v1alpha1.ElasticQuota{
-		TypeMeta: metav1.TypeMeta{APIVersion: s.group() + "/v1alpha1", Kind: "ElasticQuota"},
-		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: metav1.NamespaceDefault, Labels: map[string]string{
-			annotation.QuotaIsParent: fmt.Sprint(s.isParent),
-		}},
-		Spec: v1alpha1.ElasticQuotaSpec{
-			Min: convert.ResourceList(s.floor()), Max: convert.ResourceList(s.ceiling()),
-		},
-	}
+	q := object.Quota(s.name, convert.ResourceList(s.floor()), convert.ResourceList(s.ceiling()),
+		annotation.QuotaIsParent, fmt.Sprint(s.isParent))
+	q.APIVersion = s.group() + "/v1alpha1"
 	if s.parent != "" {
 		q.Labels[annotation.QuotaParent] = s.parent
 	}
@@ -242,20 +237,8 @@ func (w *load) create(t *testing.T, department int) {
 	i := w.created
 	w.created++
 	name := leafName(department, w.random.IntN(teams), w.random.IntN(leaves))
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("share-%04d", i), Labels: map[string]string{annotation.QuotaName: name},
-			Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler",
-			Containers: []corev1.Container{{Name: "main", Image: "app", Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{
-					corev1.ResourceCPU: *resource.NewQuantity(podCPUs, resource.DecimalSI),
-				},
-			}}},
-		},
-	}
+	pod := pod(fmt.Sprintf("share-%04d", i), object.Label(annotation.QuotaName, name),
+		object.Requests("cpu", fmt.Sprint(podCPUs)))
 	switch resources := &pod.Spec.Containers[0].Resources; {
 	case i%4 == 1:
 		one := resource.MustParse("1")
@@ -271,26 +254,8 @@ func (w *load) create(t *testing.T, department int) {
 func (w *load) gang(t *testing.T, leaf string) {
 	t.Helper()
 	for i := range gangMembers {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("gang-%s-%d", leaf, i),
-				Labels: map[string]string{
-					annotation.QuotaName: leaf,
-				},
-				Annotations: map[string]string{
-					annotation.GangName: leaf, annotation.GangMinAvailable: fmt.Sprint(gangLeast),
-				},
-			},
-			Spec: corev1.PodSpec{
-				SchedulerName: "tenon-scheduler",
-				Containers: []corev1.Container{{Name: "main", Image: "app", Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{
-						corev1.ResourceCPU: *resource.NewQuantity(podCPUs, resource.DecimalSI),
-					},
-				}}},
-			},
-		}
-		w.submit(t, pod)
+		w.submit(t, pod(fmt.Sprintf("gang-%s-%d", leaf, i), object.Label(annotation.QuotaName, leaf),
+			object.Gang(leaf, fmt.Sprint(gangLeast)), object.Requests("cpu", fmt.Sprint(podCPUs))))
 	}
 }
 

@@ -15,43 +15,30 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // volcanoPod is pod i of a mix of Guaranteed pods with whole CPUs and Volcano's policies: 100 CPUs for each 50 pods, of
 // the 126 that a node has for pods.
 func volcanoPod(i int) *corev1.Pod {
 	policies := []string{"restricted", "single-numa-node", "best-effort"}
-	amounts := func(cpus int) corev1.ResourceRequirements {
-		list := corev1.ResourceList{
-			corev1.ResourceCPU:    *resource.NewQuantity(int64(cpus), resource.DecimalSI),
-			corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}
-		return corev1.ResourceRequirements{Requests: list, Limits: list}
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        fmt.Sprintf("numa-%04d", i),
-			Annotations: map[string]string{annotation.VolcanoTopologyPolicy: policies[i%len(policies)]},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler",
-			Containers:    []corev1.Container{{Name: "main", Image: "app", Resources: amounts(1 + i%2)}},
-		},
+	pod := pod(fmt.Sprintf("numa-%04d", i), object.Annotation(annotation.VolcanoTopologyPolicy, policies[i%len(policies)]),
+		object.Both("cpu", fmt.Sprint(1+i%2), "memory", "64Mi"))
+	side := func(cpus string) {
+		object.Container("side", "app")(pod)
+		object.Both("cpu", cpus, "memory", "64Mi")(pod)
 	}
 	switch i % 8 {
 	case 3: // 2 + 1
-		pod.Spec.Containers = append(pod.Spec.Containers,
-			corev1.Container{Name: "side", Image: "app", Resources: amounts(1)})
+		side("1")
 	case 6: // 1 + 4
-		pod.Spec.Containers = append(pod.Spec.Containers,
-			corev1.Container{Name: "side", Image: "app", Resources: amounts(4)})
+		side("4")
 	}
 	return pod
 }

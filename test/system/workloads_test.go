@@ -12,10 +12,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const workloadSpace = "work"
@@ -26,8 +26,7 @@ func template(app string, annotations map[string]string) corev1.PodTemplateSpec 
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}, Annotations: annotations},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "main", Image: "app",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(
-				"100m")}},
+			Resources: corev1.ResourceRequirements{Requests: object.List("cpu", "100m")},
 		}}},
 	}
 }

@@ -54,6 +54,11 @@ func Created(at time.Time) PodOption {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(at) }
 }
 
+// PriorityClass names the priority class.
+func PriorityClass(name string) PodOption {
+	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
+}
+
 // Phase sets the phase.
 func Phase(phase corev1.PodPhase) PodOption { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 
