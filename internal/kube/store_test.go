@@ -43,7 +43,7 @@ func node(name string, labels map[string]string) *corev1.Node {
 // pod is an LSR pod of n CPUs; bound to node with the CPUs when node is not empty.
 func pod(name, node string, n int, cpus string) *corev1.Pod {
 	return testobject.Pod(name, testobject.On(node), testobject.Class("LSR"), testobject.CPUs(cpus),
-		testobject.Both("cpu", fmt.Sprint(n), "memory", "1Gi"))
+		testobject.Container("", ""), testobject.Both("cpu", fmt.Sprint(n), "memory", "1Gi"))
 }
 
 // account is what a view says, in the kernel's ids.
