@@ -21,17 +21,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -59,26 +58,12 @@ type shape struct{ sockets, numa, cores, threads int }
 
 func topology(t *testing.T, name string, s shape, annotations map[string]string) v1alpha2.NodeResourceTopology {
 	t.Helper()
-	spec := topo.Spec{Arch: "amd64"}
-	cores := s.sockets * s.numa * s.cores
-	for id := range cores * s.threads {
-		core := id % cores
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: core / 4, Socket: core / (s.numa * s.cores), NUMA: core / s.cores,
-		})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := v1alpha2.NodeResourceTopology{
-		TypeMeta: metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopology"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Annotations: map[string]string{annotation.CPUTopology: convert.Topology(m).String()},
-		},
-		Zones: v1alpha2.ZoneList{},
-	}
+	m := grid.Machine{
+		Arch: "amd64", Sockets: s.sockets, Nodes: s.numa, Cores: s.cores, Threads: s.threads, CoresL3: 4,
+	}.Build(t)
+	out := *object.Topology(name, m, annotations)
+	out.TypeMeta = metav1.TypeMeta{APIVersion: "topology.node.k8s.io/v1alpha2", Kind: "NodeResourceTopology"}
+	out.Labels, out.Zones = nil, v1alpha2.ZoneList{}
 	for n := range s.sockets * s.numa {
 		memory := resource.MustParse("64Gi")
 		out.Zones = append(out.Zones, v1alpha2.Zone{
@@ -88,48 +73,22 @@ func topology(t *testing.T, name string, s shape, annotations map[string]string)
 			},
 		})
 	}
-	for key, value := range annotations {
-		out.Annotations[key] = value
-	}
 	return out
 }
 
 func node(name, cpus string, labels map[string]string) corev1.Node {
-	return corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("256Gi"),
-			corev1.ResourcePods: resource.MustParse("110"),
-		}},
-	}
+	return *object.Node(name, labels, "cpu", cpus, "memory", "256Gi", "pods", "110")
 }
 
 // born is when every pod of the tests was created.
 var born = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func pod(name, class, cpus, on, status string) corev1.Pod {
-	p := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(born),
-			Labels: map[string]string{}, Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: "tenon-scheduler", NodeName: on,
-			Containers: []corev1.Container{{Name: "app", Image: "app:1"}},
-		},
-	}
-	if class != "" {
-		p.Labels[annotation.QoSClass] = class
-	}
+	p := *object.Pod(name, object.UID("uid-"+name), object.Created(born), object.Scheduler("tenon-scheduler"),
+		object.On(on), object.Class(class), object.Annotation(annotation.ResourceStatusKey, status),
+		object.Container("app", "app:1"))
 	if cpus != "" {
-		amounts := corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse(cpus),
-			corev1.ResourceMemory: resource.MustParse("1Gi"),
-		}
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
-	}
-	if status != "" {
-		p.Annotations[annotation.ResourceStatusKey] = status
+		object.Both("cpu", cpus, "memory", "1Gi")(&p)
 	}
 	if on != "" {
 		p.Status.Phase = corev1.PodRunning

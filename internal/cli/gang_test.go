@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -45,11 +46,9 @@ func gangWorld() *kube.Gangs {
 	for i := range pods {
 		s.PutPod(&pods[i])
 	}
-	s.PutGroup(&v1alpha1.PodGroup{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "PodGroup"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ended"}, Spec: v1alpha1.PodGroupSpec{MinMember: 2},
-		Status: v1alpha1.PodGroupStatus{Phase: v1alpha1.PodGroupFinished},
-	})
+	ended := object.PodGroup("default/ended", 2)
+	ended.Status.Phase = v1alpha1.PodGroupFinished
+	s.PutGroup(ended)
 	return s
 }
 

@@ -24,23 +24,17 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 // unused is a Node that has nothing of Tenon, with what others write into it.
 func unused(name string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"kept": "yes"},
-		},
-		Status: corev1.NodeStatus{
-			Capacity: corev1.ResourceList{
-				"cpu": resource.MustParse("8"), "koordinator.sh/batch-cpu": resource.MustParse("1"),
-			},
-			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("7")},
-			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-		},
-	}
+	n := testobject.Node(name, map[string]string{"team": "a"}, "cpu", "7")
+	n.Annotations["kept"] = "yes"
+	n.Status.Capacity = testobject.List("cpu", "8", "koordinator.sh/batch-cpu", "1")
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return n
 }
 
 // used is a Node with all that Tenon writes.
@@ -91,13 +85,8 @@ func newLeaving(t *testing.T) *leaving {
 		return u
 	}
 	agent := func(node string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: agentNamespace, Name: "agent-" + node,
-				Labels: map[string]string{componentLabel: view.AgentName},
-			},
-			Spec: corev1.PodSpec{NodeName: node},
-		}
+		return testobject.Pod(agentNamespace+"/agent-"+node, testobject.Label(componentLabel, view.AgentName),
+			testobject.On(node))
 	}
 	hooks := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
 	l := &leaving{

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -28,18 +29,9 @@ const gpu = "nvidia.com/gpu"
 // elastic is a quota under a parent, with amounts as "cpu=10,memory=1Gi".
 func elastic(name, parent, floor, ceiling string) *v1alpha1.ElasticQuota {
 	list := func(text string) corev1.ResourceList {
-		out := corev1.ResourceList{}
-		for _, part := range strings.Split(text, ",") {
-			key, n, _ := strings.Cut(part, "=")
-			out[corev1.ResourceName(key)] = resource.MustParse(n)
-		}
-		return out
+		return object.List(strings.FieldsFunc(text, func(r rune) bool { return r == '=' || r == ',' })...)
 	}
-	q := &v1alpha1.ElasticQuota{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "ElasticQuota"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "quotas", Name: name, Labels: map[string]string{}},
-		Spec:       v1alpha1.ElasticQuotaSpec{Min: list(floor), Max: list(ceiling)},
-	}
+	q := object.Quota("quotas/"+name, list(floor), list(ceiling))
 	if parent != "" {
 		q.Labels[annotation.QuotaParent] = parent
 	}

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -17,23 +15,14 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // sparse has NUMA nodes 0 and 8 with 4 CPUs and 4 GiB each.
 func sparse(t *testing.T) *topo.Machine {
 	t.Helper()
-	var spec topo.Spec
-	for id := range 8 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: id, Core: id, L3: -1, Socket: id / 4, NUMA: id / 4 * 8})
-	}
-	for _, id := range []int{0, 8} {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: id, MemoryBytes: 4 << 30})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return grid.Machine{Sockets: 2, Cores: 4, NodeIDs: []int{0, 8}, NodeBytes: 4 << 30}.Build(t)
 }
 
 // follow is a node whose restricted kubelet chooses; the CPUs that a pod named busy has are pinned.
@@ -76,13 +65,7 @@ func follow(t *testing.T, busy string) *ledger.View {
 }
 
 func guaranteed(cpu, memory string) *corev1.Pod {
-	amounts := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "main", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
-		}}},
-	}
+	return object.Pod("ns/p", object.Both("cpu", cpu, "memory", memory))
 }
 
 func TestHintsShowEveryMaskAndTheMerge(t *testing.T) {

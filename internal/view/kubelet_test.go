@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -76,13 +77,8 @@ func TestPlacementShowsPredictedAndActualAllocation(t *testing.T) {
 				},
 				Given: tt.report,
 			}, entry).View()
-			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: "d", Name: "p", UID: "u",
-					Annotations: map[string]string{annotation.PredictedPlacementKey: written},
-				},
-				Spec: corev1.PodSpec{NodeName: "n"},
-			}
+			pod := object.Pod("d/p", object.UID("u"), object.On("n"),
+				object.Annotation(annotation.PredictedPlacementKey, written))
 			if tt.pod != nil {
 				tt.pod(pod)
 			}
@@ -151,10 +147,9 @@ func TestEndedInitContainerIsNotADifference(t *testing.T) {
 func TestRejectedPodHasTheKubeletsReason(t *testing.T) {
 	t.Parallel()
 	pod := func(reason string, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"},
-			Status: corev1.PodStatus{Phase: phase, Reason: reason, Message: "no alignment"},
-		}
+		p := object.Pod("d/p", object.On("n"))
+		p.Status = corev1.PodStatus{Phase: phase, Reason: reason, Message: "no alignment"}
+		return p
 	}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod

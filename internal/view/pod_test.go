@@ -9,8 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -21,18 +19,15 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 func pending() *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ml", Name: "a", UID: "u",
-			CreationTimestamp: metav1.NewTime(time.Unix(1700000000, 0)),
-		},
-		Spec: corev1.PodSpec{SchedulerName: "tenon-scheduler"},
-	}
+	return object.Pod("ml/a", object.UID("u"), object.Created(time.Unix(1700000000, 0)),
+		object.Scheduler("tenon-scheduler"))
 }
 
 func refusal(code why.Code, node string, asked, free int64) why.Finding {
@@ -202,18 +197,7 @@ func TestObjectsAloneStillExplain(t *testing.T) {
 
 func machine(t *testing.T) *topo.Machine {
 	t.Helper()
-	spec := topo.Spec{Arch: "amd64"}
-	for id := range 16 {
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: id % 8, L3: -1, Socket: id % 8 / 4,
-			NUMA: id % 8 / 4,
-		})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return grid.Machine{Arch: "amd64", Sockets: 2, Cores: 4, Threads: 2}.Build(t)
 }
 
 func TestPlacements(t *testing.T) {
@@ -231,13 +215,7 @@ func TestPlacements(t *testing.T) {
 		},
 	).View()
 	pod := func(uid, class string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "d", Name: uid, UID: types.UID(uid),
-				Labels: map[string]string{"koordinator.sh/qosClass": class},
-			},
-			Spec: corev1.PodSpec{NodeName: "n"},
-		}
+		return object.Pod("d/"+uid, object.Class(class), object.On("n"))
 	}
 	for name, c := range map[string]struct {
 		uid, class string

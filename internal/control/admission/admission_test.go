@@ -5,39 +5,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
-type podOption func(*corev1.Pod)
+type podOption = object.PodOption
 
 // newPod is a pod of one container with one CPU and 1 GiB, requests equal to limits.
 func newPod(options ...podOption) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "p", Labels: map[string]string{},
-			Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-			Requests: amounts("cpu", "1", "memory", "1Gi"), Limits: amounts("cpu", "1", "memory", "1Gi"),
-		}}}},
-	}
-	for _, o := range options {
-		o(pod)
-	}
-	return pod
+	return object.Pod("p", append([]podOption{
+		object.UID(""), object.Container("", ""), object.Both("cpu", "1", "memory", "1Gi"),
+	}, options...)...)
 }
 
-func amounts(pairs ...string) corev1.ResourceList {
-	l := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return l
-}
+func amounts(pairs ...string) corev1.ResourceList { return object.List(pairs...) }
 
 func label(key, value string) podOption { return func(p *corev1.Pod) { p.Labels[key] = value } }
 func class(c string) podOption          { return label(annotation.QoSClass, c) }

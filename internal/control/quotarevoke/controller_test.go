@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -30,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const cpu = "cpu"
@@ -68,12 +68,7 @@ func newWorld(t *testing.T) *world {
 
 // add makes a pod of a quota that asks for CPUs; on a node, or rejected for lack of CPUs.
 func (w *world) add(quotaName, name, node string, cpus int64, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: name, UID: types.UID(name), Annotations: map[string]string{},
-		},
-		Spec: corev1.PodSpec{NodeName: node},
-	}
+	pod := object.Pod("team/"+name, object.On(node))
 	if node == "" {
 		pod.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,

@@ -34,8 +34,8 @@ func newPod(options ...podOption) *corev1.Pod {
 	return object.Pod("p", append([]podOption{object.UID("u")}, options...)...)
 }
 
-func label(key, value string) podOption { return object.Label(key, value) }
-func class(c string) podOption          { return object.Class(c) }
+func label(key, value string) podOption { return func(p *corev1.Pod) { p.Labels[key] = value } }
+func class(c string) podOption          { return label(annotation.QoSClass, c) }
 func annot(key, value string) podOption { return func(p *corev1.Pod) { p.Annotations[key] = value } }
 func priority(v int32) podOption        { return object.Priority(v) }
 func onNode(p *corev1.Pod)              { p.Spec.NodeName = "n" }

@@ -36,20 +36,18 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func member(name, gangName, least string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{
-			annotation.GangName: gangName, annotation.GangMinAvailable: least,
-		},
-	}}
+	p := object.Pod("ns/"+name, object.UID("uid-"+name))
+	p.Annotations[annotation.GangName], p.Annotations[annotation.GangMinAvailable] = gangName, least
+	return p
 }
 
 // handle is the scheduling queue.
@@ -338,13 +336,9 @@ func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
 		return p
 	}
 	for _, name := range []string{"a", "b"} {
-		gangs.PutGroup(&v1alpha1.PodGroup{
-			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "PodGroup"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{
-				annotation.GangGroups: `["ns/a","ns/b"]`,
-			}},
-			Spec: v1alpha1.PodGroupSpec{MinMember: 2},
-		})
+		g := object.PodGroup("ns/"+name, 2)
+		g.Annotations[annotation.GangGroups] = `["ns/a","ns/b"]`
+		gangs.PutGroup(g)
 	}
 	for _, p := range []*corev1.Pod{in("a0", "a"), in("a1", "a"), in("b0", "b"), member("alone", "c", "2")} {
 		gangs.PutPod(p)
@@ -730,11 +724,9 @@ func TestTheQueueIsInOrder(t *testing.T) {
 		p.Annotations = nil
 		return created(p, second)
 	}
-	gangs.PutGroup(&v1alpha1.PodGroup{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupName + "/v1alpha1", Kind: "PodGroup"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "old", CreationTimestamp: at(2)},
-		Spec:       v1alpha1.PodGroupSpec{MinMember: 2},
-	})
+	old := object.PodGroup("ns/old", 2)
+	old.CreationTimestamp = at(2)
+	gangs.PutGroup(old)
 	ofOld := member("of-old", "", "")
 	ofOld.Labels, ofOld.Annotations = map[string]string{annotation.PodGroup: "old"}, nil
 	runs := member("runs", "degraded", "2")

@@ -8,18 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
-	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // TestPodsPrecedeGangsBehindAFailedRound: gangs g0, g1, … of two members come first in the queue, and rounds take 100
@@ -63,11 +60,8 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 				}
 				for i, priority := range c.priorities {
 					name := string(rune('a' + i))
-					pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-						Namespace: "ns", Name: name, UID: types.UID(name),
-						CreationTimestamp: metav1.NewTime(time.Now().Add(time.Duration(i) * time.Second)),
-					}}
-					pod.Spec.Priority = ptr.To(priority)
+					pod := object.Pod("ns/"+name, object.Priority(priority),
+						object.Created(time.Now().Add(time.Duration(i)*time.Second)))
 					q.Add(ctx, pod)
 				}
 				next := r.Next(r.Share(q.Pop))

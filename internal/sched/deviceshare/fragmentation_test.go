@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	basemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -21,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -32,22 +30,17 @@ func surveyed(t *testing.T, l *learner, models, cpus map[string]string) *survey 
 		cache: cache.New(t.Context(), nil, false), store: kube.NewStore(), learner: l,
 		snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
 	}
-	const object = `{"metadata":{"name":%q,"annotations":{%q:"Own"}},"spec":{"devices":[` +
+	const device = `{"metadata":{"name":%q,"annotations":{%q:"Own"}},"spec":{"devices":[` +
 		`{"type":"gpu","id":"0","minor":0,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}},` +
 		`{"type":"gpu","id":"1","minor":1,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}}]}}`
 	for name, n := range cpus {
-		amounts := corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(n), corev1.ResourceMemory: resource.MustParse("64Gi"),
-		}
-		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: amounts},
-		}
+		node := object.Node(name, nil, "cpu", n, "memory", "64Gi")
 		s.cache.AddNode(klog.Background(), node)
 		s.store.PutNode(node)
 		if models[name] == "" {
 			continue
 		}
-		d, err := kube.ReadDevice(fmt.Appendf(nil, object, name, annotation.DeviceModeKey, models[name]))
+		d, err := kube.ReadDevice(fmt.Appendf(nil, device, name, annotation.DeviceModeKey, models[name]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,13 +81,8 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 	if diff := cmp.Diff(free, s.nodes(), same); diff != "" {
 		t.Errorf("by values (-want +got):\n%s", diff)
 	}
-	s.store.PutPod(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "p", Annotations: map[string]string{
-			annotation.DeviceAllocatedKey: `{"gpu":[{"minor":1,"id":"1","resources":{"koordinator.sh/gpu-core":"30",` +
-				`"koordinator.sh/gpu-memory-ratio":"40"}}]}`,
-		}},
-		Spec: corev1.PodSpec{NodeName: "a"},
-	})
+	s.store.PutPod(object.Pod("d/p", object.On("a"), object.Annotation(annotation.DeviceAllocatedKey,
+		`{"gpu":[{"minor":1,"id":"1","resources":{"koordinator.sh/gpu-core":"30","koordinator.sh/gpu-memory-ratio":"40"}}]}`)))
 	if got := s.nodes()[0]; got.Free != 1600 || got.Lost != 600 {
 		t.Errorf("with a share in use: %+v, want 1600 free and 600 lost", got)
 	}

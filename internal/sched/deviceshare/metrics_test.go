@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestTheGaugesOfDevices(t *testing.T) {
@@ -35,13 +36,8 @@ func TestTheGaugesOfDevices(t *testing.T) {
 		store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	}
 	store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
-	store.PutPod(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "p", Annotations: map[string]string{
-			annotation.DeviceAllocatedKey: `{"gpu":[{"minor":1,"id":"GPU-1","resources":{` +
-				`"koordinator.sh/gpu-core":"30","koordinator.sh/gpu-memory":"2Ki"}}]}`,
-		}},
-		Spec: corev1.PodSpec{NodeName: "n"},
-	})
+	store.PutPod(object.Pod("d/p", object.On("n"), object.Annotation(annotation.DeviceAllocatedKey,
+		`{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"30","koordinator.sh/gpu-memory":"2Ki"}}]}`)))
 	registry := basemetrics.NewKubeRegistry()
 	if err := registry.CustomRegister(NewGauges(store, nil)); err != nil {
 		t.Fatal(err)

@@ -6,9 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
@@ -17,22 +14,14 @@ import (
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // nodeWith has some milli-CPU, of which pods use a part.
 func nodeWith(name string, milliCPU, used int64) fwk.NodeInfo {
-	n := framework.NewNodeInfo(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewMilliQuantity(used, resource.DecimalSI),
-		}},
-	}}}})
-	n.SetNode(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
-		}},
-	})
+	n := framework.NewNodeInfo(object.Pod("p", object.Requests("cpu", fmt.Sprintf("%dm", used))))
+	n.SetNode(object.Node(name, nil, "cpu", fmt.Sprintf("%dm", milliCPU)))
 	return n
 }
 

@@ -25,10 +25,10 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
 // served is a plugin of our name with these endpoints.
@@ -75,18 +75,7 @@ func ask(t *testing.T, path string, wrong ...follow.Misprediction) (status int, 
 // kubelet keeps CPUs 0 and 16, an LSE pod holds 1 and 17, an LSR pod 2 and 18.
 func example(t *testing.T) *ledger.View {
 	t.Helper()
-	spec := topo.Spec{Arch: "amd64"}
-	for id := range 32 {
-		core := id % 16
-		spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-			ID: id, Core: core, L3: -1, Socket: core / 8,
-			NUMA: core / 4,
-		})
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := grid.Worked().Build(t)
 	f := ledger.Facts{
 		Machine: m, MinSharedCPUs: -1, Topology: hint.Restricted,
 		Model: kubelet.Facts{Config: kubelet.Config{

@@ -10,10 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
@@ -36,6 +33,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // fixture is the plugin in a real framework, over a store with two-thread machines.
@@ -206,24 +205,7 @@ func (f *fixture) counted(t *testing.T, name string, labels ...string) float64 {
 // machine has numa NUMA nodes of cores cores; the second thread of core c is CPU c + numa·cores.
 func machine(t *testing.T, arch string, numa, cores, threads int) *topo.Machine {
 	t.Helper()
-	spec := topo.Spec{Arch: arch}
-	for n := range numa {
-		spec.NUMA = append(spec.NUMA, topo.NUMASpec{ID: n})
-		for c := range cores {
-			core := n*cores + c
-			for thread := range threads {
-				spec.CPUs = append(spec.CPUs, topo.CPUSpec{
-					ID: core + thread*numa*cores, Core: core, L3: -1,
-					NUMA: n,
-				})
-			}
-		}
-	}
-	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return grid.Machine{Arch: arch, Nodes: numa, Cores: cores, Threads: threads}.Build(t)
 }
 
 // nodeOption changes a node or its topology; both are at hand.
@@ -241,11 +223,9 @@ func cpuManager(settings string) nodeOption {
 
 // addNode puts a node and its topology into the store; m nil is a node without topology.
 func (f *fixture) addNode(name string, m *topo.Machine, options ...nodeOption) fwk.NodeInfo {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
-	nrt := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
+	n, nrt := object.Node(name, nil), object.Topology(name, m, nil)
 	if m != nil {
 		n.Labels[corev1.LabelArchStable] = m.Arch()
-		nrt.Annotations[annotation.CPUTopology] = convert.Topology(m).String()
 	}
 	for _, o := range options {
 		o(n, nrt)
@@ -261,17 +241,12 @@ func (f *fixture) addNode(name string, m *topo.Machine, options ...nodeOption) f
 }
 
 func amounts(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse(cpu),
-		corev1.ResourceMemory: resource.MustParse(memory),
-	}
+	return object.List("cpu", cpu, "memory", memory)
 }
 
-type podOption func(*corev1.Pod)
+type podOption = object.PodOption
 
-func qosClass(c string) podOption {
-	return func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = c }
-}
+func qosClass(c string) podOption { return object.Class(c) }
 
 func spec(format string, args ...any) podOption {
 	return func(p *corev1.Pod) { p.Annotations[annotation.ResourceSpecKey] = fmt.Sprintf(format, args...) }
@@ -294,10 +269,8 @@ func bound(node, cpus string) podOption {
 }
 
 func newPod(name string, options ...podOption) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{},
-		Annotations: map[string]string{},
-	}}
+	p := object.Pod(name)
+	p.ResourceVersion = "1"
 	for _, o := range options {
 		o(p)
 	}
