@@ -73,23 +73,15 @@ type world struct {
 func newWorld(t *testing.T, spec string) *world {
 	t.Helper()
 	d, _, err := machine.Parse(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w := &world{t: t, root: host.Root{Dir: filepath.Join(testkit.Dir(t), nodeName)}}
-	if err := d.Write(w.root.Dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Write(w.root.Dir))
 	reading, err := host.Read(w.root, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if w.tree, err = kernel.Open(kernel.Options{Dialect: desired.V2, Machine: reading.Machine}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.tree.MkdirAll("kubepods"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.tree.MkdirAll("kubepods"))
 	node := object.Node(nodeName, map[string]string{corev1.LabelArchStable: "amd64"})
 	node.UID = "node-uid"
 	w.client = fake.NewClientset(node)
@@ -131,9 +123,7 @@ func (w *world) apply(action clienttesting.Action) (bool, runtime.Object, error)
 func (w *world) run(play func(a *app.Agent)) {
 	w.t.Helper()
 	a, err := app.New(w.options)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	if !w.unasked {
 		a.Attach()
 	}
@@ -162,9 +152,7 @@ func (w *world) published(key string) string {
 
 func (w *world) condition(kind event.Reason) string {
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	for _, c := range node.Status.Conditions {
 		if string(c.Type) == kind.Condition() {
 			return string(c.Status)
@@ -176,9 +164,7 @@ func (w *world) condition(kind event.Reason) string {
 func (w *world) label(key, value string) {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	node.Labels[key] = value
 	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -206,9 +192,7 @@ func (w *world) start(a *app.Agent, p *corev1.Pod) (hook.Container, error) {
 		Annotations: p.Annotations, Cgroup: "kubepods/pod" + string(p.UID),
 	}}
 	c.Cgroup = c.Pod.Cgroup + "/" + c.ID
-	if err := w.tree.MkdirAll(c.Cgroup); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, w.tree.MkdirAll(c.Cgroup))
 	runtime := a.Attach()
 	if err := runtime.RunPod(w.t.Context(), c.Pod); err != nil {
 		return c, err
@@ -221,9 +205,7 @@ func (w *world) start(a *app.Agent, p *corev1.Pod) (hook.Container, error) {
 		if value == "" {
 			continue
 		}
-		if err := w.tree.Write(c.Cgroup, file, value); err != nil {
-			w.t.Fatal(err)
-		}
+		testkit.Check(w.t, w.tree.Write(c.Cgroup, file, value))
 	}
 	if err := runtime.Start(w.t.Context(), c); err != nil {
 		return c, err
@@ -235,9 +217,7 @@ func (w *world) start(a *app.Agent, p *corev1.Pod) (hook.Container, error) {
 func (w *world) cpuset(c hook.Container) string {
 	w.t.Helper()
 	text, err := w.tree.Read(c.Cgroup, desired.CPUs)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	return text
 }
 
@@ -252,15 +232,11 @@ func TestAllocationReachesTheCgroupAndThePublishedPools(t *testing.T) {
 			ls := pod("ls", "LS", "1500m", "")
 			w.create(ls)
 			lsGroup, err := w.start(a, ls)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			lsr := pod("lsr", "LSR", "4", "0-3")
 			w.create(lsr)
 			lsrGroup, err := w.start(a, lsr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			later(2 * time.Second)
 			if got := w.cpuset(lsrGroup); got != "0-3" {
 				t.Errorf("cpuset of the LSR pod = %q, want 0-3", got)
@@ -275,13 +251,9 @@ func TestAllocationReachesTheCgroupAndThePublishedPools(t *testing.T) {
 				`"name":"lsr","uid":"uid-lsr","cpuset":"0-3"`) {
 				t.Errorf("published allocations = %s", got)
 			}
-			if err := w.tree.Kill(lsrGroup.Cgroup); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.tree.Kill(lsrGroup.Cgroup))
 			a.Attach().Stop(lsrGroup)
-			if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "lsr", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.client.CoreV1().Pods("default").Delete(t.Context(), "lsr", metav1.DeleteOptions{}))
 			later(15 * time.Second)
 			if got := w.cpuset(lsGroup); got != "0-63" {
 				t.Errorf("cpuset of the LS pod = %q after the LSR pod is gone, want all", got)
@@ -311,9 +283,7 @@ func TestMemoryStaysOnTheNUMANodesItWasAllocatedOn(t *testing.T) {
 			w.create(anywhere)
 			for p, want := range map[*corev1.Pod]string{local: "1", anywhere: ""} {
 				c, err := w.start(a, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				if got, err := w.tree.Read(c.Cgroup, desired.Mems); got != want || err != nil {
 					t.Errorf("cpuset.mems of pod %s = %q (%v), want %q", p.Name, got, err, want)
 				}
@@ -349,12 +319,8 @@ func TestDriftIsRepairedAndReportedOnThePod(t *testing.T) {
 			p := pod("lsr", "LSR", "4", "0-3")
 			w.create(p)
 			c, err := w.start(a, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.tree.Write(c.Cgroup, desired.CPUs, "0-63"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
+			testkit.Check(t, w.tree.Write(c.Cgroup, desired.CPUs, "0-63"))
 			later(15 * time.Second)
 			if got := w.cpuset(c); got != "0-3" {
 				t.Errorf("cpuset = %q after another program changed it, want 0-3 again", got)
@@ -393,12 +359,8 @@ func TestGroupsOfUnknownPodsAndALostCheckpointAreReported(t *testing.T) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		orphan := "kubepods/poduid-gone/c1"
-		if err := w.tree.MkdirAll(orphan); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.tree.Write(orphan, desired.CPUs, "8-9"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.tree.MkdirAll(orphan))
+		testkit.Check(t, w.tree.Write(orphan, desired.CPUs, "8-9"))
 		if _, err := w.tree.Spawn(orphan); err != nil {
 			t.Fatal(err)
 		}
@@ -459,9 +421,7 @@ func TestFollowModeWritesNoCPUSet(t *testing.T) {
 			p := pod("static", "", "2", "")
 			w.create(p)
 			c, err := w.start(a, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if err := w.tree.Write(c.Cgroup, desired.CPUs, "5-6"); err != nil { // as the kubelet would
 				t.Fatal(err)
 			}
@@ -493,9 +453,7 @@ func TestPodsPinnedBetweenTwoTakeoversKeepTheirCPUs(t *testing.T) {
 			}}}
 			w.create(p)
 			c, err := w.start(a, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if err := w.tree.Write(c.Cgroup, desired.CPUs, "5-6"); err != nil { // as the kubelet would
 				t.Fatal(err)
 			}
@@ -571,9 +529,7 @@ func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
 		old.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))},
 		}}}
-		if err := w.client.Tracker().Add(old); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.client.Tracker().Add(old))
 		var since string
 		w.run(func(*app.Agent) {
 			takeover, _, err := annotation.ParseTakeover(w.published(annotation.TakeoverKey))
@@ -622,12 +578,8 @@ func (w *world) state(text string) {
 func (w *world) file(name, text string) {
 	w.t.Helper()
 	file := w.root.Path(name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	testkit.Check(w.t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 func TestAgentWaitsForTheDefinitionOfItsObject(t *testing.T) {
@@ -687,9 +639,7 @@ func TestAgentsOfEqualMachinesShareOneTopology(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
 		w.options.Shared = shared
 		a, err := app.New(w.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		agents = append(agents, a)
 	}
 	if agents[0].Machine() != agents[1].Machine() {

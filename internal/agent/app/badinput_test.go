@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // written returns an LSR pod with an annotation as it stands.
@@ -124,9 +125,7 @@ func TestChangeOfARunningPodsAllocationIsReportedAndNotFollowed(t *testing.T) {
 			for _, p := range []*corev1.Pod{first, second} {
 				w.create(p)
 				c, err := w.start(a, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				groups = append(groups, c)
 			}
 			for _, cpus := range []string{"4-5", "6-7"} {
@@ -171,9 +170,7 @@ func TestValueThatTheKernelRefusesIsReportedOnThePodAndRetried(t *testing.T) {
 			ls := pod("ls", "LS", "1500m", "")
 			w.create(ls)
 			c, err := w.start(a, ls)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			broken.refuse.Store(c.Cgroup)
 			w.create(pod("lsr", "LSR", "2", "2-3"))
 			later(time.Minute)
@@ -223,9 +220,7 @@ func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
 			late := pod("late", "", "2", "")
 			w.create(late)
 			lateGroup, err := w.start(a, late)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			lsr := pod("lsr", "LSR", "2", "2-3")
 			w.create(lsr)
 			if _, err := w.start(a, lsr); err != nil {
@@ -256,9 +251,7 @@ func TestSecondAgentOfAMachineIsRefused(t *testing.T) {
 		w := newWorld(t, "hybrid")
 		w.run(func(*app.Agent) {
 			second, err := app.New(w.options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			err = second.Run(t.Context())
 			if !errors.Is(err, statedir.ErrSecondAgent) ||
 				!strings.Contains(err.Error(), "another agent works on this machine: process ") {

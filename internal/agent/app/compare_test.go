@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // At every resync, and as soon as a runtime has reported its containers.
@@ -31,9 +32,7 @@ func TestAContainerThatCanUseAnotherCardIsReported(t *testing.T) {
 			p := pod("plain", "", "1", "")
 			w.create(p)
 			c, err := w.start(a, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			group := "sys/fs/cgroup/devices/" + c.Cgroup
 			w.file(group+"/cgroup.procs", "12\n")
 			w.file(group+"/devices.list", "c 1:3 rwm\n")
@@ -117,9 +116,7 @@ func (w *world) metrics() func(name string, source ...string) float64 {
 	return func(name string, source ...string) (sum float64) {
 		w.t.Helper()
 		families, err := registry.Gather()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		testkit.Check(w.t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				var labels []string

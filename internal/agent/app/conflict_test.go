@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame: the CPUs of a pod that was deleted go to the next one, while
@@ -40,9 +41,7 @@ func TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame(t *testing.T) {
 				t.Fatal(err)
 			}
 			resource := corev1.SchemeGroupVersion.WithResource("pods")
-			if err := w.client.Tracker().Delete(resource, "default", "first"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.client.Tracker().Delete(resource, "default", "first"))
 			w.create(pod("second", "LSR", "2", "2-3"))
 			relist()
 			if sent := h.notesFor("AllocationConflict"); len(sent) > 0 {

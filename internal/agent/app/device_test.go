@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const driver = "proc/driver/nvidia/gpus/0000:3b:00.0/information"
@@ -59,18 +60,14 @@ func (w *world) putMode(mode string) {
 	if err != nil {
 		_, err = devices.Create(w.t.Context(), u, metav1.CreateOptions{})
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 }
 
 // putGPUs makes the Node have a GPU of the kubelet, of which so many are left.
 func (w *world) putGPUs(left string) {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
 	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(left)}
 	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
@@ -161,9 +158,7 @@ func TestACardThatVanishesIsNotGiven(t *testing.T) {
 		w := newAccelerated(t)
 		w.mode("Own")
 		w.run(func(a *app.Agent) {
-			if err := os.RemoveAll(filepath.Join(w.root.Dir, filepath.Dir(driver))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.RemoveAll(filepath.Join(w.root.Dir, filepath.Dir(driver))))
 			later(w.options.Resync)
 			wantVisible(t, a, "without the card", "void",
 				`DeviceUnavailable: container "main" of pod u: no driver of this machine has the gpu "GPU-a"`)
@@ -215,9 +210,7 @@ func TestTheCardsThatThereAreAreDescribedToTheRuntime(t *testing.T) {
 			}
 		})
 		// An agent that was killed while it wrote, on a machine that had other cards before.
-		if err := os.Remove(w.root.Path("run/cdi/tenon.sh-gpu.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Remove(w.root.Path("run/cdi/tenon.sh-gpu.yaml")))
 		w.file(file, strings.ReplaceAll(whole, "GPU-a", "GPU-old"))
 		w.file(file+".new", whole[:20])
 		w.file(driver, "GPU UUID: GPU-a\nDevice Minor: 1\n")
@@ -225,9 +218,7 @@ func TestTheCardsThatThereAreAreDescribedToTheRuntime(t *testing.T) {
 			if got := named(t, a); got != device || text() != whole {
 				t.Errorf("after a restart the container is given %q of %s, want %s", got, text(), whole)
 			}
-			if err := os.RemoveAll(w.root.Path("proc/driver")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.RemoveAll(w.root.Path("proc/driver")))
 			later(w.options.Resync)
 			if got := text(); got != "" {
 				t.Errorf("without cards there is %s", got)
@@ -254,9 +245,7 @@ func TestANodeOfDropFilesAloneFollowsItsDevice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newAccelerated(t)
-		if err := os.RemoveAll(w.root.Path("proc/driver")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.RemoveAll(w.root.Path("proc/driver")))
 		w.file("var/run/tenon/device-infos/f.json", `[{"type":"dpu","uuid":"d"}]`)
 		w.mode("Follow")
 		w.run(func(a *app.Agent) {
@@ -278,9 +267,7 @@ func TestALostPluginIsNoticedBeforeTheResync(t *testing.T) {
 		w.putGPUs("1")
 		w.mode("Own")
 		w.run(func(a *app.Agent) {
-			if err := os.RemoveAll(w.root.Path("proc/driver")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.RemoveAll(w.root.Path("proc/driver")))
 			later(time.Minute)
 			wantVisible(t, a, "before", "void", "GPU-a")
 			w.putGPUs("0")
@@ -346,9 +333,7 @@ func TestTheAgentPublishesWhatDriversHave(t *testing.T) {
 			if got, want := listed(), "dpu d true ;gpu GPU-a true 80Gi;"; got != want {
 				t.Errorf("the object lists %q, want %q", got, want)
 			}
-			if err := os.RemoveAll(filepath.Join(w.root.Dir, filepath.Dir(driver))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.RemoveAll(filepath.Join(w.root.Dir, filepath.Dir(driver))))
 			w.file("var/run/tenon/device-infos/f.json", `[]`)
 			later(3 * time.Minute)
 			if got, want := listed(), "gpu GPU-a false 80Gi;"; got != want {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // heard is the Events and metrics of an agent.
@@ -72,9 +73,7 @@ func TestARefusedAgentIsReportedByItselfAndCountedByTheFirst(t *testing.T) {
 		w.run(func(*app.Agent) {
 			for range 3 {
 				second, err := app.New(w.options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				if err := second.Run(t.Context()); !errors.Is(err, statedir.ErrSecondAgent) {
 					t.Errorf("Run of a second agent = %v, want %v", err, statedir.ErrSecondAgent)
 				}
@@ -106,9 +105,7 @@ func TestARefusedAgentThatCannotTellSaysWhy(t *testing.T) {
 			w.client.PrependReactor("create", "events",
 				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errDown })
 			second, err := app.New(w.options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if err := second.Run(t.Context()); !errors.Is(err, statedir.ErrSecondAgent) || !errors.Is(err, errDown) {
 				t.Errorf("Run = %v, want %v and %v", err, statedir.ErrSecondAgent, errDown)
 			}
@@ -147,9 +144,7 @@ func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 			}
 		})
 		// As if the process had been killed.
-		if err := errors.Join(os.WriteFile(lock, running, 0o644), os.Chtimes(lock, alive, alive)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(os.WriteFile(lock, running, 0o644), os.Chtimes(lock, alive, alive)))
 		later(90 * time.Second)
 		h := w.recordEvents()
 		w.run(func(*app.Agent) {})
@@ -164,9 +159,7 @@ func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 		quiet("after the next end that was asked for", "1")
 
 		for _, text := range []string{"", "stopped", "4711\n", "x y\n", "4711 -3\n", strings.Repeat("9 ", 100)} {
-			if err := os.WriteFile(lock, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(lock, []byte(text), 0o644))
 			w.run(func(a *app.Agent) {
 				if err := a.Ready(); err != nil {
 					t.Errorf("a lock file of %q: %v", text, err)
@@ -235,20 +228,14 @@ func TestAKubeletRestartIsReported(t *testing.T) {
 		w := newWorld(t, "hybrid")
 		h := w.recordEvents()
 		socket := w.root.Path("var/lib/kubelet/pod-resources/kubelet.sock")
-		if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(socket), 0o755))
 		serve := func() {
 			t.Helper()
 			_ = os.Remove(socket) // as a kubelet does
 			l, err := new(net.ListenConfig).Listen(context.Background(), "unix", socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			l.(*net.UnixListener).SetUnlinkOnClose(false)
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, l.Close())
 			later(time.Minute)
 		}
 		w.run(func(*app.Agent) {
@@ -260,9 +247,7 @@ func TestAKubeletRestartIsReported(t *testing.T) {
 			if sent := h.notesFor("KubeletRestarted"); len(sent) != 1 {
 				t.Errorf("Events %q, want one Event", sent)
 			}
-			if err := os.Remove(socket); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.Remove(socket))
 			later(time.Minute)
 			if sent := h.notesFor("KubeletRestarted"); len(sent) > 0 {
 				t.Errorf("a kubelet that is gone: Events %q, want none", sent)

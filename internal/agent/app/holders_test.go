@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // newMoving is a node with two GPUs of which the kubelet gives out some, and whose agent is to take them over.
@@ -37,9 +38,7 @@ func newMoving(t *testing.T) *world {
 		`"topology":{"busID":"0000:5e:00.0"}}]`)
 	w.objects.PrependReactor("patch", "devices", w.applyDevice)
 	node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}
 	if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -65,14 +64,10 @@ func (w *world) applyDevice(action clienttesting.Action) (bool, runtime.Object, 
 func (w *world) device() *device.Device {
 	w.t.Helper()
 	o, err := w.objects.Tracker().Get(device.Resource(), "", nodeName)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	d := &device.Device{}
 	fields := o.(*unstructured.Unstructured).Object
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, d); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(fields, d))
 	return d
 }
 

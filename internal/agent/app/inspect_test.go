@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -36,9 +37,7 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "arm64-1s")
 		idle, err := app.New(w.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if code, _ := inspected(t, idle, "default", "lsr"); code != http.StatusNotFound {
 			t.Errorf("an agent that has not begun answers %d", code)
 		}
@@ -49,9 +48,7 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 				t.Errorf("groups before there is any: %+v", got.Groups)
 			}
 			c, err := w.start(a, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			leaf := func() view.Cgroup {
 				t.Helper()
 				code, got := inspected(t, a, "default", "lsr")
@@ -82,9 +79,7 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 				return g
 			}
 			check(value("0-3", view.Matches))
-			if err := w.tree.Write(c.Cgroup, desired.CPUs, "0-63"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.tree.Write(c.Cgroup, desired.CPUs, "0-63"))
 			if g := check(value("0-63", view.Differs)); g.Drift != nil {
 				t.Errorf("drift before the agent looked: %+v", g.Drift)
 			}

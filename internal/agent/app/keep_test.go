@@ -17,14 +17,13 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func (w *world) generation() int64 {
 	w.t.Helper()
 	r, _, err := annotation.ParseReport(w.published(annotation.ReportKey))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	return r.Gen
 }
 
@@ -37,9 +36,7 @@ func TestGenerationGoesOnAfterTheObjectWasDeletedWhileTheAgentWasDown(t *testing
 			later(time.Minute)
 		})
 		before := w.generation()
-		if err := w.objects.Tracker().Delete(v1alpha2.Resource(), "", nodeName); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.objects.Tracker().Delete(v1alpha2.Resource(), "", nodeName))
 		w.create(pod("second", "LSR", "2", "4-5"))
 		w.run(func(*app.Agent) { later(time.Minute) })
 		if after := w.generation(); before < 2 || after != before+1 {
@@ -81,9 +78,7 @@ func TestAgentStartsAnewWhenTheNewerVersionIsServed(t *testing.T) {
 		}}
 		api := w.behind(v1alpha2.GroupVersion())
 		a, err := app.New(w.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // mark sets the annotation by which the node is to be left, or removes it.
@@ -24,9 +25,7 @@ func (w *world) mark(leave bool) {
 	w.t.Helper()
 	nodes := w.client.CoreV1().Nodes()
 	node, err := nodes.Get(w.t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	node.Annotations = map[string]string{}
 	if leave {
 		node.Annotations[annotation.LeaveKey] = "true"
@@ -40,9 +39,7 @@ func (w *world) mark(leave bool) {
 func (w *world) left() (status corev1.ConditionStatus, reason, message string) {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	for _, c := range node.Status.Conditions {
 		if string(c.Type) == event.NodeLeft.Condition() {
 			return c.Status, c.Reason, c.Message
@@ -58,9 +55,7 @@ func (w *world) groups(c hook.Container) map[string]string {
 	for prefix, group := range map[string]string{"": c.Cgroup, "pod/": c.Pod.Cgroup} {
 		for _, file := range []string{desired.CPUs, desired.Mems, desired.QuotaV2} {
 			text, err := w.tree.Read(group, file)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			testkit.Check(w.t, err)
 			out[prefix+file] = text
 		}
 	}
@@ -104,12 +99,8 @@ func TestANodeIsLeftAndComesBack(t *testing.T) {
 				!strings.Contains(text, "default/bound") {
 				t.Errorf("condition = %s, %s: %q; want True, Left, and the name of the pod", status, reason, text)
 			}
-			if err := w.tree.Write(shared.Cgroup, desired.CPUs, "5"); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.objects.Tracker().Delete(v1alpha2.Resource(), "", nodeName); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.tree.Write(shared.Cgroup, desired.CPUs, "5"))
+			testkit.Check(t, w.objects.Tracker().Delete(v1alpha2.Resource(), "", nodeName))
 			start(a, pod("unallocated", "LSE", "2", ""))
 			later(time.Minute)
 			check("another program's cpuset", "0-95", "0-1", "400000 100000", "5")
@@ -149,9 +140,7 @@ func TestANodeIsLeftThatAStaticKubeletHas(t *testing.T) {
 			for _, p := range []*corev1.Pod{bound, shared} {
 				w.create(p)
 				c, err := w.start(a, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				groups[p.Name] = c
 			}
 			later(time.Second)
@@ -174,9 +163,7 @@ func TestAKernelThatRefusesHoldsALeavingNode(t *testing.T) {
 			p := pod("bound", "LSR", "4", "0-3")
 			w.create(p)
 			c, err := w.start(a, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			broken.refuse.Store(c.Cgroup)
 			w.mark(true)
 			if _, reason, text := w.left(); reason != "CgroupsRemain" || !strings.Contains(text, "permission denied") {
@@ -212,9 +199,7 @@ func TestPodsThatNeedTheAgentHoldALeavingNode(t *testing.T) {
 			}
 			for _, p := range []*corev1.Pod{fenced, allocated} {
 				err := w.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 			}
 			later(15 * time.Second)
 			if _, reason, text := w.left(); reason != event.Left {

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // entry is what the kubelet's checkpoint has of a container.
@@ -209,9 +210,7 @@ func TestADeletedDeviceObjectGivesNothingBack(t *testing.T) {
 		remove := func() {
 			t.Helper()
 			devices := w.objects.Resource(device.Resource())
-			if err := devices.Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, devices.Delete(t.Context(), nodeName, metav1.DeleteOptions{}))
 			later(2 * time.Minute)
 		}
 		w.run(func(ag *app.Agent) {

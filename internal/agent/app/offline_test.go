@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // away lets the API server of a world disappear and come back.
@@ -39,9 +40,7 @@ func TestAnAgentRestartedWithoutTheAPIServerServesThePodsOfItsCheckpoint(t *test
 		w := newWorld(t, "arm64-1s")
 		gone := w.away()
 		node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		node.Annotations = map[string]string{annotation.NodeReservation: `{"reservedCPUs":"60-63"}`}
 		if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
@@ -52,9 +51,7 @@ func TestAnAgentRestartedWithoutTheAPIServerServesThePodsOfItsCheckpoint(t *test
 			for _, p := range []*corev1.Pod{lsr, ls, quiet} {
 				w.create(p)
 				c, err := w.start(a, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				group[p.Name] = c.Cgroup
 			}
 			later(time.Minute)
@@ -87,9 +84,7 @@ func TestAnAgentRestartedWithoutTheAPIServerServesThePodsOfItsCheckpoint(t *test
 			if got := w.cpuset(again); got != "0-3" {
 				t.Errorf("the restarted container has CPUs %s, want those of the checkpoint", got)
 			}
-			if err := w.tree.Write(group["lsr"], desired.CPUs, "0-63"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.tree.Write(group["lsr"], desired.CPUs, "0-63"))
 			later(time.Minute)
 			expect("a minute without the API server", before)
 			taker := pod("taker", "LSE", "2", "8-9") // CPUs of a pod of which only the checkpoint knows

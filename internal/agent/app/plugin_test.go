@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestPluginsThatANodeNeeds(t *testing.T) {
@@ -104,16 +105,12 @@ func TestAPluginThatEndsIsReplacedAtOnce(t *testing.T) {
 		t.Skipf("the path of a socket in %s is too long", dir)
 	}
 	for _, folder := range []string{dir, w.root.Path("var/lib/kubelet/pod-resources")} {
-		if err := os.MkdirAll(folder, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(folder, 0o750))
 	}
 	kubelet, server := &registry{resources: make(chan string, 10)}, grpc.NewServer()
 	pluginapi.RegisterRegistrationServer(server, kubelet)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "kubelet.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	await := func(resource string) bool {
@@ -142,9 +139,7 @@ func TestAPluginThatEndsIsReplacedAtOnce(t *testing.T) {
 	}
 	w.options.WatchKubelet, w.options.RegisterPlugins, w.options.Resync = true, true, time.Hour
 	a, err := app.New(w.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	a.Attach()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -161,9 +156,7 @@ func TestAPluginThatEndsIsReplacedAtOnce(t *testing.T) {
 	replaced := false
 	for try := 0; try < 30 && !replaced; try++ { // the start of the watch is not observable
 		vendor := filepath.Join(dir, "vendor.sock")
-		if err := errors.Join(os.WriteFile(vendor, nil, 0o600), os.Remove(vendor)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(os.WriteFile(vendor, nil, 0o600), os.Remove(vendor)))
 		replaced = await("nvidia.com/gpu")
 	}
 	if !replaced {

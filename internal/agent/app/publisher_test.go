@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -67,9 +68,7 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 			}),
 			Dynamic: objects, Dir: statedir.Of(host.Root{Dir: t.TempDir()}), Status: reporter, Clock: clocks,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for _, part := range p.Parts() {

@@ -23,15 +23,14 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // message returns the text of a condition of the Node.
 func (w *world) message(kind event.Reason) string {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	for _, c := range node.Status.Conditions {
 		if string(c.Type) == kind.Condition() {
 			return c.Message
@@ -86,9 +85,7 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 				"var/lib/kubelet/cpu_manager_state": `{"policyName":"none"}`,
 			} {
 				good, err := os.ReadFile(w.root.Path(name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				w.file(name, bad)
 				later(time.Minute)
 				if got := w.published(annotation.NUMAStateKey); got != want {
@@ -223,9 +220,7 @@ func TestNUMANodeWithoutCPUsAndABadDistanceRow(t *testing.T) {
 		}
 		w.run(func(*app.Agent) {
 			object, err := w.objects.Tracker().Get(v1alpha2.Resource(), "", nodeName)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			o := &v1alpha2.NodeResourceTopology{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(
 				object.(*unstructured.Unstructured).Object, o); err != nil {
@@ -331,22 +326,16 @@ func TestPodsAreForgottenWhileTheAgentDoesNotWrite(t *testing.T) {
 			p := pod("ls", "LS", "1500m", "")
 			w.create(p)
 			c, err := w.start(a, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			knows := func() bool {
 				later(15 * time.Second)
 				return slices.ContainsFunc(a.Table().Rows, func(r desired.Row) bool { return r.UID == string(p.UID) })
 			}
-			if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "ls", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.client.CoreV1().Pods("default").Delete(t.Context(), "ls", metav1.DeleteOptions{}))
 			if !knows() {
 				t.Error("a pod that lives is forgotten")
 			}
-			if err := w.tree.Kill(c.Cgroup); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.tree.Kill(c.Cgroup))
 			if knows() {
 				t.Error("a dead pod is not forgotten")
 			}

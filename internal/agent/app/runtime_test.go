@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestANodeWhoseRuntimeIsNotConnectedSaysSo: the rest of the agent works, and the cause is reported once.
@@ -101,9 +102,7 @@ func TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs(t *testing.T) {
 		w.state(
 			`{"policyName":"static","defaultCpuSet":"0-4,7-63","entries":{"of-the-node":{"main":"5-6"}},"checksum":1}`)
 		c := hook.Container{Name: "main", Cgroup: "kubepods/podof-the-node/c1"}
-		if err := errors.Join(w.tree.MkdirAll(c.Cgroup), w.tree.Write(c.Cgroup, desired.CPUs, "5-6")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(w.tree.MkdirAll(c.Cgroup), w.tree.Write(c.Cgroup, desired.CPUs, "5-6")))
 		if _, err := w.tree.Spawn(c.Cgroup); err != nil {
 			t.Fatal(err)
 		}

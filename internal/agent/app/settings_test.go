@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // talker is a kubelet that can be asked.
@@ -80,9 +81,7 @@ func static() kubeletapi.Config {
 func (w *world) policy() annotation.KubeletCPUManager {
 	w.t.Helper()
 	p, _, err := annotation.ParseKubeletCPUManager(w.published(annotation.KubeletCPUManagerPolicy))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	return p
 }
 
@@ -257,9 +256,7 @@ func TestTheKubeletIsNotAskedHotly(t *testing.T) {
 			later(3 * time.Minute)
 			count(&k.asked)
 			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			node.Status.NodeInfo.KubeletVersion = "v1.37.0"
 			if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
@@ -304,9 +301,7 @@ func TestAKubeletThatKeepsItsPodsElsewhereEndsTheAgent(t *testing.T) {
 		k.config.CgroupRoot = "/tenon"
 		w.ask(k)
 		a, err := app.New(w.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if err := a.Run(t.Context()); !errors.Is(err, app.ErrCgroupRoot) ||
 			!strings.Contains(err.Error(), "/tenon, and not /") {
 			t.Errorf("Run = %v, want ErrCgroupRoot with both groups", err)
@@ -343,9 +338,7 @@ func (w *world) update(p *corev1.Pod) {
 
 func (w *world) remove(p *corev1.Pod) {
 	w.t.Helper()
-	if err := w.client.CoreV1().Pods(p.Namespace).Delete(w.t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, w.client.CoreV1().Pods(p.Namespace).Delete(w.t.Context(), p.Name, metav1.DeleteOptions{}))
 	later(100 * time.Millisecond)
 }
 
@@ -588,9 +581,7 @@ func TestDevicesThatAreLostAreUnhealthy(t *testing.T) {
 		w.ask(k)
 		capacity := func(n string) {
 			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			node.Status.Capacity = corev1.ResourceList{"x/gpu": resource.MustParse(n)}
 			if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
@@ -640,9 +631,7 @@ func TestTheWholeTakeOver(t *testing.T) {
 				return annotation.Takeover{}
 			}
 			got, _, err := annotation.ParseTakeover(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			return got
 		}
 		w.options.Switches = probe.Switches{}
@@ -669,9 +658,7 @@ func TestTheWholeTakeOver(t *testing.T) {
 			}
 			began := takeover().Since
 			// The kubelet does not start with another policy as long as its record is there.
-			if err := os.Remove(w.root.Path("var/lib/kubelet/cpu_manager_state")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.Remove(w.root.Path("var/lib/kubelet/cpu_manager_state")))
 			later(time.Minute)
 			if got := takeover(); got.RemainingPods != 2 || w.condition(unreadable) != "True" {
 				t.Errorf("its record is gone: take-over %+v, unreadable %q; want two pods that remain, and True",
@@ -825,9 +812,7 @@ func TestAKubeletThatTheModelDoesNotKnowIsACondition(t *testing.T) {
 		runs := func(version string) {
 			t.Helper()
 			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			node.Status.NodeInfo.KubeletVersion = version
 			if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)

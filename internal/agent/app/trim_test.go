@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -31,9 +32,7 @@ func TestATrimmedPodIsTheSameToTheAgent(t *testing.T) {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	pod.Spec.Overhead, pod.Status.QOSClass = object.List("cpu", "100m"), corev1.PodQOSGuaranteed
 	got, err := trim(pod.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	slim := got.(*convert.Pod)
 	if slim.ManagedFields != nil || slim.Spec.Containers[0].Env != nil || slim.Spec.Volumes != nil ||
 		slim.Annotations[corev1.LastAppliedConfigAnnotation] != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // No runtime or proxy asks the agent: it finds containers by the API and the tree.
@@ -26,9 +27,7 @@ func TestAContainerThatStartedUnaskedIsMovedAtThePodsNextEvent(t *testing.T) {
 			lse := pod("lse", "LSE", "2", "2-3")
 			w.create(lse)
 			group := "kubepods/pod" + string(lse.UID) + "/c"
-			if err := w.tree.MkdirAll(group); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.tree.MkdirAll(group))
 			if _, err := w.tree.Spawn(group); err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // newVolcanoWorld is a world whose agent publishes for Volcano too.
@@ -123,9 +124,7 @@ func TestLiveExporterIsReportedOnTheNode(t *testing.T) {
 			APIVersion: nodeinfo.GroupVersion().String(),
 			Time:       &wrote, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:policies":{}}}`),
 		}})
-		if err := w.objects.Tracker().Create(nodeinfo.Resource(), object, ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.objects.Tracker().Create(nodeinfo.Resource(), object, ""))
 		w.run(func(*app.Agent) {
 			const kind = event.TopologyWriterConflict
 			w.create(pod("lsr", "LSR", "2", "2-3")) // makes the other publisher write

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestAChangeOfTheKubeletsRecordIsSeenAtOnce: the next resync is an hour away.
@@ -35,9 +36,7 @@ func TestAChangeOfTheKubeletsRecordIsSeenAtOnce(t *testing.T) {
 	}
 	w.state(`{"policyName":"static","defaultCpuSet":"0-63","entries":{},"checksum":1}`)
 	a, err := app.New(w.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -63,12 +62,8 @@ func TestAChangeOfTheKubeletsRecordIsSeenAtOnce(t *testing.T) {
 		file := w.root.Path("var/lib/kubelet/cpu_manager_state")
 		text := fmt.Sprintf(
 			`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"%s":{"main":"4-5"}},"checksum":1}`, p.UID)
-		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file+".new", []byte(text), 0o600))
+		testkit.Check(t, os.Rename(file+".new", file))
 	})
 	cancel()
 	if err := <-done; err != nil {
@@ -93,9 +88,7 @@ func TestAPodRecreatedDuringAWatchGapLeavesNoGhost(t *testing.T) {
 		w.create(ls)
 		w.run(func(a *app.Agent) {
 			shared, err := w.start(a, ls)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			for i := range 100 {
 				p := pod("db-0", "LSR", "4", fmt.Sprintf("%d-%d", i%60, i%60+3))
 				p.UID = types.UID(fmt.Sprint("db-0-", i))

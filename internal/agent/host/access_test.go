@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const group = "kubepods/pod1/c1"
@@ -103,9 +104,7 @@ func TestAccessByFiles(t *testing.T) {
 				fmt.Println(text) //nolint:forbidigo // seen without -v
 				t.Skip(text)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 		}
 		mknod("dev/zero", 511, 300)
 		if test.file != "" {
@@ -127,9 +126,7 @@ func TestAccessOfAFolderWithoutEnd(t *testing.T) {
 		"sys/fs/cgroup/" + group + "/cgroup.procs": "12\n", "proc/12/mountinfo": "", "proc/12/root/dev/x": "",
 	})
 	for i := range 4096 {
-		if err := os.Mkdir(root.Path("proc/12/root/dev", strconv.Itoa(i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Mkdir(root.Path("proc/12/root/dev", strconv.Itoa(i)), 0o755))
 	}
 	if _, lives, err := host.ReadAccess(root, group); lives || err == nil ||
 		!strings.Contains(err.Error(), "has more than 4096 entries") {

@@ -13,13 +13,9 @@ func BenchmarkRead(b *testing.B) {
 	for _, name := range []string{"arm64-1s", "epyc-256"} {
 		b.Run("machine="+name, func(b *testing.B) {
 			d, _, err := machine.Parse(name)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Check(b, err)
 			root := host.Root{Dir: filepath.Join(testkit.Dir(b), "node")}
-			if err := d.Write(root.Dir); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Check(b, d.Write(root.Dir))
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := host.Read(root, ""); err != nil {

@@ -113,13 +113,9 @@ func TestEveryCapturedMachineReadsAsWhatItIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := testkit.Dir(t)
-			if err := machine.Unpack(archive, dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, machine.Unpack(archive, dir))
 			r, err := host.Read(host.Root{Dir: dir}, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(captured[name], figuresOf(r)); diff != "" {
 				t.Errorf("figures of the machine (-want +got):\n%s", diff)
 			}

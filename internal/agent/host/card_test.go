@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const (
@@ -59,12 +60,8 @@ func accelerated(t *testing.T, change ...func(files map[string]string)) host.Roo
 	root := write(t, files)
 	for name, target := range links {
 		at := filepath.Join(root.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(target, at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		testkit.Check(t, os.Symlink(target, at))
 	}
 	return root
 }
@@ -72,9 +69,7 @@ func accelerated(t *testing.T, change ...func(files map[string]string)) host.Roo
 func TestReadCards(t *testing.T) {
 	t.Parallel()
 	got, err := host.ReadCards(accelerated(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := host.Cards{
 		List: []host.Card{
 			{Kind: host.RDMA, ID: "0000:09:00.0", BusID: "0000:09:00.0", Files: []host.DeviceFile{

@@ -7,6 +7,7 @@ import (
 	kubelet "k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -33,17 +34,13 @@ func TestTheChecksumIsTheKubelets(t *testing.T) {
 			registered[word.Draw(t, "name")] = ids.Draw(t, "registered")
 		}
 		text, err := kubelet.New(entries, registered).MarshalCheckpoint()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if doubt := checksumDoubt(text); doubt != "" {
 			t.Fatalf("%s: %s", text, doubt)
 		}
 		entries = append(entries, kubelet.PodDevicesEntry{PodUID: "another"})
 		other, err := kubelet.New(entries, registered).MarshalCheckpoint()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		data, _, _ := strings.Cut(string(other), `,"Checksum":`)
 		_, sum, _ := strings.Cut(string(text), `,"Checksum":`)
 		if doubt := checksumDoubt([]byte(data + `,"Checksum":` + sum)); !strings.Contains(doubt, "is recorded") {

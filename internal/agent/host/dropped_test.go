@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func drop(tb testing.TB, files map[string]string) host.Root {
@@ -14,12 +15,8 @@ func drop(tb testing.TB, files map[string]string) host.Root {
 	root := host.Root{Dir: tb.TempDir()}
 	for name, text := range files {
 		path := root.Path(name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		testkit.Check(tb, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Check(tb, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return root
 }
@@ -73,9 +70,7 @@ func TestDropFilesBelowALink(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"/run", "../run"} {
 		root := drop(t, map[string]string{"run/tenon/device-infos/f.json": `[{"uuid":"a"}]`, "var/x": ""})
-		if err := os.Symlink(target, root.Path("var/run")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Symlink(target, root.Path("var/run")))
 		if found, err := host.ReadDropped(root); len(found) != 1 || err != nil {
 			t.Errorf("%s: got %+v, %v, want one device", target, found, err)
 		}

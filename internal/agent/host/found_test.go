@@ -30,13 +30,9 @@ func (m tree) write(t *testing.T) host.Root {
 	root := write(t, m.files)
 	for name, target := range m.links {
 		at := filepath.Join(root.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		up := strings.Repeat("../", strings.Count(name, "/"))
-		if err := os.Symlink(up+target, at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Symlink(up+target, at))
 	}
 	return root
 }
@@ -251,9 +247,7 @@ func TestABadFileSpoilsOneDevice(t *testing.T) {
 func pciOf(t *testing.T, archive string) host.Root {
 	t.Helper()
 	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer f.Close()
 	m := tree{map[string]string{}, map[string]string{}}
 	for r := tar.NewReader(bzip2.NewReader(f)); ; {
@@ -261,9 +255,7 @@ func pciOf(t *testing.T, archive string) host.Root {
 		if errors.Is(err, io.EOF) {
 			return m.write(t)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		_, name, _ := strings.Cut(h.Name, "/")
 		text, err := io.ReadAll(r)
 		switch {

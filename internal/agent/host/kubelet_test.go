@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -74,9 +75,7 @@ func TestKubeletSettings(t *testing.T) {
 			want := plain
 			change(&want)
 			got, err := host.ParseKubelet(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("ParseKubelet(%q) (-want +got):\n%s", text, diff)
 			}
@@ -177,9 +176,7 @@ func TestWhetherAKubeletStartsOnAMachine(t *testing.T) {
 	}
 	for text, want := range tests {
 		k, err := host.ParseKubelet(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		err = host.CheckKubelet(&k, m)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: CheckKubelet = %v, want %q", text, err, want)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // memoryState is a kubelet with a group of two NUMA nodes and one that serves alone.
@@ -109,9 +110,7 @@ func TestKubeletMemoryState(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -191,9 +190,7 @@ func TestKubeletDeviceState(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if got.Doubt == "" {
 				t.Error("a wrong checksum raises no doubt")
 			}

@@ -101,9 +101,7 @@ func parseLscpu(t *testing.T, out string) map[string]labels {
 			t.Fatalf("lscpu printed %q, want 4 columns", line)
 		}
 		cpu, err := strconv.Atoi(f[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		columns["core"][cpu], columns["socket"][cpu], columns["node"][cpu] = f[1], f[2], f[3]
 	}
 	return columns
@@ -114,9 +112,7 @@ func published(t *testing.T, m *topo.Machine) map[string]labels {
 	t.Helper()
 	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: annotation.ModeOwn})
 	d, _, err := annotation.ParseCPUTopologyDetail(nrt.Annotations[annotation.CPUTopology])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	columns := map[string]labels{"core": {}, "socket": {}, "node": {}}
 	for _, c := range d.Detail {
 		columns["core"][int(c.ID)] = fmt.Sprint(c.Core)
@@ -129,9 +125,7 @@ func published(t *testing.T, m *topo.Machine) map[string]labels {
 func TestReferenceListsTheComparisonsWithLscpu(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(testkit.RepoRoot(t), "docs", "reference", "probe.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for name := range captured {
 		row := "| " + name + " | all | |"
 		switch x := exceptions[name]; x.column {

@@ -15,32 +15,22 @@ func TestSocketsOfAKubeletAreDistinct(t *testing.T) {
 	t.Parallel()
 	root := host.Root{Dir: testkit.Dir(t)}
 	path := root.Path("var/lib/kubelet/pod-resources/kubelet.sock")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	if s, found := host.PodResourcesSocket(root); found {
 		t.Errorf("a missing socket is %v", s)
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(path, nil, 0o600))
 	if s, found := host.PodResourcesSocket(root); found {
 		t.Errorf("a file that is not a socket is %v", s)
 	}
 	serve := func(made time.Time) host.Socket {
 		t.Helper()
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Remove(path))
 		l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		t.Cleanup(func() { l.Close() })
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
-		if err := os.Chtimes(path, made, made); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Chtimes(path, made, made))
 		s, found := host.PodResourcesSocket(root)
 		again, _ := host.PodResourcesSocket(root)
 		if !found || s != again || !s.Made.Equal(made) {

@@ -54,12 +54,8 @@ func write(t *testing.T, files map[string]string) host.Root {
 	dir := testkit.Dir(t)
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	return host.Root{Dir: dir}
 }
@@ -67,9 +63,7 @@ func write(t *testing.T, files map[string]string) host.Root {
 func TestSmallMachine(t *testing.T) {
 	t.Parallel()
 	got, notes, err := host.Spec(write(t, small()), "arm64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := topo.Spec{Arch: "amd64"}
 	for id := range 4 {
 		want.CPUs = append(want.CPUs, topo.CPUSpec{
@@ -214,9 +208,7 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 			files := small()
 			test.change(files)
 			r, err := host.Read(write(t, files), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if !test.check(r.Machine) {
 				t.Errorf("the machine is not as the rule says: %+v", r.Machine.Spec())
 			}
@@ -302,9 +294,7 @@ func TestAPipeInPlaceOfAFileIsAnError(t *testing.T) {
 	files := small()
 	delete(files, cpu+"online")
 	root := write(t, files)
-	if err := syscall.Mkfifo(root.Path(cpu+"online"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, syscall.Mkfifo(root.Path(cpu+"online"), 0o600))
 	if _, err := host.Read(root, ""); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("Read = %v, want that the pipe is not a regular file", err)
 	}
@@ -323,9 +313,7 @@ func TestCoreOnTwoNUMANodesIsRefused(t *testing.T) {
 func TestNothingOutsideOfTheRootIsRead(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "online")
-	if err := os.WriteFile(secret, []byte("0"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(secret, []byte("0"), 0o644))
 	for name, target := range map[string]string{
 		"an absolute link": secret,
 		"a relative link":  "../../../../../../../../../../../../../../.." + secret,
@@ -333,12 +321,8 @@ func TestNothingOutsideOfTheRootIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := write(t, small())
-			if err := os.Remove(root.Path("sys/devices/system/cpu/online")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(target, root.Path("sys/devices/system/cpu/online")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.Remove(root.Path("sys/devices/system/cpu/online")))
+			testkit.Check(t, os.Symlink(target, root.Path("sys/devices/system/cpu/online")))
 			if r, err := host.Read(root, ""); err == nil {
 				s := r.Machine.Online()
 				t.Errorf("Read followed a link out of its root: online %v", s)
@@ -489,9 +473,7 @@ func TestKubeletCPUState(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -522,9 +504,7 @@ func TestAnyContentOfAnyFileIsReadOrRefused(t *testing.T) {
 			rapid.StringMatching(`[0-9a-f,\- \n]{0,20}`), rapid.String(),
 		).Draw(rt, "text")
 		file := root.Path(name)
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			rt.Fatal(err)
-		}
+		testkit.Check(rt, os.WriteFile(file, []byte(text), 0o644))
 		r, err := host.Read(root, "")
 		if err == nil && r.Machine.NumCPUs() == 0 {
 			rt.Errorf("%s = %q: a machine without CPUs", name, text)
@@ -532,8 +512,6 @@ func TestAnyContentOfAnyFileIsReadOrRefused(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), root.Dir) {
 			rt.Errorf("%s = %q: error %q does not say where", name, text, err)
 		}
-		if err := os.WriteFile(file, []byte(small()[name]), 0o644); err != nil {
-			rt.Fatal(err)
-		}
+		testkit.Check(rt, os.WriteFile(file, []byte(small()[name]), 0o644))
 	})
 }

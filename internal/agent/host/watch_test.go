@@ -18,9 +18,7 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 	root := host.Root{Dir: testkit.Dir(t)}
 	dir := root.Path("var/lib/kubelet")
 	for _, sub := range []string{"device-plugins", "pod-resources"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	events, ended := make(chan bool, 100), make(chan error, 1)
@@ -28,12 +26,8 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 	replace := func(name string) {
 		t.Helper()
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file+".new", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file+".new", nil, 0o600))
+		testkit.Check(t, os.Rename(file+".new", file))
 	}
 	// The start of the watch is not observable: the test replaces the first file until the watch reports it.
 	for begun := false; !begun; {
@@ -58,9 +52,7 @@ func TestTheKubeletsFilesAreWatched(t *testing.T) {
 		}
 		replace(step.name)
 		if strings.HasSuffix(step.name, "gone.sock") { // only its removal is reported
-			if err := os.Remove(filepath.Join(dir, step.name)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.Remove(filepath.Join(dir, step.name)))
 		}
 		for restarted := range events {
 			if restarted == step.restarted {
@@ -90,25 +82,19 @@ func TestNewGroupsAreNoticedAtEachLevel(t *testing.T) {
 	t.Parallel()
 	dir := testkit.Dir(t)
 	roots := []string{filepath.Join(dir, "kubepods"), filepath.Join(dir, "kubepods.slice")} // the second is missing
-	if err := os.MkdirAll(filepath.Join(roots[0], "burstable", "pod-old"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Join(roots[0], "burstable", "pod-old"), 0o755))
 	ctx, cancel := context.WithCancel(t.Context())
 	made, ended := make(chan string, 1<<16), make(chan error, 1)
 	go func() { ended <- host.WatchGroups(ctx, roots, func(group string) { made <- group }) }()
 	for i := 0; len(made) == 0; i++ { // until the watch has begun
-		if err := os.Mkdir(filepath.Join(roots[0], fmt.Sprint("first-", i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Mkdir(filepath.Join(roots[0], fmt.Sprint("first-", i)), 0o755))
 	}
 	for _, group := range []string{
 		"pod1", "pod1/c1", "burstable/pod-old/c1", "burstable/pod2", "burstable/pod2/c1", "besteffort",
 		"besteffort/pod3", "besteffort/pod3/c1",
 	} {
 		at := filepath.Join(roots[0], group)
-		if err := os.Mkdir(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Mkdir(at, 0o755))
 		for noticed := range made {
 			if noticed == at {
 				break // else it was one of the first
