@@ -63,7 +63,8 @@ func newLive(t testing.TB, in string) *live {
 func (l *live) pod(name string, cpus int64, change ...func(*corev1.Pod)) {
 	l.born++
 	p := testobject.Pod(name, testobject.UID("uid-"+name), testobject.Created(time.Unix(1_800_000_000+l.born, 0)),
-		testobject.Scheduler(corev1.DefaultSchedulerName), testobject.Priority(0), testobject.Requests("cpu", fmt.Sprint(cpus)))
+		testobject.Scheduler(corev1.DefaultSchedulerName), testobject.Priority(0),
+		testobject.Requests("cpu", fmt.Sprint(cpus)))
 	for _, f := range append(change, l.all) {
 		if f != nil {
 			f(p)

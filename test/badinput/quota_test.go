@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/badquota"
 )
@@ -73,13 +74,9 @@ func (a *quotas) node(name, reason string) {
 func (a *quotas) read(text string) (q *v1alpha1.ElasticQuota, key string) {
 	a.t.Helper()
 	o, err := badquota.Object(text)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testkit.Check(a.t, err)
 	raw, err := json.Marshal(o)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testkit.Check(a.t, err)
 	if q, _ = kube.ReadQuota(raw); q == nil {
 		a.t.Fatalf("%s is not read", text)
 	}

@@ -27,17 +27,11 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/controlplane"
 )
 
 const namespace = "placement"
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // cluster is an API server and Helm's program for it.
 type cluster struct {
@@ -52,7 +46,7 @@ type cluster struct {
 func start(t *testing.T) *cluster {
 	t.Helper()
 	program, err := filepath.Abs("../../.cache/helm")
-	check(t, err)
+	testkit.Check(t, err)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "helm.sh/helm/v3/cmd/helm")
 	build.Dir = "../../hack/tools/helm"
 	if out, err := build.CombinedOutput(); err != nil {
@@ -63,11 +57,11 @@ func start(t *testing.T) *cluster {
 		program: program, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), log: p.Log, dir: p.Dir,
 		server: p.Server, ports: p.Ports,
 	}
-	check(t, kubeconf.WriteCertificate(c.kubeconfig, p.Server, p.Admin))
+	testkit.Check(t, kubeconf.WriteCertificate(c.kubeconfig, p.Server, p.Admin))
 	c.client, err = kubernetes.NewForConfig(p.Config)
-	check(t, err)
+	testkit.Check(t, err)
 	c.objects, err = dynamic.NewForConfig(p.Config)
-	check(t, err)
+	testkit.Check(t, err)
 	return c
 }
 
@@ -121,7 +115,7 @@ func TestHelm(t *testing.T) {
 	}
 	t.Run("installations that are refused leave nothing", func(t *testing.T) { c.refusesInstallations(t, chart) })
 
-	check(t, chart("install", "tenon", namespace))
+	testkit.Check(t, chart("install", "tenon", namespace))
 	t.Run("a second release", func(t *testing.T) {
 		refused(t, chart("install", "other", "elsewhere"), "tenon", `must equal "other"`)
 	})
@@ -138,7 +132,7 @@ func TestHelm(t *testing.T) {
 			return err == nil, nil
 		})
 	})
-	check(t, chart("upgrade", "tenon", namespace, "--set", "scheduler.replicas=3"))
+	testkit.Check(t, chart("upgrade", "tenon", namespace, "--set", "scheduler.replicas=3"))
 	if ok, err := c.published(t.Context()); err != nil || !ok {
 		t.Errorf("after an upgrade the webhooks have the authorities of their certificates: %v, %v", ok, err)
 	}
@@ -146,13 +140,13 @@ func TestHelm(t *testing.T) {
 	t.Run("a revision that does not exist", func(t *testing.T) {
 		refused(t, c.helm(t.Context(), "rollback", "tenon", "99", "--namespace", namespace), "99")
 	})
-	check(t, c.helm(t.Context(), "rollback", "tenon", "--namespace", namespace))
+	testkit.Check(t, c.helm(t.Context(), "rollback", "tenon", "--namespace", namespace))
 	c.replicas(t, 2)
 
 	if there := c.labelled(t); len(there) < 40 {
 		t.Errorf("before uninstall %d objects have the chart's label: %v", len(there), there)
 	}
-	check(t, c.helm(t.Context(), "uninstall", "tenon", "--namespace", namespace))
+	testkit.Check(t, c.helm(t.Context(), "uninstall", "tenon", "--namespace", namespace))
 	if _, err := quotas.Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("an object of a CRD after uninstall: %v", err)
 	}
@@ -160,8 +154,8 @@ func TestHelm(t *testing.T) {
 		t.Errorf("after uninstall remain %v", left)
 	}
 	// Who installs again finds the CRDs of the release that went.
-	check(t, chart("install", "tenon", namespace))
-	check(t, c.helm(t.Context(), "uninstall", "tenon", "--namespace", namespace))
+	testkit.Check(t, chart("install", "tenon", namespace))
+	testkit.Check(t, c.helm(t.Context(), "uninstall", "tenon", "--namespace", namespace))
 
 	t.Run("the plain manifests become a release", func(t *testing.T) {
 		c.applyFolder(t, "../../deploy/manifests")
@@ -169,7 +163,7 @@ func TestHelm(t *testing.T) {
 			t.Errorf("%d objects have the label of the manifests: %v", len(there), there)
 		}
 		refused(t, chart("install", "tenon", "tenon-system"), "invalid ownership metadata")
-		check(t, chart("install", "tenon", "tenon-system", "--take-ownership"))
+		testkit.Check(t, chart("install", "tenon", "tenon-system", "--take-ownership"))
 	})
 }
 
@@ -177,7 +171,7 @@ func TestHelm(t *testing.T) {
 func (c *cluster) hasCertificates(t *testing.T) {
 	t.Helper()
 	secret, err := c.client.CoreV1().Secrets(namespace).Get(t.Context(), "tenon-certificates", metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	if _, err := tls.X509KeyPair(secret.Data["scheduler.crt"], secret.Data["scheduler.key"]); err != nil {
 		t.Errorf("the scheduler's pair: %v", err)
 	}
@@ -219,12 +213,12 @@ func (c *cluster) withoutWebhooks(t *testing.T, do func()) {
 	set := func(policy admissionregistrationv1.FailurePolicyType) {
 		webhooks := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 		w, err := webhooks.Get(t.Context(), "tenon", metav1.GetOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		for i := range w.Webhooks {
 			w.Webhooks[i].FailurePolicy = &policy
 		}
 		_, err = webhooks.Update(t.Context(), w, metav1.UpdateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 	}
 	set(admissionregistrationv1.Ignore)
 	do()
@@ -234,7 +228,7 @@ func (c *cluster) withoutWebhooks(t *testing.T, do func()) {
 func (c *cluster) replicas(t *testing.T, want int32) {
 	t.Helper()
 	d, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), "tenon-scheduler", metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	if *d.Spec.Replicas != want {
 		t.Errorf("the scheduler has %d replicas, want %d", *d.Spec.Replicas, want)
 	}
@@ -244,7 +238,7 @@ func (c *cluster) replicas(t *testing.T, want int32) {
 func (c *cluster) labelled(t *testing.T) (names []string) {
 	t.Helper()
 	lists, err := c.client.Discovery().ServerPreferredResources()
-	check(t, err)
+	testkit.Check(t, err)
 	for _, list := range lists {
 		for _, r := range list.APIResources {
 			verbs := strings.Join(r.Verbs, " ")
@@ -252,10 +246,10 @@ func (c *cluster) labelled(t *testing.T) (names []string) {
 				continue
 			}
 			version, err := schema.ParseGroupVersion(list.GroupVersion)
-			check(t, err)
+			testkit.Check(t, err)
 			found, err := c.objects.Resource(version.WithResource(r.Name)).List(t.Context(),
 				metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=tenon"})
-			check(t, err)
+			testkit.Check(t, err)
 			for _, o := range found.Items {
 				if len(o.GetOwnerReferences()) == 0 {
 					names = append(names, o.GetKind()+" "+o.GetName())

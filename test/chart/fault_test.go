@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -64,23 +65,23 @@ func (c *cluster) refusesInstallations(t *testing.T, helm release) {
 	t.Run("a CRD of another owner", func(t *testing.T) {
 		const name = "podgroups.scheduling.x-k8s.io"
 		objects, err := install.Parse(deploy.CRDs()...)
-		check(t, err)
+		testkit.Check(t, err)
 		crds := c.objects.Resource(apiextensions.SchemeGroupVersion.WithResource("customresourcedefinitions"))
 		for _, o := range objects {
 			if o.GetName() == name {
 				o.SetLabels(nil)
 				_, err := crds.Create(t.Context(), o, metav1.CreateOptions{})
-				check(t, err)
+				testkit.Check(t, err)
 			}
 		}
 		refused(t, helm("install", "tenon", namespace), "invalid ownership metadata", name)
-		check(t, helm("install", "tenon", namespace, "--set", "crds.skip={"+name+"}", "--dry-run=server"))
+		testkit.Check(t, helm("install", "tenon", namespace, "--set", "crds.skip={"+name+"}", "--dry-run=server"))
 		o, err := crds.Get(t.Context(), name, metav1.GetOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		if len(o.GetLabels()) > 0 {
 			t.Errorf("the CRD has got the labels %v", o.GetLabels())
 		}
-		check(t, crds.Delete(t.Context(), name, metav1.DeleteOptions{}))
+		testkit.Check(t, crds.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		await(t, "the CRD is gone", func(ctx context.Context) (bool, error) {
 			_, err := crds.Get(ctx, name, metav1.GetOptions{})
 			return apierrors.IsNotFound(err), nil
@@ -98,7 +99,7 @@ func (c *cluster) refusesInstallations(t *testing.T, helm release) {
 func (c *cluster) full(t *testing.T, do func()) {
 	t.Helper()
 	socket, err := c.dir.Socket("etcd.sock")
-	check(t, err)
+	testkit.Check(t, err)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
@@ -108,11 +109,11 @@ func (c *cluster) full(t *testing.T, do func()) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://etcd/v3/maintenance/alarm",
 			strings.NewReader(`{"action":"`+action+`","alarm":"NOSPACE"}`))
-		check(t, err)
+		testkit.Check(t, err)
 		response, err := store.Do(request)
-		check(t, err)
+		testkit.Check(t, err)
 		text, err := io.ReadAll(response.Body)
-		check(t, errors.Join(err, response.Body.Close()))
+		testkit.Check(t, errors.Join(err, response.Body.Close()))
 		if response.StatusCode != http.StatusOK {
 			t.Fatalf("etcd's alarm: %s %s", response.Status, text)
 		}
@@ -135,23 +136,23 @@ func (c *cluster) withoutManager(t *testing.T) {
 		_, err := c.client.CoreV1().ServiceAccounts(in).Create(t.Context(),
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) {
-			check(t, err)
+			testkit.Check(t, err)
 		}
 	}
 	pods, uses := c.client.CoreV1().Pods("default"), map[string]string{"koordinator.sh/qosClass": "LS"}
 	t.Run("plain pods are created, changed and deleted", func(t *testing.T) {
 		_, err := pods.Create(t.Context(), pod("default", "plain", nil), metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		_, err = pods.Patch(t.Context(), "plain", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
 			metav1.PatchOptions{})
-		check(t, err)
-		check(t, pods.Delete(t.Context(), "plain", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		testkit.Check(t, err)
+		testkit.Check(t, pods.Delete(t.Context(), "plain", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	})
 	t.Run("pods of the release and of the system are created", func(t *testing.T) {
 		for _, in := range []string{namespace, metav1.NamespaceSystem} {
 			_, err := c.client.CoreV1().Pods(in).Create(t.Context(), pod(in, "own", uses),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			check(t, err)
+			testkit.Check(t, err)
 		}
 	})
 	t.Run("a pod that uses Tenon is refused", func(t *testing.T) {
@@ -164,12 +165,12 @@ func (c *cluster) withoutManager(t *testing.T) {
 	t.Run("status names what does not work", func(t *testing.T) {
 		own := pod(namespace, "tenon-manager-x", map[string]string{"app.kubernetes.io/name": "tenon-manager"})
 		_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), own, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		_, err = c.client.CoreV1().Pods(namespace).Patch(t.Context(), own.Name, types.MergePatchType, []byte(
 			`{"status":{"containerStatuses":[{"name":"c","image":"example.com/tenon-manager:v9","imageID":"",`+
 				`"ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}}`),
 			metav1.PatchOptions{}, "status")
-		check(t, err)
+		testkit.Check(t, err)
 		t.Setenv("TENON_NAMESPACE", namespace)
 		var out bytes.Buffer
 		streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
@@ -186,7 +187,7 @@ func (c *cluster) withoutManager(t *testing.T) {
 				t.Errorf("no %q in\n%s", want, out.String())
 			}
 		}
-		check(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), own.Name,
+		testkit.Check(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), own.Name,
 			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	})
 }
@@ -195,7 +196,7 @@ func (c *cluster) withoutManager(t *testing.T) {
 func (c *cluster) logged(t *testing.T, text string) bool {
 	t.Helper()
 	log, err := os.ReadFile(c.log)
-	check(t, err)
+	testkit.Check(t, err)
 	return strings.Contains(strings.ReplaceAll(string(log), `\`, ""), text)
 }
 
@@ -203,19 +204,19 @@ func (c *cluster) logged(t *testing.T, text string) bool {
 // server, then without the rights that its certificates need, until both webhook configurations have its authorities.
 func (c *cluster) startsManager(t *testing.T, helm release) {
 	roles := c.client.RbacV1().RoleBindings(namespace)
-	check(t, roles.Delete(t.Context(), "tenon-manager", metav1.DeleteOptions{}))
-	check(t, c.ports.Release(datadir.Kubelets))
+	testkit.Check(t, roles.Delete(t.Context(), "tenon-manager", metav1.DeleteOptions{}))
+	testkit.Check(t, c.ports.Release(datadir.Kubelets))
 	away := c.ports.Address(datadir.Kubelets)
 	health, stop := c.manager(t, "https://"+away)
-	defer func() { check(t, stop()) }()
+	defer func() { testkit.Check(t, stop()) }()
 	answer := func(path string) (code int) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+path, http.NoBody)
-		check(t, err)
+		testkit.Check(t, err)
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return 0 // it does not listen yet
 		}
-		check(t, response.Body.Close())
+		testkit.Check(t, response.Body.Close())
 		return response.StatusCode
 	}
 	t.Run("an API server that is away at the start", func(t *testing.T) {
@@ -236,7 +237,7 @@ func (c *cluster) startsManager(t *testing.T, helm release) {
 		}
 	})
 	t.Run("an upgrade gives the rights back", func(t *testing.T) {
-		check(t, helm("upgrade", "tenon", namespace))
+		testkit.Check(t, helm("upgrade", "tenon", namespace))
 		await(t, "the authorities are published", c.published)
 		await(t, "the manager is ready", func(context.Context) (bool, error) {
 			return answer("/readyz") == http.StatusOK, nil
@@ -249,7 +250,7 @@ func (c *cluster) startsManager(t *testing.T, helm release) {
 			}
 		})
 	})
-	check(t, stop()) // while there is no room it cannot renew its lease
+	testkit.Check(t, stop()) // while there is no room it cannot renew its lease
 	t.Run("a store that is full", func(t *testing.T) {
 		c.full(t, func() {
 			refused(t, helm("upgrade", "tenon", namespace, "--set", "scheduler.replicas=5"), "database space exceeded")
@@ -269,16 +270,16 @@ func (c *cluster) startsManager(t *testing.T, helm release) {
 func (c *cluster) manager(t *testing.T, server string) (health string, stop func() error) {
 	t.Helper()
 	d, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), "tenon-manager", metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(),
 		d.Spec.Template.Spec.ServiceAccountName, &authentication.TokenRequest{}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	own := filepath.Join(t.TempDir(), "token")
-	check(t, os.WriteFile(own, []byte(token.Status.Token), 0o600))
+	testkit.Check(t, os.WriteFile(own, []byte(token.Status.Token), 0o600))
 	at := kubeconf.Cluster{Server: server, Authority: c.server.Authority}
-	check(t, kubeconf.WriteToken(own+".kubeconfig", at, own))
-	check(t, c.ports.Release(datadir.Webhooks))
-	check(t, c.ports.Release(datadir.ManagerHealth))
+	testkit.Check(t, kubeconf.WriteToken(own+".kubeconfig", at, own))
+	testkit.Check(t, c.ports.Release(datadir.Webhooks))
+	testkit.Check(t, c.ports.Release(datadir.ManagerHealth))
 	health = c.ports.Address(datadir.ManagerHealth)
 	command := manager.NewCommand()
 	command.SetArgs(append(d.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+own+".kubeconfig",
@@ -296,7 +297,7 @@ func (c *cluster) manager(t *testing.T, server string) (health string, stop func
 func forward(t *testing.T, from, to string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", from)
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = listener.Close() }) // no connection is under way
 	go func() {
 		for {

@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/install"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // managerConfig is that of the manager's own service account.
@@ -35,7 +36,7 @@ func (c *cluster) managerConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	answer, err := c.client.CoreV1().ServiceAccounts("tenon-system").CreateToken(t.Context(), "tenon-manager",
 		&authentication.TokenRequest{}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	return &rest.Config{
 		Host: c.config.Host, BearerToken: answer.Status.Token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.config.CAData},
@@ -45,8 +46,8 @@ func (c *cluster) managerConfig(t *testing.T) *rest.Config {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	check(t, err)
-	defer func() { check(t, l.Close()) }()
+	testkit.Check(t, err)
+	defer func() { testkit.Check(t, l.Close()) }()
 	return l.Addr().String()
 }
 
@@ -62,14 +63,14 @@ func await(t *testing.T, what string, done func(context.Context) (bool, error)) 
 // right shows in its metrics.
 func (c *cluster) controllers(t *testing.T) {
 	client, err := dynamic.NewForConfig(c.config)
-	check(t, err)
+	testkit.Check(t, err)
 	quotas := map[string]dynamic.ResourceInterface{}
 	for group, name := range map[string]string{
 		v1alpha1.GroupName: "borrower", v1alpha1.CommunityGroupName: "lender",
 	} {
 		quotas[name] = client.Resource(v1alpha1.Resource(group)).Namespace("default")
 		_, err := quotas[name].Create(t.Context(), elasticQuota(group, name, "", "20", "60"), metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 	}
 	inQuota := func(name, quotaName string) *corev1.Pod {
 		p := pod(name, "LS", "20")
@@ -90,7 +91,7 @@ func (c *cluster) controllers(t *testing.T) {
 	pods := c.client.CoreV1().Pods("default")
 	c.run(t, inQuota("lent", "lender"))
 	used("lender", "20")
-	check(t, pods.Delete(t.Context(), "lent", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	testkit.Check(t, pods.Delete(t.Context(), "lent", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	used("lender", "0")
 
 	names := []string{"borrowed-0", "borrowed-1", "borrowed-2"}
@@ -99,13 +100,13 @@ func (c *cluster) controllers(t *testing.T) {
 	}
 	used("borrower", "60")
 	claimant, err := pods.Create(t.Context(), inQuota("claimant", "lender"), metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	claimant.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 		Message: "0/1 nodes are available: 1 Insufficient cpu.",
 	}}
 	_, err = pods.UpdateStatus(t.Context(), claimant, metav1.UpdateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	await(t, "a pod of the borrower is evicted", func(ctx context.Context) (bool, error) {
 		for _, name := range names {
 			p, err := pods.Get(ctx, name, metav1.GetOptions{})
@@ -123,7 +124,7 @@ func (c *cluster) controllers(t *testing.T) {
 	profile.SetName("pool")
 	_, err = client.Resource(quotav1alpha1.Resource()).Namespace("default").Create(t.Context(), profile,
 		metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	await(t, "the quota of the profile", func(ctx context.Context) (bool, error) {
 		q, err := quotas["borrower"].Get(ctx, "pool", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -147,7 +148,7 @@ func (c *cluster) controllers(t *testing.T) {
 		if err := create("negative", -1); !apierrors.IsInvalid(err) {
 			t.Errorf("a PodGroup with a negative minimum: %v, want Invalid", err)
 		}
-		check(t, create(gang, 1))
+		testkit.Check(t, create(gang, 1))
 		p := pod("member-"+group, "LS", "1")
 		p.Labels[label] = gang
 		c.run(t, p)
@@ -164,7 +165,7 @@ func (c *cluster) controllers(t *testing.T) {
 
 	c.showsDevices(t, client)
 	c.ownsPodsWithDevices(t)
-	check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager", metav1.DeleteOptions{}))
+	testkit.Check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager", metav1.DeleteOptions{}))
 	c.run(t, inQuota("lent", "lender"))
 	failed := regexp.MustCompile(`tenon_quota_status_writes_total{outcome="failed"} [1-9]`)
 	await(t, "writes without rights are counted as failed", func(ctx context.Context) (bool, error) {
@@ -183,8 +184,8 @@ func (c *cluster) controllers(t *testing.T) {
 		return failed.Match(text), response.Body.Close()
 	})
 	objects, err := install.Parse(deploy.RBAC()...)
-	check(t, err)
-	check(t, c.applier.Apply(t.Context(), objects))
+	testkit.Check(t, err)
+	testkit.Check(t, c.applier.Apply(t.Context(), objects))
 	used("lender", "20")
 }
 
@@ -200,7 +201,7 @@ func (c *cluster) showsDevices(t *testing.T, client dynamic.Interface) {
 	device.SetName("n0")
 	device.SetLabels(map[string]string{annotation.GPUModelLabel: "H100"})
 	_, err := client.Resource(devicev1alpha1.Resource()).Create(t.Context(), device, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	shows := func(ctx context.Context) (bool, error) {
 		n, err := c.client.CoreV1().Nodes().Get(ctx, "n0", metav1.GetOptions{})
 		if err != nil {
@@ -214,7 +215,7 @@ func (c *cluster) showsDevices(t *testing.T, client dynamic.Interface) {
 	_, err = c.client.CoreV1().Nodes().Patch(t.Context(), "n0", types.StrategicMergePatchType,
 		[]byte(`{"status":{"capacity":{"koordinator.sh/gpu-core":"0"},"allocatable":{"koordinator.sh/gpu-core":"0"}}}`),
 		metav1.PatchOptions{FieldManager: "kubelet"}, "status")
-	check(t, err)
+	testkit.Check(t, err)
 	await(t, "the node shows two GPUs again", shows)
 }
 
@@ -224,10 +225,10 @@ func (c *cluster) ownsPodsWithDevices(t *testing.T) {
 	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "train", Labels: map[string]string{annotation.DeviceSchedulingLabel: "enabled"},
 	}}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	_, err = c.client.CoreV1().ServiceAccounts("train").Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	create := func(namespace, name, resourceName string) *corev1.Pod {
 		p := pod(name, "", "1")
 		p.Namespace = namespace
@@ -239,7 +240,7 @@ func (c *cluster) ownsPodsWithDevices(t *testing.T) {
 		amounts.Limits[corev1.ResourceName(resourceName)] = resource.MustParse("1")
 		p.Spec.Containers[0].Resources = amounts
 		created, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		return created
 	}
 	for _, tt := range []struct {

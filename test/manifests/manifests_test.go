@@ -32,19 +32,13 @@ import (
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/pki"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/controlplane"
 )
 
 // patience bounds a wait for something that takes a moment; it is long because machines may be slow.
 const patience = 2 * time.Minute
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // cluster is an API server with all of deploy in it, and a manager that answers the webhooks.
 type cluster struct {
@@ -70,19 +64,19 @@ func start(t *testing.T) *cluster {
 	t.Helper()
 	p := controlplane.Start(t)
 	client, err := kubernetes.NewForConfig(p.Config)
-	check(t, err)
+	testkit.Check(t, err)
 	applier, err := install.NewApplier(p.Config)
-	check(t, err)
+	testkit.Check(t, err)
 	c := &cluster{client, p.Config, applier, freeAddress(t)}
 	for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses()} {
 		objects, err := install.Parse(docs...)
-		check(t, err)
-		check(t, applier.Apply(t.Context(), objects))
+		testkit.Check(t, err)
+		testkit.Check(t, applier.Apply(t.Context(), objects))
 	}
 	serving, err := p.Authority.Issue("webhooks", pki.Subject{User: "webhooks", Hosts: []string{"127.0.0.1"}})
-	check(t, err)
-	check(t, p.Ports.Release(datadir.Webhooks))
-	check(t, p.Ports.Release(datadir.ManagerHealth))
+	testkit.Check(t, err)
+	testkit.Check(t, p.Ports.Release(datadir.Webhooks))
+	testkit.Check(t, p.Ports.Release(datadir.ManagerHealth))
 	quotas := manager.DefaultQuotaOptions()
 	quotas.Revoke.Delay, quotas.Revoke.Interval = time.Second, 100*time.Millisecond
 	c.answer(t, manager.Options{
@@ -92,22 +86,23 @@ func start(t *testing.T) *cluster {
 		PublishDevices: true,
 	})
 	objects, err := install.Parse(deploy.Webhooks()...)
-	check(t, err)
-	check(t, install.PointWebhooks(objects, "https://"+p.Ports.Address(datadir.Webhooks), p.Authority.Certificate()))
-	check(t, applier.Apply(t.Context(), objects))
+	testkit.Check(t, err)
+	testkit.Check(t,
+		install.PointWebhooks(objects, "https://"+p.Ports.Address(datadir.Webhooks), p.Authority.Certificate()))
+	testkit.Check(t, applier.Apply(t.Context(), objects))
 	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}},
 		metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	node.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("64"),
 		corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 	node.Status.Capacity = node.Status.Allocatable
 	_, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	_, err = client.CoreV1().ServiceAccounts("default").Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	return c
 }
 
@@ -123,7 +118,7 @@ func (c *cluster) answer(t *testing.T, o manager.Options) {
 			t.Errorf("manager: %v", err)
 		}
 	})
-	check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+	testkit.Check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.HealthAddress+"/readyz",
 				http.NoBody)
@@ -140,11 +135,11 @@ func (c *cluster) answer(t *testing.T, o manager.Options) {
 
 func (c *cluster) daemonSet(t *testing.T) {
 	var ds appsv1.DaemonSet
-	check(t, yaml.UnmarshalStrict(deploy.Agent()[0], &ds))
+	testkit.Check(t, yaml.UnmarshalStrict(deploy.Agent()[0], &ds))
 	created, err := c.client.AppsV1().DaemonSets(ds.Namespace).Create(t.Context(), &ds, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	spec := created.Spec.Template.Spec
 	if _, err := c.client.CoreV1().ServiceAccounts(ds.Namespace).Get(t.Context(), spec.ServiceAccountName,
 		metav1.GetOptions{}); err != nil {
@@ -178,7 +173,7 @@ func (c *cluster) daemonSet(t *testing.T) {
 	recipe := exec.CommandContext(t.Context(), "bash", "../../hack/release.sh", "name", "tenon-agent")
 	recipe.Env = append(recipe.Environ(), "VERSION=devel") // as between releases
 	name, err := recipe.Output()
-	check(t, err)
+	testkit.Check(t, err)
 	if got := strings.TrimSpace(string(name)); got != container.Image {
 		t.Errorf("the recipe builds %s, the container runs %s", got, container.Image)
 	}
@@ -188,13 +183,13 @@ func (c *cluster) daemonSet(t *testing.T) {
 // know every argument and serve the ports.
 func (c *cluster) workloads(t *testing.T) {
 	objects, err := install.Parse(deploy.Workloads()...)
-	check(t, err)
-	check(t, c.applier.Apply(t.Context(), objects))
+	testkit.Check(t, err)
+	testkit.Check(t, c.applier.Apply(t.Context(), objects))
 	for name, command := range map[string]*cobra.Command{
 		"tenon-scheduler": scheduler.NewCommand(), "tenon-manager": manager.NewCommand(),
 	} {
 		d, err := c.client.AppsV1().Deployments("tenon-system").Get(t.Context(), name, metav1.GetOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		container := d.Spec.Template.Spec.Containers[0]
 		if container.Command[0] != "/"+name {
 			t.Errorf("%s starts %v", name, container.Command)
@@ -218,7 +213,7 @@ func (c *cluster) workloads(t *testing.T) {
 func flags(t *testing.T, container corev1.Container) {
 	t.Helper()
 	command, rest, err := agent.New().Find(container.Args)
-	check(t, err)
+	testkit.Check(t, err)
 	if command.Name() != "run" || container.Command[0] != "/tenon-agent" {
 		t.Fatalf("the container starts %v %v", container.Command, container.Args)
 	}
@@ -226,7 +221,7 @@ func flags(t *testing.T, container corev1.Container) {
 		t.Errorf("arguments %v: %v", rest, err)
 	}
 	root, err := command.Flags().GetString("root")
-	check(t, err)
+	testkit.Check(t, err)
 	mounts := map[string]bool{}
 	for _, m := range container.VolumeMounts {
 		mounts[m.MountPath] = true
@@ -238,7 +233,7 @@ func flags(t *testing.T, container corev1.Container) {
 	}
 	for _, flag := range []string{"nri-socket", "hook-socket"} {
 		socket, err := command.Flags().GetString(flag)
-		check(t, err)
+		testkit.Check(t, err)
 		if !mounts[filepath.Dir(socket)] {
 			t.Errorf("--%s=%s: its folder is not mounted", flag, socket)
 		}
@@ -264,7 +259,7 @@ func (c *cluster) fence(t *testing.T) {
 	pods := c.client.CoreV1().Pods("default")
 	for class, want := range map[string]string{"LSE": `["tenon-agent"]`, "LS": ""} {
 		got, err := pods.Create(t.Context(), pod("fence-"+strings.ToLower(class), class, "2"), metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		if got.Annotations[annotation.RequiredPlugins] != want {
 			t.Errorf("%s pod: %s is %q, want %q", class, annotation.RequiredPlugins,
 				got.Annotations[annotation.RequiredPlugins], want)
@@ -306,7 +301,7 @@ func (c *cluster) resize(t *testing.T) {
 				types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
 			switch {
 			case !tt.refused:
-				check(t, err)
+				testkit.Check(t, err)
 			case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(),
 				"spec.containers[0].resources: cpu of a bound pod cannot be resized"):
 				t.Errorf("%v, want invalid with field and rule", err)
@@ -320,13 +315,13 @@ func (c *cluster) run(t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pods := c.client.CoreV1().Pods("default")
 	p, err := pods.Create(t.Context(), p, metav1.CreateOptions{})
-	check(t, err)
-	check(t, pods.Bind(t.Context(), &corev1.Binding{
+	testkit.Check(t, err)
+	testkit.Check(t, pods.Bind(t.Context(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: "n0"},
 	}, metav1.CreateOptions{}))
 	p, err = pods.Get(t.Context(), p.Name, metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	p.Status.Phase = corev1.PodRunning
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "app", Ready: true, Image: "x", ImageID: "x", ContainerID: "x://1",
@@ -335,6 +330,6 @@ func (c *cluster) run(t *testing.T, p *corev1.Pod) *corev1.Pod {
 		State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 	}}
 	p, err = pods.UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	return p
 }

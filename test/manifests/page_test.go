@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 )
 
@@ -38,25 +39,25 @@ var refusals = map[string]string{"docs/guide/simulate.md Pod half": "the request
 // quota of a profile comes with its tree, a pod after its priority class.
 func (c *cluster) pages(t *testing.T) {
 	objects, err := dynamic.NewForConfig(c.config)
-	check(t, err)
+	testkit.Check(t, err)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
 	for _, name := range []string{"ml", "team-a"} {
 		_, err := c.client.CoreV1().Namespaces().Create(t.Context(),
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		_, err = c.client.CoreV1().ServiceAccounts(name).Create(t.Context(),
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 	}
 	node, err := c.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "arm", Labels: map[string]string{corev1.LabelArchStable: "arm64"},
 	}}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	node.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
 	}
 	_, err = c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 
 	manifests := map[string][]*unstructured.Unstructured{}
 	applied := 0
@@ -81,7 +82,7 @@ func (c *cluster) pages(t *testing.T) {
 			client := func(o *unstructured.Unstructured) dynamic.ResourceInterface {
 				gvk := o.GroupVersionKind()
 				m, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-				check(t, err)
+				testkit.Check(t, err)
 				if m.Scope.Name() == meta.RESTScopeNameRoot {
 					return objects.Resource(m.Resource)
 				}

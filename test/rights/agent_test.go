@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/controlplane"
 )
@@ -38,13 +39,6 @@ const patience = 2 * time.Minute
 
 // namespace is where the agents run.
 const namespace = "tenon-system"
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // cluster is an API server with the manifests of deploy, two nodes a and b, and an agent's pod on each.
 type cluster struct {
@@ -63,9 +57,9 @@ func asUser(t *testing.T, config *rest.Config) user {
 	t.Helper()
 	config.QPS = -1
 	typed, err := kubernetes.NewForConfig(config)
-	check(t, err)
+	testkit.Check(t, err)
 	objects, err := dynamic.NewForConfig(config)
-	check(t, err)
+	testkit.Check(t, err)
 	return user{typed, objects, config}
 }
 
@@ -81,13 +75,13 @@ func start(t *testing.T) *cluster {
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
 	applier, err := install.NewApplier(c.admin.config)
-	check(t, err)
+	testkit.Check(t, err)
 	for _, docs := range [][][]byte{deploy.CRDs(), deploy.RBAC()} {
 		objects, err := install.Parse(docs...)
-		check(t, err)
-		check(t, applier.Apply(t.Context(), objects))
+		testkit.Check(t, err)
+		testkit.Check(t, applier.Apply(t.Context(), objects))
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		check(t, applier.AwaitEstablished(ctx, objects))
+		testkit.Check(t, applier.AwaitEstablished(ctx, objects))
 		cancel()
 	}
 	for _, name := range []string{"a", "b"} {
@@ -97,12 +91,12 @@ func (c *cluster) install(t *testing.T) {
 				continue // its agent makes them
 			}
 			_, err := c.admin.objects.Resource(gvr).Create(t.Context(), object(gvr, name), metav1.CreateOptions{})
-			check(t, err)
+			testkit.Check(t, err)
 		}
 		agent := testobject.Pod(namespace+"/agent-"+name, testobject.On(name), testobject.Container("agent", "x"))
 		agent.Spec.ServiceAccountName, agent.Spec.AutomountServiceAccountToken = "tenon-agent", new(bool)
 		_, err := c.admin.typed.CoreV1().Pods(namespace).Create(t.Context(), agent, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 	}
 }
 
@@ -114,7 +108,7 @@ func (c *cluster) node(t *testing.T, name string) {
 		Name: name, Labels: map[string]string{"kubernetes.io/hostname": name},
 		Annotations: map[string]string{"x/y": "z"},
 	}}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	n.Status = corev1.NodeStatus{
 		Capacity:        corev1.ResourceList{"cpu": resource.MustParse("96"), "x/gpu": resource.MustParse("8")},
 		Allocatable:     corev1.ResourceList{"cpu": resource.MustParse("94")},
@@ -138,7 +132,7 @@ func (c *cluster) node(t *testing.T, name string) {
 		})
 	}
 	_, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 }
 
 func object(gvr schema.GroupVersionResource, name string) *unstructured.Unstructured {
@@ -164,14 +158,14 @@ func (c *cluster) agent(t *testing.T, kind, name string) user {
 	switch kind {
 	case "Pod":
 		pod, err := c.admin.typed.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{
 			APIVersion: "v1", Kind: kind, Name: name,
 			UID: pod.UID,
 		}
 	case "Node":
 		node, err := c.admin.typed.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{
 			APIVersion: "v1", Kind: kind, Name: name,
 			UID: node.UID,
@@ -179,7 +173,7 @@ func (c *cluster) agent(t *testing.T, kind, name string) user {
 	}
 	answer, err := c.admin.typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "tenon-agent", request,
 		metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	return asUser(t, &rest.Config{
 		Host: c.server.Server, BearerToken: answer.Status.Token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.server.Authority},
@@ -566,7 +560,7 @@ func (c *cluster) eventAttempts(t *testing.T, refused func(string, string, func(
 	kubelet.ReportingController = "kubelet"
 	refused("an Event in the kubelet's name", "wants reportingController tenon-agent", send(kubelet))
 	foreign := event("b", "Pod", "p")
-	check(t, send(foreign)(t.Context(), c.admin))
+	testkit.Check(t, send(foreign)(t.Context(), c.admin))
 	for patch, says := range map[string]string{
 		`{"series":{"count":9,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`: "an agent may only change its own " +
 			"Events",
@@ -597,7 +591,8 @@ func (c *cluster) eventAttempts(t *testing.T, refused func(string, string, func(
 
 func (c *cluster) otherAttempts(refused func(string, string, func(context.Context, user) error)) {
 	refused("a pod is created", byRBAC, func(ctx context.Context, u user) error {
-		_, err := u.typed.CoreV1().Pods("default").Create(ctx, testobject.Pod("x", testobject.Container("c", "x")), metav1.CreateOptions{})
+		_, err := u.typed.CoreV1().Pods("default").Create(ctx, testobject.Pod("x", testobject.Container("c", "x")),
+			metav1.CreateOptions{})
 		return err
 	})
 	for _, sub := range []string{"", "status", "resize", "ephemeralcontainers"} {
@@ -662,7 +657,7 @@ func (c *cluster) snapshot(t *testing.T) string {
 	var lines []string
 	for _, gvr := range []schema.GroupVersionResource{v1alpha2.Resource(), nodeinfo.Resource()} {
 		list, err := c.admin.objects.Resource(gvr).List(t.Context(), metav1.ListOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		for i := range list.Items {
 			if o := &list.Items[i]; o.GetName() != "a" {
 				lines = append(lines, fmt.Sprint(gvr.Resource, " ", o.GetName(), " ", o.GetResourceVersion()))
@@ -670,7 +665,7 @@ func (c *cluster) snapshot(t *testing.T) string {
 		}
 	}
 	nodes, err := c.admin.typed.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for i := range nodes.Items {
 		n := nodes.Items[i].DeepCopy()
 		n.ResourceVersion, n.ManagedFields = "", nil
@@ -684,7 +679,7 @@ func (c *cluster) snapshot(t *testing.T) string {
 		lines = append(lines, string(mustJSON(n)))
 	}
 	pods, err := c.admin.typed.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for i := range pods.Items {
 		lines = append(lines, "pod "+pods.Items[i].Name+" "+pods.Items[i].ResourceVersion)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -176,9 +177,7 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 	observers.Go(func() { l.follow(watching, seen.list, seen.see) })
 
 	forest, err := trees(l.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(forest) != nodes {
 		t.Fatalf("%d node trees, want %d", len(forest), nodes)
 	}
@@ -287,15 +286,11 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 func compareEnd(t *testing.T, l *local, forest []tree) {
 	t.Helper()
 	list, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	groups := map[string][]string{} // by pod UID: effective CPUs of its containers
 	for _, tr := range forest {
 		state, err := tr.read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for path, list := range state {
 			groups[podOf(path)] = append(groups[podOf(path)], list)
 		}

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -28,9 +29,7 @@ func explainShowsChangesOfACgroupByHand(t *testing.T, l *local) {
 	bound := object.Pod("bound", object.Class("LSR"), object.Container("app", "app"),
 		object.Both("cpu", "4", "memory", "1Gi"))
 	_, err := l.client.CoreV1().Pods("default").Create(ctx, bound, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	// app returns what explain says of the container's cpuset.
 	app := func() (view.Cgroup, view.CgroupValue, error) {
 		var answer struct {
@@ -62,9 +61,7 @@ func explainShowsChangesOfACgroupByHand(t *testing.T, l *local) {
 		return err
 	})
 
-	if err := os.WriteFile(filepath.Join(group.Path, "cpuset.cpus"), []byte("0-63\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(filepath.Join(group.Path, "cpuset.cpus"), []byte("0-63\n"), 0o644))
 	waitFor(t, time.Minute, "the drift and its repair to be reported", func() error {
 		g, v, err := app()
 		if err == nil && (v.State != view.Matches || g.Drift == nil || g.Drift.Got != "0-63" ||

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -260,9 +261,7 @@ func (l *gangLoad) podGroup(t *testing.T, version, namespace, name, spec string)
 	text := fmt.Sprintf(`{"apiVersion":%q,"kind":"PodGroup","metadata":{"name":%q},"spec":%s}`, version, name, spec)
 	path := "/apis/" + version + "/namespaces/" + namespace + "/podgroups"
 	err := l.client.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(text)).Do(t.Context()).Error()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 }
 
 // remove deletes the pods of a gang.
@@ -310,9 +309,7 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 		},
 	}
 	nodes, err := l.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		load.seen.cpus[n.Name] = int(n.Status.Allocatable.Cpu().Value())
@@ -419,9 +416,7 @@ func (l *gangLoad) evict(t *testing.T) {
 	for name, value := range map[string]int32{"low": 1, "high": 1000} {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
 		_, err := l.client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	gang := func(name, class string, size int) {
 		for m := range size {
@@ -434,9 +429,7 @@ func (l *gangLoad) evict(t *testing.T) {
 	bound := func(class string) (byNode map[string]int, all int) {
 		pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(),
 			metav1.ListOptions{LabelSelector: "class=" + class})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		byNode = map[string]int{}
 		for i := range pods.Items {
 			if p := &pods.Items[i]; p.Spec.NodeName != "" && p.DeletionTimestamp == nil {

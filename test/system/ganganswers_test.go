@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -35,9 +36,7 @@ func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 	watch := tenon("gang", "-w")
 	watch.Stdout, watch.Stderr = watched, watched
 	watch.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, watch.Start())
 	for i, cpus := range []int64{1, 1, 100} {
 		member(i, cpus)
 	}
@@ -61,19 +60,13 @@ func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 		return nil
 	})
 	ports, err := diagnostics(l.dir, l.schedulers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	get := func(path string) (int, string) {
 		resp, err := asks.Get(fmt.Sprintf("http://127.0.0.1:%d/apis/v1/%s", ports[0], path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return resp.StatusCode, string(text)
 	}
 	const plugin = "plugins/Coscheduling/"
@@ -98,9 +91,7 @@ func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 		t.Errorf("a gang that does not exist: %d %s", code, text)
 	}
 	err = l.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), "train-2", metav1.DeleteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	member(3, 1)
 	lines := func(state gang.Status, message string) error {
 		for line := range strings.Lines(watched.String()) {
@@ -117,9 +108,7 @@ func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 	if err := lines(gang.StatusWaiting, "pod default/train-2 does not"); err != nil {
 		t.Error(err)
 	}
-	if err := watch.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, watch.Process.Signal(syscall.SIGINT))
 	if err := watch.Wait(); err != nil {
 		t.Errorf("the watch ended with %v\n%s", err, watched.String())
 	}

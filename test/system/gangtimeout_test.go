@@ -11,6 +11,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -35,9 +36,7 @@ func aNonStrictGangThatTimesOutIsTriedAgain(t *testing.T, l *local) {
 		}
 		return nil
 	})
-	if err := l.client.CoreV1().Pods("default").Delete(t.Context(), "late-1", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, l.client.CoreV1().Pods("default").Delete(t.Context(), "late-1", metav1.DeleteOptions{}))
 	member(2, 1)
 	waitFor(t, time.Minute, "both to start", func() error {
 		for _, name := range []string{"late-0", "late-2"} {

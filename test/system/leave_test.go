@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -140,9 +141,7 @@ func TestNodesAreLeft(t *testing.T) {
 func (l *local) traces(t *testing.T, node string) []string {
 	t.Helper()
 	n, err := l.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	_, traces := convert.Clean(n, func(string) bool { return false })
 	return traces
 }
@@ -154,9 +153,7 @@ func (l *local) groups(t *testing.T, node string) map[string]string {
 	list, err := l.client.CoreV1().Pods(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{
 		FieldSelector: "spec.nodeName=" + node,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var names []string
 	for i := range list.Items {
 		p := &list.Items[i]
@@ -188,8 +185,6 @@ func (l *local) groups(t *testing.T, node string) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return out
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -68,9 +69,7 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 		made.Spec = spec
 		object.Both("nvidia.com/gpu", gpus)(made)
 		p, err := pods.Create(t.Context(), made, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return p
 	}
 	foreign := create("foreign", "1", corev1.PodSpec{NodeName: node})
@@ -85,16 +84,12 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 	// own returns the GPUs of the scheduler's pods, and why the others wait.
 	own := func() (held []string, waits []string) {
 		list, err := pods.List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for i := range list.Items {
 			p := &list.Items[i]
 			text := cmp.Or(p.Annotations[annotation.DeviceAllocatedKey], "{}")
 			allocated, _, err := annotation.ParseDeviceAllocations(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			for _, g := range allocated["gpu"] {
 				held = append(held, g.ID)
 			}
@@ -125,9 +120,7 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 	large := func() { create("large", "9", corev1.PodSpec{SchedulerName: "tenon-scheduler"}) }
 	remove := func(name string) {
 		t.Helper()
-		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	large()
 	waitFor(t, time.Minute, "the scheduler to see the mode", func() error {
@@ -149,9 +142,7 @@ func TestANodeMovesInFromItsKubelet(t *testing.T) {
 		`"nvidia.com/gpu","DeviceIDs":{"-1":["%s::0"]},"AllocResp":""}],"RegisteredDevices":{}},"Checksum":0}`,
 		foreign.UID, gpus[3])
 	err := os.MkdirAll(filepath.Dir(record), 0o755)
-	if err := errors.Join(err, os.WriteFile(record, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(err, os.WriteFile(record, []byte(text), 0o644)))
 	waitFor(t, time.Minute, "seven pods to get the other GPUs", func() error {
 		held, waits := own()
 		if slices.Contains(held, gpus[3]) {

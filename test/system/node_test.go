@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestOnOneNode is what users see of pods and gangs on a cluster of one node, each case from the empty node.
@@ -30,9 +32,7 @@ func TestOnOneNode(t *testing.T) {
 func (l *local) clear(t *testing.T) {
 	t.Helper()
 	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
-	if err := pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	waitFor(t, time.Minute, "all pods to be gone", func() error {
 		left, err := pods.List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(left.Items) > 0 {

@@ -3,6 +3,8 @@ package system
 import (
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // The checker of the churn test finds each kind of breach and reports nothing that is allowed.
@@ -58,9 +60,7 @@ func TestOverlapsAreSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := overlaps("n", c.state, pods)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			text := strings.Join(got, "; ")
 			if c.want == "" && text != "" || !strings.Contains(text, c.want) {
 				t.Errorf("got %q, want %q", text, c.want)

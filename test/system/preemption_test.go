@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -29,9 +30,7 @@ func noMoreIsEvictedThanThePreemptorNeeds(t *testing.T, l *local) {
 	}}}
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 1000}
 	_, err = l.client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	labels := map[string]string{"app": "low"}
 	_, err = l.client.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "low"},
@@ -42,9 +41,7 @@ func noMoreIsEvictedThanThePreemptorNeeds(t *testing.T, l *local) {
 			}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	run := func(app string, want int64) func() error {
 		return func() error {
 			pods, err := l.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{
@@ -79,9 +76,7 @@ func noMoreIsEvictedThanThePreemptorNeeds(t *testing.T, l *local) {
 		})
 		gang := metav1.ListOptions{LabelSelector: "app=" + name}
 		err = l.client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, gang)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		waitFor(t, time.Minute, "the node to be full again", run("low", size))
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -445,9 +446,7 @@ func (s *state) check(t *testing.T, when string, held *holdings) {
 	for i := range s.quotas {
 		q := &s.quotas[i]
 		says, err := said(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		one := held.shares[q.Name]
 		for dimension, most := range one.ceiling() {
 			used, runtime := says.used[dimension], says.runtime[dimension]
@@ -541,15 +540,11 @@ func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
 	l := up(t, 1, "--machine", fmt.Sprintf("xeon-2s=%d", quotaNodes), "--revoke-after", revokeAfter.String())
 	ctx := t.Context()
 	nodes, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for i := range nodes.Items {
 		gpus := map[string]string{gpu: fmt.Sprint(nodeGPUs)}
 		patch, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": gpus, "allocatable": gpus}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if _, err := l.client.CoreV1().Nodes().Patch(ctx, nodes.Items[i].Name, types.StrategicMergePatchType, patch,
 			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
@@ -558,9 +553,7 @@ func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
 	tree := shareTree()
 	for i := range tree {
 		text, err := json.Marshal(tree[i].object())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		waitFor(t, time.Minute, "quota "+tree[i].name+" to be created", func() error { // its parent must be seen
 			return l.client.CoreV1().RESTClient().Post().AbsPath(quotaPath(tree[i].group())).Body(text).Do(ctx).Error()
 		})

@@ -58,14 +58,8 @@ import (
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // request is what an account asked the API server for, or may ask it for: then "" is any name or namespace.
 type request struct{ account, verb, resource, namespace, name string }
@@ -138,35 +132,35 @@ func startAudited(t *testing.T) *audited {
 	bin := binary(t)
 	folder := t.TempDir()
 	file, a := filepath.Join(folder, "policy.yaml"), &audited{}
-	check(t, os.WriteFile(file, []byte(policy), 0o600))
+	testkit.Check(t, os.WriteFile(file, []byte(policy), 0o600))
 	var err error
 	a.data, err = datadir.Resolve(filepath.Join(folder, "data"))
-	check(t, err)
+	testkit.Check(t, err)
 	a.dir, a.log = a.data.Root(), a.data.Log("audit")
 	nodes, err := cluster.Expand([]string{"t4-2"}, 0)
-	check(t, err)
+	testkit.Check(t, err)
 	running, err := cluster.Start(t.Context(), cluster.Options{
 		Dir: a.data, Nodes: nodes, Joined: []string{joined}, Schedulers: 2, Binary: bin,
 		Manifests: slices.Concat(otherCRDs(t), deploy.RBAC(), deploy.PriorityClasses()), Report: func(cluster.Step) {},
 		// Without streaming lists, as before Kubernetes 1.32: clients have to list.
 		Flags: []string{"--feature-gates=WatchList=false", "--audit-policy-file=" + file, "--audit-log-path=" + a.log},
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			keepLogs(t, a.dir)
 		}
-		check(t, running.Stop())
+		testkit.Check(t, running.Stop())
 	})
 	a.config, err = clientcmd.BuildConfigFromFlags("", a.data.Kubeconfig())
-	check(t, err)
+	testkit.Check(t, err)
 	a.config.QPS = -1
 	a.client, err = kubernetes.NewForConfig(a.config)
-	check(t, err)
+	testkit.Check(t, err)
 	a.objects, err = dynamic.NewForConfig(a.config)
-	check(t, err)
+	testkit.Check(t, err)
 	a.applier, err = install.NewApplier(a.config)
-	check(t, err)
+	testkit.Check(t, err)
 	return a
 }
 
@@ -176,7 +170,7 @@ func otherCRDs(t *testing.T) (texts [][]byte) {
 	t.Helper()
 	for _, text := range deploy.CRDs() {
 		var o map[string]any
-		check(t, yaml.Unmarshal(text, &o))
+		testkit.Check(t, yaml.Unmarshal(text, &o))
 		versions, _, _ := unstructured.NestedSlice(o, "spec", "versions")
 		name, _, _ := unstructured.NestedString(o, "metadata", "name")
 		for _, v := range versions {
@@ -187,9 +181,9 @@ func otherCRDs(t *testing.T) (texts [][]byte) {
 				delete(v.(map[string]any), "subresources")
 			}
 		}
-		check(t, unstructured.SetNestedSlice(o, versions, "spec", "versions"))
+		testkit.Check(t, unstructured.SetNestedSlice(o, versions, "spec", "versions"))
 		text, err := json.Marshal(o)
-		check(t, err)
+		testkit.Check(t, err)
 		texts = append(texts, text)
 	}
 	return texts
@@ -199,7 +193,7 @@ func otherCRDs(t *testing.T) (texts [][]byte) {
 func (a *audited) requests(t *testing.T) (allowed, forbidden []request) {
 	t.Helper()
 	text, err := os.ReadFile(a.log)
-	check(t, err)
+	testkit.Check(t, err)
 	for line := range bytes.Lines(text) {
 		var e struct {
 			Verb        string
@@ -245,7 +239,7 @@ func (a *audited) rights(t *testing.T) (all []right) {
 	var bindings []role
 	for _, text := range deploy.RBAC() {
 		var o role
-		check(t, yaml.Unmarshal(text, &o))
+		testkit.Check(t, yaml.Unmarshal(text, &o))
 		if len(o.Subjects) > 0 {
 			bindings = append(bindings, o)
 		} else {
@@ -256,11 +250,11 @@ func (a *audited) rights(t *testing.T) (all []right) {
 		r, own := roles[b.RoleRef.Kind+" "+b.RoleRef.Name]
 		if !own && b.RoleRef.Kind == "Role" {
 			got, err := a.client.RbacV1().Roles(b.Namespace).Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{})
-			check(t, err)
+			testkit.Check(t, err)
 			r.Rules = got.Rules
 		} else if !own {
 			got, err := a.client.RbacV1().ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{})
-			check(t, err)
+			testkit.Check(t, err)
 			r.Rules = got.Rules
 		}
 		account, unbound := b.Subjects[0].Name, b.RoleBinding
@@ -302,7 +296,7 @@ func (a *audited) rights(t *testing.T) (all []right) {
 func manifest(t *testing.T, o any) string {
 	t.Helper()
 	text, err := yaml.Marshal(o)
-	check(t, err)
+	testkit.Check(t, err)
 	return "---\n" + string(text)
 }
 
@@ -350,9 +344,9 @@ func (b *behaviour) requests() (all []request) {
 func TestEachRightIsNeeded(t *testing.T) {
 	a := startAudited(t)
 	text, err := os.ReadFile("../../deploy/testdata/rights.yaml")
-	check(t, err)
+	testkit.Check(t, err)
 	var behaviours []behaviour
-	check(t, yaml.UnmarshalStrict(text, &behaviours))
+	testkit.Check(t, yaml.UnmarshalStrict(text, &behaviours))
 	steps, needed := a.steps(), map[string]string{} // the first behaviour that asks, by request
 	for _, b := range behaviours {
 		if file, name, elsewhere := strings.Cut(b.Test, " "); elsewhere {
@@ -438,8 +432,8 @@ func (a *audited) awaitAnswer(t *testing.T, r request, allowed bool) {
 func (a *audited) apply(t *testing.T, text string) {
 	t.Helper()
 	objects, err := install.Parse([]byte(text))
-	check(t, err)
-	check(t, a.applier.Apply(t.Context(), objects))
+	testkit.Check(t, err)
+	testkit.Check(t, a.applier.Apply(t.Context(), objects))
 }
 
 func (a *audited) steps() map[string]func(*testing.T) {
@@ -449,7 +443,7 @@ func (a *audited) steps() map[string]func(*testing.T) {
 			text := fmt.Sprintf(`{"metadata":{"annotations":{%q:"now"}}}`, annotation.RotateCertificates)
 			_, err := a.client.CoreV1().Secrets("tenon-system").Patch(t.Context(), "tenon-certificates",
 				types.MergePatchType, []byte(text), metav1.PatchOptions{})
-			check(t, err)
+			testkit.Check(t, err)
 		},
 		"read the metrics": a.readMetrics,
 		"wait until borrows-0 and borrows-1 are bound": func(t *testing.T) {
@@ -478,7 +472,7 @@ func (a *audited) steps() map[string]func(*testing.T) {
 		"write the Device as another program, again and again": a.disputeDevice,
 		"start a second agent": func(t *testing.T) {
 			second, err := agent.New(a.agent)
-			check(t, err)
+			testkit.Check(t, err)
 			if err := second.Run(t.Context()); !errors.Is(err, statedir.ErrSecondAgent) {
 				t.Errorf("Run of a second agent = %v, want %v", err, statedir.ErrSecondAgent)
 			}
@@ -497,7 +491,7 @@ func background(t *testing.T, run func(context.Context) error) {
 	go func() { ended <- run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		check(t, <-ended)
+		testkit.Check(t, <-ended)
 	})
 }
 
@@ -506,18 +500,18 @@ func (a *audited) startManager(t *testing.T) {
 	var arguments []string
 	for _, text := range deploy.Workloads() {
 		var d appsv1.Deployment
-		if check(t, yaml.Unmarshal(text, &d)); d.Kind == "Deployment" && d.Name == "tenon-manager" {
+		if testkit.Check(t, yaml.Unmarshal(text, &d)); d.Kind == "Deployment" && d.Name == "tenon-manager" {
 			arguments = d.Spec.Template.Spec.Containers[0].Args
 		}
 	}
 	file := filepath.Join(t.TempDir(), "quotas.yaml")
-	check(t, os.WriteFile(file, []byte("kind: ElasticQuotaArgs\ndelayEvictTime: 1s\n"), 0o600))
+	testkit.Check(t, os.WriteFile(file, []byte("kind: ElasticQuotaArgs\ndelayEvictTime: 1s\n"), 0o600))
 	ports, err := a.data.SavedPorts()
-	check(t, err)
+	testkit.Check(t, err)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "0.0.0.0:0")
-	check(t, err)
+	testkit.Check(t, err)
 	a.metrics = listener.Addr().String()
-	check(t, listener.Close())
+	testkit.Check(t, listener.Close())
 	command := manager.NewCommand()
 	command.SetArgs(append(arguments, "--kubeconfig="+a.data.Credential(cluster.Manager),
 		"--metrics-address="+a.metrics, "--elastic-quota-args="+file,
@@ -530,15 +524,15 @@ func (a *audited) startManager(t *testing.T) {
 func (a *audited) readMetrics(t *testing.T) {
 	token, err := a.client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default",
 		&authentication.TokenRequest{}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	_, port, err := net.SplitHostPort(a.metrics)
-	check(t, err)
+	testkit.Check(t, err)
 	client, err := rest.UnversionedRESTClientFor(&rest.Config{
 		Host: "https://127.0.0.1:" + port, BearerToken: token.Status.Token,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 		ContentConfig:   rest.ContentConfig{NegotiatedSerializer: scheme.Codecs},
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	waitFor(t, time.Minute, "a refusal", func() error {
 		if err := client.Get().AbsPath("/metrics").Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("an account without rights gets %w", err)
@@ -585,7 +579,7 @@ func (a *audited) disputeDevice(t *testing.T) {
 		}
 		waitFor(t, time.Minute, "the condition to be "+string(want), func() error {
 			n, err := a.client.CoreV1().Nodes().Get(t.Context(), joined, metav1.GetOptions{})
-			check(t, err)
+			testkit.Check(t, err)
 			for _, c := range n.Status.Conditions {
 				if string(c.Type) == event.TopologyWriterConflict.Condition() && c.Status == want {
 					return nil
@@ -619,13 +613,13 @@ func (o *overtaken) RoundTrip(r *http.Request) (*http.Response, error) {
 func (a *audited) startAgent(t *testing.T) {
 	_, err := a.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: joined}},
 		metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	file := a.data.Credential(cluster.AgentCredential(joined))
 	waitFor(t, time.Minute, "the agent's token", func() error { _, err := os.Stat(file); return err })
 	config, err := clientcmd.BuildConfigFromFlags("", file)
-	check(t, err)
+	testkit.Check(t, err)
 	client, err := kubernetes.NewForConfig(config)
-	check(t, err)
+	testkit.Check(t, err)
 	between := rest.CopyConfig(config)
 	between.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &overtaken{RoundTripper: next, before: map[string]func(){
@@ -643,21 +637,21 @@ func (a *audited) startAgent(t *testing.T) {
 		}}
 	})
 	objects, err := dynamic.NewForConfig(between)
-	check(t, err)
+	testkit.Check(t, err)
 	described, _, err := machine.Parse("xeon-2s")
-	check(t, err)
+	testkit.Check(t, err)
 	root := host.Root{Dir: filepath.Join(t.TempDir(), "root")}
-	check(t, described.Write(root.Dir))
+	testkit.Check(t, described.Write(root.Dir))
 	topology, err := described.Topology()
-	check(t, err)
+	testkit.Check(t, err)
 	tree, err := kernel.Open(kernel.Options{Dir: root.Cgroup(), Dialect: desired.V2, Machine: topology})
-	check(t, err)
+	testkit.Check(t, err)
 	kubelet, err := kubeletapi.NewClient(kubeletapi.ClientOptions{
 		Node: joined, Root: root, API: config, Endpoint: a.kubelet(t),
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	broadcaster := events.NewBroadcaster(status.NewSink(client, joined))
-	check(t, broadcaster.StartRecordingToSinkWithContext(t.Context()))
+	testkit.Check(t, broadcaster.StartRecordingToSinkWithContext(t.Context()))
 	t.Cleanup(broadcaster.Shutdown)
 	a.agent = agent.Options{
 		Node: joined, Root: root, Arch: described.Arch(), Client: client, Dynamic: objects, AskKubelet: kubelet.Config,
@@ -665,7 +659,7 @@ func (a *audited) startAgent(t *testing.T) {
 		PublishNumatopology: true, Recorder: broadcaster.NewRecorder(scheme.Scheme, status.Controller),
 	}
 	first, err := agent.New(a.agent)
-	check(t, err)
+	testkit.Check(t, err)
 	background(t, first.Run)
 }
 
@@ -674,7 +668,7 @@ func (a *audited) kubelet(t *testing.T) string {
 	t.Helper()
 	certificate, key := a.data.Pair(cluster.KubeletServing)
 	pair, err := tls.LoadX509KeyPair(certificate, key)
-	check(t, err)
+	testkit.Check(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := rest.AnonymousClientConfig(a.config)
 		who.BearerToken = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")

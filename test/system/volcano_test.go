@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -143,9 +144,7 @@ func disagreements(pod *corev1.Pod, given map[string]string) []string {
 func cpuManagerState(t *testing.T, dir, node string) map[string]map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "nodes", node, "var/lib/kubelet/cpu_manager_state"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var state struct {
 		PolicyName string                       `json:"policyName"`
 		Entries    map[string]map[string]string `json:"entries"`
@@ -188,28 +187,18 @@ func unconfirmed(ctx context.Context, l *local, count int) (int, error) {
 func schedulerMetrics(t *testing.T, l *local) map[string]float64 {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	// the scheduler's own certificate
 	cfg.TLSClientConfig.CAData, cfg.TLSClientConfig.CAFile, cfg.TLSClientConfig.Insecure = nil, "", true
 	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	text, err := os.ReadFile(filepath.Join(l.dir, "ports.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var ports map[string]int
-	if err := json.Unmarshal(text, &ports); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(text, &ports))
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 	resp, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/metrics", ports["scheduler-secure"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("the scheduler's metrics: %s", resp.Status)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -71,9 +72,7 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 			t.Fatalf("pods: %d, %v", len(list.Items), err)
 		}
 		gone := list.Items[0].Name
-		if err := pods.Delete(ctx, gone, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, pods.Delete(ctx, gone, metav1.DeleteOptions{}))
 		waitFor(t, time.Minute, "the deleted pod to be gone", func() error {
 			_, err := pods.Get(ctx, gone, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -96,9 +95,7 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 		var last time.Time
 		for i := range 3 {
 			p, err := pods.Get(ctx, fmt.Sprintf("db-%d", i), metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if p.CreationTimestamp.Time.Before(last) {
 				t.Errorf("%s is older than the one before it", p.Name)
 			}
@@ -210,9 +207,7 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 
 	t.Run("logs answer in words", func(t *testing.T) {
 		body, err := pods.GetLogs("db-0", &corev1.PodLogOptions{}).Stream(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer body.Close()
 		text, err := io.ReadAll(body)
 		if err != nil || !strings.Contains(string(text), "simulated container") {
@@ -235,9 +230,7 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 	})
 
 	t.Run("a deleted namespace takes everything along", func(t *testing.T) {
-		if err := l.client.CoreV1().Namespaces().Delete(ctx, workloadSpace, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.client.CoreV1().Namespaces().Delete(ctx, workloadSpace, metav1.DeleteOptions{}))
 		waitFor(t, 2*time.Minute, "the namespace to be gone", func() error {
 			_, err := l.client.CoreV1().Namespaces().Get(ctx, workloadSpace, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -246,9 +239,7 @@ func TestWorkloadsLiveTheirLives(t *testing.T) {
 			return fmt.Errorf("get: %w", err)
 		})
 		forest, err := trees(l.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, tr := range forest {
 			waitFor(t, time.Minute, "the groups of "+tr.node+" to be gone", func() error {
 				state, err := tr.read()

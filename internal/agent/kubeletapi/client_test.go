@@ -51,7 +51,7 @@ func newAuthority(t *testing.T) authority {
 func sign(t *testing.T, template x509.Certificate, issuer *authority) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
+	testkit.Check(t, err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	if template.NotAfter.IsZero() {
 		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
@@ -62,17 +62,10 @@ func sign(t *testing.T, template x509.Certificate, issuer *authority) authority 
 		parent, signer = issuer.cert, issuer.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, parent, &key.PublicKey, signer)
-	check(t, err)
+	testkit.Check(t, err)
 	cert, err := x509.ParseCertificate(der)
-	check(t, err)
+	testkit.Check(t, err)
 	return authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // named is the template of a serving certificate.
@@ -129,9 +122,9 @@ func says(text string) http.HandlerFunc {
 func machine(t *testing.T, files map[string][]byte) host.Root {
 	t.Helper()
 	root := host.Root{Dir: testkit.Dir(t)}
-	check(t, os.MkdirAll(root.Path("var/lib/kubelet/pki"), 0o755))
+	testkit.Check(t, os.MkdirAll(root.Path("var/lib/kubelet/pki"), 0o755))
 	for name, text := range files {
-		check(t, os.WriteFile(root.Path("var/lib/kubelet/pki", name), text, 0o600))
+		testkit.Check(t, os.WriteFile(root.Path("var/lib/kubelet/pki", name), text, 0o600))
 	}
 	return root
 }
@@ -156,7 +149,7 @@ func client(t *testing.T, root host.Root, ca []byte, endpoint string) *kubeletap
 			TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 		},
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	return c
 }
 
@@ -257,7 +250,7 @@ func TestACertificateThatIsRenewedIsTakenUp(t *testing.T) {
 	first, second := sign(t, named("n0", "n0"), nil), sign(t, named("n0", "n0"), nil)
 	root := machine(t, map[string][]byte{"kubelet-server-1.pem": first.pem, "kubelet-server-2.pem": second.pem})
 	link := root.Path("var/lib/kubelet/pki/kubelet-server-current.pem")
-	check(t, os.Symlink("/var/lib/kubelet/pki/kubelet-server-1.pem", link))
+	testkit.Check(t, os.Symlink("/var/lib/kubelet/pki/kubelet-server-1.pem", link))
 	c := client(t, root, nil, "")
 	if _, err := c.Config(t.Context(), node(serve(t, first, says(answer)).URL)); err != nil {
 		t.Fatal(err)
@@ -266,8 +259,8 @@ func TestACertificateThatIsRenewedIsTakenUp(t *testing.T) {
 	if _, err := c.Config(t.Context(), renewed); !errors.Is(err, kubeletapi.ErrUntrusted) {
 		t.Errorf("before the link moved: %v, want ErrUntrusted", err)
 	}
-	check(t, os.Remove(link))
-	check(t, os.Symlink("/var/lib/kubelet/pki/kubelet-server-2.pem", link))
+	testkit.Check(t, os.Remove(link))
+	testkit.Check(t, os.Symlink("/var/lib/kubelet/pki/kubelet-server-2.pem", link))
 	if _, err := c.Config(t.Context(), renewed); err != nil {
 		t.Errorf("after the link moved: %v", err)
 	}

@@ -57,7 +57,7 @@ func (l *lister) GetAllocatableResources(context.Context,
 func listen(t *testing.T, l *lister, socket string) (stop func()) {
 	t.Helper()
 	at, err := net.Listen("unix", socket)
-	check(t, err)
+	testkit.Check(t, err)
 	s := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(s, l)
 	done := make(chan error, 1)
@@ -116,7 +116,7 @@ func TestResourcesAreReadWhole(t *testing.T) {
 	at := socket(t)
 	listen(t, full(), at)
 	got, err := kubeletapi.AskResources(t.Context(), at)
-	check(t, err)
+	testkit.Check(t, err)
 	want := kubeletapi.Resources{
 		CPUs: []int{2, 3, 4, 5},
 		Devices: []host.Device{

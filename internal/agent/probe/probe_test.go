@@ -374,8 +374,12 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		"a pod that started after it": {ownMode, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since.Add(time.Hour))
 		}, false},
-		"a pod that has not started":                {ownMode, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false},
-		"a later pod while the kubelet is followed": {followMode, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, true},
+		"a pod that has not started": {ownMode, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = nil
+		}, false},
+		"a later pod while the kubelet is followed": {followMode, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = nil
+		}, true},
 		"a static pod, which the API mirrors": {ownMode, func(p *corev1.Pod) {
 			p.UID, p.Annotations[corev1.MirrorPodAnnotationKey] = "mirror", "u"
 		}, true},
@@ -383,10 +387,16 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		"not one that the scheduler gave CPUs": {ownMode, func(p *corev1.Pod) {
 			p.Labels[annotation.QoSClass], p.Annotations[annotation.ResourceStatusKey] = "LSR", `{"cpuset":"8-9"}`
 		}, false},
-		"not one of class LS":                           {ownMode, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, false},
-		"one of class LS while the kubelet is followed": {followMode, func(p *corev1.Pod) { p.Labels[annotation.QoSClass] = "LS" }, true},
-		"not one that has ended":                        {ownMode, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
-		"not one of which the kubelet has no record":    {ownMode, func(p *corev1.Pod) { p.UID = "other" }, false},
+		"not one of class LS": {ownMode, func(p *corev1.Pod) {
+			p.Labels[annotation.QoSClass] = "LS"
+		}, false},
+		"one of class LS while the kubelet is followed": {followMode, func(p *corev1.Pod) {
+			p.Labels[annotation.QoSClass] = "LS"
+		}, true},
+		"not one that has ended": {ownMode, func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodSucceeded
+		}, false},
+		"not one of which the kubelet has no record": {ownMode, func(p *corev1.Pod) { p.UID = "other" }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,8 @@ func TestRulesOfTheKernel(t *testing.T) {
 			for _, dir := range []string{"", testkit.Dir(t)} {
 				t.Run(fmt.Sprintf("%v: %s, on disk %t", d, s.Name, dir != ""), func(t *testing.T) {
 					t.Parallel()
-					k, err := kernel.Open(kernel.Options{Dir: dir, Dialect: d, Machine: grid.Machine{Cores: 2, NodeBytes: 1 << 30}.Build(t)})
+					pair := grid.Machine{Cores: 2, NodeBytes: 1 << 30}.Build(t)
+					k, err := kernel.Open(kernel.Options{Dir: dir, Dialect: d, Machine: pair})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -20,9 +20,7 @@ func pack(t *testing.T, headers ...tar.Header) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "capture.tar")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer f.Close()
 	w := tar.NewWriter(f)
 	for _, h := range headers {
@@ -31,16 +29,12 @@ func pack(t *testing.T, headers ...tar.Header) string {
 			body = "0\n"
 		}
 		h.Size, h.Mode = int64(len(body)), 0o644
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.WriteHeader(&h))
 		if _, err := w.Write([]byte(body)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.Close())
 	return path
 }
 
@@ -80,9 +74,7 @@ func TestArchivesCannotWriteOutsideOfTheirFolder(t *testing.T) {
 			t.Parallel()
 			outer := t.TempDir()
 			dir := filepath.Join(outer, "a", "b", "c")
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.MkdirAll(dir, 0o755))
 			err := machine.Unpack(pack(t, test.entries...), dir)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want one that says %q", err, test.want)
@@ -114,9 +106,7 @@ func TestArchivesAreReducedToWhatDescribesAMachine(t *testing.T) {
 	for _, name := range append(append([]string{}, keep...), drop...) {
 		entries = append(entries, file(name))
 	}
-	if err := machine.Unpack(pack(t, entries...), dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, machine.Unpack(pack(t, entries...), dir))
 	for _, name := range keep {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Errorf("%s was not unpacked", name)
@@ -137,9 +127,7 @@ func TestNameThatIsPackedTwiceChangesNoOtherFile(t *testing.T) {
 	link := tar.Header{Typeflag: tar.TypeSymlink, Name: "m/" + folder("0"), Linkname: "physical_package_id"}
 	err := machine.Unpack(pack(t, tar.Header{Typeflag: tar.TypeReg, Name: "m/" + folder("0")},
 		tar.Header{Typeflag: tar.TypeReg, Name: "m/" + folder("1")}, link, link), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if target, err := os.Readlink(filepath.Join(dir, folder("0"))); err != nil || target != "physical_package_id" {
 		t.Errorf("the entry packed last is a link to %q, %v", target, err)
 	}
@@ -168,33 +156,23 @@ func TestCapturesKeepDevices(t *testing.T) {
 	read := func(dir string) (cards host.Cards, found [][]host.Dropped) {
 		root := host.Root{Dir: dir}
 		cards, err := host.ReadCards(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, kind := range []host.CardKind{host.NVIDIA, host.AMD, host.RDMA, host.FPGA} {
 			list, err := host.FindDevices(root, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			found = append(found, list)
 		}
 		dropped, err := host.ReadDropped(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return cards, append(found, dropped)
 	}
 	devices := 0
 	for _, preset := range machine.Presets() {
 		original, copied, unpacked := testkit.Dir(t), testkit.Dir(t), testkit.Dir(t)
 		archive := filepath.Join(t.TempDir(), "capture.tar")
-		if err := preset.Write(original); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, preset.Write(original))
 		f, err := os.Create(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		w := tar.NewWriter(f)
 		if err := errors.Join(w.AddFS(os.DirFS(original)), w.Close(), f.Close(), machine.Unpack(original, copied),
 			machine.Unpack(archive, unpacked)); err != nil {
@@ -222,9 +200,7 @@ func TestDevicesOfARealCapture(t *testing.T) {
 	t.Parallel()
 	archive := filepath.Join(testkit.SharedData(t, "machines"), "32em64t-2n8c+dax+nvme+mic+dimms.tar.bz2")
 	d, _, err := machine.Parse(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	list := d.Devices("n")
 	if len(list) != 1 {
 		t.Fatalf("%+v; want one adapter", list)

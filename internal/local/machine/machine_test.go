@@ -23,13 +23,9 @@ func TestWrittenPresetReadsBackAsItsDescription(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(testkit.Dir(t), "node")
-			if err := d.Write(dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, d.Write(dir))
 			got, err := host.Read(host.Root{Dir: dir}, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			want := grid.Build(t, d.Spec())
 			if diff := cmp.Diff(want.Spec(), got.Machine.Spec()); diff != "" {
 				t.Errorf("machine read from the tree (-described +read):\n%s", diff)
@@ -66,20 +62,14 @@ func TestMachineOfPartsReadsBackAsItsParts(t *testing.T) {
 		})
 	}
 	d, err := machine.Of("parts", "Intel(R) Xeon(R) Gold 6330 CPU @ 2.00GHz", parts, "restricted,reserved=0-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if k := d.Kubelet; k.CPU.Policy != "static" || k.Topology.Policy != "restricted" || k.CPU.Reserved != "0-1" {
 		t.Errorf("kubelet settings %+v, want static, restricted and 0-1 reserved", k)
 	}
 	dir := filepath.Join(testkit.Dir(t), "node")
-	if err := d.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Write(dir))
 	got, err := host.Read(host.Root{Dir: dir}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(d.Spec(), got.Machine.Spec()); diff != "" {
 		t.Errorf("machine read from the tree (-described +read):\n%s", diff)
 	}
@@ -153,9 +143,7 @@ func TestPresetsAreTheMachinesOfTheirSummary(t *testing.T) {
 func TestWriteRefusesAFolderWithContent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o644))
 	if err := machine.Presets()[0].Write(dir); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("error = %v, want a folder with content to be refused", err)
 	}
@@ -165,24 +153,16 @@ func TestCapturedMachineIsUsedLikeAPreset(t *testing.T) {
 	t.Parallel()
 	archive := filepath.Join(testkit.SharedData(t, "machines"), "32intel64-2p8co2t+8ve.tar.bz2")
 	d, count, err := machine.Parse(archive + "@static,reserved=0,16=3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if count != 3 || d.Name != "32intel64-2p8co2t-8ve" || d.Kubelet.CPU.Reserved != "0,16" {
 		t.Errorf("Parse = %s, %d nodes, reserved %q", d.Name, count, d.Kubelet.CPU.Reserved)
 	}
 	want := "32 16 2 2"
 	fromArchive, fromFolder := filepath.Join(testkit.Dir(t), "a"), filepath.Join(testkit.Dir(t), "b")
-	if err := d.Write(fromArchive); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Write(fromArchive))
 	folder, _, err := machine.Parse(fromArchive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := folder.Write(fromFolder); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, folder.Write(fromFolder))
 	for name, dir := range map[string]string{
 		"unpacked from an archive": fromArchive,
 		"copied from a folder":     fromFolder,
@@ -209,13 +189,9 @@ func TestPresetsTellOfTheirDevices(t *testing.T) {
 	}
 	for _, d := range machine.Presets() {
 		dir := filepath.Join(testkit.Dir(t), "node")
-		if err := d.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, d.Write(dir))
 		found, err := host.ReadDropped(host.Root{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		types, roots, nodes, links := map[string]int{}, map[string]bool{}, map[string]bool{}, 0
 		for _, f := range found {
 			types[f.Type]++
@@ -242,13 +218,9 @@ func TestPresetsHaveDrivers(t *testing.T) {
 		t.Run(preset.Name, func(t *testing.T) {
 			t.Parallel()
 			root := host.Root{Dir: filepath.Join(t.TempDir(), "n-0")}
-			if err := preset.Write(root.Dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, preset.Write(root.Dir))
 			cards, err := host.ReadCards(root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			files := map[string]bool{} // by type and id
 			for _, c := range cards.List {
 				common := c.Kind == host.FPGA || len(cards.Common[c.Kind]) > 0

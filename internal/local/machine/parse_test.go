@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -82,9 +83,7 @@ func TestSpecsOfTheFlagMachine(t *testing.T) {
 		t.Run(spec, func(t *testing.T) {
 			t.Parallel()
 			d, count, err := machine.Parse(spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			want := none
 			if test.kubelet != nil {
 				test.kubelet(&want)
@@ -179,9 +178,7 @@ func TestFollowIsAWishOfTheNode(t *testing.T) {
 		"epyc-2s@static": false, "epyc-2s": false,
 	} {
 		d, _, err := machine.Parse(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if d.Follow != want || want && d.Kubelet.CPU.Policy != "static" {
 			t.Errorf("Parse(%q): follow is %t with the CPU policy %s, want %t and static", spec, d.Follow,
 				d.Kubelet.CPU.Policy, want)
@@ -196,12 +193,8 @@ func broken(t *testing.T, ids ...int) string {
 	put := func(text string, elem ...string) {
 		t.Helper()
 		name := filepath.Join(append([]string{dir, "sys/devices/system"}, elem...)...)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		testkit.Check(t, os.WriteFile(name, []byte(text+"\n"), 0o644))
 	}
 	put(fmt.Sprintf("0-%d", len(ids)-1), "cpu/online")
 	put(fmt.Sprintf("0-%d", len(ids)-1), "cpu/present")

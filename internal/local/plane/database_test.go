@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestDamagedDatabaseIsFoundBeforeEtcdReadsIt(t *testing.T) {
@@ -17,20 +19,20 @@ func TestDamagedDatabaseIsFoundBeforeEtcdReadsIt(t *testing.T) {
 	}{
 		"one that is whole": {damage: func(*testing.T, string) {}, fine: true},
 		"one that is not there": {
-			damage: func(t *testing.T, path string) { check(t, os.Remove(path)) },
+			damage: func(t *testing.T, path string) { testkit.Check(t, os.Remove(path)) },
 			fine:   true,
 		},
 		"one that is empty": {
-			damage: func(t *testing.T, path string) { check(t, os.Truncate(path, 0)) },
+			damage: func(t *testing.T, path string) { testkit.Check(t, os.Truncate(path, 0)) },
 			fine:   true,
 		},
 		"one with a damaged head": {damage: func(t *testing.T, path string) { scribble(t, path, 0, 2*page) }},
 		"one with damaged pages":  {damage: func(t *testing.T, path string) { scribble(t, path, 2*page, 40*page) }},
-		"one that ends half way":  {damage: func(t *testing.T, path string) { check(t, os.Truncate(path, 3*page)) }},
+		"one that ends half way":  {damage: func(t *testing.T, path string) { testkit.Check(t, os.Truncate(path, 3*page)) }},
 		"one that is something else": {damage: func(t *testing.T,
 			path string,
 		) {
-			check(t, os.WriteFile(path, []byte("text"), 0o600))
+			testkit.Check(t, os.WriteFile(path, []byte("text"), 0o600))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,8 +50,8 @@ func TestDamagedDatabaseIsFoundBeforeEtcdReadsIt(t *testing.T) {
 func fill(t *testing.T, path string) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
-	check(t, err)
-	check(t, db.Update(func(tx *bolt.Tx) error {
+	testkit.Check(t, err)
+	testkit.Check(t, db.Update(func(tx *bolt.Tx) error {
 		b, err := tx.CreateBucket([]byte("key"))
 		if err != nil {
 			return err
@@ -61,25 +63,18 @@ func fill(t *testing.T, path string) {
 		}
 		return nil
 	}))
-	check(t, db.Close())
+	testkit.Check(t, db.Close())
 }
 
 func scribble(t *testing.T, path string, from, to int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	check(t, err)
+	testkit.Check(t, err)
 	garbage := make([]byte, to-from)
 	for i := range garbage {
 		garbage[i] = byte(i*7 + 3)
 	}
 	_, err = f.WriteAt(garbage, from)
-	check(t, err)
-	check(t, f.Close())
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, f.Close())
 }

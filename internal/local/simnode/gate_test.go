@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/local/admit"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // onMemory changes the memory that a pod asks for.
@@ -39,9 +40,7 @@ func (b *bench) in(pod *corev1.Pod) (cpus, mems string) {
 	group := filepath.Join(groupOf(pod), id)
 	read := func(file string) string {
 		text, err := b.n.tree.Read(group, file)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		testkit.Check(b.t, err)
 		return strings.TrimSpace(text)
 	}
 	return read(desired.CPUs), read(desired.Mems)
@@ -50,9 +49,7 @@ func (b *bench) in(pod *corev1.Pod) (cpus, mems string) {
 func size(t *testing.T, list string) int {
 	t.Helper()
 	ids, err := cpuset.ParseIDs(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return len(ids)
 }
 
@@ -103,9 +100,7 @@ func TestKubeletsReasonsReachThePod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			playLive(t, test.spec, func(b *bench) {
-				if err := b.n.register(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, b.n.register(t.Context()))
 				b.create(test.pod)
 				if p := b.until("p", "fails", failed); p.Status.Reason != test.reason ||
 					!strings.HasPrefix(p.Status.Message, "Pod was rejected: ") {
@@ -139,9 +134,7 @@ func TestCPUsGoFromPodToPod(t *testing.T) {
 		b.create(podOf("third", "20"))
 		third := b.until("third", "runs", runs)
 		state, err := host.ReadCPUState(b.n.root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		cpus, _ := b.in(third)
 		if got := cpuset.FormatIDs(state.Pods[string(third.UID)]); got != cpus || len(state.Pods) != 1 {
 			t.Errorf("the agent reads %v, the container runs on %s", state.Pods, cpus)
@@ -221,17 +214,13 @@ func TestPolicyNoneKeepsNoAllocationsOfAnEarlierPolicy(t *testing.T) {
 
 func TestBrokenKubeletIsTheNodesConditionAndNotTheProcesssEnd(t *testing.T) {
 	playLive(t, "arm64-1s@static", func(b *bench) {
-		if err := b.n.register(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, b.n.register(t.Context()))
 		if c := b.n.kubelet.gate.ready(time.Now()); c.Status != corev1.ConditionTrue {
 			t.Errorf("a node that works is %+v", c)
 		}
 		b.n.kubelet.gate.fail(t.Context(), "KubeletPanicked", &admit.Panic{Value: "index out of range"})
 		node, err := b.client.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionFalse || c.Reason != "KubeletPanicked" ||
 				!strings.Contains(c.Message, "index out of range")) {
@@ -244,16 +233,12 @@ func TestBrokenKubeletIsTheNodesConditionAndNotTheProcesssEnd(t *testing.T) {
 func TestNodeThatWasTakenForDeadIsReadyAgain(t *testing.T) {
 	playLive(t, "arm64-1s", func(b *bench) {
 		nodes := b.client.CoreV1().Nodes()
-		if err := b.n.register(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, b.n.register(t.Context()))
 		late := []byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`)
 		if _, err := nodes.PatchStatus(t.Context(), "n0", late); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.n.updateReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, b.n.updateReady(t.Context()))
 		node, err := nodes.Get(t.Context(), "n0", metav1.GetOptions{})
 		if err != nil || !nodeutil.IsNodeReady(node) {
 			t.Errorf("the node's conditions are %+v (%v), want it ready", node.Status.Conditions, err)
@@ -319,14 +304,10 @@ func TestUpdatesFindTheirContainer(t *testing.T) {
 func TestNodeSaysWhatItsMachineIs(t *testing.T) {
 	playLive(t, "xeon-2s@follow,memory-static,version=1.36.1", func(b *bench) {
 		for range 2 { // the second time the Node is there already
-			if err := b.n.register(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, b.n.register(t.Context()))
 		}
 		got, err := b.client.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		s := got.Status
 		if c, a := s.Capacity.Cpu().Value(),
 			s.Allocatable.Cpu().Value(); c != 96 || a != 94 || got.Labels[corev1.LabelArchStable] != "amd64" {
@@ -363,9 +344,7 @@ func TestWishToFollowDoesNotOverrulePeople(t *testing.T) {
 				if _, err := b.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				if err := errors.Join(b.n.register(t.Context()), b.n.labelFollow(t.Context())); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, errors.Join(b.n.register(t.Context()), b.n.labelFollow(t.Context())))
 				got, err := b.client.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
 				if err != nil || got.Labels[annotation.TopologyMode] != want {
 					t.Errorf("labels are %v (%v), want %s", got.Labels, err, want)

@@ -97,9 +97,7 @@ func failed(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed }
 func (b *bench) boot() {
 	b.t.Helper()
 	d, _, err := machine.Parse(b.spec)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Check(b.t, err)
 	o := Options{
 		Reconcile: 5 * time.Millisecond,
 		Nodes:     []Node{{Name: "n0", Machine: d, Dir: b.dir, Client: b.client}},
@@ -115,9 +113,7 @@ func (b *bench) boot() {
 	b.engine = apply.New(apply.Options{Cgroup: b.n.tree, Checkpoint: apply.File(filepath.Join(b.dir, "grants.json"))})
 	b.engine.SetFacts(ledger.Facts{Machine: b.n.kubelet.machine, MinSharedCPUs: -1})
 	list, err := b.client.CoreV1().Pods("").List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Check(b.t, err)
 	live := map[string]bool{}
 	for i := range list.Items {
 		b.tell(&list.Items[i])
@@ -189,9 +185,7 @@ func (b *bench) after(d time.Duration, name string) *corev1.Pod {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Check(b.t, err)
 	return pod
 }
 
@@ -208,16 +202,12 @@ func (b *bench) leaves() map[string]string {
 
 func (b *bench) delete(name string) {
 	found, err := b.client.CoreV1().Pods("default").Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Check(b.t, err)
 	pod := found.DeepCopy()
 	now := metav1.Now()
 	pod.DeletionTimestamp = &now
 	pod.Finalizers = nil
-	if err := b.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "default"); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Check(b.t, b.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "default"))
 }
 
 func podOf(name string, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -310,9 +300,7 @@ func TestDeletedPodLeavesNothing(t *testing.T) {
 func TestForceDeletedPodLeavesNothing(t *testing.T) {
 	playNode(t, "arm64-1s", func(b *bench) {
 		b.bind(podOf("bound", "4", class("LSE"), allocated("0-3")))
-		if err := b.client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, b.client.CoreV1().Pods("default").Delete(t.Context(), "bound", metav1.DeleteOptions{}))
 		b.after(time.Second, "bound")
 		if len(b.leaves()) > 0 {
 			t.Errorf("groups %v are left", b.leaves())
@@ -422,9 +410,7 @@ func TestRestartedProcessTakesContainersUp(t *testing.T) {
 		was := b.leaves()
 		gone := b.bind(podOf("gone", "1", class("LS")))
 		b.stop()
-		if err := b.client.CoreV1().Pods("default").Delete(t.Context(), gone.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, b.client.CoreV1().Pods("default").Delete(t.Context(), gone.Name, metav1.DeleteOptions{}))
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		b.boot()
 		after := b.after(time.Minute, "shared")
@@ -445,9 +431,7 @@ func TestContainersKeepTheirNamesAfterTheProcessIsKilled(t *testing.T) {
 		b.bind(podOf("shared", "1", class("LS")))
 		names := func(pod string) (out []string) {
 			sights, err := b.engine.Inspect("uid-" + pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			for _, s := range sights {
 				out = append(out, s.Container)
 			}

@@ -27,9 +27,7 @@ import (
 func TestMachineThatCannotBeWrittenEndsTheRun(t *testing.T) {
 	t.Parallel()
 	d, _, err := machine.Parse("arm64-1s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	err = Run(t.Context(), Options{Nodes: []Node{{
 		Name: "n0", Machine: d, Dir: "/proc/nowhere/n0",
 		Client: fake.NewClientset(),
@@ -74,9 +72,7 @@ func TestNodesThatWaitDoNotFillTheLog(t *testing.T) {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -88,14 +84,10 @@ func get(t *testing.T, url string) string {
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 	}}
 	answer, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return string(text)
 }
 
@@ -103,16 +95,12 @@ func TestNodesEndWithTheirContextAndAnswerUntilThen(t *testing.T) {
 	t.Parallel()
 	dir := testkit.Dir(t)
 	authority, err := pki.Open(dir, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if _, err := authority.Issue("kubelets", pki.Subject{User: "kubelets", Hosts: []string{"127.0.0.1"}}); err != nil {
 		t.Fatal(err)
 	}
 	d, _, err := machine.Parse("arm64-1s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	address := freeAddress(t)
 	asked := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())

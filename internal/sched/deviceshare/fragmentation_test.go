@@ -82,7 +82,8 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 		t.Errorf("by values (-want +got):\n%s", diff)
 	}
 	s.store.PutPod(object.Pod("d/p", object.On("a"), object.Annotation(annotation.DeviceAllocatedKey,
-		`{"gpu":[{"minor":1,"id":"1","resources":{"koordinator.sh/gpu-core":"30","koordinator.sh/gpu-memory-ratio":"40"}}]}`)))
+		`{"gpu":[{"minor":1,"id":"1","resources":{"koordinator.sh/gpu-core":"30",`+
+			`"koordinator.sh/gpu-memory-ratio":"40"}}]}`)))
 	if got := s.nodes()[0]; got.Free != 1600 || got.Lost != 600 {
 		t.Errorf("with a share in use: %+v, want 1600 free and 600 lost", got)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -93,7 +94,7 @@ func TestCreateContainerHook(t *testing.T) {
 				began := time.Now()
 				_, err := side.a.create(i)
 				*side.took = append(*side.took, time.Since(began))
-				must(t, err)
+				testkit.Check(t, err)
 			}
 		}
 		mu.Lock()
@@ -124,17 +125,17 @@ func newService(t *testing.T) *hook.Service {
 		})
 	}
 	m, err := topo.New(spec)
-	must(t, err)
+	testkit.Check(t, err)
 	tree, err := kernel.Open(kernel.Options{Machine: m})
-	must(t, err)
-	must(t, tree.MkdirAll("kubepods/x"))
+	testkit.Check(t, err)
+	testkit.Check(t, tree.MkdirAll("kubepods/x"))
 	engine := apply.New(apply.Options{Cgroup: tree})
 	engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	for i := range pods {
 		d := desired.FromAPI(convert.ReadPod(apiPod(i)))
 		engine.Update(d)
 		group := fmt.Sprintf("kubepods/pod%d/c", i)
-		must(t, tree.MkdirAll(group))
+		testkit.Check(t, tree.MkdirAll(group))
 	}
 	engine.Prune(func(yield func(string) bool) {
 		for i := range pods {
@@ -143,7 +144,7 @@ func newService(t *testing.T) *hook.Service {
 			}
 		}
 	})
-	must(t, engine.Verify())
+	testkit.Check(t, engine.Verify())
 	return hook.New(hook.Options{Engine: engine})
 }
 
@@ -174,8 +175,8 @@ func newAdaptation(t *testing.T, name string) (r *runtime, stop func()) {
 		func(ctx context.Context, tell adaptation.SyncCB) error { _, err := tell(ctx, nil, nil); return err },
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
 		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(dir), adaptation.WithPluginConfigPath(dir))
-	must(t, err)
-	must(t, a.Start())
+	testkit.Check(t, err)
+	testkit.Check(t, a.Start())
 	return &runtime{a, socket}, a.Stop
 }
 

@@ -100,10 +100,3 @@ func short(d time.Duration) time.Duration {
 	}
 	return d.Round(time.Microsecond)
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

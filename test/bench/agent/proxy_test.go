@@ -16,6 +16,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -85,7 +86,7 @@ func TestProxyWithHooks(t *testing.T) {
 func microseconds(t *testing.T, text string) time.Duration {
 	t.Helper()
 	n, err := strconv.ParseFloat(text, 64)
-	must(t, err)
+	testkit.Check(t, err)
 	return time.Duration(n * float64(time.Microsecond))
 }
 
@@ -105,7 +106,7 @@ func (m *machine) compare(
 				took *times
 			}{{straight, &one}, {through, &other}} {
 				began := time.Now()
-				must(m, call(m.Context(), side.r))
+				testkit.Check(m, call(m.Context(), side.r))
 				*side.took = append(*side.took, time.Since(began))
 			}
 		}

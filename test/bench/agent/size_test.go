@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -40,7 +41,7 @@ func TestSizeWithManyPods(t *testing.T) {
 		p := m.make(i)
 		for _, name := range []string{"pause", "main"} {
 			group := fmt.Sprintf("%s/%s%s", m.s.PodGroup(p), name, p.UID)
-			must(t, m.s.Cgroups().Make(group))
+			testkit.Check(t, m.s.Cgroups().Make(group))
 			if name == "main" {
 				m.live(group)
 			}
@@ -83,7 +84,7 @@ func (m *machine) make(i int) *corev1.Pod {
 	sidecar.Name = "sidecar"
 	p.Spec.Containers = append(p.Spec.Containers, sidecar)
 	made, err := m.plane.Client.CoreV1().Pods(p.Namespace).Create(m.Context(), p, metav1.CreateOptions{})
-	must(m, err)
+	testkit.Check(m, err)
 	return made
 }
 
@@ -91,9 +92,9 @@ func (m *machine) make(i int) *corev1.Pod {
 func (m *machine) live(group string) {
 	m.Helper()
 	cmd := exec.Command("sleep", "infinity")
-	must(m, cmd.Start())
+	testkit.Check(m, cmd.Start())
 	m.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	must(m, m.s.Cgroups().Write(group, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)))
+	testkit.Check(m, m.s.Cgroups().Write(group, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)))
 }
 
 // wait is part of the measurement: nothing is to happen meanwhile.
@@ -112,12 +113,12 @@ const ticksPerSecond = 100
 func ticks(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	must(t, err)
+	testkit.Check(t, err)
 	_, rest, _ := strings.Cut(string(text), ") ")
 	sum := 0
 	for _, field := range strings.Fields(rest)[11:13] {
 		n, err := strconv.Atoi(field)
-		must(t, err)
+		testkit.Check(t, err)
 		sum += n
 	}
 	return sum
@@ -127,12 +128,12 @@ func ticks(t *testing.T, pid int) int {
 func resident(t *testing.T, pid int, key string) int64 {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
+	testkit.Check(t, err)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), key+":"); ok {
 			n, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			must(t, err)
+			testkit.Check(t, err)
 			return n << 10
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -66,7 +67,7 @@ func (m *machine) bind(name string, bound bool) *corev1.Pod {
 		object.CPUs("1")(p)
 	}
 	made, err := m.plane.Client.CoreV1().Pods(p.Namespace).Create(m.Context(), p, metav1.CreateOptions{})
-	must(m, err)
+	testkit.Check(m, err)
 	return made
 }
 
@@ -75,13 +76,13 @@ func (m *machine) start(name string) time.Duration {
 	m.Helper()
 	p := m.bind(name, true)
 	b, err := m.runtime.RunPod(m.Context(), p)
-	must(m, err)
+	testkit.Check(m, err)
 	began := time.Now()
 	_, err = b.Run(m.Context(), "main")
 	took := time.Since(began)
-	must(m, err)
-	must(m, b.Remove(m.Context()))
-	must(m, m.plane.Client.CoreV1().Pods(p.Namespace).Delete(m.Context(), p.Name, *metav1.NewDeleteOptions(0)))
+	testkit.Check(m, err)
+	testkit.Check(m, b.Remove(m.Context()))
+	testkit.Check(m, m.plane.Client.CoreV1().Pods(p.Namespace).Delete(m.Context(), p.Name, *metav1.NewDeleteOptions(0)))
 	return took
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/pki"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/cgroupfs"
 	"github.com/tenon-project/tenon/test/e2e/node/guest"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
@@ -48,13 +49,6 @@ const (
 	componentLabel = "app.kubernetes.io/name"
 )
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // cluster has one node and nothing of Tenon until helm installs it.
 type cluster struct {
 	*stage.Stage
@@ -74,13 +68,13 @@ func start(t *testing.T) *cluster {
 	c := &cluster{Stage: stage.New(t)}
 	var err error
 	c.root, err = filepath.Abs("../../..")
-	check(t, err)
+	testkit.Check(t, err)
 	stage.AddAddress(t, stage.NodeAddress)
 	stage.AddAddress(t, serviceAddress)
 	c.QuietSysctls()
 	// The chart's default values name the usual place.
-	check(t, os.Symlink(filepath.Dir(c.NRISocket()), "/run/nri"))
-	t.Cleanup(func() { check(t, os.Remove("/run/nri")) })
+	testkit.Check(t, os.Symlink(filepath.Dir(c.NRISocket()), "/run/nri"))
+	t.Cleanup(func() { testkit.Check(t, os.Remove("/run/nri")) })
 	c.runtime = c.Containerd(stage.ContainerdOptions{})
 	for _, program := range programs() {
 		c.runtime.Import(filepath.Join(os.Getenv(imagesVariable), program+".tar"))
@@ -90,10 +84,10 @@ func start(t *testing.T) *cluster {
 	c.client, c.objects = plane.Client, plane.Dynamic
 	c.server = kubeconf.Cluster{Server: plane.Config.Host, Authority: plane.Config.CAData}
 	address, err := url.Parse(plane.Config.Host)
-	check(t, err)
+	testkit.Check(t, err)
 	c.Forward(serviceAddress+":443", address.Host)
 	c.authority, err = pki.Open(filepath.Join(stage.PlaneDir, "pki"), time.Now())
-	check(t, err)
+	testkit.Check(t, err)
 	c.kubeconfig = c.credential(t, "admin", "admin", "system:masters")
 	c.startNode(t)
 	account := c.credential(t, "kube-scheduler", "system:kube-scheduler")
@@ -108,9 +102,9 @@ func start(t *testing.T) *cluster {
 func (c *cluster) credential(t *testing.T, name, user string, groups ...string) string {
 	t.Helper()
 	pair, err := c.authority.Issue(name, pki.Subject{User: user, Groups: groups})
-	check(t, err)
+	testkit.Check(t, err)
 	file := c.Path("etc", name+".kubeconfig")
-	check(t, kubeconf.WriteCertificate(file, c.server, pair))
+	testkit.Check(t, kubeconf.WriteCertificate(file, c.server, pair))
 	return file
 }
 
@@ -120,10 +114,10 @@ func (c *cluster) startNode(t *testing.T) {
 	serving, err := c.authority.Issue("kubelet-serving", pki.Subject{
 		User: "system:node:" + nodeName, Groups: []string{"system:nodes"}, Hosts: []string{nodeName, stage.NodeAddress},
 	})
-	check(t, err)
-	check(t, os.MkdirAll(filepath.Join(kubeletDir, "pki"), 0o755))
-	check(t, os.WriteFile(filepath.Join(kubeletDir, "pki", "kubelet.crt"), serving.Cert, 0o644))
-	check(t, os.WriteFile(filepath.Join(kubeletDir, "pki", "kubelet.key"), serving.Key, 0o600))
+	testkit.Check(t, err)
+	testkit.Check(t, os.MkdirAll(filepath.Join(kubeletDir, "pki"), 0o755))
+	testkit.Check(t, os.WriteFile(filepath.Join(kubeletDir, "pki", "kubelet.crt"), serving.Cert, 0o644))
+	testkit.Check(t, os.WriteFile(filepath.Join(kubeletDir, "pki", "kubelet.key"), serving.Key, 0o600))
 	config := c.KubeletConfig(c.Group(), c.authority.CertificateFile())
 	kubelet := c.Kubelet(stage.KubeletOptions{
 		Node: nodeName, Dir: kubeletDir, Config: config,
@@ -181,7 +175,7 @@ func (c *cluster) pods(t *testing.T, component string) []corev1.Pod {
 	t.Helper()
 	list, err := c.client.CoreV1().Pods(home).List(t.Context(),
 		metav1.ListOptions{LabelSelector: componentLabel + "=" + component})
-	check(t, err)
+	testkit.Check(t, err)
 	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods
@@ -192,7 +186,7 @@ func (c *cluster) create(t *testing.T, pods ...*corev1.Pod) []*corev1.Pod {
 	t.Helper()
 	for _, p := range pods {
 		_, err := c.client.CoreV1().Pods(work).Create(t.Context(), p, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 	}
 	running := make([]*corev1.Pod, len(pods))
 	for i, p := range pods {
@@ -218,7 +212,7 @@ func (c *cluster) awaitPod(t *testing.T, p *corev1.Pod, to string, holds func(*c
 func (c *cluster) remove(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, p := range pods {
-		check(t, c.client.CoreV1().Pods(work).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
+		testkit.Check(t, c.client.CoreV1().Pods(work).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
 	}
 	for _, p := range pods {
 		stage.AwaitWithin(t, guestPatience, "pod "+p.Name+" to be gone", func() error {
@@ -327,7 +321,7 @@ func (c *cluster) log(t *testing.T, p *corev1.Pod) string {
 	t.Helper()
 	text, err := c.client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).
 		DoRaw(context.WithoutCancel(t.Context()))
-	check(t, err)
+	testkit.Check(t, err)
 	return string(text)
 }
 
@@ -376,10 +370,10 @@ func (c *cluster) keep(t *testing.T, want map[*corev1.Pod]string) (end func()) {
 	return func() {
 		t.Helper()
 		cancel()
-		check(t, <-result)
+		testkit.Check(t, <-result)
 		for p := range want {
 			found, err := c.client.CoreV1().Pods(work).Get(context.WithoutCancel(ctx), p.Name, metav1.GetOptions{})
-			check(t, err)
+			testkit.Check(t, err)
 			// A stage before this one has ended the pods that it left, and they were started again.
 			before, now := p.Status.ContainerStatuses[0], found.Status.ContainerStatuses[0]
 			if found.UID != p.UID || now.ContainerID != before.ContainerID {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -33,7 +34,7 @@ type leaving struct {
 func (l *leaving) readNode(t *testing.T) string {
 	t.Helper()
 	n, err := l.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	shown := corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels, Annotations: n.Annotations}}
 	shown.Spec.Taints = n.Spec.Taints
 	shown.Status = corev1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
@@ -41,7 +42,7 @@ func (l *leaving) readNode(t *testing.T) string {
 		shown.Status.Conditions = append(shown.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
 	}
 	text, err := yaml.Marshal(shown)
-	check(t, err)
+	testkit.Check(t, err)
 	return string(text)
 }
 
@@ -53,7 +54,7 @@ var sandbox = regexp.MustCompile("/[0-9a-f]{64}/")
 func (l *leaving) readGroups(t *testing.T) map[string]string {
 	t.Helper()
 	pods, err := l.client.CoreV1().Pods(work).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	var names []string
 	for i := range pods.Items {
 		p := &pods.Items[i]
@@ -65,7 +66,7 @@ func (l *leaving) readGroups(t *testing.T) map[string]string {
 	sets := []string{"cpuset.cpus", "cpuset.mems"}
 	settings := slices.Concat(sets, shares, []string{"cpuset.cpus.partition", "cpu.cfs_quota_us", "cpu.max"})
 	for _, top := range l.Cgroups().Dirs(l.Group()) {
-		check(t, filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		testkit.Check(t, filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
 			name := sandbox.ReplaceAllString(rename.Replace(strings.TrimPrefix(file, top)), "/sandbox/")
 			ofOther := strings.Contains(name, "/pod") || name == "/"+d.Name()
 			sum := slices.Contains(shares, d.Name()) && slices.Contains(sums, filepath.Base(filepath.Dir(file)))
@@ -133,7 +134,7 @@ func (l *leaving) uninstall(t *testing.T) {
 	l.awaitGone(t)
 	pods := l.client.CoreV1().Pods(work)
 	waiting, err := pods.Create(t.Context(), workload("waiting", "", "10m"), metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	refused := workload("refused", "", "10m")
 	refused.Spec.PriorityClassName = "koord-prod"
 	_, err = pods.Create(t.Context(), refused, metav1.CreateOptions{})
@@ -142,7 +143,7 @@ func (l *leaving) uninstall(t *testing.T) {
 	}
 	l.startsPods(t)
 	waiting, err = pods.Get(t.Context(), waiting.Name, metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	if waiting.Spec.NodeName != "" {
 		t.Errorf("a pod of tenon-scheduler: %s", state(waiting))
 	}
@@ -177,9 +178,9 @@ func (l *leaving) remains(t *testing.T) (names []string) {
 		"apis/admissionregistration.k8s.io/v1/mutatingwebhookconfiguration",
 	} {
 		text, err := l.client.CoreV1().RESTClient().Get().AbsPath("/" + list + "s").DoRaw(t.Context())
-		check(t, err)
+		testkit.Check(t, err)
 		var found metav1.PartialObjectMetadataList
-		check(t, yaml.Unmarshal(text, &found))
+		testkit.Check(t, yaml.Unmarshal(text, &found))
 		for _, o := range found.Items {
 			if o.Name != "kube-root-ca.crt" { // of the cluster
 				names = append(names, filepath.Base(list)+"/"+o.Name)
@@ -194,7 +195,7 @@ func (l *leaving) remains(t *testing.T) (names []string) {
 func (l *leaving) startsAgain(t *testing.T) {
 	t.Helper()
 	for _, pid := range l.running(t)["lsr"] {
-		check(t, syscall.Kill(pid, syscall.SIGKILL))
+		testkit.Check(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	lsr := workload("lsr", "LSR", "1")
 	l.awaitPod(t, lsr, "be refused", func(p *corev1.Pod) bool {
@@ -211,7 +212,7 @@ func (l *leaving) running(t *testing.T) map[string][]int {
 	found := map[string][]int{}
 	for p := range l.bound(t) {
 		_, pids, err := l.processes(p)
-		check(t, err)
+		testkit.Check(t, err)
 		found[p.Name] = pids
 	}
 	return found

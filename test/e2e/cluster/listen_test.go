@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // stateListen is that of a listening socket in /proc/net/tcp.
@@ -22,7 +24,7 @@ func listeners(t *testing.T, pid int) (found []netip.AddrPort) {
 	t.Helper()
 	own := map[string]bool{} // its sockets, by inode
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	check(t, err)
+	testkit.Check(t, err)
 	for _, fd := range fds {
 		if link, err := os.Readlink(fd); err == nil { // some are closed meanwhile
 			own[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
@@ -30,14 +32,14 @@ func listeners(t *testing.T, pid int) (found []netip.AddrPort) {
 	}
 	for _, table := range []string{"tcp", "tcp6"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
-		check(t, err)
+		testkit.Check(t, err)
 		for line := range strings.Lines(string(text)) {
 			f := strings.Fields(line)
 			if len(f) < 10 || f[3] != stateListen || !own[f[9]] {
 				continue
 			}
 			at, err := socketAddress(f[1])
-			check(t, err)
+			testkit.Check(t, err)
 			found = append(found, at)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // accelerated is a node with two GPUs.
@@ -67,7 +68,7 @@ func TestAContainerIsMadeWithItsDevices(t *testing.T) {
 	p := withGPU("a")
 	p.Labels["koordinator.sh/gpu-isolation-provider"] = "HAMi-core"
 	b, err := r.deploy(p, "c1")
-	must(t, err)
+	testkit.Check(t, err)
 	want := &api.ContainerAdjustment{
 		Env: []*api.KeyValue{
 			{Key: "CUDA_DEVICE_MEMORY_LIMIT_0", Value: "4096m"},
@@ -103,9 +104,9 @@ func TestAContainerWithoutDevicesSeesNone(t *testing.T) {
 	t.Parallel()
 	r := deviceRuntime(t)
 	p := pod("a", "", "")
-	must(t, r.run(p))
+	testkit.Check(t, r.run(p))
 	b, err := r.createWith(p, "c1", func(c *api.Container) { c.Env = []string{"NVIDIA_VISIBLE_DEVICES=all"} })
-	must(t, err)
+	testkit.Check(t, err)
 	want := []*api.KeyValue{{Key: "NVIDIA_VISIBLE_DEVICES", Value: "void"}}
 	if diff := cmp.Diff(want, b.adjust.GetEnv(), protocmp.Transform()); diff != "" {
 		t.Errorf("variables (-want +got):\n%s", diff)
@@ -114,7 +115,7 @@ func TestAContainerWithoutDevicesSeesNone(t *testing.T) {
 		c.Linux.Devices = []*api.LinuxDevice{linuxFile("/dev/nvidia0", 0)}
 		c.Linux.Resources.Devices = []*api.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
 	})
-	must(t, err)
+	testkit.Check(t, err)
 }
 
 func TestAContainerIsNotMadeWithOtherDevices(t *testing.T) {
@@ -148,7 +149,7 @@ func TestAContainerIsNotMadeWithOtherDevices(t *testing.T) {
 			t.Parallel()
 			r := deviceRuntime(t)
 			p := withGPU("a")
-			must(t, r.run(p))
+			testkit.Check(t, r.run(p))
 			_, err := r.createWith(p, "c1", test.change)
 			wantRefusal(t, err, "DeviceConflict")
 			wantRefusal(t, err, test.text)
@@ -189,7 +190,7 @@ func TestAnotherPluginCannotAddDevices(t *testing.T) {
 			r := deviceRuntime(t)
 			(&rival{create: test.answer}).join(t, r)
 			p := pod("a", "", "")
-			must(t, r.run(p))
+			testkit.Check(t, r.run(p))
 			eventually(t, "the refusal", func() bool { // the rival takes part soon after it was synchronized
 				_, err := r.create(p, "c1")
 				if err == nil {

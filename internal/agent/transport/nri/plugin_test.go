@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func want(t *testing.T, what, got, want string) {
@@ -37,11 +38,11 @@ func TestAContainerIsMadeWithWhatWasDecided(t *testing.T) {
 	r := newRuntime(t, tree)
 	a := startAgent(t, r, m)
 	shared, err := r.deploy(pod("b", "", ""), "c1")
-	must(t, err)
+	testkit.Check(t, err)
 	want(t, "the shared container's set", r.cpus(shared), "0-7")
 	p := pod("a", "LSE", "6-7")
 	b, err := r.deploy(p, "c2")
-	must(t, err)
+	testkit.Check(t, err)
 	want(t, "its set", r.cpus(b), "6-7")
 	want(t, "its spec", b.Linux.Resources.Cpu.Cpus, "6-7")
 	if q := b.Linux.Resources.Cpu.Quota.GetValue(); q != -1 {
@@ -65,11 +66,11 @@ func TestAnUpdateOfTheKubeletIsOverridden(t *testing.T) {
 	startAgent(t, r, m)
 	p := pod("a", "LSR", "6-7")
 	b, err := r.deploy(p, "c1")
-	must(t, err)
+	testkit.Check(t, err)
 	asked := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-7", Quota: api.Int64(50000)}}
-	must(t, r.resize(p, b, asked))
+	testkit.Check(t, r.resize(p, b, asked))
 	want(t, "its set", r.cpus(b), "6-7")
-	must(t, r.resize(p, b, &api.LinuxResources{Memory: &api.LinuxMemory{Limit: api.Int64(1 << 30)}}))
+	testkit.Check(t, r.resize(p, b, &api.LinuxResources{Memory: &api.LinuxMemory{Limit: api.Int64(1 << 30)}}))
 	want(t, "its set after a resize of memory", r.cpus(b), "6-7")
 }
 
@@ -80,9 +81,9 @@ func TestARestartedAgentTakesUpWhatRuns(t *testing.T) {
 	first := startAgent(t, r, m)
 	p := pod("a", "LSE", "6-7")
 	b, err := r.deploy(p, "c1")
-	must(t, err)
+	testkit.Check(t, err)
 	shared, err := r.deploy(pod("b", "LS", ""), "c2")
-	must(t, err)
+	testkit.Check(t, err)
 	first.stop()
 	want(t, "its set without an agent", r.cpus(b), "6-7")
 	startAgent(t, r, m)
@@ -90,11 +91,11 @@ func TestARestartedAgentTakesUpWhatRuns(t *testing.T) {
 	next := pod("c", "LSE", "6")
 	eventually(t, "the new connection", func() bool { return r.run(next) == nil })
 	held, err := r.create(next, "c3")
-	must(t, err)
+	testkit.Check(t, err)
 	wantRefusal(t, r.start(next, held), "CPUHandOverPending")
 	r.end(p, b)
 	b, err = r.create(next, "c4")
-	must(t, err)
+	testkit.Check(t, err)
 	eventually(t, "the start", func() bool { return r.start(next, b) == nil })
 }
 
@@ -104,7 +105,7 @@ func TestARestartedRuntimeIsFoundAgain(t *testing.T) {
 	r := newRuntime(t, tree)
 	a := startAgent(t, r, m)
 	b, err := r.deploy(pod("a", "LSE", "6-7"), "c1")
-	must(t, err)
+	testkit.Check(t, err)
 	r.nri.Stop()
 	r.cut()
 	eventually(t, "the loss", func() bool { return a.lost.Load() > 0 })
@@ -113,7 +114,7 @@ func TestARestartedRuntimeIsFoundAgain(t *testing.T) {
 	eventually(t, "the connection", func() bool { return r.synced.Load() > before })
 	want(t, "its set", r.cpus(b), "6-7")
 	_, err = r.deploy(pod("b", "LSR", "4-5"), "c2")
-	must(t, err)
+	testkit.Check(t, err)
 }
 
 // A runtime that ends after it has answered the registration of a plugin never configures it.
@@ -127,7 +128,7 @@ func TestARuntimeThatEndsBeforeItConfiguresTheAgentIsFoundAgain(t *testing.T) {
 		t.Errorf("%d connections were lost, want the first", got)
 	}
 	_, err := r.deploy(pod("a", "LSR", "6-7"), "c1")
-	must(t, err)
+	testkit.Check(t, err)
 }
 
 func TestWhileNoAgentIsThereTheFenceHolds(t *testing.T) {
@@ -137,14 +138,14 @@ func TestWhileNoAgentIsThereTheFenceHolds(t *testing.T) {
 	startAgent(t, r, m).stop()
 	fenced := pod("a", "LSE", "6-7")
 	fenced.Annotations[annotation.RequiredPlugins] = `["` + annotation.NRIPlugin + `"]`
-	must(t, r.tree.MkdirAll("kubepods/burstable/poda"))
+	testkit.Check(t, r.tree.MkdirAll("kubepods/burstable/poda"))
 	// What comes while the runtime has not noticed the end may fail for that cause.
 	eventually(t, "the refusal", func() bool {
 		_, err := r.create(fenced, "c1")
 		return err != nil && strings.Contains(err.Error(), `required plugin "tenon-agent" not present`)
 	})
 	_, err := r.deploy(pod("b", "", ""), "c2")
-	must(t, err)
+	testkit.Check(t, err)
 }
 
 func TestTwoPluginsThatSetOneFieldMakeNoContainer(t *testing.T) {
@@ -154,7 +155,7 @@ func TestTwoPluginsThatSetOneFieldMakeNoContainer(t *testing.T) {
 	startAgent(t, r, m)
 	(&rival{create: func(a *api.ContainerAdjustment) { a.SetLinuxCPUSetCPUs("0-7") }}).join(t, r)
 	p := pod("a", "LSE", "6-7")
-	must(t, r.run(p))
+	testkit.Check(t, r.run(p))
 	tries := 0
 	eventually(t, "the refusal", func() bool { // the rival takes part soon after it was synchronized
 		tries++
@@ -215,25 +216,25 @@ func TestAnAgentThatIsTooSlowSaysSoBeforeTheRuntimeGoesOn(t *testing.T) {
 		}
 	})
 	p := pod("a", "LSE", "6-7")
-	must(t, r.run(p))
+	testkit.Check(t, r.run(p))
 	done := make(chan error, 1)
 	go func() { _, err := r.create(p, "c1"); done <- err }()
 	eventually(t, "the guard's timer", clock.HasWaiters)
 	clock.Step(1500 * time.Millisecond)
 	wantRefusal(t, <-done, "did not decide in time")
 	plain := pod("b", "", "")
-	must(t, r.run(plain))
+	testkit.Check(t, r.run(plain))
 	go func() { _, err := r.create(plain, "c0"); done <- err }()
 	eventually(t, "the guard's timer", clock.HasWaiters)
 	clock.Step(1500 * time.Millisecond)
-	must(t, <-done) // a pod that uses nothing of Tenon
+	testkit.Check(t, <-done) // a pod that uses nothing of Tenon
 	if over.Load() == 0 {
 		t.Error("the call was not counted as slow")
 	}
 	stuck.Store(false)
 	close(release)
 	b, err := r.create(p, "c2")
-	must(t, err)
+	testkit.Check(t, err)
 	want(t, "its set", b.Linux.Resources.Cpu.Cpus, "6-7")
 	if a.lost.Load() != 0 {
 		t.Error("the connection was lost over it")
@@ -248,7 +249,7 @@ func TestAPodThatUsesNothingStartsBesideAnAgentThatKnowsNothing(t *testing.T) {
 		o.Handler = asking{o.Handler, func() bool { return true }}
 	})
 	_, err := r.deploy(pod("a", "", ""), "c1")
-	must(t, err)
+	testkit.Check(t, err)
 	_, err = r.deploy(pod("b", "LS", ""), "c2")
 	wantRefusal(t, err, "AgentNotReady")
 }
@@ -275,7 +276,7 @@ func TestAnAgentThatKnowsNothingDoesNotConnect(t *testing.T) {
 	go func() { done <- nri.Run(ctx, o) }()
 	eventually(t, "some questions", func() bool { return asked.Load() > 3 })
 	cancel()
-	must(t, <-done)
+	testkit.Check(t, <-done)
 	if got := r.synced.Load(); got != before {
 		t.Errorf("connected %d times, want none", got-before)
 	}
@@ -287,11 +288,11 @@ func TestAStaticPodHasTheSharedPool(t *testing.T) {
 	r := newRuntime(t, tree)
 	startAgent(t, r, m)
 	_, err := r.deploy(pod("a", "LSE", "6-7"), "c1")
-	must(t, err)
+	testkit.Check(t, err)
 	static := pod("0123abcd", "", "")
 	static.Annotations["kubernetes.io/config.source"] = "file"
 	b, err := r.deploy(static, "c2")
-	must(t, err)
+	testkit.Check(t, err)
 	want(t, "its set", r.cpus(b), "0-5")
 	sandbox := &box{group: "kubepods/burstable/pod0123abcd/sb-0123abcd"}
 	eventually(t, "its sandbox's set", func() bool { return r.cpus(sandbox) == "0-5" })
@@ -303,20 +304,20 @@ func TestANodeFullOfContainersIsTakenUp(t *testing.T) {
 	r := newRuntime(t, tree)
 	for i := range 250 {
 		p := pod(fmt.Sprint("p", i), "", "")
-		must(t, r.run(p))
+		testkit.Check(t, r.run(p))
 		b, err := r.create(p, fmt.Sprint("c", i))
-		must(t, err)
-		must(t, tree.Write(b.group, "cpuset.cpus", "0-7"))
-		must(t, r.start(p, b))
+		testkit.Check(t, err)
+		testkit.Check(t, tree.Write(b.group, "cpuset.cpus", "0-7"))
+		testkit.Check(t, r.start(p, b))
 	}
 	exclusive := pod("x", "LSE", "6-7")
 	startAgent(t, r, m)
-	must(t, r.run(exclusive))
+	testkit.Check(t, r.run(exclusive))
 	tries := 0
 	eventually(t, "the exclusive container", func() bool { // the runtime may be writing an older set at that moment
 		tries++
 		b, err := r.create(exclusive, fmt.Sprint("x", tries))
-		must(t, err)
+		testkit.Check(t, err)
 		return r.start(exclusive, b) == nil
 	})
 	for _, id := range []string{"c0", "c249"} {

@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // silent drops what the library says.
@@ -96,7 +97,7 @@ func newRuntime(t testing.TB, tree *kernel.Tree) *runtime {
 		pods: map[string]*api.PodSandbox{}, boxes: map[string]*box{}, pushed: map[string]string{},
 	}
 	front, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(filepath.Dir(r.socket), "front.sock"))
-	must(t, err)
+	testkit.Check(t, err)
 	r.front = front
 	t.Cleanup(func() { _ = front.Close(); r.cut() })
 	go r.accept()
@@ -166,8 +167,8 @@ func (r *runtime) boot() {
 	a, err := adaptation.New("containerd", "v2.4.2", r.sync, r.update, adaptation.WithSocketPath(r.socket),
 		adaptation.WithPluginPath(dir), adaptation.WithPluginConfigPath(dir),
 		adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true}))
-	must(r.t, err)
-	must(r.t, a.Start())
+	testkit.Check(r.t, err)
+	testkit.Check(r.t, a.Start())
 	r.nri = a
 	r.t.Cleanup(a.Stop)
 }
@@ -220,9 +221,9 @@ func (r *runtime) run(p *api.PodSandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pause := strings.TrimPrefix(p.Linux.CgroupParent, "/") + "/" + p.Id
-	must(r.t, r.tree.MkdirAll(pause))
+	testkit.Check(r.t, r.tree.MkdirAll(pause))
 	_, err := r.tree.Spawn(pause)
-	must(r.t, err)
+	testkit.Check(r.t, err)
 	r.pods[p.Id] = p
 	return r.nri.RunPodSandbox(context.Background(), &api.RunPodSandboxRequest{Pod: p})
 }
@@ -256,9 +257,9 @@ func (r *runtime) createWith(p *api.PodSandbox, id string, change func(*api.Cont
 	cpu := reply.GetAdjust().GetLinux().GetResources().GetCpu()
 	b.Linux.Resources.Cpu.Cpus, b.Linux.Resources.Cpu.Mems, b.Linux.Resources.Cpu.Quota = cpu.GetCpus(), cpu.GetMems(),
 		cpu.GetQuota()
-	must(r.t, r.tree.MkdirAll(b.group))
+	testkit.Check(r.t, r.tree.MkdirAll(b.group))
 	if cpu.GetCpus() != "" {
-		must(r.t, r.tree.Write(b.group, desired.CPUs, cpu.GetCpus()))
+		testkit.Check(r.t, r.tree.Write(b.group, desired.CPUs, cpu.GetCpus()))
 	}
 	r.boxes[id] = b
 	return b, nil
@@ -310,15 +311,15 @@ func (r *runtime) end(p *api.PodSandbox, b *box) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ctx := context.Background()
-	must(r.t, r.tree.Kill(b.group))
+	testkit.Check(r.t, r.tree.Kill(b.group))
 	_, err := r.nri.StopContainer(ctx, &api.StopContainerRequest{Pod: p, Container: b.Container})
-	must(r.t, err)
-	must(r.t, r.tree.Rmdir(b.group))
-	must(r.t, r.nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: p, Container: b.Container}))
+	testkit.Check(r.t, err)
+	testkit.Check(r.t, r.tree.Rmdir(b.group))
+	testkit.Check(r.t, r.nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: p, Container: b.Container}))
 	pause := strings.TrimPrefix(p.Linux.CgroupParent, "/") + "/" + p.Id
-	must(r.t, r.tree.Kill(pause))
-	must(r.t, r.tree.Rmdir(pause))
-	must(r.t, r.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p}))
+	testkit.Check(r.t, r.tree.Kill(pause))
+	testkit.Check(r.t, r.tree.Rmdir(pause))
+	testkit.Check(r.t, r.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p}))
 	delete(r.boxes, b.Id)
 }
 
@@ -327,13 +328,13 @@ func (r *runtime) remove(p *api.PodSandbox) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	must(r.t, r.nri.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: p}))
+	testkit.Check(r.t, r.nri.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: p}))
 	delete(r.pods, p.Id)
 }
 
 func (r *runtime) cpus(b *box) string {
 	got, err := r.tree.Read(b.group, desired.CPUs)
-	must(r.t, err)
+	testkit.Check(r.t, err)
 	return got
 }
 
@@ -341,13 +342,6 @@ func (r *runtime) lastPushed(id string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pushed[id]
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // pod is a sandbox; class and cpus are "" for one without.
@@ -384,10 +378,10 @@ func newTree(t testing.TB) (*kernel.Tree, *topo.Machine) {
 	}
 	spec.NUMA = []topo.NUMASpec{{ID: 0, MemoryBytes: 1 << 30}}
 	m, err := topo.New(spec)
-	must(t, err)
+	testkit.Check(t, err)
 	tree, err := kernel.Open(kernel.Options{Machine: m})
-	must(t, err)
-	must(t, tree.MkdirAll("kubepods/burstable"))
+	testkit.Check(t, err)
+	testkit.Check(t, tree.MkdirAll("kubepods/burstable"))
 	return tree, m
 }
 
@@ -447,8 +441,8 @@ func (p *rival) join(t testing.TB, r *runtime) {
 	before := r.synced.Load()
 	s, err := stub.New(p, stub.WithPluginName("rival"), stub.WithPluginIdx("20"), stub.WithSocketPath(r.socket),
 		stub.WithLogger(silent{}))
-	must(t, err)
-	must(t, s.Start(t.Context()))
+	testkit.Check(t, err)
+	testkit.Check(t, s.Start(t.Context()))
 	t.Cleanup(s.Stop)
 	eventually(t, "the rival", func() bool { return r.synced.Load() > before })
 }

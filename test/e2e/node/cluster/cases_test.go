@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -85,7 +86,7 @@ func caseMachine(t *testing.T, settings string) machine.Description {
 		})
 	}
 	m, err := machine.Of("cases", "AMD EPYC 7513 32-Core Processor", parts, settings)
-	check(t, err)
+	testkit.Check(t, err)
 	return m
 }
 
@@ -193,9 +194,9 @@ func (n *node) runsStaticPod(t *testing.T) {
 	p := wish{kind: "static", boxes: []box{{cpu: "100m", memory: "64Mi", limit: "1"}}}.pod("static", n.name)
 	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	text, err := json.Marshal(p)
-	check(t, err)
+	testkit.Check(t, err)
 	file := filepath.Join(n.staticPods(), "static.json")
-	check(t, os.WriteFile(file, text, 0o600))
+	testkit.Check(t, os.WriteFile(file, text, 0o600))
 	mirror := "static-" + n.name
 	pods := n.w.client.CoreV1().Pods(metav1.NamespaceDefault)
 	stage.Await(t, "the static pod", func() error {
@@ -206,7 +207,7 @@ func (n *node) runsStaticPod(t *testing.T) {
 		return err
 	})
 	n.inOrder(t)
-	check(t, os.Remove(file))
+	testkit.Check(t, os.Remove(file))
 	stage.Await(t, "the static pod to go", func() error {
 		_, err := pods.Get(t.Context(), mirror, metav1.GetOptions{})
 		return gone(err)
@@ -216,7 +217,7 @@ func (n *node) runsStaticPod(t *testing.T) {
 
 // resizesShared: CPU and memory of a pod on the shared pool can be changed while it runs.
 func (n *node) resizesShared(t *testing.T) {
-	check(t, n.resize(t.Context(), "ls", "400m", "96Mi", "1", "96Mi"))
+	testkit.Check(t, n.resize(t.Context(), "ls", "400m", "96Mi", "1", "96Mi"))
 	stage.Await(t, "the resize", func() error {
 		p, err := n.w.client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "ls", metav1.GetOptions{})
 		if err != nil {
@@ -287,7 +288,7 @@ func (n *node) runsJob(t *testing.T) {
 		Annotations: p.Annotations,
 	}, Spec: p.Spec}
 	_, err := jobs.Create(t.Context(), job, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	stage.Await(t, "the job", func() error {
 		job, err := jobs.Get(t.Context(), "job", metav1.GetOptions{})
 		if err == nil && job.Status.Succeeded != 1 {
@@ -297,7 +298,7 @@ func (n *node) runsJob(t *testing.T) {
 	})
 	n.inOrder(t)
 	foreground := metav1.DeletePropagationForeground
-	check(t, jobs.Delete(t.Context(), "job", metav1.DeleteOptions{PropagationPolicy: &foreground}))
+	testkit.Check(t, jobs.Delete(t.Context(), "job", metav1.DeleteOptions{PropagationPolicy: &foreground}))
 	stage.Await(t, "the job to go", func() error {
 		_, err := jobs.Get(t.Context(), "job", metav1.GetOptions{})
 		return gone(err)
@@ -309,7 +310,7 @@ func (n *node) runsJob(t *testing.T) {
 func (n *node) losesPodWithoutAgent(t *testing.T) {
 	n.stopAgent()
 	pods := n.w.client.CoreV1().Pods(metav1.NamespaceDefault)
-	check(t, pods.Delete(t.Context(), "lse", metav1.DeleteOptions{}))
+	testkit.Check(t, pods.Delete(t.Context(), "lse", metav1.DeleteOptions{}))
 	stage.Await(t, "the pod to go", func() error {
 		_, err := pods.Get(t.Context(), "lse", metav1.GetOptions{})
 		return gone(err)

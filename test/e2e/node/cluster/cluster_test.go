@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // How many combinations of each mode a run draws.
@@ -70,7 +72,7 @@ func chosenSeed(t *testing.T) uint64 {
 		return uint64(binary.NativeEndian.Uint32(b[:]))
 	default:
 		seed, err := strconv.ParseUint(text, 10, 64)
-		check(t, err)
+		testkit.Check(t, err)
 		return seed
 	}
 }
@@ -92,7 +94,7 @@ func drawn(t *testing.T, seed uint64) []combination {
 			number = i - own
 		}
 		c, err := drawCombination(seed, number, following, memory)
-		check(t, err)
+		testkit.Check(t, err)
 		all = append(all, c)
 	}
 	return all
@@ -102,7 +104,7 @@ func drawn(t *testing.T, seed uint64) []combination {
 func machineMemory(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/meminfo")
-	check(t, err)
+	testkit.Check(t, err)
 	var kib int64
 	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kib); err != nil {
 		t.Fatalf("/proc/meminfo: %v", err)
@@ -179,7 +181,7 @@ func (n *node) rest(t testing.TB) []string {
 func (n *node) waitInVain(t testing.TB) []string {
 	t.Helper()
 	object, err := n.w.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	var differences []string
 	pods := n.pods(t)
 	j := newReview(t, n.machine, n.kubeletDir(), object, pods)
@@ -216,7 +218,7 @@ func (n *node) create(t testing.TB, p *corev1.Pod) *corev1.Pod {
 func (n *node) pods(t testing.TB) []corev1.Pod {
 	t.Helper()
 	list, err := n.w.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	return list.Items
 }
 
@@ -225,7 +227,7 @@ func (n *node) pods(t testing.TB) []corev1.Pod {
 func (n *node) makeRoom(t testing.TB, c combination) {
 	t.Helper()
 	remove := func(p *corev1.Pod) {
-		check(t, n.w.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
+		testkit.Check(t, n.w.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
 	}
 	pods := n.pods(t)
 	if c.follow {
@@ -378,5 +380,5 @@ func conclude(t *testing.T, seed uint64, outcomes []outcome, planned int) {
 	if t.Failed() {
 		line += ", FAILED"
 	}
-	check(t, os.WriteFile(os.Getenv(conclusionVariable), []byte(line+"\n"), 0o644))
+	testkit.Check(t, os.WriteFile(os.Getenv(conclusionVariable), []byte(line+"\n"), 0o644))
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/deviceplugin"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -57,11 +58,11 @@ func (p *gpuPlugin) start(t *testing.T) {
 	const endpoint = "gpus.sock"
 	var err error
 	p.socket, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(p.n.pluginDir(), endpoint), Net: "unix"})
-	check(t, err)
+	testkit.Check(t, err)
 	go func() { _ = p.server.Serve(p.socket) }()
 	conn, err := grpc.NewClient("unix://"+filepath.Join(p.n.pluginDir(), "kubelet.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	check(t, err)
+	testkit.Check(t, err)
 	defer conn.Close()
 	stage.Await(t, "the plugin to be registered", func() error {
 		_, err := pluginapi.NewRegistrationClient(conn).Register(t.Context(), &pluginapi.RegisterRequest{
@@ -135,12 +136,12 @@ func (n *node) layGPUs(t *testing.T) {
 	}
 	files["var/run/tenon/device-infos/gpus.json"] = "[" + strings.Join(drop, ",") + "]"
 	cdi := filepath.Join(n.dir, host.CDIDir)
-	check(t, os.MkdirAll(cdi, 0o755))
+	testkit.Check(t, os.MkdirAll(cdi, 0o755))
 	stage.Bind(t, n.w.Path("cdi"), cdi)
 	for name, text := range files {
 		file := filepath.Join(n.dir, name)
-		check(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		check(t, os.WriteFile(file, []byte(text), 0o644))
+		testkit.Check(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		testkit.Check(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 }
 
@@ -192,7 +193,7 @@ func (n *node) setDeviceMode(t *testing.T, mode annotation.DeviceMode) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation.DeviceModeKey, mode)
 	_, err := n.w.objects.Resource(devicev1alpha1.Resource()).Patch(t.Context(), n.name, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 }
 
 // gpuPod requests a GPU by the vendor's name.
@@ -249,12 +250,12 @@ func (n *node) seen(p *corev1.Pod) (string, error) {
 func (n *node) recorded(t *testing.T, p *corev1.Pod) string {
 	t.Helper()
 	file, err := host.ReadDeviceState(n.root)
-	check(t, err)
+	testkit.Check(t, err)
 	if file.Doubt != "" {
 		t.Errorf("the kubelet's own checkpoint may be damaged: %s", file.Doubt)
 	}
 	answer, err := kubeletapi.AskResources(t.Context(), n.podResourcesSocket())
-	check(t, err)
+	testkit.Check(t, err)
 	i := slices.IndexFunc(answer.Pods, func(x kubeletapi.Pod) bool { return x.Name == p.Name })
 	byFile := file.Pods[string(p.UID)]["c0"][vendor]
 	if i < 0 || len(byFile) != 1 || len(answer.Pods[i].Containers["c0"].Devices) != 1 ||
@@ -285,7 +286,7 @@ func (n *node) awaitCapacity(t *testing.T, name corev1.ResourceName, want int64,
 func (n *node) least(t *testing.T, name corev1.ResourceName, f func()) int64 {
 	t.Helper()
 	w, err := n.w.client.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: n.name}))
-	check(t, err)
+	testkit.Check(t, err)
 	least, done := int64(math.MaxInt64), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -305,7 +306,7 @@ func (n *node) least(t *testing.T, name corev1.ResourceName, f func()) int64 {
 func (n *node) remove(t *testing.T, p *corev1.Pod) {
 	t.Helper()
 	pods := n.w.client.CoreV1().Pods(p.Namespace)
-	check(t, pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
+	testkit.Check(t, pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
 	stage.Await(t, title(p)+" to go", func() error {
 		_, err := pods.Get(t.Context(), p.Name, metav1.GetOptions{})
 		return gone(err)
@@ -373,7 +374,7 @@ func (n *node) movesIn(t *testing.T) {
 		t.Error(d)
 	}
 	_, gpu, err := n.allocated(t.Context())
-	check(t, err)
+	testkit.Check(t, err)
 	if got := n.recorded(t, first); got == gpu[first.Name] || gpu[first.Name] == "" || gpu[first.Name] == its {
 		t.Fatalf("the scheduler gave %q and the kubelet %q; want two GPUs beside %s", gpu[first.Name], got, its)
 	}
@@ -437,10 +438,10 @@ func (n *node) restartsWithoutPlugins(t *testing.T) {
 		n.stopAgent()
 		n.kubelet.Stop(t)
 		files, err := os.ReadDir(n.pluginDir())
-		check(t, err)
+		testkit.Check(t, err)
 		for _, f := range files {
 			if !checkpoint || f.Type() == os.ModeSocket {
-				check(t, os.Remove(filepath.Join(n.pluginDir(), f.Name())))
+				testkit.Check(t, os.Remove(filepath.Join(n.pluginDir(), f.Name())))
 			}
 		}
 		late.Store(true)
@@ -482,10 +483,10 @@ func (n *node) delayRuntime(t *testing.T) *atomic.Bool {
 	late, codec := &atomic.Bool{}, grpc.ForceCodec(unread{})
 	conn, err := grpc.NewClient(n.config.ContainerRuntimeEndpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	check(t, err)
+	testkit.Check(t, err)
 	socket := n.w.Path("late.sock")
 	l, err := net.Listen("unix", socket)
-	check(t, err)
+	testkit.Check(t, err)
 	server := grpc.NewServer(grpc.ForceServerCodec(unread{}), grpc.UnknownServiceHandler(
 		func(_ any, down grpc.ServerStream) error {
 			method, _ := grpc.MethodFromServerStream(down)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -68,7 +69,7 @@ func (n *node) startKubelet(t testing.TB) {
 func (n *node) compareSettings(t testing.TB) []string {
 	t.Helper()
 	obj, err := n.w.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	got, err := n.ask(t.Context(), obj)
 	if err != nil {
 		return []string{err.Error()}

@@ -35,6 +35,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -68,18 +69,18 @@ func newNode(t *testing.T, w *world, name string, m machine.Description) *node {
 	n.root = host.Root{Dir: n.dir}
 	var err error
 	n.topo, err = topo.New(m.Spec())
-	check(t, err)
-	check(t, m.Write(n.dir))
+	testkit.Check(t, err)
+	testkit.Check(t, m.Write(n.dir))
 	const plugins = "var/lib/kubelet/device-plugins" // every kubelet's, whatever its root directory
 	for _, dir := range []string{n.pluginDir(), n.staticPods(), "/" + plugins} {
-		check(t, os.MkdirAll(dir, 0o755))
+		testkit.Check(t, os.MkdirAll(dir, 0o755))
 	}
 	for _, name := range []string{"sys/devices/system/cpu", "sys/devices/system/node", "proc/cpuinfo", plugins} {
 		stage.Bind(t, filepath.Join(n.dir, name), "/"+name)
 	}
 	// A kubelet with the CPU policy none gives all CPUs to a kubepods that it makes itself, in ids that the kernel does
 	// not have; one that exists it leaves as it is, but for an update that may fail.
-	check(t, w.Cgroups().Make(path.Join(n.group, "kubepods")))
+	testkit.Check(t, w.Cgroups().Make(path.Join(n.group, "kubepods")))
 	n.tree = n.newTree()
 	n.config = n.kubeletConfig()
 	n.startKubelet(t)
@@ -110,7 +111,7 @@ func (n *node) startAgent(t testing.TB) {
 	t.Helper()
 	options := n.agentOptions(t)
 	a, err := app.New(options)
-	check(t, err)
+	testkit.Check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -132,13 +133,13 @@ func (n *node) agentOptions(t testing.TB) app.Options {
 		return err
 	})
 	config, err := clientcmd.BuildConfigFromFlags("", file)
-	check(t, err)
+	testkit.Check(t, err)
 	client, err := kubernetes.NewForConfig(config)
-	check(t, err)
+	testkit.Check(t, err)
 	objects, err := dynamic.NewForConfig(config)
-	check(t, err)
+	testkit.Check(t, err)
 	asks, err := kubeletapi.NewClient(kubeletapi.ClientOptions{Node: n.name, Root: n.root, API: config})
-	check(t, err)
+	testkit.Check(t, err)
 	n.ask = asks.Config
 	return app.Options{
 		Node: n.name, Root: n.root, Arch: n.machine.Arch(), Version: "test", Client: client, Dynamic: objects,

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/admit"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // localNode is a node in one process: what its agent would publish, what the scheduler decides on that, and the
@@ -41,7 +42,7 @@ type localNode struct {
 func newLocalNode(t *testing.T, c combination) *localNode {
 	t.Helper()
 	parts, err := topo.New(c.machine.Spec())
-	check(t, err)
+	testkit.Check(t, err)
 	d := &localNode{machine: c.machine, parts: parts, root: folder(t)}
 	memory := int64(0)
 	for _, n := range c.machine.Spec().NUMA {
@@ -82,9 +83,9 @@ func (d *localNode) view(t *testing.T, change func(*ledger.Facts)) *ledger.View 
 	}
 	var err error
 	in.State.CPU, err = host.ReadCPUState(root)
-	check(t, err)
+	testkit.Check(t, err)
 	in.State.Memory, err = host.ReadMemoryState(root)
-	check(t, err)
+	testkit.Check(t, err)
 	for i := range d.pods {
 		pod := convert.ReadPod(&d.pods[i])
 		in.Pods = append(in.Pods, pod)
@@ -156,7 +157,7 @@ func (d *localNode) bind(t *testing.T, p *corev1.Pod, v *ledger.View, r *place.R
 	for i := range p.Spec.InitContainers {
 		if c := &p.Spec.InitContainers[i]; c.RestartPolicy == nil { // it ends
 			d.kubelet.Added(p, c, p.Name+c.Name)
-			check(t, d.kubelet.Removed(p.Name+c.Name))
+			testkit.Check(t, d.kubelet.Removed(p.Name+c.Name))
 		}
 	}
 	d.pods = append(d.pods, *p)
@@ -205,7 +206,7 @@ func TestSchedulerAndReviewAgree(t *testing.T) {
 	pods, refusals := 0, 0
 	for i := range 2 * localCombinations {
 		c, err := drawCombination(usualSeed, i/2, i%2 == 1, localMemory)
-		check(t, err)
+		testkit.Check(t, err)
 		newLocalNode(t, c).play(t, c, fault{}, func(p *corev1.Pod, scheduler, review string) {
 			pods++
 			if scheduler != "" {
@@ -267,7 +268,7 @@ func TestASchedulerThatRefusesTooMuchIsFound(t *testing.T) {
 			found := ""
 			for i := 0; i < 2*localCombinations && found == ""; i++ {
 				c, err := drawCombination(usualSeed, i/2, i%2 == 1, localMemory)
-				check(t, err)
+				testkit.Check(t, err)
 				newLocalNode(t, c).play(t, c, f, func(p *corev1.Pod, scheduler, review string) {
 					if scheduler != "" && review == "" && found == "" {
 						found = fmt.Sprintf("%s, %s: %s", c.name, title(p), scheduler)

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/admit"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // review says why a pod that waits for a node must wait: the room of the node, and the kubelet's own managers over what
@@ -41,7 +42,7 @@ func newReview(t testing.TB, m machine.Description, dir string, object *corev1.N
 	copied := folder(t)
 	before := records(t, dir)
 	for name, text := range before {
-		check(t, os.WriteFile(filepath.Join(copied, name), []byte(text), 0o600))
+		testkit.Check(t, os.WriteFile(filepath.Join(copied, name), []byte(text), 0o600))
 	}
 	j := review{left: object.Status.Allocatable.DeepCopy(), kubelet: startManagers(t, m, copied, object)}
 	if after := records(t, copied); !maps.Equal(before, after) {
@@ -75,7 +76,7 @@ func (r *room) remember(t testing.TB, file string, pods []corev1.Pod) {
 			Affinity []int `json:"numaAffinity"`
 		} `json:"entries"`
 	}
-	check(t, json.Unmarshal([]byte(file), &record))
+	testkit.Check(t, json.Unmarshal([]byte(file), &record))
 	for i := range pods {
 		p := &pods[i]
 		if p.Labels[annotation.QoSClass] != "" || ended(p) {
@@ -100,13 +101,13 @@ func (r *room) remember(t testing.TB, file string, pods []corev1.Pod) {
 func startManagers(t testing.TB, m machine.Description, dir string, object *corev1.Node) *admit.Kubelet {
 	t.Helper()
 	parts, err := topo.New(m.Spec())
-	check(t, err)
+	testkit.Check(t, err)
 	k, err := admit.Open(klog.NewContext(context.Background(), logr.Discard()), admit.Options{
 		Machine: parts, Settings: m.Kubelet, Dir: dir, Reconcile: time.Hour,
 		Node:   func(context.Context, bool) (*corev1.Node, error) { return object, nil },
 		Update: func(string, string) error { return nil },
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(k.Close)
 	return k
 }
@@ -115,7 +116,7 @@ func startManagers(t testing.TB, m machine.Description, dir string, object *core
 func folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tenon-review-")
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(func() {
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			if err = os.RemoveAll(dir); err == nil {
@@ -136,7 +137,7 @@ func records(t testing.TB, dir string) map[string]string {
 	files := map[string]string{}
 	for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
-		check(t, err)
+		testkit.Check(t, err)
 		files[name] = string(text)
 	}
 	return files
@@ -174,7 +175,7 @@ func (j review) why(t testing.TB, p *corev1.Pod) string {
 		return notReviewed
 	}
 	refusal, err := j.kubelet.Admit(p)
-	check(t, err)
+	testkit.Check(t, err)
 	if refusal != nil {
 		return fmt.Sprintf("the kubelet: %s: %s", refusal.Reason, refusal.Message)
 	}

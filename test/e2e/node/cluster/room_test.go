@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
@@ -168,14 +169,14 @@ func claimOf(t testing.TB, p *corev1.Pod) claim {
 	c := claim{memory: int(request.Memory().Value())}
 	if text := p.Annotations[annotation.NUMATopologySpecKey]; text != "" {
 		spec, _, err := annotation.ParseNUMATopologySpec(text)
-		check(t, err)
+		testkit.Check(t, err)
 		c.policy, c.apart = policyOf(spec.NUMATopologyPolicy), spec.NUMATopologyPolicy != ""
 	}
 	var spec annotation.ResourceSpec
 	if text := p.Annotations[annotation.ResourceSpecKey]; text != "" {
 		var err error
 		spec, _, err = annotation.ParseResourceSpec(text)
-		check(t, err)
+		testkit.Check(t, err)
 	}
 	milli := milliCPU(request)
 	switch p.Labels[annotation.QoSClass] {
@@ -368,14 +369,14 @@ func statusOf(t testing.TB, p *corev1.Pod) annotation.ResourceStatus {
 		return annotation.ResourceStatus{}
 	}
 	status, _, err := annotation.ParseResourceStatus(text)
-	check(t, err)
+	testkit.Check(t, err)
 	return status
 }
 
 func idSet(t testing.TB, list string) map[int]bool {
 	t.Helper()
 	ids, err := fold.Parse(list)
-	check(t, err)
+	testkit.Check(t, err)
 	set := map[int]bool{}
 	for _, id := range ids {
 		set[id] = true
@@ -385,11 +386,4 @@ func idSet(t testing.TB, list string) map[int]bool {
 
 func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -39,11 +40,11 @@ func newWorld(t *testing.T, nodes []string) *world {
 	t.Helper()
 	w := &world{Stage: stage.New(t)}
 	w.store = fold.Store{Dir: w.Path("fold")}
-	check(t, os.MkdirAll(w.store.Dir, 0o755))
+	testkit.Check(t, os.MkdirAll(w.store.Dir, 0o755))
 	w.real = realCPUs(t, w.Stage)
 	stage.AddAddress(t, stage.NodeAddress)
 	w.QuietSysctls()
-	check(t, os.MkdirAll("/var/lib/kubelet", 0o755)) // the stage's own, in memory
+	testkit.Check(t, os.MkdirAll("/var/lib/kubelet", 0o755)) // the stage's own, in memory
 	w.runtime = w.Containerd(stage.ContainerdOptions{Runc: w.wrapper(t)})
 	w.cri = w.Runtime(w.Socket()).Client()
 	w.startPlane(t, nodes)
@@ -55,11 +56,11 @@ func (w *world) wrapper(t *testing.T) string {
 	t.Helper()
 	program := w.Path("foldrunc")
 	text, err := os.ReadFile(os.Getenv(wrapperVariable))
-	check(t, err)
-	check(t, os.WriteFile(program, text, 0o755))
+	testkit.Check(t, err)
+	testkit.Check(t, os.WriteFile(program, text, 0o755))
 	settings, err := json.Marshal(map[string]any{"runc": stage.Tool("runc"), "store": w.store.Dir, "cpus": w.real})
-	check(t, err)
-	check(t, os.WriteFile(program+".json", settings, 0o644))
+	testkit.Check(t, err)
+	testkit.Check(t, os.WriteFile(program+".json", settings, 0o644))
 	return program
 }
 
@@ -82,9 +83,9 @@ func buildWrapper(dir string) error {
 func realCPUs(t *testing.T, s *stage.Stage) int {
 	t.Helper()
 	list, err := s.Effective(s.Group())
-	check(t, err)
+	testkit.Check(t, err)
 	ids, err := fold.Parse(list)
-	check(t, err)
+	testkit.Check(t, err)
 	for i, id := range ids {
 		if i != id {
 			t.Fatalf("the kernel's CPUs %s do not begin at 0 or have gaps: virtual ones cannot be folded on them", list)
@@ -101,7 +102,7 @@ func (w *world) startPlane(t *testing.T, nodes []string) {
 	t.Helper()
 	var err error
 	w.data, err = datadir.Resolve(w.Path("plane"))
-	check(t, err)
+	testkit.Check(t, err)
 	plane := w.Run(stage.Command{
 		Name: "plane", Path: stage.Binary("tenon"),
 		Args: []string{
@@ -125,12 +126,12 @@ func (w *world) startPlane(t *testing.T, nodes []string) {
 		return nil
 	})
 	config, err := clientcmd.BuildConfigFromFlags("", w.data.Kubeconfig())
-	check(t, err)
+	testkit.Check(t, err)
 	config.QPS, config.Burst = 500, 1000
 	w.client, err = kubernetes.NewForConfig(config)
-	check(t, err)
+	testkit.Check(t, err)
 	w.objects, err = dynamic.NewForConfig(config)
-	check(t, err)
+	testkit.Check(t, err)
 }
 
 // The hidden verb of tenon that runs a control plane for nodes that another process runs, and what it prints once it

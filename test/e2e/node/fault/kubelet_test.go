@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // podResources is where a kubelet reports resources; the folder is the stage's own.
@@ -28,7 +30,7 @@ type kubelet struct {
 func startKubelet(t *testing.T) *kubelet {
 	t.Helper()
 	k := &kubelet{t: t}
-	must(t, os.MkdirAll(filepath.Dir(podResources), 0o755))
+	testkit.Check(t, os.MkdirAll(filepath.Dir(podResources), 0o755))
 	k.start()
 	t.Cleanup(func() {
 		k.stop()
@@ -42,7 +44,7 @@ func startKubelet(t *testing.T) *kubelet {
 func (k *kubelet) start() {
 	k.t.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", podResources)
-	must(k.t, err)
+	testkit.Check(k.t, err)
 	k.server, k.done = grpc.NewServer(), make(chan error, 1)
 	podresources.RegisterPodResourcesListerServer(k.server, k)
 	go func() { k.done <- k.server.Serve(l) }()

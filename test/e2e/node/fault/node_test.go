@@ -88,20 +88,20 @@ func onNode(t *testing.T, d desired.Dialect, play func(n *simNode)) {
 func newSimNode(t *testing.T, d desired.Dialect) *simNode {
 	t.Helper()
 	description, _, err := machine.Parse("hybrid")
-	must(t, err)
+	testkit.Check(t, err)
 	n := &simNode{
 		t: t, root: host.Root{Dir: filepath.Join(testkit.Dir(t), simName)}, exposed: newExposures(),
 		containers: map[string]*container{}, recorder: events.NewFakeRecorder(10000),
 		registry: metrics.NewKubeRegistry(),
 	}
-	must(t, description.Write(n.root.Dir))
+	testkit.Check(t, description.Write(n.root.Dir))
 	reading, err := host.Read(n.root, "")
-	must(t, err)
+	testkit.Check(t, err)
 	n.m = reading.Machine
 	n.tree, err = kernel.Open(kernel.Options{Dialect: d, Machine: n.m, Observe: n.observe})
-	must(t, err)
-	must(t, n.tree.MkdirAll("kubepods/x"))
-	must(t, n.tree.Rmdir("kubepods/x"))
+	testkit.Check(t, err)
+	testkit.Check(t, n.tree.MkdirAll("kubepods/x"))
+	testkit.Check(t, n.tree.Rmdir("kubepods/x"))
 	n.serve()
 	n.options = app.Options{
 		Node: simName, Root: n.root, Client: n.client, Dynamic: n.objects, Kubelet: description.Kubelet, Cgroup: n.tree,
@@ -187,7 +187,7 @@ func (n *simNode) start() (stop func()) {
 	n.t.Helper()
 	var err error
 	n.agent, err = app.New(n.options)
-	must(n.t, err)
+	testkit.Check(n.t, err)
 	n.agent.Attach()
 	ctx, cancel := context.WithCancel(n.t.Context())
 	done := make(chan error, 1)
@@ -265,7 +265,7 @@ func (n *simNode) pod(name, class, cpus string) *simPod {
 // create puts a pod into the API; an API server that is gone has it when it is back, as its store has it by then.
 func (n *simNode) create(p *simPod) {
 	n.t.Helper()
-	must(n.t, n.client.Tracker().Add(p.Pod))
+	testkit.Check(n.t, n.client.Tracker().Add(p.Pod))
 	later(100 * time.Millisecond)
 }
 
@@ -285,7 +285,7 @@ func (n *simNode) run(p *simPod) error {
 	}
 	dialect := n.options.Cgroup.Dialect()
 	if dialect == desired.V1 {
-		must(n.t, n.tree.Write(p.hook.Cgroup, desired.Mems, "0"))
+		testkit.Check(n.t, n.tree.Write(p.hook.Cgroup, desired.Mems, "0"))
 	}
 	file, unlimited := dialect.Quota()
 	values := map[string]string{desired.CPUs: answer.CPUs, desired.Mems: answer.Mems}
@@ -294,7 +294,7 @@ func (n *simNode) run(p *simPod) error {
 	}
 	for file, value := range values {
 		if value != "" {
-			must(n.t, n.tree.Write(p.hook.Cgroup, file, value))
+			testkit.Check(n.t, n.tree.Write(p.hook.Cgroup, file, value))
 		}
 	}
 	if err := runtime.Start(n.t.Context(), p.hook); err != nil {
@@ -307,7 +307,7 @@ func (n *simNode) run(p *simPod) error {
 // end plays the runtime: the processes die.
 func (n *simNode) end(p *simPod) {
 	n.t.Helper()
-	must(n.t, n.tree.Kill(p.hook.Cgroup))
+	testkit.Check(n.t, n.tree.Kill(p.hook.Cgroup))
 	n.agent.Attach().Stop(p.hook)
 }
 
@@ -319,7 +319,7 @@ func (n *simNode) allowed(p *simPod) string {
 		file = "cpuset.effective_cpus"
 	}
 	text, err := n.tree.Read(p.hook.Cgroup, file)
-	must(n.t, err)
+	testkit.Check(n.t, err)
 	return text
 }
 
@@ -348,7 +348,7 @@ func valueOf(t testing.TB, text, name string) float64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
 			number, err := strconv.ParseFloat(value, 64)
-			must(t, err)
+			testkit.Check(t, err)
 			return number
 		}
 	}
@@ -380,12 +380,5 @@ func (n *simNode) check(f figure) {
 // file writes a file of the machine.
 func (n *simNode) file(name, text string) {
 	n.t.Helper()
-	must(n.t, os.WriteFile(n.root.Path(name), []byte(text), 0o644))
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(n.t, os.WriteFile(n.root.Path(name), []byte(text), 0o644))
 }

@@ -12,6 +12,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -31,7 +32,7 @@ func TestAgentKilledAtRandomMoments(t *testing.T) {
 		n.someMoment(400 * time.Millisecond)
 		n.agent.Kill()
 		away.begin()
-		must(t, n.agent.Restarted())
+		testkit.Check(t, n.agent.Restarted())
 		if i%5 == 4 { // else it is killed at any moment of its start
 			healed = max(healed, n.healed())
 			away.end()
@@ -90,15 +91,15 @@ func TestNRISocketGone(t *testing.T) {
 	var away outage
 	var healed time.Duration
 	for range times {
-		must(t, os.Rename(socket, socket+".gone"))
+		testkit.Check(t, os.Rename(socket, socket+".gone"))
 		n.agent.Kill()
 		away.begin()
 		n.agent.Start()
 		away.end()
 		n.metricGrows(0, "tenon_agent_enforcement_failures_total", `code="NRIDisconnected"`)
-		must(t, n.metricIs("tenon_agent_runtime_connected", 0))
+		testkit.Check(t, n.metricIs("tenon_agent_runtime_connected", 0))
 		n.awaitRefusal(notPresent)
-		must(t, os.Rename(socket+".gone", socket))
+		testkit.Check(t, os.Rename(socket+".gone", socket))
 		began := time.Now()
 		n.awaitConnected()
 		n.healed()
@@ -168,7 +169,7 @@ func TestKubeletRestarted(t *testing.T) {
 	}
 	healed := n.healed()
 	stop()
-	must(t, n.metricIs("tenon_agent_kubelet_restarts_total", times))
+	testkit.Check(t, n.metricIs("tenon_agent_kubelet_restarts_total", times))
 	overridden := n.metricGrows(0, "tenon_agent_overridden_updates_total")
 	n.event("KubeletRestarted")
 	figure{
@@ -209,9 +210,9 @@ func TestCgroupsChangedByHand(t *testing.T) {
 func TestDiskFullUnderPods(t *testing.T) {
 	const state = "/var/lib/tenon-agent"
 	n := newRealNode(t, stage.ContainerdOptions{}, func() {
-		must(t, os.MkdirAll(state, 0o755))
-		must(t, syscall.Mount("tmpfs", state, "tmpfs", 0, "size=64k"))
-		t.Cleanup(func() { must(t, syscall.Unmount(state, syscall.MNT_DETACH)) })
+		testkit.Check(t, os.MkdirAll(state, 0o755))
+		testkit.Check(t, syscall.Mount("tmpfs", state, "tmpfs", 0, "size=64k"))
+		t.Cleanup(func() { testkit.Check(t, syscall.Unmount(state, syscall.MNT_DETACH)) })
 	})
 	stop := n.churn()
 	n.more(2)
@@ -232,7 +233,7 @@ func TestDiskFullUnderPods(t *testing.T) {
 		n.awaitConnected()
 		n.healed()
 		healed = max(healed, time.Since(began))
-		must(t, n.metricIs("tenon_agent_runtime_connected", 1))
+		testkit.Check(t, n.metricIs("tenon_agent_runtime_connected", 1))
 	}
 	stop()
 	n.event("EnforcementFailed")

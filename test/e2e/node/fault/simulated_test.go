@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -38,7 +39,7 @@ func (n *simNode) inOrder() (bound, shared *simPod) {
 	bound, shared = n.pod("bound", "LSE", "4-5"), n.pod("shared", "LS", "")
 	for _, p := range []*simPod{shared, bound} {
 		n.create(p)
-		must(n.t, n.run(p))
+		testkit.Check(n.t, n.run(p))
 	}
 	n.until("the shared pool", n.on(shared, "0-3,6-31"))
 	return bound, shared
@@ -51,20 +52,20 @@ func TestAPIServerGoneForTenMinutes(t *testing.T) {
 		later(time.Second)
 
 		// What runs is kept in order, and starts again.
-		must(n.t, n.tree.Write(bound.hook.Cgroup, desired.CPUs, "0-31"))
+		testkit.Check(n.t, n.tree.Write(bound.hook.Cgroup, desired.CPUs, "0-31"))
 		n.until("the repair", n.on(bound, "4-5"))
 		n.end(shared)
-		must(n.t, n.run(shared))
+		testkit.Check(n.t, n.run(shared))
 		n.end(bound)
-		must(n.t, n.run(bound))
+		testkit.Check(n.t, n.run(bound))
 
 		// A pod that was bound meanwhile starts as the runtime reports it.
 		late := n.pod("late", "LSE", "6-7")
 		n.create(late)
-		must(n.t, n.run(late))
+		testkit.Check(n.t, n.run(late))
 		n.until("the shared pool", n.on(shared, "0-3,8-31"))
 		for began := time.Now(); time.Since(began) < 10*time.Minute; later(30 * time.Second) {
-			must(n.t, n.on(late, "6-7")())
+			testkit.Check(n.t, n.on(late, "6-7")())
 		}
 		age := n.metric(`tenon_topology_age_seconds{node="` + simName + `"}`)
 		if age < 500 {
@@ -101,7 +102,7 @@ func TestCgroupChangedByHand(t *testing.T) {
 			if i%2 == 1 {
 				p, wrong = shared, "4-5"
 			}
-			must(n.t, n.tree.Write(p.hook.Cgroup, desired.CPUs, wrong))
+			testkit.Check(n.t, n.tree.Write(p.hook.Cgroup, desired.CPUs, wrong))
 			took := n.until("the repair", func() error {
 				return errors.Join(n.on(bound, "4-5")(), n.on(shared, "0-3,6-31")())
 			})
@@ -127,7 +128,7 @@ func TestCPUTakenOffline(t *testing.T) {
 		bound, shared := n.inOrder()
 		single := n.pod("single", "LSE", "6")
 		n.create(single)
-		must(n.t, n.run(single))
+		testkit.Check(n.t, n.run(single))
 		n.until("the shared pool", n.on(shared, "0-3,7-31"))
 
 		n.expect(bound, "4")
@@ -174,7 +175,7 @@ func (n *simNode) expect(p *simPod, cpus string) {
 // online sets which CPUs are online, for the kernel and in its files.
 func (n *simNode) online(cpus string) {
 	n.t.Helper()
-	must(n.t, n.tree.Online(cpuset.MustParse(cpus)))
+	testkit.Check(n.t, n.tree.Online(cpuset.MustParse(cpus)))
 	n.file("sys/devices/system/cpu/online", cpus+"\n")
 }
 
@@ -192,10 +193,10 @@ func TestDiskFull(t *testing.T) {
 			}
 			later(time.Second)
 		}
-		must(n.t, n.tree.Write(bound.hook.Cgroup, desired.CPUs, "0-31"))
+		testkit.Check(n.t, n.tree.Write(bound.hook.Cgroup, desired.CPUs, "0-31"))
 		n.until("the repair", n.on(bound, "4-5"))
 		n.end(shared)
-		must(n.t, n.run(shared))
+		testkit.Check(n.t, n.run(shared))
 
 		failures := n.metric(`tenon_agent_enforcement_failures_total{code="EnforcementFailed"}`)
 		if failures < times {
@@ -217,10 +218,10 @@ func (n *simNode) fillDisk() (free func()) {
 	n.t.Helper()
 	dir := n.root.Path("var/lib/tenon-agent")
 	kept := n.t.TempDir()
-	must(n.t, os.CopyFS(kept+"/x", os.DirFS(dir)))
-	must(n.t, syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
+	testkit.Check(n.t, os.CopyFS(kept+"/x", os.DirFS(dir)))
+	testkit.Check(n.t, syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
 	n.t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	must(n.t, os.CopyFS(dir, os.DirFS(kept+"/x")))
+	testkit.Check(n.t, os.CopyFS(dir, os.DirFS(kept+"/x")))
 	return fill(n.t, dir)
 }
 
@@ -229,15 +230,15 @@ func fill(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	ballast := dir + "/ballast"
 	f, err := os.Create(ballast)
-	must(t, err)
+	testkit.Check(t, err)
 	for err == nil {
 		_, err = f.WriteString(strings.Repeat("x", 512))
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("filling %s: %v, want %v", dir, err, syscall.ENOSPC)
 	}
-	must(t, f.Close())
-	return func() { must(t, os.Remove(ballast)) }
+	testkit.Check(t, f.Close())
+	return func() { testkit.Check(t, os.Remove(ballast)) }
 }
 
 func TestSecondAgentEndsAtOnce(t *testing.T) {
@@ -246,12 +247,12 @@ func TestSecondAgentEndsAtOnce(t *testing.T) {
 		const times = 5
 		for range times {
 			second, err := app.New(n.options)
-			must(n.t, err)
+			testkit.Check(n.t, err)
 			if err := second.Run(n.t.Context()); !errors.Is(err, statedir.ErrSecondAgent) {
 				n.t.Fatalf("a second agent: %v, want %v", err, statedir.ErrSecondAgent)
 			}
 		}
-		must(n.t, n.on(bound, "4-5")())
+		testkit.Check(n.t, n.on(bound, "4-5")())
 		later(2 * resync)
 		refused := n.metric("tenon_agent_refused_agents_total")
 		if refused != times {

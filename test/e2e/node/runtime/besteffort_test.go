@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // BE pods use what LSR pods leave idle, and nothing of an LSE pod.
@@ -25,9 +27,7 @@ func TestBEPodsRunOnTheCPUsOfLSRPodsAndNeverOfLSEPods(t *testing.T) {
 			w.wants(late, allCPUs)
 			w.never(early, allCPUs)
 			w.never(late, allCPUs)
-			if err := b.Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, b.Remove(t.Context()))
 			w.unbind(b.Pod)
 
 			b, lse := w.run(pod("lse", withClass("LSE"), guaranteed("1"), allocated(exclusive)))
@@ -38,13 +38,9 @@ func TestBEPodsRunOnTheCPUsOfLSRPodsAndNeverOfLSEPods(t *testing.T) {
 			w.wants(beside, shared)
 			w.never(lse, exclusive)
 			w.never(beside, shared)
-			if err := early.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, early.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}))
 			w.wants(early, shared)
-			if err := b.Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, b.Remove(t.Context()))
 			w.unbind(b.Pod)
 			w.wants(early, allCPUs)
 			w.wants(beside, allCPUs)

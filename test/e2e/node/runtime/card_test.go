@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -67,9 +68,7 @@ func (a *accelerated) awaitAgent(route path) {
 func unusedMajors(t *testing.T) (a, b int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/devices")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for n := 254; n > 233; n-- {
 		if !strings.Contains(string(text), fmt.Sprintf("\n%3d ", n)) {
 			a, b = n, a
@@ -126,9 +125,7 @@ func (a *accelerated) layMachine(describable bool) {
 		if err == nil {
 			err = os.WriteFile(file, []byte(text), 0o644)
 		}
-		if err != nil {
-			a.Fatal(err)
-		}
+		testkit.Check(a, err)
 	}
 	class := machineRoot + "/sys/class/infiniband_verbs"
 	err := os.MkdirAll(class, 0o755)
@@ -136,9 +133,7 @@ func (a *accelerated) layMachine(describable bool) {
 		name := fmt.Sprintf("uverbs%d", i)
 		err = errors.Join(err, os.Symlink("../../devices/pci0000:08/"+adapter(i)+"/infiniband/"+name, class+"/"+name))
 	}
-	if err != nil {
-		a.Fatal(err)
-	}
+	testkit.Check(a, err)
 	a.mount("/sys/devices/system", machineRoot+"/sys/devices/system")
 	a.mount("/sys/fs/cgroup", machineRoot+"/sys/fs/cgroup")
 	if describable {
@@ -167,9 +162,7 @@ func (a *accelerated) layDev() {
 	a.Helper()
 	dev := a.s.Path("dev")
 	entries, err := os.ReadDir("/dev")
-	if err != nil {
-		a.Fatal(err)
-	}
+	testkit.Check(a, err)
 	for _, e := range entries {
 		from, to := filepath.Join("/dev", e.Name()), filepath.Join(dev, e.Name())
 		switch {
@@ -182,9 +175,7 @@ func (a *accelerated) layDev() {
 			}
 		case e.Type()&fs.ModeCharDevice != 0:
 			info, err := e.Info()
-			if err != nil {
-				a.Fatal(err)
-			}
+			testkit.Check(a, err)
 			a.makeFile(to, int(info.Sys().(*syscall.Stat_t).Rdev))
 		}
 	}
@@ -211,9 +202,7 @@ func (a *accelerated) makeFile(at string, number int) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return string(text)
 }
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -114,16 +115,12 @@ func TestDevicesOutliveAgentAndRuntime(t *testing.T) {
 			a := newAccelerated(t, route, true)
 			_, running := a.run(pod("running", given(halfOfA), a.trying))
 			created, err := a.sandbox(pod("created", given(both), a.trying)).Create(t.Context(), "main")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			waiting := a.sandbox(pod("waiting", given(secondAdapter), fenced, a.trying))
 			a.agent.Kill()
 			a.refused(t.Context(), waiting, "main") //nolint:errcheck // it is checked there
 			if route == byNRI {                     // the proxy lets no container with devices start without the agent
-				if err := created.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, created.Start(t.Context()))
 				a.uses(created, "GPU-a,GPU-b", "nvidia0", "nvidia1", "nvidiactl")
 			}
 			file := a.s.Path("cdi", "tenon.sh-gpu.json")
@@ -224,9 +221,7 @@ func TestAPluginNeedsTheFolderOfTheKubelet(t *testing.T) {
 	a := newAccelerated(t, byNRI, true)
 	const folder = "var/lib/kubelet/device-plugins"
 	a.says("A device plugin is not registered with the kubelet", folder+"/")
-	if err := os.MkdirAll(filepath.Join(machineRoot, folder), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Join(machineRoot, folder), 0o755))
 	stage.Await(t, "the plugin's socket", func() error {
 		_, err := os.Stat(filepath.Join(machineRoot, folder, "tenon.sh_presence.sock"))
 		return err
@@ -247,9 +242,7 @@ func TestARunningContainerWithAnotherCardIsReported(t *testing.T) {
 			strayed := fmt.Sprintf("strayed-%d", i) // Events of the last path are still there
 			_, c := a.run(pod(strayed, given(halfOfA)))
 			allow := fmt.Sprintf("c %d:1 rw", a.numbers["nvidia1"][0])
-			if err := a.s.Cgroups().Write(c.Group, "devices.allow", allow); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, a.s.Cgroups().Write(c.Group, "devices.allow", allow))
 			if note := a.event(strayed, "DeviceMismatch"); !strings.Contains(note, "/dev/nvidia1") {
 				t.Errorf("the Event says %q, want the file in it", note)
 			}

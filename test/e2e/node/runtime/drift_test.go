@@ -4,6 +4,8 @@ package runtime
 
 import (
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // Nothing notifies the agent of containers: it finds them by itself, and everything ends where it must.
@@ -27,9 +29,7 @@ func TestAHandThatChangesASetIsUndone(t *testing.T) {
 			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
-			if err := w.s.Cgroups().Write(plain.Group, "cpuset.cpus", exclusive); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, w.s.Cgroups().Write(plain.Group, "cpuset.cpus", exclusive))
 			w.event("plain", "Drifted")
 			w.wants(plain, shared)
 			w.event("plain", "DriftRepaired")

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	runtimeapi "github.com/tenon-project/tenon/api/runtime/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -32,9 +33,7 @@ func TestAHookAddsAndReplacesEnvironmentThroughTheProxy(t *testing.T) {
 	w := newWorld(t, byProxy, options{})
 	socket := w.s.Path("environment.sock")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeHookServiceServer(server, environment{})
 	go func() { _ = server.Serve(l) }()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -140,9 +141,7 @@ func begin(t *testing.T, s *stage.Stage, name, index string, f fault, validate b
 			p.conn = conn
 			return conn, err
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p.stub = st
 	go func() { defer close(ended); _ = st.Run(context.Background()) }()
 	t.Cleanup(func() {
@@ -199,9 +198,7 @@ func TestTheFencesOfTheRuntime(t *testing.T) {
 					fenced(p)
 				}
 				b, err := r.RunPod(t.Context(), p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				if f != notConnected {
 					connect(t, s, annotation.NRIPlugin, "10", f, c.validates)
 				}
@@ -229,9 +226,7 @@ func outcome(t *testing.T, b *stage.Sandbox) string {
 		return "is created and fails to start: " + err.Error()
 	}
 	cpus, err := c.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	switch cpus {
 	case exclusive:
 		return "adjusted"

@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/agent/doctor"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -49,9 +50,7 @@ func TestTheAgentWorksAsItsDaemonSetRunsIt(t *testing.T) {
 	w.isWell()
 
 	// By NRI the runtime writes. What another writer changes, the agent itself has to write.
-	if err := w.s.Cgroups().Write(bound.Group, "cpuset.cpus", allCPUs); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.s.Cgroups().Write(bound.Group, "cpuset.cpus", allCPUs))
 	w.wants(bound, exclusive)
 }
 
@@ -74,9 +73,7 @@ func TestWithoutTheFolderOfNRIBoundPodsDoNotStart(t *testing.T) {
 func (w *world) inspects(name, group, cpus string) {
 	w.Helper()
 	text, err := w.ask(view.CgroupsPath("default", name))
-	if err != nil {
-		w.Fatal(err)
-	}
+	testkit.Check(w, err)
 	var p view.Cgroups
 	if err := json.Unmarshal(text, &p); err != nil {
 		w.Fatalf("%v in %s", err, text)
@@ -122,9 +119,7 @@ func (w *world) isWell() {
 func (w *world) runDaemonSet(without ...string) {
 	w.Helper()
 	var ds appsv1.DaemonSet
-	if err := yaml.UnmarshalStrict(deploy.Agent()[0], &ds); err != nil {
-		w.Fatal(err)
-	}
+	testkit.Check(w, yaml.UnmarshalStrict(deploy.Agent()[0], &ds))
 	w.importImage(ds.Spec.Template.Spec.Containers[0].Image)
 	p := w.bind(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "tenon-agent", Namespace: ds.Namespace, Labels: ds.Spec.Template.Labels},
@@ -132,9 +127,7 @@ func (w *world) runDaemonSet(without ...string) {
 	})
 	for _, v := range p.Spec.Volumes {
 		if v.HostPath != nil {
-			if err := os.MkdirAll(v.HostPath.Path, 0o755); err != nil {
-				w.Fatal(err)
-			}
+			testkit.Check(w, os.MkdirAll(v.HostPath.Path, 0o755))
 		}
 	}
 	b, err := w.runtime.RunPod(w.Context(), p)
@@ -245,9 +238,7 @@ func (w *world) containerOf(p *corev1.Pod, without []string) *runtimeapi.Contain
 			config.Linux.SecurityContext.Capabilities.DropCapabilities, string(capability))
 	}
 	at, err := url.Parse(w.plane.Config.Host)
-	if err != nil {
-		w.Fatal(err)
-	}
+	testkit.Check(w, err)
 	for name, value := range map[string]string{
 		"NODE_NAME": p.Spec.NodeName, "KUBERNETES_SERVICE_HOST": at.Hostname(),
 		"KUBERNETES_SERVICE_PORT": at.Port(),
@@ -283,9 +274,7 @@ func (w *world) serviceAccount(p *corev1.Pod) string {
 				Kind:       "Pod", Name: p.Name, UID: p.UID,
 			}},
 		}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	testkit.Check(w, err)
 	w.s.Write("serviceaccount/ca.crt", string(w.plane.Config.CAData))
 	return filepath.Dir(w.s.Write("serviceaccount/token", answer.Status.Token))
 }

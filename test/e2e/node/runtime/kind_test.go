@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -43,13 +44,9 @@ func TestEveryKindOfContainerOfABoundPodIsOnItsCPUs(t *testing.T) {
 			made := w.bind(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive), withOthers))
 			made, err := w.plane.Client.CoreV1().Pods(made.Namespace).UpdateEphemeralContainers(t.Context(), made.Name,
 				debugging(made), metav1.UpdateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			b, err := w.runtime.RunPod(t.Context(), made)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			first := w.start(b, "init")
 			stage.Await(t, "the init container to end", func() error {
 				state, err := first.State(t.Context())
@@ -91,9 +88,7 @@ func TestThePauseContainersOfOthersLeaveTheExclusiveCPUs(t *testing.T) {
 			bound, _ := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.pause(plain, shared)
 			w.pause(bound, exclusive)
-			if err := bound.Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, bound.Remove(t.Context()))
 			w.unbind(bound.Pod)
 			w.pause(plain, allCPUs)
 		})

@@ -8,6 +8,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -25,16 +26,12 @@ func TestPoolsMoveWhenAPodIsBoundAndNotWhenItStarts(t *testing.T) {
 			}
 
 			sandbox, err := w.runtime.RunPod(t.Context(), b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			bound := w.start(sandbox, "main")
 			w.wants(bound, exclusive)
 			w.never(plain, allCPUs, shared)
 
-			if err := sandbox.Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, sandbox.Remove(t.Context()))
 			w.unbind(b)
 			w.wants(plain, allCPUs)
 			w.wants(ls, allCPUs)

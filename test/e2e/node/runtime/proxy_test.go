@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -36,9 +37,7 @@ func TestAProxyThatIsKilledComesBackUnderRunningContainers(t *testing.T) {
 		return err
 	})
 	for _, c := range []*stage.Container{bound, plain} {
-		if err := c.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, c.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}))
 	}
 	w.wants(bound, exclusive)
 	w.wants(plain, shared)
@@ -46,9 +45,7 @@ func TestAProxyThatIsKilledComesBackUnderRunningContainers(t *testing.T) {
 	_, late := w.run(pod("late"))
 	w.wants(late, shared)
 	w.never(late, shared)
-	if err := b.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Remove(t.Context()))
 	w.unbind(b.Pod)
 	w.wants(plain, allCPUs)
 }
@@ -59,14 +56,10 @@ func TestAContainerThatWasCreatedBeforeThePoolsMovedStartsOnWhatIsLeft(t *testin
 		t.Run(string(route), func(t *testing.T) {
 			w := newWorld(t, route, options{})
 			early, err := w.sandbox(pod("early", withClass("LS"))).Create(t.Context(), "main")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(bound, exclusive)
-			if err := early.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, early.Start(t.Context()))
 			w.wants(early, shared)
 			w.never(early, shared)
 		})

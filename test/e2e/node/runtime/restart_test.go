@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -34,9 +35,7 @@ func TestARestartedAgentFindsEverythingInOrder(t *testing.T) {
 					n)
 			}
 
-			if err := b.Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, b.Remove(t.Context()))
 			w.unbind(b.Pod)
 			w.wants(plain, allCPUs)
 			w.wants(late, allCPUs)
@@ -51,9 +50,7 @@ func TestAPodThatGoesWhileTheAgentIsAwayLeavesItsCPUs(t *testing.T) {
 	b, _ := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 	w.wants(plain, shared)
 	w.agent.Kill()
-	if err := b.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Remove(t.Context()))
 	w.unbind(b.Pod)
 	w.agent.Start()
 	w.wants(plain, allCPUs)
@@ -113,9 +110,7 @@ func TestAHundredContainersAreThereWhenTheAgentComes(t *testing.T) {
 		w.wants(c, shared)
 	}
 	b, err := w.runtime.RunPod(t.Context(), made)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	c := w.start(b, "main")
 	w.wants(c, exclusive)
 	w.never(c, exclusive)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // A kubelet with the static policy sends every container its own idea of a set, again and again.
@@ -18,12 +20,8 @@ func TestAnUpdateByTheKubeletDoesNotUndoASet(t *testing.T) {
 			_, bound := w.run(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 			w.wants(plain, shared)
 
-			if err := bound.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}); err != nil {
-				t.Fatal(err)
-			}
-			if err := plain.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, bound.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}))
+			testkit.Check(t, plain.Update(t.Context(), &runtimeapi.LinuxContainerResources{CpusetCpus: allCPUs}))
 			w.wants(bound, exclusive)
 			w.wants(plain, shared)
 			w.never(bound, exclusive)

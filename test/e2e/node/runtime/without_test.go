@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -43,9 +44,7 @@ func TestPlainPodsAreNeverBlocked(t *testing.T) {
 				made := w.bind(pod("plain"))
 				thaw := w.plane.Freeze()
 				b, err := w.runtime.RunPod(t.Context(), made)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				c := w.start(b, "main")
 				w.wants(c, allCPUs)
 				thaw()
@@ -68,9 +67,7 @@ func TestABoundPodDoesNotStartWithoutTheAgent(t *testing.T) {
 			w.agent.Start()
 			if b == nil {
 				b, err = w.runtime.RunPod(t.Context(), w.get("bound"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 			}
 			stage.Await(t, "the pod to start once the agent is back", func() error {
 				c, err := b.Run(t.Context(), "main")

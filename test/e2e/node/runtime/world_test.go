@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -170,9 +171,7 @@ func (w *world) bind(p *corev1.Pod) *corev1.Pod {
 	p.Spec.NodeName = w.node.Name
 	p.Spec.TerminationGracePeriodSeconds = new(int64)
 	made, err := w.plane.Client.CoreV1().Pods(p.Namespace).Create(w.Context(), p, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	testkit.Check(w, err)
 	return made
 }
 
@@ -208,9 +207,7 @@ func (w *world) start(b *stage.Sandbox, name string) *stage.Container {
 	w.Helper()
 	c, err := b.Run(w.Context(), name)
 	if c != nil && err != nil && strings.Contains(err.Error(), "the runtime is still writing an older set") {
-		if err := c.Remove(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		testkit.Check(w, c.Remove(w.Context()))
 		c, err = b.Run(w.Context(), name)
 	}
 	if err != nil {
@@ -330,9 +327,7 @@ func (w *world) condition(name, status, reason string) {
 func (w *world) get(name string) *corev1.Pod {
 	w.Helper()
 	p, err := w.plane.Client.CoreV1().Pods("default").Get(w.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	testkit.Check(w, err)
 	return p
 }
 
