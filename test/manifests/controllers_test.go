@@ -165,7 +165,8 @@ func (c *cluster) controllers(t *testing.T) {
 
 	c.showsDevices(t, client)
 	c.ownsPodsWithDevices(t)
-	testkit.Check(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "tenon-manager", metav1.DeleteOptions{}))
+	bindings := c.client.RbacV1().ClusterRoleBindings()
+	testkit.Check(t, bindings.Delete(t.Context(), "tenon-manager", metav1.DeleteOptions{}))
 	c.run(t, inQuota("lent", "lender"))
 	failed := regexp.MustCompile(`tenon_quota_status_writes_total{outcome="failed"} [1-9]`)
 	await(t, "writes without rights are counted as failed", func(ctx context.Context) (bool, error) {

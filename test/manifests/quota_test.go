@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func elasticQuota(group, name, parent, least, most string) *unstructured.Unstructured {
@@ -34,7 +35,7 @@ func elasticQuota(group, name, parent, least, most string) *unstructured.Unstruc
 // quotas checks trees of both groups, created as quickly as a client can, through a real API server.
 func (c *cluster) quotas(t *testing.T) {
 	client, err := dynamic.NewForConfig(c.config)
-	check(t, err)
+	testkit.Check(t, err)
 	resourceIn := func(group string) dynamic.ResourceInterface {
 		return client.Resource(v1alpha1.Resource(group)).Namespace("default")
 	}
@@ -52,9 +53,9 @@ func (c *cluster) quotas(t *testing.T) {
 		annotation.QuotaIsParent: "true", annotation.QuotaIsRoot: "true", annotation.QuotaTreeID: "blue",
 	})
 	_, err = create(root)
-	check(t, err)
+	testkit.Check(t, err)
 	child, err := create(elasticQuota(v1alpha1.CommunityGroupName, "child", "blue", "6", "10"))
-	check(t, err)
+	testkit.Check(t, err)
 	if tree := child.GetLabels()[annotation.QuotaTreeID]; tree != "blue" {
 		t.Errorf("the child is in the tree %q, want that of its parent", tree)
 	}
@@ -71,15 +72,16 @@ func (c *cluster) quotas(t *testing.T) {
 	refused(err, "pods of namespace default are in quota blue, which is a parent")
 	labelled.Labels[annotation.QuotaName], labelled.Name = "child", "in-a-leaf"
 	_, err = c.client.CoreV1().Pods("default").Create(t.Context(), labelled, metav1.CreateOptions{})
-	check(t, err)
-	check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+	testkit.Check(t, err)
+	testkit.Check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {
 			err := resourceIn(v1alpha1.CommunityGroupName).Delete(ctx, "child",
 				metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 			return err != nil && strings.Contains(err.Error(), "quota child has 1 pods"), nil // once the pod is shown
 		}))
 
-	check(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the manager writes what the pod asks for
+	// The manager writes what the pod asks for.
+	testkit.Check(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if child, err = resourceIn(v1alpha1.CommunityGroupName).Get(t.Context(), "child", metav1.GetOptions{}); err != nil {
 			return err
 		}

@@ -20,7 +20,8 @@ import (
 func aNonStrictGangThatTimesOutIsTriedAgain(t *testing.T, l *local) {
 	t.Helper()
 	member := func(i int, cpus int64) {
-		l.submit(t, pod(fmt.Sprint("late-", i), object.Gang("late", "2"), object.Annotation(annotation.GangMode, "NonStrict"),
+		l.submit(t, pod(fmt.Sprint("late-", i), object.Gang("late", "2"),
+			object.Annotation(annotation.GangMode, "NonStrict"),
 			object.Annotation(annotation.GangWaitingTime, "1s"), object.Requests("cpu", fmt.Sprint(cpus))))
 	}
 	member(0, 1)

@@ -25,7 +25,8 @@ func TestATrimmedPodIsTheSameToTheAgent(t *testing.T) {
 	sidecar := c
 	sidecar.Name, sidecar.RestartPolicy = "sidecar", &always
 	pod := object.Pod("ns/p", object.UID("u"), object.Class("LSR"), object.On("n"), object.Priority(9500),
-		object.CPUs("0-3"), object.Annotation(corev1.LastAppliedConfigAnnotation, "{}"), object.Phase(corev1.PodRunning))
+		object.CPUs("0-3"), object.Annotation(corev1.LastAppliedConfigAnnotation, "{}"),
+		object.Phase(corev1.PodRunning))
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	pod.Spec.Containers, pod.Spec.InitContainers = []corev1.Container{c}, []corev1.Container{sidecar}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}

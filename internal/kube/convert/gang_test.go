@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestGangOfAPod(t *testing.T) {
@@ -88,7 +89,9 @@ const (
 )
 
 func gangPod(labels, annotations map[string]string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: labels, Annotations: annotations}}
+	p := object.Pod("n/p", object.UID(""))
+	p.Labels, p.Annotations = labels, annotations
+	return p
 }
 
 func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {

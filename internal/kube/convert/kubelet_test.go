@@ -351,7 +351,8 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 		"a Burstable pod with a device takes part with that": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
-					Requests: object.List("cpu", "1"), Limits: object.List("nvidia.com/gpu", "2", "koordinator.sh/gpu-core", "50"),
+					Requests: object.List("cpu", "1"),
+					Limits:   object.List("nvidia.com/gpu", "2", "koordinator.sh/gpu-core", "50"),
 				}}}
 			},
 			want: &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{
@@ -386,9 +387,8 @@ func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 		"containers in order, roles, whole CPUs, memory and hugepages": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.InitContainers = []corev1.Container{
-					{Name: "i", Resources: corev1.ResourceRequirements{Limits: object.List("cpu", "1", "memory", "1Gi")}},
-					{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: object.List("cpu",
-						"500m", "memory", "1Gi")}},
+					{Name: "i", Resources: object.Equal("cpu", "1", "memory", "1Gi")},
+					{Name: "s", RestartPolicy: &always, Resources: object.Equal("cpu", "500m", "memory", "1Gi")},
 				}
 				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 					Limits: object.List("cpu", "2", "memory", "3Gi", "hugepages-2Mi", "4Mi"),

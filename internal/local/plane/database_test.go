@@ -28,7 +28,9 @@ func TestDamagedDatabaseIsFoundBeforeEtcdReadsIt(t *testing.T) {
 		},
 		"one with a damaged head": {damage: func(t *testing.T, path string) { scribble(t, path, 0, 2*page) }},
 		"one with damaged pages":  {damage: func(t *testing.T, path string) { scribble(t, path, 2*page, 40*page) }},
-		"one that ends half way":  {damage: func(t *testing.T, path string) { testkit.Check(t, os.Truncate(path, 3*page)) }},
+		"one that ends half way": {damage: func(t *testing.T, path string) {
+			testkit.Check(t, os.Truncate(path, 3*page))
+		}},
 		"one that is something else": {damage: func(t *testing.T,
 			path string,
 		) {

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
 	"github.com/tenon-project/tenon/internal/local/pki"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // patience bounds a wait for something that takes a moment; it is long because machines may be slow.
@@ -30,20 +31,20 @@ const patience = 2 * time.Minute
 // TestPlane starts one control plane, because a process can have only one, and asks everything of it.
 func TestPlane(t *testing.T) {
 	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
-	check(t, err)
-	check(t, dir.Make())
+	testkit.Check(t, err)
+	testkit.Check(t, dir.Make())
 	ports, err := dir.Ports()
-	check(t, err)
+	testkit.Check(t, err)
 	defer ports.Close()
 	authority, err := pki.Open(dir.PKI(), time.Now())
-	check(t, err)
+	testkit.Check(t, err)
 	server := kubeconf.Cluster{
 		Server:    "https://" + ports.Address(datadir.APIServer),
 		Authority: authority.Certificate(),
 	}
 	user := func(s pki.Subject) *rest.Config {
 		p, err := authority.Issue(strings.ReplaceAll(s.User, ":", "-"), s)
-		check(t, err)
+		testkit.Check(t, err)
 		return &rest.Config{
 			Host: server.Server, QPS: -1,
 			TLSClientConfig: rest.TLSClientConfig{CAData: server.Authority, CertData: p.Cert, KeyData: p.Key},
@@ -51,12 +52,12 @@ func TestPlane(t *testing.T) {
 	}
 	admin := user(pki.Subject{User: "admin", Groups: []string{"system:masters"}})
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	check(t, err)
+	testkit.Check(t, err)
 	p, err := Start(t.Context(), Config{
 		Dir: dir, PKI: authority, Listener: ports.Listener(datadir.APIServer), Log: log,
 		Admin: admin,
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	defer func() {
 		if err := p.Stop(); err != nil {
 			t.Errorf("Stop: %v", err)
@@ -66,18 +67,18 @@ func TestPlane(t *testing.T) {
 		}
 	}()
 	client, err := kubernetes.NewForConfig(admin)
-	check(t, err)
+	testkit.Check(t, err)
 
 	t.Run("the server names a version that clients can parse", func(t *testing.T) {
 		v, err := client.Discovery().ServerVersion()
-		check(t, err)
+		testkit.Check(t, err)
 		if v.Major != "1" || v.Minor != "36" || !strings.HasPrefix(v.GitVersion, "v1.36.") {
 			t.Errorf("version is %+v, want 1.36", v)
 		}
 	})
 	t.Run("a user without rights is refused", func(t *testing.T) {
 		outsider, err := kubernetes.NewForConfig(user(pki.Subject{User: "stranger"}))
-		check(t, err)
+		testkit.Check(t, err)
 		if _, err := outsider.CoreV1().Secrets("default").List(t.Context(),
 			metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("list secrets: %v, want forbidden", err)
@@ -88,7 +89,7 @@ func TestPlane(t *testing.T) {
 			User:   "system:node:a",
 			Groups: []string{"system:nodes"},
 		}))
-		check(t, err)
+		testkit.Check(t, err)
 		for name, allowed := range map[string]bool{"a": true, "b": false} {
 			_, err := kubelet.CoreV1().Nodes().Create(t.Context(),
 				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -100,7 +101,7 @@ func TestPlane(t *testing.T) {
 	t.Run("only this user reaches the store", func(t *testing.T) {
 		for _, name := range []string{"etcd.sock", "etcd-peer.sock"} {
 			info, err := os.Stat(filepath.Join(dir.Root(), name))
-			check(t, err)
+			testkit.Check(t, err)
 			if info.Mode() != os.ModeSocket|0o700 {
 				t.Errorf("%s has mode %v, want a socket for its owner alone", name, info.Mode())
 			}
@@ -109,10 +110,10 @@ func TestPlane(t *testing.T) {
 	t.Run("controllers make pods of a Deployment and garbage of its leavings", func(t *testing.T) {
 		credentials, err := authority.Issue("kube-controller-manager",
 			pki.Subject{User: "system:kube-controller-manager"})
-		check(t, err)
+		testkit.Check(t, err)
 		kubeconfig := dir.Credential("kube-controller-manager")
-		check(t, kubeconf.WriteCertificate(kubeconfig, server, credentials))
-		check(t, p.StartControllers(t.Context(), kubeconfig))
+		testkit.Check(t, kubeconf.WriteCertificate(kubeconfig, server, credentials))
+		testkit.Check(t, p.StartControllers(t.Context(), kubeconfig))
 		two := int32(2)
 		labels := map[string]string{"app": "x"}
 		_, err = client.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
@@ -126,9 +127,9 @@ func TestPlane(t *testing.T) {
 				},
 			},
 		}, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		awaitPods(t, client, 2)
-		check(t, client.AppsV1().Deployments("default").Delete(t.Context(), "x", metav1.DeleteOptions{}))
+		testkit.Check(t, client.AppsV1().Deployments("default").Delete(t.Context(), "x", metav1.DeleteOptions{}))
 		awaitPods(t, client, 0)
 	})
 }

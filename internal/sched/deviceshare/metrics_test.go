@@ -37,7 +37,8 @@ func TestTheGaugesOfDevices(t *testing.T) {
 	}
 	store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
 	store.PutPod(object.Pod("d/p", object.On("n"), object.Annotation(annotation.DeviceAllocatedKey,
-		`{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"30","koordinator.sh/gpu-memory":"2Ki"}}]}`)))
+		`{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"30",`+
+			`"koordinator.sh/gpu-memory":"2Ki"}}]}`)))
 	registry := basemetrics.NewKubeRegistry()
 	if err := registry.CustomRegister(NewGauges(store, nil)); err != nil {
 		t.Fatal(err)

@@ -60,7 +60,8 @@ func (m *machine) startAgent(nri bool) {
 // bind makes a pod in the API, with CPU 1 of its own if it is bound.
 func (m *machine) bind(name string, bound bool) *corev1.Pod {
 	m.Helper()
-	p := object.Pod(name, object.On(m.node.Name), object.Grace(0), object.Probe, object.Both("cpu", "1", "memory", "64Mi"))
+	p := object.Pod(name, object.On(m.node.Name), object.Grace(0), object.Probe,
+		object.Both("cpu", "1", "memory", "64Mi"))
 	p.Spec.HostNetwork = true
 	if bound {
 		object.Class("LSR")(p)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
@@ -65,7 +66,7 @@ func (c *cluster) beside(t *testing.T, release string) {
 	k.put(t, limited, k.crds[elasticQuotas], map[string]any{"spec": map[string]any{"min": amount, "max": amount}})
 	label := []byte(`{"metadata": {"labels": {"example.com/placement": "tenon"}}}`)
 	_, err := c.client.CoreV1().Nodes().Patch(t.Context(), nodeName, types.MergePatchType, label, metav1.PatchOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	objects, specs := k.read(t)
 	isKept := func(when string) {
 		t.Helper()
@@ -98,9 +99,9 @@ func (c *cluster) beside(t *testing.T, release string) {
 func (k *koordinator) prepare(t *testing.T, folder string) {
 	t.Helper()
 	old, err := k.api.List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for _, crd := range old.Items { // DeleteCollection would leave their objects behind
-		check(t, k.api.Delete(t.Context(), crd.GetName(), metav1.DeleteOptions{}))
+		testkit.Check(t, k.api.Delete(t.Context(), crd.GetName(), metav1.DeleteOptions{}))
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if len(files) < 10 {
@@ -108,9 +109,10 @@ func (k *koordinator) prepare(t *testing.T, folder string) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		check(t, err)
+		testkit.Check(t, err)
 		object, crd := &unstructured.Unstructured{}, definition{}
-		check(t, errors.Join(yaml.Unmarshal(text, &object.Object), yaml.Unmarshal(text, &crd.CustomResourceDefinition)))
+		testkit.Check(t, yaml.Unmarshal(text, &object.Object))
+		testkit.Check(t, yaml.Unmarshal(text, &crd.CustomResourceDefinition))
 		stage.Await(t, crd.Name+", once that of before is gone", func() error {
 			_, err := k.api.Create(t.Context(), object, metav1.CreateOptions{})
 			return err
@@ -167,7 +169,7 @@ func (k *koordinator) put(t *testing.T, name string, crd definition, fields map[
 	fields["metadata"] = map[string]any{"name": name}
 	text, err := json.Marshal(fields)
 	object := &unstructured.Unstructured{}
-	check(t, errors.Join(err, object.UnmarshalJSON(text)))
+	testkit.Check(t, errors.Join(err, object.UnmarshalJSON(text)))
 	status, has := object.Object["status"]
 	stage.Await(t, "a "+crd.Spec.Names.Kind, func() error {
 		created, err := crd.objects.Create(t.Context(), object, metav1.CreateOptions{})
@@ -192,10 +194,10 @@ func (k *koordinator) read(t *testing.T) (objects, specs map[string]any) {
 	objects, specs = map[string]any{}, map[string]any{}
 	for name, crd := range k.crds {
 		current, err := k.api.Get(t.Context(), name, metav1.GetOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		specs[name] = current.Object["spec"]
 		list, err := crd.objects.List(t.Context(), metav1.ListOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		for _, o := range list.Items {
 			o.SetManagedFields(nil)
 			o.SetResourceVersion("")
@@ -236,7 +238,7 @@ func (k *koordinator) schedules(t *testing.T, gang string) {
 		p := workload(name, "", cpu)
 		p.Labels[key], p.Spec.SchedulerName = value, "koord-scheduler"
 		_, err := k.client.CoreV1().Pods(work).Create(t.Context(), p, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		return p
 	}
 	const member, quota = "pod-group.scheduling.sigs.k8s.io", "quota.scheduling.koordinator.sh/name"

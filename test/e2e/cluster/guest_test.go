@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/guest"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
@@ -69,7 +70,7 @@ func (c *cluster) joinGuest(t, life *testing.T) {
 	}
 	t.Setenv("TMPDIR", c.Dir()) // nothing of the guest outlives the stage
 	machine, err := guestImage().Start(t.Context(), shape, os.Getenv(guestVariable), archives)
-	check(t, err)
+	testkit.Check(t, err)
 	c.guest = &guest.Node{
 		Name: guestName, Shape: shape, Guest: machine, Kubelet: guest.KubeletPolicy{CPUManager: "none", Reserved: "0"},
 	}
@@ -85,12 +86,12 @@ func (c *cluster) joinGuest(t, life *testing.T) {
 		netip.MustParseAddr(vm.Address))
 	_, err = machine.Run(t.Context(), "set -e\nfor archive in "+vm.Programs+"/*.tar; do "+
 		"ctr -n k8s.io images import $archive; done")
-	check(t, err)
+	testkit.Check(t, err)
 	credentials, err := guest.Credentials(c.authority, guestName, &api.Cluster{
 		Server: "https://" + serviceAddress + ":443", CertificateAuthorityData: c.server.Authority,
 	})
-	check(t, err)
-	check(t, c.guest.Join(t.Context(), credentials))
+	testkit.Check(t, err)
+	testkit.Check(t, c.guest.Join(t.Context(), credentials))
 	stage.AwaitWithin(t, guestPatience, "the agent on the guest", func() error {
 		p, err := c.guestAgent(t.Context())
 		if err == nil && !isReady(p) {
@@ -130,7 +131,7 @@ func (c *cluster) landOnGuest(t *testing.T) {
 	c.holds(t, c.boundOnGuest(t))
 
 	status, _, err := annotation.ParseResourceStatus(pods[0].Annotations[annotation.ResourceStatusKey])
-	check(t, err)
+	testkit.Check(t, err)
 	if len(status.NUMANodeResources) != 1 {
 		t.Fatalf("%s has resources of %d NUMA nodes, want 1", pods[0].Name, len(status.NUMANodeResources))
 	}
@@ -138,7 +139,7 @@ func (c *cluster) landOnGuest(t *testing.T) {
 	first, last := c.guest.Shape.NodeCPUs(node)
 	want := cpuset.Span(first, last)
 	groups, err := c.guest.Look(t.Context())
-	check(t, err)
+	testkit.Check(t, err)
 	own, _ := guest.Containers(groups, pods[0].UID)
 	for _, g := range own {
 		got := []string{g.Files["cpuset.cpus.effective"], g.Files["cpuset.mems.effective"], g.Processes[0].Mems}
@@ -153,7 +154,7 @@ func (c *cluster) boundOnGuest(t *testing.T) map[*corev1.Pod]string {
 	t.Helper()
 	pods := c.workloads(t, guestName, "guest-be", "guest-ls", "guest-lsr")
 	own, err := cpuset.Parse(allocated(t, pods["guest-lsr"]))
-	check(t, err)
+	testkit.Check(t, err)
 	all := cpuset.Span(0, c.guest.Shape.CPUs()-1)
 	pool := all.Minus(own)
 	return map[*corev1.Pod]string{
@@ -178,8 +179,8 @@ func (c *cluster) confinedOnGuest(p *corev1.Pod, cpus string) error {
 func (c *cluster) outliveGuestAgent(t *testing.T) {
 	end := c.keep(t, c.boundOnGuest(t))
 	before, err := c.guestAgent(t.Context())
-	check(t, err)
-	check(t, c.guest.Kill(t.Context(), "KILL", agent))
+	testkit.Check(t, err)
+	testkit.Check(t, c.guest.Kill(t.Context(), "KILL", agent))
 	stage.AwaitWithin(t, guestPatience, "the agent to be back", func() error {
 		p, err := c.guestAgent(t.Context())
 		if err == nil && (!isReady(p) ||

@@ -34,6 +34,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
@@ -146,7 +147,7 @@ func (c *cluster) install(t *testing.T) {
 				t.Errorf("%s was started %d times more: %s", component, restarts, state(&pods[i]))
 			}
 			log, err := c.client.CoreV1().Pods(home).GetLogs(pods[i].Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-			check(t, err)
+			testkit.Check(t, err)
 			for line := range strings.Lines(string(log)) {
 				if strings.Contains(line, "forbidden") {
 					t.Errorf("%s lacks a right: %s", pods[i].Name, line)
@@ -160,7 +161,7 @@ func (c *cluster) install(t *testing.T) {
 func (c *cluster) describe(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		if !isReady(p) {
@@ -176,7 +177,7 @@ func (c *cluster) describe(t *testing.T) {
 		}
 	}
 	events, err := c.client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for _, e := range events.Items {
 		t.Logf("%s %s: %s %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
 	}
@@ -188,7 +189,7 @@ func (c *cluster) areRestricted(t *testing.T) {
 	for _, component := range []string{scheduler, manager, agent} {
 		for _, p := range c.pods(t, component) {
 			_, pids, err := c.processes(&p)
-			check(t, err)
+			testkit.Check(t, err)
 			for _, pid := range pids {
 				user := "65532"
 				if component == agent {
@@ -215,7 +216,7 @@ func (c *cluster) areRestricted(t *testing.T) {
 		_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level},
 		}}, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		stage.Await(t, "the account of "+namespace, func() error {
 			_, err := c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 			return err
@@ -238,7 +239,7 @@ func (c *cluster) areRestricted(t *testing.T) {
 func (c *cluster) listenAsAllowed(t *testing.T) {
 	for _, component := range []string{scheduler, manager} {
 		policy, err := c.client.NetworkingV1().NetworkPolicies(home).Get(t.Context(), component, metav1.GetOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		want := map[int]bool{}
 		for _, rule := range policy.Spec.Ingress {
 			for _, p := range rule.Ports {
@@ -255,7 +256,7 @@ func (c *cluster) listenAsAllowed(t *testing.T) {
 				}
 			}
 			_, pids, err := c.processes(&p)
-			check(t, err)
+			testkit.Check(t, err)
 			got := map[int]bool{}
 			for _, at := range listeners(t, pids[0]) {
 				got[int(at.Port())] = true
@@ -268,7 +269,7 @@ func (c *cluster) listenAsAllowed(t *testing.T) {
 	// The agent has no policy: it is on the host's network, at loopback alone.
 	for _, p := range c.pods(t, agent) {
 		_, pids, err := c.processes(&p)
-		check(t, err)
+		testkit.Check(t, err)
 		found := listeners(t, pids[0])
 		for _, at := range found {
 			if !at.Addr().IsLoopback() {
@@ -283,7 +284,8 @@ func (c *cluster) listenAsAllowed(t *testing.T) {
 
 // workload is a pod of a class of Tenon, "" for none. cpu may be empty.
 func workload(name, class, cpu string) *corev1.Pod {
-	p := object.Pod(work+"/"+name, object.Scheduler("tenon-scheduler"), object.Grace(0), object.Class(class), object.Probe)
+	p := object.Pod(work+"/"+name, object.Scheduler("tenon-scheduler"), object.Grace(0), object.Class(class),
+		object.Probe)
 	if cpu != "" {
 		object.Requests("cpu", cpu, "memory", "32Mi")(p)
 		if class == "LSE" || class == "LSR" {
@@ -303,18 +305,18 @@ func (c *cluster) simulate(t *testing.T, pods ...*corev1.Pod) map[string]string 
 	t.Helper()
 	var all []any
 	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for i := range nodes.Items {
 		nodes.Items[i].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
 		all = append(all, &nodes.Items[i])
 	}
 	topologies, err := c.objects.Resource(v1alpha2.Resource()).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for i := range topologies.Items {
 		all = append(all, &topologies.Items[i])
 	}
 	there, err := c.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for i := range there.Items {
 		pods = append(pods, &there.Items[i])
 	}
@@ -326,10 +328,10 @@ func (c *cluster) simulate(t *testing.T, pods ...*corev1.Pod) map[string]string 
 	var input strings.Builder
 	for _, o := range all {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-		check(t, err)
+		testkit.Check(t, err)
 		unstructured.RemoveNestedField(fields, "metadata", "managedFields")
 		text, err := yaml.Marshal(fields)
-		check(t, err)
+		testkit.Check(t, err)
 		input.WriteString("---\n" + string(text))
 	}
 	var answer prediction
@@ -366,7 +368,7 @@ func allocated(t *testing.T, p *corev1.Pod) string {
 		return ""
 	}
 	status, _, err := annotation.ParseResourceStatus(text)
-	check(t, err)
+	testkit.Check(t, err)
 	return status.CPUSet
 }
 
@@ -401,7 +403,7 @@ func (c *cluster) workloads(t *testing.T, node string, want ...string) map[strin
 	t.Helper()
 	list, err := c.client.CoreV1().Pods(work).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	check(t, err)
+	testkit.Check(t, err)
 	pods := map[string]*corev1.Pod{}
 	for i := range list.Items {
 		pods[list.Items[i].Name] = &list.Items[i]
@@ -429,11 +431,11 @@ func (c *cluster) holder(t *testing.T, component string) (identity, pod string, 
 func (c *cluster) kill(t *testing.T, name string) {
 	t.Helper()
 	p, err := c.client.CoreV1().Pods(home).Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	_, pids, err := c.processes(p)
-	check(t, err)
+	testkit.Check(t, err)
 	for _, pid := range pids {
-		check(t, syscall.Kill(pid, syscall.SIGKILL))
+		testkit.Check(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 }
 
@@ -443,7 +445,7 @@ func (c *cluster) outliveLeaders(t *testing.T) {
 	killed := map[string]string{}
 	for _, component := range []string{scheduler, manager} {
 		identity, pod, err := c.holder(t, component)
-		check(t, err)
+		testkit.Check(t, err)
 		killed[component] = identity
 		c.kill(t, pod)
 	}
@@ -466,10 +468,10 @@ func (c *cluster) outliveLeaders(t *testing.T) {
 func (c *cluster) certificates(t *testing.T, server string) (own *x509.Certificate, authorities []byte) {
 	t.Helper()
 	secret, err := c.client.CoreV1().Secrets(home).Get(t.Context(), "tenon-certificates", metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	block, _ := pem.Decode(secret.Data[server+".crt"])
 	own, err = x509.ParseCertificate(block.Bytes)
-	check(t, err)
+	testkit.Check(t, err)
 	return own, secret.Data["ca.crt"]
 }
 
@@ -508,7 +510,7 @@ func (c *cluster) rotateCertificates(t *testing.T) {
 	answered := c.keepAsking(t)
 	_, err := c.client.CoreV1().Secrets(home).Patch(t.Context(), "tenon-certificates", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"tenon.sh/rotate-certificates":"now"}}}`), metav1.PatchOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	for server, port := range ports {
 		component := "tenon-" + server
 		stage.Await(t, "another certificate of "+component, func() error {
@@ -518,7 +520,7 @@ func (c *cluster) rotateCertificates(t *testing.T) {
 			}
 			hooks, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "tenon",
 				metav1.GetOptions{})
-			check(t, err)
+			testkit.Check(t, err)
 			asked := hooks.Webhooks[0].ClientConfig.CABundle // what the API server accepts of a replica
 			for which, one := range map[string]*x509.Certificate{"old": before[server], "new": now} {
 				if err := errors.Join(trusts(authorities, one, component), trusts(asked, one, component)); err != nil {
@@ -560,11 +562,11 @@ func (c *cluster) serveMetrics(t *testing.T) {
 		"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules",
 	} {
 		crd := &unstructured.Unstructured{}
-		check(t, yaml.Unmarshal(fmt.Appendf(nil, monitor, kind, plural), &crd.Object))
+		testkit.Check(t, yaml.Unmarshal(fmt.Appendf(nil, monitor, kind, plural), &crd.Object))
 		_, err := c.objects.Resource(schema.GroupVersionResource{
 			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 		}).Create(t.Context(), crd, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		kind := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: plural}
 		stage.Await(t, plural+" to be served", func() error {
 			_, err := c.objects.Resource(kind).List(t.Context(), metav1.ListOptions{})
@@ -576,18 +578,18 @@ func (c *cluster) serveMetrics(t *testing.T) {
 		"monitoring.enabled=true")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}}
 	_, err := c.client.CoreV1().ServiceAccounts(work).Create(t.Context(), account, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	_, err = c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenon-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: work, Name: account.Name}},
 	}, metav1.CreateOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	tokens := map[string]string{"": "", "forged": "forged"}
 	for _, name := range []string{"default", account.Name} {
 		token, err := c.client.CoreV1().ServiceAccounts(work).CreateToken(t.Context(), name,
 			&authentication.TokenRequest{}, metav1.CreateOptions{})
-		check(t, err)
+		testkit.Check(t, err)
 		tokens[name] = token.Status.Token
 	}
 	for who, want := range map[string]int{
@@ -667,6 +669,6 @@ func (c *cluster) keepAsking(t *testing.T) (end func()) {
 	return func() {
 		t.Helper()
 		cancel()
-		check(t, <-result)
+		testkit.Check(t, <-result)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -117,7 +118,7 @@ func (c *cluster) cordon(t *testing.T, cordoned bool) {
 	t.Helper()
 	_, err := c.client.CoreV1().Nodes().Patch(t.Context(), guestName, types.StrategicMergePatchType,
 		fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned), metav1.PatchOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 }
 
 // defines looks at the short names of the CRD in which the releases differ.
@@ -127,9 +128,9 @@ func (c *cluster) defines(t *testing.T, want ...string) {
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	}
 	found, err := c.objects.Resource(definitions).Get(t.Context(), oldDefinition, metav1.GetOptions{})
-	check(t, err)
+	testkit.Check(t, err)
 	got, _, err := unstructured.NestedStringSlice(found.Object, "spec", "names", "shortNames")
-	check(t, err)
+	testkit.Check(t, err)
 	if !slices.Equal(got, want) {
 		t.Errorf("short names of %s: %q, want %q", oldDefinition, got, want)
 	}

@@ -157,7 +157,8 @@ func (d drawer) followPod(cpus int) wish {
 func (w wish) pod(name, node string) *corev1.Pod {
 	// The grace period: the object goes when the kubelet has ended the containers.
 	p := object.Pod(name, object.Grace(1), object.Class(w.class), object.Annotation(kindKey, w.kind),
-		object.Annotation(annotation.ResourceSpecKey, w.spec), object.Annotation(annotation.NUMATopologySpecKey, w.numa))
+		object.Annotation(annotation.ResourceSpecKey, w.spec),
+		object.Annotation(annotation.NUMATopologySpecKey, w.numa))
 	p.Spec.HostNetwork, p.Spec.EnableServiceLinks, p.Spec.AutomountServiceAccountToken = true, new(bool), new(bool)
 	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	for i, b := range w.boxes {
