@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
+	"strings"
 )
 
 //go:embed manifests/*.yaml
@@ -22,10 +23,18 @@ func RBAC() [][]byte {
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 }
 
-// Webhooks returns the webhook configurations, one YAML document each. Their clientConfig names the service; it has no
+// Webhooks returns the webhook configurations, one YAML document each, for the pods of schedulers with the names;
+// without a name, of those that the chart serves and trusts by default. Their clientConfig names the service; it has no
 // CA bundle.
-func Webhooks() [][]byte {
-	return read("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+func Webhooks(schedulers ...string) [][]byte {
+	docs := read("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	for i := range docs {
+		if len(schedulers) > 0 {
+			docs[i] = bytes.ReplaceAll(docs[i], []byte("['tenon-scheduler', 'koord-scheduler']"),
+				[]byte("['"+strings.Join(schedulers, "', '")+"']"))
+		}
+	}
+	return docs
 }
 
 // Agent returns the agent's DaemonSet, one YAML document. Its namespace is that of the RBAC manifests.

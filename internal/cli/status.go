@@ -136,6 +136,8 @@ type statusReader struct {
 	in     view.Installation
 	agents []string // names of the nodes with a ready agent
 	failed error    // ends the answer
+	// schedulers is the expression that names the schedulers whose pods the webhooks are asked about; "" for none.
+	schedulers string
 }
 
 // read reads everything but the diagnostics; a pod is tried in a namespace of the user's.
@@ -299,6 +301,11 @@ func (r *statusReader) webhooks(ctx context.Context) {
 	for _, c := range listed(ctx, r, "webhooks", both, api.ValidatingWebhookConfigurations(), all).Items {
 		for _, w := range c.Webhooks {
 			count(w.Name, w.ClientConfig)
+			for _, m := range w.MatchConditions {
+				if m.Name == ownPods {
+					r.schedulers = m.Expression
+				}
+			}
 		}
 	}
 	for _, c := range listed(ctx, r, "webhooks", both, api.MutatingWebhookConfigurations(), all).Items {
@@ -337,6 +344,9 @@ func (r *statusReader) certificate(where string, text []byte) {
 	r.in.Certificates = append(r.in.Certificates, last)
 }
 
+// ownPods is the condition by which the webhooks leave pods of other schedulers alone.
+const ownPods = "has-a-scheduler-of-tenon"
+
 // refusedPod is LSR and asks for no CPUs, and keeps all rules of Kubernetes for pods.
 const refusedPod = `
 metadata: {generateName: tenon-status-, labels: {koordinator.sh/qosClass: LSR}}
@@ -352,6 +362,9 @@ func (r *statusReader) askWebhooks(ctx context.Context, namespace string) {
 	if err := yaml.UnmarshalStrict([]byte(refusedPod), pod); err != nil {
 		r.in.Admission = err.Error()
 		return
+	}
+	if _, names, ok := strings.Cut(r.schedulers, "['"); ok {
+		pod.Spec.SchedulerName, _, _ = strings.Cut(names, "'")
 	}
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	switch _, err := r.core.CoreV1().Pods(namespace).Create(ctx, pod, dryRun); {

@@ -60,11 +60,12 @@ func NewStore() *Store {
 }
 
 // Configure sets the arguments that a node's facts depend on. There is one account per machine, whichever profile
-// schedules onto it, so every caller must bring equal arguments, before the first object. The resources are Serve's.
+// schedules onto it, so every caller must bring equal arguments, before the first object. Serve sets the resources and
+// Trust the schedulers.
 func (s *Store) Configure(args convert.Args) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	args.Resources = s.args.Resources
+	args.Resources, args.Schedulers = s.args.Resources, s.args.Schedulers
 	if s.sealed && args != s.args {
 		return fmt.Errorf("all profiles must give the plugin NodeNUMAResource equal arguments: got %+v after %+v", args,
 			s.args)
@@ -75,6 +76,9 @@ func (s *Store) Configure(args convert.Args) error {
 
 // Serve sets the resources that have rows besides memory, before Configure and the first object.
 func (s *Store) Serve(r *convert.Resources) { s.args.Resources = r }
+
+// Trust ignores the labels and annotations of pods of other schedulers than these, before Configure and the first object.
+func (s *Store) Trust(schedulers *convert.Schedulers) { s.args.Schedulers = schedulers }
 
 // OnChange sets the function that is called with each node whose account has changed, once View returns the new one.
 // It replaces an earlier one. It is called outside of the store's locks and must not block.

@@ -536,3 +536,37 @@ func offerFor(t *testing.T, s *kube.Store, node, name string) ledger.Offer {
 	}
 	return offer
 }
+
+// TestAForgedAllocationOfAPodOfAnotherSchedulerHoldsNothing: no webhook checks its annotations, so anyone may write them.
+func TestAForgedAllocationOfAPodOfAnotherSchedulerHoldsNothing(t *testing.T) {
+	t.Parallel()
+	for scheduler, want := range map[string]string{
+		"": "", "default-scheduler": "", "volcano": "", "tenon-schedule": "",
+		"tenon-scheduler": "0-3", "koord-scheduler": "0-3",
+	} {
+		s := kube.NewStore()
+		s.Trust(convert.NewSchedulers("tenon-scheduler", "koord-scheduler"))
+		if err := s.Configure(convert.DefaultArgs()); err != nil {
+			t.Fatal(err)
+		}
+		s.PutNode(node("n", nil))
+		s.PutTopology(topology(t, "n", machine(t, 2, 8)))
+		p := pod("p", "n", 4, "0-3")
+		p.Spec.SchedulerName = scheduler
+		p.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"minor":0,"id":"GPU-0"}]}`
+		s.PutPod(p)
+		forged := p.DeepCopy() // an update, as no webhook refuses it
+		forged.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"0-3"}`
+		s.PutPod(forged)
+		e, _ := s.View("n").Entry("p")
+		if e.CPUList != want || (len(e.Devices) > 0) != (want != "") {
+			t.Errorf("pod of %q holds %q and %v, want %q", scheduler, e.CPUList, e.Devices, want)
+		}
+		if found := s.Differences([]*corev1.Pod{forged}); len(found) > 0 {
+			t.Errorf("pod of %q: the audit finds %+v", scheduler, found)
+		}
+		if len(forged.Annotations) != 2 {
+			t.Errorf("the pod of %q itself is changed: %v", scheduler, forged.Annotations)
+		}
+	}
+}

@@ -90,6 +90,7 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
 	}
 	e.store.Serve(w.resources)
+	e.store.Trust(convert.NewSchedulers(schedulerNames...))
 	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = preempted{p, e.preemptor} }
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	factory := informers.NewSharedInformerFactory(client, 0)

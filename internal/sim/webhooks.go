@@ -18,7 +18,8 @@ import (
 )
 
 // webhooks are the manager's webhooks for pods that are created, as its manifests register them. Their match conditions
-// are not read: they only save calls about pods to which no rule applies.
+// are not read: but for the one that leaves pods of other schedulers alone, they only save calls about pods to which no
+// rule applies.
 type webhooks struct {
 	namespaces map[string]labels.Selector // by the path at which the manager answers
 	rules      *quota.Checker
@@ -50,6 +51,9 @@ func createsPods(rules []admissionv1.RuleWithOperations) bool {
 func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, kinds device.Kinds, warn io.Writer) (
 	refused []Reason,
 ) {
+	if !slices.Contains(schedulerNames, p.Spec.SchedulerName) {
+		return nil
+	}
 	var warnings []string
 	asks := func(path string) bool { return w.namespaces[path].Matches(labels.Set(namespace.Labels)) }
 	for path, mutate := range map[string]func(*corev1.Pod, device.Kinds) admission.Mutation{

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -58,6 +59,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("elastic quotas keep the rules of their tree", c.quotas)
 	t.Run("the manager has the rights that its controllers need", c.controllers)
 	t.Run("the manifests of the documentation are accepted", c.pages)
+	t.Run("pods of other schedulers are left alone", c.foreign)
 }
 
 func start(t *testing.T) *cluster {
@@ -85,7 +87,7 @@ func start(t *testing.T) *cluster {
 		WebhookAddress: p.Ports.Address(datadir.Webhooks), HealthAddress: p.Ports.Address(datadir.ManagerHealth),
 		PublishDevices: true,
 	})
-	objects, err := install.Parse(deploy.Webhooks()...)
+	objects, err := install.Parse(deploy.Webhooks("default-scheduler", "tenon-scheduler")...)
 	testkit.Check(t, err)
 	testkit.Check(t,
 		install.PointWebhooks(objects, "https://"+p.Ports.Address(datadir.Webhooks), p.Authority.Certificate()))
@@ -270,6 +272,76 @@ func (c *cluster) fence(t *testing.T) {
 	if _, err := pods.Create(t.Context(), torn, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
 		!strings.Contains(err.Error(), "must be a list of NRI plugin names") {
 		t.Errorf("a list that is none: %v, want invalid with the rule", err)
+	}
+}
+
+// foreign creates pods of three other schedulers with every key that Tenon knows, while the manager answers and, last,
+// while it does not.
+func (c *cluster) foreign(t *testing.T) {
+	schedulers := []string{"volcano", "yunikorn", "my-own-scheduler"}
+	create := func(name, scheduler string, seed int) (sent, got *corev1.Pod, err error) {
+		p := pod(name, "", "2")
+		p.Labels, p.Annotations, p.Spec.SchedulerName = map[string]string{}, map[string]string{}, scheduler
+		for i, s := range annotation.Supports() {
+			for j, key := range s.Keys {
+				key = strings.ReplaceAll(key, "*", "x")
+				switch {
+				case seed > 2 && (i+j+seed)%3 == 0: // the first pod of each scheduler has all keys
+				case s.Place == annotation.PodLabel:
+					p.Labels[key] = []string{"LSE", "BE", "teams", "5500"}[(seed+i)%4]
+				case s.Place == annotation.PodAnnotation:
+					p.Annotations[key] = []string{"{", "restricted", "{}", `{"cpuset":"0-3"}`}[(seed+j)%4]
+				}
+			}
+		}
+		requests := p.Spec.Containers[0].Resources.Requests
+		limits := p.Spec.Containers[0].Resources.Limits
+		switch seed % 4 {
+		case 0:
+			limits[corev1.ResourceCPU] = resource.MustParse("4")
+		case 1:
+			requests["kubernetes.io/gpu"], limits["kubernetes.io/gpu"] = resource.MustParse("100"), resource.MustParse("100")
+		case 2:
+			requests["example.com/dpu"], limits["example.com/dpu"] = resource.MustParse("1"), resource.MustParse("1")
+		}
+		got, err = c.client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
+		return p, got, err
+	}
+	compare := func(seed int, suffix string) {
+		t.Helper()
+		sent, got, err := create(fmt.Sprintf("foreign-%d%s", seed, suffix), schedulers[seed%3], seed)
+		if err != nil {
+			t.Errorf("pod of %s: %v", schedulers[seed%3], err)
+			return
+		}
+		if diff := cmp.Diff([]any{sent.Labels, sent.Annotations, sent.Spec.Containers[0].Resources},
+			[]any{got.Labels, got.Annotations, got.Spec.Containers[0].Resources}); diff != "" {
+			t.Errorf("pod of %s is changed (-sent +got):\n%s", schedulers[seed%3], diff)
+		}
+		got.Labels[annotation.QoSClass], got.Annotations[annotation.ResourceStatusKey] = "LSR", `{"cpuset":"0"}`
+		if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
+			t.Errorf("change of a pod of %s: %v", schedulers[seed%3], err)
+		}
+	}
+	if _, _, err := create("own", "tenon-scheduler", 0); !apierrors.IsInvalid(err) {
+		t.Errorf("a pod of tenon-scheduler with the same keys: %v, want invalid", err)
+	}
+	for seed := range 300 {
+		compare(seed, "")
+	}
+	objects, err := install.Parse(deploy.Webhooks("default-scheduler", "tenon-scheduler")...)
+	testkit.Check(t, err)
+	authority, err := pki.Open(t.TempDir(), time.Now())
+	testkit.Check(t, err)
+	testkit.Check(t, install.PointWebhooks(objects, "https://127.0.0.1:1", authority.Certificate()))
+	testkit.Check(t, c.applier.Apply(t.Context(), objects))
+	testkit.Check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { // the API server follows the configurations
+			_, _, err := create("own", "tenon-scheduler", 0)
+			return apierrors.IsInternalError(err), nil
+		}))
+	for seed := range 300 {
+		compare(seed, "-down")
 	}
 }
 

@@ -42,6 +42,9 @@ type AgentConfiguration struct {
 	PublishNumatopology bool `json:"publishNumatopology,omitempty"`
 	// Resync is the time between two comparisons of the whole cgroup tree, 1s or more. Default: 30s.
 	Resync metav1.Duration `json:"resync,omitempty"`
+	// SchedulerNames are the schedulers whose pods may use Tenon. Labels and annotations of Tenon on other pods are
+	// ignored. Default: all.
+	SchedulerNames []string `json:"schedulerNames,omitempty"`
 }
 
 // ManagerConfiguration is the file that tenon-manager reads with --config. Addresses, certificates, kubeconfig, leader

@@ -92,3 +92,21 @@ capabilities:
 {{- end }}
 {{- $args }}
 {{- end }}
+
+{{/* Names of the schedulers whose pods count, joined by commas: those that this release serves or trusts. */}}
+{{- define "tenon.schedulerNames" -}}
+{{- $names := .Values.scheduler.names }}
+{{- with .Values.scheduler.config.profiles }}
+{{- $names = list }}
+{{- range . }}{{ $names = append $names (.schedulerName | default "default-scheduler") }}{{ end }}
+{{- end }}
+{{- join "," (concat $names .Values.scheduler.trusted | uniq) }}
+{{- end }}
+
+{{/* The condition of webhooks for pods: a pod of another scheduler is not asked about. */}}
+{{- define "tenon.ownPods" -}}
+- name: has-a-scheduler-of-tenon
+  expression: >-
+    (has(object.spec.schedulerName) ? object.spec.schedulerName : 'default-scheduler')
+    in ['{{ include "tenon.schedulerNames" . | splitList "," | join "', '" }}']
+{{- end }}

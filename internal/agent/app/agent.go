@@ -210,10 +210,10 @@ func New(o Options) (*Agent, error) {
 		Overridden: m.Overridden.Inc, Devices: a.deviceAnswers,
 		Injected: func(d time.Duration) { m.Injection.WithLabelValues(o.Node).Observe(d.Seconds()) },
 		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },
-		Synced:   a.wakeDevices,
+		Synced:   a.wakeDevices, Trust: a.trustOf,
 	})
 	a.api = newAPI(apiOptions{
-		client: o.Client, dynamic: o.Dynamic, node: o.Node,
+		client: o.Client, dynamic: o.Dynamic, node: o.Node, schedulers: o.Schedulers,
 		lost: m.Unreachable.Add, back: a.status.Outage, clock: o.Clock,
 	})
 	return a, nil

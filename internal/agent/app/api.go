@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // apiOptions are what an apiServer needs.
@@ -29,6 +30,8 @@ type apiOptions struct {
 	dynamic dynamic.Interface
 	// node is the Node's name.
 	node string
+	// schedulers are those whose pods may use Tenon; nil for all.
+	schedulers *convert.Schedulers
 	// lost is called with the seconds that an outage of the API server lasted since the last call, back with an outage
 	// that is over.
 	lost  func(seconds float64)

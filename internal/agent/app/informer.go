@@ -18,7 +18,7 @@ import (
 func (a *apiServer) pods() (cache.SharedIndexInformer, error) {
 	onNode := fields.OneTermEqualSelector("spec.nodeName", a.o.node)
 	inf := informer(a, a.o.client, a.o.client.CoreV1().Pods(metav1.NamespaceAll), &corev1.Pod{}, onNode)
-	return inf, inf.SetTransform(trim)
+	return inf, inf.SetTransform(trimmer(a.o.schedulers))
 }
 
 // node follows the Node.

@@ -15,6 +15,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -222,6 +223,21 @@ func (a *Agent) podList() []*convert.Pod {
 		}
 	}
 	return pods
+}
+
+// trustOf returns what the API says of the scheduler of a pod that a runtime reports.
+func (a *Agent) trustOf(p *hook.Pod) hook.Trust {
+	if a.o.Schedulers == nil || !a.isWired() || !a.pods.HasSynced() {
+		return hook.Trusted
+	}
+	obj, ok, err := a.pods.GetStore().GetByKey(p.Namespace + "/" + p.Name)
+	switch {
+	case !ok || err != nil || convert.NodeUID(obj.(*convert.Pod).Pod) != p.UID:
+		return hook.Unknown
+	case a.o.Schedulers.Trusts(obj.(*convert.Pod).Pod):
+		return hook.Trusted
+	}
+	return hook.Untrusted
 }
 
 func (a *Agent) requestPublish() {

@@ -2,17 +2,24 @@ package app
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// trim drops, before a pod is cached, the fields that the agent does not read: most of it, where pods have sidecars and
-// long environments. What it returns is a convert.Pod.
-func trim(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
+// trimmer returns a function that drops, before a pod is cached, the fields that the agent does not read: most of it,
+// where pods have sidecars and long environments. Pods of schedulers that are not trusted also lose the labels and
+// annotations of Tenon. The function returns a convert.Pod.
+func trimmer(schedulers *convert.Schedulers) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			return convert.ReadPod(schedulers.Trusted(trim(pod))), nil
+		}
 		return obj, nil
 	}
+}
+
+func trim(pod *corev1.Pod) *corev1.Pod {
 	pod.ManagedFields, pod.OwnerReferences = nil, nil
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation) // the object once more
 	s := &pod.Spec
@@ -29,7 +36,7 @@ func trim(obj any) (any, error) {
 		c := &s.EphemeralContainers[i].EphemeralContainerCommon
 		*c = corev1.EphemeralContainerCommon{Name: c.Name, Resources: c.Resources}
 	}
-	return convert.ReadPod(pod), nil
+	return pod
 }
 
 func trimContainers(all []corev1.Container) []corev1.Container {

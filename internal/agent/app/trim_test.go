@@ -32,6 +32,7 @@ func TestATrimmedPodIsTheSameToTheAgent(t *testing.T) {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	pod.Spec.Overhead, pod.Status.QOSClass = object.List("cpu", "100m"), corev1.PodQOSGuaranteed
+	trim := trimmer(nil)
 	got, err := trim(pod.DeepCopy())
 	testkit.Check(t, err)
 	slim := got.(*convert.Pod)
@@ -47,5 +48,50 @@ func TestATrimmedPodIsTheSameToTheAgent(t *testing.T) {
 	}
 	if got, err := trim(&corev1.Node{}); err != nil || got == nil {
 		t.Errorf("another object becomes %v, %v", got, err)
+	}
+}
+
+// TestAPodOfAnotherSchedulerIsPlainToTheAgent: who wrote its labels and annotations is not known.
+func TestAPodOfAnotherSchedulerIsPlainToTheAgent(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "p", Namespace: "ns", UID: "u", Labels: map[string]string{"koordinator.sh/qosClass": "LSE", "app": "a"},
+			Annotations: map[string]string{
+				"scheduling.koordinator.sh/resource-status":   `{"cpuset":"0-3"}`,
+				"scheduling.koordinator.sh/device-allocated":  `{"gpu":[{"minor":0,"id":"GPU-0"}]}`,
+				"required-plugins.noderesource.dev":           `["tenon-agent"]`,
+				"tenon.sh/predicted-placement":                `{"cpuset":"0-3"}`,
+				"volcano.sh/numa-topology-policy":             "restricted",
+				"container.apparmor.security.beta.kubernetes": "x",
+			},
+		},
+		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano", Containers: []corev1.Container{{
+			Name: "main", Resources: corev1.ResourceRequirements{
+				Requests: object.List("cpu", "4"),
+			},
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable},
+	}
+	trusted, err := trimmer(convert.NewSchedulers("tenon-scheduler", "volcano"))(pod.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := desired.FromAPI(trusted.(*convert.Pod)); !e.Uses || e.Entry.CPUList != "0-3" || len(e.Entry.Devices) != 1 {
+		t.Fatalf("of a trusted scheduler the agent sees %+v, want the allocation", e)
+	}
+	foreign, err := trimmer(convert.NewSchedulers("tenon-scheduler"))(pod.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := pod.DeepCopy()
+	plain.Labels = map[string]string{"app": "a"}
+	plain.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes": "x"}
+	want, _ := trimmer(nil)(plain)
+	if diff := cmp.Diff(desired.FromAPI(want.(*convert.Pod)), desired.FromAPI(foreign.(*convert.Pod))); diff != "" {
+		t.Errorf("the agent sees another pod than a plain one (-plain +foreign):\n%s", diff)
+	}
+	if e := desired.FromAPI(foreign.(*convert.Pod)); e.Uses {
+		t.Errorf("the pod uses Tenon: %+v", e)
 	}
 }

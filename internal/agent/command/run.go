@@ -32,6 +32,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -84,7 +85,7 @@ type runFlags struct {
 	common
 	ask                          askFlags
 	address, metrics, deviceMode string
-	exempt                       []string
+	exempt, schedulers           []string
 	o                            app.Options
 }
 
@@ -121,6 +122,7 @@ func (r *runFlags) complete(fs *pflag.FlagSet, d *strict.Document) (strict.Setti
 		}
 		o.DeviceExempt = append(o.DeviceExempt, e)
 	}
+	o.Schedulers = convert.NewSchedulers(r.schedulers...)
 	if r.deviceMode != "" {
 		if o.DeviceMode, _, err = annotation.ParseDeviceMode(r.deviceMode); err != nil {
 			errs = append(errs, fmt.Errorf("--device-mode: %w", err))
@@ -154,6 +156,8 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 			"serve none")
 	fs.BoolVar(&o.AllowUnallocatedLSR, "allow-unallocated-lsr", false,
 		"let LSR pods that another scheduler bound run on the CPU shared pool")
+	fs.StringSliceVar(&r.schedulers, "scheduler-names", nil, "names of the schedulers whose pods may use Tenon "+
+		"(spec.schedulerName); labels and annotations of Tenon on other pods are ignored (default: all)")
 	fs.DurationVar(&o.Resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")
 }
 

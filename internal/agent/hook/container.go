@@ -104,8 +104,19 @@ func engineContainer(c *Container) apply.Container {
 	}
 }
 
+// trusted returns a pod without the labels and annotations that do not count.
+func (s *Service) trusted(p *Pod) *Pod {
+	if s.o.Trust(p) != Untrusted {
+		return p
+	}
+	plain := *p
+	plain.Labels, plain.Annotations = convert.WithoutKeys(p.Labels), convert.WithoutKeys(p.Annotations)
+	return &plain
+}
+
 // podOf translates a sandbox: its cgroup shows the pod's class of Kubernetes.
-func podOf(p *Pod) desired.Pod {
+func (s *Service) podOf(p *Pod) desired.Pod {
+	p = s.trusted(p)
 	group := apply.SliceGroup(p.Cgroup)
 	class := qos.Guaranteed
 	switch {

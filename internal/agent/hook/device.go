@@ -38,6 +38,11 @@ func (s *Service) withDevices(c *Container, ask func(*inject.Node, *inject.Conta
 	if s.o.Devices == nil {
 		return nil
 	}
+	if s.o.Devices().HasDevices() {
+		if err := s.refuseUnknown(c); err != nil {
+			return s.reportBlocked(c, err)
+		}
+	}
 	blocked, err := s.askDevices(c, ask)
 	if blocked == nil {
 		return err
@@ -48,8 +53,9 @@ func (s *Service) withDevices(c *Container, ask func(*inject.Node, *inject.Conta
 
 // askDevices returns what package inject has against a container; nil for nothing.
 func (s *Service) askDevices(c *Container, ask func(*inject.Node, *inject.Container) error) (*apply.Blocked, error) {
+	pod := s.trusted(&c.Pod)
 	err := ask(s.o.Devices(), &inject.Container{
-		Name: c.Name, Namespace: c.Namespace, Labels: c.Labels, Annotations: c.Annotations,
+		Name: c.Name, Namespace: c.Namespace, Labels: pod.Labels, Annotations: pod.Annotations,
 		Asks: s.o.Engine.Devices(c.UID), Has: c.Devices,
 	})
 	refusal, ok := errors.AsType[*inject.Refusal](err)

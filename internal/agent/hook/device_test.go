@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -209,4 +210,35 @@ func TestVisibleDevicesOfRunningContainers(t *testing.T) {
 	if diff := cmp.Diff(visible, n.service.Visible()); diff != "" {
 		t.Errorf("after a start and a stop (-want +got):\n%s", diff)
 	}
+}
+
+// TestAForgedAllocationGivesAContainerNothing: annotations count only on pods of trusted schedulers, and a container of a
+// pod whose scheduler is not known yet waits.
+func TestAForgedAllocationGivesAContainerNothing(t *testing.T) {
+	t.Parallel()
+	trust := hook.Unknown
+	n := ready(t, accelerated, func(_ *node, o *hook.Options) {
+		o.Trust = func(*hook.Pod) hook.Trust { return trust }
+	})
+	p := sandbox("a", "LSE", "6-7")
+	p.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-a","resources":{}}]}`
+	_, err := n.service.Devices(in(p, "c1"))
+	wantCause(t, err, apply.ErrNotReady)
+	_, _, err = n.service.Create(t.Context(), in(p, "c1"))
+	wantCause(t, err, apply.ErrNotReady)
+	if plain, err := n.service.Devices(in(sandbox("b", "", ""), "c2")); err != nil ||
+		plain.Env["NVIDIA_VISIBLE_DEVICES"] != "void" {
+		t.Errorf("a pod that uses nothing of Tenon: %v, %v, want no wait", plain, err)
+	}
+	trust = hook.Untrusted
+	got, err := n.service.Devices(in(p, "c1"))
+	n.must(err)
+	want(t, "the variable of the forged pod", got.Env["NVIDIA_VISIBLE_DEVICES"], "void")
+	set, _, err := n.service.Create(t.Context(), in(p, "c1"))
+	n.must(err)
+	want(t, "its CPUs", set.CPUs, "0-7")
+	trust = hook.Trusted
+	got, err = n.service.Devices(in(p, "c1"))
+	n.must(err)
+	want(t, "the variable of a trusted pod", got.Env["NVIDIA_VISIBLE_DEVICES"], "GPU-a")
 }

@@ -33,6 +33,9 @@ type Options struct {
 	AllowDegraded bool
 	// Devices is what is known of the node's devices; nil for a node without. It must not block.
 	Devices func() *inject.Node
+	// Trust returns what is known of the scheduler of a pod: the labels and annotations of Tenon on an Untrusted one are
+	// ignored. nil trusts all. It must not block.
+	Trust func(*Pod) Trust
 	// Synced is called at the end of each Sync. It must not block; nil is not called.
 	Synced func()
 	// Clock is the real one when nil.
@@ -50,6 +53,19 @@ type Options struct {
 	Injected func(time.Duration)
 	Caught   func()
 }
+
+// Trust is what is known of the scheduler of a pod.
+type Trust uint8
+
+// What may be known.
+const (
+	// Trusted schedulers are those whose allocations count.
+	Trusted Trust = iota
+	// Unknown is the scheduler of a pod that the API server has not sent yet.
+	Unknown
+	// Untrusted is any other: who wrote the annotations of its pods is not known.
+	Untrusted
+)
 
 // Trouble is a step of a container that was blocked, or would have been if its pod used something of Tenon.
 type Trouble struct {
@@ -79,6 +95,9 @@ func New(o Options) *Service {
 	}
 	if o.Leaves == nil {
 		o.Leaves = func() bool { return false }
+	}
+	if o.Trust == nil {
+		o.Trust = func(*Pod) Trust { return Trusted }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -116,7 +135,7 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 		// Runtimes keep dead sandboxes: kubelets remove them a minute after their pod, which may be gone from the API
 		// by now. A living sandbox without containers is introduced when it gets its first container.
 		if alive[pods[i].ID] {
-			s.o.Engine.Introduce(podOf(&pods[i]))
+			s.o.Engine.Introduce(s.podOf(&pods[i]))
 		}
 	}
 	for i := range containers {
@@ -146,7 +165,7 @@ func (s *Service) RunPod(_ context.Context, p Pod) error {
 	}
 	s.sandboxes[p.ID] = p.UID
 	s.mu.Unlock()
-	d := podOf(&p)
+	d := s.podOf(&p)
 	s.o.Engine.Introduce(d)
 	s.o.Engine.Visit(p.UID) // the runtime gave the sandbox a group, or is about to
 	if !s.o.Writes() {
@@ -200,7 +219,10 @@ func (s *Service) decide(c *Container) ([]desired.Row, error) {
 	if !s.o.Writes() {
 		return nil, nil
 	}
-	pod := podOf(&c.Pod)
+	if err := s.refuseUnknown(c); err != nil {
+		return nil, err
+	}
+	pod := s.podOf(&c.Pod)
 	if err := s.refuseDegraded(c, pod); err != nil {
 		return nil, err
 	}
@@ -220,6 +242,16 @@ func (s *Service) rows(c *Container, pod desired.Pod, ask func(apply.Container) 
 		return nil, e.Blocked(apply.ErrNotReady, apply.NotReady)
 	}
 	return ask(e)
+}
+
+// refuseUnknown rejects a container of a pod that uses Tenon by its labels or annotations, until the API server has sent
+// the pod: they count only if its scheduler is trusted. The kubelet tries again.
+func (s *Service) refuseUnknown(c *Container) error {
+	if s.o.Trust(&c.Pod) != Unknown || !desired.Uses(c.Labels, c.Annotations) {
+		return nil
+	}
+	return engineContainer(c).Blocked(apply.ErrNotReady,
+		"the API server has not sent the pod yet, so that its scheduler is not known")
 }
 
 // refuseDegraded rejects LSE pods where their exclusive CPUs cannot be guaranteed.
@@ -268,7 +300,7 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 		s.dropReplaced(&c)
 	}
 	s.endShrinking(c.ID)
-	s.o.Engine.Introduce(podOf(&c.Pod))
+	s.o.Engine.Introduce(s.podOf(&c.Pod))
 	if !s.o.Writes() {
 		if groupOf(c.Cgroup) != "" {
 			s.o.Engine.AddStarted(engineContainer(&c), false) // the agent may come to write while the container runs
@@ -342,7 +374,7 @@ func (s *Service) admit(ctx context.Context, c *Container) error {
 
 // Update implements Handler.
 func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resources, error) {
-	rows, err := s.rows(&c, podOf(&c.Pod), s.o.Engine.Peek)
+	rows, err := s.rows(&c, s.podOf(&c.Pod), s.o.Engine.Peek)
 	if err != nil {
 		return Resources{}, s.reportBlocked(&c, err)
 	}
@@ -369,7 +401,7 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 	s.mu.Unlock()
 	if a.CPUs != "" {
 		wanted := func() string {
-			if rows, err := s.rows(&c, podOf(&c.Pod), s.o.Engine.Peek); err == nil {
+			if rows, err := s.rows(&c, s.podOf(&c.Pod), s.o.Engine.Peek); err == nil {
 				a.CPUs = cmp.Or(resources(rows).CPUs, a.CPUs)
 			}
 			return a.CPUs
@@ -427,7 +459,7 @@ func (s *Service) reportBlocked(c *Container, err error) error {
 	if !ok {
 		return err
 	}
-	pass := !desired.Uses(c.Labels, c.Annotations) && !s.o.Engine.Uses(c.UID)
+	pass := (s.o.Trust(&c.Pod) == Untrusted || !desired.Uses(c.Labels, c.Annotations)) && !s.o.Engine.Uses(c.UID)
 	s.report(c, blocked, pass)
 	if pass {
 		return nil

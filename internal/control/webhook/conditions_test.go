@@ -1,6 +1,8 @@
 package webhook_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -430,10 +432,65 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 			if !ok {
 				t.Fatalf("no webhook %s", tt.hook)
 			}
+			if p, ok := tt.object.(*corev1.Pod); ok && h.name != "scheduler.pods.tenon.sh" {
+				p = p.DeepCopy()
+				p.Spec.SchedulerName = "tenon-scheduler"
+				tt.object = p
+			}
 			if got := h.matches(t, tt.object, tt.old); got != tt.want {
 				t.Errorf("asked = %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestPodsOfOtherSchedulersWaitForNoWebhook: whatever keys they have, the API server asks nobody about them.
+func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
+	t.Parallel()
+	labelled, annotated := map[string]string{}, map[string]string{}
+	for _, s := range annotation.Supports() {
+		into := map[annotation.Place]map[string]string{
+			annotation.PodLabel: labelled, annotation.PodAnnotation: annotated,
+		}[s.Place]
+		for _, key := range s.Keys {
+			if into != nil {
+				into[strings.ReplaceAll(key, "*", "x")] = "LSE"
+			}
+		}
+	}
+	asking := with("cpu", "koordinator.sh/gpu-core", "kubernetes.io/gpu", "koordinator.sh/rdma", "kubernetes.io/batch-cpu",
+		"nvidia.com/gpu", "amd.com/gpu", "example.com/dpu").Spec
+	for name, h := range hooks(t) {
+		if !slices.ContainsFunc(h.rules[0].Resources, func(r string) bool {
+			return strings.HasPrefix(r, "pods") && r != "pods/binding"
+		}) {
+			continue
+		}
+		for scheduler, want := range map[string]bool{
+			"volcano": false, "yunikorn": false, "my-own-scheduler": false, "": false, "koord-scheduler": true,
+			"tenon-scheduler": true,
+		} {
+			all := pod(labelled, annotated)
+			asking.DeepCopyInto(&all.Spec)
+			all.Spec.SchedulerName = scheduler
+			bare := pod(nil, nil)
+			bare.Spec.SchedulerName = scheduler
+			var old runtime.Object
+			switch h.rules[0].Operations[0] {
+			case admissionregistrationv1.Update:
+				old = bare
+				if h.name == "resize.pods.tenon.sh" {
+					old = all
+				}
+			default:
+				if h.name == "scheduler.pods.tenon.sh" {
+					want = scheduler == "" // in namespaces that ask for it
+				}
+			}
+			if got := h.matches(t, all, old); got != want {
+				t.Errorf("%s is asked about a pod of %q = %v, want %v", name, scheduler, got, want)
+			}
+		}
 	}
 }
 

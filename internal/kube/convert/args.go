@@ -37,6 +37,8 @@ type Args struct {
 	VolcanoScore bool
 	// VolcanoStrictPolicyMatch lets such pods onto nodes with their own topology policy alone.
 	VolcanoStrictPolicyMatch bool
+	// Schedulers are those whose pods count; nil for all.
+	Schedulers *Schedulers
 	// Resources have rows besides memory.
 	Resources *Resources
 }

@@ -31,6 +31,7 @@ type Pod struct {
 func ReadPod(pod *corev1.Pod) *Pod { return read(pod, Args{}) }
 
 func read(pod *corev1.Pod, args Args) *Pod {
+	pod = args.Schedulers.Trusted(pod)
 	d := parseDecisions("Pod/"+pod.Namespace+"/"+pod.Name, pod.Annotations)
 	p := &Pod{Pod: pod, Allocation: d.allocation, Problems: d.problems}
 	if pod.Spec.NodeName == "" || Ended(pod) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -24,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 )
@@ -188,6 +190,12 @@ func (n *node) run(ctx context.Context) {
 	}, time.Second)
 }
 
+// SchedulerNames are the names that the scheduler of a local cluster serves. The first name is what a pod says that names
+// none, the last one what manifests for Koordinator say.
+func SchedulerNames() []string {
+	return []string{corev1.DefaultSchedulerName, "tenon-scheduler", "koord-scheduler"}
+}
+
 func (n *node) runAgent(ctx context.Context) error {
 	var a *app.Agent
 	ok := n.keepTrying(ctx, "start the agent", func(context.Context) error {
@@ -199,6 +207,7 @@ func (n *node) runAgent(ctx context.Context) error {
 			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client, Dynamic: objects,
 			Kubelet: n.Machine.Kubelet, Switches: switches(),
 			Cgroup: n.tree, Resync: resync, Recorder: n.agentEvents, Shared: n.shared,
+			Schedulers: convert.NewSchedulers(SchedulerNames()...),
 		})
 		return err
 	})

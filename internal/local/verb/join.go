@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/local/simnode"
 )
 
 // JoinVerb is the hidden verb of a control plane for nodes that are not simulated: those of the agent's tests.
@@ -38,7 +39,7 @@ func newJoin() *cobra.Command {
 			o.Manifests = manifests()
 		}
 		if webhooks {
-			o.Admission = deploy.Webhooks()
+			o.Admission = deploy.Webhooks(simnode.SchedulerNames()...)
 		}
 		running, err := cluster.Start(ctx, o)
 		if err != nil {

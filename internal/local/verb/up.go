@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/local/simnode"
 )
 
 type upFlags struct {
@@ -155,7 +156,7 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	begun := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: manifests(),
-		Admission: deploy.Webhooks(), RequireNRIPlugin: f.fences, Report: console.step,
+		Admission: deploy.Webhooks(simnode.SchedulerNames()...), RequireNRIPlugin: f.fences, Report: console.step,
 		Lease: f.lease, RevokeAfter: f.revoke,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,8 +67,7 @@ func newScheduler() *cobra.Command {
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
-			// The first name is what a pod says that names none, the last one what manifests for Koordinator say.
-			"--serve-scheduler-names=default-scheduler,tenon-scheduler,koord-scheduler",
+			"--serve-scheduler-names=" + strings.Join(simnode.SchedulerNames(), ","),
 			// One alone must not wait after a crash for the lease of the last. Replicas wait less than on a real
 			// cluster.
 			"--leader-elect=" + strconv.FormatBool(elect),

@@ -23,6 +23,8 @@ type Options struct {
 	// SchedulerNames are the profiles' names without a configuration file. Koordinator's is not a default: a cluster
 	// that moves over may still run its scheduler.
 	SchedulerNames []string
+	// TrustedNames are other schedulers whose recorded allocations count.
+	TrustedNames []string
 	// LegacyDebugAddress serves diagnostics without authentication; loopback only, "" for none.
 	LegacyDebugAddress string
 	// Plugins are beside ours; a profile of the configuration file enables them.
@@ -42,7 +44,7 @@ func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
 func NewOptions(with ...Option) *Options {
 	o := &Options{
 		Options: options.NewOptions(), SchedulerNames: []string{SchedulerName, corev1.DefaultSchedulerName},
-		Plugins: frameworkruntime.Registry{},
+		TrustedNames: []string{"koord-scheduler"}, Plugins: frameworkruntime.Registry{},
 	}
 	for _, option := range with {
 		option(o)
@@ -52,6 +54,9 @@ func NewOptions(with ...Option) *Options {
 		"Names under which pods ask for this scheduler (spec.schedulerName). Leave default-scheduler out beside a "+
 			"cluster's own kube-scheduler; add koord-scheduler to serve what was written for Koordinator. Not with "+
 			"--config, whose profiles have the names.")
+	fs.StringSliceVar(&o.TrustedNames, "trusted-scheduler-names", o.TrustedNames,
+		"Names of other schedulers whose pods count with the CPUs and devices that their annotations record, like "+
+			"Koordinator's while a cluster moves over. What pods of any other scheduler say is ignored.")
 	fs.StringVar(&o.LegacyDebugAddress, "legacy-debug-address", "",
 		"Loopback address, e.g. 127.0.0.1:10251, of read-only diagnostics without authentication. Empty: none.")
 	return o

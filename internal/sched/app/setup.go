@@ -31,6 +31,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag"
@@ -162,6 +163,11 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
 	}
 	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs()
+	trusted := slices.Clone(o.TrustedNames)
+	for i := range c.ComponentConfig.Profiles {
+		trusted = append(trusted, c.ComponentConfig.Profiles[i].SchedulerName)
+	}
+	store.Trust(convert.NewSchedulers(trusted...))
 	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs)
 	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()
