@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -271,6 +272,10 @@ func (o *Node) addProblems(v *ledger.View) {
 		text := "CPUs " + p.CPUs + ": " + p.Kind
 		if p.Other != "" {
 			text += " with " + entryName(v, p.Other)
+		}
+		if d := p.Debt; !d.OK() {
+			text = fmt.Sprintf("NUMA node %d: pods hold %s of %s, it has %s", d.Where.Index, BytesText(d.Asked),
+				d.Resource, BytesText(d.Free))
 		}
 		o.Problems = append(o.Problems, Problem{Pod: entryName(v, p.UID), Text: text})
 	}

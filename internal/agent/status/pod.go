@@ -105,6 +105,10 @@ func describe(p ledger.Problem) (reason event.Reason, note string) {
 	case ledger.UnknownNUMA:
 		return event.AllocationUnusable, fmt.Sprintf(
 			"this machine has no CPUs on NUMA nodes %s of the pod's allocation", p.CPUs)
+	case ledger.Overcommitted:
+		return event.AllocationConflict, fmt.Sprintf(
+			"pods hold %d bytes of %s on NUMA node %d, which has %d; this one holds the most", p.Debt.Asked,
+			p.Debt.Resource, p.Debt.Where.Index, p.Debt.Free)
 	case ledger.Malformed:
 		return event.AllocationUnusable, fmt.Sprintf("the pod's allocation %q is not a list of CPUs", p.CPUs)
 	}

@@ -3,6 +3,7 @@ package align
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -85,4 +86,37 @@ func Normal(list []Amount) []Amount {
 		return nil
 	}
 	return out
+}
+
+// Resize returns amounts of which those of a resource add up to n, in proportion to what they were: what a pod holds
+// after a resize on the NUMA nodes that it was given before. What does not divide is on the first of them. It returns
+// the list itself where they add up to n already, where there are none, and for a resource with units.
+func Resize(list []Amount, resource why.Resource, n int64) []Amount {
+	first, sum := -1, uint64(0)
+	for i := range list {
+		if list[i].Resource != resource {
+			continue
+		}
+		if list[i].Unit != "" || list[i].N < 0 {
+			return list
+		}
+		if first < 0 {
+			first = i
+		}
+		sum += uint64(list[i].N)
+	}
+	if n < 0 || sum == 0 || sum > math.MaxInt64 || sum == uint64(n) {
+		return list
+	}
+	out, rest := slices.Clone(list), n
+	for i := range out {
+		if out[i].Resource == resource {
+			high, low := bits.Mul64(uint64(out[i].N), uint64(n))
+			part, _ := bits.Div64(high, low, sum) // at most n
+			out[i].N = int64(part)
+			rest -= out[i].N
+		}
+	}
+	out[first].N += rest
+	return Normal(out)
 }

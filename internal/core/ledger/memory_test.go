@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -155,5 +157,109 @@ func TestAbsurdAmountsOfMemoryDoNotOverflow(t *testing.T) {
 	if got := s.Rows[0]; got.Free[0] != 0 || got.Free[1] != 0 || got.Free[2] <= 0 ||
 		got.Capacity[3] <= got.Capacity[2] {
 		t.Errorf("free %v, capacity %v", got.Free, got.Capacity)
+	}
+}
+
+// TestPodsThatHoldMoreThanANUMANodeHasAreReported: exactly the NUMA nodes and resources of which more is held than there
+// is, each once, with both amounts; and none of it is free. A resize that no webhook saw comes to that.
+func TestPodsThatHoldMoreThanANUMANodeHasAreReported(t *testing.T) {
+	t.Parallel()
+	machine, found := worked(t), 0
+	rapid.Check(t, func(t *rapid.T) {
+		f := ledger.Facts{Machine: machine, Amounts: drawMemory(t, 6)}
+		var entries []ledger.Entry
+		for i := range rapid.IntRange(1, 4).Draw(t, "pods") {
+			uid := strconv.Itoa(i)
+			entries = append(entries, withMemory(lsr(uid, uid), drawMemory(t, 3)...))
+		}
+		v := ledger.New(f, entries...).View()
+		type place struct {
+			numa     int32
+			resource why.Resource
+		}
+		got := map[place][2]int64{}
+		for _, p := range v.Problems() {
+			if p.Kind == ledger.Overcommitted {
+				got[place{p.Debt.Where.Index, p.Debt.Resource}] = [2]int64{p.Debt.Asked, p.Debt.Free}
+			}
+		}
+		want := map[place][2]int64{}
+		has := ledger.New(f).View().Summary().Rows
+		for i := range has {
+			for node, free := range has[i].Free {
+				id, held := v.Machine().NUMAID(topo.NUMA(node)), int64(0)
+				for _, e := range entries {
+					for _, a := range e.Amounts {
+						if a.NUMAID == id && a.Resource == has[i].Resource {
+							held += max(a.N, 0)
+						}
+					}
+				}
+				if held > free {
+					want[place{int32(id), has[i].Resource}] = [2]int64{held, free}
+					if left := v.Summary().Rows[i].Free[node]; left != 0 {
+						t.Errorf("NUMA node %d has %d of %s free", id, left, has[i].Resource)
+					}
+				}
+			}
+		}
+		if found += len(want); !maps.Equal(got, want) {
+			t.Errorf("reported %v, want %v", got, want)
+		}
+	})
+	if found == 0 {
+		t.Error("no NUMA node with a debt")
+	}
+}
+
+// TestAResizeIsRefusedExactlyWhereItGrowsBeyondWhatOthersLeave compares with sums over all pods.
+func TestAResizeIsRefusedExactlyWhereItGrowsBeyondWhatOthersLeave(t *testing.T) {
+	t.Parallel()
+	machine, answers := worked(t), map[bool]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		f := ledger.Facts{Machine: machine, Amounts: drawMemory(t, 6)}
+		pods := make([]ledger.Entry, rapid.IntRange(1, 4).Draw(t, "pods"))
+		for i := range pods {
+			uid := strconv.Itoa(i)
+			pods[i] = withMemory(confined(uid, rapid.Int64Range(0, 3000).Draw(t, "CPU"), i%2), drawMemory(t, 3)...)
+		}
+		v, rows := ledger.New(f, pods...).View(), ledger.New(f).View().Summary().Rows
+		next := withMemory(confined("0", rapid.Int64Range(0, 9000).Draw(t, "new CPU"), 0), drawMemory(t, 3)...)
+		sum := func(list []align.Amount, id int, resource why.Resource) (n int64) {
+			for _, a := range list {
+				if a.NUMAID == id && a.Resource == resource {
+					n += max(a.N, 0)
+				}
+			}
+			return n
+		}
+		want := false
+		for i := range rows {
+			for node := range rows[i].Free {
+				id := machine.NUMAID(topo.NUMA(node))
+				left := rows[i].Free[node]
+				for _, e := range pods[1:] {
+					left -= sum(e.Amounts, id, rows[i].Resource)
+				}
+				left = max(left, 0) / rows[i].Page * rows[i].Page
+				n := sum(next.Amounts, id, rows[i].Resource)
+				want = want || n > sum(pods[0].Amounts, id, rows[i].Resource) && n > left
+			}
+		}
+		pool := 1000 * int64(v.Summary().Nodes[0].PoolCPUs)
+		for i, e := range pods {
+			if i > 0 && i%2 == 0 {
+				pool -= e.MilliCPU
+			}
+		}
+		want = want || next.MilliCPU > pods[0].MilliCPU && next.MilliCPU > max(pool, 0)
+		got := v.Resize(next)
+		if got.OK() == want || !got.OK() && got.Asked <= got.Free {
+			t.Errorf("%+v becomes %+v: %+v, want refused: %t", pods[0], next, got, want)
+		}
+		answers[want]++
+	})
+	if answers[true] == 0 || answers[false] == 0 {
+		t.Errorf("%d resizes refused, %d admitted", answers[true], answers[false])
 	}
 }

@@ -4,16 +4,19 @@ import (
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Kinds of Problem.
 const (
-	Unknown     = "unknown"
-	Offline     = "offline"
-	Malformed   = "malformed"
-	HeldTwice   = "held twice"
-	Reserved    = "reserved"
-	UnknownNUMA = "unknown NUMA node"
+	Unknown       = "unknown"
+	Offline       = "offline"
+	Malformed     = "malformed"
+	HeldTwice     = "held twice"
+	Reserved      = "reserved"
+	UnknownNUMA   = "unknown NUMA node"
+	Overcommitted = "overcommitted"
 )
 
 // Problem is one contradiction.
@@ -21,10 +24,14 @@ type Problem struct {
 	UID, Other string // Other: the second holder of CPUs that are held twice, "" for the other kinds
 	Kind       string // one of the constants above
 	CPUs       string // list format, kernel ids; the text as it is when malformed; NUMA node ids for UnknownNUMA
+	// Debt says for Overcommitted which NUMA node has less of which resource than pods hold there: they hold Asked, it
+	// has Free. Zero for the other kinds.
+	Debt why.Reason
 }
 
 // Problems lists entries that contradict the machine or each other: unknown or offline ids, CPUs held twice, CPUs
-// inside a reservation. They are kept as they are and reported, by UID. It is empty while no machine is known.
+// inside a reservation, more memory on a NUMA node than it has. They are kept as they are and reported, by UID, the last
+// kind at the end. It is empty while no machine is known.
 func (v *View) Problems() []Problem {
 	m := v.facts.Machine
 	if m == nil {
@@ -52,6 +59,38 @@ func (v *View) Problems() []Problem {
 		for _, g := range v.facts.Given {
 			if g.UID != a.UID {
 				report(HeldTwice, g.UID, m.FormatList(a.cpus.Intersect(g.CPUs).Intersect(v.kubeletStatic)))
+			}
+		}
+	}
+	return v.addDebts(out)
+}
+
+// addDebts adds the NUMA nodes of which pods hold more than there is, as after a resize that no webhook saw. Each names
+// the pod that holds the most.
+func (v *View) addDebts(out []Problem) []Problem {
+	for i := range v.rows {
+		row := &v.rows[i]
+		if row.Chooser != nil {
+			continue
+		}
+		for node := range row.Free {
+			held, most, holder := int64(0), int64(0), ""
+			for _, a := range v.accounts {
+				for j := range a.holds {
+					h := &a.holds[j]
+					if h.Resource != row.Resource || int(h.Node) != node {
+						continue
+					}
+					if held += min(h.N, 1<<56); h.N > most {
+						most, holder = h.N, a.UID
+					}
+				}
+			}
+			if held > row.Free[node] {
+				out = append(out, Problem{UID: holder, Kind: Overcommitted, Debt: why.Reason{
+					Code: row.Short, Resource: row.Resource, Unit: row.Unit, Asked: held, Free: row.Free[node],
+					Where: v.numaNode(topo.NUMA(node)),
+				}})
 			}
 		}
 	}

@@ -115,8 +115,15 @@ func podLimitMilli(pod *corev1.Pod) (milli int64, ok bool) {
 	return together(pod, func(c *corev1.Container) int64 { return limitOf(&c.Resources) }), true
 }
 
-// boundMilli is the CPU request that a bound pod is accounted with; a resize in place counts when it is done.
+// boundMilli is the CPU request that a bound pod is accounted with.
 func boundMilli(pod *corev1.Pod) int64 {
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: true})
+	requests := boundRequests(pod)
 	return requests.Cpu().MilliValue()
+}
+
+// boundRequests is what a bound pod is accounted with; until a resize in place is done the larger amount counts.
+func boundRequests(pod *corev1.Pod) corev1.ResourceList {
+	return resource.PodRequests(pod, resource.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -122,9 +121,7 @@ func ResourceList(amounts quota.Amounts) corev1.ResourceList {
 // sidecars, overhead, pod-level resources and a resize in place. Until a resize is done the larger amount counts.
 func PodAmounts(pod *corev1.Pod) quota.Amounts {
 	if len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil || IsResizing(pod) {
-		return Amounts(resource.PodRequests(pod, resource.PodResourcesOptions{
-			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
-		}))
+		return Amounts(boundRequests(pod))
 	}
 	// Of most pods only the containers count, and then the sum needs no more than its result.
 	var amounts quota.Amounts

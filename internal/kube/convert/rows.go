@@ -151,9 +151,29 @@ func wholePages(page, n int64) int64 {
 	return (n + page - 1) / page * page
 }
 
-// held is what a pod holds of rows: the amounts that a status puts on NUMA nodes, and units.
+// held is what a pod holds of rows: the amounts that a status puts on NUMA nodes, and units. After a resize in place the
+// pod has what it requests now on the NUMA nodes that it was given, whether or not they have it; until the resize is done
+// the larger amount counts.
 func held(pod *corev1.Pod, status annotation.ResourceStatus, r *Resources) []align.Amount {
 	list := onNodes(status, r)
+	var counted corev1.ResourceList // computed for a pod whose resize is not done
+	for i := 0; i < len(list); i++ {
+		name := corev1.ResourceName(list[i].Resource)
+		if i > 0 && list[i-1].Resource == list[i].Resource || !IsMemory(name) {
+			continue
+		}
+		n := effective(pod, name, valueOf)
+		if IsResizing(pod) {
+			if counted == nil {
+				counted = boundRequests(pod)
+			}
+			q := counted[name]
+			n = q.Value()
+		}
+		if kind, _ := r.table().Kind(list[i].Resource); n > 0 {
+			list = align.Resize(list, kind.Resource, wholePages(kind.Page, n))
+		}
+	}
 	for _, units := range r.units {
 		list = append(list, units.HeldBy(pod)...)
 	}
