@@ -299,6 +299,13 @@ func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
 	return known
 }
 
+// AdmitChange reports why a pod that is bound may not become p; nil when its quotas allow it.
+func (s *Quotas) AdmitChange(p *corev1.Pod) *quota.Excess {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.account.AdmitChange(convert.QuotaPod(p, convert.PodAmounts(p).Asked(s.devices)))
+}
+
 // RemovePod forgets a pod.
 func (s *Quotas) RemovePod(p *corev1.Pod) {
 	uid := string(p.UID)

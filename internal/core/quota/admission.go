@@ -92,6 +92,41 @@ func (a *Account) Admit(uids ...string) *Excess {
 	return x
 }
 
+// AdmitChange reports why a bound pod may not become p, with other amounts or in another quota; nil when it may. Limits are
+// those after the change, as a quota is lent less when it asks for less and gets more when it asks for more. A limit under
+// which p holds no more than the pod does now is not asked. A pod that is not bound may change; it is admitted later. In
+// the end the account is as before.
+func (a *Account) AdmitChange(p Pod) *Excess {
+	if p.Node == "" {
+		return nil
+	}
+	e := a.pods[p.UID]
+	q, missing := a.QuotaOf(p.key())
+	if missing && (e == nil || e.pod.Quota != p.Quota) {
+		return &Excess{Quota: p.Quota, LimitKind: NoQuota}
+	}
+	claims := a.claim(nil, &entry{pod: p, vector: a.forest.Vector(p.Amounts), group: &group{quota: q}})
+	if e == nil {
+		defer a.Remove(p.UID)
+	} else {
+		if e.state != Pending {
+			a.shift(claims, e, -1)
+		}
+		was, state := e.pod, e.state
+		defer func() {
+			if a.Put(was); e.state != state {
+				a.turn(e, state)
+			}
+		}()
+	}
+	claims = slices.DeleteFunc(claims, func(c claim) bool { return plus(c.n, c.held) <= 0 })
+	a.Put(p)
+	for i := range claims {
+		claims[i].held = -claims[i].n // it is used now
+	}
+	return a.check(q, claims, 1)
+}
+
 // holdAhead adds to claims what is held for nominated pods that come before one of the pods.
 func (a *Account) holdAhead(claims []claim, uids ...string) {
 	for uid, n := range a.nominated {

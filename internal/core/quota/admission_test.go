@@ -482,3 +482,74 @@ func TestATrialIsWhatWouldBe(t *testing.T) {
 		t.Error("a pod that holds its quota begins a dry run")
 	}
 }
+
+// TestAChangeOfABoundPodIsAdmittedLikeAPod compares with the account after the change: it is refused exactly if a quota
+// then uses more than before and more than it may, or if the quota that the pod names now does not exist. Wherever the
+// pod goes, what it uses is counted.
+func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
+	t.Parallel()
+	refused, admitted := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		a, quotas := tree(Rules{ByMax: rapid.Bool().Draw(rt, "by max")}), []string{"train", "serve", "ads", "absent", ""}
+		total := int64(0)
+		for i := range 6 {
+			p := pending(fmt.Sprint("p", i), rapid.SampledFrom(quotas).Draw(rt, "quota"),
+				rapid.Int64Range(0, 40).Draw(rt, "CPUs"), onNode)
+			p.NonPreemptible = rapid.IntRange(0, 3).Draw(rt, "firm") == 0
+			total += p.Amounts[cpuName]
+			a.Put(p)
+		}
+		was, _ := a.Find("p0")
+		next := was.Pod
+		next.Quota = rapid.SampledFrom(quotas).Draw(rt, "new quota")
+		next.Amounts = Amounts{cpuName: rapid.Int64Range(0, 60).Draw(rt, "new CPUs")}
+		type measured struct {
+			quota string
+			m     Measure
+		}
+		read := func() map[measured]int64 {
+			out := map[measured]int64{}
+			for _, name := range []string{"eng", "search", "train", "serve", "ads", Default} {
+				q := a.forest.Find(name)
+				for _, m := range []Measure{Used, NonPreemptibleUsed} {
+					out[measured{name, m}] = q.Amount(m, a.forest.Dimension(cpuName))
+				}
+			}
+			return out
+		}
+		before, hash, x := read(), a.Hash(), a.AdmitChange(next)
+		if a.Hash() != hash {
+			rt.Error("the question changed the account")
+		}
+		a.Put(next)
+		after := read()
+		want := next.Quota == "absent" && was.Pod.Quota != "absent"
+		for at, n := range after {
+			q := a.forest.Find(at.quota)
+			limit, named := q.Max(a.forest.Dimension(cpuName))
+			if named && !a.rules.ByMax && at.quota != Default {
+				limit, _ = a.forest.Runtime(q, a.forest.Dimension(cpuName))
+			}
+			if at.m == NonPreemptibleUsed {
+				limit = q.Min(a.forest.Dimension(cpuName))
+				named = named && at.quota == next.Quota
+			}
+			want = want || named && n > before[at] && n > limit
+		}
+		if (x != nil) != want {
+			rt.Errorf("%+v becomes %+v: %v, want refused: %t; used before %v, after %v", was.Pod, next, x, want, before, after)
+		}
+		if x != nil {
+			refused++
+		} else {
+			admitted++
+		}
+		sum := after[measured{"eng", Used}] + after[measured{Default, Used}]
+		if want := total - was.Amounts[cpuName] + next.Amounts[cpuName]; sum != want {
+			rt.Errorf("%d are used in all quotas, pods have %d", sum, want)
+		}
+	})
+	if refused == 0 || admitted == 0 {
+		t.Errorf("%d changes refused, %d admitted", refused, admitted)
+	}
+}
