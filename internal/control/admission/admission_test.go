@@ -5,10 +5,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/align"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -447,7 +453,61 @@ func TestResize(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, admission.Resize(tt.pod, tt.old), tt.refusals, nil)
+			check(t, admission.Resize(tt.pod, tt.old, admission.Room{}), tt.refusals, nil)
+		})
+	}
+}
+
+// TestAResizeGrowsNoFurtherThanTheNodeAndItsNUMANodesHave: pod a has 4 CPUs and 20Gi on NUMA node 0 of 8 CPUs and 64Gi,
+// pod b 2 CPUs and 40Gi beside it.
+func TestAResizeGrowsNoFurtherThanTheNodeAndItsNUMANodesHave(t *testing.T) {
+	t.Parallel()
+	confined := func(name, cpu, memory string) *corev1.Pod {
+		p := newPod(class("LS"), onNode, requests("cpu", cpu, "memory", memory), annot(annotation.ResourceStatusKey,
+			`{"numaNodeResources":[{"node":0,"resources":{"cpu":"4","memory":"20Gi"}}]}`))
+		p.UID = types.UID(name)
+		return p
+	}
+	facts := ledger.Facts{Machine: grid.Worked().Build(t)}
+	for id := range 4 {
+		facts.Amounts = append(facts.Amounts, align.Amount{NUMAID: id, Resource: "memory", N: 64 << 30})
+	}
+	a, b := confined("a", "4", "20Gi"), confined("b", "2", "40Gi")
+	of := func(p *corev1.Pod) ledger.Entry {
+		e, _ := convert.EntryUnder(convert.Args{}, p)
+		return e
+	}
+	account := ledger.New(facts, of(a), of(b)).View()
+	left := account.Summary().Room(1) + 4000 // CPU for a, in thousandths
+	amount := func(cpu, memory string) corev1.ResourceList { return amounts("cpu", cpu, "memory", memory) }
+	wide := admission.Room{Account: account, Has: amount("100", "1000Gi"), Others: amount("2", "40Gi")}
+	most := func(milli int64) string { return resource.NewMilliQuantity(milli, resource.DecimalSI).String() }
+	for name, c := range map[string]struct {
+		room        admission.Room
+		cpu, memory string
+		refusals    []string
+	}{
+		"all that there is on the NUMA node": {wide, most(left), "24Gi", nil},
+		"more memory than the NUMA node has": {wide, "4", "25Gi", []string{
+			"spec: memory of the pod would be 25Gi, and NUMA node 0, which the pod is confined to, has 24Gi beside other pods",
+		}},
+		"more CPU than the NUMA node has": {wide, most(left + 1), "20Gi", []string{
+			"spec: cpu of the pod would be " + most(left+1) + ", and NUMA node 0, which the pod is confined to, has " +
+				most(left) + " beside other pods",
+		}},
+		"more memory than the node has": {
+			admission.Room{Has: amount("100", "64Gi"), Others: amount("2", "40Gi")}, "4", "25Gi", []string{
+				"spec: memory of the pod would be 25Gi, and its node has 24Gi beside other pods",
+			},
+		},
+		"less, where pods have more than there is": {
+			admission.Room{Account: account, Has: amount("1", "1Gi"), Others: amount("2", "40Gi")}, "3", "19Gi", nil,
+		},
+		"nothing is known of the node": {admission.Room{}, "99", "99Gi", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, admission.Resize(confined("a", c.cpu, c.memory), a, c.room), c.refusals, nil)
 		})
 	}
 }

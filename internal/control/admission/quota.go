@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -74,6 +75,30 @@ func PodQuota(pod, old *corev1.Pod, rules *quota.Checker) Answer {
 		for _, v := range rules.CheckPods(convert.PodsOf(pod)) {
 			a.refuse(why.InvalidField, labelField(annotation.QuotaName), "%s (%s)", v.Text, v.Rule)
 		}
+	}
+	return a
+}
+
+// QuotaChange answers about a bound pod that would use more of its quota, or another one. labelled is set for a change of
+// the label that names the quota.
+func QuotaChange(x *quota.Excess, labelled bool) Answer {
+	var a Answer
+	field := "spec"
+	if labelled {
+		field = labelField(annotation.QuotaName)
+	}
+	switch {
+	case x == nil:
+	case x.LimitKind == quota.NoQuota:
+		a.refuse(why.QuotaNotFound, field, "quota %q does not exist: a bound pod moves to an existing quota alone", x.Quota)
+	default:
+		var short []string
+		for _, s := range x.Shortages {
+			text := func(n int64) string { return convert.QuotaText(s.Dimension, n) }
+			short = append(short, fmt.Sprintf("%s: %s %s, used by others %s, the pod would use %s", s.Dimension,
+				x.LimitKind, text(s.Limit), text(s.Used), text(s.Request)))
+		}
+		a.refuse(why.QuotaExceeded, field, "quota %q has too little left (%s)", x.Quota, strings.Join(short, "; "))
 	}
 	return a
 }

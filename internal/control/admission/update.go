@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -82,12 +83,46 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 	}
 }
 
-// Resize checks a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer.
-func Resize(pod, old *corev1.Pod) Answer {
+// Room is what a node has beside a pod that is resized on it.
+type Room struct {
+	// Account is the account of the node with the pod; nil where it is not known.
+	Account *ledger.View
+	// Has is what the node can allocate, and Others what its other pods request. Zero where the node is not known.
+	Has, Others corev1.ResourceList
+}
+
+// Resize checks a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer. What
+// grows must be on the node, and on the NUMA nodes that the pod was given; PodQuota has the rules of its quota.
+func Resize(pod, old *corev1.Pod, room Room) Answer {
 	var a Answer
-	if entry, _ := convert.EntryUnder(convert.Args{}, old); !willHoldCPUs(old) && entry.CPUList == "" {
+	held, _ := convert.EntryUnder(convert.Args{}, old)
+	if willHoldCPUs(old) || held.CPUList != "" {
+		a.keepsCPUs(pod, old)
+	}
+	next, was := convert.PodAmounts(pod), convert.PodAmounts(old)
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		has, found := convert.Amounts(room.Has)[string(name)]
+		others := convert.Amounts(room.Others)[string(name)]
+		n := next[string(name)]
+		if found && n > was[string(name)] && n > has-others {
+			a.refuse(why.InvalidField, "spec", "%s of the pod would be %s, and its node has %s beside other pods", name,
+				convert.QuotaText(string(name), n), convert.QuotaText(string(name), max(has-others, 0)))
+		}
+	}
+	if room.Account == nil {
 		return a
 	}
+	entry, _ := convert.EntryUnder(convert.Args{}, pod)
+	if r := room.Account.Resize(entry); !r.OK() {
+		a.refuse(r.Code, "spec", "%s of the pod would be %s, and NUMA node %d, which the pod is confined to, has %s beside "+
+			"other pods", r.Resource, convert.QuotaText(string(r.Resource), r.Asked), r.Where.Index,
+			convert.QuotaText(string(r.Resource), r.Free))
+	}
+	return a
+}
+
+// keepsCPUs refuses other CPU amounts for a pod that holds CPUs by number.
+func (a *Answer) keepsCPUs(pod, old *corev1.Pod) {
 	none := &corev1.ResourceRequirements{}
 	before := map[string]*corev1.ResourceRequirements{"spec": cmp.Or(old.Spec.Resources, none)}
 	for field, c := range containers(old) {
@@ -97,7 +132,6 @@ func Resize(pod, old *corev1.Pod) Answer {
 		a.sameCPU(field, &c.Resources, before[field])
 	}
 	a.sameCPU("spec", cmp.Or(pod.Spec.Resources, none), before["spec"])
-	return a
 }
 
 // sameCPU accepts a container that is new.

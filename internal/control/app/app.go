@@ -166,7 +166,7 @@ func Run(ctx context.Context, o Options) error {
 	// Only a server that was asked for is started with the manager.
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas,
-		Pod: known.pod, Kinds: known.kinds.List,
+		Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
 	}, counters)
 	if o.Quotas != nil {
 		m := newWriteMetrics()

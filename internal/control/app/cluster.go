@@ -16,7 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -33,6 +35,7 @@ type cluster struct {
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
 	groups               []cache.SharedIndexInformer          // PodGroups, and CompositePodGroups last
 	devices              cache.SharedIndexInformer
+	topologies           cache.SharedIndexInformer
 	kinds                kube.Kinds // of devices
 	synced               []cache.InformerSynced
 	gathered             []cache.InformerSynced // and of gangs and devices, which webhooks do without
@@ -48,7 +51,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		store: store, gangs: kube.NewGangs(), quotas: map[string]cache.SharedIndexInformer{},
 		pods:    coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
 		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
-		devices: kube.NewDeviceInformer(reader),
+		devices: kube.NewDeviceInformer(reader), topologies: kube.NewTopologyInformer(reader),
 		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
 	c.gangs.Inform(store.SetGang)
@@ -103,7 +106,7 @@ func (c *cluster) Start(ctx context.Context) error {
 	for _, i := range c.quotas {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	for _, i := range append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices) {
+	for _, i := range append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.topologies) {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	running.Go(func() { c.store.Run(ctx) })
@@ -144,6 +147,42 @@ func (c *cluster) pod(namespace, name string) *corev1.Pod {
 		return p
 	}
 	return nil
+}
+
+// room returns what the node of a pod has beside it. The account of the node is made anew: resizes are rare.
+func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
+	name := pod.Spec.NodeName
+	store := kube.NewStore()
+	if object, _, err := c.nodes.GetStore().GetByKey(name); err == nil {
+		if n, ok := object.(*corev1.Node); ok {
+			room.Has, room.Others = n.Status.Allocatable, corev1.ResourceList{}
+			store.PutNode(n)
+		}
+	}
+	if object, _, err := c.topologies.GetStore().GetByKey(name); err == nil {
+		if t, ok := object.(*v1alpha2.NodeResourceTopology); ok {
+			store.PutTopology(t)
+		}
+	}
+	for _, object := range c.pods.GetStore().List() {
+		p, ok := object.(*corev1.Pod)
+		if !ok || p.Spec.NodeName != name || convert.Ended(p) {
+			continue
+		}
+		if p.UID != pod.UID {
+			for resource, n := range convert.ResourceList(convert.PodAmounts(p)) {
+				sum := room.Others[resource]
+				sum.Add(n)
+				if room.Others != nil {
+					room.Others[resource] = sum
+				}
+			}
+			store.PutPod(p)
+		}
+	}
+	store.PutPod(pod)
+	room.Account = store.View(name)
+	return room
 }
 
 // withoutManagedFields keeps caches small.

@@ -332,6 +332,10 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 			"validating/resize.pods.tenon.sh", pod(nil, status), pod(nil, status),
 			true,
 		},
+		"resize: a pod that names a quota": {
+			"validating/resize.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
+			pod(keys(annotation.QuotaName, "q"), nil), true,
+		},
 		"create: a pod that names a quota": {
 			"validating/create.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil), nil, true,
 		},

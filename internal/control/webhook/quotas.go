@@ -59,12 +59,14 @@ func NewQuotas(store *kube.Quotas, hasSynced func() bool) *Quotas {
 	return &Quotas{HasSynced: hasSynced, store: store, pending: map[quotaKey]pendingQuota{}}
 }
 
+var errNotRead = errors.New("elastic quotas are not read yet; retry in a moment")
+
 func keyOf(s *quota.Spec) quotaKey { return quotaKey{s.Group, s.Namespace, s.Name} }
 
 // locked calls f with the rules in force.
 func (q *Quotas) locked(f func(rules *quota.Checker)) error {
 	if !q.HasSynced() {
-		return errors.New("elastic quotas are not read yet; retry in a moment")
+		return errNotRead
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,8 +185,22 @@ func (q *Quotas) addPod(a *admission.Answer, pod, old *corev1.Pod) {
 	err := q.locked(func(rules *quota.Checker) {
 		more := admission.PodQuota(pod, old, rules)
 		a.Refusals = append(a.Refusals, more.Refusals...)
+		if old != nil && len(more.Refusals) == 0 && convert.PodsOf(pod) != convert.PodsOf(old) {
+			a.Refusals = append(a.Refusals, admission.QuotaChange(q.store.AdmitChange(pod), true).Refusals...)
+		}
 	})
 	if _, named := pod.Labels[annotation.QuotaName]; err != nil && named {
 		a.Refusals = append(a.Refusals, admission.Unreadable(err).Refusals...)
 	}
+}
+
+// addResize adds what the quota of a bound pod says about other amounts.
+func (q *Quotas) addResize(a *admission.Answer, pod *corev1.Pod) {
+	if !q.HasSynced() {
+		if _, named := pod.Labels[annotation.QuotaName]; named {
+			a.Refusals = append(a.Refusals, admission.Unreadable(errNotRead).Refusals...)
+		}
+		return
+	}
+	a.Refusals = append(a.Refusals, admission.QuotaChange(q.store.AdmitChange(pod), false).Refusals...)
 }

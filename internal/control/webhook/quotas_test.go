@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -431,4 +432,63 @@ func TestOldEventsDoNotEndADecision(t *testing.T) {
 			t.Error("an older event ended the decision")
 		}
 	})
+}
+
+// TestABoundPodUsesNoMoreThanItsQuotaAllows: after a resize, and after it moves to another quota. Of full, which may use
+// 4 CPUs, a pod uses 3; of empty none.
+func TestABoundPodUsesNoMoreThanItsQuotaAllows(t *testing.T) {
+	t.Parallel()
+	s := serveQuotas(t, false, nil,
+		"{name: full, min: {cpu: 4}, max: {cpu: 4}}", "{name: empty, min: {cpu: 4}, max: {cpu: 4}}")
+	s.store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}, Status: corev1.NodeStatus{
+		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("100")},
+		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}})
+	bound := func(name, quota, cpu string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
+		p.Labels = map[string]string{annotation.QuotaName: quota}
+		p.Spec.NodeName = "n0"
+		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)},
+		}}}
+		return p
+	}
+	s.store.PutPod(bound("a", "full", "3"))
+	s.store.PutPod(bound("out", "", "3"))
+	pending := bound("pending", "empty", "9")
+	pending.Spec.NodeName = ""
+	moved := pending.DeepCopy()
+	moved.Labels[annotation.QuotaName] = "absent"
+	for name, c := range map[string]struct {
+		path     string
+		pod, old *corev1.Pod
+		want     string
+	}{
+		"a resize within": {"/validate-pod-resize", bound("a", "full", "4"), bound("a", "full", "3"), ""},
+		"a resize beyond": {
+			"/validate-pod-resize", bound("a", "full", "4100m"), bound("a", "full", "3"),
+			`spec: quota "full" has too little left (cpu: runtime 4, used by others 0, the pod would use 4100m)`,
+		},
+		"to a quota with room": {"/validate-pod", bound("a", "empty", "3"), bound("a", "full", "3"), ""},
+		"to a full quota": {
+			"/validate-pod", bound("out", "full", "3"), bound("out", "", "3"),
+			"metadata.labels[" + annotation.QuotaName +
+				`]: quota "full" has too little left (cpu: runtime 4, used by others 3, the pod would use 3)`,
+		},
+		"to a quota that does not exist": {
+			"/validate-pod", bound("a", "absent", "3"), bound("a", "full", "3"),
+			"metadata.labels[" + annotation.QuotaName +
+				`]: quota "absent" does not exist: a bound pod moves to an existing quota alone`,
+		},
+		"out of all quotas":                      {"/validate-pod", bound("a", "", "3"), bound("a", "full", "3"), ""},
+		"a pending pod, which is admitted later": {"/validate-pod", moved, pending, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := ask(t, s.mux[c.path], admissionv1.Update, "someone", c.pod, c.old)
+			if got.Allowed != (c.want == "") || !got.Allowed && got.Result.Message != c.want {
+				t.Errorf("answer %+v, want %q", got.Result, c.want)
+			}
+		})
+	}
 }

@@ -30,6 +30,8 @@ type Rules struct {
 	RequireNRIPlugin bool
 	// Pod returns a pod that the API server has; nil where that is not known.
 	Pod func(namespace, name string) *corev1.Pod
+	// Room returns what the node of a pod has beside it; nil knows no node.
+	Room func(pod *corev1.Pod) admission.Room
 	// Kinds are the kinds of devices that Device objects list, beside GPUs, RDMA and FPGA.
 	Kinds func() device.Kinds
 	// Quotas answers about elastic quotas; nil checks none.
@@ -44,11 +46,9 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 		"/mutate-pod-scheduler": h.mutating(func(pod *corev1.Pod) (admission.Mutation, admission.Answer) {
 			return admission.Schedule(pod, rules.Kinds()), admission.Answer{}
 		}),
-		"/validate-binding": h.checkBinding,
-		"/validate-pod":     validating(decoder, h.validatePod),
-		"/validate-pod-resize": validating(decoder, func(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
-			return admission.Resize(pod, old)
-		}),
+		"/validate-binding":    h.checkBinding,
+		"/validate-pod":        validating(decoder, h.validatePod),
+		"/validate-pod-resize": validating(decoder, h.validateResize),
 		"/validate-node": validating(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
 			return admission.Node(node)
 		}),
@@ -146,6 +146,18 @@ func (h handlers) validatePod(req ctrl.Request, pod, old *corev1.Pod) admission.
 	}
 	if h.rules.Quotas != nil {
 		h.rules.Quotas.addPod(&a, pod, old)
+	}
+	return a
+}
+
+func (h handlers) validateResize(_ ctrl.Request, pod, old *corev1.Pod) admission.Answer {
+	var room admission.Room
+	if h.rules.Room != nil && old.Spec.NodeName != "" {
+		room = h.rules.Room(old)
+	}
+	a := admission.Resize(pod, old, room)
+	if h.rules.Quotas != nil {
+		h.rules.Quotas.addResize(&a, pod)
 	}
 	return a
 }
