@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -23,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // serverOf is the Device of a node with four GPUs and two NICs, of which some may fail, be gone or have other minors.
@@ -445,7 +445,7 @@ func TestANodeIsClosedUntilItsHoldersAreKnown(t *testing.T) {
 			switch rapid.IntRange(0, 2).Draw(rt, "event") {
 			case 0:
 				p := holding(uid, "n", "")
-				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+				p.Spec.Containers[0].Resources.Limits = testobject.List("nvidia.com/gpu", "1")
 				live.PutPod(p)
 				there[uid] = true
 			case 1:

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -570,7 +571,7 @@ func TestWhatHelpsAnotherKindOfMemberWakesTheGang(t *testing.T) {
 			p *framework.QueuedPodInfo,
 		) (scheduler.ScheduleResult, error) {
 			if p.Pod.Name == "b" && len(e.api.nodes.GetStore().List()) == 1 { // after the gang
-				has := corev1.ResourceList{"cpu": resource.MustParse("8"), "pods": resource.MustParse("9")}
+				has := testobject.List("cpu", "8", "pods", "9")
 				n := &corev1.Node{Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
 				n.Name = "n1"
 				e.api.create(e.api.nodes, n)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -62,9 +61,7 @@ func (a *quotas) node(name, reason string) {
 	}
 	a.nodes[name] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{ready}, Allocatable: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("10"), corev1.ResourceMemory: resource.MustParse("10Gi"),
-			},
+			Conditions: []corev1.NodeCondition{ready}, Allocatable: testobject.List("cpu", "10", "memory", "10Gi"),
 		},
 	}
 	a.PutNode(a.nodes[name])

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 )
 
@@ -53,9 +53,7 @@ func (c *cluster) pages(t *testing.T) {
 		Name: "arm", Labels: map[string]string{corev1.LabelArchStable: "arm64"},
 	}}, metav1.CreateOptions{})
 	testkit.Check(t, err)
-	node.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
-	}
+	node.Status.Allocatable = object.List("cpu", "64", "memory", "256Gi")
 	_, err = c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
 	testkit.Check(t, err)
 

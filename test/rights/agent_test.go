@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,8 +109,8 @@ func (c *cluster) node(t *testing.T, name string) {
 	}}, metav1.CreateOptions{})
 	testkit.Check(t, err)
 	n.Status = corev1.NodeStatus{
-		Capacity:        corev1.ResourceList{"cpu": resource.MustParse("96"), "x/gpu": resource.MustParse("8")},
-		Allocatable:     corev1.ResourceList{"cpu": resource.MustParse("94")},
+		Capacity:        testobject.List("cpu", "96", "x/gpu", "8"),
+		Allocatable:     testobject.List("cpu", "94"),
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", BootID: "boot"},

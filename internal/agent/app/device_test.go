@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const driver = "proc/driver/nvidia/gpus/0000:3b:00.0/information"
@@ -68,8 +67,8 @@ func (w *world) putGPUs(left string) {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), nodeName, metav1.GetOptions{})
 	testkit.Check(w.t, err)
-	node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(left)}
+	node.Status.Capacity = object.List("nvidia.com/gpu", "1")
+	node.Status.Allocatable = object.List("nvidia.com/gpu", left)
 	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}

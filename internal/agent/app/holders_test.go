@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // newMoving is a node with two GPUs of which the kubelet gives out some, and whose agent is to take them over.
@@ -39,7 +40,7 @@ func newMoving(t *testing.T) *world {
 	w.objects.PrependReactor("patch", "devices", w.applyDevice)
 	node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 	testkit.Check(t, err)
-	node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}
+	node.Status.Capacity = object.List("nvidia.com/gpu", "2")
 	if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

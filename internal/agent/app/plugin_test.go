@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestPluginsThatANodeNeeds(t *testing.T) {
@@ -72,8 +72,8 @@ func TestPluginsThatANodeNeeds(t *testing.T) {
 		}
 		node := &corev1.Node{}
 		if test.capacity != "" {
-			node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(test.capacity)}
-			node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(test.left)}
+			node.Status.Capacity = object.List("nvidia.com/gpu", test.capacity)
+			node.Status.Allocatable = object.List("nvidia.com/gpu", test.left)
 		}
 		lost := func(resource string) bool { return test.lost && resource == "nvidia.com/gpu" }
 		running := map[string]context.CancelFunc{test.running: func() {}}

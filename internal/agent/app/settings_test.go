@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // talker is a kubelet that can be asked.
@@ -582,7 +582,7 @@ func TestDevicesThatAreLostAreUnhealthy(t *testing.T) {
 		capacity := func(n string) {
 			node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 			testkit.Check(t, err)
-			node.Status.Capacity = corev1.ResourceList{"x/gpu": resource.MustParse(n)}
+			node.Status.Capacity = object.List("x/gpu", n)
 			if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -18,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // accelerated is a node with a GPU that Tenon allocates.
@@ -43,7 +42,7 @@ func TestAPodWithoutItsDevicesIsHeldBack(t *testing.T) {
 	})
 	p := sandbox("a", "", "")
 	asking := inAPI(p)
-	asking.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	asking.Spec.Containers[0].Resources.Limits = object.List("nvidia.com/gpu", "1")
 	n.engine.Update(desired.FromAPI(convert.ReadPod(asking)))
 	_, err := n.service.Devices(in(p, "c1"))
 	wantCause(t, err, inject.ErrUnallocated)

@@ -193,7 +193,7 @@ func TestHoldersOfDevices(t *testing.T) {
 		},
 		"a pod with a share has none: no plugin serves those": {
 			pods:     []*convert.Pod{gpuPod("p", "koordinator.sh/gpu", "")},
-			capacity: corev1.ResourceList{"koordinator.sh/gpu": resource.MustParse("400")},
+			capacity: object.List("koordinator.sh/gpu", "400"),
 			want:     Foreign{Holders: annotation.DevicesCheckpoints{none("p")}},
 		},
 		"a pod on a node that is not known": {

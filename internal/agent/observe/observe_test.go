@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -97,7 +96,7 @@ func TestAnAnswerIsOfThePodThatRanWhenItWasAsked(t *testing.T) {
 func TestDevicesThatTheNodeStillCountsAreUnhealthy(t *testing.T) {
 	t.Parallel()
 	gpu := func(id string) host.Device { return host.Device{Resource: "x/gpu", ID: id} }
-	node := &corev1.Node{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{"x/gpu": resource.MustParse("2")}}}
+	node := &corev1.Node{Status: corev1.NodeStatus{Capacity: object.List("x/gpu", "2")}}
 	lost := gpu("b")
 	lost.Unhealthy = true
 	before := []host.Device{gpu("a"), gpu("b"), gpu("c")}

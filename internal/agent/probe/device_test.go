@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func gpu(id, minor string, change ...func(*host.Dropped)) host.Dropped {
@@ -154,7 +155,7 @@ func TestTheModeOfDevices(t *testing.T) {
 	withAdapters := &corev1.Node{}
 	withAdapters.Status.Capacity = corev1.ResourceList{"rdma/hca": *resource.NewQuantity(1000, resource.DecimalSI)}
 	withSlices := &corev1.Node{}
-	withSlices.Status.Capacity = corev1.ResourceList{"nvidia.com/mig-1g.5gb": resource.MustParse("7")}
+	withSlices.Status.Capacity = testobject.List("nvidia.com/mig-1g.5gb", "7")
 	chosen := &devicev1alpha1.Device{}
 	chosen.Annotations = map[string]string{"node.tenon.sh/device-mode": "Moving"}
 	for _, test := range []struct {

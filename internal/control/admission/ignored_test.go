@@ -5,15 +5,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	t.Parallel()
-	mid := corev1.ResourceList{"koordinator.sh/mid-cpu": resource.MustParse("50"), "cpu": resource.MustParse("1")}
+	mid := object.List("koordinator.sh/mid-cpu", "50", "cpu", "1")
 	container := corev1.Container{Resources: corev1.ResourceRequirements{Requests: mid, Limits: mid}}
 	answer := admission.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // world is an API server with one node and its Device. It applies as a server does: what the manager does not say any
@@ -44,7 +45,7 @@ func run(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{nodes: fcache.NewFakeControllerSource(), devices: fcache.NewFakeControllerSource()}
 		w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"own": "x"}}}
-		w.node.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+		w.node.Status.Capacity = object.List("cpu", "8")
 		w.node.Status.Allocatable = maps.Clone(w.node.Status.Capacity)
 		w.nodes.Add(w.node)
 		client := fake.NewClientset()

@@ -23,6 +23,7 @@ import (
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // world is nodes, and an API server with profiles and quotas.
@@ -46,10 +47,7 @@ func newWorld(t *testing.T) *world {
 // node is a ready node of a pool with 10 CPUs, 16 GiB and a GPU.
 func (w *world) node(name, pool string, change func(*corev1.Node)) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool}}}
-	n.Status.Allocatable = corev1.ResourceList{
-		"cpu": resource.MustParse("10"), "memory": resource.MustParse("16Gi"),
-		"nvidia.com/gpu": resource.MustParse("1"),
-	}
+	n.Status.Allocatable = object.List("cpu", "10", "memory", "16Gi", "nvidia.com/gpu", "1")
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	if change != nil {
 		change(n)

@@ -15,9 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/quotastatus"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // world is quotas, their objects, and an API server that a controller writes to.
@@ -76,7 +75,7 @@ func (w *world) add(group, name string) {
 		o.SetGroupVersionKind(v1alpha1.Resource(group).GroupVersion().WithKind("ElasticQuota"))
 		o.Namespace, o.Name, o.UID, o.ResourceVersion = "team", name, types.UID(name), "1"
 		o.Labels, o.Annotations = map[string]string{"mine": "yes"}, map[string]string{"mine": "yes"}
-		o.Spec.Max = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+		o.Spec.Max = testobject.List("cpu", "8")
 		w.objects[name] = o
 	}
 }
@@ -190,7 +189,7 @@ func TestAnObjectSaysWhatItsQuotaIs(t *testing.T) {
 			t.Parallel()
 			run(t, func(w *world) {
 				w.add(group, "q")
-				w.objects["q"].Status.Used = corev1.ResourceList{"gone": resource.MustParse("1")}
+				w.objects["q"].Status.Used = testobject.List("gone", "1")
 				w.reports["q"] = quota.Report{
 					Name: "q", Namespace: "team", Group: group,
 					Used: quota.Amounts{"cpu": 1500, "memory": 2 << 30}, Runtime: quota.Amounts{"cpu": 4000},

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // hook is a webhook of the manifests, whatever its kind.
@@ -111,7 +112,7 @@ func pod(labelled, annotations map[string]string) *corev1.Pod {
 func elasticQuota(labelled, annotations map[string]string, ceiling string) *v1alpha1.ElasticQuota {
 	return &v1alpha1.ElasticQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q", Labels: labelled, Annotations: annotations},
-		Spec:       v1alpha1.ElasticQuotaSpec{Max: corev1.ResourceList{"cpu": resource.MustParse(ceiling)}},
+		Spec:       v1alpha1.ElasticQuotaSpec{Max: testobject.List("cpu", ceiling)},
 	}
 }
 

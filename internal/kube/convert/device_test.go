@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -16,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // deviceObject reads a Device of node n as informers do.
@@ -428,7 +428,7 @@ func TestPodsThatGotDevicesElsewhere(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{}}}
 		pod.Spec = corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
 			Name: "c", Resources: corev1.ResourceRequirements{
-				Limits: corev1.ResourceList{corev1.ResourceName(c.name): resource.MustParse(c.amount)},
+				Limits: testobject.List(c.name, c.amount),
 			},
 		}}}
 		if c.allocated != "" {

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
@@ -29,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestOptionsRefuse(t *testing.T) {
@@ -88,7 +88,7 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", Annotations: map[string]string{annotation.NodeReservation: `{"resources":{"cpu":"32"}}`},
 	}}
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("128")}
+	node.Status.Allocatable = object.List("cpu", "128")
 	client := fake.NewClientset(node)
 	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now),
 		kube.NewGangs())
@@ -264,7 +264,7 @@ func expectDevices(t *testing.T, s *Scheduler, expect func(path string, code int
 		t.Fatal(err)
 	}
 	s.store.PutDevice(d)
-	amounts := corev1.ResourceList{"koordinator.sh/gpu": resource.MustParse("50")}
+	amounts := object.List("koordinator.sh/gpu", "50")
 	pod := testPod("shares")
 	pod.Spec.NodeName = "n"
 	pod.Spec.Containers = []corev1.Container{{

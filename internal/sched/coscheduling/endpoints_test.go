@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -26,7 +26,7 @@ func TestAGangSaysHowItsLastPlanEnded(t *testing.T) {
 			m.Annotations[annotation.GangMode] = "NonStrict"
 		}
 		m.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{"cpu": resource.MustParse("1500m"), "example.com/x": resource.MustParse("2")},
+			Requests: object.List("cpu", "1500m", "example.com/x", "2"),
 		}}}
 		gangs.PutPod(m)
 	}

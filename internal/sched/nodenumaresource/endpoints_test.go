@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -29,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // served is a plugin of our name with these endpoints.
@@ -178,7 +177,7 @@ func TestNodeAllocationHidesNamesThatTheCallerMayNotRead(t *testing.T) {
 		t.Fatalf("%v in %s", err, body)
 	}
 	amount := func(node int32, cpu string) numaResource {
-		return numaResource{Node: node, Resources: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}
+		return numaResource{Node: node, Resources: object.List("cpu", cpu)}
 	}
 	for name, pair := range map[string][2]any{
 		"total":     {[]numaResource{amount(0, "8"), amount(1, "8"), amount(2, "8"), amount(3, "8")}, got.Total},

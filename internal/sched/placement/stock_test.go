@@ -34,6 +34,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -121,7 +122,7 @@ func TestVendorsResourcesAreCountedAsNodeResourcesFitCountsThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(what string, most int64) int64 { return rapid.Int64Range(0, most).Draw(t, what) }
 		vendor := func() corev1.ResourceName { return rapid.SampledFrom(vendors).Draw(t, "vendor") }
-		allocatable := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
+		allocatable := object.List("pods", "110")
 		for range draw("resources", 2) {
 			allocatable[vendor()] = *resource.NewQuantity(draw("allocatable", 4), resource.DecimalSI)
 		}
@@ -180,7 +181,7 @@ func TestVendorsResourcesAreCountedAsNodeResourcesFitCountsThem(t *testing.T) {
 
 func TestOtherRequestsForDevicesNeedADeviceObject(t *testing.T) {
 	f, store := deviceProfile(t, nil)
-	n := nodeWith(corev1.ResourceList{"koordinator.sh/gpu-core": resource.MustParse("100")})
+	n := nodeWith(object.List("koordinator.sh/gpu-core", "100"))
 	store.PutNode(n.Node())
 	pod := vendorPod("share", nil, []corev1.Container{asking("koordinator.sh/gpu", 50)})
 	if status := filter(t.Context(), f, pod, n); status.Code() != fwk.UnschedulableAndUnresolvable ||
@@ -219,7 +220,7 @@ func TestAPodThatWaitsForAVendorsResourceWakesWhenANodeOffersIt(t *testing.T) {
 		t.Fatal("no event of what a node has")
 	}
 	for n, want := range map[string]fwk.QueueingHint{"0": fwk.QueueSkip, "1": fwk.QueueSkip, "2": fwk.Queue} {
-		node := nodeWith(corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(n)}).Node()
+		node := nodeWith(object.List("nvidia.com/gpu", n)).Node()
 		store.PutNode(node)
 		if got, err := hint(klog.Background(), pod, nil, node); err != nil || got != want {
 			t.Errorf("%s GPUs: hint %v, %v, want %v", n, got, err, want)

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
@@ -44,7 +44,7 @@ func wishing(p *corev1.Pod) {
 
 // requesting lets a pod request a GPU.
 func requesting(p *corev1.Pod) {
-	one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	one := object.List("nvidia.com/gpu", "1")
 	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
 }
 

@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
 // withOthers gives a pod an init container, a sidecar and one for debugging.
 func withOthers(p *corev1.Pod) {
-	small := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}
+	small := corev1.ResourceRequirements{Requests: object.List("cpu", "100m")}
 	always := corev1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers = []corev1.Container{
 		{Name: "init", Image: probeImage, Args: []string{"once"}, ImagePullPolicy: corev1.PullNever, Resources: small},
