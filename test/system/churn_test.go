@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,7 +23,10 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
-const churnRow = 100 // pods before each kill
+const (
+	churnRow    = 100 // pods before each kill
+	mixedPrefix = "mix-"
+)
 
 // podFact is what the test knows of a pod.
 type podFact struct {
@@ -123,7 +127,7 @@ func (o *observer) list(pods []corev1.Pod) {
 // mixed returns pod i of the mix: of ten pods two LSE, two LSR, one LS that may burst in one NUMA node, two LS, two BE,
 // one plain.
 func mixed(i int) *corev1.Pod {
-	p := pod(fmt.Sprintf("mix-%04d", i))
+	p := pod(fmt.Sprintf(mixedPrefix+"%04d", i))
 	amounts := func(request, limit string) {
 		object.Requests("cpu", request, "memory", "64Mi")(p)
 		if limit != "" {
@@ -165,10 +169,14 @@ func mixed(i int) *corev1.Pod {
 }
 
 // Law: whatever happens to schedulers, no CPU is given twice, no pod loses its CPUs, containers run exactly where their
-// annotation says, and shared pools never hold an exclusive CPU, at any instant that was observed.
-func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
-	nodes := size(8, 20)
-	l := up(t, 2, "--nodes", fmt.Sprint(nodes))
+// annotation says, and shared pools never hold an exclusive CPU, at any instant that was observed. Beside these pods
+// others with shares of GPUs and whole ones come and end on the same nodes and through the same kills, faster than the
+// nodes can take them: no GPU is given twice, and containers get the GPUs that their pods were given and no others.
+func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
+	repeated := size(2, 5) // the list of seven machines, of which four have GPUs
+	l := up(t, 2, "--nodes", fmt.Sprint(7*repeated), "--machine", "epyc-2s", "--machine", "epyc-256",
+		"--machine", "arm64-1s", "--machine", "hgx-h100=2", "--machine", "t4-2=2")
+	gpus := &gpuLoad{gangLoad: watchGangs(t, l), nodes: 4 * repeated}
 	ctx := t.Context()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -178,8 +186,8 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 
 	forest, err := trees(l.dir)
 	testkit.Check(t, err)
-	if len(forest) != nodes {
-		t.Fatalf("%d node trees, want %d", len(forest), nodes)
+	if want := 7 * repeated; len(forest) != want {
+		t.Fatalf("%d node trees, want %d", len(forest), want)
 	}
 	var instants atomic.Int64
 	var badMu sync.Mutex
@@ -242,6 +250,8 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 		if round > 0 {
 			remove(10)
 		}
+		gpus.create(t, size(60, 100))
+		gpus.compareInjected(t)
 		l.killLeader(t)
 	}
 	t.Logf("%d pods created, %d deleted, %d leaders killed", created, deleted, kills())
@@ -249,8 +259,12 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 	waitFor(t, 5*time.Minute, "every pod to run", func() error {
 		facts := seen.facts()
 		seen.mu.Lock()
-		running, live := 0, len(seen.live)
+		running, live := 0, 0
 		for uid := range seen.live {
+			if !strings.HasPrefix(facts[uid].name, mixedPrefix) {
+				continue
+			}
+			live++
 			if facts[uid].running {
 				running++
 			}
@@ -261,6 +275,7 @@ func TestPodsKeepTheirCPUsWhileSchedulersDie(t *testing.T) {
 		}
 		return nil
 	})
+	gpus.end(t)
 	compareEnd(t, l, forest)
 	stop()
 	observers.Wait()
@@ -299,6 +314,9 @@ func compareEnd(t *testing.T, l *local, forest []tree) {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		fact := factOf(pod)
+		if pod.Status.Phase == corev1.PodSucceeded { // one with GPUs
+			continue
+		}
 		sets := groups[string(pod.UID)]
 		if len(sets) == 0 {
 			t.Errorf("%s on %s has no group", fact.name, fact.node)

@@ -21,36 +21,41 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
-// TestDevicesHoldWhileSchedulersDie lets pods with shares of GPUs and whole ones pass over nodes, faster than these
-// can take them, and kills the leading scheduler again and again. No change of a pod shows a GPU of which more than all
-// is given, containers get the GPUs that their pods were given and no others, and the account of the last scheduler,
-// which was rebuilt from the API, has nothing left when no pod is.
-func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
-	row, nodes := size(60, 100), size(4, 10) // pods before each kill; nodes of each kind
-	l := watchGangs(t, up(t, 2, "--machine", fmt.Sprintf("hgx-h100=%d", nodes), "--machine",
-		fmt.Sprintf("t4-2=%d", nodes)))
-	compared := 0
-	for kill := range kills() {
-		for i := range row {
-			l.submit(t, withGPUs(kill*row+i))
-		}
-		compared += l.compareInjected(t)
-		l.killLeader(t)
+const gpuPrefix = "gpu-"
+
+// gpuLoad makes pods with GPUs, and compares what they were given with what their containers got.
+type gpuLoad struct {
+	*gangLoad
+	nodes          int // that have GPUs
+	made, compared int // pods; containers
+}
+
+func (l *gpuLoad) create(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		l.submit(t, withGPUs(l.made))
+		l.made++
 	}
-	waitFor(t, 6*time.Minute, "all pods to end", func() error {
-		compared += l.compareInjected(t)
-		left := 0
+}
+
+// end waits until all pods with GPUs have ended: then the account of the last scheduler, which was rebuilt from the API,
+// has no GPU in use.
+func (l *gpuLoad) end(t *testing.T) {
+	t.Helper()
+	waitFor(t, 6*time.Minute, "all pods with GPUs to end", func() error {
+		l.compareInjected(t)
+		ended := 0
 		pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		for i := range pods.Items {
-			if p := &pods.Items[i]; p.Status.Phase != corev1.PodSucceeded {
-				left++
+			if p := &pods.Items[i]; p.Status.Phase == corev1.PodSucceeded {
+				ended++
 			}
 		}
-		if left > 0 {
-			return fmt.Errorf("%d pods have not", left)
+		if ended != l.made {
+			return fmt.Errorf("%d of %d pods have", ended, l.made)
 		}
 		return nil
 	})
@@ -60,30 +65,30 @@ func TestDevicesHoldWhileSchedulersDie(t *testing.T) {
 	for _, fault := range l.seen.faults {
 		t.Error(fault)
 	}
-	if compared == 0 {
+	if l.compared == 0 {
 		t.Error("no container was compared")
 	}
-	t.Logf("%d changes of pods judged, %d containers compared, %d schedulers killed", l.seen.events, compared,
-		kills())
+	t.Logf("%d changes of pods judged, %d pods with GPUs, %d of their containers compared", l.seen.events, l.made,
+		l.compared)
 }
 
 // withGPUs returns a pod that ends after two seconds: most with shares of one GPU, some with several whole ones.
 func withGPUs(i int) *corev1.Pod {
 	percent := []int64{20, 30, 50, 50, 70, 100, 40, 60, 200, 400}[i%10]
-	p := pod(fmt.Sprintf("gpu-%04d", i), object.Annotation(annotation.SimulateKey, `{"runFor":"2s"}`),
+	p := pod(fmt.Sprintf(gpuPrefix+"%04d", i), object.Annotation(annotation.SimulateKey, `{"runFor":"2s"}`),
 		object.Both("koordinator.sh/gpu", fmt.Sprint(percent)))
 	p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return p
 }
 
-// compareInjected compares what containers that run were given with what their pods were, and returns how many.
-func (l *gangLoad) compareInjected(t *testing.T) (compared int) {
+// compareInjected compares what containers that run were given with what their pods were.
+func (l *gpuLoad) compareInjected(t *testing.T) {
 	t.Helper()
 	pods, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 	testkit.Check(t, err)
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil {
+		if !strings.HasPrefix(p.Name, gpuPrefix) || len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil {
 			continue
 		}
 		id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "tenon://")
@@ -107,13 +112,12 @@ func (l *gangLoad) compareInjected(t *testing.T) (compared int) {
 		if slices.Sort(want); !slices.Equal(got, want) {
 			t.Errorf("the container of %s sees %v, its pod was given %v", p.Name, got, want)
 		}
-		compared++
+		l.compared++
 	}
-	return compared
 }
 
 // devicesAreFree asks the leading scheduler what pods hold.
-func (l *gangLoad) devicesAreFree() error {
+func (l *gpuLoad) devicesAreFree() error {
 	var nodes map[string]struct {
 		DeviceUsed  map[string]resource.Quantity
 		DeviceTotal map[string]resource.Quantity
@@ -121,8 +125,8 @@ func (l *gangLoad) devicesAreFree() error {
 	if err := l.ask("plugins/DeviceShare/nodeDeviceSummaries", &nodes); err != nil {
 		return err
 	}
-	if len(nodes) != len(l.seen.cpus) {
-		return fmt.Errorf("%d nodes have devices, want %d", len(nodes), len(l.seen.cpus))
+	if len(nodes) != l.nodes {
+		return fmt.Errorf("%d nodes have devices, want %d", len(nodes), l.nodes)
 	}
 	for name, n := range nodes {
 		if total := n.DeviceTotal["koordinator.sh/gpu-core"]; total.IsZero() {

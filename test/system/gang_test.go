@@ -56,8 +56,8 @@ func (g *gangSeen) begun() time.Time {
 
 // taken is what pods that run have of a node.
 type taken struct {
-	cpus int
-	gpus map[int]int // percent, by minor
+	milliCPU int
+	gpus     map[int]int // percent, by minor
 }
 
 // gangWatch follows the Bindings of gangs.
@@ -133,7 +133,7 @@ func (w *gangWatch) count(pod *corev1.Pod, ended bool) {
 		w.nodes[node] = &taken{gpus: map[int]int{}}
 	}
 	state := w.nodes[node]
-	state.cpus += sign * int(pod.Spec.Containers[0].Resources.Requests.Cpu().Value())
+	state.milliCPU += sign * int(pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue())
 	var devices struct {
 		GPU []struct {
 			Minor     int
@@ -153,8 +153,9 @@ func (w *gangWatch) count(pod *corev1.Pod, ended bool) {
 				state.gpus[d.Minor]))
 		}
 	}
-	if state.cpus > w.cpus[node] {
-		w.faults = append(w.faults, fmt.Sprintf("node %s has %d CPUs and gives %d", node, w.cpus[node], state.cpus))
+	if state.milliCPU > 1000*w.cpus[node] {
+		w.faults = append(w.faults, fmt.Sprintf("node %s has %d CPUs and gives %d thousandths", node, w.cpus[node],
+			state.milliCPU))
 	}
 }
 
