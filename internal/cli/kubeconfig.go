@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -24,6 +29,20 @@ func LocalCluster(env func(string) string) string {
 		return local
 	}
 	return ""
+}
+
+// NameCluster returns a ConfigFlags.WrapConfigFn that writes which cluster a command speaks to, once, where that is not
+// one of tenon up: both have pods and nodes of the same names.
+func NameCluster(flags *genericclioptions.ConfigFlags, errOut io.Writer) func(*rest.Config) *rest.Config {
+	var once sync.Once
+	return func(c *rest.Config) *rest.Config {
+		once.Do(func() {
+			if local, err := addressesInKubeconfig(flags); err == nil && len(local) == 0 {
+				_, _ = fmt.Fprintf(errOut, "cluster %s\n", c.Host) // nowhere else to tell
+			}
+		})
+		return c
+	}
 }
 
 func exists(path string) bool {

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -50,6 +51,31 @@ func TestTheLocalClusterIsFoundWhenNothingElseNamesACluster(t *testing.T) {
 			}
 			if got := LocalCluster(env); got != want {
 				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestACommandNamesAClusterThatIsNotLocal(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		program  string
+		replicas []string
+		want     int
+	}{
+		"a cluster of tenon up": {"tenon", []string{"http://127.0.0.1:1"}, 0},
+		"another cluster":       {"tenon", nil, 1},
+		"kubectl's own context": {"kubectl-tenon", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := kubeconfig(t, "https://127.0.0.1:1", test.replicas...)
+			for _, verb := range []string{"top", "topology", "quota", "gang", "status"} {
+				code, _, errOut := run(t, test.program, verb, "--kubeconfig", path)
+				const line = "cluster https://127.0.0.1:1\n"
+				if code != ExitUnreachable || strings.Count(errOut, line) != test.want {
+					t.Errorf("%s: exit code %d, want %d lines %q on standard error:\n%s", verb, code, test.want, line, errOut)
+				}
 			}
 		})
 	}

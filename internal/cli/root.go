@@ -19,6 +19,8 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	display := "tenon"
 	if strings.HasPrefix(name, "kubectl-") {
 		display = "kubectl tenon"
+	} else { // users of kubectl know its context
+		flags.WrapConfigFn = NameCluster(flags, streams.ErrOut)
 	}
 	root := &cobra.Command{
 		Use:           "tenon",
