@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,24 +38,26 @@ import (
 func newLeave(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var format string
 	var wait time.Duration
-	l := leaver{removed: map[string][]string{}, answers: map[string]string{}}
+	var yes bool
+	l := leaver{removed: map[string][]string{}, answers: map[string]string{}, blocked: map[string]bool{}}
 	c := &cobra.Command{
 		Use:   "leave",
 		Short: "Give nodes back to the kubelet before an uninstallation",
 		Long: `Give nodes back to the kubelet before an uninstallation, and wait until that is done.
 
 The agents give the groups of containers back, and this command removes what Tenon has written of nodes. Pods go on
-running. Without --node it then removes the webhooks and the agents; helm upgrade brings both back, and one node
+running. Without --node it acts on all nodes, for which it asks or needs --yes, and then removes the webhooks and the
+agents; helm upgrade brings both back, and one node
 kubectl annotate node NAME node.tenon.sh/leave-. The exit code is 5 when --wait ends before all is done: the answer
 says what is missing.`,
 		Example: `  # before helm uninstall
-  tenon leave --wait 10m
+  tenon leave --wait 10m --yes
 
   # one node
   tenon leave --node worker-1
 
   # go on, and see how far it is
-  tenon leave --wait 0s -o json`,
+  tenon leave --yes --wait 0s -o json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -68,6 +75,11 @@ says what is missing.`,
 				return err
 			}
 			l.local = len(local) > 0
+			if l.name == "" && !yes {
+				if err := confirm(streams, l.config.Host); err != nil {
+					return err
+				}
+			}
 			ctx, cancel := context.WithTimeout(c.Context(), wait)
 			defer cancel()
 			answer, err := awaitStatus(ctx, func() (view.Status, error) {
@@ -85,9 +97,27 @@ says what is missing.`,
 	}
 	outputFlag(c, &format)
 	c.Flags().StringVar(&l.name, "node", "", "leave only this node")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "leave all nodes without asking")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, nodePath)))
 	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "wait so long until all is done")
 	return c
+}
+
+// confirm asks whether all nodes of a cluster are meant. Where nobody can answer, it refuses.
+func confirm(streams genericiooptions.IOStreams, cluster string) error {
+	if in, ok := streams.In.(*os.File); ok && !term.IsTerminal(int(in.Fd())) {
+		return usagef("leave without --node acts on all nodes of %s: add --yes, or name one with --node", cluster)
+	}
+	fmt.Fprintf(streams.ErrOut, "Take Tenon off all nodes of %s, and remove its webhooks and agents? [y/N] ", cluster)
+	answer, err := bufio.NewReader(streams.In).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return usagef("nothing was changed: the answer %q is not yes", strings.TrimSpace(answer))
 }
 
 // leaver takes Tenon off nodes.
@@ -99,6 +129,8 @@ type leaver struct {
 	name    string
 	removed map[string][]string // what was removed, by check
 	answers map[string]string   // of the agents of nodes that are left
+	// blocked has the nodes that are not left until someone does what their agent's answer says.
+	blocked map[string]bool
 }
 
 // step does what can be done now.
@@ -124,7 +156,10 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 		return answer, err
 	}
 	add := func(check, waits, left string) {
-		f := view.Finding{Check: check, Status: view.CheckFail, Found: waits}
+		f := view.Finding{Check: check, Status: view.CheckWait, Found: waits}
+		if l.blocked[check] {
+			f.Status = view.CheckFail
+		}
 		if waits == "" {
 			f.Status, f.Found = view.CheckOK, left
 		}
@@ -197,6 +232,7 @@ func (l *leaver) node(ctx context.Context, n *corev1.Node, hasAgent bool, report
 		metav1.SetMetaDataAnnotation(&clean.ObjectMeta, annotation.LeaveKey, "true")
 		return "asked its agent", l.change(ctx, n, clean)
 	case hasAgent && said.Reason != event.Left:
+		l.blocked[n.Name] = said.Message != ""
 		return cmp.Or(said.Message, "its agent has not answered yet: tenon doctor --node "+n.Name), nil
 	case hasAgent:
 		l.answers[n.Name] = said.Message

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -109,7 +112,7 @@ func newLeaving(t *testing.T) *leaving {
 	}
 	l.leaver = leaver{
 		cluster: cluster{core: l.core, dynamic: l.objects}, removed: map[string][]string{},
-		answers: map[string]string{},
+		answers: map[string]string{}, blocked: map[string]bool{},
 	}
 	return l
 }
@@ -158,12 +161,27 @@ func TestAClusterIsLeft(t *testing.T) {
 	t.Parallel()
 	l := newLeaving(t)
 	first, done := l.next()
+	if answer, err := l.step(t.Context()); err != nil || answer.Healthy() || slices.ContainsFunc(answer.Findings,
+		func(f view.Finding) bool { return f.Status == view.CheckFail }) {
+		t.Errorf("in progress: %+v, %v, want no failure, and not done", answer, err)
+	}
 	if done || first["a"] != "asked its agent" || !strings.Contains(first["c"], "removed numatopologies/c") {
 		t.Fatalf("first step: %v, done: %v", first, done)
 	}
 	l.says("a", event.Left, "left; not on CPUs of their own any more: default/x")
 	l.says("b", "AgentNeeded", "containers of default/y need it")
 	l.next()
+	statuses := map[string]view.CheckStatus{}
+	under, err := l.step(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range under.Findings {
+		statuses[f.Check] = f.Status
+	}
+	if statuses["a"] == view.CheckFail || statuses["b"] != view.CheckFail {
+		t.Errorf("while pods of b need the agent: %v, want a failure of b alone", statuses)
+	}
 	waits, done := l.next()
 	if done || waits["b"] != "containers of default/y need it" || !strings.HasPrefix(waits["a"], "left;") {
 		t.Errorf("while pods of b need the agent: %v, done: %v", waits, done)
@@ -230,6 +248,34 @@ func TestANodeIsLeftAlone(t *testing.T) {
 	}
 	if l.get("b").Annotations[annotation.LeaveKey] != "" {
 		t.Error("another node is left, too")
+	}
+}
+
+// TestAllNodesAreLeftOnlyWhenSomeoneSaysSo: without a terminal --yes or --node is needed, and on one the answer counts.
+func TestAllNodesAreLeftOnlyWhenSomeoneSaysSo(t *testing.T) {
+	t.Parallel()
+	closed, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed.Close()
+	for name, test := range map[string]struct {
+		in   io.Reader
+		want string // in the error; "" for none
+	}{
+		"a script": {
+			closed, "leave without --node acts on all nodes of https://c: add --yes, or name one with --node",
+		},
+		"yes":               {strings.NewReader("y\n"), ""},
+		"yes, in full":      {strings.NewReader("Yes\n"), ""},
+		"only a line break": {strings.NewReader("\n"), "nothing was changed"},
+		"no":                {strings.NewReader("n\n"), "nothing was changed"},
+		"the end":           {strings.NewReader(""), "nothing was changed"},
+	} {
+		err := confirm(genericiooptions.IOStreams{In: test.in, ErrOut: io.Discard}, "https://c")
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
 	}
 }
 

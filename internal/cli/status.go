@@ -277,7 +277,8 @@ func (r *statusReader) nodes(ctx context.Context) {
 	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
 	for _, n := range listed(ctx, r, "nodes", "nodes", r.core.CoreV1().Nodes(), linux).Items {
 		if annotation.IsLeaving(n.Annotations) {
-			continue // nothing is due from it
+			r.in.Left = append(r.in.Left, n.Name)
+			continue
 		}
 		r.in.Nodes = append(r.in.Nodes, view.NodeReport{
 			Name: n.Name, Ready: slices.Contains(r.agents, n.Name),

@@ -14,6 +14,7 @@ type CheckStatus string
 const (
 	CheckOK      CheckStatus = "ok"
 	CheckUnknown CheckStatus = "unknown" // it could not be looked at
+	CheckWait    CheckStatus = "wait"    // it is under way and ends by itself
 	CheckWarn    CheckStatus = "warn"    // it works, with less than could be
 	CheckFail    CheckStatus = "fail"    // pods do not get what was promised to them
 )
@@ -44,9 +45,11 @@ func NewDiagnosis(subject string, findings []Finding) Diagnosis {
 	return Diagnosis{APIVersion: "cli.tenon.sh/v1", Kind: "Diagnosis", Subject: subject, Findings: findings}
 }
 
-// Healthy reports whether no check failed.
+// Healthy reports whether no check failed or waits.
 func (d *Diagnosis) Healthy() bool {
-	return !slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Status == CheckFail })
+	return !slices.ContainsFunc(d.Findings, func(f Finding) bool {
+		return f.Status == CheckFail || f.Status == CheckWait
+	})
 }
 
 // Print writes a table: a line for each finding, and below what is not well why that matters and what to do.
@@ -71,8 +74,11 @@ func (d *Diagnosis) Print(w io.Writer) error {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "%d ok, %d unknown, %d warn, %d fail\n", counts[CheckOK],
-		counts[CheckUnknown], counts[CheckWarn], counts[CheckFail])
+	fmt.Fprintf(&b, "%d ok, ", counts[CheckOK])
+	if waits := counts[CheckWait]; waits > 0 {
+		fmt.Fprintf(&b, "%d wait, ", waits)
+	}
+	fmt.Fprintf(&b, "%d unknown, %d warn, %d fail\n", counts[CheckUnknown], counts[CheckWarn], counts[CheckFail])
 	_, err := io.WriteString(w, b.String())
 	return err
 }

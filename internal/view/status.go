@@ -28,6 +28,8 @@ type Installation struct {
 	Components   []Component
 	Certificates []Certificate
 	Nodes        []NodeReport
+	// Left are the nodes that tenon leave takes Tenon off. No report is due from them, and they are not in Nodes.
+	Left []string
 	// Webhooks is how many are registered.
 	Webhooks int
 	// Unread is why what a check needs could not be read, by check or resource.
@@ -229,6 +231,10 @@ func (c *checks) nodes() {
 			few(without)), okUnless(len(without) > 0, CheckWarn), "nothing is enforced there",
 			"kubectl describe daemonset "+AgentName+": a taint or a selector may keep it away")
 	}
+	if len(c.Left) > 0 {
+		c.add("left", "", strings.TrimPrefix(few(c.Left), "; not "), CheckWarn,
+			"tenon leave took Tenon off: no pod gets CPUs or devices of its own there", "kubectl annotate node NAME node.tenon.sh/leave- brings a node back")
+	}
 	c.reports("topology", "noderesourcetopologies", func(n NodeReport) time.Time { return n.Topology })
 	c.reports("devices", "devices", func(n NodeReport) time.Time { return n.Device })
 }
@@ -255,7 +261,7 @@ func (c *checks) reports(check, resource string, lastReport func(NodeReport) tim
 		text += few(missing)
 	}
 	if !c.unread(resource) && (due || oldest.Name != "") {
-		c.add(check, "", text, okUnless(due && len(missing) > 0, CheckWarn),
+		c.add(check, "", text, okUnless(due && (len(missing) > 0 || oldest.Name == ""), CheckWarn),
 			"pods that want CPUs of their own never land there", "tenon doctor --node NAME says what the node lacks")
 	}
 }

@@ -87,7 +87,14 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 			func(in *Installation) { in.Diagnostics = "x509: unknown authority" },
 			"diagnostics warn: x509: unknown authority",
 		},
-		"no webhooks": {func(in *Installation) { in.Webhooks = 0 }, "webhooks fail: none is registered"},
+		"all nodes without a report": {
+			func(in *Installation) {
+				in.Nodes[0], in.Nodes[1] = NodeReport{Name: "a", Ready: true}, NodeReport{Name: "b", Ready: true}
+			},
+			"topology warn: none; not a, b",
+		},
+		"a node that is left": {func(in *Installation) { in.Left = []string{"c"} }, "left warn: c"},
+		"no webhooks":         {func(in *Installation) { in.Webhooks = 0 }, "webhooks fail: none is registered"},
 		"webhooks out of reach": {
 			func(in *Installation) { in.Admission = "failed calling webhook" }, "webhooks fail: failed calling webhook",
 		},
@@ -179,5 +186,19 @@ func TestStatusAsATable(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+}
+
+// TestStatusIsNotWellWhenEveryNodeIsLeft: no node has a topology, and none is due.
+func TestStatusIsNotWellWhenEveryNodeIsLeft(t *testing.T) {
+	t.Parallel()
+	in := Installation{Now: looked, Local: true, Left: []string{"a", "b"}, Webhooks: 1, Unread: map[string]string{}}
+	status := StatusOf(&in)
+	got := map[string]string{}
+	for _, f := range status.Findings {
+		got[f.Check] = string(f.Status) + ": " + f.Found
+	}
+	if got["topology"] != "warn: none" || got["left"] != "warn: a, b" {
+		t.Errorf("found %v", got)
 	}
 }

@@ -33,7 +33,7 @@ func TestNodesAreLeft(t *testing.T) {
 	const never, used = "hgx-h100-0", "hgx-h100-1"
 	leave := func(more ...string) string {
 		t.Helper()
-		c := exec.Command(os.Getenv("TENON_BIN"), append([]string{"leave", "--wait", "1m"}, more...)...)
+		c := exec.Command(os.Getenv("TENON_BIN"), append([]string{"leave", "--yes", "--wait", "1m"}, more...)...)
 		c.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.dir, "kubeconfig"))
 		out, err := c.CombinedOutput()
 		if err != nil {

@@ -162,7 +162,7 @@ func (l *leaving) uninstall(t *testing.T) {
 			t.Errorf("tenon %v does not name %q: %v\n%s", arguments, want, err, said)
 		}
 	}
-	l.tenon(t, &statusAnswer{}, "leave", "--wait", "2m")
+	l.tenon(t, &statusAnswer{}, "leave", "--yes", "--wait", "2m")
 	if diff := cmp.Diff(l.node, l.readNode(t)); diff != "" {
 		t.Errorf("the Node (-before the installation +after tenon leave):\n%s", diff)
 	}
@@ -227,7 +227,7 @@ func (l *leaving) leave(t *testing.T) {
 	// The agent learns from a container that the runtime's validator is off.
 	l.remove(t, l.create(t, workload("after-validator", "LS", "10m"))...)
 	before := l.running(t)
-	l.tenon(t, &statusAnswer{}, "leave", "--wait", "2m")
+	l.tenon(t, &statusAnswer{}, "leave", "--yes", "--wait", "2m")
 	l.isAsBefore(t)
 	l.helm(t, "uninstall", "tenon")
 	l.awaitGone(t)
