@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -283,5 +284,10 @@ func (r *renderer) quotaLimit(l *view.QuotaLimit) {
 			borrow = append(borrow, view.Count(s.BorrowersHidden, "quota")+" that you may not see")
 		}
 		r.line("  borrowers", strings.Join(borrow, "; "))
+		var outside []string
+		for _, name := range slices.Sorted(maps.Keys(s.Outside)) {
+			outside = append(outside, fmt.Sprintf("%s uses %s of what quotas divide", name, s.Outside[name]))
+		}
+		r.line("  outside", strings.Join(outside, "; "))
 	}
 }

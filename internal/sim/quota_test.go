@@ -299,3 +299,16 @@ func TestQuotasOfAClusterAreNotAskedAbout(t *testing.T) {
 		t.Errorf("got %+v, %v; want the quota as the scheduler counts it, with what is wrong", r.Quotas, err)
 	}
 }
+
+// TestAPodWaitsForPodsOutsideAllQuotasThatUseThePool: of 200 CPUs they use 160, so that a quota of 60 may use 40.
+func TestAPodWaitsForPodsOutsideAllQuotasThatUseThePool(t *testing.T) {
+	in := machineWith("example.com/x", 1) + elastic(koordinator, "a", "", "{cpu: 60}", "{cpu: 60}") +
+		cpuPod("out", 160, ", namespace: other", ", nodeName: n0") +
+		cpuPod("waits", 41, ", labels: {quota.scheduling.koordinator.sh/name: a}", "")
+	r, _ := simulate(t, in, "-")
+	p := stateOf(r, "waits")
+	if len(p.Reasons) == 0 || p.Reasons[0].Code != why.QuotaPoolUsed ||
+		!strings.Contains(p.Reasons[0].Message, "used outside: koordinator-default-quota cpu:160") {
+		t.Errorf("reasons %+v, want QuotaPoolUsed first, which names the default quota and its use", p.Reasons)
+	}
+}

@@ -24,6 +24,8 @@ type QuotaShortage struct {
 	// caller may not see. Where the quota's own max is the limit there are none: no one has what it lacks.
 	Borrowers       []Borrower `json:"borrowers"`
 	BorrowersHidden int        `json:"borrowersHidden,omitempty"`
+	// Outside is what pods in no quota use, by the quota that they count in, where that is why the runtime is short.
+	Outside map[string]string `json:"outside,omitempty"`
 }
 
 // Borrower is a quota that uses more of a resource than its min, which is scaled where the total is short of all mins.
@@ -41,7 +43,7 @@ func QuotaLimitOf(f *quota.Forest, x *quota.Excess, text AmountText, mayRead fun
 		Quota: x.Quota, Path: append([]string{}, x.Path...), LimitKind: string(x.LimitKind),
 		Shortages: []QuotaShortage{},
 	}
-	for _, s := range x.Shortages {
+	for i, s := range x.Shortages {
 		format := func(n int64) string { return text(s.Dimension, n) }
 		shortage := QuotaShortage{
 			Dimension: s.Dimension, Limit: format(s.Limit), Used: format(s.Used), Request: format(s.Request),
@@ -56,6 +58,14 @@ func QuotaLimitOf(f *quota.Forest, x *quota.Excess, text AmountText, mayRead fun
 			default:
 				shortage.Borrowers = append(shortage.Borrowers,
 					Borrower{r.Name, format(r.Used[s.Dimension]), format(r.EffectiveMin[s.Dimension]), format(over)})
+			}
+		}
+		if i == 0 && x.Outside != (quota.Outside{}) {
+			shortage.Outside = map[string]string{}
+			for name, n := range map[string]int64{quota.Default: x.Outside.Default, quota.System: x.Outside.System} {
+				if n > 0 {
+					shortage.Outside[name] = format(n)
+				}
 			}
 		}
 		out.Shortages = append(out.Shortages, shortage)

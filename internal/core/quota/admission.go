@@ -36,10 +36,17 @@ type Excess struct {
 
 	// Pods is how many were asked for together, members of their gangs included.
 	Pods int
+	// Outside is what pods outside all quotas use of the nodes in the dimension of the first shortage, where that is why
+	// the runtime is short: the quota's own max allows more, and its siblings use less above their mins than is lacking.
+	// Zero otherwise.
+	Outside Outside
 
 	blocks []block  // all limits on all paths that the pods would exceed
 	path   []*Quota // from the quota of the first pod upwards, as it was
 }
+
+// Outside is what pods that are in no quota use.
+type Outside struct{ Default, System int64 }
 
 // block is a limit that a claim exceeds, and what was left below it.
 type block struct {
@@ -224,12 +231,40 @@ func (a *Account) check(leaf *Quota, claims []claim, pods int) *Excess {
 	if x != nil {
 		x.Pods = pods
 		slices.SortFunc(x.Shortages, func(s, o Shortage) int { return cmp.Compare(s.Dimension, o.Dimension) })
+		for _, b := range x.blocks {
+			s := x.Shortages[0]
+			if x.LimitKind == RuntimeLimit && !b.firm && b.quota.Name() == x.Quota &&
+				a.forest.NameOf(b.dimension) == s.Dimension {
+				x.Outside = a.outside(b.claim, s.Limit, plus(s.Used, s.Request)-s.Limit)
+			}
+		}
 		x.path = a.path(leaf)
 		for _, n := range slices.Backward(x.path) {
 			x.Path = append(x.Path, n.Name())
 		}
 	}
 	return x
+}
+
+// outside is Excess.Outside of a quota whose runtime is the limit and lacks so much.
+func (a *Account) outside(c claim, limit, lacks int64) Outside {
+	if most, _ := c.quota.Max(c.dimension); limit >= most {
+		return Outside{}
+	}
+	for q := c.quota; q.parent != nil; q = q.parent {
+		if q.parent == a.root && (q.spec.IgnoreDefaultTree || q.spec.Total[a.forest.NameOf(c.dimension)] > 0) {
+			return Outside{}
+		}
+		for _, o := range q.parent.children {
+			if _, divides := o.Max(c.dimension); divides && o != q {
+				lacks -= max(o.Amount(Used, c.dimension)-o.cells[c.dimension].effective, 0)
+			}
+		}
+	}
+	if lacks <= 0 {
+		return Outside{}
+	}
+	return Outside{max(a.fallback.Amount(Used, c.dimension), 0), max(a.system.Amount(Used, c.dimension), 0)}
 }
 
 // path returns the quotas from one upwards, without Root.

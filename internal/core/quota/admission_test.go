@@ -553,3 +553,50 @@ func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
 		t.Errorf("%d changes refused, %d admitted", refused, admitted)
 	}
 }
+
+// TestARefusalNamesThePodsOutsideAllQuotasWhereTheyUseThePool: exactly where the runtime is below the max of the quota,
+// siblings on its path use less above their mins than is lacking, and pods outside all quotas use something.
+func TestARefusalNamesThePodsOutsideAllQuotasWhereTheyUseThePool(t *testing.T) {
+	t.Parallel()
+	seen := map[bool]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		a := tree(Rules{})
+		a.SetNodes(Amounts{cpuName: rapid.Int64Range(60, 200).Draw(rt, "nodes")})
+		for i := range 8 {
+			p := pending(fmt.Sprint("p", i), rapid.SampledFrom([]string{"train", "serve", "ads", "absent", System}).
+				Draw(rt, "quota"), rapid.Int64Range(1, 50).Draw(rt, "CPUs"))
+			if i > 0 && rapid.Bool().Draw(rt, "bound") {
+				p.Node = "n"
+			}
+			a.Put(p)
+		}
+		x := a.Admit("p0")
+		if x == nil || x.LimitKind != RuntimeLimit {
+			return
+		}
+		s, reports := x.Shortages[0], map[string]Report{}
+		for _, r := range a.forest.Reports() {
+			reports[r.Name] = r
+		}
+		lacks := s.Used + s.Request - s.Limit
+		for name := x.Quota; name != Root; name = reports[name].Parent {
+			for _, r := range reports {
+				if _, divides := r.Max[cpuName]; divides && r.Parent == reports[name].Parent && r.Name != name {
+					lacks -= max(r.Used[cpuName]-r.EffectiveMin[cpuName], 0)
+				}
+			}
+		}
+		want := Outside{}
+		if lacks > 0 && s.Limit < reports[x.Quota].Max[cpuName] {
+			d := a.forest.Dimension(cpuName)
+			want = Outside{a.fallback.Amount(Used, d), a.system.Amount(Used, d)}
+		}
+		if x.Outside != want {
+			rt.Errorf("%v: outside %+v, want %+v", x, x.Outside, want)
+		}
+		seen[want != Outside{}]++
+	})
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("%d refusals name pods outside, %d do not", seen[true], seen[false])
+	}
+}

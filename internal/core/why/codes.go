@@ -29,6 +29,7 @@ const (
 
 	// Quota.
 	QuotaExceeded
+	QuotaPoolUsed
 	QuotaNotFound
 
 	// Gang.

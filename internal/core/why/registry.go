@@ -121,6 +121,10 @@ var facts = [numCodes]Entry{
 		Name: "QuotaExceeded", Class: Quota, Plugin: quotaPlugin,
 		Resolvable: true, Amount: true, Upstream: true,
 	},
+	QuotaPoolUsed: {
+		Name: "QuotaPoolUsed", Class: Quota, Plugin: quotaPlugin,
+		Resolvable: true, Amount: true, Upstream: true,
+	},
 	QuotaNotFound: {Name: "QuotaNotFound", Class: Quota, Plugin: quotaPlugin, Upstream: true},
 
 	GangNotFound:       {Name: "GangNotFound", Class: Gang, Plugin: gangPlugin, Resolvable: true, Upstream: true},

@@ -92,7 +92,7 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound, current string) 
 func (r *Rounds) learn(ctx context.Context, round *groupRound, current string) {
 	a, f := &r.answers, round.failure
 	var cause *framework.FitError
-	if f.Cause.Code == why.QuotaExceeded || f.Cause.Code == why.QuotaNotFound { // they may change without an event
+	if f.Cause.Code.Class() == why.Quota { // they may change without an event
 		return
 	}
 	before := round.plan.Skip

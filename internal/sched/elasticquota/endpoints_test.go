@@ -12,6 +12,19 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
+// TestAPodThatWaitsNamesWhatPodsInNoQuotaUse: of 20 CPUs they use 16, so that a quota with a min of 8 may use 4.
+func TestAPodThatWaitsNamesWhatPodsInNoQuotaUse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.tree()
+	f.put(t, "out", "", "n", 16, 0)
+	var out view.Pod
+	f.Explain(f.put(t, "p", "train", "", 5, 0), &out, func(string) bool { return true })
+	if out.Quota == nil || out.Quota.Shortages[0].Outside["koordinator-default-quota"] != "16" {
+		t.Errorf("got %+v, want 16 CPUs of koordinator-default-quota outside", out.Quota)
+	}
+}
+
 func TestAPodThatWaitsNamesTheBindingQuotaAndItsBorrowers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
@@ -26,7 +39,8 @@ func TestAPodThatWaitsNamesTheBindingQuotaAndItsBorrowers(t *testing.T) {
 		t.Fatalf("got %+v", out.Quota)
 	}
 	if got := fmt.Sprintf("%+v", out.Quota.Shortages[0]); got !=
-		"{Dimension:cpu Limit:6 Used:0 Request:9 Borrowers:[{Quota:serve Used:7 Min:4 Borrowed:3}] BorrowersHidden:0}" {
+		"{Dimension:cpu Limit:6 Used:0 Request:9 Borrowers:[{Quota:serve Used:7 Min:4 Borrowed:3}] BorrowersHidden:0 "+
+			"Outside:map[]}" {
 		t.Errorf("got %s", got)
 	}
 	out = view.Pod{}

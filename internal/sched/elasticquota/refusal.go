@@ -35,6 +35,15 @@ func (r *refusal) Error() string {
 	if len(r.Path) > 1 {
 		text += ", path: " + strings.Join(r.Path, "/")
 	}
+	d := r.Shortages[0].Dimension
+	for _, outside := range []struct {
+		quota string
+		n     int64
+	}{{quota.Default, r.Outside.Default}, {quota.System, r.Outside.System}} {
+		if outside.n > 0 {
+			text += fmt.Sprintf(", used outside: %s %s:%s", outside.quota, d, convert.QuotaText(d, outside.n))
+		}
+	}
 	if r.Pods > 1 {
 		text += fmt.Sprintf(", together with %d more of its gang", r.Pods-1)
 	}
@@ -54,8 +63,12 @@ func (r *refusal) Finding() why.Finding {
 	case convert.IsBytes(s.Dimension):
 		unit = why.Bytes
 	}
+	code := why.QuotaExceeded
+	if r.Outside != (quota.Outside{}) {
+		code = why.QuotaPoolUsed
+	}
 	return why.Finding{Detail: r.Error(), Reason: why.Reason{
-		Code: why.QuotaExceeded, Resource: why.Resource(s.Dimension), Unit: unit, Asked: s.Request,
+		Code: code, Resource: why.Resource(s.Dimension), Unit: unit, Asked: s.Request,
 		Free: max(0, min(s.Limit-s.Used, s.Request-1)),
 	}}
 }
