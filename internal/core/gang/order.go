@@ -1,10 +1,6 @@
 package gang
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 // Turn is where a member stands in the queue among pods of its priority.
 type Turn struct {
@@ -33,25 +29,4 @@ func (s *State) Turn(uid string, created time.Time) Turn {
 		return m.gang.turn()
 	}
 	return Turn{Created: created}
-}
-
-// Constraint is how hard it is to find a node for a member.
-type Constraint struct {
-	// Nodes is how many nodes could take the member if they were empty.
-	Nodes int
-	// Share is the largest part of what a node has that the member asks for, of any resource; 1 is a whole node.
-	Share float64
-}
-
-// SortConstrained sorts members by how hard it is to find a node for them, the hardest first: fewest nodes, then the
-// largest share. Members that are as hard to place keep their order, and none passes one with a higher priority.
-func SortConstrained(uids []string, priority func(uid string) int32, constraint func(uid string) Constraint) {
-	slices.SortStableFunc(uids, func(a, b string) int {
-		x, y := constraint(a), constraint(b)
-		return cmp.Or(
-			cmp.Compare(priority(b), priority(a)),
-			cmp.Compare(x.Nodes, y.Nodes),
-			cmp.Compare(y.Share, x.Share),
-		)
-	})
 }

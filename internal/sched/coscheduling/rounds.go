@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -137,7 +136,7 @@ type groupRound struct {
 	// cause is why that member does not fit. nil if no member was tried on the nodes.
 	cause error
 
-	// order is the members in the order of the plan: the key of what is known of groups of equal shape.
+	// order is how members are tried first: the key of what is known of groups of equal shape.
 	order []string
 	// recalled is set where no plan was made, as one for a group of equal shape has failed.
 	recalled bool
@@ -199,7 +198,6 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 		}
 		round.next, round.pending[uid] = append(round.next, uid), true
 	}
-	r.sortConstrained(round)
 	r.share.Begin(time.Now())
 	return round
 }
@@ -380,8 +378,9 @@ func refused(pod *corev1.Pod, because gang.Refusal) *framework.FitError {
 	return fit
 }
 
-// makePlan tries the members, each on a snapshot with those before it, until the group cannot start any more, in several
-// orders, see planMembers. Members that the plan does without come last. In the end the snapshot is as it was.
+// makePlan tries the members, the current one first, each on a snapshot with those before it, until the group cannot
+// start any more. Where a gang may do without some of its members, they are then tried once more, the smallest first.
+// Members that the plan does without come last. In the end the snapshot is as it was.
 func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string) (fits bool) {
 	round.planned = map[string]scheduler.ScheduleResult{}
 	if r.lacks(round, current) || r.recall(ctx, round, current) {
@@ -393,72 +392,31 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 	return r.planMembers(ctx, round, current)
 }
 
-// planMembers is makePlan in the domains that are chosen. Members are tried in the order of their cycles, the most
-// constrained ones first; then in the order of the plan; then, where a gang may do without some, the smallest first; and
-// in the end all choices of nodes, if they are few. If nothing fits, the failure is that of the order of the plan.
+// planMembers is makePlan in the domains that are chosen.
 func (r *Rounds) planMembers(ctx context.Context, round *groupRound, current string) (fits bool) {
+	order, chooses := append([]string{current}, round.next...), round.plan.Chooses()
 	defer func() {
 		slices.SortStableFunc(
 			round.next,
 			func(a, b string) int { return trueFirst(round.isPlanned(a), round.isPlanned(b)) },
 		)
 	}()
-	cycles := append([]string{current}, round.next...)
-	orders := [][]string{cycles}
-	listed := round.listed()
-	if !slices.Equal(listed, cycles) {
-		orders = append(orders, listed)
+	if r.tryAll(ctx, round, order) {
+		return true
 	}
-	if round.plan.Chooses() {
-		smallest := slices.Clone(cycles)
-		slices.SortStableFunc(smallest, func(a, b string) int { return compareSizes(round.queued[a], round.queued[b]) })
-		orders = append(orders, smallest)
-	}
-	var failed groupRound // after the order of the plan
-	for i, order := range orders {
-		if i > 0 && !r.renewPlan(round, current) {
-			break
-		}
-		if r.tryAll(ctx, round, order, nil) {
-			round.failure, round.cause = gang.Failure{}, nil
-			return true
-		}
-		if i == 0 || slices.Equal(order, listed) {
-			failed = *round
-			failed.unfit = maps.Clone(round.unfit)
-		}
-		if round.cause == nil { // a member cannot be tried anywhere
-			return false
-		}
-	}
-	if r.renewPlan(round, current) {
-		nodes := r.searchNodes(ctx, round, cycles)
-		if nodes != nil && r.tryAll(ctx, round, cycles, nodes) {
-			round.failure, round.cause = gang.Failure{}, nil
-			return true
-		}
-	}
-	round.failure, round.cause, round.plan, round.unfit = failed.failure, failed.cause, failed.plan, failed.unfit
-	return false
-}
-
-// listed returns the members that are in the queue's hands, in the order of the plan.
-func (round *groupRound) listed() []string {
-	return slices.DeleteFunc(
-		slices.Clone(round.plan.Members),
-		func(uid string) bool { return round.queued[uid] == nil },
-	)
-}
-
-// renewPlan makes the plan of a round what it was before members were tried. It returns false, and leaves the plan as it
-// is, if the group may not be tried any more.
-func (r *Rounds) renewPlan(round *groupRound, current string) bool {
-	plan, _, _ := r.Gangs.Begin(round.queued[current].Pod)
-	if plan == nil {
+	if !chooses || round.cause == nil {
 		return false
 	}
-	round.plan = plan
-	return true
+	failure, cause, plan := round.failure, round.cause, round.plan
+	if round.plan, _, _ = r.Gangs.Begin(round.queued[current].Pod); round.plan != nil {
+		slices.SortStableFunc(order, func(a, b string) int { return compareSizes(round.queued[a], round.queued[b]) })
+		if r.tryAll(ctx, round, order) {
+			round.failure, round.cause = gang.Failure{}, nil
+			return true
+		}
+	}
+	round.failure, round.cause, round.plan = failure, cause, plan
+	return false
 }
 
 // trueFirst puts what is true before what is not.
@@ -478,16 +436,13 @@ func compareSizes(a, b *framework.QueuedPodInfo) int {
 	return cmp.Or(cmp.Compare(x.GetMilliCPU(), y.GetMilliCPU()), cmp.Compare(x.GetMemory(), y.GetMemory()))
 }
 
-// tryAll tries members in order, each first on the node that nodes has for it.
-func (r *Rounds) tryAll(
-	ctx context.Context, round *groupRound, order []string, nodes map[string]string,
-) (fits bool) {
+// tryAll tries members in order.
+func (r *Rounds) tryAll(ctx context.Context, round *groupRound, order []string) (fits bool) {
 	clear(round.planned)
 	round.unfit = map[string]error{}
 	for uid, pod := range round.queued {
 		if pod != nil {
-			node := cmp.Or(nodes[uid], pod.Pod.Status.NominatedNodeName)
-			round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+			round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
 		}
 	}
 	a := r.attempt(ctx, round)

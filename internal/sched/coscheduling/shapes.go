@@ -31,7 +31,7 @@ import (
 // group once: one that comes again was woken by something else, and is planned.
 type answer struct {
 	first    gang.Rank           // of the group that was planned; those before it may see room that it does not
-	member   int                 // the one that failed, by the order of the plan
+	member   int                 // the one that failed, by the order in which they are tried
 	failure  gang.Failure        // that of the first group
 	cause    *framework.FitError // of its member
 	answered map[string]bool     // groups, by name
@@ -62,7 +62,7 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound, current string) 
 	if a.at != round.events {
 		a.at, a.n, a.known = round.events, 0, nil
 	}
-	round.order = round.listed()
+	round.order = append([]string{current}, round.next...)
 	alike := a.known[round.outline()]
 	if len(alike) == 0 {
 		return false
