@@ -97,6 +97,43 @@ func TestAShareGoesToTheGPUThatLeavesTheMost(t *testing.T) {
 	}
 }
 
+// A pod that can use any GPU leaves those of the model that other pods are limited to, by whatever these select nodes.
+func TestAPodLeavesTheModelThatOtherPodsAreLimitedTo(t *testing.T) {
+	model := func(node, name string) string {
+		labels := "labels: {nvidia.com/gpu.product: " + name + ", pool: of-" + name + ", "
+		return strings.NewReplacer("labels: {kubernetes", labels+"kubernetes",
+			"labels: {node.koordinator.sh/gpu-vendor", "labels: {node.koordinator.sh/gpu-model: "+name+
+				", node.koordinator.sh/gpu-vendor").Replace(gpuNode(node, 64, 2))
+	}
+	affinity := func(terms string) string {
+		return ", affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" +
+			terms + "]}}}"
+	}
+	term := func(key, operator, values string) string {
+		return "{matchExpressions: [{key: " + key + ", operator: " + operator + ", values: [" + values + "]}]}"
+	}
+	either := affinity(term("pool", "In", "of-H100") + ", " + term("pool", "In", "of-L4"))
+	for name, tc := range map[string]struct{ limit, want string }{
+		"no limit":                    {"", "a a-0"},
+		"the product":                 {", nodeSelector: {nvidia.com/gpu.product: H100}", "b b-0"},
+		"the product of the other":    {", nodeSelector: {nvidia.com/gpu.product: L4}", "a a-0"},
+		"the pool of a namespace":     {", nodeSelector: {pool: of-H100}", "b b-0"},
+		"an affinity":                 {affinity(term("nvidia.com/gpu.product", "In", "H100, H200")), "b b-0"},
+		"an affinity without another": {affinity(term("pool", "NotIn", "of-L4")), "b b-0"},
+		"one of two terms":            {either, "a a-0"},
+		"a label of no node":          {", nodeSelector: {pool: of-H200}", "a a-0"},
+	} {
+		in := model("a", "H100") + model("b", "L4") + cpuNode("m", 400)
+		for i := range 60 {
+			in += gpuPod(fmt.Sprintf("running-%d", i), 2, 100, tc.limit+", nodeName: m")
+		}
+		r, _ := simulate(t, in+gpuPod("p", 2, 100, ""), "-")
+		if got := at(stateOf(r, "p")); got != tc.want {
+			t.Errorf("%s: the pod is on %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // CPUs on a node with GPUs are kept for pods that use the GPUs, where the node has no more of them than they need.
 func TestPodsWithoutDevicesLeaveGPUsTheirCPUs(t *testing.T) {
 	busy := cpuPod("busy", 10, "", ", nodeName: c")

@@ -15,7 +15,7 @@ func newMemo() fragment.Memo { return memo.New[fragment.Shape, int64](1 << 16) }
 
 func generation(tb testing.TB, specs []fragment.Weighted, settings fragment.Settings) *fragment.Generation {
 	tb.Helper()
-	g, err := fragment.New(specs, settings, newMemo())
+	g, err := fragment.New(specs, fragment.Supply{}, settings, newMemo())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (r *recorder) remembers(s fragment.State) bool { return r.given[fragment.Sh
 func recorded(tb testing.TB, specs []fragment.Weighted) (*fragment.Generation, *recorder) {
 	tb.Helper()
 	r := newRecorder()
-	g, err := fragment.New(specs, fragment.Standard(), r)
+	g, err := fragment.New(specs, fragment.Supply{}, fragment.Standard(), r)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -192,12 +192,13 @@ func TestNewRefusesWhatIsNotASpec(t *testing.T) {
 			fragment.Weighted{Spec: gpu, Weight: 1}, fragment.Settings{Sequences: 1, MultiGPU: 1001},
 		},
 	} {
-		if _, err := fragment.New([]fragment.Weighted{tc.spec}, tc.settings, nil); err == nil || err.Error() != want {
+		_, err := fragment.New([]fragment.Weighted{tc.spec}, fragment.Supply{}, tc.settings, nil)
+		if err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	if _, err := fragment.New(nil, fragment.Standard(), nil); err == nil || !strings.Contains(err.Error(), "from "+
-		"1 to") {
+	_, err := fragment.New(nil, fragment.Supply{}, fragment.Standard(), nil)
+	if err == nil || !strings.Contains(err.Error(), "from 1 to") {
 		t.Errorf("no specs: error %v, want how many there must be", err)
 	}
 }

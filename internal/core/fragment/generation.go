@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	length       = 80  // specs of a sequence
-	overOffer    = 3   // a sequence ends when it has offered this many times what is free
-	mismatch     = 100 // weight of keeping GPUs for specs that may run on few models
+	length       = 80 // specs of a sequence
+	overOffer    = 3  // a sequence ends when it has offered this many times what is free
 	maxSequences = 10_000
 	maxSpecs     = 1 << 16 // of a generation
 	maxWeight    = 1 << 40 // of a spec
@@ -61,13 +60,16 @@ type Generation struct {
 	sequences []uint16   // of specs; length for each
 	minCPU    int64      // of the specs with GPUs
 	minMilli  int64
-	blocked   [64]int64 // by model, the weight of specs with GPUs that may not run on it
-	gpuWeight int64     // of the specs with GPUs
-	memo      Memo
+	gpuWeight int64 // of the specs with GPUs
+	// spared is, by model, how much less limited specs are expected to take of a free GPU than of one of the model that
+	// they need most, in micro-GPUs. Invariant: at least one is 0; all are where no spec with GPUs is limited.
+	spared [64]uint64
+	memo   Memo
 }
 
-// New returns the generation of some specs, with an empty memo of its own. The order of the specs does not matter.
-func New(specs []Weighted, settings Settings, memo Memo) (*Generation, error) {
+// New returns the generation of some specs and of what the cluster has free, with an empty memo of its own. The order of
+// the specs does not matter.
+func New(specs []Weighted, free Supply, settings Settings, memo Memo) (*Generation, error) {
 	if n := len(specs); n == 0 || n > maxSpecs {
 		return nil, fmt.Errorf("%d specs; must be from 1 to %d", n, maxSpecs)
 	}
@@ -100,6 +102,7 @@ func New(specs []Weighted, settings Settings, memo Memo) (*Generation, error) {
 		}
 	}
 	g.added = max(settings.MultiGPU, settings.MultiGPU*ofDemand*multi/max(demand, 1))
+	g.spare(free, uint64(demand))
 	g.draw()
 	return g, nil
 }
@@ -111,14 +114,48 @@ func (g *Generation) consider(s Weighted) {
 	}
 	g.minCPU, g.minMilli = min(g.minCPU, s.MilliCPU), min(g.minMilli, s.Milli)
 	g.gpuWeight += s.Weight
-	for model := range g.blocked {
-		if !s.Models.allows(Model(model)) {
-			g.blocked[model] += s.Weight
-		}
-	}
 	if s.GPUs > 1 {
 		s.Weight *= s.GPUs
 		g.multi = append(g.multi, s)
+	}
+}
+
+// spare computes which part of a free GPU of each model is expected to be taken by specs that are limited to some
+// models, until pods have asked for all that the cluster has free. By then the specs limited to a set of models have asked
+// for their part of the demand, times that amount; each free GPU of the set is expected to lose an equal part to them. A
+// model's parts of all sets that contain it are added up, to a whole GPU at most; of a set without free GPUs it is that.
+func (g *Generation) spare(free Supply, demand uint64) {
+	asked, all := map[Models]uint64{}, uint64(0)
+	for i := range g.specs {
+		if s := &g.specs[i]; s.Models != 0 && s.GPUs > 0 {
+			asked[s.Models] += uint64(s.Weight * s.GPUs * s.Milli)
+		}
+	}
+	for _, n := range free {
+		all += uint64(n)
+	}
+	var taken [64]uint64
+	for models, amount := range asked {
+		has := uint64(0)
+		for m, n := range free {
+			if models.allows(Model(m)) {
+				has += uint64(n)
+			}
+		}
+		part := uint64(microPerGPU)
+		if has > 0 {
+			above, below := bits.Mul64(all*microPerGPU/has, amount)
+			part, _ = bits.Div64(above, below, demand)
+		}
+		for m := range taken {
+			if models.allows(Model(m)) {
+				taken[m] += min(part, microPerGPU-taken[m])
+			}
+		}
+	}
+	most := slices.Max(taken[:])
+	for m := range taken {
+		g.spared[m] = most - taken[m]
 	}
 }
 
@@ -183,7 +220,8 @@ func (g *Generation) Demand(gpus int64) (share int64) {
 	return share * microPerGPU / max(g.gpuWeight, 1)
 }
 
-// Value is what a state is expected to leave idle, with what is added for the specs that sequences rarely contain.
+// Value is what a state is expected to leave idle, with what is added for the specs that sequences rarely contain, and
+// with what specs that are limited to models spare of it.
 func (g *Generation) Value(s State) int64 {
 	var h Shape
 	h.set(s, Spec{}, 0)
@@ -214,8 +252,5 @@ func (g *Generation) Renew(earlier *Generation) {
 func (g *Generation) compute(h *Shape) int64 {
 	value := g.idle(h) * micro / int64(g.settings.Sequences)
 	value += fragmentation(g.multi, h) * g.added / thousand
-	if g.gpuWeight > 0 {
-		value += mismatch * micro * h.sum() * g.blocked[h.model] / g.gpuWeight
-	}
-	return value
+	return value + h.sum()*int64(g.spared[h.model])/Whole
 }

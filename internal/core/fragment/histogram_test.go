@@ -67,7 +67,7 @@ func TestHistogramHasTheHeaviestSpecs(t *testing.T) {
 	if !slices.IsSortedFunc(got, func(a, b fragment.Weighted) int { return int(b.Weight - a.Weight) }) {
 		t.Errorf("weights are not descending: %+v", got)
 	}
-	if _, err := fragment.New(got, fragment.Standard(), newMemo()); err != nil {
+	if _, err := fragment.New(got, fragment.Supply{}, fragment.Standard(), newMemo()); err != nil {
 		t.Error(err)
 	}
 }

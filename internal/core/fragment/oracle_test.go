@@ -75,8 +75,40 @@ func offer(s fragment.State, p fragment.Spec) (fragment.State, bool) {
 	return fragment.State{MilliCPU: s.MilliCPU - p.MilliCPU, Free: free, Model: s.Model}, true
 }
 
+// reserved is the part of a free GPU of a model that limited specs are expected to take until all that is free is asked
+// for: each spec its part of the demand, evenly on what its models have free.
+func reserved(specs []fragment.Weighted, free fragment.Supply, model fragment.Model) *big.Rat {
+	demand, all, part := int64(0), int64(0), new(big.Rat)
+	for _, p := range specs {
+		demand += p.Weight * p.GPUs * p.Milli
+	}
+	for _, n := range free {
+		all += n
+	}
+	for _, p := range specs {
+		if p.Models == 0 || p.GPUs == 0 || !allowed(p.Spec, model) {
+			continue
+		}
+		has := int64(0)
+		for _, m := range modelsOf(p.Models) {
+			has += free[m]
+		}
+		if has == 0 {
+			return big.NewRat(1, 1)
+		}
+		asked := big.NewRat(p.Weight*p.GPUs*p.Milli, demand)
+		part.Add(part, asked.Mul(asked, big.NewRat(all, has)))
+	}
+	if part.Cmp(big.NewRat(1, 1)) > 0 {
+		return big.NewRat(1, 1)
+	}
+	return part
+}
+
 // value is V(s) in milli, with what each sequence offers.
-func value(specs []fragment.Weighted, sequences [][]fragment.Spec, multiGPU int64, s fragment.State) *big.Rat {
+func value(specs []fragment.Weighted, free fragment.Supply, sequences [][]fragment.Spec, multiGPU int64,
+	s fragment.State,
+) *big.Rat {
 	idle := int64(0)
 	for _, sequence := range sequences {
 		now, offered := s, int64(0)
@@ -92,23 +124,24 @@ func value(specs []fragment.Weighted, sequences [][]fragment.Spec, multiGPU int6
 	v := big.NewRat(idle, int64(len(sequences)))
 
 	var multi []fragment.Weighted
-	demand, ofMulti, gpu, blocked := int64(0), int64(0), int64(0), int64(0)
+	demand, ofMulti := int64(0), int64(0)
 	for _, p := range specs {
 		demand += p.Weight * p.GPUs * p.Milli
 		if p.GPUs > 1 {
 			ofMulti += p.Weight * p.GPUs * p.Milli
 			multi = append(multi, fragment.Weighted{Spec: p.Spec, Weight: p.Weight * p.GPUs})
 		}
-		if p.GPUs > 0 {
-			gpu += p.Weight
-			if !allowed(p.Spec, s.Model) {
-				blocked += p.Weight
-			}
-		}
 	}
 	added := big.NewRat(max(multiGPU, multiGPU*6*ofMulti/max(demand, 1)), 1000)
 	v.Add(v, added.Mul(added, measure(multi, s)))
-	return v.Add(v, big.NewRat(100*sumOf(s.Free)*blocked, max(gpu, 1)))
+	most := new(big.Rat)
+	for m := range fragment.Model(64) {
+		if r := reserved(specs, free, m); r.Cmp(most) > 0 {
+			most = r
+		}
+	}
+	spared := most.Sub(most, reserved(specs, free, s.Model))
+	return v.Add(v, spared.Mul(spared, new(big.Rat).SetInt64(sumOf(s.Free))))
 }
 
 // best tries every set of GPUs that a pod could be given: those that follow each other by what they have free are the

@@ -28,6 +28,9 @@ func ModelsOf(models ...Model) (set Models) {
 
 func (m Models) allows(model Model) bool { return m == 0 || m>>model&1 == 1 }
 
+// Supply is what the GPUs of a cluster have free, in milli by model; 0 or more, together at most 1<<43.
+type Supply [64]int64
+
 // Spec is what a pod asks of a node.
 type Spec struct {
 	MilliCPU int64

@@ -43,7 +43,7 @@ func BenchmarkScore(b *testing.B) {
 					for i := range pods {
 						l.learn(fragment.Spec{
 							MilliCPU: int64(1000 * (1 + i%12)), GPUs: 1, Milli: []int64{1000, 320, 470, 810}[i%4],
-						})
+						}, none)
 					}
 				}
 				arrive(2100)

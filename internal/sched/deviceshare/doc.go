@@ -1,8 +1,8 @@
 // Package deviceshare is the scheduler plugin DeviceShare: GPUs and other devices, whole or in part. It is the
 // placement of a profile (internal/sched/placement) with arguments and a score of its own.
 //
-//	pods that are tried ─► learner: histogram ─► generation of values (internal/core/fragment)
-//	                                                  │
+//	pods that are tried ─► learner: histogram ─┬► generation of values (internal/core/fragment)
+//	what GPUs of each model have free ──────────┘     │
 //	account of a node's devices, its free CPUs ───────┴─► Score: how much the value falls with the pod on the node
 //	                                                  └─► Reserve: which device a share is put on
 //

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
@@ -40,7 +39,9 @@ type learner struct {
 	next   <-chan *generation
 	left   int // arrivals until next is in force
 	models map[string]fragment.Model
-	unit   device.Vector // the GPU with the most memory
+	// reachable is, by how pods select nodes, the models of the GPUs of those nodes, as read last. It is emptied with nodes.
+	reachable map[string]fragment.Models
+	unit      device.Vector // the GPU with the most memory
 }
 
 // generation is numbered.
@@ -52,21 +53,40 @@ type generation struct {
 func newLearner() *learner {
 	return &learner{
 		counted: lru.New(countedKept), demand: fragment.NewHistogram(), models: map[string]fragment.Model{},
-		unit: device.Vector{device.Cores: 100, device.Bytes: 100},
+		reachable: map[string]fragment.Models{}, unit: device.Vector{device.Cores: 100, device.Bytes: 100},
 	}
 }
 
-// arrive learns from a pod at its first attempt.
-func (l *learner) arrive(uid types.UID, s fragment.Spec) {
-	if _, again := l.counted.Get(uid); !again {
+// first reports whether a pod is at its first attempt.
+func (l *learner) first(uid types.UID) bool {
+	_, again := l.counted.Get(uid)
+	if !again {
 		l.counted.Add(uid, nil)
-		l.learn(s)
 	}
+	return !again
 }
 
-// learn counts a pod. A new generation is computed beside, while the last one answers; it is in force after a fixed
-// number of arrivals, so that equal arrivals give equal answers.
-func (l *learner) learn(s fragment.Spec) {
+// learn counts a pod. A new generation is computed beside, while the last one answers, from what free returns now. It is
+// in force after a fixed number of arrivals, so that equal arrivals give equal answers.
+func (l *learner) learn(s fragment.Spec, free func() fragment.Supply) {
+	last, specs, notice := l.count(s)
+	if last == nil {
+		return
+	}
+	supply, ready := free(), make(chan *generation, 1)
+	go func() {
+		g := newGeneration(specs, supply, last.number+1)
+		g.Renew(last.Generation)
+		ready <- g
+	}()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next, l.left = ready, notice
+}
+
+// count counts a pod, and puts a generation in force whose time has come. Where a new one is due, it returns the last
+// one, the specs of the new one, and how many arrivals later that is in force.
+func (l *learner) count(s fragment.Spec) (last *generation, specs []fragment.Weighted, notice int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	due := l.demand.Count(s)
@@ -74,25 +94,30 @@ func (l *learner) learn(s fragment.Spec) {
 		if l.left--; l.left == 0 {
 			l.latest, l.next = <-l.next, nil
 			l.nodes.Clear() // of nodes that are gone, too
+			clear(l.reachable)
 		}
 	}
 	if due && l.latest != nil {
-		last, specs, ready := l.latest, l.demand.Specs(), make(chan *generation, 1)
-		l.next, l.left = ready, l.demand.Notice()
-		go func() {
-			g := newGeneration(specs, last.number+1)
-			g.Renew(last.Generation)
-			ready <- g
-		}()
+		return l.latest, l.demand.Specs(), l.demand.Notice()
 	}
+	return nil, nil, 0
 }
 
-func newGeneration(specs []fragment.Weighted, number uint64) *generation {
-	values, err := fragment.New(specs, fragment.Standard(), memo.New[fragment.Shape, int64](valuesKept))
+func newGeneration(specs []fragment.Weighted, free fragment.Supply, number uint64) *generation {
+	values, err := fragment.New(specs, free, fragment.Standard(), memo.New[fragment.Shape, int64](valuesKept))
 	if err != nil {
 		panic(err) // demandOf makes no other specs than valid ones
 	}
 	return &generation{values, number}
+}
+
+// begin makes the first generation, from what has been learnt and what the cluster has free.
+func (l *learner) begin(free fragment.Supply) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latest == nil {
+		l.latest = newGeneration(l.demand.Specs(), free, 1)
+	}
 }
 
 // current returns the values in force.
@@ -100,7 +125,7 @@ func (l *learner) current() *generation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.latest == nil {
-		l.latest = newGeneration(l.demand.Specs(), 1)
+		l.latest = newGeneration(l.demand.Specs(), fragment.Supply{}, 1)
 	}
 	return l.latest
 }
@@ -112,28 +137,59 @@ func (l *learner) inForce() *generation {
 	return l.latest
 }
 
-// demandOf returns what a pod asks for, whatever the node: memory in bytes is compared with the largest GPU.
-func (l *learner) demandOf(pod *corev1.Pod, r *device.Request, milliCPU int64) fragment.Spec {
+// reach returns what compute returned first for a key since the generation in force. compute may call any method.
+func (l *learner) reach(key string, compute func() fragment.Models) fragment.Models {
+	l.mu.Lock()
+	models, known := l.reachable[key]
+	l.mu.Unlock()
+	if known {
+		return models
+	}
+	models = compute()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.reachable) < countedKept {
+		l.reachable[key] = models
+	}
+	return models
+}
+
+// demandOf returns what a pod asks for that can run on nodes with some models, whatever the node: memory in bytes is
+// compared with the largest GPU.
+func (l *learner) demandOf(r *device.Request, milliCPU int64, models fragment.Models) fragment.Spec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := specOf(r, milliCPU, &l.unit)
 	if s.GPUs == 0 {
 		return s
 	}
-	wanted := []string{pod.Spec.NodeSelector[annotation.GPUModelLabel]}
+	var hinted fragment.Models
 	for _, term := range r.Hints[device.GPU].Selector {
 		if term.Key == annotation.GPUModelLabel && term.Operator == device.In {
-			wanted = append(wanted, term.Values...)
+			hinted |= l.named(term.Values)
 		}
 	}
-	for name, model := range l.models { // which begins with the vendor
-		if slices.ContainsFunc(wanted, func(w string) bool {
-			return w != "" && (name == w || strings.HasSuffix(name, "-"+w))
-		}) {
-			s.Models |= fragment.ModelsOf(model)
-		}
+	switch {
+	case hinted == 0:
+		s.Models = models
+	case hinted&models == 0:
+		s.Models = hinted
+	default:
+		s.Models = hinted & models
 	}
 	return s
+}
+
+// named returns the models that a label has one of the values for. The caller holds mu.
+func (l *learner) named(values []string) (set fragment.Models) {
+	for name, model := range l.models { // which begins with the vendor
+		if slices.ContainsFunc(values, func(v string) bool {
+			return v != "" && (name == v || strings.HasSuffix(name, "-"+v))
+		}) {
+			set |= fragment.ModelsOf(model)
+		}
+	}
+	return set
 }
 
 // specOf is what a pod asks of a node whose GPUs are like unit. Containers of one pod share GPUs where they can.

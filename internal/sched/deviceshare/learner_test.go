@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -31,6 +30,9 @@ func asks(t *testing.T, containers ...map[string]int64) *device.Request {
 	}
 	return r
 }
+
+// none is what a cluster without free GPUs has.
+func none() fragment.Supply { return fragment.Supply{} }
 
 type amounts = map[string]int64
 
@@ -145,7 +147,9 @@ func TestAPodIsLearntFromOnce(t *testing.T) {
 		uid := types.UID(fmt.Sprintf("p%d", i))
 		before := l.current()
 		for range 3 {
-			l.arrive(uid, s)
+			if l.first(uid) {
+				l.learn(s, none)
+			}
 		}
 		if left--; (left == 0) != (l.current() != before) {
 			t.Errorf("pod %d: a new generation: %t, want %t", i, left != 0, left == 0)
@@ -154,7 +158,7 @@ func TestAPodIsLearntFromOnce(t *testing.T) {
 		if want.Count(s) {
 			left = want.Notice()
 		}
-		straight.learn(s)
+		straight.learn(s, none)
 	}
 	if diff := cmp.Diff(want.Specs(), l.demand.Specs()); diff != "" {
 		t.Errorf("demand (-want +got):\n%s", diff)
@@ -164,7 +168,7 @@ func TestAPodIsLearntFromOnce(t *testing.T) {
 		t.Errorf("generations %d and %d, want %d and 1", a, b, pods/25)
 	}
 	for range want.Notice() {
-		l.learn(fragment.Spec{MilliCPU: 1})
+		l.learn(fragment.Spec{MilliCPU: 1}, none)
 	}
 	if a, b := l.current().Value(state), straight.current().Value(state); a != b {
 		t.Errorf("the same demand gives values %d and %d", a, b)
@@ -183,21 +187,19 @@ func TestPodsForAModel(t *testing.T) {
 		{Key: annotation.GPUModelLabel, Operator: device.In, Values: []string{"A100", "L4"}},
 		{Key: annotation.GPUModelLabel, Operator: device.NotIn, Values: []string{"H100"}},
 	}}}
-	on := func(model string) *corev1.Pod {
-		return &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{annotation.GPUModelLabel: model}}}
-	}
 	for name, tc := range map[string]struct {
-		pod  *corev1.Pod
-		r    *device.Request
-		want fragment.Models
+		reachable fragment.Models
+		r         *device.Request
+		want      fragment.Models
 	}{
-		"any":            {&corev1.Pod{}, r, 0},
-		"by node":        {on("H100"), r, fragment.ModelsOf(0, 2)},
-		"by device":      {&corev1.Pod{}, selecting, fragment.ModelsOf(1)},
-		"of no node":     {on("100"), r, 0},
-		"without device": {on("H100"), nil, 0},
+		"any":                         {0, r, 0},
+		"by node":                     {fragment.ModelsOf(0, 2), r, fragment.ModelsOf(0, 2)},
+		"by device":                   {0, selecting, fragment.ModelsOf(1)},
+		"by both":                     {fragment.ModelsOf(1, 2), selecting, fragment.ModelsOf(1)},
+		"by both, which do not agree": {fragment.ModelsOf(2), selecting, fragment.ModelsOf(1)},
+		"without device":              {fragment.ModelsOf(1), nil, 0},
 	} {
-		if got := l.demandOf(tc.pod, tc.r, 0).Models; got != tc.want {
+		if got := l.demandOf(tc.r, 0, tc.reachable).Models; got != tc.want {
 			t.Errorf("%s: models %b, want %b", name, got, tc.want)
 		}
 	}

@@ -3,15 +3,20 @@ package deviceshare
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 )
@@ -80,8 +85,79 @@ func (p *Plugin) Arrived(cs fwk.CycleState, pod *corev1.Pod) {
 		return
 	}
 	p.learner.once.Do(p.recall)
-	s := p.scoring(cs, pod)
-	p.learner.arrive(pod.UID, p.learner.demandOf(pod, s.devices, s.milliCPU))
+	if p.learner.first(pod.UID) {
+		s := p.scoring(cs, pod)
+		p.learn(pod, s.devices, s.milliCPU)
+	}
+}
+
+// learn learns from a pod that asks for devices, none where r is nil, and for CPUs.
+func (p *Plugin) learn(pod *corev1.Pod, r *device.Request, milliCPU int64) {
+	var models fragment.Models
+	if r != nil {
+		models = p.reachable(pod)
+	}
+	p.learner.learn(p.learner.demandOf(r, milliCPU, models), p.free)
+}
+
+// reachable returns the models of the GPUs on nodes that the pod's node selector and required node affinity match, by
+// whatever labels; 0 where these do not leave any model out. Who wrote them does not count: a user, or the admission
+// plugin that adds the selector of a namespace. The work is proportional to the nodes, once for equal selectors of pods
+// and each generation.
+func (p *Plugin) reachable(pod *corev1.Pod) fragment.Models {
+	var required *corev1.NodeSelector
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		required = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	if len(pod.Spec.NodeSelector) == 0 && required == nil {
+		return 0
+	}
+	key, err := json.Marshal([]any{pod.Spec.NodeSelector, required})
+	if err != nil {
+		return 0 // selectors are strings: they can always be written
+	}
+	return p.learner.reach(string(key), func() (matched fragment.Models) {
+		all, affinity := fragment.Models(0), nodeaffinity.GetRequiredNodeAffinity(pod)
+		for n, g := range p.nodesWithGPUs() {
+			all |= fragment.ModelsOf(g.model)
+			if ok, err := affinity.Match(n.Node()); ok && err == nil {
+				matched |= fragment.ModelsOf(g.model)
+			}
+		}
+		if matched == all {
+			return 0
+		}
+		return matched
+	})
+}
+
+// free returns what the GPUs of nodes have free that are not cordoned.
+func (p *Plugin) free() (free fragment.Supply) {
+	for n, g := range p.nodesWithGPUs() {
+		if n.Node().Spec.Unschedulable {
+			continue
+		}
+		for _, milli := range g.free {
+			free[g.model] += max(milli, 0)
+		}
+	}
+	return free
+}
+
+// nodesWithGPUs yields the nodes whose GPUs Tenon gives out, with these.
+func (p *Plugin) nodesWithGPUs() iter.Seq2[fwk.NodeInfo, *gpus] {
+	return func(yield func(fwk.NodeInfo, *gpus) bool) {
+		nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+		if err != nil {
+			return // without a snapshot no node is known
+		}
+		for _, n := range nodes {
+			name := n.Node().Name
+			if g := p.learner.gpusOf(name, p.Store().View(name)); len(g.ids) > 0 && !yield(n, g) {
+				return
+			}
+		}
+	}
 }
 
 // Epoch is the number of the generation.
@@ -113,7 +189,7 @@ func (p *Plugin) recall() {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
 	for _, pod := range pods[max(len(pods)-remembered, 0):] {
-		p.learner.learn(p.learner.demandOf(pod, p.Devices(pod), convert.MilliCPU(pod)))
+		p.learn(pod, p.Devices(pod), convert.MilliCPU(pod))
 	}
-	p.learner.current()
+	p.learner.begin(p.free())
 }

@@ -30,8 +30,8 @@ func TestTheScoreIsTheFallOfTheValue(t *testing.T) {
 	t.Parallel()
 	l := newLearner()
 	for i := range 60 {
-		l.learn(fragment.Spec{MilliCPU: int64(i%9) * 1000, GPUs: int64(1 + i%2*i%3), Milli: 1000})
-		l.learn(fragment.Spec{MilliCPU: int64(i%5) * 1000, GPUs: 1, Milli: int64(1+i%9) * 100})
+		l.learn(fragment.Spec{MilliCPU: int64(i%9) * 1000, GPUs: int64(1 + i%2*i%3), Milli: 1000}, none)
+		l.learn(fragment.Spec{MilliCPU: int64(i%5) * 1000, GPUs: 1, Milli: int64(1+i%9) * 100}, none)
 	}
 	values := l.current()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -89,8 +89,8 @@ func TestHintsAndPartitionsCount(t *testing.T) {
 	t.Parallel()
 	l := newLearner()
 	for i := range 60 {
-		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: int64(1 + i%2), Milli: 1000}) // half of them ask for two
-		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: 1, Milli: 300})
+		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: int64(1 + i%2), Milli: 1000}, none) // half of them ask for two
+		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: 1, Milli: 300}, none)
 	}
 	values := l.current()
 	devices := made(4, "A")

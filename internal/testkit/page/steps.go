@@ -134,6 +134,7 @@ func Steps() []Step {
 			Blocks: "docs/reference/release.md ", Scene: Unrun,
 			Why: "make: the tests of hack/tools/release and of level 6 build images and archives",
 		},
+		{Blocks: "docs/reference/placement.md ", Scene: Unrun, Why: "a benchmark: minutes"},
 		{Blocks: "docs/reference/performance.md ", Scene: Unrun, Why: "benchmarks: minutes to hours"},
 		{
 			Blocks: "docs/reference/testing.md ", Scene: Unrun,

@@ -50,6 +50,7 @@ func run(args []string, out io.Writer) error {
 	seeds := flags.Int("seeds", 10, "number of replays")
 	name := flags.String("policy", "rollout", "rollout, fgd, bestfit, random or least")
 	check := flags.Bool("check", true, "compare three policies with published figures first")
+	models := flags.String("models", "", "`PERCENT:DRAW` or all: compare rollout with fgd where pods name models")
 	framework := flags.Bool("framework", false, "compare the first seed of rollout with the scheduler (minutes)")
 	flags.IntVar(&settings.Sequences, "sequences", settings.Sequences, "sequences that rollout offers to a state")
 	flags.Int64Var(&settings.MultiGPU, "multi-gpu", settings.MultiGPU, "thousandths of FGD's measure that rollout adds")
@@ -58,6 +59,13 @@ func run(args []string, out io.Writer) error {
 	}
 	if *nodes == "" || *pods == "" || *seeds < 1 {
 		return fmt.Errorf("-nodes and -pods are required, and -seeds must be 1 or more")
+	}
+	var variants []variant
+	if *models != "" {
+		var err error
+		if variants, err = variantsOf(*models); err != nil {
+			return err
+		}
 	}
 	t, err := load(*nodes, *pods)
 	if err != nil {
@@ -68,6 +76,9 @@ func run(args []string, out io.Writer) error {
 		if err := compare(out, t, kind); err != nil {
 			return err
 		}
+	}
+	if *models != "" {
+		return compareVariants(out, t, variants, settings, *seeds)
 	}
 	if *framework {
 		if err := throughFramework(out, t, settings); err != nil {

@@ -144,6 +144,68 @@ func TestTheRepositoryRepeatsThePublishedReplays(t *testing.T) {
 	}
 }
 
+// Where pods name models, rollout allocates more than FGD.
+func TestWherePodsNameModelsMoreIsAllocatedThanByFGD(t *testing.T) {
+	t.Parallel()
+	dir := testkit.SharedData(t, "openb")
+	var out strings.Builder
+	err := run([]string{
+		"-nodes", filepath.Join(dir, "openb_node_list_gpu_node.csv"), "-seeds", "1", "-check=false",
+		"-pods", filepath.Join(dir, "openb_pod_list_default.csv"), "-models", "20:lists",
+	}, &out)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var more float64
+	_, faulty := fmt.Sscanf(lines[len(lines)-1], "variants=1 seeds=1 mean difference=%f", &more)
+	if err != nil || faulty != nil || more < 0.5 {
+		t.Errorf("%v, %v: %+.2f percent above FGD, want 0.5\n%s", err, faulty, more, &out)
+	}
+}
+
+// A variant of a trace limits as many pods as it says to models that can run them, and leaves the trace as it is.
+func TestVariantsNameModelsThatCanRunThePod(t *testing.T) {
+	t.Parallel()
+	nodes, pods := nodeHead, podHead
+	for i := range 20 {
+		nodes += fmt.Sprintf("a%d,9,9,8,A\nb%d,9,9,2,B\n", i, i)
+	}
+	nodes += "c,9,9,1,C\n" // 1 of 201 GPUs
+	for i := range 1000 {
+		pods += fmt.Sprintf("p%d,1,1,1,500,\nq%d,1,1,8,1000,\nr%d,1,1,0,0,\n", i, i, i)
+	}
+	loaded, err := load(write(t, "nodes.csv", nodes), write(t, "pods.csv", pods))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := fragment.ModelsOf(loaded.model("A")), fragment.ModelsOf(loaded.model("B"))
+	for draw, onB := range map[string]int{"capacity": 40, "rarity": 160, "lists": 83} { // 200 × 1/5, 4/5, 1/2, at first
+		limited := loaded.limit(variant{percent: 20, draw: draw})
+		count := map[fragment.Spec]int{}
+		for i := range limited.pods {
+			p := limited.pods[i]
+			if limited.specs[p.kind].Spec != p.Spec || loaded.pods[i].Models != 0 {
+				t.Fatalf("%s: pod %d is %+v of kind %+v, and %+v in the trace", draw, i, p.Spec,
+					limited.specs[p.kind].Spec, loaded.pods[i].Spec)
+			}
+			p.MilliCPU, p.Milli = 0, 0
+			count[p.Spec]++
+		}
+		one, eight, both := count[fragment.Spec{GPUs: 1, Models: b}], count[fragment.Spec{GPUs: 8, Models: a}], a|b
+		if eight < 160 || eight > 240 || one < onB-35 || one > onB+35 {
+			t.Errorf("%s: %d pods of eight GPUs on model A, want about 200; %d of one on B, want about %d", draw, eight,
+				one, onB)
+		}
+		delete(count, fragment.Spec{})
+		for _, of := range []fragment.Models{0, a, b, both} {
+			delete(count, fragment.Spec{GPUs: 1, Models: of})
+		}
+		delete(count, fragment.Spec{GPUs: 8})
+		delete(count, fragment.Spec{GPUs: 8, Models: a})
+		if len(count) > 0 {
+			t.Errorf("%s: also %+v", draw, count)
+		}
+	}
+}
+
 func TestFaultsOfFilesAndFlagsAreNamed(t *testing.T) {
 	t.Parallel()
 	nodes, pods := write(t, "nodes.csv", nodeHead+"a,1,1,1,A\n"), write(t, "pods.csv", podHead+"p,1,1,1,500,\n")
@@ -151,6 +213,10 @@ func TestFaultsOfFilesAndFlagsAreNamed(t *testing.T) {
 		"-nodes and -pods are required": {"-pods", pods},
 		"-seeds must be 1 or more":      {"-nodes", nodes, "-pods", pods, "-seeds", "0"},
 		"-policy is \"best\"; must be":  {"-nodes", nodes, "-pods", pods, "-policy", "best"},
+		`-models is "5:most"; must be all or PERCENT:DRAW, with 1 to 100 and capacity, rarity, lists`: {
+			"-nodes", nodes, "-pods", pods, "-models", "5:most",
+		},
+		"-models is \"0:lists\"; must be all or": {"-nodes", nodes, "-pods", pods, "-models", "0:lists"},
 		`:2: gpu is "65"; must be a number from 0 to 64`: {
 			"-nodes", write(t, "n.csv", nodeHead+"a,1,1,65,A\n"), "-pods", pods,
 		},

@@ -20,12 +20,12 @@ type policy struct {
 	arrive func(p *pod) (bool, error)
 }
 
-// newPolicy returns a policy for one replay.
-func newPolicy(name string, t *trace, settings fragment.Settings) (*policy, error) {
+// newPolicy returns a policy for one replay, in which it sees what nodes have free.
+func newPolicy(name string, t *trace, nodes []node, settings fragment.Settings) (*policy, error) {
 	p := &policy{randomTies: true, arrive: func(*pod) (bool, error) { return false, nil }}
 	switch name {
 	case "rollout":
-		return rollout(settings)
+		return rollout(nodes, settings)
 	case "fgd":
 		return fgd(t, settings)
 	case "random":
@@ -52,6 +52,14 @@ func total(n *node) (sum int64) {
 		sum += free
 	}
 	return sum
+}
+
+// supply returns what nodes have free of each model.
+func supply(nodes []node) (free fragment.Supply) {
+	for i := range nodes {
+		free[nodes[i].Model] += total(&nodes[i])
+	}
+	return free
 }
 
 // suitable returns the GPUs that have enough for a pod.
@@ -86,9 +94,9 @@ func newMemo() fragment.Memo { return memo.New[fragment.Shape, int64](1 << 16) }
 
 // rollout learns the specs from the pods that arrive. Like the scheduler, it values by what it has learnt when as many
 // more have arrived as may while the values are computed.
-func rollout(settings fragment.Settings) (*policy, error) {
+func rollout(nodes []node, settings fragment.Settings) (*policy, error) {
 	seen := fragment.NewHistogram()
-	generation, err := fragment.New(seen.Specs(), settings, newMemo())
+	generation, err := fragment.New(seen.Specs(), supply(nodes), settings, newMemo())
 	next, left := generation, 0
 	return &policy{
 		score: func(n *node, p *pod) (int64, uint64, bool) {
@@ -102,7 +110,7 @@ func rollout(settings fragment.Settings) (*policy, error) {
 			}
 			if due {
 				left = seen.Notice()
-				next, err = fragment.New(seen.Specs(), settings, newMemo())
+				next, err = fragment.New(seen.Specs(), supply(nodes), settings, newMemo())
 			}
 			return changed, err
 		},
@@ -122,7 +130,7 @@ func fgd(t *trace, settings fragment.Settings) (*policy, error) {
 			break
 		}
 	}
-	generation, err := fragment.New(typical, settings, newMemo())
+	generation, err := fragment.New(typical, fragment.Supply{}, settings, newMemo())
 	return &policy{score: func(n *node, p *pod) (best int64, gpus uint64, fits bool) {
 		now := generation.Fragmentation(n.State)
 		try := func(choice uint64) {

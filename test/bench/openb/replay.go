@@ -23,14 +23,14 @@ type allocated struct{ at100, at130 float64 }
 
 // replay lets the pods of a trace arrive in the order of a seed.
 func replay(t *trace, name string, settings fragment.Settings, seed uint64) (result allocated, err error) {
-	chooser, err := newPolicy(name, t, settings)
-	if err != nil {
-		return result, err
-	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	nodes, pods := slices.Clone(t.nodes), t.arrivals(rng)
 	for i := range nodes {
 		nodes[i].Free = slices.Clone(nodes[i].Free)
+	}
+	chooser, err := newPolicy(name, t, nodes, settings)
+	if err != nil {
+		return result, err
 	}
 	ratings, round := make([][]rating, len(t.specs)), 1
 	arrived, used := int64(0), int64(0)

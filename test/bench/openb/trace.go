@@ -77,14 +77,7 @@ func load(nodes, pods string) (*trace, error) {
 				p.Models |= fragment.ModelsOf(t.model(model))
 			}
 		}
-		kind, known := kinds[p.Spec]
-		if !known {
-			kind = len(t.specs)
-			kinds[p.Spec] = kind
-			t.specs = append(t.specs, fragment.Weighted{Spec: p.Spec})
-		}
-		p.kind = kind
-		t.specs[kind].Weight++
+		t.count(&p, kinds)
 		t.pods = append(t.pods, p)
 	})
 	switch {
@@ -97,6 +90,18 @@ func load(nodes, pods string) (*trace, error) {
 		err = fmt.Errorf("%s: no pod asks for GPUs", pods)
 	}
 	return t, err
+}
+
+// count counts a pod among those with equal specs, and sets its kind.
+func (t *trace) count(p *pod, kinds map[fragment.Spec]int) {
+	kind, known := kinds[p.Spec]
+	if !known {
+		kind = len(t.specs)
+		kinds[p.Spec] = kind
+		t.specs = append(t.specs, fragment.Weighted{Spec: p.Spec})
+	}
+	p.kind = kind
+	t.specs[kind].Weight++
 }
 
 // model returns the number of a model.
