@@ -101,3 +101,18 @@ func (s *State) Check() error {
 	}
 	return nil
 }
+
+// PlanOf is a plan of gangs of which so many members must run, none does, and these are to be tried.
+func PlanOf(least []int, members [][]string) *Plan {
+	p := &Plan{gang: map[string]*tally{}}
+	for g, uids := range members {
+		t := &tally{least: least[g], pending: len(uids)}
+		p.tallies = append(p.tallies, t)
+		for _, uid := range uids {
+			p.gang[uid] = t
+		}
+		p.Members = append(p.Members, uids...)
+	}
+	slices.Sort(p.Members)
+	return p
+}

@@ -25,7 +25,9 @@ type Plan struct {
 
 // tally is what is known of a gang while its group is planned.
 type tally struct {
-	least, placed, left int // members that must run, that do or were placed, and that have yet to be tried
+	least           int // members that must run
+	before, pending int // members that run or were placed before the plan, and that it is to try
+	placed, left    int // members that run or were placed, and that have yet to be tried; Try sets and counts them
 }
 
 // MostPlans bounds the choices of domains in which a group is planned at once. The next plan goes on behind them.
@@ -122,10 +124,11 @@ func (s *State) plan(planned *group) *Plan {
 		if g.isOpen() {
 			continue // its members start alone
 		}
-		t := &tally{least: g.settings.Min, placed: g.running(), left: g.count[Pending]}
+		t := &tally{least: g.settings.Min, before: g.running(), pending: g.count[Pending]}
 		if !strict {
-			t.placed += g.count[Waiting]
+			t.before += g.count[Waiting]
 		}
+		t.placed, t.left = t.before, t.pending
 		p.tallies = append(p.tallies, t)
 		for uid, m := range g.members {
 			if m.phase == Pending {
@@ -163,7 +166,7 @@ func (p *Plan) place(uid string) {
 // Chooses reports whether a gang has more members to try than it needs, so that others of them may fit.
 func (p *Plan) Chooses() bool {
 	return slices.ContainsFunc(p.tallies, func(t *tally) bool {
-		return t.placed < t.least && t.placed+t.left > t.least
+		return t.before < t.least && t.before+t.pending > t.least
 	})
 }
 
@@ -181,8 +184,11 @@ func (p *Plan) fail(uid string) (have int, possible bool) {
 // Try looks for room for members in this order, those beyond the minimum of their gang after all others: they must not
 // take the room that another gang of the group needs. Those that are not in order do not fit. It stops at the first
 // that does not and without which the group cannot start, and returns it, with how many members of its gang run or
-// were placed; else it returns "".
+// were placed; else it returns "". Each call begins anew.
 func (p *Plan) Try(order []string, fits func(uid string) bool) (failed string, have int) {
+	for _, t := range p.tallies {
+		t.placed, t.left = t.before, t.pending
+	}
 	tried := make(map[string]bool, len(order))
 	for _, uid := range order {
 		tried[uid] = true

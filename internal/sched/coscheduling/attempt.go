@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -77,14 +79,38 @@ func (a *attempt) try(uid string) (fwk.CycleState, error) {
 	if in != nil {
 		return state, err
 	}
+	return state, a.reserveResult(uid, pod, state, result)
+}
+
+// tryOn tries a member on one node alone, and reserves it there.
+func (a *attempt) tryOn(uid, node string) error {
+	pod, f, state := anywhere(a.round.queued[uid]), a.profile(uid), a.state()
+	if chosen := a.round.places[uid]; chosen != nil && chosen.mark != nil {
+		chosen.mark(state)
+	}
+	if err := a.Rounds.confine(f, &part{name: "node " + node, nodes: sets.New(node)}); err != nil {
+		return err
+	}
+	a.round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	result, err := a.schedule(a.ctx, f, state, pod)
+	if err != nil {
+		return err
+	}
+	return a.reserveResult(uid, pod, state, result)
+}
+
+// reserveResult reserves a member on the node that was chosen for it, until rollback.
+func (a *attempt) reserveResult(uid string, pod *framework.QueuedPodInfo, state fwk.CycleState,
+	result scheduler.ScheduleResult,
+) error {
 	assumed := pod.DeepCopy()
 	assumed.Pod.Spec.NodeName = result.SuggestedHost
-	if err := a.reserveOn(uid, &placed{f, state, assumed.PodInfo}); err != nil {
-		return state, err
+	if err := a.reserveOn(uid, &placed{a.profile(uid), state, assumed.PodInfo}); err != nil {
+		return err
 	}
 	a.round.planned[uid] = result
 	a.undo = append(a.undo, func() { a.unreserve(uid) })
-	return state, nil
+	return nil
 }
 
 // addNodes adds the nodes that refuse a pod to others that do.

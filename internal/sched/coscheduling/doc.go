@@ -1,6 +1,5 @@
 // Package coscheduling is the plugin Coscheduling: the members of gangs that start together get nodes together or not
-// at
-// all.
+// at all.
 //
 //	Rounds         takes the members out of the queue together, and gives each of them its cycle
 //	groupRound     is the members of one group on their way through these cycles
@@ -21,9 +20,11 @@
 // first; when the last one waits for its permit, gang.State.Conclude lets all be bound. If not, the round ends in the
 // first cycle, and costs no other. It is right because nothing but the scheduling loop takes room from a snapshot: what
 // fits in the plan fits in the cycles, unless an event came between, and then the members that wait are released. The
-// cost is one filtering of the nodes per kind of member, and one hint per further member. It does not look for an
-// order of
-// members in which more fit, but for one: the smallest first, where the gang may choose.
+// cost is one filtering of the nodes per kind of member, and one hint per further member.
+//
+// If members ask for different amounts, core/gang names several orders, and searches for nodes if none of them fits
+// (gang.Packing). The cycles have the order in which the members fit, but for the member whose cycle is under way: if
+// that one was not the first, the plan is verified in the order of the cycles.
 //
 // # Domains
 //

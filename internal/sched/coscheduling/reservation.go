@@ -115,7 +115,7 @@ func (r *Rounds) planWithout(ctx context.Context, round *groupRound, order []str
 		return nil
 	}
 	members := &domain.Request{Members: order}
-	names, least := round.dimensions(members), round.demand(members).Each
+	names, least := round.dimensions(order), round.demand(members).Each
 	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}
 	for _, node := range preferred {
 		kept[node] = true
@@ -136,12 +136,18 @@ func (r *Rounds) planWithout(ctx context.Context, round *groupRound, order []str
 		return cmp.Or(trueFirst(kept[a.node], kept[b.node]), cmp.Compare(len(a.pods), len(b.pods)),
 			cmp.Compare(a.node, b.node))
 	})
-	smallest := slices.Clone(order)
-	slices.SortStableFunc(smallest, func(a, b string) int { return compareSizes(round.queued[a], round.queued[b]) })
-	for _, try := range []struct {
+	type try struct {
 		order []string
 		first int // nodes without the pods behind the group, before more are needed
-	}{{order, 0}, {smallest, len(all)}} {
+	}
+	if round.recalled { // no plan was made
+		round.packing = r.packing(ctx, round, order)
+	}
+	tries := []try{{order, 0}}
+	for _, other := range round.orders(order) {
+		tries = append(tries, try{other, len(all)})
+	}
+	for _, try := range tries {
 		round.planned = map[string]scheduler.ScheduleResult{}
 		for uid, node := range preferred {
 			round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}

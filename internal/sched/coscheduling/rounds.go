@@ -1,11 +1,11 @@
 package coscheduling
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -128,6 +128,9 @@ type groupRound struct {
 	planned map[string]scheduler.ScheduleResult
 	// places are the domains in which members are tried that may not be anywhere, by UID.
 	places map[string]*place
+	// packing has what the members ask for, and the nodes that may take them. nil before the plan is made, and if all
+	// members ask for the same.
+	packing *gang.Packing
 	// unfit has why members do not fit that the plan does without, by UID.
 	unfit map[string]error
 	// failure is the member for which the plan failed, or the first that did not fit in its cycle; of these a planned
@@ -378,45 +381,69 @@ func refused(pod *corev1.Pod, because gang.Refusal) *framework.FitError {
 	return fit
 }
 
-// makePlan tries the members, the current one first, each on a snapshot with those before it, until the group cannot
-// start any more. Where a gang may do without some of its members, they are then tried once more, the smallest first.
-// Members that the plan does without come last. In the end the snapshot is as it was.
+// makePlan tries the members, each on a snapshot with those before it, until the group cannot start any more. If the
+// members differ, they are tried in several orders, and then on all nodes that a search finds for them. Members that
+// the plan does without come last. In the end the snapshot is as it was.
 func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string) (fits bool) {
 	round.planned = map[string]scheduler.ScheduleResult{}
 	if r.lacks(round, current) || r.recall(ctx, round, current) {
 		return false
 	}
+	round.packing = r.packing(ctx, round, append([]string{current}, round.next...))
 	if len(round.plan.DomainRequests) > 0 {
 		return r.planInDomains(round, current, func() bool { return r.planMembers(ctx, round, current) })
 	}
 	return r.planMembers(ctx, round, current)
 }
 
-// planMembers is makePlan in the domains that are chosen.
+// planMembers is makePlan in the domains that are chosen. The members of a plan have their cycles in the order in which
+// they fit, but for the current one, whose cycle is under way. If none is found, the round has the failure of the
+// members in their own order.
 func (r *Rounds) planMembers(ctx context.Context, round *groupRound, current string) (fits bool) {
-	order, chooses := append([]string{current}, round.next...), round.plan.Chooses()
-	defer func() {
-		slices.SortStableFunc(
-			round.next,
-			func(a, b string) int { return trueFirst(round.isPlanned(a), round.isPlanned(b)) },
-		)
-	}()
-	if r.tryAll(ctx, round, order) {
-		return true
-	}
-	if !chooses || round.cause == nil {
-		return false
-	}
-	failure, cause, plan := round.failure, round.cause, round.plan
-	if round.plan, _, _ = r.Gangs.Begin(round.queued[current].Pod); round.plan != nil {
-		slices.SortStableFunc(order, func(a, b string) int { return compareSizes(round.queued[a], round.queued[b]) })
-		if r.tryAll(ctx, round, order) {
-			round.failure, round.cause = gang.Failure{}, nil
+	own := append([]string{current}, round.next...)
+	var failed groupRound
+	for _, order := range round.orders(own) {
+		if r.tryAll(ctx, round, order, nil) && r.followOrder(ctx, round, current, order) {
 			return true
 		}
+		if round.cause == nil && round.failure.UID != "" { // a member cannot be tried anywhere
+			return false
+		}
+		if slices.Equal(order, own) {
+			failed = *round
+		}
 	}
-	round.failure, round.cause, round.plan = failure, cause, plan
+	if r.searchNodes(ctx, round, current, failed.cause) {
+		return true
+	}
+	round.failure, round.cause, round.unfit = failed.failure, failed.cause, failed.unfit
 	return false
+}
+
+// followOrder lets the cycles of a plan's members be in the order in which they were tried, the planned ones first. If
+// the current member was not tried first, all are tried once more on their nodes, as their CPUs and devices may depend
+// on the order.
+func (r *Rounds) followOrder(ctx context.Context, round *groupRound, current string, order []string) (fits bool) {
+	first := order[0]
+	order = slices.Clone(order)
+	slices.SortStableFunc(order, func(a, b string) int {
+		if c := trueFirst(round.isPlanned(a), round.isPlanned(b)); c != 0 || !round.isPlanned(a) {
+			return c
+		}
+		return trueFirst(a == current, b == current)
+	})
+	planned := maps.Clone(round.planned)
+	if round.isPlanned(current) && order[0] != first && !r.tryAll(ctx, round, order, planned) {
+		return false
+	}
+	for uid, was := range planned {
+		if round.planned[uid].SuggestedHost == was.SuggestedHost {
+			round.planned[uid] = was
+		}
+	}
+	round.next = slices.DeleteFunc(order, func(uid string) bool { return uid == current })
+	round.failure, round.cause = gang.Failure{}, nil
+	return true
 }
 
 // trueFirst puts what is true before what is not.
@@ -430,21 +457,18 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// compareSizes orders pods by what they ask for: CPU, then memory.
-func compareSizes(a, b *framework.QueuedPodInfo) int {
-	x, y := a.CalculateResource().Resource, b.CalculateResource().Resource
-	return cmp.Or(cmp.Compare(x.GetMilliCPU(), y.GetMilliCPU()), cmp.Compare(x.GetMemory(), y.GetMemory()))
-}
-
-// tryAll tries members in order.
-func (r *Rounds) tryAll(ctx context.Context, round *groupRound, order []string) (fits bool) {
+// tryAll tries members in order, first on these nodes; if there are none, on those that the members are nominated to.
+func (r *Rounds) tryAll(ctx context.Context, round *groupRound, order []string,
+	nodes map[string]scheduler.ScheduleResult,
+) (fits bool) {
 	clear(round.planned)
-	round.unfit = map[string]error{}
+	round.unfit, round.failure, round.cause = map[string]error{}, gang.Failure{}, nil
 	for uid, pod := range round.queued {
 		if pod != nil {
 			round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
 		}
 	}
+	maps.Copy(round.planned, nodes)
 	a := r.attempt(ctx, round)
 	defer a.rollback(0)
 	failed, have := round.plan.Try(order, func(uid string) bool {

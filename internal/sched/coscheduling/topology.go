@@ -195,15 +195,15 @@ func (round *groupRound) isWhole() bool {
 func (r *Rounds) planInDomains(round *groupRound, current string, plan func() bool) (fits bool) {
 	f := r.Core.Profiles[round.queued[current].Pod.Spec.SchedulerName]
 	defer func() { r.release(f) }()
-	begun, tried, refusing := round.plan, map[string]int{}, sets.New(Name, names.NodeResourcesFit)
+	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	var best *groupRound
 	next, left, more, since := round.next, gang.MostPlans, false, round.events
 	found := r.search(f, round, round.plan.DomainRequests, nil)
-	if found.skip = begun.Skip.Choices; found.skip > 0 && !found.hasChoice() { // there are fewer by now
+	if found.skip = round.plan.Skip.Choices; found.skip > 0 && !found.hasChoice() { // there are fewer by now
 		found.skip = 0
 	}
 	if found.skip > 0 {
-		since = begun.Skip.Since
+		since = round.plan.Skip.Since
 		for _, plugin := range f.ListPlugins().Filter.Enabled { // it is not known any more which refused the members
 			refusing.Insert(plugin.Name)
 		}
@@ -214,13 +214,8 @@ func (r *Rounds) planInDomains(round *groupRound, current string, plan func() bo
 			break
 		}
 		left--
-		round.plan, round.places, round.failure, round.cause = begun, places, gang.Failure{}, nil
+		round.places, round.failure, round.cause = places, gang.Failure{}, nil
 		round.next = slices.Clone(next)
-		if best != nil {
-			if round.plan, _, _ = r.Gangs.Begin(round.queued[current].Pod); round.plan == nil {
-				break
-			}
-		}
 		fits := plan()
 		if fits && round.isWhole() {
 			round.failure, round.cause = gang.Failure{}, nil
@@ -246,12 +241,11 @@ func (r *Rounds) planInDomains(round *groupRound, current string, plan func() bo
 		}
 	}
 	if best == nil {
-		round.plan = begun
 		round.failure = gang.Failure{UID: current, Tried: found.unsatisfiedRule()}
 		round.asked = map[string]sets.Set[string]{current: refusing}
 		return false
 	}
-	round.plan, round.failure, round.cause, round.unfit, round.places = best.plan, best.failure, best.cause, best.unfit, nil
+	round.failure, round.cause, round.unfit, round.places = best.failure, best.cause, best.unfit, nil
 	if len(tried) > 0 {
 		round.failure.Tried.Domains, round.failure.Tried.More = found.skip+len(tried), more
 	}
@@ -380,9 +374,9 @@ func (round *groupRound) podsOf(g *domain.Request) (pods []*corev1.Pod) {
 }
 
 // dimensions are the resources that members ask for.
-func (round *groupRound) dimensions(g *domain.Request) []corev1.ResourceName {
+func (round *groupRound) dimensions(members []string) []corev1.ResourceName {
 	known := sets.New[corev1.ResourceName]()
-	for _, uid := range g.Members {
+	for _, uid := range members {
 		if p := round.queued[uid]; p != nil {
 			for name := range p.CalculateResource().Resource.GetScalarResources() {
 				known.Insert(name)
@@ -396,15 +390,11 @@ func (round *groupRound) dimensions(g *domain.Request) []corev1.ResourceName {
 
 // demand is what members ask for at least.
 func (round *groupRound) demand(g *domain.Request) (d domain.Demand) {
-	for _, name := range round.dimensions(g) {
+	for _, name := range round.dimensions(g.Members) {
 		var asked []int64
 		for _, uid := range g.Members {
-			switch p := round.queued[uid]; {
-			case p == nil:
-			case name == corev1.ResourcePods:
-				asked = append(asked, 1)
-			default:
-				asked = append(asked, amountOf(p.CalculateResource().Resource, name))
+			if p := round.queued[uid]; p != nil {
+				asked = append(asked, asksOf(p, name))
 			}
 		}
 		slices.Sort(asked)
@@ -428,7 +418,7 @@ func (r *Rounds) sites(
 	if err != nil {
 		return nil
 	}
-	dimensions := round.dimensions(g)
+	dimensions := round.dimensions(g.Members)
 	layers, key := kube.Ask(r.Gangs, (*gang.State).Layers), fmt.Sprint(g.Rules, dimensions)
 	known := r.domains.sites[key]
 	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || goes != nil {
@@ -441,14 +431,9 @@ func (r *Rounds) sites(
 			continue
 		}
 		node := n.Node()
-		s := domain.Site{Name: node.Name, In: make([]string, len(g.Rules)), Free: make([]int64, len(dimensions))}
+		s := domain.Site{Name: node.Name, In: make([]string, len(g.Rules)), Free: freeInDimensions(n, dimensions, goes)}
 		for j, rule := range g.Rules {
 			s.In[j] = layers.DomainOf(rule, node.Name, node.Labels)
-		}
-		for j, name := range dimensions {
-			if s.Free[j] = domain.Unlimited; !leavesUnlimited(n, name) {
-				s.Free[j] = freeOn(n, name, goes)
-			}
 		}
 		known.nodes[i], known.generations[i], known.sites[i] = n, n.GetGeneration(), s
 	}
