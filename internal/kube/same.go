@@ -61,7 +61,7 @@ func SameDevice(a, b *devicev1alpha1.Device) bool {
 func SamePodGroup(a, b *v1alpha1.PodGroup) bool {
 	return maps.Equal(a.Annotations, b.Annotations) && maps.Equal(a.Unread, b.Unread) &&
 		a.Basic == b.Basic && a.Whole == b.Whole && a.TopologyKey == b.TopologyKey && a.Parent == b.Parent &&
-		equality.Semantic.DeepEqual(a.Spec, b.Spec) && a.Status.Phase.IsStarted() == b.Status.Phase.IsStarted()
+		equality.Semantic.DeepEqual(a.Spec, b.Spec) && a.Status.Phase.IsUnderWay() == b.Status.Phase.IsUnderWay()
 }
 
 // SameNumatopology reports whether nothing that facts are read from differs: the exporter's time stamp is ignored.

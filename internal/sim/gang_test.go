@@ -81,6 +81,24 @@ func TestTheOlderGangIsTriedFirst(t *testing.T) {
 	}
 }
 
+// TestPodsOfAPodGroupThatHasEndedStartTogether: its minimum of 3 counts anew, and 2 of 3 fit.
+func TestPodsOfAPodGroupThatHasEndedStartTogether(t *testing.T) {
+	t.Parallel()
+	for phase, want := range map[string]string{
+		"Finished": Waiting, "Failed": Waiting, "Pending": Waiting, "Unknown": Scheduled,
+	} {
+		in := plain("n0", 5) + "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: again}, " +
+			"spec: {minMember: 3}, status: {phase: " + phase + "}}\n---"
+		for _, name := range []string{"p0", "p1", "p2"} {
+			in += cpuPod(name, 2, ", labels: {pod-group.scheduling.sigs.k8s.io: again}", "")
+		}
+		r, _ := simulate(t, in, "-")
+		if got := r.Pods[0].State; got != want {
+			t.Errorf("%s: the first pod is %s %v, want %s", phase, got, r.Pods[0].Reasons, want)
+		}
+	}
+}
+
 func TestGangsAreTriedWhenAllTheirMembersExist(t *testing.T) {
 	const label = ", labels: {pod-group.scheduling.sigs.k8s.io: %s}"
 	in := machineWith(gpu, 1) +

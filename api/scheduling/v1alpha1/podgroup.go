@@ -139,5 +139,8 @@ func (p PodGroupPhase) IsStarted() bool {
 	return p == PodGroupScheduled || p == PodGroupRunning || p == PodGroupUnknown || p.IsFinal()
 }
 
+// IsUnderWay reports whether a set of pods has started that has not ended as a whole.
+func (p PodGroupPhase) IsUnderWay() bool { return p.IsStarted() && !p.IsFinal() }
+
 // IsFinal reports whether all pods of the gang have ended.
 func (p PodGroupPhase) IsFinal() bool { return p == PodGroupFinished || p == PodGroupFailed }

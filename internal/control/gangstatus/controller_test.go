@@ -186,14 +186,17 @@ func TestChangesOfASecondAreOneWrite(t *testing.T) {
 			}
 			w.wrote(t, group+" Running 3")
 			w.wrote(t)
-			for _, p := range pods("rrr") {
+			for i, p := range pods("rrr") {
 				p.Labels = map[string]string{label: "train"}
 				w.pods.Delete(p)
+				if i == 1 {
+					w.wrote(t, group+" Unknown 1")
+				}
 			}
-			w.wrote(t, group+" Unknown 0")
+			w.wrote(t, group+" Pending 0")
 			if diff := cmp.Diff([]string{
 				"Normal GangScheduled the minimum of pods is on nodes; 3 run",
-				"Warning GangDegraded fewer pods than the minimum are left on nodes; 0 run",
+				"Warning GangDegraded fewer pods than the minimum are left on nodes; 1 run",
 			}, w.sent()); diff != "" {
 				t.Errorf("Events about %s (-want +got):\n%s", group, diff)
 			}

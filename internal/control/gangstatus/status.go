@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -23,6 +24,10 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 	}
 	owners := map[string]bool{}
 	active, bound, running := 0, int32(0), int32(0)
+	was := g.Status.Phase
+	if !was.IsUnderWay() {
+		pods = withoutFormerSet(pods, was.IsFinal())
+	}
 	for _, p := range pods {
 		if owner := metav1.GetControllerOf(p); owner != nil {
 			owners[p.Namespace+"/"+owner.Name] = true
@@ -49,8 +54,10 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 	if len(owners) > 0 {
 		status.OccupiedBy = strings.Join(slices.Sorted(maps.Keys(owners)), ",")
 	}
-	least, was := leastOf(g, pods), g.Status.Phase
-	switch started := was.IsStarted() || status.Scheduled >= least; {
+	least := leastOf(g, pods)
+	// A set of pods that has started stays so until no pod of it is left, or until another set follows its end.
+	goesOn := was.IsUnderWay() && len(pods) > 0 || was.IsFinal() && (active == 0 || active < len(pods))
+	switch started := goesOn || status.Scheduled >= least; {
 	case !started && status.Scheduled > 0:
 		status.Phase = v1alpha1.PodGroupScheduling
 	case !started && active > 0:
@@ -84,6 +91,32 @@ func statusOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now metav1.Time) v1alpha
 		}
 	}
 	return status
+}
+
+// withoutFormerSet returns the pods without those that have ended and whose controller has no others: a later set
+// follows them. Pods without a controller that have ended count until all of their set have.
+func withoutFormerSet(pods []*corev1.Pod, final bool) []*corev1.Pod {
+	active := map[types.UID]bool{}
+	for _, p := range pods {
+		if !convert.Ended(p) {
+			active[controllerOf(p)] = true
+		}
+	}
+	if len(active) == 0 {
+		return pods
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
+		owner := controllerOf(p)
+		return convert.Ended(p) && (owner == "" && final || owner != "" && !active[owner])
+	})
+}
+
+// controllerOf returns the UID of a pod's controller; empty without one.
+func controllerOf(p *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // inPart is how long it may take to bind the members of a gang. Where it is in part for longer, some could not be

@@ -79,7 +79,7 @@ type Object struct {
 	Fault    string // what cannot be read of it; names the field
 	Created  time.Time
 	Phase    string // of its status; empty where it has none
-	Started  bool   // its status says that the gang was satisfied once
+	Started  bool   // its status says that a set of pods has started and not ended
 	Plain    bool   // it is not a gang: its pods start one by one, whatever else is said
 	Whole    bool   // its pods are evicted together
 	Native   bool   // it is Kubernetes' own
@@ -107,14 +107,17 @@ type gang struct {
 	oldest   *member            // that decides; nil without members
 	settings Settings           // in force. Invariant: Group is sorted and has id.
 	group    *group             // nil where a gang of list does not exist or lists others
-	started  bool               // satisfied once, or members are bound; never reset
-	unknown  domain.Rule        // a rule that must hold and whose layer is not known
-	tree     *tree              // of its object; nil where it starts on its own
-	bonded   Bond               // as Effects reported it last
-	gated    bool               // members could not be tried after the last event that may change it
-	count    [numPhases]int     // of members, by phase
-	untried  int                // pending members that were not tried in the round
-	lowest   int32              // of the members' priorities, where ranked
+	// started: the set of its pods was satisfied once, or members are bound. It ends with the last pod of the set.
+	started bool
+	// replaced: a set of its pods has started and ended, so that the phase of its object proves nothing of later pods.
+	replaced bool
+	unknown  domain.Rule    // a rule that must hold and whose layer is not known
+	tree     *tree          // of its object; nil where it starts on its own
+	bonded   Bond           // as Effects reported it last
+	gated    bool           // members could not be tried after the last event that may change it
+	count    [numPhases]int // of members, by phase
+	untried  int            // pending members that were not tried in the round
+	lowest   int32          // of the members' priorities, where ranked
 	ranked   bool
 }
 

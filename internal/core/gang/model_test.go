@@ -18,19 +18,20 @@ import (
 // model is a State beside what a caller knows: all pods and objects, and what each member holds.
 type model struct {
 	*rapid.T
-	state   *gang.State
-	now     time.Time
-	pods    map[string]gang.Pod
-	holds   map[string]gang.Phase
-	objects map[string]gang.Object
-	started map[string]bool    // gangs that were satisfied once
-	ended   map[string]string  // the last owner of gangs that had started, while they have no pods
-	closed  map[string]bool    // gangs whose members may not be tried
-	opened  map[string]bool    // by effects, since the last event
-	after   map[string]behind  // by gang: it gave back for the sake of another group
-	claims  map[string]*claim  // by group: its last plan failed for lack of room
-	known   map[string]settled // by gang, until a pod or an object changes
-	born    int
+	state    *gang.State
+	now      time.Time
+	pods     map[string]gang.Pod
+	holds    map[string]gang.Phase
+	objects  map[string]gang.Object
+	started  map[string]bool    // gangs that were satisfied once, and of whose pods some are left
+	replaced map[string]bool    // gangs that had started and have lost all pods, while they exist
+	ended    map[string]string  // the last owner of gangs that had started, while they have no pods
+	closed   map[string]bool    // gangs whose members may not be tried
+	opened   map[string]bool    // by effects, since the last event
+	after    map[string]behind  // by gang: it gave back for the sake of another group
+	claims   map[string]*claim  // by group: its last plan failed for lack of room
+	known    map[string]settled // by gang, until a pod or an object changes
+	born     int
 }
 
 // settled is what counts for a gang.
@@ -243,9 +244,10 @@ func (m *model) apply(e gang.Effects) {
 		}
 		m.holds[uid] = gang.Returning
 	}
-	for id := range m.started { // a gang without pods and object is gone
+	for _, id := range names { // a gang without pods and object is gone
 		if _, _, exists := m.settings(id); !exists {
 			delete(m.started, id)
+			delete(m.replaced, id)
 		}
 	}
 }
@@ -583,8 +585,14 @@ func (m *model) step() (event string) {
 			delete(m.pods, uid)
 			delete(m.holds, uid)
 			clear(m.known)
-			if m.started[p.Gang] && m.members(p.Gang) == 0 {
-				m.ended[p.Gang] = p.Owner
+			left := m.count(p.Gang, gang.Allowed, gang.Bound)
+			for other, o := range m.pods {
+				if o.Gang == p.Gang && o.Owner == p.Owner && other != uid {
+					left++
+				}
+			}
+			if m.started[p.Gang] && left == 0 {
+				m.ended[p.Gang], m.replaced[p.Gang], m.started[p.Gang] = p.Owner, true, false
 			}
 			m.apply(m.state.Remove(uid))
 			return "remove " + uid
@@ -595,7 +603,7 @@ func (m *model) step() (event string) {
 		o.Plain = rapid.IntRange(0, 4).Draw(m.T, "plain") == 0
 		m.objects[o.Gang] = o
 		clear(m.known)
-		m.started[o.Gang] = m.started[o.Gang] || o.Started
+		m.started[o.Gang] = m.started[o.Gang] || o.Started && !m.replaced[o.Gang]
 		m.apply(m.state.PutObject(o))
 		return "object " + o.Gang
 	case 5:
@@ -663,7 +671,7 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
 			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
-			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
+			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{}, replaced: map[string]bool{},
 			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
 			after: map[string]behind{}, claims: map[string]*claim{}, known: map[string]settled{},
 		}
@@ -737,6 +745,7 @@ func (m *model) succeed() {
 	m.state, m.started = gang.New(gang.Settings{}), map[string]bool{}
 	m.state.LimitOvertakes(maxOvertakes)
 	clear(m.ended)
+	clear(m.replaced)
 	clear(m.closed)
 	clear(m.opened)
 	clear(m.after)

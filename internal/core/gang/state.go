@@ -98,14 +98,15 @@ func (s *State) Remove(uid string) Effects {
 		return Effects{}
 	}
 	g := m.gang
-	if len(g.members) == 1 && g.started {
-		s.remember(g.id, m.pod.Owner)
-	}
 	blamed := g.group != nil && g.group.failure.Pod == m.pod.Namespace+"/"+m.pod.Name
 	g.leave(m)
 	g.ranked = false
 	delete(s.members, uid)
 	delete(g.members, uid)
+	if g.started && g.setEnded(m.pod.Owner) {
+		s.remember(g.id, m.pod.Owner)
+		g.started, g.replaced = false, true
+	}
 	if g.oldest == m {
 		g.elect()
 	}
@@ -135,8 +136,22 @@ func (s *State) open(g *group) (ids []string) {
 	return ids
 }
 
-// remember notes that a gang has started whose last member is gone. A new gang of its name that another owner creates
-// is another gang.
+// setEnded reports whether no pod is left of a set whose last owner is given: no member runs, and those that are pending
+// have another owner.
+func (g *gang) setEnded(owner string) bool {
+	if g.runs() {
+		return false
+	}
+	for _, m := range g.members {
+		if m.pod.Owner == owner {
+			return false
+		}
+	}
+	return true
+}
+
+// remember notes that a gang has started of whose pods none is left. Pods of its name that another owner creates are
+// another set, which starts as a whole.
 func (s *State) remember(id, owner string) {
 	if _, known := s.ended[id]; !known {
 		if len(s.endings) < mostEnded {
@@ -153,8 +168,8 @@ func (s *State) remember(id, owner string) {
 // PutObject records a PodGroup.
 func (s *State) PutObject(o Object) Effects {
 	g := s.find(o.Gang)
+	g.started = g.started || o.Started && !g.replaced
 	g.object = &o
-	g.started = g.started || o.Started
 	return s.refresh(s.attach("PodGroup "+o.Gang, g, Composite{Exists: true, Parent: o.Parent})...)
 }
 
