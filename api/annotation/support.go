@@ -163,6 +163,17 @@ func IgnoredKeys(at Place, keys []string) []Ignored {
 	return out
 }
 
+// UnservedKind returns the feature that a kind of object belongs to, with its state, where this version does not read
+// the kind; "" for any other kind.
+func UnservedKind(kind, group string) string {
+	for _, s := range Supports() {
+		if s.Place == ObjectKind && s.State != Done && slices.Contains(s.Keys, kind+"."+group) {
+			return fmt.Sprintf("%s: %s", s.Feature, s.State)
+		}
+	}
+	return ""
+}
+
 func ignored(supports []Support, at Place, key string) string {
 	if SetByScheduler(key) && at == PodAnnotation {
 		return "" // it is removed, with a warning of its own

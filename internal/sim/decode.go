@@ -133,8 +133,18 @@ type foreignObject struct {
 // refuseForeign makes a problem of each foreign object.
 func (d *decoder) refuseForeign() {
 	for _, o := range d.foreign {
-		d.add(o.origin, "kind: %s (%s) is not known", o.kind, o.apiVersion)
+		d.addUnread(o.origin, o.kind, o.apiVersion)
 	}
+}
+
+// addUnread makes a problem of an object of a kind that is not read.
+func (d *decoder) addUnread(at origin, kind, apiVersion string) {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	if feature := annotation.UnservedKind(kind, group); feature != "" {
+		d.add(at, "kind: %s (%s) has no effect in this version: %s", kind, apiVersion, feature)
+		return
+	}
+	d.add(at, "kind: %s (%s) is not known", kind, apiVersion)
 }
 
 // isForeign reports whether no kind of a group is read. A group that has other kinds, or versions, here is not foreign:
@@ -292,7 +302,7 @@ func (d *decoder) refuse(at origin, h header, kind schema.GroupVersionKind, text
 		return
 	}
 	if runtime.IsNotRegisteredError(err) {
-		d.add(at, "kind: %s (%s) is not known", h.Kind, h.APIVersion)
+		d.addUnread(at, h.Kind, h.APIVersion)
 		return
 	}
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {

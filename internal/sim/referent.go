@@ -4,17 +4,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // addReferent adds an object that pods refer to: upstream's plugins look it up.
@@ -235,10 +240,11 @@ func (w *world) missingForDevices(p *corev1.Pod, ref corev1.PodResourceClaim) st
 }
 
 // applyRuntimeClasses gives pods the overhead, node selector and tolerations of their RuntimeClass, as the API server's
-// admission does.
+// admission does. It refuses pods that contradict their class.
 func (w *world) applyRuntimeClasses() {
 	unknown := map[string]bool{}
-	for _, entry := range w.pending {
+	for i := range w.pending {
+		entry := &w.pending[i]
 		name := ptr.Deref(entry.Spec.RuntimeClassName, "")
 		if name == "" {
 			continue
@@ -246,6 +252,10 @@ func (w *world) applyRuntimeClasses() {
 		class := w.runtimeClasses[name]
 		if class == nil {
 			unknown[name] = true
+			continue
+		}
+		if problem := contradiction(entry.Pod, class); problem != "" {
+			entry.refused = []Reason{{Code: why.InvalidField, Message: problem}}
 			continue
 		}
 		if class.Overhead != nil {
@@ -267,4 +277,40 @@ func (w *world) applyRuntimeClasses() {
 		}
 	}
 	w.unknownClasses = slices.Sorted(maps.Keys(unknown))
+}
+
+// contradiction returns what a pod itself says against its RuntimeClass; "" for nothing.
+func contradiction(p *corev1.Pod, class *nodev1.RuntimeClass) string {
+	fixed := corev1.ResourceList{}
+	if class.Overhead != nil {
+		fixed = class.Overhead.PodFixed
+	}
+	if len(p.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(p.Spec.Overhead, fixed) {
+		return fmt.Sprintf("spec.overhead: must be absent or that of RuntimeClass %s, %s: it is %s", class.Name,
+			amountsText(fixed), amountsText(p.Spec.Overhead))
+	}
+	if class.Scheduling == nil {
+		return ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(class.Scheduling.NodeSelector)) {
+		own, ok := p.Spec.NodeSelector[key]
+		if value := class.Scheduling.NodeSelector[key]; ok && own != value {
+			return fmt.Sprintf("spec.nodeSelector[%s]: must be absent or that of RuntimeClass %s, %q: it is %q", key,
+				class.Name, value, own)
+		}
+	}
+	return ""
+}
+
+// amountsText returns amounts by name, such as "cpu 250m, memory 64Mi"; "none" without any.
+func amountsText(list corev1.ResourceList) string {
+	var all []string
+	for name, q := range list {
+		all = append(all, string(name)+" "+q.String())
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }

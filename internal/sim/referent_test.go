@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/api/annotation"
 )
 
 const (
@@ -257,5 +259,60 @@ func TestQuotasOfGPUsHaveWhatTheSimulatedDevicesOffer(t *testing.T) {
 		if got["a"] != "Scheduled n0" || got["b"] != "Scheduled n0" || !strings.HasPrefix(got["c"], "Unschedulable") {
 			t.Errorf("%s: got %v", resource, got)
 		}
+	}
+}
+
+// TestKindsOfTheTableOfSupportAreNeverUnknown: a kind that no component reads is refused with its feature.
+func TestKindsOfTheTableOfSupportAreNeverUnknown(t *testing.T) {
+	for _, s := range annotation.Supports() {
+		for _, key := range s.Keys {
+			kind, group, _ := strings.Cut(key, ".")
+			if s.Place != annotation.ObjectKind || s.State == annotation.Done {
+				continue
+			}
+			in := fmt.Sprintf("{apiVersion: %s/v1alpha1, kind: %s, metadata: {name: a}}", group, kind)
+			_, err := Run(t.Context(), Input{
+				Paths: []string{"-"}, Stdin: strings.NewReader(in), Warn: io.Discard, Strict: true,
+			})
+			if err == nil || strings.Contains(err.Error(), "is not known") || !strings.Contains(err.Error(), s.Feature) {
+				t.Errorf("%s: got %v, want the feature %q", key, err, s.Feature)
+			}
+		}
+	}
+}
+
+// TestAPodThatContradictsItsRuntimeClassIsRefused, as the API server's admission does, and no other pod.
+func TestAPodThatContradictsItsRuntimeClassIsRefused(t *testing.T) {
+	const kata = "runtimeClassName: kata, "
+	class := func(name, spec string) string {
+		return "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: " + name + "}, handler: kata" + spec +
+			"}"
+	}
+	r, _ := simulate(t, documents(
+		zones, class("kata", ", overhead: {podFixed: {cpu: 250m}}, scheduling: {nodeSelector: {zone: b}}"),
+		class("runc", ""),
+		podWith("another-overhead", kata+"overhead: {cpu: 500m}"),
+		podWith("another-resource", kata+"overhead: {memory: 1Mi}"),
+		podWith("another-zone", kata+"nodeSelector: {zone: a}"),
+		podWith("equal", kata+"overhead: {cpu: '0.25'}, nodeSelector: {zone: b}"),
+		podWith("no-overhead", "runtimeClassName: runc, overhead: {cpu: 1}"),
+		podWith("one-more", kata+"nodeSelector: {kubernetes.io/os: none}"),
+	), "-")
+	const overhead = "Refused: spec.overhead: must be absent or that of RuntimeClass "
+	want := map[string]string{
+		"another-overhead": overhead + "kata, cpu 250m: it is cpu 500m",
+		"another-resource": overhead + "kata, cpu 250m: it is memory 1Mi",
+		"another-zone": "Refused: spec.nodeSelector[zone]: must be absent or that of RuntimeClass kata, " +
+			`"b": it is "a"`,
+		"no-overhead": overhead + "runc, none: it is cpu 1",
+		"equal":       "Scheduled b",
+	}
+	got := outcomes(r)
+	if !strings.HasPrefix(got["one-more"], "Unschedulable") {
+		t.Errorf("one-more: %s", got["one-more"])
+	}
+	delete(got, "one-more")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

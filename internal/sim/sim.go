@@ -77,7 +77,7 @@ func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (ref
 		kinds.Handler().OnAdd(d, true)
 	}
 	for _, p := range w.pending {
-		for _, reason := range hooks.admit(p.Pod, w.namespace(p.Namespace), kinds.List(), warn) {
+		for _, reason := range hooks.admit(&p, w.namespace(p.Namespace), kinds.List(), warn) {
 			refused = append(refused, fmt.Sprintf("pod %s/%s: %s", p.Namespace, p.Name, reason.Message))
 		}
 	}
@@ -91,7 +91,7 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
 		p.given = maps.Clone(p.Annotations)
-		refused := hooks.admit(p.Pod, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
+		refused := hooks.admit(&p, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
 		missing := w.missingObject(p.Pod)
 		switch {
 		case len(refused) > 0:

@@ -48,9 +48,13 @@ func createsPods(rules []admissionv1.RuleWithOperations) bool {
 	})
 }
 
-func (w webhooks) admit(p *corev1.Pod, namespace *corev1.Namespace, kinds device.Kinds, warn io.Writer) (
+func (w webhooks) admit(entry *pod, namespace *corev1.Namespace, kinds device.Kinds, warn io.Writer) (
 	refused []Reason,
 ) {
+	p := entry.Pod
+	if len(entry.refused) > 0 {
+		return entry.refused
+	}
 	if !slices.Contains(schedulerNames, p.Spec.SchedulerName) {
 		return nil
 	}

@@ -38,6 +38,8 @@ type pod struct {
 	origin
 	*corev1.Pod
 	given map[string]string // the annotations before the webhooks; nil until then
+	// refused is why the API server refuses the pod before any webhook is asked; empty where it does not.
+	refused []Reason
 }
 
 // world is the checked input. Invariant: names are unique, and referenced objects exist.

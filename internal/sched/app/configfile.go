@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/nearest"
@@ -62,6 +63,11 @@ func showSettings(d *strict.Document) error {
 	}})
 }
 
+// plannedPlugins are plugins of Koordinator that a later version will have, with their features.
+var plannedPlugins = map[string]string{
+	"LoadAwareScheduling": "load-aware scheduling", "Reservation": "reservations", "SchedulingHint": "scheduling hints",
+}
+
 // checkProfile checks the names of plugins, and the arguments of ours; kube-scheduler checks those of its own.
 func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProfile, more []string,
 ) (all strict.Problems) {
@@ -75,6 +81,8 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 	check := func(path, name string) {
 		if meant := nearest.Word(name, known); meant != "" && meant != name {
 			all = append(all, d.Problem(path, "unknown plugin %q, did you mean %q?", name, meant))
+		} else if feature := plannedPlugins[name]; feature != "" {
+			all = append(all, d.Problem(path, "plugin %q is not in this version: %s: %s", name, feature, annotation.Planned))
 		} else if meant == "" {
 			all = append(all, d.Problem(path, "unknown plugin %q", name))
 		}
