@@ -145,6 +145,29 @@ func TestTheProgramsKnowTheCommandsInSentences(t *testing.T) {
 	}
 }
 
+// TestSimulateHasNodesOnThePages: a file of pods alone is no input, so each command gives nodes or says where they are.
+func TestSimulateHasNodesOnThePages(t *testing.T) {
+	known := 0
+	for _, block := range append(page.Blocks(t), page.Spans(t)...) {
+		if block.Language == "yaml" || block.Language == "json" || block.Language == "text" {
+			continue
+		}
+		for _, words := range block.Commands() {
+			if len(words) < 3 || words[0] != "tenon" || words[1] != "simulate" {
+				continue
+			}
+			known++
+			if line := strings.Join(words, " "); !strings.Contains(line, "--machine") &&
+				!strings.Contains(line, "--cluster") && !strings.Contains(line, "-f node.yaml") {
+				t.Errorf("%s: %s has no nodes", block, line)
+			}
+		}
+	}
+	if known < 6 {
+		t.Errorf("%d commands", known)
+	}
+}
+
 // programsOfThePages makes the command lines that the pages show.
 func programsOfThePages() map[string]func() *cobra.Command {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()

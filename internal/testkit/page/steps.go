@@ -208,7 +208,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/simulate.md tenon simulate --cluster", Scene: Demo, Before: "cp pods.yaml new.yaml"},
 		{
 			Blocks: "docs/start/from-koordinator.md tenon simulate", Scene: Demo,
-			Before:  "mkdir manifests; tenon kubectl get nodes,pods -o yaml >manifests/all.yaml",
+			Before:  "mkdir manifests; tenon kubectl run new --image app --dry-run=client -o yaml >manifests/new.yaml",
 			Replace: []string{"MANIFESTS", "manifests", "NAME", "cannot-fit"},
 		},
 		{Blocks: "docs/start/from-volcano.md kubectl label", Scene: Demo, Replace: []string{"NODE", "epyc-2s-1"}},
