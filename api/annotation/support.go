@@ -123,6 +123,9 @@ func Supports() []Support {
 		{"scheduling hints", Planned, PodAnnotation, []string{"internal.scheduling.koordinator.sh/scheduling-hint"}},
 		{"scheduling hints", Planned, PodLabel, []string{sched + "scheduler-name"}},
 
+		{"parts of Ascend NPUs, which the agent does not put into containers", NotPlanned, PodResource, []string{
+			"huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp",
+		}},
 		{"CPU burst", NotPlanned, PodAnnotation, []string{koord + "cpuBurst"}},
 		{"memory QoS", NotPlanned, PodAnnotation, []string{koord + "memoryQOS"}},
 		{"block I/O and network QoS", NotPlanned, PodAnnotation, []string{koord + "blkioQOS", koord + "networkQOS"}},

@@ -44,6 +44,13 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 				{"scheduling.volcano.sh/queue-name", "has no effect: Volcano's queues and task order: not planned"},
 			},
 		},
+		"a part of an NPU, which the agent injects into no container": {
+			at: PodResource, keys: []string{"huawei.com/npu-core"},
+			want: []Ignored{{
+				"huawei.com/npu-core", "no component of Tenon provides this resource: parts of Ascend NPUs, " +
+					"which the agent does not put into containers: not planned",
+			}},
+		},
 		"a misspelt key": {
 			at: PodLabel, keys: []string{"koordinator.sh/qosclass"},
 			want: []Ignored{{
