@@ -30,7 +30,8 @@ import (
 func volcanoPod(i int) *corev1.Pod {
 	policies := []string{"restricted", "single-numa-node", "best-effort"}
 	pod := pod(fmt.Sprintf("numa-%04d", i),
-		object.Annotation(annotation.VolcanoTopologyPolicy, policies[i%len(policies)]), object.Both("cpu", fmt.Sprint(1+i%2), "memory", "64Mi"))
+		object.Annotation(annotation.VolcanoTopologyPolicy, policies[i%len(policies)]),
+		object.Both("cpu", fmt.Sprint(1+i%2), "memory", "64Mi"))
 	side := func(cpus string) {
 		object.Container("side", "app")(pod)
 		object.Both("cpu", cpus, "memory", "64Mi")(pod)
