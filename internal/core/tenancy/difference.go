@@ -123,7 +123,7 @@ type Confirmation struct {
 	// Difference is 0 if the prediction was right.
 	Difference Difference
 	// ModelError is true if the prediction was wrong although it was certain: the model of the kubelet is at fault, and
-	// not a choice that the model leaves open.
+	// neither a choice that the model leaves open nor memory that the kubelet released after the prediction.
 	ModelError bool
 }
 
@@ -141,8 +141,32 @@ func (s *State) Confirmations(before *State) []Confirmation {
 		}
 		m := s.Node.Machine()
 		c := Confirmation{Tenant: a.Tenant, Actual: kubelet.HeldOf(m, a.Placement), Difference: a.Difference(m)}
-		c.ModelError = c.Difference != 0 && a.Prediction.isCertain()
+		c.ModelError = c.Difference != 0 && a.Prediction.isCertain() && !s.mayHaveReleased(before, a)
 		out = append(out, c)
 	}
 	return out
+}
+
+// mayHaveReleased reports whether the kubelet may have released memory of another pod's init containers between a's
+// prediction and a's admission. If before is the state that the prediction was made on, it shows which of them had
+// memory then; otherwise each one counts that was predicted or shown to have some.
+func (s *State) mayHaveReleased(before *State, a *Assignment) bool {
+	return slices.ContainsFunc(s.assignments, func(other *Assignment) bool {
+		if other.UID == a.UID {
+			return false
+		}
+		old := before.Assignment(other.UID)
+		if old != nil && hasInitMemory(other.Pod, old.Placement) {
+			return true
+		}
+		return (old == nil || before.Gen != a.Prediction.Gen) && hasInitMemory(other.Pod, other.Predicted)
+	})
+}
+
+// hasInitMemory reports whether init containers of a pod have memory that no later container of the pod uses again.
+func hasInitMemory(p *kubelet.Pod, placement kubelet.Placement) bool {
+	return slices.ContainsFunc(placement, func(g kubelet.Given) bool {
+		return p.RoleOf(g.Container) == kubelet.Init &&
+			slices.ContainsFunc(g.Memory, func(b kubelet.Block) bool { return b.Bytes > 0 })
+	})
 }
