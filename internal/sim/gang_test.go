@@ -87,8 +87,8 @@ func TestPodsOfAPodGroupThatHasEndedStartTogether(t *testing.T) {
 	for phase, want := range map[string]string{
 		"Finished": Waiting, "Failed": Waiting, "Pending": Waiting, "Unknown": Scheduled,
 	} {
-		in := plain("n0", 5) + "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: again}, " +
-			"spec: {minMember: 3}, status: {phase: " + phase + "}}\n---"
+		in := plain("n0", 5) + "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, " +
+			"metadata: {name: again}, spec: {minMember: 3}, status: {phase: " + phase + "}}\n---"
 		for _, name := range []string{"p0", "p1", "p2"} {
 			in += cpuPod(name, 2, ", labels: {pod-group.scheduling.sigs.k8s.io: again}", "")
 		}

@@ -671,8 +671,9 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
 			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
-			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{}, replaced: map[string]bool{},
-			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
+			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
+			replaced: map[string]bool{},
+			ended:    map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
 			after: map[string]behind{}, claims: map[string]*claim{}, known: map[string]settled{},
 		}
 		m.state.LimitOvertakes(maxOvertakes)

@@ -136,8 +136,8 @@ func (s *State) open(g *group) (ids []string) {
 	return ids
 }
 
-// setEnded reports whether no pod is left of a set whose last owner is given: no member runs, and those that are pending
-// have another owner.
+// setEnded reports whether no pod is left of a set whose last owner is given: no member runs, and those that are
+// pending have another owner.
 func (g *gang) setEnded(owner string) bool {
 	if g.runs() {
 		return false
@@ -345,7 +345,7 @@ func (s *State) groupOf(g *gang) string {
 	return strings.Join(g.settings.Group, ",")
 }
 
-// stranger returns the first gang that a gang lists and that does not exist or lists others.
+// foreign returns the first gang that a gang lists and that does not exist or lists others.
 func (s *State) foreign(g *gang) string {
 	for _, id := range g.settings.Group {
 		if o := s.gangs[id]; o == nil || !slices.Equal(o.settings.Group, g.settings.Group) {
