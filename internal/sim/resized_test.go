@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// TestNothingIsPlacedBesideAPodThatWasResizedBeyondItsNUMANode: the pods that are there were given 100 MiB of the 128 on
-// the two NUMA nodes of the machine, and one was resized without a webhook. What it has now counts, or what it still has.
+// TestNothingIsPlacedBesideAPodThatWasResizedBeyondItsNUMANode: the pods that are there were given 100 MiB of the 128
+// on the two NUMA nodes of the machine, and one was resized without a webhook. What it has now counts, or what it
+// still has.
 func TestNothingIsPlacedBesideAPodThatWasResizedBeyondItsNUMANode(t *testing.T) {
 	t.Parallel()
 	pod := func(name, memory, status, annotations, spec string) string {
-		return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {koordinator.sh/qosClass: LS}, "+
-			"annotations: {scheduling.koordinator.sh/numa-topology-spec: '{\"numaTopologyPolicy\":\"SingleNUMANode\"}'%s}}, "+
+		return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {koordinator.sh/qosClass: LS}, annotations: "+
+			`{scheduling.koordinator.sh/numa-topology-spec: '{"numaTopologyPolicy":"SingleNUMANode"}'%s}}, `+
 			"spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, memory: %s}}}]%s}%s}\n---",
 			name, annotations, memory, spec, status)
 	}

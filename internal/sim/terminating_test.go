@@ -33,8 +33,8 @@ func TestHealthyPodsAreNotEvictedWhereTerminatingPodsFreeEnough(t *testing.T) {
 			allocated = `, annotations: {scheduling.koordinator.sh/device-allocated: '{"gpu":[{"minor":` + minor +
 				`,"resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100"}}]}'}`
 		}
-		return "\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + metadata + allocated + "}, spec: {containers: " +
-			"[{name: c, image: i, resources: {limits: {koordinator.sh/gpu: 100}}}]" + spec + "}}\n---"
+		return "\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + metadata + allocated + "}, spec: " +
+			"{containers: [{name: c, image: i, resources: {limits: {koordinator.sh/gpu: 100}}}]" + spec + "}}\n---"
 	}
 	for name, c := range map[string]struct{ in, want string }{
 		"one pod, on the same node": {

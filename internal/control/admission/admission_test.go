@@ -473,11 +473,11 @@ func TestAResizeGrowsNoFurtherThanTheNodeAndItsNUMANodesHave(t *testing.T) {
 		facts.Amounts = append(facts.Amounts, align.Amount{NUMAID: id, Resource: "memory", N: 64 << 30})
 	}
 	a, b := confined("a", "4", "20Gi"), confined("b", "2", "40Gi")
-	of := func(p *corev1.Pod) ledger.Entry {
+	entryOf := func(p *corev1.Pod) ledger.Entry {
 		e, _ := convert.EntryUnder(convert.Args{}, p)
 		return e
 	}
-	account := ledger.New(facts, of(a), of(b)).View()
+	account := ledger.New(facts, entryOf(a), entryOf(b)).View()
 	left := account.Summary().Room(1) + 4000 // CPU for a, in thousandths
 	amount := func(cpu, memory string) corev1.ResourceList { return amounts("cpu", cpu, "memory", memory) }
 	wide := admission.Room{Account: account, Has: amount("100", "1000Gi"), Others: amount("2", "40Gi")}
@@ -489,7 +489,8 @@ func TestAResizeGrowsNoFurtherThanTheNodeAndItsNUMANodesHave(t *testing.T) {
 	}{
 		"all that there is on the NUMA node": {wide, most(left), "24Gi", nil},
 		"more memory than the NUMA node has": {wide, "4", "25Gi", []string{
-			"spec: memory of the pod would be 25Gi, and NUMA node 0, which the pod is confined to, has 24Gi beside other pods",
+			"spec: memory of the pod would be 25Gi, and NUMA node 0, which the pod is confined to, has 24Gi beside " +
+				"other pods",
 		}},
 		"more CPU than the NUMA node has": {wide, most(left + 1), "20Gi", []string{
 			"spec: cpu of the pod would be " + most(left+1) + ", and NUMA node 0, which the pod is confined to, has " +

@@ -79,8 +79,8 @@ func PodQuota(pod, old *corev1.Pod, rules *quota.Checker) Answer {
 	return a
 }
 
-// QuotaChange answers about a bound pod that would use more of its quota, or another one. labelled is set for a change of
-// the label that names the quota.
+// QuotaChange answers about a bound pod that would use more of its quota, or another one. labelled is set for a
+// change of the label that names the quota.
 func QuotaChange(x *quota.Excess, labelled bool) Answer {
 	var a Answer
 	field := "spec"
@@ -90,7 +90,8 @@ func QuotaChange(x *quota.Excess, labelled bool) Answer {
 	switch {
 	case x == nil:
 	case x.LimitKind == quota.NoQuota:
-		a.refuse(why.QuotaNotFound, field, "quota %q does not exist: a bound pod moves to an existing quota alone", x.Quota)
+		a.refuse(why.QuotaNotFound, field, "quota %q does not exist: a bound pod moves to an existing quota alone",
+			x.Quota)
 	default:
 		var short []string
 		for _, s := range x.Shortages {

@@ -91,8 +91,8 @@ type Room struct {
 	Has, Others corev1.ResourceList
 }
 
-// Resize checks a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer. What
-// grows must be on the node, and on the NUMA nodes that the pod was given; PodQuota has the rules of its quota.
+// Resize checks a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer.
+// What grows must be on the node, and on the NUMA nodes that the pod was given; PodQuota has the rules of its quota.
 func Resize(pod, old *corev1.Pod, room Room) Answer {
 	var a Answer
 	held, _ := convert.EntryUnder(convert.Args{}, old)
@@ -114,8 +114,8 @@ func Resize(pod, old *corev1.Pod, room Room) Answer {
 	}
 	entry, _ := convert.EntryUnder(convert.Args{}, pod)
 	if r := room.Account.Resize(entry); !r.OK() {
-		a.refuse(r.Code, "spec", "%s of the pod would be %s, and NUMA node %d, which the pod is confined to, has %s beside "+
-			"other pods", r.Resource, convert.QuotaText(string(r.Resource), r.Asked), r.Where.Index,
+		a.refuse(r.Code, "spec", "%s of the pod would be %s, and NUMA node %d, which the pod is confined to, has %s "+
+			"beside other pods", r.Resource, convert.QuotaText(string(r.Resource), r.Asked), r.Where.Index,
 			convert.QuotaText(string(r.Resource), r.Free))
 	}
 	return a

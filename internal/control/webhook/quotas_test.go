@@ -434,8 +434,8 @@ func TestOldEventsDoNotEndADecision(t *testing.T) {
 	})
 }
 
-// TestABoundPodUsesNoMoreThanItsQuotaAllows: after a resize, and after it moves to another quota. Of full, which may use
-// 4 CPUs, a pod uses 3; of empty none.
+// TestABoundPodUsesNoMoreThanItsQuotaAllows: after a resize, and after it moves to another quota. Of full, which may
+// use 4 CPUs, a pod uses 3; of empty none.
 func TestABoundPodUsesNoMoreThanItsQuotaAllows(t *testing.T) {
 	t.Parallel()
 	s := serveQuotas(t, false, nil,

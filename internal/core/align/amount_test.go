@@ -13,8 +13,8 @@ import (
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
-// TestResizedAmountsAddUpInProportion compares with exact fractions: each NUMA node has its share, rounded down, and the
-// first one the rest as well; what is of other resources does not change.
+// TestResizedAmountsAddUpInProportion compares with exact fractions: each NUMA node has its share, rounded down, and
+// the first one the rest as well; what is of other resources does not change.
 func TestResizedAmountsAddUpInProportion(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -160,8 +160,8 @@ func TestAbsurdAmountsOfMemoryDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestPodsThatHoldMoreThanANUMANodeHasAreReported: exactly the NUMA nodes and resources of which more is held than there
-// is, each once, with both amounts; and none of it is free. A resize that no webhook saw comes to that.
+// TestPodsThatHoldMoreThanANUMANodeHasAreReported: exactly the NUMA nodes and resources of which more is held than
+// there is, each once, with both amounts; and none of it is free. A resize that no webhook saw comes to that.
 func TestPodsThatHoldMoreThanANUMANodeHasAreReported(t *testing.T) {
 	t.Parallel()
 	machine, found := worked(t), 0

@@ -30,8 +30,8 @@ type Problem struct {
 }
 
 // Problems lists entries that contradict the machine or each other: unknown or offline ids, CPUs held twice, CPUs
-// inside a reservation, more memory on a NUMA node than it has. They are kept as they are and reported, by UID, the last
-// kind at the end. It is empty while no machine is known.
+// inside a reservation, more memory on a NUMA node than it has. They are kept as they are and reported, by UID, the
+// last kind at the end. It is empty while no machine is known.
 func (v *View) Problems() []Problem {
 	m := v.facts.Machine
 	if m == nil {

@@ -36,9 +36,9 @@ type Excess struct {
 
 	// Pods is how many were asked for together, members of their gangs included.
 	Pods int
-	// Outside is what pods outside all quotas use of the nodes in the dimension of the first shortage, where that is why
-	// the runtime is short: the quota's own max allows more, and its siblings use less above their mins than is lacking.
-	// Zero otherwise.
+	// Outside is what pods outside all quotas use of the nodes in the dimension of the first shortage, where that is
+	// why the runtime is short: the quota's own max allows more, and its siblings use less above their mins than is
+	// lacking. Zero otherwise.
 	Outside Outside
 
 	blocks []block  // all limits on all paths that the pods would exceed
@@ -99,10 +99,10 @@ func (a *Account) Admit(uids ...string) *Excess {
 	return x
 }
 
-// AdmitChange reports why a bound pod may not become p, with other amounts or in another quota; nil when it may. Limits are
-// those after the change, as a quota is lent less when it asks for less and gets more when it asks for more. A limit under
-// which p holds no more than the pod does now is not asked. A pod that is not bound may change; it is admitted later. In
-// the end the account is as before.
+// AdmitChange reports why a bound pod may not become p, with other amounts or in another quota; nil when it may.
+// Limits are those after the change, as a quota is lent less when it asks for less and gets more when it asks for
+// more. A limit under which p holds no more than the pod does now is not asked. A pod that is not bound may change;
+// it is admitted later. In the end the account is as before.
 func (a *Account) AdmitChange(p Pod) *Excess {
 	if p.Node == "" {
 		return nil

@@ -490,7 +490,8 @@ func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
 	t.Parallel()
 	refused, admitted := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		a, quotas := tree(Rules{ByMax: rapid.Bool().Draw(rt, "by max")}), []string{"train", "serve", "ads", "absent", ""}
+		a := tree(Rules{ByMax: rapid.Bool().Draw(rt, "by max")})
+		quotas := []string{"train", "serve", "ads", "absent", ""}
 		total := int64(0)
 		for i := range 6 {
 			p := pending(fmt.Sprint("p", i), rapid.SampledFrom(quotas).Draw(rt, "quota"),
@@ -537,7 +538,8 @@ func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
 			want = want || named && n > before[at] && n > limit
 		}
 		if (x != nil) != want {
-			rt.Errorf("%+v becomes %+v: %v, want refused: %t; used before %v, after %v", was.Pod, next, x, want, before, after)
+			rt.Errorf("%+v becomes %+v: %v, want refused: %t; used before %v, after %v", was.Pod, next, x, want, before,
+				after)
 		}
 		if x != nil {
 			refused++

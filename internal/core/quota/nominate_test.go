@@ -170,8 +170,8 @@ func TestAPreemptorLeavesRoomForThoseBeforeIt(t *testing.T) {
 }
 
 // TestADryRunBeginsWithoutThePodsThatLeave compares with an account without these, where limits do not depend on what
-// pods ask for: a pod is admitted in the dry run exactly if it is admitted there, and then no victim is looked for among
-// those that leave.
+// pods ask for: a pod is admitted in the dry run exactly if it is admitted there, and then no victim is looked for
+// among those that leave.
 func TestADryRunBeginsWithoutThePodsThatLeave(t *testing.T) {
 	t.Parallel()
 	helped := 0

@@ -32,8 +32,8 @@ func (a *Account) quota(e *entry) *Quota {
 }
 
 // VictimNodes returns the nodes of the bound pods of its own quota that a pod may preempt and that do not leave anyway;
-// none where the pod would not be admitted without all of them either. inside is false for a pod whose victims no quota decides: one of Default or
-// System, or one that is not known. The work is in the number of pods of the quota.
+// none where the pod would not be admitted without all of them either. inside is false for a pod whose victims no
+// quota decides: one of Default or System, or one that is not known. The work is in the number of pods of the quota.
 func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 	p := a.pods[uid]
 	if p == nil || p.group.quota == a.fallback || p.group.quota == a.system {

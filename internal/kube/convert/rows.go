@@ -151,9 +151,9 @@ func wholePages(page, n int64) int64 {
 	return (n + page - 1) / page * page
 }
 
-// held is what a pod holds of rows: the amounts that a status puts on NUMA nodes, and units. After a resize in place the
-// pod has what it requests now on the NUMA nodes that it was given, whether or not they have it; until the resize is done
-// the larger amount counts.
+// held is what a pod holds of rows: the amounts that a status puts on NUMA nodes, and units. After a resize in place
+// the pod has what it requests now on the NUMA nodes that it was given, whether or not they have it; until the resize
+// is done the larger amount counts.
 func held(pod *corev1.Pod, status annotation.ResourceStatus, r *Resources) []align.Amount {
 	list := onNodes(status, r)
 	var counted corev1.ResourceList // computed for a pod whose resize is not done
