@@ -103,9 +103,9 @@ type Scheduler struct {
 	// Names under which pods ask for it (spec.schedulerName). default-scheduler is only for a cluster without another
 	// kube-scheduler. Not read where config is set: its profiles have the names.
 	Names []string `json:"names" default:"[tenon-scheduler]" minItems:"1" pattern:"^[a-z0-9.-]+$"`
-	// Names of other schedulers whose allocations count: Koordinator's, while a cluster moves over. The webhooks check the
-	// pods of these and of this release's schedulers; labels and annotations of Tenon on any other pod are ignored. A name
-	// that leaves names belongs here while its pods run.
+	// Names of other schedulers whose allocations count: Koordinator's, while a cluster moves over. The webhooks check
+	// the pods of these and of this release's schedulers; labels and annotations of Tenon on any other pod are ignored.
+	// A name that leaves names belongs here while its pods run.
 	Trusted []string `json:"trusted" default:"[koord-scheduler]" pattern:"^[a-z0-9.-]+$"`
 	// A whole KubeSchedulerConfiguration; empty for kube-scheduler's default profile with Tenon's plugins. The manager
 	// follows its first ElasticQuotaArgs.

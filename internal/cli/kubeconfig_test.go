@@ -74,7 +74,8 @@ func TestACommandNamesAClusterThatIsNotLocal(t *testing.T) {
 				code, _, errOut := run(t, test.program, verb, "--kubeconfig", path)
 				const line = "cluster https://127.0.0.1:1\n"
 				if code != ExitUnreachable || strings.Count(errOut, line) != test.want {
-					t.Errorf("%s: exit code %d, want %d lines %q on standard error:\n%s", verb, code, test.want, line, errOut)
+					t.Errorf("%s: exit code %d, want %d lines %q on standard error:\n%s", verb, code, test.want, line,
+						errOut)
 				}
 			}
 		})

@@ -103,7 +103,7 @@ says what is missing.`,
 	return c
 }
 
-// confirm asks whether all nodes of a cluster are meant. Where nobody can answer, it refuses.
+// confirm asks whether all nodes of a cluster are meant. Without a terminal to answer on, it refuses.
 func confirm(streams genericiooptions.IOStreams, cluster string) error {
 	if in, ok := streams.In.(*os.File); ok && !term.IsTerminal(int(in.Fd())) {
 		return usagef("leave without --node acts on all nodes of %s: add --yes, or name one with --node", cluster)

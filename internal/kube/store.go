@@ -77,7 +77,8 @@ func (s *Store) Configure(args convert.Args) error {
 // Serve sets the resources that have rows besides memory, before Configure and the first object.
 func (s *Store) Serve(r *convert.Resources) { s.args.Resources = r }
 
-// Trust ignores the labels and annotations of pods of other schedulers than these, before Configure and the first object.
+// Trust ignores the labels and annotations of pods of other schedulers than these. It is called before Configure and
+// the first object.
 func (s *Store) Trust(schedulers *convert.Schedulers) { s.args.Schedulers = schedulers }
 
 // OnChange sets the function that is called with each node whose account has changed, once View returns the new one.

@@ -537,7 +537,8 @@ func offerFor(t *testing.T, s *kube.Store, node, name string) ledger.Offer {
 	return offer
 }
 
-// TestAForgedAllocationOfAPodOfAnotherSchedulerHoldsNothing: no webhook checks its annotations, so anyone may write them.
+// TestAForgedAllocationOfAPodOfAnotherSchedulerHoldsNothing: no webhook checks its annotations, so anyone may write
+// them.
 func TestAForgedAllocationOfAPodOfAnotherSchedulerHoldsNothing(t *testing.T) {
 	t.Parallel()
 	for scheduler, want := range map[string]string{

@@ -274,7 +274,8 @@ func TestKindsOfTheTableOfSupportAreNeverUnknown(t *testing.T) {
 			_, err := Run(t.Context(), Input{
 				Paths: []string{"-"}, Stdin: strings.NewReader(in), Warn: io.Discard, Strict: true,
 			})
-			if err == nil || strings.Contains(err.Error(), "is not known") || !strings.Contains(err.Error(), s.Feature) {
+			if err == nil || strings.Contains(err.Error(), "is not known") ||
+				!strings.Contains(err.Error(), s.Feature) {
 				t.Errorf("%s: got %v, want the feature %q", key, err, s.Feature)
 			}
 		}

@@ -233,7 +233,8 @@ func (c *checks) nodes() {
 	}
 	if len(c.Left) > 0 {
 		c.add("left", "", strings.TrimPrefix(few(c.Left), "; not "), CheckWarn,
-			"tenon leave took Tenon off: no pod gets CPUs or devices of its own there", "kubectl annotate node NAME node.tenon.sh/leave- brings a node back")
+			"tenon leave took Tenon off: no pod gets CPUs or devices of its own there",
+			"kubectl annotate node NAME node.tenon.sh/leave- brings a node back")
 	}
 	c.reports("topology", "noderesourcetopologies", func(n NodeReport) time.Time { return n.Topology })
 	c.reports("devices", "devices", func(n NodeReport) time.Time { return n.Device })

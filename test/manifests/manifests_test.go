@@ -297,7 +297,8 @@ func (c *cluster) foreign(t *testing.T) {
 		case 0:
 			limits[corev1.ResourceCPU] = resource.MustParse("4")
 		case 1:
-			requests["kubernetes.io/gpu"], limits["kubernetes.io/gpu"] = resource.MustParse("100"), resource.MustParse("100")
+			requests["kubernetes.io/gpu"] = resource.MustParse("100")
+			limits["kubernetes.io/gpu"] = resource.MustParse("100")
 		case 2:
 			requests["example.com/dpu"], limits["example.com/dpu"] = resource.MustParse("1"), resource.MustParse("1")
 		}

@@ -61,8 +61,8 @@ type Options struct {
 	// AllowUnallocatedLSR lets LSR pods that no scheduler gave CPUs run on the shared pool.
 	AllowUnallocatedLSR bool
 
-	// Schedulers are those whose pods may use Tenon; nil for all. Another pod is treated as one without Tenon's labels and
-	// annotations.
+	// Schedulers are those whose pods may use Tenon; nil for all. Another pod is treated as one without Tenon's labels
+	// and annotations.
 	Schedulers *convert.Schedulers
 
 	// Cgroup is the tree that is kept; nil for the one that is mounted below Root.

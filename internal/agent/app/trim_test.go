@@ -56,7 +56,8 @@ func TestAPodOfAnotherSchedulerIsPlainToTheAgent(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "p", Namespace: "ns", UID: "u", Labels: map[string]string{"koordinator.sh/qosClass": "LSE", "app": "a"},
+			Name: "p", Namespace: "ns", UID: "u",
+			Labels: map[string]string{"koordinator.sh/qosClass": "LSE", "app": "a"},
 			Annotations: map[string]string{
 				"scheduling.koordinator.sh/resource-status":   `{"cpuset":"0-3"}`,
 				"scheduling.koordinator.sh/device-allocated":  `{"gpu":[{"minor":0,"id":"GPU-0"}]}`,

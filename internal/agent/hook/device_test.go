@@ -211,8 +211,8 @@ func TestVisibleDevicesOfRunningContainers(t *testing.T) {
 	}
 }
 
-// TestAForgedAllocationGivesAContainerNothing: annotations count only on pods of trusted schedulers, and a container of a
-// pod whose scheduler is not known yet waits.
+// TestAForgedAllocationGivesAContainerNothing: annotations count only on pods of trusted schedulers, and a container of
+// a pod whose scheduler is not known yet waits.
 func TestAForgedAllocationGivesAContainerNothing(t *testing.T) {
 	t.Parallel()
 	trust := hook.Unknown

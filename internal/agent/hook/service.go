@@ -33,8 +33,8 @@ type Options struct {
 	AllowDegraded bool
 	// Devices is what is known of the node's devices; nil for a node without. It must not block.
 	Devices func() *inject.Node
-	// Trust returns what is known of the scheduler of a pod: the labels and annotations of Tenon on an Untrusted one are
-	// ignored. nil trusts all. It must not block.
+	// Trust returns what is known of the scheduler of a pod: the labels and annotations of Tenon on an Untrusted one
+	// are ignored. nil trusts all. It must not block.
 	Trust func(*Pod) Trust
 	// Synced is called at the end of each Sync. It must not block; nil is not called.
 	Synced func()
@@ -244,8 +244,8 @@ func (s *Service) rows(c *Container, pod desired.Pod, ask func(apply.Container) 
 	return ask(e)
 }
 
-// refuseUnknown rejects a container of a pod that uses Tenon by its labels or annotations, until the API server has sent
-// the pod: they count only if its scheduler is trusted. The kubelet tries again.
+// refuseUnknown rejects a container of a pod that uses Tenon by its labels or annotations, until the API server has
+// sent the pod: they count only if its scheduler is trusted. The kubelet tries again.
 func (s *Service) refuseUnknown(c *Container) error {
 	if s.o.Trust(&c.Pod) != Unknown || !desired.Uses(c.Labels, c.Annotations) {
 		return nil

@@ -449,7 +449,7 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	}
 }
 
-// TestPodsOfOtherSchedulersWaitForNoWebhook: whatever keys they have, the API server asks nobody about them.
+// TestPodsOfOtherSchedulersWaitForNoWebhook: whatever keys they have, the API server calls no webhook about them.
 func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 	t.Parallel()
 	labelled, annotated := map[string]string{}, map[string]string{}
@@ -463,8 +463,8 @@ func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 			}
 		}
 	}
-	asking := with("cpu", "koordinator.sh/gpu-core", "kubernetes.io/gpu", "koordinator.sh/rdma", "kubernetes.io/batch-cpu",
-		"nvidia.com/gpu", "amd.com/gpu", "example.com/dpu").Spec
+	asking := with("cpu", "koordinator.sh/gpu-core", "kubernetes.io/gpu", "koordinator.sh/rdma",
+		"kubernetes.io/batch-cpu", "nvidia.com/gpu", "amd.com/gpu", "example.com/dpu").Spec
 	for name, h := range hooks(t) {
 		if !slices.ContainsFunc(h.rules[0].Resources, func(r string) bool {
 			return strings.HasPrefix(r, "pods") && r != "pods/binding"

@@ -10,9 +10,9 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-// Schedulers are the names of the schedulers whose pods count as Tenon's: those that the installation serves, and others
-// whose allocations it trusts. The labels and annotations of Tenon on another pod mean nothing: no webhook checks
-// them, so that anyone may have written them. A nil Schedulers trusts every scheduler. It is not changed.
+// Schedulers are the names of the schedulers whose pods count as Tenon's: those that the installation serves, and
+// others whose allocations it trusts. The labels and annotations of Tenon on another pod mean nothing: no webhook
+// checks them, so that anyone may have written them. A nil Schedulers trusts every scheduler. It is not changed.
 type Schedulers struct{ names []string }
 
 // NewSchedulers returns the schedulers with the names; nil, which trusts every one, without a name.

@@ -190,8 +190,8 @@ func (n *node) run(ctx context.Context) {
 	}, time.Second)
 }
 
-// SchedulerNames are the names that the scheduler of a local cluster serves. The first name is what a pod says that names
-// none, the last one what manifests for Koordinator say.
+// SchedulerNames are the names that the scheduler of a local cluster serves. The first name is what a pod says that
+// names none, the last one what manifests for Koordinator say.
 func SchedulerNames() []string {
 	return []string{corev1.DefaultSchedulerName, "tenon-scheduler", "koord-scheduler"}
 }

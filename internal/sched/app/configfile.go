@@ -82,7 +82,8 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 		if meant := nearest.Word(name, known); meant != "" && meant != name {
 			all = append(all, d.Problem(path, "unknown plugin %q, did you mean %q?", name, meant))
 		} else if feature := plannedPlugins[name]; feature != "" {
-			all = append(all, d.Problem(path, "plugin %q is not in this version: %s: %s", name, feature, annotation.Planned))
+			all = append(all,
+				d.Problem(path, "plugin %q is not in this version: %s: %s", name, feature, annotation.Planned))
 		} else if meant == "" {
 			all = append(all, d.Problem(path, "unknown plugin %q", name))
 		}

@@ -31,8 +31,8 @@ func TestTheFileOfAScheduler(t *testing.T) {
 		"plugins that are planned, and one that is not": {
 			"profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling}, " +
 				"{name: Reservation}, {name: Descheduling}]}}\n",
-			`s.yaml:5:37: profiles[0].plugins.multiPoint.enabled[0].name: plugin "LoadAwareScheduling" is not in this ` +
-				"version: load-aware scheduling: planned\n" +
+			`s.yaml:5:37: profiles[0].plugins.multiPoint.enabled[0].name: plugin "LoadAwareScheduling" is not in ` +
+				"this version: load-aware scheduling: planned\n" +
 				`s.yaml:5:66: profiles[0].plugins.multiPoint.enabled[1].name: plugin "Reservation" is not in this ` +
 				"version: reservations: planned\n" +
 				`s.yaml:5:87: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "Descheduling"`,
