@@ -158,7 +158,9 @@ func deviceReason(d device.Reason) why.Reason {
 		if d.Code == why.InsufficientScopedDevices {
 			r.Free = d.InScope
 		}
-		r.Free = min(r.Free, r.Asked-1) // as many are free, but not together
+		if r.Free >= r.Asked { // as many are free, but not together
+			r.Unit, r.Asked, r.Free = why.NoUnit, 0, 0
+		}
 		if d.Code == why.InsufficientDevices {
 			r.Extra = d.Whole
 		}

@@ -41,3 +41,15 @@ func TestTextsOfDeviceReasons(t *testing.T) {
 		t.Errorf("no reason becomes %+v", r)
 	}
 }
+
+// TestDevicesThatAreFreeButNotTogetherHaveNoNumbers: as many are free as the pod asks for, so that no smaller number is
+// what any node has.
+func TestDevicesThatAreFreeButNotTogetherHaveNoNumbers(t *testing.T) {
+	t.Parallel()
+	for free, want := range map[int64]string{1: "1/4", 3: "3/4", 4: "", 6: ""} {
+		r := deviceReason(device.Reason{Code: why.InsufficientDevices, Type: device.GPU, Asked: 4, Free: free})
+		if got := r.HaveNeed(); got != want {
+			t.Errorf("%d free: got %q, want %q", free, got, want)
+		}
+	}
+}

@@ -43,7 +43,7 @@ type Where struct {
 }
 
 // Reason is one refusal. The zero value is "no reason": the request was granted. Comparable; making one allocates
-// nothing. For codes about an amount Free < Asked, in Unit.
+// nothing. For codes about an amount Free < Asked, in Unit; both are 0 if what is free is not what is missing.
 type Reason struct {
 	Code     Code
 	Resource Resource

@@ -20,7 +20,7 @@ type Entry struct {
 	Plugin string
 	// Resolvable: waiting or preemption may help.
 	Resolvable bool
-	// Amount: the code is about an amount. Its reasons carry Asked and Free, Free < Asked.
+	// Amount: the code is about an amount. Its reasons carry Asked and Free, Free < Asked, or neither, see Reason.
 	Amount bool
 	// Extra is the JSON name of Reason.Extra, "" when the code has none; ExtraMeaning describes it.
 	Extra, ExtraMeaning string

@@ -89,9 +89,10 @@ const (
 	RequiredSpreadByPCPUs
 )
 
-// HaveNeed renders the amounts of r: "7/8 CPUs on numa 1", "512/1024 MiB". "" when the code is not about an amount.
+// HaveNeed renders the amounts of r: "7/8 CPUs on numa 1", "512/1024 MiB". "" when the code is not about an amount,
+// and without numbers.
 func (r Reason) HaveNeed() string {
-	if !r.Code.Entry().Amount {
+	if !r.Code.Entry().Amount || r.Asked == 0 {
 		return ""
 	}
 	have, need, unit := strconv.FormatInt(r.Free, 10), strconv.FormatInt(r.Asked, 10), ""

@@ -55,12 +55,14 @@ func (r Reason) Params() map[string]any {
 		if r.Resource != NoResource {
 			params["resource"] = string(r.Resource)
 		}
-		if r.Unit != NoUnit {
+		if r.Unit != NoUnit && r.Asked != 0 {
 			params["unit"] = r.Unit.String()
 		}
+	}
+	if e.Amount && r.Asked != 0 {
 		params["free"] = r.Free
 	}
-	if e.Amount || r.Asked != 0 {
+	if r.Asked != 0 {
 		params["asked"] = r.Asked
 	}
 	if e.Extra != "" && r.Extra != 0 {

@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -11,6 +12,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
 
 // attempt places members on the snapshot and on a copy of the accounts, each beside those before it. Each step pushes
@@ -122,6 +126,29 @@ func addNodes(to, from error) {
 	all.NumAllNodes += more.NumAllNodes
 	more.Diagnosis.NodeToStatus.ForEachExplicitNode(all.Diagnosis.NodeToStatus.Set)
 	all.Diagnosis.UnschedulablePlugins = all.Diagnosis.UnschedulablePlugins.Union(more.Diagnosis.UnschedulablePlugins)
+}
+
+// nameMembers adds to the refusals of nodes which members are placed there: the nodes are refused beside these.
+func (a *attempt) nameMembers(cause error) {
+	var fit *framework.FitError
+	if !errors.As(cause, &fit) {
+		return
+	}
+	members := map[string][]string{}
+	for _, p := range a.placed {
+		node := p.pod.Pod.Spec.NodeName
+		members[node] = append(members[node], p.pod.Pod.Namespace+"/"+p.pod.Pod.Name)
+	}
+	for node, all := range members {
+		status := fit.Diagnosis.NodeToStatus.Get(node)
+		if status.IsSuccess() || status.AsError() == nil || status.Plugin() != names.NodeResourcesFit {
+			continue
+		}
+		slices.Sort(all)
+		named := fwk.NewStatus(status.Code()).WithError(&refusals.Beside{Status: status, Members: all})
+		named.SetPlugin(status.Plugin())
+		fit.Diagnosis.NodeToStatus.Set(node, named)
+	}
 }
 
 // rollback undoes all steps but the first n.

@@ -486,6 +486,8 @@ func (r *Rounds) tryAll(ctx context.Context, round *groupRound, order []string,
 		Reason: why.Reason{Code: why.SchedulingGate}, Detail: "it is held back by a gate, or has only just come",
 	}}
 	if pod := round.queued[failed]; pod != nil {
+		a.nameMembers(round.cause)
+		a.rollback(0) // what is free is what nodes have without the members
 		round.failure.Cause = causeOf(a.profile(failed), pod.Pod, round.cause)
 	}
 	return false

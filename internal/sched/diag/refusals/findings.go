@@ -19,6 +19,16 @@ type Refusal interface {
 	Finding() why.Finding
 }
 
+// Beside is the error of a status that refuses a pod beside members of its gang which an attempt has placed on the node.
+// They may be gone from the node when the refusal is read.
+type Beside struct {
+	*fwk.Status          // of the plugin
+	Members     []string // namespace/name
+}
+
+// Error returns what the plugin says.
+func (b *Beside) Error() string { return b.Message() }
+
 var codes = map[string]why.Code{
 	names.NodeAffinity:       why.NodeAffinity,
 	names.NodeName:           why.NodeName,
@@ -64,10 +74,20 @@ func (p *refusedPod) findings(node fwk.NodeInfo, phase why.Phase, status *fwk.St
 		return []why.Finding{f}
 	}
 	var out []why.Finding
+	var beside *Beside
+	if errors.As(status.AsError(), &beside) {
+		status = beside.Status
+	}
 	for _, text := range status.Reasons() {
 		f := blank
 		if f.Reason = p.upstream(node, f.Plugin, text); f.Code.Entry().Upstream {
 			f.Detail = text
+		}
+		if beside != nil && f.Code.Entry().Amount && f.Asked == 0 {
+			if f.Detail != "" {
+				f.Detail += ": "
+			}
+			f.Detail += "free on the node, but the gang's other members take it: " + strings.Join(beside.Members, ", ")
 		}
 		if node != nil && node.Node() != nil {
 			about, cordon := subject(p.Pod, node, f.Plugin)
@@ -128,7 +148,10 @@ func (p *refusedPod) shortage(node fwk.NodeInfo, text string) why.Reason {
 	}
 }
 
-// amount keeps the promise 0 ≤ Free < Asked also where the plugin and this snapshot saw different moments.
+// amount returns no numbers if this snapshot has enough: the plugin saw another moment, or other pods in an attempt.
 func amount(code why.Code, resource why.Resource, unit why.Unit, asked, free int64) why.Reason {
-	return why.Reason{Code: code, Resource: resource, Unit: unit, Asked: asked, Free: max(0, min(free, asked-1))}
+	if free >= asked {
+		return why.Reason{Code: code, Resource: resource}
+	}
+	return why.Reason{Code: code, Resource: resource, Unit: unit, Asked: asked, Free: max(0, free)}
 }
