@@ -12,8 +12,9 @@ import (
 func TestNothingIsPlacedBesideAPodThatWasResizedBeyondItsNUMANode(t *testing.T) {
 	t.Parallel()
 	pod := func(name, memory, status, annotations, spec string) string {
-		return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {koordinator.sh/qosClass: LS}, annotations: "+
-			`{scheduling.koordinator.sh/numa-topology-spec: '{"numaTopologyPolicy":"SingleNUMANode"}'%s}}, `+
+		return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {koordinator.sh/qosClass: LS}, "+
+			"annotations: {scheduling.koordinator.sh/numa-topology-spec: "+
+			`'{"numaTopologyPolicy":"SingleNUMANode"}'%s}}, `+
 			"spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, memory: %s}}}]%s}%s}\n---",
 			name, annotations, memory, spec, status)
 	}
