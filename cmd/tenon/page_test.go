@@ -145,7 +145,8 @@ func TestTheProgramsKnowTheCommandsInSentences(t *testing.T) {
 	}
 }
 
-// TestSimulateHasNodesOnThePages: a file of pods alone is not enough, so each command gives nodes or names their source.
+// TestSimulateHasNodesOnThePages: a file of pods alone is not enough, so each command gives nodes or names their
+// source.
 func TestSimulateHasNodesOnThePages(t *testing.T) {
 	known := 0
 	for _, block := range append(page.Blocks(t), page.Spans(t)...) {

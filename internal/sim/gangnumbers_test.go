@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestARefusalNamesTheMembersThatTakeTheRoom: the largest member of a gang that does not fit is refused on the node that
-// would take it for its siblings there, and on the smaller node for the CPUs that this one has.
+// TestARefusalNamesTheMembersThatTakeTheRoom: the largest member of a gang that does not fit is refused on the node
+// that would take it for its siblings there, and on the smaller node for the CPUs that this one has.
 func TestARefusalNamesTheMembersThatTakeTheRoom(t *testing.T) {
 	t.Parallel()
 	r, _ := simulate(t, cpuNode("n0", 4)+cpuNode("n1", 3)+cpuPod("a0", 2, says("g", 3), "")+

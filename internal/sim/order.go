@@ -72,6 +72,12 @@ type victims struct {
 func (victims) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) { return 0, nodes }
 
 // OrderedScoreFuncs returns the scheduler's rules, and then the first name.
-func (v victims) OrderedScoreFuncs(ctx context.Context, victimsByNode map[string]*extenderv1.Victims) []func(node string) int64 {
-	return append(v.Interface.OrderedScoreFuncs(ctx, victimsByNode), func(node string) int64 { return int64(v.rank[node]) })
+func (v victims) OrderedScoreFuncs(
+	ctx context.Context,
+	victimsByNode map[string]*extenderv1.Victims,
+) []func(node string) int64 {
+	return append(
+		v.Interface.OrderedScoreFuncs(ctx, victimsByNode),
+		func(node string) int64 { return int64(v.rank[node]) },
+	)
 }

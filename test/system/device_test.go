@@ -38,8 +38,8 @@ func (l *gpuLoad) create(t *testing.T, n int) {
 	}
 }
 
-// end waits until all pods with GPUs have ended: then the account of the last scheduler, which was rebuilt from the API,
-// has no GPU in use.
+// end waits until all pods with GPUs have ended: then the account of the last scheduler, which was rebuilt from the
+// API, has no GPU in use.
 func (l *gpuLoad) end(t *testing.T) {
 	t.Helper()
 	waitFor(t, 6*time.Minute, "all pods with GPUs to end", func() error {
@@ -88,7 +88,8 @@ func (l *gpuLoad) compareInjected(t *testing.T) {
 	testkit.Check(t, err)
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if !strings.HasPrefix(p.Name, gpuPrefix) || len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil {
+		if !strings.HasPrefix(p.Name, gpuPrefix) || len(p.Status.ContainerStatuses) == 0 ||
+			p.Status.ContainerStatuses[0].State.Running == nil {
 			continue
 		}
 		id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "tenon://")

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
-// TestGroupsAreRevertedAndManagedAgain: whatever runs, one pass makes all groups what the kubelet made them, also after a
-// restart of the agent, the next one writes nothing, and taken back each pod has its own CPUs alone.
+// TestGroupsAreRevertedAndManagedAgain: whatever runs, one pass makes all groups what the kubelet made them, also
+// after a restart of the agent, the next one writes nothing, and taken back each pod has its own CPUs alone.
 func TestGroupsAreRevertedAndManagedAgain(t *testing.T) {
 	t.Parallel()
 	m := smallMachine(t)

@@ -9,9 +9,9 @@
 // added for pods with several GPUs, which short sequences rarely contain. All states are offered the same sequences, so
 // the noise of drawing them cancels out between nodes.
 //
-// Pods may be limited to some GPU models. The more of a free GPU they are expected to take, the less its value falls with
-// another pod on it, which so leaves the GPU to them. What they take is their part of the demand for all that is free,
-// divided by what their models have free.
+// Pods may be limited to some GPU models. The more of a free GPU they are expected to take, the less its value falls
+// with another pod on it, which so leaves the GPU to them. What they take is their part of the demand for all that is
+// free, divided by what their models have free.
 //
 // Amounts of a GPU are in milli: 1000 is a whole GPU. Values are in micro-GPUs: 1,000,000 is a whole GPU. All is
 // computed in integers, so equal input gives equal output on every machine.

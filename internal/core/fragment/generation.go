@@ -67,8 +67,8 @@ type Generation struct {
 	memo   Memo
 }
 
-// New returns the generation of some specs and of what the cluster has free, with an empty memo of its own. The order of
-// the specs does not matter.
+// New returns the generation of some specs and of what the cluster has free, with an empty memo of its own. The order
+// of the specs does not matter.
 func New(specs []Weighted, free Supply, settings Settings, memo Memo) (*Generation, error) {
 	if n := len(specs); n == 0 || n > maxSpecs {
 		return nil, fmt.Errorf("%d specs; must be from 1 to %d", n, maxSpecs)
@@ -121,9 +121,10 @@ func (g *Generation) consider(s Weighted) {
 }
 
 // spare computes which part of a free GPU of each model is expected to be taken by specs that are limited to some
-// models, until pods have asked for all that the cluster has free. By then the specs limited to a set of models have asked
-// for their part of the demand, times that amount; each free GPU of the set is expected to lose an equal part to them. A
-// model's parts of all sets that contain it are added up, to a whole GPU at most; of a set without free GPUs it is that.
+// models, until pods have asked for all that the cluster has free. By then the specs limited to a set of models have
+// asked for their part of the demand, times that amount; each free GPU of the set is expected to lose an equal part
+// to them. A model's parts of all sets that contain it are added up, to a whole GPU at most; of a set without free
+// GPUs it is that.
 func (g *Generation) spare(free Supply, demand uint64) {
 	asked, all := map[Models]uint64{}, uint64(0)
 	for i := range g.specs {

@@ -18,8 +18,8 @@ func (c cluster) after(m fragment.Model) cluster {
 	return c
 }
 
-// tiny is a demand for whole GPUs, and how many pods clusters are expected to serve of it before as many have arrived as
-// GPUs were free.
+// tiny is a demand for whole GPUs, and how many pods clusters are expected to serve of it before as many have arrived
+// as GPUs were free.
 type tiny struct {
 	specs   []fragment.Weighted
 	weights float64
@@ -89,8 +89,8 @@ func largest(t *testing.T, specs []fragment.Weighted) func(cluster, fragment.Spe
 	}
 }
 
-// Pods that can use any model leave the GPUs that others are limited to: of tiny clusters nearly as many pods are served
-// as by the best of all policies, which knows the demand and tries every future.
+// Pods that can use any model leave the GPUs that others are limited to: of tiny clusters nearly as many pods are
+// served as by the best of all policies, which knows the demand and tries every future.
 func TestLimitedPodsAreServedAlmostAsByTheBestPolicy(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 3))

@@ -77,6 +77,23 @@ func givesDevices(v *ledger.View, r *Request) (reason why.Reason, gives bool) {
 	return why.Reason{Code: why.DevicesOfKubelet}, false
 }
 
+// lackedDevices reports why the node would not give r devices if no pod held any.
+func lackedDevices(v *ledger.View, r *Request) why.Reason {
+	reason, gives := givesDevices(v, r)
+	switch {
+	case gives:
+		return deviceReason(withoutHolders(v).Fits(r.Devices, &r.Options))
+	case reason.Code == why.ForeignDevices: // until these are released
+		return why.Reason{}
+	}
+	return reason
+}
+
+// withoutHolders is the devices of a node while no pod holds any.
+func withoutHolders(v *ledger.View) *device.View {
+	return device.NewView(v.Facts().Devices, func(func(*device.Holding) bool) {})
+}
+
 // accept returns the question whether the rest of the pod can be had with devices on NUMA nodes; nil where the topology
 // policies allow everything.
 func accept(v *ledger.View, r *Request, o *order) func(topo.NodeSet) bool {
@@ -136,8 +153,7 @@ func (j *joint) allowForDevices(v *ledger.View, r *Request) bool {
 
 // fewestForDevices is the number of NUMA nodes that the devices need when no pod is there.
 func fewestForDevices(v *ledger.View, r *Request) int {
-	empty := device.NewView(v.Facts().Devices, func(func(*device.Holding) bool) {})
-	options := r.Options
+	empty, options := withoutHolders(v), r.Options
 	for k := 1; k < topo.MaxNodes; k++ {
 		options.Accept = func(nodes topo.NodeSet) bool { return nodes.Len() <= k }
 		if _, reason := empty.Choose(r.Devices, &options); reason.Code != why.InsufficientNUMADevices {

@@ -7,8 +7,32 @@ import (
 
 // Fits reports from the view's summary whether Try would grant r. It costs O(NUMA nodes), and allocates
 // nothing; where memory takes part it looks at no more than allSets sets of NUMA nodes, or takes searchSteps steps.
+// Where the node could not give r its devices even without other pods, that comes before what a pod that ends or
+// another topology policy would cure.
 func Fits(v *ledger.View, r *Request) why.Reason {
 	r = r.On(v.Facts())
+	reason := fits(v, r)
+	if r.Devices != nil && YieldsToDevices(reason) {
+		if lack := lackedDevices(v, r); !lack.OK() {
+			return lack
+		}
+	}
+	return reason
+}
+
+// YieldsToDevices reports whether a pod that ends or another topology policy may cure a refusal, so that devices that
+// the node does not have at all are the better reason.
+func YieldsToDevices(reason why.Reason) bool {
+	switch reason.Code {
+	case why.None:
+		return false
+	case why.TopologyPolicy, why.TopologyMismatch, why.TopologyUndecided:
+		return true
+	}
+	return reason.Code.Entry().Resolvable
+}
+
+func fits(v *ledger.View, r *Request) why.Reason {
 	if r.Role.Binds() && r.CPUs == 0 {
 		return why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli}
 	}

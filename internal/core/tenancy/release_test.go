@@ -65,9 +65,9 @@ func TestEndedInitContainersAreNoMispredictions(t *testing.T) {
 	}
 }
 
-// TestReleasedMemoryIsNoModelError: an init container fills NUMA node 0 when the next pod is predicted on node 1. The
+// TestReleasedMemoryLeavesTheModelTrusted: an init container fills NUMA node 0 when the next pod is predicted on node 1. The
 // kubelet has released that memory when it admits this pod, and places it on node 0.
-func TestReleasedMemoryIsNoModelError(t *testing.T) {
+func TestReleasedMemoryLeavesTheModelTrusted(t *testing.T) {
 	t.Parallel()
 	node := memoryNode(t, hint.SingleNUMANode)
 	first := &kubelet.Pod{UID: "a", Guaranteed: true, Containers: []kubelet.Container{

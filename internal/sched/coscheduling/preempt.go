@@ -172,7 +172,10 @@ func (r *Rounds) pending(ctx context.Context, pod *corev1.Pod) *framework.Queued
 
 func (r *Rounds) newPreemption(ctx context.Context, round *groupRound) *preemption {
 	p := &preemption{
-		attempt: r.attempt(ctx, round), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
+		attempt: r.attempt(
+			ctx,
+			round,
+		), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
 		trials: map[string]*quota.Trial{}, charges: gang.Charges{},
 	}
 	p.admits = true
@@ -299,7 +302,10 @@ type classifier interface {
 // placeMember places a member.
 func (p *preemption) placeMember(uid string, evicts bool) bool {
 	pod, f, state := anywhere(p.round.queued[uid]), p.profile(uid), p.state()
-	key := pod.Pod.Spec.SchedulerName + " " + cmp.Or(classOf(p.ctx, f, state, pod), uid) + " " + p.round.places[uid].name()
+	key := pod.Pod.Spec.SchedulerName + " " + cmp.Or(
+		classOf(p.ctx, f, state, pod),
+		uid,
+	) + " " + p.round.places[uid].name()
 	c := p.classes[key]
 	if c == nil {
 		state, err := p.try(uid)
@@ -487,7 +493,10 @@ func (p *preemption) restoreVictims() bool {
 		displaced := p.displaceFrom(u)
 		p.returnVictims(u)
 		if p.splits(u) ||
-			slices.ContainsFunc(displaced, func(uid string) bool { return !p.placeMember(uid, false) }) || !p.admitted() {
+			slices.ContainsFunc(
+				displaced,
+				func(uid string) bool { return !p.placeMember(uid, false) },
+			) || !p.admitted() {
 			p.rollback(before)
 		}
 	}

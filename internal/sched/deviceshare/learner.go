@@ -39,7 +39,8 @@ type learner struct {
 	next   <-chan *generation
 	left   int // arrivals until next is in force
 	models map[string]fragment.Model
-	// reachable is, by how pods select nodes, the models of the GPUs of those nodes, as read last. It is emptied with nodes.
+	// reachable is, by how pods select nodes, the models of the GPUs of those nodes, as read last. It is emptied with
+	// nodes.
 	reachable map[string]fragment.Models
 	unit      device.Vector // the GPU with the most memory
 }
@@ -66,8 +67,8 @@ func (l *learner) first(uid types.UID) bool {
 	return !again
 }
 
-// learn counts a pod. A new generation is computed beside, while the last one answers, from what free returns now. It is
-// in force after a fixed number of arrivals, so that equal arrivals give equal answers.
+// learn counts a pod. A new generation is computed beside, while the last one answers, from what free returns now. It
+// is in force after a fixed number of arrivals, so that equal arrivals give equal answers.
 func (l *learner) learn(s fragment.Spec, free func() fragment.Supply) {
 	last, specs, notice := l.count(s)
 	if last == nil {

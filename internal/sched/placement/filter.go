@@ -71,15 +71,22 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 			p.metrics.miss.Inc()
 		}
 	}
+	if lacked := s.lackedAmount(name, n, reason); lacked != nil {
+		return lacked.status()
+	}
 	if !reason.OK() {
 		return (&refusal{Reason: reason}).status()
 	}
-	if len(s.counted) > 0 && leftToKubelet(s.View(name).Facts()) {
-		if r := lack(s.counted, n); r != nil {
-			return r.status()
-		}
-	}
 	return nil
+}
+
+// lackedAmount returns what a node whose kubelet chooses devices has too little of, where that is the reason to report
+// rather than another one; nil if it is not.
+func (s *Cycle) lackedAmount(name string, n fwk.NodeInfo, other why.Reason) *refusal {
+	if len(s.counted) == 0 || !other.OK() && !place.YieldsToDevices(other) || !leftToKubelet(s.View(name).Facts()) {
+		return nil
+	}
+	return lack(s.counted, n)
 }
 
 // enforced refuses pods that must be alone on their CPUs where a container may start on all CPUs before the agent

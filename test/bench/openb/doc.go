@@ -8,8 +8,8 @@
 // does not fit is dropped. Seeds are 42, 43, …. Before that, three policies of the paper that published the trace (Weng
 // et al., USENIX ATC 2023) are replayed with ten seeds; their medians must be within 0.3 percent of the published ones.
 //
-// With -models some pods of the trace name the GPU models that they can run on. The policies rollout and fgd are compared
-// on each of these variants, and rollout must not allocate less.
+// With -models some pods of the trace name the GPU models that they can run on. The policies rollout and fgd are
+// compared on each of these variants, and rollout must not allocate less.
 //
 // With -framework the pods of the first seed also go through the scheduler itself, without a cluster. What it allocates
 // must be within 0.3 percent of the replay.

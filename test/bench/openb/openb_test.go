@@ -195,8 +195,8 @@ func TestVariantsNameModelsThatCanRunThePod(t *testing.T) {
 				one, onB)
 		}
 		delete(count, fragment.Spec{})
-		for _, of := range []fragment.Models{0, a, b, both} {
-			delete(count, fragment.Spec{GPUs: 1, Models: of})
+		for _, models := range []fragment.Models{0, a, b, both} {
+			delete(count, fragment.Spec{GPUs: 1, Models: models})
 		}
 		delete(count, fragment.Spec{GPUs: 8})
 		delete(count, fragment.Spec{GPUs: 8, Models: a})

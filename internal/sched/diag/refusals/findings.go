@@ -19,8 +19,8 @@ type Refusal interface {
 	Finding() why.Finding
 }
 
-// Beside is the error of a status that refuses a pod beside members of its gang which an attempt has placed on the node.
-// They may be gone from the node when the refusal is read.
+// Beside is the error of a status that refuses a pod beside members of its gang which an attempt has placed on the
+// node. They may be gone from the node when the refusal is read.
 type Beside struct {
 	*fwk.Status          // of the plugin
 	Members     []string // namespace/name

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // TestNumbersInRefusalsAreThoseOfTheNode: of each resource that NodeResourcesFit refuses, the finding has what the node
