@@ -156,7 +156,9 @@ func (c *cluster) withoutManager(t *testing.T) {
 		}
 	})
 	t.Run("a pod that uses Tenon is refused", func(t *testing.T) {
-		_, err := pods.Create(t.Context(), pod("default", "user", uses), metav1.CreateOptions{})
+		user := pod("default", "user", uses)
+		user.Spec.SchedulerName = "tenon-scheduler"
+		_, err := pods.Create(t.Context(), user, metav1.CreateOptions{})
 		refused(t, err, `failed calling webhook "create.pods.tenon.sh"`)
 		if _, err := pods.Get(t.Context(), "user", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("it is there: %v", err)

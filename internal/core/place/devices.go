@@ -81,8 +81,10 @@ func givesDevices(v *ledger.View, r *Request) (reason why.Reason, gives bool) {
 func lackedDevices(v *ledger.View, r *Request) why.Reason {
 	reason, gives := givesDevices(v, r)
 	switch {
+	case gives && deviceReason(withoutHolders(v).Fits(r.Devices, &r.Options)).OK():
+		return why.Reason{}
 	case gives:
-		return deviceReason(withoutHolders(v).Fits(r.Devices, &r.Options))
+		return deviceReason(v.Devices().Fits(r.Devices, &r.Options))
 	case reason.Code == why.ForeignDevices: // until these are released
 		return why.Reason{}
 	}

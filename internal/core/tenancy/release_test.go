@@ -24,13 +24,12 @@ func TestEndedInitContainersAreNoMispredictions(t *testing.T) {
 		var tenants []*tenancy.Tenant
 		var given []tenancy.Grant
 		released, foreign := 0, 0
-		state := stateOf(node, 0, given, tenants)
 		for i := range 125 {
 			gen := int64(i + 1)
 			if len(tenants) > 3 { // the oldest pods leave, and the node reports so
 				tenants, given = tenants[1:], given[1:]
 			}
-			state = stateOf(node, gen, given, tenants)
+			state := stateOf(node, gen, given, tenants)
 			p := randomPod(r, fmt.Sprintf("p%03d", i))
 			_, predicted, refusal := state.Kubelet().Admit(p)
 			if refusal != nil {

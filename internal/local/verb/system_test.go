@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -290,5 +289,3 @@ func TestSystem(t *testing.T) {
 		}
 	})
 }
-
-func quantity(text string) resource.Quantity { return resource.MustParse(text) }

@@ -82,11 +82,11 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 
 // lackedAmount returns what a node whose kubelet chooses devices has too little of, where that is the reason to report
 // rather than another one; nil if it is not.
-func (s *Cycle) lackedAmount(name string, n fwk.NodeInfo, other why.Reason) *refusal {
-	if len(s.counted) == 0 || !other.OK() && !place.YieldsToDevices(other) || !leftToKubelet(s.View(name).Facts()) {
+func (c *Cycle) lackedAmount(name string, n fwk.NodeInfo, other why.Reason) *refusal {
+	if len(c.counted) == 0 || !other.OK() && !place.YieldsToDevices(other) || !leftToKubelet(c.View(name).Facts()) {
 		return nil
 	}
-	return lack(s.counted, n)
+	return lack(c.counted, n)
 }
 
 // enforced refuses pods that must be alone on their CPUs where a container may start on all CPUs before the agent
