@@ -159,7 +159,7 @@ func readNeeds(t *testing.T) (n needs) {
 	return n
 }
 
-// of names the first behaviour that needs each verb of a rule.
+// reasonFor names the first behaviour that needs each verb of a rule.
 func (n needs) reasonFor(account string, rule rbacv1.PolicyRule) string {
 	var names []string
 	for _, verb := range rule.Verbs {

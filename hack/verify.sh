@@ -10,7 +10,7 @@ TAGS=${TAGS:-nomsgpack}
 all="$TAGS,e2e_cgroup,e2e_node,e2e_cluster,e2e_guest,e2e_install"
 failed=0
 # Hits that are accepted today, of CONTRIBUTING.md's rules on words, names and lines: lower them with every pass over the texts.
-most_words=73
+most_words=47
 most_names=0
 most_lines=46
 

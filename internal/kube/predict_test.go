@@ -165,7 +165,7 @@ func TestListenerIsNotifiedOnceOfEachOutcome(t *testing.T) {
 	plain.Spec.NodeName = "m" // whose kubelet is not predicted
 	s.PutPod(plain)
 	s.RemovePod(plain)
-	s.RemovePod(pod("stranger", "m", 2, ""))
+	s.RemovePod(pod("outsider", "m", 2, ""))
 	want := []string{"right on n differs false", "wrong on n differs true", "right left n", "plain left m"}
 	if diff := cmp.Diff(want, notified); diff != "" {
 		t.Errorf("notified (-want +got):\n%s", diff)

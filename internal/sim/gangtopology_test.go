@@ -560,7 +560,7 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 	}
 }
 
-// TestASetThatWasGivenBackIsNotFollowed: members that timed out go where all are better off since.
+// TestASetThatWasReleasedIsNotFollowed: members that timed out go where all are better off since.
 func TestASetThatWasReleasedIsNotFollowed(t *testing.T) {
 	l := newLive(t, linkedNode("n0", 4)+linkedNode("n1", 4, "0-1:6", "1-2:6", "2-3:6", "3-0:6"))
 	l.pod("old", 64, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n1"} })

@@ -114,9 +114,9 @@ func TestPodsPreemptInsideTheirQuota(t *testing.T) {
 	}
 	r, _ := simulate(t, plain("n0", 16)+elastic(koordinator, "q", "", amount, amount)+
 		elastic(koordinator, "other", "", amount, amount)+
-		pod("low", "q", ", priority: 1, nodeName: n0")+pod("stranger", "other", ", priority: 1, nodeName: n0")+
+		pod("low", "q", ", priority: 1, nodeName: n0")+pod("outsider", "other", ", priority: 1, nodeName: n0")+
 		pod("high", "q", ", priority: 9"), "-")
-	want := map[string]string{"low": "Preempted n0", "stranger": "Existing n0", "high": "Scheduled n0"}
+	want := map[string]string{"low": "Preempted n0", "outsider": "Existing n0", "high": "Scheduled n0"}
 	if diff := cmp.Diff(want, placements(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -115,9 +115,9 @@ func oddGangCases() []bad {
 		},
 			"p: GangGroupNotMutual: gang ml/h, which", "q: GangGroupNotMutual: gang ml/g, which", "r may be tried",
 		),
-		odd("a stranger lists a gang", func(g *gangs) string {
+		odd("a outsider lists a gang", func(g *gangs) string {
 			g.pod("p", 0, "", "name: g")
-			g.pod("q", 0, "", `name: stranger, groups: '["ml/g","ml/stranger"]'`)
+			g.pod("q", 0, "", `name: outsider, groups: '["ml/g","ml/outsider"]'`)
 			return g.says("p", "q")
 		}, "p may be tried", "q: GangGroupNotMutual: gang ml/g, which"),
 		odd("pods that disagree", func(g *gangs) string {

@@ -266,7 +266,7 @@ func (c *cluster) ownsPodsWithDevices(t *testing.T) {
 			case tt.refused && apierrors.IsInvalid(err):
 				return true, nil
 			case tt.refused:
-				return false, fmt.Errorf("bound by a stranger, or refused in another way: %w", err)
+				return false, fmt.Errorf("bound by a outsider, or refused in another way: %w", err)
 			}
 			return true, err
 		})

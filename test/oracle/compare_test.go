@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// twin answers as our own model would, spelled as a program spells it. It tests the comparison, not the model.
-type pair struct {
+// modelProgram answers as our own model would, spelled as a program spells it. It tests the comparison, not the model.
+type modelProgram struct {
 	kubelet string
 	*model
 	machine *Machine
@@ -22,7 +22,7 @@ type pair struct {
 	wrong   func(*Answer)              // spoils the answers to admissions
 }
 
-func (w *pair) Ask(r *Request) (*Answer, error) {
+func (w *modelProgram) Ask(r *Request) (*Answer, error) {
 	switch {
 	case r.Start != nil:
 		m, reason, err := newModel(w.kubelet, r.Start)
@@ -45,7 +45,7 @@ func (w *pair) Ask(r *Request) (*Answer, error) {
 	return a, nil
 }
 
-func (w *pair) release(uid string) {
+func (w *modelProgram) release(uid string) {
 	for _, key := range w.owner[uid] {
 		resource, id, _ := strings.Cut(key, " ")
 		delete(w.used[resource], id)
@@ -53,7 +53,7 @@ func (w *pair) release(uid string) {
 	delete(w.owner, uid)
 }
 
-func (w *pair) admit(object *corev1.Pod) *Answer {
+func (w *modelProgram) admit(object *corev1.Pod) *Answer {
 	p, err := read(object)
 	if err != nil {
 		return &Answer{Error: err.Error()}
@@ -92,7 +92,7 @@ func (w *pair) admit(object *corev1.Pod) *Answer {
 	return a
 }
 
-func (w *pair) hints(p *kubelet.Pod) []map[string][]Offer {
+func (w *modelProgram) hints(p *kubelet.Pod) []map[string][]Offer {
 	var all []map[string][]Offer
 	for _, s := range w.state.Explain(p).Steps {
 		if s.Lists == nil {
@@ -114,7 +114,7 @@ func (w *pair) hints(p *kubelet.Pod) []map[string][]Offer {
 }
 
 // name gives counted devices ids.
-func (w *pair) name(uid string, list []kubelet.Devices) map[string][]string {
+func (w *modelProgram) name(uid string, list []kubelet.Devices) map[string][]string {
 	out := map[string][]string{}
 	for _, d := range list {
 		for _, v := range w.machine.Devices {
@@ -173,7 +173,7 @@ func TestEqualAnswersAreEqual(t *testing.T) {
 	states := 0
 	for i := range uint64(400) {
 		c := Draw("1.36", 1, i)
-		out, err := Run(&c, &pair{kubelet: "1.36"}, SkipHanging)
+		out, err := Run(&c, &modelProgram{kubelet: "1.36"}, SkipHanging)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func differs(m *Machine) bool {
 func TestWrongAnswersAreFound(t *testing.T) {
 	t.Parallel()
 	c := oneOfAll()
-	if out, err := Run(&c, &pair{kubelet: "1.36"}, SkipHanging); err != nil || out.Difference != "" || out.States != 2 {
+	if out, err := Run(&c, &modelProgram{kubelet: "1.36"}, SkipHanging); err != nil || out.Difference != "" || out.States != 2 {
 		t.Fatalf("right answers: %+v, %v", out, err)
 	}
 	admitted := func(change func(*Given)) func(*Answer) {
@@ -266,7 +266,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := oneOfAll()
-			out, err := Run(&c, &pair{kubelet: "1.36", wrong: wrong.spoil}, SkipHanging)
+			out, err := Run(&c, &modelProgram{kubelet: "1.36", wrong: wrong.spoil}, SkipHanging)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +281,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 func TestAnUnforeseenHangIsFound(t *testing.T) {
 	t.Parallel()
 	c := oneOfAll()
-	out, err := Run(&c, &pair{kubelet: "1.36", wrong: func(a *Answer) { a.Hung = true }}, ExpectHang)
+	out, err := Run(&c, &modelProgram{kubelet: "1.36", wrong: func(a *Answer) { a.Hung = true }}, ExpectHang)
 	if err != nil || out.Difference == "" {
 		t.Errorf("found nothing: %+v, %v", out, err)
 	}

@@ -42,7 +42,7 @@ func (w *world) recordEvents() *heard {
 	return h
 }
 
-// of returns the Events with a reason, and forgets all.
+// notesFor returns the Events with a reason, and forgets all.
 func (h *heard) notesFor(reason string) (found []string) {
 	for len(h.recorder.Events) > 0 {
 		if e := <-h.recorder.Events; strings.Contains(e, " "+reason+" ") {

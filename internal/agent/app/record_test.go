@@ -52,7 +52,7 @@ const (
 		`"RegisteredDevices":{"x/gpu":["g0","g1"]}},"Checksum":1}`
 )
 
-// TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneRemains: torn, impossible and foreign records are reported and
+// TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays: torn, impossible and foreign records are reported and
 // change nothing; the next good one is used.
 func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 	t.Parallel()
@@ -208,7 +208,7 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 	})
 }
 
-// TestNUMANodeWithoutCPUsAndABadDistanceRowArePublishedAsTheyCount.
+// TestNUMANodeWithoutCPUsAndABadDistanceRow.
 func TestNUMANodeWithoutCPUsAndABadDistanceRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

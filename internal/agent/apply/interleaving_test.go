@@ -43,7 +43,7 @@ func TestNoInstantOfOverlap(t *testing.T) {
 				actions := w.actions()
 				actions[""] = w.check
 				rt.Repeat(actions)
-				w.runUntilIdle()
+				w.checkAtRest()
 			})
 		})
 	}
@@ -354,9 +354,9 @@ func (w *world) deleteContradictions() {
 	}
 }
 
-// settle ends all disturbance and checks that the tree is what the table says (N2), without further writes (N3), and
-// that the kubelet's leaves were never written (N5).
-func (w *world) runUntilIdle() {
+// checkAtRest ends all disturbance and checks that the tree is what the table says (N2), without further writes (N3),
+// and that the kubelet's leaves were never written (N5).
+func (w *world) checkAtRest() {
 	w.deleteContradictions()
 	for _, p := range w.sorted() {
 		w.deliver(p)

@@ -261,7 +261,7 @@ func (r *runtime) connect() {
 	r.service.Sync(pods, all)
 }
 
-// settle lets all of it come to rest: the kernel has what is wanted, and the runtime what the kernel has.
+// runUntilIdle lets all of it come to rest: the kernel has what is wanted, and the runtime what the kernel has.
 func (r *runtime) runUntilIdle() {
 	for _, id := range slices.Sorted(maps.Keys(r.containers)) {
 		if c := r.containers[id]; !c.runs {

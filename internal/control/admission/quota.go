@@ -15,8 +15,7 @@ import (
 )
 
 // Quota answers about an ElasticQuota that is created (old is nil), changed, or deleted (q is nil). Only what changes
-// is
-// checked. A scheduler may do what it likes with the reserved quotas, which it keeps.
+// is checked. A scheduler may do what it likes with the reserved quotas, which it keeps.
 func Quota(q, old *v1alpha1.ElasticQuota, rules *quota.Checker, author Author) Answer {
 	var a Answer
 	var c quota.Change

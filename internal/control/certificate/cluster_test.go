@@ -206,7 +206,8 @@ func settled(t *testing.T) (*server, *Keeper, *time.Time) {
 	return s, k, &now
 }
 
-// settle makes passes until nothing changes, and returns the error of the last one. What is served is never refused.
+// syncUntilStable makes passes until nothing changes, and returns the error of the last one. What is served is never
+// refused. 
 func (s *server) syncUntilStable(t *testing.T, k *Keeper) error {
 	t.Helper()
 	for range 20 {

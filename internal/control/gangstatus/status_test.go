@@ -172,7 +172,8 @@ func TestTheOldestPodSaysHowManyMustStart(t *testing.T) {
 	phase("Scheduling")
 }
 
-// TestAGangThatHasStartedStaysStarted, whatever becomes of its pods, and each status is that of the pods alone.
+// TestAGangThatHasStartedStaysStartedWhileItHasPods, whatever becomes of its pods, and each status is that of the
+// pods alone. 
 //
 // F23: counters that are raised and lowered end up wrong.
 func TestAGangThatHasStartedStaysStartedWhileItHasPods(t *testing.T) {

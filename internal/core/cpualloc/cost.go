@@ -69,7 +69,7 @@ func (v *solver) evaluateCores(c *choice, s *sum) {
 	if v.held {
 		spare = v.expect(&s.spare, v.req.Count)
 	}
-	v.setCost(c, all, spare)
+	v.decideStage(c, all, spare)
 	c.cost[rowStrategy] = s.free
 	if v.req.Strategy == LeastAllocated {
 		c.cost[rowStrategy] = -s.free
@@ -94,12 +94,12 @@ func (v *solver) evaluateEven(c *choice) int64 {
 	if !v.held {
 		spare.ok = false
 	}
-	v.setCost(c, all, spare)
+	v.decideStage(c, all, spare)
 	return deviation
 }
 
-// settle decides the stage and with it whether held cores are left out, and fills in the rows of the bind policy.
-func (v *solver) setCost(c *choice, all, spare outcome) {
+// decideStage decides the stage and with it whether held cores are left out, and fills in the rows of the bind policy.
+func (v *solver) decideStage(c *choice, all, spare outcome) {
 	avoidable := spare.ok && (v.req.Bind == SpreadByPCPUs || spare.partial == all.partial)
 	c.stage, c.spare = 3, false
 	switch {

@@ -219,7 +219,7 @@ func cards(n, each int) *matrix {
 	return m
 }
 
-// TestTwinsAreCounted compares the choice among logical GPUs with all sets of a few of them, and looks at 64.
+// TestEqualDevicesAreCounted compares the choice among logical GPUs with all sets of a few of them, and looks at 64.
 func TestEqualDevicesAreCounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

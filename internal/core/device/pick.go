@@ -116,7 +116,7 @@ func (s *search) serves(p *pick, b bundle, i int) bool {
 	return true
 }
 
-// of reports whether a device is one of those that are asked for by vendor and profile.
+// accepts reports whether a device is one of those that are asked for by vendor and profile.
 func (n *Need) accepts(u *unit) bool {
 	return n.Profile == u.Profile && (n.Vendor == "" || u.Vendor == "" || n.Vendor == u.Vendor)
 }

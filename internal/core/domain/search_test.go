@@ -86,7 +86,7 @@ func (n *network) fits(sites []int) bool {
 	return place(n.ask.Min - 1)
 }
 
-// by groups all sites by their domains of some rules; sites that are outside of one are left out.
+// countsBy groups all sites by their domains of some rules; sites that are outside of one are left out.
 func (n *network) countsBy(counts func(domain.Rule) bool) map[string][]int {
 	out := map[string][]int{}
 	for i, s := range n.sites {

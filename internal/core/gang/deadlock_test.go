@@ -34,9 +34,9 @@ func TestTheExampleOfThreeGangs(t *testing.T) {
 	}
 }
 
-// TestWhoGivesBack compares with all sets of holders, on two nodes: there is a winner if one could start in any case,
-// it is the first of those, none that gives back is spared in vain, those before the winner only where the others have
-// not enough, and the question is not asked too often.
+// TestWhichGangReleases compares with all sets of holders, on two nodes: there is a winner if one could start in any
+// case, it is the first of those, none that gives back is spared in vain, those before the winner only where the
+// others have not enough, and the question is not asked too often.
 func TestWhichGangReleases(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -164,7 +164,7 @@ func TestHoldersAreRanked(t *testing.T) {
 	}
 }
 
-// TestWhoGaveBackIsBehind: the winner is tried when all is given back, the others when it has started.
+// TestTheGangThatReleasedIsBehind: the winner is tried when all is given back, the others when it has started.
 func TestTheGangThatReleasedIsBehind(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{Mode: gang.NonStrict, Min: 2})

@@ -89,14 +89,14 @@ func (m *model) drawPod(uid string) gang.Pod {
 func (m *model) settings(id string) (s gang.Settings, fault string, exists bool) {
 	now, known := m.known[id]
 	if !known {
-		now.Settings, now.fault, now.exists = m.runUntilIdle(id)
+		now.Settings, now.fault, now.exists = m.settingsFor(id)
 		m.known[id] = now
 	}
 	return now.Settings, now.fault, now.exists
 }
 
-// settle returns what counts for a gang by the words of the reference: the oldest pod, the object, the defaults.
-func (m *model) runUntilIdle(id string) (s gang.Settings, fault string, exists bool) {
+// settingsFor returns what counts for a gang by the words of the reference: the oldest pod, the object, the defaults.
+func (m *model) settingsFor(id string) (s gang.Settings, fault string, exists bool) {
 	var oldest *gang.Pod
 	for _, p := range m.pods {
 		if p.Gang == id && (oldest == nil || p.Created.Before(oldest.Created) || p.Created.Equal(oldest.Created) &&
@@ -519,7 +519,7 @@ func (m *model) plans(uid string) bool {
 	return true
 }
 
-// of counts the pods of a gang.
+// countIn counts the pods of a gang.
 func (m *model) countIn(uids []string, id string) (n int) {
 	for _, uid := range uids {
 		if m.pods[uid].Gang == id {

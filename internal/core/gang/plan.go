@@ -275,11 +275,10 @@ func (g *group) isSatisfied() bool {
 }
 
 // concludeStarted ends a round after which members may be bound, or after which those of a NonStrict group wait.
-// reserved
-// reports whether members were reserved in it.
+// reserved reports whether members were reserved in it.
 func (s *State) concludeStarted(g *group, reserved bool, now time.Time, effects *Effects) {
 	g.attempted(now)
-	effects.add(g.finishRound())
+	effects.add(g.advanceRound())
 	g.failing, g.again, g.skip = time.Time{}, time.Time{}, Portion{}
 	if !g.isStrict() {
 		return

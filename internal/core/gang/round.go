@@ -74,7 +74,7 @@ func (g *gang) stamp(m *member) {
 // Place records that a member was reserved. One that may not be tried any more is given back.
 func (s *State) Place(uid string, now time.Time) (effects Effects) {
 	if g := s.reserve(uid, now, &effects); g != nil {
-		effects.add(g.finishRound())
+		effects.add(g.advanceRound())
 		effects.Opened = s.opened(s.members[uid].gang) // what is allowed closes those that count waiting members alone
 		effects.add(s.follow())
 		effects.sort()
@@ -136,7 +136,7 @@ func (s *State) Lose(uid string, cause why.Finding) Effects {
 			effects.Opened = append(effects.Opened, m.gang.id)
 		}
 	default:
-		effects.add(group.finishRound())
+		effects.add(group.advanceRound())
 		if group.asked && !group.returns() {
 			group.asked = false
 			effects.Opened = append(effects.Opened, s.open(group)...)
@@ -160,7 +160,7 @@ func (m *member) failed(cause why.Finding) Effects {
 		failure.Pod, failure.Cause = m.pod.Namespace+"/"+m.pod.Name, cause
 		return g.group.end(failure)
 	}
-	return g.group.finishRound()
+	return g.group.advanceRound()
 }
 
 // Deadline returns when Expire is due next; false while nothing waits.
@@ -233,9 +233,9 @@ func (g *group) wait() time.Duration {
 	return shortest
 }
 
-// settle allows what may be bound, ends a round that cannot succeed any more, and begins the next one when all were
-// tried.
-func (g *group) finishRound() Effects {
+// advanceRound allows what may be bound, ends a round that cannot succeed any more, and begins the next one when all
+// were tried.
+func (g *group) advanceRound() Effects {
 	ready := true
 	for _, o := range g.gangs {
 		ready = ready && o.isSatisfied()

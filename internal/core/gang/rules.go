@@ -39,7 +39,7 @@ func (s *State) PutLayers(l *domain.Layers) (effects Effects) {
 		}
 		g.unknown = s.unknown(g)
 		if g.group != nil {
-			effects.add(g.group.finishRound())
+			effects.add(g.group.advanceRound())
 		}
 		effects.add(s.retry(g))
 		effects.Opened = append(effects.Opened, s.opened(g)...)
@@ -130,8 +130,7 @@ func (s *State) HasDomainRules(uid string) bool {
 }
 
 // DomainRequest returns where a member may go that is tried without others; nil where it may go anywhere. In a gang
-// that has
-// started only rules that must hold bind it; before that it goes where the other pending members may follow.
+// that has started only rules that must hold bind it; before that it goes where the other pending members may follow.
 func (s *State) DomainRequest(uid string) *domain.Request {
 	m := s.members[uid]
 	if m == nil || m.gang.isPlain() {

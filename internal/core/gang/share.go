@@ -8,9 +8,8 @@ import "time"
 //
 // The rule: after a failed round of length d, pods that start alone precede the members of gangs for another 3 d. So in
 // each period in which such a pod waits without interruption, at most a quarter of the time belongs to failed rounds,
-// plus
-// one round that was under way when the period began or ends. Rounds that place or evict pods are not bounded, and
-// while no such pod waits, gangs have all of the loop.
+// plus one round that was under way when the period began or ends. Rounds that place or evict pods are not bounded,
+// and while no such pod waits, gangs have all of the loop.
 //
 // LoopShare belongs to the scheduling loop. The zero value is ready to use.
 type LoopShare struct {

@@ -226,7 +226,7 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 	for i, g := range gangs {
 		s.noteBond(g, &effects)
 		if g.group != nil {
-			effects.add(g.group.finishRound())
+			effects.add(g.group.advanceRound())
 		}
 		if was := before[i]; was.Min != g.settings.Min || was.Mode != g.settings.Mode ||
 			was.Policy != g.settings.Policy || !slices.Equal(was.DomainRules, g.settings.DomainRules) {

@@ -47,7 +47,7 @@ func (s *State) branch(name string) *branch {
 	return s.branches[name]
 }
 
-// graft puts a branch into its place, and returns the gangs of the trees that it leaves and joins.
+// attach puts a branch into its place, and returns the gangs of the trees that it leaves and joins.
 func (s *State) attach(name string, g *gang, composite Composite) (gangs []*gang) {
 	b := s.branch(name)
 	from := compositeName(b.Parent)

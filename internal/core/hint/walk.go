@@ -16,7 +16,7 @@ type row struct {
 	free  []int64 // by node
 }
 
-// of returns the free units of a mask.
+// amount returns the free units of a mask.
 func (r *row) amount(m topo.NodeSet) int64 {
 	var sum int64
 	for ; m != 0; m &= m - 1 {

@@ -150,14 +150,14 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 		}
 		g.Devices = append(g.Devices, devices...)
 	}
-	a.devices.assignDevices(c.Role, g.Devices)
+	a.devices.keepReusable(c.Role, g.Devices)
 	return why.Reason{}
 }
 
 func (a *admission) allocateMemory(c *Container, g *Given) why.Reason {
 	if has := a.own.Find(c.Name); has != nil && len(has.Memory) > 0 && a.node.managesMemory(a.pod) {
 		g.Memory = slices.Clone(has.Memory)
-		a.memory.assignMemory(c, g.Memory)
+		a.memory.keepReusable(c, g.Memory)
 		return why.Reason{}
 	}
 	blocks, reason := a.memory.allocate(c, g.Hint, a.given[:len(a.given)-1])

@@ -85,7 +85,7 @@ func (a *cpuAdmission) allocate(c *Container, m topo.NodeSet) (cpuset.Set, cpuFa
 		}
 	}
 	if given {
-		a.assignCPUs(c, has)
+		a.keepReusable(c, has)
 		return *has, cpuOK
 	}
 	cpus, fault := a.take(n, m)
@@ -95,7 +95,7 @@ func (a *cpuAdmission) allocate(c *Container, m topo.NodeSet) (cpuset.Set, cpuFa
 	a.available = a.available.Minus(cpus)
 	a.own.grants = append(a.own.grants, cpuGrant{c.Name, cpus})
 	a.changed = true
-	a.assignCPUs(c, &cpus)
+	a.keepReusable(c, &cpus)
 	return cpus, cpuOK
 }
 
@@ -116,8 +116,8 @@ func (a *cpuAdmission) take(n int, m topo.NodeSet) (cpuset.Set, cpuFault) {
 	return taken.Union(rest), cpuOK
 }
 
-// settle keeps what later containers may take from this one: all of a regular init container, nothing of others.
-func (a *cpuAdmission) assignCPUs(c *Container, cpus *cpuset.Set) {
+// keepReusable keeps what later containers may take from this one: all of a regular init container, nothing of others.
+func (a *cpuAdmission) keepReusable(c *Container, cpus *cpuset.Set) {
 	if c.Role == Init {
 		a.reuse.Include(cpus)
 	} else {

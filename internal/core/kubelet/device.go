@@ -156,7 +156,7 @@ func devicesRefused(cause why.AllocationCause, asked, free int64) why.Reason {
 	return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: asked, Free: free, Extra: int64(cause)}
 }
 
-func (a *deviceAdmission) assignDevices(role Role, devices []Devices) {
+func (a *deviceAdmission) keepReusable(role Role, devices []Devices) {
 	for _, d := range devices {
 		set, _ := a.node.setOf(d.Resource, d.Nodes)
 		if role == Init {

@@ -211,7 +211,7 @@ func (a *memoryAdmission) allocate(c *Container, h hint.Hint, before Placement) 
 		a.assign(a.node, b, max(b.Bytes-a.reusable(b.Type, b.Nodes), 0))
 		blocks = append(blocks, b)
 	}
-	a.assignMemory(c, blocks)
+	a.keepReusable(c, blocks)
 	for _, b := range blocks {
 		a.giveUp(b, before)
 	}
@@ -272,9 +272,9 @@ func (a *memoryAdmission) best(ask []Amount, include topo.NodeSet) (hint.Hint, b
 	return hint.Hint{Mask: best, Preferred: best.Len() == least}, best != 0
 }
 
-// settle keeps what later containers may use again: of a regular init container the largest block per type and set of
-// nodes. Any other container uses it up.
-func (a *memoryAdmission) assignMemory(c *Container, blocks []Block) {
+// keepReusable keeps what later containers may use again: of a regular init container the largest block per type and
+// set of nodes. Any other container uses it up.
+func (a *memoryAdmission) keepReusable(c *Container, blocks []Block) {
 	for _, b := range blocks {
 		i := slices.IndexFunc(a.reuse, func(r Block) bool { return r.Type == b.Type && r.Nodes == b.Nodes })
 		switch {

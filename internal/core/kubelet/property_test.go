@@ -370,7 +370,7 @@ func (w *world) literalDevices(resource string, n int) map[topo.NodeSet]bool {
 		func(m topo.NodeSet) bool { return sum(m, func(d kubelet.DeviceUsage) int { return d.Free }) >= n })
 }
 
-// TestPolicesAreOrdered: on the hints alone, what single-numa-node admits restricted admits, and best-effort all.
+// TestPoliciesAreOrdered: on the hints alone, what single-numa-node admits restricted admits, and best-effort all.
 func TestPoliciesAreOrdered(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

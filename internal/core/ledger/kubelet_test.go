@@ -213,7 +213,7 @@ func TestTheKubeletsAccountEqualsARebuild(t *testing.T) {
 				}
 				if rapid.Bool().Draw(t, "an unknown pod") {
 					f.Given = append(f.Given, tenancy.Grant{
-						UID:       "stranger",
+						UID:       "outsider",
 						Placement: kubelet.PlacementOf(m, []kubelet.Held{{Container: "c", CPUList: "1"}}),
 					})
 				}

@@ -97,8 +97,8 @@ func (v *View) addDebts(out []Problem) []Problem {
 	return out
 }
 
-// strangers returns the NUMA ids of a that the machine does not have; of those that it is constrained to, also the ones
-// without CPUs.
+// foreignHolders returns the NUMA ids of a that the machine does not have; of those that it is constrained to, also
+// the ones without CPUs.
 func (v *View) foreignHolders(a *account) []int {
 	var ids []int
 	for _, id := range a.NUMAIDs {

@@ -120,7 +120,7 @@ func (v *divider) lend(total int64) (rounds int, tied bool) {
 	return rounds, tied
 }
 
-// settleRound takes back what is above the borrowers' limits, and drops the borrowers that have reached them.
+// divideRound takes back what is above the borrowers' limits, and drops the borrowers that have reached them.
 func (v *divider) divideRound(pool int64) (returned int64) {
 	borrowers := v.parts[:0]
 	for _, p := range v.parts {

@@ -240,7 +240,7 @@ func (f *Forest) updateTotal(d Dimension) {
 	c.limits, c.runtime, c.effective = limits{named: named, floor: n, ceiling: n, weight: n}, n, n
 }
 
-// settle divides what is out of date of the sets of children on the path down to, and with, that of q.
+// updateRuntime divides what is out of date of the sets of children on the path down to, and with, that of q.
 func (f *Forest) updateRuntime(q *Quota, d Dimension) {
 	if q.parent != nil {
 		f.updateRuntime(q.parent, d)

@@ -71,7 +71,7 @@ func plant(t testing.TB, f *quota.Forest, unit int64, text string) {
 	flush()
 }
 
-// of returns amounts of cpu by quota, in the words of `A=5 B=20`.
+// amounts returns amounts of cpu by quota, in the words of `A=5 B=20`.
 func amounts(t testing.TB, unit int64, text string) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}

@@ -64,8 +64,8 @@ func TestEndedInitContainersAreNoMispredictions(t *testing.T) {
 	}
 }
 
-// TestReleasedMemoryLeavesTheModelTrusted: an init container fills NUMA node 0 when the next pod is predicted on node 1. The
-// kubelet has released that memory when it admits this pod, and places it on node 0.
+// TestReleasedMemoryLeavesTheModelTrusted: an init container fills NUMA node 0 when the next pod is predicted on node
+// 1. The kubelet has released that memory when it admits this pod, and places it on node 0.
 func TestReleasedMemoryLeavesTheModelTrusted(t *testing.T) {
 	t.Parallel()
 	node := memoryNode(t, hint.SingleNUMANode)

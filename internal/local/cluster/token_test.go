@@ -63,7 +63,7 @@ func newTokens(t *testing.T, objects ...runtime.Object) (*tokens, *fake.Clientse
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	epoch := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	tk, client, asked := newTokens(t, node("a", "1"), node("stranger", "9"))
+	tk, client, asked := newTokens(t, node("a", "1"), node("outsider", "9"))
 	step := func(name string, now time.Time, want ...string) {
 		t.Helper()
 		*asked = nil

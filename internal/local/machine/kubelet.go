@@ -45,9 +45,9 @@ func (d Description) keepsMemory() bool {
 	return d.Kubelet.Memory.Policy == annotation.KubeletMemoryStatic
 }
 
-// settle fills the kubelet settings that depend on the machine, since a kubelet refuses to start without them: with the
-// static policy the first core is reserved, with the memory manager 1 GiB of the first NUMA node that has twice as
-// much.
+// applyDefaults fills the kubelet settings that depend on the machine, since a kubelet refuses to start without them:
+// with the static policy the first core is reserved, with the memory manager 1 GiB of the first NUMA node that has
+// twice as much.
 func (d *Description) applyDefaults(m *topo.Machine) {
 	if d.pins() && d.Kubelet.CPU.Reserved == "" {
 		online := m.Online()

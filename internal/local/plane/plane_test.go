@@ -77,7 +77,7 @@ func TestPlane(t *testing.T) {
 		}
 	})
 	t.Run("a user without rights is refused", func(t *testing.T) {
-		outsider, err := kubernetes.NewForConfig(user(pki.Subject{User: "stranger"}))
+		outsider, err := kubernetes.NewForConfig(user(pki.Subject{User: "outsider"}))
 		testkit.Check(t, err)
 		if _, err := outsider.CoreV1().Secrets("default").List(t.Context(),
 			metav1.ListOptions{}); !apierrors.IsForbidden(err) {

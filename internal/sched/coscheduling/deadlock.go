@@ -32,8 +32,8 @@ type deadlocks struct {
 }
 
 // LookForDeadlocks makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each
-// other from
-// starting, and sees that there is one. It does nothing where none holds a reservation. Any goroutine may call it.
+// other from starting, and sees that there is one. It does nothing where none holds a reservation. Any goroutine may
+// call it.
 func (r *Rounds) LookForDeadlocks(logger klog.Logger) {
 	for _, h := range kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
 		for _, lack := range h.Lacks {

@@ -362,7 +362,7 @@ func TestAllGangsThatStartTogetherHaveOneEvent(t *testing.T) {
 	}
 }
 
-// TestWhatNonStrictGangsGaveBackIsAnEvent: after their waiting time, and for a gang that starts with it.
+// TestWhatNonStrictGangsReleasedIsAnEvent: after their waiting time, and for a gang that starts with it.
 func TestWhatNonStrictGangsReleasedIsAnEvent(t *testing.T) {
 	t.Parallel()
 	gangs := kube.NewGangs()

@@ -421,8 +421,7 @@ func (p *preemption) findVictims(c *class, uid string, state fwk.CycleState, nod
 }
 
 // admitMembers evicts from the members' quotas what their nodes did not need, the least important first, until all
-// members are
-// admitted.
+// members are admitted.
 func (p *preemption) admitMembers() bool {
 	p.countInQuotas()
 	type choice struct {

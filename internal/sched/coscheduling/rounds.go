@@ -43,8 +43,7 @@ type Rounds struct {
 	pulled   int                        // pods that were ever taken out of the queue with a sibling
 	share    gang.LoopShare
 	// failed is the last round whose plan failed; nil from the begin of the next cycle on. PostFilter and the refusals
-	// of
-	// its members read it.
+	// of its members read it.
 	failed *groupRound
 	// preempting is the preemption under way; nil outside of one. The profiles' rules of eligibility read it.
 	preempting *preemption
@@ -111,8 +110,7 @@ type groupRound struct {
 	// plan is what the gangs' state says may be tried together; nil if no member may be tried.
 	plan *gang.Plan
 	// queued has the members that were taken out of the queue, by UID. The value is nil for a member of the plan that
-	// was
-	// not in the queue.
+	// was not in the queue.
 	queued map[string]*framework.QueuedPodInfo
 	// next has the UIDs of the queued members whose cycles have not begun, in the order in which they will.
 	next []string
@@ -270,10 +268,7 @@ const notEligible = "preemption: not eligible: "
 //   - a member whose gang may not be tried is refused;
 //   - for the first member of a round the plan is made; if it fails, the round ends in this cycle;
 //   - each member of a round that fits gets its planned node, if that still takes it, else another one. A member that
-//
-// the
-//
-//	plan does without has its cycle behind all planned ones: before them it would take their room.
+//     the plan does without has its cycle behind all planned ones: before them it would take their room.
 func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 	r.schedule = schedule
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
@@ -335,8 +330,7 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 		return unplaced(state, round.cause)
 	}
 	// The member is tried once more, on the snapshot without its siblings: PostFilter and the report of the failure
-	// read
-	// the state of the attempt. If it fits by now, an event says so, and concerns the plugins that refused it.
+	// read the state of the attempt. If it fits by now, an event says so, and concerns the plugins that refused it.
 	if _, err := r.schedule(ctx, f, state, pod); err != nil {
 		return scheduler.ScheduleResult{}, err
 	}

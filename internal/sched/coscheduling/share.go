@@ -13,8 +13,7 @@ import (
 
 // Share returns the queue's pods in its order. But where failed rounds have used up their share of the scheduling loop,
 // see gang.LoopShare, the first pod that starts alone comes first, if its priority is not lower than that of all
-// members
-// that wait.
+// members that wait.
 func (r *Rounds) Share(next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		now := time.Now()

@@ -34,8 +34,7 @@ type place struct {
 	// parts are the nodes of the domain. With several, members are spread over these.
 	parts []part
 	// at is the index of the part in which members are tried first. An attempt begins with 0, and moves on when a part
-	// has
-	// no more room.
+	// has no more room.
 	at int
 	// mark makes an attempt on a member choose devices next to those of the others; nil where the gang does not ask for
 	// that.
@@ -189,9 +188,9 @@ func (round *groupRound) isWhole() bool {
 
 // planInDomains makes a plan in the first choice of domains in which there is one: plan is called for each choice, with
 // round.places set, and resets the rest of the round's plan. If no choice fits, the round has the failure of the
-// choice in
-// which most members were placed, which names the rule, how many domains were tried, and the best of them. After
-// gang.MostPlans choices it stops; the failure says how many were tried, and the next plan of the group skips these.
+// choice in which most members were placed, which names the rule, how many domains were tried, and the best of them.
+// After gang.MostPlans choices it stops; the failure says how many were tried, and the next plan of the group skips
+// these.
 func (r *Rounds) planInDomains(round *groupRound, current string, plan func() bool) (fits bool) {
 	f := r.Core.Profiles[round.queued[current].Pod.Spec.SchedulerName]
 	defer func() { r.release(f) }()
@@ -603,8 +602,7 @@ func (r *Rounds) alone(f framework.Framework, pod *framework.QueuedPodInfo, g *d
 }
 
 // jointDevicesFirst yields first where another member of the gang has chosen devices that are next to each other,
-// unless all
-// were given back since.
+// unless all were given back since.
 func (r *Rounds) jointDevicesFirst(g *domain.Request, uid string, all iter.Seq[map[string]*place],
 ) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {

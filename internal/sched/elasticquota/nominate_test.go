@@ -12,7 +12,7 @@ func TestWhatVictimsLeaveIsHeldForTheirPreemptor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	f.tree()
-	f.put(t, "stranger", "serve", "n", 6, 0)
+	f.put(t, "outsider", "serve", "n", 6, 0)
 	victim := f.put(t, "victim", "train", "m", 6, 0)
 	pod := f.put(t, "p", "train", "", 4, 5)
 	if refused, node, said := f.attempt(t, pod); refused.IsSuccess() || node != "m" {

@@ -345,7 +345,7 @@ func TestPreemptionRemainsInsideTheQuota(t *testing.T) {
 		"a pod of the same quota and lower priority": {
 			setUp: func(t *testing.T, f *fixture) {
 				f.put(t, "victim", "train", "m", 6, 0)
-				f.put(t, "stranger", "serve", "n", 6, 0)
+				f.put(t, "outsider", "serve", "n", 6, 0)
 			},
 			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "train", "", 4, 5) }, node: "m",
 		},
@@ -368,12 +368,12 @@ func TestPreemptionRemainsInsideTheQuota(t *testing.T) {
 		"a level above that is full, of its own quota": {
 			setUp: func(t *testing.T, f *fixture) {
 				f.put(t, "victim", "train", "n", 6, 0)
-				f.put(t, "stranger", "serve", "m", 6, 0)
+				f.put(t, "outsider", "serve", "m", 6, 0)
 			},
 			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "train", "", 1, 5) }, node: "n",
 		},
-		"a stranger never": {
-			setUp: func(t *testing.T, f *fixture) { f.put(t, "stranger", "serve", "n", 10, 0) },
+		"a outsider never": {
+			setUp: func(t *testing.T, f *fixture) { f.put(t, "outsider", "serve", "n", 10, 0) },
 			pod:   func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "train", "", 4, 5) },
 			said:  "no victims in the pod's quota",
 		},

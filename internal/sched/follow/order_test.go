@@ -101,9 +101,9 @@ func TestNoPodWaitsLongForABlockedOne(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		all.Wait(ctx, "n", "last")
-		all.Wait(t.Context(), "n", "stranger")
-		all.Wait(t.Context(), "elsewhere", "stranger")
-		all.Leave("elsewhere", "stranger")
+		all.Wait(t.Context(), "n", "outsider")
+		all.Wait(t.Context(), "elsewhere", "outsider")
+		all.Leave("elsewhere", "outsider")
 		if waited := time.Since(begin); waited != maxBindWait {
 			t.Errorf("waited %v more without a reason", waited-maxBindWait)
 		}
@@ -164,7 +164,7 @@ func TestAPredictionIsStaleWhenTheOrderIsAnother(t *testing.T) {
 			all.Leave("n", "d")
 			all.Add("n", "d")
 		}, nil},
-		"a stranger": {func(all *Order) {
+		"a outsider": {func(all *Order) {
 			all.begin("n", "x", true)
 			all.Leave("n", "x")
 			all.begin("nowhere", "a", true)

@@ -26,7 +26,7 @@ const (
 	fillNamespace = "fill"
 	// aboveFill is a PriorityClass above their priority, 0.
 	aboveFill = "above-fill"
-	// settle is how long a scheduler is watched when all gangs that fit are bound. Tenon writes the reason of a pod
+	// idlePeriod is how long a scheduler is watched when all gangs that fit are bound. Tenon writes the reason of a pod
 	// that waits when it has lasted for five seconds.
 	idlePeriod = 15 * time.Second
 	// pause is the time between two gangs that come to a warm scheduler.

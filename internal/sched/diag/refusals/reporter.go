@@ -29,10 +29,8 @@ const (
 	// repeatAfter is the least time between two messages about a pod that is rejected for the same cause.
 	repeatAfter = time.Minute
 	// restPerRun bounds the cost of running all filters for a pod that was rejected before: they rest this many times
-	// as
-	// long as their last run took, so that they take at most a tenth of the scheduler's time. The first attempt on a
-	// pod
-	// does not wait for that.
+	// as long as their last run took, so that they take at most a tenth of the scheduler's time. The first attempt on
+	// a pod does not wait for that.
 	restPerRun = 9
 	// Events of refusals, for the whole process.
 	eventsPerSecond = 10
@@ -81,8 +79,7 @@ type single struct {
 }
 
 // filterRun is the last run of all filters. The pods of one signature that are refused for the same causes within a
-// minute
-// share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
+// minute share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
 type filterRun struct {
 	profile, signature string
 	causes             causes

@@ -14,8 +14,7 @@ const (
 	// included: beyond, each costs a TLS handshake.
 	BindingsInFlight = 80
 	// maxMembersBinding bounds the members of gangs whose Bindings are begun while other pods are scheduled. The
-	// members
-	// of a gang are begun together, so the bound is that of several large gangs.
+	// members of a gang are begun together, so the bound is that of several large gangs.
 	maxMembersBinding = 1000
 )
 

@@ -19,8 +19,7 @@ import (
 // a pod came or was bound. One that needs others near it may fit then too.
 type Events struct {
 	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
-	// plugin
-	// refused, no event of another pod is of use.
+	// plugin refused, no event of another pod is of use.
 	SiblingPlugin string
 	count         atomic.Uint64
 }
@@ -61,8 +60,7 @@ func (q *eventQueue) setRefusedForSiblings(uid types.UID, refused bool) {
 }
 
 // logNomination is called after each call that may change what a nominated pod takes on its node: its nomination, to
-// one
-// of these nodes if to any, its requests, or whether it is in the queue. Rankings look at the logged nodes again.
+// one of these nodes if to any, its requests, or whether it is in the queue. Rankings look at the logged nodes again.
 func (q *eventQueue) logNomination(uid types.UID, nodes ...string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

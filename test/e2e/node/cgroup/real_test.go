@@ -159,7 +159,7 @@ func (k *realKernel) Kill(group string) error {
 			case k.forks[pid]:
 				_ = syscall.Kill(pid, syscall.SIGKILL) // it may be dead by now
 			default:
-				return fmt.Errorf("process %d in %s is a stranger", pid, dir)
+				return fmt.Errorf("process %d in %s is a outsider", pid, dir)
 			}
 		}
 		return fmt.Errorf("%s is not empty yet", dir)

@@ -251,10 +251,10 @@ func (n *node) makeRoom(t testing.TB, c combination) {
 	}
 }
 
-// settleLimit bounds the wait for pods that were created together.
+// stableLimit bounds the wait for pods that were created together.
 const stableLimit = 90 * time.Second
 
-// settle waits until every pod runs, has ended, or waits for room, and returns which the kubelet refused and which
+// awaitStable waits until every pod runs, has ended, or waits for room, and returns which the kubelet refused and which
 // never ran.
 func (n *node) awaitStable(t testing.TB) []string {
 	t.Helper()

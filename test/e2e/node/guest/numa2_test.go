@@ -76,7 +76,7 @@ func TestTwoNodes(t *testing.T) {
 		func(t *testing.T) { offline(t, n, r) })
 }
 
-// settle is the first case of a node: a pod of each class. The others are about them.
+// startResidents is the first case of a node: a pod of each class. The others are about them.
 func startResidents(t *testing.T, n *node) *residents {
 	t.Helper()
 	var r *residents

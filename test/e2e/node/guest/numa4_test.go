@@ -176,7 +176,7 @@ type cpuState struct {
 	Entries map[string]map[string]string `json:"entries"`
 }
 
-// of returns the CPUs that the kubelet gave a pod.
+// cpusFor returns the CPUs that the kubelet gave a pod.
 func (s cpuState) cpusFor(t *testing.T, p *corev1.Pod) cpuset.Set {
 	t.Helper()
 	list := s.Entries[string(p.UID)]["main"]

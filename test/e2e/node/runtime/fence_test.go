@@ -270,10 +270,10 @@ func TestAPluginConnectsWhileAPodIsRemoved(t *testing.T) {
 
 func TestTwoPluginsThatSetOneCpusetAreReported(t *testing.T) {
 	w := newWorld(t, byNRI, options{})
-	connect(t, w.s, "stranger", "20", well, false)
+	connect(t, w.s, "outsider", "20", well, false)
 	b := w.sandbox(pod("bound", withClass("LSR"), guaranteed("1"), allocated(exclusive)))
 	err := w.refused(t.Context(), b, "main")
-	for _, name := range []string{"20-stranger", "10-" + annotation.NRIPlugin} {
+	for _, name := range []string{"20-outsider", "10-" + annotation.NRIPlugin} {
 		if err != nil && !strings.Contains(err.Error(), name) {
 			t.Errorf("the runtime says %q, want %s named in it", err, name)
 		}

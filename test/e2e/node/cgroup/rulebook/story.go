@@ -158,7 +158,7 @@ func (r *teller) tasks(at string) (string, error) {
 	for pid := range strings.FieldsSeq(text) {
 		name, known := names[pid]
 		if !known {
-			name = "stranger " + pid
+			name = "outsider " + pid
 		}
 		has = append(has, name)
 	}
