@@ -104,7 +104,7 @@ func (m *Mutation) devices(pod *corev1.Pod, kinds device.Kinds) {
 type amounts struct {
 	path string
 	list corev1.ResourceList
-	ask  func(*corev1.Pod) corev1.ResourceList
+	listOf  func(*corev1.Pod) corev1.ResourceList
 }
 
 // deviceAmounts rewrites the amounts of devices in a list; shared is 0 where the container asks for no share of GPUs.
@@ -134,13 +134,13 @@ func (m *Mutation) deviceAmounts(a amounts, shared int64) {
 
 func (m *Mutation) add(a amounts, name corev1.ResourceName, q resource.Quantity) {
 	m.Steps = append(m.Steps, Step{"add", a.path + pointer(string(name)), q.String(), func(p *corev1.Pod) {
-		a.ask(p)[name] = q
+		a.listOf(p)[name] = q
 	}})
 }
 
 func (m *Mutation) remove(a amounts, name corev1.ResourceName) {
 	m.Steps = append(m.Steps, Step{"remove", a.path + pointer(string(name)), nil, func(p *corev1.Pod) {
-		delete(a.ask(p), name)
+		delete(a.listOf(p), name)
 	}})
 }
 
