@@ -159,7 +159,7 @@ func (f *finder) add(uid, container string, source sources, devices []host.Devic
 }
 
 // resolveClaim makes a holder of a claim, and finds what its sources disagree about: they may name one device in two
-// ways. 
+// ways.
 func (f *finder) resolveClaim(c claim, ids map[string]sources) {
 	speak, named := sources(0), map[string]sources{}
 	for id, source := range ids {

@@ -102,9 +102,9 @@ func (m *Mutation) devices(pod *corev1.Pod, kinds device.Kinds) {
 
 // amounts are the requests or the limits of a container: where they are, what they are, and how a step finds them.
 type amounts struct {
-	path string
-	list corev1.ResourceList
-	listOf  func(*corev1.Pod) corev1.ResourceList
+	path   string
+	list   corev1.ResourceList
+	listOf func(*corev1.Pod) corev1.ResourceList
 }
 
 // deviceAmounts rewrites the amounts of devices in a list; shared is 0 where the container asks for no share of GPUs.

@@ -207,7 +207,7 @@ func settled(t *testing.T) (*server, *Keeper, *time.Time) {
 }
 
 // syncUntilStable makes passes until nothing changes, and returns the error of the last one. What is served is never
-// refused. 
+// refused.
 func (s *server) syncUntilStable(t *testing.T, k *Keeper) error {
 	t.Helper()
 	for range 20 {

@@ -173,7 +173,7 @@ func TestTheOldestPodSaysHowManyMustStart(t *testing.T) {
 }
 
 // TestAGangThatHasStartedStaysStartedWhileItHasPods, whatever becomes of its pods, and each status is that of the
-// pods alone. 
+// pods alone.
 //
 // F23: counters that are raised and lowered end up wrong.
 func TestAGangThatHasStartedStaysStartedWhileItHasPods(t *testing.T) {
