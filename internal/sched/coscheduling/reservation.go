@@ -108,9 +108,8 @@ type crowded struct {
 func (r *Rounds) planWithout(ctx context.Context, round *groupRound, order []string, preferred map[string]string,
 	goes func(*corev1.Pod) bool,
 ) map[string]string {
-	nodes, err := r.Core.Profiles[round.queued[order[0]].Pod.Spec.SchedulerName].SnapshotSharedLister().
-		NodeInfos().
-		List()
+	f := r.Core.Profiles[round.queued[order[0]].Pod.Spec.SchedulerName]
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
