@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
@@ -166,6 +167,35 @@ func TestSimulateHasNodesOnThePages(t *testing.T) {
 	}
 	if known < 6 {
 		t.Errorf("%d commands", known)
+	}
+}
+
+// TestNoHelpTextBreaksMidSentence: a line of a paragraph is as long as the next word permits. Indented lines are tables.
+func TestNoHelpTextBreaksMidSentence(t *testing.T) {
+	const narrow, wide = 92, 120
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		lines := strings.Split(c.Long, "\n")
+		for i, line := range lines {
+			if utf8.RuneCountInString(line) > wide {
+				t.Errorf("%s: wider than %d columns: %s", c.CommandPath(), wide, line)
+			}
+			if i+1 == len(lines) || line == "" || line[0] == ' ' || lines[i+1] == "" || lines[i+1][0] == ' ' {
+				continue
+			}
+			next, _, _ := strings.Cut(lines[i+1], " ")
+			if utf8.RuneCountInString(line+" "+next) <= narrow {
+				t.Errorf("%s: a break in front of %q: %s", c.CommandPath(), next, line)
+			}
+		}
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+	}
+	for _, program := range programsOfThePages() {
+		if c := program(); c.Name() != "kubectl" {
+			walk(c)
+		}
 	}
 }
 

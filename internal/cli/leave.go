@@ -47,9 +47,10 @@ func newLeave(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 
 The agents give the groups of containers back, and this command removes what Tenon has written of nodes. Pods go on
 running. Without --node it acts on all nodes, for which it asks or needs --yes, and then removes the webhooks and the
-agents; helm upgrade brings both back, and one node
-kubectl annotate node NAME node.tenon.sh/leave-. The exit code is 5 when --wait ends before all is done: the answer
-says what is missing.`,
+agents. The exit code is 5 when --wait ends before all is done: the answer says what is missing.
+
+To bring one node back, run "kubectl annotate node NAME node.tenon.sh/leave-". To bring all nodes back, do so for each
+of them and run "helm upgrade", which restores the webhooks and the agents.`,
 		Example: `  # before helm uninstall
   tenon leave --wait 10m --yes
 

@@ -110,10 +110,8 @@ func readStatus(ctx context.Context, flags *genericclioptions.ConfigFlags) (none
 	if err != nil {
 		return none, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	r := statusReader{cluster: c, in: view.Installation{
-		Now: time.Now(), Subject: "Tenon in namespace " + installedIn(), Local: len(local) > 0,
-		Client: builtFrom().Tenon, Unread: map[string]string{},
-	}}
+	r := newStatusReader(c)
+	r.in.Subject, r.in.Local, r.in.Client = "Tenon in namespace "+installedIn(), len(local) > 0, builtFrom().Tenon
 	if r.in.Local {
 		r.in.Subject = "Tenon of tenon up"
 	}
@@ -138,6 +136,22 @@ type statusReader struct {
 	failed error    // ends the answer
 	// schedulers is the expression that names the schedulers whose pods the webhooks are asked about; "" for none.
 	schedulers string
+}
+
+func newStatusReader(c cluster) *statusReader {
+	return &statusReader{cluster: c, in: view.Installation{
+		Now: time.Now(), DurationText: durationText, Unread: map[string]string{},
+	}}
+}
+
+// durationText writes a duration as age does, above two days in whole days: "10y" for a certificate of ten years that
+// was created a minute ago.
+func durationText(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > 2*day {
+		d = d.Round(day)
+	}
+	return age(d)
 }
 
 // read reads everything but the diagnostics; a pod is tried in a namespace of the user's.

@@ -107,9 +107,7 @@ func readFrom(t *testing.T, objects []runtime.Object, refuse func(clienttesting.
 	}
 	core.PrependReactor("*", "*", react)
 	custom.PrependReactor("*", "*", react)
-	r := statusReader{cluster: cluster{core: core, dynamic: custom}, in: view.Installation{
-		Now: time.Now(), Unread: map[string]string{},
-	}}
+	r := newStatusReader(cluster{core: core, dynamic: custom})
 	if err := r.read(t.Context(), "default"); err != nil {
 		t.Fatal(err)
 	}
@@ -228,6 +226,29 @@ func TestStatusNamesTheRightsThatAreMissing(t *testing.T) {
 	} {
 		if !strings.Contains(text, right+" is missing") {
 			t.Errorf("%s is not named in\n%s", right, text)
+		}
+	}
+}
+
+func TestCertificatesAreNotValidForTensOfThousandsOfHours(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		87599*time.Hour + 58*time.Minute: "10y", 90*24*time.Hour - time.Second: "90d", 3 * time.Hour: "3h",
+		48*time.Hour + time.Minute: "2d", 10 * time.Minute: "10m", 30 * time.Second: "30s", 400 * 24 * time.Hour: "400d",
+	} {
+		if got := durationText(d); got != want {
+			t.Errorf("%v: got %q, want %q", d, got, want)
+		}
+	}
+	objects := installed(t)
+	for _, o := range objects {
+		if m, ok := o.(*corev1.ConfigMap); ok {
+			_, m.Data[authorityKey] = authority(t, 87599*time.Hour+58*time.Minute)
+		}
+	}
+	for _, f := range readFrom(t, objects, denied).Findings {
+		if f.Where == "ConfigMap "+authorityConfigMap && f.Found != "valid for 10y" {
+			t.Errorf("got %q, want \"valid for 10y\"", f.Found)
 		}
 	}
 }

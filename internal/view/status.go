@@ -19,8 +19,10 @@ const (
 
 // Installation is what the API says of Tenon in a cluster, read at one time.
 type Installation struct {
-	Now     time.Time
-	Subject string
+	Now time.Time
+	// DurationText writes durations for people, such as "10y".
+	DurationText func(time.Duration) string
+	Subject      string
 	// Local is an installation of tenon up, whose components the API does not show.
 	Local bool
 	// Client is the version of who asks, "" when it is not known.
@@ -200,14 +202,14 @@ func (c *checks) servers() {
 func (c *checks) certificates() {
 	for _, certificate := range c.Certificates {
 		left := certificate.Until.Sub(c.Now)
-		text, status := "valid for "+left.Round(time.Minute).String(), CheckFail
+		text, status := "valid for "+c.DurationText(left), CheckFail
 		switch {
 		case certificate.Until.IsZero():
 			text = "none"
 		case c.Now.Before(certificate.From):
 			text = "not valid before " + certificate.From.UTC().Format(time.RFC3339) + ": compare the clocks"
 		case left <= 0:
-			text = "ended " + (-left).Round(time.Minute).String() + " ago"
+			text = "ended " + c.DurationText(-left) + " ago"
 		default:
 			status = okUnless(left < certificate.Until.Sub(certificate.From)/4, CheckWarn)
 		}
@@ -267,7 +269,7 @@ func (c *checks) reports(check, resource string, lastReport func(NodeReport) tim
 	}
 }
 
-func (c *checks) age(t time.Time) time.Duration { return c.Now.Sub(t).Round(time.Second) }
+func (c *checks) age(t time.Time) string { return c.DurationText(c.Now.Sub(t).Round(time.Second)) }
 
 // few names the first of those that lack something.
 func few(names []string) string {

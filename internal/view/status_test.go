@@ -15,7 +15,7 @@ func sound() *Installation {
 	ago := func(d time.Duration) time.Time { return looked.Add(-d) }
 	ends := looked.Add(10 * time.Second)
 	return &Installation{
-		Now: looked, Subject: "Tenon in namespace tenon-system", Client: "v0.2.0",
+		Now: looked, DurationText: time.Duration.String, Subject: "Tenon in namespace tenon-system", Client: "v0.2.0",
 		Components: []Component{
 			{Name: AgentName, Desired: 2, Ready: 2, Versions: []string{"v0.2.0"}},
 			{
@@ -154,7 +154,7 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 
 func TestStatusOfWhatMayNotBeReadAccusesNoComponent(t *testing.T) {
 	t.Parallel()
-	in := &Installation{Now: looked, Subject: "s", Unread: map[string]string{}}
+	in := &Installation{Now: looked, DurationText: time.Duration.String, Subject: "s", Unread: map[string]string{}}
 	for _, check := range []string{
 		"deployments", "daemonsets", "pods", "nodes", "webhooks", "admission", "diagnostics",
 	} {
@@ -192,7 +192,7 @@ func TestStatusAsATable(t *testing.T) {
 // TestStatusIsNotWellWhenEveryNodeIsLeft: no node has a topology, and none is due.
 func TestStatusIsNotWellWhenEveryNodeIsLeft(t *testing.T) {
 	t.Parallel()
-	in := Installation{Now: looked, Local: true, Left: []string{"a", "b"}, Webhooks: 1, Unread: map[string]string{}}
+	in := Installation{Now: looked, DurationText: time.Duration.String, Local: true, Left: []string{"a", "b"}, Webhooks: 1, Unread: map[string]string{}}
 	status := StatusOf(&in)
 	got := map[string]string{}
 	for _, f := range status.Findings {

@@ -94,8 +94,8 @@ func machineHelp() string {
 		"  version=1.MINOR                     the version that the node reports for its kubelet\n" +
 		"  follow                              label the node: the scheduler follows its kubelet's choice\n\n" +
 		fmt.Sprintf(
-			"With static, memory-static or a topology policy the node runs the managers of the kubelet of Kubernetes "+
-				"1.%d in this process.", machine.ManagersMinor)
+			"With static, memory-static or a topology policy the node runs the managers of the kubelet of\n"+
+				"Kubernetes 1.%d in this process.", machine.ManagersMinor)
 }
 
 func listMachines(w io.Writer) error {
