@@ -134,6 +134,24 @@ func TestTheManifestsOfTheGuidesAreAccepted(t *testing.T) {
 	}
 }
 
+// TestTheGuidesCreateAParentBeforeItsChildren: the API server refuses a quota whose parent does not exist yet.
+func TestTheGuidesCreateAParentBeforeItsChildren(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"quota.md", "move-quotas.md"} {
+		g := readGuide(t, name)
+		created := map[string]bool{"": true, quota.Root: true}
+		for _, p := range g.profiles {
+			created[p.Spec.QuotaName] = true
+		}
+		for _, q := range g.quotas {
+			if parent := q.Labels[annotation.QuotaParent]; !created[parent] {
+				t.Errorf("%s: quota %s comes before its parent %s", name, q.Name, parent)
+			}
+			created[q.Name] = true
+		}
+	}
+}
+
 // TestTheGuideHasTheSharesOfItsExample is the example of seed 003, in whole units and in thousandths.
 func TestTheGuideHasTheSharesOfItsExample(t *testing.T) {
 	t.Parallel()
