@@ -10,9 +10,9 @@ TAGS=${TAGS:-nomsgpack}
 all="$TAGS,e2e_cgroup,e2e_node,e2e_cluster,e2e_guest,e2e_install"
 failed=0
 # Hits that are accepted today, of CONTRIBUTING.md's rules on words, names and lines: lower them with every pass over the texts.
-most_words=47
+most_words=0
 most_names=0
-most_lines=46
+most_lines=39
 
 check() { # NAME COMMAND…: passes when the command succeeds; its output is shown when it does not
   local name=$1 out

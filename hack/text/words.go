@@ -21,7 +21,7 @@ func words(file string, content []byte) []hit {
 	for i, line := range strings.Split(string(content), "\n") {
 		line = strings.ReplaceAll(camel.ReplaceAllString(line, "$1 $2"), "_", " ")
 		for _, word := range unwanted.FindAllString(line, -1) {
-			if strings.EqualFold(word, "is no longer") {
+			if strings.EqualFold(word, "is no longer") || word == "Is No Match" { // meta.IsNoMatchError
 				continue
 			}
 			hits = append(hits, hit{file, i + 1, word})

@@ -48,7 +48,7 @@ func TestEveryFaultOfTheReferenceIsTested(t *testing.T) {
 		}
 		if text := folders[folder]; !strings.Contains(text, "\nfunc "+test+"(") ||
 			name != "" && !strings.Contains(text, strconv.Quote(name)) {
-			t.Errorf("%s: there is no such test or case", row[1])
+			t.Errorf("%s: no test or case has this name", row[1])
 		}
 	}
 	if len(named) < leastFaults {

@@ -119,7 +119,7 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 
 func drawGangs(gangs []view.Gang, p paint, width int) string {
 	if len(gangs) == 0 {
-		return "no pod is in a gang, and there is no PodGroup\n"
+		return "no pod is in a gang, and no PodGroup exists\n"
 	}
 	c := columns{paint: p, width: width}
 	c.add("GANG", "STATE", "MIN", "MEMBERS", "BOUND", "RESERVED", "PENDING", "AGE", "MESSAGE")

@@ -295,8 +295,8 @@ func TestALimitThatCannotBeReadStaysInForce(t *testing.T) {
 	}
 }
 
-// TestStatusIsNoChangeOfAQuota: the leader writes status and annotations of a thousand quotas all the time.
-func TestStatusIsNoChangeOfAQuota(t *testing.T) {
+// TestStatusDoesNotChangeAQuota: the leader writes status and annotations of a thousand quotas all the time.
+func TestStatusDoesNotChangeAQuota(t *testing.T) {
 	t.Parallel()
 	q := elastic("x", "team", 0, 4)
 	written := q.DeepCopy()

@@ -434,7 +434,7 @@ func recovers(t *testing.T, in string, api map[string]*corev1.Pod) {
 // TestATransactionThatFailsLeavesTheAccountsAsTheyWere: CPUs, NUMA nodes, devices, quotas and the scheduler's own cache
 // after S8 are those before S1, whichever step fails for which member, and each member is back in the queue.
 //
-// F17: pods that were taken from the queue with a sibling stay in flight for ever.
+// F17: pods that were taken from the queue with a sibling remain in flight for ever.
 func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 	for name, c := range map[string]struct {
 		in        string

@@ -99,7 +99,8 @@ func TestNumatopologiesThatCannotBeUsed(t *testing.T) {
 		"a wrong type":     object + "metadata: {name: m}\nspec: {cpuDetail: {\"1\": {numa: one}}}\n",
 		"no name":          object,
 	} {
-		if _, err := Run(t.Context(), Input{Paths: []string{"-"}, Stdin: strings.NewReader(text), Warn: &strings.Builder{}}); err == nil {
+		input := Input{Paths: []string{"-"}, Stdin: strings.NewReader(text), Warn: &strings.Builder{}}
+		if _, err := Run(t.Context(), input); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}

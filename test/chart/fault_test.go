@@ -252,7 +252,7 @@ func (c *cluster) startsManager(t *testing.T, helm release) {
 			}
 		})
 	})
-	testkit.Check(t, stop()) // while there is no room it cannot renew its lease
+	testkit.Check(t, stop()) // while the disk is full it cannot renew its lease
 	t.Run("a store that is full", func(t *testing.T) {
 		c.full(t, func() {
 			refused(t, helm("upgrade", "tenon", namespace, "--set", "scheduler.replicas=5"), "database space exceeded")

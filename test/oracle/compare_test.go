@@ -204,7 +204,8 @@ func differs(m *Machine) bool {
 func TestWrongAnswersAreFound(t *testing.T) {
 	t.Parallel()
 	c := oneOfAll()
-	if out, err := Run(&c, &modelProgram{kubelet: "1.36"}, SkipHanging); err != nil || out.Difference != "" || out.States != 2 {
+	if out, err := Run(&c, &modelProgram{kubelet: "1.36"}, SkipHanging); err != nil || out.Difference != "" ||
+		out.States != 2 {
 		t.Fatalf("right answers: %+v, %v", out, err)
 	}
 	admitted := func(change func(*Given)) func(*Answer) {

@@ -326,8 +326,9 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 	a.nodes = a.api.node()
 	a.publisher, err = newPublisher(ctx, publisherOptions{
 		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
-		Devices: a.devices, Source: a.fullInput, Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
-		API: a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
+		Devices: a.devices, Source: a.fullInput,
+		Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
+		API:   a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
 	})
 	return errors.Join(err, handle(a.pods, a.updatePod, a.removePod),
 		handle(a.nodes, a.updateNode, func(*corev1.Node) { a.updateNode(nil) }))

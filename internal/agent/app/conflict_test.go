@@ -56,8 +56,8 @@ func TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame(t *testing.T) {
 	})
 }
 
-// TestARecordOfAPodThatIsGoneIsNoOverlap: a kubelet forgets a pod in its record later than the API does.
-func TestARecordOfAPodThatIsGoneIsNoOverlap(t *testing.T) {
+// TestARecordOfADeletedPodDoesNotOverlap: a kubelet forgets a pod in its record later than the API does.
+func TestARecordOfADeletedPodDoesNotOverlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "hybrid@static,reserved=0")

@@ -52,7 +52,8 @@ func newEnforcer(t *testing.T, writes bool) (*Enforcer, *testclock.FakeClock) {
 func TestAMachineWithoutATreeIsAnErrorWhereTheAgentMayWrite(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {
-		if _, err := NewEnforcer(EnforcerOptions{Root: host.Root{Dir: t.TempDir()}, Allowed: allowed}); (err != nil) != allowed {
+		_, err := NewEnforcer(EnforcerOptions{Root: host.Root{Dir: t.TempDir()}, Allowed: allowed})
+		if (err != nil) != allowed {
 			t.Errorf("allowed to write: %v, New = %v", allowed, err)
 		}
 	}

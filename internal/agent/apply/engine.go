@@ -59,7 +59,7 @@ type Engine struct {
 	// makes the tree safe. It is taken before mu. Its holder owns the fields down to mu, and leaf.kernel.
 	turn   chan struct{}     // has room for one token, that of the holder
 	outbox []Record          // to be reported at the end of the turn
-	passes uint64            // turns that have ended
+	passes uint64            // passes that have ended
 	moved  map[string]string // by group: the sets that were written in this turn
 	faults map[file]*fault   // files whose last write failed, until one succeeds
 	// plain holds the known values of files other than cpuset.cpus, stale those of before the last Verify: a file that

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// This file decides what the runtime has to be told about the CPUs of containers that exist, and keeps starts apart
+// This file decides which CPUs of existing containers are sent to the runtime, and keeps starts apart
 // from writes that the runtime may still make.
 //
 // Two programs write the cpuset of a container: the engine, and the runtime, which stores a set for each container and
@@ -54,7 +54,7 @@ const (
 )
 
 // pendingWrite is a write that the runtime may make at any time until it reports the end, or the write expires. The
-// zero value is no write.
+// zero value writes nothing.
 type pendingWrite struct {
 	// cpus is the set; with several writes on one path, their sets separated by commas.
 	cpus string

@@ -138,7 +138,7 @@ func TestHoldersOfDevices(t *testing.T) {
 			pods: []*convert.Pod{gpuPod("p", gpuName, "")}, file: filed("p", "GPU-9"),
 			want: Foreign{Holders: annotation.DevicesCheckpoints{held("p", gpuName, "GPU-9")}},
 		},
-		"what is no device of the node is left out, under whatever name": {
+		"IDs that are not devices of the node are left out, under whatever name": {
 			pods: []*convert.Pod{gpuPod("p", "", "")}, file: record{"p": {"main": {
 				"example.com/fuse": devicesNamed("example.com/fuse", "fuse-1"),
 				"example.com/card": devicesNamed("example.com/card", "GPU-2"),

@@ -90,7 +90,7 @@ type Observer struct {
 	records   *Source[probe.KubeletState] // by the kubelet's files alone
 
 	// Owned by Refresh.
-	asked    string         // identifies the kubelet process that was asked last, see runOf; "" before the first question
+	asked    string         // the kubelet process that was asked last, see runOf; "" before the first question
 	settled  settingsSource // the source of the settings in force
 	mismatch string         // the policy that the kubelet's record names against its settings; "" if they agree
 	dispute  dispute        // between the kubelet's answers and its records

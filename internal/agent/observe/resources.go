@@ -26,7 +26,7 @@ type resources struct {
 	// pods are the allocations by the UID by which the kubelet knows the pod. A pod that the last answer did not name
 	// keeps its earlier entry until it ends.
 	pods map[string]podResources
-	// holders are the pods of the last answer that have devices. twice has the names of pods that stand for two pods in
+	// holders are the pods of the last answer that have devices. twice has the names that two pods have in
 	// that answer.
 	holders []kubeletapi.Pod
 	twice   map[string]bool

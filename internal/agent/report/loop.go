@@ -40,7 +40,7 @@ type loop struct {
 	wake chan struct{} // holds one token after Changed
 
 	mu      sync.Mutex                 // guards the fields below; never held across a call to the API
-	changed time.Time                  // when the last change was noticed, or is to be; zero if nothing changed since the last look
+	changed time.Time                  // when the last change was noticed, or is to be; zero after a look
 	synced  bool                       // the object, or its absence, has been observed
 	object  *unstructured.Unstructured // the last known state; nil if there is none
 

@@ -39,7 +39,7 @@ type allotment struct {
 // claim is one device of another type that a set of lead devices needs.
 type claim struct {
 	allowed uint64 // devices of the other type that may serve
-	near    uint64 // lead devices: the distance of the claim is the least to any of them
+	leads   uint64 // lead devices: the distance of the claim is the least to any of them
 }
 
 // chooseCompanions chooses devices of the other types for a set of the lead on nodes, into s.found, and returns the sum
@@ -161,7 +161,7 @@ func permute(list []int8, from int, try func()) {
 
 // claimsOf lists the claims of a set of the lead on another type. A joint allocation has one claim for each place of
 // the lead (a root complex, or the bridge below it), and more where the request asks for more devices; any other
-// allocation has as many as the request asks for, each near a device of the lead. The first tied claims are tied to a
+// allocation has as many as the request asks for, each close to a device of the lead. The first tied claims are tied to a
 // place. With a scope, each place must have an open device, and no device of another place is allowed; without one,
 // places without an open device have no claim.
 func (s *search) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (count, tied int, ok bool) {
@@ -187,7 +187,7 @@ func (s *search) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (co
 		}
 		list[tied] = claim{there, here}
 		if own >= devices {
-			list[tied].near = 1 << one
+			list[tied].leads = 1 << one
 		}
 		rest &^= 1 << one
 		union |= there
@@ -203,7 +203,7 @@ func (s *search) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (co
 	for i := tied; i < count; i++ {
 		list[i] = claim{union, mask}
 		if own >= devices && rest != 0 {
-			list[i].near = rest & -rest
+			list[i].leads = rest & -rest
 			rest &= rest - 1
 		}
 	}
@@ -217,7 +217,7 @@ func (s *search) assignNearest(t int, claims []claim, order *[MaxDevices]int8) (
 	n.mask = 0
 	for i, c := range claims {
 		may := c.allowed & p.fit(int(order[i]))
-		d, closest := o.closest(may, c.near)
+		d, closest := o.closest(may, c.leads)
 		if closest == 0 {
 			return 0, false
 		}
@@ -240,7 +240,7 @@ func (s *search) assignOptimal(t int, claims []claim, order *[MaxDevices]int8) (
 			cost[i][j] = never
 		}
 		for may := c.allowed & p.fit(int(order[i])); may != 0; {
-			d, closest := o.closest(may, c.near)
+			d, closest := o.closest(may, c.leads)
 			for may &^= closest; closest != 0; closest &= closest - 1 {
 				cost[i][bits.TrailingZeros64(closest)] = int16(d)
 			}
@@ -267,10 +267,10 @@ type neighbours struct {
 	level [MaxDevices][5]uint64
 }
 
-// closest returns the devices of may with the least distance to any of the lead devices near.
-func (o *neighbours) closest(may, near uint64) (distance int, mask uint64) {
+// closest returns the devices of may with the least distance to any of the lead devices leads.
+func (o *neighbours) closest(may, leads uint64) (distance int, mask uint64) {
 	for d := range 5 {
-		for m := near; m != 0; m &= m - 1 {
+		for m := leads; m != 0; m &= m - 1 {
 			mask |= o.level[bits.TrailingZeros64(m)][d] & may
 		}
 		if mask != 0 {

@@ -19,7 +19,7 @@ func (t Type) resource(d Dim) string {
 func ShareOf(t Type) string { return "koordinator.sh/" + string(t) }
 
 // Measure reads amounts of one device by canonical resource name, as a vector without slots and as percent of a GPU's
-// memory. A device that is no GPU may have its only resource under any name. Amounts above all real ones are cut.
+// memory. A device that is not a GPU may have its only resource under any name. Amounts above all real ones are cut.
 func Measure(t Type, amounts map[string]int64) (v Vector, ratio int64) {
 	for d := range numDims {
 		if name := t.resource(d); name != "" {

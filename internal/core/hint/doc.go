@@ -22,7 +22,7 @@
 // nothing: a preferred combination has one mask, which every list contributes. If no list imposes anything, the
 // preferred masks of single lists and all nodes remain. (preferred; TestMergeIsTheProductOfAllLists)
 //
-// M2. If there is no preferred mask, the rank of a combination depends on its mask alone, so the set of all masks that
+// M2. Without a preferred mask, the rank of a combination depends on its mask alone, so the set of all masks that
 // combinations come to is enough. Intersection is associative, so the set is folded list by list. (reachable, fold)
 //
 // M3. One step of the fold counts. There are f(m)·g(m) pairs whose masks both contain m, where f and g count the masks

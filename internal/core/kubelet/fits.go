@@ -221,7 +221,7 @@ func (c *counters) countSequence(p *Pod, t *sums) (why.Reason, bool) {
 	return why.Reason{}, true
 }
 
-// subtract takes what t asks from the one node of m. It returns false if m is no single node, the node does not have
+// subtract takes what t asks from the one node of m. It returns false if m is not a single node, the node does not have
 // all of it, or the managers could take something else.
 func (c *counters) subtract(t *sums, m topo.NodeSet) bool {
 	node := int(m.First())

@@ -38,7 +38,7 @@ func admitted(tb testing.TB, s *kubelet.State, p *kubelet.Pod) (*kubelet.State, 
 
 // TestMemoryThatIsReleasedInRandomOrderIsNotPredictedAsExact: b has memory of both NUMA nodes, c of one of them. The
 // kubelet releases stale pods in the order of a Go map, and takes back from the lowest node first: where b goes before
-// c, four bytes of node 1 stay booked for good, and a pod of 18 bytes is rejected.
+// c, four bytes of node 1 remain allocated for ever, and a pod of 18 bytes is rejected.
 func TestMemoryThatIsReleasedInRandomOrderIsNotPredictedAsExact(t *testing.T) {
 	t.Parallel()
 	node := pairOf(t, hint.BestEffort, kubelet.DeviceSet{Resource: "d", Nodes: 1, Registered: 1, Healthy: 1})

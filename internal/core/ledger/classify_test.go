@@ -23,14 +23,14 @@ func TestNUMANodesAreSortedByTheirPods(t *testing.T) {
 		entries           []ledger.Entry
 		confined, spanned uint64
 	}{
-		"no pods":                           {},
-		"exclusive CPUs of one NUMA node":   {[]ledger.Entry{lsr("a", "8,24")}, 0b10, 0},
-		"exclusive CPUs of two":             {[]ledger.Entry{lse("a", "7-8")}, 0, 0b11},
-		"shared pool of one":                {[]ledger.Entry{confined("a", 1, 0)}, 0b01, 0},
-		"shared pools of two":               {[]ledger.Entry{confined("a", 1, 0, 1)}, 0, 0b11},
-		"memory counts":                     {[]ledger.Entry{remembering}, 0, 0b11},
-		"both kinds on a node":              {[]ledger.Entry{lsr("a", "0"), lsr("b", "1,8")}, 0b01, 0b11},
-		"the whole shared pool is no place": {[]ledger.Entry{{UID: "a", Class: qos.LS}}, 0, 0},
+		"no pods":                              {},
+		"exclusive CPUs of one NUMA node":      {[]ledger.Entry{lsr("a", "8,24")}, 0b10, 0},
+		"exclusive CPUs of two":                {[]ledger.Entry{lse("a", "7-8")}, 0, 0b11},
+		"shared pool of one":                   {[]ledger.Entry{confined("a", 1, 0)}, 0b01, 0},
+		"shared pools of two":                  {[]ledger.Entry{confined("a", 1, 0, 1)}, 0, 0b11},
+		"memory counts":                        {[]ledger.Entry{remembering}, 0, 0b11},
+		"both kinds on a node":                 {[]ledger.Entry{lsr("a", "0"), lsr("b", "1,8")}, 0b01, 0b11},
+		"the whole shared pool is not a place": {[]ledger.Entry{{UID: "a", Class: qos.LS}}, 0, 0},
 	} {
 		l := ledger.New(ledger.Facts{Machine: grid.Machine{Nodes: 2, Cores: 8, Threads: 2}.Build(t)})
 		for _, e := range c.entries {

@@ -85,7 +85,7 @@ func TestCPUsAreBesideTheirDevices(t *testing.T) {
 		"without a policy CPUs follow the GPU": {
 			entries: onlyOn(3), request: binding(4, whole(1)), cpus: "12-13,28-29", devices: []int{6},
 		},
-		"and where they must go elsewhere stay on its socket": {
+		"and where they must go elsewhere remain on its socket": {
 			entries: append(onlyOn(3), busy("12-15,28-31")), request: binding(4, whole(1)), cpus: "8-9,24-25",
 			devices: []int{6},
 		},

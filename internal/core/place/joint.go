@@ -143,7 +143,7 @@ func (j *joint) holds(nodes topo.NodeSet) bool {
 
 // excludeMixed closes the NUMA nodes that have pods of the other kind, if the pod wants that and the policy determines
 // how many NUMA nodes the pod uses: under Restricted, fewer than spread cannot have its CPUs. It returns ok = false if
-// no set of the other nodes was found to hold a pod that requires this; if the pod only prefers it, the nodes stay
+// no set of the other nodes was found to hold a pod that requires this; if the pod only prefers it, the nodes remain
 // open. whole is false if not all sets were looked at.
 func (j *joint) excludeMixed() (ok, whole bool) {
 	open := j.open

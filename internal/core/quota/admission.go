@@ -69,7 +69,7 @@ type claim struct {
 // System is never limited, Default by its max alone. Pods that hold it already ask for nothing. What is held for
 // nominated pods that come first counts as used. With a member of a gang it asks for as many others as the gang lacks.
 // The work for a pod is in its depth times its dimensions, and as much for each nominated pod of its quota; the first
-// member of a gang that is asked about has that of all. Success allocates nothing where there is no gang.
+// member of a gang that is asked about has that of all. Success allocates nothing for a pod without a gang.
 func (a *Account) Admit(uids ...string) *Excess {
 	var one *entry
 	if len(uids) == 1 {

@@ -43,7 +43,7 @@ func (a Amounts) Asked(names []string) Amounts {
 }
 
 // Offered adds to what a node has what that is under the names that limit devices. What the node says itself
-// counts; a part of a GPU is no whole one.
+// counts; a part of a GPU does not count.
 func (a Amounts) Offered(names []string) Amounts {
 	return a.spelled(names, func(d devices) devices {
 		if d.core == 0 && d.ratio == 0 {

@@ -71,7 +71,7 @@ type Kept struct {
 	Why Obstacle
 }
 
-// Limits are the most pods that are evicted in any minute: of one quota, and of all. 0 is no limit.
+// Limits are the most pods that are evicted in any minute: of one quota, and of all. 0 means unlimited.
 type Limits struct{ PerQuota, PerMinute int }
 
 // Revoker decides what is taken back from which quota. It remembers since when quotas use more than their goal, and the

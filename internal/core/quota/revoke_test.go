@@ -240,7 +240,7 @@ func TestVictims(t *testing.T) {
 			},
 			want: "a g",
 		},
-		"non-preemptible pods stay": {
+		"non-preemptible pods are not evicted": {
 			run: func(f *quota.Forest) []quota.Holder {
 				return []quota.Holder{one(f, "a", 8, fixed), one(f, "b", 5, fixed), one(f, "c", 1)}
 			},
@@ -320,7 +320,7 @@ func TestVictims(t *testing.T) {
 			},
 			want: "a", kept: "",
 		},
-		"a gang with a member that must stay does not fall below min": {
+		"a gang with a member that may not be evicted does not fall below min": {
 			run: func(f *quota.Forest) []quota.Holder {
 				g := member(&quota.Gang{Bond: gang.Bond{Least: 2}, Bound: 2})
 				return []quota.Holder{one(f, "a", 4, g), one(f, "b", 4, g, fixed), one(f, "c", 4, urgent)}

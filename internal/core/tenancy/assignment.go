@@ -43,7 +43,7 @@ type Assignment struct {
 }
 
 // Difference returns how the reported placement of the pod differs from the predicted one, as CompareOn does; 0 if
-// either is missing. What the kubelet releases when an init container has ended is no difference.
+// either is missing. What the kubelet releases when an init container has ended does not count as a difference.
 func (a *Assignment) Difference(m *topo.Machine) Difference {
 	if a.Source != Reported || a.Predicted == nil {
 		return 0

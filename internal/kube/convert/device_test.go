@@ -137,7 +137,7 @@ func TestDevicesOfAnObject(t *testing.T) {
 	}
 }
 
-// fourGPUs are healthy, with minors 3 to 0 and, if told, modules 0 to 3.
+// fourGPUs are healthy, with minors 3 to 0 and, where asked for, modules 0 to 3.
 func fourGPUs(modules bool) string {
 	var list []string
 	for i := range 4 {

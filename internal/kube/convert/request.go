@@ -104,7 +104,7 @@ func MayBurst(pod *corev1.Pod) bool {
 	return limited
 }
 
-// bindWish reads a CPU bind policy of the resource-spec; one that is neither of the two that bind is no wish.
+// bindWish reads a CPU bind policy of the resource-spec; any policy but the two that bind is ignored.
 func bindWish(policy string) place.BindWish {
 	wishes := [...]string{
 		place.WantFullPCPUs: annotation.BindFullPCPUs, place.WantSpreadByPCPUs: annotation.BindSpreadByPCPUs,

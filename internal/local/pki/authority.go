@@ -185,7 +185,7 @@ func (a *Authority) read(name string) (p Pair, err error) {
 	return p, nil
 }
 
-// make signs a new key, with itself where there is no authority yet, and stores it before its certificate: a
+// make signs a new key, with itself as long as no authority exists, and stores it before its certificate: a
 // certificate on disk always has its key beside it.
 func (a *Authority) make(name string, template *x509.Certificate) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -265,7 +265,7 @@ func TestBoundPodRunsOnItsCPUsAndTheOthersDoNot(t *testing.T) {
 	})
 }
 
-// TestPodsThatEndLeaveTheirAddress to others: a node has 253, and pods that have ended stay in the API.
+// TestPodsThatEndLeaveTheirAddress to others: a node has 253, and the API keeps pods that have ended.
 func TestPodsThatEndLeaveTheirAddress(t *testing.T) {
 	playNode(t, "arm64-1s", func(b *bench) {
 		for i := range 260 {

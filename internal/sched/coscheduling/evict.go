@@ -98,7 +98,8 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 		text := fmt.Sprintf("Preempted by %s %v on node %v", evictor.Type(), evictor.UID(), c.Name())
 		if returns(h, pod, plugin) {
 			text += " (in kube-scheduler memory)."
-		} else if err := remove(ctx, h.ClientSet(), evictor, pod); apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		} else if err := remove(ctx, h.ClientSet(), evictor, pod); apierrors.IsNotFound(err) ||
+			apierrors.IsConflict(err) {
 			return nil
 		} else if err != nil {
 			logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(evictor))

@@ -665,7 +665,8 @@ func (r *Rounds) mayStart(f framework.Framework, round *groupRound, h gang.Holde
 		if len(lack.Pending) == 0 {
 			continue
 		}
-		if g := kube.Ask(r.Gangs, func(s *gang.State) *domain.Request { return s.DomainRequest(lack.Pending[0]) }); g != nil {
+		request := func(s *gang.State) *domain.Request { return s.DomainRequest(lack.Pending[0]) }
+		if g := kube.Ask(r.Gangs, request); g != nil {
 			g.Members, g.Min, g.Joint = lack.Pending, lack.Members, false
 			if g.Rules = slices.DeleteFunc(g.Rules, func(r domain.Rule) bool { return !r.Must }); len(g.Rules) > 0 {
 				bound = append(bound, g)

@@ -38,7 +38,7 @@ func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 			d.afterNode),
 		on(topologies, fwk.Add|fwk.Update, after(d, kube.SameTopology)),
 		on(numatopologies, fwk.Add|fwk.Update, after(d, kube.SameNumatopology)),
-		// Deleted too: whole GPUs are left to the kubelet where there is no Device.
+		// Deleted too: whole GPUs are left to the kubelet on nodes without a Device.
 		on(devices, fwk.Add|fwk.Update|fwk.Delete, after(d, kube.SameDevice)),
 		// Update, not a narrower event: annotations of the refused pod itself count.
 		on(fwk.Pod, fwk.Delete|fwk.Update, d.afterPod),

@@ -188,7 +188,7 @@ func (b *bench) gangs(ctx context.Context, who contender, run string, kase bench
 		pods, took = w.size, f.P50
 	}
 	f.PodsPerSecond = float64(pods) / max(took, time.Millisecond).Seconds()
-	if kase.besidePods > 0 { // whose writes are not told apart
+	if kase.besidePods > 0 { // whose writes are not counted apart
 		f.Gangs.Writes = 0
 		return f, nil
 	}

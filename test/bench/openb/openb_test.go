@@ -95,7 +95,7 @@ func TestPodsOnlyRunOnTheirModels(t *testing.T) {
 	}
 }
 
-// What the scheduler makes of a small cluster is near the replay, whoever owns the pods.
+// What the scheduler makes of a small cluster is close to that of the replay, whoever owns the pods.
 func TestTheSchedulerAllocatesWhatTheReplayDoes(t *testing.T) {
 	loaded := made(t)
 	loaded.nodes = loaded.nodes[:12]

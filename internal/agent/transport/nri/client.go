@@ -126,7 +126,11 @@ func (o *Options) push(ctx context.Context, s stub.Stub) {
 		case <-ctx.Done():
 			return
 		}
-		for updates := o.Handler.NextUpdates(); len(updates) > 0 && ctx.Err() == nil; updates = o.Handler.NextUpdates() {
+		for ctx.Err() == nil {
+			updates := o.Handler.NextUpdates()
+			if len(updates) == 0 {
+				break
+			}
 			o.send(ctx, s, updates)
 		}
 	}

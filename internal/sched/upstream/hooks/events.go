@@ -16,7 +16,7 @@ import (
 )
 
 // Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
-// a pod came or was bound. One that needs others near it may fit then too.
+// a pod came or was bound. One with affinity to others may fit then too.
 type Events struct {
 	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
 	// plugin refused, no event of another pod is of use.
