@@ -182,6 +182,11 @@ func TestOneOwnerAtATime(t *testing.T) {
 	if err != nil || !running || owner != inUse.Owner {
 		t.Errorf("Running() = %+v, %v, %v; want %+v", owner, running, err, inUse.Owner)
 	}
+	shared, err := syscall.Dup(int(lock.(held).Fd())) // as a child process has it between fork and exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(shared) })
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,15 @@ func (d Dir) Lock() (io.Closer, error) {
 		}
 		return nil, fmt.Errorf("lock data folder: %w", err)
 	}
-	return f, nil
+	return held{f}, nil
+}
+
+// held is a lock that this process has. Each child process shares its open file between fork and exec.
+type held struct{ *os.File }
+
+// Close releases the lock at once, also where a child process still shares the file.
+func (h held) Close() error {
+	return errors.Join(syscall.Flock(int(h.Fd()), syscall.LOCK_UN), h.File.Close())
 }
 
 // Running returns the process that runs a cluster on the folder, if one does. It returns *NotPrivate as Make does: the
