@@ -4,10 +4,10 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/internal/local/verb"
+	"github.com/tenon-project/tenon/internal/sim"
 )
 
 func localVerbs(streams genericiooptions.IOStreams) []*cobra.Command {
@@ -15,4 +15,6 @@ func localVerbs(streams genericiooptions.IOStreams) []*cobra.Command {
 }
 
 // machines are those that simulate takes with --machine.
-func machines(specs []string) ([]runtime.Object, error) { return verb.MachineObjects(specs) }
+func machines() sim.Machines {
+	return sim.Machines{Objects: verb.MachineObjects, Presets: verb.Presets()}
+}

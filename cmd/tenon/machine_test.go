@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/sim"
 )
@@ -25,7 +27,8 @@ const exclusivePod = `{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {k
 func simulate(t *testing.T, in string, args ...string) string {
 	t.Helper()
 	var out, warnings bytes.Buffer
-	c := sim.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &warnings}, machines)
+	c := sim.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &warnings},
+		machines())
 	c.SetArgs(args)
 	if err := c.ExecuteContext(t.Context()); err != nil {
 		t.Fatalf("simulate %v: %v", args, err)
@@ -111,5 +114,20 @@ func TestTheGuideShowsMachines(t *testing.T) {
 	pods := filepath.Join("..", "..", "internal", "sim", "testdata", "guide", "pods.yaml")
 	if want := simulate(t, "", "--machine", "epyc-2s=2", "-f", pods); !strings.Contains(string(guide), want) {
 		t.Errorf("docs/guide/simulate.md does not show:\n%s", want)
+	}
+}
+
+// TestMachinesComplete: both verbs that take machines offer the presets, and files where none fits.
+func TestMachinesComplete(t *testing.T) {
+	for _, verb := range []string{"up", "simulate"} {
+		var out bytes.Buffer
+		streams := genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard}
+		root := cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams),
+			sim.NewCommand(streams, machines()))...)
+		code := cli.Run(t.Context(), root, []string{"__complete", verb, "--machine", ""}, io.Discard)
+		if got := out.String(); code != cli.ExitOK || !strings.HasPrefix(got, "epyc-2s\nxeon-2s\n") ||
+			!strings.HasSuffix(got, "\n:0\n") {
+			t.Errorf("%s: exit code %d, got %q", verb, code, got)
+		}
 	}
 }

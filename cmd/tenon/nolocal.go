@@ -28,8 +28,10 @@ func localVerbs(genericiooptions.IOStreams) []*cobra.Command {
 }
 
 // machines refuses --machine: the presets belong to the local cluster.
-func machines([]string) ([]runtime.Object, error) {
-	return nil, &sim.InputError{Problems: []string{
-		"kubectl-tenon has no simulated machines: use tenon simulate, or give Nodes with -f or --cluster",
+func machines() sim.Machines {
+	return sim.Machines{Objects: func([]string) ([]runtime.Object, error) {
+		return nil, &sim.InputError{Problems: []string{
+			"kubectl-tenon has no simulated machines: use tenon simulate, or give Nodes with -f or --cluster",
+		}}
 	}}
 }

@@ -18,7 +18,7 @@ func execute(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
-	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines))
+	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines()))
 	code = cli.Run(t.Context(), cli.NewRoot("kubectl-tenon", streams, doctors, verbs...), args, &stderr)
 	return code, stdout.String(), stderr.String()
 }

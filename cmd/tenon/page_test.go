@@ -208,7 +208,7 @@ func programsOfThePages() map[string]func() *cobra.Command {
 		})
 	}
 	tenon := func() *cobra.Command {
-		return cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines),
+		return cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines()),
 			cli.NewCheck(streams, checks()))...)
 	}
 	return map[string]func() *cobra.Command{

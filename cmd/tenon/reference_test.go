@@ -77,7 +77,7 @@ func TestTheReferenceHasAllFlags(t *testing.T) {
 		}
 	}
 	streams := genericiooptions.IOStreams{}
-	walk(cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines),
+	walk(cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines()),
 		cli.NewCheck(streams, checks()))...))
 	section("tenon-scheduler", flagRows(scheduler.NewOptions().Flags.FlagSet("tenon")))
 	for _, c := range []*cobra.Command{agent.New(), manager.NewCommand(), proxy.NewCommand()} {

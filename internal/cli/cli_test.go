@@ -608,10 +608,10 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			ExitUsage, nil,
 			[]string{`pod "trian" not found in namespace "default", did you mean "train"?`},
 		},
-		"a kind that comes later": {
-			[]string{"explain", "gang/g", "--kubeconfig", without},
+		"an unknown kind": {
+			[]string{"explain", "widget/g", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{`unknown kind in "gang/g": use pod, quota, deployment, replicaset, statefulset, daemonset, job`},
+			[]string{`unknown kind in "widget/g": use pod, quota, gang, deployment, replicaset, statefulset, daemonset, job`},
 		},
 		"a forbidden namespace": {
 			[]string{"explain", "-n", "locked", "--kubeconfig", without},

@@ -12,56 +12,108 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
 const completionLimit = 3 * time.Second
 
-// Paths of what is completed; NAMESPACE is the current one.
-const (
-	nodePath      = "/api/v1/nodes"
-	namespacePath = "/api/v1/namespaces"
-	podPath       = "/api/v1/namespaces/NAMESPACE/pods"
-)
-
-// quotaPaths and gangPaths are those of all groups that a cluster may serve.
-func quotaPaths() (paths []string) {
-	for _, group := range v1alpha1.Groups() {
-		paths = append(paths, "/apis/"+group+"/"+v1alpha1.Resource(group).Version+"/elasticquotas")
-	}
-	return paths
-}
-
-func gangPaths() (paths []string) {
-	for _, group := range v1alpha1.PodGroupGroups() {
-		resource := v1alpha1.PodGroupResource(group)
-		paths = append(paths, "/apis/"+resource.Group+"/"+resource.Version+"/namespaces/NAMESPACE/"+resource.Resource)
-	}
-	return paths
-}
-
-// fromCluster completes a first argument, or a flag, with the names of the objects at paths. A cluster that does not
-// answer offers no names.
-func fromCluster(flags *genericclioptions.ConfigFlags, paths ...string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+// pathsOf returns where the objects of a kind are listed, by all groups that a cluster may serve; NAMESPACE is the
+// current one.
+func pathsOf(kind string) (paths []string) {
+	const namespaced = "/namespaces/NAMESPACE/"
+	switch kind {
+	case "node", "namespace":
+		return []string{"/api/v1/" + kind + "s"}
+	case "pod":
+		return []string{"/api/v1" + namespaced + "pods"}
+	case "job":
+		return []string{"/apis/batch/v1" + namespaced + "jobs"}
+	case "quota":
+		for _, group := range v1alpha1.Groups() {
+			paths = append(paths, "/apis/"+group+"/"+v1alpha1.Resource(group).Version+"/elasticquotas")
 		}
+	case "gang":
+		for _, group := range v1alpha1.PodGroupGroups() {
+			r := v1alpha1.PodGroupResource(group)
+			paths = append(paths, "/apis/"+r.Group+"/"+r.Version+namespaced+r.Resource)
+		}
+	default:
+		return []string{"/apis/apps/v1" + namespaced + kind + "s"}
+	}
+	return paths
+}
+
+// completeNames completes the name of an object of a kind. A cluster that does not answer offers no names.
+func completeNames(flags *genericclioptions.ConfigFlags, kind string) cobra.CompletionFunc {
+	return completeOf(flags, kind, nameOf)
+}
+
+func nameOf(o *metav1.PartialObjectMetadata) string { return o.Name }
+
+// completeTrees completes the id of a tree of quotas.
+func completeTrees(flags *genericclioptions.ConfigFlags) cobra.CompletionFunc {
+	return completeOf(flags, "quota", func(o *metav1.PartialObjectMetadata) string {
+		return o.Labels[annotation.QuotaTreeID]
+	})
+}
+
+func completeOf(flags *genericclioptions.ConfigFlags, kind string, word func(*metav1.PartialObjectMetadata) string,
+) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionLimit)
 		defer cancel()
-		var names []string
+		var words []string
 		cl, err := connect(flags)
 		namespace, _, noNamespace := flags.ToRawKubeConfigLoader().Namespace()
 		if err == nil && noNamespace == nil {
-			names = cl.names(ctx, namespace, paths...)
+			words = cl.words(ctx, namespace, kind, word)
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return words, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// names returns the names of the objects at paths, sorted; none of what cannot be listed.
-func (c cluster) names(ctx context.Context, namespace string, paths ...string) (names []string) {
-	for _, path := range paths {
+// completeFirst completes the first argument alone.
+func completeFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(c, args, word)
+	}
+}
+
+// completeArgument completes what named reads: NAME of the first kind, KIND/NAME, and KIND NAME.
+func completeArgument(flags *genericclioptions.ConfigFlags, kinds ...string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		given, _, separated := strings.Cut(word, "/")
+		kind := singular(given, kinds)
+		switch {
+		case len(args) == 1 && singular(args[0], kinds) != "":
+			return completeNames(flags, singular(args[0], kinds))(c, nil, word)
+		case len(args) > 0, separated && kind == "":
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case separated:
+			names, directive := completeNames(flags, kind)(c, nil, word)
+			for i := range names {
+				names[i] = given + "/" + names[i]
+			}
+			return names, directive
+		}
+		names, directive := completeNames(flags, kinds[0])(c, nil, word)
+		for _, k := range kinds {
+			if strings.HasPrefix(k, word) { // a name follows without a space
+				names, directive = append(names, k+"/"), directive|cobra.ShellCompDirectiveNoSpace
+			}
+		}
+		return names, directive
+	}
+}
+
+// words returns a word of each object of a kind, sorted; none of what cannot be listed.
+func (c cluster) words(ctx context.Context, namespace, kind string, word func(*metav1.PartialObjectMetadata) string,
+) (words []string) {
+	for _, path := range pathsOf(kind) {
 		text, err := c.core.CoreV1().RESTClient().Get().AbsPath(strings.ReplaceAll(path, "NAMESPACE", namespace)).
 			SetHeader("Accept", "application/json").Do(ctx).Raw()
 		var list metav1.PartialObjectMetadataList
@@ -69,11 +121,11 @@ func (c cluster) names(ctx context.Context, namespace string, paths ...string) (
 			continue
 		}
 		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
+			words = append(words, word(&list.Items[i]))
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	slices.Sort(words)
+	return slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
 }
 
 // Invocation returns the name and the arguments of a command line. kubectl completes a plugin by kubectl_complete-NAME.

@@ -80,7 +80,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 	outputFlag(c, &o.format)
 	c.Flags().StringVar(&o.root, "root", "/", "directory that stands in for the machine's /")
 	c.Flags().StringVar(&o.node, "node", "", "diagnose this node of the cluster from the API")
-	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, nodePath)))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271",
 		"where the machine's agent answers; empty to ask none")
 	return c

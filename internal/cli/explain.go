@@ -38,16 +38,18 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Short:   "Explain why a pod is pending or how it was placed",
 		Long: `Explain why a pod is pending or how it was placed.
 
-Without a name: all pending pods, grouped by root cause. KIND is pod, deployment, replicaset, statefulset, daemonset or
-job: of a workload, its pods, and why pods of it were never made. Of a quota: what tenon quota NAME shows.`,
+Without a name: all pending pods, grouped by root cause. KIND is pod, quota, gang, deployment, replicaset, statefulset,
+daemonset or job. Of a workload: its pods, and why pods of it were never made. Of a quota: what tenon quota NAME shows.
+Of a gang: what tenon gang NAME shows, and its pods.`,
 		Example: `  # a pending or a running pod
   tenon explain pod/web-0
 
   # the kubelet's hints for the pod on one node, their merge, and free amounts by NUMA node
   tenon explain pod/web-0 --node epyc-2s-0 --hints
 
-  # the pods of a workload, also those that were refused before they existed
+  # the pods of a workload, also those that were refused before they existed, or of a gang
   tenon explain deploy/web
+  tenon explain gang/train
 
   # everything that waits, in all namespaces, until Ctrl-C
   tenon explain -A -w
@@ -55,7 +57,7 @@ job: of a workload, its pods, and why pods of it were never made. Of a quota: wh
   # for programs; exit code 3 while the pod is blocked
   tenon explain web-0 -n default -o json --exit-code`,
 		RunE: func(c *cobra.Command, args []string) error {
-			kind, name, err := named(args, append([]string{"pod", "quota"}, workloadKinds...)...)
+			kind, name, err := named(args, explainedKinds...)
 			if err != nil {
 				return err
 			}
@@ -82,7 +84,7 @@ job: of a workload, its pods, and why pods of it were never made. Of a quota: wh
 		},
 	}
 	o.list.add(c, "pods")
-	c.ValidArgsFunction = fromCluster(flags, podPath)
+	c.ValidArgsFunction = completeArgument(flags, explainedKinds...)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
@@ -91,7 +93,7 @@ job: of a workload, its pods, and why pods of it were never made. Of a quota: wh
 		"show all nodes instead of the ten nearest, all masks instead of twenty")
 	c.Flags().BoolVar(&o.hintTable, "hints", false, "show the NUMA hints of each resource on a node, and their merge")
 	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node (default: the node of the pod)")
-	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, nodePath)))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
 	return c
 }
@@ -196,7 +198,7 @@ func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, er
 			other, other)
 	}
 	return nil, usagef("pod %q not found in namespace %q%s", name, e.namespace,
-		suggest(name, e.names(ctx, e.namespace, podPath)))
+		suggest(name, e.words(ctx, e.namespace, "pod", nameOf)))
 }
 
 // ask asks the scheduler. It returns false where the objects must do, and warns if the scheduler failed to answer.

@@ -52,18 +52,15 @@ ClusterNetworkTopology are read.`,
   # for programs
   tenon gang ml/train -o json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: fromCluster(flags, gangPaths()...),
+		ValidArgsFunction: completeFirst(completeNames(flags, "gang")),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {
-				name = args[0]
-				if !strings.Contains(name, "/") {
-					namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
-					if err != nil {
-						return err
-					}
-					name = namespace + "/" + name
+				namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+				if err != nil {
+					return err
 				}
+				name = gangName(namespace, args[0])
 			}
 			return repeat(c.Context(), o.watch, watchInterval, streams.Out, func(w io.Writer) error {
 				to := streams
@@ -94,10 +91,7 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 	if err != nil {
 		return err
 	}
-	gangs, err := scheduler.gangs(ctx, streams.ErrOut)
-	if err == nil && gangs == nil {
-		gangs, err = gangsOfObjects(ctx, flags)
-	}
+	gangs, err := scheduler.gangs(ctx, flags, streams.ErrOut)
 	if err != nil {
 		return err
 	}
@@ -105,16 +99,32 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 		return printAnswer(streams.Out, o.format, newList("GangList", gangs),
 			func() string { return drawGangs(gangs, p, width) })
 	}
-	i := slices.IndexFunc(gangs, func(g view.Gang) bool { return g.Name == name })
-	if i < 0 {
-		return unknownOf("gang", name, gangs, func(g view.Gang) string { return g.Name })
+	g, err := gangOf(gangs, name)
+	if err != nil {
+		return err
 	}
 	answer := struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		view.Gang
-	}{apiVersion, "Gang", gangs[i]}
-	return printAnswer(streams.Out, o.format, answer, func() string { return drawGang(&gangs[i], p, width) })
+	}{apiVersion, "Gang", *g}
+	return printAnswer(streams.Out, o.format, answer, func() string { return drawGang(g, p, width) })
+}
+
+// gangName returns the full name of a gang that is named as NAME or NAMESPACE/NAME.
+func gangName(namespace, name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+func gangOf(gangs []view.Gang, name string) (*view.Gang, error) {
+	i := slices.IndexFunc(gangs, func(g view.Gang) bool { return g.Name == name })
+	if i < 0 {
+		return nil, unknownOf("gang", name, gangs, func(g view.Gang) string { return g.Name })
+	}
+	return &gangs[i], nil
 }
 
 func drawGangs(gangs []view.Gang, p paint, width int) string {
@@ -177,9 +187,14 @@ func drawGang(g *view.Gang, p paint, width int) string {
 	return text + c.String()
 }
 
-// gangs asks the scheduler; nil where the objects must do.
-func (d diagnostics) gangs(ctx context.Context, warn io.Writer) ([]view.Gang, error) {
-	return ofPlugin[view.Gang](ctx, d, "Coscheduling", "gangs", "", warn)
+// gangs asks the scheduler, and falls back on what the objects say.
+func (d diagnostics) gangs(ctx context.Context, flags *genericclioptions.ConfigFlags, warn io.Writer,
+) ([]view.Gang, error) {
+	gangs, err := ofPlugin[view.Gang](ctx, d, "Coscheduling", "gangs", "", warn)
+	if err == nil && gangs == nil {
+		return gangsOfObjects(ctx, flags)
+	}
+	return gangs, err
 }
 
 // gangsOfObjects reads what the API says, as a scheduler with default arguments would.

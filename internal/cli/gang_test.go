@@ -149,6 +149,26 @@ func TestGangsComeFromTheSchedulerOrTheObjects(t *testing.T) {
 			ExitUsage,
 			[]string{`gang "default/shor" not found`, "default/short"},
 		},
+		"a gang that is explained, with its members": {
+			[]string{"explain", "gang/lost", "--kubeconfig", without},
+			ExitOK,
+			[]string{
+				"gang default/lost", "7 must start together, 1 exist", "waits    GangNotReady", "pod default/lost-0   Pending",
+			},
+		},
+		"a PodGroup that is explained, for programs": {
+			[]string{"explain", "podgroup", "default/runs", "-o", "json", "--kubeconfig", without},
+			ExitOK,
+			[]string{`"kind": "gang"`, `"pod": "default/runs-1"`, `"boundChildren": [`},
+		},
+		"a gang that waits, with --exit-code": {
+			[]string{"explain", "gang/lost", "--exit-code", "--kubeconfig", without}, ExitNegative, nil,
+		},
+		"an unknown gang that is explained": {
+			[]string{"explain", "gang/shor", "--kubeconfig", without},
+			ExitUsage,
+			[]string{`gang "default/shor" not found`, "default/short"},
+		},
 		"the plugin is not enabled": {
 			[]string{"gang", "--kubeconfig", without, "--diagnostics", plain.URL},
 			ExitUnreachable,

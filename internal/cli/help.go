@@ -18,7 +18,7 @@ func addVerb(root, verb *cobra.Command, global *genericclioptions.ConfigFlags, d
 	shared := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	global.AddFlags(shared)
 	verb.Flags().AddFlagSet(shared)
-	utilruntime.Must(verb.RegisterFlagCompletionFunc("namespace", fromCluster(global, namespacePath)))
+	utilruntime.Must(verb.RegisterFlagCompletionFunc("namespace", completeNames(global, "namespace")))
 	verb.Example = strings.ReplaceAll(verb.Example, "\n  tenon ", "\n  "+display+" ")
 	verb.SetUsageFunc(func(c *cobra.Command) error {
 		aliases := ""

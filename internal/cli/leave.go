@@ -99,7 +99,7 @@ of them and run "helm upgrade", which restores the webhooks and the agents.`,
 	outputFlag(c, &format)
 	c.Flags().StringVar(&l.name, "node", "", "leave only this node")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "leave all nodes without asking")
-	utilruntime.Must(c.RegisterFlagCompletionFunc("node", fromCluster(flags, nodePath)))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "wait so long until all is done")
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -54,7 +55,7 @@ as a scheduler with default arguments would account them.`,
 
   # one quota, for programs
   tenon quota team-a -o json`,
-		ValidArgsFunction: fromCluster(flags, quotaPaths()...),
+		ValidArgsFunction: completeArgument(flags, "quota"),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, name, err := named(args, "quota")
 			if err != nil {
@@ -72,6 +73,7 @@ as a scheduler with default arguments would account them.`,
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
 	c.Flags().StringVar(&o.tree, "tree", "", `show only the tree with this id, "" is the default tree`)
+	utilruntime.Must(c.RegisterFlagCompletionFunc("tree", completeTrees(flags)))
 	c.Flags().BoolVar(&o.rounds, "rounds", false, "show the rounds of the divisions that gave the runtimes")
 	return c
 }
@@ -141,6 +143,9 @@ func unknownOf[T any](what, name string, all []T, nameOf func(T) string) error {
 	var known []string
 	for _, q := range all {
 		known = append(known, cmp.Or(nameOf(q), `"" (the default tree)`))
+	}
+	if len(known) == 0 {
+		return usagef("%s %q not found: there is none", what, name)
 	}
 	slices.Sort(known)
 	known = slices.Compact(known)

@@ -50,6 +50,7 @@ func singular(kind string, kinds []string) string {
 	kind = strings.ToLower(kind)
 	if full, ok := map[string]string{
 		"po": "pod", "no": "node", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "ds": "daemonset",
+		"podgroup": "gang", "elasticquota": "quota",
 	}[kind]; ok {
 		kind = full
 	}

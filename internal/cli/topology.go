@@ -54,7 +54,7 @@ none (assumed). A NUMA node shows the free part of its CPUs and memory, and its 
 		},
 	}
 	list.add(c, "nodes")
-	c.ValidArgsFunction = fromCluster(flags, nodePath)
+	c.ValidArgsFunction = completeArgument(flags, "node")
 	c.Flags().StringVar(&color, "color", colorAuto, "auto, always or never")
 	return c
 }

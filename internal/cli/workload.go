@@ -18,7 +18,10 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-var workloadKinds = []string{"deployment", "replicaset", "statefulset", "daemonset", "job"}
+// explainedKinds are the kinds that explain knows; those after gang are workloads.
+var explainedKinds = []string{
+	"pod", "quota", "gang", "deployment", "replicaset", "statefulset", "daemonset", "job",
+}
 
 type workload struct {
 	Kind      string `json:"kind"`
@@ -29,11 +32,17 @@ type workload struct {
 	Pods    []view.Pod `json:"pods"`
 	// Refusal is the last reason for which a pod was not even made, such as a webhook's; "" when none is missing.
 	Refusal string `json:"refusal,omitempty"`
+	// Gang is the gang whose pods these are; nil of a workload.
+	Gang *view.Gang `json:"gang,omitempty"`
 }
 
 // workload shows the pods of a workload: one of each root cause in full, the others by name.
 func (e *explanation) workload(ctx context.Context, kind, name string) error {
-	answer, err := e.explainWorkload(ctx, kind, name)
+	read := e.explainWorkload
+	if kind == "gang" {
+		read = e.explainGang
+	}
+	answer, err := read(ctx, kind, name)
 	if err != nil {
 		return err
 	}
@@ -69,24 +78,52 @@ func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (w
 	if err != nil {
 		return out, fmt.Errorf("list pods: %w", err)
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		owner := metav1.GetControllerOf(pod)
-		if owner == nil || !slices.Contains(owners, owner.UID) {
-			continue
-		}
-		said := view.FromObject(describe.Pod(pod))
-		if len(out.Pods) < askedAtMost {
-			if said, err = e.explainPod(ctx, pod); err != nil {
-				return out, err
-			}
-		}
-		out.Pods = append(out.Pods, said)
-	}
-	slices.SortFunc(out.Pods, func(a, b view.Pod) int { return strings.Compare(a.Pod, b.Pod) })
-	if len(out.Pods) < desired {
+	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		owner := metav1.GetControllerOf(&p)
+		return owner == nil || !slices.Contains(owners, owner.UID)
+	})
+	if out.Pods, err = e.explainPods(ctx, pods.Items); err == nil && len(out.Pods) < desired {
 		out.Refusal, err = e.refusal(ctx, owners)
 	}
+	return out, err
+}
+
+// explainPods asks the scheduler about the first of the pods; the others are explained by their objects.
+func (e *explanation) explainPods(ctx context.Context, pods []corev1.Pod) (out []view.Pod, err error) {
+	out = []view.Pod{}
+	for i := range pods {
+		said := view.FromObject(describe.Pod(&pods[i]))
+		if i < askedAtMost {
+			if said, err = e.explainPod(ctx, &pods[i]); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, said)
+	}
+	slices.SortFunc(out, func(a, b view.Pod) int { return strings.Compare(a.Pod, b.Pod) })
+	return out, nil
+}
+
+// explainGang explains a gang by what the verb gang shows of it, and its members as the pods of a workload.
+func (e *explanation) explainGang(ctx context.Context, kind, name string) (out workload, err error) {
+	gangs, err := e.scheduler.gangs(ctx, e.flags, e.warn)
+	if err != nil {
+		return out, err
+	}
+	g, err := gangOf(gangs, gangName(e.namespace, name))
+	if err != nil {
+		return out, err
+	}
+	out = workload{Kind: kind, Desired: g.Min, Gang: g}
+	out.Namespace, out.Name, _ = strings.Cut(g.Name, "/")
+	pods, err := e.core.CoreV1().Pods(out.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return out, fmt.Errorf("list pods: %w", err)
+	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		return !slices.Contains(g.Members, p.Namespace+"/"+p.Name)
+	})
+	out.Pods, err = e.explainPods(ctx, pods.Items)
 	return out, err
 }
 
@@ -137,8 +174,12 @@ func (e *explanation) refusal(ctx context.Context, owners []types.UID) (string, 
 }
 
 func (r *renderer) workload(w workload) string {
-	r.add(plain, fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
-		view.Count(w.Desired, "pod")))
+	if w.Gang != nil {
+		r.add(plain, strings.TrimSuffix(drawGang(w.Gang, r.paint, r.width), "\n"))
+	} else {
+		r.add(plain, fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
+			view.Count(w.Desired, "pod")))
+	}
 	if w.Refusal != "" {
 		r.line(r.cross()+"not made", w.Refusal)
 	}

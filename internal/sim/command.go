@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
@@ -93,6 +94,8 @@ adds the Node and the NodeResourceTopology that a local cluster would have; the 
 		"file or folder with manifests, - for standard input; may be repeated")
 	c.Flags().StringArrayVar(&specs, "machine", nil,
 		"add machines, as for tenon up: NAME[@KUBELET][=COUNT]; may be repeated")
+	utilruntime.Must(c.RegisterFlagCompletionFunc("machine",
+		cobra.FixedCompletions(machines.Presets, cobra.ShellCompDirectiveDefault)))
 	c.Flags().BoolVar(&fromCluster, "cluster", false, "start from the nodes, pods and policies of the current cluster")
 	c.Flags().BoolVar(&strict, "strict", false, "refuse objects of kinds that are not read, instead of skipping them")
 	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "with --cluster: path of the kubeconfig")

@@ -7,12 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Machines returns the objects of the machines that the values of --machine name. The error of a value that is not
-// allowed has an exit code.
-type Machines func(specs []string) ([]runtime.Object, error)
+// Machines are the machines that --machine adds.
+type Machines struct {
+	// Objects returns the objects of the machines that the values of --machine name. The error of a value that is not
+	// allowed has an exit code.
+	Objects func(specs []string) ([]runtime.Object, error)
+	// Presets are the names of the built-in machines, which a shell completes.
+	Presets []string
+}
 
 func (m Machines) documents(specs []string) ([]document, error) {
-	objects, err := m(specs)
+	objects, err := m.Objects(specs)
 	if err != nil {
 		return nil, fmt.Errorf("--machine: %w", err)
 	}

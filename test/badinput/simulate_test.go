@@ -110,7 +110,7 @@ func simulateFails(t *testing.T, dir string, args ...string) (answer string) {
 	unchanged(t, dir, func() {
 		var out, errOut bytes.Buffer
 		c := sim.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
-			verb.MachineObjects)
+			sim.Machines{Objects: verb.MachineObjects})
 		c.SilenceErrors, c.SilenceUsage = true, true
 		c.SetArgs(append([]string{}, args...)) // cobra takes nil for the process's own
 		err := c.ExecuteContext(t.Context())

@@ -11,6 +11,14 @@ import (
 	"github.com/tenon-project/tenon/internal/local/simnode"
 )
 
+// Presets returns the names of the built-in machines.
+func Presets() (names []string) {
+	for _, d := range machine.Presets() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // MachineObjects returns the Nodes, NodeResourceTopologies and Devices of the machines that specs name, as `tenon up`
 // starts them. The error of a spec that is not allowed is a *cluster.ExitError.
 func MachineObjects(specs []string) ([]runtime.Object, error) {

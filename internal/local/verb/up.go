@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/cluster"
@@ -57,6 +58,8 @@ func newUp() *cobra.Command {
 	}
 	c.Flags().StringArrayVar(&f.machines, "machine", nil,
 		"machine of the cluster, may be repeated: NAME[@KUBELET][=COUNT], see above")
+	utilruntime.Must(c.RegisterFlagCompletionFunc("machine",
+		cobra.FixedCompletions(Presets(), cobra.ShellCompDirectiveDefault)))
 	c.Flags().IntVar(&f.nodes, "nodes", 0, "repeat the list of machines until N nodes exist")
 	c.Flags().IntVar(&f.replicas, "schedulers", 1,
 		fmt.Sprintf("replicas of the scheduler, at most %d; one of them is the leader", datadir.MaxSchedulers))
