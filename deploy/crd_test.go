@@ -74,6 +74,51 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 		crd, object string
 		want        string // "" for an object that is accepted
 	}{
+		"a reservation": {
+			"reservations.scheduling.koordinator.sh",
+			`{spec: {template: {spec: {containers: [{name: c}]}}, owners: [{object: {name: p, namespace: ns}},
+			  {controller: {apiVersion: apps/v1, kind: ReplicaSet, name: r, namespace: ns}},
+			  {labelSelector: {matchExpressions: [{key: app, operator: Exists}]}}], ttl: 1h30m,
+			  allocatePolicy: Restricted, taints: [{key: k, effect: NoSchedule}]}}`, "",
+		},
+		"a reservation that never expires": {
+			"reservations.scheduling.koordinator.sh",
+			`{spec: {template: {}, owners: [{labelSelector: {matchLabels: {app: a}}}], ttl: "0"}}`, "",
+		},
+		"a reservation without owners": {
+			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: []}}`,
+			"spec.owners in body should have at least 1 items",
+		},
+		"a reservation for an owner that says nothing": {
+			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: [{}]}}`,
+			"spec.owners[0] in body should have at least 1 properties",
+		},
+		"a reservation for every pod": {
+			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: [{labelSelector: {}}]}}`,
+			"labelSelector must not be empty: it would match every pod of the cluster",
+		},
+		"a reservation for an object without name": {
+			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: [{object: {namespace: a}}]}}`,
+			"object must have a uid or a name",
+		},
+		"a reservation with ttl and expires": {
+			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: [{object: {name: p}}], ttl: 1h,
+			  expires: "2026-01-02T03:04:05Z"}}`, "ttl and expires are mutually exclusive",
+		},
+		"a reservation with a negative ttl": {
+			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: [{object: {name: p}}], ttl: -1h}}`,
+			"spec.ttl in body should match",
+		},
+		"a reservation over running pods": {
+			"reservations.scheduling.koordinator.sh",
+			`{spec: {template: {}, owners: [{object: {name: p}}], preAllocation: true}}`,
+			"preAllocation must be false",
+		},
+		"a reservation with an unknown policy": {
+			"reservations.scheduling.koordinator.sh",
+			`{spec: {template: {}, owners: [{object: {name: p}}], allocatePolicy: Strict}}`,
+			"spec.allocatePolicy: Unsupported value: \"Strict\"",
+		},
 		"quantities in every spelling": {
 			"elasticquotas.scheduling.sigs.k8s.io",
 			`{spec: {min: {cpu: 1, memory: 1.5Gi}, max: {cpu: "2", memory: 2e9, nvidia.com/gpu: 0}}}`, "",

@@ -46,6 +46,7 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 		"podgroups.scheduling.x-k8s.io":                      {"v1alpha1": true},
 		"elasticquotaprofiles.quota.koordinator.sh":          {"v1alpha1": true},
 		"devices.scheduling.koordinator.sh":                  {"v1alpha1": true},
+		"reservations.scheduling.koordinator.sh":             {"v1alpha1": true},
 	}
 	got := map[string]map[string]bool{}
 	for _, crd := range parse(t, deploy.CRDs()) {
@@ -84,7 +85,11 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 			`{spec: {min: {cpu: 4}, max: {cpu: "8"}}, status: {used: {cpu: 500m}}}`,
 			`Min={"cpu":4} Max={"cpu":"8"} Used={"cpu":"500m"} Age`,
 		},
-		"ElasticQuotaProfile":    {`{spec: {quotaName: arm, resourceRatio: "0.9"}}`, "Quota=arm Ratio=0.9 Age"},
+		"ElasticQuotaProfile": {`{spec: {quotaName: arm, resourceRatio: "0.9"}}`, "Quota=arm Ratio=0.9 Age"},
+		"Reservation": {
+			`{spec: {ttl: 24h, expires: "2026-01-02T03:04:05Z"}, status: {phase: Available, nodeName: n0}}`,
+			"Phase=Available Age Node=n0 TTL=24h Expires=2026-01-02T03:04:05Z",
+		},
 		"Device":                 {`{metadata: {annotations: {node.tenon.sh/device-mode: Own}}}`, "Mode=Own Age"},
 		"ClusterNetworkTopology": {`{}`, ""},
 		"Numatopology": {

@@ -413,8 +413,8 @@ func TestCRDsAreKeptByDefault(t *testing.T) {
 		count int
 		keep  string
 	}{
-		"": {9, "keep"}, "crds.keep=false": {9, ""}, "crds.enabled=false": {0, ""},
-		"crds.skip={podgroups.scheduling.x-k8s.io}": {8, "keep"},
+		"": {10, "keep"}, "crds.keep=false": {10, ""}, "crds.enabled=false": {0, ""},
+		"crds.skip={podgroups.scheduling.x-k8s.io}": {9, "keep"},
 	} {
 		found := kinds(render(t, home, "--set", name), "CustomResourceDefinition")
 		if len(found) != want.count {

@@ -66,6 +66,28 @@ func FuzzReservation(f *testing.F) {
 	roundTrip(f, ParseReservation, `{"resources":{"cpu":2},"applyPolicy":"default"}`)
 }
 
+func FuzzReservationAffinity(f *testing.F) {
+	roundTrip(f, ParseReservationAffinity,
+		`{"name":"r","tolerations":[{"key":"k","operator":"Exists"}],"reservationSelector":{"a":"b"}}`,
+		`{"requiredDuringSchedulingIgnoredDuringExecution":{"reservationSelectorTerms":[{"matchExpressions":`+
+			`[{"key":"a","operator":"Gt","values":["1"]}],"matchFields":[{"key":"metadata.name","operator":"In",`+
+			`"values":["r"]}]}]}}`)
+}
+
+func FuzzExactMatchReservation(f *testing.F) {
+	roundTrip(f, ParseExactMatchReservation, `{"resourceNames":["cpu"]}`)
+}
+
+func FuzzReservationRestrictedOptions(f *testing.F) {
+	roundTrip(f, ParseReservationRestrictedOptions, `{"resources":["cpu"]}`)
+}
+
+func FuzzReservationAllocated(f *testing.F) {
+	roundTrip(f, ParseReservationAllocated, `{"name":"r","uid":"u"}`)
+}
+
+func FuzzReservationOrder(f *testing.F) { plain(f, ParseReservationOrder, "7") }
+
 func FuzzSystemQoSResource(f *testing.F) {
 	roundTrip(f, ParseSystemQoSResource, `{"cpuset":"0-1","cpusetExclusive":false}`)
 }

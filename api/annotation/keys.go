@@ -29,7 +29,7 @@ const (
 const (
 	// DeviceAllocatedKey holds DeviceAllocations, written by the scheduler in the Binding.
 	DeviceAllocatedKey = "scheduling.koordinator.sh/device-allocated"
-	// ReservationAllocatedKey is removed from pods that are created; no component reads it yet.
+	// ReservationAllocatedKey holds a ReservationAllocated: the Reservation that the pod uses.
 	ReservationAllocatedKey = "scheduling.koordinator.sh/reservation-allocated"
 	// BindKeyPrefix begins keys that are removed from pods that are created.
 	BindKeyPrefix = "scheduling.koordinator.sh/bind-"

@@ -31,6 +31,7 @@ func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 	a.volcano(pod)
 	a.devices(pod, kinds)
 	a.gang(pod)
+	a.reservation(pod)
 	a.simulate(pod)
 	a.ignored(convert.Ignored(pod))
 	return a

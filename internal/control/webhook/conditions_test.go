@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
@@ -420,6 +421,13 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		"PodGroup: its mode changes": {
 			"validating/podgroups.tenon.sh", podGroup("Strict", 1, ""), podGroup("", 1, ""), true,
 		},
+		"Reservation: it is created": {"validating/reservations.tenon.sh", reservationOf(false, ""), nil, true},
+		"Reservation: its status changes": {
+			"validating/reservations.tenon.sh", reservationOf(false, "Available"), reservationOf(false, ""), false,
+		},
+		"Reservation: its spec changes": {
+			"validating/reservations.tenon.sh", reservationOf(true, ""), reservationOf(false, ""), true,
+		},
 		"node: a policy goes": {
 			"validating/nodes.tenon.sh", node(nil),
 			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
@@ -499,6 +507,12 @@ func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 	}
 }
 
+func reservationOf(unschedulable bool, phase reservation.ReservationPhase) *reservation.Reservation {
+	r := &reservation.Reservation{}
+	r.Spec.Unschedulable, r.Status.Phase = unschedulable, phase
+	return r
+}
+
 func podGroup(mode string, least int32, phase v1alpha1.PodGroupPhase) *v1alpha1.PodGroup {
 	g := &v1alpha1.PodGroup{Spec: v1alpha1.PodGroupSpec{MinMember: least}}
 	if mode != "" {
@@ -530,7 +544,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		// No pod waits for a warning, and the scheduler holds what it cannot read, and checks devices itself.
 		switch name {
 		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
-			"mutating/types.pods.tenon.sh":
+			"mutating/types.pods.tenon.sh", "validating/reservations.tenon.sh":
 			want = admissionregistrationv1.Ignore
 		}
 		if *h.policy != want {

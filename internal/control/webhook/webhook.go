@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -54,6 +55,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 		}),
 	}
 	all["/validate-podgroup"] = validatePodGroup
+	all["/validate-reservation"] = h.validateReservation
 	if q := rules.Quotas; q != nil {
 		all["/mutate-elasticquota"] = q.addTree
 		all["/validate-elasticquota"] = func(_ context.Context, req ctrl.Request) ctrl.Response {
@@ -174,6 +176,18 @@ func validatePodGroup(_ context.Context, req ctrl.Request) ctrl.Response {
 	}
 	g.Namespace = cmp.Or(g.Namespace, req.Namespace)
 	return respond(req, admission.PodGroup(g, old))
+}
+
+func (h handlers) validateReservation(_ context.Context, req ctrl.Request) ctrl.Response {
+	var old *reservation.Reservation
+	if len(req.OldObject.Raw) > 0 {
+		old, _ = kube.ReadReservation(req.OldObject.Raw) // what cannot be read of it does not matter
+	}
+	r, err := kube.ReadReservation(req.Object.Raw)
+	if err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	return respond(req, admission.Reservation(r, old, h.rules.Kinds()))
 }
 
 func (r Rules) author(req ctrl.Request) admission.Author {

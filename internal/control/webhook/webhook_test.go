@@ -352,6 +352,88 @@ tenon_admission_answers_total{operation="UPDATE",outcome="error",webhook="valida
 	}
 }
 
+// TestWhatAReservationSays is checked when it says it, and not again.
+func TestWhatAReservationSays(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	const template = `"template":{"spec":{"containers":[{"name":"c"}]}}`
+	const owners = `"owners":[{"labelSelector":{"matchLabels":{"app":"a"}}}]`
+	object := func(metadata, spec, status string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: []byte(`{"apiVersion":"scheduling.koordinator.sh/v1alpha1",` +
+			`"kind":"Reservation","metadata":{"name":"r"` + metadata + `},"spec":{` + spec + `},"status":{` + status +
+			`}}`)}
+	}
+	bound := `"phase":"Available","nodeName":"n"`
+	for name, c := range map[string]struct {
+		now, was runtime.RawExtension
+		want     string // empty for what is admitted
+	}{
+		"all settings": {now: object(`,"labels":{"scheduling.koordinator.sh/reservation-order":"7"}`,
+			template+`,`+owners+`,"ttl":"1h","allocateOnce":false,"taints":[{"key":"k","effect":"NoSchedule"}]`, "")},
+		"no containers": {
+			now:  object("", `"template":{},`+owners, ""),
+			want: "spec.template.spec.containers: must have at least one container",
+		},
+		"a template that is a word": {
+			now: object("", `"template":"gpu",`+owners, ""), want: "spec: byte",
+		},
+		"a quantity that takes seconds to read": {
+			now: object("", `"template":{"spec":{"containers":[{"name":"c","resources":{"requests":`+
+				`{"cpu":"1e-9999999"}}}]}},`+owners, ""),
+			want: "spec: has a quantity that is out of range",
+		},
+		"half a CPU for class LSR": {
+			now: object("", `"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":`+
+				`[{"name":"c","resources":{"requests":{"cpu":"500m"},"limits":{"cpu":"500m"}}}]}},`+owners, ""),
+			want: "spec.template.spec.containers[*].resources.requests[cpu]: the requested CPUs of LSR Pod must be",
+		},
+		"an owner that matches every pod": {
+			now:  object("", template+`,"owners":[{"labelSelector":{}}]`, ""),
+			want: "spec.owners[0].labelSelector: must not be empty: it would match every pod of the cluster",
+		},
+		"a selector with an unknown operator": {
+			now: object("", template+`,"owners":[{"labelSelector":{"matchExpressions":`+
+				`[{"key":"a","operator":"Like"}]}}]`, ""),
+			want: "spec.owners[0].labelSelector: ",
+		},
+		"a taint of another effect": {
+			now:  object("", template+`,`+owners+`,"taints":[{"key":"k","effect":"Evict"}]`, ""),
+			want: `spec.taints[0].effect: Unsupported value "Evict": supported NoSchedule, PreferNoSchedule, NoExecute`,
+		},
+		"an order in words": {
+			now:  object(`,"labels":{"scheduling.koordinator.sh/reservation-order":"first"}`, template+`,`+owners, ""),
+			want: "metadata.labels[scheduling.koordinator.sh/reservation-order]: ",
+		},
+		"another template on a node": {
+			now:  object("", `"template":{"spec":{"containers":[{"name":"d"}]}},`+owners, bound),
+			was:  object("", template+`,`+owners, bound),
+			want: "spec.template: field is immutable once the reservation is on a node",
+		},
+		"what it said before": {
+			now: object("", `"template":{},"unschedulable":true,`+owners, ""),
+			was: object("", `"template":{},`+owners, ""),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			operation := admissionv1.Create
+			if c.was.Raw != nil {
+				operation = admissionv1.Update
+			}
+			got := send(t, m["/validate-reservation"], &admissionv1.AdmissionRequest{
+				Operation: operation, Object: c.now, OldObject: c.was,
+			})
+			text := ""
+			if got.Result != nil {
+				text = got.Result.Message
+			}
+			if got.Allowed != (c.want == "") || !strings.HasPrefix(text, c.want) {
+				t.Errorf("got %v %q, want %q", got.Allowed, text, c.want)
+			}
+		})
+	}
+}
+
 // TestWhatAPodGroupSays is checked when it says it, and not again.
 func TestWhatAPodGroupSays(t *testing.T) {
 	t.Parallel()
