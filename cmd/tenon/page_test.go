@@ -170,7 +170,8 @@ func TestSimulateHasNodesOnThePages(t *testing.T) {
 	}
 }
 
-// TestNoHelpTextBreaksMidSentence: a line of a paragraph is as long as the next word permits. Indented lines are tables.
+// TestNoHelpTextBreaksMidSentence: a line of a paragraph is as long as the next word permits. Indented lines are
+// tables.
 func TestNoHelpTextBreaksMidSentence(t *testing.T) {
 	const narrow, wide = 92, 120
 	var walk func(c *cobra.Command)

@@ -611,7 +611,9 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"an unknown kind": {
 			[]string{"explain", "widget/g", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{`unknown kind in "widget/g": use pod, quota, gang, deployment, replicaset, statefulset, daemonset, job`},
+			[]string{
+				`unknown kind in "widget/g": use pod, quota, gang, deployment, replicaset, statefulset, daemonset, job`,
+			},
 		},
 		"a forbidden namespace": {
 			[]string{"explain", "-n", "locked", "--kubeconfig", without},

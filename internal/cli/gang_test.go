@@ -153,7 +153,8 @@ func TestGangsComeFromTheSchedulerOrTheObjects(t *testing.T) {
 			[]string{"explain", "gang/lost", "--kubeconfig", without},
 			ExitOK,
 			[]string{
-				"gang default/lost", "7 must start together, 1 exist", "waits    GangNotReady", "pod default/lost-0   Pending",
+				"gang default/lost", "7 must start together, 1 exist", "waits    GangNotReady",
+				"pod default/lost-0   Pending",
 			},
 		},
 		"a PodGroup that is explained, for programs": {

@@ -192,7 +192,10 @@ func TestStatusAsATable(t *testing.T) {
 // TestStatusIsNotWellWhenEveryNodeIsLeft: no node has a topology, and none is due.
 func TestStatusIsNotWellWhenEveryNodeIsLeft(t *testing.T) {
 	t.Parallel()
-	in := Installation{Now: looked, DurationText: time.Duration.String, Local: true, Left: []string{"a", "b"}, Webhooks: 1, Unread: map[string]string{}}
+	in := Installation{
+		Now: looked, DurationText: time.Duration.String, Local: true, Left: []string{"a", "b"}, Webhooks: 1,
+		Unread: map[string]string{},
+	}
 	status := StatusOf(&in)
 	got := map[string]string{}
 	for _, f := range status.Findings {

@@ -161,8 +161,8 @@ func permute(list []int8, from int, try func()) {
 
 // claimsOf lists the claims of a set of the lead on another type. A joint allocation has one claim for each place of
 // the lead (a root complex, or the bridge below it), and more where the request asks for more devices; any other
-// allocation has as many as the request asks for, each close to a device of the lead. The first tied claims are tied to a
-// place. With a scope, each place must have an open device, and no device of another place is allowed; without one,
+// allocation has as many as the request asks for, each close to a device of the lead. The first tied claims are tied to
+// a place. With a scope, each place must have an open device, and no device of another place is allowed; without one,
 // places without an open device have no claim.
 func (s *search) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (count, tied int, ok bool) {
 	p, j := &s.rest[t], &s.req.Joint
