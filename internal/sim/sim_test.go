@@ -555,7 +555,7 @@ func TestACurrentClusterIsInput(t *testing.T) {
 		"{requests: {cpu: 2}}}]}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: of-g, labels: " +
 		"{scheduling.x-k8s.io/pod-group: g}}, spec: {containers: [{name: c, image: i}]}}\n---" +
 		cpuPod("of-h", 1, "", own("h"))
-	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: io.Discard}, nil)
+	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: io.Discard}, Machines{})
 	c.SetArgs([]string{"--cluster", "--kubeconfig", kubeconfig, "-f", "-"})
 	if err := c.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
