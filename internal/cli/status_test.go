@@ -234,7 +234,8 @@ func TestCertificatesAreNotValidForTensOfThousandsOfHours(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		87599*time.Hour + 58*time.Minute: "10y", 90*24*time.Hour - time.Second: "90d", 3 * time.Hour: "3h",
-		48*time.Hour + time.Minute: "2d", 10 * time.Minute: "10m", 30 * time.Second: "30s", 400 * 24 * time.Hour: "400d",
+		48*time.Hour + time.Minute: "2d", 10 * time.Minute: "10m", 30 * time.Second: "30s",
+		400 * 24 * time.Hour: "400d",
 	} {
 		if got := durationText(d); got != want {
 			t.Errorf("%v: got %q, want %q", d, got, want)

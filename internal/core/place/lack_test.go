@@ -14,7 +14,8 @@ func TestMissingDevicesComeBeforeATopologyPolicy(t *testing.T) {
 	for code, want := range map[why.Code]bool{
 		why.TopologyPolicy: true, why.TopologyMismatch: true, why.TopologyUndecided: true, why.InsufficientCPU: true,
 		why.InsufficientExclusiveCPU: true,
-		why.None:                     false, why.SMTAlignment: false, why.CPURequestNotInteger: false, why.InvalidTopology: false,
+		why.None:                     false, why.SMTAlignment: false, why.CPURequestNotInteger: false,
+		why.InvalidTopology: false,
 	} {
 		if got := place.YieldsToDevices(why.Reason{Code: code}); got != want {
 			t.Errorf("%v yields to missing devices: %t, want %t", code, got, want)
