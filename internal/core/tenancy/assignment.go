@@ -43,12 +43,13 @@ type Assignment struct {
 }
 
 // Difference returns how the reported placement of the pod differs from the predicted one, as CompareOn does; 0 if
-// either is missing. What the kubelet releases when an init container has ended does not count as a difference.
+// either is missing. Memory that the kubelet releases when an init container has ended, or gives the container again,
+// does not count as a difference.
 func (a *Assignment) Difference(m *topo.Machine) Difference {
 	if a.Source != Reported || a.Predicted == nil {
 		return 0
 	}
-	return CompareOn(m, withoutEnded(a.Pod, a.Predicted, a.Placement), a.Placement)
+	return CompareOn(m, atReport(a.Pod, a.Predicted, a.Placement), a.Placement)
 }
 
 // newAssignment returns the assignment of a tenant with the surest source.

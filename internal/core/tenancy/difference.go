@@ -122,8 +122,9 @@ type Confirmation struct {
 	Actual []kubelet.Held
 	// Difference is 0 if the prediction was right.
 	Difference Difference
-	// ModelError is true if the prediction was wrong although it was certain: the model of the kubelet is at fault, and
-	// neither a choice that the model leaves open nor memory that the kubelet released after the prediction.
+	// ModelError is true if the prediction was certain and wrong, and the model gives the actual placement in no state
+	// that the kubelet may have had when it admitted the pod. Otherwise the kubelet had something else to give than the
+	// prediction knew: pods had come or left, in another order than they were bound, or released memory.
 	ModelError bool
 }
 
@@ -141,32 +142,114 @@ func (s *State) Confirmations(before *State) []Confirmation {
 		}
 		m := s.Node.Machine()
 		c := Confirmation{Tenant: a.Tenant, Actual: kubelet.HeldOf(m, a.Placement), Difference: a.Difference(m)}
-		c.ModelError = c.Difference != 0 && a.Prediction.isCertain() && !s.mayHaveReleased(before, a)
+		c.ModelError = c.Difference != 0 && a.Prediction.isCertain() && !s.explains(before, a)
 		out = append(out, c)
 	}
 	return out
 }
 
-// mayHaveReleased reports whether the kubelet may have released memory of another pod's init containers between a's
-// prediction and a's admission. If before is the state that the prediction was made on, it shows which of them had
-// memory then; otherwise each one counts that was predicted or shown to have some.
-func (s *State) mayHaveReleased(before *State, a *Assignment) bool {
-	return slices.ContainsFunc(s.assignments, func(other *Assignment) bool {
-		if other.UID == a.UID {
-			return false
+// maxHistories bounds the histories that explains tries. A placement that more of them could explain is not judged.
+const maxHistories = 256
+
+// explains reports whether the model gives a's reported placement in a state that the kubelet may have had when it
+// admitted a. What the reports of before and s both show was there. What only one of them shows, pods that came or
+// left and init containers that released memory, may have changed before or after a's admission, in any order.
+func (s *State) explains(before *State, a *Assignment) bool {
+	var earlier []Grant
+	if before != nil {
+		earlier = before.Given
+		if !before.Node.Equal(s.Node) {
+			return true // the prediction was about other settings
 		}
-		old := before.Assignment(other.UID)
-		if old != nil && hasInitMemory(other.Pod, old.Placement) {
+	}
+	if s.Unattributed || before != nil && before.Unattributed {
+		return true
+	}
+	state, histories := s.Node.Empty(), 1
+	var open []history
+	for _, uid := range uids(earlier, s.Given) {
+		if uid == a.UID {
+			continue
+		}
+		h := history{pod: &kubelet.Pod{UID: uid}}
+		if other := cmp.Or(s.Assignment(uid), before.Assignment(uid)); other != nil {
+			h.pod = other.Pod
+		}
+		h.stages = stagesBetween(h.pod, placementIn(earlier, uid), placementIn(s.Given, uid))
+		if len(h.stages) == 1 {
+			state = state.With(h.pod, h.stages[0])
+			continue
+		}
+		open = append(open, h)
+		if histories *= len(h.stages); histories > maxHistories {
 			return true
 		}
-		return (old == nil || before.Gen != a.Prediction.Gen) && hasInitMemory(other.Pod, other.Predicted)
-	})
+	}
+	return s.explainsFrom(state, open, a)
 }
 
-// hasInitMemory reports whether init containers of a pod have memory that no later container of the pod uses again.
-func hasInitMemory(p *kubelet.Pod, placement kubelet.Placement) bool {
-	return slices.ContainsFunc(placement, func(g kubelet.Given) bool {
-		return p.RoleOf(g.Container) == kubelet.Init &&
-			slices.ContainsFunc(g.Memory, func(b kubelet.Block) bool { return b.Bytes > 0 })
-	})
+// history is what a pod may have had of the kubelet between two reports: nil while it was not there.
+type history struct {
+	pod    *kubelet.Pod
+	stages []kubelet.Placement
+}
+
+// stagesBetween returns what a pod has had between two reports. Its init containers release memory one by one.
+func stagesBetween(p *kubelet.Pod, first, last kubelet.Placement) []kubelet.Placement {
+	stages := []kubelet.Placement{first}
+	if first != nil && last != nil {
+		stage := slices.Clone(first)
+		for i := range stage {
+			ended := p.RoleOf(stage[i].Container) == kubelet.Init && len(stage[i].Memory) > 0
+			if g := last.Find(stage[i].Container); ended && (g == nil || len(g.Memory) == 0) {
+				stage[i].Memory = nil
+				stages = append(stages, slices.Clone(stage))
+			}
+		}
+	}
+	if !stages[len(stages)-1].Equal(last) || first == nil {
+		stages = append(stages, last)
+	}
+	return stages
+}
+
+// explainsFrom is explains for a state with the pods of all histories but open.
+func (s *State) explainsFrom(state *kubelet.State, open []history, a *Assignment) bool {
+	if len(open) > 0 {
+		return slices.ContainsFunc(open[0].stages, func(stage kubelet.Placement) bool {
+			next := state
+			if stage != nil {
+				next = state.With(open[0].pod, stage)
+			}
+			return s.explainsFrom(next, open[1:], a)
+		})
+	}
+	_, placement, refusal := state.Admit(a.Pod)
+	if refusal != nil {
+		return refusal.Uncertain
+	}
+	m := s.Node.Machine()
+	p := Prediction{Held: kubelet.HeldOf(m, placement)}
+	return !p.isCertain() || CompareOn(m, atReport(a.Pod, placement, a.Placement), a.Placement) == 0
+}
+
+// uids returns the UIDs of two lists of grants, which are sorted by UID.
+func uids(a, b []Grant) []string {
+	var all []string
+	for _, g := range slices.Concat(a, b) {
+		all = append(all, g.UID)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// placementIn returns what a report says that a pod has; nil if it says nothing of the pod.
+func placementIn(given []Grant, uid string) kubelet.Placement {
+	for _, g := range grantsOf(given, uid) {
+		if g.Placement != nil {
+			return g.Placement
+		}
+		return kubelet.Placement{{CPUs: g.CPUs}}
+	}
+	return nil
 }

@@ -88,16 +88,18 @@ func TestReleasedMemoryLeavesTheModelTrusted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		shown      kubelet.Placement // of the first pod, in the report before the second pod's
 		gen        int64             // of the second pod's prediction
+		placed     kubelet.Placement // of the second pod
 		modelError bool
 	}{
-		"the init container ran when the pod was predicted":       {running, 2, false},
-		"it ended in a report after the prediction":               {ended, 1, false},
-		"it had ended in the report that the prediction was from": {ended, 2, true},
+		"the init container ran when the pod was predicted":     {running, 2, actual, false},
+		"it ended in a report after the prediction":             {ended, 1, actual, false},
+		"it ran, and the memory is on a node that it never had": {running, 2, elsewhere(actual), true},
+		"it ran, and the memory is less than it released":       {running, 2, half(actual), true},
 	} {
 		tenants := []*tenancy.Tenant{tenantOf(node, first, 0, running), tenantOf(node, second, tt.gen, beside)}
 		before := stateOf(node, 2, []tenancy.Grant{{UID: "a", Placement: tt.shown}}, tenants)
 		after := stateOf(node, 3, []tenancy.Grant{
-			{UID: "a", Placement: ended}, {UID: "b", Placement: actual},
+			{UID: "a", Placement: ended}, {UID: "b", Placement: tt.placed},
 		}, tenants)
 		got := after.Confirmations(before)
 		if len(got) != 1 || got[0].Difference == 0 || got[0].ModelError != tt.modelError {
@@ -161,6 +163,17 @@ func afterStart(p *kubelet.Pod, placement kubelet.Placement, n int) kubelet.Plac
 			}
 		}
 		out = append(out, g)
+	}
+	return out
+}
+
+// half halves the memory of the app container.
+func half(placement kubelet.Placement) kubelet.Placement {
+	out := slices.Clone(placement)
+	g := out.Find("app")
+	g.Memory = slices.Clone(g.Memory)
+	for i := range g.Memory {
+		g.Memory[i].Bytes /= 2
 	}
 	return out
 }

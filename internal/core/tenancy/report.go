@@ -130,25 +130,39 @@ func (r *Report) contradicts(t *Tenant) bool {
 		return false
 	}
 	actual, ok := r.placementOf(t)
-	return ok && Compare(withoutEnded(t.Pod, t.Predicted, actual), actual) != 0
+	return ok && Compare(atReport(t.Pod, t.Predicted, actual), actual) != 0
 }
 
-// withoutEnded returns a prediction without what the pod's ended init containers had and actual has no more. The
-// memory manager removes an init container's blocks when the next container starts; the CPU and the device manager keep
-// theirs, so an ended init container may be reported without its memory alone.
-func withoutEnded(p *kubelet.Pod, predicted, actual kubelet.Placement) kubelet.Placement {
+// atReport returns a prediction as a later report shows it that confirms it, by what the pod's init containers have
+// had since. The memory manager removes an init container's blocks when the next container starts, and the CPU and the
+// device manager keep theirs, so an ended init container may be reported without its memory alone. A kubelet that
+// restarts admits the pod again: an ended init container then has memory again, at most what it requests, on the NUMA
+// nodes that are best at that time.
+func atReport(p *kubelet.Pod, predicted, actual kubelet.Placement) kubelet.Placement {
 	expected := make(kubelet.Placement, 0, len(predicted))
 	for _, g := range predicted {
-		if p.RoleOf(g.Container) == kubelet.Init {
+		if i := p.Index(g.Container); i >= 0 && p.Containers[i].Role == kubelet.Init {
 			a := actual.Find(g.Container)
 			if a == nil {
 				continue
 			}
-			if len(a.Memory) == 0 {
-				g.Memory = nil
+			if requestsAtLeast(&p.Containers[i], a.Memory) {
+				g.Memory = a.Memory
 			}
 		}
 		expected = append(expected, g)
 	}
 	return expected
+}
+
+// requestsAtLeast reports whether a container requests all that blocks have.
+func requestsAtLeast(c *kubelet.Container, blocks []kubelet.Block) bool {
+	left := map[string]int64{}
+	for _, ask := range c.Memory {
+		left[ask.Name] = ask.N
+	}
+	return !slices.ContainsFunc(blocks, func(b kubelet.Block) bool {
+		left[b.Type] -= b.Bytes
+		return left[b.Type] < 0
+	})
 }

@@ -45,8 +45,8 @@ func New(r Report, tenants []*Tenant) *State {
 	return s
 }
 
-// Change returns the state after a pod has changed from before to after; before is nil for a new pod, after for a deleted
-// one. It returns false if what other pods have may change too: call New then.
+// Change returns the state after a pod has changed from before to after; before is nil for a new pod, after for a
+// deleted one. It returns false if what other pods have may change too: call New then.
 func (s *State) Change(before, after *Tenant) (*State, bool) {
 	leaves, enters := s.concerns(before), s.concerns(after)
 	if !leaves && !enters {

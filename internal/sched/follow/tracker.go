@@ -141,6 +141,9 @@ type Misprediction struct {
 	Model string `json:"model"`
 	// Kinds are rejected, mask, cpus, memory and device.
 	Kinds []string `json:"kinds"`
+	// ModelError is true if the model of the kubelet does not explain what it did. The kubelet otherwise had something
+	// else to give than was known when the prediction was made, or the model left the choice open.
+	ModelError bool `json:"modelError,omitempty"`
 	// Reason is the kubelet's, of rejected pods.
 	Reason    string                      `json:"reason,omitempty"`
 	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
@@ -241,17 +244,19 @@ func (t *Tracker) confirmed(node string, c tenancy.Confirmation) {
 	m := Misprediction{
 		Time: t.now(), Namespace: c.Namespace, Name: c.Name, UID: types.UID(c.UID), Node: node,
 		Mode: t.store.View(node).Facts().Mode.String(), Model: p.Model, Kinds: c.Difference.Kinds(),
-		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual),
+		Predicted: convert.Placed(p.Held), Actual: convert.Placed(c.Actual), ModelError: c.ModelError,
 	}
 	t.record(m)
+	cause := "since the prediction, pods had come, left or released memory, or the model leaves the choice open"
 	if c.ModelError {
+		cause = "the model of the kubelet does not explain it"
 		t.recordModelError(node, p.Model, p.Gen)
 	}
 	t.event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: m.Namespace, Name: m.Name, UID: m.UID},
 		event.PlacementMispredicted, "Confirming",
-		"the kubelet of node %s placed the pod otherwise than predicted (%s): see the diagnostics of the scheduler "+
-			"for both placements",
-		node, strings.Join(m.Kinds, ", "))
+		"the kubelet of node %s placed the pod otherwise than predicted (%s): %s; see the diagnostics of the "+
+			"scheduler for both placements",
+		node, strings.Join(m.Kinds, ", "), cause)
 }
 
 func (t *Tracker) record(m Misprediction) {
@@ -308,6 +313,7 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod),
 		"node", node, "reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
 	if convert.Misaligned(reason) {
+		m.ModelError = true
 		t.record(m)
 		t.recordModelError(node, model, 0)
 	}
