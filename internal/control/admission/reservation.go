@@ -100,8 +100,8 @@ func (a *Answer) reservationOwner(field string, o *v1alpha1.ReservationOwner) {
 	if o.Object != nil && o.Object.UID == "" && o.Object.Name == "" {
 		a.refuse(why.InvalidField, field+".object", "must have a uid or a name")
 	}
-	if c := o.Controller; c != nil && c.UID == "" && (c.Kind == "" || c.Name == "") {
-		a.refuse(why.InvalidField, field+".controller", "must have a uid, or kind and name")
+	if c := o.Controller; c != nil && (c.Kind == "" || c.Name == "") {
+		a.refuse(why.InvalidField, field+".controller", "must have kind and name")
 	}
 	if s := o.LabelSelector; s != nil {
 		if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {

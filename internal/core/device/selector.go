@@ -1,6 +1,9 @@
 package device
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // Operator is how a term of a selector compares, as in a label selector of Kubernetes.
 type Operator string
@@ -11,6 +14,9 @@ const (
 	NotIn        Operator = "NotIn"
 	Exists       Operator = "Exists"
 	DoesNotExist Operator = "DoesNotExist"
+	// Gt and Lt compare whole numbers: a label that is absent or not a number satisfies neither.
+	Gt Operator = "Gt"
+	Lt Operator = "Lt"
 )
 
 // Term is one condition of a selector.
@@ -34,7 +40,18 @@ func (s Selector) Matches(labels map[string]string) bool {
 			return has && slices.Contains(t.Values, value)
 		case Exists:
 			return !has
+		case Gt, Lt:
+			return !t.compares(value)
 		}
 		return has
 	})
+}
+
+func (t *Term) compares(value string) bool {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || len(t.Values) != 1 {
+		return false
+	}
+	bound, err := strconv.ParseInt(t.Values[0], 10, 64)
+	return err == nil && (t.Operator == Gt && n > bound || t.Operator == Lt && n < bound)
 }

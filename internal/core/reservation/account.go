@@ -1,0 +1,252 @@
+package reservation
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// ErrUsed says that a reservation cannot be used: it is gone, or another pod uses it that was to be the only one.
+var ErrUsed = errors.New("the reservation is used by another pod, or gone")
+
+// Account has the reservations of a cluster and the pods that use them. It is not safe for concurrent use.
+type Account struct {
+	byUID map[string]*held
+	// byKey has the reservations that a pod with a key may use, see keys. Invariant: only those with a node.
+	byKey map[string]map[string]*held
+	// users has the reservation of each pod that uses one, by the pod's UID; the reservation need not be known.
+	users map[string]use
+}
+
+type use struct {
+	reservation string // its UID
+	request     Amounts
+}
+
+// held is a reservation with its users.
+type held struct {
+	*Spec
+	users map[string]Amounts // what they request, by UID
+}
+
+// NewAccount returns an account without reservations.
+func NewAccount() *Account {
+	return &Account{map[string]*held{}, map[string]map[string]*held{}, map[string]use{}}
+}
+
+// Put records a reservation, in place of one of its UID. Its users remain.
+func (a *Account) Put(s *Spec) {
+	h := &held{s, map[string]Amounts{}}
+	if was := a.byUID[s.UID]; was != nil {
+		h.users = was.users
+		a.Remove(s.UID)
+	} else {
+		for pod, u := range a.users {
+			if u.reservation == s.UID {
+				h.users[pod] = u.request
+			}
+		}
+	}
+	a.byUID[s.UID] = h
+	a.eachKey(s, func(key string) {
+		if a.byKey[key] == nil {
+			a.byKey[key] = map[string]*held{}
+		}
+		a.byKey[key][s.UID] = h
+	})
+}
+
+// Remove forgets a reservation. What pods use of it is remembered, for one that comes later.
+func (a *Account) Remove(uid string) {
+	h := a.byUID[uid]
+	if h == nil {
+		return
+	}
+	delete(a.byUID, uid)
+	a.eachKey(h.Spec, func(key string) {
+		if delete(a.byKey[key], uid); len(a.byKey[key]) == 0 {
+			delete(a.byKey, key)
+		}
+	})
+}
+
+// Find returns a reservation, nil if it is not known.
+func (a *Account) Find(uid string) *Spec {
+	if h := a.byUID[uid]; h != nil {
+		return h.Spec
+	}
+	return nil
+}
+
+// Use lets a pod use a reservation, or returns ErrUsed. It replaces what the pod used before.
+func (a *Account) Use(pod, uid string, request Amounts) error {
+	h := a.byUID[uid]
+	if h == nil || h.Node == "" {
+		return ErrUsed
+	}
+	others := len(h.users)
+	if h.users[pod] != nil {
+		others--
+	}
+	if h.Once && others > 0 {
+		return ErrUsed
+	}
+	a.Record(pod, uid, request)
+	return nil
+}
+
+// Record notes what the API server says a pod uses, known or not.
+func (a *Account) Record(pod, uid string, request Amounts) {
+	a.Release(pod)
+	if request == nil {
+		request = Amounts{}
+	}
+	a.users[pod] = use{uid, request}
+	if h := a.byUID[uid]; h != nil {
+		h.users[pod] = request
+	}
+}
+
+// Release ends what a pod uses, and returns the UID of the reservation; "" for a pod that used none.
+func (a *Account) Release(pod string) (uid string) {
+	u, ok := a.users[pod]
+	if !ok {
+		return ""
+	}
+	delete(a.users, pod)
+	if h := a.byUID[u.reservation]; h != nil {
+		delete(h.users, pod)
+	}
+	return u.reservation
+}
+
+// UsedBy returns the UID of the reservation that a pod uses, "" for none.
+func (a *Account) UsedBy(pod string) string { return a.users[pod].reservation }
+
+// Users returns the UIDs of the pods that use a reservation, sorted.
+func (a *Account) Users(uid string) []string {
+	if h := a.byUID[uid]; h != nil {
+		return slices.Sorted(maps.Keys(h.users))
+	}
+	return nil
+}
+
+// Allocated is what the users of a reservation request, of each reserved resource at most what is reserved.
+func (a *Account) Allocated(uid string) Amounts {
+	h, sum := a.byUID[uid], Amounts{}
+	if h == nil {
+		return sum
+	}
+	left := h.left(false)
+	for name, n := range h.Allocatable {
+		if used := n - left[name]; used > 0 {
+			sum[name] = used
+		}
+	}
+	return sum
+}
+
+// Left is what a reservation keeps beside its users, without zeros: nothing once one uses a reservation for one pod.
+func (a *Account) Left(uid string) Amounts {
+	if h := a.byUID[uid]; h != nil {
+		return h.left(h.Once)
+	}
+	return Amounts{}
+}
+
+func (h *held) left(once bool) Amounts {
+	if once && len(h.users) > 0 {
+		return Amounts{}
+	}
+	left := maps.Clone(h.Allocatable)
+	for _, request := range h.users {
+		for name, n := range request {
+			if _, reserved := left[name]; reserved {
+				left[name] -= n
+			}
+		}
+	}
+	maps.DeleteFunc(left, func(_ string, n int64) bool { return n <= 0 })
+	if left == nil {
+		return Amounts{}
+	}
+	return left
+}
+
+// leftover is how much of a reservation a pod would leave, in thousandths of each of its resources.
+func (h *held) leftover(request Amounts) (sum int64) {
+	for name, n := range h.left(false) {
+		if all := h.Allocatable[name]; all > 0 {
+			sum += int64(float64(max(n-request[name], 0)) / float64(all) * 1000)
+		}
+	}
+	return sum
+}
+
+// IsEmpty reports whether no reservation has room that any pod may use.
+func (a *Account) IsEmpty() bool { return len(a.byKey) == 0 }
+
+// Matching returns the reservations that a pod may use, by node, on each in the order in which they are tried.
+func (a *Account) Matching(p *Pod) map[string][]*Spec {
+	if len(a.byKey) == 0 {
+		return nil
+	}
+	found := map[string]*held{}
+	for _, key := range keysOf(p) {
+		for uid, h := range a.byKey[key] {
+			if (!h.Once || len(h.users) == 0) && h.Matches(p) {
+				found[uid] = h
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	ordered := slices.SortedFunc(maps.Values(found), func(a, b *held) int { return compare(a, b, p.Request) })
+	byNode := map[string][]*Spec{}
+	for _, h := range ordered {
+		byNode[h.Node] = append(byNode[h.Node], h.Spec)
+	}
+	return byNode
+}
+
+// eachKey calls f with a key for each owner, of which a pod that the owner matches has at least one.
+func (a *Account) eachKey(s *Spec, f func(key string)) {
+	if s.Node == "" {
+		return
+	}
+	for i := range s.Owners {
+		switch o := &s.Owners[i]; {
+		case o.Object != nil && o.Object.UID != "":
+			f("pod " + o.Object.UID)
+		case o.Object != nil:
+			f("pod " + o.Object.Namespace + "/" + o.Object.Name)
+		case o.Controller != nil:
+			f("controller " + cmp.Or(o.Controller.UID, "/"+o.Controller.Name))
+		default:
+			f(o.labelKey())
+		}
+	}
+}
+
+// labelKey is a label that the selector requires, "any" where it requires none by value.
+func (o *Owner) labelKey() string {
+	for _, t := range o.Selector {
+		if t.Operator == "In" && len(t.Values) == 1 {
+			return "label " + t.Key + "=" + t.Values[0]
+		}
+	}
+	return "any"
+}
+
+func keysOf(p *Pod) []string {
+	keys := []string{"any", "pod " + p.UID, "pod " + p.Namespace + "/" + p.Name, "pod /" + p.Name}
+	if p.Controller != nil {
+		keys = append(keys, "controller "+p.Controller.UID, "controller /"+p.Controller.Name)
+	}
+	for key, value := range p.Labels {
+		keys = append(keys, "label "+key+"="+value)
+	}
+	return keys
+}

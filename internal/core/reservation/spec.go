@@ -1,0 +1,178 @@
+package reservation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/device"
+)
+
+// Amounts are whole numbers by resource: milli-CPU, bytes, or units.
+type Amounts = map[string]int64
+
+// Spec is what one reservation keeps, for whom and where. It does not change; Put replaces it whole.
+type Spec struct {
+	UID, Name string
+	// Node has the room; "" while the reservation has no node, and once it has ended.
+	Node    string
+	Created time.Time
+	Labels  map[string]string
+	Owners  []Owner // of which one matches the pods that may use the room
+	// Order ranks reservations on one node: the lowest number other than 0 comes first, 0 last.
+	Order int64
+	// Once is a reservation that one pod uses: what the pod leaves of it is not kept.
+	Once bool
+	// Restricted: what the reservation has of a resource is all that its users get of it. RestrictedTo has the
+	// resources for which that counts; nil for all that are reserved.
+	Restricted    bool
+	RestrictedTo  []string
+	Unschedulable bool // no further pods use it
+	Taints        []Taint
+	Allocatable   Amounts // what is reserved
+}
+
+// Owner matches pods by all of its fields that are set. Invariant: at least one is.
+type Owner struct {
+	Object, Controller *Reference
+	Selector           device.Selector
+}
+
+// Reference names an object: by UID where it has one, else by all other fields that are set.
+type Reference struct{ UID, APIVersion, Kind, Namespace, Name string }
+
+// Taint keeps pods off that do not tolerate it. Taints that only advise are left out.
+type Taint struct{ Key, Value, Effect string }
+
+// Toleration tolerates taints. An empty Key or Effect stands for all; Exists for all values.
+type Toleration struct {
+	Key, Value, Effect string
+	Exists             bool
+}
+
+// Affinity is which reservations a pod may use of those whose owner it is.
+type Affinity struct {
+	// Required: the pod is not placed without a reservation.
+	Required bool
+	Name     string // comes before what follows; "" for any name
+	// Terms are alternatives, nil for none. An empty term matches no reservation.
+	Terms       []Term
+	Labels      map[string]string
+	Tolerations []Toleration
+}
+
+// Term is what one alternative of an affinity asks of labels and of the name.
+type Term struct{ Labels, Fields device.Selector }
+
+// Pod is what is read of a pod that may use reservations.
+type Pod struct {
+	UID, Namespace, Name string
+	Labels               map[string]string
+	Controller           *Reference // nil without one
+	// Ignores: the pod uses no reservation.
+	Ignores  bool
+	Affinity Affinity
+	Exact    []string // resources of which a reservation must have what the pod requests
+	Request  Amounts
+}
+
+// Matches reports whether the pod may use the reservation, as far as that does not depend on what other pods use.
+func (s *Spec) Matches(p *Pod) bool {
+	return !p.Ignores && !s.Unschedulable && s.isTolerated(p.Affinity.Tolerations) && p.Affinity.selects(s) &&
+		!slices.ContainsFunc(p.Exact, func(name string) bool { return s.Allocatable[name] != p.Request[name] }) &&
+		slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.matches(p) })
+}
+
+func (o *Owner) matches(p *Pod) bool {
+	if r := o.Object; r != nil {
+		self := Reference{p.UID, "v1", "Pod", p.Namespace, p.Name}
+		if !r.names(&self) {
+			return false
+		}
+	}
+	if r := o.Controller; r != nil {
+		if p.Controller == nil || !r.names(p.Controller) {
+			return false
+		}
+	}
+	return o.Selector.Matches(p.Labels)
+}
+
+func (r *Reference) names(o *Reference) bool {
+	if r.UID != "" {
+		return r.UID == o.UID
+	}
+	same := func(asked, has string) bool { return asked == "" || asked == has }
+	return same(r.APIVersion, o.APIVersion) && same(r.Kind, o.Kind) && same(r.Namespace, o.Namespace) &&
+		r.Name == o.Name
+}
+
+func (s *Spec) isTolerated(tolerations []Toleration) bool {
+	return !slices.ContainsFunc(s.Taints, func(t Taint) bool {
+		return !slices.ContainsFunc(tolerations, func(o Toleration) bool {
+			return (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" && o.Exists || o.Key == t.Key) &&
+				(o.Exists || o.Value == t.Value)
+		})
+	})
+}
+
+func (a *Affinity) selects(s *Spec) bool {
+	if a.Name != "" {
+		return a.Name == s.Name
+	}
+	for key, value := range a.Labels {
+		if has, ok := s.Labels[key]; !ok || has != value {
+			return false
+		}
+	}
+	fields := map[string]string{"metadata.name": s.Name}
+	return a.Terms == nil || slices.ContainsFunc(a.Terms, func(t Term) bool {
+		return len(t.Labels)+len(t.Fields) > 0 && t.Labels.Matches(s.Labels) && t.Fields.Matches(fields)
+	})
+}
+
+// Expires returns when a reservation expires that was created at a time; the zero time for never. expires is set by the
+// user, zero without; ttl counts where it is not.
+func Expires(created, expires time.Time, ttl time.Duration) time.Time {
+	switch {
+	case !expires.IsZero():
+		return expires
+	case ttl > 0:
+		return created.Add(ttl)
+	}
+	return time.Time{}
+}
+
+// Shortage returns the first resource, by name, of which a pod may get less than it requests because the reservation is
+// restricted, with what is left of it; "" for none.
+func (s *Spec) Shortage(request, left Amounts) (resource string, free int64) {
+	if !s.Restricted {
+		return "", 0
+	}
+	for name := range s.Allocatable {
+		counts := s.RestrictedTo == nil || slices.Contains(s.RestrictedTo, name)
+		if counts && request[name] > left[name] && (resource == "" || name < resource) {
+			resource, free = name, left[name]
+		}
+	}
+	return resource, free
+}
+
+// compare orders reservations on one node for a pod that may use any of them: by order, by what the pod would leave, by
+// age, by name.
+func compare(a, b *held, request Amounts) int {
+	return cmp.Or(compareOrder(a.Order, b.Order), cmp.Compare(a.leftover(request), b.leftover(request)),
+		a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+}
+
+func compareOrder(a, b int64) int {
+	switch {
+	case a == b:
+		return 0
+	case a == 0:
+		return 1
+	case b == 0:
+		return -1
+	}
+	return cmp.Compare(a, b)
+}
