@@ -717,7 +717,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"an unknown format": {
 			[]string{"top", "-o", "xml", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{"-o xml is not allowed: use wide, table, json, yaml"},
+			[]string{"-o xml is not allowed: use table, wide, name, json, yaml, jsonpath=TEMPLATE"},
 		},
 		"a node that wants an agent": {
 			[]string{"doctor", "--node", "epyc", "--kubeconfig", without},

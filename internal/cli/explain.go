@@ -167,12 +167,13 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 		answer.Notes = append(answer.Notes, key.String())
 	}
 	e.addActual(ctx, &answer, pod)
-	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, pod.Status.Phase) })
+	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, pod.Status.Phase) },
+		podName(answer.Pod.Pod))
 }
 
 // print prints an answer, or its table. A negative answer sets the exit code where that was asked for.
-func (e *explanation) print(answer any, negative bool, table func() string) error {
-	err := printAnswer(e.out, e.list.format, answer, table)
+func (e *explanation) print(answer any, negative bool, table func() string, names ...string) error {
+	err := printAnswer(e.out, e.list.format, answer, table, names...)
 	if err == nil && e.exitCode && negative {
 		return errNegative
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,7 +51,10 @@ ClusterNetworkTopology are read.`,
   tenon gang -w
 
   # for programs
-  tenon gang ml/train -o json`,
+  tenon gang ml/train -o json
+
+  # the state of each gang
+  tenon gang -o jsonpath='{range .items[*]}{.name} {.state}{"\n"}{end}'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFirst(completeNames(flags, "gang")),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -65,11 +69,11 @@ ClusterNetworkTopology are read.`,
 			return repeat(c.Context(), o.watch, watchInterval, streams.Out, func(w io.Writer) error {
 				to := streams
 				to.Out = w
-				return showGangs(c.Context(), &o, name, flags, to, terminalWidth(streams.Out))
+				return showGangs(c.Context(), &o, name, flags, to, widthFor(o.format, streams.Out))
 			})
 		},
 	}
-	outputFlag(c, &o.format)
+	outputFlag(c, &o.format, wide, nameFormat)
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again whenever it changes")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
@@ -80,7 +84,7 @@ ClusterNetworkTopology are read.`,
 func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericclioptions.ConfigFlags,
 	streams genericiooptions.IOStreams, width int,
 ) error {
-	if err := checkFormat(o.format); err != nil {
+	if err := checkFormat(o.format, wide, nameFormat); err != nil {
 		return err
 	}
 	p, err := newPaint(o.color, streams.Out, os.Getenv)
@@ -97,7 +101,8 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 	}
 	if name == "" {
 		return printAnswer(streams.Out, o.format, newList("GangList", gangs),
-			func() string { return drawGangs(gangs, p, width) })
+			func() string { return drawGangs(gangs, o.format == wide, p, width) },
+			namesOf("gang", gangs, func(g *view.Gang) string { return g.Name })...)
 	}
 	g, err := gangOf(gangs, name)
 	if err != nil {
@@ -108,7 +113,8 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 		Kind       string `json:"kind"`
 		view.Gang
 	}{apiVersion, "Gang", *g}
-	return printAnswer(streams.Out, o.format, answer, func() string { return drawGang(g, p, width) })
+	return printAnswer(streams.Out, o.format, answer, func() string { return drawGang(g, p, width) },
+		"gang/"+g.Name)
 }
 
 // gangName returns the full name of a gang that is named as NAME or NAMESPACE/NAME.
@@ -127,19 +133,34 @@ func gangOf(gangs []view.Gang, name string) (*view.Gang, error) {
 	return &gangs[i], nil
 }
 
-func drawGangs(gangs []view.Gang, p paint, width int) string {
+// drawGangs draws a line for each gang; more adds the columns that few ask for.
+func drawGangs(gangs []view.Gang, more bool, p paint, width int) string {
 	if len(gangs) == 0 {
 		return "no pod is in a gang, and no PodGroup exists\n"
 	}
 	c := columns{paint: p, width: width}
-	c.add("GANG", "STATE", "MIN", "MEMBERS", "BOUND", "RESERVED", "PENDING", "AGE", "MESSAGE")
+	head := []any{"GANG", "STATE", "MIN", "MEMBERS", "BOUND", "RESERVED", "PENDING", "AGE"}
+	if more {
+		head = append(head, "FROM", "MODE", "POLICY", "WAIT", "GROUP", "NETWORK")
+	}
+	c.add(append(head, "MESSAGE")...)
 	for _, g := range gangs {
 		created := "-"
 		if !g.CreateTime.IsZero() {
 			created = age(time.Since(g.CreateTime))
 		}
-		c.add(g.Name, stateOf(&g), g.Min, len(g.Members), len(g.Bound), len(g.Waiting), len(g.Pending), created,
-			g.Message)
+		row := []any{
+			g.Name, stateOf(&g), g.Min, len(g.Members), len(g.Bound), len(g.Waiting), len(g.Pending), created,
+		}
+		if more {
+			group := "-"
+			if len(g.Group) > 1 {
+				group = strings.Join(g.Group, ",")
+			}
+			row = append(row, sourceOf(&g), g.Mode, g.MatchPolicy, age(g.WaitTime), group,
+				cmp.Or(strings.Join(g.Network, "; "), "-"))
+		}
+		c.add(append(row, g.Message)...)
 	}
 	return c.String()
 }
@@ -152,18 +173,22 @@ func stateOf(g *view.Gang) string {
 	return string(g.State)
 }
 
-// drawGang draws one gang with its members.
-func drawGang(g *view.Gang, p paint, width int) string {
-	from := "annotations of its pods"
+// sourceOf names where a gang is described.
+func sourceOf(g *view.Gang) string {
 	switch g.From {
 	case view.GangFromObject:
-		from = "PodGroup"
+		return "PodGroup"
 	case view.GangFromNative:
-		from = "PodGroup of Kubernetes"
+		return "PodGroup of Kubernetes"
 	}
+	return "annotations of its pods"
+}
+
+// drawGang draws one gang with its members.
+func drawGang(g *view.Gang, p paint, width int) string {
 	text := fmt.Sprintf("gang %s   %s   %d must start together, %d exist\n", g.Name, stateOf(g), g.Min, len(g.Members))
 	c := columns{paint: p, width: width, indent: "  "}
-	c.add("says", fmt.Sprintf("%s · %s · %s · waiting time %s", from, g.Mode, g.MatchPolicy, g.WaitTime))
+	c.add("says", fmt.Sprintf("%s · %s · %s · waiting time %s", sourceOf(g), g.Mode, g.MatchPolicy, g.WaitTime))
 	if len(g.Group) > 1 {
 		c.add("group", strings.Join(g.Group, ", "))
 	}

@@ -62,13 +62,14 @@ func ages(gangs []view.Gang) []view.Gang {
 
 func TestGangsAsGolden(t *testing.T) {
 	gangs := ages(gangsOf(gangWorld()))
-	golden(t, "gang.txt", drawGangs(gangs, paint{}, 0))
+	golden(t, "gang.txt", drawGangs(gangs, false, paint{}, 0))
+	golden(t, "gang-wide.txt", drawGangs(gangs, true, paint{}, 0))
 	var all string
 	for i := range gangs {
 		all += drawGang(&gangs[i], paint{}, 0) + "\n"
 	}
 	golden(t, "gang-one.txt", all)
-	for _, line := range strings.Split(drawGangs(gangs, paint{ascii: true}, 60), "\n") {
+	for _, line := range strings.Split(drawGangs(gangs, false, paint{ascii: true}, 60), "\n") {
 		if len([]rune(line)) > 60 {
 			t.Errorf("wider than the terminal: %s", line)
 		}
@@ -143,6 +144,11 @@ func TestGangsComeFromTheSchedulerOrTheObjects(t *testing.T) {
 			[]string{"gang", "default/runs", "-o", "json", "--kubeconfig", without},
 			ExitOK,
 			[]string{`"kind": "Gang"`, `"minRequiredNumber": 2`, `"state": "Bound"`},
+		},
+		"names that explain takes": {
+			[]string{"gang", "-o", "name", "--kubeconfig", without},
+			ExitOK,
+			[]string{"gang/default/lists\ngang/default/lost\n"},
 		},
 		"a gang that does not exist": {
 			[]string{"gang", "shor", "--kubeconfig", without},

@@ -35,7 +35,7 @@ func (e *explanation) hints(ctx context.Context, pod *corev1.Pod) error {
 	}
 	refused := answer.Kubelet != nil && answer.Kubelet.Refusal != nil ||
 		answer.Alignment != nil && answer.Alignment.Refusal != nil
-	return e.print(answer, refused, func() string { return e.render.hints(name, answer) })
+	return e.print(answer, refused, func() string { return e.render.hints(name, answer) }, podName(name))
 }
 
 func (r *renderer) hints(pod string, h view.Hints) string {

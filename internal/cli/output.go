@@ -9,20 +9,45 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 )
 
-// formats of -o that every reading verb knows.
-var formats = []string{"table", "json", "yaml"}
+// formatsOf returns the formats of -o that a verb knows: those of every verb that reads, and more.
+func formatsOf(more ...string) []string {
+	return append([]string{"table"}, append(more, "json", "yaml", "jsonpath=TEMPLATE")...)
+}
+
+// outputFlag defines -o with the formats of every verb that reads, and more.
+func outputFlag(c *cobra.Command, format *string, more ...string) {
+	all := formatsOf(more...)
+	last := len(all) - 1
+	c.Flags().StringVarP(format, "output", "o", "table", strings.Join(all[:last], ", ")+" or "+all[last])
+	complete := append(slices.Clone(all[:last]), "jsonpath=")
+	utilruntime.Must(c.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(complete, cobra.ShellCompDirectiveNoFileComp)))
+}
 
 func checkFormat(format string, more ...string) error {
-	allowed := slices.Concat(more, formats)
-	if slices.Contains(allowed, format) {
+	if strings.HasPrefix(format, "jsonpath") {
+		if _, err := jsonPathPrinter(format); err != nil {
+			return usagef("-o %s: %v; use jsonpath=TEMPLATE, such as jsonpath={.items[*].name}", format, err)
+		}
 		return nil
 	}
-	return usagef("-o %s is not allowed: use %s", format, strings.Join(allowed, ", "))
+	if all := formatsOf(more...); !slices.Contains(all, format) {
+		return usagef("-o %s is not allowed: use %s", format, strings.Join(all, ", "))
+	}
+	return nil
+}
+
+func jsonPathPrinter(format string) (printers.ResourcePrinter, error) {
+	return genericclioptions.NewJSONPathPrintFlags("", true).ToPrinter(format)
 }
 
 type listFlags struct {
@@ -30,33 +55,38 @@ type listFlags struct {
 	watch            bool
 }
 
-// wide is the format that adds columns and cuts no line.
-const wide = "wide"
+// Formats of verbs that list objects.
+const (
+	wide       = "wide" // adds columns and cuts no line
+	nameFormat = "name" // KIND/NAME of each object, a line for each
+)
 
 // add defines the flags; what names what is selected by its labels.
 func (f *listFlags) add(c *cobra.Command, what string) {
-	c.Flags().StringVarP(&f.format, "output", "o", "table", "table, wide, json or yaml")
+	outputFlag(c, &f.format, wide, nameFormat)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "show only "+what+" with these labels, such as a=b")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the answer again whenever it changes")
 }
 
-// check refuses what the flags may not be; name is the argument of the verb.
-func (f *listFlags) check(name string) error {
-	if err := checkFormat(f.format, wide); err != nil {
+// check refuses what the flags may not be, beside an argument of the verb.
+func (f *listFlags) check(argument string) error {
+	if err := checkFormat(f.format, wide, nameFormat); err != nil {
 		return err
 	}
 	if _, err := labels.Parse(f.selector); err != nil {
 		return usagef("-l %s is not a label selector: %v", f.selector, err)
 	}
-	if f.selector != "" && name != "" {
+	if f.selector != "" && argument != "" {
 		return usagef("-l and a name exclude each other")
 	}
 	return nil
 }
 
 // width returns that of the terminal, 0 = unlimited.
-func (f *listFlags) width(out io.Writer) int {
-	if f.format == wide {
+func (f *listFlags) width(out io.Writer) int { return widthFor(f.format, out) }
+
+func widthFor(format string, out io.Writer) int {
+	if format == wide {
 		return 0
 	}
 	return terminalWidth(out)
@@ -77,10 +107,6 @@ func (f *listFlags) show(ctx context.Context, flags *genericclioptions.ConfigFla
 		}
 		return write(w, a)
 	})
-}
-
-func outputFlag(c *cobra.Command, format *string) {
-	c.Flags().StringVarP(format, "output", "o", "table", "table, json or yaml")
 }
 
 // apiVersion of lists that the command line prints as JSON.
@@ -114,14 +140,19 @@ func printChecks(w io.Writer, format string, answer interface {
 	return err
 }
 
-func printAnswer(w io.Writer, format string, v any, table func() string) error {
+// printAnswer prints an answer in a format that checkFormat allows; words are what -o name prints.
+func printAnswer(w io.Writer, format string, v any, table func() string, words ...string) error {
 	var text []byte
 	var err error
-	switch format {
-	case "json":
+	switch {
+	case strings.HasPrefix(format, "jsonpath"):
+		return printJSONPath(w, format, v)
+	case format == nameFormat:
+		text = []byte(strings.Join(append(slices.Compact(words), ""), "\n"))
+	case format == "json":
 		text, err = json.MarshalIndent(v, "", "  ")
 		text = append(text, '\n')
-	case "yaml":
+	case format == "yaml":
 		text, err = yaml.Marshal(v)
 	default:
 		text = []byte(table())
@@ -131,4 +162,32 @@ func printAnswer(w io.Writer, format string, v any, table func() string) error {
 	}
 	_, err = w.Write(text)
 	return err
+}
+
+// printJSONPath prints the parts of the JSON of an answer that a template names, as kubectl does.
+func printJSONPath(w io.Writer, format string, v any) error {
+	printer, err := jsonPathPrinter(format)
+	if err != nil {
+		return err
+	}
+	var o unstructured.Unstructured
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = utiljson.Unmarshal(text, &o.Object)
+	}
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	if err := printer.PrintObj(&o, w); err != nil {
+		return usagef("-o %s: %v", format, err)
+	}
+	return nil
+}
+
+// namesOf returns KIND/NAME of each item.
+func namesOf[T any](kind string, items []T, nameOf func(*T) string) (words []string) {
+	for i := range items {
+		words = append(words, kind+"/"+nameOf(&items[i]))
+	}
+	return words
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -58,8 +59,18 @@ func (e *explanation) pending(ctx context.Context) error {
 		}
 	}
 	groups := groupPending(answers)
-	return e.print(newList("PendingList", groups), len(groups) > 0, func() string { return e.render.pending(groups) })
+	var names []string
+	for _, g := range groups {
+		for _, pod := range g.Pods {
+			names = append(names, podName(pod))
+		}
+	}
+	return e.print(newList("PendingList", groups), len(groups) > 0, func() string { return e.render.pending(groups) },
+		names...)
 }
+
+// podName returns what -o name prints of a pod that is given as namespace/name.
+func podName(pod string) string { return "pod/" + path.Base(pod) }
 
 // groupPending groups by root cause, most pods first. Pods of a group are sorted by name.
 func groupPending(pods []view.Pod) []*pendingGroup {

@@ -54,7 +54,10 @@ as a scheduler with default arguments would account them.`,
   tenon quota --tree gpu --rounds
 
   # one quota, for programs
-  tenon quota team-a -o json`,
+  tenon quota team-a -o json
+
+  # its runtime of CPU
+  tenon quota team-a -o jsonpath='{.runtime.cpu}'`,
 		ValidArgsFunction: completeArgument(flags, "quota"),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, name, err := named(args, "quota")
@@ -68,7 +71,7 @@ as a scheduler with default arguments would account them.`,
 			return showQuotas(c.Context(), &o, name, flags, streams)
 		},
 	}
-	outputFlag(c, &o.format)
+	outputFlag(c, &o.format, wide, nameFormat)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
@@ -81,7 +84,7 @@ as a scheduler with default arguments would account them.`,
 func showQuotas(ctx context.Context, o *quotaOptions, name string, flags *genericclioptions.ConfigFlags,
 	streams genericiooptions.IOStreams,
 ) error {
-	if err := checkFormat(o.format); err != nil {
+	if err := checkFormat(o.format, wide, nameFormat); err != nil {
 		return err
 	}
 	p, err := newPaint(o.color, streams.Out, os.Getenv)
@@ -101,14 +104,15 @@ func showQuotas(ctx context.Context, o *quotaOptions, name string, flags *generi
 		return err
 	}
 	draw := func(shown []view.Quota, parents []string) string {
-		return drawQuotas(shown, quotas, parents, o.rounds, p, terminalWidth(streams.Out))
+		return drawQuotas(shown, quotas, parents, o, p, widthFor(o.format, streams.Out))
 	}
 	if name == "" {
 		if quotas, err = o.inTree(quotas); err != nil {
 			return err
 		}
 		return printAnswer(streams.Out, o.format, newList("QuotaList", quotas),
-			func() string { return draw(quotas, nil) })
+			func() string { return draw(quotas, nil) },
+			namesOf("quota", quotas, func(q *view.Quota) string { return q.Name })...)
 	}
 	i := slices.IndexFunc(quotas, func(q view.Quota) bool { return q.Name == name })
 	if i < 0 {
@@ -122,7 +126,7 @@ func showQuotas(ctx context.Context, o *quotaOptions, name string, flags *generi
 	return printAnswer(streams.Out, o.format, answer, func() string {
 		onPath, parents := pathOf(quotas, quotas[i])
 		return "quota " + strings.Join(quotas[i].Path, "/") + "\n\n" + draw(onPath, parents)
-	})
+	}, "quota/"+name)
 }
 
 func (o *quotaOptions) inTree(quotas []view.Quota) ([]view.Quota, error) {
@@ -171,12 +175,16 @@ func pathOf(quotas []view.Quota, q view.Quota) (path []view.Quota, parents []str
 }
 
 // drawQuotas draws some quotas, and with rounds the divisions below parents (nil: all of theirs) among all.
-func drawQuotas(shown, all []view.Quota, parents []string, rounds bool, p paint, width int) string {
-	tables := view.QuotaTables(shown)
+func drawQuotas(shown, all []view.Quota, parents []string, o *quotaOptions, p paint, width int) string {
+	shownColumns := view.QuotaColumns()
+	if o.format == wide {
+		shownColumns = append(shownColumns, view.MoreQuotaColumns()...)
+	}
+	tables := view.QuotaTables(shown, shownColumns)
 	if len(tables) == 0 {
 		return "no quota limits anything: no ElasticQuota has a max\n"
 	}
-	if rounds {
+	if o.rounds {
 		if parents == nil {
 			all = shown
 		}

@@ -93,14 +93,18 @@ func seedAccount() *kube.Quotas {
 
 func TestQuotasAsGolden(t *testing.T) {
 	quotas := quotasOf(seedAccount(), true)
-	golden(t, "quota.txt", drawQuotas(quotas, quotas, nil, false, paint{}, 0))
-	golden(t, "quota-rounds.txt", drawQuotas(quotas, quotas, nil, true, paint{}, 0))
-	for _, line := range strings.Split(drawQuotas(quotas, quotas, nil, true, paint{ascii: true}, 50), "\n") {
+	withRounds := &quotaOptions{rounds: true}
+	golden(t, "quota.txt", drawQuotas(quotas, quotas, nil, &quotaOptions{}, paint{}, 0))
+	golden(t, "quota-wide.txt", drawQuotas(quotas, quotas, nil, &quotaOptions{format: wide}, paint{}, 0))
+	golden(t, "quota-rounds.txt", drawQuotas(quotas, quotas, nil, withRounds, paint{}, 0))
+	narrow := drawQuotas(quotas, quotas, nil, withRounds, paint{ascii: true}, 50)
+	for _, line := range strings.Split(narrow, "\n") {
 		if len([]rune(line)) > 50 {
 			t.Errorf("wider than the terminal: %s", line)
 		}
 	}
-	if got := drawQuotas(quotasOf(kube.NewQuotas(time.Now), false), nil, nil, true, paint{}, 0); !strings.HasPrefix(got,
+	none := quotasOf(kube.NewQuotas(time.Now), false)
+	if got := drawQuotas(none, nil, nil, withRounds, paint{}, 0); !strings.HasPrefix(got,
 		"no quota limits anything") {
 		t.Errorf("without quotas: %s", got)
 	}
@@ -236,10 +240,35 @@ func TestQuotasOfAServer(t *testing.T) {
 		"two names": {
 			[]string{"quota", "a", "b", "--kubeconfig", with}, 2, []string{"too many arguments"},
 		},
+		"names of quotas, for other commands": {
+			[]string{"quota", "-o", "name", "--kubeconfig", with}, 0, []string{"quota/a\nquota/b\nquota/c\n"},
+		},
+		"one name": {[]string{"quota", "a", "-o", "name", "--kubeconfig", with}, 0, []string{"quota/a\n"}},
+		"a JSON path of a list": {
+			[]string{
+				"quota", "--kubeconfig", with, "-o",
+				`jsonpath={range .items[*]}{.name}={.min.nvidia\.com/gpu} {end}`,
+			},
+			0,
+			[]string{"a=10 b=15 c=20 d=15 eng= "},
+		},
+		"a number in a JSON path": {
+			[]string{"quota", "d", "-o", `jsonpath={.trace.nvidia\.com/gpu.pool}`, "--kubeconfig", with},
+			0,
+			[]string{"45"},
+		},
+		"a JSON path without a template": {
+			[]string{"quota", "-o", "jsonpath", "--kubeconfig", with},
+			2,
+			[]string{"-o jsonpath: template format specified but no template given; use jsonpath=TEMPLATE"},
+		},
+		"a JSON path that is not closed": {
+			[]string{"quota", "-o", "jsonpath={.items", "--kubeconfig", with}, 2, []string{"unclosed action"},
+		},
 		"an unknown format": {
 			[]string{"quota", "-o", "xml", "--kubeconfig", with},
 			2,
-			[]string{"-o xml is not allowed: use table, json, yaml"},
+			[]string{"-o xml is not allowed: use table, wide, name, json, yaml, jsonpath=TEMPLATE"},
 		},
 		"flags of explain that are for pods": {
 			[]string{"explain", "quota/a", "--hints", "--kubeconfig", with},

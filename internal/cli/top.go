@@ -89,20 +89,23 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 				rows = append(rows, load)
 			}
 		}
-		return printAnswer(out, format, newList("GPUTopList", rows), func() string { return gpuTable(rows, width) })
+		return printAnswer(out, format, newList("GPUTopList", rows), func() string { return gpuTable(rows, width) },
+			namesOf("node", rows, func(l *view.GPULoad) string { return l.Node })...)
 	case "numa":
 		rows := []view.NUMALoad{}
 		for _, n := range a.nodes {
 			rows = append(rows, view.NUMALoadsOf(a.view(n.Name), n.Name)...)
 		}
-		return printAnswer(out, format, newList("NUMATopList", rows), func() string { return numaTable(rows, width) })
+		return printAnswer(out, format, newList("NUMATopList", rows), func() string { return numaTable(rows, width) },
+			namesOf("node", rows, func(l *view.NUMALoad) string { return l.Node })...)
 	}
 	rows := []view.Load{}
 	for _, n := range a.nodes {
 		cpu := n.Status.Allocatable.Cpu().MilliValue()
 		rows = append(rows, view.LoadOf(n.Name, cpu, a.view(n.Name), a.pods[n.Name]))
 	}
-	return printAnswer(out, format, newList("NodeTopList", rows), func() string { return nodeTable(rows, width) })
+	return printAnswer(out, format, newList("NodeTopList", rows), func() string { return nodeTable(rows, width) },
+		namesOf("node", rows, func(l *view.Load) string { return l.Node })...)
 }
 
 func nodeTable(rows []view.Load, width int) string {

@@ -70,7 +70,8 @@ func printTopology(out io.Writer, a *account, node, format string, p paint, widt
 			Kind       string `json:"kind"`
 			view.Node
 		}{apiVersion, "Topology", views[0]}
-		return printAnswer(out, format, answer, func() string { return drawMachine(views[0], p, width) })
+		return printAnswer(out, format, answer, func() string { return drawMachine(views[0], p, width) },
+			"node/"+node)
 	}
 	return printAnswer(out, format, newList("TopologyList", views), func() string {
 		if len(views) == 0 {
@@ -79,7 +80,7 @@ func printTopology(out io.Writer, a *account, node, format string, p paint, widt
 		t := columns{width: width, paint: p, right: 5}
 		addMachines(&t, views, format == wide)
 		return t.String()
-	})
+	}, namesOf("node", views, func(n *view.Node) string { return n.Name })...)
 }
 
 // addMachines adds a line for each node; more adds the columns that few ask for.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -48,7 +49,8 @@ func (e *explanation) workload(ctx context.Context, kind, name string) error {
 	}
 	blocked := answer.Refusal != "" || slices.ContainsFunc(answer.Pods,
 		func(p view.Pod) bool { return p.RootCause != nil })
-	return e.print(answer, blocked, func() string { return e.render.workload(answer) })
+	return e.print(answer, blocked, func() string { return e.render.workload(answer) },
+		namesOf("pod", answer.Pods, func(p *view.Pod) string { return path.Base(p.Pod) })...)
 }
 
 func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (workload, error) {

@@ -150,7 +150,7 @@ func table(r Result) []byte {
 	}
 	pods := cmp.Or(strings.Join(sums, ", "), "no pods")
 	fmt.Fprintf(&out, "\n%s on %s\n", pods, view.Count(len(r.Nodes), "node"))
-	for _, t := range view.QuotaTables(r.Quotas) {
+	for _, t := range view.QuotaTables(r.Quotas, view.QuotaColumns()) {
 		out.WriteByte('\n')
 		alignRows(&out, t.Rows)
 	}

@@ -59,7 +59,8 @@ func TestTheQuotasOfTheSeed(t *testing.T) {
 	if diff := cmp.Diff(want, q); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	tables := append(view.QuotaTables(described(f)), view.DivisionTables(described(f), number, nil)...)
+	tables := view.QuotaTables(described(f), view.QuotaColumns())
+	tables = append(tables, view.DivisionTables(described(f), number, nil)...)
 	if diff := cmp.Diff([]view.QuotaTable{
 		{Rows: [][]string{
 			{"QUOTA (unit)", "MIN", "MAX", "RUNTIME", "REQUEST", "USED", "LENT", "BORROWED"},
@@ -101,7 +102,7 @@ func TestTablesFollowTheTrees(t *testing.T) {
 	})
 	f.Set(quota.Spec{Name: "bb", Max: quota.Amounts{"thing": 1}})
 	names := func(quotas []view.Quota) (out []string) {
-		for _, row := range view.QuotaTables(quotas)[1].Rows {
+		for _, row := range view.QuotaTables(quotas, view.QuotaColumns())[1].Rows {
 			out = append(out, row[0])
 		}
 		return out

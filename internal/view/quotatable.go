@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -19,14 +20,50 @@ type QuotaTable struct {
 // absent is the cell of an amount that a quota does not have.
 const absent = "-"
 
+// QuotaColumn is a column behind the name of a quota. Cell returns "" where the quota has no such value.
+type QuotaColumn struct {
+	Name string
+	Cell func(q *Quota, resource string) string
+}
+
+func amountColumn(name string, amounts func(*Quota) map[string]string) QuotaColumn {
+	return QuotaColumn{name, func(q *Quota, resource string) string { return amounts(q)[resource] }}
+}
+
+// QuotaColumns are the columns that a user of a quota looks at first.
+func QuotaColumns() []QuotaColumn {
+	return []QuotaColumn{
+		amountColumn("MIN", func(q *Quota) map[string]string { return q.Min }),
+		amountColumn("MAX", func(q *Quota) map[string]string { return q.Max }),
+		amountColumn("RUNTIME", func(q *Quota) map[string]string { return q.Runtime }),
+		amountColumn("REQUEST", func(q *Quota) map[string]string { return q.ChildRequest }),
+		amountColumn("USED", func(q *Quota) map[string]string { return q.Used }),
+		amountColumn("LENT", func(q *Quota) map[string]string { return q.Lent }),
+		amountColumn("BORROWED", func(q *Quota) map[string]string { return q.Borrowed }),
+	}
+}
+
+// MoreQuotaColumns are the columns that explain how the runtime comes about.
+func MoreQuotaColumns() []QuotaColumn {
+	return []QuotaColumn{
+		amountColumn("WEIGHT", func(q *Quota) map[string]string { return q.Weight }),
+		amountColumn("SCALED MIN", func(q *Quota) map[string]string { return q.EffectiveMin }),
+		amountColumn("NOT PREEMPTIBLE", func(q *Quota) map[string]string { return q.NonPreemptibleUsed }),
+		{"LENDS", func(q *Quota, _ string) string { return strconv.FormatBool(q.Lends) }},
+		{"TREE", func(q *Quota, _ string) string { return q.Tree }},
+	}
+}
+
 // QuotaTables returns a table for each resource that a max names: a row for each quota, below its parent and indented.
 // Quotas are left out that neither have the resource nor have one below them that has it.
-func QuotaTables(quotas []Quota) (tables []QuotaTable) {
+func QuotaTables(quotas []Quota, columns []QuotaColumn) (tables []QuotaTable) {
 	nodes := treeOf(quotas)
 	for _, resource := range limitedResources(quotas) {
-		t := QuotaTable{Rows: [][]string{
-			{"QUOTA (" + resource + ")", "MIN", "MAX", "RUNTIME", "REQUEST", "USED", "LENT", "BORROWED"},
-		}}
+		head := []string{"QUOTA (" + resource + ")"}
+		for _, c := range columns {
+			head = append(head, c.Name)
+		}
+		t := QuotaTable{Rows: [][]string{head}}
 		below := -1 // depth of the last row
 		for _, q := range slices.Backward(nodes) {
 			_, limited := q.Max[resource]
@@ -35,10 +72,8 @@ func QuotaTables(quotas []Quota) (tables []QuotaTable) {
 			}
 			below = q.depth
 			cells := []string{strings.Repeat("  ", q.depth) + q.Name}
-			for _, amounts := range []map[string]string{
-				q.Min, q.Max, q.Runtime, q.ChildRequest, q.Used, q.Lent, q.Borrowed,
-			} {
-				cells = append(cells, cmp.Or(amounts[resource], absent))
+			for _, c := range columns {
+				cells = append(cells, cmp.Or(c.Cell(&q.Quota, resource), absent))
 			}
 			t.Rows = slices.Insert(t.Rows, 1, cells)
 		}

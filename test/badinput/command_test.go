@@ -56,12 +56,12 @@ func commandCases() []bad {
 		}, []string{"is not a data folder of tenon", "nothing was removed"}},
 		{"a verb that does not exist", reads("explian"), []string{`unknown verb "explian"`, `did you mean "explain"?`}},
 		{
-			"explain: a kind that it does not know", reads("explain", "gang/g"),
-			[]string{`unknown kind in "gang/g"`, "use pod"},
+			"explain: a kind that it does not know", reads("explain", "widget/g"),
+			[]string{`unknown kind in "widget/g"`, "use pod"},
 		},
 		{
 			"explain: a format that does not exist", reads("explain", "p", "-o", "xml"),
-			[]string{"-o xml is not allowed", "table, json, yaml"},
+			[]string{"-o xml is not allowed", "table, wide, name, json, yaml, jsonpath=TEMPLATE"},
 		},
 		{
 			"topology: a colour that does not exist", reads("topology", "--color", "red"),
