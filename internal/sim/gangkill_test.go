@@ -293,7 +293,7 @@ func atRest(t *testing.T, e *engine) {
 			}
 		}
 	}
-	if r, _ := e.quotas.Report("q"); r.Used["cpu"] != cpus {
+	if r, found := e.quotas.Report("q"); found && r.Used["cpu"] != cpus {
 		t.Errorf("the quota uses %v, want %d milli-CPU", r.Used, cpus)
 	}
 	if pods := e.core.SchedulingQueue.InFlightPods(); len(pods) > 0 {

@@ -79,6 +79,27 @@ func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
 	}
 }
 
+// TestAGangThatWasInterruptedInItsStartHasNoMessageOfIt: one of its three members was bound when the scheduler stopped.
+func TestAGangThatWasInterruptedInItsStartHasNoMessageOfIt(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	for _, uid := range []string{"p1", "p2", "p3"} {
+		p := gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 3}}
+		if uid == "p1" {
+			p.Node, p.Bound = "n", time.Unix(1, 0)
+		}
+		s.Put(p)
+	}
+	plan, _ := s.Begin("p2")
+	s.Conclude(plan.Members, nil, gang.Failure{UID: "p3", Have: 2}, time.Now())
+	g := view.GangOf(s, "ns/g")
+	const text = "1 of 3 bound when the scheduler stopped; the rest does not fit: of gang ns/g only 2 of 3 " +
+		"members fit: pod ns/p3 does not"
+	if g.Message != text || g.Started || len(g.Bound) != 1 {
+		t.Errorf("started %t, bound %v, message\n%s\nwant\n%s", g.Started, g.Bound, g.Message, text)
+	}
+}
+
 func TestAGangOfWhichAPartIsBoundOrHeldHasAMessage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

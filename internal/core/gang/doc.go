@@ -13,4 +13,19 @@
 // A State has no clock and no goroutine: events go in, and the Effects that come out are for the caller to carry out.
 // The source is seed 003 with the scheduling cycle of Koordinator's release 0.7; the round belongs to the group, and
 // ends in the step in which its last member was tried or left.
+//
+// # After a restart
+//
+// A State that is given pods of which some are bound does not know whether the gang has started whole. A gang of a
+// Strict group was interrupted in its start, and its other members follow together or not at all, if
+//
+//   - fewer members than the minimum are bound, but as many as the minimum exist, and
+//   - a member that is not bound existed when the first of them was bound: a replacement is created after the start.
+//     Where no bound member says when that was, each other member counts as that old.
+//
+// Otherwise, or if the PodGroup's status says that the gang has started, the others follow one by one. Where all that
+// were not bound are deleted and created again before the restart, they look like replacements. Members that the
+// minimum did not need and that still wait make a gang that has lost some of its minimum look interrupted: then as many
+// as it lacks must fit together. If fewer members exist than the minimum, some have ended, and the others would wait
+// for them for ever. The settings of the gang are those that its pods and its PodGroup have now.
 package gang

@@ -69,7 +69,9 @@ type Pod struct {
 	Owner    string // UID of its controller; empty without one
 	Priority int32
 	Created  time.Time
-	Node     string // empty until it is bound
+	Node     string    // empty until it is bound
+	Bound    time.Time // when it was bound; zero where nothing says it
+	Leaving  bool      // it is being deleted
 }
 
 // Object is what a State reads of a PodGroup.
@@ -107,8 +109,7 @@ type gang struct {
 	oldest   *member            // that decides; nil without members
 	settings Settings           // in force. Invariant: Group is sorted and has id.
 	group    *group             // nil where a gang of list does not exist or lists others
-	// started: the set of its pods was satisfied once, or members are bound. It ends with the last pod of the set.
-	started bool
+	start    start
 	// replaced: a set of its pods has started and ended, so that the phase of its object proves nothing of later pods.
 	replaced bool
 	unknown  domain.Rule    // a rule that must hold and whose layer is not known
@@ -153,7 +154,7 @@ func (g *gang) isPlain() bool { return g.object != nil && g.object.Plain }
 
 // isOpen reports whether members are scheduled like pods without a gang.
 func (g *gang) isOpen() bool {
-	return (g.isPlain() || g.started && g.settings.Policy == OnceSatisfied) && g.refusal().Code == why.None
+	return (g.isPlain() || g.hasStarted() && g.settings.Policy == OnceSatisfied) && g.refusal().Code == why.None
 }
 
 func (g *gang) isWhole() bool {
@@ -164,6 +165,9 @@ func (g *gang) isWhole() bool {
 // members alone count, those of a set that lacks some of its minimum do too: else the rest could never follow.
 func (g *gang) running() int {
 	n := g.count[Allowed] + g.count[Bound]
+	if g.isInterrupted() {
+		n -= g.start.leaving
+	}
 	if g.settings.Policy == OnlyWaiting && n >= g.settings.Min {
 		return 0
 	}

@@ -22,6 +22,10 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("gang %s holds %d of the %d members that must start together", r.Gang, r.Have, r.Need)
 	case why.GangSiblingFailed, why.GangReserved:
 		text := fmt.Sprintf("of gang %s only %d of %d members fit%s", r.Gang, r.Have, r.Need, r.Tried)
+		if r.PartBound > 0 {
+			text = fmt.Sprintf("%d of %d bound when the scheduler stopped; the rest does not fit: ", r.PartBound,
+				r.PartLeast) + text
+		}
 		if r.Pod != "" {
 			text += ": pod " + r.Pod + " does not"
 		}

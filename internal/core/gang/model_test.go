@@ -23,14 +23,16 @@ type model struct {
 	pods     map[string]gang.Pod
 	holds    map[string]gang.Phase
 	objects  map[string]gang.Object
-	started  map[string]bool    // gangs that were satisfied once, and of whose pods some are left
-	replaced map[string]bool    // gangs that had started and have lost all pods, while they exist
-	ended    map[string]string  // the last owner of gangs that had started, while they have no pods
-	closed   map[string]bool    // gangs whose members may not be tried
-	opened   map[string]bool    // by effects, since the last event
-	after    map[string]behind  // by gang: it gave back for the sake of another group
-	claims   map[string]*claim  // by group: its last plan failed for lack of room
-	known    map[string]settled // by gang, until a pod or an object changes
+	started  map[string]bool      // gangs that are known to have been satisfied once, and of whose pods some are left
+	first    map[string]time.Time // by gang: the earliest time at which one of its bound members was bound
+	halted   map[string]bool      // gangs whose start was interrupted when a member was deleted
+	replaced map[string]bool      // gangs that had started and have lost all pods, while they exist
+	ended    map[string]string    // the last owner of gangs that had started, while they have no pods
+	closed   map[string]bool      // gangs whose members may not be tried
+	opened   map[string]bool      // by effects, since the last event
+	after    map[string]behind    // by gang: it gave back for the sake of another group
+	claims   map[string]*claim    // by group: its last plan failed for lack of room
+	known    map[string]settled   // by gang, until a pod or an object changes
 	born     int
 }
 
@@ -171,6 +173,13 @@ func (m *model) members(id string) int {
 
 func (m *model) running(id string, s gang.Settings) int {
 	n := m.count(id, gang.Allowed, gang.Bound)
+	if m.interrupted(id) {
+		for uid, p := range m.pods {
+			if p.Gang == id && p.Leaving && m.holds[uid] == gang.Bound {
+				n--
+			}
+		}
+	}
 	if s.Policy == gang.OnlyWaiting && n >= s.Min {
 		return 0
 	}
@@ -179,7 +188,40 @@ func (m *model) running(id string, s gang.Settings) int {
 
 func (m *model) open(id string) bool {
 	s, fault, _ := m.settings(id)
-	return fault == "" && s.Policy == gang.OnceSatisfied && (m.started[id] || m.objects[id].Plain)
+	return fault == "" && s.Policy == gang.OnceSatisfied && (m.hasStarted(id) || m.objects[id].Plain)
+}
+
+// hasStarted reports whether a gang was satisfied once, as far as its pods say.
+func (m *model) hasStarted(id string) bool {
+	return m.started[id] || m.count(id, gang.Bound) > 0 && !m.interrupted(id)
+}
+
+// interrupted reports whether the bound members of a gang in a Strict group are a part of those that were to start
+// together: fewer than the minimum, with enough others to complete it, one of which existed when the first was bound.
+func (m *model) interrupted(id string) bool {
+	s, _, _ := m.settings(id)
+	group := s.Group
+	if !m.mutual(s) {
+		group = nil // it is strict until its group is known
+	}
+	strict := len(group) == 0 || slices.ContainsFunc(group, func(other string) bool {
+		o, _, _ := m.settings(other)
+		return o.Mode == gang.Strict
+	})
+	bound := m.count(id, gang.Bound)
+	if !strict || m.started[id] || bound == 0 || bound >= s.Min {
+		return false
+	}
+	if m.halted[id] {
+		return true
+	}
+	for uid, p := range m.pods {
+		if p.Gang == id && m.holds[uid] != gang.Bound && m.members(id) >= s.Min &&
+			(m.first[id].IsZero() || !m.first[id].Before(p.Created)) {
+			return true
+		}
+	}
+	return false
 }
 
 // gated reports whether the members of a gang may not be tried.
@@ -224,8 +266,8 @@ func (m *model) apply(e gang.Effects) {
 			for _, other := range s.Group {
 				satisfied[other] = ready
 			}
-		} else if m.objects[id].Plain {
-			satisfied[id] = true // for a PodGroup of its name that is a gang
+		} else {
+			satisfied[id] = true // also for a PodGroup of the name of a plain one
 		}
 		if !ready || m.holds[uid] != gang.Waiting {
 			m.Fatalf("%s of %s may start, and holds %d; of the group %v not all have their minimum", uid, id,
@@ -250,6 +292,33 @@ func (m *model) apply(e gang.Effects) {
 			delete(m.replaced, id)
 		}
 	}
+}
+
+// forgetStarts forgets what bound members said of gangs that have none.
+func (m *model) forgetStarts() {
+	for _, id := range names {
+		if m.count(id, gang.Bound) == 0 {
+			delete(m.first, id)
+			delete(m.halted, id)
+		}
+	}
+}
+
+// bind records that a pod is bound.
+func (m *model) bind(p gang.Pod) {
+	m.holds[p.UID] = gang.Bound
+	if first := m.first[p.Gang]; first.IsZero() || !p.Bound.IsZero() && p.Bound.Before(first) {
+		m.first[p.Gang] = p.Bound
+	}
+}
+
+// boundPod is a pod after its Binding, at a time that is not always known.
+func (m *model) boundPod(p gang.Pod) gang.Pod {
+	p.Node = "node"
+	if at := rapid.IntRange(-1, 4).Draw(m.T, "bound at"); at >= 0 {
+		p.Bound = time.Unix(int64(at), 0)
+	}
+	return p
 }
 
 // verify compares the State with what the model knows.
@@ -290,7 +359,7 @@ func (m *model) verify(after string) {
 	clear(m.opened)
 	for _, id := range m.state.Gangs() {
 		r, _ := m.state.Find(id)
-		if r.Started != m.started[id] {
+		if r.Started != m.hasStarted(id) {
 			m.Fatalf("after %s: %s has started: %v", after, id, r.Started)
 		}
 		for _, member := range r.Members {
@@ -430,7 +499,7 @@ func (m *model) put(p gang.Pod) {
 	m.pods[p.UID] = p
 	clear(m.known)
 	if p.Node != "" {
-		m.holds[p.UID], m.started[p.Gang] = gang.Bound, true
+		m.bind(p)
 	}
 	m.apply(m.state.Put(p))
 }
@@ -565,7 +634,7 @@ func (m *model) step() (event string) {
 		}
 		return rapid.SampledFrom(uids).Draw(m.T, "uid"), true
 	}
-	switch kind := rapid.IntRange(0, 18).Draw(m.T, "event"); kind {
+	switch kind := rapid.IntRange(0, 19).Draw(m.T, "event"); kind {
 	case 0, 1:
 		p := m.drawPod(fmt.Sprint("u", m.born))
 		m.born++
@@ -582,16 +651,19 @@ func (m *model) step() (event string) {
 	case 3:
 		if uid, ok := pick(gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound); ok {
 			p := m.pods[uid]
+			started := m.hasStarted(p.Gang)
+			m.halted[p.Gang] = m.interrupted(p.Gang) && (m.holds[uid] != gang.Bound || p.Leaving)
 			delete(m.pods, uid)
 			delete(m.holds, uid)
 			clear(m.known)
+			m.forgetStarts()
 			left := m.count(p.Gang, gang.Allowed, gang.Bound)
 			for other, o := range m.pods {
 				if o.Gang == p.Gang && o.Owner == p.Owner && other != uid {
 					left++
 				}
 			}
-			if m.started[p.Gang] && left == 0 {
+			if m.started[p.Gang] = started; started && left == 0 {
 				m.ended[p.Gang], m.replaced[p.Gang], m.started[p.Gang] = p.Owner, true, false
 			}
 			m.apply(m.state.Remove(uid))
@@ -646,11 +718,16 @@ func (m *model) step() (event string) {
 	case 17:
 		m.succeed()
 		return "another scheduler"
+	case 18:
+		if uid, ok := pick(gang.Bound); ok {
+			p := m.pods[uid]
+			p.Leaving = true
+			m.put(p)
+			return "delete " + uid
+		}
 	default:
 		if uid, ok := pick(gang.Allowed); ok {
-			p := m.pods[uid]
-			p.Node = "node"
-			m.put(p)
+			m.put(m.boundPod(m.pods[uid]))
 			return "bind " + uid
 		}
 		m.now = m.now.Add(30 * time.Second)
@@ -672,8 +749,8 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 		m := &model{
 			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
 			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
-			replaced: map[string]bool{},
-			ended:    map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
+			replaced: map[string]bool{}, first: map[string]time.Time{}, halted: map[string]bool{},
+			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
 			after: map[string]behind{}, claims: map[string]*claim{}, known: map[string]settled{},
 		}
 		m.state.LimitOvertakes(maxOvertakes)
@@ -737,9 +814,7 @@ func (m *model) expiresAll() {
 func (m *model) succeed() {
 	for _, uid := range m.uids(gang.Allowed) {
 		if rapid.Bool().Draw(m.T, "is bound") {
-			p := m.pods[uid]
-			p.Node = "node"
-			m.pods[uid] = p
+			m.pods[uid] = m.boundPod(m.pods[uid])
 		}
 	}
 	before, started := m.state, m.started
@@ -752,10 +827,12 @@ func (m *model) succeed() {
 	clear(m.after)
 	clear(m.claims)
 	clear(m.known)
+	clear(m.first)
+	clear(m.halted)
 	for uid, p := range m.pods {
 		m.holds[uid] = gang.Pending
 		if p.Node != "" {
-			m.holds[uid], m.started[p.Gang] = gang.Bound, true
+			m.bind(p)
 		}
 	}
 	for _, id := range rapid.Permutation(names).Draw(m.T, "objects") {

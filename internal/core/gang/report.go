@@ -70,7 +70,7 @@ func (s *State) Find(id string) (Report, bool) {
 		return Report{}, false
 	}
 	r := Report{
-		Gang: id, Settings: g.settings, Object: g.object, Created: g.created(), Started: g.started,
+		Gang: id, Settings: g.settings, Object: g.object, Created: g.created(), Started: g.hasStarted(),
 		Degraded: g.isDegraded(),
 	}
 	r.Settings.Group = slices.Clone(g.settings.Group)

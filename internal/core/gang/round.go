@@ -41,6 +41,10 @@ type Refusal struct {
 	Pod   string      // namespace/name of the member that failed
 	Cause why.Finding // why it did
 	Tried Tried       // domains
+
+	// PartBound members of the group were bound when the scheduler stopped, of PartLeast that had to be; 0 of a group
+	// whose start was not interrupted.
+	PartBound, PartLeast int
 }
 
 // set moves a member to a phase.
@@ -266,6 +270,7 @@ func (g *group) allow(ready bool) (uids []string) {
 		if !ready && !o.isOpen() || o.count[Waiting] == 0 {
 			continue
 		}
+		o.start.proved = true
 		for uid, m := range o.members {
 			if m.phase == Waiting {
 				o.set(m, Allowed)
@@ -276,7 +281,7 @@ func (g *group) allow(ready bool) (uids []string) {
 	if ready && len(uids) > 0 {
 		g.deadline, g.resumes, g.failure = time.Time{}, time.Time{}, Refusal{}
 		for _, o := range g.gangs {
-			o.started = true
+			o.start.proved = true
 		}
 	}
 	slices.Sort(uids)
@@ -310,6 +315,7 @@ func (g *group) next() {
 func (g *group) end(why Refusal) Effects {
 	effects := g.releaseMembers()
 	g.failure = why
+	g.failure.PartBound, g.failure.PartLeast = g.boundInPart()
 	for _, o := range g.gangs {
 		for _, m := range o.members {
 			if m.phase == Pending {

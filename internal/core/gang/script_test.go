@@ -76,11 +76,12 @@ type player struct {
 }
 
 // do carries out one event. Events are: put POD… [gang=G] [KEY=VALUE…], object G [KEY=VALUE…], gone G, remove POD…,
-// bind POD…, place POD…, fail POD…, lose POD…, wait DURATION, show.
+// bind POD…, delete POD…, place POD…, fail POD…, lose POD…, wait DURATION, show. at=SECONDS is when pods were created
+// or bound.
 func (p *player) do(words []string) string {
 	var names []string
 	var s gang.Settings
-	gangID, object, owner := "ns/g", false, ""
+	gangID, object, owner, at := "ns/g", false, "", time.Time{}
 	for _, w := range words[1:] {
 		key, value, isSetting := strings.Cut(w, "=")
 		n, _ := strconv.Atoi(value)
@@ -89,6 +90,8 @@ func (p *player) do(words []string) string {
 			names = append(names, w)
 		case key == "gang":
 			gangID = "ns/" + value
+		case key == "at":
+			at = time.Unix(int64(n), 0)
 		case key == "min":
 			s.Min = n
 		case key == "total":
@@ -130,7 +133,7 @@ func (p *player) do(words []string) string {
 	for _, name := range names {
 		all += p.effects(p.one(words[0], gang.Pod{
 			UID: name, Namespace: "ns", Name: name, Gang: gangID, InObject: object, Settings: s,
-			Owner: owner,
+			Owner: owner, Created: at,
 		}))
 	}
 	all += p.refused
@@ -140,10 +143,12 @@ func (p *player) do(words []string) string {
 
 func (p *player) one(event string, pod gang.Pod) gang.Effects {
 	switch event {
-	case "put", "bind":
-		if event == "bind" {
+	case "put", "bind", "delete":
+		if at := pod.Created; event != "put" {
 			pod = p.pods[pod.UID]
-			pod.Node = "node"
+			if pod.Leaving = event == "delete"; event == "bind" {
+				pod.Node, pod.Bound = "node", at
+			}
 		}
 		p.pods[pod.UID] = pod
 		return p.state.Put(pod)

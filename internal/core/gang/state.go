@@ -72,7 +72,7 @@ func (s *State) Put(p Pod) (effects Effects) {
 	if m == nil {
 		g := s.find(p.Gang)
 		if len(g.members) == 0 && p.Owner != "" && s.ended[p.Gang] == p.Owner {
-			g.started = true
+			g.start.proved = true
 		}
 		m = &member{gang: g}
 		g.members[p.UID], s.members[p.UID] = m, m
@@ -82,7 +82,7 @@ func (s *State) Put(p Pod) (effects Effects) {
 	m.pod, g.ranked = p, false
 	if p.Node != "" {
 		g.set(m, Bound)
-		g.started = true
+		g.start.noteBound(&p)
 	}
 	if g.oldest == m || m.older(g.oldest) {
 		g.elect()
@@ -98,14 +98,16 @@ func (s *State) Remove(uid string) Effects {
 		return Effects{}
 	}
 	g := m.gang
+	started := g.hasStarted()
+	g.start.lastingly = g.isInterrupted() && (m.phase != Bound || m.pod.Leaving)
 	blamed := g.group != nil && g.group.failure.Pod == m.pod.Namespace+"/"+m.pod.Name
 	g.leave(m)
 	g.ranked = false
 	delete(s.members, uid)
 	delete(g.members, uid)
-	if g.started && g.setEnded(m.pod.Owner) {
+	if g.start.proved = started; started && g.setEnded(m.pod.Owner) {
 		s.remember(g.id, m.pod.Owner)
-		g.started, g.replaced = false, true
+		g.start.proved, g.replaced = false, true
 	}
 	if g.oldest == m {
 		g.elect()
@@ -168,7 +170,7 @@ func (s *State) remember(id, owner string) {
 // PutObject records a PodGroup.
 func (s *State) PutObject(o Object) Effects {
 	g := s.find(o.Gang)
-	g.started = g.started || o.Started && !g.replaced
+	g.start.proved = g.start.proved || o.Started && !g.replaced
 	g.object = &o
 	return s.refresh(s.attach("PodGroup "+o.Gang, g, Composite{Exists: true, Parent: o.Parent})...)
 }
@@ -213,6 +215,7 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 		} else {
 			g.settings = s.settingsOf(g)
 			g.unknown = s.unknown(g)
+			g.noteStart()
 		}
 		if listed := before[i].Group; !slices.Equal(listed, g.settings.Group) {
 			s.list(g, listed)

@@ -33,7 +33,7 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 	out := gang.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Gang: id, InObject: inObject,
 		Settings: r.settings(p.Annotations, p.Labels), Created: p.CreationTimestamp.Time, Node: p.Spec.NodeName,
-		Joint: joinsGPUs(p),
+		Bound: boundAt(p), Leaving: p.DeletionTimestamp != nil, Joint: joinsGPUs(p),
 		Index: readGang(&r, p.Annotations, annotation.ParseMemberIndex, annotation.GangNetworkTopologyIndex),
 	}
 	if p.Spec.Priority != nil {
@@ -44,6 +44,17 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 	}
 	out.Fault = r.fault
 	return out, true
+}
+
+// boundAt returns when a pod was bound: its condition PodScheduled gets that time with the Binding.
+func boundAt(p *corev1.Pod) (at time.Time) {
+	for i := range p.Status.Conditions {
+		c := &p.Status.Conditions[i]
+		if p.Spec.NodeName != "" && c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			at = c.LastTransitionTime.Time
+		}
+	}
+	return at
 }
 
 // GangObject translates a PodGroup of any group. Its annotations come before its spec; they say nothing of one whose

@@ -94,6 +94,36 @@ func gangPod(labels, annotations map[string]string) *corev1.Pod {
 	return p
 }
 
+// TestWhenAMemberWasBound: the condition says it for a pod with a node, whatever it said before.
+func TestWhenAMemberWasBound(t *testing.T) {
+	t.Parallel()
+	at := metav1.Unix(100, 0)
+	for name, c := range map[string]struct {
+		node   string
+		status corev1.ConditionStatus
+		want   time.Time
+	}{
+		"bound":                       {"n", corev1.ConditionTrue, at.Time},
+		"bound, and says nothing":     {"n", "", time.Time{}},
+		"bound, and says it does not": {"n", corev1.ConditionFalse, time.Time{}},
+		"pending":                     {"", corev1.ConditionFalse, time.Time{}},
+	} {
+		p := gangPod(nil, map[string]string{gangs + "name": "a"})
+		p.Spec.NodeName = c.node
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(200, 0)},
+			{Type: corev1.PodScheduled, Status: c.status, LastTransitionTime: at},
+		}
+		if g, _ := convert.GangPod(p); !g.Bound.Equal(c.want) || g.Leaving {
+			t.Errorf("%s: bound at %v, leaving %t; want %v", name, g.Bound, g.Leaving, c.want)
+		}
+		p.DeletionTimestamp = &at
+		if g, _ := convert.GangPod(p); !g.Leaving {
+			t.Errorf("%s, and deleted: it does not leave", name)
+		}
+	}
+}
+
 func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {
 	t.Parallel()
 	type keys = map[string]string
