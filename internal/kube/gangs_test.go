@@ -222,25 +222,45 @@ func TestQuotasLearnWhatHoldsGangsTogether(t *testing.T) {
 	listing.Annotations = map[string]string{annotation.GangGroups: `["ns/g","ns/other"]`}
 	both := moved.DeepCopy()
 	both.Annotations = listing.Annotations
+	nonStrict := both.DeepCopy()
+	nonStrict.Annotations[annotation.GangMode] = "NonStrict"
+	partial := listing.DeepCopy()
+	partial.Annotations[annotation.GangMode] = "NonStrict"
 	native := podGroup(v1alpha1.NativeGroupName, 0)
 	native.Basic, native.Whole = true, true
 	for i, c := range []struct {
 		event func()
 		want  string
 	}{
-		{func() { s.PutPod(inGroup("a")) }, "map[ns/g:{1 false false ns/g}]"},
-		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 4)) }, "map[ns/g:{4 false false ns/g}]"},
-		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 3)) }, "map[ns/g:{3 false false ns/g}]"},
-		{func() { s.PutPod(moved) }, "map[ns/g:{3 false false ns/g} ns/other:{1 false false ns/other}]"},
-		{func() { s.PutGroup(listing) }, "map[ns/g:{3 false false } ns/other:{1 false false ns/other}]"},
+		{func() { s.PutPod(inGroup("a")) }, "map[ns/g:{1 false false false ns/g}]"},
+		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 4)) }, "map[ns/g:{4 false false false ns/g}]"},
+		{func() { s.PutGroup(podGroup(v1alpha1.GroupName, 3)) }, "map[ns/g:{3 false false false ns/g}]"},
+		{func() { s.PutPod(moved) }, "map[ns/g:{3 false false false ns/g} ns/other:{1 false false false ns/other}]"},
+		{func() { s.PutGroup(listing) }, "map[ns/g:{3 false false false } ns/other:{1 false false false ns/other}]"},
 		{
 			func() { s.PutPod(both) },
-			"map[ns/g:{3 false false ns/g,ns/other} ns/other:{1 false false ns/g,ns/other}]",
+			"map[ns/g:{3 false false false ns/g,ns/other} ns/other:{1 false false false ns/g,ns/other}]",
 		},
-		{func() { s.PutPod(moved) }, "map[ns/g:{3 false false } ns/other:{1 false false ns/other}]"},
-		{func() { s.PutGroup(native) }, "map[ns/g:{0 true true ns/g} ns/other:{1 false false ns/other}]"},
-		{func() { s.RemoveGroup(native) }, "map[ns/g:{3 false false } ns/other:{1 false false ns/other}]"},
-		{func() { s.RemoveGroup(listing) }, "map[ns/other:{1 false false ns/other}]"},
+		{
+			func() { s.PutPod(nonStrict) },
+			"map[ns/g:{3 false false false ns/g,ns/other} ns/other:{1 false false false ns/g,ns/other}]",
+		},
+		{
+			func() { s.PutGroup(partial) },
+			"map[ns/g:{3 false false true ns/g,ns/other} ns/other:{1 false false true ns/g,ns/other}]",
+		},
+		{
+			func() { s.PutPod(both) },
+			"map[ns/g:{3 false false false ns/g,ns/other} ns/other:{1 false false false ns/g,ns/other}]",
+		},
+		{
+			func() { s.PutGroup(listing) },
+			"map[ns/g:{3 false false false ns/g,ns/other} ns/other:{1 false false false ns/g,ns/other}]",
+		},
+		{func() { s.PutPod(moved) }, "map[ns/g:{3 false false false } ns/other:{1 false false false ns/other}]"},
+		{func() { s.PutGroup(native) }, "map[ns/g:{0 true true false ns/g} ns/other:{1 false false false ns/other}]"},
+		{func() { s.RemoveGroup(native) }, "map[ns/g:{3 false false false } ns/other:{1 false false false ns/other}]"},
+		{func() { s.RemoveGroup(listing) }, "map[ns/other:{1 false false false ns/other}]"},
 		{func() { s.RemovePod(moved) }, "map[]"},
 	} {
 		c.event()
@@ -275,9 +295,9 @@ func TestATreeOfPodGroupsIsOneGroup(t *testing.T) {
 		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
 		s.PutPod(p)
 	}
-	const alone = "map[ns/g:{1 false false ns/g} ns/h:{1 false false ns/h} ns/i:{1 false false ns/i}]"
-	const together = "map[ns/g:{1 false false ns/g,ns/h,ns/i} ns/h:{1 false false ns/g,ns/h,ns/i} " +
-		"ns/i:{1 false false ns/g,ns/h,ns/i}]"
+	const alone = "map[ns/g:{1 false false false ns/g} ns/h:{1 false false false ns/h} ns/i:{1 false false false ns/i}]"
+	const together = "map[ns/g:{1 false false false ns/g,ns/h,ns/i} ns/h:{1 false false false ns/g,ns/h,ns/i} " +
+		"ns/i:{1 false false false ns/g,ns/h,ns/i}]"
 	for i, c := range []struct {
 		event  func()
 		opened []string

@@ -474,6 +474,8 @@ func (m *model) rounds(after string) {
 			possible = possible && (m.open(other) || has >= o.Min)
 		}
 		switch {
+		case m.state.Bond(id).NonStrict == strict:
+			m.Fatalf("after %s: the bond of %s is NonStrict: %t, and so is the group %v", after, id, strict, s.Group)
 		case strict && waiting > 0 && !possible:
 			m.Fatalf("after %s: the group %v waits and cannot be completed", after, s.Group)
 		case tried > 0 && left == 0:

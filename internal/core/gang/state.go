@@ -231,6 +231,11 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 		if g.group != nil {
 			effects.add(g.group.advanceRound())
 		}
+		if g.group != nil && before[i].Mode != g.settings.Mode {
+			for _, o := range g.group.gangs {
+				s.noteBond(o, &effects)
+			}
+		}
 		if was := before[i]; was.Min != g.settings.Min || was.Mode != g.settings.Mode ||
 			was.Policy != g.settings.Policy || !slices.Equal(was.DomainRules, g.settings.DomainRules) {
 			effects.add(s.retry(g))

@@ -2,10 +2,12 @@ package gang
 
 // Bond is what holds the pods of a gang together. The zero value is of a gang of which nothing is known.
 type Bond struct {
-	Least int    // members that must run; 0 where nothing is known of the gang
-	Plain bool   // its pods are scheduled one by one, whatever they say
-	Whole bool   // its pods are evicted together
-	Group string // the same for gangs that start together; empty where one that it lists does not list the same
+	Least int  // members that must run; 0 where nothing is known of the gang
+	Plain bool // its pods are scheduled one by one, whatever they say
+	Whole bool // its pods are evicted together
+	// NonStrict members are reserved one by one, as they fit: all gangs of the group have that mode.
+	NonStrict bool
+	Group     string // the same for gangs that start together; empty where one that it lists does not list the same
 }
 
 // Bond returns what holds the pods of a gang together; the zero value for one that does not exist.
@@ -19,7 +21,7 @@ func (s *State) Bond(id string) Bond {
 func (g *gang) bond() Bond {
 	b := Bond{Least: g.settings.Min, Plain: g.isPlain(), Whole: g.isWhole()}
 	if g.group != nil {
-		b.Group = g.group.key
+		b.Group, b.NonStrict = g.group.key, !g.group.isStrict()
 	}
 	return b
 }
@@ -42,6 +44,15 @@ func (b Bond) Lacks(holding int) int {
 		return 0
 	}
 	return max(b.Least-holding, 0)
+}
+
+// AtOnce returns how many members must be admitted at once, beside those that hold resources: all that the gang lacks,
+// and of a NonStrict one none.
+func (b Bond) AtOnce(holding int) int {
+	if b.NonStrict {
+		return 0
+	}
+	return b.Lacks(holding)
 }
 
 // Divide divides members of one gang that hold resources, of which there are further ones elsewhere. Each of alone, the

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // LimitKind is what a pod would exceed.
@@ -67,9 +69,10 @@ type claim struct {
 // paths, in each dimension that they ask for and that the quota's max names, what is used and what they ask for must be
 // within the runtime, or the max by the rules; of pods that are not preemptible also within the min of their own quota.
 // System is never limited, Default by its max alone. Pods that hold it already ask for nothing. What is held for
-// nominated pods that come first counts as used. With a member of a gang it asks for as many others as the gang lacks.
-// The work for a pod is in its depth times its dimensions, and as much for each nominated pod of its quota; the first
-// member of a gang that is asked about has that of all. Success allocates nothing for a pod without a gang.
+// nominated pods that come first counts as used. With a member of a gang it asks for as many others as the gang lacks;
+// members of a NonStrict gang are admitted one by one. The work for a pod is in its depth times its dimensions, and as
+// much for each nominated pod of its quota; the first member of a gang that is asked about has that of all. Success
+// allocates nothing for a pod without a gang.
 func (a *Account) Admit(uids ...string) *Excess {
 	var one *entry
 	if len(uids) == 1 {
@@ -77,7 +80,7 @@ func (a *Account) Admit(uids ...string) *Excess {
 			return nil
 		}
 	}
-	uids = a.together(uids)
+	uids = a.together(uids, gang.Bond.AtOnce)
 	a.claims = a.claims[:0]
 	var leaf *Quota
 	for _, uid := range uids {
@@ -315,7 +318,7 @@ func (a *Account) Grew(uid string, x *Excess) bool {
 	if e == nil {
 		return false
 	}
-	uids := a.together([]string{uid})
+	uids := a.together([]string{uid}, gang.Bond.AtOnce)
 	if x.LimitKind == NoQuota {
 		_, missing := a.QuotaOf(PodsOf{Quota: x.Quota})
 		names := func(uid string) bool { return a.pods[uid].pod.Quota == x.Quota }

@@ -215,12 +215,13 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 	}
 }
 
-// withGangs adds, one member at a time, what gangs of pending pods lack: the best of those that wait.
+// withGangs adds, one member at a time, what Strict gangs of pending pods lack: the best of those that wait.
 func withGangs(a *Account, uids []string) []string {
 	out := slices.Clone(uids)
 	for _, uid := range uids {
 		e := a.pods[uid]
-		for e != nil && e.state == Pending && e.pod.Gang != "" && !a.bonds[e.pod.Gang].Plain {
+		for e != nil && e.state == Pending && e.pod.Gang != "" && !a.bonds[e.pod.Gang].Plain &&
+			!a.bonds[e.pod.Gang].NonStrict {
 			least, runs, next := a.bonds[e.pod.Gang].Least, 0, (*entry)(nil)
 			for _, o := range a.pods {
 				if o.pod.Gang != e.pod.Gang {
@@ -295,6 +296,7 @@ func TestAdmissionIsBruteForce(t *testing.T) {
 		}
 		a.SetGang("g", gang.Bond{
 			Least: rapid.IntRange(0, 4).Draw(t, "set"), Plain: rapid.IntRange(0, 4).Draw(t, "plain") == 0,
+			NonStrict: rapid.IntRange(0, 2).Draw(t, "NonStrict") == 0,
 		})
 		for range 4 {
 			uids := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p0", "p1", "p2", "p3", "p4", "p5"}), 1, 4,

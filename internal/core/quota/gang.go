@@ -76,9 +76,10 @@ func (a *Account) Gangs() map[string]*Gang {
 	return gangs
 }
 
-// together returns the pods, and the pending members of their gangs that must start with them: as many as each gang
-// lacks, or as there are, by priority and UID. No gang is to start where its quotas lack room for all that it needs.
-func (a *Account) together(uids []string) []string {
+// together returns the pods, and the pending members of their gangs that are required beside those that hold their
+// amounts: as many, or as there are, by priority and UID. With gang.Bond.AtOnce, no Strict gang starts where its quotas
+// lack room for all that it needs.
+func (a *Account) together(uids []string, required func(gang.Bond, int) int) []string {
 	all, done := uids, ""
 	for _, uid := range uids {
 		e := a.pods[uid]
@@ -86,7 +87,7 @@ func (a *Account) together(uids []string) []string {
 			continue
 		}
 		done = e.pod.Gang
-		lacks := a.bonds[done].Lacks(a.holding(done))
+		lacks := required(a.bonds[done], a.holding(done))
 		if lacks <= 1 {
 			continue
 		}

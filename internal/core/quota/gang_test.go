@@ -85,6 +85,34 @@ func TestAGangWhoseMembersSayNothingAsksForWhatIsSet(t *testing.T) {
 	}
 }
 
+// TestMembersOfANonStrictGangAreAdmittedOneByOne: 2 of 4 fit; a third does when the quota grows by one, and a dry run
+// of the gang asks for all that it lacks.
+func TestMembersOfANonStrictGangAreAdmittedOneByOne(t *testing.T) {
+	t.Parallel()
+	a := accountOf(29)
+	a.SetGang("g", gang.Bond{Least: 4, NonStrict: true})
+	for i := range 4 {
+		a.Put(member(fmt.Sprint("p", i), "a", 10))
+	}
+	for i, want := range []bool{true, true, false, false} {
+		if got := a.Reserve(fmt.Sprint("p", i)) == nil; got != want {
+			t.Errorf("member %d of 2 that fit: admitted %v", i, got)
+		}
+	}
+	x := a.Admit("p2")
+	if x == nil || x.Pods != 1 || x.Shortages[0].Request != 10 || x.Shortages[0].Used != 20 || a.Grew("p2", x) {
+		t.Fatalf("got %+v, want one pod of 10 beside 20", x)
+	}
+	if one, all := a.AdmitTrial(a.Try("p2")), a.AdmitTrial(a.TryGang("p2")); one == nil || one.Pods != 1 ||
+		all == nil || all.Pods != 2 {
+		t.Errorf("a dry run of the pod asks for %+v, one of the gang for %+v; want 1 pod and 2", one, all)
+	}
+	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: quota.Amounts{"cpu": 30}})
+	if !a.Grew("p2", x) || a.Reserve("p2") != nil || a.Reserve("p3") == nil {
+		t.Error("the quota grew by one member, and not one more is admitted")
+	}
+}
+
 // TestAPodIsTriedAgainWhenItsGangAsksForLess: the member that was in the way is gone, and another takes its place.
 func TestAPodIsTriedAgainWhenItsGangAsksForLess(t *testing.T) {
 	t.Parallel()
@@ -135,7 +163,7 @@ func TestAGangWithoutAllItsMembersAsksForThoseThereAre(t *testing.T) {
 }
 
 // TestNoGangStartsThatItsQuotasCannotHold reserves the members of random gangs one after the other, each gang when the
-// one before it is done: it holds what it needs, or nothing.
+// one before it is done: it holds what it needs, or nothing; a NonStrict one holds what fits.
 func TestNoGangStartsThatItsQuotasCannotHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(0, 60).Draw(t, "limit")
@@ -144,7 +172,8 @@ func TestNoGangStartsThatItsQuotasCannotHold(t *testing.T) {
 		for g := range rapid.IntRange(1, 5).Draw(t, "gangs") {
 			size, least := rapid.IntRange(1, 6).Draw(t, "size"), rapid.IntRange(0, 7).Draw(t, "min")
 			each := rapid.Int64Range(1, 5).Draw(t, "amount")
-			a.SetGang(fmt.Sprint(g), gang.Bond{Least: least})
+			nonStrict := rapid.IntRange(0, 3).Draw(t, "NonStrict") == 0
+			a.SetGang(fmt.Sprint(g), gang.Bond{Least: least, NonStrict: nonStrict})
 			var pods []quota.Pod
 			for i := range size {
 				p := member(fmt.Sprint(g, "-", i), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "quota"), each)
@@ -159,6 +188,9 @@ func TestNoGangStartsThatItsQuotasCannotHold(t *testing.T) {
 				}
 			}
 			needed := min(max(least, 1), size)
+			if nonStrict {
+				needed = 1
+			}
 			want := int64(0)
 			if free := (limit - used) / each; free >= int64(needed) {
 				want = min(free, int64(size))
@@ -214,6 +246,7 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 		bind := func(gangName string) {
 			bond := gang.Bond{Least: rapid.SampledFrom([]int{0, 3, 4, 4, 5, 5, 5, 5, 5, 5}).Draw(t, "least")}
 			bond.Plain = rapid.IntRange(0, 9).Draw(t, "plain") == 0
+			bond.NonStrict = rapid.IntRange(0, 14).Draw(t, "NonStrict") == 0
 			both(func(a *quota.Account) { a.SetGang(gangName, bond) })
 		}
 		for _, g := range []string{"x", "y"} {

@@ -3,6 +3,8 @@ package quota
 import (
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // MayPreempt reports whether the victim may be evicted for the preemptor by the rules of quotas. Inside a quota it is a
@@ -40,7 +42,7 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 		return nil, false
 	}
 	nodes = map[string]bool{}
-	t := a.trial(p)
+	t := a.trial(p, gang.Bond.AtOnce)
 	for _, g := range a.groupsOf(p.group.quota) {
 		for _, v := range g.pods {
 			if v.pod.Node != "" && !v.pod.Leaving && a.mayPreempt(p, v) {
@@ -57,29 +59,34 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 
 // Trial is a pending pod, with what a dry run takes from the pods around it or adds to them. Copy it by Clone.
 type Trial struct {
-	pods   []string // the pending one, and the members of its gang that start with it
+	pods   []string // the pending one, and the members of its gang that are admitted with it
 	leaf   *Quota
 	claims []claim          // of the pods; what they hold is for the added pods, less those that are taken
 	moved  map[string]int64 // by UID: 1 for an added pod, -1 for a taken one
 }
 
-// Try begins a dry run for a pod; nil for one that is not known or not pending.
-func (a *Account) Try(uid string) *Trial {
+// Try begins a dry run of Admit for a pod; nil for one that is not known or not pending.
+func (a *Account) Try(uid string) *Trial { return a.try(uid, gang.Bond.AtOnce) }
+
+// TryGang is Try for a pod with all members that its gang lacks, also of a NonStrict gang.
+func (a *Account) TryGang(uid string) *Trial { return a.try(uid, gang.Bond.Lacks) }
+
+func (a *Account) try(uid string, required func(gang.Bond, int) int) *Trial {
 	e := a.pods[uid]
 	if e == nil || e.state != Pending {
 		return nil
 	}
-	return a.trial(e)
+	return a.trial(e, required)
 }
 
 // trial begins a dry run. Nominated pods that come first are added, and pods that leave are taken, whatever quota they
 // are in: they go whatever becomes of the dry run, so that no other pod is evicted for the room that they leave.
-func (a *Account) trial(e *entry) *Trial {
+func (a *Account) trial(e *entry, required func(gang.Bond, int) int) *Trial {
 	t := &Trial{leaf: e.group.quota, moved: map[string]int64{}}
 	if e.state != Pending {
 		return t
 	}
-	t.pods = a.together([]string{e.pod.UID})
+	t.pods = a.together([]string{e.pod.UID}, required)
 	for _, uid := range t.pods {
 		t.claims = a.claim(t.claims, a.pods[uid])
 	}

@@ -47,7 +47,7 @@ type preemption struct {
 	terminating *unit
 	// spared has the gangs that are not evicted: those of the group, and those that cannot go whole.
 	spared map[string]bool
-	// trials has a dry run of the quotas for a member of each gang that a quota limits, by UID.
+	// trials has a dry run of the quotas for each gang that a quota limits, by the UID of one of its members.
 	trials map[string]*quota.Trial
 }
 
@@ -253,7 +253,7 @@ func (p *preemption) prepare(order []string) bool {
 				p.spared[id] = true
 			}
 			if p.Quotas.Limits(pod) {
-				p.trials[uid] = kube.Ask(p.Quotas, func(a *quota.Account) *quota.Trial { return a.Try(uid) })
+				p.trials[uid] = kube.Ask(p.Quotas, func(a *quota.Account) *quota.Trial { return a.TryGang(uid) })
 			}
 		}
 	}
