@@ -41,6 +41,8 @@ type Support struct {
 	Keys []string
 }
 
+const colocation = "colocation"
+
 // Supports returns the keys that users of these projects set, by feature. It is the source of admission warnings, of
 // notes in `tenon explain` and of the support table in the reference.
 func Supports() []Support {
@@ -104,13 +106,13 @@ func Supports() []Support {
 		{"load-aware scheduling", Planned, PodAnnotation, []string{sched + "load-estimated-*"}},
 		{"load-aware scheduling", Planned, NodeAnnotation, []string{sched + "usage-thresholds"}},
 		{"load-aware scheduling", Planned, ObjectKind, []string{"NodeMetric.slo.koordinator.sh"}},
-		{"colocation", Planned, PodResource, []string{
+		{colocation, Planned, PodResource, []string{
 			"kubernetes.io/batch-*", "kubernetes.io/mid-*", koord + "batch-*", koord + "mid-*",
 		}},
-		{"colocation", Planned, PodAnnotation, []string{node + "extended-resource-spec"}},
-		{"colocation", Planned, NodeLabel, []string{node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio"}},
-		{"colocation", Planned, NodeAnnotation, []string{node + "colocation-strategy"}},
-		{"colocation", Planned, ObjectKind, []string{
+		{colocation, Planned, PodAnnotation, []string{node + "extended-resource-spec"}},
+		{colocation, Planned, NodeLabel, []string{node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio"}},
+		{colocation, Planned, NodeAnnotation, []string{node + "colocation-strategy"}},
+		{colocation, Planned, ObjectKind, []string{
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
@@ -189,7 +191,11 @@ func ignored(supports []Support, at Place, key string) string {
 			case known && s.Place == at && s.State == Done:
 				return ""
 			case known && at == PodResource:
-				return fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
+				text := fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
+				if s.Feature == colocation {
+					text += "; without the request the pod is placed, with no amount reserved"
+				}
+				return text
 			case known && s.Place == at:
 				return fmt.Sprintf("has no effect: %s: %s", s.Feature, s.State)
 			case known && s.State == Done:

@@ -51,6 +51,13 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 					"which the agent does not put into containers: not planned",
 			}},
 		},
+		"an amount of colocation, which no component creates": {
+			at: PodResource, keys: []string{"kubernetes.io/batch-cpu"},
+			want: []Ignored{{
+				"kubernetes.io/batch-cpu", "no component of Tenon provides this resource: colocation: planned; " +
+					"without the request the pod is placed, with no amount reserved",
+			}},
+		},
 		"a misspelt key": {
 			at: PodLabel, keys: []string{"koordinator.sh/qosclass"},
 			want: []Ignored{{

@@ -40,7 +40,8 @@ func priority(v int32) podOption        { return func(p *corev1.Pod) { p.Spec.Pr
 // colocation is the warning about a resource of colocation.
 func colocation(name string) string {
 	return "spec.containers[*].resources[" + name +
-		"]: no component of Tenon provides this resource: colocation: planned"
+		"]: no component of Tenon provides this resource: colocation: planned; without the request the pod is " +
+		"placed, with no amount reserved"
 }
 
 func requests(pairs ...string) podOption {

@@ -7,7 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -35,7 +38,7 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
 		"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: gang scheduling: planned",
 		"spec.containers[*].resources[koordinator.sh/mid-cpu]: no component of Tenon provides this resource: " +
-			"colocation: planned",
+			"colocation: planned; without the request the pod is placed, with no amount reserved",
 	}
 	if diff := cmp.Diff(want, answer.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -56,5 +59,19 @@ func TestKeysOfANodeThatHaveNoEffectAreWarnedOf(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, answer.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
+func TestLabelsThatTheManagerWritesAreNotCalledIgnored(t *testing.T) {
+	t.Parallel()
+	written := convert.DeviceLabels(&devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+		annotation.GPUVendorLabel: "nvidia", annotation.GPUModelLabel: "H100", annotation.GPUDriverLabel: "550.90",
+	}}})
+	if len(written) != 3 {
+		t.Fatalf("the manager writes %v", written)
+	}
+	answer := admission.Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: written}})
+	if len(answer.Warnings) > 0 {
+		t.Errorf("warnings: %q", answer.Warnings)
 	}
 }
