@@ -52,6 +52,7 @@ const (
 	PlacementUnconfirmed
 	KubeletModelSuspect
 	AccountRepaired
+	NUMANodeOvercommitted
 	GangHeld
 	GangRoundFailed
 	GangTimeout
@@ -131,6 +132,7 @@ var facts = [numReasons]Entry{
 	PlacementUnconfirmed:      {Name: "PlacementUnconfirmed", From: scheduler, On: "Pod"},
 	KubeletModelSuspect:       {Name: "KubeletModelSuspect", From: scheduler, On: "Node"},
 	AccountRepaired:           {Name: "AccountRepaired", From: scheduler, On: "Node"},
+	NUMANodeOvercommitted:     {Name: "NUMANodeOvercommitted", From: scheduler, On: "Node"},
 	GangHeld:                  {Name: "GangHeld", From: scheduler, On: "Pod"},
 	GangRoundFailed:           {Name: "GangRoundFailed", From: scheduler, On: "Pod"},
 	GangTimeout:               {Name: "GangTimeout", From: scheduler, On: "Pod"},

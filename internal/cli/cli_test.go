@@ -337,6 +337,9 @@ func TestExplanationsAsGolden(t *testing.T) {
 	r := renderer{now: born.Add(4*time.Minute + 12*time.Second)}
 	golden(t, "explain-pending.txt", r.pod(explained{Pod: pending}, corev1.PodPending))
 	golden(t, "explain-bound.txt", r.pod(explained{Pod: bound, Actual: kept()}, corev1.PodRunning))
+	resized := placed()
+	resized.Placement.Overcommitted = []string{"NUMA node 0: pods hold 140Gi of memory, it has 128Gi"}
+	golden(t, "explain-overcommitted.txt", r.pod(explained{Pod: resized}, corev1.PodRunning))
 	golden(t, "explain-drifted.txt", r.pod(explained{Pod: bound, Actual: drifted()}, corev1.PodRunning))
 	golden(t, "explain-followed.txt", r.pod(explained{Pod: followed()}, corev1.PodRunning))
 	golden(t, "explain-mispredicted.txt", r.pod(explained{Pod: followed("mask", "device")}, corev1.PodRunning))

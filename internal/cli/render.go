@@ -229,6 +229,7 @@ func (r *renderer) placement(p view.Placement) {
 		}
 		r.line("", text)
 	}
+	r.line(r.cross()+"overcommitted", p.Overcommitted...)
 }
 
 func (r *renderer) rejection(j view.Rejection) {

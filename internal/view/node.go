@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // States of a CPU, in `tenon topology -o json`.
@@ -274,11 +275,20 @@ func (o *Node) addProblems(v *ledger.View) {
 			text += " with " + entryName(v, p.Other)
 		}
 		if d := p.Debt; !d.OK() {
-			text = fmt.Sprintf("NUMA node %d: pods hold %s of %s, it has %s", d.Where.Index, BytesText(d.Asked),
-				d.Resource, BytesText(d.Free))
+			text = DebtText(d)
 		}
 		o.Problems = append(o.Problems, Problem{Pod: entryName(v, p.UID), Text: text})
 	}
+}
+
+// DebtText says of which NUMA node pods hold more than it has.
+func DebtText(d why.Reason) string {
+	text := BytesText
+	if d.Unit == why.MilliCPU {
+		text = CPUText
+	}
+	return fmt.Sprintf("NUMA node %d: pods hold %s of %s, it has %s", d.Where.Index, text(d.Asked), d.Resource,
+		text(d.Free))
 }
 
 func entryName(v *ledger.View, uid string) string {

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"slices"
+
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -39,6 +41,11 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 	}
 	if s.Ended {
 		return out
+	}
+	for _, d := range v.Debts() {
+		if slices.Contains(d.Holders, uid) {
+			out.Overcommitted = append(out.Overcommitted, DebtText(d.Reason))
+		}
 	}
 	if len(e.Devices) > 0 {
 		out.Devices = DevicesOf(v, e.Devices)

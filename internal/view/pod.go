@@ -114,6 +114,8 @@ type Placement struct {
 	Pool     string `json:"pool,omitempty"`
 	PoolCPUs string `json:"poolCPUs,omitempty"`
 	NUMA     []Part `json:"numa"`
+	// Overcommitted are the NUMA nodes of the pod of which pods hold more than there is, a sentence each.
+	Overcommitted []string `json:"overcommitted,omitempty"`
 	// Devices are those that the pod holds, by type; absent for none. Choice compares them with others; it is absent
 	// where no scheduler was asked.
 	Devices map[string][]Device `json:"devices,omitempty"`

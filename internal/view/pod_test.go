@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -256,5 +257,26 @@ func TestPlacements(t *testing.T) {
 	unknown := &view.Placement{Node: "n", NUMA: []view.Part{}}
 	if diff := cmp.Diff(unknown, describe.Placement(pod("x", ""), nil)); diff != "" {
 		t.Errorf("nothing known of the node (-want +got):\n%s", diff)
+	}
+}
+
+// TestAPlacementNamesOvercommittedNUMANodes: those on which the pod itself holds the resource.
+func TestAPlacementNamesOvercommittedNUMANodes(t *testing.T) {
+	t.Parallel()
+	memory := func(node int, gibi int64) []align.Amount {
+		return []align.Amount{{NUMAID: node, Resource: "memory", N: gibi << 30}}
+	}
+	pod := func(uid string, node int, gibi int64) ledger.Entry {
+		return ledger.Entry{UID: uid, Role: qos.SharedPool, NUMAIDs: []int{node}, Amounts: memory(node, gibi)}
+	}
+	v := ledger.New(ledger.Facts{
+		Machine: grid.Machine{Sockets: 2, Cores: 4}.Build(t), Amounts: append(memory(0, 128), memory(1, 128)...),
+	}, pod("a", 0, 120), pod("b", 0, 20), pod("c", 1, 128)).View()
+	debt := []string{"NUMA node 0: pods hold 140Gi of memory, it has 128Gi"}
+	for uid, want := range map[string][]string{"a": debt, "b": debt, "c": nil} {
+		s := view.Subject{Node: "n", Head: view.Pod{UID: uid}}
+		if got := view.PlacementOf(s, v).Overcommitted; !slices.Equal(got, want) {
+			t.Errorf("pod %s: overcommitted %q, want %q", uid, got, want)
+		}
 	}
 }

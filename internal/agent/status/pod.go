@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Annotations sends an Event on a pod about its annotations that cannot be used.
@@ -106,9 +107,7 @@ func describe(p ledger.Problem) (reason event.Reason, note string) {
 		return event.AllocationUnusable, fmt.Sprintf(
 			"this machine has no CPUs on NUMA nodes %s of the pod's allocation", p.CPUs)
 	case ledger.Overcommitted:
-		return event.AllocationConflict, fmt.Sprintf(
-			"pods hold %d bytes of %s on NUMA node %d, which has %d; this one holds the most", p.Debt.Asked,
-			p.Debt.Resource, p.Debt.Where.Index, p.Debt.Free)
+		return event.AllocationConflict, view.DebtText(p.Debt) + "; this pod holds the most"
 	case ledger.Malformed:
 		return event.AllocationUnusable, fmt.Sprintf("the pod's allocation %q is not a list of CPUs", p.CPUs)
 	}

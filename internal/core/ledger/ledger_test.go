@@ -386,6 +386,10 @@ func TestProblems(t *testing.T) {
 		{UID: "b", Other: "pinned", Kind: ledger.HeldTwice, CPUs: "6"},
 		{UID: "c", Kind: ledger.Malformed, CPUs: "x"},
 		{UID: "d", Kind: ledger.UnknownNUMA, CPUs: "7"},
+		{UID: "d", Kind: ledger.Overcommitted, Debt: why.Reason{
+			Code: why.SharedPoolTooSmall, Resource: why.CPU, Unit: why.MilliCPU, Asked: 1000,
+			Where: why.Where{Scope: why.NUMA, Index: 1},
+		}},
 	}
 	if diff := cmp.Diff(want, v.Problems()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)

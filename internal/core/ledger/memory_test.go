@@ -212,6 +212,29 @@ func TestPodsThatHoldMoreThanANUMANodeHasAreReported(t *testing.T) {
 	}
 }
 
+// TestADebtNamesThePodsThatHoldIt: memory, and CPUs of the shared pool that pods are confined to.
+func TestADebtNamesThePodsThatHoldIt(t *testing.T) {
+	t.Parallel()
+	f := ledger.Facts{Machine: worked(t), Amounts: []align.Amount{gib(0, 64), gib(1, 64)}}
+	cpus := 1000 * int64(ledger.New(f).View().Summary().Nodes[0].PoolCPUs)
+	v := ledger.New(f, withMemory(confined("a", 1000, 0), gib(0, 20)), withMemory(confined("b", cpus, 0), gib(0, 50)),
+		withMemory(confined("c", 1000, 1), gib(1, 64)), confined("d", 2*cpus, 0, 1)).View()
+	numa := why.Where{Scope: why.NUMA}
+	want := []ledger.Debt{
+		{Reason: why.Reason{
+			Code: why.InsufficientMemory, Resource: why.Memory, Unit: why.Bytes, Asked: 70 << 30, Free: 64 << 30,
+			Where: numa,
+		}, Holders: []string{"b", "a"}},
+		{Reason: why.Reason{
+			Code: why.SharedPoolTooSmall, Resource: why.CPU, Unit: why.MilliCPU, Asked: cpus + 1000, Free: cpus,
+			Where: numa,
+		}, Holders: []string{"b", "a"}},
+	}
+	if diff := cmp.Diff(want, v.Debts()); diff != "" {
+		t.Errorf("debts (-want +got):\n%s", diff)
+	}
+}
+
 // TestAResizeIsRefusedExactlyWhereItGrowsBeyondWhatOthersLeave compares with sums over all pods.
 func TestAResizeIsRefusedExactlyWhereItGrowsBeyondWhatOthersLeave(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -30,8 +31,8 @@ type Problem struct {
 }
 
 // Problems lists entries that contradict the machine or each other: unknown or offline ids, CPUs held twice, CPUs
-// inside a reservation, more memory on a NUMA node than it has. They are kept as they are and reported, by UID, the
-// last kind at the end. It is empty while no machine is known.
+// inside a reservation, more memory or shared CPUs on a NUMA node than it has. They are kept as they are and reported,
+// by UID, the last kind at the end. It is empty while no machine is known.
 func (v *View) Problems() []Problem {
 	m := v.facts.Machine
 	if m == nil {
@@ -62,37 +63,67 @@ func (v *View) Problems() []Problem {
 			}
 		}
 	}
-	return v.addDebts(out)
+	for _, d := range v.Debts() {
+		out = append(out, Problem{UID: d.Holders[0], Kind: Overcommitted, Debt: d.Reason})
+	}
+	return out
 }
 
-// addDebts adds the NUMA nodes of which pods hold more than there is, as after a resize that no webhook saw. Each names
-// the pod that holds the most.
-func (v *View) addDebts(out []Problem) []Problem {
+// Debt is a NUMA node of which pods hold more of a resource than it has, as after a resize that no webhook saw.
+type Debt struct {
+	// Reason has the NUMA node and the resource: pods hold Asked, the node has Free.
+	why.Reason
+	// Holders are the UIDs of the pods that hold some of it, the pod with the most first.
+	Holders []string
+}
+
+// Debts returns the debts of NUMA nodes: memory, huge pages, and CPUs of the shared pool that pods are confined to.
+func (v *View) Debts() []Debt {
+	var out []Debt
+	add := func(row why.Reason, has int64, node int, held func(*account) int64) {
+		holders, sum := []*account{}, int64(0)
+		for _, a := range v.accounts {
+			if n := held(a); n > 0 {
+				sum += min(n, 1<<56)
+				holders = append(holders, a)
+			}
+		}
+		if sum <= has {
+			return
+		}
+		slices.SortStableFunc(holders, func(a, b *account) int { return cmp.Compare(held(b), held(a)) })
+		row.Asked, row.Free, row.Where = sum, has, v.numaNode(topo.NUMA(node))
+		d := Debt{Reason: row}
+		for _, a := range holders {
+			d.Holders = append(d.Holders, a.UID)
+		}
+		out = append(out, d)
+	}
 	for i := range v.rows {
 		row := &v.rows[i]
 		if row.Chooser != nil {
 			continue
 		}
 		for node := range row.Free {
-			held, most, holder := int64(0), int64(0), ""
-			for _, a := range v.accounts {
-				for j := range a.holds {
-					h := &a.holds[j]
-					if h.Resource != row.Resource || int(h.Node) != node {
-						continue
+			add(why.Reason{Code: row.Short, Resource: row.Resource, Unit: row.Unit}, row.Free[node], node,
+				func(a *account) (held int64) {
+					for j := range a.holds {
+						if h := &a.holds[j]; h.Resource == row.Resource && int(h.Node) == node {
+							held += h.N
+						}
 					}
-					if held += min(h.N, 1<<56); h.N > most {
-						most, holder = h.N, a.UID
-					}
-				}
-			}
-			if held > row.Free[node] {
-				out = append(out, Problem{UID: holder, Kind: Overcommitted, Debt: why.Reason{
-					Code: row.Short, Resource: row.Resource, Unit: row.Unit, Asked: held, Free: row.Free[node],
-					Where: v.numaNode(topo.NUMA(node)),
-				}})
-			}
+					return held
+				})
 		}
+	}
+	for node := range v.summary.Nodes {
+		add(why.Reason{Code: why.SharedPoolTooSmall, Resource: why.CPU, Unit: why.MilliCPU},
+			1000*int64(v.summary.Nodes[node].PoolCPUs), node, func(a *account) int64 {
+				if a.nodes != 1<<node {
+					return 0
+				}
+				return min(a.MilliCPU, mostMilli)
+			})
 	}
 	return out
 }

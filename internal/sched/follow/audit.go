@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 const auditEvery = time.Minute
@@ -25,11 +28,16 @@ type account interface {
 
 // Audit compares the accounts of nodes and of quotas with the pods for as long as ctx lives, from when the store is
 // complete. What two comparisons in a row find is a mistake of ours: it is repaired, counted and reported.
+// A NUMA node of which pods hold more than there is, as after a resize that no webhook saw, is reported once.
 func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister, quotas *kube.Quotas) {
 	audits := []*auditor{{account: t.store, pods: pods}, {account: quotas, pods: pods}}
+	debts := debtAudit{view: t.store.View}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !t.store.IsSynced() {
 			return
+		}
+		for node, texts := range debts.fresh(t.store.Nodes()) {
+			t.event(nodeReference(node), event.NUMANodeOvercommitted, "Auditing", "%s", strings.Join(texts, "; "))
 		}
 		for _, a := range audits {
 			for _, d := range a.repair() {
@@ -47,6 +55,33 @@ func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister, quotas 
 			}
 		}
 	}, auditEvery)
+}
+
+// debtAudit finds NUMA nodes of which pods hold more than there is.
+type debtAudit struct {
+	view func(node string) *ledger.View
+	// found are the debts that the last audit found, by node and text: true once they have been reported.
+	found map[string]map[string]bool
+}
+
+// fresh returns the debts, by node, that this audit has found as well as the last one, and no audit before that.
+func (a *debtAudit) fresh(nodes []string) map[string][]string {
+	found, fresh := map[string]map[string]bool{}, map[string][]string{}
+	for _, node := range nodes {
+		for _, d := range a.view(node).Debts() {
+			text := view.DebtText(d.Reason)
+			reported, lasts := a.found[node][text]
+			if lasts && !reported {
+				fresh[node] = append(fresh[node], text)
+			}
+			if found[node] == nil {
+				found[node] = map[string]bool{}
+			}
+			found[node][text] = lasts
+		}
+	}
+	a.found = found
+	return fresh
 }
 
 type auditor struct {

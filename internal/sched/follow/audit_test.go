@@ -1,13 +1,18 @@
 package follow
 
 import (
+	"strings"
 	"testing"
 
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/align"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -35,6 +40,33 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 		}
 		if _, held := store.View("n").Entry("u"); held != (i != 0 && i != 3) {
 			t.Errorf("step %d: the account has the pod: %t", i, held)
+		}
+	}
+}
+
+// TestAnOvercommittedNUMANodeIsReportedOnce: when two audits in a row find the debt, and again after it was settled.
+func TestAnOvercommittedNUMANodeIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	f := ledger.Facts{
+		Machine: grid.Machine{Sockets: 2, Cores: 4}.Build(t),
+		Amounts: []align.Amount{{NUMAID: 1, Resource: "memory", N: 128 << 30}},
+	}
+	pods := func(gibi int64) *ledger.View {
+		return ledger.New(f, ledger.Entry{
+			UID: "u", Role: qos.SharedPool, NUMAIDs: []int{1},
+			Amounts: []align.Amount{{NUMAID: 1, Resource: "memory", N: gibi << 30}},
+		}).View()
+	}
+	v := pods(0)
+	a := debtAudit{view: func(string) *ledger.View { return v }}
+	const debt = "NUMA node 1: pods hold 140Gi of memory, it has 128Gi"
+	for i, step := range []struct {
+		gibi int64
+		want string
+	}{{128, ""}, {140, ""}, {140, debt}, {140, ""}, {100, ""}, {140, ""}, {140, debt}} {
+		v = pods(step.gibi)
+		if got := strings.Join(a.fresh([]string{"n"})["n"], "; "); got != step.want {
+			t.Errorf("step %d: reported %q, want %q", i, got, step.want)
 		}
 	}
 }
