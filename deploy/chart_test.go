@@ -233,6 +233,7 @@ func TestHelmRefusesBadValues(t *testing.T) {
 		"a digest that is a tag":         {"agent.image.digest=v1", "at '/agent/image/digest'"},
 		"a tag with a space":             {"image.tag=v 1", "at '/image/tag'"},
 		"no name":                        {"scheduler.names={}", "at '/scheduler/names/0'"},
+		"names that are null":            {"scheduler.names=null", "at '/scheduler': missing property 'names'"},
 		"a CRD of another one":           {"crds.skip={jobs.batch}", "jobs.batch is not a CustomResourceDefinition"},
 		"a mode that does not exist":     {"agent.deviceMode=Mine", "at '/agent/deviceMode'"},
 		"a relative folder":              {"agent.kubeletDir=var/lib/kubelet", "at '/agent/kubeletDir'"},
@@ -259,6 +260,45 @@ func TestHelmRefusesBadValues(t *testing.T) {
 			t.Errorf("%v, want an error with the version that is needed", err)
 		}
 	})
+}
+
+// TestANullValueIsRefusedOrIsEmpty: Helm removes a key whose value is null, so a template may meet any map or list that
+// is missing.
+func TestANullValueIsRefusedOrIsEmpty(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("chart/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]any
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	refused, tried := 0, 0
+	var walk func(path string, keys map[string]any)
+	walk = func(path string, keys map[string]any) {
+		for name, value := range keys {
+			key := strings.TrimPrefix(path+"."+name, ".")
+			below, isMap := value.(map[string]any)
+			if _, isList := value.([]any); !isMap && !isList {
+				continue
+			}
+			tried++
+			_, err := helm(arguments(home, "--set", key+"=null")...)
+			switch {
+			case err == nil:
+			case strings.Contains(err.Error(), "missing property '"+name+"'"):
+				refused++
+			default:
+				t.Errorf("%s: %v", key, err)
+			}
+			walk(key, below)
+		}
+	}
+	walk("", all)
+	if refused < 15 || tried < 35 {
+		t.Errorf("%d of %d keys are refused", refused, tried)
+	}
 }
 
 func TestHelmLintsTheChart(t *testing.T) {

@@ -124,11 +124,19 @@ func keysOf(structs map[string]*ast.StructType, name string, outer []reflect.Str
 }
 
 func object(keys []key) map[string]any {
-	properties := map[string]any{}
+	properties, required := map[string]any{}, []string{}
 	for _, k := range keys {
 		properties[k.name] = k.schema()
+		// Helm removes a key that is null. A list or a map that may be empty is then empty.
+		if _, filled := k.tag.Lookup("minItems"); k.keys != nil || filled {
+			required = append(required, k.name)
+		}
 	}
-	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	s := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s
 }
 
 func (k *key) schema() map[string]any {

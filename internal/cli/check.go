@@ -122,6 +122,7 @@ func checkValues(d *strict.Document, schema string) error {
 	if err := json.Unmarshal(text, &definition); err != nil {
 		return fmt.Errorf("--schema %s: %w", schema, err)
 	}
+	permitParts(&definition)
 	var values any
 	problems := d.Decode("", &values)
 	if len(problems) > 0 {
@@ -132,4 +133,14 @@ func checkValues(d *strict.Document, schema string) error {
 		problems = append(problems, d.Problem(strings.TrimPrefix(field, "."), "%s", says))
 	}
 	return problems.Err()
+}
+
+// permitParts makes a schema accept files that have a part of the values: Helm adds the defaults of the others before
+// it checks them.
+func permitParts(schema *spec.Schema) {
+	schema.Required = nil
+	for name, property := range schema.Properties {
+		permitParts(&property)
+		schema.Properties[name] = property
+	}
 }

@@ -48,7 +48,7 @@ tolerations:
 {{- $apart := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100
   "podAffinityTerm" $zones))) }}
 affinity:
-  {{- toYaml (mergeOverwrite $apart .of.affinity) | nindent 2 }}
+  {{- toYaml (mergeOverwrite $apart (.of.affinity | default dict)) | nindent 2 }}
 topologySpreadConstraints:
 - maxSkew: 1
   topologyKey: kubernetes.io/hostname
@@ -85,7 +85,7 @@ capabilities:
 {{/* The first ElasticQuotaArgs of the scheduler's configuration; empty for the defaults. */}}
 {{- define "tenon.quotaArgs" -}}
 {{- $args := "" }}
-{{- range .Values.scheduler.config.profiles }}
+{{- range (.Values.scheduler.config | default dict).profiles }}
 {{- range .pluginConfig }}
 {{- if and (eq .name "ElasticQuota") (not $args) }}{{ $args = toYaml .args }}{{ end }}
 {{- end }}
@@ -96,11 +96,11 @@ capabilities:
 {{/* Names of the schedulers whose pods count, joined by commas: those that this release serves or trusts. */}}
 {{- define "tenon.schedulerNames" -}}
 {{- $names := .Values.scheduler.names }}
-{{- with .Values.scheduler.config.profiles }}
+{{- with (.Values.scheduler.config | default dict).profiles }}
 {{- $names = list }}
 {{- range . }}{{ $names = append $names (.schedulerName | default "default-scheduler") }}{{ end }}
 {{- end }}
-{{- join "," (concat $names .Values.scheduler.trusted | uniq) }}
+{{- join "," (concat $names (.Values.scheduler.trusted | default list) | uniq) }}
 {{- end }}
 
 {{/* The condition of webhooks for pods: a pod of another scheduler is not asked about. */}}
