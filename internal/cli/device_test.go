@@ -112,6 +112,33 @@ func TestDevicesAsGolden(t *testing.T) {
 	golden(t, "topology-devices.yaml", devices)
 }
 
+// TestPodsThatHoldVanishedDevicesAreShown also on nodes without a CPU topology, or without any device that is left.
+func TestPodsThatHoldVanishedDevicesAreShown(t *testing.T) {
+	var pods []corev1.Pod
+	for _, node := range []string{"mapped", "bare", "empty"} {
+		p := pod("of-"+node, "", "1", node, "")
+		p.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"minor":0,"id":"GPU-0","resources":{` +
+			`"koordinator.sh/gpu-core":"100"}},{"minor":5,"id":"GPU-5","resources":{` +
+			`"koordinator.sh/gpu-core":"100"}}],` +
+			`"rdma":[{"minor":3,"resources":{"koordinator.sh/rdma":"100"}}]}`
+		pods = append(pods, p)
+	}
+	a := newAccount([]corev1.Node{node("mapped", "64", nil), node("bare", "8", nil), node("empty", "8", nil)}, pods,
+		[]v1alpha2.NodeResourceTopology{topology(t, "mapped", shape{2, 1, 16, 2}, nil)})
+	for _, node := range []string{"mapped", "bare"} {
+		putDevice(t, a, node, `"node.tenon.sh/device-mode":"Own"`, card("gpu", 0, 0, ""))
+	}
+	for node, want := range map[string]string{
+		"mapped": "default/of-mapped holds gpu GPU-5, rdma 3, not in the node's Device object",
+		"bare":   "default/of-bare holds gpu GPU-5, rdma 3, not in the node's Device object",
+		"empty":  "default/of-empty holds gpu GPU-0, gpu GPU-5, rdma 3, not in the node's Device object",
+	} {
+		if picture := drawMachine(a.node(node), paint{}, 0); strings.Count(picture, want) != 1 {
+			t.Errorf("%s lacks %q:\n%s", node, want, picture)
+		}
+	}
+}
+
 func TestNoDeviceIsDrawnWiderThanTheTerminal(t *testing.T) {
 	a := withDevices(t)
 	for _, width := range []int{60, 80, 100} {

@@ -2,7 +2,10 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -126,6 +129,34 @@ func NodeDevicesOf(v *ledger.View) *NodeDevices {
 	return out
 }
 
+// isGrantOf reports whether a pod has a part of a device: an old annotation names its minor alone.
+func isGrantOf(g *device.Grant, d *device.Status) bool {
+	return g.Type == d.Type && (g.ID == d.ID || g.ID == "" && g.Minor == d.Minor)
+}
+
+// vanishedDevices returns a problem for each pod that holds devices which the node's Device object no longer has.
+func vanishedDevices(v *ledger.View) (problems []Problem) {
+	var known []device.Status
+	if account := v.Devices(); account != nil {
+		known = slices.Collect(account.Devices())
+	}
+	for e := range v.Entries() {
+		var gone []string
+		for i := range e.Devices {
+			g := &e.Devices[i]
+			if !slices.ContainsFunc(known, func(d device.Status) bool { return isGrantOf(g, &d) }) {
+				gone = append(gone, fmt.Sprintf("%s %s", g.Type, cmp.Or(g.ID, strconv.Itoa(int(g.Minor)))))
+			}
+		}
+		if len(gone) > 0 {
+			slices.Sort(gone)
+			text := "holds " + strings.Join(gone, ", ") + ", not in the node's Device object"
+			problems = append(problems, Problem{Pod: e.Namespace + "/" + e.Name, Text: text})
+		}
+	}
+	return problems
+}
+
 func deviceOnNode(v *ledger.View, d *device.Status) DeviceOnNode {
 	total, _, free := d.Amounts()
 	out := DeviceOnNode{
@@ -136,7 +167,7 @@ func deviceOnNode(v *ledger.View, d *device.Status) DeviceOnNode {
 	for e := range v.Entries() {
 		for i := range e.Devices {
 			g := &e.Devices[i]
-			if g.Type == d.Type && (g.ID == d.ID || g.ID == "" && g.Minor == d.Minor) {
+			if isGrantOf(g, d) {
 				has := amountTexts(g.Amount.Amounts(g.Type, g.Ratio))
 				held := DeviceHolder{Pod: e.Namespace + "/" + e.Name, Resources: has}
 				out.Holders = append(out.Holders, held)

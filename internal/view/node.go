@@ -205,6 +205,7 @@ func NodeOf(name string, v *ledger.View, pods map[string]qos.Pod) Node {
 		}
 	}
 	out.Devices = NodeDevicesOf(v)
+	out.Problems = append(out.Problems, vanishedDevices(v)...)
 	if m == nil {
 		out.Fault = f.Fault.Code.String()
 		return out
