@@ -144,6 +144,8 @@ func FuzzGangName(f *testing.F) { plain(f, ParseGangName, "job-1.a_B", "a,b", "a
 
 func FuzzMembers(f *testing.F) { plain(f, ParseMembers, "1", "+3", "007", "2147483648", "1e3") }
 
+func FuzzGangInterrupted(f *testing.F) { plain(f, ParseGangInterrupted, "Evict", "keep") }
+
 func FuzzGangMode(f *testing.F) { plain(f, ParseGangMode, "Strict", "nonstrict") }
 
 func FuzzMatchPolicy(f *testing.F) { plain(f, ParseMatchPolicy, "once-satisfied", "Only-Waiting") }

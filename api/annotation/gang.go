@@ -48,6 +48,9 @@ const (
 	// GangWaitingTime is how long reserved members wait for the others, as a Go duration. Default: 600s, also for one
 	// that is not above 0.
 	GangWaitingTime = "gang.scheduling.koordinator.sh/waiting-time"
+	// GangInterrupted is Keep or Evict: what becomes of the bound members of a Strict gang if a scheduler stopped while
+	// it bound them, and the others do not fit within GangWaitingTime. Default: the argument interruptedGangs, Keep.
+	GangInterrupted = "tenon.sh/gang-interrupted"
 )
 
 // Annotations of a Pod that the scheduler writes. Nothing of Tenon reads them.
@@ -64,6 +67,12 @@ const (
 const (
 	GangStrict    = "Strict"
 	GangNonStrict = "NonStrict"
+)
+
+// Values of GangInterrupted.
+const (
+	GangKeepBound  = "Keep"
+	GangEvictBound = "Evict"
 )
 
 // Values of GangMatchPolicy.
@@ -114,6 +123,11 @@ func ParseMemberIndex(text string) (int, []Warning, error) {
 // ParseGangMode reads GangStrict or GangNonStrict.
 func ParseGangMode(text string) (string, []Warning, error) {
 	return word(text, GangStrict, GangNonStrict)
+}
+
+// ParseGangInterrupted reads GangKeepBound or GangEvictBound.
+func ParseGangInterrupted(text string) (string, []Warning, error) {
+	return word(text, GangKeepBound, GangEvictBound)
 }
 
 // ParseMatchPolicy reads GangOnceSatisfied, GangOnlyWaiting or GangWaitingAndRunning.

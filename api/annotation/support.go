@@ -71,7 +71,7 @@ func Supports() []Support {
 
 		{gangs, Done, PodAnnotation, []string{
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
-			GangWaitingTime, GangNetworkTopology, GangNetworkTopologyIndex,
+			GangWaitingTime, GangInterrupted, GangNetworkTopology, GangNetworkTopologyIndex,
 		}},
 		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
 		{gangs, Done, ObjectKind, []string{

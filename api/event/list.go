@@ -56,6 +56,7 @@ const (
 	GangHeld
 	GangRoundFailed
 	GangTimeout
+	GangInterrupted
 	GangDeadlockReleased
 	Preempted
 	GangPreempted
@@ -136,6 +137,7 @@ var facts = [numReasons]Entry{
 	GangHeld:                  {Name: "GangHeld", From: scheduler, On: "Pod"},
 	GangRoundFailed:           {Name: "GangRoundFailed", From: scheduler, On: "Pod"},
 	GangTimeout:               {Name: "GangTimeout", From: scheduler, On: "Pod"},
+	GangInterrupted:           {Name: "GangInterrupted", From: scheduler, On: "Pod"},
 	GangDeadlockReleased:      {Name: "GangDeadlockReleased", From: scheduler, On: "Pod"},
 	Preempted:                 {Name: "Preempted", From: scheduler, On: "Pod", Normal: true},
 	GangPreempted:             {Name: "GangPreempted", From: scheduler, On: "PodGroup", Normal: true},

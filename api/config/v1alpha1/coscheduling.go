@@ -35,6 +35,10 @@ type CoschedulingArgs struct {
 	// however long it waits. Default: 10.
 	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
 
+	// InterruptedGangs is for Strict gangs that say nothing of it: Keep (default) or Evict, what becomes of the bound
+	// members if a scheduler stopped while it bound their gang, and the others do not fit within the waiting time.
+	InterruptedGangs string `json:"interruptedGangs,omitempty"`
+
 	// ControllerWorkers is accepted from configurations of Koordinator, without effect: there are no such workers.
 	ControllerWorkers *int64 `json:"controllerWorkers,omitempty"`
 	// SkipCheckScheduleCycle is accepted from configurations of Koordinator, without effect: all members of a gang are
@@ -56,6 +60,7 @@ func (a *CoschedulingArgs) SetDefaults() {
 	a.DefaultTimeout = cmp.Or(a.DefaultTimeout, &metav1.Duration{Duration: 10 * time.Minute})
 	a.EnablePreemption = cmp.Or(a.EnablePreemption, new(true))
 	a.PreemptionDelay = cmp.Or(a.PreemptionDelay, &metav1.Duration{})
+	a.InterruptedGangs = cmp.Or(a.InterruptedGangs, annotation.GangKeepBound)
 	a.MaxOvertakes = cmp.Or(a.MaxOvertakes, new(int32(10)))
 }
 
@@ -67,6 +72,10 @@ func (a *CoschedulingArgs) Validate() field.ErrorList {
 	}
 	if !slices.Contains(allowed, a.DefaultMatchPolicy) {
 		errs = append(errs, field.NotSupported(field.NewPath("defaultMatchPolicy"), a.DefaultMatchPolicy, allowed))
+	}
+	allowed = []string{annotation.GangKeepBound, annotation.GangEvictBound}
+	if !slices.Contains(allowed, a.InterruptedGangs) {
+		errs = append(errs, field.NotSupported(field.NewPath("interruptedGangs"), a.InterruptedGangs, allowed))
 	}
 	if d := a.DefaultTimeout; d != nil && d.Duration <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("defaultTimeout"), d.Duration.String(), "must be more than 0"))

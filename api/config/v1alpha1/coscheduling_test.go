@@ -30,6 +30,7 @@ func TestDecodeCoscheduling(t *testing.T) {
 		`{"maxOvertakes":"10"}`:           `"10" is not allowed: use a number`,
 		`{"maxOvertake":1}`:               `maxOvertake: unknown field, did you mean "maxOvertakes"?`,
 		`{"defaultMatchPolicy":"always"}`: `defaultMatchPolicy: Unsupported value: "always": supported values: "once-s`,
+		`{"interruptedGangs":"true"}`:     `interruptedGangs: Unsupported value: "true": supported values: "`,
 		`{"kind":"ElasticQuotaArgs"}`:     `kind: Unsupported value: "ElasticQuotaArgs"`,
 	} {
 		if _, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||

@@ -36,6 +36,7 @@ func (a *Answer) gangSettings(annotations map[string]string, id string) {
 	parsed(a, annotations, annotation.GangMinAvailable, annotation.ParseMembers)
 	parsed(a, annotations, annotation.GangTotalNumber, annotation.ParseMembers)
 	parsed(a, annotations, annotation.GangMode, annotation.ParseGangMode)
+	parsed(a, annotations, annotation.GangInterrupted, annotation.ParseGangInterrupted)
 	parsed(a, annotations, annotation.GangMatchPolicy, annotation.ParseMatchPolicy)
 	parsed(a, annotations, annotation.GangMatchPolicyAlias, annotation.ParseMatchPolicy)
 	parsed(a, annotations, annotation.GangWaitingTime, annotation.ParseWaitingTime)

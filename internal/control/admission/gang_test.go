@@ -54,6 +54,10 @@ func TestWhatAPodSaysOfItsGang(t *testing.T) {
 			`byte 0: Invalid value "three": must be a whole number from 1 to 2147483647`}},
 		"an unknown mode": {inGang(annot(annotation.GangMode, "soft")), []string{ofGang + "mode]: " +
 			`byte 0: Unsupported value "soft": supported Strict, NonStrict`}},
+		"what becomes of an interrupted gang is unknown": {inGang(annot(annotation.GangInterrupted, "true")), []string{
+			"metadata.annotations[tenon.sh/gang-interrupted]: " +
+				`byte 0: Unsupported value "true": supported Keep, Evict`,
+		}},
 		"an unknown policy": {inGang(annot(annotation.GangMatchPolicy, "always")), []string{ofGang + "match-policy]: " +
 			`byte 0: Unsupported value "always": supported once-satisfied, only-waiting, waiting-and-running`}},
 		"an unknown policy under the other name": {inGang(annot(annotation.GangMatchPolicyAlias, "always")), []string{

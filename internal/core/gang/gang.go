@@ -28,6 +28,16 @@ const (
 	WaitingAndRunning MatchPolicy = "waiting-and-running" // waiting and bound
 )
 
+// Interrupted is what becomes of bound members if the start of their gang was interrupted and the others do not follow
+// within the waiting time.
+type Interrupted string
+
+// Values of Interrupted.
+const (
+	KeepBound  Interrupted = "Keep"
+	EvictBound Interrupted = "Evict"
+)
+
 // Settings are what a pod, a PodGroup or the arguments of the scheduler say of a gang. A field that is zero says
 // nothing.
 type Settings struct {
@@ -39,6 +49,7 @@ type Settings struct {
 	Group  []string      // all gangs of its group
 	// DomainRules is which domains of the network its members are in.
 	DomainRules []domain.Rule
+	Interrupted Interrupted
 }
 
 // over returns what s says, and what o says where s says nothing.
@@ -53,6 +64,7 @@ func (s Settings) over(o Settings) Settings {
 		DomainRules: o.DomainRules,
 		Min:         cmp.Or(s.Min, o.Min), Total: cmp.Or(s.Total, o.Total), Mode: cmp.Or(s.Mode, o.Mode),
 		Policy: cmp.Or(s.Policy, o.Policy), Wait: cmp.Or(s.Wait, o.Wait), Group: o.Group,
+		Interrupted: cmp.Or(s.Interrupted, o.Interrupted),
 	}
 }
 

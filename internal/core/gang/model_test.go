@@ -734,6 +734,11 @@ func (m *model) step() (event string) {
 		}
 		m.now = m.now.Add(30 * time.Second)
 		m.apply(m.state.Expire(m.now))
+		for _, uid := range m.state.Evictions(m.now) {
+			if p := m.pods[uid]; m.holds[uid] != gang.Bound || p.Leaving || !m.interrupted(p.Gang) {
+				m.Fatalf("%s of %s is to be evicted: it is %+v", uid, p.Gang, p)
+			}
+		}
 		return "time"
 	}
 	return "nothing"
@@ -749,7 +754,8 @@ func TestAGangStartsAsAWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
-			T: t, state: gang.New(gang.Settings{}), now: time.Unix(0, 0), pods: map[string]gang.Pod{},
+			T: t, state: gang.New(gang.Settings{Interrupted: gang.EvictBound}), now: time.Unix(0, 0),
+			pods:  map[string]gang.Pod{},
 			holds: map[string]gang.Phase{}, objects: map[string]gang.Object{}, started: map[string]bool{},
 			replaced: map[string]bool{}, first: map[string]time.Time{}, halted: map[string]bool{},
 			ended: map[string]string{}, closed: map[string]bool{}, opened: map[string]bool{},
@@ -820,7 +826,7 @@ func (m *model) succeed() {
 		}
 	}
 	before, started := m.state, m.started
-	m.state, m.started = gang.New(gang.Settings{}), map[string]bool{}
+	m.state, m.started = gang.New(gang.Settings{Interrupted: gang.EvictBound}), map[string]bool{}
 	m.state.LimitOvertakes(maxOvertakes)
 	clear(m.ended)
 	clear(m.replaced)

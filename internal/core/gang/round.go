@@ -21,6 +21,7 @@ type group struct {
 	last     Attempt
 	skip     Portion
 
+	evicts  time.Time // when bound members are to be evicted; zero unless Evictions found an interrupted start
 	failing time.Time // when a plan failed first since it started; zero where none has
 	again   time.Time // when it is to be tried again, whatever happens; zero for no such time
 	resumes time.Time // the same, after its waiting time was over; the failure says so until then

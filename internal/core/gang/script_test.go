@@ -100,6 +100,8 @@ func (p *player) do(words []string) string {
 			s.Mode = gang.Mode(value)
 		case key == "policy":
 			s.Policy = gang.MatchPolicy(value)
+		case key == "interrupted":
+			s.Interrupted = gang.Interrupted(value)
 		case key == "wait":
 			s.Wait, _ = time.ParseDuration(value)
 		case key == "owner":
@@ -125,7 +127,11 @@ func (p *player) do(words []string) string {
 			p.t.Fatal(err)
 		}
 		p.now = p.now.Add(d)
-		return p.effects(p.state.Expire(p.now))
+		out := p.effects(p.state.Expire(p.now))
+		if uids := p.state.Evictions(p.now); len(uids) > 0 {
+			out += "  evict " + strings.Join(uids, " ") + "\n"
+		}
+		return out
 	case "show":
 		return p.show()
 	}

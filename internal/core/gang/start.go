@@ -1,6 +1,9 @@
 package gang
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // start is what is known of whether a set of a gang's pods has started whole: its minimum was reserved once. The State
 // that allowed it remembers that. Another one, after a restart, sees only which pods are bound: these may be a part of
@@ -54,6 +57,35 @@ func (b *start) noteBound(p *Pod) {
 	if b.firstBound.IsZero() || !p.Bound.IsZero() && p.Bound.Before(b.firstBound) {
 		b.firstBound = p.Bound
 	}
+}
+
+// Evictions returns the members, sorted, that are to be evicted now: those that are bound of gangs whose start was
+// interrupted and that allow it. The waiting time of their group begins with the first call that finds them. Members
+// that are bound nevertheless are returned again after restAfterTimeout. The caller calls it every second.
+func (s *State) Evictions(now time.Time) (uids []string) {
+	for _, g := range s.groups {
+		var bound []string
+		for _, o := range g.gangs {
+			if o.isInterrupted() && o.settings.Interrupted == EvictBound {
+				for uid, m := range o.members {
+					if m.phase == Bound && !m.pod.Leaving {
+						bound = append(bound, uid)
+					}
+				}
+			}
+		}
+		switch {
+		case len(bound) == 0:
+			g.evicts = time.Time{}
+		case g.evicts.IsZero():
+			g.evicts = now.Add(g.wait())
+		case !now.Before(g.evicts):
+			g.evicts = now.Add(restAfterTimeout)
+			uids = append(uids, bound...)
+		}
+	}
+	slices.Sort(uids)
+	return uids
 }
 
 // boundInPart returns how many members of a group are bound whose start was interrupted, and how many must be; 0 for

@@ -55,8 +55,10 @@ func (e *Effects) add(o Effects) {
 // New returns a State without gangs. Its gangs have the defaults where nothing else is said.
 func New(defaults Settings) *State {
 	return &State{
-		defaults: defaults.over(Settings{Mode: Strict, Policy: OnceSatisfied, Wait: 10 * time.Minute}),
-		gangs:    map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
+		defaults: defaults.over(Settings{
+			Mode: Strict, Policy: OnceSatisfied, Wait: 10 * time.Minute, Interrupted: KeepBound,
+		}),
+		gangs: map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
 		listers: map[string]map[string]*gang{}, branches: map[string]*branch{}, ended: map[string]string{},
 		layers: &domain.Layers{},
 	}

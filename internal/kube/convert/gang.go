@@ -139,7 +139,9 @@ func (r *gangReader) settings(annotations, labels map[string]string) gang.Settin
 	mode := readGang(r, annotations, annotation.ParseGangMode, annotation.GangMode)
 	policy := readGang(r, annotations, annotation.ParseMatchPolicy, annotation.GangMatchPolicy,
 		annotation.GangMatchPolicyAlias)
+	interrupted := readGang(r, annotations, annotation.ParseGangInterrupted, annotation.GangInterrupted)
 	return gang.Settings{
+		Interrupted: gang.Interrupted(interrupted),
 		Min:         r.minAvailable(annotations, labels),
 		Total:       readGang(r, annotations, annotation.ParseMembers, annotation.GangTotalNumber),
 		Mode:        gang.Mode(mode),

@@ -161,10 +161,11 @@ func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {
 			annotations: keys{
 				gangs + "name": "a", gangs + "min-available": "2", gangs + "total-number": "4",
 				gangs + "mode": "NonStrict", gangs + "match-policy": "only-waiting", gangs + "waiting-time": "72h",
-				gangs + "groups": `["m/b","n/a","m/b"]`,
+				gangs + "groups": `["m/b","n/a","m/b"]`, annotation.GangInterrupted: "Evict",
 			},
 			want: gang.Pod{Gang: "n/a", Settings: gang.Settings{
-				Min: 2, Total: 4, Mode: gang.NonStrict, Policy: gang.OnlyWaiting, Wait: 72 * time.Hour,
+				Interrupted: gang.EvictBound,
+				Min:         2, Total: 4, Mode: gang.NonStrict, Policy: gang.OnlyWaiting, Wait: 72 * time.Hour,
 				Group: []string{"m/b", "n/a"},
 			}},
 		},
@@ -225,6 +226,11 @@ func TestGangPodReadsWhichGangAndItsSettings(t *testing.T) {
 			annotations: keys{gangs + "name": "a", gangs + "mode": "Relaxed"},
 			want: gang.Pod{Gang: "n/a", Fault: "metadata.annotations[" + gangs +
 				`mode]: byte 0: Unsupported value "Relaxed": supported Strict, NonStrict`},
+		},
+		"what becomes of an interrupted gang is unknown": {
+			annotations: keys{gangs + "name": "a", annotation.GangInterrupted: "true"},
+			want: gang.Pod{Gang: "n/a", Fault: "metadata.annotations[tenon.sh/gang-interrupted]: byte 0: " +
+				`Unsupported value "true": supported Keep, Evict`},
 		},
 		"an unknown policy under the other key": {
 			annotations: keys{gangs + "name": "a", podGroups + "match-policy": "once"},

@@ -9,7 +9,10 @@ import (
 
 // GangDefaults translates the arguments of the plugin Coscheduling, defaults filled in.
 func GangDefaults(a *v1alpha1.CoschedulingArgs) gang.Settings {
-	return gang.Settings{Policy: gang.MatchPolicy(a.DefaultMatchPolicy), Wait: a.DefaultTimeout.Duration}
+	return gang.Settings{
+		Policy: gang.MatchPolicy(a.DefaultMatchPolicy), Wait: a.DefaultTimeout.Duration,
+		Interrupted: gang.Interrupted(a.InterruptedGangs),
+	}
 }
 
 // GangRules are the arguments of the plugin Coscheduling that hold for all gangs.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,12 +85,47 @@ func (h *Held) Run(ctx context.Context) {
 			return
 		case <-tick.C():
 			h.Gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(h.Clock.Now()) })
+			h.EvictInterrupted(ctx)
 			h.Look(ctx)
 		case <-deadlocks.C():
 			if h.Leading() {
 				h.LookForDeadlocks(klog.FromContext(ctx))
 			}
 		}
+	}
+}
+
+// EvictInterrupted evicts the bound members of gangs whose start was interrupted and whose waiting time is over. A
+// member that a disruption budget keeps, or whose eviction fails, is tried again later.
+func (h *Held) EvictInterrupted(ctx context.Context) {
+	var due []string
+	h.Gangs.Update(func(s *gang.State) gang.Effects {
+		due = s.Evictions(h.Clock.Now())
+		return gang.Effects{}
+	})
+	for _, uid := range due {
+		pod := h.Gangs.Pod(uid)
+		if pod == nil || !h.Leading() {
+			continue
+		}
+		gangID := h.Gangs.GangOf(pod)
+		err := h.Client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(uid)},
+		})
+		outcome := "evicted"
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone
+			continue
+		case apierrors.IsTooManyRequests(err):
+			outcome = "not evicted: " + err.Error()
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Member of an interrupted gang not evicted", "pod", klog.KObj(pod))
+			continue
+		}
+		e := event.GangInterrupted
+		h.Recorder(pod.Spec.SchedulerName).Eventf(pod, nil, e.Type(), e.String(), "Evict", "%s: the scheduler stopped "+
+			"while it bound gang %s, and the rest did not fit within the waiting time", outcome, gangID)
 	}
 }
 
