@@ -37,6 +37,7 @@ const (
 //	Pod, Reserve, Release ──────────────────────┘
 type Quotas struct {
 	now        func() time.Time
+	schedulers *convert.Schedulers // whose pods count in the quotas that their labels name
 	configured atomic.Bool
 	claimed    atomic.Pointer[claims]
 	freed      atomic.Pointer[func()] // OnFreed's function; nil before
@@ -103,6 +104,10 @@ func (s *Quotas) Configure(c quota.Config, r quota.Rules) error {
 	s.sealed = true
 	return nil
 }
+
+// Trust ignores the labels and annotations of pods of other schedulers than these: such a pod counts in the quota of
+// its namespace, whichever it names. It is called before the first object.
+func (s *Quotas) Trust(schedulers *convert.Schedulers) { s.schedulers = schedulers }
 
 // OnFreed sets the function that is called when a pending pod has left a quota, which can give others more: the
 // scheduling queue has no event for that. It replaces an earlier one, is called without the store's lock, and must not
@@ -271,7 +276,7 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 		return
 	}
 	s.notifyFreed(string(p.UID), func(known quota.Member) {
-		next := convert.QuotaPod(p, s.amounts(p, known.Amounts))
+		next := convert.QuotaPod(s.schedulers.Trusted(p), s.amounts(p, known.Amounts))
 		if last := s.pods[p.UID]; last != nil && last.Status.NominatedNodeName == "" && next.Node == "" {
 			// This update may be older than the nomination, as in Kubernetes' nominator.
 			next.Nominated = next.Nominated || known.Nominated
@@ -303,7 +308,7 @@ func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
 func (s *Quotas) AdmitChange(p *corev1.Pod) *quota.Excess {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.account.AdmitChange(convert.QuotaPod(p, convert.PodAmounts(p).Asked(s.devices)))
+	return s.account.AdmitChange(convert.QuotaPod(s.schedulers.Trusted(p), convert.PodAmounts(p).Asked(s.devices)))
 }
 
 // RemovePod forgets a pod.

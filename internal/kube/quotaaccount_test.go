@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -112,6 +113,29 @@ func TestTheFirstQuotaFindsWhatIsThere(t *testing.T) {
 	s.PutPod(asking("late", "team", "", 1))
 	if x := admit(s, "late"); x == nil || x.Quota != "team" {
 		t.Errorf("one CPU above max: %v", x)
+	}
+}
+
+// TestAPodOfAnotherSchedulerUsesNoQuotaThatItNames: no webhook checks its labels, so it counts in the quota of its
+// namespace, else in the quota Default.
+func TestAPodOfAnotherSchedulerUsesNoQuotaThatItNames(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	s.Trust(convert.NewSchedulers("tenon-scheduler"))
+	s.PutNode(sized("n", 100))
+	s.PutQuota(elastic("y", "team", 10, 60))
+	s.PutQuota(elastic("x", "space", 10, 60))
+	foreign, own := asking("f", "team", "n", 5), asking("o", "team", "n", 3)
+	foreign.Spec.SchedulerName, own.Spec.SchedulerName = "volcano", "tenon-scheduler"
+	elsewhere := asking("e", "team", "n", 7)
+	elsewhere.Namespace, elsewhere.Spec.SchedulerName = "z", "volcano"
+	for _, p := range []*corev1.Pod{foreign, own, elsewhere} {
+		s.PutPod(p)
+	}
+	for name, want := range map[string]int64{"team": 3000, "space": 5000, quota.Default: 7000} {
+		if got := report(t, s, name).Used["cpu"]; got != want {
+			t.Errorf("quota %s uses %d milli-CPU, want %d", name, got, want)
+		}
 	}
 }
 

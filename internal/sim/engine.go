@@ -90,7 +90,8 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
 	}
 	e.store.Serve(w.resources)
-	e.store.Trust(convert.NewSchedulers(schedulerNames...))
+	schedulers := convert.NewSchedulers(schedulerNames...)
+	e.store.Trust(schedulers)
 	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = preempted{p, e.preemptor} }
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -102,6 +103,7 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	}
 	start := e.api.clock.now
 	e.quotas = kube.NewQuotas(func() time.Time { return start })
+	e.quotas.Trust(schedulers)
 	// Before all handlers of the scheduler, as in a cluster.
 	e.gangs = kube.NewGangs()
 	e.api.pods.handlers = append(e.api.pods.handlers, e.quotas.PodHandler(), e.gangs.PodHandler())

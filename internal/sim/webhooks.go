@@ -61,7 +61,10 @@ func (w webhooks) admit(entry *pod, namespace *corev1.Namespace, kinds device.Ki
 	var warnings []string
 	asks := func(path string) bool { return w.namespaces[path].Matches(labels.Set(namespace.Labels)) }
 	for path, mutate := range map[string]func(*corev1.Pod, device.Kinds) admission.Mutation{
-		"/mutate-pod": admission.Mutate, "/mutate-pod-scheduler": admission.Schedule,
+		"/mutate-pod": admission.Mutate,
+		"/mutate-pod-scheduler": func(p *corev1.Pod, kinds device.Kinds) admission.Mutation {
+			return admission.Schedule(p, kinds, schedulerNames[0])
+		},
 	} {
 		if asks(path) {
 			m := mutate(p, kinds)

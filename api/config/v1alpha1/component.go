@@ -62,4 +62,7 @@ type ManagerConfiguration struct {
 	// SchedulerIdentities are user names that may write the annotations of a scheduler. Default: the service accounts
 	// of tenon-scheduler and koord-scheduler.
 	SchedulerIdentities []string `json:"schedulerIdentities,omitempty"`
+	// SchedulerNames are the schedulers whose pods count, first the one that gets pods with devices of namespaces that
+	// ask for it. Default: pods of every scheduler count.
+	SchedulerNames []string `json:"schedulerNames,omitempty"`
 }

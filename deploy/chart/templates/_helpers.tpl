@@ -103,6 +103,14 @@ capabilities:
 {{- join "," (concat $names (.Values.scheduler.trusted | default list) | uniq) }}
 {{- end }}
 
+{{/* Whether a pod that is resized has its place by Tenon, or names its quota, as an expression. */}}
+{{- define "tenon.placed" -}}
+(has(oldObject.metadata.labels) && ('koordinator.sh/qosClass' in oldObject.metadata.labels
+|| 'quota.scheduling.koordinator.sh/name' in oldObject.metadata.labels))
+|| (has(oldObject.metadata.annotations)
+&& 'scheduling.koordinator.sh/resource-status' in oldObject.metadata.annotations)
+{{- end }}
+
 {{/* The condition of webhooks for pods: a pod of another scheduler is not asked about. */}}
 {{- define "tenon.ownPods" -}}
 - name: has-a-scheduler-of-tenon

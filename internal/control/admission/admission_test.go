@@ -536,6 +536,27 @@ func TestAResizeGrowsNoFurtherThanTheNodeAndItsNUMANodesHave(t *testing.T) {
 	}
 }
 
+// TestAResizeOfAPlainPodIsLeftToTheKubelet: it may be deferred until the node has room, which no refusal may prevent.
+func TestAResizeOfAPlainPodIsLeftToTheKubelet(t *testing.T) {
+	t.Parallel()
+	room := admission.Room{Has: amounts("cpu", "4"), Others: amounts("cpu", "3")}
+	for name, tt := range map[string]struct {
+		options []podOption
+		refused bool
+	}{
+		"plain":         {nil, false},
+		"with a class":  {[]podOption{class("LS")}, true},
+		"with a quota":  {[]podOption{label(annotation.QuotaName, "q")}, true},
+		"with a status": {[]podOption{annot(annotation.ResourceStatusKey, "{}")}, true},
+	} {
+		old := newPod(append(tt.options, onNode)...)
+		answer := admission.Resize(newPod(append(tt.options, onNode, cpu("2"))...), old, room)
+		if answer.Allowed() == tt.refused {
+			t.Errorf("%s: refusals %v, want some: %t", name, answer.Refusals, tt.refused)
+		}
+	}
+}
+
 func TestMutateTakesAllocationsAway(t *testing.T) {
 	t.Parallel()
 	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""),

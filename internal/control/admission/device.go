@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -144,28 +145,25 @@ func (m *Mutation) remove(a amounts, name corev1.ResourceName) {
 	}})
 }
 
-// SchedulerName is the scheduler that counts devices.
-const SchedulerName = "tenon-scheduler"
-
-// Schedule makes a pod that asks for devices and names no scheduler one of SchedulerName.
-func Schedule(pod *corev1.Pod, kinds device.Kinds) (m Mutation) {
-	name := pod.Spec.SchedulerName
-	if name != "" && name != corev1.DefaultSchedulerName || !convert.AsksForDevices(pod, kinds) {
+// Schedule makes a pod that asks for devices and names no scheduler one of the named scheduler, which counts devices.
+func Schedule(pod *corev1.Pod, kinds device.Kinds, scheduler string) (m Mutation) {
+	name := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
+	if name != corev1.DefaultSchedulerName || name == scheduler || !convert.AsksForDevices(pod, kinds) {
 		return m
 	}
 	m.Steps = []Step{{
-		"add", "/spec/schedulerName", SchedulerName, func(p *corev1.Pod) { p.Spec.SchedulerName = SchedulerName },
+		"add", "/spec/schedulerName", scheduler, func(p *corev1.Pod) { p.Spec.SchedulerName = scheduler },
 	}}
 	m.Warnings = []string{fmt.Sprintf("spec.schedulerName: set to %s: the pod asks for devices, and its namespace has "+
-		"the label %s", SchedulerName, annotation.DeviceSchedulingLabel)}
+		"the label %s", scheduler, annotation.DeviceSchedulingLabel)}
 	return m
 }
 
-// Bind checks the Binding of a pod by someone who is not Tenon's scheduler.
-func Bind(pod *corev1.Pod, kinds device.Kinds) (a Answer) {
+// Bind checks the Binding of a pod by someone who is not Tenon's scheduler, which serves the named scheduler.
+func Bind(pod *corev1.Pod, kinds device.Kinds, scheduler string) (a Answer) {
 	if convert.AsksForDevices(pod, kinds) {
 		a.refuse(why.InvalidField, "metadata.name", "pod %s asks for devices, which only Tenon binds here: its "+
-			"spec.schedulerName must be %s, or its namespace must lose the label %s", pod.Name, SchedulerName,
+			"spec.schedulerName must be %s, or its namespace must lose the label %s", pod.Name, scheduler,
 			annotation.DeviceSchedulingLabel)
 	}
 	return a

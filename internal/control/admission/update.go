@@ -93,8 +93,15 @@ type Room struct {
 
 // Resize checks a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer.
 // What grows must be on the node, and on the NUMA nodes that the pod was given; PodQuota has the rules of its quota.
+// Devices do not change: the API server refuses a resize of anything but CPU and memory. A pod that has no place by
+// Tenon and names no quota is left to the kubelet, which may defer the resize until the node has room.
 func Resize(pod, old *corev1.Pod, room Room) Answer {
 	var a Answer
+	_, classed := old.Labels[annotation.QoSClass]
+	_, named := old.Labels[annotation.QuotaName]
+	if _, placed := old.Annotations[annotation.ResourceStatusKey]; !classed && !named && !placed {
+		return a
+	}
 	held, _ := convert.EntryUnder(convert.Args{}, old)
 	if willHoldCPUs(old) || held.CPUList != "" {
 		a.keepsCPUs(pod, old)

@@ -33,6 +33,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/certificate"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Options are what differs from one manager to the next.
@@ -49,6 +50,9 @@ type Options struct {
 	CertificateSecret, Namespace string
 	// SchedulerIdentities are the user names that may write the keys that a scheduler sets.
 	SchedulerIdentities []string
+	// SchedulerNames are the schedulers whose pods count, first the one that gets pods with devices of namespaces that
+	// ask for it. None counts the pods of every scheduler.
+	SchedulerNames []string
 	// RequireNRIPlugin makes runtimes refuse the containers of pods that hold CPUs while the agent is not connected.
 	RequireNRIPlugin bool
 	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's.
@@ -68,6 +72,9 @@ type Options struct {
 	// Settings are served beside the metrics as /configz.
 	Settings strict.Settings
 }
+
+// defaultSchedulerName is the scheduler that the chart serves by default.
+const defaultSchedulerName = "tenon-scheduler"
 
 // DefaultSchedulerIdentities are the service accounts of tenon-scheduler and koord-scheduler, so that a cluster can run
 // both while it moves.
@@ -154,7 +161,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	known, err := newCluster(config, client, store)
+	schedulers := convert.NewSchedulers(o.SchedulerNames...)
+	store.Trust(schedulers)
+	known, err := newCluster(config, client, store, schedulers)
 	if err != nil {
 		return err
 	}
@@ -165,8 +174,8 @@ func Run(ctx context.Context, o Options) error {
 	quotas.RelaxResourceKeys = o.RelaxResourceKeys
 	// Only a server that was asked for is started with the manager.
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
-		Schedulers: o.SchedulerIdentities, RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas,
-		Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
+		Schedulers: o.SchedulerIdentities, SchedulerName: append(o.SchedulerNames, defaultSchedulerName)[0],
+		RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas, Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
 	}, counters)
 	if o.Quotas != nil {
 		m := newWriteMetrics()

@@ -30,6 +30,7 @@ import (
 // and the controllers of the leader work.
 type cluster struct {
 	store                *kube.Quotas
+	schedulers           *convert.Schedulers
 	gangs                *kube.Gangs
 	quotas               map[string]cache.SharedIndexInformer // by group
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
@@ -41,14 +42,16 @@ type cluster struct {
 	gathered             []cache.InformerSynced // and of gangs and devices, which webhooks do without
 }
 
-func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Quotas) (*cluster, error) {
+func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Quotas, schedulers *convert.Schedulers,
+) (*cluster, error) {
 	reader, err := kube.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
 	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	c := &cluster{
-		store: store, gangs: kube.NewGangs(), quotas: map[string]cache.SharedIndexInformer{},
+		store: store, schedulers: schedulers, gangs: kube.NewGangs(),
+		quotas:  map[string]cache.SharedIndexInformer{},
 		pods:    coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
 		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
 		devices: kube.NewDeviceInformer(reader), topologies: kube.NewTopologyInformer(reader),
@@ -57,6 +60,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	c.gangs.Inform(store.SetGang)
 	failed := []error{
 		c.gangs.Configure(gang.Settings{}, convert.DefaultGangRules()), c.pods.AddIndexers(gangstatus.IndexPods()),
+		c.pods.AddIndexers(cache.Indexers{byNode: indexByNode}),
 	}
 	failed = append(failed, c.budgets.SetTransform(withoutManagedFields), c.nodes.SetTransform(
 		func(object any) (any, error) {
@@ -149,10 +153,21 @@ func (c *cluster) pod(namespace, name string) *corev1.Pod {
 	return nil
 }
 
+// byNode is the index of the pods by the node that they are bound to.
+const byNode = "node"
+
+func indexByNode(object any) ([]string, error) {
+	if p, ok := object.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+		return []string{p.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
 // room returns what the node of a pod has beside it. The account of the node is made anew: resizes are rare.
 func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 	name := pod.Spec.NodeName
 	store := kube.NewStore()
+	store.Trust(c.schedulers)
 	if object, _, err := c.nodes.GetStore().GetByKey(name); err == nil {
 		if n, ok := object.(*corev1.Node); ok {
 			room.Has, room.Others = n.Status.Allocatable, corev1.ResourceList{}
@@ -164,12 +179,9 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 			store.PutTopology(t)
 		}
 	}
-	for _, object := range c.pods.GetStore().List() {
-		p, ok := object.(*corev1.Pod)
-		if !ok || p.Spec.NodeName != name || convert.Ended(p) {
-			continue
-		}
-		if p.UID != pod.UID {
+	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, name) // fails only without the index
+	for _, object := range onNode {
+		if p, ok := object.(*corev1.Pod); ok && p.UID != pod.UID && !convert.Ended(p) {
 			for resource, n := range convert.ResourceList(convert.PodAmounts(p)) {
 				sum := room.Others[resource]
 				sum.Add(n)

@@ -51,6 +51,9 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.HealthAddress, "health-address", ":8081", "`host:port` of /healthz and /readyz; 0 is none")
 	f.StringSliceVar(&o.SchedulerIdentities, "scheduler-identities", DefaultSchedulerIdentities(),
 		"user `names` that may write the annotations that a scheduler sets")
+	f.StringSliceVar(&o.SchedulerNames, "scheduler-names", nil,
+		"`names` of the schedulers whose pods count, first the one that gets pods with devices of namespaces that ask "+
+			"for it; default: pods of every scheduler count, and they get tenon-scheduler")
 	f.BoolVar(&o.RequireNRIPlugin, "require-nri-plugin", true,
 		"add the annotation required-plugins.noderesource.dev to pods that will hold CPUs: a runtime with NRI's "+
 			"default validator does not start them without the agent")

@@ -326,6 +326,16 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 			"validating/resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil),
 			false,
 		},
+		"resize: a pod without class, which a quota may count": {
+			"validating/others.resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil), true,
+		},
+		"resize: a pod with CPUs, once": {
+			"validating/others.resize.pods.tenon.sh", pod(nil, status), pod(nil, status), false,
+		},
+		"resize: a pod that names a quota, once": {
+			"validating/others.resize.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
+			pod(keys(annotation.QuotaName, "q"), nil), false,
+		},
 		"resize: a pod with a class": {
 			"validating/resize.pods.tenon.sh", pod(lsr, nil), pod(lsr, nil),
 			true,
@@ -492,8 +502,11 @@ func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 			switch h.rules[0].Operations[0] {
 			case admissionregistrationv1.Update:
 				old = bare
-				if h.name == "resize.pods.tenon.sh" {
+				switch h.name {
+				case "resize.pods.tenon.sh":
 					old = all
+				case "others.resize.pods.tenon.sh":
+					all = bare
 				}
 			default:
 				if h.name == "scheduler.pods.tenon.sh" {
@@ -544,7 +557,8 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		// No pod waits for a warning, and the scheduler holds what it cannot read, and checks devices itself.
 		switch name {
 		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
-			"mutating/types.pods.tenon.sh", "validating/reservations.tenon.sh":
+			"mutating/types.pods.tenon.sh", "validating/reservations.tenon.sh",
+			"validating/others.resize.pods.tenon.sh":
 			want = admissionregistrationv1.Ignore
 		}
 		if *h.policy != want {

@@ -27,6 +27,8 @@ import (
 type Rules struct {
 	// Schedulers are the user names that may write the scheduler's keys.
 	Schedulers []string
+	// SchedulerName is the scheduler of pods with devices that name none, in namespaces that ask for it.
+	SchedulerName string
 	// RequireNRIPlugin puts up the fence of admission.Fence.
 	RequireNRIPlugin bool
 	// Pod returns a pod that the API server has; nil where that is not known.
@@ -45,7 +47,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 	all := map[string]ctrl.HandlerFunc{
 		"/mutate-pod": h.mutating(h.mutatePod),
 		"/mutate-pod-scheduler": h.mutating(func(pod *corev1.Pod) (admission.Mutation, admission.Answer) {
-			return admission.Schedule(pod, rules.Kinds()), admission.Answer{}
+			return admission.Schedule(pod, rules.Kinds(), rules.SchedulerName), admission.Answer{}
 		}),
 		"/validate-binding":    h.checkBinding,
 		"/validate-pod":        validating(decoder, h.validatePod),
@@ -117,7 +119,7 @@ func (h handlers) checkBinding(_ context.Context, req ctrl.Request) ctrl.Respons
 		return ctrl.Errored(http.StatusServiceUnavailable,
 			fmt.Errorf("pod %s/%s is not known yet: try again", req.Namespace, req.Name))
 	}
-	return respond(req, admission.Bind(pod, h.rules.Kinds()))
+	return respond(req, admission.Bind(pod, h.rules.Kinds(), h.rules.SchedulerName))
 }
 
 // validating answers requests about objects of one kind. Except in a creation there is an old object.

@@ -47,7 +47,7 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 		"default/gpu": with("nvidia.com/gpu"), "default/plain": with("cpu"), "default/dpu": with("example.com/dpu"),
 	}
 	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{
-		Schedulers: []string{scheduler}, RequireNRIPlugin: true,
+		Schedulers: []string{scheduler}, SchedulerName: "batch-scheduler", RequireNRIPlugin: true,
 		Pod:   func(namespace, name string) *corev1.Pod { return known[namespace+"/"+name] },
 		Kinds: func() device.Kinds { return device.Kinds{{Type: "dpu", Resource: "example.com/dpu", Unit: 4}} },
 	}, metrics)
@@ -139,12 +139,13 @@ func TestAWarningDoesNotRefuse(t *testing.T) {
 	}
 }
 
+// TestPodsWithDevicesAreTenons: they get the scheduler that this installation serves, whatever its name.
 func TestPodsWithDevicesAreTenons(t *testing.T) {
 	t.Parallel()
 	m, _ := serve(t)
 	other := with("nvidia.com/gpu")
 	other.Spec.SchedulerName = "volcano"
-	const ours = `[{"op":"add","path":"/spec/schedulerName","value":"tenon-scheduler"}]`
+	const ours = `[{"op":"add","path":"/spec/schedulerName","value":"batch-scheduler"}]`
 	for name, tt := range map[string]struct {
 		pod  *corev1.Pod
 		want string
@@ -222,7 +223,7 @@ func TestTypesThatDeviceObjectsListAreKnown(t *testing.T) {
 		}
 		moved := ask(t, m["/mutate-pod-scheduler"], admissionv1.Create, "someone", p, nil)
 		known := tt.name == "example.com/dpu"
-		if ours := strings.Contains(string(moved.Patch), "tenon-scheduler"); ours != known || !moved.Allowed {
+		if ours := strings.Contains(string(moved.Patch), "batch-scheduler"); ours != known || !moved.Allowed {
 			t.Errorf("%s %s: patched by %s", tt.name, tt.amount, moved.Patch)
 		}
 	}

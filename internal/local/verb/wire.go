@@ -106,6 +106,7 @@ func newManager() *cobra.Command {
 			CertFile:            certFile,
 			KeyFile:             keyFile,
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
+			SchedulerNames:      append([]string{cluster.Scheduler}, simnode.SchedulerNames()...),
 			RequireNRIPlugin:    fences,
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
 			Quotas:              quotas,

@@ -167,7 +167,9 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	for i := range c.ComponentConfig.Profiles {
 		trusted = append(trusted, c.ComponentConfig.Profiles[i].SchedulerName)
 	}
-	store.Trust(convert.NewSchedulers(trusted...))
+	schedulers := convert.NewSchedulers(trusted...)
+	store.Trust(schedulers)
+	quotas.Trust(schedulers)
 	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs)
 	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, client)
 	cc := c.Complete()

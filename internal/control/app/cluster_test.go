@@ -1,0 +1,61 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations: what a pod of a foreign scheduler requests counts, and what
+// it says to hold does not.
+func TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations(t *testing.T) {
+	t.Parallel()
+	config := &rest.Config{Host: "http://cluster.invalid"}
+	c, err := newCluster(config, kubernetes.NewForConfigOrDie(config), kube.NewQuotas(time.Now),
+		convert.NewSchedulers("tenon-scheduler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name, node, scheduler string) *corev1.Pod {
+		return object.Pod(name, object.UID(name), object.On(node), object.Class("LS"), object.Scheduler(scheduler),
+			object.Requests("cpu", "2", "memory", "1Gi"), object.Annotation(annotation.ResourceStatusKey,
+				`{"numaNodeResources":[{"node":0,"resources":{"cpu":"2","memory":"1Gi"}}]}`))
+	}
+	resized := pod("resized", "n", "tenon-scheduler")
+	ended := pod("ended", "n", "tenon-scheduler")
+	ended.Status.Phase = corev1.PodSucceeded
+	for _, p := range []*corev1.Pod{
+		resized, ended, pod("beside", "n", "tenon-scheduler"), pod("foreign", "n", "volcano"),
+		pod("elsewhere", "m", "tenon-scheduler"),
+	} {
+		if err := c.pods.GetIndexer().Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.nodes.GetStore().Add(object.Node("n", nil, "cpu", "16", "memory", "64Gi")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.topologies.GetStore().Add(object.Topology("n", grid.Worked().Build(t), nil)); err != nil {
+		t.Fatal(err)
+	}
+	room := c.room(resized)
+	if got := room.Others.Cpu().Value(); got != 4 {
+		t.Errorf("other pods of the node request %d CPUs, want 4", got)
+	}
+	for name, want := range map[string]bool{
+		"resized": true, "beside": true, "foreign": false, "elsewhere": false, "ended": false,
+	} {
+		if _, held := room.Account.Entry(name); held != want {
+			t.Errorf("the account of the node has pod %s: %t, want %t", name, held, want)
+		}
+	}
+}
