@@ -286,8 +286,9 @@ func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
 	return e.outcome(p.Pod, Unschedulable, reasons(failed.findings)...), nil
 }
 
+// reasons lists the causes of findings, the root cause first, then the most frequent.
 func reasons(findings []why.Finding) (out []Reason) {
-	for _, o := range why.Obstacles(findings) {
+	for _, o := range why.RootFirst(findings) {
 		out = append(out, Reason{Code: o.Code, Message: o.Phrase(), Nodes: o.Nodes})
 	}
 	return out

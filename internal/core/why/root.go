@@ -54,6 +54,20 @@ func Root(findings []Finding) Obstacle {
 	return first(keep(filter, func(o Obstacle) bool { return slices.Contains(sets[0].Codes, o.Code) }), byRank)
 }
 
+// RootFirst returns Obstacles with that of Root before the others.
+func RootFirst(findings []Finding) []Obstacle {
+	obstacles, root := Obstacles(findings), Root(findings)
+	i := slices.IndexFunc(obstacles, func(o Obstacle) bool {
+		return o.Code == root.Code && (o.Phase == Preemption) == (root.Phase == Preemption)
+	})
+	if i > 0 {
+		o := obstacles[i]
+		copy(obstacles[1:i+1], obstacles[:i])
+		obstacles[0] = o
+	}
+	return obstacles
+}
+
 func without(nodes map[string][]Finding, refuses func(Finding) bool) map[string][]Finding {
 	out := maps.Clone(nodes)
 	maps.DeleteFunc(out, func(_ string, list []Finding) bool { return slices.ContainsFunc(list, refuses) })

@@ -203,6 +203,33 @@ func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	})
 }
 
+// TestTheRootStandsBeforeMoreFrequentCauses: the others follow as Obstacles orders them, and none is lost.
+func TestTheRootStandsBeforeMoreFrequentCauses(t *testing.T) {
+	t.Parallel()
+	cordoned := slices.Concat(nodes("a", 3, plain(why.NodeAffinity)), nodes("b", 1, plain(why.NodeUnschedulable)),
+		preempting(nodes("a", 4, plain(why.NoVictims))))
+	if got := why.RootFirst(cordoned)[0]; got.Code != why.NodeUnschedulable || got.Nodes != 1 {
+		t.Errorf("a pod that selects a cordoned node: got %v on %d nodes first", got.Code, got.Nodes)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		findings := drawFindings(t)
+		got, want, root := why.RootFirst(findings), why.Obstacles(findings), why.Root(findings)
+		if len(got) == 0 {
+			if len(want) > 0 {
+				t.Fatalf("got none of %+v", want)
+			}
+			return
+		}
+		if got[0].Code != root.Code || (got[0].Phase == why.Preemption) != (root.Phase == why.Preemption) {
+			t.Fatalf("got %+v first, the root is %+v", got[0], root)
+		}
+		rest := slices.DeleteFunc(slices.Clone(want), func(o why.Obstacle) bool { return o == got[0] })
+		if len(got) != len(want) || !slices.Equal(got[1:], rest) {
+			t.Fatalf("after the root got\n%+v, want\n%+v", got[1:], rest)
+		}
+	})
+}
+
 // TestNodesThatThePodDoesNotSelectChangeNoRoot, also where all others have one code.
 func TestNodesThatThePodDoesNotSelectChangeNoRoot(t *testing.T) {
 	t.Parallel()
