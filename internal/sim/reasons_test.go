@@ -18,6 +18,33 @@ func TestTheRootCauseStandsFirst(t *testing.T) {
 	checkReasons(t, r, "p", "NodeUnschedulable 1", "NodeAffinity 2")
 }
 
+// TestCausesThatAnotherCauseHides: of nodes without a GPU, a pod that asks for GPUs learns that first, and also why its
+// CPUs would be refused, wherever an equal pod was refused before.
+func TestCausesThatAnotherCauseHides(t *testing.T) {
+	t.Parallel()
+	single := strings.Replace(machine("n0"), "labels: {",
+		"labels: {node.koordinator.sh/numa-topology-policy: SingleNUMANode, ", 1)
+	wholeCores := `, annotations: {scheduling.koordinator.sh/resource-spec: '{"requiredCPUBindPolicy":"FullPCPUs"}'}`
+	with := func(pod, resource string) string {
+		return strings.Replace(pod, "memory: 64Mi", "memory: 64Mi, "+resource, 1)
+	}
+	in := single +
+		with(exclusive("odd", 5, "LSR", wholeCores, ""), "koordinator.sh/gpu: 100") +
+		with(exclusive("odd2", 5, "LSR", wholeCores, ""), "koordinator.sh/gpu: 100") +
+		with(exclusive("wide", 20, "LSR", "", ""), "nvidia.com/gpu: 2") +
+		with(exclusive("other", 20, "LSR", "", ""), "example.com/card: 2")
+	r, _ := simulate(t, in, "-")
+	for _, odd := range []string{"odd", "odd2"} {
+		checkReasons(t, r, odd, "DeviceMissing 1", "SMTAlignment 1")
+	}
+	checkReasons(t, r, "wide", "InsufficientExtended 1", "TopologyPolicy 1")
+	checkReasons(t, r, "other", "InsufficientExtended 1", "TopologyPolicy 1")
+
+	r, _ = simulate(t, in+machine("n1")+"\n"+deviceOf("n1", twoGPUs)+"\n---\n"+
+		holder("a", "n1", `{"gpu":[`+half+`]}`), "-")
+	checkReasons(t, r, "odd", "SMTAlignment 2", "DeviceMissing 1")
+}
+
 // checkReasons compares the codes of a pod's reasons, each with its number of nodes.
 func checkReasons(t *testing.T, r Result, name string, want ...string) {
 	t.Helper()

@@ -1,9 +1,15 @@
 package place_test
 
 import (
+	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -20,5 +26,46 @@ func TestMissingDevicesComeBeforeATopologyPolicy(t *testing.T) {
 		if got := place.YieldsToDevices(why.Reason{Code: code}); got != want {
 			t.Errorf("%v yields to missing devices: %t, want %t", code, got, want)
 		}
+	}
+}
+
+// TestNoRefusalHidesAnother: what refuses a pod without its devices, and what refuses its devices alone, is among the
+// refusals of the pod, of which that of Fits is the first.
+func TestNoRefusalHidesAnother(t *testing.T) {
+	t.Parallel()
+	m := worked(t)
+	amounts := []map[string]int64{
+		{"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 3}, {"koordinator.sh/gpu": 50}, {"koordinator.sh/gpu": 400},
+	}
+	hidden := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		facts := ledger.Facts{
+			Machine: m, OwnDevices: rapid.Bool().Draw(rt, "devices of Tenon"),
+			Topology: rapid.SampledFrom([]hint.Policy{hint.None, hint.SingleNUMANode}).Draw(rt, "policy"),
+		}
+		if rapid.Bool().Draw(rt, "has devices") {
+			facts.Devices = cards(rt, m, []int{0, 1})
+		}
+		v := ledger.New(facts, holding(0, 60)).View()
+		r := binding(rapid.IntRange(1, 9).Draw(rt, "CPUs"), gpus(rt, rapid.SampledFrom(amounts).Draw(rt, "devices")))
+		r.Required = rapid.SampledFrom([]place.BindWish{place.NoWish, place.WantFullPCPUs}).Draw(rt, "bind policy")
+		bare := *r
+		bare.Devices = nil
+		devices := place.Request{Class: qos.LS, Role: qos.SharedPool, Devices: r.Devices}
+		got, first := place.Refusals(v, r), place.Fits(v, r)
+		if first.OK() != (len(got) == 0) || !first.OK() && got[0] != first {
+			rt.Fatalf("got %+v, Fits refuses with %+v", got, first)
+		}
+		for _, want := range []why.Reason{place.Fits(v, &bare), place.Fits(v, &devices)} {
+			if !want.OK() && !slices.ContainsFunc(got, func(r why.Reason) bool { return r.Code == want.Code }) {
+				rt.Fatalf("got %+v, want %v too", got, want.Code)
+			}
+		}
+		if len(got) > 1 {
+			hidden++
+		}
+	})
+	if hidden == 0 {
+		t.Error("no pod was refused for two reasons")
 	}
 }

@@ -1,6 +1,8 @@
 package place
 
 import (
+	"slices"
+
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -18,6 +20,30 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 		}
 	}
 	return reason
+}
+
+// Refusals returns why v's node refuses r, each code once; nil if Fits is OK. The reason of Fits comes first. Then come
+// those that it hides: of the pod without its devices, and of the devices by themselves.
+func Refusals(v *ledger.View, r *Request) []why.Reason {
+	first := Fits(v, r)
+	if r = r.On(v.Facts()); first.OK() || r.Devices == nil {
+		return nonzero(first)
+	}
+	others, devices := *r, *r
+	others.Devices = nil
+	devices.DevicesApart = true
+	return nonzero(first, fits(v, &others), fitsDevices(v, &devices, nil))
+}
+
+// nonzero returns the reasons that refuse, the first of each code.
+func nonzero(reasons ...why.Reason) (out []why.Reason) {
+	for _, reason := range reasons {
+		known := slices.ContainsFunc(out, func(o why.Reason) bool { return o.Code == reason.Code })
+		if !reason.OK() && !known {
+			out = append(out, reason)
+		}
+	}
+	return out
 }
 
 // YieldsToDevices reports whether a pod that ends or another topology policy may cure a refusal, so that devices that

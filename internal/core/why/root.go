@@ -16,7 +16,9 @@ import (
 //  4. Of those, nodes that have nothing at all of a device or resource that the pod asks for are ignored, unless all
 //     are such nodes.
 //  5. Among the rest, the set of codes that refuses some node with the fewest codes, then most nodes, then the smallest
-//     relative shortfall, then names; of that set the code of the lowest class.
+//     relative shortfall, then names; of that set the code of the lowest class, and of one class a code that neither
+//     waiting nor preemption resolves. If all nodes have nothing of what the pod asks for, that comes before other
+//     placements and amounts.
 //
 // Findings of the preemption phase count only when there are no others. The zero Obstacle means that nothing refused.
 func Root(findings []Finding) Obstacle {
@@ -43,15 +45,16 @@ func Root(findings []Finding) Obstacle {
 			return o.Code.Class() == Constraint
 		}), byNodes)
 	}
+	order := byLack
 	if having := without(open, func(f Finding) bool { return f.Reason.LacksAll() }); len(having) > 0 {
-		open = having
+		open, order = having, byRank
 	}
 	sets := minimal(open)
 	slices.SortFunc(sets, func(a, b Set) int {
 		return cmp.Or(cmp.Compare(len(a.Codes), len(b.Codes)), cmp.Compare(b.Nodes, a.Nodes),
 			cmp.Compare(a.shortfall, b.shortfall), compareNames(a.Codes, b.Codes))
 	})
-	return first(keep(filter, func(o Obstacle) bool { return slices.Contains(sets[0].Codes, o.Code) }), byRank)
+	return first(keep(filter, func(o Obstacle) bool { return slices.Contains(sets[0].Codes, o.Code) }), order)
 }
 
 // RootFirst returns Obstacles with that of Root before the others.
@@ -95,7 +98,25 @@ func first(obstacles []Obstacle, order func(a, b Obstacle) int) Obstacle {
 }
 
 func byRank(a, b Obstacle) int {
-	return cmp.Or(cmp.Compare(a.Code.Class(), b.Code.Class()), cmp.Compare(a.Code.String(), b.Code.String()))
+	resolvable := func(o Obstacle) int {
+		if o.Code.Resolvable() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Code.Class(), b.Code.Class()), cmp.Compare(resolvable(a), resolvable(b)),
+		cmp.Compare(a.Code.String(), b.Code.String()))
+}
+
+// byLack is byRank, with what no node has at all before other placements and amounts.
+func byLack(a, b Obstacle) int {
+	rank := func(o Obstacle) Class {
+		if o.LacksAll() {
+			return Placement - 1
+		}
+		return o.Code.Class()
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), byRank(a, b))
 }
 
 func byNodes(a, b Obstacle) int {

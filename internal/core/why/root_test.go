@@ -78,6 +78,20 @@ func TestRoot(t *testing.T) {
 		"no node has a GPU": {
 			findings: nodes("a", 4, plain(why.DeviceMissing)), code: why.DeviceMissing, nodes: 4, example: "a-0",
 		},
+		"no node has a GPU, and a policy refuses the rest of the pod": {
+			findings: slices.Concat(nodes("a", 4, plain(why.DeviceMissing), plain(why.BindPolicyConflict)),
+				nodes("b", 5, why.Reason{Code: why.InsufficientExtended, Unit: why.Count, Asked: 8},
+					short(why.TopologyPolicy, 1, 2))),
+			code: why.InsufficientExtended, nodes: 5, example: "b-0",
+		},
+		"no node has a GPU that is known, because no agent reports what nodes have": {
+			findings: nodes("a", 4, plain(why.DeviceMissing), plain(why.TopologyMissing)),
+			code:     why.TopologyMissing, nodes: 4, example: "a-0",
+		},
+		"what no pod that ends resolves, beside what one does": {
+			findings: nodes("a", 2, short(why.InsufficientDevices, 1, 2), smt),
+			code:     why.SMTAlignment, nodes: 2, example: "a-0",
+		},
 		"nodes that a selector excludes say nothing; the smallest shortfall is the root": {
 			findings: slices.Concat(nodes("a", 96, plain(why.NodeAffinity)),
 				nodes("b", 1, short(why.InsufficientExclusiveCPU, 7, 8)),

@@ -80,6 +80,31 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	return nil
 }
 
+// Refusals returns all that the node refuses the pod of the cycle for, where Filter reports one reason: a back-off, what
+// the node's agent cannot enforce, CPUs and memory, devices.
+func (p *Plugin) Refusals(cs fwk.CycleState, n fwk.NodeInfo) (all []*fwk.Status) {
+	s := Read(cs)
+	if s == nil {
+		return nil
+	}
+	name := n.Node().Name
+	reasons := []why.Reason{p.enforced(n.Node(), s.Request)}
+	if s.signature != "" {
+		reasons = append(reasons, p.tracker.Refuses(name, s.signature))
+	}
+	for _, reason := range append(reasons, place.Refusals(s.View(name), s.Request)...) {
+		if !reason.OK() {
+			all = append(all, (&refusal{Reason: reason}).status())
+		}
+	}
+	if leftToKubelet(s.View(name).Facts()) {
+		if lacked := lack(s.counted, n); lacked != nil {
+			all = append(all, lacked.status())
+		}
+	}
+	return all
+}
+
 // lackedAmount returns what a node whose kubelet chooses devices has too little of, where that is the reason to report
 // rather than another one; nil if it is not.
 func (c *Cycle) lackedAmount(name string, n fwk.NodeInfo, other why.Reason) *refusal {

@@ -57,6 +57,8 @@ func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.S
 type refusedPod struct {
 	*corev1.Pod
 	asked corev1.ResourceList // nil before
+	// thorough are the plugins that are asked for all that they refuse a node for. nil where the first refusal is enough.
+	thorough []thorough
 }
 
 func (p *refusedPod) findings(node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {

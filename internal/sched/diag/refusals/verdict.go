@@ -21,6 +21,13 @@ type waiting interface {
 	Waiting(pod *corev1.Pod) *fwk.Status
 }
 
+// thorough is a filter plugin that makes several checks of a node. Its Filter ends at the first that refuses.
+type thorough interface {
+	fwk.Plugin
+	// Refusals returns the refusals of all checks, for a pod that Filter refused.
+	Refusals(state fwk.CycleState, node fwk.NodeInfo) []*fwk.Status
+}
+
 // Held returns why a pod does not pass the queue, or waits for others behind it.
 func Held(ctx context.Context, f framework.Framework, pod *corev1.Pod) []why.Finding {
 	for _, plugin := range f.PreEnqueuePlugins() {
@@ -55,6 +62,11 @@ func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdi
 		return v, nil
 	}
 	skip, refused := state.GetSkipFilterPlugins(), &refusedPod{Pod: pod}
+	for _, plugin := range f.EnqueueExtensions() {
+		if t, ok := plugin.(thorough); ok {
+			refused.thorough = append(refused.thorough, t)
+		}
+	}
 	for _, n := range nodes {
 		findings, err := refusals(ctx, f, state, skip, refused, n)
 		if err != nil {
@@ -87,9 +99,28 @@ func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, 
 			return nil, fmt.Errorf("filter node %s: %w", n.Node().Name, status.AsError())
 		}
 		out = append(out, pod.findings(n, why.Filter, status, "")...)
+		out = append(out, pod.hidden(state, n, status.Plugin(), out)...)
 		heard = heard.Clone().Insert(status.Plugin())
 		state.SetSkipFilterPlugins(heard)
 	}
+}
+
+// hidden returns what a plugin refuses the node for besides known, which has the first refusal of its Filter.
+func (p *refusedPod) hidden(state fwk.CycleState, n fwk.NodeInfo, plugin string, known []why.Finding,
+) (out []why.Finding) {
+	for _, t := range p.thorough {
+		if t.Name() != plugin {
+			continue
+		}
+		for _, status := range t.Refusals(state, n) {
+			for _, f := range p.findings(n, why.Filter, status, plugin) {
+				if !slices.ContainsFunc(known, func(k why.Finding) bool { return k.Code == f.Code }) {
+					out = append(out, f)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // nominated returns the refusal of a node that would fit the pod without nominated pods of no lower priority.
