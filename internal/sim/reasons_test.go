@@ -45,6 +45,21 @@ func TestCausesThatAnotherCauseHides(t *testing.T) {
 	checkReasons(t, r, "odd", "SMTAlignment 2", "DeviceMissing 1")
 }
 
+// TestMemoryBeyondCPUsIsNotWaitedFor: a pod that must have its memory on NUMA nodes with CPUs is refused by the policy of
+// a node whose memory is on another NUMA node.
+func TestMemoryBeyondCPUsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	zone := func(name string, gib int) string {
+		return fmt.Sprintf("{name: %s, type: Node, resources: [{name: memory, capacity: %dGi, allocatable: %[2]dGi, "+
+			"available: %[2]dGi}]}", name, gib)
+	}
+	far := strings.NewReplacer("topologyPolicies: [None]", "topologyPolicies: [SingleNUMANode]",
+		"zones: [{name: node-0, type: Node}, {name: node-1, type: Node}]",
+		"zones: ["+zone("node-0", 8)+", "+zone("node-1", 8)+", "+zone("node-2", 48)+"]").Replace(machine("n0"))
+	r, _ := simulate(t, far+strings.Replace(exclusive("large", 4, "LSR", "", ""), "64Mi", "40Gi", 1), "-")
+	checkReasons(t, r, "large", "TopologyPolicy 1", "NoVictims 1")
+}
+
 // checkReasons compares the codes of a pod's reasons, each with its number of nodes.
 func checkReasons(t *testing.T, r Result, name string, want ...string) {
 	t.Helper()

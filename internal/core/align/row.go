@@ -15,13 +15,15 @@ const MaxRows = 8
 // most bounds what one NUMA node counts with, so that sums over all of them are exact.
 const most = 1 << 56
 
-// Row is one resource of a machine, by NUMA node. What NUMA nodes without CPUs have takes no part.
+// Row is one resource of a machine, by NUMA node. What NUMA nodes without CPUs have takes part in Apart alone.
 type Row struct {
 	Kind
 	// Free is what one more pod can have on each NUMA node, in whole pages; 0 where pods hold more than there is.
 	Free []int64
 	// Capacity holds, at k-1, the most that k NUMA nodes have when no pod holds any.
 	Capacity []int64
+	// Apart is what NUMA nodes without CPUs have in all. Pods are not placed there, so it is not counted down.
+	Apart int64
 
 	// Units are what there is, Held what pods hold of them, by NUMA node; nil without a Chooser.
 	Units, Held [][]Amount
@@ -29,7 +31,7 @@ type Row struct {
 
 // Equal reports whether two rows are the same.
 func (r *Row) Equal(o *Row) bool {
-	return r.Kind == o.Kind && slices.Equal(r.Free, o.Free) && slices.Equal(r.Capacity, o.Capacity) &&
+	return r.Kind == o.Kind && r.Apart == o.Apart && slices.Equal(r.Free, o.Free) && slices.Equal(r.Capacity, o.Capacity) &&
 		slices.EqualFunc(r.Units, o.Units, slices.Equal[[]Amount]) &&
 		slices.EqualFunc(r.Held, o.Held, slices.Equal[[]Amount])
 }
@@ -55,6 +57,13 @@ func Rows(t *Table, m *topo.Machine, amounts []Amount) []Row {
 		}
 	}
 	rows = rows[:min(len(rows), MaxRows)]
+	for _, a := range amounts {
+		_, known := m.NUMAByID(a.NUMAID)
+		_, hasCPUs := m.CPUNodeByID(a.NUMAID)
+		if r := Find(rows, a.Resource); r != nil && known && !hasCPUs {
+			r.Apart = min(r.Apart+min(max(a.N, 0), most), most)
+		}
+	}
 	for i := range rows {
 		r := &rows[i]
 		r.computeTotals()

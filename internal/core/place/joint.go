@@ -249,10 +249,16 @@ func (d *demand) check(open topo.NodeSet, policy hint.Policy, spread int) why.Re
 	if k := d.least(); policy == hint.Restricted && possible && k != spread {
 		return why.Reason{Code: why.TopologyMismatch, Resource: d.Resource, Asked: int64(k), Free: int64(spread)}
 	}
-	if free := d.sum(open); free < d.need {
-		return why.Reason{Code: d.Short, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free}
+	free := d.sum(open)
+	switch {
+	case free >= d.need:
+		return why.Reason{}
+	case free+d.Apart >= d.need: // without a policy the pod would use NUMA nodes without CPUs
+		return why.Reason{
+			Code: why.TopologyPolicy, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free, Extra: int64(spread),
+		}
 	}
-	return why.Reason{}
+	return why.Reason{Code: d.Short, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free}
 }
 
 // rank orders sets of equally many NUMA nodes; smaller is better: fewest sockets, least distances, then the strategy.

@@ -80,8 +80,8 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	return nil
 }
 
-// Refusals returns all that the node refuses the pod of the cycle for, where Filter reports one reason: a back-off, what
-// the node's agent cannot enforce, CPUs and memory, devices.
+// Refusals returns all that the node refuses the pod of the cycle for, where Filter reports one reason: a back-off,
+// what the node's agent cannot enforce, CPUs and memory, devices.
 func (p *Plugin) Refusals(cs fwk.CycleState, n fwk.NodeInfo) (all []*fwk.Status) {
 	s := Read(cs)
 	if s == nil {
