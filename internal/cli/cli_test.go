@@ -840,6 +840,28 @@ func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 	golden(t, "pending.json", out.String())
 }
 
+// TestAGroupOfPendingPodsShowsOnePodWithItsMessage, that of the pod that waits longest, in whatever order pods come.
+func TestAGroupOfPendingPodsShowsOnePodWithItsMessage(t *testing.T) {
+	t.Parallel()
+	waiting := func(name string, hours int) view.Pod {
+		since := born.Add(-time.Duration(hours) * time.Hour)
+		return view.Pod{Pod: name, Since: &since, RootCause: &why.Wire{Code: why.SMTAlignment, Message: "about " + name}}
+	}
+	pods := []view.Pod{waiting("default/a", 0), waiting("default/d", 2), waiting("default/c", 2), waiting("default/b", 1)}
+	for range pods {
+		pods = append(pods[1:], pods[0])
+		g := groupPending(pods)[0]
+		if g.Example != "default/c" || g.Message != "about default/c" || !g.Oldest.Equal(born.Add(-2*time.Hour)) {
+			t.Errorf("got the message %q of %s, which waits since %s", g.Message, g.Example, g.Oldest)
+		}
+		row := (&renderer{now: born}).pending([]*pendingGroup{g})
+		if !strings.Contains(row, "default/c  about default/c") || !slices.Equal(g.Pods,
+			[]string{"default/a", "default/b", "default/c", "default/d"}) {
+			t.Errorf("got %v, as\n%s", g.Pods, row)
+		}
+	}
+}
+
 func TestEveryVerbHasThreeExamples(t *testing.T) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	for _, verb := range NewRoot("tenon", streams, doctors).Commands() {

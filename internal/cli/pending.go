@@ -24,8 +24,9 @@ type pendingGroup struct {
 	Class     string   `json:"class"`
 	Count     int      `json:"count"`
 	Pods      []string `json:"pods"`
-	// Oldest is the creation of the pod that waits longest.
+	// Oldest is the creation of the pod that waits longest, Example its name and Message its root cause in words.
 	Oldest  time.Time `json:"oldest"`
+	Example string    `json:"example"`
 	Message string    `json:"message"`
 }
 
@@ -82,15 +83,14 @@ func groupPending(pods []view.Pod) []*pendingGroup {
 		since, cause := ptr.Deref(answer.Since, time.Time{}), answer.RootCause.Code.String()
 		g := groups[cause]
 		if g == nil {
-			g = &pendingGroup{
-				RootCause: cause, Class: answer.RootCause.Class, Oldest: since, Message: answer.RootCause.Message,
-			}
+			g = &pendingGroup{RootCause: cause, Class: answer.RootCause.Class}
 			groups[cause] = g
 		}
-		g.Pods = append(g.Pods, answer.Pod)
-		if since.Before(g.Oldest) {
-			g.Oldest, g.Message = since, answer.RootCause.Message
+		older := cmp.Or(since.Compare(g.Oldest), strings.Compare(answer.Pod, g.Example))
+		if len(g.Pods) == 0 || older < 0 {
+			g.Oldest, g.Example, g.Message = since, answer.Pod, answer.RootCause.Message
 		}
+		g.Pods = append(g.Pods, answer.Pod)
 	}
 	for _, g := range groups {
 		slices.Sort(g.Pods)
@@ -108,7 +108,7 @@ func (r *renderer) pending(groups []*pendingGroup) string {
 	t := columns{right: 1, width: r.width, paint: r.paint}
 	t.add("ROOT CAUSE", "PODS", "OLDEST", "EXAMPLE", "MESSAGE")
 	for _, g := range groups {
-		t.add(g.RootCause, g.Count, age(r.now.Sub(g.Oldest)), g.Pods[0], g.Message)
+		t.add(g.RootCause, g.Count, age(r.now.Sub(g.Oldest)), g.Example, g.Message)
 	}
 	return t.String()
 }
