@@ -26,6 +26,7 @@ import (
 // explained is the answer about one pod: what the scheduler says, and what the kernel of its node has.
 type explained struct {
 	view.Pod
+	Phase corev1.PodPhase `json:"phase,omitempty"`
 	// Actual is absent for pods without a node, and when the node's agent could not be asked.
 	Actual *view.Cgroups `json:"actual,omitempty"`
 }

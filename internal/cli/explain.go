@@ -159,7 +159,7 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 	if e.hintTable {
 		return e.hints(ctx, pod)
 	}
-	answer := explained{}
+	answer := explained{Phase: pod.Status.Phase}
 	if answer.Pod, err = e.explainPod(ctx, pod); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 		answer.Notes = append(answer.Notes, key.String())
 	}
 	e.addActual(ctx, &answer, pod)
-	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, pod.Status.Phase) },
+	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, answer.Phase) },
 		podName(answer.Pod.Pod))
 }
 

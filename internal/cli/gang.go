@@ -74,7 +74,7 @@ ClusterNetworkTopology are read.`,
 		},
 	}
 	outputFlag(c, &o.format, wide, nameFormat)
-	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again whenever it changes")
+	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")

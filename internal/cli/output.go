@@ -65,7 +65,7 @@ const (
 func (f *listFlags) add(c *cobra.Command, what string) {
 	outputFlag(c, &f.format, wide, nameFormat)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "show only "+what+" with these labels, such as a=b")
-	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the answer again whenever it changes")
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the answer again when something other than an age changes")
 }
 
 // check refuses what the flags may not be, beside an argument of the verb.
@@ -144,6 +144,11 @@ func printChecks(w io.Writer, format string, answer interface {
 func printAnswer(w io.Writer, format string, v any, table func() string, words ...string) error {
 	var text []byte
 	var err error
+	if again, ok := w.(*watched); ok {
+		if err = again.compareBy(v); err != nil {
+			return fmt.Errorf("encode the answer: %w", err)
+		}
+	}
 	switch {
 	case strings.HasPrefix(format, "jsonpath"):
 		return printJSONPath(w, format, v)
