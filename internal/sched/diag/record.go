@@ -38,14 +38,21 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 			}
 			return result, err
 		}
-		// a profile that ranks nodes has scores without running the plugins
-		ranked, ok := f.(interface{ Proposed() []fwk.NodePluginScores })
+		feasible, evaluated := result.FeasibleNodes, result.EvaluatedNodes
+		// A profile that ranks nodes has scores without running the plugins. Its ranking has evaluated the nodes, of which
+		// the cycle then asks the proposed one alone.
+		ranked, ok := f.(interface {
+			Proposed() (scores []fwk.NodePluginScores, feasible, evaluated int)
+		})
 		if ok && len(listening.best) == 0 {
-			listening.best = best(ranked.Proposed(), keep)
+			scores, count, all := ranked.Proposed()
+			if len(scores) > 0 && scores[0].Name == result.SuggestedHost {
+				listening.best, feasible, evaluated = best(scores, keep), count, all
+			}
 		}
 		d := view.Decision{
 			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(),
-			Time: time.Now(), Node: result.SuggestedHost, Feasible: result.FeasibleNodes, Of: result.EvaluatedNodes,
+			Time: time.Now(), Node: result.SuggestedHost, Feasible: feasible, Of: evaluated,
 			Scores: listening.best,
 		}
 		r.Add(d)

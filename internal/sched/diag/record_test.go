@@ -1,11 +1,57 @@
 package diag
 
 import (
+	"context"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
+
+// rankedProfile has a ranking of five nodes, of which four fit.
+type rankedProfile struct{ framework.Framework }
+
+func (rankedProfile) ProfileName() string { return "ranked" }
+
+func (rankedProfile) Proposed() (scores []fwk.NodePluginScores, feasible, evaluated int) {
+	return []fwk.NodePluginScores{{Name: "a", TotalScore: 9}, {Name: "b", TotalScore: 7}}, 4, 5
+}
+
+// TestADecisionOfARankingCountsTheNodesThatItRanked, where the cycle asked the proposed node alone. For another node
+// than the proposed one, which all nodes were asked for, the ranking says nothing.
+func TestADecisionOfARankingCountsTheNodesThatItRanked(t *testing.T) {
+	t.Parallel()
+	for chosen, want := range map[string]view.Decision{
+		"a": {
+			Feasible: 4, Of: 5,
+			Scores: []view.Score{
+				{Node: "a", Total: 9, Plugins: []view.PluginScore{}}, {Node: "b", Total: 7, Plugins: []view.PluginScore{}},
+			},
+		},
+		"c": {Feasible: 1, Of: 2},
+	} {
+		asked := scheduler.ScheduleResult{SuggestedHost: chosen, FeasibleNodes: 1, EvaluatedNodes: 2}
+		var ring Ring
+		result, err := ring.Record(&Flags{}, func(context.Context, framework.Framework, fwk.CycleState,
+			*framework.QueuedPodInfo,
+		) (scheduler.ScheduleResult, error) {
+			return asked, nil
+		})(t.Context(), rankedProfile{}, nil, &framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: &corev1.Pod{}}})
+		if err != nil || result != asked {
+			t.Errorf("got %+v, %v; want the cycle's result", result, err)
+		}
+		got := ring.List("")[0]
+		if diff := cmp.Diff(want, view.Decision{Feasible: got.Feasible, Of: got.Of, Scores: got.Scores}); diff != "" {
+			t.Errorf("decision for %s (-want +got):\n%s", chosen, diff)
+		}
+	}
+}
 
 func TestDecisionsRememberTheBestScores(t *testing.T) {
 	scores := []fwk.NodePluginScores{

@@ -280,11 +280,12 @@ func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleStat
 	return true
 }
 
-// Proposed returns the scores of the last pod's node and of the next best; none for a pod that was not ranked.
-func (p *Profile) Proposed() (out []fwk.NodePluginScores) {
+// Proposed returns the scores of the last pod's node and of the next best, and how many of the nodes that the ranking
+// evaluates are feasible for the pod; nothing for a pod that was not ranked.
+func (p *Profile) Proposed() (out []fwk.NodePluginScores, feasible, evaluated int) {
 	r := p.used
 	if r == nil {
-		return nil
+		return nil, 0, 0
 	}
 	for _, i := range []int{r.last, r.next} {
 		if i < 0 {
@@ -307,5 +308,5 @@ func (p *Profile) Proposed() (out []fwk.NodePluginScores) {
 		}
 		out = append(out, scores)
 	}
-	return out
+	return out, r.count, len(r.members)
 }

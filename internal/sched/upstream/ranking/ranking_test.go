@@ -341,9 +341,20 @@ func (c *cluster) place(ctx context.Context, pod *corev1.Pod) (node string, stat
 		}
 		totals := c.scored(p.Framework, pod, among)
 		best := slices.Max(slices.Collect(maps.Values(totals)))
-		if got, feasible := totals[hint]; !feasible || got != best || got != p.Proposed()[0].TotalScore {
+		proposed, feasible, evaluated := p.Proposed()
+		if got, fits := totals[hint]; !fits || got != best || got != proposed[0].TotalScore {
 			c.t.Fatalf("pod %s (%v) of profile %s: the ranking proposes %s with %+v; a pass says %d of %d among %v",
-				pod.Name, pod.Labels, pod.Spec.SchedulerName, hint, p.Proposed(), got, best, totals)
+				pod.Name, pod.Labels, pod.Spec.SchedulerName, hint, proposed, got, best, totals)
+		}
+		if feasible != len(totals) || evaluated != len(p.used.members) || len(proposed) != min(feasible, 2) {
+			c.t.Fatalf("pod %s: %d of %d nodes fit, with scores of %d; a pass finds %d of %d", pod.Name, feasible,
+				evaluated, len(proposed), len(totals), len(p.used.members))
+		}
+		delete(totals, hint)
+		for _, next := range proposed[1:] {
+			if next.TotalScore != totals[next.Name] || next.TotalScore != slices.Max(slices.Collect(maps.Values(totals))) {
+				c.t.Fatalf("pod %s: the next best is %s with %d, of %v", pod.Name, next.Name, next.TotalScore, totals)
+			}
 		}
 		p.StoreScheduleResults(ctx, signature, hint, hint, nil, 0)
 		c.hinted++
