@@ -845,9 +845,12 @@ func TestAGroupOfPendingPodsShowsOnePodWithItsMessage(t *testing.T) {
 	t.Parallel()
 	waiting := func(name string, hours int) view.Pod {
 		since := born.Add(-time.Duration(hours) * time.Hour)
-		return view.Pod{Pod: name, Since: &since, RootCause: &why.Wire{Code: why.SMTAlignment, Message: "about " + name}}
+		cause := &why.Wire{Code: why.SMTAlignment, Message: "about " + name}
+		return view.Pod{Pod: name, Since: &since, RootCause: cause}
 	}
-	pods := []view.Pod{waiting("default/a", 0), waiting("default/d", 2), waiting("default/c", 2), waiting("default/b", 1)}
+	pods := []view.Pod{
+		waiting("default/a", 0), waiting("default/d", 2), waiting("default/c", 2), waiting("default/b", 1),
+	}
 	for range pods {
 		pods = append(pods[1:], pods[0])
 		g := groupPending(pods)[0]

@@ -58,8 +58,8 @@ func removePassing(content any) {
 	}
 }
 
-// repeat calls show, and with watch calls it again until ctx ends. An answer is written when something other than an age
-// differs from the one before; on a terminal it replaces that one.
+// repeat calls show, and with watch calls it again until ctx ends. An answer is written when something other than an
+// age differs from the one before; on a terminal it replaces that one.
 func repeat(ctx context.Context, watch bool, every time.Duration, out io.Writer, show func(io.Writer) error) error {
 	if !watch {
 		return show(out)

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheRootCauseStandsFirst: a pod that selects a cordoned node is told so before the selector, which more nodes do
-// not match.
+// TestTheRootCauseStandsFirst: of a pod that selects a cordoned node the cordon comes before the selector, which more
+// nodes do not match.
 func TestTheRootCauseStandsFirst(t *testing.T) {
 	t.Parallel()
 	cordoned := strings.Replace(cpuNode("n2", 4), "status:", "spec: {unschedulable: true}, status:", 1)
@@ -45,8 +45,8 @@ func TestCausesThatAnotherCauseHides(t *testing.T) {
 	checkReasons(t, r, "odd", "SMTAlignment 2", "DeviceMissing 1")
 }
 
-// TestMemoryBeyondCPUsIsNotWaitedFor: a pod that must have its memory on NUMA nodes with CPUs is refused by the policy of
-// a node whose memory is on another NUMA node.
+// TestMemoryBeyondCPUsIsNotWaitedFor: a pod that must have its memory on NUMA nodes with CPUs is refused by the policy
+// of a node whose memory is on another NUMA node.
 func TestMemoryBeyondCPUsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	zone := func(name string, gib int) string {

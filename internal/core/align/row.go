@@ -31,7 +31,8 @@ type Row struct {
 
 // Equal reports whether two rows are the same.
 func (r *Row) Equal(o *Row) bool {
-	return r.Kind == o.Kind && r.Apart == o.Apart && slices.Equal(r.Free, o.Free) && slices.Equal(r.Capacity, o.Capacity) &&
+	return r.Kind == o.Kind && r.Apart == o.Apart && slices.Equal(r.Free, o.Free) &&
+		slices.Equal(r.Capacity, o.Capacity) &&
 		slices.EqualFunc(r.Units, o.Units, slices.Equal[[]Amount]) &&
 		slices.EqualFunc(r.Held, o.Held, slices.Equal[[]Amount])
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // TestMemoryOfNUMANodesWithoutCPUsIsRefusedByThePolicy: a pod that would have its memory if NUMA nodes without CPUs
-// counted is refused by the topology policy, and not told to wait for memory; where that is not enough either, memory
-// is short.
+// counted is refused by the topology policy, and not for lack of memory; where that is not enough either, memory is
+// short.
 func TestMemoryOfNUMANodesWithoutCPUsIsRefusedByThePolicy(t *testing.T) {
 	t.Parallel()
 	seen := map[why.Code]int{}

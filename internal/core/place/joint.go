@@ -255,7 +255,8 @@ func (d *demand) check(open topo.NodeSet, policy hint.Policy, spread int) why.Re
 		return why.Reason{}
 	case free+d.Apart >= d.need: // without a policy the pod would use NUMA nodes without CPUs
 		return why.Reason{
-			Code: why.TopologyPolicy, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free, Extra: int64(spread),
+			Code: why.TopologyPolicy, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free,
+			Extra: int64(spread),
 		}
 	}
 	return why.Reason{Code: d.Short, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free}

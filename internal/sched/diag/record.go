@@ -39,8 +39,8 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 			return result, err
 		}
 		feasible, evaluated := result.FeasibleNodes, result.EvaluatedNodes
-		// A profile that ranks nodes has scores without running the plugins. Its ranking has evaluated the nodes, of which
-		// the cycle then asks the proposed one alone.
+		// A profile that ranks nodes has scores without running the plugins. Its ranking has evaluated the nodes, of
+		// which the cycle then asks the proposed one alone.
 		ranked, ok := f.(interface {
 			Proposed() (scores []fwk.NodePluginScores, feasible, evaluated int)
 		})

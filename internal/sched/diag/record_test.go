@@ -31,7 +31,8 @@ func TestADecisionOfARankingCountsTheNodesThatItRanked(t *testing.T) {
 		"a": {
 			Feasible: 4, Of: 5,
 			Scores: []view.Score{
-				{Node: "a", Total: 9, Plugins: []view.PluginScore{}}, {Node: "b", Total: 7, Plugins: []view.PluginScore{}},
+				{Node: "a", Total: 9, Plugins: []view.PluginScore{}},
+				{Node: "b", Total: 7, Plugins: []view.PluginScore{}},
 			},
 		},
 		"c": {Feasible: 1, Of: 2},

@@ -57,7 +57,7 @@ func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.S
 type refusedPod struct {
 	*corev1.Pod
 	asked corev1.ResourceList // nil before
-	// thorough are the plugins that are asked for all that they refuse a node for. nil where the first refusal is enough.
+	// thorough are the plugins that are asked for all their refusals of a node; nil if the first one is enough.
 	thorough []thorough
 }
 

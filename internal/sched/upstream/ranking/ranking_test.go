@@ -352,7 +352,8 @@ func (c *cluster) place(ctx context.Context, pod *corev1.Pod) (node string, stat
 		}
 		delete(totals, hint)
 		for _, next := range proposed[1:] {
-			if next.TotalScore != totals[next.Name] || next.TotalScore != slices.Max(slices.Collect(maps.Values(totals))) {
+			most := slices.Max(slices.Collect(maps.Values(totals)))
+			if next.TotalScore != totals[next.Name] || next.TotalScore != most {
 				c.t.Fatalf("pod %s: the next best is %s with %d, of %v", pod.Name, next.Name, next.TotalScore, totals)
 			}
 		}
