@@ -245,11 +245,12 @@ func uids(a, b []Grant) []string {
 
 // placementIn returns what a report says that a pod has; nil if it says nothing of the pod.
 func placementIn(given []Grant, uid string) kubelet.Placement {
-	for _, g := range grantsOf(given, uid) {
-		if g.Placement != nil {
-			return g.Placement
-		}
-		return kubelet.Placement{{CPUs: g.CPUs}}
+	own := grantsOf(given, uid)
+	switch {
+	case len(own) == 0:
+		return nil
+	case own[0].Placement == nil:
+		return kubelet.Placement{{CPUs: own[0].CPUs}}
 	}
-	return nil
+	return own[0].Placement
 }
