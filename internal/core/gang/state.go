@@ -224,8 +224,11 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 			moved = append(moved, g)
 		}
 	}
-	for _, h := range s.affected(moved...) {
+	affected := s.affected(moved...)
+	for _, h := range affected {
 		effects.add(s.regroup(h))
+	}
+	for _, h := range affected { // when all are in their groups, whose modes bonds depend on
 		s.noteBond(h, &effects)
 	}
 	for i, g := range gangs {

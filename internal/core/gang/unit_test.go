@@ -87,3 +87,22 @@ func TestUnitsAreTheFewestPodsThatMayGoWithTheVictims(t *testing.T) {
 		}
 	})
 }
+
+// TestABondThatBecomesNonStrictIsNotReported: a gang joins a Strict one, which becomes NonStrict: both bonds change.
+func TestABondThatBecomesNonStrictIsNotReported(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	put := func(id string, mode gang.Mode, group ...string) gang.Effects {
+		return s.Put(gang.Pod{
+			UID: id, Namespace: "ns", Name: "p", Gang: id, Settings: gang.Settings{Mode: mode, Group: group},
+		})
+	}
+	put("ns/a", gang.NonStrict, "ns/a", "ns/b")
+	put("ns/b", gang.Strict)
+	put("ns/b", gang.Strict, "ns/a", "ns/b")
+	got := put("ns/b", gang.NonStrict, "ns/a", "ns/b").Bonds
+	if !slices.Contains(got, "ns/a") || !s.Bond("ns/a").NonStrict {
+		t.Errorf("reported are the bonds of %v, and that of ns/a is %+v; want that it is reported and NonStrict", got,
+			s.Bond("ns/a"))
+	}
+}
