@@ -25,7 +25,7 @@ type model struct {
 	objects  map[string]gang.Object
 	started  map[string]bool      // gangs that are known to have been satisfied once, and of whose pods some are left
 	first    map[string]time.Time // by gang: the earliest time at which one of its bound members was bound
-	halted   map[string]bool      // gangs whose start was interrupted when a member was deleted
+	halted   map[string]bool      // gangs whose start was interrupted when a member was removed
 	replaced map[string]bool      // gangs that had started and have lost all pods, while they exist
 	ended    map[string]string    // the last owner of gangs that had started, while they have no pods
 	closed   map[string]bool      // gangs whose members may not be tried
@@ -654,7 +654,7 @@ func (m *model) step() (event string) {
 		if uid, ok := pick(gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound); ok {
 			p := m.pods[uid]
 			started := m.hasStarted(p.Gang)
-			m.halted[p.Gang] = m.interrupted(p.Gang) && (m.holds[uid] != gang.Bound || p.Leaving)
+			m.halted[p.Gang] = m.interrupted(p.Gang)
 			delete(m.pods, uid)
 			delete(m.holds, uid)
 			clear(m.known)

@@ -15,8 +15,8 @@ type start struct {
 	// partial: some members are bound, fewer than the minimum, and one of the others existed when the first of them was
 	// bound. Set by noteStart.
 	partial bool
-	// lastingly: the start was partial when a member was deleted. It remains so, whatever pods come instead, until it
-	// is proved, a bound member ends by itself, or no member is bound.
+	// lastingly: the start was partial when a member was deleted or ended. It remains so, whatever pods come instead,
+	// until it is proved or no member is bound.
 	lastingly  bool
 	firstBound time.Time // the earliest time that a bound member says; zero while none says any
 	leaving    int       // bound members that are being deleted; counted while the start is partial
