@@ -840,6 +840,19 @@ func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 	golden(t, "pending.json", out.String())
 }
 
+// TestWhatAPodAsksForNamesItsOverhead, which its CPUs contain.
+func TestWhatAPodAsksForNamesItsOverhead(t *testing.T) {
+	t.Parallel()
+	p := pod("a", "", "", "", "")
+	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+	}}}
+	p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
+	if got, want := describe.Pod(&p).Head.Asked, "2250m CPU, with pod overhead 250m CPU"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestAGroupOfPendingPodsShowsOnePodWithItsMessage, that of the pod that waits longest, in whatever order pods come.
 func TestAGroupOfPendingPodsShowsOnePodWithItsMessage(t *testing.T) {
 	t.Parallel()

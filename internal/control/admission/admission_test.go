@@ -205,6 +205,23 @@ func TestCreate(t *testing.T) {
 			"spec.containers[*].resources.requests[cpu]: the requested CPUs of LSE Pod must be integer: the " +
 				"containers ask for 1500m, allowed are multiples of 1000m",
 		}},
+		"LSR with a fraction of a CPU as pod overhead": {
+			pod: newPod(class("LSR"), cpu("3"), func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "250m") }),
+			refusals: []string{
+				"spec.overhead[cpu]: the requested CPUs of LSR Pod must be integer: the containers ask for 3000m, " +
+					"pod overhead 250m, allowed are multiples of 1000m",
+			},
+		},
+		"LSR with a fraction of a CPU in the pod's own request": {
+			pod: newPod(class("LSR"), cpu("1"), func(p *corev1.Pod) {
+				list := amounts("cpu", "1500m", "memory", "1Gi")
+				p.Spec.Resources = &corev1.ResourceRequirements{Requests: list, Limits: list}
+			}),
+			refusals: []string{
+				"spec.resources.requests[cpu]: the requested CPUs of LSR Pod must be integer: the pod's own request " +
+					"is 1500m, allowed are multiples of 1000m",
+			},
+		},
 		"LSR that may burst": {pod: newPod(class("LSR"), limits("cpu", "2", "memory", "1Gi")), refusals: []string{
 			"spec.containers[0].resources.limits[cpu]: requests must equal limits for LSR Pod",
 		}},

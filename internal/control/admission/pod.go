@@ -104,14 +104,13 @@ func (a *Answer) amounts(pod *corev1.Pod, class qos.Class) {
 	if class != qos.LSE && class != qos.LSR {
 		return
 	}
-	const field = "spec.containers[*].resources.requests[cpu]"
+	field, parts := convert.CPURequest(pod)
 	switch milli := convert.MilliCPU(pod); {
 	case milli == 0:
 		a.refuse(why.InvalidField, field, "%s Pod must declare the requested CPUs", class)
 	case milli%1000 != 0:
 		a.refuse(why.CPURequestNotInteger, field,
-			"the requested CPUs of %s Pod must be integer: the containers ask for %dm, allowed are multiples of 1000m",
-			class, milli)
+			"the requested CPUs of %s Pod must be integer: %s, allowed are multiples of 1000m", class, parts)
 	}
 	if field, found := convert.Unequal(pod); found {
 		a.refuse(why.RequestLimitMismatch, field, "requests must equal limits for %s Pod", class)

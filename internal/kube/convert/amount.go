@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"iter"
 	"strconv"
 
@@ -80,6 +81,27 @@ func together(pod *corev1.Pod, amount func(*corev1.Container) int64) int64 {
 // MilliCPU is the CPU request of a pod that is not bound yet.
 func MilliCPU(pod *corev1.Pod) int64 {
 	return effective(pod, corev1.ResourceCPU, milliOf)
+}
+
+// containersCPU is the field of CPU requests that containers have.
+const containersCPU = "spec.containers[*].resources.requests[cpu]"
+
+// CPURequest names what MilliCPU adds up: the containers' requests or the pod's own one, and its overhead. field is
+// the one that makes it a fraction of a CPU: that of the overhead if the rest is whole CPUs.
+func CPURequest(pod *corev1.Pod) (field, text string) {
+	overhead := pod.Spec.Overhead.Cpu().MilliValue()
+	rest := MilliCPU(pod) - overhead
+	field, text = containersCPU, fmt.Sprintf("the containers ask for %dm", rest)
+	if r := pod.Spec.Resources; r != nil && requested(r, corev1.ResourceCPU, milliOf) == rest {
+		field, text = "spec.resources.requests[cpu]", fmt.Sprintf("the pod's own request is %dm", rest)
+	}
+	if overhead == 0 {
+		return field, text
+	}
+	if rest%1000 == 0 {
+		field = "spec.overhead[cpu]"
+	}
+	return field, fmt.Sprintf("%s, pod overhead %dm", text, overhead)
 }
 
 // Amount is what a pod that is not bound yet asks of a resource, as the scheduler counts it, rounded up.

@@ -155,10 +155,14 @@ func wholeCPUs(pod *corev1.Pod, r *place.Request) (why.Reason, string) {
 			fmt.Sprintf("%s: requests must equal limits for %s Pod", field, r.Class)
 	}
 	if r.RequestMilli%1000 != 0 {
+		text := "the requested CPUs of " + r.Class.String() + " Pod must be integer"
+		if field, parts := CPURequest(pod); field != containersCPU {
+			text += ": " + parts
+		}
 		return why.Reason{
 			Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli,
 			Free: r.RequestMilli / 1000 * 1000,
-		}, "the requested CPUs of " + r.Class.String() + " Pod must be integer"
+		}, text
 	}
 	return why.Reason{}, ""
 }

@@ -133,6 +133,9 @@ func asked(pod *corev1.Pod) string {
 		memory = requests.Memory().String() + " memory"
 	}
 	memory = joined(memory, ", ", askedDevices(requests))
+	if overhead := pod.Spec.Overhead.Cpu(); !overhead.IsZero() {
+		memory = joined(memory, ", ", "with pod overhead "+overhead.String()+" CPU")
+	}
 	if !r.Role.Binds() {
 		cpu := ""
 		if milli := requests.Cpu().MilliValue(); milli > 0 {
