@@ -491,70 +491,110 @@ func TestGPUsOfAGangAreNextToEachOther(t *testing.T) {
 			}
 		}
 	}
-	pods := func(n, percent int, more string) (pods string) {
-		metadata := strings.TrimSuffix(says("g", n), "}") + more + "}"
-		for i := range n {
+	each := func(more string, percents ...int) (pods string) {
+		metadata := strings.TrimSuffix(says("g", len(percents)), "}") + more + "}"
+		for i, percent := range percents {
 			name := fmt.Sprint("m", i)
+			if percent == 0 {
+				pods += cpuPod(name, 1, metadata, "")
+				continue
+			}
 			pods += strings.Replace(gpuPod(name, 1, percent, ""), "name: "+name, "name: "+name+metadata, 1)
 		}
 		return pods
 	}
+	pods := func(n, percent int, more string) string { return each(more, slices.Repeat([]int{percent}, n)...) }
 	const joint = `, scheduling.koordinator.sh/device-joint-allocate: '{"deviceTypes":["gpu"]}'`
 	const oneByOne = joint + ", gang.scheduling.koordinator.sh/mode: NonStrict"
 	for name, c := range map[string]struct {
 		in   string
-		want []string
+		want []string // with enableJointGPUs
+		off  []string // without it; nil for the same
 	}{
 		"the best-linked four": {
-			linkedNode("n0", 8, quads...) + pods(2, 200, joint), []string{"n0 n0-0,n0-2", "n0 n0-4,n0-6"},
+			in:   linkedNode("n0", 8, quads...) + pods(2, 200, joint),
+			want: []string{"n0 n0-0,n0-2", "n0 n0-4,n0-6"},
 		},
-		"each by itself": {
-			linkedNode("n0", 8, quads...) + pods(2, 200, ""), []string{"n0 n0-0,n0-1", "n0 n0-2,n0-4"},
+		"whole GPUs without the annotation": {
+			in:   linkedNode("n0", 8, quads...) + pods(2, 200, ""),
+			want: []string{"n0 n0-0,n0-2", "n0 n0-4,n0-6"},
+			off:  []string{"n0 n0-0,n0-1", "n0 n0-2,n0-4"},
+		},
+		"unequal numbers of whole GPUs without the annotation": {
+			in:   linkedNode("n0", 8, quads...) + each("", 200, 100),
+			want: []string{"n0 n0-2,n0-4", "n0 n0-6"}, // 0 and 1 remain a pair
+			off:  []string{"n0 n0-0,n0-1", "n0 n0-2"},
+		},
+		"whole GPUs that no node has, without the annotation": {
+			in:   linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, ""),
+			want: []string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
+		},
+		"a member without a GPU: each by itself": {
+			in:   linkedNode("n0", 8, quads...) + each("", 200, 200, 0),
+			want: []string{"n0 ", "n0 n0-0,n0-1", "n0 n0-2,n0-4"},
+		},
+		"a member with a share of a GPU: each by itself": {
+			in:   linkedNode("n0", 8, quads...) + each("", 200, 200, 50),
+			want: []string{"n0 n0-0,n0-1", "n0 n0-2,n0-4", "n0 n0-6"},
 		},
 		"the node with the better links": {
-			linkedNode("n0", 4) + linkedNode("n1", 8, quads...) + pods(2, 200, joint),
-			[]string{"n1 n1-0,n1-2", "n1 n1-4,n1-6"},
+			in:   linkedNode("n0", 4) + linkedNode("n1", 8, quads...) + pods(2, 200, joint),
+			want: []string{"n1 n1-0,n1-2", "n1 n1-4,n1-6"},
 		},
 		"one node of several that are half full": {
-			linkedNode("n0", 2) + linkedNode("n1", 2) + linkedNode("n2", 4) + pods(4, 100, joint),
-			[]string{"n2 n2-0", "n2 n2-1", "n2 n2-2", "n2 n2-3"},
+			in:   linkedNode("n0", 2) + linkedNode("n1", 2) + linkedNode("n2", 4) + pods(4, 100, joint),
+			want: []string{"n2 n2-0", "n2 n2-1", "n2 n2-2", "n2 n2-3"},
 		},
 		"no node has so many": {
-			linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, joint),
-			[]string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
+			in:   linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, joint),
+			want: []string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
 		},
 		"one by one: the best-linked four": {
-			linkedNode("n0", 8, quads...) + pods(2, 200, oneByOne), []string{"n0 n0-0,n0-2", "n0 n0-4,n0-6"},
+			in:   linkedNode("n0", 8, quads...) + pods(2, 200, oneByOne),
+			want: []string{"n0 n0-0,n0-2", "n0 n0-4,n0-6"},
 		},
 		"one by one: the rest of the four, not the best-linked pair": {
-			linkedNode("n0", 6, "0-1:4", "0-2:4", "0-3:4", "1-2:4", "1-3:4", "2-3:4", "4-5:6") + pods(2, 200, oneByOne),
-			[]string{"n0 n0-0,n0-1", "n0 n0-2,n0-3"},
+			in: linkedNode("n0", 6, "0-1:4", "0-2:4", "0-3:4", "1-2:4", "1-3:4", "2-3:4", "4-5:6") +
+				pods(2, 200, oneByOne),
+			want: []string{"n0 n0-0,n0-1", "n0 n0-2,n0-3"},
 		},
 		"one by one: the node with the better links": {
-			linkedNode("n0", 4) + linkedNode("n1", 8, quads...) + pods(2, 200, oneByOne),
-			[]string{"n1 n1-0,n1-2", "n1 n1-4,n1-6"},
+			in:   linkedNode("n0", 4) + linkedNode("n1", 8, quads...) + pods(2, 200, oneByOne),
+			want: []string{"n1 n1-0,n1-2", "n1 n1-4,n1-6"},
 		},
 		"one by one: one node of several that are half full": {
-			linkedNode("n0", 2) + linkedNode("n1", 2) + linkedNode("n2", 4) + pods(4, 100, oneByOne),
-			[]string{"n2 n2-0", "n2 n2-1", "n2 n2-2", "n2 n2-3"},
+			in:   linkedNode("n0", 2) + linkedNode("n1", 2) + linkedNode("n2", 4) + pods(4, 100, oneByOne),
+			want: []string{"n2 n2-0", "n2 n2-1", "n2 n2-2", "n2 n2-3"},
 		},
 		"one by one: no node has so many": {
-			linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, oneByOne),
-			[]string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
+			in:   linkedNode("n0", 2) + linkedNode("n1", 2) + pods(2, 200, oneByOne),
+			want: []string{"n0 n0-0,n0-1", "n1 n1-0,n1-1"},
 		},
 		"one by one: what fits of too many": {
-			linkedNode("n0", 2) + linkedNode("n1", 4) + pods(4, 200, oneByOne),
-			[]string{" ", "n0 n0-0,n0-1", "n1 n1-0,n1-1", "n1 n1-2,n1-3"},
+			in:   linkedNode("n0", 2) + linkedNode("n1", 4) + pods(4, 200, oneByOne),
+			want: []string{" ", "n0 n0-0,n0-1", "n1 n1-0,n1-1", "n1 n1-2,n1-3"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, _ := simulate(t, c.in, "-")
-			var got []string
-			for _, p := range r.Pods {
-				got = append(got, at(p))
+			if c.off == nil {
+				c.off = c.want
 			}
-			if slices.Sort(got); !slices.Equal(got, c.want) {
-				t.Errorf("got %q, want %q\n%+v", got, c.want, r.Pods)
+			for joins, want := range map[bool][]string{true: c.want, false: c.off} {
+				r, err := simulated(t, c.in, func(e *engine) {
+					e.gangs.Update(func(s *gang.State) (none gang.Effects) {
+						if !joins {
+							s.JoinWholeGPUs(false)
+						}
+						return none
+					})
+				})
+				var got []string
+				for _, p := range r.Pods {
+					got = append(got, at(p))
+				}
+				if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+					t.Errorf("enableJointGPUs %t: got %q, %v, want %q", joins, got, err, want)
+				}
 			}
 		})
 	}

@@ -34,6 +34,9 @@ type CoschedulingArgs struct {
 	// before it while it does not fit. Then nodes on which it will fit are kept for it. 0: it gets no nodes kept,
 	// however long it waits. Default: 10.
 	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
+	// EnableJointGPUs gives gangs whose members all ask for whole GPUs the best-linked set of one node where they fit
+	// on one, as if each member had the annotation device-joint-allocate. Default: true.
+	EnableJointGPUs *bool `json:"enableJointGPUs,omitempty"`
 
 	// InterruptedGangs is for Strict gangs that say nothing of it: Keep (default) or Evict, what becomes of the bound
 	// members if a scheduler stopped while it bound their gang, and the others do not fit within the waiting time.
@@ -61,6 +64,7 @@ func (a *CoschedulingArgs) SetDefaults() {
 	a.EnablePreemption = cmp.Or(a.EnablePreemption, new(true))
 	a.PreemptionDelay = cmp.Or(a.PreemptionDelay, &metav1.Duration{})
 	a.InterruptedGangs = cmp.Or(a.InterruptedGangs, annotation.GangKeepBound)
+	a.EnableJointGPUs = cmp.Or(a.EnableJointGPUs, new(true))
 	a.MaxOvertakes = cmp.Or(a.MaxOvertakes, new(int32(10)))
 }
 

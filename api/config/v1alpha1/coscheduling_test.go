@@ -13,11 +13,13 @@ import (
 func TestDecodeCoscheduling(t *testing.T) {
 	t.Parallel()
 	a, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: []byte(
-		"kind: CoschedulingArgs\ndefaultTimeout: 60s\ncontrollerWorkers: 3\nenablePreemption: false\n")})
-	if err != nil || a.DefaultTimeout.Seconds() != 60 || a.DefaultMatchPolicy != annotation.GangOnceSatisfied {
+		"kind: CoschedulingArgs\ndefaultTimeout: 60s\ncontrollerWorkers: 3\nenablePreemption: false\n" +
+			"enableJointGPUs: false\n")})
+	if err != nil || a.DefaultTimeout.Seconds() != 60 || a.DefaultMatchPolicy != annotation.GangOnceSatisfied ||
+		*a.EnableJointGPUs {
 		t.Errorf("read as %+v, %v", a, err)
 	}
-	if _, err := v1alpha1.DecodeCoscheduling(nil); err != nil {
+	if a, err := v1alpha1.DecodeCoscheduling(nil); err != nil || !*a.EnableJointGPUs {
 		t.Errorf("no arguments: %v", err)
 	}
 	for raw, want := range map[string]string{

@@ -68,6 +68,11 @@ func (in *CoschedulingArgs) DeepCopyInto(out *CoschedulingArgs) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.EnableJointGPUs != nil {
+		in, out := &in.EnableJointGPUs, &out.EnableJointGPUs
+		*out = new(bool)
+		**out = **in
+	}
 	if in.ControllerWorkers != nil {
 		in, out := &in.ControllerWorkers, &out.ControllerWorkers
 		*out = new(int64)

@@ -76,14 +76,16 @@ type Pod struct {
 	InObject bool
 	Settings Settings
 	Fault    string // what cannot be read of its settings; names the key
-	Joint    bool   // it wants its GPUs next to those of the other members
-	Index    int    // its rank: members that follow each other get neighboring places; 0 where nothing is said
-	Owner    string // UID of its controller; empty without one
-	Priority int32
-	Created  time.Time
-	Node     string    // empty until it is bound
-	Bound    time.Time // when it was bound; zero where nothing says it
-	Leaving  bool      // it is being deleted
+	Joint    bool   // it asks for its GPUs next to those of the other members
+	// WholeGPUs says that it asks for whole GPUs, and for no share and no MIG device.
+	WholeGPUs bool
+	Index     int    // its rank: members that follow each other get neighboring places; 0 where nothing is said
+	Owner     string // UID of its controller; empty without one
+	Priority  int32
+	Created   time.Time
+	Node      string    // empty until it is bound
+	Bound     time.Time // when it was bound; zero where nothing says it
+	Leaving   bool      // it is being deleted
 }
 
 // Object is what a State reads of a PodGroup.

@@ -62,17 +62,23 @@ func (s *State) unknown(g *gang) domain.Rule {
 	return domain.Rule{}
 }
 
-// rules are those of a gang that can be followed, from the innermost layer to the outermost. Members that want their
-// GPUs next to each other prefer one node to all else.
+// JoinWholeGPUs places gangs whose members all ask for whole GPUs as if each had Pod.Joint. After New it is not so.
+func (s *State) JoinWholeGPUs(joins bool) { s.joinsWholeGPUs = joins }
+
+// rules are those of a gang that can be followed, from the innermost layer to the outermost. Members whose GPUs are to
+// be next to each other prefer one node to all else.
 func (s *State) rules(g *gang) (rules []domain.Rule, joint bool) {
 	for _, rule := range g.settings.DomainRules {
 		if s.layers.Knows(rule) {
 			rules = append(rules, rule)
 		}
 	}
+	whole := s.joinsWholeGPUs && len(g.members) > 1
 	for _, m := range g.members {
 		joint = joint || m.pod.Joint
+		whole = whole && m.pod.WholeGPUs
 	}
+	joint = joint || whole
 	node := func(r domain.Rule) bool { return r.Layer == domain.NodeLayer }
 	if joint && !slices.ContainsFunc(rules, node) {
 		rules = append(rules, domain.Rule{Layer: domain.NodeLayer})

@@ -1,11 +1,13 @@
 package gang_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -95,6 +97,41 @@ func TestGangsThatSayTheSameGoTogether(t *testing.T) {
 	if d := cmp.Diff(want, plan.DomainRequests); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestGangsOfWholeGPUsAreJointByDefault: exactly those of several members that all ask for whole GPUs, where that is
+// switched on, and those of which a member asks for it.
+func TestGangsOfWholeGPUsAreJointByDefault(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s, on := gang.New(gang.Settings{}), rapid.Bool().Draw(t, "on")
+		s.JoinWholeGPUs(on)
+		n := rapid.IntRange(1, 4).Draw(t, "members")
+		asked, whole := 0, 0
+		for i := range n {
+			p := gang.Pod{
+				UID: fmt.Sprint(i), Namespace: "n", Name: fmt.Sprint(i), Gang: "n/a", Settings: gang.Settings{Min: n},
+				Joint:     rapid.IntRange(0, 9).Draw(t, "joint") == 0,
+				WholeGPUs: rapid.IntRange(0, 3).Draw(t, "whole GPUs") > 0,
+			}
+			if p.Joint {
+				asked++
+			}
+			if p.WholeGPUs {
+				whole++
+			}
+			s.Put(p)
+		}
+		plan, refused := s.Begin("0")
+		if plan == nil {
+			t.Fatal(refused)
+		}
+		want := asked > 0 || on && n > 1 && whole == n
+		if got := len(plan.DomainRequests) == 1 && plan.DomainRequests[0].Joint; got != want {
+			t.Errorf("on: %t; of %d members %d ask for it and %d for whole GPUs: joint is %t, want %t", on, n, asked,
+				whole, got, want)
+		}
+	})
 }
 
 // TestWhereALaterMemberMayGo: rules that must hold bind members of a gang that has started. Before that, members of a

@@ -24,6 +24,9 @@ type State struct {
 	layers   *domain.Layers
 	releases []*release // whose winners have yet to start
 
+	// joinsWholeGPUs lets gangs whose members all ask for whole GPUs be placed as if each had Pod.Joint.
+	joinsWholeGPUs bool
+
 	maxOvertakes int
 	short        []*group // with a claim that counts. Invariant: by rank, each with less than maxOvertakes.
 

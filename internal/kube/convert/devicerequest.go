@@ -78,6 +78,18 @@ func readDevices(pod *corev1.Pod, r *place.Request, known *device.Kinds) (why.Re
 	return why.Reason{}, ""
 }
 
+// asksForWholeGPUs reports whether a pod asks for GPUs, and for no share and no MIG device of one.
+func asksForWholeGPUs(pod *corev1.Pod) bool {
+	var r place.Request
+	reason, _ := readDevices(pod, &r, nil)
+	if !reason.OK() || r.Devices == nil {
+		return false
+	}
+	shared := func(p device.Part) bool { return p.Type == device.GPU && (!p.Need.Whole || p.Need.Profile != "") }
+	isGPU := func(p device.Part) bool { return p.Type == device.GPU }
+	return slices.ContainsFunc(r.Devices.Parts, isGPU) && !slices.ContainsFunc(r.Devices.Parts, shared)
+}
+
 // DevicePod returns what a pod says of devices: the webhook and the scheduler both read it with device.NewRequest. An
 // annotation that cannot be read is refused; the containers are returned with that, too.
 func DevicePod(pod *corev1.Pod, kinds device.Kinds) (p device.Pod, reason why.Reason, detail string) {

@@ -33,7 +33,7 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 	out := gang.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Gang: id, InObject: inObject,
 		Settings: r.settings(p.Annotations, p.Labels), Created: p.CreationTimestamp.Time, Node: p.Spec.NodeName,
-		Bound: boundAt(p), Leaving: p.DeletionTimestamp != nil, Joint: joinsGPUs(p),
+		Bound: boundAt(p), Leaving: p.DeletionTimestamp != nil, Joint: joinsGPUs(p), WholeGPUs: asksForWholeGPUs(p),
 		Index: readGang(&r, p.Annotations, annotation.ParseMemberIndex, annotation.GangNetworkTopologyIndex),
 	}
 	if p.Spec.Priority != nil {

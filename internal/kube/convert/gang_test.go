@@ -317,6 +317,37 @@ func TestWhoWantsGPUsNextToThoseOfOthers(t *testing.T) {
 	}
 }
 
+// TestWhoAsksForWholeGPUs: not with a share, a MIG device or an amount that is not valid.
+func TestWhoAsksForWholeGPUs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		asks []string // resources and amounts, a container for each pair
+		want bool
+	}{
+		"NVIDIA's":        {[]string{"nvidia.com/gpu", "2"}, true},
+		"in percent":      {[]string{"koordinator.sh/gpu", "200"}, true},
+		"of two":          {[]string{"nvidia.com/gpu", "1", "nvidia.com/gpu", "2"}, true},
+		"with an adapter": {[]string{"nvidia.com/gpu", "1", "koordinator.sh/rdma", "100"}, true},
+		"a share":         {[]string{"koordinator.sh/gpu", "50"}, false},
+		"a share as well": {[]string{"koordinator.sh/gpu", "100", "koordinator.sh/gpu", "50"}, false},
+		"a MIG device":    {[]string{"nvidia.com/mig-1g.5gb", "1"}, false},
+		"an adapter":      {[]string{"koordinator.sh/rdma", "100"}, false},
+		"not valid":       {[]string{"koordinator.sh/gpu", "150"}, false},
+		"no device":       {[]string{"cpu", "1"}, false},
+	} {
+		p := gangPod(nil, map[string]string{annotation.GangName: "g"})
+		p.Spec.Containers = nil
+		for i := 0; i < len(c.asks); i += 2 {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+				Name: fmt.Sprint("c", i), Resources: object.Equal(c.asks[i], c.asks[i+1]),
+			})
+		}
+		if got, _ := convert.GangPod(p); got.WholeGPUs != c.want {
+			t.Errorf("%s: got %t, want %t", name, got.WholeGPUs, c.want)
+		}
+	}
+}
+
 func TestPodsWithoutAGangCostNothing(t *testing.T) {
 	native := gangPod(nil, nil)
 	native.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}

@@ -19,11 +19,13 @@ func GangDefaults(a *v1alpha1.CoschedulingArgs) gang.Settings {
 type GangRules struct {
 	MaxOvertakes    int
 	PreemptionDelay time.Duration
+	// JoinsWholeGPUs: GPUs of gangs whose members all ask for whole ones are allocated jointly.
+	JoinsWholeGPUs bool
 }
 
 // GangRulesOf translates the arguments of the plugin Coscheduling, defaults filled in.
 func GangRulesOf(a *v1alpha1.CoschedulingArgs) GangRules {
-	return GangRules{int(*a.MaxOvertakes), a.PreemptionDelay.Duration}
+	return GangRules{int(*a.MaxOvertakes), a.PreemptionDelay.Duration, *a.EnableJointGPUs}
 }
 
 // DefaultGangRules are those of a profile without arguments.
