@@ -176,7 +176,7 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 	}
 	t := columns{indent: "  ", width: r.width, paint: r.paint}
 	t.add("NODE", "CODE", "HAVE/NEED", "SAYS")
-	notes := map[int]string{} // by the row above
+	notes, holders := map[int]string{}, map[int]string{} // by the row above
 	shown := candidates
 	if !r.everything {
 		shown = candidates[:min(len(candidates), rowsShown)]
@@ -191,12 +191,13 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 			name = ""
 		}
 		if c.Devices != nil {
-			notes[len(t.rows)-1] = fitText(c.Devices)
+			notes[len(t.rows)-1], holders[len(t.rows)-1] = fitText(c.Devices), holdersText(c.Devices)
 		}
 	}
 	for i, line := range t.lines() {
 		r.add(plain, line)
 		r.line("    devices", notes[i])
+		r.line("    held by", holders[i])
 	}
 	hidden := 0
 	for _, c := range candidates[len(shown):] {

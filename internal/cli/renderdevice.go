@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -123,4 +124,22 @@ func fitText(f *view.DeviceFit) string {
 		text += "; lacks " + f.Miss
 	}
 	return text
+}
+
+// holdersShown is the number of pods that are named as holders of devices.
+const holdersShown = 5
+
+// holdersText names the pods that hold devices: "default/a (4), default/b (1), 2 pods in other namespaces".
+func holdersText(f *view.DeviceFit) string {
+	var parts []string
+	for _, h := range f.Holders[:min(holdersShown, len(f.Holders))] {
+		parts = append(parts, fmt.Sprintf("%s (%d)", h.Pod, h.Devices))
+	}
+	if more := len(f.Holders) - holdersShown; more > 0 {
+		parts = append(parts, view.Count(more, "more pod"))
+	}
+	if f.Elsewhere > 0 {
+		parts = append(parts, view.Count(f.Elsewhere, "pod")+" in other namespaces")
+	}
+	return strings.Join(parts, ", ")
 }

@@ -3,6 +3,7 @@ package view_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,7 +69,7 @@ func wants(t rapidOrTest, amounts map[string]int64) *place.Request {
 	if len(faults) > 0 {
 		t.Fatalf("%v: %v", amounts, faults)
 	}
-	return &place.Request{UID: "p", Role: qos.SharedPool, Devices: r}
+	return &place.Request{UID: "p", Namespace: "d", Role: qos.SharedPool, Devices: r}
 }
 
 // What is shown as the best set is what the scheduler would take; sets are in the order of their keys.
@@ -112,6 +113,35 @@ func TestTheFirstSetIsTheOneThatIsTaken(t *testing.T) {
 	})
 }
 
+// TestAPodThatWaitsForGPUsLearnsWhoHoldsThem: pods of its own namespace by name, those of others as a number, and none
+// that holds devices of another type.
+func TestAPodThatWaitsForGPUsLearnsWhoHoldsThem(t *testing.T) {
+	t.Parallel()
+	l := ledger.New(ledger.Facts{
+		Devices: cards(t, 4, device.NoPartitionPolicy), OwnDevices: true, MinSharedCPUs: -1,
+	})
+	put := func(namespace, name string, kind device.Type, minors ...int) {
+		e := ledger.Entry{UID: namespace + name, Namespace: namespace, Name: name}
+		for _, i := range minors {
+			e.Devices = append(e.Devices, device.Grant{
+				Type: kind, ID: fmt.Sprintf("%s-%d", strings.ToUpper(string(kind)), i), Minor: int32(i), Ratio: 100,
+				Amount: device.Vector{device.Cores: 100},
+			})
+		}
+		l.Put(e)
+	}
+	put("d", "small", device.GPU, 0)
+	put("d", "large", device.GPU, 1, 2)
+	put("team-b", "secret", device.GPU, 3)
+	put("d", "nic", device.RDMA, 0)
+	l.Put(ledger.Entry{UID: "cpus", Namespace: "d", Name: "cpus"})
+	got := view.DeviceFitOf(l.View(), wants(t, map[string]int64{device.NVIDIAGPU: 4}))
+	want := []view.HoldingPod{{Pod: "d/large", Devices: 2}, {Pod: "d/small", Devices: 1}}
+	if got == nil || !slices.Equal(got.Holders, want) || got.Elsewhere != 1 {
+		t.Errorf("got %+v, want the holders %v and one in another namespace", got, want)
+	}
+}
+
 func TestWhatANodeLacksForDevices(t *testing.T) {
 	t.Parallel()
 	inventory := cards(t, 4, device.NoPartitionPolicy)
@@ -128,6 +158,7 @@ func TestWhatANodeLacksForDevices(t *testing.T) {
 			map[string]int64{device.NVIDIAGPU: 4},
 			view.DeviceFit{
 				Type: "gpu", Asked: 4, Need: "whole", Fit: 2, Whole: 2, Best: memory("100"), Miss: "2 more gpus",
+				Holders: []view.HoldingPod{{Pod: "d/h0", Devices: 1}, {Pod: "d/h1", Devices: 1}},
 			},
 		},
 		"more memory than a card has": {
@@ -143,6 +174,10 @@ func TestWhatANodeLacksForDevices(t *testing.T) {
 			view.DeviceFit{
 				Type: "gpu", Asked: 1, Need: "60% of the cores and 20% of the memory",
 				Best: map[string]string{device.GPUCore: "50", device.GPUMemory: "8Gi"}, Miss: "10% more of one gpu",
+				Holders: []view.HoldingPod{
+					{Pod: "d/h0", Devices: 1}, {Pod: "d/h1", Devices: 1}, {Pod: "d/h2", Devices: 1},
+					{Pod: "d/h3", Devices: 1},
+				},
 			},
 		},
 		"network adapters": {

@@ -57,6 +57,38 @@ type DeviceFit struct {
 	Best  map[string]string `json:"best,omitempty"`
 	// Miss is what the node lacks: devices, or a part of the best one.
 	Miss string `json:"miss,omitempty"`
+	// Holders are the pods of the pod's namespace that hold devices of the type, those with most devices first.
+	// Elsewhere counts the holders in other namespaces, which the reader may have no right to see.
+	Holders   []HoldingPod `json:"holders,omitempty"`
+	Elsewhere int          `json:"holdersElsewhere,omitempty"`
+}
+
+// HoldingPod is a pod that holds devices, or parts of them.
+type HoldingPod struct {
+	Pod     string `json:"pod"` // namespace/name
+	Devices int    `json:"devices"`
+}
+
+// addHolders adds who holds devices of the type on the node.
+func (f *DeviceFit) addHolders(v *ledger.View, namespace string) {
+	for e := range v.Entries() {
+		n := 0
+		for _, g := range e.Devices {
+			if string(g.Type) == f.Type {
+				n++
+			}
+		}
+		switch {
+		case n == 0:
+		case e.Namespace != namespace:
+			f.Elsewhere++
+		default:
+			f.Holders = append(f.Holders, HoldingPod{e.Namespace + "/" + e.Name, n})
+		}
+	}
+	slices.SortFunc(f.Holders, func(a, b HoldingPod) int {
+		return cmp.Or(cmp.Compare(b.Devices, a.Devices), strings.Compare(a.Pod, b.Pod))
+	})
 }
 
 // keysOf names the keys that can differ: those of partitions and of shares only where they play a part.
@@ -144,6 +176,7 @@ func DeviceFitOf(v *ledger.View, r *place.Request) *DeviceFit {
 		Whole: reason.Whole, Best: amountTexts(reason.Best.Amounts(reason.Type, 0)),
 	}
 	out.Miss = missing(reason, need)
+	out.addHolders(v, r.Namespace)
 	if unknown && need.Amount[device.Bytes] > 0 {
 		out.Miss = fmt.Sprintf(
 			"a known memory size of one %s: its Device object has no %s (the agent reports it where "+
