@@ -339,6 +339,11 @@ func TestExplanationsAsGolden(t *testing.T) {
 	golden(t, "explain-bound.txt", r.pod(explained{Pod: bound, Actual: kept()}, corev1.PodRunning))
 	resized := placed()
 	resized.Placement.Overcommitted = []string{"NUMA node 0: pods hold 140Gi of memory, it has 128Gi"}
+	var planned renderer
+	planned.decision(view.Decision{Node: "epyc", Feasible: 1, Of: 1})
+	if text := planned.out.String(); !strings.Contains(text, "only this node was asked") {
+		t.Errorf("a decision about one node: %q", text)
+	}
 	golden(t, "explain-overcommitted.txt", r.pod(explained{Pod: resized}, corev1.PodRunning))
 	golden(t, "explain-drifted.txt", r.pod(explained{Pod: bound, Actual: drifted()}, corev1.PodRunning))
 	golden(t, "explain-followed.txt", r.pod(explained{Pod: followed()}, corev1.PodRunning))
