@@ -175,7 +175,9 @@ func TestWhatANodeLacksForDevices(t *testing.T) {
 				Type: "gpu", Asked: 1, Need: "60% of the cores and 20% of the memory",
 				Best: map[string]string{device.GPUCore: "50", device.GPUMemory: "8Gi"}, Miss: "10% more of one gpu",
 				Holders: []view.HoldingPod{
-					{Pod: "d/h0", Devices: 1}, {Pod: "d/h1", Devices: 1}, {Pod: "d/h2", Devices: 1},
+					{Pod: "d/h0", Devices: 1},
+					{Pod: "d/h1", Devices: 1},
+					{Pod: "d/h2", Devices: 1},
 					{Pod: "d/h3", Devices: 1},
 				},
 			},
