@@ -296,6 +296,24 @@ func (g Grant) Equal(o Grant) bool {
 		g.Template == o.Template && slices.Equal(g.VFs, o.VFs) && slices.Equal(g.Containers, o.Containers)
 }
 
+// Minus returns what is left of grants when a pod has taken others: of devices that both name, what the latter leave.
+func Minus(list, taken []Grant) (left []Grant) {
+	for _, g := range list {
+		for _, t := range taken {
+			if t.Type != g.Type || t.ID != g.ID || t.Minor != g.Minor {
+				continue
+			}
+			g.Amount, g.Ratio = g.Amount.minus(&t.Amount), max(g.Ratio-t.Ratio, 0)
+			g.VFs = slices.DeleteFunc(slices.Clone(g.VFs), func(vf string) bool { return slices.Contains(t.VFs, vf) })
+			g.Containers = nil
+		}
+		if g.Amount != (Vector{}) || g.Ratio > 0 || len(g.VFs) > 0 {
+			left = append(left, g)
+		}
+	}
+	return left
+}
+
 // SortedGrants returns grants by type, ID and minor: list itself where they are.
 func SortedGrants(list []Grant) []Grant {
 	order := func(a, b Grant) int {

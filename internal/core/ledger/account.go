@@ -18,6 +18,10 @@ type account struct {
 	nodes topo.NodeSet
 	// holds are Amounts on NUMA nodes with CPUs.
 	holds []align.Hold
+	// milli is what the pod was promised of the shared pools of nodes.
+	milli int64
+	// devices are what the pod holds of devices.
+	devices []device.Grant
 	// uses are the NUMA nodes of cpus, nodes and holds together.
 	uses topo.NodeSet
 	// tenant is the pod as the machine's kubelet sees it; nil without Guest.
@@ -26,10 +30,10 @@ type account struct {
 
 // holding is what the pod holds of devices; nil for nothing, and for no pod.
 func (a *account) holding() *device.Holding {
-	if a == nil || len(a.Devices) == 0 {
+	if a == nil || len(a.devices) == 0 {
 		return nil
 	}
-	return &device.Holding{UID: a.UID, Grants: a.Devices}
+	return &device.Holding{UID: a.UID, Grants: a.devices}
 }
 
 // guest is tenant; nil for no pod.
@@ -43,6 +47,7 @@ func (a *account) guest() *tenancy.Tenant {
 // newAccount translates e. Without a machine the entry is kept and holds nothing.
 func newAccount(m *topo.Machine, e Entry) *account {
 	a := &account{Entry: e.normal()}
+	a.milli, a.devices = a.MilliCPU, a.Devices
 	if m == nil {
 		return a
 	}
@@ -53,14 +58,18 @@ func newAccount(m *topo.Machine, e Entry) *account {
 	}
 	a.nodes = m.NodesByID(a.NUMAIDs) & m.NodesWithCPUs()
 	a.holds = align.Holds(m, a.Amounts)
-	a.uses = a.nodes | m.NodesOf(&a.cpus)
-	for i := range a.holds {
-		a.uses |= 1 << a.holds[i].Node
-	}
+	a.collectUses(m)
 	if a.Guest != nil {
 		a.tenant = tenancy.NewTenant(m, a.UID, a.Namespace, a.Name, a.Guest)
 	}
 	return a
+}
+
+func (a *account) collectUses(m *topo.Machine) {
+	a.uses = a.nodes | m.NodesOf(&a.cpus)
+	for i := range a.holds {
+		a.uses |= 1 << a.holds[i].Node
+	}
 }
 
 // decides reports whether Tenon decides about the pod, so that what a static kubelet pinned for it counts for nothing:

@@ -35,6 +35,12 @@ type Entry struct {
 	// Unallocated is true for a pod that requests devices while Devices is empty: another program allocated its
 	// devices, and which ones is not known. Invariant, of a normal entry: false where Devices is not empty.
 	Unallocated bool
+	// Within is the UID of the reservation whose room the pod uses, "" for none. What the pod holds of that room is not
+	// held by the reservation as well.
+	Within string
+	// Reserves is true for a reservation: the fields above are all that it keeps, also for pods within it. Once: it
+	// holds nothing any more while an entry is within it.
+	Reserves, Once bool
 	// Guest is the pod as the kubelet sees it, whatever Tenon decided about it; nil when no kubelet would give it
 	// anything of its own.
 	Guest *tenancy.Guest
@@ -46,7 +52,7 @@ func (e Entry) Equal(o Entry) bool {
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
 		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) && slices.Equal(e.Amounts, o.Amounts) &&
-		e.Unallocated == o.Unallocated && slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
+		e.Within == o.Within && e.Reserves == o.Reserves && e.Once == o.Once && e.Unallocated == o.Unallocated && slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
 }
 
 // predictedLike reports whether two entries differ at most in what the kubelet is predicted to give.

@@ -50,6 +50,7 @@ func (l *Ledger) SetFacts(f Facts) {
 		for i, a := range v.accounts {
 			accounts[i] = newAccount(f.Machine, a.Entry)
 		}
+		settleAll(f.Machine, accounts)
 	}
 	l.view = derive(newFrame(f), accounts, v.version+1, change{})
 }
@@ -74,27 +75,31 @@ func (l *Ledger) Remove(uid string) {
 }
 
 // Commit applies an offer: its entry is assumed until Put confirms it. It returns ErrExpired when the account has
-// changed since the view that the offer was computed on, and ErrTaken when the offer contradicts the account.
+// changed since the view that the offer was computed on, and ErrTaken when the offer contradicts the account. An offer
+// within a reservation takes of the reservation what it names, in the same step.
 func (l *Ledger) Commit(o Offer) error {
 	v := l.view
 	if o.Version != v.version {
 		return fmt.Errorf("commit offer for pod %s/%s: %w", o.Entry.Namespace, o.Entry.Name, ErrExpired)
 	}
 	a := newAccount(v.facts.Machine, o.Entry)
-	free := v.Allocatable()
+	open := v.Without(a.Within)
+	free := open.Allocatable()
 	refusal := ""
 	switch _, known := v.find(a.UID); {
 	case known:
 		refusal = "the pod has an entry already"
+	case v.isUsedUp(a.Within):
+		refusal = "the reservation is used by another pod"
 	case a.cpus != o.CPUs:
 		refusal = "its entry names other CPUs than it"
 	case !a.cpus.SubsetOf(&free):
 		refusal = "CPUs " + v.facts.Machine.FormatList(a.cpus.Minus(free)) + " are not free"
-	case !v.KeepsPromises(&a.cpus), a.nodes != 0 && a.MilliCPU > v.summary.Room(a.nodes):
+	case !open.KeepsPromises(&a.cpus), a.nodes != 0 && a.milli > open.summary.Room(a.nodes):
 		refusal = "its shared pool is promised to other pods"
-	case !align.Has(v.summary.Rows, a.holds):
+	case !align.Has(open.summary.Rows, a.holds):
 		refusal = "its memory is not free"
-	case !v.devices.Admits(a.holding()).OK():
+	case !open.devices.Admits(a.holding()).OK():
 		refusal = "its devices are not free"
 	}
 	if refusal != "" {
@@ -148,5 +153,6 @@ func accountsOf(m *topo.Machine, entries []Entry) []*account {
 	for _, uid := range slices.Sorted(maps.Keys(byUID)) {
 		accounts = append(accounts, byUID[uid])
 	}
+	settleAll(m, accounts)
 	return accounts
 }

@@ -98,7 +98,7 @@ func (v *View) deductPromises() {
 		if a.nodes == 0 {
 			continue
 		}
-		milli := min(a.MilliCPU, mostMilli)
+		milli := min(a.milli, mostMilli)
 		s.PoolMilli -= milli
 		s.addPromised(a.nodes, milli)
 		if a.nodes&(a.nodes-1) == 0 {

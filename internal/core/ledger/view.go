@@ -175,7 +175,18 @@ func (v *View) Without(uid string) *View {
 }
 
 func (v *View) put(a *account, version uint64) *View {
+	if a.Reserves {
+		a = a.beside(v.facts.Machine, v.accounts)
+	}
 	i, ok := v.find(a.UID)
+	was := ""
+	if ok {
+		was = v.accounts[i].Within
+	}
+	return v.set(i, ok, a, version).settle(version, was, a.Within)
+}
+
+func (v *View) set(i int, ok bool, a *account, version uint64) *View {
 	if ok {
 		accounts := slices.Clone(v.accounts)
 		accounts[i] = a
@@ -187,7 +198,7 @@ func (v *View) put(a *account, version uint64) *View {
 
 func (v *View) remove(i int, version uint64) *View {
 	accounts := slices.Concat(v.accounts[:i], v.accounts[i+1:])
-	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil})
+	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil}).settle(version, v.accounts[i].Within)
 }
 
 // Equal reports whether two views are the same account, whatever their versions.

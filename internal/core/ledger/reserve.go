@@ -1,0 +1,109 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/align"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// beside returns the account of a reservation as the pods within it leave it: it holds what they do not.
+func (a *account) beside(m *topo.Machine, accounts []*account) *account {
+	left := newAccount(m, a.Entry)
+	for _, user := range accounts {
+		switch {
+		case user.Within != a.UID:
+			continue
+		case a.Once:
+			return &account{Entry: left.Entry}
+		}
+		left.cpus = left.cpus.Minus(user.cpus)
+		left.devices = device.Minus(left.devices, user.devices)
+		left.holds = slices.Clone(left.holds)
+		for i := range left.holds {
+			for j := range user.holds {
+				h, o := &left.holds[i], &user.holds[j]
+				if h.Node == o.Node && h.Resource == o.Resource && h.Unit == o.Unit {
+					h.N = max(h.N-o.N, 0)
+				}
+			}
+		}
+		left.holds = slices.DeleteFunc(left.holds, func(h align.Hold) bool { return h.N == 0 })
+		if left.milli = max(left.milli-user.milli, 0); left.milli == 0 {
+			left.nodes = 0
+		}
+	}
+	if m != nil {
+		left.collectUses(m)
+	}
+	return left
+}
+
+// settle returns v with the accounts of reservations as the pods within them leave them now.
+func (v *View) settle(version uint64, reservations ...string) *View {
+	for i, uid := range reservations {
+		at, known := v.find(uid)
+		if uid != "" && known && !slices.Contains(reservations[:i], uid) && v.accounts[at].Reserves {
+			v = v.set(at, true, v.accounts[at].beside(v.facts.Machine, v.accounts), version)
+		}
+	}
+	return v
+}
+
+func settleAll(m *topo.Machine, accounts []*account) {
+	for i, a := range accounts {
+		if a.Reserves {
+			accounts[i] = a.beside(m, accounts)
+		}
+	}
+}
+
+// isUsedUp reports whether a reservation for one pod has one.
+func (v *View) isUsedUp(uid string) bool {
+	at, known := v.find(uid)
+	return uid != "" && known && v.accounts[at].Once &&
+		slices.ContainsFunc(v.accounts, func(a *account) bool { return a.Within == uid })
+}
+
+// outside is the UID of the holder of all that is not of a reservation.
+const outside = "\x00outside"
+
+// Inside returns the account as a pod sees it that takes all it can of what a reservation holds from the reservation:
+// of the CPUs, the NUMA amounts and the types of devices that the reservation holds, nothing else is free. The pool of
+// shared CPUs keeps its floor beside the reservation, so no floor is kept here. The view is hypothetical.
+func (v *View) Inside(uid string) *View {
+	at, known := v.find(uid)
+	m := v.facts.Machine
+	if !known || v.facts.Mode == Follow {
+		return v.Without(uid)
+	}
+	r := v.accounts[at]
+	rest := &account{Entry: Entry{UID: outside, Role: qos.Exclusive}}
+	if !r.cpus.IsEmpty() {
+		rest.cpus = v.Allocatable()
+	}
+	for i := range v.summary.Rows {
+		row := &v.summary.Rows[i]
+		has := func(h align.Hold) bool { return h.Resource == row.Resource }
+		for node, free := range row.Free {
+			if slices.ContainsFunc(r.holds, has) && row.Chooser == nil && free > 0 {
+				rest.holds = append(rest.holds, align.Hold{Node: topo.NUMA(node), Amount: align.Amount{
+					NUMAID: m.NUMAID(topo.NUMA(node)), Resource: row.Resource, N: free,
+				}})
+			}
+		}
+	}
+	if v.devices != nil && len(r.devices) > 0 {
+		var types []device.Type
+		for _, g := range r.devices {
+			types = append(types, g.Type)
+		}
+		rest.devices = v.devices.Rest(types)
+	}
+	frame := *v.frame
+	frame.floor = 0
+	accounts := slices.Concat([]*account{rest}, v.accounts[:at], v.accounts[at+1:])
+	return derive(&frame, accounts, hypothetical, change{})
+}

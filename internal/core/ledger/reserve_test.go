@@ -1,0 +1,204 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+)
+
+// flat replaces each reservation by what the pods within it leave of its CPUs, counted one by one.
+func flat(entries map[string]ledger.Entry) (out []ledger.Entry) {
+	for uid, e := range entries {
+		if e.Reserves {
+			left, _ := cpuset.ParseIDs(e.CPUList)
+			for _, user := range entries {
+				if user.Within == uid {
+					ids, _ := cpuset.ParseIDs(user.CPUList)
+					left = slices.DeleteFunc(left, func(id int) bool { return e.Once || slices.Contains(ids, id) })
+					if len(user.NUMAIDs) > 0 {
+						e.MilliCPU = max(e.MilliCPU-user.MilliCPU, 0)
+					}
+					if e.Once || e.MilliCPU == 0 {
+						e.NUMAIDs = nil
+					}
+				}
+			}
+			e.CPUList = cpuset.FormatIDs(left)
+		}
+		e.Within, e.Reserves, e.Once, e.Amounts = "", false, false, nil
+		out = append(out, e)
+	}
+	return out
+}
+
+// TestNodeUseIsThatOfPodsAndOfWhatTheyLeaveOfReservations: after each event the account with reservations has free what
+// an account has in which each pod stands beside the rest of its reservation, and it equals a rebuilt one.
+func TestNodeUseIsThatOfPodsAndOfWhatTheyLeaveOfReservations(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		facts := drawFacts(t, drawMachine(t))
+		facts.Mode, facts.Given = ledger.Own, nil
+		l, entries := ledger.New(facts), map[string]ledger.Entry{}
+		var offers []ledger.Offer
+		for range rapid.IntRange(1, 12).Draw(t, "events") {
+			e := drawEntry(t)
+			e.Guest, e.Amounts = nil, nil
+			switch rapid.IntRange(0, 2).Draw(t, "relation") {
+			case 0:
+				e.Reserves, e.Once = true, rapid.Bool().Draw(t, "once")
+			case 1:
+				e.Within = rapid.SampledFrom(uids).Draw(t, "within")
+			}
+			if e.Within == e.UID {
+				e.Within = ""
+			}
+			switch rapid.SampledFrom([]string{"put", "put", "remove", "commit", "revert"}).Draw(t, "event") {
+			case "put":
+				l.Put(e)
+				entries[e.UID] = e
+			case "remove":
+				l.Remove(e.UID)
+				delete(entries, e.UID)
+			case "commit":
+				o := offerOf(l, e)
+				if l.Commit(o) == nil {
+					entries[e.UID] = e
+					offers = append(offers, o)
+				}
+			case "revert":
+				if len(offers) > 0 {
+					o := offers[len(offers)-1]
+					offers = offers[:len(offers)-1]
+					before := l.View()
+					if l.Revert(o); l.View() != before {
+						delete(entries, o.Entry.UID)
+					}
+				}
+			}
+			v := l.View()
+			if rebuilt := ledger.New(facts, slices.Collect(maps.Values(entries))...).View(); !rebuilt.Equal(v) {
+				t.Fatalf("the account differs from a rebuilt one: %+v", entries)
+			}
+			want := ledger.New(facts, flat(entries)...).View()
+			if v.Allocatable() != want.Allocatable() || v.SharedPool() != want.SharedPool() ||
+				v.Summary().PoolMilli != want.Summary().PoolMilli {
+				t.Fatalf("allocatable %v, pool %v, %d; want %v, %v, %d: %+v", v.Allocatable(), v.SharedPool(),
+					v.Summary().PoolMilli, want.Allocatable(), want.SharedPool(), want.Summary().PoolMilli, entries)
+			}
+		}
+	})
+}
+
+func reserve(e ledger.Entry, once bool) ledger.Entry {
+	e.Reserves, e.Once = true, once
+	return e
+}
+
+func within(e ledger.Entry, uid string) ledger.Entry {
+	e.Within = uid
+	return e
+}
+
+func TestAReservationGivesItsCPUsToThePodsWithinIt(t *testing.T) {
+	t.Parallel()
+	facts := ledger.Facts{Machine: grid.Machine{Cores: 4, Threads: 2}.Build(t)} // CPUs 0-7, siblings 4 apart
+	free := func(l *ledger.Ledger) string { return facts.Machine.FormatList(l.View().Allocatable()) }
+	l := ledger.New(facts, reserve(lsr("r", "0-3"), false))
+	if err := l.Commit(offerOf(l, lsr("stranger", "0"))); !errors.Is(err, ledger.ErrTaken) {
+		t.Errorf("a CPU of a reservation is given to another pod: %v", err)
+	}
+	first := offerOf(l, within(lsr("first", "0-1"), "r"))
+	if err := l.Commit(first); err != nil || free(l) != "4-7" {
+		t.Fatalf("two CPUs of a reservation: %v, free %s, want 4-7", err, free(l))
+	}
+	// More than is left comes from the node.
+	if err := l.Commit(offerOf(l, within(lsr("second", "2-4"), "r"))); err != nil || free(l) != "5-7" {
+		t.Errorf("CPUs of a reservation and of the node: %v, free %s, want 5-7", err, free(l))
+	}
+	if l.Revert(first); free(l) != "5-7" {
+		t.Errorf("CPUs that go back to a reservation are free: %s, want 5-7", free(l))
+	}
+	if l.Remove("r"); free(l) != "0-1,5-7" {
+		t.Errorf("free without the reservation: %s, want what its pods do not have, 0-1,5-7", free(l))
+	}
+}
+
+func TestAReservationForOnePodHasOne(t *testing.T) {
+	t.Parallel()
+	facts := ledger.Facts{Machine: grid.Machine{Cores: 4, Threads: 2}.Build(t)}
+	l := ledger.New(facts, reserve(lsr("r", "0-3"), true))
+	one, other := offerOf(l, within(lsr("one", "0-1"), "r")), offerOf(l, within(lsr("other", "2-3"), "r"))
+	if err := l.Commit(one); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Commit(other); !errors.Is(err, ledger.ErrExpired) {
+		t.Errorf("a second pod that was placed before: %v, want ErrExpired", err)
+	}
+	other.Version = l.View().Version()
+	if err := l.Commit(other); !errors.Is(err, ledger.ErrTaken) {
+		t.Errorf("a second pod: %v, want ErrTaken", err)
+	}
+	if got := facts.Machine.FormatList(l.View().Allocatable()); got != "2-7" {
+		t.Errorf("free beside the pod: %s, want 2-7", got)
+	}
+	if l.Revert(one); facts.Machine.FormatList(l.View().Allocatable()) != "4-7" {
+		t.Error("the reservation has not got back what its pod had")
+	}
+}
+
+func TestAReservationGivesItsDevicesToThePodsWithinIt(t *testing.T) {
+	t.Parallel()
+	m := grid.Machine{Cores: 2}.Build(t)
+	l := ledger.New(ledger.Facts{Machine: m, Devices: gpus(t, m, "a", "b")}, reserve(percent("r", "a", 100), false))
+	free := func() (out []string) {
+		for d := range l.View().Devices().Devices() {
+			out = append(out, fmt.Sprint(d.ID, d.Free[device.Cores]))
+		}
+		return out
+	}
+	for _, step := range []struct {
+		entry ledger.Entry
+		taken bool
+		free  string
+	}{
+		{percent("stranger", "a", 10), false, "[a0 b100]"},
+		{within(percent("p", "a", 60), "r"), true, "[a0 b100]"},
+		{within(percent("q", "a", 50), "r"), false, "[a0 b100]"},
+		{within(percent("q", "a", 40), "r"), true, "[a0 b100]"},
+		{percent("stranger", "b", 30), true, "[a0 b70]"},
+	} {
+		err := l.Commit(ledger.Offer{Entry: step.entry, Version: l.View().Version()})
+		if (err == nil) != step.taken || fmt.Sprint(free()) != step.free {
+			t.Errorf("%+v: %v, free %v, want %v, %s", step.entry, err, free(), step.taken, step.free)
+		}
+	}
+	l.Remove("p")
+	inside := l.View().Inside("r")
+	for d := range inside.Devices().Devices() {
+		if want := map[string]int64{"a": 60}[d.ID]; d.Free[device.Cores] != want {
+			t.Errorf("inside the reservation %d of %s are free, want %d", d.Free[device.Cores], d.ID, want)
+		}
+	}
+}
+
+func TestInsideAReservationOnlyItsCPUsAreFree(t *testing.T) {
+	t.Parallel()
+	m := grid.Machine{Cores: 4, Threads: 2}.Build(t)
+	v := ledger.New(ledger.Facts{Machine: m, MinSharedCPUs: 4}, reserve(lsr("r", "0-3"), true)).View()
+	inside := v.Inside("r")
+	if got := m.FormatList(inside.Allocatable()); got != "0-3" || inside.Floor() != 0 || inside.Version() != 0 {
+		t.Errorf("free %s, floor %d, version %d, want 0-3, 0, 0", got, inside.Floor(), inside.Version())
+	}
+	if other := v.Inside("other"); other != v {
+		t.Error("a reservation that is not there changes the view")
+	}
+}
