@@ -47,6 +47,7 @@ const colocation = "colocation"
 // notes in `tenon explain` and of the support table in the reference.
 func Supports() []Support {
 	const koord, sched, node = "koordinator.sh/", "scheduling.koordinator.sh/", "node.koordinator.sh/"
+	const pod = "pod.koordinator.sh/"
 	const gangs = "gang scheduling"
 	return []Support{
 		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
@@ -92,13 +93,20 @@ func Supports() []Support {
 		{"devices", Done, NodeLabel, []string{GPUIsolationLabel, GPUVendorLabel, GPUModelLabel, GPUDriverLabel}},
 		{"devices", Done, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
 
+		{"reservations", Done, PodAnnotation, []string{
+			ReservationAffinityKey, ExactMatchReservationKey, ReservationAllocatedKey,
+		}},
+		{"reservations", Done, PodLabel, []string{ReservationIgnored}},
+		{"reservations", Done, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
+
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
-		{"reservations", Planned, PodAnnotation, []string{
-			sched + "reservation-*", sched + "exact-match-reservation", sched + "reserve-pod",
+		{"reservations by running pods, and over running pods", Planned, PodAnnotation, []string{
+			sched + "reservation-owners", sched + "reservation-current-owner", pod + "pre-allocatable-priority",
 		}},
-		{"reservations", Planned, PodLabel, []string{sched + "reservation-*", sched + "operating-mode"}},
-		{"reservations", Planned, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
+		{"reservations by running pods, and over running pods", Planned, PodLabel, []string{
+			sched + "operating-mode", pod + "is-pre-allocatable",
+		}},
 		{"descheduling", Planned, PodAnnotation, []string{
 			sched + "eviction-cost", sched + "soft-eviction", "descheduler.alpha.kubernetes.io/*",
 		}},

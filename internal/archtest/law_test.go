@@ -408,7 +408,7 @@ func TestTheLinkerMayDropMethods(t *testing.T) {
 var within = map[string][]string{
 	"diag":      {"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling"},
 	"follow":    {"placement", "nodenumaresource"},
-	"placement": {"nodenumaresource", "deviceshare"},
+	"placement": {"nodenumaresource", "deviceshare", "reserving"},
 }
 
 func TestPluginsNeverImportEachOther(t *testing.T) {

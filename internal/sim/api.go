@@ -24,6 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // apiServer is the part of an API server that a scheduler needs, in memory: it binds, patches and deletes pods. It
@@ -31,6 +34,8 @@ import (
 // is not safe for concurrent use.
 type apiServer struct {
 	pods, nodes, claims *informer
+	reservations        map[string]*v1alpha1.Reservation // by name
+	reserved            *kube.Reservations               // has each of reservations first
 	clock               *stepClock
 	version             int
 	// deleted is called with each pod that was deleted.
@@ -173,6 +178,9 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if r.Method == http.MethodPut && len(path) >= 7 && path[5] == "resourceclaims" {
 		return s.putClaim(body)
+	}
+	if r.Method == http.MethodPatch && len(path) >= 5 && path[3] == "reservations" {
+		return s.patchReservation(path[4], body)
 	}
 	if len(path) < 6 || path[4] != "pods" {
 		return nil, fmt.Errorf("simulate has no API server for %s %s", r.Method, r.URL.Path)

@@ -20,6 +20,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
@@ -40,7 +41,7 @@ var fromCluster = []schema.GroupVersionResource{
 	resourcev1.SchemeGroupVersion.WithResource("resourceslices"),
 	resourcev1.SchemeGroupVersion.WithResource("deviceclasses"),
 	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
-	devicev1alpha1.Resource(), devicev1alpha1.NetworkResource(),
+	devicev1alpha1.Resource(), devicev1alpha1.NetworkResource(), reservation.Resource(),
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
 }
 

@@ -35,12 +35,13 @@ same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, Deployment, ReplicaSet,
 StatefulSet, DaemonSet, Job, CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota,
-ElasticQuotaProfile, PodGroup, CompositePodGroup, RuntimeClass, PersistentVolumeClaim, PersistentVolume, StorageClass,
-CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
-DeviceClass and v1 List. Objects of other APIs are named on standard error and skipped. A pod whose volume or claim
-is not in the input is reported as one that cannot be decided. Pods with spec.nodeName are taken as they are; the
-others are refused as the webhooks would, then tried by priority, highest first, then by age where it is given, then
-in the order of the input, by the scheduler's own queue, plugins and preemption. Waiting times do not pass.
+ElasticQuotaProfile, Reservation, PodGroup, CompositePodGroup, RuntimeClass, PersistentVolumeClaim,
+PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, ResourceClaim,
+ResourceClaimTemplate, ResourceSlice, DeviceClass and v1 List. Objects of other APIs are named on standard error
+and skipped. A pod whose volume or claim is not in the input is reported as one that cannot be decided. Pods with
+spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried by priority, highest
+first, then by age where it is given, then in the order of the input, by the scheduler's own queue, plugins and
+preemption. Waiting times do not pass.
 
 MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It
 adds the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
@@ -153,6 +154,17 @@ func table(r Result) []byte {
 	for _, t := range view.QuotaTables(r.Quotas, view.QuotaColumns()) {
 		out.WriteByte('\n')
 		alignRows(&out, t.Rows)
+	}
+	if len(r.Reservations) > 0 {
+		out.WriteByte('\n')
+		rows = [][]string{{"RESERVATION", "PHASE", "NODE", "CPUS", "DEVICES", "OWNERS", "REASON"}}
+		for _, v := range r.Reservations {
+			rows = append(rows, []string{
+				v.Name, v.Phase, cmp.Or(v.Node, "-"), cmp.Or(v.CPUSet, "-"), cmp.Or(devicesText(v.Devices), "-"),
+				cmp.Or(strings.Join(v.Owners, ","), "-"), reasonText(v.Reasons),
+			})
+		}
+		alignRows(&out, rows)
 	}
 	return out.Bytes()
 }

@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
@@ -36,6 +37,16 @@ func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 		return profile.ClassOf(ctx, pod, signature, state)
 	}
 	return ""
+}
+
+// Explain is that of the wrapped profile.
+func (p *profile) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	findings []why.Finding,
+) []why.Finding {
+	if profile, ok := p.Framework.(*ranking.Profile); ok {
+		return profile.Explain(ctx, state, pod, node, findings)
+	}
+	return findings
 }
 
 // RunPermitPlugins runs the last step before a binding cycle, and records whether one follows.

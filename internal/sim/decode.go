@@ -43,6 +43,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -56,7 +57,6 @@ type object struct {
 var notBuilt = map[string]string{
 	"PodGroup":         "gangs of APIs that are not read",
 	"ElasticQuotaTree": "quota trees in one object",
-	"Reservation":      "reservations",
 	"NodeMetric":       "load-aware scheduling",
 	"PodMigrationJob":  "descheduling",
 	"Workload":         "templates of PodGroups; give the PodGroup",
@@ -75,8 +75,8 @@ const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, Cluste
 	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, " +
 	"VolumeAttachment, " +
 	"RuntimeClass, resource.k8s.io/v1 ResourceClaim, ResourceClaimTemplate, ResourceSlice and DeviceClass, " +
-	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, PodGroup of scheduling.k8s.io, scheduling.sigs.k8s.io " +
-	"and scheduling.x-k8s.io, CompositePodGroup, " +
+	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, Reservation, PodGroup of scheduling.k8s.io, " +
+	"scheduling.sigs.k8s.io and scheduling.x-k8s.io, CompositePodGroup, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
 func isSupported(o runtime.Object) bool {
@@ -86,6 +86,7 @@ func isSupported(o runtime.Object) bool {
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
 		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology,
+		*reservation.Reservation,
 		*nodev1.RuntimeClass, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass,
 		*storagev1.CSINode, *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment,
 		*resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice,
@@ -154,7 +155,7 @@ func isForeign(group string) bool { return group != "" && !scheme().IsGroupRegis
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
-		profiles.AddToScheme, devicev1alpha1.AddToScheme,
+		profiles.AddToScheme, devicev1alpha1.AddToScheme, reservation.AddToScheme,
 	} {
 		utilruntime.Must(add(legacyscheme.Scheme))
 	}

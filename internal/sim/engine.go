@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -36,6 +38,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
@@ -85,7 +88,10 @@ type preempted struct{ pod, preemptor *corev1.Pod }
 func newEngine(ctx context.Context, w *world) (*engine, error) {
 	setGates()
 	e := &engine{
-		api: &apiServer{clock: &stepClock{now: w.latest()}}, store: kube.NewStore(), rank: map[string]int{},
+		api: &apiServer{
+			clock: &stepClock{now: w.latest()}, reservations: map[string]*reservation.Reservation{},
+		},
+		store: kube.NewStore(), rank: map[string]int{},
 		began: make(chan *bindingCycle),
 		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
 	}
@@ -95,18 +101,32 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = preempted{p, e.preemptor} }
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	e.api.pods = factory.InformerFor(&corev1.Pod{}, newPods).(*informer)
+	start := e.api.clock.now
+	statuses, err := kube.NewClient(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	e.api.reserved = kube.NewReservations(statuses, func() time.Time { return start })
+	e.api.reserved.Profile = schedulerNames[0]
+	e.api.pods = newPods(client, 0).(*informer)
+	pods := e.api.reserved.WithReservePods(e.api.pods)
+	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return pods
+	})
 	e.api.nodes = factory.InformerFor(&corev1.Node{}, newNodes).(*informer)
 	e.api.claims = factory.InformerFor(&resourcev1.ResourceClaim{}, newResourceClaims).(*informer)
 	for o, construct := range volumeInformers {
 		factory.InformerFor(o, construct)
 	}
-	start := e.api.clock.now
 	e.quotas = kube.NewQuotas(func() time.Time { return start })
 	e.quotas.Trust(schedulers)
 	// Before all handlers of the scheduler, as in a cluster.
 	e.gangs = kube.NewGangs()
-	e.api.pods.handlers = append(e.api.pods.handlers, e.quotas.PodHandler(), e.gangs.PodHandler())
+	e.api.pods.handlers = append(e.api.pods.handlers, e.api.reserved.PodHandler())
+	for _, h := range []cache.ResourceEventHandler{e.quotas.PodHandler(), e.gangs.PodHandler()} {
+		e.api.reserved.Deliver(h)
+		e.api.pods.handlers = append(e.api.pods.handlers, h)
+	}
 	if err := e.build(ctx, client, factory); err != nil {
 		return nil, err
 	}
@@ -140,7 +160,8 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 		preBind := &cfg.Profiles[i].Plugins.PreBind
 		preBind.Disabled = append(preBind.Disabled, config.Plugin{Name: names.VolumeBinding})
 	}
-	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs)
+	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs,
+		e.api.reserved)
 	changes := &hooks.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
 	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
@@ -159,15 +180,17 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes)
 	e.core.NextPod = e.rounds.Next(e.limitAttempts(e.core.NextPod))
 	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
-	e.core.FailureHandler = e.rounds.Fail(e.recordFailure(e.core.FailureHandler))
+	fail := reserving.Fail(e.core, e.api.reserved, e.core.FailureHandler)
+	e.core.FailureHandler = e.rounds.Fail(e.recordFailure(fail))
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
 		e.orderVictims(e.core.Profiles[name])
 		ranked, err := ranking.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name,
-			deviceshare.Name)
+			deviceshare.Name, reserving.Name)
 		if err != nil {
 			return err
 		}
+		ranked.Rooms = &reserving.Rooms{Reservations: e.api.reserved}
 		ranked.ByName, ranked.Together = true, e.rounds
 		e.core.Profiles[name] = &profile{Framework: ranked, engine: e}
 	}
@@ -219,6 +242,7 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 		}
 		e.api.create(e.api.pods, p.Pod)
 	}
+	e.loadReservations(w)
 	e.store.MarkSynced()
 }
 

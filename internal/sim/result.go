@@ -22,6 +22,8 @@ type Result struct {
 	Quotas []view.Quota `json:"quotas"`
 	Gangs  []Gang       `json:"gangs"`
 	Nodes  []Node       `json:"nodes"`
+	// Reservations are those of the input.
+	Reservations []Reservation `json:"reservations"`
 }
 
 // Pod is where a pod was placed, or why it was not.

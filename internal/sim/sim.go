@@ -109,9 +109,11 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	for _, p := range queued {
 		e.api.create(e.api.pods, p.Pod)
 	}
+	e.reconcileReservations(ctx) // some may have expired
 	if err := e.run(ctx); err != nil {
 		return Result{}, err
 	}
+	e.reconcileReservations(ctx)
 	for _, p := range w.existing {
 		p.given = p.Annotations
 		r.Pods = append(r.Pods, e.place(p, Existing))
@@ -129,7 +131,7 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	for _, n := range w.nodes {
 		r.Nodes = append(r.Nodes, pools(e.store, n.Name))
 	}
-	r.Quotas, r.Gangs = e.quotasOf(w), e.gangsNow()
+	r.Quotas, r.Gangs, r.Reservations = e.quotasOf(w), e.gangsNow(), e.reservationsNow()
 	return r, nil
 }
 

@@ -337,9 +337,13 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 			"document 1 (Deploymnet a): kind: Deploymnet (apps/v1) is not known",
 		},
 		"a kind of a later time": {
-			"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: " +
+			"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: PodMigrationJob, metadata: " +
 				"{name: r}}",
-			"(Reservation r): kind: Reservation (scheduling.koordinator.sh/v1alpha1) is not supported yet",
+			"(PodMigrationJob r): kind: PodMigrationJob (scheduling.koordinator.sh/v1alpha1) is not supported yet",
+		},
+		"a reservation without owners": {
+			"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: {name: r}}",
+			"(Reservation r): spec.owners: must have at least one entry",
 		},
 		"a device that cannot be read": {
 			okNode + deviceOf("n0", "{type: gpu, id: GPU-0, resources: {koordinator.sh/gpu-core: 101}}"),

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
@@ -28,7 +29,8 @@ import (
 func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *devicev1alpha1.Device,
-		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup, *devicev1alpha1.ClusterNetworkTopology:
+		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup, *devicev1alpha1.ClusterNetworkTopology,
+		*reservation.Reservation:
 		return named(t)
 	case *profiles.ElasticQuotaProfile:
 		if t.Spec.QuotaName == "" {

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
@@ -50,13 +51,14 @@ type world struct {
 	numatopologies []*nodeinfo.Numatopology
 	devices        []*devicev1alpha1.Device
 	// quotas are sorted parents first. rules decide about the quotas of pods; nil until admitQuotas.
-	quotas     []elasticQuota
-	profiles   []quotaProfile
-	podGroups  []*quotav1alpha1.PodGroup
-	networks   []*devicev1alpha1.ClusterNetworkTopology
-	rules      *quota.Checker
-	namespaces map[string]*corev1.Namespace
-	classes    map[string]*schedulingv1.PriorityClass
+	quotas       []elasticQuota
+	profiles     []quotaProfile
+	podGroups    []*quotav1alpha1.PodGroup
+	reservations []*reservation.Reservation
+	networks     []*devicev1alpha1.ClusterNetworkTopology
+	rules        *quota.Checker
+	namespaces   map[string]*corev1.Namespace
+	classes      map[string]*schedulingv1.PriorityClass
 	// listed are objects about whose events no plugin is notified: those of default spread constraints, and
 	// PodDisruptionBudgets.
 	listed   []runtime.Object
@@ -176,6 +178,8 @@ func (w *world) add(o object, p *problems) {
 			}
 		}
 		w.podGroups = append(w.podGroups, t)
+	case *reservation.Reservation:
+		w.addReservation(o.origin, t, p)
 	case *devicev1alpha1.ClusterNetworkTopology:
 		w.networks = append(w.networks, t)
 	case *corev1.Pod:
@@ -189,8 +193,8 @@ func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
 		*nodeinfo.Numatopology, *devicev1alpha1.Device, *devicev1alpha1.ClusterNetworkTopology, *nodev1.RuntimeClass,
-		*corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSINode, *storagev1.CSIDriver,
-		*storagev1.VolumeAttachment, *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
+		*reservation.Reservation, *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSINode,
+		*storagev1.CSIDriver, *storagev1.VolumeAttachment, *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
 		return false
 	}
 	return true

@@ -142,22 +142,16 @@ func TestCreate(t *testing.T) {
 				`{"requiredDuringSchedulingIgnoredDuringExecution":{"reservationSelectorTerms":[]}}`)),
 			refusals: []string{"metadata.annotations[scheduling.koordinator.sh/reservation-affinity]: byte 50: " +
 				"requiredDuringSchedulingIgnoredDuringExecution: must have at least one of reservationSelectorTerms"},
-			warnings: []string{"metadata.annotations[scheduling.koordinator.sh/reservation-affinity]: " +
-				"has no effect: reservations: planned"},
 		},
 		"the mark of a reservation on a pod": {
 			pod: newPod(annot(annotation.ReservePodKey, "true")),
 			refusals: []string{"metadata.annotations[scheduling.koordinator.sh/reserve-pod]: " +
 				"cannot set in annotations"},
-			warnings: []string{"metadata.annotations[scheduling.koordinator.sh/reserve-pod]: " +
-				"has no effect: reservations: planned"},
 		},
 		"reservations ignored in another word": {
 			pod: newPod(label(annotation.ReservationIgnored, "yes")),
 			refusals: []string{"metadata.labels[scheduling.koordinator.sh/reservation-ignored]: " +
 				`Unsupported value "yes": supported true, false`},
-			warnings: []string{"metadata.labels[scheduling.koordinator.sh/reservation-ignored]: " +
-				"has no effect: reservations: planned"},
 		},
 		"an unknown class": {pod: newPod(class("GOLD")), refusals: []string{
 			classField + `Unsupported value "GOLD": supported LSE, LSR, LS, BE, SYSTEM`,

@@ -52,7 +52,8 @@ func (e Entry) Equal(o Entry) bool {
 	return e.UID == o.UID && e.Namespace == o.Namespace && e.Name == o.Name && e.Class == o.Class && e.Role == o.Role &&
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
 		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) && slices.Equal(e.Amounts, o.Amounts) &&
-		e.Within == o.Within && e.Reserves == o.Reserves && e.Once == o.Once && e.Unallocated == o.Unallocated && slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
+		e.Within == o.Within && e.Reserves == o.Reserves && e.Once == o.Once &&
+		e.Unallocated == o.Unallocated && slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
 }
 
 // predictedLike reports whether two entries differ at most in what the kubelet is predicted to give.

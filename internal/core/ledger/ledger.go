@@ -50,7 +50,7 @@ func (l *Ledger) SetFacts(f Facts) {
 		for i, a := range v.accounts {
 			accounts[i] = newAccount(f.Machine, a.Entry)
 		}
-		settleAll(f.Machine, accounts)
+		deductAllUsers(f.Machine, accounts)
 	}
 	l.view = derive(newFrame(f), accounts, v.version+1, change{})
 }
@@ -153,6 +153,6 @@ func accountsOf(m *topo.Machine, entries []Entry) []*account {
 	for _, uid := range slices.Sorted(maps.Keys(byUID)) {
 		accounts = append(accounts, byUID[uid])
 	}
-	settleAll(m, accounts)
+	deductAllUsers(m, accounts)
 	return accounts
 }

@@ -41,8 +41,8 @@ func (a *account) beside(m *topo.Machine, accounts []*account) *account {
 	return left
 }
 
-// settle returns v with the accounts of reservations as the pods within them leave them now.
-func (v *View) settle(version uint64, reservations ...string) *View {
+// deductUsers returns v with the accounts of reservations as the pods within them leave them now.
+func (v *View) deductUsers(version uint64, reservations ...string) *View {
 	for i, uid := range reservations {
 		at, known := v.find(uid)
 		if uid != "" && known && !slices.Contains(reservations[:i], uid) && v.accounts[at].Reserves {
@@ -52,7 +52,7 @@ func (v *View) settle(version uint64, reservations ...string) *View {
 	return v
 }
 
-func settleAll(m *topo.Machine, accounts []*account) {
+func deductAllUsers(m *topo.Machine, accounts []*account) {
 	for i, a := range accounts {
 		if a.Reserves {
 			accounts[i] = a.beside(m, accounts)

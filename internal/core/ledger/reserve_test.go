@@ -113,7 +113,7 @@ func TestAReservationGivesItsCPUsToThePodsWithinIt(t *testing.T) {
 	facts := ledger.Facts{Machine: grid.Machine{Cores: 4, Threads: 2}.Build(t)} // CPUs 0-7, siblings 4 apart
 	free := func(l *ledger.Ledger) string { return facts.Machine.FormatList(l.View().Allocatable()) }
 	l := ledger.New(facts, reserve(lsr("r", "0-3"), false))
-	if err := l.Commit(offerOf(l, lsr("stranger", "0"))); !errors.Is(err, ledger.ErrTaken) {
+	if err := l.Commit(offerOf(l, lsr("foreign", "0"))); !errors.Is(err, ledger.ErrTaken) {
 		t.Errorf("a CPU of a reservation is given to another pod: %v", err)
 	}
 	first := offerOf(l, within(lsr("first", "0-1"), "r"))
@@ -170,11 +170,11 @@ func TestAReservationGivesItsDevicesToThePodsWithinIt(t *testing.T) {
 		taken bool
 		free  string
 	}{
-		{percent("stranger", "a", 10), false, "[a0 b100]"},
+		{percent("foreign", "a", 10), false, "[a0 b100]"},
 		{within(percent("p", "a", 60), "r"), true, "[a0 b100]"},
 		{within(percent("q", "a", 50), "r"), false, "[a0 b100]"},
 		{within(percent("q", "a", 40), "r"), true, "[a0 b100]"},
-		{percent("stranger", "b", 30), true, "[a0 b70]"},
+		{percent("foreign", "b", 30), true, "[a0 b70]"},
 	} {
 		err := l.Commit(ledger.Offer{Entry: step.entry, Version: l.View().Version()})
 		if (err == nil) != step.taken || fmt.Sprint(free()) != step.free {

@@ -159,6 +159,14 @@ func (v *View) CPUsOf(uid string) cpuset.Set {
 	return cpuset.Set{}
 }
 
+// DevicesOf returns what the pod really holds of devices: a reservation what the pods within it do not.
+func (v *View) DevicesOf(uid string) []device.Grant {
+	if i, ok := v.find(uid); ok {
+		return v.accounts[i].devices
+	}
+	return nil
+}
+
 func (v *View) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(v.accounts, uid, func(a *account, uid string) int { return cmp.Compare(a.UID, uid) })
 }
@@ -183,7 +191,7 @@ func (v *View) put(a *account, version uint64) *View {
 	if ok {
 		was = v.accounts[i].Within
 	}
-	return v.set(i, ok, a, version).settle(version, was, a.Within)
+	return v.set(i, ok, a, version).deductUsers(version, was, a.Within)
 }
 
 func (v *View) set(i int, ok bool, a *account, version uint64) *View {
@@ -198,7 +206,7 @@ func (v *View) set(i int, ok bool, a *account, version uint64) *View {
 
 func (v *View) remove(i int, version uint64) *View {
 	accounts := slices.Concat(v.accounts[:i], v.accounts[i+1:])
-	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil}).settle(version, v.accounts[i].Within)
+	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil}).deductUsers(version, v.accounts[i].Within)
 }
 
 // Equal reports whether two views are the same account, whatever their versions.

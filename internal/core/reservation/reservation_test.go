@@ -60,7 +60,7 @@ func TestWhichPodsMayUseAReservation(t *testing.T) {
 		"its name in another namespace": {owned(object(ref{Namespace: "other", Name: "p"})), &pod, false},
 		"its name, of another kind":     {owned(object(ref{Kind: "Job", Namespace: "ns", Name: "p"})), &pod, false},
 		"its controller by uid":         {owned(controller(ref{UID: "rs", Kind: "ReplicaSet", Name: "r"})), &pod, true},
-		"a former one":                  {owned(controller(ref{UID: "old", Kind: "ReplicaSet", Name: "r"})), &pod, false},
+		"a former one":                  {owned(controller(ref{UID: "x", Kind: "ReplicaSet", Name: "r"})), &pod, false},
 		"its controller by name":        {owned(controller(ref{Kind: "ReplicaSet", Name: "r"})), &pod, true},
 		"a controller of another kind":  {owned(controller(ref{Kind: "StatefulSet", Name: "r"})), &pod, false},
 		"a controller elsewhere": {

@@ -32,6 +32,11 @@ const (
 	QuotaPoolUsed
 	QuotaNotFound
 
+	// Reservation.
+	ReservationAffinity
+	ReservationRestricted
+	ReservedForOthers
+
 	// Gang.
 	GangNotFound
 	GangGroupNotMutual

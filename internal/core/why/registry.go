@@ -64,6 +64,7 @@ const (
 	quotaPlugin   = "ElasticQuota"
 	gangPlugin    = "Coscheduling"
 	devicePlugin  = "DeviceShare"
+	roomPlugin    = "Reservation"
 )
 
 var (
@@ -236,6 +237,14 @@ var facts = [numCodes]Entry{
 	InsufficientDevices: {
 		Name: "InsufficientDevices", Class: Placement, Plugin: devicePlugin,
 		Resolvable: true, Amount: true, Extra: "whole",
+	},
+
+	ReservationAffinity: {Name: "ReservationAffinity", Class: Placement, Plugin: roomPlugin, Resolvable: true},
+	ReservationRestricted: {
+		Name: "ReservationRestricted", Class: Placement, Plugin: roomPlugin, Resolvable: true, Amount: true,
+	},
+	ReservedForOthers: {
+		Name: "ReservedForOthers", Class: Placement, Plugin: roomPlugin, Resolvable: true, Upstream: true,
 	},
 
 	InsufficientCPU:    {Name: "InsufficientCPU", Class: Capacity, Plugin: fitPlugin, Resolvable: true, Amount: true},

@@ -45,8 +45,16 @@ func read(pod *corev1.Pod, args Args) *Pod {
 		Unallocated: len(d.devices) == 0 && len(ServedDevices(pod)) > 0,
 	}
 	e := &p.Entry
-	d.hold(e, milli, args.DefaultExclusive, func() []align.Amount { return held(pod, p.Allocation, args.Resources) })
-	e.Guest = guest(pod, kube, d.predicted)
+	amounts := func() []align.Amount { return held(pod, p.Allocation, args.Resources) }
+	if e.Reserves = IsReservePod(pod); e.Reserves { // it requests what is left, and the kubelet does not know it
+		e.Once, e.Unallocated = pod.Annotations[annotation.ReservePodKey] == reservesOnce, false
+		milli = milliOnNodes(p.Allocation)
+		amounts = func() []align.Amount { return onNodes(p.Allocation, args.Resources) }
+	}
+	d.hold(e, milli, args.DefaultExclusive, amounts)
+	if e.Within = UsedReservation(pod); !e.Reserves {
+		e.Guest = guest(pod, kube, d.predicted)
+	}
 	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil || e.Devices != nil ||
 		e.Unallocated
 	return p
@@ -189,6 +197,14 @@ func holderRole(role qos.Role, class qos.Class) qos.Role {
 		return qos.Exclusive
 	}
 	return qos.ExclusiveWithBE
+}
+
+// milliOnNodes is the CPU that NUMA nodes were chosen for.
+func milliOnNodes(status annotation.ResourceStatus) (milli int64) {
+	for _, n := range status.NUMANodeResources {
+		milli += n.Resources.Cpu().MilliValue()
+	}
+	return milli
 }
 
 // readStatus reads what the scheduler wrote. A CPU list that cannot be read is left out.

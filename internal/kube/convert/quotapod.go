@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // QuotaPod is what the account of quotas reads of a pod that asks for amounts.
@@ -32,6 +33,17 @@ func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 func QuotaText(dimension string, n int64) string {
 	q := ResourceList(quota.Amounts{dimension: n})[corev1.ResourceName(dimension)]
 	return q.String()
+}
+
+// UnitOf returns the unit of amounts of a resource.
+func UnitOf(dimension string) why.Unit {
+	switch {
+	case dimension == string(why.CPU):
+		return why.MilliCPU
+	case IsBytes(dimension):
+		return why.Bytes
+	}
+	return why.Count
 }
 
 // IsBytes reports whether amounts of a resource are bytes.

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
@@ -41,6 +42,9 @@ func DefaultConfig(schedulerNames []string) (*config.KubeSchedulerConfiguration,
 // deviceWeight lets the best node for a pod with devices win, whatever the plugins with weight 1 prefer a little.
 const deviceWeight = 10
 
+// roomWeight lets a node with a Reservation of the pod win, whatever the other plugins prefer.
+const roomWeight = 5000
+
 func extend(p *config.KubeSchedulerProfile) {
 	multi := &p.Plugins.MultiPoint
 	for i := range multi.Enabled {
@@ -61,5 +65,6 @@ func extend(p *config.KubeSchedulerProfile) {
 	// PreFilter refuses.
 	binder := slices.IndexFunc(multi.Enabled, func(e config.Plugin) bool { return e.Name == names.DefaultBinder })
 	multi.Enabled = slices.Insert(multi.Enabled, max(binder, 0), config.Plugin{Name: nodenumaresource.Name, Weight: 1},
-		config.Plugin{Name: deviceshare.Name, Weight: deviceWeight}, config.Plugin{Name: coscheduling.Name})
+		config.Plugin{Name: deviceshare.Name, Weight: deviceWeight}, config.Plugin{Name: coscheduling.Name},
+		config.Plugin{Name: reserving.Name, Weight: roomWeight})
 }

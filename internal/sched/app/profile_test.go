@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 )
 
@@ -36,7 +37,8 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	tracker := follow.NewTracker(store, follow.NewMetrics(export), time.Now)
 	decisions := placement.NewDecisions(store, placement.NewMetrics(export), tracker)
 	quotas := kube.NewQuotas(time.Now)
-	ours := Registry(decisions, quotas, elasticquota.NewMetrics(export), kube.NewGangs())
+	ours := Registry(decisions, quotas, elasticquota.NewMetrics(export), kube.NewGangs(),
+		kube.NewReservations(nil, time.Now))
 	if err := registry.Merge(ours); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		case names.DefaultPreemption:
 			name = elasticquota.Name
 		case names.DefaultBinder:
-			want = append(want, nodenumaresource.Name, deviceshare.Name, coscheduling.Name)
+			want = append(want, nodenumaresource.Name, deviceshare.Name, coscheduling.Name, reserving.Name)
 		}
 		want = append(want, name)
 	}
@@ -107,7 +109,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 		t.Errorf("what sorts the queue (-want +got):\n%s", diff)
 	}
 	binders := made.Bind.Enabled
-	inOrder := []string{nodenumaresource.Name, deviceshare.Name, names.DefaultBinder}
+	inOrder := []string{nodenumaresource.Name, deviceshare.Name, reserving.Name, names.DefaultBinder}
 	if diff := cmp.Diff(inOrder, namesOf(binders)); diff != "" {
 		t.Errorf("binders (-want +got):\n%s", diff)
 	}

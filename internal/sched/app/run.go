@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/reserving"
 )
 
 // Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost.
@@ -24,6 +25,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	go s.tracker.Audit(ctx, s.pods(), s.quotas)
 	go s.tracker.Run(ctx, s.failed)
 	go s.quotas.Run(ctx)
+	go (&reserving.Writer{
+		Reservations: s.reserved, Nodes: s.config.InformerFactory.Core().V1().Nodes(), Leading: s.tracker.Leading.Load,
+		Synced: s.store.Synced(),
+	}).Run(ctx)
 	go (&coscheduling.Held{
 		Gangs: s.gangs, Client: s.config.Client, Recorder: s.recorder, Leading: s.tracker.Leading.Load,
 		Clock: clock.RealClock{}, LookForDeadlocks: s.rounds.LookForDeadlocks, Withdraw: s.rounds.Withdraw,

@@ -40,6 +40,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
@@ -57,6 +58,7 @@ type Scheduler struct {
 	store    *kube.Store
 	quotas   *kube.Quotas
 	gangs    *kube.Gangs
+	reserved *kube.Reservations
 	rounds   *coscheduling.Rounds
 	rebuild  *metrics.Histogram
 	reporter *refusals.Reporter
@@ -73,14 +75,23 @@ type Scheduler struct {
 var _ ranking.Valuer = (*deviceshare.Plugin)(nil)
 
 // Registry returns our plugins by name.
-func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs,
+func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs, r *kube.Reservations,
 ) frameworkruntime.Registry {
-	d.Also = g.Record
+	d.Within = reserving.Chosen
+	d.Also = func(p *corev1.Pod) map[string]string {
+		record, used := g.Record(p), r.Record(p)
+		if record == nil {
+			return used
+		}
+		maps.Copy(record, used)
+		return record
+	}
 	return frameworkruntime.Registry{
 		coscheduling.Name:     coscheduling.Factory(g, q),
 		deviceshare.Name:      deviceshare.Factory(d),
 		elasticquota.Name:     elasticquota.Factory(q, m),
 		nodenumaresource.Name: nodenumaresource.Factory(d),
+		reserving.Name:        reserving.Factory(r, q),
 		topologyspread.Name:   topologyspread.New,
 	}
 }
@@ -100,13 +111,24 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 		if p := PreemptionOf(f); p != nil {
 			r.Guard(f, p)
 		}
+		rooms := roomsOf(f)
 		for _, e := range f.PreEnqueuePlugins() {
 			if p, ok := e.(*elasticquota.Plugin); ok {
-				p.Await = r.Await
+				p.Await, p.Rooms = r.Await, rooms
 			}
 		}
 	}
 	return r
+}
+
+// roomsOf returns what Reservations count in the quotas of a profile, nil for one without the plugin.
+func roomsOf(f framework.Framework) elasticquota.Rooms {
+	for _, e := range f.EnqueueExtensions() {
+		if p, ok := e.(*reserving.Plugin); ok {
+			return p
+		}
+	}
+	return nil
 }
 
 // jointOf is the answer of the plugin that decides about devices in a profile.
@@ -170,11 +192,13 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	schedulers := convert.NewSchedulers(trusted...)
 	store.Trust(schedulers)
 	quotas.Trust(schedulers)
-	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs)
-	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, client)
+	reserved := kube.NewReservations(client, time.Now)
+	reserved.Profile = c.ComponentConfig.Profiles[0].SchedulerName
+	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs, reserved)
+	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, reserved, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs,
+		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs, reserved: reserved,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
 		plugins: diag.Plugins{},
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
@@ -188,7 +212,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	s.tracker = follow.NewTracker(store, follow.NewMetrics(export), time.Now)
 	placed := placement.NewMetrics(export)
 	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker), quotas, elasticquota.NewMetrics(export),
-		gangs)
+		gangs, reserved)
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
@@ -253,7 +277,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
 	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue)
-	s.core.FailureHandler = s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler))
+	s.core.FailureHandler = reserving.Fail(s.core, s.reserved, s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler)))
 	refused := ranking.NewRejections()
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(s.core.SchedulePod)))
 	s.gate = &hooks.Gate{
@@ -262,15 +286,21 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
 		ranked, err := ranking.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name,
-			deviceshare.Name)
+			deviceshare.Name, reserving.Name)
 		if err != nil {
 			return err
 		}
+		ranked.Rooms = &reserving.Rooms{Reservations: s.reserved}
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
 	s.live = refusals.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-		return hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+		profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+		rooms := &reserving.Rooms{Reservations: s.reserved}
+		for name, f := range profiles {
+			profiles[name] = rooms.Wrap(f)
+		}
+		return profiles, err
 	})
 	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Share(s.core.NextPod)))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())

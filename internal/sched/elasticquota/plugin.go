@@ -42,11 +42,21 @@ type Plugin struct {
 	args    v1alpha1.ElasticQuotaArgs
 	// Preemption is upstream's, on victims that the quotas allow.
 	Preemption *defaultpreemption.DefaultPreemption
+	// Rooms knows what Reservations count in quotas for pods that use them. The application sets it; nil knows none.
+	Rooms Rooms
 	// Await returns a node that will take a pod when its terminating pods are gone, with the status of a pod that waits
 	// for them; nil for none. It looks at every node or at those with terminating pods alone. The application sets it;
 	// nil never waits.
 	Await func(ctx context.Context, h fwk.Handle, cs fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
 		every bool) (node string, status *fwk.Status)
+}
+
+// Rooms knows what Reservations count in quotas for pods that use them.
+type Rooms interface {
+	// Covers reports whether a Reservation of the pod's quota counts all that the pod requests.
+	Covers(pod *corev1.Pod) bool
+	// Yield takes off what the Reservation counts that the pod of a cycle uses on a node.
+	Yield(cs fwk.CycleState, pod *corev1.Pod, node string)
 }
 
 var (
@@ -168,7 +178,7 @@ func isAdmitted(cs fwk.CycleState) bool {
 // no more to do with quotas until Reserve: preemption for want of a node only gives its quota back.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.quotas.Limits(pod) || isAdmitted(cs) {
+	if !p.quotas.Limits(pod) || isAdmitted(cs) || p.Rooms != nil && p.Rooms.Covers(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	uid := string(pod.UID)
@@ -296,9 +306,12 @@ func (o only) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fw
 }
 
 // Reserve checks again and takes the amounts in one step: what PreFilter saw may have changed.
-func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if isAdmitted(cs) {
 		return nil
+	}
+	if p.Rooms != nil {
+		p.Rooms.Yield(cs, pod, node)
 	}
 	if x := p.quotas.Reserve(string(pod.UID)); x != nil {
 		p.quotas.Refuse(string(pod.UID), x)

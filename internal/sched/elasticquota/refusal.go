@@ -56,19 +56,12 @@ func (r *refusal) Finding() why.Finding {
 		return why.Finding{Reason: why.Reason{Code: why.QuotaNotFound}, Detail: r.Error()}
 	}
 	s := r.Shortages[0]
-	unit := why.Count
-	switch {
-	case s.Dimension == string(why.CPU):
-		unit = why.MilliCPU
-	case convert.IsBytes(s.Dimension):
-		unit = why.Bytes
-	}
 	code := why.QuotaExceeded
 	if r.Outside != (quota.Outside{}) {
 		code = why.QuotaPoolUsed
 	}
 	return why.Finding{Detail: r.Error(), Reason: why.Reason{
-		Code: code, Resource: why.Resource(s.Dimension), Unit: unit, Asked: s.Request,
+		Code: code, Resource: why.Resource(s.Dimension), Unit: convert.UnitOf(s.Dimension), Asked: s.Request,
 		Free: max(0, min(s.Limit-s.Used, s.Request-1)),
 	}}
 }

@@ -69,7 +69,7 @@ func (c *Cycle) Record() map[string]string {
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
 	record := p.record(s, pod)
-	if record == nil {
+	if record == nil || convert.IsReservePod(pod) {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	own := s != nil && s.reserved != ""

@@ -56,6 +56,11 @@ func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
 // View returns the view that the cycle must use for the node.
 func (c *Cycle) View(node string) *ledger.View { return c.nodeView(node).View }
 
+// Enter shows a dry run the node as a pod sees it that takes all it can from a reservation.
+func (c *Cycle) Enter(node, uid string) {
+	c.node, c.changed = node, kube.NewNodeView(c.store.View(node).Inside(uid))
+}
+
 func (c *Cycle) nodeView(node string) *kube.NodeView {
 	switch {
 	case c.changed != nil && c.node == node:

@@ -27,6 +27,9 @@ type Decisions struct {
 	tracker *follow.Tracker
 	// Also returns what else is recorded with the binding of a pod. nil where that is nothing.
 	Also func(*corev1.Pod) map[string]string
+	// Within returns the reservation whose room the pod of a cycle is to use on a node, "" for none, and whether what
+	// it reserves comes from it alone. nil knows none.
+	Within func(cs fwk.CycleState, node string) (uid string, restricted bool)
 
 	mu        sync.Mutex // guards byProfile
 	byProfile map[fwk.Handle]*decision
@@ -47,7 +50,7 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	profile := d.byProfile[h]
 	if profile == nil {
 		profile = &decision{
-			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker, also: d.Also,
+			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker, also: d.Also, within: d.Within,
 			names: map[string]bool{}, requests: lru.New(requestsKept),
 		}
 		profile.args = sync.OnceValue(func() convert.Args {
@@ -81,6 +84,7 @@ type decision struct {
 	metrics *Metrics
 	tracker *follow.Tracker
 	also    func(*corev1.Pod) map[string]string
+	within  func(fwk.CycleState, string) (string, bool)
 	args    func() convert.Args
 	// requests remembers pods that concern us, by UID: all steps and hints of a pod share one parse.
 	requests   *lru.Cache

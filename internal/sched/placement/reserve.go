@@ -41,7 +41,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	status := fwk.AsStatus(ledger.ErrExpired)
 	for range reserveAttempts {
 		view := p.store.View(node)
-		offer, reason := p.try(view, request, pod, node)
+		offer, reason := p.tryWithin(cs, view, request, pod, node)
 		if !reason.OK() {
 			refused := &refusal{Reason: reason}
 			status = fwk.AsStatus(refused)
@@ -97,6 +97,25 @@ func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node s
 		}
 	}
 	return d.offer(node, v, r)
+}
+
+// tryWithin is try for a pod that may use a reservation: the offer is of what the reservation holds where that serves
+// the pod, else, unless the reservation is restricted, of that and of what the node has free.
+func (d *decision) tryWithin(cs fwk.CycleState, v *ledger.View, r *place.Request, pod *corev1.Pod, node string,
+) (ledger.Offer, why.Reason) {
+	uid, restricted := "", false
+	if d.within != nil {
+		uid, restricted = d.within(cs, node)
+	}
+	if uid == "" {
+		return d.try(v, r, pod, node)
+	}
+	offer, reason := d.try(v.Inside(uid), r, pod, node)
+	if !reason.OK() && !restricted {
+		offer, reason = d.try(v.Without(uid), r, pod, node)
+	}
+	offer.Entry.Within, offer.Version = uid, v.Version()
+	return offer, reason
 }
 
 // offer is place.Try with the profile's ranking of devices.

@@ -93,6 +93,8 @@ func Steps() []Step {
 	return []Step{
 		{Blocks: "ARCHITECTURE.md ", Scene: Picture, Why: "a picture"},
 		{Blocks: "docs/guide/cpu.md ", Scene: Picture, Why: "values of annotations"},
+		{Blocks: "docs/guide/reservations.md scheduling.", Scene: Picture, Why: "values of annotations"},
+		{Blocks: "docs/guide/reservations.md $ kubectl get", Scene: Picture, Why: "a moment"},
 		{
 			Blocks: "docs/guide/numa-alignment.md scheduling.koordinator.sh/", Scene: Picture,
 			Why: "values of annotations",
@@ -148,6 +150,10 @@ func Steps() []Step {
 
 		{Blocks: "docs/guide/simulate.md $ tenon simulate", Scene: Offline},
 		{Blocks: "docs/guide/quota.md $ tenon simulate", Scene: Offline},
+		{
+			Blocks: "docs/guide/reservations.md $ tenon simulate", Scene: Offline,
+			Before: "cp 1.yaml reservation.yaml; cp 2.yaml web.yaml",
+		},
 		{Blocks: "docs/guide/devices.md $ tenon simulate", Scene: Offline, Before: "cp 2.yaml train.yaml"},
 		{
 			Blocks: "docs/guide/configuration.md $ tenon check", Scene: Offline, Exit: 2,

@@ -45,6 +45,13 @@ func Held(ctx context.Context, f framework.Framework, pod *corev1.Pod) []why.Fin
 	return nil
 }
 
+// Explainer is implemented by profiles in which a pod finds other room on a node than its filters do by themselves.
+type Explainer interface {
+	// Explain returns what remains of the filters' findings on a node, and what is to be said besides.
+	Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo, findings []why.Finding,
+	) []why.Finding
+}
+
 // Of runs all filters for a pod on every node of the framework's snapshot, which must not change meanwhile.
 func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdict, error) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
@@ -74,6 +81,9 @@ func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdi
 		}
 		if !allowed.AllNodes() && !allowed.NodeNames.Has(n.Node().Name) {
 			findings = append(findings, narrowed(pod, n, narrowing, findings)...)
+		}
+		if knows, ok := f.(Explainer); ok {
+			findings = knows.Explain(ctx, state, pod, n, findings)
 		}
 		if len(findings) == 0 {
 			v.Feasible++

@@ -16,23 +16,26 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Informers returns a factory with upstream's informers of pods and nodes, which quotas and gangs have first. Namesakes
+// Informers returns a factory with upstream's informers of pods and nodes, which quotas and gangs have first. Among the
+// pods are those of reservations. Namesakes
 // are kept apart: upstream ends the process over an update from a bound pod to its pending namesake. Nodes come without
 // what is reserved on them.
 func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
-	gangs *kube.Gangs,
+	gangs *kube.Gangs, reservations *kube.Reservations,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
-	pods := kube.First(gangs.PodHandler(), kube.ByUID(core.Pods().Informer()))
+	pods := kube.First(gangs.PodHandler(), kube.ByUID(reservations.WithReservePods(core.Pods().Informer())))
+	pods = kube.First(reservations.PodHandler(), pods)
 	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
 	serve(&corev1.Node{}, kube.Mapped(kube.First(quotas.NodeHandler(), core.Nodes().Informer()), convert.Schedulable))
 	return factory
@@ -51,7 +54,7 @@ type resources struct {
 // Resources returns a factory with the objects that describe nodes, which client reads and store has first, those of
 // quotas, which quotas has first, and those of gangs, which gangs has first.
 func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, quotas *kube.Quotas,
-	gangs *kube.Gangs, client rest.Interface,
+	gangs *kube.Gangs, reservations *kube.Reservations, client rest.Interface,
 ) dynamicinformer.DynamicSharedInformerFactory {
 	r := &resources{
 		DynamicSharedInformerFactory: upstream,
@@ -62,6 +65,7 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 		},
 		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}
+	r.ours[reservation.Resource()] = kube.First(reservations.Handler(), kube.NewReservationInformer(client))
 	networks := kube.Distinct(kube.SameNetwork, kube.NewNetworkInformer(client))
 	r.ours[devicev1alpha1.NetworkResource()] = kube.First(gangs.NetworkHandler(), networks)
 	for _, group := range v1alpha1.Groups() {

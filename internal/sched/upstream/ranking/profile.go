@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/lru"
 
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
@@ -70,6 +71,16 @@ type Valuer interface {
 	Decides(state fwk.CycleState) bool
 }
 
+// Rooms knows the room on nodes that is kept for some pods.
+type Rooms interface {
+	// Filter runs the filters of f on a node as the pod finds it.
+	Filter(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	) *fwk.Status
+	// Explain completes what the filters of f by themselves find on a node.
+	Explain(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+		findings []why.Finding) []why.Finding
+}
+
 type scorer struct {
 	fwk.ScorePlugin
 	pre    fwk.PreScorePlugin // nil without
@@ -85,6 +96,8 @@ type Profile struct {
 	Bindings *hooks.Bindings
 	// Rejections has the nodes that pods of the profile are not to be tried on; nil has none.
 	Rejections *Rejections
+	// Rooms runs the filters inside of room that is kept for the pod; nil where none is.
+	Rooms Rooms
 	// Together is asked about pods that start together; nil where there are none.
 	Together Together
 
@@ -301,13 +314,27 @@ func (p *Profile) RunFilterPluginsWithNominatedPods(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {
 	status := p.refuses(pod.UID, node.Node().Name)
-	if status.IsSuccess() {
+	switch {
+	case !status.IsSuccess():
+	case p.Rooms != nil:
+		status = p.Rooms.Filter(ctx, p.Framework, state, pod, node)
+	default:
 		status = p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
 	}
 	if !status.IsSuccess() {
 		p.rejected.Add(1)
 	}
 	return status
+}
+
+// Explain is that of Rooms.
+func (p *Profile) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	findings []why.Finding,
+) []why.Finding {
+	if p.Rooms == nil {
+		return findings
+	}
+	return p.Rooms.Explain(ctx, p.Framework, state, pod, node, findings)
 }
 
 // RunScorePlugins notes the nodes that a ranking may be made of.

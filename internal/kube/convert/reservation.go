@@ -1,0 +1,225 @@
+package convert
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/reservation"
+)
+
+// Reservation is what a Reservation keeps, for whom and where. node is where it has room, "" where it has none.
+func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
+	s := &reservation.Spec{
+		UID: string(r.UID), Name: r.Name, Node: node, Created: r.CreationTimestamp.Time, Labels: r.Labels,
+		Once: isOnce(r), Restricted: r.Spec.AllocatePolicy == v1alpha1.ReservationRestricted,
+		Unschedulable: r.Spec.Unschedulable, Allocatable: PodAmounts(reservedTemplate(r)),
+	}
+	s.Order, _, _ = parse(r.Labels, annotation.ReservationOrder, annotation.ParseReservationOrder)
+	options, _, _ := parse(r.Annotations, annotation.ReservationRestrictedOptionsKey,
+		annotation.ParseReservationRestrictedOptions)
+	for _, name := range options.Resources {
+		s.RestrictedTo = append(s.RestrictedTo, string(name))
+	}
+	for _, o := range r.Spec.Owners {
+		s.Owners = append(s.Owners, ownerOf(o))
+	}
+	for _, t := range r.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule {
+			s.Taints = append(s.Taints, reservation.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+		}
+	}
+	return s
+}
+
+func isOnce(r *v1alpha1.Reservation) bool { return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce }
+
+func ownerOf(o v1alpha1.ReservationOwner) (owner reservation.Owner) {
+	if r := o.Object; r != nil {
+		owner.Object = &reservation.Reference{
+			UID: string(r.UID), APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
+		}
+	}
+	if r := o.Controller; r != nil {
+		owner.Controller = &reservation.Reference{
+			UID: string(r.UID), APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
+		}
+	}
+	owner.Selector = selector(o.LabelSelector)
+	return owner
+}
+
+// ReservationPod is what is read of a pod that may use reservations. refused names the annotation that cannot be read,
+// and why; it is nil where all can.
+func ReservationPod(pod *corev1.Pod) (out reservation.Pod, refused error) {
+	out = reservation.Pod{
+		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, Request: PodAmounts(pod),
+	}
+	if c := metav1.GetControllerOfNoCopy(pod); c != nil {
+		out.Controller = &reservation.Reference{
+			UID: string(c.UID), APIVersion: c.APIVersion, Kind: c.Kind, Namespace: pod.Namespace, Name: c.Name,
+		}
+	}
+	out.Ignores, _ = annotation.ParseBool(pod.Labels[annotation.ReservationIgnored])
+	exact, _, err := parse(pod.Annotations, annotation.ExactMatchReservationKey, annotation.ParseExactMatchReservation)
+	for _, name := range exact.ResourceNames {
+		out.Exact = append(out.Exact, string(name))
+	}
+	affinity, _, affinityErr := parse(pod.Annotations, annotation.ReservationAffinityKey,
+		annotation.ParseReservationAffinity)
+	out.Affinity = reservation.Affinity{
+		Required: affinity.IsRequired(), Name: affinity.Name, Labels: affinity.ReservationSelector,
+	}
+	if affinity.Required != nil {
+		out.Affinity.Terms = []reservation.Term{}
+		for _, t := range affinity.Required.ReservationSelectorTerms {
+			out.Affinity.Terms = append(out.Affinity.Terms, reservation.Term{
+				Labels: nodeTerms(t.MatchExpressions), Fields: nodeTerms(t.MatchFields),
+			})
+		}
+	}
+	for _, t := range affinity.Tolerations {
+		out.Affinity.Tolerations = append(out.Affinity.Tolerations, reservation.Toleration{
+			Key: t.Key, Value: t.Value, Effect: string(t.Effect), Exists: t.Operator == corev1.TolerationOpExists,
+		})
+	}
+	return out, cmp.Or(affinityErr, err)
+}
+
+// AsksForReservations reports whether a pod says which Reservations it may use.
+func AsksForReservations(pod *corev1.Pod) bool {
+	_, asks := pod.Annotations[annotation.ReservationAffinityKey]
+	return asks
+}
+
+func nodeTerms(list []corev1.NodeSelectorRequirement) (terms device.Selector) {
+	for _, e := range list {
+		terms = append(terms, device.Term{Key: e.Key, Operator: device.Operator(e.Operator), Values: e.Values})
+	}
+	return terms
+}
+
+// UsedReservation returns the UID of the Reservation whose room a pod uses, "" for none.
+func UsedReservation(pod *corev1.Pod) string {
+	used, _, _ := parse(pod.Annotations, annotation.ReservationAllocatedKey, annotation.ParseReservationAllocated)
+	return string(used.UID)
+}
+
+// ReserveNamespace is that of reserve pods whose template names none.
+const ReserveNamespace = metav1.NamespaceDefault
+
+// Values of the mark of reserve pods.
+const (
+	reservesForMany = "true"
+	reservesOnce    = "once"
+)
+
+// IsReservePod reports whether a pod is what the scheduler makes of a Reservation. No pod of the API server is,
+// whatever its annotations say: none is named by its own UID.
+func IsReservePod(pod *corev1.Pod) bool {
+	if pod.Name != string(pod.UID) {
+		return false
+	}
+	_, marked := pod.Annotations[annotation.ReservePodKey]
+	return marked
+}
+
+// reservedTemplate is the pod that a Reservation asks room for: without what schedulers write, and with the requests
+// that the API server would set by the limits.
+func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
+	pod := &corev1.Pod{}
+	if r.Spec.Template != nil {
+		pod.ObjectMeta, pod.Spec = r.Spec.Template.ObjectMeta, *r.Spec.Template.Spec.DeepCopy()
+	}
+	pod.ObjectMeta = metav1.ObjectMeta{
+		Namespace: cmp.Or(pod.Namespace, ReserveNamespace), Name: string(r.UID), UID: r.UID,
+		Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
+		CreationTimestamp: r.CreationTimestamp, ResourceVersion: r.ResourceVersion,
+	}
+	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return annotation.SetByScheduler(key) })
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation.ReservePodKey, reservesForMany)
+	if isOnce(r) {
+		pod.Annotations[annotation.ReservePodKey] = reservesOnce
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			for name, q := range list[i].Resources.Limits {
+				if _, requested := list[i].Resources.Requests[name]; !requested {
+					if list[i].Resources.Requests == nil {
+						list[i].Resources.Requests = corev1.ResourceList{}
+					}
+					list[i].Resources.Requests[name] = q
+				}
+			}
+		}
+	}
+	return pod
+}
+
+// PendingReservePod is the pod that is scheduled for a Reservation without node, in a profile. No pod is evicted for
+// it.
+func PendingReservePod(r *v1alpha1.Reservation, profile string) *corev1.Pod {
+	pod := reservedTemplate(r)
+	pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, profile)
+	pod.Spec.PreemptionPolicy = new(corev1.PreemptNever)
+	if node := pod.Spec.NodeName; node != "" {
+		pod.Spec.NodeName = ""
+		only := corev1.NodeSelectorRequirement{
+			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+		}
+		if pod.Spec.Affinity == nil {
+			pod.Spec.Affinity = &corev1.Affinity{}
+		}
+		if pod.Spec.Affinity.NodeAffinity == nil {
+			pod.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+		}
+		required := &pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		if *required == nil {
+			*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+		}
+		for i := range (*required).NodeSelectorTerms { // terms are alternatives
+			t := &(*required).NodeSelectorTerms[i]
+			t.MatchFields = append(t.MatchFields, only)
+		}
+	}
+	pod.Status.Phase = corev1.PodPending
+	return pod
+}
+
+// HoldingReservePod is the pod that holds the room of a Reservation on its node: what its users leave of it. It cannot
+// be a victim of preemption.
+func HoldingReservePod(r *v1alpha1.Reservation, node, profile string, left reservation.Amounts) *corev1.Pod {
+	pod := reservedTemplate(r)
+	guaranteed := true
+	var ports []corev1.ContainerPort
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		ports = append(ports, c.Ports...)
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit := c.Resources.Limits[name]
+			guaranteed = guaranteed && limit.Cmp(c.Resources.Requests[name]) == 0
+		}
+	}
+	held := corev1.Container{Name: "reserved", Ports: ports}
+	held.Resources.Requests = ResourceList(left)
+	if guaranteed {
+		held.Resources.Limits = held.Resources.Requests
+	}
+	pod.Spec = corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{held}, HostNetwork: pod.Spec.HostNetwork,
+		Priority: new(int32(math.MaxInt32)), SchedulerName: cmp.Or(pod.Spec.SchedulerName, profile),
+	}
+	for _, key := range []string{annotation.ResourceStatusKey, annotation.DeviceAllocatedKey} {
+		if value, ok := r.Annotations[key]; ok {
+			pod.Annotations[key] = value
+		}
+	}
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &r.CreationTimestamp
+	return pod
+}

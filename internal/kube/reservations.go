@@ -1,0 +1,326 @@
+package kube
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/reservation"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Reservations is the account of Reservations and of the pods that use them. To the scheduler each is a reserve pod:
+// one to schedule while it has no node, then one that holds what its users leave. Handlers of pods that are added to
+// WithReservePods get them among the pods of the API server. All methods may be called from any goroutine.
+type Reservations struct {
+	// Profile is the scheduler of Reservations that name none. It is set before the first object.
+	Profile string
+
+	client rest.Interface
+	now    func() time.Time
+
+	// emit is held while handlers get an event, so that all get the events of a reserve pod in one order. Handlers may
+	// call every method that only reads.
+	emit     sync.Mutex
+	handlers []cache.ResourceEventHandler // guarded by emit
+
+	mu      sync.RWMutex // guards what follows; nothing of another package is called while it is held
+	account *reservation.Account
+	objects map[types.UID]*v1alpha1.Reservation
+	shown   map[types.UID]*corev1.Pod // reserve pods as handlers know them
+	ended   map[types.UID]bool        // Reservations that have ended, which their status may not say yet
+	users   map[types.UID]*corev1.Pod // pods that use a Reservation: bound ones, and those that were reserved for
+	// refused is why Reservations without node were refused last.
+	refused map[types.UID]string
+	changed func(types.UID) // nil before OnChange
+}
+
+// NewReservations returns an account without Reservations. client writes their status.
+func NewReservations(client rest.Interface, now func() time.Time) *Reservations {
+	return &Reservations{
+		client: client, now: now, account: reservation.NewAccount(), objects: map[types.UID]*v1alpha1.Reservation{},
+		shown: map[types.UID]*corev1.Pod{}, ended: map[types.UID]bool{}, users: map[types.UID]*corev1.Pod{},
+		refused: map[types.UID]string{},
+	}
+}
+
+// OnChange sets the function that is called with each Reservation whose status may have to be written. It must not
+// block.
+func (s *Reservations) OnChange(f func(types.UID)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = f
+}
+
+// Put records a Reservation. One that cannot be read keeps no room.
+func (s *Reservations) Put(r *v1alpha1.Reservation) {
+	s.change(r.UID, func() {
+		s.objects[r.UID] = r
+		if r.Status.Phase.IsFinal() || len(r.Unread) > 0 {
+			s.ended[r.UID] = true
+		}
+		node := r.Status.NodeName
+		if s.ended[r.UID] {
+			node = ""
+		}
+		s.account.Put(convert.Reservation(r, node))
+	})
+}
+
+// Remove forgets a Reservation.
+func (s *Reservations) Remove(r *v1alpha1.Reservation) {
+	s.change(r.UID, func() {
+		delete(s.objects, r.UID)
+		delete(s.ended, r.UID)
+		delete(s.refused, r.UID)
+		s.account.Remove(string(r.UID))
+	})
+}
+
+// PutPod records what a pod of the API server uses. A pod that is not bound uses what was reserved for it.
+func (s *Reservations) PutPod(p *corev1.Pod) {
+	uid := types.UID("")
+	if p.Spec.NodeName != "" && !convert.Ended(p) {
+		uid = types.UID(convert.UsedReservation(p))
+	}
+	switch {
+	case convert.IsReservePod(p) || uid == "" && p.Spec.NodeName == "":
+	case uid == "":
+		s.RemovePod(p)
+	default:
+		s.change(uid, func() {
+			s.users[p.UID] = p
+			s.account.Record(string(p.UID), string(uid), convert.PodAmounts(p))
+		})
+	}
+}
+
+// RemovePod forgets a pod.
+func (s *Reservations) RemovePod(p *corev1.Pod) {
+	s.mu.RLock()
+	uid := types.UID(s.account.UsedBy(string(p.UID)))
+	s.mu.RUnlock()
+	if uid == "" || convert.IsReservePod(p) {
+		return
+	}
+	s.change(uid, func() {
+		delete(s.users, p.UID)
+		s.account.Release(string(p.UID))
+	})
+}
+
+// Use lets a pod that is reserved use a Reservation, until RemovePod; it returns reservation.ErrUsed where the pod may
+// not.
+func (s *Reservations) Use(p *corev1.Pod, uid string) (err error) {
+	s.change(types.UID(uid), func() {
+		if err = s.account.Use(string(p.UID), uid, convert.PodAmounts(p)); err == nil {
+			s.users[p.UID] = p
+		}
+	})
+	return err
+}
+
+// Record returns the annotation that says which Reservation a pod uses, nil for none.
+func (s *Reservations) Record(p *corev1.Pod) map[string]string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	spec := s.account.Find(s.account.UsedBy(string(p.UID)))
+	if spec == nil {
+		return nil
+	}
+	used := annotation.ReservationAllocated{Name: spec.Name, UID: types.UID(spec.UID)}
+	return map[string]string{annotation.ReservationAllocatedKey: used.String()}
+}
+
+// IsEmpty reports whether no Reservation has room.
+func (s *Reservations) IsEmpty() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.account.IsEmpty()
+}
+
+// Matching returns the Reservations that a pod may use, by node, in the order in which they are tried.
+func (s *Reservations) Matching(p *reservation.Pod) map[string][]*reservation.Spec {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.account.Matching(p)
+}
+
+// Left is what a Reservation keeps beside its users.
+func (s *Reservations) Left(uid string) reservation.Amounts {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.account.Left(uid)
+}
+
+// On returns the Reservations that have room on a node, by name.
+func (s *Reservations) On(node string) (all []*v1alpha1.Reservation) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for uid, pod := range s.shown {
+		if pod.Spec.NodeName == node {
+			all = append(all, s.objects[uid])
+		}
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.Reservation) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// UIDs returns those of all Reservations.
+func (s *Reservations) UIDs() []types.UID {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Sorted(maps.Keys(s.objects))
+}
+
+// Find returns a Reservation and its reserve pod, nil where there is none.
+func (s *Reservations) Find(uid types.UID) (*v1alpha1.Reservation, *corev1.Pod) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.objects[uid], s.shown[uid]
+}
+
+// Refuse records why a Reservation without node was refused.
+func (s *Reservations) Refuse(uid types.UID, message string) {
+	s.change(uid, func() { s.refused[uid] = message })
+}
+
+// ReservePodAfter returns the reserve pod of a Reservation as it would be after a pod has used it; nil for one that
+// would hold nothing.
+func (s *Reservations) ReservePodAfter(p *corev1.Pod, uid types.UID) *corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.account.Use(string(p.UID), string(uid), convert.PodAmounts(p)) != nil {
+		return s.shown[uid]
+	}
+	defer s.account.Release(string(p.UID))
+	return s.reservePod(uid)
+}
+
+// change changes the account, and delivers what becomes of the reserve pod of a Reservation.
+func (s *Reservations) change(uid types.UID, f func()) {
+	s.emit.Lock()
+	defer s.emit.Unlock()
+	s.mu.Lock()
+	f()
+	was, now := s.shown[uid], s.reservePod(uid)
+	if now != nil {
+		s.shown[uid] = now
+	} else {
+		delete(s.shown, uid)
+	}
+	changed := s.changed
+	s.mu.Unlock()
+	for _, h := range s.handlers {
+		switch {
+		case was == nil && now != nil:
+			h.OnAdd(now, false)
+		case was != nil && now == nil:
+			h.OnDelete(was)
+		case was != nil && !sameReservePod(was, now):
+			h.OnUpdate(was, now)
+		}
+	}
+	if changed != nil {
+		changed(uid)
+	}
+}
+
+// sameReservePod compares all but the version of the Reservation that they stem from.
+func sameReservePod(a, b *corev1.Pod) bool {
+	return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Annotations, b.Annotations) &&
+		reflect.DeepEqual(a.Labels, b.Labels)
+}
+
+// reservePod returns the reserve pod of a Reservation, nil for one that asks for nothing and holds nothing.
+func (s *Reservations) reservePod(uid types.UID) *corev1.Pod {
+	r := s.objects[uid]
+	if r == nil || s.ended[uid] {
+		return nil
+	}
+	if r.Status.NodeName == "" {
+		return convert.PendingReservePod(r, s.Profile)
+	}
+	left := s.account.Left(string(uid))
+	if len(left) == 0 {
+		return nil
+	}
+	return convert.HoldingReservePod(r, r.Status.NodeName, s.Profile, left)
+}
+
+// Handler puts Reservations.
+func (s *Reservations) Handler() cache.ResourceEventHandler { return Handler(s.Put, s.Remove) }
+
+// PodHandler puts pods.
+func (s *Reservations) PodHandler() cache.ResourceEventHandler { return Handler(s.PutPod, s.RemovePod) }
+
+// WithReservePods returns an informer of pods whose handlers get reserve pods too, and whose store finds them by key.
+func (s *Reservations) WithReservePods(pods cache.SharedIndexInformer) cache.SharedIndexInformer {
+	return &reservedInformer{pods, s}
+}
+
+// Deliver adds a handler of reserve pods.
+func (s *Reservations) Deliver(h cache.ResourceEventHandler) {
+	s.emit.Lock()
+	defer s.emit.Unlock()
+	s.handlers = append(s.handlers, h)
+	s.mu.RLock()
+	shown := make([]*corev1.Pod, 0, len(s.shown))
+	for _, pod := range s.shown {
+		shown = append(shown, pod)
+	}
+	s.mu.RUnlock()
+	for _, pod := range shown {
+		h.OnAdd(pod, true)
+	}
+}
+
+type reservedInformer struct {
+	cache.SharedIndexInformer
+	reservations *Reservations
+}
+
+func (i *reservedInformer) AddEventHandler(h cache.ResourceEventHandler) (
+	cache.ResourceEventHandlerRegistration, error,
+) {
+	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+func (i *reservedInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
+	o cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	i.reservations.Deliver(h)
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
+}
+
+func (i *reservedInformer) GetIndexer() cache.Indexer {
+	return &reservedIndexer{i.SharedIndexInformer.GetIndexer(), i.reservations}
+}
+
+type reservedIndexer struct {
+	cache.Indexer
+	reservations *Reservations
+}
+
+func (i *reservedIndexer) GetByKey(key string) (any, bool, error) {
+	object, found, err := i.Indexer.GetByKey(key)
+	if found || err != nil {
+		return object, found, err
+	}
+	if _, name, err := cache.SplitMetaNamespaceKey(key); err == nil {
+		if _, pod := i.reservations.Find(types.UID(name)); pod != nil && pod.Namespace+"/"+pod.Name == key {
+			return pod, true, nil
+		}
+	}
+	return nil, false, nil
+}

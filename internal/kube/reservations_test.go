@@ -1,0 +1,238 @@
+package kube_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	podtest "github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// written are requests, each as method, path and body.
+type written []string
+
+func (w *written) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	*w = append(*w, fmt.Sprintf("%s %s %s", r.Method, strings.TrimPrefix(r.URL.Path,
+		"/apis/scheduling.koordinator.sh/v1alpha1/reservations/"), body))
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, err
+}
+
+// reservations are an account at a time, with what it writes and the reserve pods that it shows.
+func reservations(t *testing.T, now *time.Time) (
+	s *kube.Reservations, requests *written, pods map[types.UID]*corev1.Pod,
+) {
+	t.Helper()
+	requests, pods = &written{}, map[types.UID]*corev1.Pod{}
+	client, err := kube.NewClient(&rest.Config{Host: "http://test.invalid", Transport: requests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = kube.NewReservations(client, func() time.Time { return *now })
+	s.Profile = "tenon-scheduler"
+	s.Deliver(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { pods[o.(*corev1.Pod).UID] = o.(*corev1.Pod) },
+		UpdateFunc: func(_, o any) { pods[o.(*corev1.Pod).UID] = o.(*corev1.Pod) },
+		DeleteFunc: func(o any) { delete(pods, o.(*corev1.Pod).UID) },
+	})
+	return s, requests, pods
+}
+
+var early = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newReservation(node string, change ...func(*v1alpha1.Reservation)) *v1alpha1.Reservation {
+	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{
+		Name: "r", UID: "u", CreationTimestamp: metav1.NewTime(early), ResourceVersion: "1",
+	}}
+	r.Spec.TTL = &metav1.Duration{Duration: time.Hour}
+	app := metav1.SetAsLabelSelector(map[string]string{"app": "a"})
+	r.Spec.Owners = []v1alpha1.ReservationOwner{{LabelSelector: app}}
+	template := podtest.Pod("t", podtest.Class("LSR"), podtest.Both("cpu", "4"))
+	r.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		Labels:      template.Labels,
+		Annotations: map[string]string{annotation.ResourceStatusKey: `{"cpuset":"60-63"}`},
+	}, Spec: template.Spec}
+	if r.Status.NodeName = node; node != "" {
+		r.Status.Phase = v1alpha1.ReservationAvailable
+		r.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-3"}`}
+	}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func forMany(r *v1alpha1.Reservation) { r.Spec.AllocateOnce = new(bool) }
+
+func owner(name, cpu string) *corev1.Pod {
+	p := podtest.Pod(name, podtest.Both("cpu", cpu))
+	p.UID, p.Spec.NodeName = types.UID(name), "n"
+	p.Annotations = map[string]string{annotation.ReservationAllocatedKey: `{"name":"r","uid":"u"}`}
+	return p
+}
+
+func TestAReservePodHoldsWhatItsUsersLeave(t *testing.T) {
+	t.Parallel()
+	now := early
+	s, _, pods := reservations(t, &now)
+	cpu := func() string {
+		if pods["u"] == nil {
+			return "none"
+		}
+		return pods["u"].Spec.NodeName + " " + pods["u"].Spec.Containers[0].Resources.Requests.Cpu().String()
+	}
+	s.Put(newReservation(""))
+	if p := pods["u"]; p.Spec.SchedulerName != "tenon-scheduler" || p.Annotations[annotation.ResourceStatusKey] != "" ||
+		!convert.IsReservePod(p) {
+		t.Fatalf("the pod that is scheduled is %+v", p)
+	}
+	s.Put(newReservation("n", forMany))
+	if got := pods["u"].Annotations[annotation.ResourceStatusKey]; cpu() != "n 4" || got != `{"cpuset":"0-3"}` {
+		t.Errorf("the reservation holds %s, %s, want 4 CPUs of n, 0-3", cpu(), got)
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"a pod is reserved", func() {
+			p := owner("a", "1")
+			p.Spec.NodeName, p.Annotations = "", nil
+			if err := s.Use(p, "u"); err != nil {
+				t.Error(err)
+			}
+			s.PutPod(p) // its status changes before it is bound
+		}, "n 3"},
+		{"it is bound", func() { s.PutPod(owner("a", "1")) }, "n 3"},
+		{"another one, known by its annotation alone", func() { s.PutPod(owner("b", "2")) }, "n 1"},
+		{"a third one wants more than is left", func() { s.PutPod(owner("c", "2")) }, "none"},
+		{"it ends", func() {
+			p := owner("c", "2")
+			p.Status.Phase = corev1.PodSucceeded
+			s.PutPod(p)
+		}, "n 1"},
+		{"one is deleted", func() { s.RemovePod(owner("a", "1")) }, "n 2"},
+		{"the reservation is for one pod now", func() { s.Put(newReservation("n")) }, "none"},
+		{"it is deleted", func() { s.Remove(newReservation("n")) }, "none"},
+	} {
+		if step.do(); cpu() != step.want {
+			t.Errorf("%s: the reservation holds %s, want %s", step.what, cpu(), step.want)
+		}
+	}
+}
+
+func TestTheNodeOfAReservationIsWrittenAfterItsCPUs(t *testing.T) {
+	t.Parallel()
+	now := early
+	s, requests, _ := reservations(t, &now)
+	s.Put(newReservation(""))
+	record := map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-3"}`}
+	if err := s.Bind(t.Context(), "u", "n", record); err != nil {
+		t.Fatal(err)
+	}
+	const set = `"lastProbeTime":"2026-01-02T03:04:05Z","lastTransitionTime":"2026-01-02T03:04:05Z",`
+	want := written{
+		`PATCH r {"metadata":{"annotations":{"scheduling.koordinator.sh/resource-status":"{\"cpuset\":\"0-3\"}"},` +
+			`"uid":"u"}}`,
+		`PATCH r/status {"metadata":{"uid":"u"},"status":{"allocatable":{"cpu":"4"},"allocated":null,` +
+			`"conditions":[{` + set +
+			`"reason":"Scheduled","status":"True","type":"Scheduled"},{` + set +
+			`"reason":"Available","status":"True","type":"Ready"}],"currentOwners":null,"nodeName":"n",` +
+			`"phase":"Available"}}`,
+	}
+	if diff := cmp.Diff(want, *requests); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// reconciled returns what is written of a Reservation, and when the next look is due.
+func reconciled(t *testing.T, s *kube.Reservations, requests *written, gone bool) (written, time.Time) {
+	t.Helper()
+	*requests = nil
+	again, err := s.Reconcile(t.Context(), "u", 24*time.Hour, func(string) bool { return gone })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *requests, again
+}
+
+func TestTheStatusOfAReservationFollowsItsPods(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from func(s *kube.Reservations)
+		at   time.Time
+		gone bool
+		want []string // in what is written
+		held bool     // it still holds room
+	}{
+		"it waits": {func(s *kube.Reservations) {
+			s.Put(newReservation(""))
+			s.Refuse("u", "0/1 nodes are available")
+		}, early, false, []string{`"phase":"Pending"`, `"reason":"Unschedulable"`, "0/1 nodes"}, true},
+		"pods use it": {func(s *kube.Reservations) {
+			s.Put(newReservation("n", forMany))
+			s.PutPod(owner("a", "1"))
+		}, early, false, []string{`"phase":"Available"`, `"allocated":{"cpu":"1"}`, `"name":"a"`}, true},
+		"the one pod uses it": {func(s *kube.Reservations) {
+			s.Put(newReservation("n"))
+			s.PutPod(owner("a", "1"))
+		}, early.Add(2 * time.Hour), false, []string{
+			`"phase":"Succeeded"`, `"allocated":{"cpu":"1"}`, `"name":"a"`,
+		}, false},
+		"it expires": {func(s *kube.Reservations) {
+			s.Put(newReservation("n"))
+		}, early.Add(time.Hour), false, []string{`"phase":"Failed"`, "expired at 2026-01-02T04:04:05Z"}, false},
+		"its node goes": {func(s *kube.Reservations) {
+			s.Put(newReservation("n"))
+		}, early, true, []string{`"phase":"Failed"`, "node n was deleted"}, false},
+	} {
+		now := c.at
+		s, requests, pods := reservations(t, &now)
+		c.from(s)
+		got, _ := reconciled(t, s, requests, c.gone)
+		for _, part := range c.want {
+			if !strings.Contains(strings.Join(got, "\n"), part) {
+				t.Errorf("%s: wrote %s, want %s in it", name, got, part)
+			}
+		}
+		if held := pods["u"] != nil; held != c.held {
+			t.Errorf("%s: holds room: %v, want %v", name, held, c.held)
+		}
+	}
+}
+
+func TestReservationsThatEndedAreDeletedInTheEnd(t *testing.T) {
+	t.Parallel()
+	now := early
+	s, requests, _ := reservations(t, &now)
+	s.Put(newReservation("n", func(r *v1alpha1.Reservation) {
+		r.Status.Phase = v1alpha1.ReservationFailed
+		r.Status.Conditions = []v1alpha1.ReservationCondition{{
+			Type: v1alpha1.ReservationReady, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(early),
+		}}
+	}))
+	day := early.Add(24 * time.Hour)
+	if got, again := reconciled(t, s, requests, false); len(got) > 0 || !again.Equal(day) {
+		t.Errorf("wrote %s, next look %s, want none before %s", got, again, day)
+	}
+	now = day
+	got, _ := reconciled(t, s, requests, false)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "DELETE r ") ||
+		!strings.Contains(got[0], `"preconditions":{"uid":"u"}`) {
+		t.Errorf("wrote %s, want a deletion of this very reservation", got)
+	}
+}

@@ -1,0 +1,264 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/reservation"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// Bind writes on which node a Reservation has room, and which CPUs and devices: these first, so that who reads the node
+// reads all.
+func (s *Reservations) Bind(ctx context.Context, uid types.UID, node string, record map[string]string) error {
+	r, _ := s.Find(uid)
+	if r == nil {
+		return fmt.Errorf("bind reservation %s: it is gone", uid)
+	}
+	annotations := map[string]any{annotation.ResourceStatusKey: nil, annotation.DeviceAllocatedKey: nil}
+	for key := range annotations {
+		if value, ok := record[key]; ok {
+			annotations[key] = value
+		} else if _, stale := r.Annotations[key]; !stale {
+			delete(annotations, key)
+		}
+	}
+	if len(annotations) > 0 {
+		metadata := map[string]any{"annotations": annotations}
+		if err := s.patch(ctx, r, "", map[string]any{"metadata": metadata}); err != nil {
+			return fmt.Errorf("record the allocation of reservation %s: %w", r.Name, err)
+		}
+	}
+	bound := r.DeepCopy()
+	bound.Status.NodeName = node
+	if err := s.writeStatus(ctx, r, s.statusOf(bound, reservation.Available, "", nil)); err != nil {
+		return fmt.Errorf("bind reservation %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// Reconcile writes the status of a Reservation where it is not what it should be, and deletes the Reservation when it
+// ended so long ago. nodeGone reports whether its node was deleted. Reconcile is to be called again when something
+// changes, and at the latest at the time that it returns; the zero time is never.
+func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded time.Duration,
+	nodeGone func(string) bool,
+) (again time.Time, err error) {
+	r, _ := s.Find(uid)
+	if r == nil || len(r.Unread) > 0 {
+		return time.Time{}, nil
+	}
+	now, ttl := s.now(), time.Duration(0)
+	if r.Spec.TTL != nil {
+		ttl = r.Spec.TTL.Duration
+	}
+	set := time.Time{}
+	if r.Spec.Expires != nil {
+		set = r.Spec.Expires.Time
+	}
+	created := r.CreationTimestamp.Time
+	if created.IsZero() { // it is not from an API server
+		created = now
+	}
+	users := s.boundUsers(uid)
+	course := reservation.Course{
+		Now: now, Expires: reservation.Expires(created, set, ttl), Node: r.Status.NodeName,
+		Once: convert.Reservation(r, "").Once, Used: len(users) > 0,
+	}
+	course.NodeGone = course.Node != "" && nodeGone(course.Node)
+	phase := reservation.Phase(r.Status.Phase)
+	if phase.IsFinal() {
+		if keepEnded <= 0 {
+			return time.Time{}, nil
+		}
+		if gone := endedAt(r).Add(keepEnded); now.Before(gone) {
+			return gone, nil
+		}
+		return time.Time{}, s.delete(ctx, r)
+	}
+	next, cause := phase.Next(course)
+	status := s.statusOf(r, next, cause, users)
+	if next.IsFinal() {
+		s.end(r)
+	}
+	if !equalStatus(status, r.Status) {
+		if err := s.writeStatus(ctx, r, status); err != nil {
+			return now.Add(time.Second), fmt.Errorf("write the status of reservation %s: %w", r.Name, err)
+		}
+	}
+	return course.Expires, nil
+}
+
+// end takes the room of a Reservation back before its status says so.
+func (s *Reservations) end(r *v1alpha1.Reservation) {
+	s.change(r.UID, func() {
+		s.ended[r.UID] = true
+		s.account.Put(convert.Reservation(r, ""))
+	})
+}
+
+func endedAt(r *v1alpha1.Reservation) (at time.Time) {
+	for _, c := range r.Status.Conditions {
+		if c.Type == v1alpha1.ReservationReady {
+			at = c.LastTransitionTime.Time
+		}
+	}
+	return at
+}
+
+// boundUsers returns the pods on nodes that use a Reservation, by namespace and name.
+func (s *Reservations) boundUsers(uid types.UID) (pods []*corev1.Pod) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, pod := range s.account.Users(string(uid)) {
+		if p := s.users[types.UID(pod)]; p != nil && p.Spec.NodeName != "" {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
+}
+
+func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase, cause string, users []*corev1.Pod,
+) v1alpha1.ReservationStatus {
+	status := v1alpha1.ReservationStatus{
+		Phase: v1alpha1.ReservationPhase(phase), NodeName: r.Status.NodeName,
+		Conditions: slices.Clone(r.Status.Conditions),
+	}
+	if status.NodeName != "" {
+		status.Allocatable = convert.ResourceList(convert.Reservation(r, "").Allocatable)
+	}
+	s.mu.RLock()
+	refused, allocated := s.refused[r.UID], s.account.Allocated(string(r.UID))
+	s.mu.RUnlock()
+	for _, p := range users {
+		status.CurrentOwners = append(status.CurrentOwners, corev1.ObjectReference{
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+		})
+	}
+	if len(users) > 0 {
+		status.Allocated = convert.ResourceList(allocated)
+	}
+	switch {
+	case phase == reservation.Pending && refused != "":
+		s.set(&status, v1alpha1.ReservationScheduled, metav1.ConditionFalse, v1alpha1.ReasonUnschedulable, refused)
+	case status.NodeName != "":
+		s.set(&status, v1alpha1.ReservationScheduled, metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
+	}
+	switch phase {
+	case reservation.Available:
+		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionTrue, v1alpha1.ReasonAvailable, "")
+	case reservation.Succeeded:
+		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonSucceeded, "")
+	case reservation.Failed:
+		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonExpired, cause)
+	}
+	return status
+}
+
+// set sets a condition. One that says the same keeps its times.
+func (s *Reservations) set(status *v1alpha1.ReservationStatus, kind string, value metav1.ConditionStatus,
+	reason, message string,
+) {
+	now := metav1.NewTime(s.now().Truncate(time.Second))
+	c := v1alpha1.ReservationCondition{
+		Type: kind, Status: value, Reason: reason, Message: message, LastProbeTime: now, LastTransitionTime: now,
+	}
+	i := slices.IndexFunc(status.Conditions, func(o v1alpha1.ReservationCondition) bool { return o.Type == kind })
+	if i < 0 {
+		status.Conditions = append(status.Conditions, c)
+		return
+	}
+	was := &status.Conditions[i]
+	if was.Status == value {
+		c.LastTransitionTime = was.LastTransitionTime
+	}
+	if was.Status != value || was.Reason != reason || was.Message != message {
+		*was = c
+	}
+}
+
+func equalStatus(a, b v1alpha1.ReservationStatus) bool {
+	amounts := func(l corev1.ResourceList) any { return convert.Amounts(l) }
+	owners := func(l []corev1.ObjectReference) []corev1.ObjectReference {
+		return append([]corev1.ObjectReference{}, l...)
+	}
+	return a.Phase == b.Phase && a.NodeName == b.NodeName && reflect.DeepEqual(a.Conditions, b.Conditions) &&
+		reflect.DeepEqual(owners(a.CurrentOwners), owners(b.CurrentOwners)) &&
+		reflect.DeepEqual(amounts(a.Allocatable), amounts(b.Allocatable)) &&
+		reflect.DeepEqual(amounts(a.Allocated), amounts(b.Allocated))
+}
+
+// writeStatus replaces the status. Lists and amounts that are empty now are removed.
+func (s *Reservations) writeStatus(ctx context.Context, r *v1alpha1.Reservation, status v1alpha1.ReservationStatus,
+) error {
+	text, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	patch := map[string]any{}
+	if err := json.Unmarshal(text, &patch); err != nil {
+		return err
+	}
+	for _, key := range []string{"currentOwners", "allocated"} {
+		if _, ok := patch[key]; !ok {
+			patch[key] = nil
+		}
+	}
+	if amounts, ok := patch["allocated"].(map[string]any); ok {
+		for name := range r.Status.Allocated {
+			if _, has := amounts[string(name)]; !has {
+				amounts[string(name)] = nil
+			}
+		}
+	}
+	return s.patch(ctx, r, "status", map[string]any{"status": patch})
+}
+
+// patch changes this very Reservation, not a later one of its name.
+func (s *Reservations) patch(ctx context.Context, r *v1alpha1.Reservation, part string, change map[string]any) error {
+	metadata, _ := change["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		change["metadata"] = metadata
+	}
+	metadata["uid"] = r.UID
+	text, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	at := v1alpha1.Resource()
+	path := []string{"/apis", at.Group, at.Version, at.Resource, r.Name}
+	if part != "" {
+		path = append(path, part)
+	}
+	return s.client.Patch(types.MergePatchType).AbsPath(path...).Body(text).Do(ctx).Error()
+}
+
+func (s *Reservations) delete(ctx context.Context, r *v1alpha1.Reservation) error {
+	at := v1alpha1.Resource()
+	text, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions: &metav1.Preconditions{UID: &r.UID},
+	})
+	if err == nil {
+		err = s.client.Delete().AbsPath("/apis", at.Group, at.Version, at.Resource, r.Name).Body(text).Do(ctx).Error()
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

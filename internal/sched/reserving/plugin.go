@@ -1,0 +1,417 @@
+package reserving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/reservation"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+)
+
+// Name is the plugin's name in profiles, statuses and metrics.
+const Name = "Reservation"
+
+// Plugin places pods into the room of Reservations.
+type Plugin struct {
+	reservations *kube.Reservations
+	quotas       *kube.Quotas
+}
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PreScorePlugin    = (*Plugin)(nil)
+	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.BindPlugin        = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+	_ fwk.SignPlugin        = (*Plugin)(nil)
+)
+
+// Factory makes the plugin for each profile. It has no arguments.
+func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactory {
+	return func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+		if raw, ok := args.(*runtime.Unknown); args != nil && (!ok || len(raw.Raw) > 0) {
+			return nil, errors.New("arguments of Reservation: must be absent")
+		}
+		return &Plugin{r, q}, nil
+	}
+}
+
+// Name returns Name.
+func (*Plugin) Name() string { return Name }
+
+const stateKey fwk.StateKey = Name
+
+// cycle is what one scheduling cycle knows of a pod that may use Reservations, or must. Dry runs share it.
+type cycle struct {
+	pod    reservation.Pod
+	byNode map[string][]*reservation.Spec
+
+	mu     sync.Mutex                   // guards chosen: filters of several nodes run at once
+	chosen map[string]*reservation.Spec // the Reservation that the pod is to use on a node
+}
+
+// Clone returns c.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+func read(cs fwk.CycleState) *cycle { return placement.State[*cycle](cs, stateKey) }
+
+func (c *cycle) choose(node string, s *reservation.Spec) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.chosen[node] = s
+}
+
+func (c *cycle) chosenOn(node string) *reservation.Spec {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.chosen[node]
+}
+
+// refusal is a reason with its text, which users of Koordinator search for.
+type refusal struct{ why.Reason }
+
+// Error returns the text.
+func (r *refusal) Error() string { return r.Code.Entry().Text }
+
+// Finding returns the reason; the reader adds plugin and phase.
+func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason} }
+
+func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
+
+// PreFilter finds the Reservations that the pod may use.
+func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	asked, byNode, err := p.matching(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&unreadable{err})
+	}
+	if asked == nil || len(byNode) == 0 && !asked.Affinity.Required {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if len(byNode) == 0 {
+		return nil, (&refusal{why.Reason{Code: why.ReservationAffinity}}).status()
+	}
+	cs.Write(stateKey, &cycle{pod: *asked, byNode: byNode, chosen: map[string]*reservation.Spec{}})
+	return nil, nil
+}
+
+// Filter refuses nodes without a Reservation for a pod that must use one. On the others, Rooms runs the filters.
+func (*Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if c := read(cs); c != nil && c.pod.Affinity.Required && len(c.byNode[node.Node().Name]) == 0 {
+		return (&refusal{why.Reason{Code: why.ReservationAffinity}}).status()
+	}
+	return nil
+}
+
+// unreadable is an annotation that cannot be read.
+type unreadable struct{ error }
+
+// Finding returns the reason; the reader adds plugin and phase.
+func (u *unreadable) Finding() why.Finding {
+	return why.Finding{Reason: why.Reason{Code: why.BadAnnotation}, Detail: u.Error()}
+}
+
+// matching returns what a pod asks, and the Reservations that it may use by node; nil for a pod that nothing concerns.
+// Members of gangs use none: which of them would is not known while they are placed together.
+func (p *Plugin) matching(pod *corev1.Pod) (*reservation.Pod, map[string][]*reservation.Spec, error) {
+	if p.reservations.IsEmpty() && !convert.AsksForReservations(pod) || convert.IsReservePod(pod) {
+		return nil, nil, nil
+	}
+	asked, err := convert.ReservationPod(pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, member := convert.GangPod(pod); member {
+		return &asked, nil, nil
+	}
+	return &asked, p.reservations.Matching(&asked), nil
+}
+
+// PreFilterExtensions returns nil: victims of preemption are never in a Reservation.
+func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Rooms runs the filters of a profile inside Reservations. It is the same for all profiles.
+type Rooms struct{ Reservations *kube.Reservations }
+
+// Wrap returns a profile that runs its filters inside Reservations.
+func (r *Rooms) Wrap(f framework.Framework) framework.Framework { return &inside{f, r} }
+
+type inside struct {
+	framework.Framework
+	rooms *Rooms
+}
+
+func (i *inside) RunFilterPluginsWithNominatedPods(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod,
+	node fwk.NodeInfo,
+) *fwk.Status {
+	return i.rooms.Filter(ctx, i.Framework, cs, pod, node)
+}
+
+// Explain is that of Rooms.
+func (i *inside) Explain(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	findings []why.Finding,
+) []why.Finding {
+	return i.rooms.Explain(ctx, i.Framework, cs, pod, node, findings)
+}
+
+// Filter runs the filters on a node, as the pod finds it that uses the first Reservation with which they pass; without
+// one where they pass with none, unless the pod must use one.
+func (r *Rooms) Filter(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
+	node fwk.NodeInfo,
+) *fwk.Status {
+	c, name := read(cs), node.Node().Name
+	if c == nil || len(c.byNode[name]) == 0 {
+		return f.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
+	}
+	var refused *fwk.Status
+	for _, s := range c.byNode[name] {
+		status := r.filterInside(ctx, f, cs, pod, node, s)
+		if status.IsSuccess() {
+			c.choose(name, s)
+			return nil
+		}
+		if refused == nil {
+			refused = status
+		}
+	}
+	c.choose(name, nil)
+	if c.pod.Affinity.Required {
+		return refused
+	}
+	return f.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
+}
+
+// Explain adds to what filters that know no Reservation find on a node what these make of it: nothing where the pod
+// fits inside one, else why it does not, and whether it would fit if others kept no room.
+func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
+	node fwk.NodeInfo, findings []why.Finding,
+) []why.Finding {
+	name, keeping := node.Node().Name, map[string]bool{}
+	c := read(cs)
+	if c != nil && len(c.byNode[name]) > 0 {
+		status := r.Filter(ctx, f, cs, pod, node)
+		var refused *refusal
+		switch {
+		case status.IsSuccess():
+			return nil
+		case errors.As(status.AsError(), &refused):
+			said := refused.Finding()
+			said.Plugin, said.Phase, said.Object = Name, why.Filter, name
+			findings = append([]why.Finding{said}, findings...)
+		}
+	}
+	if len(findings) == 0 {
+		return nil
+	}
+	var names []string
+	for _, other := range r.Reservations.On(name) {
+		isIt := func(s *reservation.Spec) bool { return s.UID == string(other.UID) }
+		if c == nil || !slices.ContainsFunc(c.byNode[name], isIt) {
+			names, keeping[string(other.UID)] = append(names, other.Name), true
+		}
+	}
+	if len(names) == 0 {
+		return findings
+	}
+	dry, without, failed := leave(ctx, f, cs, pod, node, keeping)
+	if failed != nil || !f.RunFilterPluginsWithNominatedPods(ctx, dry, pod, without).IsSuccess() {
+		return findings
+	}
+	return append([]why.Finding{{
+		Reason: why.Reason{Code: why.ReservedForOthers}, Plugin: Name, Phase: why.Filter, Object: name,
+		Detail: "node(s) keep the room for other pods in reservation " + strings.Join(names, ", "),
+	}}, findings...)
+}
+
+// leave returns the state of a cycle and a node without the reserve pods of some Reservations, by UID.
+func leave(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	keeping map[string]bool,
+) (fwk.CycleState, fwk.NodeInfo, *fwk.Status) {
+	dry, without := cs.Clone(), node.Snapshot()
+	for _, info := range node.GetPods() {
+		if !keeping[string(info.GetPod().UID)] {
+			continue
+		}
+		if err := without.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
+			return nil, nil, fwk.AsStatus(fmt.Errorf("look inside a reservation: %w", err))
+		}
+		if status := f.RunPreFilterExtensionRemovePod(ctx, dry, pod, info, without); !status.IsSuccess() {
+			return nil, nil, status
+		}
+	}
+	return dry, without, nil
+}
+
+func (r *Rooms) filterInside(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
+	node fwk.NodeInfo, s *reservation.Spec,
+) *fwk.Status {
+	left := r.Reservations.Left(s.UID)
+	if resource, free := s.Shortage(convert.PodAmounts(pod), left); resource != "" {
+		reason := why.Reason{
+			Code: why.ReservationRestricted, Resource: why.Resource(resource), Unit: convert.UnitOf(resource),
+			Asked: convert.PodAmounts(pod)[resource], Free: free,
+		}
+		return (&refusal{reason}).status().WithPlugin(Name)
+	}
+	dry, without, failed := leave(ctx, f, cs, pod, node, map[string]bool{s.UID: true})
+	if failed != nil {
+		return failed
+	}
+	if placed := placement.Read(dry); placed != nil && s.Restricted {
+		placed.Enter(node.Node().Name, s.UID)
+	}
+	return f.RunFilterPluginsWithNominatedPods(ctx, dry, pod, without)
+}
+
+// Chosen returns the UID of the Reservation that the pod of a cycle is to use on a node, "" for none, and whether what
+// it reserves comes from it alone.
+func Chosen(cs fwk.CycleState, node string) (uid string, restricted bool) {
+	if s := read(cs).chosenOn(node); s != nil {
+		return s.UID, s.Restricted
+	}
+	return "", false
+}
+
+// PreScore skips pods that may use no Reservation.
+func (*Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if read(cs) == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score prefers nodes on which the pod uses a Reservation.
+func (*Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	if read(cs).chosenOn(node.Node().Name) != nil {
+		return fwk.MaxScore, nil
+	}
+	return 0, nil
+}
+
+// ScoreExtensions returns nil: scores are final.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// Reserve makes the pod a user of the Reservation that was chosen, once its CPUs and devices are reserved.
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	uid, _ := Chosen(cs, node)
+	if uid == "" {
+		return nil
+	}
+	if err := p.reservations.Use(pod, uid); err != nil {
+		return fwk.AsStatus(err) // another pod was faster: the queue tries again
+	}
+	return nil
+}
+
+// Unreserve gives back what the pod uses. A second call, or one without Reserve, does nothing.
+func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
+	uid, _ := Chosen(cs, node)
+	if uid == "" {
+		return
+	}
+	p.reservations.RemovePod(pod)
+	if _, reserve := p.reservations.Find(types.UID(uid)); reserve != nil && p.quotas != nil {
+		p.quotas.PutPod(reserve) // see Yield
+	}
+}
+
+// Yield takes off the quotas what the chosen Reservation counts there for the pod of a cycle, before the pod is counted
+// itself.
+func (p *Plugin) Yield(cs fwk.CycleState, pod *corev1.Pod, node string) {
+	uid, _ := Chosen(cs, node)
+	if uid == "" {
+		return
+	}
+	_, now := p.reservations.Find(types.UID(uid))
+	switch after := p.reservations.ReservePodAfter(pod, types.UID(uid)); {
+	case after != nil:
+		p.quotas.PutPod(after)
+	case now != nil:
+		p.quotas.RemovePod(now)
+	}
+}
+
+// Covers reports whether a Reservation of the pod's quota already counts all that the pod requests.
+func (p *Plugin) Covers(pod *corev1.Pod) bool {
+	asked, byNode, err := p.matching(pod)
+	if err != nil || asked == nil {
+		return false
+	}
+	for _, all := range byNode {
+		for _, s := range all {
+			_, reserve := p.reservations.Find(types.UID(s.UID))
+			if reserve == nil || convert.PodsOf(reserve) != convert.PodsOf(pod) {
+				continue
+			}
+			left, covered := p.reservations.Left(s.UID), true
+			for name, n := range asked.Request {
+				covered = covered && n <= left[name]
+			}
+			if covered {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Bind writes the node of a Reservation, with the CPUs and devices that it has there. Pods are left to other binders.
+func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	if !convert.IsReservePod(pod) {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return fwk.AsStatus(p.reservations.Bind(ctx, pod.UID, node, placement.Read(cs).Record()))
+}
+
+const objects fwk.EventResource = "reservations.v1alpha1." + v1alpha1.GroupName
+
+// EventsToRegister names the events after which a pod may find a Reservation.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	on := func(r fwk.EventResource, actions fwk.ActionType) fwk.ClusterEventWithHint {
+		return fwk.ClusterEventWithHint{
+			Event: fwk.ClusterEvent{Resource: r, ActionType: actions}, QueueingHintFn: p.hint,
+		}
+	}
+	return []fwk.ClusterEventWithHint{
+		on(objects, fwk.Add|fwk.Update|fwk.Delete), on(fwk.Pod, fwk.Add|fwk.Update|fwk.Delete),
+	}, nil
+}
+
+func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
+	own, ok := object.(*corev1.Pod)
+	_, byNode, err := p.matching(pod)
+	if ok && own.UID == pod.UID || len(byNode) > 0 || err == nil && convert.IsReservePod(pod) {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// SignPod signs no pod that may use a Reservation, or must: its place depends on more than the node.
+func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	asked, byNode, err := p.matching(pod)
+	if err != nil || asked != nil && (asked.Affinity.Required || len(byNode) > 0) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that may use a reservation is not signed")
+	}
+	return nil, nil
+}

@@ -1,0 +1,126 @@
+package reserving
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// keepEnded is how long Reservations are kept that have ended: gcDurationSeconds of Koordinator.
+const keepEnded = 24 * time.Hour
+
+// Writer writes the status of Reservations, and deletes those that have ended, while this process leads.
+type Writer struct {
+	Reservations *kube.Reservations
+	Nodes        coreinformers.NodeInformer
+	Leading      func() bool
+	// Synced is closed when every object that existed at start is known.
+	Synced <-chan struct{}
+}
+
+// Run writes until ctx ends.
+func (w *Writer) Run(ctx context.Context) {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]())
+	w.Reservations.OnChange(queue.Add)
+	_, err := w.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+			for _, r := range w.Reservations.On(name) {
+				queue.Add(r.UID)
+			}
+		}
+	}})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to follow nodes; reservations on deleted nodes do not fail at once")
+	}
+	select {
+	case <-w.Synced:
+	case <-ctx.Done():
+		return
+	}
+	for _, uid := range w.Reservations.UIDs() { // some came before OnChange
+		queue.Add(uid)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for w.next(ctx, queue) {
+		}
+	})
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
+}
+
+// followerPause is how often a process that does not lead looks whether it does.
+const followerPause = 5 * time.Second
+
+func (w *Writer) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.UID]) bool {
+	uid, done := queue.Get()
+	if done {
+		return false
+	}
+	defer queue.Done(uid)
+	if !w.Leading() {
+		queue.AddAfter(uid, followerPause)
+		return true
+	}
+	again, err := w.Reservations.Reconcile(ctx, uid, keepEnded, w.nodeGone)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Failed to reconcile a reservation; it is tried again", "uid", uid)
+		queue.AddRateLimited(uid)
+		return true
+	}
+	queue.Forget(uid)
+	if !again.IsZero() {
+		queue.AddAfter(uid, max(time.Until(again), 0))
+	}
+	return true
+}
+
+func (w *Writer) nodeGone(name string) bool {
+	_, err := w.Nodes.Lister().Get(name)
+	return apierrors.IsNotFound(err)
+}
+
+// Fail returns the failure handler of the core: a Reservation that was refused is queued again as a pod is, and its
+// condition says why.
+func Fail(core *scheduler.Scheduler, r *kube.Reservations, inner scheduler.FailureHandlerFn,
+) scheduler.FailureHandlerFn {
+	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
+		if !convert.IsReservePod(pod.Pod) {
+			inner(ctx, f, pod, status, nominating, start)
+			return
+		}
+		logger := klog.FromContext(ctx)
+		if fit := (*framework.FitError)(nil); errors.As(status.AsError(), &fit) {
+			pod.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins
+			pod.PendingPlugins = fit.Diagnosis.PendingPlugins
+		}
+		_, now := r.Find(pod.Pod.UID)
+		if now == nil || now.Spec.NodeName != "" {
+			core.SchedulingQueue.Done(pod.Pod.UID)
+			return // it is gone, or placed after all
+		}
+		r.Refuse(pod.Pod.UID, status.Message())
+		pod.PodInfo, _ = framework.NewPodInfo(now.DeepCopy()) // its affinity was read before
+		queue := core.SchedulingQueue
+		if err := queue.AddUnschedulableIfNotPresent(logger, pod, queue.SchedulingCycle()); err != nil {
+			logger.Error(err, "Failed to queue a reservation again", "reservation", klog.KObj(now))
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// Reservation is what a Reservation keeps, and for whom.
+type Reservation struct {
+	Name  string `json:"name"`
+	Phase string `json:"phase"`
+	Node  string `json:"node,omitempty"`
+	// CPUSet and Devices are what it has on its node beside the pods that use it.
+	CPUSet      string                   `json:"cpuset,omitempty"`
+	Devices     map[string][]view.Device `json:"devices"`
+	Allocatable map[string]string        `json:"allocatable"`
+	Allocated   map[string]string        `json:"allocated"`
+	// Owners are the pods that use it, as namespace/name.
+	Owners []string `json:"currentOwners"`
+	// Reasons are why it has no node.
+	Reasons []Reason `json:"reasons"`
+}
+
+// addReservation adds a Reservation as the API server would store it.
+func (w *world) addReservation(at origin, r *v1alpha1.Reservation, p *problems) {
+	if r.UID == "" {
+		r.UID = types.UID("reservation-" + r.Name)
+	}
+	if at.file != clusterName {
+		answer := admission.Reservation(r, nil, nil)
+		for _, refusal := range answer.Refusals {
+			p.add(at, "%s", refusal.String())
+		}
+	}
+	r.Status.Phase = cmp.Or(r.Status.Phase, v1alpha1.ReservationPending)
+	w.reservations = append(w.reservations, r)
+}
+
+// patchReservation answers a merge patch of a Reservation or of its status.
+func (s *apiServer) patchReservation(name string, patch []byte) (runtime.Object, error) {
+	old := s.reservations[name]
+	if old == nil {
+		return nil, apierrors.NewNotFound(v1alpha1.Resource().GroupResource(), name)
+	}
+	var was, change map[string]any
+	text, err := json.Marshal(old)
+	if err = errors.Join(err, json.Unmarshal(text, &was), json.Unmarshal(patch, &change)); err != nil {
+		return nil, fmt.Errorf("read the patch of reservation %s: %w", name, err)
+	}
+	merge(was, change)
+	if text, err = json.Marshal(was); err != nil {
+		return nil, fmt.Errorf("encode reservation %s: %w", name, err)
+	}
+	r, err := kube.ReadReservation(text)
+	if err != nil {
+		return nil, fmt.Errorf("patch reservation %s: %w", name, err)
+	}
+	s.changes++
+	s.putReservation(r)
+	return r, nil
+}
+
+func (s *apiServer) putReservation(r *v1alpha1.Reservation) {
+	s.stamp(r)
+	r.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("Reservation"))
+	s.reservations[r.Name] = r
+	s.reserved.Put(r)
+}
+
+// merge is a JSON merge patch (RFC 7396).
+func merge(into, change map[string]any) {
+	for key, value := range change {
+		object, ok := value.(map[string]any)
+		below, has := into[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, key)
+		case ok && has:
+			merge(below, object)
+		case ok:
+			below = map[string]any{}
+			merge(below, object)
+			into[key] = below
+		default:
+			into[key] = value
+		}
+	}
+}
+
+func (e *engine) loadReservations(w *world) {
+	for _, r := range w.reservations {
+		e.api.putReservation(r)
+	}
+}
+
+// reconcileReservations writes the status of every Reservation.
+func (e *engine) reconcileReservations(ctx context.Context) {
+	for _, uid := range e.api.reserved.UIDs() {
+		_, err := e.api.reserved.Reconcile(ctx, uid, 0, func(node string) bool {
+			_, known, _ := e.api.nodes.GetStore().Get(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+			return !known
+		})
+		utilruntime.Must(err) // the API server is in memory
+	}
+}
+
+// reservationsNow returns the Reservations by name, in their current state.
+func (e *engine) reservationsNow() []Reservation {
+	out := []Reservation{}
+	for _, r := range e.api.reservations {
+		one := Reservation{
+			Name: r.Name, Phase: string(r.Status.Phase), Node: r.Status.NodeName, Devices: map[string][]view.Device{},
+			Allocatable: texts(r.Status.Allocatable), Allocated: texts(r.Status.Allocated), Owners: []string{},
+			Reasons: []Reason{},
+		}
+		for _, o := range r.Status.CurrentOwners {
+			one.Owners = append(one.Owners, o.Namespace+"/"+o.Name)
+		}
+		if v := e.store.View(r.Status.NodeName); r.Status.NodeName != "" {
+			cpus := v.CPUsOf(string(r.UID))
+			if v.Machine() != nil {
+				one.CPUSet = v.Machine().FormatList(cpus)
+			}
+			one.Devices = view.DevicesOf(v, v.DevicesOf(string(r.UID)))
+		}
+		if failed, ok := e.failed[r.UID]; ok && one.Node == "" {
+			one.Reasons = append(one.Reasons, reasons(failed.findings)...)
+		}
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b Reservation) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func texts(list corev1.ResourceList) map[string]string {
+	out := map[string]string{}
+	for name, q := range list {
+		out[string(name)] = q.String()
+	}
+	return out
+}
