@@ -25,6 +25,8 @@ import (
 type Reservations struct {
 	// Profile is the scheduler of Reservations that name none. It is set before the first object.
 	Profile string
+	// KeepEnded is how long Reservations that have ended are kept; 0 for ever. It is set before Run of the writer.
+	KeepEnded time.Duration
 
 	client rest.Interface
 	now    func() time.Time

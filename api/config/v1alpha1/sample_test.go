@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -83,6 +84,15 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 		t.Errorf("the sample does not show the defaults of DeviceShare (-default +sample):\n%s", diff)
 	}
 	namesAll(t, args[3].Args, reflect.TypeFor[v1alpha1.DeviceShareArgs]())
+
+	rooms, err := v1alpha1.DecodeReservation(&runtime.Unknown{Raw: args[4].Args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keep := rooms.KeepEnded(); keep != 24*time.Hour {
+		t.Errorf("the sample keeps ended Reservations for %v, want the default of a day", keep)
+	}
+	namesAll(t, args[4].Args, reflect.TypeFor[v1alpha1.ReservationArgs]())
 }
 
 func namesAll(t *testing.T, args json.RawMessage, argsType reflect.Type) {

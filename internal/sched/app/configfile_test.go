@@ -28,14 +28,15 @@ func TestTheFileOfAScheduler(t *testing.T) {
 				`s.yaml:11:12: profiles[0].pluginConfig[1].args.scoringStrateg: plugin DeviceShare: unknown field, ` +
 				`did you mean "scoringStrategy"?`,
 		},
-		"plugins that are planned, and one that is not": {
+		"a plugin that is planned, one that is there, and one that is not": {
 			"profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling}, " +
-				"{name: Reservation}, {name: Descheduling}]}}\n",
+				"{name: Reservation}, {name: Descheduling}]}}\n  pluginConfig:\n  - name: Reservation\n" +
+				"    args: {kind: ReservationArgs, gcDurationSeconds: 0, enablePreemption: false}\n",
 			`s.yaml:5:37: profiles[0].plugins.multiPoint.enabled[0].name: plugin "LoadAwareScheduling" is not in ` +
 				"this version: load-aware scheduling: planned\n" +
-				`s.yaml:5:66: profiles[0].plugins.multiPoint.enabled[1].name: plugin "Reservation" is not in this ` +
-				"version: reservations: planned\n" +
-				`s.yaml:5:87: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "Descheduling"`,
+				`s.yaml:5:87: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "Descheduling"` + "\n" +
+				`s.yaml:8:36: profiles[0].pluginConfig[0].args.gcDurationSeconds: plugin Reservation: Invalid value: ` +
+				"0: must be more than 0, and at most 3155760000 (100 years)",
 		},
 		"a value that kube-scheduler refuses": {
 			"parallelism: -1\n",

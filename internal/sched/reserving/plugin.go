@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	configv1alpha1 "github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -44,12 +45,14 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// Factory makes the plugin for each profile. It has no arguments.
+// Factory makes the plugin for each profile. The arguments of the last profile say how long r keeps what has ended.
 func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactory {
 	return func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
-		if raw, ok := args.(*runtime.Unknown); args != nil && (!ok || len(raw.Raw) > 0) {
-			return nil, errors.New("arguments of Reservation: must be absent")
+		decoded, err := configv1alpha1.DecodeReservation(args)
+		if err != nil {
+			return nil, fmt.Errorf("arguments of Reservation: %w", err)
 		}
+		r.KeepEnded = decoded.KeepEnded()
 		return &Plugin{r, q}, nil
 	}
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// keepEnded is how long Reservations are kept that have ended: gcDurationSeconds of Koordinator.
-const keepEnded = 24 * time.Hour
-
 // Writer writes the status of Reservations, and deletes those that have ended, while this process leads.
 type Writer struct {
 	Reservations *kube.Reservations
@@ -77,7 +74,7 @@ func (w *Writer) next(ctx context.Context, queue workqueue.TypedRateLimitingInte
 		queue.AddAfter(uid, followerPause)
 		return true
 	}
-	again, err := w.Reservations.Reconcile(ctx, uid, keepEnded, w.nodeGone)
+	again, err := w.Reservations.Reconcile(ctx, uid, w.Reservations.KeepEnded, w.nodeGone)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Failed to reconcile a reservation; it is tried again", "uid", uid)
 		queue.AddRateLimited(uid)
