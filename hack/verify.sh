@@ -12,7 +12,7 @@ failed=0
 # Hits that are accepted today, of CONTRIBUTING.md's rules on words, names and lines: lower them with every pass over the texts.
 most_words=0
 most_names=0
-most_lines=37
+most_lines=36
 
 check() { # NAME COMMAND…: passes when the command succeeds; its output is shown when it does not
   local name=$1 out

@@ -35,8 +35,8 @@ type ReservationArgs struct {
 	MinCandidateNodesAbsolute *int32 `json:"minCandidateNodesAbsolute,omitempty"`
 	// ControllerWorkers is accepted from configurations of Koordinator, without effect: one worker writes each status.
 	ControllerWorkers *int64 `json:"controllerWorkers,omitempty"`
-	// GCIntervalSeconds is accepted from configurations of Koordinator, without effect: each Reservation is deleted when
-	// its time is over.
+	// GCIntervalSeconds is accepted from configurations of Koordinator, without effect: each Reservation is deleted
+	// when its time is over.
 	GCIntervalSeconds *int64 `json:"gcIntervalSeconds,omitempty"`
 	// ResyncIntervalSeconds is accepted from configurations of Koordinator, without effect: a status is written when
 	// something changes.

@@ -34,8 +34,9 @@ func TestTheFileOfAScheduler(t *testing.T) {
 				"    args: {kind: ReservationArgs, gcDurationSeconds: 0, enablePreemption: false}\n",
 			`s.yaml:5:37: profiles[0].plugins.multiPoint.enabled[0].name: plugin "LoadAwareScheduling" is not in ` +
 				"this version: load-aware scheduling: planned\n" +
-				`s.yaml:5:87: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "Descheduling"` + "\n" +
-				`s.yaml:8:36: profiles[0].pluginConfig[0].args.gcDurationSeconds: plugin Reservation: Invalid value: ` +
+				`s.yaml:5:87: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "Descheduling", ` +
+				`did you mean "Coscheduling"?` + "\n" +
+				`s.yaml:8:35: profiles[0].pluginConfig[0].args.gcDurationSeconds: plugin Reservation: Invalid value: ` +
 				"0: must be more than 0, and at most 3155760000 (100 years)",
 		},
 		"a value that kube-scheduler refuses": {
