@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -401,10 +402,17 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
-	own, ok := object.(*corev1.Pod)
+// hint wakes pods that may use a Reservation, Reservations, and a pod whose own labels or annotations have changed.
+func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.QueueingHint, error) {
+	if own, ok := object.(*corev1.Pod); ok && own.UID == pod.UID {
+		was, ok := old.(*corev1.Pod)
+		if ok && maps.Equal(was.Labels, own.Labels) && maps.Equal(was.Annotations, own.Annotations) {
+			return fwk.QueueSkip, nil
+		}
+		return fwk.Queue, nil
+	}
 	_, byNode, err := p.matching(pod)
-	if ok && own.UID == pod.UID || len(byNode) > 0 || err == nil && convert.IsReservePod(pod) {
+	if len(byNode) > 0 || err == nil && convert.IsReservePod(pod) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
