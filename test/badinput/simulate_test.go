@@ -46,8 +46,14 @@ func simulateCases() []bad {
 		},
 		{
 			"simulate: a kind whose feature is not built",
-			in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: {name: r}}"),
-			[]string{"document 1 (Reservation r)", "is not supported yet: it is about reservations"},
+			in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: PodMigrationJob, metadata: {name: r}}"),
+			[]string{"document 1 (PodMigrationJob r)", "is not supported yet: it is about descheduling"},
+		},
+		{
+			"simulate: a reservation that every pod could use",
+			in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: {name: r}, " +
+				"spec: {template: {spec: {containers: [{name: c, image: i}]}}, owners: [{labelSelector: {}}]}}"),
+			[]string{"document 1 (Reservation r)", "spec.owners[0].labelSelector", "must not be empty"},
 		},
 		{
 			"simulate: a field that does not exist, in the second document",
