@@ -154,7 +154,7 @@ func guaranteed(cpus string) podOption { return object.Both("cpu", cpus, "memory
 
 // pod is the spec of a pod with one container, main, that runs the probe on the host's network.
 func pod(name string, options ...podOption) *corev1.Pod {
-	p := object.Pod(name, object.Probe, object.Requests("cpu", "500m"))
+	p := object.Pod(name, object.Probe, object.Scheduler("tenon-scheduler"), object.Requests("cpu", "500m"))
 	p.Spec.HostNetwork, p.Spec.RestartPolicy = true, corev1.RestartPolicyAlways
 	for _, o := range options {
 		o(p)
