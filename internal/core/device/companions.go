@@ -267,7 +267,7 @@ type neighbours struct {
 	level [MaxDevices][5]uint64
 }
 
-// closest returns the devices of may with the least distance to any of the lead devices leads.
+// closest returns the devices of may with the least distance to a device of leads, a mask of devices of the lead.
 func (o *neighbours) closest(may, leads uint64) (distance int, mask uint64) {
 	for d := range 5 {
 		for m := leads; m != 0; m &= m - 1 {

@@ -15,9 +15,9 @@ type start struct {
 	// partial: some members are bound, fewer than the minimum, and one of the others existed when the first of them was
 	// bound. Set by noteStart.
 	partial bool
-	// lastingly: the start was partial when a member was deleted or ended. It remains so, whatever pods come instead,
+	// sticky: the start was partial when a member was deleted or ended. It remains so, whatever pods come instead,
 	// until it is proved or no member is bound.
-	lastingly  bool
+	sticky     bool
 	firstBound time.Time // the earliest time that a bound member says; zero while none says any
 	leaving    int       // bound members that are being deleted; counted while the start is partial
 }
@@ -38,10 +38,10 @@ func (g *gang) noteStart() {
 	b.partial, b.leaving = false, 0
 	switch bound := g.count[Bound]; {
 	case bound == 0:
-		b.firstBound, b.lastingly = time.Time{}, false
+		b.firstBound, b.sticky = time.Time{}, false
 	case b.proved, bound >= g.settings.Min:
-	case b.lastingly, len(g.members) >= g.settings.Min: // else the others could never follow
-		b.partial = b.lastingly
+	case b.sticky, len(g.members) >= g.settings.Min: // else the others could never follow
+		b.partial = b.sticky
 		for _, m := range g.members {
 			if m.phase != Bound {
 				b.partial = b.partial || b.firstBound.IsZero() || !m.pod.Created.After(b.firstBound)

@@ -104,7 +104,7 @@ func (s *State) Remove(uid string) Effects {
 	}
 	g := m.gang
 	started := g.hasStarted()
-	g.start.lastingly = g.isInterrupted()
+	g.start.sticky = g.isInterrupted()
 	blamed := g.group != nil && g.group.failure.Pod == m.pod.Namespace+"/"+m.pod.Name
 	g.leave(m)
 	g.ranked = false

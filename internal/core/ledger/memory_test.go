@@ -235,6 +235,22 @@ func TestADebtNamesThePodsThatHoldIt(t *testing.T) {
 	}
 }
 
+// TestAReservationIsNotOwedBesideItsUser: what the user has of its shared CPUs and memory counts once.
+func TestAReservationIsNotOwedBesideItsUser(t *testing.T) {
+	t.Parallel()
+	f := ledger.Facts{Machine: worked(t), Amounts: []align.Amount{gib(0, 64)}}
+	cpus := 1000 * int64(ledger.New(f).View().Summary().Nodes[0].PoolCPUs)
+	reservation := reserve(withMemory(confined("r", cpus, 0), gib(0, 60)), false)
+	user := within(withMemory(confined("user", cpus-1000, 0), gib(0, 50)), "r")
+	if debts := ledger.New(f, reservation, user).View().Debts(); len(debts) > 0 {
+		t.Errorf("a reservation and its user: %+v", debts)
+	}
+	other := withMemory(confined("other", 1000, 0), gib(0, 10))
+	if debts := ledger.New(f, reservation, user, other).View().Debts(); len(debts) != 2 {
+		t.Errorf("beside a third pod, which has more than is left: %+v, want memory and CPUs", debts)
+	}
+}
+
 // TestAResizeIsRefusedExactlyWhereItGrowsBeyondWhatOthersLeave compares with sums over all pods.
 func TestAResizeIsRefusedExactlyWhereItGrowsBeyondWhatOthersLeave(t *testing.T) {
 	t.Parallel()

@@ -122,7 +122,7 @@ func (v *View) Debts() []Debt {
 				if a.nodes != 1<<node {
 					return 0
 				}
-				return min(a.MilliCPU, mostMilli)
+				return min(a.milli, mostMilli)
 			})
 	}
 	return out

@@ -22,10 +22,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Informers returns a factory with upstream's informers of pods and nodes, which quotas and gangs have first. Among the
-// pods are those of reservations. Namesakes
-// are kept apart: upstream ends the process over an update from a bound pod to its pending namesake. Nodes come without
-// what is reserved on them.
+// Informers returns a factory with upstream's informers of pods and nodes, whose events quotas and gangs get first. The
+// pods include the reserve pods of Reservations. Namesakes are kept apart: upstream ends the process over an update
+// from a bound pod to its pending namesake. Nodes come without what is reserved on them.
 func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
 	gangs *kube.Gangs, reservations *kube.Reservations,
 ) informers.SharedInformerFactory {
