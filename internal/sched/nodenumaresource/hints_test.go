@@ -56,6 +56,13 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 	counted.Status.Allocations = []devicev1alpha1.DeviceAllocation{{Type: "gpu"}}
 	given := lsr("other", 2, bound("roomy", "0,8"))
 	given.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-0","resources":{}}]}`
+	// What it waits for on its nominated node is gone. The node does not take it, so its nomination has to end.
+	awaits := f.after(t, fwk.Pod)
+	afterAwaited := func(log klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+		pod = pod.DeepCopy()
+		pod.Status.NominatedNodeName = "full"
+		return awaits(log, pod, old, obj)
+	}
 	tests := map[string]struct {
 		hint     func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error)
 		old, obj any
@@ -85,6 +92,7 @@ func TestHintsWakeAPodOnlyForANodeThatWouldTakeIt(t *testing.T) {
 		},
 		"a pod goes from a node that then has room":    {afterPod, gone("roomy"), nil, fwk.Queue},
 		"a pod goes from a node that is still full":    {afterPod, gone("full"), nil, fwk.QueueSkip},
+		"a pod goes from the full, nominated node":     {afterAwaited, gone("full"), nil, fwk.Queue},
 		"an unbound pod goes":                          {afterPod, lsr("gone", 2), nil, fwk.QueueSkip},
 		"a nominated pod goes":                         {afterPod, nominated, nil, fwk.Queue},
 		"the pod itself is edited":                     {afterPod, pod, edited, fwk.Queue},

@@ -85,7 +85,11 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 	case now != nil:
 		return d.hint(pod, now.Spec.NodeName)
 	case was != nil:
-		return d.hint(pod, cmp.Or(was.Spec.NodeName, was.Status.NominatedNodeName))
+		node := cmp.Or(was.Spec.NodeName, was.Status.NominatedNodeName)
+		if node != "" && node == pod.Status.NominatedNodeName {
+			return fwk.Queue, nil // it may have waited for this pod: its nomination ends if it does not fit now either
+		}
+		return d.hint(pod, node)
 	}
 	return fwk.QueueSkip, nil
 }
