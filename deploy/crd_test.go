@@ -119,6 +119,55 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			`{spec: {template: {}, owners: [{object: {name: p}}], allocatePolicy: Strict}}`,
 			"spec.allocatePolicy: Unsupported value: \"Strict\"",
 		},
+		"a migration job": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {paused: true, ttl: 1h30m, mode: ReservationFirst, podRef: {apiVersion: v1, kind: Pod, namespace: a,
+			  name: b, uid: u}, reservationOptions: {reservationRef: {name: r}, template: {metadata: {labels: {k: v}},
+			  spec: {owners: []}}, preemptionOptions: {}}, deleteOptions: {gracePeriodSeconds: 0}}}`, "",
+		},
+		"a migration job without a pod": {
+			"podmigrationjobs.scheduling.koordinator.sh", `{spec: {ttl: 5m}}`, "spec.podRef: Required value",
+		},
+		"a migration job for a pod without namespace": {
+			"podmigrationjobs.scheduling.koordinator.sh", `{spec: {podRef: {name: b}}}`,
+			"podRef must have namespace and name",
+		},
+		"a migration job for a workload": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {podRef: {kind: Deployment, namespace: a, name: b}}}`, "podRef.kind must be Pod",
+		},
+		"a migration job with a negative ttl": {
+			"podmigrationjobs.scheduling.koordinator.sh", `{spec: {podRef: {namespace: a, name: b}, ttl: -5m}}`,
+			"spec.ttl in body should match",
+		},
+		"a migration job with a ttl of a million years": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {podRef: {namespace: a, name: b}, ttl: 9999999999h}}`, "must be a Go duration that fits 64 bits",
+		},
+		"a migration job of an unknown mode": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {podRef: {namespace: a, name: b}, mode: Delete}}`, "spec.mode: Unsupported value: \"Delete\"",
+		},
+		"a migration job that reserves nothing and names room": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {podRef: {namespace: a, name: b}, mode: EvictDirectly, reservationOptions: {}}}`,
+			"reservationOptions must not be set with mode EvictDirectly",
+		},
+		"a migration job with a Reservation without name": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {podRef: {namespace: a, name: b}, reservationOptions: {reservationRef: {uid: u}}}}`,
+			"reservationRef must have a name",
+		},
+		"a migration job that evicts without effect": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {podRef: {namespace: a, name: b}, deleteOptions: {dryRun: [All]}}}`,
+			"deleteOptions.dryRun must be empty: no pod would be evicted",
+		},
+		"a migration job with a negative grace period": {
+			"podmigrationjobs.scheduling.koordinator.sh",
+			`{spec: {podRef: {namespace: a, name: b}, deleteOptions: {gracePeriodSeconds: -1}}}`,
+			"deleteOptions.gracePeriodSeconds must be 0 or more",
+		},
 		"quantities in every spelling": {
 			"elasticquotas.scheduling.sigs.k8s.io",
 			`{spec: {min: {cpu: 1, memory: 1.5Gi}, max: {cpu: "2", memory: 2e9, nvidia.com/gpu: 0}}}`, "",

@@ -47,6 +47,7 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 		"elasticquotaprofiles.quota.koordinator.sh":          {"v1alpha1": true},
 		"devices.scheduling.koordinator.sh":                  {"v1alpha1": true},
 		"reservations.scheduling.koordinator.sh":             {"v1alpha1": true},
+		"podmigrationjobs.scheduling.koordinator.sh":         {"v1alpha1": true},
 	}
 	got := map[string]map[string]bool{}
 	for _, crd := range parse(t, deploy.CRDs()) {
@@ -89,6 +90,11 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 		"Reservation": {
 			`{spec: {ttl: 24h, expires: "2026-01-02T03:04:05Z"}, status: {phase: Available, nodeName: n0}}`,
 			"Phase=Available Age Node=n0 TTL=24h Expires=2026-01-02T03:04:05Z",
+		},
+		"PodMigrationJob": {
+			`{spec: {ttl: 5m, podRef: {namespace: a, name: b}, reservationOptions: {reservationRef: {name: r}}},
+			  status: {phase: Running, status: Eviction, nodeName: n0, podRef: {namespace: a, name: c}}}`,
+			"Phase=Running Status=Eviction Age Node=n0 Reservation=r PodNamespace=a Pod=b NewPod=c TTL=5m",
 		},
 		"Device":                 {`{metadata: {annotations: {node.tenon.sh/device-mode: Own}}}`, "Mode=Own Age"},
 		"ClusterNetworkTopology": {`{}`, ""},

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
@@ -438,6 +439,13 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		"Reservation: its spec changes": {
 			"validating/reservations.tenon.sh", reservationOf(true, ""), reservationOf(false, ""), true,
 		},
+		"PodMigrationJob: it is created": {"validating/podmigrationjobs.tenon.sh", migrationOf(false, ""), nil, true},
+		"PodMigrationJob: its status changes": {
+			"validating/podmigrationjobs.tenon.sh", migrationOf(false, "Running"), migrationOf(false, ""), false,
+		},
+		"PodMigrationJob: its spec changes": {
+			"validating/podmigrationjobs.tenon.sh", migrationOf(true, ""), migrationOf(false, ""), true,
+		},
 		"node: a policy goes": {
 			"validating/nodes.tenon.sh", node(nil),
 			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
@@ -526,6 +534,12 @@ func reservationOf(unschedulable bool, phase reservation.ReservationPhase) *rese
 	return r
 }
 
+func migrationOf(paused bool, phase migration.PodMigrationJobPhase) *migration.PodMigrationJob {
+	j := &migration.PodMigrationJob{}
+	j.Spec.Paused, j.Status.Phase = paused, phase
+	return j
+}
+
 func podGroup(mode string, least int32, phase v1alpha1.PodGroupPhase) *v1alpha1.PodGroup {
 	g := &v1alpha1.PodGroup{Spec: v1alpha1.PodGroupSpec{MinMember: least}}
 	if mode != "" {
@@ -558,6 +572,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		switch name {
 		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
 			"mutating/types.pods.tenon.sh", "validating/reservations.tenon.sh",
+			"validating/podmigrationjobs.tenon.sh",
 			"validating/others.resize.pods.tenon.sh":
 			want = admissionregistrationv1.Ignore
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
@@ -58,6 +59,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 	}
 	all["/validate-podgroup"] = validatePodGroup
 	all["/validate-reservation"] = h.validateReservation
+	all["/validate-podmigrationjob"] = h.validateMigration
 	if q := rules.Quotas; q != nil {
 		all["/mutate-elasticquota"] = q.addTree
 		all["/validate-elasticquota"] = func(_ context.Context, req ctrl.Request) ctrl.Response {
@@ -190,6 +192,24 @@ func (h handlers) validateReservation(_ context.Context, req ctrl.Request) ctrl.
 		return ctrl.Errored(http.StatusBadRequest, err)
 	}
 	return respond(req, admission.Reservation(r, old, h.rules.Kinds()))
+}
+
+func (h handlers) validateMigration(_ context.Context, req ctrl.Request) ctrl.Response {
+	var job, old *migration.PodMigrationJob
+	if err := json.Unmarshal(req.Object.Raw, &job); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	if len(req.OldObject.Raw) > 0 {
+		_ = json.Unmarshal(req.OldObject.Raw, &old) // what cannot be read of it does not matter
+	}
+	var template *reservation.Reservation
+	if o := job.Spec.ReservationOptions; o != nil && o.Template != nil {
+		var err error
+		if template, err = kube.ReadReservation(o.Template.Raw); err != nil {
+			return ctrl.Errored(http.StatusBadRequest, fmt.Errorf("spec.reservationOptions.template: %w", err))
+		}
+	}
+	return respond(req, admission.PodMigrationJob(job, old, template, h.rules.Kinds()))
 }
 
 func (r Rules) author(req ctrl.Request) admission.Author {

@@ -417,20 +417,116 @@ func TestWhatAReservationSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			operation := admissionv1.Create
-			if c.was.Raw != nil {
-				operation = admissionv1.Update
-			}
-			got := send(t, m["/validate-reservation"], &admissionv1.AdmissionRequest{
-				Operation: operation, Object: c.now, OldObject: c.was,
-			})
-			text := ""
-			if got.Result != nil {
-				text = got.Result.Message
-			}
-			if got.Allowed != (c.want == "") || !strings.HasPrefix(text, c.want) {
-				t.Errorf("got %v %q, want %q", got.Allowed, text, c.want)
-			}
+			checkAnswer(t, m["/validate-reservation"], c.now, c.was, c.want)
+		})
+	}
+}
+
+// checkAnswer asks about an object that is created, or changed if it was another. want is empty for what is admitted.
+func checkAnswer(t *testing.T, h http.Handler, now, was runtime.RawExtension, want string) {
+	t.Helper()
+	operation := admissionv1.Create
+	if was.Raw != nil {
+		operation = admissionv1.Update
+	}
+	got := send(t, h, &admissionv1.AdmissionRequest{Operation: operation, Object: now, OldObject: was})
+	text := ""
+	if got.Result != nil {
+		text = got.Result.Message
+	}
+	if got.Allowed != (want == "") || !strings.HasPrefix(text, want) {
+		t.Errorf("got %v %q, want %q", got.Allowed, text, want)
+	}
+}
+
+func TestWhatAPodMigrationJobSays(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	object := func(spec string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: []byte(`{"apiVersion":"scheduling.koordinator.sh/v1alpha1",` +
+			`"kind":"PodMigrationJob","metadata":{"name":"j"},"spec":{` + spec + `}}`)}
+	}
+	const pod = `"podRef":{"namespace":"default","name":"a"}`
+	template := func(spec string) runtime.RawExtension {
+		return object(pod + `,"reservationOptions":{"template":` + spec + `}`)
+	}
+	for name, c := range map[string]struct {
+		now, was runtime.RawExtension
+		want     string // empty for what is admitted
+	}{
+		"a pod by its name": {now: object(pod)},
+		"all settings": {now: object(`"paused":true,"ttl":"0","mode":"ReservationFirst","podRef":{"apiVersion":"v1",` +
+			`"kind":"Pod","namespace":"default","name":"a","uid":"u"},"deleteOptions":{"gracePeriodSeconds":0,` +
+			`"propagationPolicy":"Foreground"},"reservationOptions":{"reservationRef":{"name":"r"},` +
+			`"preemptionOptions":{}}`)},
+		"no pod":       {now: object(`"ttl":"5m"`), want: "spec.podRef: must be set: the namespace and name of a pod"},
+		"no namespace": {now: object(`"podRef":{"name":"a"}`), want: "spec.podRef.namespace: must be set"},
+		"no name":      {now: object(`"podRef":{"namespace":"a"}`), want: "spec.podRef.name: must be set"},
+		"another kind": {
+			now:  object(`"podRef":{"kind":"Job","namespace":"a","name":"b"}`),
+			want: `spec.podRef.kind: Unsupported value "Job": supported Pod`,
+		},
+		"negative ttl": {now: object(pod + `,"ttl":"-5m"`), want: "spec.ttl: must be 0 or more: it is -5m0s"},
+		"ttl in words": {now: object(pod + `,"ttl":"soon"`), want: "time: invalid duration"},
+		"another mode": {
+			now:  object(pod + `,"mode":"Delete"`),
+			want: `spec.mode: Unsupported value "Delete": supported ReservationFirst, EvictDirectly`,
+		},
+		"negative wait": {
+			now:  object(pod + `,"deleteOptions":{"gracePeriodSeconds":-1}`),
+			want: "spec.deleteOptions.gracePeriodSeconds: must be 0 or more: it is -1",
+		},
+		"a dry run": {
+			now:  object(pod + `,"deleteOptions":{"dryRun":["All"]}`),
+			want: "spec.deleteOptions.dryRun: must be empty",
+		},
+		"an unknown propagation": {
+			now: object(pod + `,"deleteOptions":{"propagationPolicy":"Deep"}`),
+			want: `spec.deleteOptions.propagationPolicy: Unsupported value "Deep": supported Orphan, Background, ` +
+				"Foreground",
+		},
+		"room for a pod that is evicted directly": {
+			now:  object(pod + `,"mode":"EvictDirectly","reservationOptions":{"reservationRef":{"name":"r"}}`),
+			want: "spec.reservationOptions: must not be set with mode EvictDirectly",
+		},
+		"a Reservation without name": {
+			now:  object(pod + `,"reservationOptions":{"reservationRef":{"uid":"u"}}`),
+			want: "spec.reservationOptions.reservationRef.name: must be set",
+		},
+		"a template that the pod completes": {
+			now: template(`{"metadata":{"labels":{"a":"b"}},"spec":{"ttl":"1h"}}`),
+		},
+		"a template for every pod": {
+			now:  template(`{"spec":{"owners":[{"labelSelector":{}}]}}`),
+			want: "spec.reservationOptions.template.spec.owners[0].labelSelector: must not be empty",
+		},
+		"a template that is a word": {
+			now: object(pod + `,"reservationOptions":{"template":"r"}`), want: "spec.reservationOptions.template: json",
+		},
+		"a template for several pods": {
+			now:  template(`{"spec":{"allocateOnce":false}}`),
+			want: "spec.reservationOptions.template.spec.allocateOnce: must be true: the room is for one pod",
+		},
+		"the uid is added": {
+			now: object(`"podRef":{"namespace":"default","name":"a","uid":"u"},"mode":"EvictDirectly"`),
+			was: object(pod),
+		},
+		"another uid": {
+			now: object(pod), was: object(`"podRef":{"namespace":"default","name":"a","uid":"u"}`),
+			want: "spec.podRef: field is immutable: create another job",
+		},
+		"another pod": {
+			now: object(pod), was: object(`"podRef":{"namespace":"default","name":"b"}`),
+			want: "spec.podRef: field is immutable: create another job",
+		},
+		"a mode that changes": {
+			now: object(pod + `,"mode":"EvictDirectly"`), was: object(pod + `,"mode":"ReservationFirst"`),
+			want: "spec.mode: field is immutable once it is set",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkAnswer(t, m["/validate-podmigrationjob"], c.now, c.was, c.want)
 		})
 	}
 }

@@ -1,0 +1,28 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of PodMigrationJob.
+const GroupName = "scheduling.koordinator.sh"
+
+// Kind is the kind of this package's objects.
+const Kind = "PodMigrationJob"
+
+// GroupVersion is the group and version of this package's kinds.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
+}
+
+// Resource is the resource under which PodMigrationJobs are served.
+func Resource() schema.GroupVersionResource { return GroupVersion().WithResource("podmigrationjobs") }
+
+// AddToScheme registers this package's kinds.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(), &PodMigrationJob{}, &PodMigrationJobList{})
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}
