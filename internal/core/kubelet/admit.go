@@ -79,7 +79,7 @@ func (s *State) admission(p *Pod) *admission {
 // watch is called for each merge, before its answer takes effect; a nil container means the whole pod.
 type watch func(c *Container, lists []hint.Named, answer hint.Answer)
 
-// run admits container by container. It builds and reports hint lists only if w is not nil.
+// run admits container by container. It reports each merge to w, unless that is nil.
 func (a *admission) run(w watch) *Refusal {
 	topology := &a.node.config.Topology
 	var whole hint.Answer

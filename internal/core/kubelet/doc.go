@@ -8,7 +8,7 @@
 // device counts, version by version. States are immutable values.
 //
 //	Admit ─► container by container, or once for the pod:
-//	  hints:    devices (device.go), CPUs (cpu*.go), memory (memory.go)     counted or listed (merge.go)
+//	  hints:    devices (device.go), CPUs (cpu*.go), memory (memory.go)     by masks (merge.go)
 //	  merge:    package hint                                                refused: TopologyAffinityError
 //	  allocate: devices ─► CPUs ─► memory                                   refused: SMTAlignmentError,
 //	                                                                        UnexpectedAdmissionError
@@ -26,8 +26,8 @@
 //
 // F1. hint.Summary.Verdict merges as the lists do if each unit is on one NUMA node or on none, and a hint is preferred
 // for its size alone. So counters merge only without devices that are on several nodes (kind.spread), and without
-// align-by-socket. Admit, too, merges by counters then, and takes all else from the managers' states; it is compared
-// with the lists. (TestHintsAreTheirDefinition, TestCountersAndListsMergeAlike)
+// align-by-socket. Admit always merges the lists, so that comparing both verdicts compares counters with lists.
+// (TestHintsAreTheirDefinition, TestCountersAndListsMergeAlike)
 //
 // F2. A container may use again what an init container had. So counters describe only pods whose init containers,
 // sidecars included, ask for nothing; what the others ask adds up. (countFits)

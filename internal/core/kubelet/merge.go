@@ -26,49 +26,30 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 		}
 		return hint.Answer{}, reason
 	}
-	answer := a.answer(&q)
+	lists := a.lists(&q)
+	answer := a.answer(lists)
 	if w != nil {
-		w(c, a.lists(&q), answer)
+		w(c, lists, answer)
 	}
 	if answer.Admitted {
 		return answer, why.Reason{}
 	}
-	return answer, a.affinity(&q)
+	return answer, a.affinity(&q, lists)
 }
 
-// answer merges by counters where they decide (F1 in the package comment), and else by lists.
-func (a *admission) answer(q *question) hint.Answer {
-	n := a.node
-	w := n.scratch()
-	defer n.release(w)
-	if n.capacity != nil && len(n.types) <= maxTypes && a.own == nil && !a.reuses() {
-		w.sums = sums{}
-		if w.sums.add(n, q) && !w.sums.byLists {
-			c := counters{node: n, free: a.counters(), merge: &w.merge}
-			return c.verdict(&w.sums, every)
-		}
+// answer merges the lists of all managers.
+func (a *admission) answer(lists []hint.Named) hint.Answer {
+	w := a.node.scratch()
+	defer a.node.release(w)
+	all := make([]hint.List, len(lists))
+	for i := range lists {
+		all[i] = lists[i].List
 	}
-	var lists []hint.List
-	for _, l := range a.lists(q) {
-		lists = append(lists, l.List)
-	}
-	return n.rule.Answer(lists, &w.merge)
+	return a.node.rule.Answer(all, &w.merge)
 }
 
 func anyAbove0(counts []int) bool {
 	return slices.ContainsFunc(counts, func(n int) bool { return n > 0 })
-}
-
-// reuses reports whether init containers have left anything that later containers use again.
-func (a *admission) reuses() bool {
-	return !a.cpus.reuse.IsEmpty() || len(a.memory.reuse) > 0 || anyAbove0(a.devices.reuse)
-}
-
-func (a *admission) counters() *hint.Summary {
-	if len(a.given) == 0 {
-		return a.start.free
-	}
-	return a.node.summary(a.node.cpus.count(&a.cpus.available), a.devices.given, &a.memory.memoryState)
 }
 
 // tooWide reports whether a kubelet does not come to the end of all masks of so many nodes (kubernetes#135541).
@@ -256,10 +237,10 @@ func keepMemory(blocks []Block, ask []Amount) []hint.Named {
 	return named
 }
 
-// affinity returns why the merge of q is refused.
-func (a *admission) affinity(q *question) why.Reason {
+// affinity returns why the merge of q is refused, which lists answer.
+func (a *admission) affinity(q *question, lists []hint.Named) why.Reason {
 	r := why.Reason{Code: why.KubeletTopologyAffinity}
-	resource, cause := blame(a.node.rule.Policy, a.lists(q))
+	resource, cause := blame(a.node.rule.Policy, lists)
 	r.Extra = int64(cause)
 	switch resource {
 	case "":
