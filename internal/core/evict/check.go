@@ -1,0 +1,151 @@
+package evict
+
+import (
+	"cmp"
+	"time"
+)
+
+// Move is a pod that may be evicted, with what is known of the place that it would go to.
+type Move struct {
+	PodUID string
+	// Job is the pod's own job. Empty: its started job, else its oldest one.
+	Job    string
+	Target string // node; empty: that of the job, which may not be known yet
+	// Forecast is the predicted utilization; nil where none was made.
+	Forecast *Forecast
+	Misfit   string // why the scheduler's what-if finds no other node; empty where it finds one or was not asked
+	Fault    string // why a question about the move could not be answered
+	// Round is set for a pod for which a job does not exist yet: since when jobs count against the limits of a round.
+	Round time.Time
+}
+
+// Forecast is the utilization of two nodes, in percent of their most used resource, before and after a move.
+type Forecast struct {
+	SourceBefore, SourceAfter, TargetBefore, TargetAfter float64
+	High                                                 float64 // the threshold of the target
+}
+
+// candidate is a pod with all that the checks need.
+type candidate struct {
+	*State
+	policy   *Policy
+	move     Move
+	now      time.Time
+	pod      *Pod
+	workload *Workload // nil where there is none or it is not known
+	job      *Job      // its own; nil where there is none
+	target   string
+}
+
+// check is the only producer of a code.
+type check struct {
+	code      Code
+	gate      string // may be skipped by this name
+	predicate bool   // is lifted by the pod's annotation
+	// run returns what the refusal says; false where the check does not refuse.
+	run func(c *candidate) (Refusal, bool)
+}
+
+// checks are in the order in which refusals are reported.
+var checks = []check{
+	{code: LookupFailed, run: lookupFailed},
+	{code: NamespaceNotInCanary, gate: "Namespaces", run: outsideCanary},
+	{code: Protected, run: protected},
+	{code: BarePod, gate: "BarePods", predicate: true, run: bare},
+	{code: UnknownOwner, run: unknownOwner},
+	{code: SystemCritical, gate: "SystemCritical", predicate: true, run: systemCritical},
+	{code: PriorityThreshold, gate: "PriorityThreshold", predicate: true, run: aboveThreshold},
+	{code: LabelSelector, gate: "LabelSelector", predicate: true, run: unselected},
+	{code: LocalStorage, gate: "LocalStorage", predicate: true, run: localStorage},
+	{code: PVC, gate: "PVC", predicate: true, run: claimsVolume},
+	{code: NodeFit, gate: "NodeFit", predicate: true, run: misfit},
+	{code: NoImprovement, run: noImprovement},
+	{code: ExpectedReplicas, gate: "ExpectedReplicas", run: tooFewReplicas},
+	{code: GaveUp, run: gaveUp},
+	{code: Paused, run: paused},
+	{code: MinAge, run: tooYoung},
+	{code: RolloutInProgress, run: rolloutInProgress},
+	{code: EvictionWouldUpgrade, run: wouldUpgrade},
+	{code: ScalingDown, run: scalingDown},
+	{code: GangMinimum, run: breaksGang},
+	{code: AlreadyEvicting, gate: "MaxMigratingPerWorkload", run: alreadyEvicting},
+	{code: WorkloadUnavailable, gate: "MaxUnavailablePerWorkload", run: workloadUnavailable},
+	{code: PDBViolation, run: violatesBudget},
+	{code: CapWorkload, run: workloadWindow},
+	{code: CapNode, gate: "MaxMigratingPerNode", run: nodeCap},
+	{code: CapNamespace, gate: "MaxMigratingPerNamespace", run: namespaceCap},
+	{code: CapDomain, run: domainCap},
+	{code: CapGlobal, gate: "MaxMigratingGlobally", run: globalCap},
+	{code: ReturnWindow, run: returns},
+	{code: OwnerBackoff, run: ownerBackoff},
+	{code: RateLimited, run: rateLimited},
+}
+
+// Check returns all that refuses the eviction of a pod now, the root first. None: the pod may be evicted.
+func (s *State) Check(p *Policy, podUID string, now time.Time) []Refusal {
+	return s.CheckMove(p, Move{PodUID: podUID}, now)
+}
+
+// CheckMove is Check of a move.
+func (s *State) CheckMove(p *Policy, m Move, now time.Time) (refused []Refusal) {
+	c := s.candidate(p, m, now)
+	for _, k := range checks {
+		if p.skipped[k.gate] || k.predicate && c.pod.Evictable {
+			continue
+		}
+		if r, refuses := k.run(&c); refuses {
+			r.Code = k.code
+			refused = append(refused, r)
+		}
+	}
+	return refused
+}
+
+func (s *State) candidate(p *Policy, m Move, now time.Time) candidate {
+	c := candidate{State: s, policy: p, move: m, now: now, pod: s.pods[m.PodUID], job: s.jobs[m.Job], target: m.Target}
+	if c.pod == nil {
+		c.pod = &Pod{UID: m.PodUID, Fault: "the pod is not known"}
+	}
+	c.workload = s.workloads[c.pod.Workload]
+	if m.Job == "" && m.Round.IsZero() {
+		c.job = s.ownJob(m.PodUID)
+	}
+	if c.target == "" && c.job != nil {
+		c.target = c.job.Target
+	}
+	return c
+}
+
+// ownJob returns the pod's started job, else its oldest one; nil where each has ended.
+func (s *State) ownJob(uid string) (own *Job) {
+	for _, j := range s.jobsOf[uid] {
+		if !j.ended() && (own == nil || cmp.Or(cmp.Compare(own.Phase, j.Phase), j.compare(own)) < 0) {
+			own = j
+		}
+	}
+	return own
+}
+
+// isOwn reports whether a job is that of the candidate.
+func (c *candidate) isOwn(j *Job) bool { return c.job != nil && j.UID == c.job.UID }
+
+// count returns how many jobs, apart from the candidate's own, have a property.
+func (c *candidate) count(jobs map[string]*Job, has func(j *Job) bool) (n int) {
+	for _, j := range jobs {
+		if !c.isOwn(j) && has(j) {
+			n++
+		}
+	}
+	return n
+}
+
+// replicas returns how many replicas the workload should have. Those of an unknown kind are the pods that have it.
+func (c *candidate) replicas() int {
+	if c.workload.Kind == Unknown {
+		return len(c.byWorkload[c.workload.Key])
+	}
+	return c.workload.Replicas
+}
+
+// name returns namespace/name.
+func (p *Pod) name() string { return p.Namespace + "/" + p.Name }

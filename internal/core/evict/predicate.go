@@ -1,0 +1,138 @@
+package evict
+
+import (
+	"hash/fnv"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// lookupFailed refuses while something that another check needs is not known.
+func lookupFailed(c *candidate) (Refusal, bool) {
+	var missing []string
+	for _, source := range slices.Sorted(maps.Keys(c.faults)) {
+		missing = append(missing, source+": "+c.faults[source])
+	}
+	add := func(text string, unknown bool) {
+		if unknown && text != "" {
+			missing = append(missing, text)
+		}
+	}
+	p := c.pod
+	add(p.Fault, true)
+	add(c.move.Fault, true)
+	add("owner "+p.Workload+" is not known", p.Workload != "" && c.workload == nil)
+	if c.workload != nil {
+		add(c.workload.Fault, true)
+	}
+	_, known := c.bonds[p.Gang]
+	add("gang "+p.Gang+" is not known", p.Gang != "" && !known)
+	_, known = c.nodes[p.Node]
+	add("node "+p.Node+" is not known", p.Node != "" && len(c.policy.DomainLimits) > 0 && !known)
+	_, known = c.namespaces[p.Namespace]
+	add("namespace "+p.Namespace+" is not known", c.policy.NamespaceSelector != nil && !known)
+	return Refusal{Subject: strings.Join(missing, "; ")}, len(missing) > 0
+}
+
+// outsideCanary refuses pods of namespaces that may not be touched.
+func outsideCanary(c *candidate) (Refusal, bool) {
+	p, name := c.policy, c.pod.Namespace
+	labels, known := c.namespaces[name]
+	in := (len(p.included) == 0 || slices.Contains(p.included, name)) && !slices.Contains(p.excluded, name) &&
+		(p.NamespaceSelector == nil || !known || p.NamespaceSelector(labels)) && InRamp(name, p.percent)
+	return Refusal{Subject: name}, !in
+}
+
+// InRamp reports whether a namespace is among so many percent of all. A larger percentage only adds namespaces.
+func InRamp(namespace string, percent int) bool {
+	h := fnv.New32a()
+	h.Write([]byte(namespace))
+	return int(h.Sum32()%100) < percent
+}
+
+// protected refuses pods that are never evicted.
+func protected(c *candidate) (Refusal, bool) {
+	switch p := c.pod; {
+	case p.Fixed != "":
+		return Refusal{Subject: p.Fixed}, true
+	case p.EvictionCost == NeverEvict:
+		return Refusal{Subject: "its eviction-cost is 2147483647"}, true
+	case p.Succeeded:
+		return Refusal{Subject: "it has succeeded"}, true
+	}
+	return Refusal{}, false
+}
+
+// bare refuses pods that no controller replaces.
+func bare(c *candidate) (Refusal, bool) {
+	allowed := c.policy.EvictAllBarePods || c.policy.EvictFailedBarePods && c.pod.Failed
+	return Refusal{}, c.pod.Workload == "" && !allowed
+}
+
+func unknownOwner(c *candidate) (Refusal, bool) {
+	return Refusal{Subject: c.pod.Workload},
+		c.workload != nil && c.workload.Kind == Unknown && !c.policy.AllowUnknownOwners
+}
+
+func systemCritical(c *candidate) (Refusal, bool) {
+	const critical = 2_000_000_000
+	return Refusal{Have: int(c.pod.Priority), Limit: critical},
+		c.pod.Priority >= critical && !c.policy.EvictSystemCriticalPods
+}
+
+func aboveThreshold(c *candidate) (Refusal, bool) {
+	t := c.policy.PriorityThreshold
+	if t == nil || c.pod.Priority < *t {
+		return Refusal{}, false
+	}
+	return Refusal{Have: int(c.pod.Priority), Limit: int(*t)}, true
+}
+
+func unselected(c *candidate) (Refusal, bool) {
+	return Refusal{}, c.policy.LabelSelector != nil && !c.policy.LabelSelector(c.pod.Labels)
+}
+
+func localStorage(c *candidate) (Refusal, bool) {
+	return Refusal{Subject: c.pod.LocalVolume}, c.pod.LocalVolume != "" && !c.policy.EvictLocalStoragePods
+}
+
+func claimsVolume(c *candidate) (Refusal, bool) {
+	return Refusal{Subject: c.pod.ClaimedVolume}, c.pod.ClaimedVolume != "" && c.policy.IgnorePVCPods
+}
+
+func misfit(c *candidate) (Refusal, bool) {
+	return Refusal{Subject: c.move.Misfit}, c.policy.NodeFit && c.move.Misfit != ""
+}
+
+// improvement is by how many points the higher utilization of two nodes must fall.
+const improvement = 5
+
+// noImprovement refuses a move after which the target is over its threshold, or the busier node is as busy as before.
+func noImprovement(c *candidate) (Refusal, bool) {
+	f := c.move.Forecast
+	if f == nil {
+		return Refusal{}, false
+	}
+	before, after := max(f.SourceBefore, f.TargetBefore), max(f.SourceAfter, f.TargetAfter)
+	if f.TargetAfter >= f.High {
+		return Refusal{
+			Subject: "utilization of node " + c.target,
+			Have:    int(math.Ceil(f.TargetAfter)), Limit: int(math.Ceil(f.High)) - 1,
+		}, true
+	}
+	return Refusal{
+		Subject: "higher utilization of nodes " + c.pod.Node + " and " + c.target,
+		Have:    int(math.Ceil(after)), Limit: int(math.Floor(before - improvement)),
+	}, after > before-improvement
+}
+
+func paused(c *candidate) (Refusal, bool) { return Refusal{}, c.policy.Paused }
+
+func tooYoung(c *candidate) (Refusal, bool) {
+	age, until := c.now.Sub(c.pod.Created), c.pod.Created.Add(c.policy.minAge)
+	return Refusal{
+		Have: int(age / time.Second), Limit: int(c.policy.minAge / time.Second), Until: until,
+	}, c.now.Before(until)
+}
