@@ -86,6 +86,14 @@ func FuzzReservationAllocated(f *testing.F) {
 	roundTrip(f, ParseReservationAllocated, `{"name":"r","uid":"u"}`)
 }
 
+func FuzzMigrationStart(f *testing.F) {
+	roundTrip(f, ParseMigrationStart, `{"time":"2026-01-02T03:04:05Z","node":"n","workload":"w","gang":"a/g"}`)
+}
+
+func FuzzSoftEviction(f *testing.F) {
+	roundTrip(f, ParseSoftEviction, `{"timestamp":"2026-01-02T03:04:05Z","deleteOptions":{"gracePeriodSeconds":3}}`)
+}
+
 func FuzzReservationOrder(f *testing.F) { plain(f, ParseReservationOrder, "7") }
 
 func FuzzSystemQoSResource(f *testing.F) {

@@ -1,0 +1,62 @@
+package annotation
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Keys of a PodMigrationJob.
+const (
+	// PassedArbitration is an annotation: "true" once the descheduler lets the job start.
+	PassedArbitration = "descheduler.koordinator.sh/passed-arbitration"
+	// MigrationStartKey is an annotation that holds a MigrationStart. It is written with PassedArbitration.
+	MigrationStartKey = "tenon.sh/migration-start"
+	// AbortMigration is an annotation that users set to "true" to stop the job.
+	AbortMigration = "tenon.sh/abort-migration"
+	// MigrationFinalizer is a finalizer of jobs that have started and not ended: the descheduler deletes their
+	// Reservation first.
+	MigrationFinalizer = "tenon.sh/migration"
+)
+
+// Keys of Reservations and pods that the descheduler writes.
+const (
+	// MigrationJobKey is an annotation of a Reservation: the UID of the PodMigrationJob that it was created for.
+	MigrationJobKey = "tenon.sh/migration-job"
+	// SoftEvictionKey is an annotation of a Pod that holds a SoftEviction. Another program is to delete the pod.
+	SoftEvictionKey = "scheduling.koordinator.sh/soft-eviction"
+)
+
+// MigrationStart is what a job was about when it started. It is needed when the pod is gone.
+type MigrationStart struct {
+	// Time is when arbitration passed.
+	Time metav1.Time `json:"time"`
+	// Node is the node of the pod, "" for a pod without node.
+	Node string `json:"node,omitempty"`
+	// Workload is the key of the pod's workload, Gang that of its gang; "" where it has none.
+	Workload string `json:"workload,omitempty"`
+	Gang     string `json:"gang,omitempty"`
+}
+
+// String returns the canonical JSON.
+func (s MigrationStart) String() string { return encode(s) }
+
+// ParseMigrationStart reads a MigrationStart.
+func ParseMigrationStart(text string) (MigrationStart, []Warning, error) {
+	return read[MigrationStart](text, nil)
+}
+
+// SoftEviction asks for the deletion of a pod.
+type SoftEviction struct {
+	Timestamp     *metav1.Time          `json:"timestamp,omitempty"`
+	DeleteOptions *metav1.DeleteOptions `json:"deleteOptions,omitempty"`
+	// Initiator is who asks.
+	Initiator string `json:"initiator,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// String returns the canonical JSON.
+func (s SoftEviction) String() string { return encode(s) }
+
+// ParseSoftEviction reads a SoftEviction.
+func ParseSoftEviction(text string) (SoftEviction, []Warning, error) {
+	return read[SoftEviction](text, nil)
+}

@@ -1,0 +1,388 @@
+package move
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// retryPause is the shortest time between two attempts to evict a pod.
+	retryPause = 5 * time.Second
+	// answerTime is how long an eviction without an answer may still take effect.
+	answerTime = time.Minute
+	// keepTime and keepWithoutTTL are how long a job is kept beyond its TTL, and from its creation where it has none.
+	keepTime, keepWithoutTTL = 5 * time.Minute, 30 * time.Minute
+)
+
+// Action is what follows the write of a status.
+type Action string
+
+// Actions. Each has the same effect when it is repeated.
+const (
+	Wait    Action = ""
+	Reserve Action = "Reserve" // create the reservation, or adopt one that an earlier process created
+	Evict   Action = "Evict"   // the pod with the UID of the job
+	Release Action = "Release" // delete the reservation
+	Finish  Action = "Finish"  // remove the finalizer
+	Remove  Action = "Remove"  // delete the job
+)
+
+// World is what the API server has beside a job.
+type World struct {
+	Now time.Time
+	// Pod has the name of the job's pod; nil where there is none. Its UID may be another one.
+	Pod *Pod
+	// Place is the job's reservation; nil where there is none.
+	Place *Place
+	// Successor is the pod that uses the reservation; nil where none does.
+	Successor *Pod
+	// Refused is why the pod may not be evicted now; nil where it may. It is read only before an eviction and while the
+	// job waits for arbitration.
+	Refused *Refusal
+	// Unready counts the other pods of the gang that have to move together with this pod and are not ready to.
+	Unready int
+	// Failure is what the last action of this process returned; nil for success, and where there was none.
+	Failure *Failure
+	// Memory is how long after its end the limits need the job.
+	Memory time.Duration
+}
+
+// Pod is a pod of the API server.
+type Pod struct {
+	Reference
+	Node string
+	// Terminating is being deleted. Asked has the mark that asks its owner to delete it. Ended has no container that
+	// runs.
+	Terminating, Asked, Ended, Ready bool
+}
+
+// Place is the reservation of a job.
+type Place struct {
+	Name, Node string
+	// Foreign was not created for the job: it is not deleted with it.
+	Foreign bool
+	// Available holds room. Used has been taken by the pod that it was for. Expired will never be used.
+	Available, Used, Expired bool
+	// Refused is why the scheduler has found no node; "" where it has not tried, and where it has found one.
+	Refused string
+}
+
+// Refusal is why a pod may not be evicted.
+type Refusal struct {
+	Code, Text string
+	Final      bool // for good
+}
+
+// Failure is the error of an action. Final errors come again with every attempt.
+type Failure struct {
+	Action Action
+	Text   string
+	// Final comes again with every attempt. Unknown is an eviction that may have taken effect.
+	Final, Unknown bool
+}
+
+// turn is one step.
+type turn struct {
+	*Job
+	*World
+	s    Status
+	late bool // The time of the job is over. Nothing new is begun.
+}
+
+// Step returns the status that is to be written and what is to be done then.
+func Step(j *Job, w *World) (Status, Action) {
+	t := &turn{Job: j, World: w, s: j.Status}
+	t.s.Conditions = slices.Clone(t.s.Conditions)
+	do := t.take()
+	return t.s, do
+}
+
+func (t *turn) isLate() bool {
+	end := t.Deadline(t.Now)
+	return !end.IsZero() && !t.Now.Before(end)
+}
+
+// Deadline is when a job fails; the zero time is never.
+func (j *Job) Deadline(now time.Time) time.Time {
+	if j.TTL <= 0 {
+		return time.Time{}
+	}
+	return j.Created.Add(j.TTL + j.Status.PausedFor(now))
+}
+
+func (t *turn) take() Action {
+	switch {
+	case t.s.Phase.IsFinal():
+		return t.clean()
+	case t.Stop:
+		return t.fail(Aborted, "", "a user stopped the job")
+	case t.Paused:
+		t.s.pause(t.Now)
+		return Wait
+	}
+	t.s.resume(t.Now)
+	t.s.Phase = cmp.Or(t.s.Phase, Pending)
+	if !t.Passed {
+		return t.queue()
+	}
+	if t.s.Phase == Pending {
+		t.s.Phase, t.s.Reason, t.s.Message = Running, "", ""
+	}
+	t.late = t.isLate()
+	if do := t.run(); !t.late || t.s.Phase.IsFinal() {
+		return do
+	}
+	return t.expire()
+}
+
+// queue waits for arbitration.
+func (t *turn) queue() Action {
+	switch {
+	case t.gone() || t.Pod.Terminating:
+		return t.fail(Failed, MissingPod, "the pod does not exist, or is being deleted")
+	case t.Refused != nil && t.Refused.Final:
+		return t.forbid(*t.Refused)
+	case t.isLate():
+		return t.fail(Failed, Timeout, fmt.Sprintf("the job did not start within %v: %s", t.TTL,
+			cmp.Or(t.s.Message, "it waits for arbitration")))
+	}
+	t.wait(t.Refused)
+	return Wait
+}
+
+// wait writes what a job waits for.
+func (t *turn) wait(r *Refusal) {
+	if r == nil {
+		r = &Refusal{}
+	}
+	t.s.Reason, t.s.Message = r.Code, r.Text
+}
+
+// gone reports whether the pod of the job does not exist any more.
+func (t *turn) gone() bool { return t.Pod == nil || t.PodUID != "" && t.Pod.UID != t.PodUID }
+
+// untouched reports whether the pod is as it was before the job.
+func (t *turn) untouched() bool { return !t.gone() && !t.Pod.Terminating && !t.Pod.Asked }
+
+func (t *turn) run() Action {
+	done := t.s.Find(Eviction)
+	switch {
+	case t.Direct && t.Source == "":
+		return t.fail(Failed, ForbiddenMigratePod, "the pod is on no node: it cannot be evicted without a reservation")
+	case t.Source == "" && !t.gone() && t.Pod.Node != "": // a pending pod is on a node now
+		t.s.Node, t.s.Pod = t.Pod.Node, t.Pod.Reference
+		t.s.set(t.Now, Condition{Type: PodScheduled, True: true})
+		t.s.end(t.Now, Succeeded, "", "")
+		return Wait
+	case done.True:
+		return t.follow()
+	case done.Reason == Evicting && !t.untouched():
+		return t.leave()
+	}
+	if !t.Direct {
+		if do, ready := t.place(); !ready {
+			return do
+		}
+	}
+	switch {
+	case t.s.Phase.IsFinal():
+		return Wait
+	case t.Source == "": // the scheduler binds the pod
+		t.s.set(t.Now, Condition{
+			Type: PodBoundReservation, Reason: WaitForPodBindReservation, Message: "the pod is on no node yet",
+		})
+		return Wait
+	case !t.untouched():
+		return t.leave()
+	}
+	return t.evict()
+}
+
+// place gets the reservation, and reports whether the pod may be evicted as far as it is concerned.
+func (t *turn) place() (do Action, ready bool) {
+	created := t.s.Find(ReservationCreated)
+	p, failure := t.Place, t.failureOf(Reserve)
+	switch {
+	case p == nil && !t.untouched():
+		return t.fail(Failed, MissingPod, "the pod does not exist any more, or is being deleted"), false
+	case p == nil && created.True:
+		return t.fail(Failed, MissingReservation, "the reservation was deleted"), false
+	case p == nil && failure != nil:
+		t.s.set(t.Now, Condition{Type: ReservationCreated, Reason: FailedCreateReservation, Message: failure.Text})
+		if failure.Final {
+			return t.fail(Failed, FailedCreateReservation, failure.Text), false
+		}
+		return Wait, false
+	case p == nil && t.late:
+		return Wait, false
+	case p == nil:
+		return Reserve, false
+	}
+	if !created.True {
+		t.s.set(t.Now, Condition{Type: ReservationCreated, True: true, Message: p.Name})
+	}
+	bound := t.s.Find(ReservationScheduled)
+	switch {
+	case p.Expired:
+		return t.fail(Failed, ReservationExpired, "the reservation expired, or its node was deleted"), false
+	case p.Used && t.untouched() && t.Source != "":
+		return t.fail(Failed, MissingReservation, "another pod used the reservation before the pod was evicted"), false
+	case !p.Available && !p.Used && !t.untouched():
+		return t.fail(Failed, MissingPod, "the pod does not exist any more, or is being deleted"), false
+	case !p.Available && !p.Used:
+		if p.Refused != "" {
+			t.s.set(t.Now, Condition{Type: ReservationScheduled, Reason: Unschedulable, Message: p.Refused})
+		}
+		return Wait, false
+	case p.Node == "" || p.Node == t.Source:
+		return t.fail(Failed, ForbiddenMigratePod, "the reservation is on the node of the pod"), false
+	case !bound.True:
+		t.s.Node = p.Node
+		t.s.set(t.Now, Condition{Type: ReservationScheduled, True: true, Message: p.Node})
+	}
+	return Wait, true
+}
+
+// evict evicts the pod when every check passes.
+func (t *turn) evict() Action {
+	done := t.s.Find(Eviction)
+	if failure := t.failureOf(Evict); failure != nil && !failure.Unknown {
+		t.s.set(t.Now, Condition{Type: Eviction, Reason: FailedEvict, Message: failure.Text, Probed: done.Probed})
+		t.wait(&Refusal{Code: FailedEvict, Text: failure.Text})
+		if failure.Final {
+			return t.fail(Failed, FailedEvict, failure.Text)
+		}
+		return Wait
+	}
+	switch {
+	case t.late:
+		return Wait
+	case t.Refused != nil && t.Refused.Final:
+		return t.forbid(*t.Refused)
+	case t.Refused != nil:
+		t.wait(t.Refused)
+		return Wait
+	case t.Unready > 0:
+		t.wait(&Refusal{Text: fmt.Sprintf("%d other pods of the gang have no place yet", t.Unready)})
+		return Wait
+	case done.Type != "" && t.Now.Before(done.Probed.Add(retryPause)):
+		return Wait
+	}
+	t.wait(nil)
+	t.s.set(t.Now, Condition{Type: Eviction, Reason: Evicting, Probed: t.Now})
+	return Evict
+}
+
+// leave waits until the pod is gone.
+func (t *turn) leave() Action {
+	at := t.s.Find(Eviction).Probed
+	if at.IsZero() { // another client deletes the pod
+		if at = t.Now; t.Direct {
+			return t.fail(Failed, MissingPod, "the pod does not exist any more, or is being deleted")
+		}
+	}
+	if !t.gone() {
+		t.s.set(t.Now, Condition{Type: Eviction, Reason: Evicting, Probed: at})
+		return Wait
+	}
+	t.wait(nil)
+	t.s.set(t.Now, Condition{Type: Eviction, Reason: EvictComplete, True: true, Probed: at})
+	return t.follow()
+}
+
+// follow waits for the pod that uses the place.
+func (t *turn) follow() Action {
+	next := t.Successor
+	switch {
+	case t.Direct:
+		t.s.end(t.Now, Succeeded, "", "")
+	case next == nil && t.Place == nil:
+		return t.fail(Failed, MissingReservation, "the reservation was deleted before a pod used it")
+	case next == nil && t.Place.Expired:
+		return t.fail(Failed, ReservationExpired, "the reservation expired before a pod used it")
+	case next == nil:
+		t.s.set(t.Now, Condition{
+			Type: PodBoundReservation, Reason: WaitForPodBindReservation, Message: "no pod uses the reservation yet",
+		})
+	case next.UID == t.PodUID: // the cache has the old pod
+	default:
+		t.s.Pod = next.Reference
+		t.s.set(t.Now, Condition{Type: PodScheduled, True: true})
+		t.s.set(t.Now, Condition{Type: PodBoundReservation, True: true})
+		if !next.Ready {
+			t.s.set(t.Now, Condition{
+				Type: BoundPodReady, Reason: WaitForBoundPodReady, Message: "the new pod is not Ready yet",
+			})
+			break
+		}
+		t.s.set(t.Now, Condition{Type: BoundPodReady, True: true})
+		t.s.end(t.Now, Succeeded, "", "")
+	}
+	return Wait
+}
+
+// expire ends a job whose time is over.
+func (t *turn) expire() Action {
+	reason, waits := Timeout, Condition{Message: t.s.Message}
+	for _, c := range t.s.Conditions {
+		if !c.True && c.Message != "" && c.Type != Paused && t.s.Message == "" {
+			waits = c
+		}
+	}
+	if waits.Reason == Unschedulable {
+		reason = Unschedulable
+	}
+	return t.fail(Failed, reason, fmt.Sprintf("the job did not end within %v: %s", t.TTL,
+		cmp.Or(waits.Message, "it waits for the reservation to get a node")))
+}
+
+func (t *turn) forbid(r Refusal) Action {
+	return t.fail(Failed, ForbiddenMigratePod, r.Code+": "+r.Text)
+}
+
+// fail ends a job. An eviction without an answer is waited for: whether the place is kept depends on it.
+func (t *turn) fail(phase Phase, reason, message string) Action {
+	if c := t.s.Find(Eviction); c.Reason == Evicting && t.untouched() {
+		if t.Now.Before(c.Probed.Add(answerTime)) {
+			return Wait
+		}
+		t.s.set(t.Now, Condition{Type: Eviction, Reason: FailedEvict, Message: message, Probed: c.Probed})
+	}
+	t.s.end(t.Now, phase, reason, message)
+	return Wait
+}
+
+func (t *turn) failureOf(a Action) *Failure {
+	if t.Failure != nil && t.Failure.Action == a {
+		return t.Failure
+	}
+	return nil
+}
+
+// clean removes what a job that has ended leaves.
+func (t *turn) clean() Action {
+	owned := t.Place != nil && !t.Place.Foreign
+	switch {
+	case owned && (t.Place.Expired || !t.s.isEvicted() && !t.Place.Used):
+		return Release
+	case t.Deleting || t.Now.Before(t.removal()):
+		return Finish
+	case owned:
+		return Release
+	}
+	return Remove
+}
+
+// removal is when the object of a job that has ended is deleted.
+func (t *turn) removal() time.Time {
+	at := t.Created.Add(keepWithoutTTL)
+	if end := t.Deadline(t.Now); !end.IsZero() {
+		at = end.Add(keepTime)
+	}
+	if needed := t.s.Find(Ended).Changed.Add(t.Memory); needed.After(at) {
+		return needed
+	}
+	return at
+}

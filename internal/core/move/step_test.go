@@ -1,0 +1,401 @@
+package move_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/move"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+const (
+	ttl    = 5 * time.Minute
+	source = "n0"
+)
+
+// cluster is a small API server with the other programs that act on a job. Its events happen at fixed times, so that a
+// run with a process that is killed can be compared with one without.
+type cluster struct {
+	job move.Job
+	now time.Time
+
+	pod, next *move.Pod
+	place     *move.Place
+	placedAt  time.Time // of the creation of the reservation
+	memory    time.Duration
+
+	script
+	goneAt, boundAt time.Time
+	failure         *move.Failure
+	evictions       int
+	finished        bool
+	removed         bool
+	problems        []string
+}
+
+// script is what the other programs do, by times since the start.
+type script struct {
+	direct, paused, pending, statefulSet bool
+	// target is the node of the reservation; "" for none.
+	target string
+	// scheduledAfter is how long the scheduler takes, bindAfter and readyAfter how long the new pod takes; 0: for ever.
+	scheduledAfter, graceful, bindAfter, readyAfter time.Duration
+	// refusedUntil is when checks pass, tooMany until when the Eviction API answers 429.
+	refusedUntil, tooMany, pauseUntil time.Duration
+	// Times at which a user does something; 0: never.
+	stopAt, podDeletedAt, placeDeletedAt time.Duration
+	refusal                              move.Refusal
+}
+
+func newCluster(s script) *cluster {
+	c := &cluster{script: s, now: start, job: move.Job{
+		Direct: s.direct, PodUID: "old", Source: source, Created: start, TTL: ttl, Passed: true,
+	}}
+	c.pod = &move.Pod{Reference: move.Reference{Namespace: "a", Name: "p", UID: "old"}, Node: source, Ready: true}
+	if s.pending {
+		c.pod.Node, c.job.Source = "", ""
+	}
+	c.tick(0)
+	return c
+}
+
+// tick lets the other programs act.
+func (c *cluster) tick(d time.Duration) {
+	c.now = c.now.Add(d)
+	after := func(since time.Time, d time.Duration) bool { return d > 0 && !c.now.Before(since.Add(d)) }
+	c.job.Paused = c.now.Before(start.Add(c.pauseUntil))
+	c.job.Stop = c.job.Stop || after(start, c.stopAt)
+	if after(start, c.podDeletedAt) && c.goneAt.IsZero() {
+		c.remove()
+	}
+	if after(start, c.placeDeletedAt) {
+		c.place = nil
+	}
+	if p := c.place; p != nil && !p.Used {
+		if !p.Expired && after(c.placedAt, ttl+time.Second) {
+			p.Expired, p.Available = true, false
+		}
+		if !p.Expired && c.target != "" && after(c.placedAt, c.scheduledAfter) {
+			p.Available, p.Node = true, c.target
+		}
+		if p.Available && c.pending && after(c.placedAt, c.bindAfter) {
+			p.Used, p.Available, c.pod.Node = true, false, p.Node
+		}
+	}
+	if !c.goneAt.IsZero() && after(c.goneAt, c.graceful) && c.pod != nil && c.pod.UID == "old" {
+		if c.pod = nil; c.statefulSet {
+			c.pod = &move.Pod{Reference: move.Reference{Namespace: "a", Name: "p", UID: "new"}}
+		}
+	}
+	gone := c.pod == nil || c.pod.UID != "old"
+	if p := c.place; gone && p != nil && p.Available && after(c.goneAt, c.bindAfter) && c.next == nil {
+		p.Used, p.Available, c.boundAt = true, false, c.now
+		c.next = &move.Pod{Reference: move.Reference{Namespace: "a", Name: "q", UID: "new"}, Node: p.Node}
+	}
+	if c.next != nil && after(c.boundAt, c.readyAfter) {
+		c.next.Ready = true
+	}
+}
+
+func (c *cluster) remove() {
+	if c.goneAt = c.now; c.pod != nil {
+		c.pod.Terminating = true
+	}
+}
+
+func (c *cluster) refused() *move.Refusal {
+	if c.now.Before(start.Add(c.refusedUntil)) {
+		return &c.refusal
+	}
+	return nil
+}
+
+// kill is when a process is killed.
+type kill struct {
+	write int  // after which write; -1: never
+	acts  bool // The action takes effect, and its result is lost.
+}
+
+// step lets a process take one step.
+func (c *cluster) step(killed bool, k kill) (move.Action, bool) {
+	w := &move.World{
+		Now: c.now, Refused: c.refused(), Failure: c.failure, Memory: c.memory, Place: c.place, Successor: c.next,
+	}
+	if c.pod != nil {
+		pod := *c.pod
+		w.Pod = &pod
+	}
+	status, do := move.Step(&c.job, w)
+	changed := !reflect.DeepEqual(status, c.job.Status)
+	c.job.Status, c.failure = status, nil
+	if !killed || k.acts {
+		c.act(do)
+	}
+	if killed {
+		c.failure = nil
+	}
+	return do, changed
+}
+
+func (c *cluster) act(do move.Action) {
+	switch do {
+	case move.Reserve:
+		if c.place == nil {
+			c.place, c.placedAt = &move.Place{Name: "r"}, c.now
+		}
+	case move.Evict:
+		p := c.place
+		if !c.direct && (p == nil || !p.Available || p.Node == source || p.Node == "") {
+			c.problems = append(c.problems, fmt.Sprintf("evicted without a place on another node: %+v", p))
+		}
+		if c.refused() != nil {
+			c.problems = append(c.problems, "evicted while a check refuses")
+		}
+		if !c.job.Status.EvictedAt().Equal(c.now) {
+			c.problems = append(c.problems, "evicted without a record of the time")
+		}
+		if c.now.Before(start.Add(c.tooMany)) {
+			c.failure = &move.Failure{Action: move.Evict, Text: "429"}
+		} else if c.pod != nil && c.pod.UID == "old" && !c.pod.Terminating {
+			c.evictions++
+			c.remove()
+		}
+	case move.Release:
+		c.place = nil
+	case move.Finish:
+		c.finished = true
+	case move.Remove:
+		c.removed = true
+	}
+}
+
+// run runs a job for a time, or until it has ended.
+func (c *cluster) run(d time.Duration, k kill) *cluster {
+	writes := 0
+	for end := c.now.Add(d); c.now.Before(end) && !c.finished; c.tick(time.Second) {
+		for range 20 {
+			do, changed := c.step(writes == k.write, k)
+			if writes++; !changed && do == move.Wait || do == move.Finish || do == move.Remove {
+				break
+			}
+		}
+	}
+	return c
+}
+
+func usual() script {
+	return script{
+		target: "n1", scheduledAfter: 2 * time.Second, graceful: 3 * time.Second, bindAfter: 5 * time.Second,
+		readyAfter: 4 * time.Second,
+	}
+}
+
+func TestStep(t *testing.T) {
+	t.Parallel()
+	with := func(change func(*script)) script {
+		s := usual()
+		change(&s)
+		return s
+	}
+	retryable := move.Refusal{Code: "CapNode", Text: "2 of 2"}
+	tests := map[string]struct {
+		script
+		phase           move.Phase
+		reason, message string
+		stage           string
+		evictions       int
+		keeps           bool // the reservation
+	}{
+		"a pod moves to its place": {
+			script: usual(), phase: move.Succeeded, stage: "Complete", evictions: 1, keeps: true,
+		},
+		"a pod of a StatefulSet comes back with its name": {
+			script: with(func(s *script) { s.statefulSet = true }), phase: move.Succeeded, stage: "Complete",
+			evictions: 1, keeps: true,
+		},
+		"a pod without a reservation is evicted": {
+			script: script{direct: true, graceful: time.Second}, phase: move.Succeeded, stage: "Complete", evictions: 1,
+		},
+		"a pending pod gets its place": {
+			script: with(func(s *script) { s.pending = true }), phase: move.Succeeded, stage: "Complete", keeps: true,
+		},
+		"a pending pod without reservation is refused": {
+			script: script{pending: true, direct: true}, phase: move.Failed, reason: "ForbiddenMigratePod",
+			message: "the pod is on no node: it cannot be evicted without a reservation",
+		},
+		"no node has room": {
+			script: with(func(s *script) { s.target = "" }), phase: move.Failed, reason: "Timeout",
+			message: "the job did not end within 5m0s: it waits for the reservation to get a node",
+			stage:   "ReservationCreated",
+		},
+		"the place is on the node of the pod": {
+			script: with(func(s *script) { s.target = source }), phase: move.Failed, reason: "ForbiddenMigratePod",
+			message: "the reservation is on the node of the pod", stage: "ReservationCreated",
+		},
+		"the pod is deleted before it has a place": {
+			script: with(func(s *script) { s.podDeletedAt = time.Second }), phase: move.Failed, reason: "MissingPod",
+			message: "the pod does not exist any more, or is being deleted", stage: "ReservationCreated",
+		},
+		"the reservation is deleted before the eviction": {
+			script: with(func(s *script) { s.placeDeletedAt, s.scheduledAfter = time.Second, 0 }), phase: move.Failed,
+			reason: "MissingReservation", message: "the reservation was deleted", stage: "ReservationCreated",
+		},
+		"a check refuses for some time": {
+			script: with(func(s *script) { s.refusal, s.refusedUntil = retryable, time.Minute }),
+			phase:  move.Succeeded, stage: "Complete", evictions: 1, keeps: true,
+		},
+		"a check refuses for good": {
+			script: with(func(s *script) {
+				s.refusal, s.refusedUntil = move.Refusal{Code: "BarePod", Text: "no owner", Final: true}, time.Minute
+			}),
+			phase: move.Failed, reason: "ForbiddenMigratePod", message: "BarePod: no owner",
+			stage: "ReservationScheduled",
+		},
+		"a check refuses until the time is over": {
+			script: with(func(s *script) { s.refusal, s.refusedUntil = retryable, time.Hour }),
+			phase:  move.Failed, reason: "Timeout", message: "the job did not end within 5m0s: 2 of 2",
+			stage: "ReservationScheduled",
+		},
+		"a direct eviction is refused until the time is over": {
+			script: script{direct: true, refusal: retryable, refusedUntil: time.Hour}, phase: move.Failed,
+			reason: "Timeout", message: "the job did not end within 5m0s: 2 of 2",
+		},
+		"the Eviction API refuses for some time": {
+			script: with(func(s *script) { s.tooMany = time.Minute }), phase: move.Succeeded, stage: "Complete",
+			evictions: 1, keeps: true,
+		},
+		"the Eviction API refuses until the time is over": {
+			script: script{direct: true, tooMany: time.Hour}, phase: move.Failed, reason: "Timeout",
+			message: "the job did not end within 5m0s: 429", stage: "Eviction",
+		},
+		"no pod uses the reservation": {
+			script: with(func(s *script) { s.bindAfter = 0 }), phase: move.Failed, reason: "Timeout", evictions: 1,
+			message: "the job did not end within 5m0s: no pod uses the reservation yet",
+			stage:   "PodBoundReservation", keeps: true,
+		},
+		"the new pod is not Ready": {
+			script: with(func(s *script) { s.readyAfter = 0 }), phase: move.Failed, reason: "Timeout", evictions: 1,
+			message: "the job did not end within 5m0s: the new pod is not Ready yet",
+			stage:   "BoundPodReady", keeps: true,
+		},
+		"a paused job takes no step, and its time does not run": {
+			script: with(func(s *script) { s.pauseUntil = 10 * time.Minute }), phase: move.Succeeded, stage: "Complete",
+			evictions: 1, keeps: true,
+		},
+		"a user stops a job before the eviction": {
+			script: with(func(s *script) { s.stopAt, s.scheduledAfter = time.Minute, 0 }), phase: move.Aborted,
+			message: "a user stopped the job", stage: "ReservationCreated",
+		},
+		"a user stops a job after the eviction": {
+			script: with(func(s *script) { s.stopAt, s.graceful = 10*time.Second, time.Minute }), phase: move.Aborted,
+			message: "a user stopped the job", stage: "Eviction", evictions: 1, keeps: true,
+		},
+		"another client deletes the pod when the place is kept": {
+			script: with(func(s *script) {
+				s.podDeletedAt, s.refusedUntil, s.refusal = time.Minute, time.Hour, retryable
+			}),
+			phase: move.Succeeded, stage: "Complete", keeps: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(test.script)
+			c.memory = time.Hour
+			c.run(20*time.Minute, kill{write: -1})
+			s := c.job.Status
+			got := []any{
+				s.Phase, s.Reason, s.Message, s.Stage, c.evictions, c.place != nil, len(c.problems), c.finished,
+			}
+			want := []any{
+				test.phase, test.reason, test.message, test.stage, test.evictions, test.keeps, 0, true,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Step (-want +got):\n%s\n%+v\n%v", diff, s, c.problems)
+			}
+			for range 1000 { // every 10 s, for longer than limits need the job
+				c.tick(10 * time.Second)
+				c.step(false, kill{})
+			}
+			if !c.removed || c.place != nil {
+				t.Errorf("the job is not removed, or its reservation %v is left", c.place)
+			}
+		})
+	}
+}
+
+func genScript(t *rapid.T) script {
+	seconds := func(name string, most int) time.Duration {
+		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
+	}
+	rare := func(name string) time.Duration {
+		if rapid.IntRange(0, 5).Draw(t, name+" happens") > 0 {
+			return 0
+		}
+		return seconds(name, 40)
+	}
+	s := script{
+		target:         rapid.SampledFrom([]string{"n1", "n1", "n1", source, ""}).Draw(t, "target"),
+		direct:         rapid.IntRange(0, 5).Draw(t, "direct") == 0,
+		pending:        rapid.IntRange(0, 7).Draw(t, "pending") == 0,
+		statefulSet:    rapid.Bool().Draw(t, "statefulSet"),
+		scheduledAfter: seconds("scheduledAfter", 8), graceful: 1 + seconds("graceful", 8),
+		bindAfter: seconds("bindAfter", 8), readyAfter: seconds("readyAfter", 8),
+		refusedUntil: rare("refusedUntil"), tooMany: rare("tooMany"), pauseUntil: rare("pauseUntil"),
+		stopAt: rare("stopAt"), podDeletedAt: rare("podDeletedAt"), placeDeletedAt: rare("placeDeletedAt"),
+		refusal: move.Refusal{Code: "CapNode", Text: "x", Final: rapid.Bool().Draw(t, "final")},
+	}
+	if s.pending {
+		s.direct, s.podDeletedAt = false, 0
+	}
+	return s
+}
+
+// TestNoEvictionWithoutPlace is D4: no pod is evicted before its place is Available on another node, a job that fails
+// before has left its pod alone and has no reservation, and one that fails after keeps it until it expires.
+func TestNoEvictionWithoutPlace(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(genScript(t))
+		c.run(500*time.Second, kill{rapid.IntRange(-1, 20).Draw(t, "kill"), rapid.Bool().Draw(t, "acts")})
+		s := c.job.Status
+		if len(c.problems) > 0 {
+			t.Fatalf("%v\n%+v", c.problems, s)
+		}
+		if !s.Phase.IsFinal() {
+			t.Fatalf("the job did not end: %+v", s)
+		}
+		if c.evictions == 0 && c.place != nil && !c.place.Used && c.goneAt.IsZero() {
+			t.Fatalf("the job ended without an eviction and left its reservation: %+v", s)
+		}
+		if c.evictions > 1 {
+			t.Fatalf("the pod was evicted %d times", c.evictions)
+		}
+	})
+}
+
+// TestStepAfterKill is D12: a job whose process is killed after any write ends as it would have ended.
+func TestStepAfterKill(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := genScript(t)
+		// A user who acts while a step is repeated may come before the step or after it.
+		s.stopAt, s.podDeletedAt, s.placeDeletedAt = 0, 0, 0
+		want := newCluster(s).run(500*time.Second, kill{write: -1})
+		acts := rapid.Bool().Draw(t, "acts")
+		for write := range 12 {
+			got := newCluster(s).run(500*time.Second, kill{write, acts})
+			a, b := want.job.Status, got.job.Status
+			if a.Phase != b.Phase || a.Reason != b.Reason || a.Pod != b.Pod || want.evictions != got.evictions {
+				t.Fatalf("killed after write %d the job ends as\n%+v, want\n%+v", write, b, a)
+			}
+		}
+	})
+}
