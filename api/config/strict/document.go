@@ -83,6 +83,11 @@ func (d *Document) Decode(path string, into any) Problems {
 	return d.Locate(path, unmarshal(n, into))
 }
 
+// Has reports whether the document, which may be nil, has a value for a field: null is none.
+func (d *Document) Has(path string) bool {
+	return d != nil && d.values[path] != nil && d.values[path].Tag != "!!null"
+}
+
 // Line returns where a field is, 0 where the document does not have it.
 func (d *Document) Line(path string) int {
 	if n := d.keys[path]; n != nil {

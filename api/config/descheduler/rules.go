@@ -1,0 +1,159 @@
+package descheduler
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// rules checks what fields of the arguments of a plugin must be together.
+func (r *reader) rules(plugin, path string, args any) {
+	under := func(name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+	if said := reflect.ValueOf(args).Elem(); said.Kind() == reflect.Struct {
+		r.kind(plugin, path, said.FieldByName("TypeMeta").Interface().(metav1.TypeMeta))
+	}
+	switch a := args.(type) {
+	case *MigrationControllerArgs:
+		r.priority(under("priorityThreshold"), a.PriorityThreshold)
+	case *DefaultEvictorArgs:
+		r.priority(under("priorityThreshold"), a.PriorityThreshold)
+		a.protect()
+	case *NodeTaintsArgs:
+		if len(a.IncludedTaints) > 0 && len(a.ExcludedTaints) > 0 {
+			r.refuse(under("excludedTaints"), "is not allowed beside includedTaints: use one of both")
+		}
+	case *LowNodeUtilizationArgs:
+		r.thresholds(under("thresholds"), a.Thresholds)
+		r.thresholds(under("targetThresholds"), a.TargetThresholds)
+		for _, resource := range slices.Sorted(maps.Keys(a.Thresholds)) {
+			high, ok := a.TargetThresholds[resource]
+			switch low := a.Thresholds[resource]; {
+			case !ok && len(a.TargetThresholds) > 0:
+				r.refuse(under("targetThresholds"), "has no %s, which thresholds has", resource)
+			case ok && low > high && !a.UseDeviationThresholds:
+				r.refuse(under("thresholds."+resource), "%v is not allowed: use at most the %v of targetThresholds",
+					low, high)
+			}
+		}
+		for _, resource := range slices.Sorted(maps.Keys(a.TargetThresholds)) {
+			if _, ok := a.Thresholds[resource]; !ok && len(a.Thresholds) > 0 {
+				r.refuse(under("thresholds"), "has no %s, which targetThresholds has", resource)
+			}
+		}
+	case *HighNodeUtilizationArgs:
+		r.thresholds(under("thresholds"), a.Thresholds)
+	case *FragmentationAwareArgs:
+		if r.resources(under("resources"), a.Resources); len(a.Resources) < 2 {
+			r.refuse(under("resources"), "has %d resources: use two or more", len(a.Resources))
+		}
+	case *ScaleDownBinPackArgs:
+		r.resources(under("resources"), a.Resources)
+		for _, resource := range slices.Sorted(maps.Keys(a.ResourceWeights)) {
+			if !slices.Contains(a.Resources, resource) {
+				r.refuse(under("resourceWeights."+resource), "is not one of resources: use %s",
+					strings.Join(a.Resources, ", "))
+			}
+		}
+	case *CustomPriorityArgs:
+		r.groups(under("evictionOrder"), a.EvictionOrder)
+	}
+}
+
+// kind checks what arguments call themselves; both may be left out.
+func (r *reader) kind(plugin, path string, said metav1.TypeMeta) {
+	for name, pair := range map[string][2]string{
+		"apiVersion": {said.APIVersion, APIVersion}, "kind": {said.Kind, plugin + "Args"},
+	} {
+		if pair[0] != "" && pair[0] != pair[1] {
+			r.refuse(path+"."+name, "%q is not allowed: use %s", pair[0], pair[1])
+		}
+	}
+}
+
+func (r *reader) priority(path string, p *PriorityThreshold) {
+	if p != nil && (p.Value == nil) == (p.Name == "") {
+		r.refuse(path, "needs a value or a name, and not both")
+	}
+}
+
+// thresholds checks those that must be there.
+func (r *reader) thresholds(path string, given Percentages) {
+	if len(given) == 0 {
+		r.refuse(path, "must be there: use percentages of resources, such as cpu: 20")
+	}
+	for _, resource := range slices.Sorted(maps.Keys(given)) {
+		r.resources(path+"."+resource, []string{resource})
+	}
+}
+
+// resources checks names of resources: one without a domain must be one of Kubernetes.
+func (r *reader) resources(path string, names []string) {
+	standard := []string{"cpu", "memory", "pods", "ephemeral-storage"}
+	for _, name := range names {
+		if !slices.Contains(standard, name) && !strings.Contains(name, "/") && !strings.HasPrefix(name, "hugepages-") {
+			r.refuse(path, "%q is not a resource: use %s, hugepages-SIZE or one with a domain, such as nvidia.com/gpu",
+				name, strings.Join(standard, ", "))
+		}
+	}
+}
+
+// groups checks groups of nodes.
+func (r *reader) groups(path string, groups []NodeGroup) {
+	if len(groups) < 2 {
+		r.refuse(path, "has %d groups: use two or more, the most expensive one first", len(groups))
+	}
+	seen := map[string]bool{}
+	for n, g := range groups {
+		at := fmt.Sprintf("%s[%d]", path, n)
+		if seen[g.Name] {
+			r.refuse(at+".name", "%q is the name of an earlier group", g.Name)
+		}
+		if seen[g.Name] = true; g.NodeSelector == nil {
+			r.refuse(at+".nodeSelector", "must be there")
+		}
+		for _, name := range slices.Sorted(maps.Keys(g.KeepThreshold)) {
+			r.resources(at+".keepThreshold."+name, []string{name})
+		}
+		for _, name := range slices.Sorted(maps.Keys(g.RejectThreshold)) {
+			r.resources(at+".rejectThreshold."+name, []string{name})
+		}
+	}
+}
+
+// protect writes podProtections as the fields that mean the same.
+func (a *DefaultEvictorArgs) protect() {
+	for name, evict := range map[string]*bool{
+		"PodsWithLocalStorage": &a.EvictLocalStoragePods, "SystemCriticalPods": &a.EvictSystemCriticalPods,
+		"FailedBarePods": &a.EvictFailedBarePods,
+	} {
+		*evict = *evict || slices.Contains(a.PodProtections.DefaultDisabled, name)
+	}
+	for name, protect := range map[string]*bool{
+		"PodsWithPVC": &a.IgnorePVCPods, "PodsWithoutPDB": &a.IgnorePodsWithoutPDB,
+	} {
+		*protect = *protect || slices.Contains(a.PodProtections.ExtraEnabled, name)
+	}
+}
+
+// inherit lifts a protection of all moves that a profile lifts for its own, where MigrationController does not have the
+// field: a file of the Kubernetes descheduler has it in DefaultEvictor alone.
+func (r *reader) inherit() {
+	for _, p := range r.Profiles {
+		if p.Evictor == nil {
+			continue
+		}
+		for name, pair := range map[string][2]*bool{
+			"evictFailedBarePods":     {&r.Migration.EvictFailedBarePods, &p.Evictor.EvictFailedBarePods},
+			"evictLocalStoragePods":   {&r.Migration.EvictLocalStoragePods, &p.Evictor.EvictLocalStoragePods},
+			"evictSystemCriticalPods": {&r.Migration.EvictSystemCriticalPods, &p.Evictor.EvictSystemCriticalPods},
+		} {
+			if r.limits == "" || !r.Has(r.limits+"."+name) {
+				*pair[0] = *pair[0] || *pair[1]
+			}
+		}
+	}
+}
