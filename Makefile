@@ -12,7 +12,7 @@ GO        ?= go
 TAGS      := nomsgpack
 BIN       := bin
 TOOL      := $(GO) tool -modfile=go.tools.mod
-BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager tenon-runtime-proxy
+BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager tenon-descheduler tenon-runtime-proxy
 # One set of flags for all tests, so that what one target has tested is cached for the others. `make verify` vets.
 TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m
 # The fast loop: what needs no Kubernetes scheduler, no containers and no local machines.
@@ -21,7 +21,7 @@ UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./ap
              ./internal/kube/... ./internal/testkit/... ./internal/view ./test/oracle
 SYSTEM    := ./cmd/... ./internal/cli ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity \
              ./internal/control/gangstatus ./internal/control/quotaprofile ./internal/control/quotarevoke \
-             ./internal/control/quotastatus ./internal/control/webhook ./internal/local/... ./internal/sched/... ./internal/sim \
+             ./internal/control/quotastatus ./internal/control/webhook ./internal/desched/... ./internal/local/... ./internal/sched/... ./internal/sim \
              ./test/bench/openb ./test/e2e/... ./test/rights
 # Tests that start programs or read more than Go's cache of test results knows: never cached.
 UNCACHED  := ./api/version ./deploy ./hack/... ./internal/archtest ./test/manifests
@@ -32,7 +32,7 @@ ONCE      := GO="$(GO)" bash hack/once.sh
 SEARCH    := WholeOrNotAtAll|SetsAreAllThatIsFeasible|TheRestAreFoundTogether
 # The packages that start goroutines, in the program or in its tests: tested under the race detector.
 RACE       = $(sort $(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [a-z]|[.]Go[^[:alnum:]_]' $(addprefix internal/,$(RACED)))))
-RACED     := agent control kube local/simnode sched
+RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
 .PHONY: help build images release up down test unit race system alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \

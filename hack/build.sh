@@ -21,7 +21,7 @@ stamp+=" -X github.com/tenon-project/tenon/api/version.release=$version"
 traceless=() others=()
 for package in "$@"; do
   case ${package##*/} in
-    tenon-agent | tenon-manager | tenon-runtime-proxy) traceless+=("$package") ;;
+    tenon-agent | tenon-descheduler | tenon-manager | tenon-runtime-proxy) traceless+=("$package") ;;
     *) others+=("$package") ;;
   esac
 done

@@ -85,7 +85,7 @@ chart() {
 }
 
 for platform in ${PLATFORMS:-$platforms}; do
-  programs="tenon-scheduler tenon-manager tenon-agent tenon-runtime-proxy kubectl-tenon"
+  programs="tenon-scheduler tenon-manager tenon-descheduler tenon-agent tenon-runtime-proxy kubectl-tenon"
   [ "$1" = images ] || programs+=" tenon"
   [ "${platform%/*}" = linux ] || programs=kubectl-tenon
   wanted=()

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/cli"
 	manager "github.com/tenon-project/tenon/internal/control/app"
+	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/sim"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/page"
@@ -214,7 +215,8 @@ func programsOfThePages() map[string]func() *cobra.Command {
 	}
 	return map[string]func() *cobra.Command{
 		"kubectl": kubectl, "tenon": tenon, "bin/tenon": tenon, "tenon-agent": agent.New,
-		"tenon-manager": manager.NewCommand, "tenon-runtime-proxy": proxy.NewCommand,
+		"tenon-manager": manager.NewCommand, "tenon-descheduler": descheduler.NewCommand,
+		"tenon-runtime-proxy": proxy.NewCommand,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	proxy "github.com/tenon-project/tenon/internal/agent/criproxy/app"
 	"github.com/tenon-project/tenon/internal/cli"
 	manager "github.com/tenon-project/tenon/internal/control/app"
+	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
 )
 
@@ -28,7 +29,8 @@ func TestEveryProgramPrintsItsVersion(t *testing.T) {
 	})
 	for name, c := range map[string]*cobra.Command{
 		"tenon": cli.NewRoot("tenon", genericiooptions.IOStreams{}, doctors), "tenon-agent": agent.New(),
-		"tenon-manager": manager.NewCommand(), "tenon-runtime-proxy": proxy.NewCommand(), "tenon-scheduler": scheduling,
+		"tenon-manager": manager.NewCommand(), "tenon-descheduler": descheduler.NewCommand(),
+		"tenon-runtime-proxy": proxy.NewCommand(), "tenon-scheduler": scheduling,
 	} {
 		var out bytes.Buffer
 		c.SetOut(&out)

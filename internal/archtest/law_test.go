@@ -65,6 +65,13 @@ var law = []rule{
 		others: []string{"*"},
 	},
 	{
+		folder: "internal/desched",
+		own: []string{
+			"internal/core", "internal/kube", "internal/view", "api", "internal/desched", "internal/control/serving",
+		},
+		others: []string{"*"},
+	},
+	{
 		// It stands in the path of every container and has no API client.
 		folder: "internal/agent/criproxy",
 		own: []string{
@@ -115,7 +122,8 @@ var reserved = map[string][]string{
 		"internal/sched", "internal/local", "internal/sim", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test",
 	},
 	"sigs.k8s.io/controller-runtime": {
-		"internal/control", "internal/local", "cmd/tenon", "cmd/tenon-manager", "internal/pins", "test",
+		"internal/control", "internal/desched", "internal/local", "cmd/tenon", "cmd/tenon-descheduler",
+		"cmd/tenon-manager", "internal/pins", "test",
 	},
 	"github.com/google/cadvisor": {"internal/local", "cmd/tenon", "test"},
 	"github.com/gin-gonic/gin": {
@@ -130,6 +138,7 @@ var private = map[string][]string{
 	"internal/local":               {"cmd", "internal/local", "test"},
 	"internal/sched/app":           {"cmd", "internal/local", "internal/sched/app", "internal/sim", "test"},
 	"internal/control/app":         {"cmd", "internal/local", "internal/control/app", "test"},
+	"internal/desched/app":         {"cmd", "internal/local", "internal/desched/app", "test"},
 	"internal/agent/app":           {"internal/local", "internal/agent/app", "internal/agent/command", "test"},
 	"internal/agent/command":       {"cmd", "internal/agent/command", "test"},
 	"internal/agent/criproxy/app":  {"cmd", "internal/agent/criproxy/app", "test"},
@@ -390,7 +399,7 @@ func TestTheCommandLineForClustersHasNoControlPlane(t *testing.T) {
 // A program that calls methods by their names, as html/template does, keeps every method of every type: a third of
 // these programs. What brought it is the page on which gRPC shows its traces.
 func TestTheLinkerMayDropMethods(t *testing.T) {
-	programs := []string{"tenon-agent", "tenon-manager", "tenon-runtime-proxy"}
+	programs := []string{"tenon-agent", "tenon-descheduler", "tenon-manager", "tenon-runtime-proxy"}
 	linked := deps(t, "nomsgpack,grpcnotrace", "linux", programs...)
 	for _, program := range programs {
 		if len(linked[program]) == 0 {

@@ -20,17 +20,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/control/certificate"
+	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -106,10 +104,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	metricsOptions, err := metricsOptions(o.MetricsAddress, keeper)
+	metricsOptions, err := serving.Options("metrics", o.MetricsAddress)
 	if err != nil {
 		return err
 	}
+	metricsOptions.TLSOpts = certificateOf(keeper)
 	metricsOptions.ExtraHandlers = map[string]http.Handler{"/configz": o.Settings}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -141,7 +140,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer counters.Unregister(metrics.Registry)
-	forget, err := registerInfo(metrics.Registry, o.Settings)
+	forget, err := serving.RegisterInfo(metrics.Registry, "tenon-manager", o.Settings)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
@@ -231,7 +230,7 @@ func newServer(o Options, keeper *certificate.Keeper) (ctrlwebhook.Server, error
 	if err != nil || port == 0 {
 		return nil, fmt.Errorf("webhook address: %q: the port must be 1…65535", o.WebhookAddress)
 	}
-	options := ctrlwebhook.Options{Host: host, Port: int(port), TLSOpts: serving(keeper)}
+	options := ctrlwebhook.Options{Host: host, Port: int(port), TLSOpts: certificateOf(keeper)}
 	if keeper == nil {
 		options.CertDir = filepath.Dir(o.CertFile)
 		options.CertName, options.KeyName = filepath.Base(o.CertFile), filepath.Base(o.KeyFile)
@@ -242,29 +241,10 @@ func newServer(o Options, keeper *certificate.Keeper) (ctrlwebhook.Server, error
 	return ctrlwebhook.NewServer(options), nil
 }
 
-// serving makes a server use the keeper's certificate.
-func serving(keeper *certificate.Keeper) []func(*tls.Config) {
+// certificateOf makes a server use the keeper's certificate.
+func certificateOf(keeper *certificate.Keeper) []func(*tls.Config) {
 	if keeper == nil {
 		return nil
 	}
 	return []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }}
 }
-
-func metricsOptions(address string, keeper *certificate.Keeper) (metricsserver.Options, error) {
-	options := metricsserver.Options{BindAddress: cmp.Or(address, "0"), TLSOpts: serving(keeper)}
-	if options.BindAddress == "0" {
-		return options, nil
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return options, fmt.Errorf("metrics address: %w", err)
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		options.SecureServing = true
-		options.FilterProvider = filters.WithAuthenticationAndAuthorization
-	}
-	return options, nil
-}
-
-// UseLogger makes a logger that of the framework, which keeps one per process. A main calls it once.
-func UseLogger(logger klog.Logger) { ctrl.SetLogger(logger) }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/version"
+	"github.com/tenon-project/tenon/internal/control/serving"
 )
 
 // NewCommand returns the command line of tenon-manager.
@@ -23,7 +24,7 @@ func NewCommand() *cobra.Command {
 		Version:      version.String(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger := klog.Background()
-			UseLogger(logger)
+			serving.UseLogger(logger)
 			var err error
 			if err = o.configure(cmd.Flags(), file, quotaArgs); err != nil {
 				return err

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/deploy"
 	manager "github.com/tenon-project/tenon/internal/control/app"
+	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
@@ -99,7 +100,7 @@ func newManager() *cobra.Command {
 		if revokeAfter > 0 {
 			quotas.Revoke.Delay = revokeAfter
 		}
-		manager.UseLogger(logger)
+		serving.UseLogger(logger)
 		return manager.Run(klog.NewContext(ctx, logger), manager.Options{
 			Kubeconfig:          dir.Credential(cluster.Manager),
 			WebhookAddress:      address(ports[datadir.Webhooks]),

@@ -1,0 +1,52 @@
+package serving
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/api/version"
+)
+
+// Options are those of a server at an address: plain on loopback, elsewhere over TLS and only for those whom the API
+// server lets read the path. "" or "0" serves nothing. flag names the address in an error.
+func Options(flag, address string) (metricsserver.Options, error) {
+	options := metricsserver.Options{BindAddress: cmp.Or(address, "0")}
+	if options.BindAddress == "0" {
+		return options, nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return options, fmt.Errorf("%s address: %w", flag, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		options.SecureServing = true
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return options, nil
+}
+
+// RegisterInfo makes metrics say which version of a component runs with which configuration, until forget is called.
+func RegisterInfo(to prometheus.Registerer, component string, settings strict.Settings) (forget func(), err error) {
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tenon_build_info", Help: "1, with the version of the binary.",
+	}, []string{"component", "version"})
+	inForce := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tenon_config_info", Help: "1, with a hash of the configuration in force.",
+	}, []string{"component", "hash"})
+	build.WithLabelValues(component, version.String()).Set(1)
+	inForce.WithLabelValues(component, settings.Hash()).Set(1)
+	err = errors.Join(to.Register(build), to.Register(inForce))
+	return func() { _ = to.Unregister(build) && to.Unregister(inForce) }, err
+}
+
+// UseLogger makes a logger that of the framework, which keeps one per process. A main calls it once.
+func UseLogger(logger klog.Logger) { ctrl.SetLogger(logger) }
