@@ -21,9 +21,13 @@ import (
 // what undoes it; rollback pops and runs these, so that in the end snapshot and accounts are as before.
 type attempt struct {
 	*Rounds
-	ctx   context.Context
-	round *groupRound
-	trial Trial
+	*members
+	ctx context.Context
+	// places are the domains in which members are tried that may not be anywhere, by UID.
+	places map[string]*place
+	// planned has the node that is tried first for a member, by UID, and the result once it is placed.
+	planned map[string]scheduler.ScheduleResult
+	trial   Trial
 	// admits is set where the caller decides about quotas, and not the cycles of the members.
 	admits bool
 	// placed are the members that are reserved now, by UID.
@@ -42,15 +46,21 @@ type placed struct {
 	pod   *framework.PodInfo // with its node
 }
 
-func (r *Rounds) attempt(ctx context.Context, round *groupRound) *attempt {
-	for _, chosen := range round.places {
+// attempt begins an attempt on members in their places, anywhere without. planned has the nodes to try first.
+func (r *Rounds) attempt(ctx context.Context, m *members, places map[string]*place,
+	planned map[string]scheduler.ScheduleResult,
+) *attempt {
+	for _, chosen := range places {
 		chosen.at = 0
 	}
-	return &attempt{Rounds: r, ctx: ctx, round: round, trial: r.Trial(), placed: map[string]*placed{}}
+	return &attempt{
+		Rounds: r, members: m, ctx: ctx, places: places, planned: planned, trial: r.Trial(),
+		placed: map[string]*placed{},
+	}
 }
 
 func (a *attempt) profile(uid string) framework.Framework {
-	return a.Core.Profiles[a.round.queued[uid].Pod.Spec.SchedulerName]
+	return a.Core.Profiles[a.pods[uid].Pod.Spec.SchedulerName]
 }
 
 // state returns the state of a cycle that works on the copies.
@@ -64,57 +74,90 @@ func (a *attempt) state() fwk.CycleState {
 	return state
 }
 
+// findNode chooses a node for a member.
+func (a *attempt) findNode(uid string, state fwk.CycleState) (scheduler.ScheduleResult, error) {
+	a.attempting = a
+	defer func() { a.attempting = nil }()
+	return a.schedule(a.ctx, a.profile(uid), state, anywhere(a.pods[uid]))
+}
+
 // try chooses a node for a member, the planned one where that takes it, and reserves it there. The state holds what
 // plugins know of the pod, also after an error.
 func (a *attempt) try(uid string) (fwk.CycleState, error) {
-	pod, f, state := anywhere(a.round.queued[uid]), a.profile(uid), a.state()
+	state := a.state()
 	if err := a.confine(uid, state); err != nil {
 		return state, err
 	}
-	result, err := a.schedule(a.ctx, f, state, pod)
-	chosen, in := a.round.places[uid], err
+	result, err := a.findNode(uid, state)
+	chosen, in := a.places[uid], err
 	for left := chosen.others(); in != nil && left > 0; left-- {
 		chosen.at = (chosen.at + 1) % len(chosen.parts)
 		if state = a.state(); a.confine(uid, state) == nil {
-			result, in = a.schedule(a.ctx, f, state, pod)
+			result, in = a.findNode(uid, state)
 			addNodes(err, in)
 		}
 	}
 	if in != nil {
 		return state, err
 	}
-	return state, a.reserveResult(uid, pod, state, result)
+	return state, a.reserveResult(uid, state, result)
 }
 
 // tryOn tries a member on one node alone, and reserves it there.
 func (a *attempt) tryOn(uid, node string) error {
-	pod, f, state := anywhere(a.round.queued[uid]), a.profile(uid), a.state()
-	if chosen := a.round.places[uid]; chosen != nil && chosen.mark != nil {
+	state := a.state()
+	if chosen := a.places[uid]; chosen != nil && chosen.mark != nil {
 		chosen.mark(state)
 	}
-	if err := a.Rounds.confine(f, &part{name: "node " + node, nodes: sets.New(node)}); err != nil {
+	if err := a.domains.confine(a.profile(uid), &part{name: "node " + node, nodes: sets.New(node)}); err != nil {
 		return err
 	}
-	a.round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
-	result, err := a.schedule(a.ctx, f, state, pod)
+	a.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	result, err := a.findNode(uid, state)
 	if err != nil {
 		return err
 	}
-	return a.reserveResult(uid, pod, state, result)
+	return a.reserveResult(uid, state, result)
 }
 
 // reserveResult reserves a member on the node that was chosen for it, until rollback.
-func (a *attempt) reserveResult(uid string, pod *framework.QueuedPodInfo, state fwk.CycleState,
-	result scheduler.ScheduleResult,
-) error {
-	assumed := pod.DeepCopy()
+func (a *attempt) reserveResult(uid string, state fwk.CycleState, result scheduler.ScheduleResult) error {
+	assumed := anywhere(a.pods[uid]).DeepCopy()
 	assumed.Pod.Spec.NodeName = result.SuggestedHost
 	if err := a.reserveOn(uid, &placed{a.profile(uid), state, assumed.PodInfo}); err != nil {
 		return err
 	}
-	a.round.planned[uid] = result
+	a.planned[uid] = result
 	a.undo = append(a.undo, func() { a.unreserve(uid) })
 	return nil
+}
+
+// confine confines the attempt on a member to where it may be placed beside those that are.
+func (a *attempt) confine(uid string, state fwk.CycleState) error {
+	chosen := a.places[uid]
+	if chosen == nil {
+		return a.domains.confine(a.profile(uid), nil)
+	}
+	if chosen.mark != nil {
+		chosen.mark(state)
+	}
+	for i := range chosen.parts[chosen.at:] {
+		if p := &chosen.parts[chosen.at+i]; p.members == 0 || a.count(p, chosen) < p.members {
+			return a.domains.confine(a.profile(uid), p)
+		}
+	}
+	return errors.New("the other members of its gang are as many as their domains may have: " +
+		"the gang asks for multiples of a number in each")
+}
+
+// count returns how many members are placed in a part.
+func (a *attempt) count(p *part, chosen *place) (n int) {
+	for uid, m := range a.placed {
+		if a.places[uid] == chosen && p.nodes.Has(m.pod.Pod.Spec.NodeName) {
+			n++
+		}
+	}
+	return n
 }
 
 // addNodes adds the nodes that refuse a pod to others that do.
@@ -207,7 +250,7 @@ func (a *attempt) unreserve(uid string) {
 func (a *attempt) displace(uid string) {
 	p := a.placed[uid]
 	a.unreserve(uid)
-	delete(a.round.planned, uid)
+	delete(a.planned, uid)
 	a.undo = append(a.undo, func() { a.broken = a.reserveOn(uid, p) != nil || a.broken })
 }
 

@@ -8,9 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -81,32 +82,29 @@ func (r *Rounds) resolve(ctx context.Context) {
 // couldStart reports whether a gang would have its minimum without these reserved pods of others: on nodes, in their
 // accounts, and in quotas.
 func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
-	round := &groupRound{queued: map[string]*framework.QueuedPodInfo{}, planned: map[string]scheduler.ScheduleResult{}}
-	var order []string
+	m := &members{pods: map[string]*framework.QueuedPodInfo{}}
 	for _, lack := range h.Lacks {
 		for _, uid := range lack.Pending {
-			if round.queued[uid] = r.pending(ctx, r.Gangs.Pod(uid)); round.queued[uid] == nil {
+			if m.pods[uid] = r.pending(ctx, r.Gangs.Pod(uid)); m.pods[uid] == nil {
 				return false
 			}
-			order = append(order, uid)
+			m.order = append(m.order, uid)
 		}
 	}
-	if len(order) == 0 {
+	if len(m.order) == 0 {
 		return false
 	}
-	p := r.newPreemption(ctx, round)
-	p.prepare(order)
+	p := r.newPreemption(ctx, m, nil, nil)
+	p.prepare()
 	defer p.rollback(0)
 	for _, uid := range without {
 		info, _ := p.find(r.Gangs.Pod(uid))
 		if info == nil {
 			return false
 		}
-		u := &unit{}
-		u.pods = append(u.pods, info)
-		p.removeVictims(u)
+		p.removeVictims(&unit{pods: []fwk.PodInfo{info}})
 	}
-	if !r.mayStart(p.profile(order[0]), round, h) {
+	if p.places = r.placesToStart(m, h); p.places == nil {
 		return false
 	}
 	for _, lack := range h.Lacks {
@@ -125,4 +123,25 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 	}
 	p.countInQuotas()
 	return p.admitted() && !p.broken
+}
+
+// placesToStart returns the first domains in which the members that gangs lack may be placed; nil if there are none,
+// and empty if they may be anywhere. It sees the snapshot without the pods that the caller has removed.
+func (r *Rounds) placesToStart(m *members, h gang.Holder) map[string]*place {
+	var requests []*domain.Request
+	for _, lack := range h.Lacks {
+		if len(lack.Pending) == 0 {
+			continue
+		}
+		request := func(s *gang.State) *domain.Request { return s.DomainRequest(lack.Pending[0]) }
+		if g := kube.Ask(r.Gangs, request); g != nil {
+			g.Members, g.Min = lack.Pending, lack.Members
+			requests = append(requests, g)
+		}
+	}
+	bound, f := onlyBound(requests), r.Core.Profiles[m.first().Spec.SchedulerName]
+	for places := range r.domains.search(f, m, bound, r.below(m, bound)).places() {
+		return places
+	}
+	return nil
 }

@@ -1,14 +1,23 @@
 // Package coscheduling is the plugin Coscheduling: the members of gangs that start together get nodes together or not
 // at all.
 //
-//	Rounds         takes the members out of the queue together, and gives each of them its cycle
-//	groupRound     is the members of one group on their way through these cycles
+//	queue ─► Rounds ─ Schedule ─► makePlan(members) ─► domains ─► places
+//	            ▲                      │                            │
+//	            │                      └──► attempt(members, places) on the snapshot, and back
+//	            │                               │
+//	            │                            outcome ─ fits ─► a cycle for each member: Reserve, Permit
+//	            │                               │ does not fit
+//	            └── report ◄── nomination ◄── preemption(members), else keepNodes(members)
+//
+//	Rounds         takes the members out of the queue together, and gives each of them its cycle (rounds.go, alone.go)
+//	members        are the pods of a group that are tried together, and what they ask for (members.go, packing.go)
+//	outcome        is what a plan came to (plan.go); answers are those of groups of equal shape (answers.go)
 //	attempt        places members on the snapshot and on copies of the accounts, and takes all of it back
-//	place          is the domain of the network in which members are tried
-//	preemption     is an attempt with pods of lower priority out of the way
+//	domains        chooses domains of the network, and confines attempts to them; a place is one domain
+//	preemption     is an attempt with pods of lower priority out of the way (preempt.go, victims.go, evict.go)
 //	reservation    is nodes that are kept for a gang which others overtook
+//	report         is what the members of a failed plan learn of it, with their nominations
 //	deadlocks      are NonStrict gangs that hold what each other needs
-//	answers        are why gangs do not fit, for those of equal shape
 //	Held           writes why pods wait for their gang
 //
 // # A round

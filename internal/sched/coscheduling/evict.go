@@ -32,10 +32,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// evictVictims evicts victims for the members of a failed plan, which is tried again afterwards. It stops where the
-// gang is no longer to start.
-func (r *Rounds) evictVictims(ctx context.Context, round *groupRound, victims []*unit) {
-	member := round.queued[round.failure.UID].Pod
+// evictVictims evicts victims for the members of a failed plan, which are nominated to these nodes and tried again
+// afterwards. member is the one for which the plan failed. It stops where the gang is no longer to start.
+func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated map[string]string, victims []*unit) {
 	f := r.Core.Profiles[member.Spec.SchedulerName]
 	chooser := r.Preemption(f)
 	var pods []*corev1.Pod
@@ -65,7 +64,7 @@ func (r *Rounds) evictVictims(ctx context.Context, round *groupRound, victims []
 		}
 		untilAllGo(ctx, f, evicted)
 		r.mu.Lock()
-		for uid := range round.nominated {
+		for uid := range nominated {
 			delete(r.evicting, uid)
 		}
 		r.mu.Unlock()
@@ -77,7 +76,7 @@ func (r *Rounds) evictVictims(ctx context.Context, round *groupRound, victims []
 	if r.evicting == nil {
 		r.evicting = map[string]string{}
 	}
-	maps.Copy(r.evicting, round.nominated)
+	maps.Copy(r.evicting, nominated)
 	r.mu.Unlock()
 	if utilfeature.DefaultFeatureGate.Enabled(features.SchedulerAsyncPreemption) {
 		go begin(context.WithoutCancel(ctx))
@@ -180,8 +179,8 @@ func untilAllGo(ctx context.Context, h fwk.Handle, deleted []*corev1.Pod) {
 	known := h.SharedInformerFactory().Core().V1().Pods().Lister()
 	_ = wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, goesLimit, true, func(context.Context) (bool, error) {
 		deleted = slices.DeleteFunc(deleted, func(pod *corev1.Pod) bool {
-			round, err := known.Pods(pod.Namespace).Get(pod.Name)
-			return apierrors.IsNotFound(err) || err == nil && (round.UID != pod.UID || round.DeletionTimestamp != nil)
+			now, err := known.Pods(pod.Namespace).Get(pod.Name)
+			return apierrors.IsNotFound(err) || err == nil && (now.UID != pod.UID || now.DeletionTimestamp != nil)
 		})
 		return len(deleted) == 0, nil
 	})

@@ -19,21 +19,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
-// orders returns the orders in which members are tried; own is the one in which they left the queue.
-func (round *groupRound) orders(own []string) [][]string {
-	if round.packing == nil {
-		return [][]string{own}
-	}
-	return round.packing.Orders(round.plan)
-}
-
-// packing describes members and the nodes of the snapshot. nil if all members ask for the same: then no order is better
-// than another.
-func (r *Rounds) packing(ctx context.Context, round *groupRound, members []string) *gang.Packing {
+// describePacking describes members and the nodes of the snapshot. nil if all members ask for the same: then no order
+// is better than another.
+func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing {
 	p := &gang.Packing{Steps: gang.MostPackSteps, Places: gang.MostPackPlaces}
 	var first []*framework.QueuedPodInfo // of each class
-	for _, uid := range members {
-		pod, class := round.queued[uid], 0
+	for _, uid := range m.order {
+		pod, class := m.pods[uid], 0
 		for class < len(first) && !r.asksTheSame(first[class], pod) {
 			class++
 		}
@@ -49,7 +41,7 @@ func (r *Rounds) packing(ctx context.Context, round *groupRound, members []strin
 	if err != nil {
 		return nil
 	}
-	dimensions := round.dimensions(members)
+	dimensions := m.dimensions(m.order)
 	for _, n := range nodes {
 		p.Free = append(p.Free, freeInDimensions(n, dimensions, nil))
 	}
@@ -114,29 +106,30 @@ func asksOf(pod *framework.QueuedPodInfo, name corev1.ResourceName) int64 {
 }
 
 // searchNodes looks for nodes of the members where no order of them fits, and plans these. It does not if a member is
-// refused whatever its node is, or if members must be spread over parts of a domain.
-func (r *Rounds) searchNodes(ctx context.Context, round *groupRound, current string, cause error) (fits bool) {
+// refused whatever its node is, which cause says, or if members must be spread over parts of a domain.
+func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]*place, cause error,
+) (o outcome, fits bool) {
 	var unfit *framework.FitError
-	p := round.packing
+	p := m.packing
 	if p == nil || !errors.As(cause, &unfit) || unfit.Diagnosis.PreFilterMsg != "" {
-		return false
+		return o, false
 	}
-	for _, chosen := range round.places {
-		if chosen != nil && (len(chosen.parts) > 1 || chosen.parts[0].members > 0) {
-			return false
+	for _, chosen := range places {
+		if len(chosen.parts) > 1 || chosen.parts[0].members > 0 {
+			return o, false
 		}
 	}
-	f := r.Core.Profiles[round.queued[current].Pod.Spec.SchedulerName]
-	r.release(f) // the nodes of the packing are those of the whole snapshot
+	f := r.Core.Profiles[m.first().Spec.SchedulerName]
+	r.domains.release(f) // the nodes of the packing are those of the whole snapshot
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return false
+		return o, false
 	}
-	a := r.attempt(ctx, round)
+	a := r.attempt(ctx, m, places, map[string]scheduler.ScheduleResult{})
 	var steps []int // of the attempt, before each member was placed
 	name := func(node int) string { return nodes[node].Node().Name }
-	order, found := p.Search(round.plan,
-		func(uid string, node int) bool { return round.places[uid].has(name(node)) },
+	order, found := p.Search(m.plan,
+		func(uid string, node int) bool { return places[uid].has(name(node)) },
 		func(uid string, node int) bool {
 			before := len(a.undo)
 			if a.tryOn(uid, name(node)) != nil {
@@ -150,18 +143,21 @@ func (r *Rounds) searchNodes(ctx context.Context, round *groupRound, current str
 			steps = steps[:len(steps)-1]
 		})
 	a.rollback(0)
-	r.release(f)
+	r.domains.release(f)
 	if order == nil {
-		return false
+		return o, false
 	}
 	planned := map[string]scheduler.ScheduleResult{}
 	for uid, node := range found {
 		planned[uid] = scheduler.ScheduleResult{SuggestedHost: name(node)}
 	}
-	for _, m := range p.Members {
-		if _, has := found[m.UID]; !has {
-			order = append(order, m.UID)
+	for _, member := range p.Members {
+		if _, has := found[member.UID]; !has {
+			order = append(order, member.UID)
 		}
 	}
-	return r.tryAll(ctx, round, order, planned) && r.followOrder(ctx, round, current, order)
+	if o, fits = r.tryAll(ctx, m, places, order, planned); !fits {
+		return o, false
+	}
+	return r.followOrder(ctx, m, o, order)
 }

@@ -59,42 +59,52 @@ type class struct {
 }
 
 // preempt looks for pods whose eviction lets a failed plan succeed, and decides about the nominations of the members.
-// The function that it returns begins to evict; it is nil where nothing is evicted.
-func (r *Rounds) preempt(ctx context.Context, round *groupRound, current string) (evict func()) {
-	order := append([]string{current}, round.next...)
-	if round.cause == nil || round.recalled || round.failure.Skip.Choices > 0 || !r.mayPreempt(ctx, round, order) ||
-		r.waitsToPreempt(round, current, time.Now()) {
-		return nil
+// Where it must wait before it may evict, failed.failure says until when. The function that it returns begins to evict;
+// it is nil where nothing is evicted.
+func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n nomination, evict func()) {
+	may, pending := r.mayPreempt(ctx, m)
+	if pending != nil {
+		return nomination{nodes: pending, preempts: true, unchanged: true}, nil
+	}
+	if again := r.preemptsAt(m.first(), time.Now()); !may || !again.IsZero() {
+		if may {
+			failed.failure.Again = again
+		}
+		return nomination{}, nil
 	}
 	var victims []*unit
 	var least gang.Loss
-	fits := false
-	for round.places = range r.placesWithout(round, current, r.below(round, round.plan.DomainRequests)) {
-		p := r.newPreemption(ctx, round)
+	for places := range r.placesWithout(m, r.below(m, m.plan.DomainRequests)) {
+		p := r.newPreemption(ctx, m, places, maps.Clone(failed.planned))
 		r.preempting = p
-		found := p.prepare(order) && p.placeMembers(order) && p.admitMembers() && p.restoreVictims() &&
-			p.verifyPlacement(order) && round.isWhole() && len(p.taken) > 0
-		nominated := map[string]string{}
-		for uid, on := range p.placed {
-			nominated[uid] = on.pod.Pod.Spec.NodeName
-		}
-		taken := p.victims()
+		found := p.prepare() && p.placeMembers() && p.admitMembers() && p.restoreVictims() &&
+			p.verifyPlacement() && isWhole(places, p.planned) && len(p.taken) > 0
+		nodes, taken := p.nodes(), p.victims()
 		p.rollback(0)
 		r.preempting = nil
-		r.release(p.profile(current))
+		r.domains.release(p.profile(m.order[0]))
 		if !found || p.broken {
 			continue
 		}
-		if loss := p.lossOf(taken...); !fits || loss.Compare(least) < 0 {
-			fits, victims, least = true, taken, loss
-			round.nominated, round.failure.Preempts = nominated, true
+		if loss := p.lossOf(taken...); !n.preempts || loss.Compare(least) < 0 {
+			victims, least = taken, loss
+			n = nomination{nodes: nodes, preempts: true, awaits: len(taken) == 0}
 		}
 	}
-	round.places = nil
-	if round.awaits = fits && len(victims) == 0; len(victims) == 0 {
-		return nil
+	if len(victims) == 0 {
+		return n, nil
 	}
-	return func() { r.evictVictims(ctx, round, victims) }
+	member := m.pods[failed.failure.UID].Pod
+	return n, func() { r.evictVictims(ctx, member, n.nodes, victims) }
+}
+
+// nodes returns the node of each member that is placed.
+func (a *attempt) nodes() map[string]string {
+	nodes := map[string]string{}
+	for uid, on := range a.placed {
+		nodes[uid] = on.pod.Pod.Spec.NodeName
+	}
+	return nodes
 }
 
 // victims returns the units that are evicted: without the pods that terminate anyway.
@@ -120,31 +130,31 @@ func (r *Rounds) evictAfter(pod *corev1.Pod, evict func()) {
 // pending members does not fit. The others are nominated as well; they leave the queue for that.
 func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, cause error) {
 	var unfit *framework.FitError
-	plan, members := r.Gangs.Rest(pod.Pod)
+	plan, others := r.Gangs.Rest(pod.Pod)
 	if plan == nil || !errors.As(cause, &unfit) {
 		return
 	}
 	current := string(pod.Pod.UID)
-	round := &groupRound{
-		plan: plan, queued: map[string]*framework.QueuedPodInfo{current: pod}, cause: cause,
-		planned: map[string]scheduler.ScheduleResult{}, failure: gang.Failure{UID: current},
+	m := &members{
+		plan: plan, pods: map[string]*framework.QueuedPodInfo{current: pod}, order: []string{current},
 	}
-	for _, m := range members {
-		uid := string(m.UID)
-		info := r.pending(ctx, m)
-		if uid == current || info == nil || len(m.Spec.SchedulingGates) > 0 {
+	for _, member := range others {
+		uid := string(member.UID)
+		info := r.pending(ctx, member)
+		if uid == current || info == nil || len(member.Spec.SchedulingGates) > 0 {
 			continue
 		}
-		round.queued[uid], round.next = info, append(round.next, uid)
+		m.pods[uid], m.order = info, append(m.order, uid)
 	}
-	r.failed = round
-	r.evictAfter(pod.Pod, r.preempt(ctx, round, current))
-	for _, uid := range round.next {
-		node := round.nominated[uid]
-		if node == "" || round.kept {
+	n, evict := r.preempt(ctx, m, &outcome{failure: gang.Failure{UID: current}})
+	r.failed = &report{members: m, nomination: n}
+	r.evictAfter(pod.Pod, evict)
+	for _, uid := range m.order[1:] {
+		node := n.nodes[uid]
+		if node == "" || n.unchanged {
 			continue
 		}
-		if other := r.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), round.queued[uid].Pod); other != nil {
+		if other := r.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), m.pods[uid].Pod); other != nil {
 			fit := refused(other.Pod, gang.Refusal{Code: why.GangPreempting, Gang: r.Gangs.GangOf(other.Pod)})
 			fit.Diagnosis.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins.Union(
 				unfit.Diagnosis.UnschedulablePlugins)
@@ -170,38 +180,41 @@ func (r *Rounds) pending(ctx context.Context, pod *corev1.Pod) *framework.Queued
 	}
 }
 
-func (r *Rounds) newPreemption(ctx context.Context, round *groupRound) *preemption {
+// newPreemption begins a preemption for members in their places. planned has the nodes to try first.
+func (r *Rounds) newPreemption(ctx context.Context, m *members, places map[string]*place,
+	planned map[string]scheduler.ScheduleResult,
+) *preemption {
+	if planned == nil {
+		planned = map[string]scheduler.ScheduleResult{}
+	}
 	p := &preemption{
-		attempt: r.attempt(
-			ctx,
-			round,
-		), classes: map[string]*class{}, gone: map[string]bool{}, spared: map[string]bool{},
-		trials: map[string]*quota.Trial{}, charges: gang.Charges{},
+		attempt: r.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
+		spared: map[string]bool{}, trials: map[string]*quota.Trial{}, charges: gang.Charges{},
 	}
 	p.admits = true
 	return p
 }
 
-// mayPreempt reports whether all members may have victims, and none still waits for its own: then they keep what they
-// are nominated for.
-func (r *Rounds) mayPreempt(ctx context.Context, round *groupRound, order []string) bool {
+// mayPreempt reports whether all members may have victims. If one of them still waits for its own, it returns the nodes
+// that the members are nominated to, which they keep; else pending is nil.
+func (r *Rounds) mayPreempt(ctx context.Context, m *members) (may bool, pending map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	held := map[string]string{}
-	for _, uid := range order {
-		pod := round.queued[uid].Pod
+	nominated, waits := map[string]string{}, false
+	for _, uid := range m.order {
+		pod := m.pods[uid].Pod
 		chooser := r.chooser(pod)
 		if chooser == nil {
-			return false
+			return false, nil
 		}
 		eligible, _ := chooser.Evaluator.PodEligibleToPreemptOthers(ctx, pod, nil)
-		round.kept = round.kept || !eligible || r.evicting[uid] != ""
-		held[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
+		waits = waits || !eligible || r.evicting[uid] != ""
+		nominated[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
 	}
-	if round.kept {
-		round.nominated, round.failure.Preempts = held, true
+	if waits {
+		return false, nominated
 	}
-	return !round.kept
+	return true, nil
 }
 
 // chooser returns what chooses victims for a member of a gang; nil for one that evicts none. An extender that has a say
@@ -211,8 +224,8 @@ func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
 	group := r.Gangs.Object(r.Gangs.GangOf(pod))
 	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever && (group == nil || !group.NeverPreempts) &&
 		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
-			round, ok := p.(*Plugin)
-			return ok && round.preempts
+			plugin, ok := p.(*Plugin)
+			return ok && plugin.preempts
 		}) &&
 		!slices.ContainsFunc(r.Core.Extenders, func(e fwk.Extender) bool {
 			return e.SupportsPreemption() && e.IsInterested(pod)
@@ -231,7 +244,7 @@ func (p *preemption) allows(victim *corev1.Pod) bool {
 
 // preemptor returns a member with the priority that decides whom it evicts.
 func (p *preemption) preemptor(uid string) *corev1.Pod {
-	pod := p.round.queued[uid].Pod
+	pod := p.pods[uid].Pod
 	if priority := p.Gangs.Priority(pod); priority != corev1helpers.PodPriority(pod) {
 		pod = pod.DeepCopy()
 		pod.Spec.Priority = &priority
@@ -240,10 +253,10 @@ func (p *preemption) preemptor(uid string) *corev1.Pod {
 }
 
 // prepare notes what holds for all members.
-func (p *preemption) prepare(order []string) bool {
+func (p *preemption) prepare() bool {
 	known := map[string]bool{}
-	for i, uid := range order {
-		pod := p.round.queued[uid].Pod
+	for i, uid := range p.order {
+		pod := p.pods[uid].Pod
 		if priority := p.Gangs.Priority(pod); i == 0 || priority < p.lowest {
 			p.lowest = priority
 		}
@@ -257,7 +270,7 @@ func (p *preemption) prepare(order []string) bool {
 			}
 		}
 	}
-	f := p.profile(order[0])
+	f := p.profile(p.order[0])
 	var err error
 	p.lister = f.SnapshotSharedLister().NodeInfos()
 	p.pdbs, err = f.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
@@ -282,15 +295,8 @@ func (p *preemption) prepare(order []string) bool {
 }
 
 // placeMembers finds a node for each member: with victims for those that its gang needs, as it is for the others.
-func (p *preemption) placeMembers(order []string) bool {
-	plan, _, _ := p.Gangs.Begin(p.round.queued[order[0]].Pod)
-	if plan == nil {
-		plan, _ = p.Gangs.Rest(p.round.queued[order[0]].Pod)
-	}
-	if plan == nil {
-		return false
-	}
-	failed, _ := plan.Try(order, func(uid string) bool { return p.placeMember(uid, plan.Lacks(uid)) })
+func (p *preemption) placeMembers() bool {
+	failed, _ := p.plan.Try(p.order, func(uid string) bool { return p.placeMember(uid, p.plan.Lacks(uid)) })
 	return failed == ""
 }
 
@@ -301,11 +307,11 @@ type classifier interface {
 
 // placeMember places a member.
 func (p *preemption) placeMember(uid string, evicts bool) bool {
-	pod, f, state := anywhere(p.round.queued[uid]), p.profile(uid), p.state()
+	pod, f, state := anywhere(p.pods[uid]), p.profile(uid), p.state()
 	key := pod.Pod.Spec.SchedulerName + " " + cmp.Or(
 		classOf(p.ctx, f, state, pod),
 		uid,
-	) + " " + p.round.places[uid].name()
+	) + " " + p.places[uid].name()
 	c := p.classes[key]
 	if c == nil {
 		state, err := p.try(uid)
@@ -368,9 +374,9 @@ func (p *preemption) named(node string) []fwk.NodeInfo {
 
 // tryOn places a member on a node, or on another that takes it.
 func (p *preemption) tryOn(uid, node string) bool {
-	p.round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	p.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
 	if _, err := p.try(uid); err != nil {
-		delete(p.round.planned, uid)
+		delete(p.planned, uid)
 		return false
 	}
 	return true
@@ -385,10 +391,10 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 		delete(c.fits, name)
 		delete(c.options, name)
 		node, err := p.lister.Get(name)
-		if err != nil || !p.round.places[uid].has(name) {
+		if err != nil || !p.places[uid].has(name) {
 			continue
 		}
-		status := p.profile(uid).RunFilterPluginsWithNominatedPods(p.ctx, state, p.round.queued[uid].Pod, node)
+		status := p.profile(uid).RunFilterPluginsWithNominatedPods(p.ctx, state, p.pods[uid].Pod, node)
 		switch {
 		case status.IsSuccess():
 			c.fits[name] = true
@@ -492,10 +498,8 @@ func (p *preemption) restoreVictims() bool {
 		displaced := p.displaceFrom(u)
 		p.returnVictims(u)
 		if p.splits(u) ||
-			slices.ContainsFunc(
-				displaced,
-				func(uid string) bool { return !p.placeMember(uid, false) },
-			) || !p.admitted() {
+			slices.ContainsFunc(displaced, func(uid string) bool { return !p.placeMember(uid, false) }) ||
+			!p.admitted() {
 			p.rollback(before)
 		}
 	}
@@ -531,15 +535,15 @@ func (p *preemption) splits(u *unit) bool {
 }
 
 // verifyPlacement places all members once more, now that it is known who makes way.
-func (p *preemption) verifyPlacement(order []string) bool {
+func (p *preemption) verifyPlacement() bool {
 	on := map[string]string{}
-	for _, uid := range order {
+	for _, uid := range p.order {
 		if m := p.placed[uid]; m != nil {
 			on[uid] = m.pod.Pod.Spec.NodeName
 			p.displace(uid)
 		}
 	}
-	for _, uid := range order {
+	for _, uid := range p.order {
 		if on[uid] != "" && !p.tryOn(uid, on[uid]) {
 			return false
 		}

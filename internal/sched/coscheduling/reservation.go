@@ -42,50 +42,43 @@ type reservations struct {
 }
 
 // keepNodes keeps nodes for a group whose plan has failed, if it was overtaken too often and would fit without the pods
-// behind it. Those that run are not evicted.
-func (r *Rounds) keepNodes(ctx context.Context, round *groupRound, current string) {
-	if round.cause == nil || round.recalled || round.failure.Preempts {
-		return
-	}
-	round.failure.Outlook = gang.Short
-	order, member := append([]string{current}, round.next...), round.queued[current].Pod
+// behind it, and returns the nodes that the members are nominated to. Those that run are not evicted. What is kept
+// remains while portion says that the plan has domains left to try.
+func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[string]string, gang.Outlook) {
+	member := m.first()
 	preferred, nominated := map[string]string{}, false
 	rank := r.Gangs.RankOf(member)
-	for _, uid := range order {
-		preferred[uid] = round.queued[uid].Pod.Status.NominatedNodeName
+	for _, uid := range m.order {
+		preferred[uid] = m.pods[uid].Pod.Status.NominatedNodeName
 		nominated = nominated || preferred[uid] != ""
 		if h := r.reservations.kept[rank.Name]; h != nil {
 			preferred[uid] = h.nodes[uid]
 		}
 	}
-	if !kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }) {
-		return
+	switch {
+	case !kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }):
+		return nil, gang.Short
+	case portion: // the rest of the plan may find room
+		return preferred, gang.Short
 	}
-	if round.failure.Skip.Choices > 0 { // the rest of the plan may find room; what is kept remains
-		round.nominated = preferred
-		return
-	}
-	round.failure.Outlook = gang.Hopeless
 	own := r.group(member)
 	goes := func(p *corev1.Pod) bool {
 		return rank.Before(r.Gangs.RankOf(p)) && !slices.Contains(own, r.Gangs.GangOf(p))
 	}
 	var nodes map[string]string
-	for round.places = range r.placesWithout(round, current, goes) {
-		nodes = r.planWithout(ctx, round, order, preferred, goes)
-		if r.release(r.Core.Profiles[member.Spec.SchedulerName]); nodes != nil {
+	for places := range r.placesWithout(m, goes) {
+		nodes = r.planWithout(ctx, m, places, preferred, goes)
+		if r.domains.release(r.Core.Profiles[member.Spec.SchedulerName]); nodes != nil {
 			break
 		}
 	}
-	round.places = nil
 	delete(r.reservations.kept, rank.Name)
 	if nodes == nil {
-		return
+		return nil, gang.Hopeless
 	}
-	round.nominated, round.failure.Outlook = nodes, gang.Reserved
 	h := &reservation{rank: rank, pods: map[string]*corev1.Pod{}, nodes: nodes}
 	for uid := range nodes {
-		pod := round.queued[uid].Pod
+		pod := m.pods[uid].Pod
 		h.pods[uid] = pod
 		h.highest = max(h.highest, corev1helpers.PodPriority(pod))
 	}
@@ -95,6 +88,7 @@ func (r *Rounds) keepNodes(ctx context.Context, round *groupRound, current strin
 	r.reservations.kept[rank.Name] = h
 	klog.FromContext(ctx).V(2).Info("Nodes are kept for a gang that was overtaken", "gang", rank.Name,
 		"pods", len(nodes))
+	return nodes, gang.Reserved
 }
 
 // crowded is a node with pods behind a group.
@@ -105,16 +99,15 @@ type crowded struct {
 
 // planWithout returns a node for each member as if pods that go were gone: those of as few nodes as do, else all of
 // them; nil where the group does not fit even then.
-func (r *Rounds) planWithout(ctx context.Context, round *groupRound, order []string, preferred map[string]string,
+func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]*place, preferred map[string]string,
 	goes func(*corev1.Pod) bool,
 ) map[string]string {
-	f := r.Core.Profiles[round.queued[order[0]].Pod.Spec.SchedulerName]
+	f := r.Core.Profiles[m.first().Spec.SchedulerName]
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
-	members := &domain.Request{Members: order}
-	names, least := round.dimensions(order), round.demand(members).Each
+	names, least := m.dimensions(m.order), m.demand(&domain.Request{Members: m.order}).Each
 	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}
 	for _, node := range preferred {
 		kept[node] = true
@@ -127,7 +120,7 @@ func (r *Rounds) planWithout(ctx context.Context, round *groupRound, order []str
 			}
 		}
 		if len(c.pods) > 0 && hasWithout(n, behind, names, least) &&
-			slices.ContainsFunc(order, func(uid string) bool { return round.places[uid].has(c.node) }) {
+			slices.ContainsFunc(m.order, func(uid string) bool { return places[uid].has(c.node) }) {
 			all = append(all, c)
 		}
 	}
@@ -139,22 +132,19 @@ func (r *Rounds) planWithout(ctx context.Context, round *groupRound, order []str
 		order []string
 		first int // nodes without the pods behind the group, before more are needed
 	}
-	if round.recalled { // no plan was made
-		round.packing = r.packing(ctx, round, order)
-	}
-	tries := []try{{order, 0}}
-	for _, other := range round.orders(order) {
+	tries := []try{{m.order, 0}}
+	for _, other := range m.orders() {
 		tries = append(tries, try{other, len(all)})
 	}
 	for _, try := range tries {
-		round.planned = map[string]scheduler.ScheduleResult{}
+		planned := map[string]scheduler.ScheduleResult{}
 		for uid, node := range preferred {
-			round.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+			planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
 		}
-		p := r.newPreemption(ctx, round)
-		p.prepare(order)
+		p := r.newPreemption(ctx, m, places, planned)
+		p.prepare()
 		placed := p.placeWithout(try.order, all, try.first)
-		whole := round.isWhole()
+		whole := isWhole(places, p.planned)
 		p.rollback(0)
 		if placed != nil && whole && !p.broken {
 			return placed
@@ -175,11 +165,7 @@ func hasWithout(n fwk.NodeInfo, gone map[*corev1.Pod]bool, names []corev1.Resour
 
 // placeWithout finds a node for each member, and counts them in quotas. Where one does not fit that its gang needs,
 // more nodes are taken to be without the pods behind the group.
-func (p *preemption) placeWithout(order []string, all []crowded, first int) (nodes map[string]string) {
-	plan, _, _ := p.Gangs.Begin(p.round.queued[order[0]].Pod)
-	if plan == nil {
-		return nil
-	}
+func (p *preemption) placeWithout(order []string, all []crowded, first int) map[string]string {
 	empty := 0
 	without := func(n int) {
 		for ; empty < min(n, len(all)); empty++ {
@@ -189,14 +175,14 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) (nod
 		}
 	}
 	without(first)
-	failed, _ := plan.Try(order, func(uid string) bool {
+	failed, _ := p.plan.Try(order, func(uid string) bool {
 		for {
 			_, err := p.try(uid)
 			if err == nil {
 				return true
 			}
-			delete(p.round.planned, uid)
-			if empty == len(all) || !plan.Lacks(uid) {
+			delete(p.planned, uid)
+			if empty == len(all) || !p.plan.Lacks(uid) {
 				return false
 			}
 			without(max(2*empty, len(order)))
@@ -210,11 +196,7 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) (nod
 			return nil
 		}
 	}
-	nodes = map[string]string{}
-	for uid, on := range p.placed {
-		nodes[uid] = on.pod.Pod.Spec.NodeName
-	}
-	return nodes
+	return p.nodes()
 }
 
 // suspendReservations lets a pod have what is kept for groups behind it, until resumeReservations.
@@ -282,17 +264,15 @@ func (h *Held) withdraw(ctx context.Context) {
 	}
 }
 
-// waitsToPreempt reports whether a group evicts no pods yet, and notes when it is to be tried again for it.
-func (r *Rounds) waitsToPreempt(round *groupRound, current string, now time.Time) bool {
+// preemptsAt returns when the group of a member that has failed now may evict pods; zero where it may at once.
+func (r *Rounds) preemptsAt(member *corev1.Pod, now time.Time) time.Time {
 	delay := r.Gangs.Rules().PreemptionDelay
 	if delay == 0 {
-		return false
+		return time.Time{}
 	}
-	uid := string(round.queued[current].Pod.UID)
-	since := kube.Ask(r.Gangs, func(s *gang.State) time.Time { return s.FailedSince(uid, now) })
+	since := kube.Ask(r.Gangs, func(s *gang.State) time.Time { return s.FailedSince(string(member.UID), now) })
 	if now.Sub(since) >= delay {
-		return false
+		return time.Time{}
 	}
-	round.failure.Again = since.Add(delay)
-	return true
+	return since.Add(delay)
 }

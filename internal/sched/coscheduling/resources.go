@@ -7,22 +7,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// lacks reports whether the cluster has not what PodGroups of the round say that must be free before their gangs are
-// tried. What pods of lower priority have is free where the gang may evict them, and what pods behind it have where it
-// was overtaken by too many.
-func (r *Rounds) lacks(round *groupRound, current string) bool {
-	member := round.queued[current].Pod
+// shortage returns the failure of a group if the cluster has not what its PodGroups say that must be free before their
+// gangs are tried; else its UID is empty. What pods of lower priority have is free where the gang may evict them, and
+// what pods behind it have where it was overtaken by too many.
+func (r *Rounds) shortage(m *members) (failure gang.Failure) {
+	member := m.first()
 	f := r.Core.Profiles[member.Spec.SchedulerName]
 	evicts, priority := r.chooser(member) != nil, r.Gangs.Priority(member)
 	rank := r.Gangs.RankOf(member)
@@ -51,19 +49,18 @@ func (r *Rounds) lacks(round *groupRound, current string) bool {
 			case corev1.ResourceEphemeralStorage:
 				code = why.InsufficientEphemeralStorage
 			}
-			round.failure = gang.Failure{UID: current, Cause: why.Finding{
+			failure = gang.Failure{UID: string(member.UID), Cause: why.Finding{
 				Reason: why.Reason{Code: code}, Detail: fmt.Sprintf(
 					"minResources of PodGroup %s: %s of %s must be free in the whole cluster, and %s is",
 					id, least.Name(name, ""), name, free),
 			}}
-			if round.failure.Outlook = gang.Short; overtaken {
-				round.failure.Outlook = gang.Hopeless
+			if failure.Outlook = gang.Short; overtaken {
+				failure.Outlook = gang.Hopeless
 			}
-			round.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
-			return true
+			return failure
 		}
 	}
-	return false
+	return gang.Failure{}
 }
 
 // freeOf returns how much of a resource the pods on all nodes leave, milli-CPUs of CPU; those that may go are not

@@ -17,7 +17,7 @@ import (
 func (r *Rounds) Share(next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		now := time.Now()
-		r.share.End(r.failed != nil && !r.failed.failure.Preempts, now)
+		r.share.End(r.failed != nil && !r.failed.preempts, now)
 		if r.share.IsSpent(now) {
 			if pod := r.popAlone(logger); pod != nil {
 				return pod, nil

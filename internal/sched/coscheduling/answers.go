@@ -57,18 +57,17 @@ const mostAnswers = 1000
 
 // recall reports whether it is known that a group does not fit, and why: one of equal shape did not, and nothing has
 // happened since that may help.
-func (r *Rounds) recall(ctx context.Context, round *groupRound, current string) bool {
+func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
 	a := &r.answers
 	if a.at != round.events {
 		a.at, a.n, a.known = round.events, 0, nil
 	}
-	round.order = append([]string{current}, round.next...)
 	alike := a.known[round.outline()]
 	if len(alike) == 0 {
 		return false
 	}
-	member := round.queued[current].Pod
-	s, ok := r.shape(ctx, round)
+	member := round.first()
+	s, ok := r.shape(ctx, round.members)
 	rank := r.Gangs.RankOf(member)
 	k := alike[s]
 	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
@@ -83,13 +82,13 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound, current string) 
 	if !overtaken {
 		round.failure.Outlook = gang.Short
 	}
-	round.cause = copyFor(round.queued[failed].Pod, k.cause)
-	r.waitsToPreempt(round, current, time.Now())
+	round.cause = copyFor(round.pods[failed].Pod, k.cause)
+	round.failure.Again = r.preemptsAt(member, time.Now())
 	return true
 }
 
 // learn remembers why a group does not fit, for those of equal shape.
-func (r *Rounds) learn(ctx context.Context, round *groupRound, current string) {
+func (r *Rounds) learn(ctx context.Context, round *groupRound) {
 	a, f := &r.answers, round.failure
 	var cause *framework.FitError
 	if f.Cause.Code.Class() == why.Quota { // they may change without an event
@@ -103,11 +102,11 @@ func (r *Rounds) learn(ctx context.Context, round *groupRound, current string) {
 		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != round.events {
 		return
 	}
-	s, ok := r.shape(ctx, round)
+	s, ok := r.shape(ctx, round.members)
 	if !ok {
 		return
 	}
-	rank := r.Gangs.RankOf(round.queued[current].Pod)
+	rank := r.Gangs.RankOf(round.first())
 	if a.n == mostAnswers || a.known == nil {
 		a.n, a.known = 0, map[outline]map[shape]*answer{}
 	}
@@ -127,27 +126,27 @@ func copyFor(pod *corev1.Pod, failure *framework.FitError) *framework.FitError {
 	return fit
 }
 
-func (round *groupRound) outline() outline {
-	first := round.queued[round.order[0]]
+func (m *members) outline() outline {
+	first := m.pods[m.order[0]]
 	asks := first.CalculateResource().Resource
 	return outline{
-		len(round.order), int(corev1helpers.PodPriority(first.Pod)), asks.GetMilliCPU(), asks.GetMemory(),
+		len(m.order), int(corev1helpers.PodPriority(first.Pod)), asks.GetMilliCPU(), asks.GetMemory(),
 	}
 }
 
 // shape identifies all that decides whether a group fits, where that is known, apart from its place in the queue: its
 // gangs, and of each member, in the order in which they are tried, what its plugins sign, its demands, annotations and
 // quota.
-func (r *Rounds) shape(ctx context.Context, round *groupRound) (s shape, ok bool) {
+func (r *Rounds) shape(ctx context.Context, m *members) (s shape, ok bool) {
 	holds := func(g *domain.Request) bool { return len(g.Held) > 0 }
-	if len(round.order) != len(round.plan.Members) || slices.ContainsFunc(round.plan.DomainRequests, holds) {
+	if len(m.order) != len(m.plan.Members) || slices.ContainsFunc(m.plan.DomainRequests, holds) {
 		return s, false // one is held back, or members have a place that decides about the others'
 	}
 	hash := sha256.New()
 	gangs, classes := map[string]int{}, map[string]string{}
-	trial := &attempt{Rounds: r, ctx: ctx, round: round, trial: r.Trial(), admits: true}
-	for _, uid := range round.order {
-		pod := round.queued[uid]
+	trial := &attempt{Rounds: r, ctx: ctx, members: m, trial: r.Trial(), admits: true}
+	for _, uid := range m.order {
+		pod := m.pods[uid]
 		if pod.Pod.Status.NominatedNodeName != "" || r.isEvicting(uid) {
 			return s, false
 		}

@@ -1,0 +1,240 @@
+package coscheduling
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+)
+
+// outcome is what a plan came to.
+type outcome struct {
+	// planned has the node of each member that fits, by UID; of a plan that failed, of those that were placed before it
+	// did.
+	planned map[string]scheduler.ScheduleResult
+	// places are the domains in which members are tried that may not be anywhere, by UID. nil after a plan that failed.
+	places map[string]*place
+	// cycles has the UIDs of the members behind the first one in the order of their cycles, if the plan fits.
+	cycles []string
+	// unfit has why members do not fit that the plan does without, by UID.
+	unfit map[string]error
+	// failure is the member for which the plan failed. Its UID is empty while all goes well.
+	failure gang.Failure
+	// cause is why that member does not fit. nil if no member was tried on the nodes.
+	cause error
+	// asked has the plugins whose events concern a member that did not fail itself, by UID, after a failed plan.
+	asked map[string]sets.Set[string]
+}
+
+// isPlanned reports whether the plan counts on a member.
+func (o *outcome) isPlanned(uid string) bool { return o.unfit[uid] == nil }
+
+// makePlan tries the members, each on a snapshot with those before it, until the group cannot start any more. If the
+// members differ, they are tried in several orders, and then on all nodes that a search finds for them. Members that
+// the plan does without come last. In the end the snapshot is as it was.
+func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string) (fits bool) {
+	round.order = append([]string{current}, round.next...)
+	round.planned = map[string]scheduler.ScheduleResult{}
+	if round.failure = r.shortage(round.members); round.failure.UID != "" {
+		round.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
+		return false
+	}
+	if r.recall(ctx, round) {
+		return false
+	}
+	round.packing = r.describePacking(ctx, round.members)
+	if len(round.plan.DomainRequests) > 0 {
+		round.outcome, fits = r.planInDomains(ctx, round.members, round.events)
+	} else {
+		round.outcome, fits = r.planMembers(ctx, round.members, nil)
+	}
+	if fits {
+		round.next = round.cycles
+	}
+	return fits
+}
+
+// planInDomains makes a plan in the first choice of domains in which there is one. If no choice fits, the failure is
+// that of the choice in which most members were placed, and names the rule, how many domains were tried, and the best
+// of them. After gang.MostPlans choices it stops; the failure says how many were tried, and the next plan of the group
+// skips these. events is how many events were counted before the snapshot was taken.
+func (r *Rounds) planInDomains(ctx context.Context, m *members, events uint64) (best outcome, fits bool) {
+	first := m.order[0]
+	f := r.Core.Profiles[m.first().Spec.SchedulerName]
+	defer r.domains.release(f)
+	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)
+	left, more, since := gang.MostPlans, false, events
+	found := r.domains.search(f, m, m.plan.DomainRequests, nil)
+	if found.skip = m.plan.Skip.Choices; found.skip > 0 && !found.hasChoice() { // there are fewer by now
+		found.skip = 0
+	}
+	if found.skip > 0 {
+		since = m.plan.Skip.Since
+		for _, plugin := range f.ListPlugins().Filter.Enabled { // it is not known any more which refused the members
+			refusing.Insert(plugin.Name)
+		}
+	}
+	known := false
+	for places := range found.places() {
+		if left == 0 {
+			more = true
+			break
+		}
+		left--
+		o, fits := r.planMembers(ctx, m, places)
+		if fits && isWhole(places, o.planned) {
+			return o, true
+		}
+		if fits { // as many as must, and not the numbers that are asked for
+			o.failure = gang.Failure{UID: first, Have: len(o.planned)}
+		}
+		chosen := places[o.failure.UID]
+		if chosen.isBound() {
+			tried[chosen.domain.Name]++
+			o.failure.Tried = gang.Tried{Rule: chosen.Bound(), Many: chosen.many, Best: chosen.domain.Name}
+		}
+		if fit := (*framework.FitError)(nil); errors.As(o.cause, &fit) {
+			refusing = refusing.Union(fit.Diagnosis.UnschedulablePlugins)
+		}
+		if !known || o.failure.Have >= best.failure.Have {
+			best, known = o, true
+		}
+		if o.cause == nil && !fits { // a member cannot be tried anywhere
+			break
+		}
+	}
+	best.places = nil
+	if !known {
+		best.failure = gang.Failure{UID: first, Tried: found.unsatisfiedRule()}
+		best.asked = map[string]sets.Set[string]{first: refusing}
+		return best, false
+	}
+	if len(tried) > 0 {
+		best.failure.Tried.Domains, best.failure.Tried.More = found.skip+len(tried), more
+	}
+	if more && len(found.requests) == 1 { // of several the choices are too many
+		best.failure.Skip = gang.Portion{Choices: found.skip + gang.MostPlans, Since: since}
+	}
+	if fit := (*framework.FitError)(nil); errors.As(best.cause, &fit) {
+		fit.Diagnosis.UnschedulablePlugins = refusing
+	}
+	return best, false
+}
+
+// planMembers makes a plan in the domains that are chosen, all nodes without. The members of a plan have their cycles
+// in the order in which they fit, but for the first one, whose cycle is under way. If no order fits, the outcome is the
+// failure of the members in their own order.
+func (r *Rounds) planMembers(ctx context.Context, m *members, places map[string]*place) (failed outcome, fits bool) {
+	for _, order := range m.orders() {
+		o, fits := r.tryAll(ctx, m, places, order, nil)
+		if fits {
+			if o, fits = r.followOrder(ctx, m, o, order); fits {
+				return o, true
+			}
+		}
+		if o.cause == nil && o.failure.UID != "" { // a member cannot be tried anywhere
+			return o, false
+		}
+		if slices.Equal(order, m.order) {
+			failed = o
+		}
+	}
+	if o, fits := r.searchNodes(ctx, m, places, failed.cause); fits {
+		return o, true
+	}
+	return failed, false
+}
+
+// followOrder lets the cycles of a plan's members be in the order in which they were tried, the planned ones first. If
+// the first of the members was not tried first, all are tried once more on their nodes, as their CPUs and devices may
+// depend on the order.
+func (r *Rounds) followOrder(ctx context.Context, m *members, o outcome, order []string) (_ outcome, fits bool) {
+	current, first := m.order[0], order[0]
+	order = slices.Clone(order)
+	slices.SortStableFunc(order, func(a, b string) int {
+		if c := trueFirst(o.isPlanned(a), o.isPlanned(b)); c != 0 || !o.isPlanned(a) {
+			return c
+		}
+		return trueFirst(a == current, b == current)
+	})
+	planned := maps.Clone(o.planned)
+	if o.isPlanned(current) && order[0] != first {
+		if o, fits = r.tryAll(ctx, m, o.places, order, planned); !fits {
+			return o, false
+		}
+	}
+	for uid, was := range planned {
+		if o.planned[uid].SuggestedHost == was.SuggestedHost {
+			o.planned[uid] = was
+		}
+	}
+	o.cycles = slices.DeleteFunc(order, func(uid string) bool { return uid == current })
+	o.failure, o.cause = gang.Failure{}, nil
+	return o, true
+}
+
+// trueFirst puts what is true before what is not.
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// tryAll tries members in order, first on these nodes; if there are none, on those that the members are nominated to.
+func (r *Rounds) tryAll(ctx context.Context, m *members, places map[string]*place, order []string,
+	nodes map[string]scheduler.ScheduleResult,
+) (o outcome, fits bool) {
+	proposed := map[string]scheduler.ScheduleResult{}
+	for uid, pod := range m.pods {
+		if pod != nil {
+			proposed[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
+		}
+	}
+	maps.Copy(proposed, nodes)
+	a := r.attempt(ctx, m, places, proposed)
+	o = outcome{planned: a.planned, places: places, unfit: map[string]error{}}
+	defer a.rollback(0)
+	failed, have := m.plan.Try(order, func(uid string) bool {
+		_, err := a.try(uid)
+		if err != nil {
+			o.cause, o.unfit[uid] = err, err
+			delete(a.planned, uid)
+		}
+		return err == nil
+	})
+	if failed == "" {
+		return o, true
+	}
+	o.failure = gang.Failure{UID: failed, Have: have, Cause: why.Finding{
+		Reason: why.Reason{Code: why.SchedulingGate}, Detail: "it is held back by a gate, or has only just come",
+	}}
+	if pod := m.pods[failed]; pod != nil {
+		a.nameMembers(o.cause)
+		a.rollback(0) // what is free is what nodes have without the members
+		o.failure.Cause = causeOf(a.profile(failed), pod.Pod, o.cause)
+	}
+	return o, false
+}
+
+func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
+	findings, nodes := refusals.Attempt(f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
+	if len(findings) == 0 {
+		return why.Finding{Detail: err.Error()}
+	}
+	return why.Finding{Reason: why.Reason{Code: why.Root(findings).Code}, Detail: why.Text(findings, nodes)}
+}
