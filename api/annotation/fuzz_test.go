@@ -94,6 +94,10 @@ func FuzzSoftEviction(f *testing.F) {
 	roundTrip(f, ParseSoftEviction, `{"timestamp":"2026-01-02T03:04:05Z","deleteOptions":{"gracePeriodSeconds":3}}`)
 }
 
+func FuzzEvictionCost(f *testing.F) {
+	plain(f, ParseEvictionCost, "2147483647", "+3", "007", "2147483648")
+}
+
 func FuzzReservationOrder(f *testing.F) { plain(f, ParseReservationOrder, "7") }
 
 func FuzzSystemQoSResource(f *testing.F) {

@@ -99,6 +99,8 @@ func Supports() []Support {
 		{"reservations", Done, PodLabel, []string{ReservationIgnored}},
 		{"reservations", Done, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
 
+		{"descheduling", Done, PodAnnotation, []string{EvictionCost, Evictable}},
+
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
 		{"reservations by running pods, and over running pods", Planned, PodAnnotation, []string{
@@ -108,7 +110,7 @@ func Supports() []Support {
 			sched + "operating-mode", pod + "is-pre-allocatable",
 		}},
 		{"descheduling", Planned, PodAnnotation, []string{
-			sched + "eviction-cost", sched + "soft-eviction", "descheduler.alpha.kubernetes.io/*",
+			sched + "soft-eviction", "descheduler.alpha.kubernetes.io/*",
 		}},
 		{"descheduling", Planned, ObjectKind, []string{"PodMigrationJob.scheduling.koordinator.sh"}},
 		{"load-aware scheduling", Planned, PodAnnotation, []string{sched + "load-estimated-*"}},

@@ -11,8 +11,8 @@ import (
 )
 
 // Arbitrate recount which of the waiting jobs start now, in their order and with Phase and StartedAt set, and why the
-// others do not, by UID. It changes nothing: the caller records what has passed. All jobs are jobs of the State, or are
-// taken into account as if they were.
+// others do not, by UID. It changes nothing: the caller records what has passed. The jobs may be those that Waiting
+// returns, or some of them.
 func (s *State) Arbitrate(p *Policy, waiting []Job, now time.Time) (passed []Job, refused map[string]Refusal) {
 	refused = map[string]Refusal{}
 	var changed []Job // as they were before
@@ -24,7 +24,10 @@ func (s *State) Arbitrate(p *Policy, waiting []Job, now time.Time) (passed []Job
 			} else {
 				changed = append(changed, Job{UID: unit[i].UID})
 			}
-			unit[i].Phase, unit[i].StartedAt = Started, now
+			unit[i].Phase, unit[i].StartedAt = Waiting, now
+			s.SetJob(unit[i])
+			unit[i] = *s.jobs[unit[i].UID]
+			unit[i].Phase = Started
 			s.SetJob(unit[i])
 		}
 		own := map[string]Refusal{}

@@ -96,6 +96,9 @@ func (s *State) CheckMove(p *Policy, m Move, now time.Time) (refused []Refusal) 
 		if r, refuses := k.run(&c); refuses {
 			r.Code = k.code
 			refused = append(refused, r)
+			if r.Code == LookupFailed {
+				break // the other checks would read what is not known
+			}
 		}
 	}
 	return refused

@@ -13,7 +13,7 @@
 // # Refusals
 //
 // Each Code is produced by one function. A final refusal holds whatever else happens, and ends a job; the others may
-// be gone at the next look. Failed lookups come first, because nothing else can be trusted then, and final refusals
+// be gone at the next look. A failed lookup is reported alone, because nothing else can be trusted then. Final refusals
 // come before the others.
 //
 // The pod that is asked about, and its own job, never count against a limit: a pod may go if the others that count are

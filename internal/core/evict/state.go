@@ -2,6 +2,7 @@ package evict
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -75,8 +76,8 @@ type Workload struct {
 
 	CurrentRevision, UpdateRevision string
 
-	Leaving int    // pods that exist and that the spec wants deleted: podsToDelete, reserveOrdinals
-	Fault   string // why the owner could not be read; empty if it was
+	Leaving []string // names of pods that the spec wants deleted: podsToDelete, reserveOrdinals
+	Fault   string   // why the owner could not be read; empty if it was
 }
 
 // Key names a workload.
@@ -188,6 +189,11 @@ func (s *State) SetPod(p Pod) {
 	s.pods[p.UID] = &p
 	s.byWorkload.set(p.Workload, p.UID, &p)
 	s.byGang.set(p.Gang, p.UID, &p)
+	for _, j := range slices.Collect(maps.Values(s.jobsOf[p.UID])) {
+		if j.Phase == Waiting {
+			s.SetJob(*j)
+		}
+	}
 }
 
 // DeletePod forgets a pod that does not exist any more.
@@ -255,9 +261,13 @@ func (s *State) SetGang(id string, b gang.Bond) {
 	}
 }
 
-// SetJob records a job. One that has ended is kept until DeleteJob: the limits over time are computed from it.
+// SetJob records a job. One that waits takes workload, gang and node from its pod. One that has ended is kept until
+// DeleteJob: the limits over time are computed from it.
 func (s *State) SetJob(j Job) {
 	s.DeleteJob(j.UID)
+	if p := s.pods[j.PodUID]; p != nil && j.Phase == Waiting {
+		j.Namespace, j.Workload, j.Gang, j.Source = p.Namespace, p.Workload, p.Gang, p.Node
+	}
 	s.jobs[j.UID] = &j
 	s.jobsOf.set(j.PodUID, j.UID, &j)
 	s.workloadJob.set(j.Workload, j.UID, &j)
@@ -287,6 +297,17 @@ func (s *State) DeleteJob(uid string) {
 	if i, found := slices.BinarySearchFunc(s.evicted, j, compareEvicted); found {
 		s.evicted = slices.Delete(s.evicted, i, i+1)
 	}
+}
+
+// Waiting returns the jobs that wait for arbitration, the oldest first.
+func (s *State) Waiting() (waiting []Job) {
+	for _, j := range s.jobs {
+		if j.Phase == Waiting {
+			waiting = append(waiting, *j)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b Job) int { return a.compare(&b) })
+	return waiting
 }
 
 // Job returns a job, false if it is not known.

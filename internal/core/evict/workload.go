@@ -82,7 +82,13 @@ func scalingDown(c *candidate) (Refusal, bool) {
 		return Refusal{}, false
 	}
 	r := Refusal{Subject: w.Key, Have: w.StatusReplicas, Limit: w.Replicas}
-	r.Have = max(r.Have, r.Limit+w.Leaving)
+	leaving := 0
+	for _, p := range c.byWorkload[w.Key] {
+		if slices.Contains(w.Leaving, p.Name) {
+			leaving++
+		}
+	}
+	r.Have = max(r.Have, r.Limit+leaving)
 	for _, a := range c.scalersOf[w.Key] {
 		if a.Desired < a.Current && a.Current-a.Desired > r.Have-r.Limit {
 			r.Have, r.Limit = a.Current, a.Desired

@@ -1,0 +1,39 @@
+package kube
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
+)
+
+// NewObjectInformer returns an informer of any namespaced resource of a kind, whose objects are what keep leaves of
+// them. A cluster without the resource looks like one without objects until it is installed.
+func NewObjectInformer(client rest.Interface, resource schema.GroupVersionResource, kind string,
+	keep func(*unstructured.Unstructured) *unstructured.Unstructured,
+) cache.SharedIndexInformer {
+	return informerOf(client, []schema.GroupVersionResource{resource}, kind,
+		func() *unstructured.UnstructuredList { return &unstructured.UnstructuredList{Object: map[string]any{}} },
+		func(all *unstructured.UnstructuredList, o *unstructured.Unstructured) {
+			all.Items = append(all.Items, *o)
+		},
+		func(o *map[string]any) *unstructured.Unstructured {
+			return keep(&unstructured.Unstructured{Object: *o})
+		})
+}
+
+// NewMigrationInformer returns an informer of PodMigrationJobs.
+func NewMigrationInformer(client rest.Interface) cache.SharedIndexInformer {
+	return informerOf(client, []schema.GroupVersionResource{migration.Resource()}, "PodMigrationJob",
+		func() *migration.PodMigrationJobList { return &migration.PodMigrationJobList{} },
+		func(all *migration.PodMigrationJobList, j *migration.PodMigrationJob) {
+			all.Items = append(all.Items, *j)
+		},
+		func(j *migration.PodMigrationJob) *migration.PodMigrationJob {
+			j.SetManagedFields([]metav1.ManagedFieldsEntry(nil))
+			return j
+		})
+}
