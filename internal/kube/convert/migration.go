@@ -1,0 +1,105 @@
+package convert
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
+)
+
+// Move is a PodMigrationJob as its steps are decided. mode and ttl are for a job that names none.
+func Move(j *v1alpha1.PodMigrationJob, mode v1alpha1.PodMigrationJobMode, ttl time.Duration) *move.Job {
+	start := migrationStart(j)
+	m := &move.Job{
+		Direct: cmp.Or(j.Spec.Mode, mode) == v1alpha1.EvictDirectly, Paused: j.Spec.Paused,
+		Deleting: j.DeletionTimestamp != nil, Source: start.Node, Created: j.CreationTimestamp.Time, TTL: ttl,
+		Status: moveStatus(&j.Status),
+	}
+	stop, _ := annotation.ParseBool(j.Annotations[annotation.AbortMigration])
+	m.Stop = stop || m.Deleting
+	passed, _ := annotation.ParseBool(j.Annotations[annotation.PassedArbitration])
+	if j.Spec.TTL != nil {
+		m.TTL = j.Spec.TTL.Duration
+	}
+	if j.Spec.PodRef != nil {
+		m.PodUID = string(j.Spec.PodRef.UID)
+	}
+	m.Passed = passed && !start.Time.IsZero() && m.PodUID != ""
+	return m
+}
+
+// EvictJob is a PodMigrationJob as the limits count it. What only the pod says of a job that has not started is empty.
+func EvictJob(j *v1alpha1.PodMigrationJob) evict.Job {
+	start, status := migrationStart(j), moveStatus(&j.Status)
+	out := evict.Job{
+		UID: string(j.UID), Name: j.Name, Workload: start.Workload, Gang: start.Gang, Source: start.Node,
+		Target: status.Node, Created: j.CreationTimestamp.Time, StartedAt: start.Time.Time,
+		Evicted: status.EvictedAt(), Finished: status.Find(move.Ended).Changed,
+	}
+	if r := j.Spec.PodRef; r != nil {
+		out.Namespace, out.PodName, out.PodUID = r.Namespace, r.Name, string(r.UID)
+	}
+	switch {
+	case status.Phase == move.Failed:
+		out.Phase = evict.Failed
+	case status.Phase.IsFinal():
+		out.Phase = evict.Succeeded
+	case !start.Time.IsZero():
+		out.Phase = evict.Started
+	}
+	if status.Phase.IsFinal() && out.Finished.IsZero() { // of another descheduler
+		out.Finished = out.Created
+	}
+	return out
+}
+
+func migrationStart(j *v1alpha1.PodMigrationJob) annotation.MigrationStart {
+	start, _, _ := parse(j.Annotations, annotation.MigrationStartKey, annotation.ParseMigrationStart)
+	return start
+}
+
+func moveStatus(s *v1alpha1.PodMigrationJobStatus) move.Status {
+	out := move.Status{
+		Phase: move.Phase(s.Phase), Stage: s.Status, Reason: s.Reason, Message: s.Message, Node: s.NodeName,
+	}
+	if s.Phase == v1alpha1.PodMigrationJobSucceed {
+		out.Phase = move.Succeeded
+	}
+	if r := s.PodRef; r != nil {
+		out.Pod = move.Reference{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
+	}
+	for _, c := range s.Conditions {
+		out.Conditions = append(out.Conditions, move.Condition{
+			Type: c.Type, True: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message,
+			Probed: c.LastProbeTime.Time, Changed: c.LastTransitionTime.Time,
+		})
+	}
+	return out
+}
+
+// SetMigrationStatus writes what a job has reached into its status.
+func SetMigrationStatus(s *v1alpha1.PodMigrationJobStatus, reached *move.Status) {
+	s.Phase, s.Status = v1alpha1.PodMigrationJobPhase(reached.Phase), reached.Stage
+	s.Reason, s.Message, s.NodeName, s.PodRef = reached.Reason, reached.Message, reached.Node, nil
+	if r := reached.Pod; r != (move.Reference{}) {
+		s.PodRef = &corev1.ObjectReference{Kind: "Pod", Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID)}
+	}
+	s.Conditions = nil
+	for _, c := range reached.Conditions {
+		status := metav1.ConditionFalse
+		if c.True {
+			status = metav1.ConditionTrue
+		}
+		s.Conditions = append(s.Conditions, v1alpha1.PodMigrationJobCondition{
+			Type: c.Type, Status: status, Reason: c.Reason, Message: c.Message,
+			LastProbeTime: metav1.NewTime(c.Probed), LastTransitionTime: metav1.NewTime(c.Changed),
+		})
+	}
+}
