@@ -415,7 +415,7 @@ func TestTheLinkerMayDropMethods(t *testing.T) {
 
 // within are the folders of internal/sched that others there may import; app may import all.
 var within = map[string][]string{
-	"diag":      {"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling"},
+	"diag":      {"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling", "reserving"},
 	"follow":    {"placement", "nodenumaresource"},
 	"placement": {"nodenumaresource", "deviceshare", "reserving"},
 }

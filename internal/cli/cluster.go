@@ -64,10 +64,16 @@ type account struct {
 	pods map[string]map[string]qos.Pod
 	// used is the sum of their requests, by node.
 	used map[string]view.Room
+	// reserved has the Reservations; what they hold is in store.
+	reserved *kube.Reservations
 }
 
 func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {
-	a := &account{store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]view.Room{}}
+	a := &account{
+		store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]view.Room{},
+		reserved: kube.NewReservations(nil, time.Now),
+	}
+	a.reserved.Deliver(kube.Handler(a.store.PutPod, a.store.RemovePod))
 	for i := range nodes {
 		a.nodes = append(a.nodes, &nodes[i])
 		a.store.PutNode(&nodes[i])
@@ -78,6 +84,7 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 	for i := range pods {
 		p := &pods[i]
 		a.store.PutPod(p)
+		a.reserved.PutPod(p)
 		if node := p.Spec.NodeName; node != "" && !convert.Ended(p) {
 			if a.pods[node] == nil {
 				a.pods[node] = map[string]qos.Pod{}
@@ -143,6 +150,10 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	}
 	a := newAccount(nodes.Items, pods.Items, topologies)
 	if _, err := each(ctx, c, devicev1alpha1.Resource(), node, kube.ReadDevice, a.store.PutDevice); err != nil {
+		return nil, err
+	}
+	// Who may not read Reservations sees the nodes without them.
+	if err := c.readReservations(ctx, a); err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	for i := range numatopologies {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	reservationv1alpha1 "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
@@ -33,6 +34,9 @@ func pathsOf(kind string) (paths []string) {
 		for _, group := range v1alpha1.Groups() {
 			paths = append(paths, "/apis/"+group+"/"+v1alpha1.Resource(group).Version+"/elasticquotas")
 		}
+	case "reservation":
+		r := reservationv1alpha1.Resource()
+		paths = []string{"/apis/" + r.Group + "/" + r.Version + "/" + r.Resource}
 	case "gang":
 		for _, group := range v1alpha1.PodGroupGroups() {
 			r := v1alpha1.PodGroupResource(group)

@@ -38,9 +38,10 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Short:   "Explain why a pod is pending or how it was placed",
 		Long: `Explain why a pod is pending or how it was placed.
 
-Without a name: all pending pods, grouped by root cause. KIND is pod, quota, gang, deployment, replicaset, statefulset,
-daemonset or job. Of a workload: its pods, and why pods of it were never made. Of a quota: what tenon quota NAME shows.
-Of a gang: what tenon gang NAME shows, and its pods.`,
+Without a name: all pending pods, grouped by root cause. KIND is pod, quota, gang, reservation, deployment, replicaset,
+statefulset, daemonset or job. Of a workload: its pods, and why pods of it were never made. Of a quota: what tenon quota
+NAME shows. Of a gang: what tenon gang NAME shows, and its pods. Of a Reservation: what tenon reservation NAME shows,
+and why it waits or how it was placed, as of a pod.`,
 		Example: `  # a pending or a running pod
   tenon explain pod/web-0
 
@@ -149,6 +150,8 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 	switch {
 	case name == "":
 		return e.pending(ctx)
+	case kind == "reservation":
+		return e.reservation(ctx, name)
 	case kind != "pod":
 		return e.workload(ctx, kind, name)
 	}

@@ -63,6 +63,11 @@ func (r *renderer) take() string {
 
 func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 	r.head(p.Pod, phase)
+	return r.body(p)
+}
+
+// body is what pod shows below its head.
+func (r *renderer) body(p explained) string {
 	r.queue(p.Queue)
 	if p.RootCause != nil {
 		r.cause(p.Pod)

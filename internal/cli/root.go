@@ -43,7 +43,8 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	for _, verb := range []*cobra.Command{
 		newExplain(flags, streams), newTopology(flags, streams),
-		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams), newDoctor(flags, streams, doctor),
+		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams),
+		newReservation(flags, streams), newDoctor(flags, streams, doctor),
 		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams),
 	} {
 		addVerb(root, verb, flags, display)

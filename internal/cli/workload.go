@@ -19,9 +19,9 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// explainedKinds are the kinds that explain knows; those after gang are workloads.
+// explainedKinds are the kinds that explain knows; those after reservation are workloads.
 var explainedKinds = []string{
-	"pod", "quota", "gang", "deployment", "replicaset", "statefulset", "daemonset", "job",
+	"pod", "quota", "gang", "reservation", "deployment", "replicaset", "statefulset", "daemonset", "job",
 }
 
 type workload struct {

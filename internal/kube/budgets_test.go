@@ -31,7 +31,8 @@ func TestBudgetsCountPodsAsTheEvictionAPIDoes(t *testing.T) {
 			nil,
 		},
 		"no labels": {
-			policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: app}, Status: status}, nil, nil,
+			policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: app}, Status: status},
+			nil, nil,
 		},
 		"no selector": {
 			policyv1.PodDisruptionBudget{Status: status}, map[string]string{"app": "a"}, nil,

@@ -165,13 +165,13 @@ func (s *Reservations) Left(uid string) reservation.Amounts {
 	return s.account.Left(uid)
 }
 
-// On returns the Reservations that have room on a node, by name.
+// On returns the Reservations on a node that have not ended, by name.
 func (s *Reservations) On(node string) (all []*v1alpha1.Reservation) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for uid, pod := range s.shown {
-		if pod.Spec.NodeName == node {
-			all = append(all, s.objects[uid])
+	for uid, r := range s.objects {
+		if spec := s.account.Find(string(uid)); node != "" && spec != nil && spec.Node == node {
+			all = append(all, r)
 		}
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.Reservation) int { return cmp.Compare(a.Name, b.Name) })
@@ -190,6 +190,23 @@ func (s *Reservations) Find(uid types.UID) (*v1alpha1.Reservation, *corev1.Pod) 
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.objects[uid], s.shown[uid]
+}
+
+// Usage returns what a known Reservation keeps, what its users have of that, and these by namespace and name: pods that
+// are bound, and those that were reserved for.
+func (s *Reservations) Usage(uid types.UID) (*reservation.Spec, reservation.Amounts, []*corev1.Pod) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var pods []*corev1.Pod
+	for _, pod := range s.account.Users(string(uid)) {
+		if p := s.users[types.UID(pod)]; p != nil {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return s.account.Find(string(uid)), s.account.Allocated(string(uid)), pods
 }
 
 // Refuse records why a Reservation without node was refused.

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -118,18 +117,9 @@ func endedAt(r *v1alpha1.Reservation) (at time.Time) {
 }
 
 // boundUsers returns the pods on nodes that use a Reservation, by namespace and name.
-func (s *Reservations) boundUsers(uid types.UID) (pods []*corev1.Pod) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, pod := range s.account.Users(string(uid)) {
-		if p := s.users[types.UID(pod)]; p != nil && p.Spec.NodeName != "" {
-			pods = append(pods, p)
-		}
-	}
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return pods
+func (s *Reservations) boundUsers(uid types.UID) []*corev1.Pod {
+	_, _, pods := s.Usage(uid)
+	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 }
 
 func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase, cause string, users []*corev1.Pod,

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,7 +138,7 @@ func table(r Result) []byte {
 	if slices.ContainsFunc(r.Pods, func(p Pod) bool { return len(p.Devices) > 0 }) {
 		rows[0] = slices.Insert(rows[0], len(rows[0])-1, "DEVICES")
 		for i, p := range r.Pods {
-			rows[i+1] = slices.Insert(rows[i+1], len(rows[i+1])-1, cmp.Or(devicesText(p.Devices), "-"))
+			rows[i+1] = slices.Insert(rows[i+1], len(rows[i+1])-1, cmp.Or(view.DevicesText(p.Devices), "-"))
 		}
 	}
 	alignRows(&out, rows)
@@ -160,8 +159,8 @@ func table(r Result) []byte {
 		rows = [][]string{{"RESERVATION", "PHASE", "NODE", "CPUS", "DEVICES", "OWNERS", "REASON"}}
 		for _, v := range r.Reservations {
 			rows = append(rows, []string{
-				v.Name, v.Phase, cmp.Or(v.Node, "-"), cmp.Or(v.CPUSet, "-"), cmp.Or(devicesText(v.Devices), "-"),
-				cmp.Or(strings.Join(v.Owners, ","), "-"), reasonText(v.Reasons),
+				v.Name, v.Phase, cmp.Or(v.Node, "-"), cmp.Or(v.CPUSet, "-"), cmp.Or(view.DevicesText(v.Devices), "-"),
+				cmp.Or(strings.Join(v.Users, ","), "-"), reasonText(v.Reasons),
 			})
 		}
 		alignRows(&out, rows)
@@ -180,27 +179,6 @@ func alignRows(out *bytes.Buffer, rows [][]string) {
 		out.Write(bytes.TrimRight(line, " \n"))
 		out.WriteByte('\n')
 	}
-}
-
-// devicesText lists minors by type: "gpu 0,1; rdma 0". A device without a minor has its id instead.
-func devicesText(devices map[string][]view.Device) string {
-	var parts []string
-	for _, kind := range slices.Sorted(maps.Keys(devices)) {
-		var minors []int
-		var names []string
-		for _, d := range devices[kind] {
-			if d.Minor >= 0 {
-				minors = append(minors, int(d.Minor))
-			} else {
-				names = append(names, d.ID)
-			}
-		}
-		if len(minors) > 0 {
-			names = append(names, view.IDs(minors))
-		}
-		parts = append(parts, kind+" "+strings.Join(names, ","))
-	}
-	return strings.Join(parts, "; ")
 }
 
 func reasonText(reasons []Reason) string {

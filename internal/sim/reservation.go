@@ -18,21 +18,13 @@ import (
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Reservation is what a Reservation keeps, and for whom.
+// Reservation is one of the input.
 type Reservation struct {
-	Name  string `json:"name"`
-	Phase string `json:"phase"`
-	Node  string `json:"node,omitempty"`
-	// CPUSet and Devices are what it has on its node beside the pods that use it.
-	CPUSet      string                   `json:"cpuset,omitempty"`
-	Devices     map[string][]view.Device `json:"devices"`
-	Allocatable map[string]string        `json:"allocatable"`
-	Allocated   map[string]string        `json:"allocated"`
-	// Owners are the pods that use it, as namespace/name.
-	Owners []string `json:"currentOwners"`
+	view.Reservation
 	// Reasons are why it has no node.
 	Reasons []Reason `json:"reasons"`
 }
@@ -124,34 +116,12 @@ func (e *engine) reconcileReservations(ctx context.Context) {
 func (e *engine) reservationsNow() []Reservation {
 	out := []Reservation{}
 	for _, r := range e.api.reservations {
-		one := Reservation{
-			Name: r.Name, Phase: string(r.Status.Phase), Node: r.Status.NodeName, Devices: map[string][]view.Device{},
-			Allocatable: texts(r.Status.Allocatable), Allocated: texts(r.Status.Allocated), Owners: []string{},
-			Reasons: []Reason{},
-		}
-		for _, o := range r.Status.CurrentOwners {
-			one.Owners = append(one.Owners, o.Namespace+"/"+o.Name)
-		}
-		if v := e.store.View(r.Status.NodeName); r.Status.NodeName != "" {
-			cpus := v.CPUsOf(string(r.UID))
-			if v.Machine() != nil {
-				one.CPUSet = v.Machine().FormatList(cpus)
-			}
-			one.Devices = view.DevicesOf(v, v.DevicesOf(string(r.UID)))
-		}
+		one := Reservation{describe.Reservation(r, e.api.reserved, e.store.View(r.Status.NodeName)), []Reason{}}
 		if failed, ok := e.failed[r.UID]; ok && one.Node == "" {
 			one.Reasons = append(one.Reasons, reasons(failed.findings)...)
 		}
 		out = append(out, one)
 	}
 	slices.SortFunc(out, func(a, b Reservation) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
-
-func texts(list corev1.ResourceList) map[string]string {
-	out := map[string]string{}
-	for name, q := range list {
-		out[string(name)] = q.String()
-	}
 	return out
 }

@@ -70,7 +70,7 @@ func TestAPodGetsTheVeryCPUsAndTheGPUThatWereReserved(t *testing.T) {
 	if want := `{"name":"r","uid":"reservation-r"}`; web.Annotations[annotation.ReservationAllocatedKey] != want {
 		t.Errorf("the owner's annotation is %q, want %s", web.Annotations[annotation.ReservationAllocatedKey], want)
 	}
-	if used.Phase != "Succeeded" || !cmp.Equal(used.Owners, []string{"default/web"}) || used.CPUSet != "" {
+	if used.Phase != "Succeeded" || !cmp.Equal(used.Users, []string{"default/web"}) || used.CPUSet != "" {
 		t.Errorf("the reservation is %+v, want it used by default/web", used)
 	}
 }
@@ -130,8 +130,8 @@ func TestOfTwoOwnersOneUsesAReservationForOnePod(t *testing.T) {
 	if got := placements(r); got["a"] != "Scheduled n0" || got["b"] != "Unschedulable" {
 		t.Errorf("placed %v, want a alone", got)
 	}
-	if got := reservationOf(t, r, "r"); !cmp.Equal(got.Owners, []string{"default/a"}) {
-		t.Errorf("owners %v, want default/a", got.Owners)
+	if got := reservationOf(t, r, "r"); !cmp.Equal(got.Users, []string{"default/a"}) {
+		t.Errorf("owners %v, want default/a", got.Users)
 	}
 	if message := fmt.Sprint(stateOf(r, "b").Reasons); !strings.Contains(message, "no reservations match") {
 		t.Errorf("the other owner is refused with %s", message)
@@ -208,7 +208,7 @@ func TestReservationsSurviveARestart(t *testing.T) {
 		t.Errorf("a second pod of a used reservation is %s", got)
 	}
 	if got := reservationOf(t, third, "s"); got.Allocated["cpu"] != "2" ||
-		!cmp.Equal(got.Owners, []string{"default/job"}) || got.CPUSet == "" ||
+		!cmp.Equal(got.Users, []string{"default/job"}) || got.CPUSet == "" ||
 		strings.Contains(job.CPUSet, got.CPUSet) {
 		t.Errorf("the reservation of %s is %+v", job.CPUSet, got)
 	}

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,27 @@ func DevicesOf(v *ledger.View, grants []device.Grant) map[string][]Device {
 		})
 	}
 	return out
+}
+
+// DevicesText lists minors by type: "gpu 0,1; rdma 0". A device without a minor has its id instead.
+func DevicesText(devices map[string][]Device) string {
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(devices)) {
+		var minors []int
+		var names []string
+		for _, d := range devices[kind] {
+			if d.Minor >= 0 {
+				minors = append(minors, int(d.Minor))
+			} else {
+				names = append(names, d.ID)
+			}
+		}
+		if len(minors) > 0 {
+			names = append(names, IDs(minors))
+		}
+		parts = append(parts, kind+" "+strings.Join(names, ","))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func amountTexts(amounts map[string]int64) map[string]string {

@@ -190,6 +190,14 @@ func PendingReservePod(r *v1alpha1.Reservation, profile string) *corev1.Pod {
 		}
 	}
 	pod.Status.Phase = corev1.PodPending
+	for _, c := range r.Status.Conditions {
+		if c.Type == v1alpha1.ReservationScheduled {
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason,
+				Message: c.Message,
+			}}
+		}
+	}
 	return pod
 }
 

@@ -237,6 +237,7 @@ func TestEndpoints(t *testing.T) {
 	expect("/apis/v1/plugins/ElasticQuota/quota/koordinator-root-quota", 200, `"name":"koordinator-root-quota"`)
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/absent", 404, "cannot find node")
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/n", 200, "availableCPUs")
+	expect("/apis/v1/plugins/Reservation/nodeReservations/absent", 404, "cannot find node absent")
 	expect("/apis/v1/plugins/NodeNUMAResource/mispredictions", 200, "[]")
 	for name, reason := range map[string]string{"rejected": "TopologyAffinityError", "crashed": ""} {
 		pod := testPod(name)

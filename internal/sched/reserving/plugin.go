@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -33,6 +34,7 @@ const Name = "Reservation"
 type Plugin struct {
 	reservations *kube.Reservations
 	quotas       *kube.Quotas
+	nodes        corelisters.NodeLister
 }
 
 var (
@@ -48,13 +50,13 @@ var (
 
 // Factory makes the plugin for each profile. The arguments of the last profile say how long r keeps what has ended.
 func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactory {
-	return func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		decoded, err := configv1alpha1.DecodeReservation(args)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of Reservation: %w", err)
 		}
 		r.KeepEnded = decoded.KeepEnded()
-		return &Plugin{r, q}, nil
+		return &Plugin{r, q, h.SharedInformerFactory().Core().V1().Nodes().Lister()}, nil
 	}
 }
 
@@ -231,7 +233,8 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 	var names []string
 	for _, other := range r.Reservations.On(name) {
 		isIt := func(s *reservation.Spec) bool { return s.UID == string(other.UID) }
-		if c == nil || !slices.ContainsFunc(c.byNode[name], isIt) {
+		_, keeps := r.Reservations.Find(other.UID)
+		if keeps != nil && (c == nil || !slices.ContainsFunc(c.byNode[name], isIt)) {
 			names, keeping[string(other.UID)] = append(names, other.Name), true
 		}
 	}

@@ -1,0 +1,66 @@
+package reserving
+
+import (
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/diag"
+)
+
+// Diagnostics is the endpoint about the Reservations of a node, in Koordinator's shape.
+func (p *Plugin) Diagnostics() diag.Service {
+	return diag.Service{Endpoints: []diag.Endpoint{{
+		Path: "nodeReservations/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
+			return p.reservationsOn(r.PathValue("nodeName"), mayRead)
+		},
+	}}}
+}
+
+// The types below are the JSON of Koordinator's endpoint: field names are contract.
+
+type nodeReservations struct {
+	Items []nodeReservation `json:"items"`
+}
+
+type nodeReservation struct {
+	Name         string                             `json:"name"`
+	UID          string                             `json:"uid"`
+	Kind         string                             `json:"kind"`
+	Available    bool                               `json:"available"`
+	AllocateOnce bool                               `json:"allocateOnce"`
+	Allocatable  corev1.ResourceList                `json:"allocatable"`
+	Allocated    corev1.ResourceList                `json:"allocated"`
+	Owners       []v1alpha1.ReservationOwner        `json:"owners"`
+	Policy       v1alpha1.ReservationAllocatePolicy `json:"allocatePolicy"`
+	AssignedPods []corev1.ObjectReference           `json:"assignedPods"`
+	PodsHidden   int                                `json:"podsHidden,omitempty"`
+}
+
+func (p *Plugin) reservationsOn(node string, mayRead func(namespace string) bool) any {
+	if _, err := p.nodes.Get(node); err != nil {
+		return nil
+	}
+	out := nodeReservations{Items: []nodeReservation{}}
+	for _, r := range p.reservations.On(node) {
+		spec, allocated, users := p.reservations.Usage(r.UID)
+		one := nodeReservation{
+			Name: r.Name, UID: string(r.UID), Kind: "Reservation", Available: true, AllocateOnce: spec.Once,
+			Allocatable: convert.ResourceList(spec.Allocatable), Allocated: convert.ResourceList(allocated),
+			Owners: r.Spec.Owners, Policy: r.Spec.AllocatePolicy, AssignedPods: []corev1.ObjectReference{},
+		}
+		for _, u := range users {
+			if !mayRead(u.Namespace) {
+				one.PodsHidden++
+				continue
+			}
+			one.AssignedPods = append(one.AssignedPods, corev1.ObjectReference{
+				Namespace: u.Namespace, Name: u.Name, UID: u.UID,
+			})
+		}
+		out.Items = append(out.Items, one)
+	}
+	return out
+}
