@@ -29,13 +29,8 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		Ready:    s.known,
 		View:     s.store.Known,
 		NodeInfo: s.live.NodeInfo,
-		Pod: func(namespace, name string) *corev1.Pod {
-			pod, err := s.pods().Pods(namespace).Get(name)
-			if err != nil {
-				return follow.RejectedPod(s.failed, namespace, name)
-			}
-			return pod
-		},
+		Pod:      s.pod,
+		WhatIf:   s.whatIf.Answer,
 		Evaluate: s.live.Evaluate,
 		Queue: func(pod *corev1.Pod) *view.Queue {
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
@@ -51,13 +46,22 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 			if user, ok := request.UserFrom(r.Context()); ok {
 				name = user.GetName()
 			}
-			klog.FromContext(ctx).Info("Debug flag set", "path", r.URL.Path, "value", value, "user", name)
+			klog.FromContext(ctx).Info("Accepted a request of the diagnostics API", "method", r.Method, "path",
+				r.URL.Path, "value", value, "user", name)
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("diagnostics: %w", err)
 	}
 	return h, nil
+}
+
+func (s *Scheduler) pod(namespace, name string) *corev1.Pod {
+	pod, err := s.pods().Pods(namespace).Get(name)
+	if err != nil {
+		return follow.RejectedPod(s.failed, namespace, name)
+	}
+	return pod
 }
 
 func (s *Scheduler) pods() corelisters.PodLister {

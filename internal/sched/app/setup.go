@@ -36,6 +36,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
@@ -63,6 +64,7 @@ type Scheduler struct {
 	rebuild  *metrics.Histogram
 	reporter *refusals.Reporter
 	live     *refusals.Live
+	whatIf   *whatif.Engine
 	tracker  *follow.Tracker
 	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
@@ -294,6 +296,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
+	s.whatIf = whatif.New(s.questions(ctx))
 	s.live = refusals.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
 		profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
 		rooms := &reserving.Rooms{Reservations: s.reserved}

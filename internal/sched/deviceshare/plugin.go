@@ -81,13 +81,17 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 // Arrived learns from a pod. The first one while a node has devices brings those that are bound before it: nodes are
 // valued by these until enough have arrived, and not by one that happens to be the first.
 func (p *Plugin) Arrived(cs fwk.CycleState, pod *corev1.Pod) {
-	if p.weights != nil || !p.Store().AnyInventory() {
-		return
-	}
-	p.learner.once.Do(p.recall)
-	if p.learner.first(pod.UID) {
+	p.Recall()
+	if p.weights == nil && p.Store().AnyInventory() && p.learner.first(pod.UID) {
 		s := p.scoring(cs, pod)
 		p.learn(pod, s.devices, s.milliCPU)
+	}
+}
+
+// Recall learns from the pods that are bound, once and as soon as a node has devices.
+func (p *Plugin) Recall() {
+	if p.weights == nil && p.Store().AnyInventory() {
+		p.learner.once.Do(p.recall)
 	}
 }
 

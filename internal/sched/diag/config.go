@@ -27,6 +27,8 @@ type Config struct {
 	Pod func(namespace, name string) *corev1.Pod
 	// Evaluate runs all filters for a pod that holds no node on every node of one snapshot.
 	Evaluate func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error)
+	// WhatIf answers a question about another cluster.
+	WhatIf func(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
 	// Queue returns the state of a pod in the scheduling queue.
 	Queue func(pod *corev1.Pod) *view.Queue
 	// LeftAlone returns how much longer the node of a rejected pod is kept from pods of the same shape.

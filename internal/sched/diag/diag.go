@@ -33,6 +33,7 @@ func New(c Config) (http.Handler, error) {
 	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}", s.ofPod(s.explain))
 	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.requireNodeAccess(s.ofPod(s.hints)))
 	s.handleGet("/apis/v1/decisions", s.decisions)
+	s.handlePost(whatIfPath, s.whatIf)
 	for _, p := range c.Plugins {
 		if provider, ok := p.(Provider); ok {
 			s.provide(p.Name(), provider.Diagnostics())
@@ -115,6 +116,21 @@ func (s *server) handleGet(pattern string, h http.HandlerFunc) {
 	s.mux.Handle(pattern, ReadOnly(h, "use GET"))
 }
 
+// handlePost serves POST requests of a path, and lists it among the services.
+func (s *server) handlePost(path string, h http.HandlerFunc) {
+	s.services[http.MethodPost] = append(s.services[http.MethodPost], path)
+	s.owners[http.MethodPost+" "+path] = "tenon"
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			writeError(w, http.StatusMethodNotAllowed, "method %s is not allowed on %s: use POST", r.Method,
+				r.URL.Path)
+			return
+		}
+		h(w, r)
+	})
+}
+
 // provide serves the endpoints of a plugin.
 func (s *server) provide(plugin string, service Service) {
 	for _, alias := range service.Aliases {
@@ -138,10 +154,12 @@ func (s *server) provide(plugin string, service Service) {
 	}
 }
 
-// ReadOnly passes on GET and HEAD alone; other methods are answered with 405 and the remedy.
+// ReadOnly passes on GET and HEAD, and questions about other clusters, which change nothing; other methods are answered
+// with 405 and the remedy.
 func ReadOnly(h http.Handler, remedy string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		question := r.Method == http.MethodPost && r.URL.Path == whatIfPath
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !question {
 			w.Header().Set("Allow", http.MethodGet)
 			writeError(w, http.StatusMethodNotAllowed, "method %s is not allowed on %s: %s", r.Method, r.URL.Path,
 				remedy)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -27,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
@@ -174,6 +176,22 @@ func config(t *testing.T) Config {
 		Queue:     func(*corev1.Pod) *view.Queue { return &view.Queue{Place: "unschedulable", Attempts: 6} },
 		LeftAlone: func(*corev1.Pod) time.Duration { return 30 * time.Second },
 		Decisions: ring, Flags: &Flags{},
+		WhatIf: func(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
+			switch q.Ask.Mode {
+			case "bad":
+				return nil, fmt.Errorf("changes[0]: %w", &whatif.BadQuestion{Text: "it makes no sense"})
+			case "busy":
+				return nil, whatif.Busy{}
+			case "broken":
+				return nil, errors.New("the snapshot is broken")
+			}
+			return &view.WhatIfAnswer{
+				SnapshotGeneration: 3, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
+				Victims: []view.Victim{
+					{Pod: "default/a", Node: "n", For: "x"}, {Pod: "secret/b", Node: "n", For: "x"},
+				},
+			}, nil
+		},
 	}
 }
 
@@ -193,6 +211,49 @@ func ask(h http.Handler, method, path, body string) (status int, answer, content
 	return w.Code, string(text), w.Header().Get("Content-Type")
 }
 
+func TestWhatIfOverHTTP(t *testing.T) {
+	t.Parallel()
+	c := config(t)
+	c.Authorizer = allow(func(a authorizer.Attributes) bool {
+		return a.GetResource() == "pods" && a.GetNamespace() == "default" ||
+			a.GetResource() == "nodes" && a.GetName() == "n"
+	})
+	h := serve(t, c)
+	for body, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		`{"ask":{"pods":["default/a"]}}`: {200, `{"snapshotGeneration":3,"placements":[],"unschedulable":[],` +
+			`"victims":[{"pod":"default/a","node":"n","for":"x"}],"victimsHidden":1}`},
+		`{"ask":{"pods":["secret/b"]}}`:                                {403, "namespace secret cannot be read"},
+		`{"changes":[{"removePod":"secret/b"}]}`:                       {403, "pods in namespace secret"},
+		`{"changes":[{"addPod":{"metadata":{"namespace":"secret"}}}]}`: {403, "pods in namespace secret"},
+		`{"changes":[{"addPod":{"metadata":{"name":"x"}}}]}`:           {200, "placements"},
+		`{"changes":[{"cordon":"m"}]}`:                                 {403, "node m cannot be read"},
+		`{"changes":[{"cordon":"n"},{"addNode":{"like":"m"}}]}`:        {403, "node m cannot be read"},
+		`{"ask":{"mode":"bad"}}`:                                       {400, "changes[0]: it makes no sense"},
+		`{"ask":{"mode":"busy"}}`:                                      {429, "ask again"},
+		`{"ask":{"mode":"broken"}}`:                                    {500, "the snapshot is broken"},
+		`{"asks":{}}`:                                                  {400, `unknown field \"asks\"`},
+		`{}{}`:                                                         {400, "more than one JSON value"},
+		``:                                                             {400, "read the question: EOF"},
+		`{"ask":{"mode":"` + strings.Repeat("x", maxWhatIfBody) + `"}}`: {413, "request body too large"},
+	} {
+		status, answer, _ := ask(h, http.MethodPost, "/apis/v1/whatif", body)
+		if status != want.status || !strings.Contains(answer, want.text) {
+			t.Errorf("POST %.80s: got %d %s, want %d with %q", body, status, answer, want.status, want.text)
+		}
+	}
+	if status, answer, _ := ask(h, http.MethodGet, "/apis/v1/whatif", ""); status != 405 ||
+		!strings.Contains(answer, "use POST") {
+		t.Errorf("GET: got %d %s, want 405", status, answer)
+	}
+	if _, services, _ := ask(h, http.MethodGet, "/apis/v1/__services__", ""); !strings.Contains(services,
+		`"POST":["/apis/v1/whatif"]`) {
+		t.Errorf("services %s do not list the path", services)
+	}
+}
+
 func TestBodiesByteByByte(t *testing.T) {
 	t.Parallel()
 	h := serve(t, config(t))
@@ -201,7 +262,7 @@ func TestBodiesByteByByte(t *testing.T) {
 			`"/apis/v1/explain/pods/:namespace/:name",` +
 			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
 			`"/apis/v1/plugins/Counter/explain","/apis/v1/plugins/Counter/pods/:nodeName",` +
-			`"/apis/v1/plugins/Counter/total"]}`,
+			`"/apis/v1/plugins/Counter/total"],"POST":["/apis/v1/whatif"]}`,
 		"/apis/v1/plugins/Counter/explain?namespace=default&pod=lse": `{"pod":"default/lse","state":"Bound",` +
 			`"node":"node-1","deviceChoice":{"sets":[]},"candidates":[]}`,
 		"/apis/v1/plugins/Counter/explain?namespace=default&pod=waits": `{"pod":"default/waits","state":"Pending",` +
@@ -298,7 +359,7 @@ func TestEveryListedPathAnswers(t *testing.T) {
 			if strings.HasSuffix(path, "/explain") {
 				path += "?namespace=default&pod=lse"
 			}
-			if status, answer, _ := ask(h, method, path, ""); status != http.StatusOK {
+			if status, answer, _ := ask(h, method, path, "{}"); status != http.StatusOK {
 				t.Errorf("%s %s: status %d: %s", method, path, status, answer)
 			}
 		}
@@ -473,7 +534,7 @@ func TestMountsOfPlugins(t *testing.T) {
 		t.Errorf("mounted path answers %q", body)
 	}
 	if _, body, _ := ask(h, "GET", "/apis/v1/__services__", ""); !strings.HasSuffix(body,
-		`],"POST":["/apis/v1/plugins/Mine/x"]}`) || !strings.Contains(body, "/Mine/x/:y") {
+		`],"POST":["/apis/v1/plugins/Mine/x","/apis/v1/whatif"]}`) || !strings.Contains(body, "/Mine/x/:y") {
 		t.Errorf("mounted paths are not listed: %s", body)
 	}
 	for name, bad := range map[string][]Mount{

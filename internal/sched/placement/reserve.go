@@ -28,12 +28,13 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	}
 	request := State[*joint](cs, jointKey).on(node, s.Request)
 	if s.trial != nil {
-		offer, reason := p.try(s.View(node), request, pod, node)
+		view := s.View(node)
+		offer, reason := p.tryWithin(cs, view, request, pod, node)
 		if !reason.OK() {
 			return (&refusal{Reason: reason}).status()
 		}
 		s.trial.reserve(node, offer)
-		s.Offer, s.reserved = offer, node
+		s.Offer, s.view, s.reserved = offer, view, node
 		return nil
 	}
 	start := time.Now()
@@ -153,7 +154,7 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.P
 	}
 	if s.trial != nil {
 		s.trial.Take(node, s.Request.UID)
-		s.Offer, s.reserved = ledger.Offer{}, ""
+		s.Offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 		return
 	}
 	if s.recorded && p.isBound(ctx, pod, node, time.Now()) {

@@ -34,6 +34,15 @@ func (t *Trial) Give(node, uid string) {
 	}
 }
 
+// Add adds the account of a node that is like another one without pods.
+func (t *Trial) Add(node, like string) {
+	v := t.store.View(like)
+	for e := range v.Entries() {
+		v = v.Without(e.UID)
+	}
+	t.change(node, v)
+}
+
 func (t *Trial) change(node string, v *ledger.View) { t.views[node] = kube.NewNodeView(v) }
 
 func (t *Trial) view(node string) *kube.NodeView {

@@ -105,12 +105,30 @@ func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason} }
 
 func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
 
+const excludedKey fwk.StateKey = Name + "Excluded"
+
+type excluded map[string]bool
+
+// Clone returns e, which no cycle changes.
+func (e excluded) Clone() fwk.StateData { return e }
+
+// Exclude leaves Reservations out of a cycle, by UID.
+func Exclude(cs fwk.CycleState, reservations map[string]bool) {
+	cs.Write(excludedKey, excluded(reservations))
+}
+
 // PreFilter finds the Reservations that the pod may use.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	asked, byNode, err := p.matching(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&unreadable{err})
+	}
+	if without := placement.State[excluded](cs, excludedKey); len(without) > 0 {
+		for node, all := range byNode {
+			byNode[node] = slices.DeleteFunc(all, func(s *reservation.Spec) bool { return without[s.UID] })
+		}
+		maps.DeleteFunc(byNode, func(_ string, left []*reservation.Spec) bool { return len(left) == 0 })
 	}
 	if asked == nil || len(byNode) == 0 && !asked.Affinity.Required {
 		return nil, fwk.NewStatus(fwk.Skip)

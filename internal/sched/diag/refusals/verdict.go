@@ -54,12 +54,16 @@ type Explainer interface {
 
 // Of runs all filters for a pod on every node of the framework's snapshot, which must not change meanwhile.
 func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdict, error) {
+	return In(ctx, f, framework.NewCycleState(), pod)
+}
+
+// In is Of in a cycle whose state has no more than marks.
+func In(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod) (view.Verdict, error) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return view.Verdict{}, fmt.Errorf("list the snapshot's nodes: %w", err)
 	}
 	v := view.Verdict{Served: true, Nodes: len(nodes)}
-	state := framework.NewCycleState()
 	allowed, status, narrowing := f.RunPreFilterPlugins(ctx, state, pod)
 	if !status.IsSuccess() {
 		if !status.IsRejected() {

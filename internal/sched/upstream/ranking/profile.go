@@ -64,6 +64,8 @@ type Together interface {
 type Valuer interface {
 	// Arrived is called for each attempt on a pod, before its nodes are filtered.
 	Arrived(state fwk.CycleState, pod *corev1.Pod)
+	// Recall learns from the pods that are bound, if it has not yet.
+	Recall()
 	// Epoch changes when scores can be others although the pod and the nodes are the same; in Arrived alone.
 	Epoch() uint64
 	// Decides reports whether its score is to decide: nodes must get none for the CPUs and memory that they have free,
@@ -92,6 +94,8 @@ type Profile struct {
 	framework.Framework
 	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
 	ByName bool
+	// DryRun is set for a profile whose pods may not exist: nothing is learnt from them.
+	DryRun bool
 	// Bindings counts those of the profile; nil counts none.
 	Bindings *hooks.Bindings
 	// Rejections has the nodes that pods of the profile are not to be tried on; nil has none.
@@ -248,7 +252,11 @@ func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 func (p *Profile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 ) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
 	result, status, refusing := p.Framework.RunPreFilterPlugins(ctx, state, pod)
-	if p.valuer != nil && status.IsSuccess() {
+	switch {
+	case p.valuer == nil || !status.IsSuccess():
+	case p.DryRun:
+		p.valuer.Recall()
+	default:
 		p.valuer.Arrived(state, pod)
 	}
 	return result, status, refusing

@@ -34,6 +34,8 @@ type valuer struct {
 	arrived []string
 }
 
+func (v *valuer) Recall() {}
+
 func (v *valuer) Arrived(_ fwk.CycleState, pod *corev1.Pod) { v.arrived = append(v.arrived, pod.Name) }
 func (v *valuer) Epoch() uint64                             { return 1 }
 func (v *valuer) Decides(fwk.CycleState) bool               { return v.decides }

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+)
+
+// accountant is a plugin that reserves CPUs and devices, on trial if its cycle is.
+type accountant interface {
+	fwk.ReservePlugin
+	Account(node string) *ledger.View
+}
+
+// questions is what questions about other clusters read of this scheduler.
+func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
+	return whatif.Cluster{
+		Cache: s.nodes,
+		Pod:   s.pod,
+		Profiles: func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+			profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+			if err != nil {
+				return nil, err
+			}
+			for i := range s.config.ComponentConfig.Profiles {
+				cfg := &s.config.ComponentConfig.Profiles[i]
+				f, err := ranking.NewProfile(ctx, profiles[cfg.SchedulerName], cfg, &hooks.Changes{},
+					nodenumaresource.Name, deviceshare.Name, reserving.Name)
+				if err != nil {
+					return nil, err
+				}
+				f.DryRun, f.Rooms = true, &reserving.Rooms{Reservations: s.reserved}
+				profiles[cfg.SchedulerName] = f
+			}
+			return profiles, nil
+		},
+		Trial: func() whatif.Trial { return placement.NewTrial(s.store) },
+		Admit: elasticquota.Admitted,
+		Reserve: func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
+		) (map[string]string, string, *fwk.Status) {
+			within, _ := reserving.Chosen(cs, node)
+			for _, e := range f.EnqueueExtensions() {
+				if p, ok := e.(accountant); ok {
+					if status := p.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
+						return nil, "", status
+					}
+				}
+			}
+			return placement.Read(cs).Record(), within, nil
+		},
+		Exclude: reserving.Exclude,
+		Preemption: func(f framework.Framework) *preemption.Evaluator {
+			if p := PreemptionOf(f); p != nil {
+				return p.Evaluator
+			}
+			return nil
+		},
+	}
+}

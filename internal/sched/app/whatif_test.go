@@ -1,0 +1,326 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// asked is a scheduler that answers questions, over nodes of 2 × 2 NUMA nodes with 4 cores of 2 threads each.
+type asked struct {
+	*Scheduler
+	t *testing.T
+}
+
+func newAsked(t *testing.T, nodes ...string) *asked {
+	t.Helper()
+	a := &asked{newScheduler(t), t}
+	for _, name := range nodes {
+		node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32", "memory", "64Gi",
+			"pods", "110")
+		a.nodes.AddNode(klog.Background(), node)
+		a.store.PutNode(node)
+		a.store.PutTopology(object.Topology(name, grid.Worked().Build(t), nil))
+	}
+	a.store.MarkSynced()
+	a.tracker.Leading.Store(true)
+	return a
+}
+
+// exclusive asks for whole cores of its own.
+func exclusive(name, cpus string, more ...object.PodOption) *corev1.Pod {
+	return object.Pod(name, append([]object.PodOption{
+		object.UID("u-" + name), object.Scheduler(SchedulerName), object.Class("LSR"),
+		object.PriorityClass("koord-prod"), object.Priority(9000), object.Both("cpu", cpus, "memory", "1Gi"),
+	}, more...)...)
+}
+
+func (a *asked) add(pods ...*corev1.Pod) *asked {
+	a.t.Helper()
+	for _, pod := range pods {
+		if err := a.config.InformerFactory.Core().V1().Pods().Informer().GetStore().Add(pod); err != nil {
+			a.t.Fatal(err)
+		}
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		if err := a.nodes.AddPod(klog.Background(), pod); err != nil {
+			a.t.Fatal(err)
+		}
+		a.store.PutPod(pod)
+	}
+	return a
+}
+
+// bound is a pod that holds CPUs on a node.
+func bound(name, node, cpus string, more ...object.PodOption) *corev1.Pod {
+	n := strings.Count(cpus, ",") + 1
+	return exclusive(name, fmt.Sprint(n), append([]object.PodOption{object.On(node), object.CPUs(cpus)}, more...)...)
+}
+
+// list returns n CPUs of a node of grid.Worked from the i-th core on, both threads of each.
+func list(core, n int) string {
+	var all []string
+	for c := core; c < core+n/2; c++ {
+		all = append(all, fmt.Sprint(c))
+	}
+	for c := core; c < core+n/2; c++ {
+		all = append(all, fmt.Sprint(c+16))
+	}
+	return strings.Join(all, ",")
+}
+
+func (a *asked) answer(question string) (*view.WhatIfAnswer, error) {
+	a.t.Helper()
+	var q view.WhatIf
+	if err := json.Unmarshal([]byte(question), &q); err != nil {
+		a.t.Fatal(err)
+	}
+	return a.whatIf.Answer(a.t.Context(), &q)
+}
+
+func TestWhatIf(t *testing.T) {
+	for name, tt := range map[string]struct {
+		question string
+		want     map[string]string // pod → node; "" for a pod that fits nowhere
+		victims  []string
+	}{
+		"a pod that no node has room for": {
+			`{"ask":{"pods":["default/large"]}}`, map[string]string{"default/large": ""}, nil,
+		},
+		"a pod that fits once another one is gone": {
+			`{"changes":[{"removePod":"default/on-a"}],"ask":{"pods":["default/large"]}}`,
+			map[string]string{"default/large": "a"},
+			nil,
+		},
+		"a pod that goes where it was, unless another one comes first": {
+			`{"changes":[{"removePod":"default/on-a"}],"ask":{"pods":["default/large","default/on-a"]}}`,
+			map[string]string{"default/large": "a", "default/on-a": ""},
+			nil,
+		},
+		"a pod that fits where a node is added": {
+			`{"changes":[{"addNode":{"like":"a","count":2}}],"ask":{"pods":["default/large","default/huge"]}}`,
+			map[string]string{"default/large": "a-whatif-1", "default/huge": "a-whatif-2"},
+			nil,
+		},
+		"a node that takes no further pods": {
+			`{"changes":[{"cordon":"a"}],"ask":{"pods":["default/small"]}}`,
+			map[string]string{"default/small": "b"},
+			nil,
+		},
+		"an added pod that takes what is free": {
+			`{"changes":[{"addPod":{"metadata":{"name":"new","labels":{"koordinator.sh/qosClass":"LSR"}},` +
+				`"spec":{"schedulerName":"tenon-scheduler","nodeName":"a","priority":9000,` +
+				`"priorityClassName":"koord-prod","containers":[{"name":"c","resources":` +
+				`{"requests":{"cpu":"4","memory":"1Gi"},"limits":{"cpu":"4","memory":"1Gi"}}}]}}}],` +
+				`"ask":{"pods":["default/small"]}}`,
+			map[string]string{"default/new": "a", "default/small": "b"},
+			nil,
+		},
+		"a pod for which others would be evicted": {
+			`{"ask":{"pods":["default/urgent"],"mode":"preempt"}}`,
+			map[string]string{"default/urgent": "b"},
+			[]string{"default/on-b"},
+		},
+		"a pod of equal priority evicts none": {
+			`{"ask":{"pods":["default/equal"],"mode":"preempt"}}`, map[string]string{"default/equal": ""}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAsked(t, "a", "b").add(
+				bound("on-a", "a", list(0, 16)), bound("on-b", "b", list(0, 24), object.Priority(5)),
+				exclusive("large", "24"), exclusive("huge", "28"), exclusive("small", "4"),
+				exclusive("equal", "24", object.Priority(5)),
+				exclusive("urgent", "28", object.Priority(100)),
+			)
+			if name == "a node that takes no further pods" || strings.HasPrefix(name, "an added pod") {
+				a.add(bound("more-on-a", "a", list(8, 8)))
+			}
+			got, err := a.answer(tt.question)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes := map[string]string{}
+			for _, p := range got.Placements {
+				nodes[p.Pod] = p.Node
+				if len(p.ResourceStatus) == 0 {
+					t.Errorf("%s on %s has no CPUs", p.Pod, p.Node)
+				}
+			}
+			for _, p := range got.Unschedulable {
+				nodes[p.Pod] = ""
+				if p.RootCause == nil || len(p.Obstacles) == 0 {
+					t.Errorf("%s is unschedulable for no reason", p.Pod)
+				}
+			}
+			if diff := cmp.Diff(tt.want, nodes); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+			var victims []string
+			for _, v := range got.Victims {
+				victims = append(victims, v.Pod)
+			}
+			if diff := cmp.Diff(tt.victims, victims); diff != "" {
+				t.Errorf("victims (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
+	a := newAsked(t, "a").add(bound("on-a", "a", list(0, 4)), exclusive("small", "4"),
+		exclusive("foreign", "4", object.Scheduler("other")))
+	for question, want := range map[string]string{
+		`{"ask":{"pods":["small"]}}`:                     `ask.pods[0]: "small" is not a pod: want namespace/name`,
+		`{"ask":{"pods":["default/none"]}}`:              "ask.pods[0]: pod default/none does not exist",
+		`{"ask":{"pods":["default/on-a"]}}`:              "is bound to node a: remove it with removePod",
+		`{"ask":{"pods":["default/foreign"]}}`:           `spec.schedulerName is "other"; this scheduler serves`,
+		`{"ask":{"mode":"guess"}}`:                       `ask.mode is "guess", want schedule or preempt`,
+		`{"changes":[{}]}`:                               "changes[0]: has 0 kinds of change, want one of",
+		`{"changes":[{"cordon":"a","removePod":"x/y"}]}`: "changes[0]: has 2 kinds of change",
+		`{"changes":[{"cordon":"z"}]}`:                   "changes[0]: cordon: node z does not exist",
+		`{"changes":[{"removePod":"default/small"}]}`:    "pod default/small is not bound to a node",
+		`{"changes":[{"removePod":"default/on-a"},{"removePod":"default/on-a"}]}`: "changes[1]: removePod: pod " +
+			"default/on-a is removed already",
+		`{"changes":[{"addNode":{"like":"z"}}]}`:                 "addNode.like: node z does not exist",
+		`{"changes":[{"addNode":{"like":"a","count":101}}]}`:     "addNode.count is 101, want 1 to 100",
+		`{"changes":[{"addPod":{"metadata":{"name":"small"}}}]}`: "addPod: pod default/small exists already",
+		`{"changes":[{"addPod":{"metadata":{}}}]}`:               "addPod: metadata.name is empty",
+		`{"changes":[{"addPod":{"metadat":{}}}]}`:                `addPod: json: unknown field "metadat"`,
+		`{"changes":[{"setQuota":{}}]}`:                          "setQuota is not supported",
+		`{"changes":[{"scaleGang":{"gang":"a/b","to":8}}]}`:      "scaleGang is not supported",
+		`{"changes":[{"addPod":{"metadata":{"name":"n"},"spec":{"nodeName":"z"}}}]}`: "spec.nodeName: node z does " +
+			"not exist",
+	} {
+		_, err := a.answer(question)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", question, err, want)
+		}
+	}
+}
+
+// decide returns what the scheduler's own cycle decides about a pod now, and changes nothing.
+func (a *asked) decide(pod *corev1.Pod) (node, cpus string) {
+	a.t.Helper()
+	info, err := framework.NewPodInfo(pod.DeepCopy())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	queued := &framework.QueuedPodInfo{PodInfo: info}
+	core := *a.core
+	core.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) { return queued, nil }
+	core.FailureHandler = func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
+		*fwk.NominatingInfo, time.Time,
+	) {
+	}
+	core.SchedulePod = func(ctx context.Context, f framework.Framework, cs fwk.CycleState,
+		queued *framework.QueuedPodInfo,
+	) (scheduler.ScheduleResult, error) {
+		result, err := a.core.SchedulePod(ctx, f, cs, queued)
+		if err == nil {
+			node = result.SuggestedHost
+			f.RunReservePluginsReserve(ctx, cs, queued.Pod, node)
+			cpus = placement.Read(cs).Record()[annotation.ResourceStatusKey]
+			f.RunReservePluginsUnreserve(ctx, cs, queued.Pod, node)
+		}
+		return result, errors.New("the decision is known")
+	}
+	core.ScheduleOne(a.t.Context())
+	return node, cpus
+}
+
+func TestWhatIfWithoutAChangeIsTheNextDecision(t *testing.T) {
+	random := rand.New(rand.NewPCG(37, 5))
+	placed := 0
+	for range 60 {
+		a := newAsked(t, "a", "b", "c")
+		for _, node := range []string{"a", "b", "c"} {
+			for core := 0; core < 16; core += 4 {
+				if n := 2 * random.IntN(5); n > 0 {
+					a.add(bound(fmt.Sprintf("%s-%d", node, core), node, list(core, n)))
+				}
+			}
+		}
+		pod := exclusive("next", fmt.Sprint(2+2*random.IntN(14)))
+		a.add(pod)
+		versions := a.versions()
+		got, err := a.answer(`{"ask":{"pods":["default/next"]}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(versions, a.versions()); diff != "" {
+			t.Fatalf("the question changed accounts (-before +after):\n%s", diff)
+		}
+		var node, cpus string
+		if len(got.Placements) > 0 {
+			node, cpus = got.Placements[0].Node, string(got.Placements[0].ResourceStatus)
+			placed++
+		}
+		wantNode, wantCPUs := a.decide(pod)
+		if node != wantNode && a.equalScores(pod, node, wantNode) {
+			continue // the scheduler alternates between them
+		}
+		if node != wantNode || cpus != wantCPUs {
+			t.Errorf("what-if says node %q with %s, the scheduler decides %q with %s", node, cpus, wantNode, wantCPUs)
+		}
+	}
+	if placed < 20 {
+		t.Errorf("only %d of 60 pods were placed: the test proves little", placed)
+	}
+}
+
+// equalScores reports whether the scheduler scores two nodes equally for a pod.
+func (a *asked) equalScores(pod *corev1.Pod, nodes ...string) bool {
+	scores := map[string]int64{}
+	f := a.core.Profiles[pod.Spec.SchedulerName]
+	cs := framework.NewCycleState()
+	f.RunPreFilterPlugins(a.t.Context(), cs, pod)
+	all, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var fit []fwk.NodeInfo
+	for _, n := range all {
+		if f.RunFilterPluginsWithNominatedPods(a.t.Context(), cs, pod, n).IsSuccess() {
+			fit = append(fit, n)
+		}
+	}
+	f.RunPreScorePlugins(a.t.Context(), cs, pod, fit)
+	list, _ := f.RunScorePlugins(a.t.Context(), cs, pod, fit)
+	for _, s := range list {
+		scores[s.Name] = s.TotalScore
+	}
+	return scores[nodes[0]] == scores[nodes[1]] && scores[nodes[0]] > 0
+}
+
+// versions are those of all accounts, with the CPUs that are held there.
+func (a *asked) versions() map[string]string {
+	out := map[string]string{}
+	for _, node := range a.store.Nodes() {
+		v := a.store.View(node)
+		var held []string
+		for e := range v.Entries() {
+			held = append(held, e.UID+"="+e.CPUList)
+		}
+		out[node] = fmt.Sprint(v.Version(), held)
+	}
+	return out
+}

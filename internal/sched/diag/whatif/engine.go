@@ -1,0 +1,150 @@
+package whatif
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// deadline bounds an answer, the wait for another one included.
+const deadline = 2 * time.Second
+
+// waiting bounds the questions that are answered or wait; more are refused.
+const waiting = 2
+
+// Trial is the accounts of nodes, as they would be with other pods.
+type Trial interface {
+	// Mark makes a cycle read and reserve on the trial alone.
+	Mark(cs fwk.CycleState)
+	// Take takes a pod off the account of a node.
+	Take(node, uid string)
+	// Add adds the account of a node that is like another one without pods.
+	Add(node, like string)
+}
+
+// Cluster is what an Engine reads of the scheduler. All functions are required and change nothing.
+type Cluster struct {
+	Cache cache.Cache
+	// Profiles makes the profiles of the scheduler on other nodes, by scheduler name. They share no plugin with it.
+	Profiles func(fwk.SharedLister) (map[string]framework.Framework, error)
+	// Pod returns a pod, nil when there is none.
+	Pod func(namespace, name string) *corev1.Pod
+	// Trial returns the accounts as they are.
+	Trial func() Trial
+	// Admit marks a cycle whose pod is not compared with its quota.
+	Admit func(cs fwk.CycleState)
+	// Reserve reserves CPUs and devices on the trial of a cycle, and returns the annotations of the pod and the
+	// Reservation whose room it uses, "" for none.
+	Reserve func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
+	) (record map[string]string, within string, status *fwk.Status)
+	// Exclude leaves Reservations out of a cycle, by UID.
+	Exclude func(cs fwk.CycleState, reservations map[string]bool)
+	// Preemption returns what chooses victims for a profile, nil for one that does not preempt.
+	Preemption func(f framework.Framework) *preemption.Evaluator
+}
+
+// Engine answers questions, one after the other. Safe for concurrent use.
+type Engine struct {
+	Cluster
+
+	turn  chan struct{} // holds a value for each question that is answered or waits
+	alone chan struct{} // holds a value while a question is answered; whoever put it there owns what follows
+
+	nodes    *nodes
+	profiles map[string]framework.Framework // nil before the first question: most processes are never asked
+	round    int64                          // times that the snapshot was taken
+}
+
+// New returns an engine.
+func New(c Cluster) *Engine {
+	return &Engine{
+		Cluster: c, turn: make(chan struct{}, waiting), alone: make(chan struct{}, 1),
+		nodes: &nodes{Snapshot: cache.NewEmptySnapshot()},
+	}
+}
+
+// BadQuestion is an error of the one who asks.
+type BadQuestion struct{ Text string }
+
+// Error returns the text.
+func (b *BadQuestion) Error() string { return b.Text }
+
+func bad(format string, args ...any) error { return &BadQuestion{fmt.Sprintf(format, args...)} }
+
+// Busy is the error of a question that comes while as many as are allowed are answered.
+type Busy struct{}
+
+// Error returns the text.
+func (Busy) Error() string { return fmt.Sprintf("%d questions are being answered; ask again", waiting) }
+
+// Answer answers a question. A question that cannot be answered is a *BadQuestion; Busy is to be asked again.
+func (e *Engine) Answer(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	default:
+		return nil, Busy{}
+	}
+	select {
+	case e.alone <- struct{}{}:
+		defer func() { <-e.alone }()
+	case <-ctx.Done():
+		return nil, e.late()
+	}
+	s, err := e.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.nodes.reset()
+	answer, err := s.answer(q)
+	if ctx.Err() != nil {
+		return nil, e.late()
+	}
+	return answer, err
+}
+
+func (*Engine) late() error {
+	return fmt.Errorf("not answered within %s: ask about fewer pods", deadline)
+}
+
+// begin starts a session on the nodes as the scheduler has them now.
+func (e *Engine) begin(ctx context.Context) (*session, error) {
+	e.nodes.reset()
+	if e.profiles == nil {
+		profiles, err := e.Profiles(e.nodes)
+		if err != nil {
+			return nil, fmt.Errorf("make the plugins for questions: %w", err)
+		}
+		e.profiles = profiles
+	}
+	if err := e.Cache.UpdateSnapshot(klog.FromContext(ctx), e.nodes.Snapshot); err != nil {
+		return nil, fmt.Errorf("take a snapshot: %w", err)
+	}
+	e.round++
+	return &session{
+		Engine: e, ctx: ctx, trial: e.Trial(), used: map[string]bool{}, pods: map[string]*corev1.Pod{},
+		successors: map[string]bool{},
+	}, nil
+}
+
+func (e *Engine) profile(pod *corev1.Pod) (framework.Framework, error) {
+	f := e.profiles[pod.Spec.SchedulerName]
+	if f == nil {
+		return nil, bad("pod %s/%s: spec.schedulerName is %q; this scheduler serves %q", pod.Namespace, pod.Name,
+			pod.Spec.SchedulerName, slices.Sorted(maps.Keys(e.profiles)))
+	}
+	return f, nil
+}

@@ -1,0 +1,316 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// session is one question. It ends with the engine's next one.
+type session struct {
+	*Engine
+	ctx   context.Context
+	trial Trial
+	// used are the Reservations that pods of the session use, by UID. Each counts as used up.
+	used map[string]bool
+	// pods are those that changes added, and the successors of those that they removed, by namespace/name.
+	pods map[string]*corev1.Pod
+	// successors are the pods that come in place of others, by UID: their quotas count them already.
+	successors map[string]bool
+}
+
+// placed is a pod with its node.
+type placed struct {
+	pod    *corev1.Pod
+	node   string
+	record map[string]string
+}
+
+func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
+	if q.Ask.Mode != "" && q.Ask.Mode != view.Schedule && q.Ask.Mode != view.Preempt {
+		return nil, bad("ask.mode is %q, want %s or %s", q.Ask.Mode, view.Schedule, view.Preempt)
+	}
+	out := &view.WhatIfAnswer{
+		SnapshotGeneration: s.round, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
+		Victims: []view.Victim{},
+	}
+	for i := range q.Changes {
+		p, err := s.apply(&q.Changes[i])
+		if err != nil {
+			return nil, fmt.Errorf("changes[%d]: %w", i, err)
+		}
+		if p != nil {
+			out.Placements = append(out.Placements, p.describe())
+		}
+	}
+	for i, key := range q.Ask.Pods {
+		pod, err := s.pending(key)
+		if err != nil {
+			return nil, fmt.Errorf("ask.pods[%d]: %w", i, err)
+		}
+		if err := s.ask(pod, q.Ask.Mode == view.Preempt, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ask places one pod, and adds to the answer where, or why not.
+func (s *session) ask(pod *corev1.Pod, preempt bool, out *view.WhatIfAnswer) error {
+	p, err := s.place(pod, nil)
+	if p == nil && err == nil && preempt {
+		var victims []view.Victim
+		if p, victims, err = s.preempt(pod); p != nil {
+			out.Victims = append(out.Victims, victims...)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		out.Placements = append(out.Placements, p.describe())
+		return nil
+	}
+	why, err := s.explain(pod)
+	if err == nil {
+		out.Unschedulable = append(out.Unschedulable, why)
+	}
+	return err
+}
+
+func (s *session) explain(pod *corev1.Pod) (view.Pod, error) {
+	f, err := s.profile(pod)
+	if err != nil {
+		return view.Pod{}, err
+	}
+	verdict, err := refusals.In(s.ctx, f, s.state(pod), pod)
+	if err != nil {
+		return view.Pod{}, err
+	}
+	verdict.Generation = s.round
+	return view.Explain(describe.Pod(pod), verdict, nil), nil
+}
+
+func (p *placed) describe() view.WhatIfPlacement {
+	return view.WhatIfPlacement{
+		Pod: p.pod.Namespace + "/" + p.pod.Name, Node: p.node,
+		ResourceStatus: []byte(p.record[annotation.ResourceStatusKey]),
+		Devices:        []byte(p.record[annotation.DeviceAllocatedKey]),
+	}
+}
+
+// state returns the state of a cycle that reads the session's accounts.
+func (s *session) state(pod *corev1.Pod) fwk.CycleState {
+	cs := framework.NewCycleState()
+	cs.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
+	s.trial.Mark(cs)
+	s.Exclude(cs, s.used)
+	if s.successors[string(pod.UID)] {
+		s.Admit(cs)
+	}
+	return cs
+}
+
+// place finds a node for a pod, one of those that allowed accepts, and reserves it there. It returns nil for a pod that
+// fits on none. A nil allowed accepts all.
+func (s *session) place(pod *corev1.Pod, allowed func(node string) bool) (*placed, error) {
+	for refused := map[string]bool{}; ; {
+		f, cs, fit, err := s.feasible(pod, func(node string) bool {
+			return !refused[node] && (allowed == nil || allowed(node))
+		})
+		if err != nil || len(fit) == 0 {
+			return nil, err
+		}
+		order, err := s.rank(f, cs, pod, fit)
+		if err != nil {
+			return nil, err
+		}
+		p, err := s.reserve(f, cs, pod, order[0])
+		if p != nil || err != nil {
+			return p, err
+		}
+		refused[order[0]] = true // as the queue would find out at the next attempt
+	}
+}
+
+// feasible returns the nodes whose filters a pod passes, among those that allowed accepts.
+func (s *session) feasible(pod *corev1.Pod, allowed func(node string) bool,
+) (framework.Framework, fwk.CycleState, []fwk.NodeInfo, error) {
+	f, err := s.profile(pod)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	all, err := s.nodes.List()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cs := s.state(pod)
+	narrowed, status, _ := f.RunPreFilterPlugins(s.ctx, cs, pod)
+	if !status.IsSuccess() {
+		if status.IsRejected() {
+			return f, cs, nil, nil
+		}
+		return nil, nil, nil, fmt.Errorf("prepare the filters for pod %s/%s: %w", pod.Namespace, pod.Name,
+			status.AsError())
+	}
+	fits, failed := make([]bool, len(all)), make([]error, len(all))
+	f.Parallelizer().Until(s.ctx, len(all), func(i int) {
+		name := all[i].Node().Name
+		if !allowed(name) || !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) {
+			return
+		}
+		status := f.RunFilterPluginsWithNominatedPods(s.ctx, cs, pod, all[i])
+		fits[i] = status.IsSuccess()
+		if !fits[i] && !status.IsRejected() {
+			failed[i] = fmt.Errorf("filter node %s: %w", name, status.AsError())
+		}
+	}, "WhatIf")
+	var out []fwk.NodeInfo
+	for i, n := range all {
+		if fits[i] {
+			out = append(out, n)
+		}
+	}
+	return f, cs, out, errors.Join(append(failed, s.ctx.Err())...)
+}
+
+// rank returns the names of feasible nodes, the best first.
+func (s *session) rank(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, fit []fwk.NodeInfo,
+) ([]string, error) {
+	var names []string
+	for _, n := range fit {
+		names = append(names, n.Node().Name)
+	}
+	if i := slices.Index(names, pod.Status.NominatedNodeName); i > 0 {
+		names[0], names[i] = names[i], names[0]
+		return names, nil
+	} else if i == 0 || len(names) == 1 {
+		return names, nil
+	}
+	if status := f.RunPreScorePlugins(s.ctx, cs, pod, fit); !status.IsSuccess() {
+		return nil, fmt.Errorf("prepare the scores of pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+	scores, status := f.RunScorePlugins(s.ctx, cs, pod, fit)
+	if !status.IsSuccess() {
+		return nil, fmt.Errorf("score nodes for pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+	slices.SortFunc(scores, func(a, b fwk.NodePluginScores) int {
+		return cmp.Or(cmp.Compare(b.TotalScore, a.TotalScore), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range scores {
+		names[i] = scores[i].Name
+	}
+	return names, nil
+}
+
+// reserve puts a pod on a node of the session. It returns nil where the exact answer refuses what a filter allowed.
+func (s *session) reserve(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string) (*placed, error) {
+	record, within, status := s.Reserve(s.ctx, f, cs, pod, node)
+	if !status.IsSuccess() {
+		if err := status.AsError(); !status.IsRejected() && err == nil {
+			return nil, fmt.Errorf("reserve pod %s/%s on node %s: no answer", pod.Namespace, pod.Name, node)
+		}
+		return nil, nil
+	}
+	info, err := s.nodes.change(node)
+	if err != nil {
+		return nil, err
+	}
+	if within != "" {
+		s.used[within] = true
+		for _, held := range info.GetPods() {
+			if string(held.GetPod().UID) == within {
+				if err := info.RemovePod(klog.FromContext(s.ctx), held.GetPod()); err != nil {
+					return nil, fmt.Errorf("use a reservation on node %s: %w", node, err)
+				}
+				break
+			}
+		}
+	}
+	assumed := pod.DeepCopy()
+	assumed.Spec.NodeName = node
+	with, err := framework.NewPodInfo(assumed)
+	if err != nil {
+		return nil, bad("pod %s/%s: %v", pod.Namespace, pod.Name, err)
+	}
+	info.AddPodInfo(with)
+	return &placed{assumed, node, record}, nil
+}
+
+// preempt finds the pods that would be evicted for a pod that fits on no node, removes them and places the pod.
+func (s *session) preempt(pod *corev1.Pod) (*placed, []view.Victim, error) {
+	f, err := s.profile(pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	chooser := s.Preemption(f)
+	if chooser == nil {
+		return nil, nil, nil
+	}
+	if eligible, _ := chooser.PodEligibleToPreemptOthers(s.ctx, pod, nil); !eligible {
+		return nil, nil, nil
+	}
+	all, err := s.nodes.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	cs := s.state(pod)
+	narrowed, status, _ := f.RunPreFilterPlugins(s.ctx, cs, pod)
+	var hopeful []fwk.NodeInfo
+	for _, n := range all {
+		name := n.Node().Name
+		if status.IsSuccess() && (narrowed.AllNodes() || narrowed.NodeNames.Has(name)) &&
+			f.RunFilterPluginsWithNominatedPods(s.ctx, cs, pod, n).Code() == fwk.Unschedulable {
+			hopeful = append(hopeful, n)
+		}
+	}
+	if len(hopeful) == 0 {
+		return nil, nil, nil
+	}
+	pdbs, err := chooser.PdbLister.List(labels.Everything())
+	if err != nil {
+		return nil, nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	}
+	found, _, err := chooser.DryRunPreemption(s.ctx, cs, pod, hopeful, pdbs, 0, int32(len(hopeful)))
+	if err != nil || len(found) == 0 {
+		return nil, nil, err
+	}
+	chosen := chooser.SelectCandidate(s.ctx, found)
+	var victims []view.Victim
+	for _, v := range chosen.Victims().Pods {
+		if err := s.remove(v); err != nil {
+			return nil, nil, err
+		}
+		victims = append(victims, view.Victim{
+			Pod: v.Namespace + "/" + v.Name, Node: chosen.Name(), For: pod.Namespace + "/" + pod.Name,
+		})
+	}
+	p, err := s.place(pod, func(node string) bool { return node == chosen.Name() })
+	return p, victims, err
+}
+
+// remove takes a bound pod off its node.
+func (s *session) remove(pod *corev1.Pod) error {
+	info, err := s.nodes.change(pod.Spec.NodeName)
+	if err == nil {
+		err = info.RemovePod(klog.FromContext(s.ctx), pod)
+	}
+	if err != nil {
+		return fmt.Errorf("remove pod %s/%s from node %s: %w", pod.Namespace, pod.Name, pod.Spec.NodeName, err)
+	}
+	s.trial.Take(pod.Spec.NodeName, string(pod.UID))
+	return nil
+}
