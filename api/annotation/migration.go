@@ -17,6 +17,26 @@ const (
 	MigrationFinalizer = "tenon.sh/migration"
 )
 
+// Annotations of a PodMigrationJob that the descheduler created for a plugin.
+const (
+	// MigrationPlugin is which profile and plugin moved the pod, as PROFILE/PLUGIN.
+	MigrationPlugin = "tenon.sh/migration-plugin"
+	// MigrationReason is why, for people.
+	MigrationReason = "tenon.sh/migration-reason"
+)
+
+// Annotations of a Pod that users of the Kubernetes descheduler set.
+const (
+	// PreferNoEviction has a pod moved last, or never with noEvictionPolicy Mandatory. Its presence counts.
+	PreferNoEviction = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+	// RequestEvictOnly keeps a pod from being removed but by the Eviction API. Its presence counts.
+	RequestEvictOnly = "descheduler.alpha.kubernetes.io/request-evict-only"
+	// EvictionInProgress is on a pod that another program is moving. Its presence counts.
+	EvictionInProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+	// OwnDeletionCost is the pod-deletion-cost that the descheduler wrote: one that differs is a user's.
+	OwnDeletionCost = "tenon.sh/pod-deletion-cost"
+)
+
 // Keys of Reservations and pods that the descheduler writes.
 const (
 	// MigrationJobKey is an annotation of a Reservation: the UID of the PodMigrationJob that it was created for.

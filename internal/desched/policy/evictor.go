@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
+)
+
+// evictor is an EvictorPlugin that knows why it refuses.
+type evictor struct {
+	name    string
+	refuses func(pod *corev1.Pod) []evict.Refusal
+}
+
+var _ plugin.EvictorPlugin = evictor{}
+
+// Name returns MigrationController or DefaultEvictor.
+func (e evictor) Name() string { return e.name }
+
+// Filter reports whether nothing refuses that the pod be moved.
+func (e evictor) Filter(pod *corev1.Pod) bool { return len(e.refuses(pod)) == 0 }
+
+// PreEvictionFilter is Filter: all that is asked before a move can change until then.
+func (e evictor) PreEvictionFilter(pod *corev1.Pod) bool { return e.Filter(pod) }
+
+// evictors returns those of the profile. Every profile has the MigrationController.
+func (n *round) evictors() []evictor {
+	all := []evictor{{descheduler.MigrationController, n.migrationController}}
+	if n.profile.evictor != nil {
+		all = append(all, evictor{descheduler.DefaultEvictor, n.defaultEvictor})
+	}
+	return all
+}
+
+// refusals returns all that refuses the move of a pod, and the job that the pod would have.
+func (n *round) refusals(pod *corev1.Pod) (refused []evict.Refusal, job evict.Job) {
+	for _, e := range n.evictors() {
+		for _, r := range e.refuses(pod) {
+			if !slices.ContainsFunc(refused, func(o evict.Refusal) bool { return o.Code == r.Code }) {
+				refused = append(refused, r)
+			}
+		}
+	}
+	n.Read(func(s *evict.State) {
+		known, _ := s.Pod(string(pod.UID))
+		job = evict.Job{
+			UID: "proposed " + known.UID, PodUID: known.UID, PodName: known.Name, Namespace: known.Namespace,
+			Workload: known.Workload, Gang: known.Gang, Source: known.Node, Created: n.began, StartedAt: n.began,
+			Phase: evict.Started,
+		}
+	})
+	return refused, job
+}
+
+// check asks core/evict about a pod, with all jobs of the round under way.
+func (n *round) check(p *evict.Policy, pod *corev1.Pod) (refused []evict.Refusal) {
+	n.Read(func(s *evict.State) {
+		for _, j := range n.accepted {
+			before, known := s.Job(j.UID)
+			if known && before.Phase != evict.Waiting {
+				continue
+			}
+			s.SetJob(j)
+			defer func() {
+				if s.DeleteJob(j.UID); known {
+					s.SetJob(before)
+				}
+			}()
+		}
+		refused = s.CheckMove(p, evict.Move{PodUID: string(pod.UID), Round: n.began}, n.Clock.Now())
+	})
+	return refused
+}
+
+// migrationController refuses by the limits of every move. The rate counts when the pod is evicted.
+func (n *round) migrationController(pod *corev1.Pod) []evict.Refusal {
+	refused := slices.DeleteFunc(n.check(n.Policy, pod),
+		func(r evict.Refusal) bool { return r.Code == evict.RateLimited })
+	if reason := n.foreign(pod); reason != "" {
+		refused = append(refused, evict.Refusal{Code: evict.Protected, Subject: reason})
+	}
+	if has(pod, annotation.EvictionInProgress) {
+		refused = append(refused, evict.Refusal{
+			Code:    evict.AlreadyEvicting,
+			Subject: "pod " + pod.Namespace + "/" + pod.Name, Have: 1,
+		})
+	}
+	if has(pod, annotation.RequestEvictOnly) && n.Settings.Migration.EvictionPolicy != "Eviction" {
+		refused = append(refused, evict.Refusal{
+			Code:    evict.Protected,
+			Subject: "its annotation " + annotation.RequestEvictOnly + " needs evictionPolicy Eviction",
+		})
+	}
+	return refused
+}
+
+// defaultEvictor refuses by the predicates of the profile.
+func (n *round) defaultEvictor(pod *corev1.Pod) []evict.Refusal {
+	a := n.profile.Evictor
+	predicates := []evict.Code{
+		evict.BarePod, evict.SystemCritical, evict.PriorityThreshold, evict.LabelSelector, evict.LocalStorage,
+		evict.PVC,
+		evict.MinAge,
+	}
+	refused := slices.DeleteFunc(n.check(n.profile.evictor, pod), func(r evict.Refusal) bool {
+		return !slices.Contains(predicates, r.Code)
+	})
+	if has(pod, annotation.Evictable) {
+		return refused
+	}
+	protect := func(refuses bool, why string) {
+		if refuses {
+			refused = append(refused, evict.Refusal{Code: evict.Protected, Subject: why})
+		}
+	}
+	protect(a.NoEvictionPolicy == "Mandatory" && has(pod, annotation.PreferNoEviction),
+		"it has the annotation "+annotation.PreferNoEviction)
+	protect(slices.Contains(a.PodProtections.ExtraEnabled, "PodsWithResourceClaims") &&
+		len(pod.Spec.ResourceClaims) > 0,
+		"it uses ResourceClaims")
+	if a.IgnorePodsWithoutPDB {
+		n.Read(func(s *evict.State) {
+			known, _ := s.Pod(string(pod.UID))
+			protect(len(known.Budgets) == 0, "no PodDisruptionBudget selects it")
+		})
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner != nil && a.MinReplicas > 1 && n.replicas[owner.UID] < int(a.MinReplicas) {
+		refused = append(refused, evict.Refusal{
+			Code: evict.ExpectedReplicas, Subject: evict.Key(pod.Namespace, owner.Kind, owner.Name),
+			Have: n.replicas[owner.UID], Limit: int(a.MinReplicas) - 1,
+		})
+	}
+	return refused
+}

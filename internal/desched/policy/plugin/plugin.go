@@ -1,0 +1,138 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tenon-project/tenon/api/config/descheduler"
+)
+
+// Plugin is part of a profile.
+type Plugin interface {
+	// Name is how a configuration names the plugin.
+	Name() string
+}
+
+// DeschedulePlugin has a rule about single pods.
+type DeschedulePlugin interface {
+	Plugin
+	// Deschedule proposes moves of pods of these nodes.
+	Deschedule(ctx context.Context, nodes []*corev1.Node) *Status
+}
+
+// BalancePlugin has a rule about all nodes together.
+type BalancePlugin interface {
+	Plugin
+	// Balance proposes moves of pods of these nodes.
+	Balance(ctx context.Context, nodes []*corev1.Node) *Status
+}
+
+// EvictorPlugin says whether a pod may be moved.
+type EvictorPlugin interface {
+	Plugin
+	// Filter reports whether the pod may be moved at all.
+	Filter(pod *corev1.Pod) bool
+	// PreEvictionFilter is asked once more before the move begins.
+	PreEvictionFilter(pod *corev1.Pod) bool
+}
+
+// Status is how a plugin's run ended. nil is a run without errors.
+type Status struct {
+	Err error
+}
+
+// Round is what a plugin can ask and do.
+type Round interface {
+	// Now is when the round began.
+	Now() time.Time
+	// Pods returns the pods of a node that have not been moved, in the order in which to move them: low priorities
+	// first. The caller may change the slice, but not the pods.
+	Pods(node string) []*corev1.Pod
+	// Movable reports whether the evictors let the pod be moved.
+	Movable(pod *corev1.Pod) bool
+	// Fit returns one of the nodes that the scheduler would place the pod on; nil where there is none, or where the
+	// scheduler did not answer.
+	Fit(ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node) *corev1.Node
+	// Move begins to move a pod, and reports whether the evictors accepted that.
+	Move(ctx context.Context, pod *corev1.Pod, reason string) bool
+	// SetDeletionCost sets which pods of a ReplicaSet are deleted first, where no user has done so.
+	SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost int32) error
+}
+
+// All returns the constructors of plugins, by their names.
+func All() map[string]func(args any, r Round) Plugin {
+	return map[string]func(args any, r Round) Plugin{
+		"RemovePodsViolatingNodeAffinity":         make1(newNodeAffinity),
+		"RemovePodsViolatingNodeTaints":           make1(newNodeTaints),
+		"RemovePodsViolatingInterPodAntiAffinity": make1(newAntiAffinity),
+		"RemovePodsHavingTooManyRestarts":         make1(newRestarts),
+		"RemoveFailedPods":                        make1(newFailedPods),
+		"PodLifeTime":                             make1(newLifeTime),
+	}
+}
+
+// make1 adapts a constructor to the arguments of its plugin.
+func make1[A any](construct func(args *A, r Round) Plugin) func(any, Round) Plugin {
+	return func(args any, r Round) Plugin { return construct(args.(*A), r) }
+}
+
+// podRule is a DeschedulePlugin that looks at each pod for itself.
+type podRule struct {
+	name  string
+	round Round
+	scope func(pod *corev1.Pod) bool
+	// violation says why a pod of the scope should leave its node; "" if it should not.
+	violation func(ctx context.Context, pod *corev1.Pod, node *corev1.Node, nodes []*corev1.Node) string
+}
+
+func (r podRule) Name() string { return r.name }
+
+func (r podRule) Deschedule(ctx context.Context, nodes []*corev1.Node) *Status {
+	for _, node := range nodes {
+		for _, pod := range r.round.Pods(node.Name) {
+			if !r.scope(pod) {
+				continue
+			}
+			if reason := r.violation(ctx, pod, node, nodes); reason != "" {
+				r.round.Move(ctx, pod, reason)
+			}
+		}
+	}
+	return nil
+}
+
+// among selects pods by namespace and labels.
+func among(s descheduler.Scope) func(*corev1.Pod) bool {
+	selected := selector(s.LabelSelector)
+	return func(p *corev1.Pod) bool {
+		return inNamespaces(s.Namespaces, p.Namespace) && selected.Matches(labels.Set(p.Labels))
+	}
+}
+
+// selector makes one of a checked selector; nil selects all.
+func selector(s *metav1.LabelSelector) labels.Selector {
+	if s == nil {
+		return labels.Everything()
+	}
+	made, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil { // the API server, or the reader of the configuration, has refused it
+		return labels.Nothing()
+	}
+	return made
+}
+
+func inNamespaces(n descheduler.Namespaces, name string) bool {
+	return (len(n.Include) == 0 || slices.Contains(n.Include, name)) && !slices.Contains(n.Exclude, name)
+}
+
+// ownedBy reports whether a pod has an owner of one of these kinds.
+func ownedBy(p *corev1.Pod, kinds []string) bool {
+	return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return slices.Contains(kinds, o.Kind)
+	})
+}

@@ -1,0 +1,274 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
+)
+
+// round is one run of all profiles.
+type round struct {
+	*Runner
+
+	began    time.Time
+	all      []*corev1.Node // that the settings select, by name
+	pods     map[string][]*corev1.Pod
+	replicas map[types.UID]int // pods of each controller
+	// accepted are the jobs of the round, as if they had started: what is proposed after them must leave them room.
+	accepted  []evict.Job
+	decisions []Decision
+
+	profile profile
+	nodes   []*corev1.Node // of the profile
+	running string         // the plugin
+}
+
+var _ plugin.Round = (*round)(nil)
+
+func (r *Runner) newRound() *round {
+	n := &round{Runner: r, began: r.Clock.Now(), pods: map[string][]*corev1.Pod{}, replicas: map[types.UID]int{}}
+	for _, node := range list[*corev1.Node](r.Nodes.GetStore()) {
+		if r.Settings.Nodes.Matches(labels.Set(node.Labels)) {
+			n.all = append(n.all, node)
+		}
+	}
+	slices.SortFunc(n.all, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, pod := range list[*corev1.Pod](r.Pods.GetStore()) {
+		if pod.Spec.NodeName != "" {
+			n.pods[pod.Spec.NodeName] = append(n.pods[pod.Spec.NodeName], pod)
+		}
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			n.replicas[owner.UID]++
+		}
+	}
+	for _, pods := range n.pods {
+		slices.SortFunc(pods, beforeIn)
+	}
+	return n
+}
+
+func list[T any](s cache.Store) (all []T) {
+	for _, one := range s.List() {
+		all = append(all, one.(T))
+	}
+	return all
+}
+
+// beforeIn is the order in which pods are moved: those that ask to be moved last come last, then low priorities come
+// first, then what has the weakest promise of resources, then the youngest.
+func beforeIn(a, b *corev1.Pod) int {
+	prefers := func(p *corev1.Pod) int { return bit(has(p, annotation.PreferNoEviction)) }
+	class := func(p *corev1.Pod) int {
+		return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable}, p.Status.QOSClass)
+	}
+	// Guaranteed has no index, and comes last.
+	last := func(i int) int { return bit(i < 0)*2 + max(i, 0) }
+	return cmp.Or(cmp.Compare(prefers(a), prefers(b)), cmp.Compare(plugin.Priority(a), plugin.Priority(b)),
+		cmp.Compare(last(class(a)), last(class(b))), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func bit(set bool) int {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+func has(p *corev1.Pod, key string) bool {
+	_, ok := p.Annotations[key]
+	return ok
+}
+
+// begin begins a profile.
+func (n *round) begin(p profile) {
+	n.profile = p
+	n.nodes = slices.DeleteFunc(slices.Clone(n.all), func(node *corev1.Node) bool {
+		return !p.Nodes.Matches(labels.Set(node.Labels))
+	})
+}
+
+func (n *round) plugin(e descheduler.Enabled) plugin.Plugin {
+	n.running = e.Name
+	return plugin.All()[e.Name](e.Args, n)
+}
+
+// Now returns when the round began.
+func (n *round) Now() time.Time { return n.began }
+
+// Pods returns the pods of a node that were not moved in the round.
+func (n *round) Pods(node string) []*corev1.Pod { return slices.Clone(n.pods[node]) }
+
+// Movable reports whether the evictors let the pod be moved; the scheduler is not asked.
+func (n *round) Movable(pod *corev1.Pod) bool {
+	refused, _ := n.refusals(pod)
+	return len(refused) == 0
+}
+
+// Fit returns one of the nodes that the scheduler would place the pod on. The pod's own node is not among them.
+func (n *round) Fit(ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node) *corev1.Node {
+	node, err := n.fit(ctx, pod, nodes)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Scheduler did not say where a pod fits", "pod", klog.KObj(pod))
+	}
+	return node
+}
+
+func (n *round) fit(ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node) (*corev1.Node, error) {
+	byName, names := map[string]*corev1.Node{}, []string{}
+	for _, node := range nodes {
+		if node.Name != pod.Spec.NodeName {
+			byName[node.Name], names = node, append(names, node.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	name, err := n.Fitter.Fit(ctx, pod, names)
+	if err != nil {
+		return nil, fmt.Errorf("ask the scheduler about pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return byName[name], nil
+}
+
+// Move begins to move a pod, and takes it from its node.
+func (n *round) Move(ctx context.Context, pod *corev1.Pod, reason string) bool {
+	d := Decision{
+		Profile: n.profile.Name, Plugin: n.running, Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName,
+		Reason: reason,
+	}
+	var job evict.Job
+	if d.Refusals, job = n.refusals(pod); len(d.Refusals) == 0 {
+		d.Refusals = n.misfits(ctx, pod)
+	}
+	if len(d.Refusals) == 0 && !n.dry() {
+		made, err := n.CreateJob(ctx, n.job(pod, reason))
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "PodMigrationJob not created", "pod", klog.KObj(pod))
+			d.Refusals = []evict.Refusal{{
+				Code:    evict.LookupFailed,
+				Subject: "create a PodMigrationJob: " + err.Error(),
+			}}
+		} else {
+			d.Job, job.UID, job.Name = made.Name, string(made.UID), made.Name
+		}
+	}
+	n.decisions = append(n.decisions, d)
+	if len(d.Refusals) > 0 {
+		return false
+	}
+	klog.FromContext(ctx).Info("Pod is to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile",
+		d.Profile,
+		"plugin", d.Plugin, "reason", reason, "job", d.Job)
+	n.accepted = append(n.accepted, job)
+	n.pods[d.Node] = slices.DeleteFunc(n.pods[d.Node], func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	return true
+}
+
+// dry reports whether nothing is written.
+func (n *round) dry() bool { return n.Settings.DryRun || n.Settings.Migration.DryRun }
+
+// job is what is created for a pod.
+func (n *round) job(pod *corev1.Pod, reason string) *v1alpha1.PodMigrationJob {
+	j := &v1alpha1.PodMigrationJob{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "PodMigrationJob"},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "descheduler-",
+			Annotations: map[string]string{
+				annotation.MigrationPlugin: n.profile.Name + "/" + n.running, annotation.MigrationReason: reason,
+			},
+		},
+		Spec: v1alpha1.PodMigrationJobSpec{PodRef: &corev1.ObjectReference{
+			Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		}},
+	}
+	if pod.Status.Phase == corev1.PodFailed { // it needs no place
+		j.Spec.Mode = v1alpha1.EvictDirectly
+	}
+	if n.Settings.GracePeriodSeconds != nil {
+		j.Spec.DeleteOptions = &metav1.DeleteOptions{GracePeriodSeconds: n.Settings.GracePeriodSeconds}
+	}
+	return j
+}
+
+// SetDeletionCost writes a pod's deletion cost, and beside it that the descheduler wrote it: what a user wrote stays.
+func (n *round) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost int32) error {
+	text := strconv.Itoa(int(cost))
+	said, written := pod.Annotations[corev1.PodDeletionCost]
+	if n.dry() || said == text || written && pod.Annotations[annotation.OwnDeletionCost] != said {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations":     map[string]string{corev1.PodDeletionCost: text, annotation.OwnDeletionCost: text},
+		"uid":             pod.UID,
+		"resourceVersion": pod.ResourceVersion, // else a user's value may be overwritten
+	}})
+	if err != nil {
+		return fmt.Errorf("set the deletion cost of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if err := n.PatchPod(ctx, pod, patch); err != nil {
+		return fmt.Errorf("set the deletion cost of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// misfits asks the scheduler for another node, where an evictor has nodeFit.
+func (n *round) misfits(ctx context.Context, pod *corev1.Pod) []evict.Refusal {
+	asks := []descheduler.Predicates{n.Settings.Migration.Predicates}
+	if n.profile.Evictor != nil {
+		asks = append(asks, n.profile.Evictor.Predicates)
+	}
+	for _, a := range asks {
+		if !a.NodeFit || ended(pod) || slices.Contains(n.Settings.Migration.SkipEvictionGates, string(evict.NodeFit)) {
+			continue
+		}
+		selected, _ := labels.Parse(a.NodeSelector) // it was checked
+		nodes := slices.DeleteFunc(slices.Clone(n.all), func(node *corev1.Node) bool {
+			return !selected.Matches(labels.Set(node.Labels))
+		})
+		switch node, err := n.fit(ctx, pod, nodes); {
+		case err != nil:
+			return []evict.Refusal{{Code: evict.LookupFailed, Subject: err.Error()}}
+		case node == nil:
+			subject := "the scheduler finds none"
+			if a.NodeSelector != "" {
+				subject += " with " + a.NodeSelector
+			}
+			return []evict.Refusal{{Code: evict.NodeFit, Subject: subject}}
+		}
+	}
+	return nil
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// foreign says why no place can be held for a pod, "" if one can.
+func (n *round) foreign(pod *corev1.Pod) string {
+	m := n.Settings.Migration
+	if m.DefaultJobMode == string(v1alpha1.EvictDirectly) || ended(pod) ||
+		slices.Contains(m.SchedulerNames, pod.Spec.SchedulerName) {
+		return ""
+	}
+	return fmt.Sprintf("the scheduler %q can hold no place for it: schedulerNames has %s", pod.Spec.SchedulerName,
+		strings.Join(m.SchedulerNames, ", "))
+}
