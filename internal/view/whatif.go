@@ -38,6 +38,9 @@ const (
 	Schedule = "schedule"
 	// Preempt asks also for pods that would be evicted for it.
 	Preempt = "preempt"
+	// MakeRoom asks for the smallest set of movable pods after whose move all pods fit. The pods differ in their names
+	// alone; there are no changes.
+	MakeRoom = "makeRoom"
 )
 
 // Ask names the pods, namespace/name each, and what is asked about them. They are tried in this order, each beside
@@ -45,6 +48,15 @@ const (
 type Ask struct {
 	Pods []string `json:"pods"`
 	Mode string   `json:"mode,omitempty"`
+	// MaxMoves and Movable belong to MakeRoom: how many pods may move, 1 to 8 (0 means 2), and which.
+	MaxMoves int       `json:"maxMoves,omitempty"`
+	Movable  []Movable `json:"movable,omitempty"`
+}
+
+// Movable is a bound pod that may be moved, and what that costs: the lower, the better.
+type Movable struct {
+	UID  string `json:"uid"`
+	Cost int64  `json:"cost,omitempty"`
 }
 
 // WhatIfAnswer is the answer. Every pod that was asked about is in Placements or in Unschedulable.
@@ -56,6 +68,33 @@ type WhatIfAnswer struct {
 	Victims            []Victim          `json:"victims"`
 	// VictimsHidden is the number of victims in namespaces that the caller may not read.
 	VictimsHidden int `json:"victimsHidden,omitempty"`
+	// Room is the answer to MakeRoom. Placements then has the nodes of the pods once the moves are done.
+	Room *RoomPlan `json:"room,omitempty"`
+}
+
+// RoomPlan is a set of moves.
+type RoomPlan struct {
+	// Found reports whether a set of at most MaxMoves moves helps; no moves are needed if Moves is empty then.
+	Found    bool       `json:"found"`
+	Moves    []RoomMove `json:"moves"`
+	MaxMoves int        `json:"maxMoves"`
+	// Proven reports whether no smaller set helps; where none was found, whether none of at most MaxMoves does.
+	Proven bool `json:"proven"`
+	// Looked is the number of sets that were looked at.
+	Looked int `json:"looked"`
+}
+
+// RoomMove is a pod that moves, and what its successor gets on the target node.
+type RoomMove struct {
+	Pod      string `json:"pod"`
+	UID      string `json:"uid"`
+	Node     string `json:"node"`
+	Target   string `json:"target"`
+	Cost     int64  `json:"cost"`
+	Priority int32  `json:"priority"`
+
+	ResourceStatus json.RawMessage `json:"resourceStatus,omitempty"`
+	Devices        json.RawMessage `json:"devices,omitempty"`
 }
 
 // WhatIfPlacement is the node of a pod, and what it would get there.

@@ -185,6 +185,116 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
+func TestMakeRoom(t *testing.T) {
+	newCluster := func(t *testing.T, usedOnD int) *asked {
+		return newAsked(t, "a", "b", "c", "d").add(
+			bound("d1", "d", list(0, usedOnD)),
+			bound("a1", "a", list(0, 12)), bound("a2", "a", list(6, 6)), bound("a3", "a", list(9, 4)),
+			bound("a4", "a", list(11, 4)),
+			bound("b1", "b", list(0, 8)), bound("b2", "b", list(4, 16)),
+			bound("c1", "c", list(0, 20)),
+			exclusive("large", "14"), exclusive("equal", "14"), exclusive("huge", "30"), exclusive("small", "4"),
+			exclusive("quota", "4"),
+		)
+	}
+	for name, tt := range map[string]struct {
+		pods    string
+		movable string
+		want    view.RoomPlan
+		nodes   map[string]string
+	}{
+		"a pod that fits needs no move": {
+			`"default/small"`, `{"uid":"u-a1"}`,
+			view.RoomPlan{Found: true, Proven: true},
+			map[string]string{"default/small": "c"},
+		},
+		"the cheaper of two pods moves": {
+			`"default/large"`, `{"uid":"u-b1","cost":5},{"uid":"u-a1","cost":9},{"uid":"u-a2","cost":4}`,
+			view.RoomPlan{Found: true, Proven: true, Moves: []view.RoomMove{
+				{Pod: "default/b1", UID: "u-b1", Node: "b", Target: "c", Cost: 5, Priority: 9000},
+			}},
+			map[string]string{"default/large": "b"},
+		},
+		"a pod without another place does not move": {
+			`"default/large"`, `{"uid":"u-b2"}`, view.RoomPlan{Proven: true}, nil,
+		},
+		"two pods move": {
+			`"default/large"`, `{"uid":"u-a2"},{"uid":"u-a3"}`,
+			view.RoomPlan{Found: true, Proven: true, Moves: []view.RoomMove{
+				{Pod: "default/a2", UID: "u-a2", Node: "a", Target: "c", Priority: 9000},
+				{Pod: "default/a3", UID: "u-a3", Node: "a", Target: "b", Priority: 9000},
+			}},
+			map[string]string{"default/large": "a"},
+		},
+		"no set helps": {`"default/huge"`, `{"uid":"u-a1"},{"uid":"u-a2"}`, view.RoomPlan{Proven: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newCluster(t, 30)
+			versions := a.versions()
+			got, err := a.answer(`{"ask":{"mode":"makeRoom","pods":[` + tt.pods + `],"movable":[` + tt.movable + `]}}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(versions, a.versions()); diff != "" {
+				t.Errorf("the question changed accounts (-before +after):\n%s", diff)
+			}
+			for i := range got.Room.Moves {
+				if len(got.Room.Moves[i].ResourceStatus) == 0 {
+					t.Errorf("move %d has no CPUs", i)
+				}
+				got.Room.Moves[i].ResourceStatus, got.Room.Moves[i].Devices = nil, nil
+			}
+			tt.want.MaxMoves, tt.want.Looked = 2, got.Room.Looked
+			if tt.want.Moves == nil {
+				tt.want.Moves = []view.RoomMove{}
+			}
+			if diff := cmp.Diff(&tt.want, got.Room); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			var nodes map[string]string
+			for _, p := range got.Placements {
+				if nodes == nil {
+					nodes = map[string]string{}
+				}
+				nodes[p.Pod] = p.Node
+			}
+			if diff := cmp.Diff(tt.nodes, nodes); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+			if !got.Room.Found && len(got.Unschedulable) != 1 {
+				t.Error("nothing says why the pod fits nowhere")
+			}
+		})
+	}
+	a := newCluster(t, 20)
+	for question, want := range map[string]string{
+		`{"ask":{"mode":"makeRoom"}}`:                                       "ask.pods is empty",
+		`{"ask":{"mode":"makeRoom","pods":["default/large"],"maxMoves":9}}`: "ask.maxMoves is 9, want 1 to 8",
+		`{"ask":{"mode":"makeRoom","pods":["default/large","default/huge"]}}`: "pod default/huge asks for " +
+			"something else than pod default/large",
+		`{"changes":[{"cordon":"a"}],"ask":{"mode":"makeRoom","pods":["default/large"]}}`: "exclude each other",
+	} {
+		if _, err := a.answer(question); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", question, err, want)
+		}
+	}
+	pair, err := a.answer(`{"ask":{"mode":"makeRoom","pods":["default/large","default/equal"],"movable":[` +
+		`{"uid":"u-a2"},{"uid":"u-a3"},{"uid":"u-b1"},{"uid":"u-b2"},{"uid":"u-c1"}],"maxMoves":4}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moved []string
+	for _, m := range pair.Room.Moves {
+		moved = append(moved, m.Pod+" "+m.Node)
+	}
+	if diff := cmp.Diff([]string{"default/a2 a", "default/a3 a", "default/b1 b"}, moved); diff != "" {
+		t.Errorf("moves for two equal pods (-want +got):\n%s", diff)
+	}
+	if len(pair.Placements) != 2 {
+		t.Errorf("got %d places, want one for each of two pods", len(pair.Placements))
+	}
+}
+
 func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 	a := newAsked(t, "a").add(bound("on-a", "a", list(0, 4)), exclusive("small", "4"),
 		exclusive("foreign", "4", object.Scheduler("other")))
@@ -193,7 +303,7 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"ask":{"pods":["default/none"]}}`:              "ask.pods[0]: pod default/none does not exist",
 		`{"ask":{"pods":["default/on-a"]}}`:              "is bound to node a: remove it with removePod",
 		`{"ask":{"pods":["default/foreign"]}}`:           `spec.schedulerName is "other"; this scheduler serves`,
-		`{"ask":{"mode":"guess"}}`:                       `ask.mode is "guess", want schedule or preempt`,
+		`{"ask":{"mode":"guess"}}`:                       `ask.mode is "guess", want schedule, preempt or makeRoom`,
 		`{"changes":[{}]}`:                               "changes[0]: has 0 kinds of change, want one of",
 		`{"changes":[{"cordon":"a","removePod":"x/y"}]}`: "changes[0]: has 2 kinds of change",
 		`{"changes":[{"cordon":"z"}]}`:                   "changes[0]: cordon: node z does not exist",

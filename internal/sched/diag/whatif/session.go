@@ -40,8 +40,10 @@ type placed struct {
 }
 
 func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
-	if q.Ask.Mode != "" && q.Ask.Mode != view.Schedule && q.Ask.Mode != view.Preempt {
-		return nil, bad("ask.mode is %q, want %s or %s", q.Ask.Mode, view.Schedule, view.Preempt)
+	switch q.Ask.Mode {
+	case "", view.Schedule, view.Preempt, view.MakeRoom:
+	default:
+		return nil, bad("ask.mode is %q, want %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt, view.MakeRoom)
 	}
 	out := &view.WhatIfAnswer{
 		SnapshotGeneration: s.round, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
@@ -56,11 +58,18 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 			out.Placements = append(out.Placements, p.describe())
 		}
 	}
+	var pods []*corev1.Pod
 	for i, key := range q.Ask.Pods {
 		pod, err := s.pending(key)
 		if err != nil {
 			return nil, fmt.Errorf("ask.pods[%d]: %w", i, err)
 		}
+		pods = append(pods, pod)
+	}
+	if q.Ask.Mode == view.MakeRoom {
+		return out, s.makeRoom(q, pods, out)
+	}
+	for _, pod := range pods {
 		if err := s.ask(pod, q.Ask.Mode == view.Preempt, out); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,239 @@
+package whatif
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	resourcehelper "k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/defrag"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+const (
+	defaultMoves = 2
+	mostMoves    = 8
+	// setsLooked and targetsTried bound a search for sets of more than two moves: an answer has two seconds.
+	setsLooked   = 20_000
+	targetsTried = 64
+)
+
+// room is a search for moves that make room for pods. It is the defrag.Cluster of the search.
+type room struct {
+	*session
+	demand []*corev1.Pod
+	f      framework.Framework
+	// cs is the state of a cycle of the first pod after its PreFilter. Each evaluation of a node copies it.
+	cs      fwk.CycleState
+	allowed func(node string) bool // by PreFilter
+	movable map[string]*corev1.Pod // by UID
+	// moved and placed are the successors and the pods of the last set that was tried.
+	moved, placed []*placed
+}
+
+// makeRoom answers which pods to move so that all pods of the demand fit.
+func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatIfAnswer) error {
+	r := &room{session: s, demand: demand, movable: map[string]*corev1.Pod{}}
+	moves, err := r.check(q)
+	if err != nil {
+		return err
+	}
+	if r.f, err = s.profile(demand[0]); err != nil {
+		return err
+	}
+	r.cs = s.state(demand[0])
+	narrowed, status, _ := r.f.RunPreFilterPlugins(s.ctx, r.cs, demand[0])
+	out.Room = &view.RoomPlan{Moves: []view.RoomMove{}, MaxMoves: moves, Proven: true}
+	if !status.IsSuccess() {
+		return r.hopeless(out)
+	}
+	r.allowed = func(node string) bool { return narrowed.AllNodes() || narrowed.NodeNames.Has(node) }
+	all, err := s.nodes.List()
+	if err != nil {
+		return err
+	}
+	cost := map[string]int64{}
+	for _, m := range q.Ask.Movable {
+		cost[m.UID] = m.Cost
+	}
+	var names []string
+	var pods []defrag.Pod
+	for _, n := range all {
+		name := n.Node().Name
+		if !r.allowed(name) {
+			continue
+		}
+		names = append(names, name)
+		for _, info := range n.GetPods() {
+			pod := info.GetPod()
+			if c, may := cost[string(pod.UID)]; may {
+				r.movable[string(pod.UID)] = pod
+				pods = append(pods, defrag.Pod{
+					UID: string(pod.UID), Node: name, Cost: c, Priority: corev1helpers.PodPriority(pod),
+				})
+			}
+		}
+	}
+	limits := defrag.Limits{Moves: moves, Sets: setsLooked, Targets: targetsTried}
+	found, err := defrag.Search(r, names, pods, len(demand), limits)
+	if err != nil {
+		return err
+	}
+	out.Room.Found, out.Room.Proven, out.Room.Looked = found.Found, found.Proven, found.Sets
+	if !found.Found {
+		return r.hopeless(out)
+	}
+	for i, m := range found.Moves {
+		p := r.moved[i].describe()
+		out.Room.Moves = append(out.Room.Moves, view.RoomMove{
+			Pod: p.Pod, UID: m.UID, Node: m.Node, Target: m.Target, Cost: m.Cost, Priority: m.Priority,
+			ResourceStatus: p.ResourceStatus, Devices: p.Devices,
+		})
+	}
+	for _, p := range r.placed {
+		out.Placements = append(out.Placements, p.describe())
+	}
+	return nil
+}
+
+// hopeless adds to the answer why the first pod fits nowhere as the cluster is.
+func (r *room) hopeless(out *view.WhatIfAnswer) error {
+	r.restart()
+	why, err := r.explain(r.demand[0])
+	if err == nil {
+		out.Unschedulable = append(out.Unschedulable, why)
+	}
+	return err
+}
+
+func (r *room) check(q *view.WhatIf) (moves int, err error) {
+	moves = q.Ask.MaxMoves
+	if moves == 0 {
+		moves = defaultMoves
+	}
+	switch {
+	case len(q.Changes) > 0:
+		return 0, bad("changes and mode %s exclude each other", view.MakeRoom)
+	case len(r.demand) == 0:
+		return 0, bad("ask.pods is empty: name the pods that need room")
+	case moves < 1 || moves > mostMoves:
+		return 0, bad("ask.maxMoves is %d, want 1 to %d", moves, mostMoves)
+	}
+	for i, pod := range r.demand[1:] {
+		if !equality.Semantic.DeepEqual(wishes(r.demand[0]), wishes(pod)) {
+			return 0, bad("ask.pods[%d]: pod %s/%s asks for something else than pod %s/%s: make room for them one "+
+				"after the other", i+1, pod.Namespace, pod.Name, r.demand[0].Namespace, r.demand[0].Name)
+		}
+	}
+	return moves, nil
+}
+
+// wishes is what decides where a pod fits.
+func wishes(pod *corev1.Pod) []any {
+	var resources []corev1.ResourceRequirements
+	for i := range pod.Spec.Containers {
+		resources = append(resources, pod.Spec.Containers[i].Resources)
+	}
+	return []any{
+		pod.Namespace, pod.Spec.SchedulerName, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations,
+		pod.Spec.TopologySpreadConstraints, pod.Labels[annotation.QoSClass], corev1helpers.PodPriority(pod), resources,
+		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), pod.Annotations,
+	}
+}
+
+// restart drops what a set has changed.
+func (r *room) restart() {
+	r.nodes.reset()
+	r.trial, r.used = r.Trial(), map[string]bool{}
+	r.moved, r.placed = nil, nil
+}
+
+// Capacity runs the filters on a copy of the node, as a dry run of preemption does, without the pods that are gone, for
+// one pod after the other.
+func (r *room) Capacity(node string, gone []string, want int) (n int, err error) {
+	if !r.allowed(node) {
+		return 0, r.ctx.Err()
+	}
+	info, err := r.nodes.Get(node)
+	if err != nil {
+		return 0, err
+	}
+	info, cs, first := info.Snapshot(), r.cs.Clone(), r.demand[0]
+	for _, uid := range gone {
+		leaving, err := framework.NewPodInfo(r.movable[uid])
+		if err == nil {
+			err = info.RemovePod(klog.FromContext(r.ctx), leaving.Pod)
+		}
+		if err == nil {
+			err = r.f.RunPreFilterExtensionRemovePod(r.ctx, cs, first, leaving, info).AsError()
+		}
+		if err != nil {
+			return 0, fmt.Errorf("leave pod %s out of node %s: %w", uid, node, err)
+		}
+	}
+	for ; n < want; n++ {
+		status := r.f.RunFilterPluginsWithNominatedPods(r.ctx, cs, first, info)
+		if status.IsRejected() {
+			break
+		}
+		if !status.IsSuccess() {
+			return 0, fmt.Errorf("filter node %s: %w", node, status.AsError())
+		}
+		if n+1 == want {
+			return want, r.ctx.Err()
+		}
+		next := r.demand[n].DeepCopy()
+		next.Spec.NodeName = node
+		with, err := framework.NewPodInfo(next)
+		if err != nil {
+			return 0, err
+		}
+		info.AddPodInfo(with)
+		if status := r.f.RunPreFilterExtensionAddPod(r.ctx, cs, first, with, info); !status.IsSuccess() {
+			return 0, fmt.Errorf("add a pod to node %s: %w", node, status.AsError())
+		}
+	}
+	return n, r.ctx.Err()
+}
+
+// Targets returns the nodes for a successor of the pod, the best score first.
+func (r *room) Targets(uid string) ([]string, error) {
+	pod := r.movable[uid]
+	next := r.successor(pod)
+	f, cs, fit, err := r.feasible(next, func(node string) bool { return node != pod.Spec.NodeName })
+	if err != nil || len(fit) == 0 {
+		return nil, err
+	}
+	return r.rank(f, cs, next, fit)
+}
+
+// Works places the successors, removes the pods and places the demand, each by a cycle of its own.
+func (r *room) Works(moves []defrag.Move) (bool, error) {
+	r.restart()
+	for _, m := range moves {
+		p, err := r.place(r.successor(r.movable[m.UID]), func(node string) bool { return node == m.Target })
+		if p == nil || err != nil {
+			return false, err
+		}
+		r.moved = append(r.moved, p)
+	}
+	for _, m := range moves {
+		if err := r.remove(r.movable[m.UID]); err != nil {
+			return false, err
+		}
+	}
+	for _, pod := range r.demand {
+		p, err := r.place(pod, nil)
+		if p == nil || err != nil {
+			return false, err
+		}
+		r.placed = append(r.placed, p)
+	}
+	return true, nil
+}
