@@ -81,6 +81,14 @@ var checks = []check{
 	{code: RateLimited, run: rateLimited},
 }
 
+// Codes returns all codes, in the order in which refusals are reported.
+func Codes() (all []Code) {
+	for _, k := range checks {
+		all = append(all, k.code)
+	}
+	return all
+}
+
 // Check returns all that refuses the eviction of a pod now, the root first. None: the pod may be evicted.
 func (s *State) Check(p *Policy, podUID string, now time.Time) []Refusal {
 	return s.CheckMove(p, Move{PodUID: podUID}, now)

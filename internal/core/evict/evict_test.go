@@ -1,15 +1,26 @@
 package evict_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
+
+const webKey = "Deployment default/web"
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-func mustPolicy(t *testing.T, s evict.Settings) *evict.Policy {
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+func pointer[T any](v T) *T { return &v }
+
+func mustPolicy(t testing.TB, s evict.Settings) *evict.Policy {
 	t.Helper()
 	p, err := evict.NewPolicy(s)
 	if err != nil {
@@ -18,38 +29,540 @@ func mustPolicy(t *testing.T, s evict.Settings) *evict.Policy {
 	return p
 }
 
-// web is a Deployment of so many replicas whose pods web-0, web-1… serve on nodes n0, n1….
+// pod is a pod of default/web that serves on a node of its own.
+func pod(name string, change ...func(*evict.Pod)) evict.Pod {
+	p := evict.Pod{
+		UID: name, Namespace: "default", Name: name, Node: "n-" + name, Workload: webKey, Created: ago(time.Hour),
+		Ready: true,
+	}
+	for _, f := range change {
+		f(&p)
+	}
+	return p
+}
+
+func deployment(replicas int) evict.Workload {
+	return evict.Workload{
+		Key: webKey, Kind: evict.Deployment, Replicas: replicas, StatusReplicas: replicas, Updated: replicas,
+		Ready: replicas,
+	}
+}
+
+// web is a Deployment of so many pods that serve: p0, p1….
 func web(replicas int) *evict.State {
 	s := evict.NewState()
-	key := evict.Key("default", "Deployment", "web")
-	s.SetWorkload(evict.Workload{
-		Key: key, Kind: evict.Deployment, Replicas: replicas, StatusReplicas: replicas, Updated: replicas,
-		Ready: replicas,
-	})
+	s.SetNamespace("default", nil)
+	s.SetWorkload(deployment(replicas))
 	for i := range replicas {
-		id := string(rune('0' + i))
-		s.SetNode("n"+id, nil)
-		s.SetPod(evict.Pod{
-			UID: "web-" + id, Namespace: "default", Name: "web-" + id, Node: "n" + id, Workload: key,
-			Created: now.Add(-time.Hour), Ready: true,
-		})
+		p := pod(fmt.Sprintf("p%d", i))
+		s.SetNode(p.Node, map[string]string{"zone": "a"})
+		s.SetPod(p)
 	}
 	return s
 }
 
-// TestAPodThatServesMayBeEvicted: one of two replicas, and not the second one while the first one moves.
-func TestAPodThatServesMayBeEvicted(t *testing.T) {
+// job is a started job of a pod of default/web.
+func job(uid, podUID string, change ...func(*evict.Job)) evict.Job {
+	j := evict.Job{
+		UID: uid, Name: uid, PodUID: podUID, Namespace: "default", Workload: webKey, Source: "n-" + podUID,
+		Created: ago(time.Minute), StartedAt: ago(time.Minute), Phase: evict.Started,
+	}
+	for _, f := range change {
+		f(&j)
+	}
+	return j
+}
+
+// evicted is a job that succeeded and evicted its pod so long ago.
+func evicted(d time.Duration) func(*evict.Job) {
+	return func(j *evict.Job) {
+		j.Phase, j.Created, j.StartedAt, j.Evicted, j.Finished = evict.Succeeded, ago(d), ago(d), ago(d), ago(d)
+	}
+}
+
+func codes(refused []evict.Refusal) string {
+	var all []string
+	for _, r := range refused {
+		all = append(all, string(r.Code))
+	}
+	return strings.Join(all, " ")
+}
+
+// single refuses p0 of ten replicas with exactly one code.
+type single struct {
+	code     evict.Code
+	settings evict.Settings
+	change   func(s *evict.State)
+	move     evict.Move
+	text     string // of the refusal, without the code
+}
+
+func changed(f func(p *evict.Pod)) func(*evict.State) {
+	return func(s *evict.State) { s.SetPod(pod("p0", f)) }
+}
+
+func workload(f func(w *evict.Workload)) func(*evict.State) {
+	return func(s *evict.State) {
+		w := deployment(10)
+		f(&w)
+		s.SetWorkload(w)
+	}
+}
+
+// other is a job of another workload's pod, so that only the limits of nodes, namespaces and the cluster see it.
+func other(uid string, change ...func(*evict.Job)) func(*evict.State) {
+	return func(s *evict.State) {
+		j := job(uid, "x-"+uid, change...)
+		j.Workload = "Deployment default/other"
+		s.SetJob(j)
+	}
+}
+
+func gangOf(b gang.Bond, others int) func(*evict.State) {
+	return func(s *evict.State) {
+		s.SetGang("default/g", b)
+		for i := range others + 1 {
+			s.SetPod(pod(fmt.Sprintf("p%d", i), func(p *evict.Pod) { p.Gang = "default/g" }))
+		}
+	}
+}
+
+var singles = map[string]single{
+	"a source that is not synced": {
+		code: evict.LookupFailed, change: func(s *evict.State) { s.SetFault("Pods", "the cache is not synced") },
+		text: "cannot decide: Pods: the cache is not synced",
+	},
+	"an owner that is not known": {
+		code: evict.LookupFailed, change: func(s *evict.State) { s.DeleteWorkload(webKey) },
+		text: "cannot decide: owner Deployment default/web is not known",
+	},
+	"a pod that is not known": {
+		code: evict.LookupFailed, change: func(s *evict.State) { s.DeletePod("p0") },
+		text: "cannot decide: the pod is not known",
+	},
+	"a gang that is not known": {
+		code: evict.LookupFailed, change: changed(func(p *evict.Pod) { p.Gang = "default/g" }),
+		text: "cannot decide: gang default/g is not known",
+	},
+	"a node that is not known": {
+		code: evict.LookupFailed, settings: evict.Settings{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
+		change: func(s *evict.State) { s.DeleteNode("n-p0") }, text: "cannot decide: node n-p0 is not known",
+	},
+	"a question about the move that was not answered": {
+		code: evict.LookupFailed, move: evict.Move{Fault: "ask the scheduler: timeout"},
+		text: "cannot decide: ask the scheduler: timeout",
+	},
+	"a namespace that is excluded": {
+		code: evict.NamespaceNotInCanary, settings: evict.Settings{Exclude: []string{"default"}},
+		text: "namespace default is not among those whose pods may be evicted",
+	},
+	"a pod of a DaemonSet": {
+		code: evict.Protected, change: changed(func(p *evict.Pod) { p.Fixed = "it is of a DaemonSet" }),
+		text: "the pod is never evicted: it is of a DaemonSet",
+	},
+	"a pod that costs too much, in spite of its annotation": {
+		code: evict.Protected, change: changed(func(p *evict.Pod) {
+			p.EvictionCost, p.Evictable = evict.NeverEvict, true
+		}), text: "the pod is never evicted: its eviction-cost is 2147483647",
+	},
+	"a pod that has succeeded": {
+		code: evict.Protected, change: changed(func(p *evict.Pod) { p.Succeeded = true }),
+		text: "the pod is never evicted: it has succeeded",
+	},
+	"a bare pod": {
+		code: evict.BarePod, change: changed(func(p *evict.Pod) { p.Workload = "" }),
+		text: "the pod has no controller that would replace it",
+	},
+	"a failed bare pod": {
+		code: evict.BarePod, change: changed(func(p *evict.Pod) { p.Workload, p.Failed = "", true }),
+		text: "the pod has no controller that would replace it",
+	},
+	"an owner whose replicas cannot be read": {
+		code: evict.UnknownOwner, change: workload(func(w *evict.Workload) { w.Kind = evict.Unknown }),
+		text: "the replicas of the owner Deployment default/web cannot be read",
+	},
+	"a priority of the system": {
+		code: evict.SystemCritical, change: changed(func(p *evict.Pod) { p.Priority = 2_000_000_000 }),
+		text: "priority 2000000000 is system critical; must be below 2000000000",
+	},
+	"a priority at the threshold": {
+		code: evict.PriorityThreshold, settings: evict.Settings{PriorityThreshold: pointer[int32](7)},
+		change: changed(func(p *evict.Pod) { p.Priority = 7 }), text: "priority 7 is at or above the threshold 7",
+	},
+	"labels that are not selected": {
+		code: evict.LabelSelector, settings: evict.Settings{LabelSelector: func(l map[string]string) bool {
+			return l["a"] == "b"
+		}}, text: "the labels of the pod do not match labelSelector",
+	},
+	"a volume on the node": {
+		code: evict.LocalStorage, change: changed(func(p *evict.Pod) { p.LocalVolume = "v" }),
+		text: "volume v is on the node and would be lost",
+	},
+	"a claimed volume": {
+		code: evict.PVC, settings: evict.Settings{IgnorePVCPods: true},
+		change: changed(func(p *evict.Pod) { p.ClaimedVolume = "c" }),
+		text:   "the pod uses the PersistentVolumeClaim c, and ignorePvcPods is set",
+	},
+	"no other node": {
+		code: evict.NodeFit, settings: evict.Settings{NodeFit: true}, move: evict.Move{Misfit: "0/3 nodes"},
+		text: "the pod fits on no other node: 0/3 nodes",
+	},
+	"a target that would be as busy": {
+		code: evict.NoImprovement, move: evict.Move{Target: "b", Forecast: &evict.Forecast{
+			SourceBefore: 80, SourceAfter: 70, TargetBefore: 60, TargetAfter: 75.5, High: 90,
+		}},
+		text: "higher utilization of nodes n-p0 and b: 76 percent predicted, at most 75 allowed",
+	},
+	"a target that would be above its threshold": {
+		code: evict.NoImprovement, move: evict.Move{Target: "b", Forecast: &evict.Forecast{
+			SourceBefore: 90, SourceAfter: 70, TargetBefore: 60, TargetAfter: 75, High: 75,
+		}},
+		text: "utilization of node b: 75 percent predicted, at most 74 allowed",
+	},
+	"too few replicas": {
+		code: evict.ExpectedReplicas, settings: evict.Settings{
+			MaxMigratingPerWorkload: "10", SkipEvictionGates: nil,
+		},
+		text: "workload Deployment default/web has 10 replicas; must have more than 10",
+	},
+	"three jobs of the pod that failed": {
+		code: evict.GaveUp, change: func(s *evict.State) {
+			for i := range 3 {
+				s.SetJob(job(fmt.Sprint(i), "p0", func(j *evict.Job) {
+					j.Phase, j.Finished = evict.Failed, ago(time.Duration(40-i)*time.Minute)
+				}))
+			}
+		}, text: "3 jobs of the pod failed; at most 3 may, until 2026-11-26T12:22:00Z",
+	},
+	"a pause of everything": {
+		code: evict.Paused, settings: evict.Settings{Paused: true}, text: "evictions are paused",
+	},
+	"a young pod": {
+		code: evict.MinAge, change: changed(func(p *evict.Pod) { p.Created = ago(299 * time.Second) }),
+		text: "the pod is 299 s old; must be 300 s old, until 2026-11-26T12:00:01Z",
+	},
+	"a rollout": {
+		code: evict.RolloutInProgress, change: workload(func(w *evict.Workload) { w.Updated = 9 }),
+		text: "workload Deployment default/web: 9 of 10 replicas are updated",
+	},
+	"a StatefulSet that updates on delete": {
+		code: evict.EvictionWouldUpgrade, change: workload(func(w *evict.Workload) {
+			w.Kind, w.OnDelete, w.CurrentRevision, w.UpdateRevision = evict.StatefulSet, true, "a", "b"
+		}),
+		text: "workload Deployment default/web updates on delete and has a new revision: " +
+			"the replacement would be the new version",
+	},
+	"an autoscaler that scales down": {
+		code: evict.ScalingDown, change: func(s *evict.State) {
+			s.SetScaler("default/h", evict.Scaler{Workload: webKey, Current: 10, Desired: 9})
+		}, text: "workload Deployment default/web: 10 replicas, 9 desired",
+	},
+	"a gang that would lose its minimum": {
+		code: evict.GangMinimum, change: gangOf(gang.Bond{Least: 4}, 3),
+		text: "gang default/g would keep 3 members of a minimum of 4",
+	},
+	"a pod that terminates": {
+		code: evict.AlreadyEvicting, change: changed(func(p *evict.Pod) { p.Terminating = true }),
+		text: "pod default/p0: 1 pods terminate or migrate already; at most 0 may",
+	},
+	"a pod with a job that waits, when another one is proposed": {
+		code: evict.AlreadyEvicting, move: evict.Move{Round: ago(time.Second)}, change: func(s *evict.State) {
+			s.SetJob(job("a", "p0", func(j *evict.Job) { j.Phase = evict.Waiting }))
+		}, text: "pod default/p0: 1 pods terminate or migrate already; at most 0 may",
+	},
+	"a workload of which enough pods migrate": {
+		code: evict.AlreadyEvicting, settings: evict.Settings{
+			MaxUnavailablePerWorkload: "5", Windows: map[string]evict.Window{},
+		},
+		change: func(s *evict.State) {
+			s.SetJob(job("a", "p1"))
+			s.SetJob(job("b", "p2"))
+			for i := range 8 { // another job of a pod has failed
+				s.SetJob(job(fmt.Sprint(i), "p1", func(j *evict.Job) { j.Phase = evict.Failed }))
+			}
+		}, text: "workload Deployment default/web: 2 pods terminate or migrate already; at most 2 may",
+	},
+	"a workload of which enough pods are not ready": {
+		code: evict.WorkloadUnavailable, change: func(s *evict.State) {
+			for _, name := range []string{"p1", "p2"} {
+				s.SetPod(pod(name, func(p *evict.Pod) { p.Ready = false }))
+			}
+		}, text: "workload Deployment default/web has 2 unavailable replicas; at most 2 may be",
+	},
+	"a workload of which enough pods do not exist": {
+		code: evict.WorkloadUnavailable, change: func(s *evict.State) {
+			s.DeletePod("p1")
+			s.DeletePod("p2")
+		}, text: "workload Deployment default/web has 2 unavailable replicas; at most 2 may be",
+	},
+	"a workload of which enough pods are not ready beside all that it should have": {
+		code: evict.WorkloadUnavailable, change: func(s *evict.State) {
+			for _, name := range []string{"new-1", "new-2"} {
+				s.SetPod(pod(name, func(p *evict.Pod) { p.Ready = false }))
+			}
+		}, text: "workload Deployment default/web has 2 unavailable replicas; at most 2 may be",
+	},
+	"a budget of zero": {
+		code: evict.PDBViolation, change: changed(func(p *evict.Pod) { p.Budgets = []*gang.Budget{{}} }),
+		text: "PodDisruptionBudget: allows 0 disruptions, of which evictions in flight use 0",
+	},
+	"two budgets": {
+		code:   evict.PDBViolation,
+		change: changed(func(p *evict.Pod) { p.Budgets = []*gang.Budget{{Allowed: 9}, {Allowed: 9}} }),
+		text:   "PodDisruptionBudget: the pod is counted by several; the Eviction API refuses that",
+	},
+	"a window of a workload that is used": {
+		code: evict.CapWorkload, change: func(s *evict.State) {
+			s.SetJob(job("a", "x", evicted(50*time.Minute)))
+			s.SetJob(job("b", "y", evicted(40*time.Minute)))
+			s.SetJob(job("c", "z"))
+			s.DeleteJob("c")
+		}, settings: evict.Settings{Windows: map[string]evict.Window{"workload": {Duration: time.Hour}}},
+		text: "workload Deployment default/web: 2 of 2 evictions in the window are used, until 2026-11-26T12:10:00Z",
+	},
+	"a window of a workload that a started job will use": {
+		code: evict.CapWorkload, settings: evict.Settings{Windows: map[string]evict.Window{
+			"workload": {Duration: time.Hour, MaxMigrating: "1"},
+		}}, change: func(s *evict.State) { s.SetJob(job("a", "p1")) },
+		text: "workload Deployment default/web: 1 of 1 evictions in the window are used",
+	},
+	"a window of a namespace in which two are evicted at once": {
+		code: evict.CapNamespace, settings: evict.Settings{Windows: map[string]evict.Window{
+			"namespace": {Duration: time.Hour, MaxMigrating: "10", Burst: 2},
+		}}, change: func(s *evict.State) {
+			other("a", evicted(time.Minute))(s)
+			other("b", evicted(time.Minute))(s)
+		}, text: "namespace default: 2 of 10 migrations are used, until 2026-11-26T12:05:00Z",
+	},
+	"a node from which enough pods migrate": {
+		code: evict.CapNode, settings: evict.Settings{MaxMigratingPerNode: pointer(1)},
+		change: other("a", func(j *evict.Job) { j.Source = "n-p0" }), text: "node n-p0: 1 of 1 migrations are used",
+	},
+	"a node to which enough pods migrate": {
+		code: evict.CapNode, settings: evict.Settings{MaxMigratingPerTargetNode: pointer(1)},
+		change: other("a", func(j *evict.Job) { j.Target = "b" }), move: evict.Move{Target: "b"},
+		text: "node b: 1 of 1 migrations are used",
+	},
+	"a node of which enough pods were proposed in the round": {
+		code: evict.CapNode, settings: evict.Settings{MaxPerRoundAndNode: pointer(1)},
+		move:   evict.Move{Round: ago(time.Hour)},
+		change: other("a", func(j *evict.Job) { j.Source, j.Phase = "n-p0", evict.Waiting }),
+		text:   "node n-p0 in this round: 1 of 1 migrations are used",
+	},
+	"a namespace from which enough pods migrate": {
+		code: evict.CapNamespace, settings: evict.Settings{MaxMigratingPerNamespace: pointer(1)}, change: other("a"),
+		text: "namespace default: 1 of 1 migrations are used",
+	},
+	"a window of a namespace that is used": {
+		code: evict.CapNamespace, settings: evict.Settings{Windows: map[string]evict.Window{
+			"namespace": {Duration: time.Hour, MaxMigrating: "1"},
+		}}, change: other("a", evicted(time.Minute)),
+		text: "namespace default: 1 of 1 migrations are used, until 2026-11-26T12:59:00Z",
+	},
+	"a zone from which enough pods migrate": {
+		code: evict.CapDomain, settings: evict.Settings{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
+		change: other("a", func(j *evict.Job) { j.Source = "n-p1" }), text: "domain zone=a: 1 of 1 migrations are used",
+	},
+	"a cluster in which enough pods migrate": {
+		code: evict.CapGlobal, settings: evict.Settings{MaxMigratingGlobally: pointer(1)},
+		change: other("a", func(j *evict.Job) { j.Namespace = "b" }), text: "cluster: 1 of 1 migrations are used",
+	},
+	"a round in which enough pods were proposed": {
+		code: evict.CapGlobal, settings: evict.Settings{MaxPerRound: pointer(0)},
+		move: evict.Move{Round: ago(time.Hour)},
+		text: "cluster in this round: 0 of 0 migrations are used",
+	},
+	"a node that a pod of the workload was moved away from": {
+		code: evict.ReturnWindow, move: evict.Move{Target: "n-p1", Job: "own"}, change: func(s *evict.State) {
+			s.SetJob(job("a", "p1", evicted(29*time.Minute)))
+			s.SetJob(job("own", "p0"))
+		}, text: "pods of the workload were moved away from node n-p1",
+	},
+	"a workload that moved a moment ago": {
+		code: evict.OwnerBackoff, change: func(s *evict.State) { s.SetJob(job("a", "x", evicted(time.Minute))) },
+		text: "pods of workload Deployment default/web were moved 1 times within 24 h; one more must wait, " +
+			"until 2026-11-26T12:04:00Z",
+	},
+	"a bucket without token": {
+		code: evict.RateLimited, settings: evict.Settings{EvictQPS: "1/m"},
+		change: other("a", evicted(10*time.Second)),
+		text:   "the rate of evictions is used up, until 2026-11-26T12:00:50Z",
+	},
+}
+
+// TestEachRefusalHasItsOwnCode: D13. Nothing refuses p0 of ten replicas, and each change refuses it with one code.
+func TestEachRefusalHasItsOwnCode(t *testing.T) {
 	t.Parallel()
-	s, p := web(2), mustPolicy(t, evict.Settings{})
-	if got := s.Check(p, "web-0", now); len(got) > 0 {
-		t.Errorf("got refusals %v, want none", got)
+	if got := web(10).Check(mustPolicy(t, evict.Settings{}), "p0", now); len(got) > 0 {
+		t.Fatalf("a pod that serves: got %v, want no refusal", got)
 	}
-	waiting := []evict.Job{
-		{UID: "a", Name: "a", PodUID: "web-0", Namespace: "default", Workload: "Deployment default/web", Source: "n0"},
-		{UID: "b", Name: "b", PodUID: "web-1", Namespace: "default", Workload: "Deployment default/web", Source: "n1"},
+	tested := map[evict.Code]bool{}
+	for name, test := range singles {
+		tested[test.code] = true
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, m := web(10), test.move
+			if test.change != nil {
+				test.change(s)
+			}
+			m.PodUID = "p0"
+			got := s.CheckMove(mustPolicy(t, test.settings), m, now)
+			if len(got) != 1 || got[0].String() != string(test.code)+": "+test.text {
+				t.Errorf("got  %v\nwant [%s: %s]", got, test.code, test.text)
+			}
+		})
 	}
-	passed, refused := s.Arbitrate(p, waiting, now)
-	if len(passed) != 1 || passed[0].UID != "a" || refused["b"].Code != evict.AlreadyEvicting {
-		t.Errorf("passed %v, refused %v; want a passed, b refused with AlreadyEvicting", passed, refused)
+	for _, c := range evict.Codes() {
+		if !tested[c] || c.Remedy() == "" {
+			t.Errorf("code %s: tested %v, remedy %q; want both", c, tested[c], c.Remedy())
+		}
+	}
+}
+
+// TestWhatLiftsARefusal: a flag, a gate, the annotation, or the time.
+func TestWhatLiftsARefusal(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(test *single){
+		"a bare pod":                             func(test *single) { test.settings.EvictAllBarePods = true },
+		"a failed bare pod":                      func(test *single) { test.settings.EvictFailedBarePods = true },
+		"an owner whose replicas cannot be read": func(test *single) { test.settings.AllowUnknownOwners = true },
+		"a priority of the system":               func(test *single) { test.settings.EvictSystemCriticalPods = true },
+		"a volume on the node":                   func(test *single) { test.settings.EvictLocalStoragePods = true },
+		"too few replicas":                       func(test *single) { test.settings.SkipExpectedNumber = true },
+		"a claimed volume":                       func(test *single) { test.settings.IgnorePVCPods = false },
+		"no other node":                          func(test *single) { test.settings.NodeFit = false },
+		"three jobs of the pod that failed": func(test *single) {
+			fail := test.change
+			test.change = func(s *evict.State) {
+				fail(s)
+				s.DeleteJob("1")
+			}
+		},
+	} {
+		test := singles[name]
+		change(&test)
+		s := web(10)
+		if test.change != nil {
+			test.change(s)
+		}
+		test.move.PodUID = "p0"
+		if got := s.CheckMove(mustPolicy(t, test.settings), test.move, now); len(got) > 0 {
+			t.Errorf("%s: got %v after the flag, want no refusal", name, got)
+		}
+	}
+	gates := map[evict.Code]string{
+		evict.NamespaceNotInCanary: "Namespaces", evict.BarePod: "BarePods", evict.SystemCritical: "SystemCritical",
+		evict.PriorityThreshold: "PriorityThreshold", evict.LabelSelector: "LabelSelector",
+		evict.LocalStorage: "LocalStorage", evict.PVC: "PVC", evict.NodeFit: "NodeFit",
+		evict.ExpectedReplicas: "ExpectedReplicas", evict.AlreadyEvicting: "MaxMigratingPerWorkload",
+		evict.WorkloadUnavailable: "MaxUnavailablePerWorkload", evict.CapNode: "MaxMigratingPerNode",
+		evict.CapNamespace: "MaxMigratingPerNamespace", evict.CapGlobal: "MaxMigratingGlobally",
+	}
+	predicates := []evict.Code{
+		evict.BarePod, evict.SystemCritical, evict.PriorityThreshold, evict.LabelSelector, evict.LocalStorage,
+		evict.PVC, evict.NodeFit,
+	}
+	for name, test := range singles {
+		check := func(settings evict.Settings, evictable bool) string {
+			s := web(10)
+			if test.change != nil {
+				test.change(s)
+			}
+			if p, known := s.Pod("p0"); known {
+				p.Evictable = p.Evictable || evictable
+				s.SetPod(p)
+			}
+			m := test.move
+			m.PodUID = "p0"
+			return codes(s.CheckMove(mustPolicy(t, settings), m, now))
+		}
+		want := string(test.code)
+		if slices.Contains(predicates, test.code) {
+			want = ""
+		}
+		if got := check(test.settings, true); got != want {
+			t.Errorf("%s: got %q with the annotation, want %q", name, got, want)
+		}
+		for _, gate := range evict.Gates() {
+			settings := test.settings
+			settings.SkipEvictionGates = append(slices.Clone(settings.SkipEvictionGates), gate)
+			want := string(test.code)
+			if gates[test.code] == gate {
+				want = ""
+			}
+			if got := check(settings, false); got != want {
+				t.Errorf("%s: got %q with the gate %s skipped, want %q", name, got, gate, want)
+			}
+		}
+	}
+}
+
+// TestTheLastMomentOfARefusal: what is allowed at the limit itself.
+func TestTheLastMomentOfARefusal(t *testing.T) {
+	t.Parallel()
+	s := web(10)
+	s.SetPod(pod("p0", func(p *evict.Pod) { p.Created = ago(5 * time.Minute) }))
+	m := evict.Move{PodUID: "p0", Target: "b", Forecast: &evict.Forecast{
+		SourceBefore: 80, SourceAfter: 70, TargetBefore: 60, TargetAfter: 75, High: 75.1,
+	}}
+	if got := codes(s.CheckMove(mustPolicy(t, evict.Settings{}), m, now)); got != "" {
+		t.Errorf("got %q for a pod of five minutes and an improvement of five points", got)
+	}
+}
+
+// TestWhatIsForgottenDoesNotRefuse: objects that are deleted have no effect any more.
+func TestWhatIsForgottenDoesNotRefuse(t *testing.T) {
+	t.Parallel()
+	s, p := web(10), mustPolicy(t, evict.Settings{EvictQPS: "1/h", MaxMigratingPerNode: pointer(1)})
+	s.SetJob(job("a", "p1", evicted(10*time.Second)))
+	s.SetJob(job("b", "p2", func(j *evict.Job) { j.Source = "n-p0" }))
+	s.SetScaler("default/h", evict.Scaler{Workload: webKey, Current: 2, Desired: 1})
+	s.SetFault("Pods", "the cache is not synced")
+	s.SetGang("default/g", gang.Bond{Least: 9, Group: "x"})
+	s.SetFault("Pods", "")
+	s.DeleteScaler("default/h")
+	s.SetGang("default/g", gang.Bond{})
+	s.DeleteJob("a")
+	s.DeleteJob("b")
+	if got := codes(s.Check(p, "p0", now)); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestAJobThatComesBeforeItsPod says where the pod is once that is known.
+func TestAJobThatComesBeforeItsPod(t *testing.T) {
+	t.Parallel()
+	s := evict.NewState()
+	s.SetJob(evict.Job{UID: "j", PodUID: "p0"})
+	s.SetPod(pod("p0"))
+	if got := s.Waiting(); len(got) != 1 || got[0].Workload != webKey || got[0].Source != "n-p0" {
+		t.Errorf("got %+v, want the workload and the node of the pod", got)
+	}
+}
+
+// TestFinalRefusalsComeFirst: a job with one of them fails, whatever else refuses.
+func TestFinalRefusalsComeFirst(t *testing.T) {
+	t.Parallel()
+	want := "Protected LocalStorage Paused MinAge RolloutInProgress"
+	s := web(10)
+	workload(func(w *evict.Workload) { w.Stalled = true })(s)
+	s.SetPod(pod("p0", func(p *evict.Pod) {
+		p.Fixed, p.LocalVolume, p.Created = "it is of a DaemonSet", "v", now
+	}))
+	got := s.Check(mustPolicy(t, evict.Settings{Paused: true}), "p0", now)
+	if codes(got) != want {
+		t.Errorf("got %q, want %q", codes(got), want)
+	}
+	for i, r := range got {
+		if r.Final() != (i < 2) {
+			t.Errorf("%s: final %v, want %v", r, r.Final(), i < 2)
+		}
+	}
+	all := evict.Codes()
+	first := slices.IndexFunc(all[1:], func(c evict.Code) bool { return !evict.Refusal{Code: c}.Final() })
+	for _, c := range all[1+first:] {
+		if (evict.Refusal{Code: c}).Final() {
+			t.Errorf("%s is final and comes after refusals that are not", c)
+		}
 	}
 }

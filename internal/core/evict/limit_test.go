@@ -1,0 +1,456 @@
+package evict_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+// TestEachCapAtItsBoundary: with a limit of n and m others, a pod is refused if m ≥ n; 0 does not limit. The pod's own
+// job is not one of the others.
+func TestEachCapAtItsBoundary(t *testing.T) {
+	t.Parallel()
+	tests := map[evict.Code]struct {
+		settings func(n int) evict.Settings
+		job      func(j *evict.Job)
+	}{
+		evict.CapGlobal: {settings: func(n int) evict.Settings { return evict.Settings{MaxMigratingGlobally: &n} }},
+		evict.CapNode: {
+			settings: func(n int) evict.Settings { return evict.Settings{MaxMigratingPerNode: &n} },
+			job:      func(j *evict.Job) { j.Source = "n-p0" },
+		},
+		evict.CapNamespace: {settings: func(n int) evict.Settings {
+			return evict.Settings{MaxMigratingPerNamespace: &n}
+		}},
+		evict.CapDomain: {
+			settings: func(n int) evict.Settings {
+				if n == 0 {
+					return evict.Settings{}
+				}
+				return evict.Settings{DomainLimits: []evict.DomainLimit{{"zone", n}}}
+			},
+			job: func(j *evict.Job) { j.Source = "n-p1" },
+		},
+	}
+	const replicas = 100
+	for code, test := range tests {
+		for n := range 5 {
+			for m := range 6 {
+				s, change := web(replicas), test.job
+				if change == nil {
+					change = func(*evict.Job) {}
+				}
+				for i := range m {
+					other(fmt.Sprint(i), change)(s)
+				}
+				s.SetJob(job("own", "p0", change))
+				want := ""
+				if n > 0 && m >= n {
+					want = string(code)
+				}
+				settings := test.settings(n)
+				if settings.MaxMigratingPerNode == nil {
+					settings.MaxMigratingPerNode = pointer(0)
+				}
+				if got := codes(s.Check(mustPolicy(t, settings), "p0", now)); got != want {
+					t.Errorf("limit %d, %d others: got %q, want %q", n, m, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestTheLimitsOfAWorkloadAtTheirBoundaries: with so many of ten replicas that are not ready, terminate, migrate or do
+// not exist, each counted once whatever it is.
+func TestTheLimitsOfAWorkloadAtTheirBoundaries(t *testing.T) {
+	t.Parallel()
+	states := map[string]func(s *evict.State, name string){
+		"not ready": func(s *evict.State, name string) {
+			s.SetPod(pod(name, func(p *evict.Pod) { p.Ready = false }))
+		},
+		"terminating": func(s *evict.State, name string) {
+			s.SetPod(pod(name, func(p *evict.Pod) { p.Terminating = true }))
+		},
+		"migrating": func(s *evict.State, name string) { s.SetJob(job("j-"+name, name)) },
+		"gone":      func(s *evict.State, name string) { s.DeletePod(name) },
+		"not ready, terminating and migrating": func(s *evict.State, name string) {
+			s.SetPod(pod(name, func(p *evict.Pod) { p.Ready, p.Terminating = false, true }))
+			s.SetJob(job("j-"+name, name))
+		},
+		"evicted, and the replacement is not ready": func(s *evict.State, name string) {
+			s.DeletePod(name)
+			s.SetJob(job("j-"+name, name, func(j *evict.Job) { j.Evicted = ago(time.Second) }))
+			s.SetPod(pod(name+"-new", func(p *evict.Pod) { p.Ready = false }))
+		},
+	}
+	for state, put := range states {
+		for limit := 1; limit <= 4; limit++ {
+			for n := range 6 {
+				s := web(10)
+				for i := range n {
+					put(s, fmt.Sprintf("p%d", i+1))
+				}
+				p := mustPolicy(t, evict.Settings{
+					MaxUnavailablePerWorkload: fmt.Sprint(limit), Windows: map[string]evict.Window{},
+					SkipEvictionGates: []string{"MaxMigratingPerWorkload"},
+				})
+				want := ""
+				if n >= limit {
+					want = "WorkloadUnavailable"
+				}
+				if got := codes(s.Check(p, "p0", now)); got != want {
+					t.Errorf("limit %d, %d %s: got %q, want %q", limit, n, state, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestReplicasAtTheLimit: a workload that the limits would let lose all of its replicas is refused for good.
+func TestReplicasAtTheLimit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		replicas int
+		limit    string
+		want     string
+	}{
+		{1, "", "ExpectedReplicas"},
+		{2, "", ""},
+		{3, "", ""},
+		{4, "", ""},
+		{10, "", ""},
+		{11, "", ""},
+		{2, "2", "ExpectedReplicas"},
+		{3, "2", ""},
+		{2, "50%", ""},
+		{2, "100%", "ExpectedReplicas"},
+		{4, "5", "ExpectedReplicas"},
+		{5, "5", "ExpectedReplicas"},
+		{6, "5", ""},
+	} {
+		for _, s := range []evict.Settings{
+			{MaxMigratingPerWorkload: test.limit}, {MaxUnavailablePerWorkload: test.limit},
+		} {
+			if got := codes(web(test.replicas).Check(mustPolicy(t, s), "p0", now)); got != test.want {
+				t.Errorf("limit %q of %d replicas: got %q, want %q", test.limit, test.replicas, got, test.want)
+			}
+			s.SkipExpectedNumber = true
+			if got := codes(web(test.replicas).Check(mustPolicy(t, s), "p0", now)); got != "" {
+				t.Errorf("limit %q of %d replicas with the check skipped: got %q", test.limit, test.replicas, got)
+			}
+		}
+	}
+}
+
+// TestTheBucketIsExact compares with a bucket that is filled step by step.
+func TestTheBucketIsExact(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		interval, burst := rapid.IntRange(1, 7).Draw(t, "interval"), rapid.IntRange(1, 4).Draw(t, "burst")
+		var at []time.Time
+		milli, clock := burst*interval, 0 // of tokens, in parts of an interval
+		for range rapid.IntRange(0, 20).Draw(t, "evictions") {
+			wait := rapid.IntRange(0, 12).Draw(t, "wait")
+			clock += wait
+			milli = min(milli+wait, burst*interval)
+			until := evict.NextToken(at, time.Duration(interval)*time.Second, burst)
+			moment := now.Add(time.Duration(clock) * time.Second)
+			if allowed, want := !until.After(moment), milli >= interval; allowed != want {
+				t.Fatalf("after %v at %d: got %v, want %v", at, clock, allowed, want)
+			} else if allowed {
+				milli -= interval
+				at = append(at, moment)
+			}
+		}
+	})
+}
+
+// TestTheBackoffDoubles: 5 minutes after the first move, 240 at most, and none after a day without a move.
+func TestTheBackoffDoubles(t *testing.T) {
+	t.Parallel()
+	p, s := mustPolicy(t, evict.Settings{Windows: map[string]evict.Window{}, EvictQPS: "1000"}), web(10)
+	last := now
+	for n, minutes := range []int{0, 5, 10, 20, 40, 80, 160, 240, 240} {
+		at := last.Add(time.Duration(minutes) * time.Minute)
+		if got := codes(s.Check(p, "p0", at.Add(-time.Second))); got != "OwnerBackoff" && n > 0 {
+			t.Errorf("a second before move %d: got %q, want OwnerBackoff", n+1, got)
+		}
+		if got := codes(s.Check(p, "p0", at)); got != "" {
+			t.Errorf("move %d, %d minutes after the last: got %q", n+1, minutes, got)
+		}
+		s.SetJob(job(fmt.Sprint(n), "gone", func(j *evict.Job) {
+			j.Phase, j.Created, j.StartedAt, j.Evicted, j.Finished = evict.Succeeded, at, at, at, at
+		}))
+		last = at
+	}
+	if got := codes(s.Check(p, "p0", last.Add(24*time.Hour))); got != "" {
+		t.Errorf("after a day: got %q", got)
+	}
+}
+
+// TestJobsAtTheSameTimeAreOneMove: while one runs, the others of the workload may start; after them the pause is that
+// of one move.
+func TestJobsAtTheSameTimeAreOneMove(t *testing.T) {
+	t.Parallel()
+	p, s := mustPolicy(t, evict.Settings{Windows: map[string]evict.Window{}}), web(30)
+	s.SetJob(job("a", "p1", evicted(10*time.Second), func(j *evict.Job) { j.StartedAt = ago(30 * time.Second) }))
+	s.SetJob(job("b", "p2", func(j *evict.Job) { j.StartedAt = ago(20 * time.Second) }))
+	if got := codes(s.Check(p, "p0", now)); got != "" {
+		t.Errorf("while a job runs: got %q", got)
+	}
+	s.SetJob(job("b", "p2", evicted(5*time.Second), func(j *evict.Job) { j.StartedAt = ago(20 * time.Second) }))
+	if got := s.Check(p, "p0", now); codes(got) != "OwnerBackoff" || got[0].Have != 1 {
+		t.Errorf("after both: got %v, want OwnerBackoff of one move", got)
+	}
+	if got := codes(s.Check(p, "p0", now.Add(5*time.Minute-5*time.Second))); got != "" {
+		t.Errorf("five minutes after both: got %q", got)
+	}
+}
+
+// TestNodesToAvoid: the pod's own, those that pods of the workload leave, and left within the window.
+func TestNodesToAvoid(t *testing.T) {
+	t.Parallel()
+	s := web(10)
+	s.SetJob(job("a", "p1", evicted(29*time.Minute)))
+	s.SetJob(job("b", "p2", evicted(30*time.Minute)))
+	s.SetJob(job("c", "p3"))
+	s.SetJob(job("d", "p4", func(j *evict.Job) { j.Phase = evict.Failed }))
+	got := s.Avoid(mustPolicy(t, evict.Settings{}), "p0", now)
+	if want := []string{"n-p0", "n-p1", "n-p3"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestTheDetector: more than five samples above the threshold, then more than three below; samples of old measurements
+// do not count.
+func TestTheDetector(t *testing.T) {
+	t.Parallel()
+	d := evict.Detector{Abnormal: 5, Normal: 3, Expiry: time.Minute}
+	for pattern, want := range map[string]bool{
+		"": false, "OOOOO": false, "OOOOOO": true, "OOOOO.O": false, "OOOOOxO": true, "xxxxxxxx": false,
+		"OOOOOO...": true, "OOOOOO....": false, "OOOOOO..O..": true, "OOOOOO...x.": false, "OOOOOO....OOOOO": false,
+		"OOOOOO....OOOOOO": true,
+	} {
+		var samples []evict.Sample
+		for i, c := range pattern {
+			at := now.Add(time.Duration(i) * time.Second)
+			sample := evict.Sample{At: at, Measured: at.Add(-time.Minute), Over: c != '.'}
+			if c == 'x' {
+				sample.Measured = at.Add(-time.Minute - 1)
+			}
+			samples = append(samples, sample)
+		}
+		if got := d.IsAbnormal(samples); got != want {
+			t.Errorf("%s: got %v, want %v", pattern, got, want)
+		}
+	}
+}
+
+// world is a cluster whose pods are evicted whenever the State allows it.
+type world struct {
+	pods     map[string]evict.Pod
+	jobs     map[string]evict.Job
+	replicas map[string]int
+	budgets  map[string]*gang.Budget
+}
+
+// state is made from the objects, as after a restart.
+func (w *world) state(reverse bool) *evict.State {
+	s := evict.NewState()
+	for key, n := range w.replicas {
+		s.SetWorkload(evict.Workload{
+			Key: key, Kind: evict.Deployment, Replicas: n, StatusReplicas: n, Updated: n, Ready: n,
+		})
+	}
+	var puts []func()
+	for _, p := range w.pods {
+		puts = append(puts, func() { s.SetPod(p) })
+		s.SetNode(p.Node, nil)
+	}
+	for _, j := range w.jobs {
+		puts = append(puts, func() { s.SetJob(j) })
+	}
+	if reverse {
+		slices.Reverse(puts)
+	}
+	for _, put := range puts {
+		put()
+	}
+	for _, node := range []string{"n0", "n1", "n2"} {
+		s.SetNode(node, map[string]string{"zone": node[:1]})
+	}
+	return s
+}
+
+// unavailable counts replicas that do not serve or are in a started job.
+func (w *world) unavailable(key string) int {
+	serving := 0
+	for uid, p := range w.pods {
+		moves := false
+		for _, j := range w.jobs {
+			moves = moves || j.PodUID == uid && j.Phase == evict.Started
+		}
+		if p.Workload == key && p.Ready && !p.Terminating && !moves {
+			serving++
+		}
+	}
+	return w.replicas[key] - serving
+}
+
+// TestNoLimitIsExceeded: D1, D2, D8. Pods are evicted at random times whenever they may be; caches are made anew from
+// the objects before each question. At every moment the concurrent jobs, the unavailable replicas and the evictions
+// that a budget has in flight are within the limits, and so are the evictions of every interval.
+func TestNoLimitIsExceeded(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limit := func(name string) int { return rapid.IntRange(1, 4).Draw(t, name) }
+		perNode, perSpace, global, perZone := limit("node"), limit("namespace"), limit("global"), limit("zone")
+		perWorkload, unavailable := limit("workload"), limit("unavailable")
+		window, burst := limit("window"), limit("burst")
+		p, err := evict.NewPolicy(evict.Settings{
+			MaxMigratingPerNode: &perNode, MaxMigratingPerNamespace: &perSpace, MaxMigratingGlobally: &global,
+			DomainLimits:            []evict.DomainLimit{{"zone", perZone}},
+			MaxMigratingPerWorkload: fmt.Sprint(perWorkload), MaxUnavailablePerWorkload: fmt.Sprint(unavailable),
+			Windows: map[string]evict.Window{
+				"workload":  {Duration: 20 * time.Minute, MaxMigrating: fmt.Sprint(window)},
+				"namespace": {Duration: 30 * time.Minute, MaxMigrating: "5", Burst: 2},
+			},
+			EvictQPS: "20/h", EvictBurst: burst, SkipExpectedNumber: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{
+			pods: map[string]evict.Pod{}, jobs: map[string]evict.Job{}, replicas: map[string]int{},
+			budgets: map[string]*gang.Budget{},
+		}
+		for i := range 12 {
+			key := evict.Key("default", "Deployment", fmt.Sprint("w", i%3))
+			if w.budgets[key] == nil {
+				w.budgets[key] = &gang.Budget{}
+			}
+			uid := fmt.Sprint("p", i)
+			w.pods[uid] = evict.Pod{
+				UID: uid, Name: uid, Namespace: "default", Node: fmt.Sprint("n", i%2), Workload: key,
+				Created: ago(time.Hour), Ready: rapid.IntRange(0, 9).Draw(t, "ready") > 0,
+				Budgets: []*gang.Budget{w.budgets[key]},
+			}
+			w.replicas[key]++
+		}
+		least := map[string]int{}
+		for key := range w.budgets {
+			least[key] = rapid.IntRange(0, 4).Draw(t, "minAvailable")
+		}
+		clock, next := now, 100
+		for range rapid.IntRange(10, 40).Draw(t, "steps") {
+			clock = clock.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds")) * time.Second)
+			for _, uid := range slices.Sorted(maps.Keys(w.jobs)) {
+				j := w.jobs[uid]
+				if j.Phase == evict.Started && rapid.Bool().Draw(t, "ends") { // a replacement serves
+					j.Phase, j.Finished = evict.Succeeded, clock
+					w.jobs[uid] = j
+					p := w.pods[j.PodUID]
+					delete(w.pods, j.PodUID)
+					next++
+					p.UID, p.Terminating, p.Ready = fmt.Sprint("p", next), false, true
+					p.Created = clock.Add(-time.Hour)
+					w.pods[p.UID] = p
+				}
+			}
+			for key, b := range w.budgets { // as the disruption controller counts
+				healthy := 0
+				for _, pod := range w.pods {
+					if pod.Workload == key && pod.Ready && !pod.Terminating {
+						healthy++
+					}
+				}
+				b.Allowed = healthy - least[key]
+				// The controller may not have seen the evictions: those in flight count as healthy.
+				for _, pod := range w.pods {
+					if pod.Workload == key && pod.Ready && pod.Terminating {
+						b.Allowed++
+					}
+				}
+			}
+			all := slices.Sorted(maps.Keys(w.pods))
+			uid := rapid.SampledFrom(all).Draw(t, "pod")
+			refused := w.state(false).Check(p, uid, clock)
+			if again := w.state(true).Check(p, uid, clock); !cmp.Equal(refused, again) {
+				t.Fatalf("the order of events counts:\n%v\n%v", refused, again)
+			}
+			if len(refused) > 0 {
+				continue
+			}
+			pod := w.pods[uid]
+			pod.Terminating = true
+			w.pods[uid] = pod
+			w.jobs["j-"+uid] = evict.Job{
+				UID: "j-" + uid, Name: uid, PodUID: uid, Namespace: pod.Namespace, Workload: pod.Workload,
+				Source: pod.Node, Created: clock, StartedAt: clock, Evicted: clock, Phase: evict.Started,
+			}
+			w.mustBeWithin(t, clock, pod, map[string]int{
+				"node": perNode, "namespace": perSpace, "global": global, "zone": perZone, "workload": perWorkload,
+				"unavailable": unavailable, "window": window, "burst": burst,
+			}, least)
+		}
+	})
+}
+
+// mustBeWithin counts after an eviction.
+func (w *world) mustBeWithin(t *rapid.T, clock time.Time, pod evict.Pod, limits, least map[string]int) {
+	t.Helper()
+	have := map[string]int{"unavailable": w.unavailable(pod.Workload)}
+	for _, j := range w.jobs {
+		if j.Phase == evict.Started {
+			have["global"]++
+			have["zone"]++ // all nodes are in one
+			have["namespace"]++
+			if j.Source == pod.Node {
+				have["node"]++
+			}
+			if j.Workload == pod.Workload {
+				have["workload"]++
+			}
+		}
+		if j.Workload == pod.Workload && clock.Sub(j.Evicted) < 20*time.Minute {
+			have["window"]++
+		}
+		for _, length := range []int{1, 2, 3, 6} { // of the rate of one in three minutes
+			if clock.Sub(j.Evicted) < time.Duration(length)*3*time.Minute {
+				have[fmt.Sprint("rate ", length)]++
+			}
+		}
+		if clock.Sub(j.Evicted) < 30*time.Minute {
+			have["namespace window"]++
+		}
+		if j.Evicted.Equal(clock) {
+			have["at once"]++
+		}
+	}
+	limits["namespace window"], limits["at once"] = 5, 2
+	for _, length := range []int{1, 2, 3, 6} {
+		limits[fmt.Sprint("rate ", length)] = limits["burst"] + length - 1
+	}
+	for name, limit := range limits {
+		if have[name] > limit {
+			t.Fatalf("%s: %d, want at most %d", name, have[name], limit)
+		}
+	}
+	healthy := 0
+	for _, p := range w.pods {
+		if p.Workload == pod.Workload && p.Ready && !p.Terminating {
+			healthy++
+		}
+	}
+	if healthy < least[pod.Workload] && pod.Ready {
+		t.Fatalf("%s: %d pods are healthy, want at least %d", pod.Workload, healthy, least[pod.Workload])
+	}
+}
