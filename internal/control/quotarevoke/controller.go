@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 const (
@@ -148,9 +148,8 @@ func (c *Controller) evictAll(ctx context.Context, now time.Time, pods []*corev1
 			left = append(left, pod)
 			continue
 		}
-		err := c.Client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+		err := kube.Evict(ctx, c.Client, pod.Namespace, pod.Name, &metav1.DeleteOptions{
+			Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 		})
 		switch {
 		case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone
