@@ -70,14 +70,19 @@ const (
 	QuotaRevocation
 	OveruseNotRevocable
 	QuotaNotFollowed
+	MigrationStarted
+	PodMigrated
+	MigrationFailed
+	PodEvicted
 
 	numReasons
 )
 
 const (
-	agent     = "tenon-agent"
-	scheduler = "tenon-scheduler"
-	manager   = "tenon-manager"
+	agent       = "tenon-agent"
+	scheduler   = "tenon-scheduler"
+	manager     = "tenon-manager"
+	descheduler = "tenon-descheduler"
 )
 
 // facts are the entries without their texts.
@@ -151,4 +156,8 @@ var facts = [numReasons]Entry{
 	QuotaRevocation:           {Name: "QuotaRevocation", From: manager, On: "ElasticQuota", Normal: true},
 	OveruseNotRevocable:       {Name: "OveruseNotRevocable", From: manager, On: "ElasticQuota"},
 	QuotaNotFollowed:          {Name: "QuotaNotFollowed", From: manager, On: "ElasticQuota"},
+	MigrationStarted:          {Name: "MigrationStarted", From: descheduler, On: "PodMigrationJob", Normal: true},
+	PodMigrated:               {Name: "PodMigrated", From: descheduler, On: "PodMigrationJob", Normal: true},
+	MigrationFailed:           {Name: "MigrationFailed", From: descheduler, On: "PodMigrationJob"},
+	PodEvicted:                {Name: "PodEvicted", From: descheduler, On: "Pod", Normal: true},
 }

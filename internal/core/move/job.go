@@ -61,6 +61,8 @@ type Job struct {
 	Stop bool
 	// Deleting is true where the object waits for its finalizer only.
 	Deleting bool
+	// Named uses a reservation that a user has named and created.
+	Named bool
 	// Passed is set once with PodUID and Source, when arbitration lets the job start.
 	Passed bool
 	// PodUID is the UID of the pod that is to move. Invariant: not empty where Passed.

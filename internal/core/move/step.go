@@ -53,9 +53,9 @@ type World struct {
 type Pod struct {
 	Reference
 	Node string
-	// Terminating is being deleted. Asked has the mark that asks its owner to delete it. Ended has no container that
-	// runs.
-	Terminating, Asked, Ended, Ready bool
+	// Terminating is being deleted. Asked has the mark that asks another program to delete it. Ready counts for the
+	// successor: a pod that has succeeded is Ready too.
+	Terminating, Asked, Ready bool
 }
 
 // Place is the reservation of a job.
@@ -209,6 +209,8 @@ func (t *turn) place() (do Action, ready bool) {
 		return t.fail(Failed, MissingPod, "the pod does not exist any more, or is being deleted"), false
 	case p == nil && created.True:
 		return t.fail(Failed, MissingReservation, "the reservation was deleted"), false
+	case p == nil && t.Named:
+		return t.fail(Failed, MissingReservation, "the reservation of spec.reservationOptions does not exist"), false
 	case p == nil && failure != nil:
 		t.s.set(t.Now, Condition{Type: ReservationCreated, Reason: FailedCreateReservation, Message: failure.Text})
 		if failure.Final {
@@ -225,6 +227,8 @@ func (t *turn) place() (do Action, ready bool) {
 	}
 	bound := t.s.Find(ReservationScheduled)
 	switch {
+	case p.Expired && t.late: // both have the same time to live
+		return Wait, false
 	case p.Expired:
 		return t.fail(Failed, ReservationExpired, "the reservation expired, or its node was deleted"), false
 	case p.Used && t.untouched() && t.Source != "":
@@ -300,7 +304,7 @@ func (t *turn) follow() Action {
 		t.s.end(t.Now, Succeeded, "", "")
 	case next == nil && t.Place == nil:
 		return t.fail(Failed, MissingReservation, "the reservation was deleted before a pod used it")
-	case next == nil && t.Place.Expired:
+	case next == nil && t.Place.Expired && !t.late:
 		return t.fail(Failed, ReservationExpired, "the reservation expired before a pod used it")
 	case next == nil:
 		t.s.set(t.Now, Condition{
@@ -339,7 +343,7 @@ func (t *turn) expire() Action {
 }
 
 func (t *turn) forbid(r Refusal) Action {
-	return t.fail(Failed, ForbiddenMigratePod, r.Code+": "+r.Text)
+	return t.fail(Failed, ForbiddenMigratePod, r.Text)
 }
 
 // fail ends a job. An eviction without an answer is waited for: whether the place is kept depends on it.

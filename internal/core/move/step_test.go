@@ -255,7 +255,7 @@ func TestStep(t *testing.T) {
 			script: with(func(s *script) {
 				s.refusal, s.refusedUntil = move.Refusal{Code: "BarePod", Text: "no owner", Final: true}, time.Minute
 			}),
-			phase: move.Failed, reason: "ForbiddenMigratePod", message: "BarePod: no owner",
+			phase: move.Failed, reason: "ForbiddenMigratePod", message: "no owner",
 			stage: "ReservationScheduled",
 		},
 		"a check refuses until the time is over": {

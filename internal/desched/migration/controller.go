@@ -1,0 +1,400 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+const (
+	// requestTimeout bounds what one job waits for the API server.
+	requestTimeout = 10 * time.Second
+	// stepsPerPass is the most steps that a job takes before the other jobs take theirs.
+	stepsPerPass = 8
+)
+
+// EvictionPolicy is how a pod is evicted.
+type EvictionPolicy string
+
+// Policies. The empty one is Eviction.
+const (
+	Eviction     EvictionPolicy = "Eviction"     // the Eviction API, which keeps PodDisruptionBudgets
+	Delete       EvictionPolicy = "Delete"       // a delete request
+	SoftEviction EvictionPolicy = "SoftEviction" // an annotation: another program deletes the pod
+)
+
+// Settings are what users configure.
+type Settings struct {
+	// DryRun logs which jobs would start, and writes nothing.
+	DryRun bool
+	// Mode and TTL are for jobs that name none. Defaults: ReservationFirst, 5 minutes.
+	Mode v1alpha1.PodMigrationJobMode
+	TTL  time.Duration
+	// EvictionPolicy and DeleteOptions are how pods are evicted. A job may have its own DeleteOptions.
+	EvictionPolicy EvictionPolicy
+	DeleteOptions  *metav1.DeleteOptions
+	// Schedulers are the scheduler names for which Reservations are placed; none: all.
+	Schedulers []string
+	// Unordered starts every job at once: only the checks before the eviction limit it.
+	Unordered bool
+	// Interval is the time between two passes. Default: 500 ms.
+	Interval time.Duration
+}
+
+// Options are what a controller reads and writes.
+type Options struct {
+	Settings
+	// Client reads and writes jobs and Reservations without a cache, Pods reads and evicts pods.
+	Client client.Client
+	Pods   kubernetes.Interface
+	// Jobs, Reservations and Pod are caches.
+	Jobs, Reservations cache.Store
+	Pod                func(namespace string, uid types.UID) *corev1.Pod
+	// Read calls a function with the state of the cluster. Record makes a job that was written part of it.
+	Read   func(func(*evict.State))
+	Record func(*v1alpha1.PodMigrationJob)
+	Policy *evict.Policy
+	Events events.EventRecorder
+	// Metrics are registered by the caller.
+	Metrics *Metrics
+	Now     func() time.Time
+}
+
+// Controller moves pods. One at a time may run: the leader's.
+type Controller struct {
+	Options
+	shown map[types.UID]bool // jobs that a dry run has logged
+}
+
+// New returns a controller that does not run.
+func New(o Options) *Controller {
+	o.Mode = cmp.Or(o.Mode, v1alpha1.ReservationFirst)
+	o.TTL, o.Interval = cmp.Or(o.TTL, 5*time.Minute), cmp.Or(o.Interval, 500*time.Millisecond)
+	o.EvictionPolicy = cmp.Or(o.EvictionPolicy, Eviction)
+	return &Controller{Options: o, shown: map[types.UID]bool{}}
+}
+
+// AddToScheme registers the kinds that Client has to know.
+func AddToScheme(s *runtime.Scheme) error {
+	if err := reservation.AddToScheme(s); err != nil {
+		return err
+	}
+	return v1alpha1.AddToScheme(s)
+}
+
+// Start moves pods until ctx ends. The caches must be synced.
+func (c *Controller) Start(ctx context.Context) error {
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			c.Pass(ctx)
+		}
+	}
+}
+
+// Pass lets every job take the steps that it can take now.
+func (c *Controller) Pass(ctx context.Context) {
+	var waiting []*v1alpha1.PodMigrationJob
+	for _, j := range c.jobs() {
+		if m := c.job(j); !m.Status.Phase.IsFinal() && !m.Passed && !m.Paused && !m.Stop {
+			waiting = append(waiting, j)
+		} else if !c.DryRun {
+			c.advance(ctx, j, nil)
+		}
+	}
+	refused := c.arbitrate(ctx, waiting)
+	c.Metrics.waiting(refused)
+}
+
+// jobs returns the jobs of the cache, the oldest first.
+func (c *Controller) jobs() (all []*v1alpha1.PodMigrationJob) {
+	for _, object := range c.Jobs.List() {
+		all = append(all, object.(*v1alpha1.PodMigrationJob))
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.PodMigrationJob) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func (c *Controller) job(j *v1alpha1.PodMigrationJob) *move.Job {
+	m := convert.Move(j, c.Mode, c.TTL)
+	m.Named = placeName(j) != "" && placeName(j) != defaultPlace(j)
+	return m
+}
+
+// arbitrate starts the jobs that may start, and returns why the others do not, by UID.
+func (c *Controller) arbitrate(ctx context.Context, waiting []*v1alpha1.PodMigrationJob) map[string]evict.Refusal {
+	known := map[string]evict.Job{}
+	c.Read(func(s *evict.State) {
+		for _, j := range waiting {
+			if e, ok := s.Job(string(j.UID)); ok && e.Phase == evict.Waiting {
+				known[e.UID] = e
+			}
+		}
+	})
+	var asking, passed []evict.Job
+	var refused map[string]evict.Refusal
+	own := map[string]*move.Refusal{}
+	for _, j := range waiting {
+		e := known[string(j.UID)]
+		pod := c.Pod(e.Namespace, types.UID(e.PodUID))
+		if pod == nil {
+			continue
+		} else if own[e.UID] = c.foreign(c.job(j), pod); own[e.UID] == nil {
+			asking = append(asking, e)
+		}
+	}
+	if passed = asking; !c.Unordered {
+		c.Read(func(s *evict.State) { passed, refused = s.Arbitrate(c.Policy, asking, c.Now()) })
+	}
+	for _, j := range waiting {
+		uid := string(j.UID)
+		if i := slices.IndexFunc(passed, func(e evict.Job) bool { return e.UID == uid }); i >= 0 {
+			c.start(ctx, j, &passed[i])
+		} else if !c.DryRun {
+			c.advance(ctx, j, cmp.Or(own[uid], refusal(refused, uid)))
+		}
+	}
+	return refused
+}
+
+func refusal(refused map[string]evict.Refusal, uid string) *move.Refusal {
+	if r, ok := refused[uid]; ok {
+		return &move.Refusal{Code: string(r.Code), Text: r.String(), Final: r.Final()}
+	}
+	return nil
+}
+
+// foreign refuses a pod for which no Reservation can be placed.
+func (c *Controller) foreign(m *move.Job, pod *corev1.Pod) *move.Refusal {
+	name := pod.Spec.SchedulerName
+	if m.Direct || len(c.Schedulers) == 0 || slices.Contains(c.Schedulers, name) {
+		return nil
+	}
+	return &move.Refusal{Final: true, Text: fmt.Sprintf(
+		"spec.schedulerName %q of the pod is not one of schedulerNames %q: no Reservation can be placed for it", name,
+		c.Schedulers)}
+}
+
+// start writes that a job has passed arbitration, and what its pod is.
+func (c *Controller) start(ctx context.Context, j *v1alpha1.PodMigrationJob, known *evict.Job) {
+	log := klog.FromContext(ctx)
+	pod := c.Pod(known.Namespace, types.UID(known.PodUID))
+	if pod == nil {
+		return // the next pass sees that it is gone
+	}
+	if c.DryRun {
+		if !c.shown[j.UID] {
+			c.shown[j.UID] = true
+			log.Info("Job would start", "podMigrationJob", j.Name, "pod", klog.KObj(pod), "node", pod.Spec.NodeName)
+		}
+		return
+	}
+	started := j.DeepCopy()
+	metav1.SetMetaDataAnnotation(&started.ObjectMeta, annotation.PassedArbitration, "true")
+	metav1.SetMetaDataAnnotation(&started.ObjectMeta, annotation.MigrationStartKey, annotation.MigrationStart{
+		Time: metav1.NewTime(c.now()), Node: pod.Spec.NodeName, Workload: known.Workload, Gang: known.Gang,
+	}.String())
+	controllerutil.AddFinalizer(started, annotation.MigrationFinalizer)
+	started.Spec.PodRef.UID = pod.UID
+	if !c.job(j).Direct && placeName(j) == "" {
+		if started.Spec.ReservationOptions == nil {
+			started.Spec.ReservationOptions = &v1alpha1.PodMigrateReservationOptions{}
+		}
+		gv := reservation.GroupVersion().String()
+		started.Spec.ReservationOptions.ReservationRef = &corev1.ObjectReference{
+			APIVersion: gv, Kind: "Reservation", Name: defaultPlace(j),
+		}
+	}
+	request, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := c.written(started, c.Client.Update(request, started)); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			log.Error(err, "Job not started", "podMigrationJob", j.Name)
+		}
+		return
+	}
+	log.Info("Job started", "podMigrationJob", j.Name, "pod", klog.KObj(pod), "node", pod.Spec.NodeName)
+	c.advance(ctx, started, nil)
+}
+
+// written makes the answer to a write known before its event comes.
+func (c *Controller) written(j *v1alpha1.PodMigrationJob, err error) error {
+	if err == nil {
+		c.Record(j.DeepCopy())
+	}
+	return err
+}
+
+// now is the time in whole seconds, as objects have it. It is rounded up, so that what is recorded is never before what
+// happened.
+func (c *Controller) now() time.Time { return c.Now().Add(time.Second - 1).Truncate(time.Second) }
+
+// advance lets a job take the steps that it can take now.
+func (c *Controller) advance(ctx context.Context, j *v1alpha1.PodMigrationJob, refused *move.Refusal) {
+	if err := c.tryAdvance(ctx, j, refused); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+		klog.FromContext(ctx).Error(err, "Job not advanced", "podMigrationJob", j.Name)
+	}
+}
+
+func (c *Controller) tryAdvance(ctx context.Context, j *v1alpha1.PodMigrationJob, refused *move.Refusal) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	status, do, err := c.step(ctx, j, cached{c}, refused, nil)
+	if err != nil || !c.changes(j, status, do) {
+		return err
+	}
+	var failure *move.Failure
+	for range stepsPerPass {
+		fresh := &v1alpha1.PodMigrationJob{}
+		if err := client.IgnoreNotFound(c.Client.Get(ctx, client.ObjectKeyFromObject(j), fresh)); err != nil {
+			return fmt.Errorf("read the job: %w", err)
+		} else if fresh.UID != j.UID {
+			return nil
+		}
+		status, do, err = c.step(ctx, fresh, live{c}, refused, failure)
+		if err != nil || !c.changes(fresh, status, do) {
+			return err
+		}
+		was := fresh.Status.DeepCopy()
+		if convert.SetMigrationStatus(&fresh.Status, &status); !reflect.DeepEqual(was, &fresh.Status) {
+			if err := c.written(fresh, c.Client.Status().Update(ctx, fresh)); err != nil {
+				return fmt.Errorf("write the status: %w", err)
+			}
+			c.report(ctx, fresh, was)
+		}
+		if failure, err = c.act(ctx, fresh, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step decides the next step of a job.
+func (c *Controller) step(ctx context.Context, j *v1alpha1.PodMigrationJob, from source, refused *move.Refusal,
+	failure *move.Failure,
+) (move.Status, move.Action, error) {
+	m := c.job(j)
+	w, err := c.world(ctx, j, m, from)
+	if err != nil {
+		return move.Status{}, move.Wait, err
+	}
+	w.Failure = failure
+	if refused != nil {
+		w.Refused = refused
+	}
+	status, do := move.Step(m, w)
+	return status, do, nil
+}
+
+// changes reports whether a step changes anything.
+func (c *Controller) changes(j *v1alpha1.PodMigrationJob, status move.Status, do move.Action) bool {
+	if do == move.Finish && !controllerutil.ContainsFinalizer(j, annotation.MigrationFinalizer) {
+		do = move.Wait
+	}
+	next := v1alpha1.PodMigrationJobStatus{}
+	convert.SetMigrationStatus(&next, &status)
+	was := v1alpha1.PodMigrationJobStatus{}
+	convert.SetMigrationStatus(&was, &c.job(j).Status)
+	return do != move.Wait || !reflect.DeepEqual(next, was)
+}
+
+// act does what follows the write of a status. An error is not of the job: it is tried again in the next pass.
+func (c *Controller) act(ctx context.Context, j *v1alpha1.PodMigrationJob, do move.Action) (*move.Failure, error) {
+	switch do {
+	case move.Reserve:
+		return c.reserve(ctx, j)
+	case move.Evict:
+		return c.evict(ctx, j), nil
+	case move.Release:
+		place, err := readPlace(ctx, j, live{c})
+		if err != nil || place == nil {
+			return nil, err
+		}
+		uid := place.UID
+		return nil, client.IgnoreNotFound(c.Client.Delete(ctx, place, client.Preconditions{UID: &uid}))
+	case move.Finish:
+		if controllerutil.RemoveFinalizer(j, annotation.MigrationFinalizer) {
+			return nil, client.IgnoreNotFound(c.written(j, c.Client.Update(ctx, j)))
+		}
+	case move.Remove:
+		uid := j.UID
+		return nil, client.IgnoreNotFound(c.Client.Delete(ctx, j, client.Preconditions{UID: &uid}))
+	}
+	return nil, nil
+}
+
+// evict asks for the eviction of the pod with the UID of the job.
+func (c *Controller) evict(ctx context.Context, j *v1alpha1.PodMigrationJob) *move.Failure {
+	options := cmp.Or(j.Spec.DeleteOptions, c.DeleteOptions, &metav1.DeleteOptions{}).DeepCopy()
+	options.Preconditions = metav1.NewUIDPreconditions(string(j.Spec.PodRef.UID))
+	namespace, name := j.Spec.PodRef.Namespace, j.Spec.PodRef.Name
+	var err error
+	switch c.EvictionPolicy {
+	case Delete:
+		err = c.Pods.CoreV1().Pods(namespace).Delete(ctx, name, *options)
+	case SoftEviction:
+		err = c.ask(ctx, j, options)
+	default:
+		err = kube.Evict(ctx, c.Pods, namespace, name, options)
+	}
+	outcome := "failed"
+	failure := &move.Failure{Action: move.Evict}
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		outcome, failure = "evicted", nil
+	case apierrors.IsTooManyRequests(err):
+		outcome, failure.Text = "refused", err.Error()
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err):
+		failure.Text, failure.Unknown = err.Error(), true
+	default:
+		failure.Text = err.Error()
+		failure.Final = apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	}
+	c.Metrics.evictions.WithLabelValues(outcome).Inc()
+	c.reportEviction(ctx, j, failure)
+	return failure
+}
+
+// ask marks a pod for the program that deletes it.
+func (c *Controller) ask(ctx context.Context, j *v1alpha1.PodMigrationJob, o *metav1.DeleteOptions) error {
+	at := metav1.NewTime(c.now())
+	o.Preconditions = nil
+	patch, err := patchOf(string(j.Spec.PodRef.UID), annotation.SoftEvictionKey, annotation.SoftEviction{
+		Timestamp: &at, DeleteOptions: o, Initiator: component, Reason: "PodMigrationJob " + j.Name,
+	}.String())
+	if err == nil {
+		_, err = c.Pods.CoreV1().Pods(j.Spec.PodRef.Namespace).Patch(ctx, j.Spec.PodRef.Name, types.MergePatchType,
+			patch, metav1.PatchOptions{})
+	}
+	return err
+}

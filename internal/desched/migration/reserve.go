@@ -1,0 +1,152 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
+)
+
+// defaultPlace is the name of the Reservation that is created for a job.
+func defaultPlace(j *v1alpha1.PodMigrationJob) string { return "migration-" + string(j.UID) }
+
+// placeName is the name of the Reservation of a job, "" where it has none.
+func placeName(j *v1alpha1.PodMigrationJob) string {
+	if o := j.Spec.ReservationOptions; o != nil && o.ReservationRef != nil {
+		return o.ReservationRef.Name
+	}
+	return ""
+}
+
+// reserve creates the Reservation of a job. One that exists already is adopted if it was created for the job.
+func (c *Controller) reserve(ctx context.Context, j *v1alpha1.PodMigrationJob) (*move.Failure, error) {
+	pod, err := live{c}.pod(ctx, *j.Spec.PodRef)
+	if err != nil || pod == nil || pod.UID != j.Spec.PodRef.UID {
+		return nil, err // the next step sees that it is gone
+	}
+	refuse := func(text string) (*move.Failure, error) {
+		return &move.Failure{Action: move.Reserve, Text: text, Final: true}, nil
+	}
+	var avoid []string
+	c.Read(func(s *evict.State) { avoid = s.Avoid(c.Policy, string(pod.UID), c.Now()) })
+	r, err := reservationFor(j, pod, avoid, c.job(j).TTL)
+	if err != nil {
+		return refuse(err.Error())
+	}
+	if bad := unusable(r, pod); bad != nil {
+		return refuse(bad.Text)
+	}
+	err = c.Client.Create(ctx, r)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		if r, err = (live{c}).place(ctx, placeName(j)); err == nil && r != nil &&
+			r.Annotations[annotation.MigrationJobKey] != string(j.UID) {
+			return refuse(fmt.Sprintf("reservation %s was not created for the job", r.Name))
+		}
+		return nil, err
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err):
+		return refuse(err.Error())
+	case err != nil:
+		return &move.Failure{Action: move.Reserve, Text: err.Error()}, nil
+	}
+	return nil, nil
+}
+
+// reservationFor is the Reservation for the successor of a pod. What the job's template does not set is made from the
+// pod. No node to avoid is taken.
+func reservationFor(j *v1alpha1.PodMigrationJob, pod *corev1.Pod, avoid []string, ttl time.Duration) (
+	*reservation.Reservation, error,
+) {
+	r := &reservation.Reservation{}
+	if o := j.Spec.ReservationOptions; o != nil && o.Template != nil && len(o.Template.Raw) > 0 {
+		if err := json.Unmarshal(o.Template.Raw, r); err != nil {
+			return nil, fmt.Errorf("spec.reservationOptions.template: %w", err)
+		}
+	}
+	r.ObjectMeta = metav1.ObjectMeta{Name: placeName(j), Labels: r.Labels, Annotations: r.Annotations}
+	metav1.SetMetaDataAnnotation(&r.ObjectMeta, annotation.MigrationJobKey, string(j.UID))
+	r.Status = reservation.ReservationStatus{}
+	if r.Spec.Template == nil {
+		r.Spec.Template = templateOf(pod)
+	}
+	if len(r.Spec.Owners) == 0 {
+		r.Spec.Owners = []reservation.ReservationOwner{ownerOf(pod)}
+	}
+	if r.Spec.TTL == nil && r.Spec.Expires == nil {
+		r.Spec.TTL = &metav1.Duration{Duration: ttl}
+	}
+	r.Spec.AllocateOnce = new(true)
+	keepOff(&r.Spec.Template.Spec, avoid)
+	return r, nil
+}
+
+// templateOf is a pod without what belongs to its node, its owner and its gang. Its place must not be the CPUs and
+// devices that it has now, and a Reservation is not a member of a gang.
+func templateOf(pod *corev1.Pod) *corev1.PodTemplateSpec {
+	t := &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
+		},
+		Spec: *pod.Spec.DeepCopy(),
+	}
+	maps.DeleteFunc(t.Labels, func(key, _ string) bool {
+		return key == annotation.PodGroup || key == annotation.CommunityPodGroup || key == annotation.LightweightGang
+	})
+	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {
+		return annotation.SetByScheduler(key) || key == annotation.GangName || key == annotation.SoftEvictionKey
+	})
+	t.Spec.NodeName, t.Spec.SchedulingGroup, t.Spec.SchedulingGates, t.Spec.EphemeralContainers = "", nil, nil, nil
+	return t
+}
+
+// ownerOf matches the successor of a pod: another pod of its controller, the pod itself while it has no node, else a
+// pod of its name.
+func ownerOf(pod *corev1.Pod) reservation.ReservationOwner {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && pod.Spec.NodeName != "" {
+		return reservation.ReservationOwner{Controller: &reservation.ReservationController{
+			APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID, Namespace: pod.Namespace,
+			Controller: new(true),
+		}}
+	}
+	object := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+	if pod.Spec.NodeName == "" {
+		object.UID = pod.UID
+	}
+	return reservation.ReservationOwner{Object: object}
+}
+
+// keepOff adds a required node anti-affinity. A requirement on a field may have one value only; terms are alternatives.
+func keepOff(spec *corev1.PodSpec, nodes []string) {
+	if len(nodes) == 0 {
+		return
+	}
+	if spec.Affinity == nil {
+		spec.Affinity = &corev1.Affinity{}
+	}
+	if spec.Affinity.NodeAffinity == nil {
+		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if *required == nil {
+		*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+	}
+	for i := range (*required).NodeSelectorTerms {
+		t := &(*required).NodeSelectorTerms[i]
+		for _, node := range nodes {
+			t.MatchFields = append(t.MatchFields, corev1.NodeSelectorRequirement{
+				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node},
+			})
+		}
+	}
+}

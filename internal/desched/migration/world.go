@@ -1,0 +1,216 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// source is where pods and Reservations are read: nil for one that does not exist.
+type source interface {
+	pod(ctx context.Context, ref corev1.ObjectReference) (*corev1.Pod, error)
+	place(ctx context.Context, name string) (*reservation.Reservation, error)
+}
+
+// cached reads caches.
+type cached struct{ c *Controller }
+
+func (s cached) pod(_ context.Context, ref corev1.ObjectReference) (*corev1.Pod, error) {
+	return s.c.Pod(ref.Namespace, ref.UID), nil
+}
+
+func (s cached) place(_ context.Context, name string) (*reservation.Reservation, error) {
+	object, _, err := s.c.Reservations.GetByKey(name)
+	r, _ := object.(*reservation.Reservation)
+	return r, err
+}
+
+// live reads the API server.
+type live struct{ c *Controller }
+
+func (s live) pod(ctx context.Context, ref corev1.ObjectReference) (*corev1.Pod, error) {
+	p, err := s.c.Pods.CoreV1().Pods(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read pod %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	return p, nil
+}
+
+func (s live) place(ctx context.Context, name string) (*reservation.Reservation, error) {
+	r := &reservation.Reservation{}
+	if err := s.c.Client.Get(ctx, types.NamespacedName{Name: name}, r); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read reservation %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// world collects what a step depends on.
+func (c *Controller) world(ctx context.Context, j *v1alpha1.PodMigrationJob, m *move.Job, from source) (
+	*move.World, error,
+) {
+	w := &move.World{Now: c.now(), Memory: c.Policy.Retention()}
+	old, err := from.pod(ctx, *j.Spec.PodRef)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		w.Pod = podOf(old)
+	}
+	r, err := readPlace(ctx, j, from)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil {
+		w.Place = placeOf(r, j)
+		if w.Successor, err = c.successor(ctx, r, m, from); err != nil {
+			return nil, err
+		}
+	}
+	if m.Passed && w.Successor == nil && old != nil && !m.Status.Phase.IsFinal() {
+		c.check(w, j, old, r)
+	}
+	return w, nil
+}
+
+// readPlace reads the Reservation of a job, nil where there is none.
+func readPlace(ctx context.Context, j *v1alpha1.PodMigrationJob, from source) (*reservation.Reservation, error) {
+	if placeName(j) == "" {
+		return nil, nil
+	}
+	return from.place(ctx, placeName(j))
+}
+
+// successor returns the pod that uses a Reservation.
+func (c *Controller) successor(ctx context.Context, r *reservation.Reservation, m *move.Job, from source) (
+	*move.Pod, error,
+) {
+	refs := slices.Clone(r.Status.CurrentOwners)
+	if p := m.Status.Pod; p.UID != "" {
+		refs = append(refs, corev1.ObjectReference{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)})
+	}
+	for _, ref := range refs {
+		if string(ref.UID) == m.PodUID && m.Source != "" {
+			continue
+		}
+		p, err := from.pod(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil && p.UID == ref.UID && convert.UsedReservation(p) == string(r.UID) {
+			return podOf(p), nil
+		}
+	}
+	return nil, nil
+}
+
+// check asks whether the pod may be evicted now, and whether the pods that must move with it may.
+func (c *Controller) check(w *move.World, j *v1alpha1.PodMigrationJob, old *corev1.Pod, r *reservation.Reservation) {
+	if r != nil {
+		if w.Refused = unusable(r, old); w.Refused != nil {
+			return
+		}
+	}
+	now := c.Now()
+	c.Read(func(s *evict.State) {
+		refuses := func(pod, job string) []evict.Refusal {
+			return s.CheckMove(c.Policy, evict.Move{PodUID: pod, Job: job}, now)
+		}
+		if all := refuses(string(old.UID), string(j.UID)); len(all) > 0 {
+			w.Refused = &move.Refusal{Code: string(all[0].Code), Text: all[0].String(), Final: all[0].Final()}
+			return
+		}
+		unit := s.Unit(string(old.UID))
+		if len(unit) == 1 {
+			return
+		}
+		for _, other := range c.jobs() {
+			known, ok := s.Job(string(other.UID))
+			if i := slices.Index(unit, known.PodUID); ok && i >= 0 && known.Phase == evict.Started &&
+				(!known.Evicted.IsZero() || c.isPlaced(&known, other) && len(refuses(known.PodUID, known.UID)) == 0) {
+				unit = slices.Delete(unit, i, i+1)
+			}
+		}
+		w.Unready = len(unit)
+	})
+}
+
+// isPlaced reports whether a started job waits for nothing but its eviction.
+func (c *Controller) isPlaced(known *evict.Job, j *v1alpha1.PodMigrationJob) bool {
+	return known.Target != "" || c.job(j).Direct
+}
+
+// unusable refuses a Reservation that the successor of a pod may not use, or may have to share.
+func unusable(r *reservation.Reservation, old *corev1.Pod) *move.Refusal {
+	spec := convert.Reservation(r, r.Status.NodeName)
+	text := ""
+	pod, err := convert.ReservationPod(old)
+	switch {
+	case err != nil:
+		text = err.Error()
+	case !spec.Once:
+		text = fmt.Sprintf("reservation %s: allocateOnce must be true: the room is for one pod", r.Name)
+	case !spec.Matches(&pod):
+		text = fmt.Sprintf("reservation %s is not for pods like %s/%s: owners, taints or keys of the pod exclude them",
+			r.Name, old.Namespace, old.Name)
+	default:
+		return nil
+	}
+	return &move.Refusal{Text: text, Final: true}
+}
+
+func podOf(p *corev1.Pod) *move.Pod {
+	_, asked := p.Annotations[annotation.SoftEvictionKey]
+	out := &move.Pod{
+		Reference: move.Reference{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}, Node: p.Spec.NodeName,
+		Terminating: p.DeletionTimestamp != nil, Asked: asked,
+	}
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			out.Ready = true
+		}
+	}
+	out.Ready = out.Ready || p.Status.Phase == corev1.PodSucceeded
+	return out
+}
+
+func placeOf(r *reservation.Reservation, j *v1alpha1.PodMigrationJob) *move.Place {
+	out := &move.Place{
+		Name: r.Name, Node: r.Status.NodeName, Foreign: r.Annotations[annotation.MigrationJobKey] != string(j.UID),
+		Available: r.Status.Phase == reservation.ReservationAvailable,
+		Used:      r.Status.Phase == reservation.ReservationSucceeded,
+		Expired:   r.Status.Phase == reservation.ReservationFailed,
+	}
+	if out.Available && len(r.Status.CurrentOwners) > 0 {
+		out.Available, out.Used = false, true
+	}
+	for _, condition := range r.Status.Conditions {
+		if condition.Type == reservation.ReservationScheduled && condition.Status == metav1.ConditionFalse {
+			out.Refused = condition.Message
+		}
+	}
+	return out
+}
+
+// patchOf is a merge patch that sets an annotation of the object with a UID.
+func patchOf(uid, key, value string) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": uid, "annotations": map[string]string{key: value}},
+	})
+}
