@@ -8,14 +8,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/core/align"
-	"github.com/tenon-project/tenon/internal/core/hint"
-	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
-	"github.com/tenon-project/tenon/internal/core/tenancy"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -159,65 +154,11 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 	return nil
 }
 
-// expect returns the entry that a nominated pod will have on the node. Where it does not fit yet, because its victims
-// are still there, it takes all that is free: nothing that it waits for may be given away in the meantime.
+// expect returns the entry that holds the room of a nominated pod on the node; false where it holds none.
 func (d *decision) expect(v *ledger.View, pod *corev1.Pod) (ledger.Entry, bool) {
 	r, refused := d.request(pod)
-	if refused != nil || !d.concerns(r) || v.Machine() == nil && r.Devices == nil {
+	if refused != nil || !d.concerns(r) {
 		return ledger.Entry{}, false
 	}
-	if offer, reason := place.Try(v, r); reason.OK() {
-		return offer.Entry, true
-	}
-	r = r.On(v.Facts())
-	e := ledger.Entry{UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role}
-	free := ""
-	if v.Machine() != nil {
-		free = v.Machine().FormatList(v.State().Free)
-	}
-	switch {
-	case v.Machine() == nil:
-	case v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.Kubelet.CPUs() > 0:
-		e.Guest = greedy(&v.Facts().Model, r, free)
-	case r.Role.Binds():
-		e.CPUList, e.Amounts = free, allMemory(v, r)
-	case r.Devices == nil:
-		return ledger.Entry{}, false
-	}
-	if r.Devices != nil && v.Devices() != nil {
-		e.Devices = v.Devices().Rest(r.Devices.Types())
-	}
-	return e, true
-}
-
-// allMemory is what NUMA nodes have left of the memory that a pod asks for; nil without a topology policy.
-func allMemory(v *ledger.View, r *place.Request) []align.Amount {
-	if max(r.Topology, v.Facts().Topology) == hint.None {
-		return nil
-	}
-	m, summary := v.Machine(), v.Summary()
-	var all []align.Amount
-	for _, asked := range r.Needs {
-		t := align.Find(summary.Rows, asked.Resource)
-		if t == nil {
-			continue
-		}
-		for i, free := range t.Free {
-			all = append(all, align.Amount{NUMAID: m.NUMAID(topo.NUMA(i)), Resource: asked.Resource, N: free})
-		}
-	}
-	return all
-}
-
-// greedy is a pod to which the kubelet gives all CPUs that it has left.
-func greedy(model *kubelet.Facts, r *place.Request, free string) *tenancy.Guest {
-	all := kubelet.Held{CPUList: free}
-	for i := range r.Kubelet.Containers {
-		if c := &r.Kubelet.Containers[i]; c.CPUs > 0 {
-			all.Container = c.Name
-		}
-	}
-	return &tenancy.Guest{Pod: r.Kubelet, Created: r.Created, Prediction: &tenancy.Prediction{
-		Model: model.Release(), Gen: model.Gen, Held: []kubelet.Held{all},
-	}}
+	return place.Promise(v, r)
 }
