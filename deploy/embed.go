@@ -40,7 +40,8 @@ func Webhooks(schedulers ...string) [][]byte {
 // Agent returns the agent's DaemonSet, one YAML document. Its namespace is that of the RBAC manifests.
 func Agent() [][]byte { return read("DaemonSet") }
 
-// Workloads returns scheduler and manager: their Deployments, and what belongs to those, one YAML document each.
+// Workloads returns scheduler, manager and descheduler: their Deployments, and what belongs to those, one YAML document
+// each.
 func Workloads() [][]byte {
 	return read("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
 }

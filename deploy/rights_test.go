@@ -60,7 +60,7 @@ func TestTheRightsAreOnTheirPage(t *testing.T) {
 		})
 	}
 	needs := readNeeds(t)
-	for _, name := range []string{"tenon-scheduler", "tenon-manager", "tenon-agent"} {
+	for _, name := range []string{"tenon-scheduler", "tenon-manager", "tenon-descheduler", "tenon-agent"} {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n| May | On | In | Without it fails |\n|---|---|---|---|\n", name,
 			describePod(pods[name]))
 		for _, b := range bindings {

@@ -451,12 +451,14 @@ func TestImagesAreThoseOfTheValues(t *testing.T) {
 	for name, want := range map[string]map[string]string{
 		"default": {
 			"tenon-scheduler": "localhost/tenon-scheduler:devel", "tenon-manager": "localhost/tenon-manager:devel",
-			"tenon-agent": "localhost/tenon-agent:devel",
+			"tenon-descheduler": "localhost/tenon-descheduler:devel", "tenon-agent": "localhost/tenon-agent:devel",
 		},
 		"ha": {
 			"tenon-scheduler": "registry.example.com/tenon/tenon-scheduler@sha256:" + strings.Repeat("a", 64),
 			"tenon-manager":   "registry.example.com/tenon/tenon-manager@sha256:" + strings.Repeat("b", 64),
 			"tenon-agent":     "registry.example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64),
+
+			"tenon-descheduler": "registry.example.com/tenon/tenon-descheduler@sha256:" + strings.Repeat("d", 64),
 		},
 		"off": {},
 	} {
@@ -507,8 +509,8 @@ func TestMonitoringIsOneSwitch(t *testing.T) {
 		t.Errorf("by default: %v", got)
 	}
 	want := []string{
-		"ServiceMonitor tenon-system/tenon-agent", "ServiceMonitor tenon-system/tenon-manager",
-		"ServiceMonitor tenon-system/tenon-scheduler",
+		"ServiceMonitor tenon-system/tenon-agent", "ServiceMonitor tenon-system/tenon-descheduler",
+		"ServiceMonitor tenon-system/tenon-manager", "ServiceMonitor tenon-system/tenon-scheduler",
 	}
 	rules, err := filepath.Glob("chart/files/rules/*.yaml")
 	if err != nil {
@@ -561,14 +563,14 @@ func TestMonitoringIsOneSwitch(t *testing.T) {
 // TestComponentsAreSwitches checks that one that is off leaves nothing behind.
 func TestComponentsAreSwitches(t *testing.T) {
 	t.Parallel()
-	for _, component := range []string{"scheduler", "manager", "agent"} {
+	for _, component := range []string{"scheduler", "manager", "descheduler", "agent"} {
 		docs := render(t, home, "--set", component+".enabled=false", "--set", "monitoring.enabled=true")
 		for _, d := range docs {
 			if name := d.object.GetLabels()["app.kubernetes.io/name"]; name == "tenon-"+component {
 				t.Errorf("%s off: %s is rendered", component, d.name())
 			}
 		}
-		if len(pods(t, docs)) != 2 {
+		if len(pods(t, docs)) != 3 {
 			t.Errorf("%s off: %v", component, slices.Collect(maps.Keys(pods(t, docs))))
 		}
 	}

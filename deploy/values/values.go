@@ -12,13 +12,15 @@ type Values struct {
 	Scheduler Scheduler `json:"scheduler"`
 	// tenon-manager: the webhooks, and the controllers of quotas, gangs and devices.
 	Manager Manager `json:"manager"`
+	// tenon-descheduler: moves pods where their room is already reserved.
+	Descheduler Descheduler `json:"descheduler"`
 	// tenon-agent, on every node.
 	Agent Agent `json:"agent"`
 	// Roles for people, bound to no subject.
 	Roles Switch `json:"roles"`
 	// The priority classes koord-prod, koord-mid, koord-batch and koord-free.
 	PriorityClasses Switch `json:"priorityClasses"`
-	// Who reaches the pods of scheduler and manager, and whom they reach.
+	// Who reaches the pods of scheduler, manager and descheduler, and whom they reach.
 	NetworkPolicy NetworkPolicy `json:"networkPolicy"`
 	// Objects for the Prometheus operator and for Grafana.
 	Monitoring Monitoring `json:"monitoring"`
@@ -128,6 +130,11 @@ type Manager struct {
 	PublishDeviceResources bool `json:"publishDeviceResources" default:"true"`
 	// User names that may write what a scheduler writes, beside the account of this release's scheduler.
 	Schedulers []string `json:"schedulers" default:"[system:serviceaccount:koordinator-system:koord-scheduler]"`
+}
+
+// Descheduler is the settings of tenon-descheduler.
+type Descheduler struct {
+	Replicated `repository:"tenon-descheduler" requests:"{cpu: 50m, memory: 128Mi}" limits:"{memory: 1Gi}"`
 }
 
 // Agent is the settings of tenon-agent.

@@ -82,6 +82,8 @@ func component(path string) string {
 		return "tenon-agent"
 	case strings.Contains(path, "/control/"):
 		return "tenon-manager"
+	case strings.Contains(path, "/desched/"):
+		return "tenon-descheduler"
 	}
 	return "tenon-scheduler"
 }

@@ -194,7 +194,7 @@ func listed[L any](ctx context.Context, r *statusReader, what, resource string, 
 
 // ofComponents selects what is labelled as a component.
 func ofComponents() metav1.ListOptions {
-	names := []string{view.SchedulerName, view.ManagerName, view.AgentName}
+	names := []string{view.SchedulerName, view.ManagerName, view.DeschedulerName, view.AgentName}
 	return metav1.ListOptions{LabelSelector: componentLabel + " in (" + strings.Join(names, ",") + ")"}
 }
 

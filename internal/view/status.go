@@ -12,9 +12,10 @@ import (
 
 // Components of an installation, as the label app.kubernetes.io/name has them.
 const (
-	SchedulerName = "tenon-scheduler"
-	ManagerName   = "tenon-manager"
-	AgentName     = "tenon-agent"
+	SchedulerName   = "tenon-scheduler"
+	ManagerName     = "tenon-manager"
+	DeschedulerName = "tenon-descheduler"
+	AgentName       = "tenon-agent"
 )
 
 // Installation is what the API says of Tenon in a cluster, read at one time.
@@ -82,7 +83,7 @@ type Status struct {
 func StatusOf(in *Installation) Status {
 	c := checks{Installation: in}
 	if !in.Local {
-		for _, name := range []string{SchedulerName, ManagerName, AgentName} {
+		for _, name := range []string{SchedulerName, ManagerName, DeschedulerName, AgentName} {
 			c.component(name)
 		}
 		c.versions()
@@ -127,6 +128,8 @@ func (c *checks) component(name string) {
 	switch name {
 	case ManagerName:
 		why = "wrong manifests are not refused, and quotas and PodGroups get no status"
+	case DeschedulerName:
+		why = "no pod is moved, and PodMigrationJobs wait"
 	case AgentName:
 		workload, why = "daemonsets", "pods with CPUs or devices of their own do not start where it is not ready"
 	}
@@ -134,6 +137,9 @@ func (c *checks) component(name string) {
 		return
 	}
 	i := slices.IndexFunc(c.Components, func(component Component) bool { return component.Name == name })
+	if i < 0 && name == DeschedulerName {
+		return // the chart installs it where it is wanted
+	}
 	if i < 0 {
 		c.add(name, "", "not installed", CheckFail, why,
 			"install it, or set TENON_NAMESPACE to the namespace of the installation")

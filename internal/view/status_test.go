@@ -50,6 +50,15 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 		"no scheduler": {
 			func(in *Installation) { in.Components = in.Components[:2] }, "tenon-scheduler fail: not installed",
 		},
+		"a descheduler that is not ready": {
+			func(in *Installation) {
+				in.Components = append(in.Components, Component{
+					Name: DeschedulerName, Desired: 2, Ready: 1,
+					Versions: []string{"v0.2.0"},
+				})
+			},
+			"tenon-descheduler warn: 1 of 2 ready",
+		},
 		"a replica that is not ready": {
 			func(in *Installation) { in.Components[1].Ready = 1 }, "tenon-manager warn: 1 of 2 ready",
 		},

@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	agent "github.com/tenon-project/tenon/internal/agent/command"
 	manager "github.com/tenon-project/tenon/internal/control/app"
+	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/pki"
@@ -178,14 +179,15 @@ func (c *cluster) daemonSet(t *testing.T) {
 	}
 }
 
-// workloads checks that the API server takes everything that belongs to scheduler and manager, and that the programs
-// know every argument and serve the ports.
+// workloads checks that the API server takes everything that belongs to the Deployments, and that the programs know
+// every argument and serve the ports.
 func (c *cluster) workloads(t *testing.T) {
 	objects, err := install.Parse(deploy.Workloads()...)
 	testkit.Check(t, err)
 	testkit.Check(t, c.applier.Apply(t.Context(), objects))
 	for name, command := range map[string]*cobra.Command{
 		"tenon-scheduler": scheduler.NewCommand(), "tenon-manager": manager.NewCommand(),
+		"tenon-descheduler": descheduler.NewCommand(),
 	} {
 		d, err := c.client.AppsV1().Deployments("tenon-system").Get(t.Context(), name, metav1.GetOptions{})
 		testkit.Check(t, err)
@@ -199,7 +201,8 @@ func (c *cluster) workloads(t *testing.T) {
 		for _, port := range container.Ports {
 			flag := command.Flags().Lookup(map[string]string{
 				"https": "secure-port", "webhooks": "webhook-address", "metrics": "metrics-address",
-				"health": "health-address",
+				"serving": "serving-address",
+				"health":  "health-address",
 			}[port.Name])
 			if flag == nil || strings.TrimPrefix(flag.Value.String(), ":") != strconv.Itoa(int(port.ContainerPort)) {
 				t.Errorf("%s: port %s is %d, the program serves %v", name, port.Name, port.ContainerPort, flag)

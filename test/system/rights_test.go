@@ -53,6 +53,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	manager "github.com/tenon-project/tenon/internal/control/app"
+	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
@@ -103,6 +104,7 @@ type audited struct {
 	objects dynamic.Interface
 	applier *install.Applier
 	metrics string        // address of the manager's
+	asks    string        // address of the descheduler's
 	agent   agent.Options // of the agent of the joined node
 
 	mu    sync.Mutex // guards asked
@@ -113,7 +115,8 @@ const (
 	accounts = "system:serviceaccount:tenon-system:"
 	joined   = "joined" // the node whose agent runs in the test's process
 	policy   = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n" +
-		"  users: [" + accounts + "tenon-scheduler, " + accounts + "tenon-manager, " + accounts + "tenon-agent]\n" +
+		"  users: [" + accounts + "tenon-scheduler, " + accounts + "tenon-manager, " + accounts +
+		"tenon-descheduler, " + accounts + "tenon-agent]\n" +
 		"- level: None\n"
 )
 
@@ -438,14 +441,16 @@ func (a *audited) apply(t *testing.T, text string) {
 
 func (a *audited) steps() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"start the manager": a.startManager,
+		"start the manager":     a.startManager,
+		"start the descheduler": a.startDescheduler,
+		"ask the descheduler":   func(t *testing.T) { a.readMetrics(t, a.asks) },
 		"rotate the certificates": func(t *testing.T) {
 			text := fmt.Sprintf(`{"metadata":{"annotations":{%q:"now"}}}`, annotation.RotateCertificates)
 			_, err := a.client.CoreV1().Secrets("tenon-system").Patch(t.Context(), "tenon-certificates",
 				types.MergePatchType, []byte(text), metav1.PatchOptions{})
 			testkit.Check(t, err)
 		},
-		"read the metrics": a.readMetrics,
+		"read the metrics": func(t *testing.T) { a.readMetrics(t, a.metrics) },
 		"wait until borrows-0 and borrows-1 are bound": func(t *testing.T) {
 			waitFor(t, time.Minute, "both pods to be bound", func() error {
 				for _, name := range []string{"borrows-0", "borrows-1"} {
@@ -495,37 +500,60 @@ func background(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// startManager runs it with the arguments that the chart gives it.
-func (a *audited) startManager(t *testing.T) {
-	var arguments []string
+// argumentsOf are those that the chart gives a program.
+func argumentsOf(t *testing.T, program string) []string {
+	t.Helper()
 	for _, text := range deploy.Workloads() {
 		var d appsv1.Deployment
-		if testkit.Check(t, yaml.Unmarshal(text, &d)); d.Kind == "Deployment" && d.Name == "tenon-manager" {
-			arguments = d.Spec.Template.Spec.Containers[0].Args
+		if testkit.Check(t, yaml.Unmarshal(text, &d)); d.Kind == "Deployment" && d.Name == program {
+			return d.Spec.Template.Spec.Containers[0].Args
 		}
 	}
+	t.Fatalf("the chart has no %s", program)
+	return nil
+}
+
+// freeOnEveryAddress is a port that was free a moment ago, on every address.
+func freeOnEveryAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "0.0.0.0:0")
+	testkit.Check(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// startDescheduler runs one more than the cluster's, with the arguments that the chart gives it but the files of the
+// certificate.
+func (a *audited) startDescheduler(t *testing.T) {
+	a.asks = freeOnEveryAddress(t)
+	command := descheduler.NewCommand()
+	command.SetArgs(append(argumentsOf(t, "tenon-descheduler"), "--kubeconfig="+a.data.Credential(cluster.Descheduler),
+		"--serving-address="+a.asks, "--health-address=0", "--tls-cert-file=", "--tls-private-key-file="))
+	background(t, command.ExecuteContext)
+}
+
+// startManager runs it with the arguments that the chart gives it.
+func (a *audited) startManager(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "quotas.yaml")
 	testkit.Check(t, os.WriteFile(file, []byte("kind: ElasticQuotaArgs\ndelayEvictTime: 1s\n"), 0o600))
 	ports, err := a.data.SavedPorts()
 	testkit.Check(t, err)
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "0.0.0.0:0")
-	testkit.Check(t, err)
-	a.metrics = listener.Addr().String()
-	testkit.Check(t, listener.Close())
+	a.metrics = freeOnEveryAddress(t)
 	command := manager.NewCommand()
-	command.SetArgs(append(arguments, "--kubeconfig="+a.data.Credential(cluster.Manager),
+	command.SetArgs(append(argumentsOf(t, "tenon-manager"), "--kubeconfig="+a.data.Credential(cluster.Manager),
 		"--metrics-address="+a.metrics, "--elastic-quota-args="+file,
 		"--webhook-address=127.0.0.1:"+strconv.Itoa(ports[datadir.Webhooks]),
 		"--health-address=127.0.0.1:"+strconv.Itoa(ports[datadir.ManagerHealth])))
 	background(t, command.ExecuteContext)
 }
 
-// readMetrics asks the manager for its metrics, as an account that may not read them.
-func (a *audited) readMetrics(t *testing.T) {
+// readMetrics asks for metrics, as an account that may not read them.
+func (a *audited) readMetrics(t *testing.T, address string) {
+	t.Helper()
 	token, err := a.client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default",
 		&authentication.TokenRequest{}, metav1.CreateOptions{})
 	testkit.Check(t, err)
-	_, port, err := net.SplitHostPort(a.metrics)
+	_, port, err := net.SplitHostPort(address)
 	testkit.Check(t, err)
 	client, err := rest.UnversionedRESTClientFor(&rest.Config{
 		Host: "https://127.0.0.1:" + port, BearerToken: token.Status.Token,

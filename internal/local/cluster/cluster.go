@@ -31,7 +31,7 @@ type Options struct {
 	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
 	Binary string
 	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without
-	// Admission no manager runs. Without Manifests agents have no accounts and get no tokens.
+	// Admission no manager runs. Without Manifests agents have no accounts and get no tokens, and no descheduler runs.
 	Manifests, Admission [][]byte
 	// RequireNRIPlugin is the manager's flag: real nodes join, whose runtimes read the annotation. Simulated nodes have
 	// no runtime that would start a container without their agent.
@@ -48,9 +48,10 @@ type Options struct {
 
 // The hidden verbs of the child processes.
 const (
-	SchedulerVerb = "__scheduler"
-	ManagerVerb   = "__manager"
-	NodesVerb     = "__nodes"
+	SchedulerVerb   = "__scheduler"
+	ManagerVerb     = "__manager"
+	DeschedulerVerb = "__descheduler"
+	NodesVerb       = "__nodes"
 )
 
 // Step is a part of the start that has finished, or news for the user.
@@ -118,7 +119,7 @@ func (c *Cluster) stopChildren() error {
 	for replica := range datadir.MaxSchedulers {
 		names = append(names, schedulerName(replica))
 	}
-	for _, name := range append(names, managerName, nodesName) {
+	for _, name := range append(names, deschedulerName, managerName, nodesName) {
 		c.mu.Lock()
 		child := c.children[name]
 		c.mu.Unlock()
@@ -165,6 +166,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		func() error { return c.startManager(ctx, o, applier, id) },
 		func() error { return c.startNodes(ctx, o, client, id) },
 		func() error { return c.startSchedulers(ctx, o, id) },
+		func() error { return c.startDescheduler(ctx, o) },
 		func() error { return awaitDefaultAccount(ctx, client) },
 	)
 }

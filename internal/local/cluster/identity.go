@@ -16,6 +16,7 @@ const namespace = "tenon-system"
 const (
 	Scheduler   = "tenon-scheduler"
 	Manager     = "tenon-manager"
+	Descheduler = "tenon-descheduler"
 	controllers = "kube-controller-manager"
 	// Webhooks and SchedulerServing are serving certificates, not users.
 	Webhooks         = "webhooks"
@@ -61,6 +62,7 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, sche
 	}
 	user := id.cluster
 	user.Diagnostics = "http://" + ports.Address(datadir.Diagnostics)
+	user.Descheduler = "http://" + ports.Address(datadir.Descheduler)
 	for replica := 1; replica < schedulers; replica++ {
 		user.Standby = append(user.Standby, "http://"+ports.Address(datadir.Diagnostics.Of(replica)))
 	}
@@ -70,6 +72,7 @@ func writeIdentities(dir datadir.Dir, ports *datadir.Ports, nodes []string, sche
 	subjects := map[string]pki.Subject{
 		Scheduler:   serviceAccount(Scheduler),
 		Manager:     serviceAccount(Manager),
+		Descheduler: serviceAccount(Descheduler),
 		controllers: {User: "system:kube-controller-manager"},
 	}
 	for _, name := range nodes {

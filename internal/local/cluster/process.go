@@ -191,10 +191,23 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 	return nil
 }
 
+func (c *Cluster) startDescheduler(ctx context.Context, o Options) error {
+	if len(o.Manifests) == 0 {
+		return nil // it has no rights
+	}
+	ready := readyz("http://"+c.ports.Address(datadir.DeschedulerHealth), nil)
+	if err := c.run(ctx, o, DeschedulerVerb, deschedulerName, ready); err != nil {
+		return err
+	}
+	c.reportStep("descheduler")
+	return nil
+}
+
 // Names of the children, in news and in the names of their logs.
 const (
-	managerName = "manager"
-	nodesName   = "nodes"
+	deschedulerName = "descheduler"
+	managerName     = "manager"
+	nodesName       = "nodes"
 )
 
 func schedulerName(replica int) string { return string(datadir.Service("scheduler").Of(replica)) }

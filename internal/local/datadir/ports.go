@@ -22,6 +22,9 @@ const (
 	SchedulerSecure Service = "scheduler-secure"
 	Diagnostics     Service = "diagnostics"
 	Kubelets        Service = "kubelets"
+	// Descheduler serves its metrics and what is below /apis/v1.
+	Descheduler       Service = "descheduler"
+	DeschedulerHealth Service = "descheduler-health"
 )
 
 // MaxSchedulers is the largest number of scheduler replicas that have ports.
@@ -33,7 +36,7 @@ func Services() []Service {
 	for replica := 1; replica < MaxSchedulers; replica++ {
 		services = append(services, SchedulerSecure.Of(replica), Diagnostics.Of(replica))
 	}
-	return services
+	return append(services, Descheduler, DeschedulerHealth)
 }
 
 // Of returns the service of a replica: the service itself for replica 0, "SERVICE-2" for replica 1, and so on.

@@ -28,6 +28,8 @@ type Cluster struct {
 	// further replicas; any of the scheduler's replicas may come to lead.
 	Diagnostics string   `json:"diagnostics"`
 	Standby     []string `json:"standby,omitempty"`
+	// Descheduler is http://127.0.0.1:PORT of the descheduler.
+	Descheduler string `json:"descheduler,omitempty"`
 }
 
 // WriteCertificate writes a kubeconfig, data embedded, whose user is the holder of a client certificate.

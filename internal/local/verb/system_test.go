@@ -125,6 +125,14 @@ func (s system) place(name, class, scheduler string) *corev1.Pod {
 	return pod
 }
 
+// children is 0 when no child process runs.
+func (s system) children() (sum int) {
+	for _, verb := range []string{"__scheduler", "__manager", "__descheduler", "__nodes"} {
+		sum += s.child(verb)
+	}
+	return sum
+}
+
 // child returns the id of the child process with a hidden verb, 0 while there is none.
 func (s system) child(verb string) int {
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -232,7 +240,7 @@ func TestSystem(t *testing.T) {
 		}
 	})
 	t.Run("components that are killed come back", func(t *testing.T) {
-		for _, verb := range []string{"__scheduler", "__manager", "__nodes"} {
+		for _, verb := range []string{"__scheduler", "__manager", "__descheduler", "__nodes"} {
 			old := s.child(verb)
 			if old == 0 {
 				t.Fatalf("no process %s", verb)
@@ -262,7 +270,7 @@ func TestSystem(t *testing.T) {
 		}
 		s.await("the folder is free and the children are gone", func(context.Context) (bool, error) {
 			_, running, err := dir.Running()
-			return !running && s.child("__scheduler")+s.child("__manager")+s.child("__nodes") == 0, err
+			return !running && s.children() == 0, err
 		})
 		s.must("up", "--detach")
 		again, err := s.client().CoreV1().Pods("default").Get(t.Context(), "pinned", metav1.GetOptions{})
@@ -280,7 +288,7 @@ func TestSystem(t *testing.T) {
 		if out := s.must("down"); !strings.Contains(out, "the data are kept") {
 			t.Errorf("tenon down says %q", out)
 		}
-		if n := s.child("__scheduler") + s.child("__manager") + s.child("__nodes"); n != 0 {
+		if n := s.children(); n != 0 {
 			t.Error("children are left")
 		}
 		s.must("down", "--purge")

@@ -39,7 +39,7 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Start a local cluster with simulated nodes",
 		Long: "Start a cluster on this machine: etcd and kube-apiserver, the scheduler, the manager with its " +
-			"webhooks, and simulated\n" +
+			"webhooks, the descheduler, and simulated\n" +
 			"machines that run the real agent. Ctrl-C or tenon down stops it; the next up continues with the same " +
 			"data.\n\n" + machineHelp(),
 		Example: "  tenon up\n" +

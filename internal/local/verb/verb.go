@@ -4,5 +4,5 @@ import "github.com/spf13/cobra"
 
 // Commands returns the verbs of a local cluster.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newUp(), newDown(), newScheduler(), newManager(), newNodes(), newJoin()}
+	return []*cobra.Command{newUp(), newDown(), newScheduler(), newManager(), newDescheduler(), newNodes(), newJoin()}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/control/serving"
+	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
@@ -117,6 +118,19 @@ func newManager() *cobra.Command {
 	child.Flags().BoolVar(&fences, "require-nri-plugin", false, "as that of tenon-manager")
 	child.Flags().DurationVar(&revokeAfter, "revoke-after", 0, "as delayEvictTime of the plugin's arguments")
 	return child
+}
+
+func newDescheduler() *cobra.Command {
+	return hidden(cluster.DeschedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
+		c := descheduler.NewCommand()
+		c.SetArgs([]string{
+			"--kubeconfig=" + dir.Credential(cluster.Descheduler),
+			"--serving-address=" + address(ports[datadir.Descheduler]),
+			"--health-address=" + address(ports[datadir.DeschedulerHealth]),
+			"--leader-elect=false",
+		})
+		return c.ExecuteContext(ctx)
+	})
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
