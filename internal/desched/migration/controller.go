@@ -3,6 +3,7 @@ package migration
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -21,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
@@ -36,38 +39,18 @@ const (
 	stepsPerPass = 8
 )
 
-// EvictionPolicy is how a pod is evicted.
-type EvictionPolicy string
-
-// Policies. The empty one is Eviction.
+// Values of evictionPolicy beside Eviction, the Eviction API, which keeps PodDisruptionBudgets.
 const (
-	Eviction     EvictionPolicy = "Eviction"     // the Eviction API, which keeps PodDisruptionBudgets
-	Delete       EvictionPolicy = "Delete"       // a delete request
-	SoftEviction EvictionPolicy = "SoftEviction" // an annotation: another program deletes the pod
+	byDelete = "Delete"       // a delete request
+	bySoft   = "SoftEviction" // an annotation: another program deletes the pod
 )
-
-// Settings are what users configure.
-type Settings struct {
-	// DryRun logs which jobs would start, and writes nothing.
-	DryRun bool
-	// Mode and TTL are for jobs that name none. Defaults: ReservationFirst, 5 minutes.
-	Mode v1alpha1.PodMigrationJobMode
-	TTL  time.Duration
-	// EvictionPolicy and DeleteOptions are how pods are evicted. A job may have its own DeleteOptions.
-	EvictionPolicy EvictionPolicy
-	DeleteOptions  *metav1.DeleteOptions
-	// Schedulers are the scheduler names for which Reservations are placed; none: all.
-	Schedulers []string
-	// Unordered starts every job at once: only the checks before the eviction limit it.
-	Unordered bool
-	// Interval is the time between two passes. Default: 500 ms.
-	Interval time.Duration
-}
 
 // Options are what a controller reads and writes.
 type Options struct {
-	Settings
-	// Client reads and writes jobs and Reservations without a cache, Pods reads and evicts pods.
+	// Args are of the plugin MigrationController, complete and checked. DryRun writes nothing, whatever they say.
+	Args   descheduler.MigrationControllerArgs
+	DryRun bool
+	// Client reads and writes jobs and Reservations without a cache, see NewClient. Pods reads and evicts pods.
 	Client client.Client
 	Pods   kubernetes.Interface
 	// Jobs, Reservations and Pod are caches.
@@ -91,23 +74,28 @@ type Controller struct {
 
 // New returns a controller that does not run.
 func New(o Options) *Controller {
-	o.Mode = cmp.Or(o.Mode, v1alpha1.ReservationFirst)
-	o.TTL, o.Interval = cmp.Or(o.TTL, 5*time.Minute), cmp.Or(o.Interval, 500*time.Millisecond)
-	o.EvictionPolicy = cmp.Or(o.EvictionPolicy, Eviction)
+	o.DryRun = o.DryRun || o.Args.DryRun
 	return &Controller{Options: o, shown: map[types.UID]bool{}}
 }
 
-// AddToScheme registers the kinds that Client has to know.
-func AddToScheme(s *runtime.Scheme) error {
-	if err := reservation.AddToScheme(s); err != nil {
-		return err
+// NewScheme has the kinds that Client has to know.
+func NewScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, errors.Join(reservation.AddToScheme(s), v1alpha1.AddToScheme(s))
+}
+
+// NewClient returns a client for Options.
+func NewClient(config *rest.Config) (client.Client, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
 	}
-	return v1alpha1.AddToScheme(s)
+	return client.New(config, client.Options{Scheme: scheme})
 }
 
 // Start moves pods until ctx ends. The caches must be synced.
 func (c *Controller) Start(ctx context.Context) error {
-	tick := time.NewTicker(c.Interval)
+	tick := time.NewTicker(cmp.Or(c.Args.ArbitrationArgs.Interval.Duration, 500*time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -145,7 +133,8 @@ func (c *Controller) jobs() (all []*v1alpha1.PodMigrationJob) {
 }
 
 func (c *Controller) job(j *v1alpha1.PodMigrationJob) *move.Job {
-	m := convert.Move(j, c.Mode, c.TTL)
+	mode := v1alpha1.PodMigrationJobMode(c.Args.DefaultJobMode)
+	m := convert.Move(j, mode, c.Args.DefaultJobTTL.Duration)
 	m.Named = placeName(j) != "" && placeName(j) != defaultPlace(j)
 	return m
 }
@@ -172,9 +161,7 @@ func (c *Controller) arbitrate(ctx context.Context, waiting []*v1alpha1.PodMigra
 			asking = append(asking, e)
 		}
 	}
-	if passed = asking; !c.Unordered {
-		c.Read(func(s *evict.State) { passed, refused = s.Arbitrate(c.Policy, asking, c.Now()) })
-	}
+	c.Read(func(s *evict.State) { passed, refused = s.Arbitrate(c.Policy, asking, c.Now()) })
 	for _, j := range waiting {
 		uid := string(j.UID)
 		if i := slices.IndexFunc(passed, func(e evict.Job) bool { return e.UID == uid }); i >= 0 {
@@ -196,12 +183,12 @@ func refusal(refused map[string]evict.Refusal, uid string) *move.Refusal {
 // foreign refuses a pod for which no Reservation can be placed.
 func (c *Controller) foreign(m *move.Job, pod *corev1.Pod) *move.Refusal {
 	name := pod.Spec.SchedulerName
-	if m.Direct || len(c.Schedulers) == 0 || slices.Contains(c.Schedulers, name) {
+	if m.Direct || slices.Contains(c.Args.SchedulerNames, name) {
 		return nil
 	}
 	return &move.Refusal{Final: true, Text: fmt.Sprintf(
 		"spec.schedulerName %q of the pod is not one of schedulerNames %q: no Reservation can be placed for it", name,
-		c.Schedulers)}
+		c.Args.SchedulerNames)}
 }
 
 // start writes that a job has passed arbitration, and what its pod is.
@@ -354,14 +341,14 @@ func (c *Controller) act(ctx context.Context, j *v1alpha1.PodMigrationJob, do mo
 
 // evict asks for the eviction of the pod with the UID of the job.
 func (c *Controller) evict(ctx context.Context, j *v1alpha1.PodMigrationJob) *move.Failure {
-	options := cmp.Or(j.Spec.DeleteOptions, c.DeleteOptions, &metav1.DeleteOptions{}).DeepCopy()
+	options := cmp.Or(j.Spec.DeleteOptions, c.Args.DefaultDeleteOptions, &metav1.DeleteOptions{}).DeepCopy()
 	options.Preconditions = metav1.NewUIDPreconditions(string(j.Spec.PodRef.UID))
 	namespace, name := j.Spec.PodRef.Namespace, j.Spec.PodRef.Name
 	var err error
-	switch c.EvictionPolicy {
-	case Delete:
+	switch c.Args.EvictionPolicy {
+	case byDelete:
 		err = c.Pods.CoreV1().Pods(namespace).Delete(ctx, name, *options)
-	case SoftEviction:
+	case bySoft:
 		err = c.ask(ctx, j, options)
 	default:
 		err = kube.Evict(ctx, c.Pods, namespace, name, options)

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
@@ -57,6 +58,8 @@ type cluster struct {
 	problems  []string
 }
 
+type args = descheduler.MigrationControllerArgs
+
 // plan is what the other programs do.
 type plan struct {
 	// target is where Reservations are placed; "" nowhere.
@@ -70,7 +73,8 @@ type plan struct {
 	createError                   error
 	refuse                        bool // The pod is of a priority that may not be evicted.
 	replicas                      int
-	settings                      migration.Settings
+	args                          func(*args)
+	dry                           bool
 	foreign                       bool
 	unready                       bool // Another pod of the workload is not Ready.
 }
@@ -89,8 +93,8 @@ func newCluster(t *testing.T, p plan) *cluster {
 		jobs:   cache.NewStore(cache.MetaNamespaceKeyFunc),
 		places: cache.NewStore(cache.MetaNamespaceKeyFunc), pods: fake.NewClientset(), plan: p,
 	}
-	scheme := runtime.NewScheme()
-	testkit.Check(t, migration.AddToScheme(scheme))
+	scheme, err := migration.NewScheme()
+	testkit.Check(t, err)
 	c.client = interceptor.NewClient(clientfake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&v1alpha1.PodMigrationJob{}, &reservation.Reservation{}).Build(), interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -343,9 +347,14 @@ func (c *cluster) read(f func(*evict.State)) {
 func (c *cluster) start() *migration.Controller {
 	policy, err := evict.NewPolicy(evict.Settings{EvictAllBarePods: true, EvictQPS: "1000"})
 	testkit.Check(c.t, err)
+	settings, err := descheduler.Read("", nil)
+	testkit.Check(c.t, err)
+	if c.plan.args != nil {
+		c.plan.args(&settings.Migration)
+	}
 	c.killed = false
 	return migration.New(migration.Options{
-		Settings: c.plan.settings, Client: c.client, Pods: c.pods, Jobs: c.jobs, Reservations: c.places,
+		Args: settings.Migration, DryRun: c.plan.dry, Client: c.client, Pods: c.pods, Jobs: c.jobs, Reservations: c.places,
 		Pod: func(namespace string, uid types.UID) *corev1.Pod {
 			list, err := c.pods.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
 			testkit.Check(c.t, err)
@@ -544,10 +553,10 @@ func TestJobs(t *testing.T) {
 			plan: usual(), change: direct, want: end{Phase: "Succeeded", Stage: "Complete", Evictions: 1},
 		},
 		"a pod is deleted": {
-			plan: with(func(p *plan) { p.settings.EvictionPolicy = migration.Delete }), want: succeeded(),
+			plan: with(func(p *plan) { p.args = func(a *args) { a.EvictionPolicy = "Delete" } }), want: succeeded(),
 		},
 		"another program deletes the pod": {
-			plan: with(func(p *plan) { p.settings.EvictionPolicy = migration.SoftEviction }),
+			plan: with(func(p *plan) { p.args = func(a *args) { a.EvictionPolicy = "SoftEviction" } }),
 			want: end{Phase: "Succeeded", Stage: "Complete", New: "new-p", Place: true},
 		},
 		"a pod that does not exist": {
@@ -557,7 +566,7 @@ func TestJobs(t *testing.T) {
 			},
 		},
 		"a pod of another scheduler": {
-			plan: with(func(p *plan) { p.settings.Schedulers = []string{"koord-scheduler"} }),
+			plan: with(func(p *plan) { p.args = func(a *args) { a.SchedulerNames = []string{"koord-scheduler"} } }),
 			want: end{
 				Phase: "Failed", Reason: "ForbiddenMigratePod",
 				Message: `spec.schedulerName "tenon-scheduler" of the pod is not one of ` +
@@ -696,7 +705,7 @@ func TestJobOfAPendingPodEndsWhenThePodIsBound(t *testing.T) {
 func TestDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := usual()
-	p.settings.DryRun = true
+	p.dry = true
 	c := newCluster(t, p)
 	c.addPod("p", "old", source)
 	c.addJob("j", "p")
@@ -788,7 +797,8 @@ func TestGangMovesWholeOrNotAtAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := usual()
-			p.owner, p.target, p.settings.TTL = "", test.target, time.Minute
+			p.owner, p.target = "", test.target
+			p.args = func(a *args) { a.DefaultJobTTL.Duration = time.Minute }
 			c := newCluster(t, p)
 			c.bond = gang.Bond{Least: 2}
 			c.addPod("p", "old-p", source, member)
@@ -819,7 +829,7 @@ func TestJobEndsTheSameAfterAKillAtEachWrite(t *testing.T) {
 		"a pod moves": usual(), "a pod keeps its name": stateful, "no node has room": failed,
 		"no pod uses the place": fails(usual()),
 	} {
-		p.settings.TTL = 40 * time.Second
+		p.args = func(a *args) { a.DefaultJobTTL.Duration = 40 * time.Second }
 		run := func(kill int, before bool) (*cluster, end) {
 			c := newCluster(t, p)
 			c.kill, c.before = kill, before
