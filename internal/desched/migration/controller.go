@@ -241,9 +241,8 @@ func (c *Controller) written(j *v1alpha1.PodMigrationJob, err error) error {
 	return err
 }
 
-// now is the time in whole seconds, as objects have it. It is rounded up, so that what is recorded is never before what
-// happened.
-func (c *Controller) now() time.Time { return c.Now().Add(time.Second - 1).Truncate(time.Second) }
+// now is the time in whole seconds, as objects have it.
+func (c *Controller) now() time.Time { return c.Now().Truncate(time.Second) }
 
 // advance lets a job take the steps that it can take now.
 func (c *Controller) advance(ctx context.Context, j *v1alpha1.PodMigrationJob, refused *move.Refusal) {

@@ -354,7 +354,8 @@ func (c *cluster) start() *migration.Controller {
 	}
 	c.killed = false
 	return migration.New(migration.Options{
-		Args: settings.Migration, DryRun: c.plan.dry, Client: c.client, Pods: c.pods, Jobs: c.jobs, Reservations: c.places,
+		Args: settings.Migration, DryRun: c.plan.dry, Client: c.client, Pods: c.pods, Jobs: c.jobs,
+		Reservations: c.places,
 		Pod: func(namespace string, uid types.UID) *corev1.Pod {
 			list, err := c.pods.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
 			testkit.Check(c.t, err)

@@ -2,8 +2,6 @@ package watched
 
 import (
 	"fmt"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,45 +82,11 @@ func refOf(j *migration.PodMigrationJob) corev1.ObjectReference {
 
 // readJob reads a job. pods are those of the namespace of its pod.
 func readJob(j *migration.PodMigrationJob, pods map[types.UID]*corev1.Pod) evict.Job {
-	ref := refOf(j)
-	out := evict.Job{
-		UID: string(j.UID), Name: j.Name, PodUID: string(ref.UID), PodName: ref.Name, Namespace: ref.Namespace,
-		Target: j.Status.NodeName, Created: j.CreationTimestamp.Time, Phase: phaseOf(j),
-	}
+	out := convert.EvictJob(j)
 	for _, p := range pods {
-		if ref.UID == "" && p.Name == ref.Name {
+		if refOf(j).UID == "" && p.Name == out.PodName {
 			out.PodUID = string(p.UID)
 		}
 	}
-	if start, _, err := annotation.ParseMigrationStart(j.Annotations[annotation.MigrationStartKey]); err == nil {
-		out.StartedAt = start.Time.Time
-		out.Source, out.Workload, out.Gang = start.Node, start.Workload, start.Gang
-	}
-	for _, c := range j.Status.Conditions {
-		if c.Type == migration.ConditionEviction &&
-			(c.Reason == migration.ReasonEvicting || c.Reason == migration.ReasonEvictComplete) {
-			// Times of the API are whole seconds: the eviction was before the next one.
-			out.Evicted = c.LastProbeTime.Add(time.Second - 1)
-		}
-		if j.Status.Phase.IsFinal() && c.LastTransitionTime.After(out.Finished) {
-			out.Finished = c.LastTransitionTime.Time
-		}
-	}
-	if j.Status.Phase.IsFinal() && out.Finished.IsZero() {
-		out.Finished = out.Created
-	}
 	return out
-}
-
-func phaseOf(j *migration.PodMigrationJob) evict.Phase {
-	switch phase := j.Status.Phase; {
-	case phase == migration.PodMigrationJobFailed:
-		return evict.Failed
-	case phase.IsFinal():
-		return evict.Succeeded
-	case phase == migration.PodMigrationJobRunning,
-		strings.EqualFold(j.Annotations[annotation.PassedArbitration], "true"):
-		return evict.Started
-	}
-	return evict.Waiting
 }

@@ -41,7 +41,7 @@ func EvictJob(j *v1alpha1.PodMigrationJob) evict.Job {
 	out := evict.Job{
 		UID: string(j.UID), Name: j.Name, Workload: start.Workload, Gang: start.Gang, Source: start.Node,
 		Target: status.Node, Created: j.CreationTimestamp.Time, StartedAt: start.Time.Time,
-		Evicted: status.EvictedAt(), Finished: status.Find(move.Ended).Changed,
+		Evicted: status.EvictedAt(),
 	}
 	if r := j.Spec.PodRef; r != nil {
 		out.Namespace, out.PodName, out.PodUID = r.Namespace, r.Name, string(r.UID)
@@ -51,10 +51,18 @@ func EvictJob(j *v1alpha1.PodMigrationJob) evict.Job {
 		out.Phase = evict.Failed
 	case status.Phase.IsFinal():
 		out.Phase = evict.Succeeded
-	case !start.Time.IsZero():
+	case status.Phase == move.Running || !start.Time.IsZero():
 		out.Phase = evict.Started
 	}
-	if status.Phase.IsFinal() && out.Finished.IsZero() { // of another descheduler
+	if !out.Evicted.IsZero() { // times of the API are whole seconds: the eviction was before the next one
+		out.Evicted = out.Evicted.Add(time.Second - 1)
+	}
+	for _, c := range status.Conditions {
+		if status.Phase.IsFinal() && c.Changed.After(out.Finished) {
+			out.Finished = c.Changed
+		}
+	}
+	if status.Phase.IsFinal() && out.Finished.IsZero() {
 		out.Finished = out.Created
 	}
 	return out

@@ -62,7 +62,7 @@ func TestMigrationJobAsLimitsCountIt(t *testing.T) {
 			}),
 			func() evict.Job {
 				j := running
-				j.Phase, j.Target, j.Evicted, j.Finished = evict.Succeeded, "n1", evicted, ended
+				j.Phase, j.Target, j.Evicted, j.Finished = evict.Succeeded, "n1", evicted.Add(time.Second-1), ended
 				return j
 			}(),
 		},
