@@ -74,6 +74,7 @@ const (
 	PodMigrated
 	MigrationFailed
 	PodEvicted
+	EvictionGivenUp
 
 	numReasons
 )
@@ -160,4 +161,5 @@ var facts = [numReasons]Entry{
 	PodMigrated:               {Name: "PodMigrated", From: descheduler, On: "PodMigrationJob", Normal: true},
 	MigrationFailed:           {Name: "MigrationFailed", From: descheduler, On: "PodMigrationJob"},
 	PodEvicted:                {Name: "PodEvicted", From: descheduler, On: "Pod", Normal: true},
+	EvictionGivenUp:           {Name: "EvictionGivenUp", From: descheduler, On: "PodMigrationJob"},
 }

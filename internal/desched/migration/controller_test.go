@@ -41,6 +41,7 @@ import (
 // cluster is an API server with a scheduler, the controllers of workloads and kubelets that are simple.
 type cluster struct {
 	t      *testing.T
+	begin  time.Time
 	client client.WithWatch
 	pods   *fake.Clientset
 	now    time.Time
@@ -76,7 +77,8 @@ type plan struct {
 	args                          func(*args)
 	dry                           bool
 	foreign                       bool
-	unready                       bool // Another pod of the workload is not Ready.
+	unready                       bool          // Another pod of the workload is not Ready.
+	refusedBefore                 time.Duration // so long, a rollout of the workload runs
 }
 
 const (
@@ -90,6 +92,7 @@ func newCluster(t *testing.T, p plan) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), events: events.NewFakeRecorder(1000),
+		begin:  time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC),
 		jobs:   cache.NewStore(cache.MetaNamespaceKeyFunc),
 		places: cache.NewStore(cache.MetaNamespaceKeyFunc), pods: fake.NewClientset(), plan: p,
 	}
@@ -304,7 +307,9 @@ func (c *cluster) read(f func(*evict.State)) {
 			Key: evict.Key("a", c.plan.owner, "w"), Kind: evict.ReplicaSet, Replicas: n, StatusReplicas: n, Updated: n,
 			Ready: n,
 		}
-		workload = w.Key
+		if workload = w.Key; c.now.After(c.begin) && c.now.Before(c.begin.Add(c.plan.refusedBefore)) {
+			w.Generation = 1 // what was observed is older
+		}
 		s.SetWorkload(w)
 		for i := range n - 1 {
 			s.SetPod(evict.Pod{

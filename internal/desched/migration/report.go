@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,8 @@ func (c *Controller) report(ctx context.Context, j *v1alpha1.PodMigrationJob, wa
 			s.NodeName)
 	case s.Phase == v1alpha1.PodMigrationJobSucceeded:
 		c.event(j, event.PodMigrated, "Migrate", "pod %s/%s was evicted", j.Spec.PodRef.Namespace, j.Spec.PodRef.Name)
+	case strings.HasPrefix(s.Message, string(evict.GaveUp)):
+		c.event(j, event.EvictionGivenUp, "Migrate", "%s", s.Message)
 	default:
 		c.event(j, event.MigrationFailed, "Migrate", "%s %s: %s", s.Phase, s.Reason, s.Message)
 	}

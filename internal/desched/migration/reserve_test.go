@@ -1,0 +1,197 @@
+package migration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// placeOf returns the Reservation that a job for a pod creates.
+func placeOf(t *testing.T, pod *corev1.Pod, change func(*v1alpha1.PodMigrationJob)) *reservation.Reservation {
+	t.Helper()
+	p := usual()
+	p.scheduled = -1
+	c := newCluster(t, p)
+	c.bond = gang.Bond{Least: 1}
+	added := c.addPod("p", "old", source)
+	pod.ObjectMeta.Name, pod.Namespace, pod.UID = added.Name, added.Namespace, added.UID
+	pod.OwnerReferences, pod.Status = added.OwnerReferences, added.Status
+	pod.CreationTimestamp = added.CreationTimestamp
+	pod.Spec.NodeName = source
+	c.other(func() error { return c.pods.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "a") })
+	c.addJob("j", "p", change)
+	c.run(3 * time.Second)
+	r := c.place(c.job("j"))
+	if r == nil {
+		t.Fatalf("the job has no Reservation: %+v", c.job("j").Status)
+	}
+	return r
+}
+
+func keepJob(*v1alpha1.PodMigrationJob) {}
+
+// A Reservation with the old pod's CPUs, devices, node, owner or gang would hold the old place, or none.
+func TestReservationHasNothingOfTheOldPlace(t *testing.T) {
+	t.Parallel()
+	pod := object.Pod("p", object.Scheduler("tenon-scheduler"), object.Both("cpu", "4"), object.Class("LSR"),
+		object.CPUs("0-3"), object.Annotation(annotation.DeviceAllocatedKey, `{"gpu":[]}`),
+		object.Annotation(annotation.ReservationAllocatedKey, `{"name":"r","uid":"u"}`),
+		object.Annotation(annotation.BindTimestampKey, "1"),
+		object.Annotation(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"FullPCPUs"}`),
+		object.Gang("g", "1"), object.Label(annotation.PodGroup, "g"), object.Label("app", "web"))
+	pod.Finalizers = []string{"example.com/f"}
+	r := placeOf(t, pod, keepJob)
+	want := metav1.ObjectMeta{
+		Namespace: "a", Labels: map[string]string{"app": "web", annotation.QoSClass: "LSR"},
+		Annotations: map[string]string{
+			annotation.ResourceSpecKey:  `{"preferredCPUBindPolicy":"FullPCPUs"}`,
+			annotation.GangMinAvailable: "1",
+		},
+	}
+	if diff := cmp.Diff(want, r.Spec.Template.ObjectMeta); diff != "" {
+		t.Errorf("template (-want +got):\n%s", diff)
+	}
+	if node := r.Spec.Template.Spec.NodeName; node != "" {
+		t.Errorf("the template is for node %s", node)
+	}
+	wantOwners := []reservation.ReservationOwner{{Controller: &reservation.ReservationController{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "w", UID: "w", Namespace: "a", Controller: new(true),
+	}}}
+	if diff := cmp.Diff(wantOwners, r.Spec.Owners); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+	if r.Spec.AllocateOnce == nil || !*r.Spec.AllocateOnce || r.Spec.TTL.Duration != 5*time.Minute {
+		t.Errorf("allocateOnce %v, ttl %v; want true, 5m", r.Spec.AllocateOnce, r.Spec.TTL)
+	}
+}
+
+func TestReservationIsKeptOffTheNodeOfThePod(t *testing.T) {
+	t.Parallel()
+	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
+	pod := object.Pod("p", object.Scheduler("tenon-scheduler"))
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}, {},
+			},
+		},
+	}}
+	r := placeOf(t, pod, keepJob)
+	off := []corev1.NodeSelectorRequirement{{
+		Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{source},
+	}}
+	want := []corev1.NodeSelectorTerm{
+		{MatchExpressions: []corev1.NodeSelectorRequirement{zone}, MatchFields: off}, {MatchFields: off},
+	}
+	got := r.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("terms (-want +got):\n%s", diff)
+	}
+}
+
+func TestReservationIsMadeFromTheTemplateOfTheJob(t *testing.T) {
+	t.Parallel()
+	pod := object.Pod("p", object.Scheduler("tenon-scheduler"), object.Requests("cpu", "4"))
+	r := placeOf(t, pod, func(j *v1alpha1.PodMigrationJob) {
+		j.Spec.ReservationOptions = &v1alpha1.PodMigrateReservationOptions{Template: &runtime.RawExtension{Raw: []byte(
+			`{"metadata":{"name":"mine","labels":{"team":"a"}},"spec":{"ttl":"1h","allocateOnce":false}}`)}}
+	})
+	if r.Name != "migration-j" || r.Labels["team"] != "a" || r.Spec.TTL.Duration != time.Hour ||
+		!*r.Spec.AllocateOnce || len(r.Spec.Template.Spec.Containers) != 1 {
+		t.Errorf("the Reservation is %+v", r)
+	}
+}
+
+// own creates a Reservation of a user for pods of the workload.
+func own(c *cluster, change func(*reservation.Reservation)) {
+	r := &reservation.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
+	r.Spec.Template = &corev1.PodTemplateSpec{Spec: object.Pod("p", object.Requests("cpu", "2")).Spec}
+	r.Spec.TTL, r.Spec.AllocateOnce = &metav1.Duration{Duration: time.Hour}, new(true)
+	r.Spec.Owners = []reservation.ReservationOwner{{Controller: &reservation.ReservationController{
+		Kind: "ReplicaSet", Name: "w", APIVersion: "apps/v1", Namespace: "a",
+	}}}
+	change(r)
+	c.other(func() error { return c.client.Create(c.t.Context(), r) })
+}
+
+func named(j *v1alpha1.PodMigrationJob) {
+	j.Spec.ReservationOptions = &v1alpha1.PodMigrateReservationOptions{
+		ReservationRef: &corev1.ObjectReference{Name: "mine"},
+	}
+}
+
+func TestReservationOfAUser(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		change func(*reservation.Reservation)
+		want   end
+	}{
+		"for the pods of the workload": {func(*reservation.Reservation) {}, succeeded()},
+		"for many pods": {
+			func(r *reservation.Reservation) { r.Spec.AllocateOnce = new(false) },
+			end{
+				Phase: "Failed", Reason: "ForbiddenMigratePod", Stage: "ReservationScheduled", Place: true,
+				Message: "reservation mine: allocateOnce must be true: the room is for one pod",
+			},
+		},
+		"for other pods": {
+			func(r *reservation.Reservation) { r.Spec.Owners[0].Controller.Name = "other" },
+			end{
+				Phase: "Failed", Reason: "ForbiddenMigratePod", Stage: "ReservationScheduled", Place: true,
+				Message: "reservation mine is not for pods like a/p: owners, taints or keys of the pod exclude them",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, usual())
+			c.addPod("p", "old", source)
+			own(c, test.change)
+			c.addJob("j", "p", named)
+			c.run(time.Minute)
+			if diff := cmp.Diff(test.want, c.end("j")); diff != "" {
+				t.Errorf("job (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Another pod of the owner may take the place while the old pod runs, as after a scale-up: the old pod stays.
+func TestPlaceThatAnotherPodTakesFirst(t *testing.T) {
+	t.Parallel()
+	p := usual()
+	p.refusedBefore = 20 * time.Second
+	c := newCluster(t, p)
+	c.addPod("p", "old", source)
+	c.addJob("j", "p")
+	c.run(5 * time.Second)
+	r := c.place(c.job("j"))
+	if r.Status.Phase != reservation.ReservationAvailable {
+		t.Fatalf("the Reservation is %+v", r.Status)
+	}
+	used := annotation.ReservationAllocated{Name: r.Name, UID: r.UID}.String()
+	c.addPod("more", "more", target, object.Annotation(annotation.ReservationAllocatedKey, used))
+	r.Status.Phase = reservation.ReservationSucceeded
+	r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "a", Name: "more", UID: types.UID("more")}}
+	c.other(func() error { return c.client.Status().Update(t.Context(), r) })
+	c.run(time.Minute)
+	want := end{
+		Phase: "Failed", Reason: "MissingReservation", Stage: "ReservationScheduled", Place: true,
+		Message: "another pod used the reservation before the pod was evicted",
+	}
+	if diff := cmp.Diff(want, c.end("j")); diff != "" {
+		t.Errorf("job (-want +got):\n%s", diff)
+	}
+}
