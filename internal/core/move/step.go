@@ -152,10 +152,13 @@ func (t *turn) queue() Action {
 	return Wait
 }
 
-// wait writes what a job waits for.
+// wait writes what a job waits for. While the code is the same, numbers that change are not written.
 func (t *turn) wait(r *Refusal) {
 	if r == nil {
 		r = &Refusal{}
+	}
+	if r.Code != "" && r.Code == t.s.Reason {
+		return
 	}
 	t.s.Reason, t.s.Message = r.Code, r.Text
 }

@@ -42,7 +42,7 @@ type cluster struct {
 
 // script is what the other programs do, by times since the start.
 type script struct {
-	direct, paused, pending, statefulSet bool
+	direct, pending, statefulSet bool
 	// target is the node of the reservation; "" for none.
 	target string
 	// scheduledAfter is how long the scheduler takes, bindAfter and readyAfter how long the new pod takes; 0: for ever.

@@ -76,7 +76,6 @@ type plan struct {
 	replicas                      int
 	args                          func(*args)
 	dry                           bool
-	foreign                       bool
 	unready                       bool          // Another pod of the workload is not Ready.
 	refusedBefore                 time.Duration // so long, a rollout of the workload runs
 }
@@ -278,7 +277,10 @@ func (c *cluster) addJob(name, pod string, changes ...func(*v1alpha1.PodMigratio
 	for _, change := range changes {
 		change(j)
 	}
+	status := j.Status
 	c.other(func() error { return c.client.Create(c.t.Context(), j) })
+	j.Status = status
+	c.other(func() error { return c.client.Status().Update(c.t.Context(), j) })
 }
 
 func (c *cluster) job(name string) *v1alpha1.PodMigrationJob {
@@ -554,6 +556,13 @@ func TestJobs(t *testing.T) {
 		"a bare pod is created again by someone": {plan: with(func(p *plan) { p.owner = "" }), want: succeeded()},
 		"a job without a uid is for the pod of the name": {
 			plan: usual(), change: func(j *v1alpha1.PodMigrationJob) { j.Spec.PodRef.UID = "" }, want: succeeded(),
+		},
+		"a job that Koordinator began goes on": {
+			plan: usual(), change: func(j *v1alpha1.PodMigrationJob) {
+				j.Annotations = map[string]string{annotation.PassedArbitration: "true"}
+				j.Status.Phase = v1alpha1.PodMigrationJobRunning
+			},
+			want: succeeded(),
 		},
 		"a pod is evicted directly": {
 			plan: usual(), change: direct, want: end{Phase: "Succeeded", Stage: "Complete", Evictions: 1},

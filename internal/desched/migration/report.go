@@ -60,18 +60,18 @@ func (c *Controller) report(ctx context.Context, j *v1alpha1.PodMigrationJob, wa
 	case s.Phase == was.Phase:
 		return
 	case !s.Phase.IsFinal():
-		c.event(j, event.MigrationStarted, "Migrate", "pod %s/%s is to move to another node", j.Spec.PodRef.Namespace,
+		c.event(j, event.MigrationStarted, "pod %s/%s is to move to another node", j.Spec.PodRef.Namespace,
 			j.Spec.PodRef.Name)
 		return
 	case s.Phase == v1alpha1.PodMigrationJobSucceeded && s.PodRef != nil:
-		c.event(j, event.PodMigrated, "Migrate", "pod %s/%s runs on node %s", s.PodRef.Namespace, s.PodRef.Name,
+		c.event(j, event.PodMigrated, "pod %s/%s runs on node %s", s.PodRef.Namespace, s.PodRef.Name,
 			s.NodeName)
 	case s.Phase == v1alpha1.PodMigrationJobSucceeded:
-		c.event(j, event.PodMigrated, "Migrate", "pod %s/%s was evicted", j.Spec.PodRef.Namespace, j.Spec.PodRef.Name)
+		c.event(j, event.PodMigrated, "pod %s/%s was evicted", j.Spec.PodRef.Namespace, j.Spec.PodRef.Name)
 	case strings.HasPrefix(s.Message, string(evict.GaveUp)):
-		c.event(j, event.EvictionGivenUp, "Migrate", "%s", s.Message)
+		c.event(j, event.EvictionGivenUp, "%s", s.Message)
 	default:
-		c.event(j, event.MigrationFailed, "Migrate", "%s %s: %s", s.Phase, s.Reason, s.Message)
+		c.event(j, event.MigrationFailed, "%s %s: %s", s.Phase, s.Reason, s.Message)
 	}
 	c.Metrics.ended.WithLabelValues(string(s.Phase), s.Reason).Inc()
 	klog.FromContext(ctx).Info("Job ended", "podMigrationJob", j.Name, "phase", s.Phase, "reason", s.Reason,
@@ -98,8 +98,8 @@ func (c *Controller) reportEviction(ctx context.Context, j *v1alpha1.PodMigratio
 	}
 }
 
-func (c *Controller) event(j *v1alpha1.PodMigrationJob, r event.Reason, action, format string, args ...any) {
+func (c *Controller) event(j *v1alpha1.PodMigrationJob, r event.Reason, format string, args ...any) {
 	job := j.DeepCopy()
 	job.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.Kind))
-	c.Events.Eventf(job, nil, r.Type(), r.String(), action, format, args...)
+	c.Events.Eventf(job, nil, r.Type(), r.String(), "Migrate", format, args...)
 }

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -35,32 +36,33 @@ func (c *Controller) reserve(ctx context.Context, j *v1alpha1.PodMigrationJob) (
 	if err != nil || pod == nil || pod.UID != j.Spec.PodRef.UID {
 		return nil, err // the next step sees that it is gone
 	}
-	refuse := func(text string) (*move.Failure, error) {
-		return &move.Failure{Action: move.Reserve, Text: text, Final: true}, nil
-	}
 	var avoid []string
 	c.Read(func(s *evict.State) { avoid = s.Avoid(c.Policy, string(pod.UID), c.Now()) })
 	r, err := reservationFor(j, pod, avoid, c.job(j).TTL)
 	if err != nil {
-		return refuse(err.Error())
+		return unreserved(err, true), nil
 	}
 	if bad := unusable(r, pod); bad != nil {
-		return refuse(bad.Text)
+		return unreserved(errors.New(bad.Text), true), nil
 	}
 	err = c.Client.Create(ctx, r)
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		if r, err = (live{c}).place(ctx, placeName(j)); err == nil && r != nil &&
-			r.Annotations[annotation.MigrationJobKey] != string(j.UID) {
-			return refuse(fmt.Sprintf("reservation %s was not created for the job", r.Name))
+	if apierrors.IsAlreadyExists(err) {
+		r, err = (live{c}).place(ctx, placeName(j))
+		if err == nil && r != nil && r.Annotations[annotation.MigrationJobKey] != string(j.UID) {
+			return unreserved(fmt.Errorf("reservation %s was not created for the job", r.Name), true), nil
 		}
 		return nil, err
-	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err):
-		return refuse(err.Error())
-	case err != nil:
-		return &move.Failure{Action: move.Reserve, Text: err.Error()}, nil
 	}
-	return nil, nil
+	final := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+	return unreserved(err, final), nil
+}
+
+// unreserved is the failure to create a Reservation; nil for no error.
+func unreserved(err error, final bool) *move.Failure {
+	if err == nil {
+		return nil
+	}
+	return &move.Failure{Action: move.Reserve, Text: err.Error(), Final: final}
 }
 
 // reservationFor is the Reservation for the successor of a pod. What the job's template does not set is made from the

@@ -159,7 +159,7 @@ func (c *Controller) isPlaced(known *evict.Job, j *v1alpha1.PodMigrationJob) boo
 // unusable refuses a Reservation that the successor of a pod may not use, or may have to share.
 func unusable(r *reservation.Reservation, old *corev1.Pod) *move.Refusal {
 	spec := convert.Reservation(r, r.Status.NodeName)
-	text := ""
+	var text string
 	pod, err := convert.ReservationPod(old)
 	switch {
 	case err != nil:

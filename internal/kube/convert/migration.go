@@ -36,6 +36,7 @@ func Move(j *v1alpha1.PodMigrationJob, mode v1alpha1.PodMigrationJobMode, ttl ti
 }
 
 // EvictJob is a PodMigrationJob as the limits count it. What only the pod says of a job that has not started is empty.
+// A job that another descheduler has started, which records nothing of its pod, waits: it is started again.
 func EvictJob(j *v1alpha1.PodMigrationJob) evict.Job {
 	start, status := migrationStart(j), moveStatus(&j.Status)
 	out := evict.Job{
@@ -51,7 +52,7 @@ func EvictJob(j *v1alpha1.PodMigrationJob) evict.Job {
 		out.Phase = evict.Failed
 	case status.Phase.IsFinal():
 		out.Phase = evict.Succeeded
-	case status.Phase == move.Running || !start.Time.IsZero():
+	case !start.Time.IsZero():
 		out.Phase = evict.Started
 	}
 	if !out.Evicted.IsZero() { // times of the API are whole seconds: the eviction was before the next one
