@@ -121,10 +121,12 @@ func (c *Controller) Pass(ctx context.Context) {
 	c.Metrics.waiting(refused)
 }
 
-// jobs returns the jobs of the cache, the oldest first.
+// jobs returns the jobs of the cache that name a pod, the oldest first.
 func (c *Controller) jobs() (all []*v1alpha1.PodMigrationJob) {
 	for _, object := range c.Jobs.List() {
-		all = append(all, object.(*v1alpha1.PodMigrationJob))
+		if j := object.(*v1alpha1.PodMigrationJob); j.Spec.PodRef != nil {
+			all = append(all, j)
+		}
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.PodMigrationJob) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

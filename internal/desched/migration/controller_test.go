@@ -716,6 +716,30 @@ func TestJobOfAPendingPodEndsWhenThePodIsBound(t *testing.T) {
 	}
 }
 
+func TestMigrationIsReported(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, usual())
+	c.addPod("p", "old", source)
+	c.addJob("j", "p")
+	c.addJob("k", "absent")
+	c.run(time.Minute)
+	var got []string
+	for len(c.events.Events) > 0 {
+		got = append(got, <-c.events.Events)
+	}
+	want := []string{
+		"Warning MigrationFailed Failed MissingPod: the pod does not exist, or is being deleted",
+		"Normal MigrationStarted pod a/p is to move to another node",
+		"Normal PodEvicted evicted by PodMigrationJob j: node n1 has reserved room for its successor",
+		"Normal PodMigrated pod a/new-p runs on node n1",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
 // D6: a dry run writes nothing.
 func TestDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
