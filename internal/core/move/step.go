@@ -313,7 +313,6 @@ func (t *turn) follow() Action {
 		t.s.set(t.Now, Condition{
 			Type: PodBoundReservation, Reason: WaitForPodBindReservation, Message: "no pod uses the reservation yet",
 		})
-	case next.UID == t.PodUID: // the cache has the old pod
 	default:
 		t.s.Pod = next.Reference
 		t.s.set(t.Now, Condition{Type: PodScheduled, True: true})

@@ -35,6 +35,7 @@ type cluster struct {
 	goneAt, boundAt time.Time
 	failure         *move.Failure
 	evictions       int
+	evictAt         time.Time // of an eviction without an answer
 	finished        bool
 	removed         bool
 	problems        []string
@@ -52,6 +53,8 @@ type script struct {
 	// Times at which a user does something; 0: never.
 	stopAt, podDeletedAt, placeDeletedAt time.Duration
 	refusal                              move.Refusal
+	// unanswered is how long an eviction takes that has no answer; 0: it has one.
+	unanswered time.Duration
 }
 
 func newCluster(s script) *cluster {
@@ -73,6 +76,10 @@ func (c *cluster) tick(d time.Duration) {
 	c.job.Paused = c.now.Before(start.Add(c.pauseUntil))
 	c.job.Stop = c.job.Stop || after(start, c.stopAt)
 	if after(start, c.podDeletedAt) && c.goneAt.IsZero() {
+		c.remove()
+	}
+	if !c.evictAt.IsZero() && !c.now.Before(c.evictAt) && c.goneAt.IsZero() {
+		c.evictions++
 		c.remove()
 	}
 	if after(start, c.placeDeletedAt) {
@@ -163,6 +170,11 @@ func (c *cluster) act(do move.Action) {
 		}
 		if c.now.Before(start.Add(c.tooMany)) {
 			c.failure = &move.Failure{Action: move.Evict, Text: "429"}
+		} else if c.unanswered > 0 {
+			c.failure = &move.Failure{Action: move.Evict, Text: "timeout", Unknown: true}
+			if c.evictAt.IsZero() {
+				c.evictAt = c.now.Add(c.unanswered)
+			}
 		} else if c.pod != nil && c.pod.UID == "old" && !c.pod.Terminating {
 			c.evictions++
 			c.remove()
@@ -211,7 +223,8 @@ func TestStep(t *testing.T) {
 		reason, message string
 		stage           string
 		evictions       int
-		keeps           bool // the reservation
+		evictAt         time.Time // of an eviction without an answer
+		keeps           bool      // the reservation
 	}{
 		"a pod moves to its place": {
 			script: usual(), phase: move.Succeeded, stage: "Complete", evictions: 1, keeps: true,
@@ -296,6 +309,10 @@ func TestStep(t *testing.T) {
 		"a user stops a job after the eviction": {
 			script: with(func(s *script) { s.stopAt, s.graceful = 10*time.Second, time.Minute }), phase: move.Aborted,
 			message: "a user stopped the job", stage: "Eviction", evictions: 1, keeps: true,
+		},
+		"an eviction without an answer takes effect after a user stops the job": {
+			script: with(func(s *script) { s.stopAt, s.unanswered = 4*time.Second, 30*time.Second }),
+			phase:  move.Aborted, message: "a user stopped the job", stage: "Eviction", evictions: 1, keeps: true,
 		},
 		"another client deletes the pod when the place is kept": {
 			script: with(func(s *script) {

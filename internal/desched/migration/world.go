@@ -106,9 +106,6 @@ func (c *Controller) successor(ctx context.Context, r *reservation.Reservation, 
 		refs = append(refs, corev1.ObjectReference{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)})
 	}
 	for _, ref := range refs {
-		if string(ref.UID) == m.PodUID && m.Source != "" {
-			continue
-		}
 		p, err := from.pod(ctx, ref)
 		if err != nil {
 			return nil, err
