@@ -214,25 +214,13 @@ func (s *Reservations) Refuse(uid types.UID, message string) {
 	s.change(uid, func() { s.refused[uid] = message })
 }
 
-// ReservePodAfter returns the reserve pod of a Reservation as it would be after a pod has used it; nil for one that
-// would hold nothing.
-func (s *Reservations) ReservePodAfter(p *corev1.Pod, uid types.UID) *corev1.Pod {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.account.Use(string(p.UID), string(uid), convert.PodAmounts(p)) != nil {
-		return s.shown[uid]
-	}
-	defer s.account.Release(string(p.UID))
-	return s.reservePod(uid)
-}
-
 // change changes the account, and delivers what becomes of the reserve pod of a Reservation.
 func (s *Reservations) change(uid types.UID, f func()) {
 	s.emit.Lock()
 	defer s.emit.Unlock()
 	s.mu.Lock()
 	f()
-	was, now := s.shown[uid], s.reservePod(uid)
+	was, now := s.shown[uid], s.reservePod(s.account, uid)
 	if now != nil {
 		s.shown[uid] = now
 	} else {
@@ -261,8 +249,9 @@ func sameReservePod(a, b *corev1.Pod) bool {
 		reflect.DeepEqual(a.Labels, b.Labels)
 }
 
-// reservePod returns the reserve pod of a Reservation, nil for one that asks for nothing and holds nothing.
-func (s *Reservations) reservePod(uid types.UID) *corev1.Pod {
+// reservePod returns the reserve pod of a Reservation as an account has it, nil for one that asks for nothing and holds
+// nothing.
+func (s *Reservations) reservePod(a *reservation.Account, uid types.UID) *corev1.Pod {
 	r := s.objects[uid]
 	if r == nil || s.ended[uid] {
 		return nil
@@ -270,7 +259,7 @@ func (s *Reservations) reservePod(uid types.UID) *corev1.Pod {
 	if r.Status.NodeName == "" {
 		return convert.PendingReservePod(r, s.Profile)
 	}
-	left := s.account.Left(string(uid))
+	left := a.Left(string(uid))
 	if len(left) == 0 {
 		return nil
 	}

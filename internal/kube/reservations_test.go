@@ -215,6 +215,29 @@ func TestTheStatusOfAReservationFollowsItsPods(t *testing.T) {
 	}
 }
 
+// What is tried on a copy of the Reservations changes neither them nor another copy.
+func TestATrialOfReservationsChangesNoOther(t *testing.T) {
+	t.Parallel()
+	now := early
+	s, _, _ := reservations(t, &now)
+	s.Put(newReservation("n", forMany))
+	one := s.Try()
+	two := one.Clone()
+	if err := one.Use(owner("a", "1"), "u"); err != nil {
+		t.Fatal(err)
+	}
+	left := func(of *kube.ReservationTrial) string {
+		cpu := of.ReservePod("u").Spec.Containers[0].Resources.Requests.Cpu()
+		return fmt.Sprint(of.Left("u")["cpu"], " ", cpu)
+	}
+	if got, want := fmt.Sprint(left(one), ", ", left(two), ", ", s.Left("u")["cpu"]), "3000 3, 4000 4, 4000"; got != want {
+		t.Errorf("left %s, want %s", got, want)
+	}
+	if !one.Release(owner("a", "1")) || one.Release(owner("a", "1")) || left(one) != "4000 4" {
+		t.Errorf("after a release, once: %s are left", left(one))
+	}
+}
+
 func TestReservationsThatEndedAreDeletedInTheEnd(t *testing.T) {
 	t.Parallel()
 	now := early

@@ -35,6 +35,22 @@ func NewAccount() *Account {
 	return &Account{map[string]*held{}, map[string]map[string]*held{}, map[string]use{}}
 }
 
+// Clone returns a copy: neither sees what changes in the other.
+func (a *Account) Clone() *Account {
+	b := NewAccount()
+	maps.Copy(b.users, a.users)
+	for uid, h := range a.byUID {
+		b.byUID[uid] = &held{h.Spec, maps.Clone(h.users)}
+	}
+	for key, all := range a.byKey {
+		b.byKey[key] = make(map[string]*held, len(all))
+		for uid := range all {
+			b.byKey[key][uid] = b.byUID[uid]
+		}
+	}
+	return b
+}
+
 // Put records a reservation, in place of one of its UID. Its users remain.
 func (a *Account) Put(s *Spec) {
 	h := &held{s, map[string]Amounts{}}

@@ -107,6 +107,7 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	r := &coscheduling.Rounds{Cluster: coscheduling.Cluster{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
 		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
+		Usable: usableOf,
 	}}
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
@@ -125,20 +126,34 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 
 // roomsOf returns what Reservations count in the quotas of a profile, nil for one without the plugin.
 func roomsOf(f framework.Framework) elasticquota.Rooms {
-	for _, e := range f.EnqueueExtensions() {
-		if p, ok := e.(*reserving.Plugin); ok {
-			return p
-		}
+	if p := pluginOf[*reserving.Plugin](f); p != nil {
+		return p
 	}
 	return nil
 }
 
+// usableOf is reserving.Plugin.Usable of a profile.
+func usableOf(f framework.Framework, pods []*corev1.Pod) func(*corev1.Pod) bool {
+	if p := pluginOf[*reserving.Plugin](f); p != nil {
+		return p.Usable(pods)
+	}
+	return nil
+}
+
+// pluginOf returns a plugin of a profile, nil for one without it.
+func pluginOf[T fwk.Plugin](f framework.Framework) (plugin T) {
+	for _, e := range f.EnqueueExtensions() {
+		if p, ok := e.(T); ok {
+			return p
+		}
+	}
+	return plugin
+}
+
 // jointOf is the answer of the plugin that decides about devices in a profile.
 func jointOf(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState)) {
-	for _, e := range f.EnqueueExtensions() {
-		if p, ok := e.(*deviceshare.Plugin); ok {
-			return p.Joint(node, pods)
-		}
+	if p := pluginOf[*deviceshare.Plugin](f); p != nil {
+		return p.Joint(node, pods)
 	}
 	return 0, nil
 }

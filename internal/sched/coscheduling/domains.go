@@ -201,6 +201,7 @@ func (s *search) hasChoice() bool {
 func (d *domains) search(f framework.Framework, m *members, requests []*domain.Request, goes func(*corev1.Pod) bool,
 ) *search {
 	s := &search{domains: d, f: f, members: m}
+	goes = d.goingFor(m, goes)
 	for _, g := range requests {
 		tried := *g // a member behind a gate is not
 		gated := func(uid string) bool { return m.pods[uid] == nil }

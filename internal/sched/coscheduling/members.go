@@ -29,6 +29,26 @@ type members struct {
 // first returns the pod that is tried first. Its profile is that of the whole attempt.
 func (m *members) first() *corev1.Pod { return m.pods[m.order[0]].Pod }
 
+// goingFor adds to the pods on nodes that go for the members those that keep room which a member may use. The result is
+// nil where none goes.
+func (c *Cluster) goingFor(m *members, goes func(*corev1.Pod) bool) func(*corev1.Pod) bool {
+	if c.Usable == nil {
+		return goes
+	}
+	pods := make([]*corev1.Pod, len(m.order))
+	for i, uid := range m.order {
+		pods[i] = m.pods[uid].Pod
+	}
+	usable := c.Usable(c.Core.Profiles[m.first().Spec.SchedulerName], pods)
+	switch {
+	case usable == nil:
+		return goes
+	case goes == nil:
+		return usable
+	}
+	return func(p *corev1.Pod) bool { return usable(p) || goes(p) }
+}
+
 // orders returns the orders in which members are tried.
 func (m *members) orders() [][]string {
 	if m.packing == nil {

@@ -41,9 +41,9 @@ func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing 
 	if err != nil {
 		return nil
 	}
-	dimensions := m.dimensions(m.order)
+	dimensions, goes := m.dimensions(m.order), r.goingFor(m, nil)
 	for _, n := range nodes {
-		p.Free = append(p.Free, freeInDimensions(n, dimensions, nil))
+		p.Free = append(p.Free, freeInDimensions(n, dimensions, goes))
 	}
 	for _, pod := range first {
 		class, affinity := gang.PackedClass{}, nodeaffinity.GetRequiredNodeAffinity(pod.Pod)

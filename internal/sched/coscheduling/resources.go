@@ -25,9 +25,9 @@ func (r *Rounds) shortage(m *members) (failure gang.Failure) {
 	evicts, priority := r.chooser(member) != nil, r.Gangs.Priority(member)
 	rank := r.Gangs.RankOf(member)
 	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
-	goes := func(p *corev1.Pod) bool {
+	goes := r.goingFor(m, func(p *corev1.Pod) bool {
 		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(r.Gangs.RankOf(p))
-	}
+	})
 	for _, id := range r.group(member) {
 		o := r.Gangs.Object(id)
 		if o == nil {

@@ -84,6 +84,9 @@ type Cluster struct {
 	// makes an attempt on one of them choose of these; nothing where they do not ask for such GPUs. nil where none are
 	// known.
 	Joint func(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState))
+	// Usable returns what reports whether a pod on a node keeps room that one of these pods may use; nil where none
+	// does.
+	Usable func(f framework.Framework, pods []*corev1.Pod) func(on *corev1.Pod) bool
 }
 
 // Trial is the accounts of nodes as they would be with other pods. It changes none of them.

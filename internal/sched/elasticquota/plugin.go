@@ -54,7 +54,7 @@ type Plugin struct {
 // Rooms knows what Reservations count in quotas for pods that use them.
 type Rooms interface {
 	// Covers reports whether a Reservation of the pod's quota counts all that the pod requests.
-	Covers(pod *corev1.Pod) bool
+	Covers(cs fwk.CycleState, pod *corev1.Pod) bool
 	// Yield takes off what the Reservation counts that the pod of a cycle uses on a node.
 	Yield(cs fwk.CycleState, pod *corev1.Pod, node string)
 }
@@ -178,7 +178,7 @@ func isAdmitted(cs fwk.CycleState) bool {
 // no more to do with quotas until Reserve: preemption for want of a node only gives its quota back.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.quotas.Limits(pod) || isAdmitted(cs) || p.Rooms != nil && p.Rooms.Covers(pod) {
+	if !p.quotas.Limits(pod) || isAdmitted(cs) || p.Rooms != nil && p.Rooms.Covers(cs, pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	uid := string(pod.UID)

@@ -58,7 +58,11 @@ func (c *Cycle) View(node string) *ledger.View { return c.nodeView(node).View }
 
 // Enter shows a dry run the node as a pod sees it that takes all it can from a reservation.
 func (c *Cycle) Enter(node, uid string) {
-	c.node, c.changed = node, kube.NewNodeView(c.store.View(node).Inside(uid))
+	now := c.store.NodeView(node)
+	if c.trial != nil {
+		now = c.trial.view(node)
+	}
+	c.node, c.changed = node, kube.NewNodeView(now.View.Inside(uid))
 }
 
 func (c *Cycle) nodeView(node string) *kube.NodeView {

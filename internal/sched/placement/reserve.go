@@ -111,7 +111,9 @@ func (d *decision) tryWithin(cs fwk.CycleState, v *ledger.View, r *place.Request
 	if uid == "" {
 		return d.try(v, r, pod, node)
 	}
-	offer, reason := d.try(v.Inside(uid), r, pod, node)
+	own := *r
+	own.Options.Within = nil // the devices that a gang would have together are others than those that are reserved
+	offer, reason := d.try(v.Inside(uid), &own, pod, node)
 	if !reason.OK() && !restricted {
 		offer, reason = d.try(v.Without(uid), r, pod, node)
 	}

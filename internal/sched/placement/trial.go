@@ -13,10 +13,17 @@ const trialKey fwk.StateKey = "PlacementTrial"
 type Trial struct {
 	store *kube.Store
 	views map[string]*kube.NodeView // by node, where they differ
+	// Rooms are the Reservations on trial; nil before a pod uses one.
+	Rooms *kube.ReservationTrial
 }
 
 // NewTrial returns the accounts as they are.
-func NewTrial(store *kube.Store) *Trial { return &Trial{store, map[string]*kube.NodeView{}} }
+func NewTrial(store *kube.Store) *Trial {
+	return &Trial{store: store, views: map[string]*kube.NodeView{}}
+}
+
+// OnTrial returns the trial that an attempt is on, nil for one that is on none.
+func OnTrial(cs fwk.CycleState) *Trial { return State[*Trial](cs, trialKey) }
 
 // Clone returns t: a dry run changes views of its own.
 func (t *Trial) Clone() fwk.StateData { return t }

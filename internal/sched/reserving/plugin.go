@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -35,6 +36,7 @@ type Plugin struct {
 	reservations *kube.Reservations
 	quotas       *kube.Quotas
 	nodes        corelisters.NodeLister
+	snapshot     fwk.SharedLister // of the scheduling cycle
 }
 
 var (
@@ -56,7 +58,8 @@ func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactor
 			return nil, fmt.Errorf("arguments of Reservation: %w", err)
 		}
 		r.KeepEnded = decoded.KeepEnded()
-		return &Plugin{r, q, h.SharedInformerFactory().Core().V1().Nodes().Lister()}, nil
+		nodes := h.SharedInformerFactory().Core().V1().Nodes().Lister()
+		return &Plugin{r, q, nodes, h.SnapshotSharedLister()}, nil
 	}
 }
 
@@ -120,7 +123,7 @@ func Exclude(cs fwk.CycleState, reservations map[string]bool) {
 // PreFilter finds the Reservations that the pod may use.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	asked, byNode, err := p.matching(pod)
+	asked, byNode, err := p.matching(cs, pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&unreadable{err})
 	}
@@ -156,9 +159,25 @@ func (u *unreadable) Finding() why.Finding {
 	return why.Finding{Reason: why.Reason{Code: why.BadAnnotation}, Detail: u.Error()}
 }
 
+// account is the Reservations as a cycle has them.
+type account interface {
+	Matching(p *reservation.Pod) map[string][]*reservation.Spec
+	Left(uid string) reservation.Amounts
+}
+
+// accountOf returns the Reservations of the trial that a cycle is on, or else the live ones. cs is nil outside of one.
+func accountOf(cs fwk.CycleState, live *kube.Reservations) account {
+	if cs != nil {
+		if t := placement.OnTrial(cs); t != nil && t.Rooms != nil {
+			return t.Rooms
+		}
+	}
+	return live
+}
+
 // matching returns what a pod asks, and the Reservations that it may use by node; nil for a pod that nothing concerns.
-// Members of gangs use none: which of them would is not known while they are placed together.
-func (p *Plugin) matching(pod *corev1.Pod) (*reservation.Pod, map[string][]*reservation.Spec, error) {
+func (p *Plugin) matching(cs fwk.CycleState, pod *corev1.Pod,
+) (*reservation.Pod, map[string][]*reservation.Spec, error) {
 	if p.reservations.IsEmpty() && !convert.AsksForReservations(pod) || convert.IsReservePod(pod) {
 		return nil, nil, nil
 	}
@@ -166,10 +185,7 @@ func (p *Plugin) matching(pod *corev1.Pod) (*reservation.Pod, map[string][]*rese
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, member := convert.GangPod(pod); member {
-		return &asked, nil, nil
-	}
-	return &asked, p.reservations.Matching(&asked), nil
+	return &asked, accountOf(cs, p.reservations).Matching(&asked), nil
 }
 
 // PreFilterExtensions returns nil: victims of preemption are never in a Reservation.
@@ -291,7 +307,7 @@ func leave(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *c
 func (r *Rooms) filterInside(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo, s *reservation.Spec,
 ) *fwk.Status {
-	left := r.Reservations.Left(s.UID)
+	left := accountOf(cs, r.Reservations).Left(s.UID)
 	if resource, free := s.Shortage(convert.PodAmounts(pod), left); resource != "" {
 		reason := why.Reason{
 			Code: why.ReservationRestricted, Resource: why.Resource(resource), Unit: convert.UnitOf(resource),
@@ -343,10 +359,38 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	if uid == "" {
 		return nil
 	}
+	if t := placement.OnTrial(cs); t != nil {
+		if t.Rooms == nil {
+			t.Rooms = p.reservations.Try()
+		}
+		was := t.Rooms.ReservePod(types.UID(uid))
+		if err := t.Rooms.Use(pod, uid); err != nil {
+			return fwk.AsStatus(err)
+		}
+		return fwk.AsStatus(p.exchange(node, was, t.Rooms.ReservePod(types.UID(uid))))
+	}
 	if err := p.reservations.Use(pod, uid); err != nil {
 		return fwk.AsStatus(err) // another pod was faster: the queue tries again
 	}
 	return nil
+}
+
+// exchange puts a reserve pod on a node of the snapshot in the place of another one, nil for none.
+func (p *Plugin) exchange(node string, was, now *corev1.Pod) error {
+	info, err := p.snapshot.NodeInfos().Get(node)
+	if err != nil {
+		return err
+	}
+	n := info.(*framework.NodeInfo)
+	generation := n.Generation // of the cache: the snapshot is as before in the end
+	defer func() { n.Generation = generation }()
+	if was != nil {
+		err = n.RemovePod(klog.Background(), was)
+	}
+	if err == nil && now != nil {
+		n.AddPod(now)
+	}
+	return err
 }
 
 // Unreserve gives back what the pod uses. A second call, or one without Reserve, does nothing.
@@ -355,8 +399,21 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if uid == "" {
 		return
 	}
-	p.reservations.RemovePod(pod)
-	if _, reserve := p.reservations.Find(types.UID(uid)); reserve != nil && p.quotas != nil {
+	var reserve *corev1.Pod
+	if t := placement.OnTrial(cs); t == nil {
+		p.reservations.RemovePod(pod)
+		_, reserve = p.reservations.Find(types.UID(uid))
+	} else {
+		if t.Rooms == nil {
+			t.Rooms = p.reservations.Try()
+		}
+		was := t.Rooms.ReservePod(types.UID(uid))
+		used := t.Rooms.Release(pod)
+		if reserve = t.Rooms.ReservePod(types.UID(uid)); used {
+			utilruntime.HandleError(p.exchange(node, was, reserve))
+		}
+	}
+	if reserve != nil && p.quotas != nil {
 		p.quotas.PutPod(reserve) // see Yield
 	}
 }
@@ -368,18 +425,24 @@ func (p *Plugin) Yield(cs fwk.CycleState, pod *corev1.Pod, node string) {
 	if uid == "" {
 		return
 	}
-	_, now := p.reservations.Find(types.UID(uid))
-	switch after := p.reservations.ReservePodAfter(pod, types.UID(uid)); {
-	case after != nil:
+	rooms := p.reservations.Try()
+	if t := placement.OnTrial(cs); t != nil && t.Rooms != nil {
+		rooms = t.Rooms.Clone()
+	}
+	now := rooms.ReservePod(types.UID(uid))
+	if now == nil || rooms.Use(pod, uid) != nil {
+		return
+	}
+	if after := rooms.ReservePod(types.UID(uid)); after != nil {
 		p.quotas.PutPod(after)
-	case now != nil:
+	} else {
 		p.quotas.RemovePod(now)
 	}
 }
 
 // Covers reports whether a Reservation of the pod's quota already counts all that the pod requests.
-func (p *Plugin) Covers(pod *corev1.Pod) bool {
-	asked, byNode, err := p.matching(pod)
+func (p *Plugin) Covers(cs fwk.CycleState, pod *corev1.Pod) bool {
+	asked, byNode, err := p.matching(cs, pod)
 	if err != nil || asked == nil {
 		return false
 	}
@@ -389,7 +452,7 @@ func (p *Plugin) Covers(pod *corev1.Pod) bool {
 			if reserve == nil || convert.PodsOf(reserve) != convert.PodsOf(pod) {
 				continue
 			}
-			left, covered := p.reservations.Left(s.UID), true
+			left, covered := accountOf(cs, p.reservations).Left(s.UID), true
 			for name, n := range asked.Request {
 				covered = covered && n <= left[name]
 			}
@@ -399,6 +462,23 @@ func (p *Plugin) Covers(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// Usable returns what reports whether a pod on a node keeps room that one of these pods may use; nil where none does.
+func (p *Plugin) Usable(pods []*corev1.Pod) func(*corev1.Pod) bool {
+	usable := map[types.UID]bool{}
+	for _, pod := range pods {
+		_, byNode, _ := p.matching(nil, pod) // a pod that cannot be read is refused later
+		for _, all := range byNode {
+			for _, s := range all {
+				usable[types.UID(s.UID)] = true
+			}
+		}
+	}
+	if len(usable) == 0 {
+		return nil
+	}
+	return func(on *corev1.Pod) bool { return usable[on.UID] }
 }
 
 // Bind writes the node of a Reservation, with the CPUs and devices that it has there. Pods are left to other binders.
@@ -432,7 +512,7 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 		}
 		return fwk.Queue, nil
 	}
-	_, byNode, err := p.matching(pod)
+	_, byNode, err := p.matching(nil, pod)
 	if len(byNode) > 0 || err == nil && convert.IsReservePod(pod) {
 		return fwk.Queue, nil
 	}
@@ -441,7 +521,7 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 
 // SignPod signs no pod that may use a Reservation, or must: its place depends on more than the node.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	asked, byNode, err := p.matching(pod)
+	asked, byNode, err := p.matching(nil, pod)
 	if err != nil || asked != nil && (asked.Affinity.Required || len(byNode) > 0) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that may use a reservation is not signed")
 	}
