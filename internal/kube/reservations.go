@@ -126,7 +126,9 @@ func (s *Reservations) RemovePod(p *corev1.Pod) {
 func (s *Reservations) Use(p *corev1.Pod, uid string) (err error) {
 	s.change(types.UID(uid), func() {
 		if err = s.account.Use(string(p.UID), uid, convert.PodAmounts(p)); err == nil {
-			s.users[p.UID] = p
+			waiting := *p // for its Binding, which may fail
+			waiting.Spec.NodeName = ""
+			s.users[p.UID] = &waiting
 		}
 	})
 	return err

@@ -215,6 +215,28 @@ func TestTheStatusOfAReservationFollowsItsPods(t *testing.T) {
 	}
 }
 
+// A Binding may fail: until the API server has it, the Reservation for one pod has not Succeeded, which is final.
+func TestAReservedPodHasNotUsedAReservationYet(t *testing.T) {
+	t.Parallel()
+	now := early
+	s, requests, pods := reservations(t, &now)
+	s.Put(newReservation("n"))
+	if err := s.Use(owner("a", "1"), "u"); err != nil { // with its node, as the scheduler assumes it
+		t.Fatal(err)
+	}
+	if got, _ := reconciled(t, s, requests, false); strings.Contains(fmt.Sprint(got), "Succeeded") {
+		t.Errorf("before the Binding: wrote %s", got)
+	}
+	s.RemovePod(owner("a", "1"))
+	if pods["u"] == nil {
+		t.Error("the Binding fails: the Reservation holds no room any more")
+	}
+	s.PutPod(owner("b", "1"))
+	if got, _ := reconciled(t, s, requests, false); !strings.Contains(fmt.Sprint(got), `"phase":"Succeeded"`) {
+		t.Errorf("after a Binding: wrote %s, want Succeeded", got)
+	}
+}
+
 // What is tried on a copy of the Reservations changes neither them nor another copy.
 func TestATrialOfReservationsChangesNoOther(t *testing.T) {
 	t.Parallel()
@@ -226,11 +248,12 @@ func TestATrialOfReservationsChangesNoOther(t *testing.T) {
 	if err := one.Use(owner("a", "1"), "u"); err != nil {
 		t.Fatal(err)
 	}
-	left := func(of *kube.ReservationTrial) string {
-		cpu := of.ReservePod("u").Spec.Containers[0].Resources.Requests.Cpu()
-		return fmt.Sprint(of.Left("u")["cpu"], " ", cpu)
+	left := func(trial *kube.ReservationTrial) string {
+		cpu := trial.ReservePod("u").Spec.Containers[0].Resources.Requests.Cpu()
+		return fmt.Sprint(trial.Left("u")["cpu"], " ", cpu)
 	}
-	if got, want := fmt.Sprint(left(one), ", ", left(two), ", ", s.Left("u")["cpu"]), "3000 3, 4000 4, 4000"; got != want {
+	got, want := fmt.Sprint(left(one), ", ", left(two), ", ", s.Left("u")["cpu"]), "3000 3, 4000 4, 4000"
+	if got != want {
 		t.Errorf("left %s, want %s", got, want)
 	}
 	if !one.Release(owner("a", "1")) || one.Release(owner("a", "1")) || left(one) != "4000 4" {
