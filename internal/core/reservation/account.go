@@ -190,6 +190,12 @@ func (h *held) left(once bool) Amounts {
 	return left
 }
 
+// candidate is a reservation that a pod may use, with how much of it the pod would leave.
+type candidate struct {
+	*held
+	leaves int64
+}
+
 // leftover is how much of a reservation a pod would leave, in thousandths of each of its resources.
 func (h *held) leftover(request Amounts) (sum int64) {
 	for name, n := range h.left(false) {
@@ -208,18 +214,18 @@ func (a *Account) Matching(p *Pod) map[string][]*Spec {
 	if len(a.byKey) == 0 {
 		return nil
 	}
-	found := map[string]*held{}
+	found := map[string]*candidate{}
 	for _, key := range keysOf(p) {
 		for uid, h := range a.byKey[key] {
-			if (!h.Once || len(h.users) == 0) && h.Matches(p) {
-				found[uid] = h
+			if found[uid] == nil && (!h.Once || len(h.users) == 0) && h.Matches(p) {
+				found[uid] = &candidate{h, h.leftover(p.Request)}
 			}
 		}
 	}
 	if len(found) == 0 {
 		return nil
 	}
-	ordered := slices.SortedFunc(maps.Values(found), func(a, b *held) int { return compare(a, b, p.Request) })
+	ordered := slices.SortedFunc(maps.Values(found), compare)
 	byNode := map[string][]*Spec{}
 	for _, h := range ordered {
 		byNode[h.Node] = append(byNode[h.Node], h.Spec)

@@ -158,10 +158,9 @@ func (s *Spec) Shortage(request, left Amounts) (resource string, free int64) {
 	return resource, free
 }
 
-// compare orders reservations on one node for a pod that may use any of them: by order, by what the pod would leave, by
-// age, by name.
-func compare(a, b *held, request Amounts) int {
-	return cmp.Or(compareOrder(a.Order, b.Order), cmp.Compare(a.leftover(request), b.leftover(request)),
+// compare orders reservations on one node that a pod may use: by order, by what the pod would leave, by age, by name.
+func compare(a, b *candidate) int {
+	return cmp.Or(compareOrder(a.Order, b.Order), cmp.Compare(a.leaves, b.leaves),
 		a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
 
