@@ -166,6 +166,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if len(o.SchedulerNames) > 0 { // else every scheduler is trusted
+		known.reserved.Profile = o.SchedulerNames[0]
+	}
 	if err := mgr.Add(known); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,11 +33,13 @@ type cluster struct {
 	store                *kube.Quotas
 	schedulers           *convert.Schedulers
 	gangs                *kube.Gangs
+	reserved             *kube.Reservations                   // of which resizes find the room taken
 	quotas               map[string]cache.SharedIndexInformer // by group
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
 	groups               []cache.SharedIndexInformer          // PodGroups, and CompositePodGroups last
 	devices              cache.SharedIndexInformer
 	topologies           cache.SharedIndexInformer
+	reservations         cache.SharedIndexInformer
 	kinds                kube.Kinds // of devices
 	synced               []cache.InformerSynced
 	gathered             []cache.InformerSynced // and of gangs and devices, which webhooks do without
@@ -50,12 +53,13 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	}
 	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	c := &cluster{
-		store: store, schedulers: schedulers, gangs: kube.NewGangs(),
+		store: store, schedulers: schedulers, gangs: kube.NewGangs(), reserved: kube.NewReservations(reader, time.Now),
 		quotas:  map[string]cache.SharedIndexInformer{},
 		pods:    coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
 		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
 		devices: kube.NewDeviceInformer(reader), topologies: kube.NewTopologyInformer(reader),
-		budgets: policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
+		reservations: kube.NewReservationInformer(reader),
+		budgets:      policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
 	c.gangs.Inform(store.SetGang)
 	failed := []error{
@@ -83,6 +87,8 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	}
 	follow(kube.ByUID(c.pods), store.PodHandler())
 	follow(c.nodes, store.NodeHandler())
+	follow(kube.ByUID(c.pods), c.reserved.PodHandler())
+	follow(c.reservations, c.reserved.Handler())
 	for _, group := range v1alpha1.Groups() {
 		c.quotas[group] = kube.NewQuotaInformer(reader, group)
 		follow(kube.Distinct(kube.SameQuota, c.quotas[group]), store.QuotaHandler())
@@ -110,7 +116,8 @@ func (c *cluster) Start(ctx context.Context) error {
 	for _, i := range c.quotas {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	for _, i := range append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.topologies) {
+	others := append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.topologies, c.reservations)
+	for _, i := range others {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	running.Go(func() { c.store.Run(ctx) })
@@ -180,6 +187,11 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 		}
 	}
 	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, name) // fails only without the index
+	for _, r := range c.reserved.On(name) {
+		if _, reserve := c.reserved.Find(r.UID); reserve != nil {
+			onNode = append(onNode, reserve)
+		}
+	}
 	for _, object := range onNode {
 		if p, ok := object.(*corev1.Pod); ok && p.UID != pod.UID && !convert.Ended(p) {
 			for resource, n := range convert.ResourceList(convert.PodAmounts(p)) {

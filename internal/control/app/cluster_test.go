@@ -47,9 +47,21 @@ func TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations(t *testing.T) {
 	if err := c.topologies.GetStore().Add(object.Topology("n", grid.Worked().Build(t), nil)); err != nil {
 		t.Fatal(err)
 	}
+	c.reserved.Profile = "tenon-scheduler"
+	r, err := kube.ReadReservation([]byte(`{"metadata":{"name":"r","uid":"reserved","annotations":{"` +
+		annotation.ResourceStatusKey + `":"{\"cpuset\":\"0-2\"}"}},"spec":{"owners":[{"object":{"name":"later"}}],` +
+		`"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":[{"resources":` +
+		`{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}}]}}},"status":{"phase":"Available","nodeName":"n"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.reserved.Put(r)
 	room := c.room(resized)
-	if got := room.Others.Cpu().Value(); got != 4 {
-		t.Errorf("other pods of the node request %d CPUs, want 4", got)
+	if got := room.Others.Cpu().Value(); got != 7 {
+		t.Errorf("other pods of the node request %d CPUs, want 4, and 3 that are reserved", got)
+	}
+	if got := room.Account.CPUsOf("reserved"); got.Len() != 3 {
+		t.Errorf("%d CPUs are reserved, want 3", got.Len())
 	}
 	for name, want := range map[string]bool{
 		"resized": true, "beside": true, "foreign": false, "elsewhere": false, "ended": false,
