@@ -244,20 +244,20 @@ func (c *candidate) replaces(p *Pod) bool {
 }
 
 // Unit returns the pods that must be moved with a pod, itself included: all of its gang group that hold resources where
-// the gang would lose its minimum. They are in ascending order.
+// the gang would lose its minimum, apart from those that replace others of the same move. They are in ascending order.
 func (s *State) Unit(podUID string) []string {
 	p := s.pods[podUID]
 	if p == nil || p.Gang == "" {
 		return []string{podUID}
 	}
-	c := candidate{State: s, pod: p}
+	c := candidate{State: s, pod: p, job: s.ownJob(podUID)}
 	if s.bonds[p.Gang].Spares(c.remaining(p.Gang)+1) > 0 {
 		return []string{podUID}
 	}
 	unit := []string{podUID}
 	for _, id := range s.groupOf(p.Gang) {
 		for uid, m := range s.byGang[id] {
-			if uid != podUID && m.holds() {
+			if uid != podUID && m.holds() && !c.replaces(m) {
 				unit = append(unit, uid)
 			}
 		}
