@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -23,6 +24,7 @@ func main() {
 
 func write(dir string) error {
 	for name, page := range map[string]func() ([]byte, error){
+		"evictions.md": func() ([]byte, error) { return evictions(), nil },
 		"reasons.md":   func() ([]byte, error) { return reasons(), nil },
 		"support.md":   func() ([]byte, error) { return support(), nil },
 		"events.md":    func() ([]byte, error) { return events(), nil },
@@ -39,6 +41,30 @@ func write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// evictions is the page of the codes that refuse an eviction.
+func evictions() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `# Why a pod is not evicted
+
+<!-- Written by hack/docgen from internal/core/evict. -->
+
+Every refusal of the descheduler is one of these codes: in the status of a PodMigrationJob, its Events, and the label
+`+"`code`"+` of the metrics. They are listed in the order in which they are reported. A *final* refusal ends the job;
+after another one the job waits.
+
+| Code | Final | Condition | What to do |
+|---|---|---|---|
+`)
+	for _, c := range evict.Codes() {
+		final := "no"
+		if (evict.Refusal{Code: c}).Final() {
+			final = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c, final, c.Text(), c.Remedy())
+	}
+	return b.Bytes()
 }
 
 // reasons is the page of all codes, class by class.

@@ -43,8 +43,7 @@ func nodeCap(c *candidate) (Refusal, bool) {
 // namespaceCap refuses a pod of a namespace with too many moves, now or in the window.
 func namespaceCap(c *candidate) (Refusal, bool) {
 	p, name := c.policy, c.pod.Namespace
-	jobs := c.spaceJobs[name]
-	if n := c.count(jobs, isStarted); full(n, p.perSpace) {
+	if n := c.count(c.started, func(j *Job) bool { return j.Namespace == name }); full(n, p.perSpace) {
 		return Refusal{Subject: name, Have: n, Limit: p.perSpace}, true
 	}
 	if n, refuses := c.inRound(p.MaxPerRoundAndNamespace, func(j *Job) bool { return j.Namespace == name }); refuses {
@@ -53,7 +52,7 @@ func namespaceCap(c *candidate) (Refusal, bool) {
 	if p.namespace == nil {
 		return Refusal{}, false
 	}
-	return c.inWindow(name, jobs, p.namespace, p.namespace.most.n)
+	return c.inWindow(name, c.spaceJobs[name], p.namespace, p.namespace.most.n)
 }
 
 // workloadWindow refuses a pod of a workload with too many evictions in the window.

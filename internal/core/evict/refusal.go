@@ -69,6 +69,9 @@ func (r Refusal) String() string {
 	return string(r.Code) + ": " + text
 }
 
+// Text states the condition, with {subject}, {have} and {limit} for what a refusal says.
+func (c Code) Text() string { return texts[c].Text }
+
 // Remedy says what a user can do about a code.
 func (c Code) Remedy() string { return texts[c].Remedy }
 

@@ -244,7 +244,9 @@ func TestUnits(t *testing.T) {
 	inMove := func(j *evict.Job) { j.Gang, j.Workload = "default/g", "Job g" }
 	s.SetJob(job("a", "gone", evicted(30*time.Second), inMove)) // its pod was a member, which g8 replaces
 	s.SetJob(job("b", "g1", inMove))
-	s.SetPod(pod("g8", func(p *evict.Pod) { p.Gang, p.Workload, p.Created = "default/g", "Job g", ago(20*time.Second) }))
+	s.SetPod(pod("g8", func(p *evict.Pod) {
+		p.Gang, p.Workload, p.Created = "default/g", "Job g", ago(20*time.Second)
+	}))
 	for uid, want := range map[string][]string{"p0": {"p0"}, "h0": {"h0"}, "g1": all, "unknown": {"unknown"}} {
 		if got := s.Unit(uid); !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", uid, got, want)

@@ -113,7 +113,7 @@ func TestAKindThatIsNotInTheTableIsLookedUp(t *testing.T) {
 		s := &server{objects: map[string][]map[string]any{"/apis/example.com/v1/fleets": {fleet(4)}}}
 		s.hide("/apis/example.com/v1/fleets")
 		c := start(t, s)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if got := c.Unsynced(); len(got) > 0 {
 			t.Fatalf("unsynced: %v", got)
@@ -123,7 +123,7 @@ func TestAKindThatIsNotInTheTableIsLookedUp(t *testing.T) {
 				t.Errorf("%s before its kind is looked up: got %q, want %q", name, got, want)
 			}
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if got := codes(t, c, "f0", evict.Settings{}); got != "LookupFailed" {
 			t.Errorf("while the server has no Fleets: got %q, want LookupFailed", got)
 		}
@@ -131,7 +131,7 @@ func TestAKindThatIsNotInTheTableIsLookedUp(t *testing.T) {
 			t.Errorf("without scale subresource: got %q, want UnknownOwner", got)
 		}
 		s.hide("")
-		time.Sleep(5 * time.Minute)
+		<-time.After(5 * time.Minute)
 		if got := codes(t, c, "f0", evict.Settings{}); got != "" {
 			t.Errorf("with scale subresource: got %q, want no refusal", got)
 		}
