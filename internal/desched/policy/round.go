@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ type round struct {
 	profile profile
 	nodes   []*corev1.Node // of the profile
 	running string         // the plugin
+	// planOnly is that the plugin's own arguments have dryRun: what it accepts is forgotten when it has run.
+	planOnly bool
 }
 
 var _ plugin.Round = (*round)(nil)
@@ -60,7 +63,7 @@ func (r *Runner) newRound() *round {
 		}
 	}
 	for _, pods := range n.pods {
-		slices.SortFunc(pods, beforeIn)
+		slices.SortFunc(pods, plugin.Before)
 	}
 	return n
 }
@@ -70,27 +73,6 @@ func list[T any](s cache.Store) (all []T) {
 		all = append(all, one.(T))
 	}
 	return all
-}
-
-// beforeIn is the order in which pods are moved: those that ask to be moved last come last, then low priorities come
-// first, then what has the weakest promise of resources, then the youngest.
-func beforeIn(a, b *corev1.Pod) int {
-	prefers := func(p *corev1.Pod) int { return bit(has(p, annotation.PreferNoEviction)) }
-	class := func(p *corev1.Pod) int {
-		return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable}, p.Status.QOSClass)
-	}
-	// Guaranteed has no index, and comes last.
-	last := func(i int) int { return bit(i < 0)*2 + max(i, 0) }
-	return cmp.Or(cmp.Compare(prefers(a), prefers(b)), cmp.Compare(plugin.Priority(a), plugin.Priority(b)),
-		cmp.Compare(last(class(a)), last(class(b))), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-func bit(set bool) int {
-	if set {
-		return 1
-	}
-	return 0
 }
 
 func has(p *corev1.Pod, key string) bool {
@@ -106,9 +88,26 @@ func (n *round) begin(p profile) {
 	})
 }
 
-func (n *round) plugin(e descheduler.Enabled) plugin.Plugin {
-	n.running = e.Name
-	return plugin.All()[e.Name](e.Args, n)
+// run runs a plugin.
+func (n *round) run(ctx context.Context, e descheduler.Enabled) *plugin.Status {
+	n.running, n.planOnly = e.Name, false
+	switch a := e.Args.(type) {
+	case *descheduler.FragmentationAwareArgs:
+		n.planOnly = a.DryRun
+	case *descheduler.CustomPriorityArgs:
+		n.planOnly = a.DryRun
+	}
+	if n.planOnly {
+		pods, accepted := maps.Clone(n.pods), slices.Clone(n.accepted)
+		defer func() { n.pods, n.accepted = pods, accepted }()
+	}
+	switch made := plugin.All()[e.Name](e.Args, n).(type) {
+	case plugin.DeschedulePlugin:
+		return made.Deschedule(ctx, n.nodes)
+	case plugin.BalancePlugin:
+		return made.Balance(ctx, n.nodes)
+	}
+	return nil
 }
 
 // Now returns when the round began.
@@ -179,12 +178,13 @@ func (n *round) Move(ctx context.Context, pod *corev1.Pod, reason string) bool {
 		d.Profile,
 		"plugin", d.Plugin, "reason", reason, "job", d.Job)
 	n.accepted = append(n.accepted, job)
-	n.pods[d.Node] = slices.DeleteFunc(n.pods[d.Node], func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	n.pods[d.Node] = slices.DeleteFunc(slices.Clone(n.pods[d.Node]),
+		func(p *corev1.Pod) bool { return p.UID == pod.UID })
 	return true
 }
 
 // dry reports whether nothing is written.
-func (n *round) dry() bool { return n.Settings.DryRun || n.Settings.Migration.DryRun }
+func (n *round) dry() bool { return n.Settings.DryRun || n.Settings.Migration.DryRun || n.planOnly }
 
 // job is what is created for a pod.
 func (n *round) job(pod *corev1.Pod, reason string) *v1alpha1.PodMigrationJob {

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -316,7 +317,9 @@ func TestALimitCountsThePodsOfTheRound(t *testing.T) {
 			jobs := s.moved(t)
 			accepted := 0
 			for _, d := range s.Last() {
-				accepted += bit(len(d.Refusals) == 0)
+				if len(d.Refusals) == 0 {
+					accepted++
+				}
 			}
 			if accepted != c.want || !strings.Contains(name, "dry") && len(jobs) != c.want || strings.Contains(name,
 				"dry") && len(jobs) > 0 {
@@ -370,7 +373,7 @@ func TestTheOrderOfPods(t *testing.T) {
 	want[6].Annotations[annotation.PreferNoEviction] = ""
 	got := slices.Clone(want)
 	slices.Reverse(got)
-	slices.SortFunc(got, beforeIn)
+	slices.SortFunc(got, plugin.Before)
 	for i := range want {
 		if got[i].Name != want[i].Name {
 			t.Errorf("position %d has %s, want %s", i, got[i].Name, want[i].Name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,7 +89,7 @@ func New(o Options) (*Runner, error) {
 	known := plugin.All()
 	for _, p := range o.Settings.Profiles {
 		made := profile{Profile: p}
-		for _, enabled := range append(p.Deschedule[:len(p.Deschedule):len(p.Deschedule)], p.Balance...) {
+		for _, enabled := range slices.Concat(p.Deschedule, p.Balance) {
 			if known[enabled.Name] == nil {
 				return nil, fmt.Errorf("profile %s: plugin %s does not exist", p.Name, enabled.Name)
 			}
@@ -162,13 +163,8 @@ func (r *Runner) Round(ctx context.Context) error {
 	var failed []error
 	for _, p := range r.profiles {
 		n.begin(p)
-		for _, enabled := range p.Deschedule {
-			made := n.plugin(enabled).(plugin.DeschedulePlugin)
-			failed = append(failed, wrong(enabled.Name, made.Deschedule(ctx, n.nodes)))
-		}
-		for _, enabled := range p.Balance {
-			made := n.plugin(enabled).(plugin.BalancePlugin)
-			failed = append(failed, wrong(enabled.Name, made.Balance(ctx, n.nodes)))
+		for _, enabled := range slices.Concat(p.Deschedule, p.Balance) {
+			failed = append(failed, wrong(enabled.Name, n.run(ctx, enabled)))
 		}
 	}
 	r.mu.Lock()

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,7 +50,7 @@ func (p antiAffinity) Deschedule(ctx context.Context, nodes []*corev1.Node) *Sta
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b repulsion) int { return cmp.Compare(Priority(a.pod), Priority(b.pod)) })
+	slices.SortFunc(all, func(a, b repulsion) int { return Before(a.pod, b.pod) })
 	moved := map[*corev1.Pod]bool{}
 	for _, one := range all {
 		for _, key := range slices.Sorted(maps.Keys(one.node.Labels)) {

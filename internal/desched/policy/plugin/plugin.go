@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/descheduler"
 )
 
@@ -73,12 +75,44 @@ func All() map[string]func(args any, r Round) Plugin {
 		"RemovePodsHavingTooManyRestarts":         make1(newRestarts),
 		"RemoveFailedPods":                        make1(newFailedPods),
 		"PodLifeTime":                             make1(newLifeTime),
+
+		"RemovePodsViolatingTopologySpreadConstraint": make1(newTopologySpread),
+		"RemoveDuplicates":    make1(newDuplicates),
+		"LowNodeUtilization":  make1(newLowNodeUtilization),
+		"HighNodeUtilization": make1(newHighNodeUtilization),
+		"FragmentationAware":  make1(newFragmentationAware),
+		"ScaleDownBinPack":    make1(newScaleDownBinPack),
+		"CustomPriority":      make1(newCustomPriority),
 	}
 }
 
 // make1 adapts a constructor to the arguments of its plugin.
 func make1[A any](construct func(args *A, r Round) Plugin) func(any, Round) Plugin {
 	return func(args any, r Round) Plugin { return construct(args.(*A), r) }
+}
+
+// Before is the order in which pods are moved: those that ask to be moved last come last, then low priorities come
+// first, then what has the weakest promise of resources, then the youngest.
+func Before(a, b *corev1.Pod) int {
+	prefers := func(p *corev1.Pod) int {
+		_, set := p.Annotations[annotation.PreferNoEviction]
+		return bit(set)
+	}
+	class := func(p *corev1.Pod) int {
+		return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable}, p.Status.QOSClass)
+	}
+	// Guaranteed has no index, and comes last.
+	last := func(i int) int { return bit(i < 0)*2 + max(i, 0) }
+	return cmp.Or(cmp.Compare(prefers(a), prefers(b)), cmp.Compare(Priority(a), Priority(b)),
+		cmp.Compare(last(class(a)), last(class(b))), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func bit(set bool) int {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // podRule is a DeschedulePlugin that looks at each pod for itself.
