@@ -47,8 +47,8 @@ type MigrationControllerArgs struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// Paused starts no move and evicts no pod.
 	Paused bool `json:"paused,omitempty"`
-	// MaxConcurrentReconciles is how many PodMigrationJobs are worked on at a time.
-	MaxConcurrentReconciles int32 `json:"maxConcurrentReconciles,omitempty" default:"1" min:"1" max:"100"`
+	// MaxConcurrentReconciles is accepted from configurations of Koordinator.
+	MaxConcurrentReconciles *int32 `json:"maxConcurrentReconciles,omitempty" unused:"together"`
 	// EvictAllBarePods lets every pod without an owner be moved; nothing creates it again.
 	EvictAllBarePods bool `json:"evictAllBarePods,omitempty"`
 	// MinPodAge is how old a pod must be before it may be moved.

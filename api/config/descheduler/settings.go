@@ -154,7 +154,7 @@ func (r *reader) read() {
 			})
 		}
 	default:
-		r.Decode("", new(map[string]any)) // it finds the places
+		_ = r.Decode("", new(map[string]any)) // it finds the places
 		r.refuse("kind", "%q is not allowed: use %s or %s", kind, ConfigurationKind, PolicyKind)
 	}
 	if r.limits == "" {

@@ -205,6 +205,9 @@ func TestWhatHasNoEffectIsWarnedOf(t *testing.T) {
 			limits("{arbitrationArgs: {enabled: false}}"),
 			"has no effect: waiting moves are always chosen from in order",
 		},
+		"a number of workers": {
+			limits("{maxConcurrentReconciles: 4}"), "has no effect: one worker lets each job take its steps",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,7 +252,8 @@ func TestDefaults(t *testing.T) {
 	if got.Interval != 2*time.Minute || m.EvictQPS != "10" || m.EvictBurst != 1 || *m.MaxMigratingPerNode != 2 ||
 		m.MaxMigratingGlobally != nil || m.ObjectLimiters.Workload.Duration.Duration != 5*time.Minute ||
 		m.DefaultJobTTL.Duration != 5*time.Minute || m.DefaultJobMode != "ReservationFirst" ||
-		m.EvictionPolicy != "Eviction" || m.MinPodAge.Duration != 5*time.Minute || m.Namespaces.Percent != 100 ||
+		m.EvictionPolicy != "Eviction" ||
+		m.MinPodAge.Duration != 5*time.Minute || m.Namespaces.Percent != 100 ||
 		m.ReturnWindow.Duration != 30*time.Minute || m.ArbitrationArgs.Interval.Duration != 500*time.Millisecond {
 		t.Errorf("got the defaults %+v", m)
 	}

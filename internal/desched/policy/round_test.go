@@ -441,16 +441,16 @@ func TestRoundsBeginAtTheIntervalAndWhenNodesChange(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = s.Start(ctx) }()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		same := nodes("n0")[0]
 		s.nodeChanged(same, same.DeepCopy())
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		for range 3 { // as when the nodes of a group change
 			tainted := same.DeepCopy()
 			tainted.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
 			s.nodeChanged(same, tainted)
 		}
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		cancel()
 		synctest.Wait()
 		want := []time.Duration{0, 61 * time.Second, 66 * time.Second, 2 * time.Minute}
