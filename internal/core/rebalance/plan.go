@@ -26,10 +26,10 @@ type Node struct {
 	Pods              []Pod
 }
 
-// Use returns the use of a resource in percent; 100 where the node has none of it.
+// Use returns the use of a resource in percent. Of one that the node does not have, it is 0 without a use, else 100.
 func (n *Node) Use(resource string) float64 {
 	if n.Allocatable[resource] <= 0 {
-		return 100
+		return 100 * float64(min(n.Used[resource], 1))
 	}
 	return 100 * float64(n.Used[resource]) / float64(n.Allocatable[resource])
 }
@@ -171,16 +171,18 @@ func (p *Plan) empties(source int) (all bool) {
 	return all
 }
 
-// Imbalance returns the standard deviation of the used fractions of resources.
+// Imbalance returns the standard deviation of the used fractions of those resources that the node has.
 func Imbalance(used, allocatable Amounts, resources []string) float64 {
-	var sum, squares float64
+	var sum, squares, n float64
 	for _, r := range resources {
 		if allocatable[r] > 0 {
 			f := float64(used[r]) / float64(allocatable[r])
-			sum, squares = sum+f, squares+f*f
+			sum, squares, n = sum+f, squares+f*f, n+1
 		}
 	}
-	n := float64(max(len(resources), 1))
+	if n == 0 {
+		return 0
+	}
 	return math.Sqrt(max(squares/n-sum/n*sum/n, 0))
 }
 

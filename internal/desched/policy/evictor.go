@@ -64,7 +64,8 @@ func (n *round) check(p *evict.Policy, pod *corev1.Pod) (refused []evict.Refusal
 		for _, j := range n.accepted {
 			before, known := s.Job(j.UID)
 			if known && before.Phase != evict.Waiting {
-				continue
+				// The API server's time may be earlier, and is in whole seconds.
+				j, j.Created = before, n.began
 			}
 			s.SetJob(j)
 			defer func() {

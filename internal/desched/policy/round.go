@@ -171,10 +171,13 @@ func (n *round) Move(ctx context.Context, pod *corev1.Pod, reason string) bool {
 		}
 	}
 	n.decisions = append(n.decisions, d)
+	log := klog.FromContext(ctx)
 	if len(d.Refusals) > 0 {
+		log.V(2).Info("Pod is not to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile", d.Profile,
+			"plugin", d.Plugin, "reason", reason, "refusal", d.Refusals[0].String())
 		return false
 	}
-	klog.FromContext(ctx).Info("Pod is to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile",
+	log.Info("Pod is to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile",
 		d.Profile,
 		"plugin", d.Plugin, "reason", reason, "job", d.Job)
 	n.accepted = append(n.accepted, job)

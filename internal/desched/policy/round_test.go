@@ -332,6 +332,24 @@ func TestALimitCountsThePodsOfTheRound(t *testing.T) {
 	}
 }
 
+func TestALimitOfTheRoundCountsAJobThatHasEnded(t *testing.T) {
+	t.Parallel()
+	config := lifetime("maxNoOfPodsToEvictTotal: 1\n", noLimits)
+	s := newStage(t, config, nodes("n0", "n1"), web("a", "n0"), web("b", "n1"))
+	create := s.CreateJob
+	s.CreateJob = func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
+		made, err := create(ctx, j)
+		s.state.SetJob(evict.Job{
+			UID: string(made.UID), PodUID: string(j.Spec.PodRef.UID), Namespace: "default", Source: "n0",
+			Created: time.Now().Add(-time.Second), Phase: evict.Failed,
+		})
+		return made, err
+	}
+	if moved := s.moved(t); len(moved) != 1 {
+		t.Errorf("jobs for %v, want one", moved)
+	}
+}
+
 func TestAPodIsMovedOnlyWhereTheSchedulerFindsANode(t *testing.T) {
 	t.Parallel()
 	fit := strings.Replace(noLimits, "{max", "{nodeFit: true, nodeSelector: kubernetes.io/hostname!=n2, max", 1)
@@ -436,6 +454,9 @@ func TestRoundsBeginAtTheIntervalAndWhenNodesChange(t *testing.T) {
 		var began []time.Duration
 		first := time.Now()
 		s.Unsynced = func() []string {
+			if time.Since(first) < 2*time.Second {
+				return []string{"Pods"}
+			}
 			began = append(began, time.Since(first))
 			return nil
 		}
@@ -453,7 +474,10 @@ func TestRoundsBeginAtTheIntervalAndWhenNodesChange(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		cancel()
 		synctest.Wait()
-		want := []time.Duration{0, 61 * time.Second, 66 * time.Second, 2 * time.Minute}
+		// The first one is asked for twice.
+		want := []time.Duration{
+			2 * time.Second, 2 * time.Second, 61 * time.Second, 66 * time.Second, 122 * time.Second,
+		}
 		if diff := cmp.Diff(want, began); diff != "" {
 			t.Errorf("rounds began (-want +got):\n%s", diff)
 		}

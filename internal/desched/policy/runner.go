@@ -125,14 +125,25 @@ func (r *Runner) nodeChanged(before, after any) {
 // NeedLeaderElection is true: two runners would move twice as many pods.
 func (*Runner) NeedLeaderElection() bool { return true }
 
-// pause is the least time between two rounds: nodes often change together.
-const pause = 5 * time.Second
+const (
+	// pause is the least time between two rounds: nodes often change together.
+	pause = 5 * time.Second
+	// syncInterval is how often the caches are looked at until they are complete.
+	syncInterval = time.Second
+)
 
 // Start runs a round at each interval, and when nodes have changed, until ctx ends.
 func (r *Runner) Start(ctx context.Context) error {
 	if len(r.profiles) == 0 {
 		<-ctx.Done()
 		return nil
+	}
+	for len(r.Unsynced()) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.Clock.After(syncInterval):
+		}
 	}
 	tick := r.Clock.NewTicker(r.Settings.Interval)
 	defer tick.Stop()
