@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,8 +23,19 @@ import (
 // replicas of the scheduler, "standby": the addresses of the others.
 const extensionName = "tenon.sh"
 
-// diagnostics is where the scheduler is asked.
+// component is a server of Tenon that answers below /apis/v1.
+type component struct {
+	name  string // of its lease and its Service
+	title string
+	port  int // its secure one
+}
+
+// diagnostics is where the scheduler is asked, or another component.
 type diagnostics struct {
+	// component is the scheduler if it is empty.
+	component component
+	// question is posted, as JSON; nil for what is only read.
+	question []byte
 	// replicas are the addresses of all of a local cluster, in the order in which they are asked.
 	replicas []*url.URL
 	// flags lead to the cluster whose leader is asked where there are none; nil for none either.
@@ -40,21 +52,63 @@ func findDiagnostics(flags *genericclioptions.ConfigFlags, address string) (foun
 			return found, err
 		}
 	}
+	err = found.add(addresses...)
+	return found, err
+}
+
+// add adds addresses of replicas.
+func (d *diagnostics) add(addresses ...string) error {
 	for _, address := range addresses {
 		base, err := url.Parse(address)
 		if err != nil || base.Host == "" {
-			return found, usagef("diagnostics address %q is not allowed: use http://HOST:PORT", address)
+			return usagef("diagnostics address %q is not allowed: use http://HOST:PORT", address)
 		}
-		found.replicas = append(found.replicas, base)
+		d.replicas = append(d.replicas, base)
 	}
-	return found, nil
+	return nil
+}
+
+// findDescheduler returns where the descheduler is asked a question: at the address, else where the kubeconfig says.
+func findDescheduler(flags *genericclioptions.ConfigFlags, address string, question any) (diagnostics, error) {
+	text, err := json.Marshal(question)
+	if err != nil {
+		return diagnostics{}, fmt.Errorf("encode the question: %w", err)
+	}
+	found := diagnostics{component: descheduler, question: text, flags: flags}
+	if address == "" {
+		local, err := extensionOf(flags)
+		if err != nil {
+			return diagnostics{}, err
+		}
+		address = local.Descheduler
+	}
+	if address != "" {
+		err = found.add(address)
+	}
+	return found, err
+}
+
+// extension is what a local cluster has in its kubeconfig.
+type extension struct {
+	Diagnostics string   `json:"diagnostics"`
+	Standby     []string `json:"standby"`
+	Descheduler string   `json:"descheduler"`
 }
 
 // addressesInKubeconfig returns the addresses that a local cluster has in its kubeconfig; none for other clusters.
 func addressesInKubeconfig(flags *genericclioptions.ConfigFlags) ([]string, error) {
+	local, err := extensionOf(flags)
+	if err != nil || local.Diagnostics == "" {
+		return nil, err
+	}
+	return append([]string{local.Diagnostics}, local.Standby...), nil
+}
+
+// extensionOf returns the extension of the cluster in the kubeconfig; an empty one for clusters that are not local.
+func extensionOf(flags *genericclioptions.ConfigFlags) (local extension, err error) {
 	config, err := flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+		return local, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	chosen := *flags.ClusterName
 	if c := config.Contexts[cmp.Or(*flags.Context, config.CurrentContext)]; chosen == "" && c != nil {
@@ -62,23 +116,16 @@ func addressesInKubeconfig(flags *genericclioptions.ConfigFlags) ([]string, erro
 	}
 	cluster := config.Clusters[chosen]
 	if cluster == nil {
-		return nil, nil
+		return local, nil
 	}
 	raw, ok := cluster.Extensions[extensionName].(*runtime.Unknown)
 	if !ok {
-		return nil, nil
+		return local, nil
 	}
-	var extension struct {
-		Diagnostics string   `json:"diagnostics"`
-		Standby     []string `json:"standby"`
+	if err := json.Unmarshal(raw.Raw, &local); err != nil {
+		return local, fmt.Errorf("read extension %s of cluster %s in the kubeconfig: %w", extensionName, chosen, err)
 	}
-	if err := json.Unmarshal(raw.Raw, &extension); err != nil {
-		return nil, fmt.Errorf("read extension %s of cluster %s in the kubeconfig: %w", extensionName, chosen, err)
-	}
-	if extension.Diagnostics == "" {
-		return nil, nil
-	}
-	return append([]string{extension.Diagnostics}, extension.Standby...), nil
+	return local, nil
 }
 
 // errWaiting is the answer of a replica that does not lead.
@@ -102,7 +149,7 @@ func (d diagnostics) get(ctx context.Context, into any, path, query string) erro
 	for _, replica := range d.replicas {
 		target := replica.JoinPath(path)
 		target.RawQuery = query
-		err := askScheduler(ctx, &http.Client{Timeout: schedulerTimeout}, target, into)
+		err := d.ask(ctx, &http.Client{Timeout: schedulerTimeout}, target, into)
 		var network *url.Error
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errWaiting) && !errors.As(err, &network) {
 			return err
@@ -112,28 +159,33 @@ func (d diagnostics) get(ctx context.Context, into any, path, query string) erro
 	return errors.New(strings.Join(silent, "; "))
 }
 
-// refusedError is an answer of the scheduler that is none.
+// refusedError is an answer of a component that is none.
 type refusedError struct {
-	code int
-	text string
+	title string
+	code  int
+	text  string
 }
 
-func (e *refusedError) Error() string { return "the scheduler answers: " + e.text }
+func (e *refusedError) Error() string { return e.title + " answers: " + e.text }
 
 const schedulerTimeout = 10 * time.Second
 
-func askScheduler(ctx context.Context, client *http.Client, target *url.URL, into any) error {
-	status, text, err := fetch(ctx, client, "the scheduler", target.String())
+// who returns the component that is asked.
+func (d diagnostics) who() component { return cmp.Or(d.component, scheduler) }
+
+func (d diagnostics) ask(ctx context.Context, client *http.Client, target *url.URL, into any) error {
+	title := d.who().title
+	status, text, err := send(ctx, client, title, target.String(), d.question)
 	switch {
 	case err != nil:
 		return err
 	case status == http.StatusServiceUnavailable:
-		return fmt.Errorf("the scheduler at %s %w: %s", target.Host, errWaiting, said(status, text))
+		return fmt.Errorf("%s at %s %w: %s", title, target.Host, errWaiting, said(status, text))
 	case status != http.StatusOK:
-		return &refusedError{status, said(status, text)}
+		return &refusedError{title, status, said(status, text)}
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("read the scheduler's answer from %s: %w", target, err)
+		return fmt.Errorf("read the answer of %s from %s: %w", title, target, err)
 	}
 	return nil
 }
@@ -141,7 +193,17 @@ func askScheduler(ctx context.Context, client *http.Client, target *url.URL, int
 const maxAnswer = 64 << 20
 
 func fetch(ctx context.Context, client *http.Client, whom, target string) (status int, text []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return send(ctx, client, whom, target, nil)
+}
+
+// send posts a question; nil reads.
+func send(ctx context.Context, client *http.Client, whom, target string, question []byte,
+) (status int, text []byte, err error) {
+	method := http.MethodGet
+	if question != nil {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(question))
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask %s: %w", whom, err)
 	}

@@ -18,8 +18,10 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// schedulerPort is the scheduler's secure port.
-const schedulerPort = 10259
+var (
+	scheduler   = component{view.SchedulerName, "the scheduler", 10259}
+	descheduler = component{"tenon-descheduler", "the descheduler", 8443}
+)
 
 // errNoScheduler is returned where no lease says that a scheduler of Tenon has ever led.
 var errNoScheduler = errors.New("no scheduler was asked: neither the kubeconfig nor a lease names one")
@@ -33,15 +35,20 @@ func (d diagnostics) askLeader(ctx context.Context, into any, path, query string
 	if err != nil {
 		return err
 	}
-	err = c.askHolder(ctx, into, path, query)
+	err = d.askHolder(ctx, c, into, path, query)
 	if errors.Is(err, errWaiting) {
-		err = c.askHolder(ctx, into, path, query)
+		err = d.askHolder(ctx, c, into, path, query)
 	}
 	return err
 }
 
-func (c cluster) askHolder(ctx context.Context, into any, path, query string) error {
-	lease, err := c.lease(ctx, view.SchedulerName)
+func (d diagnostics) askHolder(ctx context.Context, c cluster, into any, path, query string) error {
+	who := d.who()
+	lease, err := c.lease(ctx, who.name)
+	if apierrors.IsNotFound(err) && who == descheduler {
+		return failure{ExitUnreachable, errors.New("no descheduler was asked: neither the kubeconfig nor a lease names " +
+			"one; install tenon-descheduler, or name its address with --descheduler")}
+	}
 	if apierrors.IsNotFound(err) {
 		return errNoScheduler
 	}
@@ -50,21 +57,21 @@ func (c cluster) askHolder(ctx context.Context, into any, path, query string) er
 	}
 	holder := holderOf(lease)
 	if holder == "" {
-		return errors.New("no scheduler leads: its lease has no holder")
+		return fmt.Errorf("no %s leads: its lease has no holder", strings.TrimPrefix(who.title, "the "))
 	}
-	client, err := c.schedulerClient(ctx)
+	client, err := c.componentClient(ctx, who)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	address, stop, err := c.forwardPort(ctx, installedIn(), holder, schedulerPort)
+	address, stop, err := c.forwardPort(ctx, installedIn(), holder, who.port)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	target := (&url.URL{Scheme: "https", Host: address}).JoinPath(path)
 	target.RawQuery = query
-	return askScheduler(ctx, client, target, into)
+	return d.ask(ctx, client, target, into)
 }
 
 // lease returns that of a component, in the namespace of the installation or where kube-scheduler's is by default.
@@ -87,26 +94,26 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return holder
 }
 
-// schedulerClient returns a client with the user's own credentials for a server whose certificate the authority of the
+// componentClient returns a client with the user's own credentials for a server whose certificate the authority of the
 // installation has signed. Whatever the kubeconfig says of checks, nothing is sent to another server: TLS checks the
 // certificate before it shows one of the client's, and before the first request.
-func (c cluster) schedulerClient(ctx context.Context) (*http.Client, error) {
+func (c cluster) componentClient(ctx context.Context, who component) (*http.Client, error) {
 	if c.config.Impersonate.UserName != "" {
-		return nil, errors.New("the scheduler answers no one in the name of another: --as cannot be passed on")
+		return nil, fmt.Errorf("%s answers no one in the name of another: --as cannot be passed on", who.title)
 	}
 	published, err := c.core.CoreV1().ConfigMaps(installedIn()).Get(ctx, authorityConfigMap, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read the authority of the scheduler's certificate: %w",
+		return nil, fmt.Errorf("read the authority of the certificate of %s: %w", who.title,
 			rightMissing(err, "get on configmaps of namespace "+installedIn()))
 	}
 	authority := []byte(published.Data[authorityKey])
 	if !x509.NewCertPool().AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("ConfigMap %s/%s has no certificate in %s: the scheduler is shown no credentials",
-			installedIn(), authorityConfigMap, authorityKey)
+		return nil, fmt.Errorf("ConfigMap %s/%s has no certificate in %s: %s is shown no credentials",
+			installedIn(), authorityConfigMap, authorityKey, who.title)
 	}
 	config := rest.CopyConfig(c.config)
 	config.Insecure, config.CAFile, config.CAData = false, "", authority
-	config.ServerName = view.SchedulerName + "." + installedIn() + ".svc"
+	config.ServerName = who.name + "." + installedIn() + ".svc"
 	config.Timeout, config.Dial = schedulerTimeout, nil
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	client, err := rest.HTTPClientFor(config)
