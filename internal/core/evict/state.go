@@ -2,6 +2,7 @@ package evict
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -211,6 +212,17 @@ func (s *State) Pod(uid string) (Pod, bool) {
 		return *p, true
 	}
 	return Pod{}, false
+}
+
+// Pods yields all pods, in no order.
+func (s *State) Pods() iter.Seq[Pod] {
+	return func(yield func(Pod) bool) {
+		for _, p := range s.pods {
+			if !yield(*p) {
+				return
+			}
+		}
+	}
 }
 
 // SetWorkload records an owner of pods.

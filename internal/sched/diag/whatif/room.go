@@ -72,7 +72,7 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 		names = append(names, name)
 		for _, info := range n.GetPods() {
 			pod := info.GetPod()
-			if c, may := cost[string(pod.UID)]; may {
+			if c, may := cost[string(pod.UID)]; may && s.profiles[pod.Spec.SchedulerName] != nil {
 				r.movable[string(pod.UID)] = pod
 				pods = append(pods, defrag.Pod{
 					UID: string(pod.UID), Node: name, Cost: c, Priority: corev1helpers.PodPriority(pod),

@@ -1,0 +1,85 @@
+package makeroom
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// Planner finds moves that make room. Safe for concurrent use.
+type Planner struct {
+	// Read calls a function with the state of all that the limits read.
+	Read   func(func(*evict.State))
+	Policy *evict.Policy
+	// WhatIf asks the scheduler.
+	WhatIf func(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
+	Now    func() time.Time
+}
+
+// Bad is an error of the one who asks.
+type Bad struct{ Text string }
+
+// Error returns the text.
+func (b *Bad) Error() string { return b.Text }
+
+func bad(format string, args ...any) error { return &Bad{fmt.Sprintf(format, args...)} }
+
+// Plan returns the smallest set of moves that makes room for the pods of a request, or why there is none. A request
+// that cannot be answered is a *Bad.
+func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnswer, error) {
+	if (len(r.Pods) > 0) == (r.Gang != "") {
+		return nil, bad("name pods, or one gang")
+	}
+	out := &view.RoomAnswer{Pods: slices.Clone(r.Pods), Kept: []view.KeptPod{}}
+	q := &view.WhatIf{Ask: view.Ask{Mode: view.MakeRoom, MaxMoves: r.MaxMoves}}
+	p.Read(func(s *evict.State) {
+		for pod := range s.Pods() {
+			key := pod.Namespace + "/" + pod.Name
+			switch {
+			case pod.Succeeded || pod.Failed:
+			case pod.Node != "":
+				if kept := p.reasons(s, &pod); len(kept) > 0 {
+					out.Kept = append(out.Kept, view.KeptPod{Pod: key, Node: pod.Node, Reasons: kept})
+				} else {
+					q.Ask.Movable = append(q.Ask.Movable, view.Movable{UID: pod.UID, Cost: int64(pod.EvictionCost)})
+				}
+			case r.Gang != "" && pod.Gang == r.Gang && !pod.Terminating:
+				out.Pods = append(out.Pods, key)
+			}
+		}
+	})
+	if len(out.Pods) == 0 {
+		return nil, bad("gang %s has no pod without a node", r.Gang)
+	}
+	if r.Gang != "" {
+		slices.Sort(out.Pods)
+	}
+	slices.SortFunc(out.Kept, func(a, b view.KeptPod) int { return strings.Compare(a.Pod, b.Pod) })
+	slices.SortFunc(q.Ask.Movable, func(a, b view.Movable) int { return cmp.Compare(a.UID, b.UID) })
+	q.Ask.Pods, out.Movable = out.Pods, len(q.Ask.Movable)
+	answer, err := p.WhatIf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Room == nil {
+		return nil, fmt.Errorf("the scheduler does not know mode %s: it is older than this descheduler", view.MakeRoom)
+	}
+	out.RoomPlan, out.Placements, out.Unschedulable = *answer.Room, answer.Placements, answer.Unschedulable
+	return out, nil
+}
+
+// reasons returns why a pod may not be moved now. The rate of evictions does not count: it is waited for.
+func (p *Planner) reasons(s *evict.State, pod *evict.Pod) (kept []view.KeptReason) {
+	for _, r := range s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Now()) {
+		if r.Code != evict.RateLimited {
+			kept = append(kept, view.KeptReason{Code: string(r.Code), Message: r.String(), Final: r.Final()})
+		}
+	}
+	return kept
+}
