@@ -17,7 +17,7 @@ const (
 	ExitUsage       = 2 // bad usage or bad input
 	ExitNegative    = 3 // with --exit-code: the answer is no
 	ExitUnreachable = 4 // cluster or component unreachable, or forbidden
-	ExitUnhealthy   = 5 // a check of doctor or status fails, or leave is not done
+	ExitUnhealthy   = 5 // a check of doctor or status fails, or leave or make-room is not done
 	ExitInterrupted = 130
 )
 

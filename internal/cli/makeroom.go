@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+type roomOptions struct {
+	format, address string
+	dryRun          bool
+	moves           int
+}
+
+func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	var o roomOptions
+	c := &cobra.Command{
+		Use:   "make-room pod/NAME | gang/NAME",
+		Short: "Move the fewest pods that make room for others",
+		Long: `Move the fewest pods that make room for a pod, or for all members of a gang that have no node.
+
+The descheduler knows which pods may be moved now. The scheduler finds the smallest set of them: the fewest pods, then
+the lowest eviction cost, then the lowest priority. For each pod that moves, there is room on another node before it
+leaves. Sets of one and two pods are all tried, larger ones up to a bound.
+
+With --dry-run the moves are only shown. Else a PodMigrationJob is created for each, with your own rights, and the
+command waits until the pods that need room have a node. Until then these are nominated to their nodes, so that no other
+pod of their priority or a lower one takes the room. Ctrl-C ends the waiting; the jobs go on.`,
+		Example: `  # which pods would move, and where
+  tenon make-room pod/train-0 --dry-run
+
+  # move them, and wait
+  tenon make-room pod/train-0
+
+  # for a gang, with up to four moves
+  tenon make-room gang/train --max-moves 4`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completeArgument(flags, "pod", "gang"),
+		RunE: func(c *cobra.Command, args []string) error {
+			kind, name, err := named(args, "pod", "gang")
+			if err == nil && name == "" {
+				err = usagef("name what needs room: pod/NAME or gang/NAME")
+			}
+			if err == nil {
+				err = checkFormat(o.format)
+			}
+			if err == nil && o.format != "table" && !o.dryRun {
+				err = usagef("-o needs --dry-run: without it, the moves are made and shown as they go on")
+			}
+			if err != nil {
+				return err
+			}
+			namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+			if err != nil {
+				return err
+			}
+			request := view.RoomRequest{MaxMoves: o.moves, Pods: []string{namespace + "/" + name}}
+			if kind == "gang" {
+				request.Pods, request.Gang = nil, gangName(namespace, name)
+			}
+			answer, err := askForRoom(c.Context(), flags, o.address, &request)
+			if err != nil {
+				return err
+			}
+			if o.dryRun || len(answer.Moves) == 0 {
+				err := printAnswer(streams.Out, o.format, struct {
+					APIVersion string `json:"apiVersion"`
+					Kind       string `json:"kind"`
+					*view.RoomAnswer
+				}{apiVersion, "RoomPlan", answer}, func() string { return drawRoom(answer) })
+				if err == nil && !o.dryRun && !answer.Found {
+					err = errUnhealthy
+				}
+				return err
+			}
+			_, _ = io.WriteString(streams.Out, drawRoom(answer)+"\n")
+			cl, err := connect(flags)
+			if err != nil {
+				return err
+			}
+			return cl.makeRoom(c.Context(), streams.Out, answer)
+		},
+	}
+	outputFlag(c, &o.format)
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the moves, and make none")
+	c.Flags().IntVar(&o.moves, "max-moves", 2, "how many pods may move, 1 to 8")
+	c.Flags().StringVar(&o.address, "descheduler", "",
+		"address of the descheduler (default: from the kubeconfig, else the replica that leads)")
+	return c
+}
+
+func askForRoom(ctx context.Context, flags *genericclioptions.ConfigFlags, address string, r *view.RoomRequest,
+) (*view.RoomAnswer, error) {
+	to, err := findDescheduler(flags, address, r)
+	if err != nil {
+		return nil, err
+	}
+	answer := &view.RoomAnswer{}
+	return answer, to.get(ctx, answer, "/apis/v1/makeroom", "")
+}
+
+// drawRoom draws a plan, or why there is none.
+func drawRoom(a *view.RoomAnswer) string {
+	var out strings.Builder
+	need := strings.Join(a.Pods, ", ")
+	switch {
+	case a.Found && len(a.Moves) == 0:
+		fmt.Fprintf(&out, "%s: there is room already, on %s\n", need, strings.Join(nodesOf(a), ", "))
+		return out.String()
+	case a.Found:
+		fmt.Fprintf(&out, "Room for %s on %s:\n\n", need, strings.Join(nodesOf(a), ", "))
+		c := columns{indent: "  "}
+		c.add("MOVE", "FROM", "TO", "COST", "PRIORITY")
+		for _, m := range a.Moves {
+			c.add(m.Pod, m.Node, m.Target, m.Cost, m.Priority)
+		}
+		for _, line := range c.lines() {
+			out.WriteString(line + "\n")
+		}
+		if a.Proven {
+			fmt.Fprintf(&out, "\nNo smaller set of moves helps (%d sets were looked at).\n", a.Looked)
+		} else {
+			fmt.Fprintf(&out, "\nThe search was cut short after %d sets: a smaller set may exist.\n", a.Looked)
+		}
+	case a.Proven:
+		fmt.Fprintf(&out, "%s: no set of at most %s helps\n", need, view.Count(a.MaxMoves, "move"))
+	default:
+		fmt.Fprintf(&out, "%s: none of the %d sets of at most %s that were looked at helps\n", need, a.Looked,
+			view.Count(a.MaxMoves, "move"))
+	}
+	if len(a.Unschedulable) > 0 && a.Unschedulable[0].RootCause != nil {
+		fmt.Fprintf(&out, "Now: %s\n", a.Unschedulable[0].RootCause.Message)
+	}
+	drawKept(&out, a)
+	return out.String()
+}
+
+// drawKept draws a line for each code by which pods may not be moved, with the first pod as an example.
+func drawKept(out *strings.Builder, a *view.RoomAnswer) {
+	fmt.Fprintf(out, "\n%s may be moved now, %d may not.\n", view.Count(a.Movable, "pod"), len(a.Kept))
+	if len(a.Kept) == 0 {
+		return
+	}
+	type group struct {
+		code, example, text string
+		pods                int
+	}
+	var groups []*group
+	for _, k := range a.Kept {
+		first := k.Reasons[0]
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.code == first.Code })
+		if i < 0 {
+			i, groups = len(groups), append(groups, &group{code: first.Code, example: k.Pod, text: first.Message})
+		}
+		groups[i].pods++
+	}
+	slices.SortFunc(groups, func(x, y *group) int { return cmp.Or(y.pods-x.pods, strings.Compare(x.code, y.code)) })
+	c := columns{indent: "  "}
+	c.add("PODS", "CODE", "EXAMPLE", "REASON")
+	for _, g := range groups {
+		c.add(g.pods, g.code, g.example, strings.TrimPrefix(g.text, g.code+": "))
+	}
+	for _, line := range c.lines() {
+		out.WriteString(line + "\n")
+	}
+}
+
+// nodesOf returns the nodes on which the pods will be, each once.
+func nodesOf(a *view.RoomAnswer) (nodes []string) {
+	for _, p := range a.Placements {
+		if !slices.Contains(nodes, p.Node) {
+			nodes = append(nodes, p.Node)
+		}
+	}
+	return nodes
+}
