@@ -46,8 +46,8 @@ func (d diagnostics) askHolder(ctx context.Context, c cluster, into any, path, q
 	who := d.who()
 	lease, err := c.lease(ctx, who.name)
 	if apierrors.IsNotFound(err) && who == descheduler {
-		return failure{ExitUnreachable, errors.New("no descheduler was asked: neither the kubeconfig nor a lease names " +
-			"one; install tenon-descheduler, or name its address with --descheduler")}
+		return failure{ExitUnreachable, errors.New("no descheduler was asked: neither the kubeconfig nor a lease " +
+			"names one; install tenon-descheduler, or name its address with --descheduler")}
 	}
 	if apierrors.IsNotFound(err) {
 		return errNoScheduler

@@ -101,7 +101,10 @@ func TestTheHandlerAnswers(t *testing.T) {
 		status             int
 		want               string
 	}{
-		{"a plan", "POST", `{"pods":["default/x"]}`, &view.WhatIfAnswer{Room: &view.RoomPlan{Looked: 9}}, nil, 200, `"looked":9`},
+		{
+			"a plan", "POST", `{"pods":["default/x"]}`, &view.WhatIfAnswer{Room: &view.RoomPlan{Looked: 9}}, nil, 200,
+			`"looked":9`,
+		},
 		{"reading", "GET", "", nil, nil, 405, "use POST"},
 		{"an unknown field", "POST", `{"pod":"x"}`, nil, nil, 400, `unknown field`},
 		{"nothing", "POST", `{}`, nil, nil, 400, "name pods, or one gang"},
@@ -126,7 +129,12 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 	answers := []struct {
 		status int
 		body   string
-	}{{503, `{"message":"the instance is not leader"}`}, {200, `{"snapshotGeneration":4}`}, {400, `{"message":"odd"}`}, {500, "x"}}
+	}{
+		{503, `{"message":"the instance is not leader"}`},
+		{200, `{"snapshotGeneration":4}`},
+		{400, `{"message":"odd"}`},
+		{500, "x"},
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.URL.Path != "/apis/v1/whatif" || r.Header.Get("Authorization") != "" {
 			t.Errorf("got %s %s with credentials %q", r.Method, r.URL.Path, r.Header.Get("Authorization"))
