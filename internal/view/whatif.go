@@ -48,6 +48,8 @@ const (
 type Ask struct {
 	Pods []string `json:"pods"`
 	Mode string   `json:"mode,omitempty"`
+	// Nodes are the only ones on which the pods are placed; none means all. It belongs to Schedule.
+	Nodes []string `json:"nodes,omitempty"`
 	// MaxMoves and Movable belong to MakeRoom: how many pods may move, 1 to 8 (0 means 2), and which.
 	MaxMoves int       `json:"maxMoves,omitempty"`
 	Movable  []Movable `json:"movable,omitempty"`

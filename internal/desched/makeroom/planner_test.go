@@ -3,6 +3,7 @@ package makeroom_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/scheduler"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -134,11 +136,16 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 		{200, `{"snapshotGeneration":4}`},
 		{400, `{"message":"odd"}`},
 		{500, "x"},
+		{200, `{"placements":[{"pod":"default/web","node":"n1"}]}`},
+		{200, "{}"},
 	}
+	asked := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.URL.Path != "/apis/v1/whatif" || r.Header.Get("Authorization") != "" {
 			t.Errorf("got %s %s with credentials %q", r.Method, r.URL.Path, r.Header.Get("Authorization"))
 		}
+		body, _ := io.ReadAll(r.Body)
+		asked = string(body)
 		w.WriteHeader(answers[0].status)
 		_, _ = w.Write([]byte(answers[0].body))
 		answers = answers[1:]
@@ -157,6 +164,19 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 	}
 	if _, err := c.WhatIf(t.Context(), &view.WhatIf{}); err == nil || !strings.Contains(err.Error(), "500") {
 		t.Errorf("got %v, want the status", err)
+	}
+	pod := object.Pod("web", object.On("n0"))
+	for _, want := range []string{"n1", ""} {
+		if got, err := c.Fit(t.Context(), pod, []string{"n1", "n2"}); err != nil || got != want {
+			t.Errorf("fits on %q, %v; want %q", got, err, want)
+		}
+	}
+	const want = `{"changes":[{"removePod":"default/web"}],"ask":{"pods":["default/web"],"nodes":["n1","n2"]}}`
+	if asked != want {
+		t.Errorf("asked %s, want %s", asked, want)
+	}
+	if got, err := c.Fit(t.Context(), pod, nil); got != "" || err != nil {
+		t.Errorf("among no nodes: got %q, %v", got, err)
 	}
 	for address, want := range map[string]string{
 		"http://10.0.0.1:1": "is plain and not on 127.0.0.1: use https", "tenon": "use https://HOST:PORT",

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/internal/view"
@@ -83,6 +84,24 @@ func (c *Client) WhatIf(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer
 		case <-time.After(pause):
 		}
 	}
+}
+
+// Fit returns the node of nodes on which the scheduler would place a pod like this one if this one were gone; "" where
+// it would place it on none. The pod's own node counts if it is one of nodes.
+func (c *Client) Fit(ctx context.Context, pod *corev1.Pod, nodes []string) (string, error) {
+	if len(nodes) == 0 {
+		return "", nil
+	}
+	key := pod.Namespace + "/" + pod.Name
+	q := &view.WhatIf{Ask: view.Ask{Pods: []string{key}, Nodes: nodes}}
+	if pod.Spec.NodeName != "" {
+		q.Changes = []view.Change{{RemovePod: key}}
+	}
+	answer, err := c.WhatIf(ctx, q)
+	if err != nil || len(answer.Placements) == 0 {
+		return "", err
+	}
+	return answer.Placements[0].Node, nil
 }
 
 func (c *Client) ask(ctx context.Context, question []byte) (*view.WhatIfAnswer, error) {

@@ -126,6 +126,12 @@ func TestWhatIf(t *testing.T) {
 			map[string]string{"default/small": "b"},
 			nil,
 		},
+		"a pod that may be on some nodes alone": {
+			`{"changes":[{"removePod":"default/on-a"},{"removePod":"default/on-b"}],` +
+				`"ask":{"pods":["default/large","default/equal"],"nodes":["b"]}}`,
+			map[string]string{"default/large": "b", "default/equal": ""},
+			nil,
+		},
 		"an added pod that takes what is free": {
 			`{"changes":[{"addPod":{"metadata":{"name":"new","labels":{"koordinator.sh/qosClass":"LSR"}},` +
 				`"spec":{"schedulerName":"tenon-scheduler","nodeName":"a","priority":9000,` +
@@ -272,7 +278,7 @@ func TestMakeRoom(t *testing.T) {
 		`{"ask":{"mode":"makeRoom","pods":["default/large"],"maxMoves":9}}`: "ask.maxMoves is 9, want 1 to 8",
 		`{"ask":{"mode":"makeRoom","pods":["default/large","default/huge"]}}`: "pod default/huge asks for " +
 			"something else than pod default/large",
-		`{"changes":[{"cordon":"a"}],"ask":{"mode":"makeRoom","pods":["default/large"]}}`: "exclude each other",
+		`{"changes":[{"cordon":"a"}],"ask":{"mode":"makeRoom","pods":["default/large"]}}`: "exclude mode makeRoom",
 	} {
 		if _, err := a.answer(question); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", question, err, want)
@@ -303,6 +309,7 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"ask":{"pods":["default/none"]}}`:              "ask.pods[0]: pod default/none does not exist",
 		`{"ask":{"pods":["default/on-a"]}}`:              "is bound to node a: remove it with removePod",
 		`{"ask":{"pods":["default/foreign"]}}`:           `spec.schedulerName is "other"; this scheduler serves`,
+		`{"ask":{"mode":"preempt","nodes":["a"]}}`:       "ask.nodes and mode preempt exclude each other",
 		`{"ask":{"mode":"guess"}}`:                       `ask.mode is "guess", want schedule, preempt or makeRoom`,
 		`{"changes":[{}]}`:                               "changes[0]: has 0 kinds of change, want one of",
 		`{"changes":[{"cordon":"a","removePod":"x/y"}]}`: "changes[0]: has 2 kinds of change",

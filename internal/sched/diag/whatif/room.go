@@ -118,8 +118,8 @@ func (r *room) check(q *view.WhatIf) (moves int, err error) {
 		moves = defaultMoves
 	}
 	switch {
-	case len(q.Changes) > 0:
-		return 0, bad("changes and mode %s exclude each other", view.MakeRoom)
+	case len(q.Changes) > 0 || len(q.Ask.Nodes) > 0:
+		return 0, bad("changes and ask.nodes exclude mode %s", view.MakeRoom)
 	case len(r.demand) == 0:
 		return 0, bad("ask.pods is empty: name the pods that need room")
 	case moves < 1 || moves > mostMoves:

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -69,8 +70,15 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	if q.Ask.Mode == view.MakeRoom {
 		return out, s.makeRoom(q, pods, out)
 	}
+	var allowed func(node string) bool
+	if len(q.Ask.Nodes) > 0 {
+		if q.Ask.Mode == view.Preempt {
+			return nil, bad("ask.nodes and mode %s exclude each other", view.Preempt)
+		}
+		allowed = sets.New(q.Ask.Nodes...).Has
+	}
 	for _, pod := range pods {
-		if err := s.ask(pod, q.Ask.Mode == view.Preempt, out); err != nil {
+		if err := s.ask(pod, q.Ask.Mode == view.Preempt, allowed, out); err != nil {
 			return nil, err
 		}
 	}
@@ -78,8 +86,9 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 }
 
 // ask places one pod, and adds to the answer where, or why not.
-func (s *session) ask(pod *corev1.Pod, preempt bool, out *view.WhatIfAnswer) error {
-	p, err := s.place(pod, nil)
+func (s *session) ask(pod *corev1.Pod, preempt bool, allowed func(node string) bool, out *view.WhatIfAnswer,
+) error {
+	p, err := s.place(pod, allowed)
 	if p == nil && err == nil && preempt {
 		var victims []view.Victim
 		if p, victims, err = s.preempt(pod); p != nil {
