@@ -105,7 +105,7 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 }
 
 // writeKubeconfig returns a file that names an API server where none is.
-func writeKubeconfig(t *testing.T) string {
+func writeKubeconfig(t testing.TB) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: " +
@@ -118,12 +118,12 @@ func writeKubeconfig(t *testing.T) string {
 }
 
 // newScheduler sets a scheduler up against an API server that is never asked.
-func newScheduler(t *testing.T, args ...string) *Scheduler {
+func newScheduler(t testing.TB, args ...string) *Scheduler {
 	t.Helper()
 	return newSchedulerWith(t, nil, args...)
 }
 
-func newSchedulerWith(t *testing.T, with []Option, args ...string) *Scheduler {
+func newSchedulerWith(t testing.TB, with []Option, args ...string) *Scheduler {
 	t.Helper()
 	config := writeKubeconfig(t)
 	o := NewOptions(with...)

@@ -27,7 +27,7 @@ import (
 // asked is a scheduler that answers questions, over nodes of 2 × 2 NUMA nodes with 4 cores of 2 threads each.
 type asked struct {
 	*Scheduler
-	t *testing.T
+	t testing.TB
 }
 
 func newAsked(t *testing.T, nodes ...string) *asked {

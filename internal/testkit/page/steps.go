@@ -95,6 +95,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/cpu.md ", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md scheduling.", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md $ kubectl get", Scene: Picture, Why: "a moment"},
+		{Blocks: "docs/guide/make-room.md ", Scene: Picture, Why: "a moment of a full cluster"},
 		{
 			Blocks: "docs/guide/numa-alignment.md scheduling.koordinator.sh/", Scene: Picture,
 			Why: "values of annotations",
