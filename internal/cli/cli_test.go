@@ -620,7 +620,8 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			[]string{"explain", "widget/g", "--kubeconfig", without},
 			ExitUsage, nil,
 			[]string{
-				`unknown kind in "widget/g": use pod, quota, gang, reservation, deployment, replicaset, statefulset, daemonset, job`,
+				`unknown kind in "widget/g": use pod, quota, gang, reservation, deployment, replicaset, ` +
+					`statefulset, daemonset, job`,
 			},
 		},
 		"a forbidden namespace": {

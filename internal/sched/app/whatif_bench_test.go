@@ -21,11 +21,13 @@ func BenchmarkMakeRoom(b *testing.B) {
 			b.Run(fmt.Sprintf("nodes=%d/moves=%d", nodes, moves), func(b *testing.B) {
 				a := &asked{newScheduler(b), b}
 				m := grid.Worked().Build(b)
-				q := view.WhatIf{Ask: view.Ask{Mode: view.MakeRoom, Pods: []string{"default/large"}, MaxMoves: moves}}
+				q := view.WhatIf{Ask: view.Ask{
+					Mode: view.MakeRoom, Pods: []string{"default/large"}, MaxMoves: moves,
+				}}
 				for i := range nodes {
 					name := fmt.Sprintf("n%d", i)
-					node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32", "memory", "64Gi",
-						"pods", "110")
+					node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32",
+						"memory", "64Gi", "pods", "110")
 					a.nodes.AddNode(klog.Background(), node)
 					a.store.PutNode(node)
 					a.store.PutTopology(object.Topology(name, m, nil))
@@ -33,7 +35,8 @@ func BenchmarkMakeRoom(b *testing.B) {
 						pod := bound(fmt.Sprintf("p%d-%d", i, j), name, list(2*j, 4))
 						a.add(pod)
 						if i%2 == 0 {
-							q.Ask.Movable = append(q.Ask.Movable, view.Movable{UID: string(pod.UID), Cost: int64(i % 7)})
+							movable := view.Movable{UID: string(pod.UID), Cost: int64(i % 7)}
+							q.Ask.Movable = append(q.Ask.Movable, movable)
 						}
 					}
 				}
