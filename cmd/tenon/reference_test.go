@@ -23,6 +23,7 @@ import (
 	proxy "github.com/tenon-project/tenon/internal/agent/criproxy/app"
 	"github.com/tenon-project/tenon/internal/cli"
 	manager "github.com/tenon-project/tenon/internal/control/app"
+	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sim"
 )
@@ -80,7 +81,9 @@ func TestTheReferenceHasAllFlags(t *testing.T) {
 	walk(cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines()),
 		cli.NewCheck(streams, checks()))...))
 	section("tenon-scheduler", flagRows(scheduler.NewOptions().Flags.FlagSet("tenon")))
-	for _, c := range []*cobra.Command{agent.New(), manager.NewCommand(), proxy.NewCommand()} {
+	for _, c := range []*cobra.Command{
+		agent.New(), manager.NewCommand(), descheduler.NewCommand(), proxy.NewCommand(),
+	} {
 		walk(c)
 	}
 	name := filepath.Join("..", "..", "docs", "reference", "flags.md")

@@ -135,6 +135,9 @@ type Manager struct {
 // Descheduler is the settings of tenon-descheduler.
 type Descheduler struct {
 	Replicated `repository:"tenon-descheduler" requests:"{cpu: 50m, memory: 128Mi}" limits:"{memory: 1Gi}"`
+	// A whole DeschedulerConfiguration, or a DeschedulerPolicy; empty to move pods for PodMigrationJobs alone.
+	// docs/reference/descheduler-config.yaml has every field.
+	Config map[string]any `json:"config" default:"{}"`
 }
 
 // Agent is the settings of tenon-agent.

@@ -140,7 +140,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer counters.Unregister(metrics.Registry)
-	forget, err := serving.RegisterInfo(metrics.Registry, "tenon-manager", o.Settings)
+	forget, err := serving.RegisterInfo(metrics.Registry, "tenon-manager", o.Settings.Hash())
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}

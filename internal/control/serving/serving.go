@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/api/version"
 )
 
@@ -35,7 +34,7 @@ func Options(flag, address string) (metricsserver.Options, error) {
 }
 
 // RegisterInfo makes metrics say which version of a component runs with which configuration, until forget is called.
-func RegisterInfo(to prometheus.Registerer, component string, settings strict.Settings) (forget func(), err error) {
+func RegisterInfo(to prometheus.Registerer, component, hash string) (forget func(), err error) {
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tenon_build_info", Help: "1, with the version of the binary.",
 	}, []string{"component", "version"})
@@ -43,7 +42,7 @@ func RegisterInfo(to prometheus.Registerer, component string, settings strict.Se
 		Name: "tenon_config_info", Help: "1, with a hash of the configuration in force.",
 	}, []string{"component", "hash"})
 	build.WithLabelValues(component, version.String()).Set(1)
-	inForce.WithLabelValues(component, settings.Hash()).Set(1)
+	inForce.WithLabelValues(component, hash).Set(1)
 	err = errors.Join(to.Register(build), to.Register(inForce))
 	return func() { _ = to.Unregister(build) && to.Unregister(inForce) }, err
 }

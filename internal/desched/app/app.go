@@ -3,13 +3,13 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/internal/control/serving"
 )
 
@@ -40,8 +40,11 @@ type Options struct {
 	// LeaderElectNamespace is where the lease is by which one of several deschedulers leads. "" is for one without
 	// others: it leads.
 	LeaderElectNamespace string
-	// Settings are served as /configz.
-	Settings strict.Settings
+	// Namespace is that of the descheduler itself: no pod of it is moved.
+	Namespace string
+	// Settings are those of descheduler.Read. Text is the file that they were read from.
+	Settings descheduler.Settings
+	Text     []byte
 }
 
 // Run moves pods until ctx ends.
@@ -64,6 +67,9 @@ func Run(ctx context.Context, o Options) error {
 			return errors.New("the serving address needs a certificate file and a key file in one folder")
 		}
 	}
+	for _, text := range o.Settings.Warnings {
+		klog.FromContext(ctx).Info("Configuration has a doubtful value", "warning", text)
+	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
 	mgr, err := manager.New(config, manager.Options{
@@ -78,19 +84,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the descheduler: %w", err)
 	}
-	forget, err := serving.RegisterInfo(metrics.Registry, Component, o.Settings)
+	forget, err := serving.RegisterInfo(metrics.Registry, Component, fmt.Sprintf("%.8x", sha256.Sum256(o.Text)))
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer forget()
-	client, err := kubernetes.NewForConfig(config)
+	parts, err := wire(mgr, config, &o)
 	if err != nil {
 		return fmt.Errorf("set up the descheduler: %w", err)
 	}
-	parts, err := wire(mgr, client, &o)
-	if err != nil {
-		return fmt.Errorf("set up the descheduler: %w", err)
-	}
+	defer parts.forget()
 	if o.ServingAddress != "" && o.ServingAddress != "0" {
 		err = mgr.AddMetricsServerExtraHandler("/apis/v1/", answering(mgr.Elected(), parts.handlers))
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/internal/desched/app"
 )
 
@@ -28,8 +29,12 @@ func free(t *testing.T) string {
 
 func TestRunServesUntilItsContextEnds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	settings, err := descheduler.Read("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := app.Options{
-		RESTConfig:    &rest.Config{Host: "https://127.0.0.1:1"},
+		RESTConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Settings: settings, Namespace: "tenon-system",
 		HealthAddress: free(t), ServingAddress: free(t), LeaderElectNamespace: "tenon-system",
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -45,6 +50,9 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 		if got := get(t, client, "http://"+o.ServingAddress+path); !strings.Contains(got, want) {
 			t.Errorf("%s = %s, want %s in it", path, got, want)
 		}
+	}
+	if got := get(t, client, "http://"+o.HealthAddress+"/readyz"); !strings.Contains(got, "[-]caches failed") {
+		t.Errorf("/readyz = %s without an API server", got)
 	}
 	stop()
 	if err := <-done; err != nil {

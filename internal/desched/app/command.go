@@ -2,10 +2,13 @@ package app
 
 import (
 	"flag"
+	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/internal/control/serving"
 )
@@ -14,6 +17,8 @@ import (
 func NewCommand() *cobra.Command {
 	o := Options{}
 	elect := true
+	var file string
+	var schedulers []string
 	cmd := &cobra.Command{
 		Use:   Component,
 		Short: "Moves pods to nodes where their room is already reserved",
@@ -24,6 +29,19 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger := klog.Background()
 			serving.UseLogger(logger)
+			var err error
+			if file != "" {
+				if o.Text, err = os.ReadFile(file); err != nil {
+					return fmt.Errorf("read the configuration: %w", err)
+				}
+			}
+			if o.Settings, err = descheduler.Read(file, o.Text); err != nil {
+				return err
+			}
+			if len(schedulers) > 0 {
+				o.Settings.Migration.SchedulerNames = schedulers
+			}
+			o.Namespace = o.LeaderElectNamespace
 			if !elect {
 				o.LeaderElectNamespace = ""
 			}
@@ -32,6 +50,10 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.Bool("version", false, "print the version")
+	f.StringVar(&file, "config", "",
+		"`file` with a DeschedulerConfiguration or a DeschedulerPolicy; without it, pods move for jobs alone")
+	f.StringSliceVar(&schedulers, "scheduler-names", nil,
+		"`names` of the schedulers that place Reservations; default: schedulerNames of the configuration")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; without it the service account is used")
 	f.StringVar(&o.ServingAddress, "serving-address", ":8443",
 		"`host:port` of /metrics and /apis/v1: plain on loopback, else over TLS with the API server's authorization; "+

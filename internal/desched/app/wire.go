@@ -1,22 +1,156 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/desched/migration"
+	"github.com/tenon-project/tenon/internal/desched/policy"
+	"github.com/tenon-project/tenon/internal/desched/watched"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// parts are what the others serve.
+// parts are what observes, decides and moves.
 type parts struct {
+	known        *watched.Cluster
+	reservations cache.SharedIndexInformer
+	mover        *migration.Controller
+	plugins      *policy.Runner
 	// handlers answer below /apis/v1, by patterns of http.ServeMux, while this replica leads.
 	handlers map[string]http.Handler
-	// ready fails until the caches have been filled once.
-	ready healthz.Checker
+	forget   func() // takes the metrics back
 }
 
-// wire adds to a manager all that observes, decides and moves.
-func wire(_ manager.Manager, _ kubernetes.Interface, _ *Options) (*parts, error) {
-	return &parts{ready: healthz.Ping}, nil
+// wire makes the parts and adds them to a manager.
+func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) {
+	pods, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	objects, err := migration.NewClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	reader, err := kube.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	p := &parts{reservations: kube.NewReservationInformer(reader)}
+	if p.known, err = watched.New(config, pods); err != nil {
+		return nil, err
+	}
+	class := func(name string) (int32, error) {
+		c, err := pods.SchedulingV1().PriorityClasses().Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("read PriorityClass: %w", err)
+		}
+		return c.Value, nil
+	}
+	limits, err := policy.NewPolicy(o.Settings, o.Namespace, class)
+	if err != nil {
+		return nil, err
+	}
+	counters := migration.NewMetrics()
+	p.mover = migration.New(migration.Options{
+		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods,
+		Jobs: p.known.Jobs.GetStore(), Reservations: p.reservations.GetStore(), Pod: p.known.Pod,
+		Read: p.known.Read, Record: p.known.PutJob, Policy: limits, Events: mgr.GetEventRecorder(Component),
+		Metrics: counters, Now: time.Now,
+	})
+	if p.plugins, err = policy.New(policy.Options{
+		Settings: o.Settings, Policy: limits, PriorityClass: class, Read: p.known.Read, Unsynced: p.unsynced,
+		Nodes: p.known.Nodes, Pods: p.known.Pods, Fitter: unasked{}, Clock: clock.RealClock{},
+		CreateJob: func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
+			return j, objects.Create(ctx, j, client.FieldOwner(Component))
+		},
+		PatchPod: func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+			_, err := pods.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: Component})
+			return err
+		},
+	}); err != nil {
+		return nil, err
+	}
+	p.forget = func() {
+		for _, c := range counters.Collectors() {
+			metrics.Registry.Unregister(c)
+		}
+	}
+	for _, c := range counters.Collectors() {
+		if err := metrics.Registry.Register(c); err != nil {
+			p.forget()
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return p, errors.Join(mgr.Add(p.known), mgr.Add(caching{p.reservations}), mgr.Add(manager.RunnableFunc(p.move)),
+		mgr.Add(p.plugins))
+}
+
+// unsynced returns the kinds of which the caches have not been filled yet.
+func (p *parts) unsynced() []string {
+	missing := p.known.Unsynced()
+	if !p.reservations.HasSynced() {
+		missing = append(missing, "Reservations")
+	}
+	return missing
+}
+
+// ready fails until the caches have been filled once.
+func (p *parts) ready(*http.Request) error {
+	if missing := p.unsynced(); len(missing) > 0 {
+		return fmt.Errorf("the caches of %v are not complete", missing)
+	}
+	return nil
+}
+
+// syncInterval is how often the caches are looked at until they have been filled.
+const syncInterval = 100 * time.Millisecond
+
+// move runs the controller of PodMigrationJobs when the caches have been filled, until ctx ends.
+func (p *parts) move(ctx context.Context) error {
+	tick := time.NewTicker(syncInterval)
+	defer tick.Stop()
+	for len(p.unsynced()) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+	return p.mover.Start(ctx)
+}
+
+// caching is an informer that runs whether this replica leads or not.
+type caching struct{ cache.SharedIndexInformer }
+
+// Start follows the objects until ctx ends.
+func (c caching) Start(ctx context.Context) error {
+	c.RunWithContext(ctx)
+	return nil
+}
+
+// NeedLeaderElection is false: a replica that begins to lead knows its objects already.
+func (caching) NeedLeaderElection() bool { return false }
+
+// unasked is where no scheduler is named.
+type unasked struct{}
+
+// Fit says that it is not known.
+func (unasked) Fit(context.Context, *corev1.Pod, []string) (string, error) {
+	return "", errors.New("no scheduler is named that could say where the pod fits")
 }

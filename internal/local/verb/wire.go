@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	config "github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/deploy"
 	manager "github.com/tenon-project/tenon/internal/control/app"
@@ -122,14 +123,20 @@ func newManager() *cobra.Command {
 
 func newDescheduler() *cobra.Command {
 	return hidden(cluster.DeschedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
-		c := descheduler.NewCommand()
-		c.SetArgs([]string{
-			"--kubeconfig=" + dir.Credential(cluster.Descheduler),
-			"--serving-address=" + address(ports[datadir.Descheduler]),
-			"--health-address=" + address(ports[datadir.DeschedulerHealth]),
-			"--leader-elect=false",
+		settings, err := config.Read("", nil)
+		if err != nil {
+			return err
+		}
+		settings.Migration.SchedulerNames = simnode.SchedulerNames()
+		settings.Migration.MinPodAge.Duration = 0 // who tries it moves pods that were just created
+		logger := klog.Background()
+		serving.UseLogger(logger)
+		return descheduler.Run(klog.NewContext(ctx, logger), descheduler.Options{
+			Kubeconfig:     dir.Credential(cluster.Descheduler),
+			ServingAddress: address(ports[datadir.Descheduler]),
+			HealthAddress:  address(ports[datadir.DeschedulerHealth]),
+			Namespace:      "tenon-system", Settings: settings,
 		})
-		return c.ExecuteContext(ctx)
 	})
 }
 
