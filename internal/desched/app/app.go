@@ -40,6 +40,11 @@ type Options struct {
 	// LeaderElectNamespace is where the lease is by which one of several deschedulers leads. "" is for one without
 	// others: it leads.
 	LeaderElectNamespace string
+	// SchedulerAddress is where the scheduler answers questions about other clusters: over https, or plain on loopback.
+	// "" asks none: no room is made, and nodeFit refuses every pod.
+	SchedulerAddress string
+	// SchedulerCAFile has the certificates that the scheduler's must be signed by.
+	SchedulerCAFile string
 	// Namespace is that of the descheduler itself: no pod of it is moved.
 	Namespace string
 	// Settings are those of descheduler.Read. Text is the file that they were read from.

@@ -62,6 +62,10 @@ func NewCommand() *cobra.Command {
 		"certificate `file` of the serving address; without it the certificate signs itself")
 	f.StringVar(&o.KeyFile, "tls-private-key-file", "", "key `file` of the serving address, beside the certificate")
 	f.StringVar(&o.HealthAddress, "health-address", ":8081", "`host:port` of /healthz and /readyz; 0 is none")
+	f.StringVar(&o.SchedulerAddress, "scheduler-address", "",
+		"`URL` of the scheduler, such as https://tenon-scheduler.tenon-system.svc:10259, which says where pods fit")
+	f.StringVar(&o.SchedulerCAFile, "scheduler-ca-file", "",
+		"`file` of the authority that signed the scheduler's certificate")
 	f.BoolVar(&elect, "leader-elect", true, "elect a leader, which alone moves pods")
 	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "tenon-system", "`namespace` of the leader's lease")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)

@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/migration"
 	"github.com/tenon-project/tenon/internal/desched/policy"
+	"github.com/tenon-project/tenon/internal/desched/scheduler"
 	"github.com/tenon-project/tenon/internal/desched/watched"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -65,6 +67,17 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
+	var fitter policy.Fitter = unasked{}
+	if o.SchedulerAddress != "" {
+		asked, err := scheduler.New(config, o.SchedulerAddress, o.SchedulerCAFile)
+		if err != nil {
+			return nil, err
+		}
+		fitter = asked
+		p.handlers = map[string]http.Handler{makeroom.Path: &makeroom.Planner{
+			Read: p.known.Read, Policy: limits, WhatIf: asked.WhatIf, Now: time.Now,
+		}}
+	}
 	counters := migration.NewMetrics()
 	p.mover = migration.New(migration.Options{
 		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods,
@@ -74,7 +87,7 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	})
 	if p.plugins, err = policy.New(policy.Options{
 		Settings: o.Settings, Policy: limits, PriorityClass: class, Read: p.known.Read, Unsynced: p.unsynced,
-		Nodes: p.known.Nodes, Pods: p.known.Pods, Fitter: unasked{}, Clock: clock.RealClock{},
+		Nodes: p.known.Nodes, Pods: p.known.Pods, Fitter: fitter, Clock: clock.RealClock{},
 		CreateJob: func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
 			return j, objects.Create(ctx, j, client.FieldOwner(Component))
 		},

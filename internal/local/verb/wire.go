@@ -136,6 +136,7 @@ func newDescheduler() *cobra.Command {
 			ServingAddress: address(ports[datadir.Descheduler]),
 			HealthAddress:  address(ports[datadir.DeschedulerHealth]),
 			Namespace:      "tenon-system", Settings: settings,
+			SchedulerAddress: "http://" + address(ports[datadir.Diagnostics]),
 		})
 	})
 }
