@@ -1,75 +1,24 @@
 package system
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/config/descheduler"
 	migrationv1alpha1 "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservationv1alpha1 "github.com/tenon-project/tenon/api/reservation/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/evict"
-	"github.com/tenon-project/tenon/internal/desched/migration"
-	"github.com/tenon-project/tenon/internal/desched/watched"
-	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
-
-// migrate runs a controller of PodMigrationJobs that moves pods of any age, until the returned function is called.
-func migrate(t *testing.T, l *local) (stop func()) {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
-	testkit.Check(t, err)
-	cluster, err := watched.New(config, l.client)
-	testkit.Check(t, err)
-	client, err := migration.NewClient(config)
-	testkit.Check(t, err)
-	reader, err := kube.NewClient(config)
-	testkit.Check(t, err)
-	reservations := kube.NewReservationInformer(reader)
-	settings, err := descheduler.Read("", nil)
-	testkit.Check(t, err)
-	policy, err := evict.NewPolicy(evict.Settings{MinPodAge: new(time.Duration(0))})
-	testkit.Check(t, err)
-	controller := migration.New(migration.Options{
-		Args: settings.Migration, Client: client, Pods: l.client, Jobs: cluster.Jobs.GetStore(),
-		Reservations: reservations.GetStore(), Pod: cluster.Pod, Read: cluster.Read, Record: cluster.PutJob,
-		Policy: policy, Events: events.NewEventBroadcasterAdapter(l.client).NewRecorder("tenon-descheduler"),
-		Metrics: migration.NewMetrics(), Now: time.Now,
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 3)
-	go func() { ended <- cluster.Start(ctx) }()
-	go func() { reservations.RunWithContext(ctx); ended <- nil }()
-	waitFor(t, time.Minute, "the caches", func() error {
-		if kinds := cluster.Unsynced(); len(kinds) > 0 {
-			return fmt.Errorf("not synced: %v", kinds)
-		}
-		return nil
-	})
-	go func() { ended <- controller.Start(ctx) }()
-	stop = func() {
-		cancel()
-		for range cap(ended) {
-			testkit.Check(t, <-ended)
-		}
-		ended = make(chan error)
-	}
-	return stop
-}
 
 // ofMigration are the objects of one migration, with the versions at which they changed.
 type ofMigration struct {
@@ -192,15 +141,16 @@ func TestPodMovesToTheCPUsAndTheGPUThatWereHeldForIt(t *testing.T) {
 			}
 			return nil
 		})
-		stop := migrate(t, l)
 		old := pods(app)[0]
 		m := move(t, l, &old, func() {
-			if killed { // the next controller goes on
-				stop()
-				stop = migrate(t, l)
+			if killed { // the next descheduler goes on
+				pids, err := l.processes("__descheduler")
+				testkit.Check(t, err)
+				if pid := pids[0]; pid > 0 { // else it is not back yet
+					testkit.Check(t, syscall.Kill(pid, syscall.SIGKILL))
+				}
 			}
 		})
-		stop()
 		if len(m.held) == 0 || len(m.held) > len(m.evicted) || len(m.held) == len(m.evicted) && m.held > m.evicted {
 			t.Errorf("%s: the place was held at version %q, the pod evicted at %q", app, m.held, m.evicted)
 		}
