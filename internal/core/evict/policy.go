@@ -151,9 +151,6 @@ func (p *Policy) Retention() time.Duration {
 	return most
 }
 
-// MinAge is how old a pod must be.
-func (p *Policy) MinAge() time.Duration { return p.minAge }
-
 // validation is what is wrong with settings.
 type validation []error
 
