@@ -345,6 +345,20 @@ func sum(list []int) (total int) {
 	return total
 }
 
+// askingForGPUs is a pod that asks for CPUs, bytes, and percent of each of count GPUs.
+func askingForGPUs(tb interface{ Fatal(...any) }, cpus, memory, count, percent int) *place.Request {
+	asked := map[string]int64{device.NVIDIAGPU: int64(count)}
+	if percent < 100 {
+		asked = map[string]int64{
+			device.GPUShared: int64(count), device.GPUCore: int64(count * percent),
+			device.GPURatio: int64(count * percent),
+		}
+	}
+	ask := binding(cpus, gpus(tb, asked), asking(align.Need{Resource: "memory", N: int64(memory)}))
+	ask.Required, ask.Preferred = place.NoWish, place.WantSpreadByPCPUs
+	return ask
+}
+
 // TestDevicesAndTheRestAreFoundTogether: where any set of GPUs and any NUMA nodes for CPUs and memory go together, an
 // offer is made, it keeps to the policy, and the ledger takes it; where none do, none is.
 func TestDevicesAndTheRestAreFoundTogether(t *testing.T) {
@@ -356,16 +370,10 @@ func TestDevicesAndTheRestAreFoundTogether(t *testing.T) {
 		r.facts.Devices = inventory
 		cpus, memory := rapid.IntRange(1, 6).Draw(t, "CPUs"), rapid.IntRange(1, 6).Draw(t, "memory asked")
 		count, percent := rapid.IntRange(1, 4).Draw(t, "count"), 100
-		asked := map[string]int64{device.NVIDIAGPU: int64(count)}
 		if rapid.Bool().Draw(t, "share") {
 			percent = rapid.SampledFrom([]int{40, 70}).Draw(t, "percent")
-			asked = map[string]int64{
-				device.GPUShared: int64(count), device.GPUCore: int64(count * percent),
-				device.GPURatio: int64(count * percent),
-			}
 		}
-		ask := binding(cpus, gpus(t, asked), asking(align.Need{Resource: "memory", N: int64(memory)}))
-		ask.Required, ask.Preferred = place.NoWish, place.WantSpreadByPCPUs
+		ask := askingForGPUs(t, cpus, memory, count, percent)
 		account := ledger.New(r.facts, r.entries...)
 		offer, reason := place.Try(account.View(), ask)
 		if fits := place.Fits(account.View(), ask); fits != reason {

@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 )
 
@@ -39,6 +40,44 @@ func TestNoOtherPodGetsWhatAPromiseHolds(t *testing.T) {
 		waiting++
 		if now := after.Allocatable(); held.CPUList != "" && now != v.Allocatable() {
 			t.Fatalf("CPUs %v were free for a pod that waits, and are %v: %+v", v.Allocatable(), now, offer.Entry)
+		}
+	})
+	t.Logf("%d pods kept their room, %d waited for more", kept, waiting)
+	if kept == 0 || waiting == 0 {
+		t.Error("the random cases are too few")
+	}
+}
+
+// TestNoOtherPodGetsTheDevicesOfAPromise: where a pod with GPUs fits, it still fits by any set of GPUs and any NUMA
+// nodes after another pod came that fits beside its promise; and where it waits, no other pod gets a GPU.
+func TestNoOtherPodGetsTheDevicesOfAPromise(t *testing.T) {
+	t.Parallel()
+	kept, waiting := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRoom(t)
+		r.facts.Devices = cards(t, r.facts.Machine, r.numa, r.broken...)
+		draw := func() *place.Request {
+			return askingForGPUs(t, rapid.IntRange(1, 4).Draw(t, "CPUs"), rapid.IntRange(1, 4).Draw(t, "memory asked"),
+				rapid.IntRange(1, 3).Draw(t, "count"), rapid.SampledFrom([]int{40, 70, 100}).Draw(t, "percent"))
+		}
+		v, promised, other := ledger.New(r.facts, r.entries...).View(), draw(), draw()
+		promised.UID, promised.Name = "promised", "promised"
+		held, ok := place.Promise(v, promised)
+		if !ok {
+			t.Fatalf("no promise for %+v", promised)
+		}
+		fits := place.Fits(v, promised).OK()
+		offer, reason := place.Try(v.With(held), other)
+		switch {
+		case !fits && reason.OK():
+			t.Fatalf("%+v is given to another pod while %+v waits", offer.Entry, promised)
+		case !fits:
+			waiting++
+		case reason.OK():
+			kept++
+			if reason := place.Fits(v.With(offer.Entry), promised); !reason.OK() {
+				t.Fatalf("promised %+v, given to another pod %+v: %+v", held, offer.Entry, reason)
+			}
 		}
 	})
 	t.Logf("%d pods kept their room, %d waited for more", kept, waiting)
