@@ -117,30 +117,44 @@ const (
 
 // gang is a gang with its members. Invariant: it has members or an object.
 type gang struct {
-	id       string
-	object   *Object
-	members  map[string]*member // by UID
-	oldest   *member            // that decides; nil without members
-	settings Settings           // in force. Invariant: Group is sorted and has id.
-	group    *group             // nil where a gang of list does not exist or lists others
-	start    start
-	// replaced: a set of its pods has started and ended, so that the phase of its object proves nothing of later pods.
+	id      string             // namespace/name
+	object  *Object            // its PodGroup; nil without one
+	members map[string]*member // by UID
+	// oldest is the member whose annotations win; nil without members.
+	oldest *member
+	// settings are in force. refresh computes them after each change. Invariant: Group is sorted and has id.
+	settings Settings
+	// group is nil where a gang that this one lists does not exist or lists others: then no member may be tried.
+	group *group
+	start start
+	// replaced is set when a set of its pods has started and ended: the phase of its object proves nothing of later
+	// pods.
 	replaced bool
-	unknown  domain.Rule    // a rule that must hold and whose layer is not known
-	tree     *tree          // of its object; nil where it starts on its own
-	bonded   Bond           // as Effects reported it last
-	gated    bool           // members could not be tried after the last event that may change it
-	count    [numPhases]int // of members, by phase
-	untried  int            // pending members that were not tried in the round
-	lowest   int32          // of the members' priorities, where ranked
-	ranked   bool
+	// unknown is a rule that must hold and whose layer is not known; zero for none. It closes the gate.
+	unknown domain.Rule
+	tree    *tree // of its object; nil where it starts on its own
+	bonded  Bond  // as Effects reported it last
+	// gated is set where members could not be tried after the last event that may change it. Effects name the gang when
+	// it is unset.
+	gated bool
+	count [numPhases]int // of members, by phase
+	// untried counts the pending members that were not tried in the round. Invariant: those with a lower cycle than
+	// the group's, or all of them without a group.
+	untried int
+	// lowest is the lowest priority of the members. It is valid while ranked is set, which each change of a member
+	// unsets.
+	lowest int32
+	ranked bool
 }
 
+// member is a pod of a gang. It belongs to one gang as long as it is known: a pod that names another one is another
+// member.
 type member struct {
-	pod   Pod
+	pod   Pod // as it was put last
 	gang  *gang
-	phase Phase
-	cycle int // of the group, when it was last tried
+	phase Phase // changed by gang.set alone
+	// cycle is that of the round in which the member was tried last. Invariant: at most that of its group.
+	cycle int
 }
 
 // older reports whether a member comes before another one of its gang.

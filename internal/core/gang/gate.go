@@ -59,6 +59,8 @@ func (s *State) Gate(uid string) Refusal {
 	return s.gate(m.gang)
 }
 
+// gate is Gate of the members of a gang. What is wrong with the gang itself comes first, then its group, and at last
+// the gangs of the group in order.
 func (s *State) gate(g *gang) Refusal {
 	if refused := g.refusal(); refused.Code != why.None {
 		return refused
@@ -99,7 +101,8 @@ func (g *gang) refusal() Refusal {
 	return Refusal{}
 }
 
-// Try returns why a member may not be tried now.
+// Try returns why a member may not be tried now: the gate, or that the round has tried it, or that reservations of the
+// round before have yet to end.
 func (s *State) Try(uid string) Refusal {
 	m := s.members[uid]
 	if m == nil {

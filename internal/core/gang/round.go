@@ -7,24 +7,45 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// group is the gangs that start together. A round is one attempt of each of its pending members.
+// group is the gangs that start together. A round is one attempt of each of its pending members. It begins when the one
+// before it ends, and ends when each member was tried or has left, or when the group cannot start any more.
 type group struct {
-	key      string
-	gangs    []*gang // by name
-	cycle    int     // of the round, from 1. Invariant: no member has a greater one.
+	// key is the names of the gangs, ascending, separated by commas. It does not change: a gang that lists others moves
+	// to another group.
+	key   string
+	gangs []*gang // by name
+	// cycle numbers the rounds from 1. Invariant: no member has a greater one.
+	cycle int
+	// deadline is when members that wait are released. The first reservation of the group sets it; zero while none
+	// waits.
 	deadline time.Time
-	failure  Refusal // of the last round; none where the gate ended it, or it succeeded
-	asked    bool    // a member was refused because others were still being given back
-	after    *group  // it gave back what it held so that this one can start; nil when that has
-	claim    *claim  // nil where its last plan did not fail for lack of room
-	failed   bool    // a plan of it has
-	last     Attempt
-	skip     Portion
+	// failure is why the last round failed. It is none where the gate ended the round, or it succeeded.
+	failure Refusal
+	// asked is set when a member was refused because reservations of the group had yet to end. When the last of them
+	// has, the group is opened.
+	asked bool
+	// after is the group for whose sake this one released what it held. The gate is closed until that group has
+	// started or is gone; nil otherwise.
+	after *group
+	// claim is what the last plan found out about room. nil where it did not fail for lack of room.
+	claim *claim
+	// failed is set once a plan of the group has failed in this process. Before that, nominated members have nodes that
+	// an earlier scheduler kept.
+	failed bool
+	// last is how the last attempt ended, for reports alone.
+	last Attempt
+	// skip is the choices of domains that the last plans have tried in vain, one after the other. Zero where the last
+	// plan tried all, and after a start.
+	skip Portion
 
-	evicts  time.Time // when bound members are to be evicted; zero unless Evictions found an interrupted start
-	failing time.Time // when a plan failed first since it started; zero where none has
-	again   time.Time // when it is to be tried again, whatever happens; zero for no such time
-	resumes time.Time // the same, after its waiting time was over; the failure says so until then
+	// evicts is when bound members are to be evicted; zero unless Evictions found an interrupted start.
+	evicts time.Time
+	// failing is when a plan failed first since the group started last; zero where none has.
+	failing time.Time
+	// again is when the group is opened, whatever happens; zero for no such time.
+	again time.Time
+	// resumes is when a group is opened whose waiting time was over. Until then failure says so; zero otherwise.
+	resumes time.Time
 }
 
 // restAfterTimeout is after how long a gang is tried again whose waiting time was over: as long as the queue lets a pod
@@ -35,9 +56,10 @@ const restAfterTimeout = 10 * time.Second
 type Refusal struct {
 	Code why.Code
 	Gang string // that the code is about
-	Need int    // members of Gang
-	Have int    // members of Gang that exist, or that were placed and count
-	Text string // what cannot be read
+	Need int    // members of Gang that must run
+	// Have is how many members of Gang exist with GangNotReady; with the other codes, how many were placed or run.
+	Have int
+	Text string // what cannot be read, or the layer that is not defined
 
 	Pod   string      // namespace/name of the member that failed
 	Cause why.Finding // why it did
@@ -48,12 +70,13 @@ type Refusal struct {
 	PartBound, PartLeast int
 }
 
-// set moves a member to a phase.
+// set moves a member to a phase. It is the only way to change one: the counts of the gang follow.
 func (g *gang) set(m *member, p Phase) {
 	g.leave(m)
 	g.enter(m, p)
 }
 
+// enter counts a member in a phase. A pending member is untried until stamp records an attempt of the group's round.
 func (g *gang) enter(m *member, p Phase) {
 	m.phase = p
 	g.count[p]++
@@ -62,6 +85,7 @@ func (g *gang) enter(m *member, p Phase) {
 	}
 }
 
+// leave takes a member out of the counts, by what enter counted of it.
 func (g *gang) leave(m *member) {
 	g.count[m.phase]--
 	if m.phase == Pending && (g.group == nil || m.cycle < g.group.cycle) {
@@ -230,6 +254,7 @@ func (g *group) isStrict() bool {
 	return slices.ContainsFunc(g.gangs, func(g *gang) bool { return g.settings.Mode != NonStrict })
 }
 
+// wait returns how long reservations wait for the rest: the shortest time of the gangs.
 func (g *group) wait() time.Duration {
 	shortest := g.gangs[0].settings.Wait
 	for _, o := range g.gangs {
@@ -305,6 +330,7 @@ func (g *group) over() {
 	}
 }
 
+// next begins a round: each pending member is untried again.
 func (g *group) next() {
 	g.cycle++
 	for _, o := range g.gangs {
@@ -328,6 +354,7 @@ func (g *group) end(why Refusal) Effects {
 	return effects
 }
 
+// releaseMembers ends the reservations of all members that wait. They are Returning until Lose records the end.
 func (g *group) releaseMembers() (effects Effects) {
 	g.deadline = time.Time{}
 	for _, o := range g.gangs {

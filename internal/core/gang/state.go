@@ -14,21 +14,28 @@ import (
 // State is all gangs of the pods of one scheduler. Gangs, their groups and the gate depend on what it was given last of
 // each pod and object, not on the order; rounds depend on the attempts as well. It is not safe for concurrent use.
 type State struct {
-	defaults Settings
-	gangs    map[string]*gang
-	members  map[string]*member          // by UID
-	groups   map[string]*group           // Invariant: each has a gang, and its gangs list exactly each other.
-	listers  map[string]map[string]*gang // by the name of a gang: those whose settings list it, existing or not
-	branches map[string]*branch          // of CompositePodGroups and PodGroups, by kind and name
+	defaults Settings           // for what neither pods nor objects say
+	gangs    map[string]*gang   // by namespace/name. Invariant: each has members or an object.
+	members  map[string]*member // by UID, of all gangs
+	// groups are by key. Invariant: each has a gang, and its gangs list exactly each other.
+	groups map[string]*group
+	// listers has the gangs whose settings list a gang, by the name of that gang, which need not exist. A change of a
+	// gang changes the gates of its listers alone.
+	listers  map[string]map[string]*gang
+	branches map[string]*branch // of CompositePodGroups and PodGroups, by kind and name
 
-	layers   *domain.Layers
-	releases []*release // whose winners have yet to start
+	layers *domain.Layers // of the network; never nil
+	// releases are those of NonStrict groups for the sake of others that have yet to start.
+	releases []*release
 
 	// joinsWholeGPUs lets gangs whose members all ask for whole GPUs be placed as if each had Pod.Joint.
 	joinsWholeGPUs bool
 
+	// maxOvertakes is how many others may get room before a group that lacks it; 0 for any number.
 	maxOvertakes int
-	short        []*group // with a claim that counts. Invariant: by rank, each with less than maxOvertakes.
+	// short has the groups that others may yet overtake. Invariant: by rank, each with a claim whose outlook is Short
+	// and whose count is less than maxOvertakes.
+	short []*group
 
 	// ended has the last owner of gangs that had started and have no members any more, by name: a pod that this owner
 	// creates again is of the same gang. endings are its keys, from oldest on as a ring.
@@ -190,6 +197,7 @@ func (s *State) RemoveObject(id string) Effects {
 	return s.refresh(append(s.attach("PodGroup "+id, nil, Composite{}), g)...)
 }
 
+// find returns a gang, which it makes if it is not known. The caller gives it a member or an object.
 func (s *State) find(id string) *gang {
 	g := s.gangs[id]
 	if g == nil {
@@ -278,6 +286,7 @@ func (s *State) opened(gangs ...*gang) (ids []string) {
 	return ids
 }
 
+// sort puts effects in ascending order, so that equal events have equal effects.
 func (e *Effects) sort() {
 	slices.Sort(e.Opened)
 	e.Opened = slices.Compact(e.Opened)
@@ -371,6 +380,8 @@ func (s *State) foreign(g *gang) string {
 	return ""
 }
 
+// join adds a gang to the group of a key. The group's round goes behind all rounds in which a member of the gang was
+// tried, so that all its pending members are untried.
 func (s *State) join(g *gang, key string) {
 	to := s.groups[key]
 	if to == nil {

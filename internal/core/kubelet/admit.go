@@ -33,6 +33,7 @@ const (
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 )
 
+// refuse returns the pod's rejection, with the status that the kubelet writes for such a reason.
 func (a *admission) refuse(container string, reason why.Reason) *Refusal {
 	return &Refusal{Status: statuses[reason.Code], Container: container, Reason: reason, Uncertain: a.uncertain}
 }
@@ -54,15 +55,19 @@ func (s *State) Admit(p *Pod) (*State, Placement, *Refusal) {
 
 // admission is one pod on its way through the kubelet. The state that it started from does not change.
 type admission struct {
-	start   *State
-	node    *Node
-	pod     *Pod
-	own     Placement // what an earlier admission gave, nil = nothing
+	start *State
+	node  *Node
+	pod   *Pod
+	// own is what an earlier admission gave the pod, as the kubelet's checkpoints remember it; nil for nothing.
+	own Placement
+	// cpus, memory and devices are copies of the managers' states, from which each container takes what it gets. They
+	// also have what init containers leave for later containers.
 	cpus    *cpuAdmission
 	memory  memoryAdmission
 	devices deviceAdmission
-	given   Placement // by container
-	// uncertain: what comes from here on follows from something that is not known, see Given.
+	// given is what the containers before have got, and the one under way up to now, in the order of the pod.
+	given Placement
+	// uncertain is set once what comes from here on follows from something that is not known, see Given.
 	uncertain bool
 }
 
@@ -122,6 +127,8 @@ func (a *admission) allocate(c *Container, g *Given) why.Reason {
 	return a.allocateMemory(c, g)
 }
 
+// allocateDevices gives a container what it has of an earlier admission, or takes devices by the merged hint. The
+// kubelet refuses a container that has another number than it asks for.
 func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 	has := a.own.Find(c.Name)
 	for _, ask := range c.Devices {
@@ -154,6 +161,7 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 	return why.Reason{}
 }
 
+// allocateMemory gives a container the blocks that it has of an earlier admission, or takes some by the merged hint.
 func (a *admission) allocateMemory(c *Container, g *Given) why.Reason {
 	if has := a.own.Find(c.Name); has != nil && len(has.Memory) > 0 && a.node.managesMemory(a.pod) {
 		g.Memory = slices.Clone(has.Memory)
@@ -165,6 +173,8 @@ func (a *admission) allocateMemory(c *Container, g *Given) why.Reason {
 	return reason
 }
 
+// state returns the state after the admission: the managers' states, and the pod as a holder of what its containers
+// got. Devices are counted by what has changed, as containers may share what init containers had.
 func (a *admission) state() *State {
 	s := a.start
 	next := *s
@@ -194,6 +204,8 @@ func (g *Given) devicesOf(resource string) []Devices {
 	return list
 }
 
+// reason returns why the CPU manager does not allocate. Nodes whose kubelet's release is not known (minor 0) are
+// counted alone, with reasons of the scheduler instead of the kubelet's.
 func (p *cpuPolicy) reason(available *cpuset.Set, cpus int, fault cpuFault) why.Reason {
 	r := why.Reason{Code: why.KubeletAdmission, Resource: why.CPU, Unit: why.CPUs, Asked: int64(cpus)}
 	if p.model.Minor == 0 {

@@ -29,26 +29,36 @@ import (
 
 // answer is why the groups of a shape do not fit. It holds until an event that may help one of them, and answers each
 // group once: one that comes again was woken by something else, and is planned.
+//
+// It is right because a plan depends on nothing but the shape, the snapshot, the quotas and the rank: the snapshot
+// differs from that of the first group by pods that were bound since, which only take room; failures for a quota are
+// not remembered; and a group with a higher rank is planned, as kept nodes may be open to it. Without it each of many
+// equal gangs that wait would be planned after each event.
 type answer struct {
-	first    gang.Rank           // of the group that was planned; those before it may see room that it does not
-	member   int                 // the one that failed, by the order in which they are tried
+	// first is the rank of the group that was planned; those before it may see room that it does not.
+	first gang.Rank
+	// member is the one that failed, by its index in the order in which members are tried first.
+	member   int
 	failure  gang.Failure        // that of the first group
-	cause    *framework.FitError // of its member
-	answered map[string]bool     // groups, by name
+	cause    *framework.FitError // why its member does not fit; a copy, as the queue changes what it is given
+	answered map[string]bool     // the groups that have got the answer, by name
 }
 
 // answers are known by shape, and before that by what is cheap to know of it. They belong to the scheduling loop.
 type answers struct {
-	at    uint64 // count of events at which those of known hold
-	n     int
+	at    uint64 // how many events were counted when those of known were learned; another count forgets all
+	n     int    // how many are known
 	known map[outline]map[shape]*answer
 }
 
 type (
+	// outline is what groups of equal shape have in common and what costs nothing to know. A shape is computed only for
+	// a group whose outline has an answer, and when one is learned.
 	outline struct {
-		members, priority int
+		members, priority int   // how many can be tried, and the first one's priority
 		cpu, memory       int64 // of the first member
 	}
+	// shape is a hash of all that decides about a group, see Rounds.shape.
 	shape [sha256.Size]byte
 )
 
@@ -87,7 +97,9 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
 	return true
 }
 
-// learn remembers why a group does not fit, for those of equal shape.
+// learn remembers why a group does not fit, for those of equal shape. It does not where the answer may change without
+// an event: for a shortage of quota, a plan that has domains left to try, one that waits to evict, and one after which
+// events were counted already.
 func (r *Rounds) learn(ctx context.Context, round *groupRound) {
 	a, f := &r.answers, round.failure
 	var cause *framework.FitError
@@ -177,6 +189,7 @@ func (r *Rounds) shape(ctx context.Context, m *members) (s shape, ok bool) {
 	return s, true
 }
 
+// isEvicting reports whether victims of a member are about to be evicted.
 func (r *Rounds) isEvicting(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

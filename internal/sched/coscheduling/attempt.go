@@ -160,7 +160,8 @@ func (a *attempt) count(p *part, chosen *place) (n int) {
 	return n
 }
 
-// addNodes adds the nodes that refuse a pod to others that do.
+// addNodes adds the nodes of one part of a domain that refuse a pod to those of another part, so that the report is of
+// the whole domain.
 func addNodes(to, from error) {
 	var all, more *framework.FitError
 	if !errors.As(to, &all) || !errors.As(from, &more) {
@@ -171,7 +172,8 @@ func addNodes(to, from error) {
 	all.Diagnosis.UnschedulablePlugins = all.Diagnosis.UnschedulablePlugins.Union(more.Diagnosis.UnschedulablePlugins)
 }
 
-// nameMembers adds to the refusals of nodes which members are placed there: the nodes are refused beside these.
+// nameMembers adds to the refusals of nodes which members are placed there: the nodes lack room beside these, and their
+// free amounts, which are reported without the members, would seem to suffice.
 func (a *attempt) nameMembers(cause error) {
 	var fit *framework.FitError
 	if !errors.As(cause, &fit) {
@@ -246,7 +248,8 @@ func (a *attempt) unreserve(uid string) {
 	a.markChanged(node)
 }
 
-// displace takes a member off its node, until rollback.
+// displace takes a member off its node, until rollback, which reserves it there once more. As all that came after was
+// undone before, that succeeds; if it does not, the attempt is broken.
 func (a *attempt) displace(uid string) {
 	p := a.placed[uid]
 	a.unreserve(uid)

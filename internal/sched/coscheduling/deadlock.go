@@ -80,7 +80,8 @@ func (r *Rounds) resolve(ctx context.Context) {
 }
 
 // couldStart reports whether a gang would have its minimum without these reserved pods of others: on nodes, in their
-// accounts, and in quotas.
+// accounts, and in quotas. The pods are victims of an attempt that is always rolled back: nothing is evicted, and the
+// members keep what they hold.
 func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
 	m := &members{pods: map[string]*framework.QueuedPodInfo{}}
 	for _, lack := range h.Lacks {

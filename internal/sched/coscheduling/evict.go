@@ -136,11 +136,9 @@ func returns(h fwk.Handle, pod *corev1.Pod, plugin string) bool {
 	return binding != nil && binding.CancelPod("preempted by "+plugin)
 }
 
-func remove(
-	ctx context.Context,
-	client clientset.Interface,
-	evictor upstream.ExecutorPreemptor,
-	pod *corev1.Pod,
+// remove gives a victim the condition DisruptionTarget and deletes it, both for this very pod and no namesake: a pod
+// that is gone, or replaced, is an error that the caller takes for success.
+func remove(ctx context.Context, client clientset.Interface, evictor upstream.ExecutorPreemptor, pod *corev1.Pod,
 ) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -197,10 +195,12 @@ func (v victim) Name() string { return v.pod.Spec.NodeName }
 
 // preemptor is a gang as upstream's events name it, by one of its members.
 type preemptor struct {
-	*corev1.Pod
-	gang     types.UID
-	priority int32
-	deleted  chan<- *corev1.Pod
+	*corev1.Pod           // the member for which the plan failed
+	gang        types.UID // namespace/name of its gang, which Events show
+	priority    int32     // of the gang: the lowest of its members
+	// deleted gets each victim that is deleted, so that the preemptor waits for all of them at once. It has room for
+	// all.
+	deleted chan<- *corev1.Pod
 }
 
 // UID returns the name of the gang.

@@ -86,9 +86,9 @@ func (r *Rounds) group(pod *corev1.Pod) (ids []string) {
 
 // whole is upstream's choice of victims on a node, with those on other nodes that go with them.
 type whole struct {
-	upstream.Interface
+	upstream.Interface // which chooses victims on one node, and knows nothing of gangs
 	*Rounds
-	plugin *defaultpreemption.DefaultPreemption
+	plugin *defaultpreemption.DefaultPreemption // of the profile, for its order of importance
 	handle fwk.Handle
 }
 

@@ -58,19 +58,23 @@ type Held struct {
 	// Withdraw is called with pods that are nominated to a node and held back.
 	Withdraw func(*corev1.Pod)
 
-	budget    flowcontrol.RateLimiter
-	known     map[string]*held    // by UID
-	reported  map[string]why.Code // by group: what the last Event was about
-	overruled map[string]bool     // UIDs of pods that got an Event about it
+	// The rest belongs to the goroutine that calls Look, which makes it in its first call.
+	budget flowcontrol.RateLimiter // of all writes together
+	known  map[string]*held        // the pods that wait now, by UID
+	// reported has what the last Event about a group was about, by group, as long as a pod of it waits.
+	reported map[string]why.Code
+	// overruled has the UIDs of the pods that got an Event because another pod decides about their gang, as long as it
+	// does.
+	overruled map[string]bool
 }
 
 // held is what is known of a pod that is held back.
 type held struct {
-	refusal gang.Refusal
-	since   time.Time
-	said    gang.Refusal // what was written last
-	written time.Time
-	group   string // the gangs that start together, separated by commas
+	refusal gang.Refusal // why it waits now
+	since   time.Time    // when it began to wait for that
+	said    gang.Refusal // what was written last; zero before the first write
+	written time.Time    // when that was
+	group   string       // the gangs that start together, separated by commas
 }
 
 // Run writes until ctx ends.
@@ -223,6 +227,8 @@ func eventOf(c why.Code) event.Reason {
 	return event.GangHeld
 }
 
+// write writes why a pod waits: its condition, of a gang whose waiting time was over also the annotation that says so,
+// and the Event. It writes nothing that the pod says already.
 func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 	message := (&refusal{k.refusal}).Message()
 	status := p.Status.DeepCopy()

@@ -105,7 +105,8 @@ func asksOf(pod *framework.QueuedPodInfo, name corev1.ResourceName) int64 {
 	return amountOf(pod.CalculateResource().Resource, name)
 }
 
-// searchNodes looks for nodes of the members where no order of them fits, and plans these. It does not if a member is
+// searchNodes looks for nodes of the members where no order of them fits, and plans these: what the search found is
+// verified as a plan in the order in which it placed them, members without a node last. It does not if a member is
 // refused whatever its node is, which cause says, or if members must be spread over parts of a domain.
 func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]*place, cause error,
 ) (o outcome, fits bool) {
@@ -126,7 +127,9 @@ func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]
 		return o, false
 	}
 	a := r.attempt(ctx, m, places, map[string]scheduler.ScheduleResult{})
-	var steps []int // of the attempt, before each member was placed
+	// The search places members on the snapshot and takes them back in reverse order. steps has how many steps of the
+	// attempt came before each member that is placed.
+	var steps []int
 	name := func(node int) string { return nodes[node].Node().Name }
 	order, found := p.Search(m.plan,
 		func(uid string, node int) bool { return places[uid].has(name(node)) },

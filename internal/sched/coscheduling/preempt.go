@@ -31,7 +31,7 @@ import (
 // What fits where is known by class, and looked up anew for the nodes that have changed since.
 type preemption struct {
 	*attempt
-	lister fwk.NodeInfoLister
+	lister fwk.NodeInfoLister // of the snapshot that the attempt changes
 	// lowest is the lowest priority of the members: victims have a lower one.
 	lowest int32
 	// pdbs are all disruption budgets, and budgets the same with what each allows.
@@ -52,10 +52,13 @@ type preemption struct {
 }
 
 // class is where pods of equal demands fit.
+//
+// Invariant: both maps are right for all nodes but those of attempt.changed[seen:], at which update looks again. A node
+// that is in neither map is not tried for the class.
 type class struct {
-	seen    int                // of the changed nodes
-	fits    map[string]bool    // nodes that may take one as they are
-	options map[string]*option // by node: what to evict for one
+	seen    int                // how many of the attempt's changed nodes were looked at
+	fits    map[string]bool    // nodes that may take a pod as they are
+	options map[string]*option // what to evict for a pod, by node; none where nothing helps
 }
 
 // preempt looks for pods whose eviction lets a failed plan succeed, and decides about the nominations of the members.
@@ -305,7 +308,10 @@ type classifier interface {
 	ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) string
 }
 
-// placeMember places a member.
+// placeMember places a member. The first of its class is tried as in any attempt; if it does not fit, victims are
+// looked for on all nodes that refuse it. From then on the class is known: a member is tried on the nodes that fit,
+// then, if evicts is set, on those of the options in the order of their loss. An option is checked again before it is
+// taken, as units that were taken for other members may have changed its loss.
 func (p *preemption) placeMember(uid string, evicts bool) bool {
 	pod, f, state := anywhere(p.pods[uid]), p.profile(uid), p.state()
 	key := pod.Pod.Spec.SchedulerName + " " + cmp.Or(
@@ -365,6 +371,7 @@ func (c *class) best() (node string) {
 	return node
 }
 
+// named returns a node as a list; nil if it is gone.
 func (p *preemption) named(node string) []fwk.NodeInfo {
 	if n, err := p.lister.Get(node); err == nil {
 		return []fwk.NodeInfo{n}
@@ -474,6 +481,8 @@ func (p *preemption) countInQuotas() {
 	}
 }
 
+// admitted reports whether the quotas of all members admit them, with what is evicted. It counts only after
+// countInQuotas.
 func (p *preemption) admitted() bool {
 	for _, t := range p.trials {
 		if kube.Ask(p.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) }) != nil {

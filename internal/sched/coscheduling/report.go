@@ -113,10 +113,13 @@ func unplaced(state fwk.CycleState, err error) (scheduler.ScheduleResult, error)
 	return scheduler.ScheduleResult{}, err
 }
 
+// refusal returns why a member does not start, as the gangs' state has it, as an error of its cycle.
 func (r *Rounds) refusal(pod *corev1.Pod) error {
 	return r.refusalOf(pod, kube.Ask(r.Gangs, func(s *gang.State) gang.Refusal { return s.Why(string(pod.UID)) }))
 }
 
+// refusalOf returns a refusal as an error of a pod's cycle. It names the plugins whose events may let the pod be tried
+// again: this one, and for members that are asked the ones that refused another member.
 func (r *Rounds) refusalOf(pod *corev1.Pod, because gang.Refusal) error {
 	fit := refused(pod, because)
 	if r.failed != nil {
@@ -125,6 +128,7 @@ func (r *Rounds) refusalOf(pod *corev1.Pod, because gang.Refusal) error {
 	return fit
 }
 
+// refused returns a refusal as what keeps a pod from all nodes. No node was looked at.
 func refused(pod *corev1.Pod, because gang.Refusal) *framework.FitError {
 	status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{because})
 	status.SetPlugin(Name)

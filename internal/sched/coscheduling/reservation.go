@@ -25,11 +25,15 @@ import (
 // reservation is the nodes that are kept for the members of a group. They are nominated to them, as if victims had to
 // end there: pods of lower or equal priority get neither the room nor the quota. It yields to all that is before the
 // group in the queue's order, so that of two groups never each waits for the other.
+//
+// The members hold no entry in the nodes' accounts, as pods of a Reservation do: the room is taken by pods that run,
+// and which CPUs and devices become free is not known. What a nominated member will have is computed for each pod that
+// is tried beside it, see place.Promise.
 type reservation struct {
-	rank    gang.Rank
-	highest int32 // of the members' priorities
-	pods    map[string]*corev1.Pod
-	nodes   map[string]string // by UID of pods
+	rank    gang.Rank              // of the group when the nodes were kept
+	highest int32                  // of the members' priorities
+	pods    map[string]*corev1.Pod // the members with nodes, by UID, as they were then
+	nodes   map[string]string      // by UID of pods
 }
 
 // reservations are the nodes that are kept for groups. They belong to the scheduling loop.
@@ -91,10 +95,10 @@ func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[s
 	return nodes, gang.Reserved
 }
 
-// crowded is a node with pods behind a group.
+// crowded is a node with pods behind a group, on which a member may fit without them.
 type crowded struct {
 	node string
-	pods []fwk.PodInfo
+	pods []fwk.PodInfo // behind the group
 }
 
 // planWithout returns a node for each member as if pods that go were gone: those of as few nodes as do, else all of
@@ -128,6 +132,8 @@ func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]
 		return cmp.Or(trueFirst(kept[a.node], kept[b.node]), cmp.Compare(len(a.pods), len(b.pods)),
 			cmp.Compare(a.node, b.node))
 	})
+	// The members are tried in their own order first, on as few nodes without the pods behind them as suffice; if that
+	// fails, in each order of the packing, on all of these nodes.
 	type try struct {
 		order []string
 		first int // nodes without the pods behind the group, before more are needed

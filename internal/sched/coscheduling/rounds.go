@@ -181,6 +181,7 @@ func (r *Rounds) Pulled() (all, left int) {
 	return r.pulled, left
 }
 
+// take returns the member whose cycle begins now.
 func (round *groupRound) take() *framework.QueuedPodInfo {
 	uid := round.next[0]
 	round.next = round.next[1:]
@@ -286,7 +287,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 	}
 }
 
-// Waits is called when a reserved pod waits for a permit.
+// Waits is called when a reserved pod waits for a permit. A pod that was tried alone concludes a round of its own.
 func (r *Rounds) Waits(pod *corev1.Pod) {
 	uid := string(pod.UID)
 	if round := r.current; round != nil && round.pods[uid] != nil {
@@ -300,7 +301,8 @@ func (r *Rounds) Waits(pod *corev1.Pod) {
 	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, time.Now()) })
 }
 
-// end notes that the cycle of a member has ended.
+// end notes that the cycle of a member of the round has ended: it waits for its permit, or has failed. The last one
+// ends the round.
 func (r *Rounds) end(uid string) {
 	r.mu.Lock()
 	delete(r.current.pending, uid)
@@ -311,7 +313,8 @@ func (r *Rounds) end(uid string) {
 	}
 }
 
-// conclude ends the round under way.
+// conclude ends the round under way, if there is one, and lets the gangs' state decide: members that are reserved are
+// bound or released. Members whose cycles have not begun have none.
 func (r *Rounds) conclude() {
 	r.mu.Lock()
 	round := r.current

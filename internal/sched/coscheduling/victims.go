@@ -16,21 +16,27 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
-// option is what is evicted with some victims.
+// option is a way to make room on one node: the victims that a dry run names there, and all that goes with them. It
+// holds until a unit is taken or returned, as gangs may have lost or regained members elsewhere.
 type option struct {
-	victims []*corev1.Pod
-	units   []*unit
-	loss    gang.Loss
+	victims []*corev1.Pod // on the node
+	// units have the victims, and the other members of gangs that cannot spare them, on whatever nodes. Pods that go
+	// already are in none.
+	units []*unit
+	loss  gang.Loss // of all units together
 }
 
-// unit is pods that are evicted together.
+// unit is pods that are evicted together or not at all: one pod, or as many members of a gang as it cannot be without.
 type unit struct {
-	pods     []fwk.PodInfo
-	loss     gang.Loss
-	violates bool // a disruption budget
+	pods []fwk.PodInfo // as the snapshot has them
+	loss gang.Loss     // as if no other unit were evicted
+	// violates is set once the unit has exceeded a disruption budget when it was taken. It stays set when the unit is
+	// returned: such units are the first to be spared.
+	violates bool
 }
 
-// option returns what is evicted with these pods for a member, or the gang that cannot go.
+// option returns what is evicted with these pods of one node for a member. It returns nil and the gang that cannot go
+// where a gang would lose members that it needs and one of the others may not be evicted, or is on no node yet.
 func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept string) {
 	preemptor, chooser := p.preemptor(uid), p.Preemption(p.profile(uid))
 	known, uids := map[string]*corev1.Pod{}, make([]string, 0, len(pods))
@@ -85,6 +91,8 @@ func (p *preemption) find(pod *corev1.Pod) (fwk.PodInfo, fwk.NodeInfo) {
 // notStarted is after all others, and the same at each look.
 var notStarted = metav1.Unix(1<<40, 0)
 
+// lossOf returns what is lost with units, beside the victims that are taken already: these have used up their share of
+// the disruption budgets. Pods that terminate cost nothing.
 func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	loss := gang.Loss{Units: len(units)}
 	charges := gang.Charges{}
@@ -110,11 +118,15 @@ func (p *preemption) removeVictims(u *unit) {
 	p.undo = append(p.undo, func() { p.moveVictims(u, false) })
 }
 
+// returnVictims puts the pods of a unit back on their nodes, until rollback.
 func (p *preemption) returnVictims(u *unit) {
 	p.moveVictims(u, false)
 	p.undo = append(p.undo, func() { p.moveVictims(u, true) })
 }
 
+// moveVictims takes the pods of a unit off the snapshot, or puts them back, and lets all else follow: the accounts of
+// nodes, the dry runs of quotas, the disruption budgets and what is known of the nodes. A node's generation remains, as
+// the snapshot is in the end as the cache knows it; an error makes the attempt void.
 func (p *preemption) moveVictims(u *unit, away bool) {
 	if away {
 		p.taken = append(p.taken, u)

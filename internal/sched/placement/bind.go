@@ -159,6 +159,7 @@ func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, fr
 	return bound
 }
 
+// warnIgnored sends an Event where the node cannot follow what the pod asks for about exclusive cores.
 func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 	if effect, _ := place.EffectOn(s.view, s.Request); effect.Ignored {
 		reason := event.ExclusivePolicyIgnored
@@ -219,6 +220,7 @@ func (d *decision) binds(pod *corev1.Pod) bool {
 	return d.bindsFirst()
 }
 
+// isFirstBinder reports whether the profile asks one of the decision's names before all other binders.
 func (d *decision) isFirstBinder() bool {
 	profile, ok := d.handle.(interface{ ListPlugins() *config.Plugins })
 	if !ok {

@@ -46,6 +46,7 @@ func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 	}, nil
 }
 
+// afterNode asks the node that has changed.
 func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.QueueingHint, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		return d.hint(pod, n.Name)
@@ -71,6 +72,8 @@ func after[T metav1.Object](d *decision, same func(was, now T) bool) fwk.Queuein
 	}
 }
 
+// afterPod asks the node on which a pod gave up something. Of the refused pod itself only what a person or a controller
+// edits counts.
 func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 	was, _ := old.(*corev1.Pod)
 	now, _ := obj.(*corev1.Pod)
@@ -101,6 +104,7 @@ func moved(was, now *corev1.Pod) bool {
 	}, func(key string) bool { return was.Annotations[key] != now.Annotations[key] })
 }
 
+// edited reports whether a pod was changed in more than its status.
 func edited(was, now *corev1.Pod) bool {
 	return was.Generation != now.Generation || !maps.Equal(was.Annotations, now.Annotations) ||
 		!maps.Equal(was.Labels, now.Labels) || !equality.Semantic.DeepEqual(was.Spec, now.Spec)

@@ -19,8 +19,9 @@ import (
 // reserveAttempts: an informer event can move an account between offer and commit; twice in a row is a new attempt.
 const reserveAttempts = 2
 
-// Reserve takes the exact CPUs on the live account. When that has moved under the cycle, another node may still do and
-// no event would wake the pod: that is an error, which the queue retries, and not a refusal.
+// Reserve takes the exact CPUs on the live account, once under all names of the profile. When the account has moved
+// under the cycle, another node may still do and no event would wake the pod: that is an error, which the queue
+// retries, and not a refusal. A pod on trial is reserved in its trial alone.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
 	if s == nil || s.reserved != "" {
@@ -170,6 +171,8 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.P
 	s.Offer, s.view, s.reserved = ledger.Offer{}, nil, ""
 }
 
+// follows reports whether the offer predicts what the kubelet of a node gives, rather than deciding it. Such pods must
+// be bound in the order of their offers.
 func follows(o ledger.Offer) bool { return o.Entry.Guest != nil && o.Entry.Guest.Prediction != nil }
 
 // renewAttempts: other pods are reserved on the node while one of it is predicted anew.

@@ -9,10 +9,12 @@ import (
 
 const trialKey fwk.StateKey = "PlacementTrial"
 
-// Trial is the accounts of nodes as they would be with other pods. Not safe for concurrent use, apart from readers.
+// Trial is the accounts of nodes as they would be with other pods. It reads the store and never writes to it, so that
+// dropping it undoes all. Not safe for concurrent use, apart from readers.
 type Trial struct {
 	store *kube.Store
-	views map[string]*kube.NodeView // by node, where they differ
+	// views are the accounts that differ, by node. They do not follow the store: a trial lives within one cycle.
+	views map[string]*kube.NodeView
 	// Rooms are the Reservations on trial; nil before a pod uses one.
 	Rooms *kube.ReservationTrial
 }
@@ -59,4 +61,5 @@ func (t *Trial) view(node string) *kube.NodeView {
 	return t.store.NodeView(node)
 }
 
+// reserve puts an offer on the node's account of the trial. Take of the pod undoes it.
 func (t *Trial) reserve(node string, o ledger.Offer) { t.change(node, t.view(node).With(o.Entry)) }
