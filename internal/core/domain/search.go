@@ -21,6 +21,7 @@ func (r *Request) Domains(sites []Site, demand Demand) (domains iter.Seq[Domain]
 		s.rooms[i] = s.room(sites[i].Free)
 	}
 	allowed := s.allowed()
+	// The sequence is computed as it is read: most callers stop at one of the first domains.
 	return func(yield func(Domain) bool) {
 		seen := map[string]bool{} // keys of the domains that were yielded: several rules can have the same domain
 		for set := range s.order(allowed) {

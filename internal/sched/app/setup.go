@@ -51,26 +51,32 @@ import (
 type Scheduler struct {
 	options *Options
 	config  *config.CompletedConfig
-	core    *scheduler.Scheduler
+	// core is kube-scheduler's. wire puts the other parts around its queue, cache, profiles and handlers.
+	core *scheduler.Scheduler
 	// nodes is the core's cache for snapshots beside the core's: those of core.Cache count as the core's own.
 	nodes    schedulercache.Cache
 	registry frameworkruntime.Registry
-	plugins  diag.Plugins
+	plugins  diag.Plugins // of the profiles, for their endpoints
+
+	// The state of the cluster, which informers fill: accounts of nodes, quotas, gangs and Reservations. All profiles
+	// share it.
 	store    *kube.Store
 	quotas   *kube.Quotas
 	gangs    *kube.Gangs
 	reserved *kube.Reservations
+
 	rounds   *coscheduling.Rounds
-	rebuild  *metrics.Histogram
-	reporter *refusals.Reporter
-	live     *refusals.Live
+	rebuild  *metrics.Histogram // how long the start took until all accounts were known
+	reporter *refusals.Reporter // writes why pods were refused
+	live     *refusals.Live     // evaluates a pod again, for explanations
 	whatIf   *whatif.Engine
-	tracker  *follow.Tracker
+	tracker  *follow.Tracker           // of bound pods on nodes whose kubelet chooses
 	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
-	decisions *diag.Ring
-	flags     *diag.Flags
+	decisions *diag.Ring  // the last decisions, for diagnostics
+	flags     *diag.Flags // what diagnostics record at run time
 
+	// gate holds the scheduling loop back until this process leads and all accounts are known.
 	gate *hooks.Gate
 }
 
@@ -98,7 +104,9 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 	}
 }
 
-// Rounds returns what places the members of gangs for a scheduling core.
+// Rounds returns what places the members of gangs for a scheduling core. It replaces the core's queue by one that
+// counts the events which may help a gang, and adds the rules of gangs to the preemption of each profile. The caller
+// wraps the core's functions with those of the Rounds.
 func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *hooks.Changes,
 ) *coscheduling.Rounds {
 	events := &hooks.Events{SiblingPlugin: coscheduling.Name}
@@ -287,7 +295,10 @@ func (s *Scheduler) build(ctx context.Context) error {
 	return options.LogOrWriteConfig(klog.FromContext(ctx), s.options.WriteConfigTo, &cc.ComponentConfig, completed)
 }
 
-// wire puts our parts around the core. The core reads these fields on each use, and nothing runs yet.
+// wire puts our parts around the core. The core reads these fields on each use, and nothing runs yet. The order matters
+// where one part wraps another: the next pod comes from the queue through the share of gangs and the gate to the
+// rounds, a cycle goes from the record of decisions through the rounds to the core, and a failure from the core through
+// Reservations and rounds to the reporter, which writes it.
 func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &hooks.Changes{}
 	s.nodes = s.core.Cache

@@ -14,31 +14,45 @@ import (
 // parallelFrom is the number of nodes from which on judging them is divided among goroutines.
 const parallelFrom = 64
 
-// ranking holds the raw score that each plugin gave each feasible node for pods of one key.
+// ranking holds the raw score that each plugin gave each feasible node for pods of one key. Pods of one key get the
+// same answer from each plugin on each node, so a pod costs a look at the nodes that have changed since the last one,
+// and a sum over all members.
+//
+// The scheduling loop alone uses it, one pod at a time.
 type ranking struct {
-	members  []int32 // nodes, as indices into the profile's names
-	complete bool    // members are all nodes of the cluster; else a sample, which serves as many pods as it has nodes
-	left     int     // pods that a sample may still place
+	// members are the ranked nodes, as indices into the profile's names. The slices without a comment of their own have
+	// an element for each member.
+	members []int32
+	// complete is set where members are all nodes of the cluster. Else they are a sample, which serves as many pods as
+	// it has nodes; left is how many of these it may still place.
+	complete bool
+	left     int
 
-	// seen and sets are the position in the log of changes up to which the scores hold.
+	// seen and sets are the position in the log of changes up to which the scores hold: of changed nodes, and of the
+	// set of nodes. Another set of nodes voids the ranking, as members are indices.
 	seen, sets uint64
-	epoch      uint64  // of the profile's Valuer
-	member     []int32 // by node: index into members, -1 for others; nil before the first use
+	// epoch is that of the profile's Valuer for which the scores hold. Another one voids all scores, not the ranking.
+	epoch uint64
+	// member has the index into members by node, -1 for nodes that are not ranked; nil before the first use, which
+	// makes all slices.
+	member []int32
 
 	scores   []score // in the order of the profile's scorers
 	spread   *spread // nil where no spreading acts
-	feasible []bool
-	count    int // of feasible members
+	feasible []bool  // the filters passed the node when it was evaluated last
+	count    int     // of feasible members
 
-	total []int64
-	last  int // the chosen member
-	next  int // the best of the others, -1 for none
+	total []int64 // weighted sums; of use for feasible members alone
+	last  int     // the member that was chosen last; -1 for none
+	next  int     // the best of the others, -1 for none
 }
 
 // score is what one plugin says of each node.
 type score struct {
+	// active is set where the plugin scores nodes for pods of the key. A pod for which that differs voids the ranking.
 	active bool
-	raw    []int64
+	// raw is what the plugin gave the node; of use for feasible members alone.
+	raw []int64
 	// normal is raw, normalized over the feasible nodes; raw itself for a plugin that does not normalize.
 	normal []int64
 	stale  atomic.Bool // normal does not follow from raw
@@ -81,6 +95,8 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 	return p.names[r.members[r.last]], ""
 }
 
+// fill makes the slices of a ranking before its first use. All members are then evaluated. It returns false where what
+// the pod is spread against cannot be counted.
 func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
 	n := len(r.members)
 	r.member = slices.Repeat([]int32{-1}, len(p.names))
@@ -111,7 +127,7 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 }
 
 // look counts the pods of the changed nodes again, and returns the members that have to be evaluated: all, or those
-// that have changed.
+// that have changed. Nodes that are not members count for spreading as well.
 func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bool) []int {
 	var todo []int
 	again := make(map[int]bool, len(changed))
@@ -142,6 +158,9 @@ func (p *Profile) prepare(ctx context.Context, i int, state fwk.CycleState, pod 
 	return !p.leftOut(state, pod).Has(s.Name()) && (s.pre == nil || s.pre.PreScore(ctx, state, pod, nil).IsSuccess())
 }
 
+// evaluate filters and scores members, and counts which are feasible. A member that becomes feasible, or is not any
+// more, makes all normalized scores stale: they are relative to the feasible nodes. It returns false where a plugin
+// failed.
 func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, todo []int) bool {
 	was := make([]bool, len(todo))
 	for k, m := range todo {

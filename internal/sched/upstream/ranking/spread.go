@@ -20,15 +20,18 @@ import (
 
 // spread counts the pods that one pod is spread against, by node and by topology, as the score of PodTopologySpread
 // does. A change of a node costs a look at the pods of that node alone.
+//
+// Invariant: for each constraint, pods of a topology is the sum of place.pods over the nodes whose place is there.
+// count keeps it by subtracting what a node added before.
 type spread struct {
-	pod         *corev1.Pod // one of the key
+	pod         *corev1.Pod // one of the key; the others have the same labels and constraints
 	required    nodeaffinity.RequiredNodeAffinity
 	constraints []constraint
 	incomplete  bool   // nodes without all keys are left out
-	leftOut     []bool // by node
+	leftOut     []bool // by node: it lacks a key, gets no score, and its pods do not count
 
 	normal []int64 // by member of the ranking
-	stale  bool
+	stale  bool    // normal does not follow from the counts, or from which members are feasible
 }
 
 // scored is a constraint that nodes are scored by, as upstream's plugin has it.
@@ -41,6 +44,7 @@ type scored struct {
 	NodeAffinityPolicy, NodeTaintsPolicy corev1.NodeInclusionPolicy
 }
 
+// constraint is a constraint with the pods that it counts now.
 type constraint struct {
 	scored
 	on         []place        // by node
@@ -105,6 +109,7 @@ func (s *spread) read(state fwk.CycleState, nodes int) error {
 	return nil
 }
 
+// count counts the pods of one node anew, for all constraints.
 func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
 	node := info.Node()
 	leftOut := false
@@ -130,6 +135,8 @@ func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
 	}
 }
 
+// topology returns the index of the topology with a value of the key, which it makes if it is new. Topologies of which
+// no node is left remain, with no pods.
 func (c *constraint) topology(value string) int {
 	i, known := c.topologies[value]
 	if !known {
@@ -139,6 +146,7 @@ func (c *constraint) topology(value string) int {
 	return i
 }
 
+// counts reports whether pods on a node count for a constraint: it may leave out nodes to which the pod could not go.
 func (s *spread) counts(ctx context.Context, c *constraint, node *corev1.Node) bool {
 	if c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
 		// an affinity that cannot be read matches no node, as upstream has it
@@ -157,6 +165,8 @@ func (s *spread) counts(ctx context.Context, c *constraint, node *corev1.Node) b
 	return true
 }
 
+// selected counts the pods of a node and namespace that a selector matches and that do not terminate. A selector
+// without requirements selects none, as upstream has it.
 func selected(node fwk.NodeInfo, selector labels.Selector, namespace string) (n int64) {
 	if selector.Empty() {
 		return 0
@@ -214,6 +224,8 @@ func (s *spread) normalize(r *ranking) {
 	}
 }
 
+// size returns how many topologies feasible members are in; with the hostname as key, how many feasible members there
+// are.
 func (c *constraint) size(s *spread, r *ranking) (n int) {
 	clear(c.seen)
 	for m, i := range r.members {
