@@ -112,11 +112,11 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	events := &hooks.Events{SiblingPlugin: coscheduling.Name}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	core.NextPod = core.SchedulingQueue.Pop
-	r := &coscheduling.Rounds{Cluster: coscheduling.Cluster{
+	r := coscheduling.NewRounds(coscheduling.Cluster{
 		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
 		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
 		Usable: usableOf,
-	}}
+	})
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {

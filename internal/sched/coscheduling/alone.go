@@ -87,7 +87,7 @@ func (r *Rounds) firstPlace(ctx context.Context, m *members, found *search, must
 		if must && next.many == 1 && len(next.Rules) == 1 {
 			break
 		}
-		a := r.attempt(ctx, m, places, map[string]scheduler.ScheduleResult{})
+		a := r.attempt(ctx, m, places, nil)
 		_, err := a.try(uid)
 		if a.rollback(0); err == nil {
 			return next

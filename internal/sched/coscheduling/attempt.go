@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,10 +54,21 @@ func (r *Rounds) attempt(ctx context.Context, m *members, places map[string]*pla
 	for _, chosen := range places {
 		chosen.at = 0
 	}
-	return &attempt{
-		Rounds: r, members: m, ctx: ctx, places: places, planned: planned, trial: r.Trial(),
-		placed: map[string]*placed{},
+	a := &attempt{
+		Rounds: r, members: m, ctx: ctx, places: places, planned: map[string]scheduler.ScheduleResult{},
+		trial: r.Trial(), placed: map[string]*placed{},
 	}
+	maps.Copy(a.planned, planned)
+	return a
+}
+
+// on returns nodes of members as what an attempt tries first.
+func on(nodes map[string]string) map[string]scheduler.ScheduleResult {
+	planned := map[string]scheduler.ScheduleResult{}
+	for uid, node := range nodes {
+		planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	}
+	return planned
 }
 
 func (a *attempt) profile(uid string) framework.Framework {

@@ -30,9 +30,9 @@ func TestSiblingsInBackoffComeWithTheHead(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
 	q := queue.NewTestQueue(ctx, p.Less, queue.WithClock(clock), queue.WithPodInitialBackoffDuration(time.Minute),
 		queue.WithPodMaxBackoffDuration(time.Hour))
-	r := &coscheduling.Rounds{Cluster: coscheduling.Cluster{
+	r := coscheduling.NewRounds(coscheduling.Cluster{
 		Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
-	}}
+	})
 	next := r.Next(q.Pop)
 	fail := r.Fail(func(_ context.Context, _ framework.Framework, pod *framework.QueuedPodInfo, _ *fwk.Status,
 		_ *fwk.NominatingInfo, _ time.Time,

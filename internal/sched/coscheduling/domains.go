@@ -294,8 +294,8 @@ func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, 
 		known.nodes[i], known.generations[i], known.sites[i] = n, n.GetGeneration(), s
 	}
 	if goes == nil {
-		if d.sites == nil || d.sites[key] == nil && len(d.sites) >= mostKnown {
-			d.sites = map[string]*knownSites{}
+		if d.sites[key] == nil && len(d.sites) >= mostKnown {
+			clear(d.sites)
 		}
 		d.sites[key] = known
 	}

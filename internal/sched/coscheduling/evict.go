@@ -73,9 +73,6 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 		})
 	}
 	r.mu.Lock()
-	if r.evicting == nil {
-		r.evicting = map[string]string{}
-	}
 	maps.Copy(r.evicting, nominated)
 	r.mu.Unlock()
 	if utilfeature.DefaultFeatureGate.Enabled(features.SchedulerAsyncPreemption) {

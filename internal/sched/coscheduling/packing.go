@@ -11,7 +11,6 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
@@ -126,7 +125,7 @@ func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]
 	if err != nil {
 		return o, false
 	}
-	a := r.attempt(ctx, m, places, map[string]scheduler.ScheduleResult{})
+	a := r.attempt(ctx, m, places, nil)
 	// The search places members on the snapshot and takes them back in reverse order. steps has how many steps of the
 	// attempt came before each member that is placed.
 	var steps []int
@@ -150,16 +149,16 @@ func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]
 	if order == nil {
 		return o, false
 	}
-	planned := map[string]scheduler.ScheduleResult{}
+	nodesOf := map[string]string{}
 	for uid, node := range found {
-		planned[uid] = scheduler.ScheduleResult{SuggestedHost: name(node)}
+		nodesOf[uid] = name(node)
 	}
 	for _, member := range p.Members {
 		if _, has := found[member.UID]; !has {
 			order = append(order, member.UID)
 		}
 	}
-	if o, fits = r.tryAll(ctx, m, places, order, planned); !fits {
+	if o, fits = r.tryAll(ctx, m, places, order, on(nodesOf)); !fits {
 		return o, false
 	}
 	return r.followOrder(ctx, m, o, order)

@@ -199,12 +199,11 @@ func trueFirst(a, b bool) int {
 func (r *Rounds) tryAll(ctx context.Context, m *members, places map[string]*place, order []string,
 	nodes map[string]scheduler.ScheduleResult,
 ) (o outcome, fits bool) {
-	proposed := map[string]scheduler.ScheduleResult{}
-	for uid, pod := range m.pods {
-		if pod != nil {
-			proposed[uid] = scheduler.ScheduleResult{SuggestedHost: pod.Pod.Status.NominatedNodeName}
-		}
+	nominated := map[string]string{}
+	for _, uid := range m.order {
+		nominated[uid] = m.pods[uid].Pod.Status.NominatedNodeName
 	}
+	proposed := on(nominated)
 	maps.Copy(proposed, nodes)
 	a := r.attempt(ctx, m, places, proposed)
 	o = outcome{planned: a.planned, places: places, unfit: map[string]error{}}

@@ -479,7 +479,7 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		}
 		return true, &corev1.Pod{}, nil
 	})
-	preempt := (&coscheduling.Rounds{Cluster: coscheduling.Cluster{Gangs: gangs}}).PreemptPod(h)
+	preempt := coscheduling.NewRounds(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
 	for _, p := range []*corev1.Pod{victim, gone, plain, member("waits", "g", "2")} {
 		gangs.PutPod(p)
 		if err := preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, p, "who"); err != nil {
@@ -535,7 +535,7 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 			}
 			evicted := make(chan error, 1)
 			go func() {
-				preempt := (&coscheduling.Rounds{Cluster: coscheduling.Cluster{Gangs: gangs}}).PreemptPod(h)
+				preempt := coscheduling.NewRounds(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
 				evicted <- preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, victim, "who")
 			}()
 			<-deleted

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -78,7 +77,7 @@ func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n no
 	var victims []*unit
 	var least gang.Loss
 	for places := range r.placesWithout(m, r.below(m, m.plan.DomainRequests)) {
-		p := r.newPreemption(ctx, m, places, maps.Clone(failed.planned))
+		p := r.newPreemption(ctx, m, places, failed.planned)
 		r.preempting = p
 		found := p.prepare() && p.placeMembers() && p.admitMembers() && p.restoreVictims() &&
 			p.verifyPlacement() && isWhole(places, p.planned) && len(p.taken) > 0
@@ -123,9 +122,6 @@ func (r *Rounds) evictAfter(pod *corev1.Pod, evict func()) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.evict == nil {
-		r.evict = map[types.UID]func(){}
-	}
 	r.evict[pod.UID] = evict
 }
 
@@ -187,9 +183,6 @@ func (r *Rounds) pending(ctx context.Context, pod *corev1.Pod) *framework.Queued
 func (r *Rounds) newPreemption(ctx context.Context, m *members, places map[string]*place,
 	planned map[string]scheduler.ScheduleResult,
 ) *preemption {
-	if planned == nil {
-		planned = map[string]scheduler.ScheduleResult{}
-	}
 	p := &preemption{
 		attempt: r.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
 		spared: map[string]bool{}, trials: map[string]*quota.Trial{}, charges: gang.Charges{},

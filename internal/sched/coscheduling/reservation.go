@@ -11,7 +11,6 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
@@ -86,9 +85,6 @@ func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[s
 		h.pods[uid] = pod
 		h.highest = max(h.highest, corev1helpers.PodPriority(pod))
 	}
-	if r.reservations.kept == nil {
-		r.reservations.kept = map[string]*reservation{}
-	}
 	r.reservations.kept[rank.Name] = h
 	klog.FromContext(ctx).V(2).Info("Nodes are kept for a gang that was overtaken", "gang", rank.Name,
 		"pods", len(nodes))
@@ -111,7 +107,8 @@ func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]
 	if err != nil {
 		return nil
 	}
-	names, least := m.dimensions(m.order), m.demand(&domain.Request{Members: m.order}).Each
+	names := m.dimensions(m.order)
+	least := &gang.PackedClass{Asks: m.demand(&domain.Request{Members: m.order}).Each}
 	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}
 	for _, node := range preferred {
 		kept[node] = true
@@ -123,7 +120,8 @@ func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]
 				c.pods, behind[info.GetPod()] = append(c.pods, info), true
 			}
 		}
-		if len(c.pods) > 0 && hasWithout(n, behind, names, least) &&
+		free := freeInDimensions(n, names, func(p *corev1.Pod) bool { return behind[p] })
+		if len(c.pods) > 0 && least.FitsIn(free) &&
 			slices.ContainsFunc(m.order, func(uid string) bool { return places[uid].has(c.node) }) {
 			all = append(all, c)
 		}
@@ -143,11 +141,7 @@ func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]
 		tries = append(tries, try{other, len(all)})
 	}
 	for _, try := range tries {
-		planned := map[string]scheduler.ScheduleResult{}
-		for uid, node := range preferred {
-			planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
-		}
-		p := r.newPreemption(ctx, m, places, planned)
+		p := r.newPreemption(ctx, m, places, on(preferred))
 		p.prepare()
 		placed := p.placeWithout(try.order, all, try.first)
 		whole := isWhole(places, p.planned)
@@ -157,16 +151,6 @@ func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]
 		}
 	}
 	return nil
-}
-
-// hasWithout reports whether a node has at least so much free without some pods.
-func hasWithout(n fwk.NodeInfo, gone map[*corev1.Pod]bool, names []corev1.ResourceName, least []int64) bool {
-	for i, name := range names {
-		if freeOn(n, name, func(p *corev1.Pod) bool { return gone[p] }) < least[i] && !leavesUnlimited(n, name) {
-			return false
-		}
-	}
-	return true
 }
 
 // placeWithout finds a node for each member, and counts them in quotas. Where one does not fit that its gang needs,

@@ -1,13 +1,16 @@
 package coscheduling
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -64,7 +67,15 @@ type Rounds struct {
 	evict map[types.UID]func()
 }
 
-// Cluster is what gangs are placed in. The application fills it in before the first cycle; it does not change then.
+// NewRounds returns what places the members of gangs in a cluster. No round is under way, and nothing is kept.
+func NewRounds(c Cluster) *Rounds {
+	r := &Rounds{Cluster: c, evicting: map[string]string{}, evict: map[types.UID]func(){}}
+	r.reservations.kept = map[string]*reservation{}
+	r.domains = domains{Cluster: &r.Cluster, sites: map[string]*knownSites{}}
+	return r
+}
+
+// Cluster is what gangs are placed in. It does not change.
 type Cluster struct {
 	Gangs  *kube.Gangs
 	Core   *scheduler.Scheduler
@@ -172,6 +183,42 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 	return round
 }
 
+// Share returns the queue's pods in its order. But where failed rounds have used up their share of the scheduling loop,
+// see gang.LoopShare, the first pod that starts alone comes first, if its priority is not lower than that of all
+// members that wait.
+func (r *Rounds) Share(next nextPod) nextPod {
+	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		now := time.Now()
+		r.share.End(r.failed != nil && !r.failed.preempts, now)
+		if r.share.IsSpent(now) {
+			if pod := r.popAlone(logger); pod != nil {
+				return pod, nil
+			}
+		}
+		return next(logger)
+	}
+}
+
+// popAlone takes the first pod that starts alone out of the queue. It returns nil where there is none, or where the
+// queue's first pod is not of a gang, or is of one with a higher priority.
+func (r *Rounds) popAlone(logger klog.Logger) *framework.QueuedPodInfo {
+	var first *corev1.Pod
+	highest := int32(math.MinInt32) // priority of the members
+	for _, pod := range r.Core.SchedulingQueue.PodsInActiveQ() {
+		switch {
+		case !r.Gangs.Alone(pod):
+			highest = max(highest, r.Gangs.Priority(pod))
+		case first == nil || cmp.Or(cmp.Compare(r.Gangs.Priority(first), r.Gangs.Priority(pod)),
+			r.Gangs.Compare(pod, first)) < 0:
+			first = pod
+		}
+	}
+	if first == nil || corev1helpers.PodPriority(first) < highest {
+		return nil
+	}
+	return r.Core.SchedulingQueue.PopSpecificPod(logger, first)
+}
+
 // Pulled returns how many pods were ever taken out of the queue with a sibling, and of how many the cycles have yet to
 // begin.
 func (r *Rounds) Pulled() (all, left int) {
@@ -215,7 +262,7 @@ func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != 
 //   - each member of a round that fits gets its planned node, if that still takes it, else another one. A member that
 //     the plan does without has its cycle behind all planned ones: before them it would take their room.
 func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
-	r.schedule, r.domains.Cluster = schedule, &r.Cluster
+	r.schedule = schedule
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {

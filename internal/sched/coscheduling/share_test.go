@@ -50,9 +50,9 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 				p, gangs := newPlugin(t)
 				q := queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
 					queue.WithPodMaxBackoffDuration(time.Hour))
-				r := &coscheduling.Rounds{Cluster: coscheduling.Cluster{
+				r := coscheduling.NewRounds(coscheduling.Cluster{
 					Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
-				}}
+				})
 				for i := range 2 * c.gangs {
 					m := member(fmt.Sprint("g", i/2, "-", i%2), fmt.Sprint("g", i/2), "2")
 					gangs.PutPod(m)
