@@ -44,23 +44,14 @@ type answer struct {
 	answered map[string]bool     // the groups that have got the answer, by name
 }
 
-// answers are known by shape, and before that by what is cheap to know of it. They belong to the scheduling loop.
+// answers are known by shape. They belong to the scheduling loop.
 type answers struct {
 	at    uint64 // how many events were counted when those of known were learned; another count forgets all
-	n     int    // how many are known
-	known map[outline]map[shape]*answer
+	known map[shape]*answer
 }
 
-type (
-	// outline is what groups of equal shape have in common and what costs nothing to know. A shape is computed only for
-	// a group whose outline has an answer, and when one is learned.
-	outline struct {
-		members, priority int   // how many can be tried, and the first one's priority
-		cpu, memory       int64 // of the first member
-	}
-	// shape is a hash of all that decides about a group, see Rounds.shape.
-	shape [sha256.Size]byte
-)
+// shape is a hash of all that decides about a group, see Rounds.shape.
+type shape [sha256.Size]byte
 
 // mostAnswers bounds those that are known at once.
 const mostAnswers = 1000
@@ -70,16 +61,15 @@ const mostAnswers = 1000
 func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
 	a := &r.answers
 	if a.at != round.events {
-		a.at, a.n, a.known = round.events, 0, nil
+		a.at, a.known = round.events, nil
 	}
-	alike := a.known[round.outline()]
-	if len(alike) == 0 {
+	if len(a.known) == 0 {
 		return false
 	}
 	member := round.first()
 	s, ok := r.shape(ctx, round.members)
 	rank := r.Gangs.RankOf(member)
-	k := alike[s]
+	k := a.known[s]
 	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	if !ok || k == nil || k.answered[rank.Name] || !k.first.Before(rank) ||
 		overtaken && k.failure.Outlook != gang.Hopeless {
@@ -119,16 +109,11 @@ func (r *Rounds) learn(ctx context.Context, round *groupRound) {
 		return
 	}
 	rank := r.Gangs.RankOf(round.first())
-	if a.n == mostAnswers || a.known == nil {
-		a.n, a.known = 0, map[outline]map[shape]*answer{}
+	if len(a.known) == mostAnswers || a.known == nil {
+		a.known = map[shape]*answer{}
 	}
-	o := round.outline()
-	if a.known[o] == nil {
-		a.known[o] = map[shape]*answer{}
-	}
-	a.n++
 	kept := copyFor(cause.Pod, cause)
-	a.known[o][s] = &answer{rank, slices.Index(round.order, f.UID), f, kept, map[string]bool{rank.Name: true}}
+	a.known[s] = &answer{rank, slices.Index(round.order, f.UID), f, kept, map[string]bool{rank.Name: true}}
 }
 
 // copyFor returns what keeps another pod from its nodes. The queue clears the names of plugins that it has of a pod.
@@ -136,14 +121,6 @@ func copyFor(pod *corev1.Pod, failure *framework.FitError) *framework.FitError {
 	fit := &framework.FitError{Pod: pod, NumAllNodes: failure.NumAllNodes, Diagnosis: failure.Diagnosis}
 	fit.Diagnosis.UnschedulablePlugins = failure.Diagnosis.UnschedulablePlugins.Clone()
 	return fit
-}
-
-func (m *members) outline() outline {
-	first := m.pods[m.order[0]]
-	asks := first.CalculateResource().Resource
-	return outline{
-		len(m.order), int(corev1helpers.PodPriority(first.Pod)), asks.GetMilliCPU(), asks.GetMemory(),
-	}
 }
 
 // shape identifies all that decides whether a group fits, where that is known, apart from its place in the queue: its

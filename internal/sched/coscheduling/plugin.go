@@ -115,18 +115,20 @@ func isOurs(c schedulerconfig.PluginConfig) bool { return c.Name == Name }
 
 // PreEnqueue holds back a pod whose gang may not be tried.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	if r := kube.Ask(p.gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(pod.UID)) }); r.Code != why.None {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r})
+	return statusOf(kube.Ask(p.gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(pod.UID)) }))
+}
+
+// statusOf returns a refusal as a status; nil for none.
+func statusOf(r gang.Refusal) *fwk.Status {
+	if r.Code == why.None {
+		return nil
 	}
-	return nil
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r})
 }
 
 // Waiting returns why a pod that passes the queue is not bound.
 func (p *Plugin) Waiting(pod *corev1.Pod) *fwk.Status {
-	if r := kube.Ask(p.gangs, func(s *gang.State) gang.Refusal { return s.Why(string(pod.UID)) }); r.Code != why.None {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{r})
-	}
-	return nil
+	return statusOf(kube.Ask(p.gangs, func(s *gang.State) gang.Refusal { return s.Why(string(pod.UID)) }))
 }
 
 // Reserve does nothing: a member holds what the other plugins reserve.
