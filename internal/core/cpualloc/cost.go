@@ -16,11 +16,14 @@ const (
 	rows
 )
 
+// choice is a set of NUMA nodes with what taking the request from it costs. A choice without nodes is none yet.
 type choice struct {
 	nodes topo.NodeSet
 	cost  cost
+	// stage says how far the exclusive policy is kept: 1 where no other holder of its level is on the cores, or on the
+	// NUMA nodes; 2 where one is on the nodes and not on the cores; 3 otherwise.
 	stage int
-	// spare: held cores are left out.
+	// spare is set where held cores are left out, which fill must follow.
 	spare bool
 }
 
@@ -49,6 +52,7 @@ func (c *choice) fartherThan(o *choice) bool {
 	return c.cost[rowDistance] > o.cost[rowDistance]
 }
 
+// betterThan compares the rows in their order; between equals the lower nodes win, so that the order is total.
 func (c *choice) betterThan(o *choice) bool {
 	for i := range c.cost {
 		if c.cost[i] != o.cost[i] {
@@ -124,9 +128,10 @@ func (v *solver) decideStage(c *choice, all, spare outcome) {
 	c.cost[rowCores] = got.damage
 }
 
+// sum is what the nodes of a set have together: of all cores, and of those that are not held.
 type sum struct {
 	all, spare tally
-	free       int64
+	free       int64 // CPUs
 }
 
 func (v *solver) sumOf(nodes topo.NodeSet) sum {
@@ -148,9 +153,9 @@ func (s *sum) add(v *solver, i topo.NUMA) {
 
 // outcome is what fill will make of cores.
 type outcome struct {
-	ok       bool // the cores hold the request
-	partial  int64
-	distinct int64
+	ok       bool  // the cores hold the request
+	partial  int64 // cores of which it takes a part
+	distinct int64 // cores that it uses
 	damage   int64 // rowCores
 }
 
@@ -212,6 +217,7 @@ func expectFull(t *tally, n int64, threads int) outcome {
 	return o
 }
 
+// between is what two nodes add to the distances of a set: both ways, as SLIT tables need not be symmetric.
 func (v *solver) between(i, j topo.NUMA) int64 {
 	return int64(v.m.Distance(i, j) + v.m.Distance(j, i))
 }

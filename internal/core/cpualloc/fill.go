@@ -24,6 +24,7 @@ func (v *solver) fill(c *choice) {
 	v.fillNodes(v.inOrder(c.nodes, order[:0]), v.req.Count)
 }
 
+// fillNodes takes n CPUs of the nodes in this order. expect has promised that they have them.
 func (v *solver) fillNodes(order []topo.NUMA, n int) {
 	if v.req.Bind == FullPCPUs {
 		n = v.fillFull(order, n)
@@ -35,6 +36,7 @@ func (v *solver) fillNodes(order []topo.NUMA, n int) {
 	}
 }
 
+// inOrder returns nodes in the order of the strategy, equal ones by id.
 func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
 	for i := range nodes.All() {
 		order = append(order, i)
@@ -48,6 +50,7 @@ func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
 	return order
 }
 
+// take takes the n lowest CPUs of a core that are free and not taken yet, and records the round and the L3 group.
 func (v *solver) take(id topo.Core, n int) {
 	c := &v.core[id]
 	for _, cpu := range v.m.CoreCPUs(id) {
@@ -96,6 +99,8 @@ func (v *solver) takeCores(order []topo.NUMA, w want, n int) int {
 	return n
 }
 
+// anyBroken reports whether some core of the nodes that is broken up already can give n CPUs: then no whole one is
+// opened for them.
 func (v *solver) anyBroken(order []topo.NUMA, n int) bool {
 	for _, i := range order {
 		for open := n; open <= v.threads; open++ {
@@ -157,6 +162,8 @@ func (v *solver) openOne(order []topo.NUMA, n int) bool {
 // noScore is above every openScore.
 const noScore = 4
 
+// openScore is row 7 of the quality order for one core, smaller is better: does it break up a whole core, and does it
+// begin another L3 group.
 func (v *solver) openScore(id topo.Core) int {
 	c := &v.core[id]
 	breaks, freshL3 := 0, 0

@@ -10,12 +10,13 @@ import (
 // pairs on 16, single nodes on 64.
 const maxSubsets = 128
 
-// quest is the search for k nodes whose worths add up to need.
+// quest is the search for k nodes whose worths add up to need. For a packed request a worth is CPUs; for an even split
+// it is groups above the floor that each node of the split must have.
 type quest struct {
 	k     int
 	need  int
-	open  topo.NodeSet // nodes that have a worth
-	worth [maxNodes]int
+	open  topo.NodeSet  // nodes that come into question
+	worth [maxNodes]int // by node; of use for those of open alone
 }
 
 // chooseNodes finds the best set of NUMA nodes. The request is feasible, so there is one.
@@ -77,6 +78,7 @@ func (v *solver) evaluateAll(q *quest) choice {
 	return best
 }
 
+// worthOf returns what nodes are worth together.
 func (q *quest) worthOf(nodes topo.NodeSet) int {
 	sum := 0
 	for i := range nodes.All() {

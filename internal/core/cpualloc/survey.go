@@ -5,6 +5,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
+// coreTally is what one core has to give. survey fills it; while fill takes CPUs, open falls and round rises.
 type coreTally struct {
 	free  uint8 // free CPUs
 	open  uint8 // CPUs that an answer may take; one at most under required SpreadByPCPUs
@@ -41,6 +42,7 @@ type tally struct {
 	byFree [MaxThreads + 1]int16
 }
 
+// count adds a core with open CPUs.
 func (t *tally) count(c *coreTally) {
 	t.open += int(c.open)
 	t.cores++
@@ -58,8 +60,9 @@ func (t *tally) add(o *tally, threads int) {
 	}
 }
 
+// nodeTally is what one NUMA node had to give before anything was taken.
 type nodeTally struct {
-	free  int // free CPUs
+	free  int // free CPUs, also those that the request may not take
 	all   tally
 	spare tally // all, without held cores; filled only when solver.held
 }
@@ -81,6 +84,8 @@ func (v *solver) survey(counts []NodeCount) {
 	}
 }
 
+// surveyCore fills in what a core has to give, and counts it on its node. A required bind policy leaves whole cores, or
+// one CPU of each.
 func (v *solver) surveyCore(n *nodeTally, id topo.Core, avoid *cpuset.Set) {
 	c := &v.core[id]
 	for _, cpu := range v.m.CoreCPUs(id) {

@@ -57,6 +57,7 @@ func (v *View) Choose(r *Request, o *Options) (Choice, Reason) {
 	return Choice{}, v.refusal(r, o)
 }
 
+// first returns the best choice of the first combination of packings that has one.
 func (s *search) first() (chosen Choice, found bool) {
 	s.each(func(s *search) bool {
 		for _, w := range s.walks() {
@@ -73,24 +74,35 @@ func (s *search) first() (chosen Choice, found bool) {
 
 // search is one request on one account.
 type search struct {
-	view     *View
-	req      *Request
-	opt      *Options
-	types    []Type
-	packings [][][]bundle // by type
-	lacking  Reason       // why a type has no packing
-	complete bool         // all packings, and all sets, are looked at
-	limit    int          // degraded devices that the lead may have; below 0 the other types have none either
+	view *View
+	req  *Request
+	opt  *Options // never nil
+	// types are those of the request, the lead first.
+	types []Type
+	// packings are the ways in which the containers of the request share devices, by type, in the order in which they
+	// are tried.
+	packings [][][]bundle
+	lacking  Reason // why a type has no packing; then nothing is searched
+	// complete is set while all packings, and all sets, are looked at. Else the Choice is Approximate.
+	complete bool
+	// limit is how many degraded devices the lead may have; below 0 the other types have none either. each raises it.
+	limit int
 
-	lead      *pick // the type whose sets are enumerated
-	rest      []pick
-	left      uint64                // devices of the lead that are untouched
-	samePlace [MaxDevices]uint64    // devices of the lead in the place of each
-	others    []neighbours          // by other type
-	found     []allotment           // what chooseCompanions has chosen last, by other type
-	answers   map[topo.NodeSet]bool // of Accept
+	// The rest belongs to one combination of packings, which begin sets. Masks are of devices by their index in the
+	// group of their type.
+
+	lead      *pick              // the type whose sets are enumerated
+	rest      []pick             // the other types, whose devices follow a set of the lead
+	left      uint64             // devices of the lead that are untouched
+	samePlace [MaxDevices]uint64 // devices of the lead in the place of each
+	others    []neighbours       // by other type
+	found     []allotment        // what chooseCompanions has chosen last, by other type
+	// answers are those of Accept, which may be dear and depends on the NUMA nodes alone. They hold for the whole
+	// search.
+	answers map[topo.NodeSet]bool
 }
 
+// search prepares a search: the packings of each type, or why one has none.
 func (v *View) search(r *Request, o *Options) *search {
 	s := &search{view: v, req: r, opt: o, types: r.Types(), complete: true, limit: MaxDevices}
 	if o == nil {
@@ -195,6 +207,7 @@ func (s *search) limits() (first, end int) {
 	return first, end
 }
 
+// begin sets what belongs to a combination of packings.
 func (s *search) begin(picks []pick) {
 	s.lead, s.rest = &picks[0], picks[1:]
 	s.left = s.view.untouched(s.lead.group) & s.within(s.lead.group)
@@ -255,7 +268,8 @@ func (s *search) most() int {
 	return own
 }
 
-// check applies the hard rules to a set of the lead, and fills in the keys that depend on the account.
+// check applies the hard rules to a set of the lead, the cheap ones first, and fills in the keys that depend on the
+// account.
 func (s *search) check(k Keys) (Keys, bool) {
 	p, nodes := s.lead, s.view.nodes(s.lead.group, k.Mask)
 	var to [MaxDevices]int8

@@ -29,6 +29,7 @@ func (p *problem) reachable() (topo.NodeSet, bool) {
 	if hinted == 0 && !p.memory {
 		return active, active != 0
 	}
+	// Each list is intersected with what the lists before it can come to.
 	f := p.w.newFold(active)
 	for ; hinted != 0; hinted &= hinted - 1 {
 		p.w.addRow(f, &p.rows[bits.TrailingZeros32(hinted)])
@@ -119,7 +120,8 @@ func (w *Scratch) sumMasks(f *fold, free []int64, outer topo.NodeSet) {
 	}
 }
 
-// addMemory adds the memory manager's masks to the fold's list, cut to the active nodes.
+// addMemory adds the memory manager's masks to the fold's list, cut to the active nodes: the groups that it offers, and
+// sets of unused nodes that hold each type. A single unused node is among the offered ones already.
 func (p *problem) addMemory(f *fold) {
 	for m := range p.offered {
 		f.addMask(m)

@@ -11,11 +11,13 @@ import (
 // cpuAdmission is one pod on its way through the CPU manager, container by container in spec order. The state that it
 // started from does not change.
 type cpuAdmission struct {
-	policy    *cpuPolicy
-	start     *cpuState
-	pod       *Pod
+	policy *cpuPolicy
+	start  *cpuState
+	pod    *Pod
+	// own is what the pod has: grants of an earlier admission, then those of this one. The grants of start are shared
+	// until allocate appends one.
 	own       cpuPod
-	available cpuset.Set
+	available cpuset.Set // CPUs that no pod has, without those that the pod got meanwhile
 	// reuse are the CPUs of the pod's regular init containers that later containers of it may take.
 	reuse cpuset.Set
 	// changed: allocate gave something.
@@ -47,6 +49,7 @@ func (a *cpuAdmission) hints(c *Container) hint.List {
 	return a.policy.hints(&a.available, &a.reuse, n)
 }
 
+// podHints are those for the whole pod, under pod scope. CPUs that some containers have already may be used again.
 func (a *cpuAdmission) podHints() hint.List {
 	n := a.policy.podRequest(a.pod)
 	if n == 0 {
@@ -99,6 +102,7 @@ func (a *cpuAdmission) allocate(c *Container, m topo.NodeSet) (cpuset.Set, cpuFa
 	return cpus, cpuOK
 }
 
+// take chooses n CPUs of those that are available or reusable: inside m first, each part as the policy packs it.
 func (a *cpuAdmission) take(n int, m topo.NodeSet) (cpuset.Set, cpuFault) {
 	from := a.available.Union(a.reuse)
 	var taken cpuset.Set
@@ -139,6 +143,7 @@ func (p *cpuPolicy) smt(available *cpuset.Set, n int) cpuFault {
 	return cpuOK
 }
 
+// state returns the CPU manager's state after the admission; the one before if nothing was given.
 func (a *cpuAdmission) state() *cpuState {
 	if !a.changed {
 		return a.start

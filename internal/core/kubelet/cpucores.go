@@ -2,6 +2,7 @@ package kubelet
 
 import "github.com/tenon-project/tenon/internal/core/cpuset"
 
+// freeThreads counts the free CPUs of each core.
 func (t *cpuTaking) freeThreads() []uint16 {
 	free := make([]uint16, len(t.policy.cores))
 	for c := t.free.First(); c >= 0; c = t.free.Next(c + 1) {
@@ -61,6 +62,7 @@ func (t *cpuTaking) singles() {
 	}
 }
 
+// grabEach takes CPUs in ascending order until the need is met.
 func (t *cpuTaking) grabEach(cpus cpuset.Set) {
 	for c := cpus.First(); c >= 0 && t.need > 0; c = cpus.Next(c + 1) {
 		t.taken.Add(c)
@@ -69,6 +71,8 @@ func (t *cpuTaking) grabEach(cpus cpuset.Set) {
 	}
 }
 
+// grabThreads takes CPUs of a core that are in free until the need is met. With all online CPUs as free it takes a
+// core's threads that other pods have: see wholeCores.
 func (t *cpuTaking) grabThreads(free *cpuset.Set, core uint16) {
 	for _, c := range t.policy.cores[core] {
 		if t.need > 0 && free.Has(int(c)) {
@@ -134,6 +138,7 @@ func (t *cpuTaking) share(cores, free []uint16) l3Share {
 	return s
 }
 
+// grabShare takes what share has found of a group, without the highest CPU if one is spare.
 func (t *cpuTaking) grabShare(cores, free []uint16, s l3Share) {
 	var cpus cpuset.Set
 	last := 0

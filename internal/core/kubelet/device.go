@@ -14,6 +14,7 @@ type deviceState []int
 // free counts the devices of a set that can be given.
 func (d deviceState) free(n *Node, set int) int { return max(n.sets[set].Healthy-d[set], 0) }
 
+// add adds counts, or subtracts them with the sign -1.
 func (d deviceState) add(counts deviceState, sign int) {
 	for set, count := range counts {
 		d[set] += sign * count
@@ -58,8 +59,10 @@ func (n *Node) setOf(resource string, nodes topo.NodeSet) (int, bool) {
 	return first + max(at, 0), true
 }
 
+// deviceAdmission is one pod on its way through the device manager, container by container.
 type deviceAdmission struct {
-	node  *Node
+	node *Node
+	// given is what all pods have, with what the containers before have got. It is a copy, and changed in place.
 	given deviceState
 	// reuse is what finished init containers of the pod leave to later ones, by set.
 	reuse []int
@@ -108,6 +111,7 @@ func (a *deviceAdmission) keep(k *kind, has []int, n int64) hint.List {
 	return a.hints(k, has, make([]int, len(has)), n)
 }
 
+// available counts the devices of a kind that can be given, by set.
 func (a *deviceAdmission) available(k *kind) []int {
 	available := make([]int, 0, k.last-k.first)
 	for set := k.first; set < k.last; set++ {
