@@ -367,7 +367,11 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		if err := t.Rooms.Use(pod, uid); err != nil {
 			return fwk.AsStatus(err)
 		}
-		return fwk.AsStatus(p.exchange(node, was, t.Rooms.ReservePod(types.UID(uid))))
+		err := p.exchange(node, was, t.Rooms.ReservePod(types.UID(uid)))
+		if err != nil { // the snapshot is older than the Reservation
+			t.Rooms.Release(pod)
+		}
+		return fwk.AsStatus(err)
 	}
 	if err := p.reservations.Use(pod, uid); err != nil {
 		return fwk.AsStatus(err) // another pod was faster: the queue tries again
