@@ -171,12 +171,14 @@ func mixed(i int) *corev1.Pod {
 // Law: whatever happens to schedulers, no CPU is given twice, no pod loses its CPUs, containers run exactly where their
 // annotation says, and shared pools never hold an exclusive CPU, at any instant that was observed. Beside these pods
 // others with shares of GPUs and whole ones come and end on the same nodes and through the same kills, faster than the
-// nodes can take them: no GPU is given twice, and containers get the GPUs that their pods were given and no others.
+// nodes can take them: no GPU is given twice, and containers get the GPUs that their pods were given and no others. Two
+// pods race for each Reservation for one pod: one gets it, with the CPUs that were reserved, and the other waits.
 func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 	repeated := size(2, 5) // the list of seven machines, of which four have GPUs
 	l := up(t, 2, "--nodes", fmt.Sprint(7*repeated), "--machine", "epyc-2s", "--machine", "epyc-256",
 		"--machine", "arm64-1s", "--machine", "hgx-h100=2", "--machine", "t4-2=2")
 	gpus := &gpuLoad{gangLoad: watchGangs(t, l), nodes: 4 * repeated}
+	owners := newRaces(t, l)
 	ctx := t.Context()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -252,6 +254,7 @@ func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 		}
 		gpus.create(t, size(60, 100))
 		gpus.compareInjected(t)
+		owners.create(t)
 		l.killLeader(t)
 	}
 	t.Logf("%d pods created, %d deleted, %d leaders killed", created, deleted, kills())
@@ -276,6 +279,7 @@ func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 		return nil
 	})
 	gpus.end(t)
+	owners.check(t)
 	compareEnd(t, l, forest)
 	stop()
 	observers.Wait()
@@ -300,7 +304,7 @@ func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 // compareEnd holds every pod's annotation against its containers' groups once all is quiet.
 func compareEnd(t *testing.T, l *local, forest []tree) {
 	t.Helper()
-	list, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	list, err := l.client.CoreV1().Pods(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 	testkit.Check(t, err)
 	groups := map[string][]string{} // by pod UID: effective CPUs of its containers
 	for _, tr := range forest {
@@ -314,8 +318,8 @@ func compareEnd(t *testing.T, l *local, forest []tree) {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		fact := factOf(pod)
-		if pod.Status.Phase == corev1.PodSucceeded { // one with GPUs
-			continue
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Namespace == raceNamespace && pod.Spec.NodeName == "" {
+			continue // it has had GPUs, or another pod uses its Reservation
 		}
 		sets := groups[string(pod.UID)]
 		if len(sets) == 0 {
