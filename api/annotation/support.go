@@ -99,7 +99,10 @@ func Supports() []Support {
 		{"reservations", Done, PodLabel, []string{ReservationIgnored}},
 		{"reservations", Done, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
 
-		{"descheduling", Done, PodAnnotation, []string{EvictionCost, Evictable}},
+		{"descheduling", Done, PodAnnotation, []string{
+			EvictionCost, Evictable, PreferNoEviction, RequestEvictOnly, EvictionInProgress, SoftEvictionKey,
+		}},
+		{"descheduling", Done, ObjectKind, []string{"PodMigrationJob.scheduling.koordinator.sh"}},
 
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
@@ -109,10 +112,6 @@ func Supports() []Support {
 		{"reservations by running pods, and over running pods", Planned, PodLabel, []string{
 			sched + "operating-mode", pod + "is-pre-allocatable",
 		}},
-		{"descheduling", Planned, PodAnnotation, []string{
-			sched + "soft-eviction", "descheduler.alpha.kubernetes.io/*",
-		}},
-		{"descheduling", Planned, ObjectKind, []string{"PodMigrationJob.scheduling.koordinator.sh"}},
 		{"load-aware scheduling", Planned, PodAnnotation, []string{sched + "load-estimated-*"}},
 		{"load-aware scheduling", Planned, NodeAnnotation, []string{sched + "usage-thresholds"}},
 		{"load-aware scheduling", Planned, ObjectKind, []string{"NodeMetric.slo.koordinator.sh"}},
