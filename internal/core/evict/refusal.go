@@ -51,8 +51,8 @@ const (
 type Refusal struct {
 	Code    Code
 	Subject string // what the limit or rule is about: a node, a workload, a namespace, a field
-	// Have is how many count already, or what the pod has, and Limit the number that its code compares with: Have ≥ Limit
-	// for a limit, Have < Limit for a minimum. Both are 0 for a code without numbers.
+	// Have is how many count already, or what the pod has, and Limit the number that its code compares with: Have is
+	// at least Limit for a limit, and below it for a minimum. Both are 0 for a code without numbers.
 	Have, Limit int
 	Until       time.Time // the earliest time at which the refusal can be gone by itself; zero where that is not known
 }
