@@ -165,7 +165,9 @@ func (r *reader) read() {
 
 // file reads all of the document, and reports whether its fields can be used.
 func (r *reader) file(kind string, into any, said *metav1.TypeMeta) bool {
-	r.arguments("", into)
+	if r.arguments("", into); len(r.problems) > 0 {
+		return false
+	}
 	if said.APIVersion != APIVersion {
 		r.refuse("apiVersion", "%q is not allowed: use %s", said.APIVersion, APIVersion)
 	}

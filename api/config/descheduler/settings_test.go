@@ -182,6 +182,14 @@ func TestWhatAFileMayNotSayIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
+func TestAProblemIsReportedAlone(t *testing.T) {
+	t.Parallel()
+	_, err := Read("f.yaml", []byte(policy+"gracePeriod: 3\n"))
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "f.yaml:3:1: gracePeriod: unknown") {
+		t.Errorf("got %v, want the unknown field alone", err)
+	}
+}
+
 func TestWhatHasNoEffectIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
