@@ -185,7 +185,8 @@ func TestWhatAFileMayNotSayIsRefusedWithItsPlace(t *testing.T) {
 func TestAProblemIsReportedAlone(t *testing.T) {
 	t.Parallel()
 	_, err := Read("f.yaml", []byte(policy+"gracePeriod: 3\n"))
-	if err == nil || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "f.yaml:3:1: gracePeriod: unknown") {
+	const want = "f.yaml:3:1: gracePeriod: unknown"
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want the unknown field alone", err)
 	}
 }
