@@ -240,7 +240,16 @@ func Steps() []Step {
 			Blocks: "docs/reference/diagnostics.md $ curl -sk", Scene: Plain,
 			Replace: []string{"https://127.0.0.1:10259", "$SECURE"},
 		},
-		{Blocks: "docs/guide/gang.md $ tenon gang", Scene: Plain, Before: twoGangs},
+		{
+			Blocks: "docs/guide/migrate-pods.md $ tenon kubectl apply", Scene: Plain,
+			Before: "cp 1.yaml db.yaml; cp 2.yaml move.yaml",
+		},
+		{Blocks: "docs/guide/migrate-pods.md $ sed", Scene: Plain},
+		{Blocks: "docs/guide/migrate-pods.md $ tenon kubectl run", Scene: Plain},
+		{
+			Blocks: "docs/guide/gang.md $ tenon gang", Scene: Plain,
+			Before: "kubectl delete pmj --all; kubectl delete statefulset db; kubectl delete --wait pod alone\n" + twoGangs,
+		},
 		{
 			Blocks: "docs/guide/quota.md $ tenon quota\nQUOTA (cpu)             MIN", Scene: Plain,
 			// So that all pods of c come before those of d.
