@@ -41,10 +41,18 @@ func RegisterInfo(to prometheus.Registerer, component, hash string) (forget func
 	inForce := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tenon_config_info", Help: "1, with a hash of the configuration in force.",
 	}, []string{"component", "hash"})
+	for _, g := range []**prometheus.GaugeVec{&build, &inForce} {
+		there := prometheus.AlreadyRegisteredError{}
+		if err := to.Register(*g); errors.As(err, &there) { // by another component of this process
+			*g = there.ExistingCollector.(*prometheus.GaugeVec)
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	build.WithLabelValues(component, version.String()).Set(1)
 	inForce.WithLabelValues(component, hash).Set(1)
-	err = errors.Join(to.Register(build), to.Register(inForce))
-	return func() { _ = to.Unregister(build) && to.Unregister(inForce) }, err
+	own := prometheus.Labels{"component": component}
+	return func() { build.DeletePartialMatch(own); inForce.DeletePartialMatch(own) }, nil
 }
 
 // UseLogger makes a logger that of the framework, which keeps one per process. A main calls it once.

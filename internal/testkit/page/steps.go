@@ -248,7 +248,8 @@ func Steps() []Step {
 		{Blocks: "docs/guide/migrate-pods.md $ tenon kubectl run", Scene: Plain},
 		{
 			Blocks: "docs/guide/gang.md $ tenon gang", Scene: Plain,
-			Before: "kubectl delete pmj --all; kubectl delete statefulset db; kubectl delete --wait pod alone\n" + twoGangs,
+			Before: "kubectl delete pmj --all; kubectl delete statefulset db; kubectl delete --wait pod alone\n" +
+				twoGangs,
 		},
 		{
 			Blocks: "docs/guide/quota.md $ tenon quota\nQUOTA (cpu)             MIN", Scene: Plain,
