@@ -93,9 +93,13 @@ pod of their priority or a lower one takes the room. Ctrl-C ends the waiting; th
 	outputFlag(c, &o.format)
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the moves, and make none")
 	c.Flags().IntVar(&o.moves, "max-moves", 2, "how many pods may move, 1 to 8")
-	c.Flags().StringVar(&o.address, "descheduler", "",
-		"address of the descheduler (default: from the kubeconfig, else the replica that leads)")
+	deschedulerFlag(c, &o.address)
 	return c
+}
+
+func deschedulerFlag(c *cobra.Command, address *string) {
+	c.Flags().StringVar(address, "descheduler", "",
+		"address of the descheduler (default: from the kubeconfig, else the replica that leads)")
 }
 
 func askForRoom(ctx context.Context, flags *genericclioptions.ConfigFlags, address string, r *view.RoomRequest,
@@ -140,14 +144,14 @@ func drawRoom(a *view.RoomAnswer) string {
 	if len(a.Unschedulable) > 0 && a.Unschedulable[0].RootCause != nil {
 		fmt.Fprintf(&out, "Now: %s\n", a.Unschedulable[0].RootCause.Message)
 	}
-	drawKept(&out, a)
+	drawKept(&out, a.Movable, a.Kept)
 	return out.String()
 }
 
 // drawKept draws a line for each code by which pods may not be moved, with the first pod as an example.
-func drawKept(out *strings.Builder, a *view.RoomAnswer) {
-	fmt.Fprintf(out, "\n%s may be moved now, %d may not.\n", view.Count(a.Movable, "pod"), len(a.Kept))
-	if len(a.Kept) == 0 {
+func drawKept(out *strings.Builder, movable int, kept []view.KeptPod) {
+	fmt.Fprintf(out, "\n%s may be moved now, %d may not.\n", view.Count(movable, "pod"), len(kept))
+	if len(kept) == 0 {
 		return
 	}
 	type group struct {
@@ -155,7 +159,7 @@ func drawKept(out *strings.Builder, a *view.RoomAnswer) {
 		pods                int
 	}
 	var groups []*group
-	for _, k := range a.Kept {
+	for _, k := range kept {
 		first := k.Reasons[0]
 		i := slices.IndexFunc(groups, func(g *group) bool { return g.code == first.Code })
 		if i < 0 {

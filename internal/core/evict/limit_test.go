@@ -386,6 +386,7 @@ func TestNoLimitIsExceeded(t *testing.T) {
 			if again := w.state(true).Check(p, uid, clock); !cmp.Equal(refused, again) {
 				t.Fatalf("the order of events counts:\n%v\n%v", refused, again)
 			}
+			mustBeUsed(t, w.state(false).Uses(p, clock), refused, w.jobs["j-"+uid].UID != "")
 			if len(refused) > 0 {
 				continue
 			}

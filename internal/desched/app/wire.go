@@ -67,6 +67,8 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
+	planner := &makeroom.Planner{Read: p.known.Read, Policy: limits, Now: time.Now}
+	p.handlers = map[string]http.Handler{makeroom.EvictionsPath: http.HandlerFunc(planner.ServeEvictions)}
 	var fitter policy.Fitter = unasked{}
 	if o.SchedulerAddress != "" {
 		asked, err := scheduler.New(config, o.SchedulerAddress, o.SchedulerCAFile)
@@ -74,9 +76,8 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 			return nil, err
 		}
 		fitter = asked
-		p.handlers = map[string]http.Handler{makeroom.Path: &makeroom.Planner{
-			Read: p.known.Read, Policy: limits, WhatIf: asked.WhatIf, Now: time.Now,
-		}}
+		planner.WhatIf = asked.WhatIf
+		p.handlers[makeroom.Path] = planner
 	}
 	counters := migration.NewMetrics()
 	p.mover = migration.New(migration.Options{

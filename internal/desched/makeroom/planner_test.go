@@ -186,3 +186,25 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLimitsAreServed(t *testing.T) {
+	t.Parallel()
+	p := planner(t, nil)
+	ask := func(method string) (int, string) {
+		w := httptest.NewRecorder()
+		p.ServeEvictions(w, httptest.NewRequest(method, makeroom.EvictionsPath, nil))
+		return w.Code, w.Body.String()
+	}
+	if code, text := ask("GET"); code != http.StatusMethodNotAllowed || !strings.Contains(text, "use POST") {
+		t.Errorf("GET answers %d: %s", code, text)
+	}
+	code, text := ask("POST")
+	for _, want := range []string{`"limits":[]`, `"movable":2`, `"pod":"default/bare"`, `"code":"BarePod"`} {
+		if code != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("POST answers %d without %s:\n%s", code, want, text)
+		}
+	}
+	if strings.Contains(text, "default/done") || strings.Contains(text, "default/train-0") {
+		t.Errorf("a pod that has ended or has no node is kept:\n%s", text)
+	}
+}

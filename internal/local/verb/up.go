@@ -39,9 +39,9 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Start a local cluster with simulated nodes",
 		Long: "Start a cluster on this machine: etcd and kube-apiserver, the scheduler, the manager with its " +
-			"webhooks, the descheduler, and simulated\n" +
-			"machines that run the real agent. Ctrl-C or tenon down stops it; the next up continues with the same " +
-			"data.\n\n" + machineHelp(),
+			"webhooks, the\n" +
+			"descheduler, and simulated machines that run the real agent. Ctrl-C or tenon down stops it;\n" +
+			"the next up continues with the same data.\n\n" + machineHelp(),
 		Example: "  tenon up\n" +
 			"  tenon up --detach --machine epyc-2s=2 --machine arm64-1s\n" +
 			"  tenon up --machine epyc-256@static,full-pcpus-only,restricted --nodes 20\n\n" +

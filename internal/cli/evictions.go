@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	var format, address string
+	var watch bool
+	c := &cobra.Command{
+		Use:   "evictions",
+		Short: "Show which pods were moved, which were not, and why",
+		Long: `Show which pods were moved, which were not, and why.
+
+The first table has the PodMigrationJobs, the latest last: FROM is the node that the pod left, TO the node where room is
+held for its successor. REASON says why a job waits or has failed.
+
+The second table has the limits on evictions that something counts against. The third one counts the pods that may not
+be evicted now, by the code of the first limit that keeps them; -o json has each of them. The descheduler answers
+both.`,
+		Example: `  # what was moved, and what the limits allow
+  tenon evictions
+
+  # again whenever something changes
+  tenon evictions -w
+
+  # for programs
+  tenon evictions -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			cl, err := connect(flags)
+			if err != nil {
+				return err
+			}
+			to, err := findDescheduler(flags, address, struct{}{})
+			if err != nil {
+				return err
+			}
+			return repeat(c.Context(), watch, watchInterval, streams.Out, func(w io.Writer) error {
+				return cl.showEvictions(c.Context(), w, format, to, widthFor(format, streams.Out))
+			})
+		},
+	}
+	outputFlag(c, &format)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print the answer again when something other than an age changes")
+	deschedulerFlag(c, &address)
+	return c
+}
+
+// evictions is the answer of tenon evictions.
+type evictions struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Jobs       []view.Eviction `json:"jobs"`
+	*view.EvictionLimits
+}
+
+func (c cluster) showEvictions(ctx context.Context, w io.Writer, format string, to diagnostics, width int) error {
+	answer := evictions{
+		APIVersion: apiVersion, Kind: "Evictions", Jobs: []view.Eviction{}, EvictionLimits: &view.EvictionLimits{},
+	}
+	_, err := each(ctx, c, v1alpha1.Resource(), "", func(text []byte) (j v1alpha1.PodMigrationJob, err error) {
+		err = json.Unmarshal(text, &j)
+		return j, err
+	}, func(j v1alpha1.PodMigrationJob) { answer.Jobs = append(answer.Jobs, evictionOf(&j)) })
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(answer.Jobs, func(a, b view.Eviction) int {
+		return cmp.Or(a.CreateTime.Compare(*b.CreateTime), strings.Compare(a.Name, b.Name))
+	})
+	if err := to.get(ctx, answer.EvictionLimits, "/apis/v1/evictions", ""); err != nil {
+		return err
+	}
+	return printAnswer(w, format, answer, func() string { return drawEvictions(&answer, width) })
+}
+
+// evictionOf returns what a user reads of a job.
+func evictionOf(j *v1alpha1.PodMigrationJob) view.Eviction {
+	e := view.Eviction{
+		Name: j.Name, Phase: cmp.Or(string(j.Status.Phase), string(v1alpha1.PodMigrationJobPending)),
+		To: j.Status.NodeName, CreateTime: &j.CreationTimestamp.Time,
+		Plugin: j.Annotations[annotation.MigrationPlugin],
+	}
+	if r := j.Spec.PodRef; r != nil {
+		e.Pod = r.Namespace + "/" + r.Name
+	}
+	if r := j.Status.PodRef; r != nil {
+		e.Successor = r.Namespace + "/" + r.Name
+	}
+	if start, _, err := annotation.ParseMigrationStart(j.Annotations[annotation.MigrationStartKey]); err == nil {
+		e.From = start.Node
+	}
+	if e.Phase != string(v1alpha1.PodMigrationJobSucceeded) && e.Phase != string(v1alpha1.PodMigrationJobSucceed) {
+		e.Reason = strings.TrimPrefix(j.Status.Reason+": "+j.Status.Message, ": ")
+		if j.Status.Message == "" || strings.HasPrefix(j.Status.Message, j.Status.Reason+": ") {
+			e.Reason = cmp.Or(j.Status.Message, j.Status.Reason)
+		}
+	}
+	return e
+}
+
+// drawEvictions draws the jobs, the limits that are used, and a line for each code that keeps pods.
+func drawEvictions(e *evictions, width int) string {
+	var out strings.Builder
+	if len(e.Jobs) == 0 {
+		out.WriteString("no PodMigrationJob exists\n")
+	} else {
+		c := columns{width: width}
+		c.add("JOB", "PHASE", "AGE", "POD", "FROM", "TO", "SUCCESSOR", "REASON")
+		for _, j := range e.Jobs {
+			c.add(j.Name, j.Phase, age(time.Since(*j.CreateTime)), j.Pod, cmp.Or(j.From, "-"), cmp.Or(j.To, "-"),
+				cmp.Or(j.Successor, "-"), cmp.Or(j.Reason, "-"))
+		}
+		out.WriteString(c.String())
+	}
+	out.WriteString("\n")
+	if len(e.Limits) == 0 {
+		out.WriteString("nothing counts against a limit\n")
+	} else {
+		c := columns{width: width}
+		c.add("LIMIT", "USED", "OF", "COUNTS")
+		for _, l := range e.Limits {
+			counts := "jobs that run"
+			switch {
+			case l.Window != "":
+				counts = "evictions in " + l.Window
+			case l.Code == "RateLimited":
+				counts = "evictions, less what the rate has refilled"
+			}
+			c.add(l.Code+" "+l.Subject, fmt.Sprint(l.Have), l.Limit, counts)
+		}
+		out.WriteString(c.String())
+	}
+	drawKept(&out, e.Movable, e.Kept)
+	return out.String()
+}
