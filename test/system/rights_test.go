@@ -522,13 +522,14 @@ func freeOnEveryAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// startDescheduler runs one more than the cluster's, with the arguments that the chart gives it but the files of the
-// certificate.
+// startDescheduler runs one more than the cluster's, with the arguments that the chart gives it but the
+// files of certificates, and asks no scheduler.
 func (a *audited) startDescheduler(t *testing.T) {
 	a.asks = freeOnEveryAddress(t)
 	command := descheduler.NewCommand()
 	command.SetArgs(append(argumentsOf(t, "tenon-descheduler"), "--kubeconfig="+a.data.Credential(cluster.Descheduler),
-		"--serving-address="+a.asks, "--health-address=0", "--tls-cert-file=", "--tls-private-key-file="))
+		"--serving-address="+a.asks, "--health-address=0", "--tls-cert-file=", "--tls-private-key-file=",
+		"--scheduler-address="))
 	background(t, command.ExecuteContext)
 }
 
