@@ -13,4 +13,10 @@
 //
 // With -framework the pods of the first seed also go through the scheduler itself, without a cluster. What it allocates
 // must be within 0.3 percent of the replay.
+//
+// With -room pods that do not fit wait. Pods arrive until those that run or wait ask for 90, 95 or 100 percent of all
+// GPUs; 5 percent of those that run leave, at random; pods arrive until they ask for as much again. Then each waiting
+// pod, in the order of arrival, gets a place if there is one, or else after the smallest set of at most 0, 1, 2 or 4
+// moves that internal/core/defrag finds. All pods may move, at equal cost; a pod that moves keeps its size, and has its
+// new place before it leaves the old one. A search that ended by a bound is counted: it proves nothing.
 package main

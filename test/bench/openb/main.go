@@ -46,12 +46,13 @@ func run(args []string, out io.Writer) error {
 	settings := fragment.Standard()
 	flags := flag.NewFlagSet("openb", flag.ContinueOnError)
 	nodes := flags.String("nodes", "", "`FILE` with sn, cpu_milli, memory_mib, gpu, model")
-	pods := flags.String("pods", "", "`FILE` with name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec")
+	pods := flags.String("pods", "", "`FILE,…` with name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec")
 	seeds := flags.Int("seeds", 10, "number of replays")
 	name := flags.String("policy", "rollout", "rollout, fgd, bestfit, random or least")
 	check := flags.Bool("check", true, "compare three policies with published figures first")
 	models := flags.String("models", "", "`PERCENT:DRAW` or all: compare rollout with fgd where pods name models")
 	framework := flags.Bool("framework", false, "compare the first seed of rollout with the scheduler (minutes)")
+	room := flags.Bool("room", false, "measure what making room for pods that wait adds (minutes)")
 	flags.IntVar(&settings.Sequences, "sequences", settings.Sequences, "sequences that rollout offers to a state")
 	flags.Int64Var(&settings.MultiGPU, "multi-gpu", settings.MultiGPU, "thousandths of FGD's measure that rollout adds")
 	if err := flags.Parse(args); err != nil {
@@ -67,29 +68,44 @@ func run(args []string, out io.Writer) error {
 			return err
 		}
 	}
-	t, err := load(*nodes, *pods)
-	if err != nil {
-		return err
-	}
-	kind := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(*pods), ".csv"), "openb_pod_list_")
-	if *check {
-		if err := compare(out, t, kind); err != nil {
+	for path := range strings.SplitSeq(*pods, ",") {
+		t, err := load(*nodes, path)
+		if err != nil {
+			return err
+		}
+		kind := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(path), ".csv"), "openb_pod_list_")
+		if *check {
+			if err := compare(out, t, kind); err != nil {
+				return err
+			}
+		}
+		switch {
+		case *room:
+			err = compareRoom(out, t, kind, *name, settings, *seeds)
+		case *models != "":
+			err = compareVariants(out, t, variants, settings, *seeds)
+		default:
+			err = summarize(out, t, kind, *name, settings, *seeds, *framework)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if *models != "" {
-		return compareVariants(out, t, variants, settings, *seeds)
-	}
-	if *framework {
-		if err := throughFramework(out, t, settings); err != nil {
+	return nil
+}
+
+// summarize prints what a policy allocates of a trace.
+func summarize(out io.Writer, t *trace, kind, name string, s fragment.Settings, seeds int, framework bool) error {
+	if framework {
+		if err := throughFramework(out, t, s); err != nil {
 			return err
 		}
 	}
-	m, err := measure(out, t, *name, settings, *seeds)
+	m, err := measure(out, t, name, s, seeds)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "openb trace=%s seeds=%d alloc100=%.2f min=%.2f max=%.2f\n", kind, *seeds, median(m), m[0],
+	fmt.Fprintf(out, "openb trace=%s seeds=%d alloc100=%.2f min=%.2f max=%.2f\n", kind, seeds, median(m), m[0],
 		m[len(m)-1])
 	return nil
 }

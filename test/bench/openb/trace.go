@@ -18,10 +18,10 @@ const most = 1 << 40 // milli-CPU or MiB
 // node is a node with what it has free.
 type node struct {
 	fragment.State
-	name   string
-	memory int64 // MiB
-	gpus   int64 // milli of all its GPUs
-	placed uint32
+	name    string
+	memory  int64  // MiB
+	gpus    int64  // milli of all its GPUs
+	version uint32 // how often a pod came or left
 }
 
 type pod struct {
