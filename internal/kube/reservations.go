@@ -42,6 +42,7 @@ type Reservations struct {
 	shown   map[types.UID]*corev1.Pod // reserve pods as handlers know them
 	ended   map[types.UID]bool        // Reservations that have ended, which their status may not say yet
 	users   map[types.UID]*corev1.Pod // pods that use a Reservation: bound ones, and those that were reserved for
+	unbound map[types.UID]bool        // pods without a node
 	// refused is why Reservations without node were refused last.
 	refused map[types.UID]string
 	changed func(types.UID) // nil before OnChange
@@ -52,7 +53,7 @@ func NewReservations(client rest.Interface, now func() time.Time) *Reservations 
 	return &Reservations{
 		client: client, now: now, account: reservation.NewAccount(), objects: map[types.UID]*v1alpha1.Reservation{},
 		shown: map[types.UID]*corev1.Pod{}, ended: map[types.UID]bool{}, users: map[types.UID]*corev1.Pod{},
-		refused: map[types.UID]string{},
+		unbound: map[types.UID]bool{}, refused: map[types.UID]string{},
 	}
 }
 
@@ -71,11 +72,7 @@ func (s *Reservations) Put(r *v1alpha1.Reservation) {
 		if r.Status.Phase.IsFinal() || len(r.Unread) > 0 {
 			s.ended[r.UID] = true
 		}
-		node := r.Status.NodeName
-		if s.ended[r.UID] {
-			node = ""
-		}
-		s.account.Put(convert.Reservation(r, node))
+		s.account.Put(s.spec(r))
 	})
 }
 
@@ -96,19 +93,28 @@ func (s *Reservations) PutPod(p *corev1.Pod) {
 		uid = types.UID(convert.UsedReservation(p))
 	}
 	switch {
-	case convert.IsReservePod(p) || uid == "" && p.Spec.NodeName == "":
+	case convert.IsReservePod(p):
+		return
+	case uid == "" && p.Spec.NodeName == "":
 	case uid == "":
-		s.RemovePod(p)
+		s.Release(p)
 	default:
 		s.change(uid, func() {
 			s.users[p.UID] = p
 			s.account.Record(string(p.UID), string(uid), convert.PodAmounts(p))
 		})
 	}
+	s.setUnbound(p, p.Spec.NodeName == "")
 }
 
-// RemovePod forgets a pod.
+// RemovePod forgets a pod that was deleted.
 func (s *Reservations) RemovePod(p *corev1.Pod) {
+	s.Release(p)
+	s.setUnbound(p, false)
+}
+
+// Release ends what a pod uses.
+func (s *Reservations) Release(p *corev1.Pod) {
 	s.mu.RLock()
 	uid := types.UID(s.account.UsedBy(string(p.UID)))
 	s.mu.RUnlock()
@@ -121,7 +127,7 @@ func (s *Reservations) RemovePod(p *corev1.Pod) {
 	})
 }
 
-// Use lets a pod that is reserved use a Reservation, until RemovePod; it returns reservation.ErrUsed where the pod may
+// Use lets a pod that is reserved use a Reservation, until Release; it returns reservation.ErrUsed where the pod may
 // not.
 func (s *Reservations) Use(p *corev1.Pod, uid string) (err error) {
 	s.change(types.UID(uid), func() {
@@ -222,6 +228,9 @@ func (s *Reservations) change(uid types.UID, f func()) {
 	defer s.emit.Unlock()
 	s.mu.Lock()
 	f()
+	if r := s.objects[uid]; r != nil && len(r.Status.CurrentOwners) > 0 && convert.IsOnce(r) {
+		s.account.Put(s.spec(r)) // the announced pod may have changed
+	}
 	was, now := s.shown[uid], s.reservePod(s.account, uid)
 	if now != nil {
 		s.shown[uid] = now
@@ -240,7 +249,7 @@ func (s *Reservations) change(uid types.UID, f func()) {
 			h.OnUpdate(was, now)
 		}
 	}
-	if changed != nil {
+	if changed != nil && uid != "" {
 		changed(uid)
 	}
 }
@@ -255,7 +264,7 @@ func sameReservePod(a, b *corev1.Pod) bool {
 // nothing.
 func (s *Reservations) reservePod(a *reservation.Account, uid types.UID) *corev1.Pod {
 	r := s.objects[uid]
-	if r == nil || s.ended[uid] {
+	if r == nil || s.ended[uid] || s.isSpent(r) {
 		return nil
 	}
 	if r.Status.NodeName == "" {

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	podtest "github.com/tenon-project/tenon/internal/testkit/object"
@@ -234,6 +236,112 @@ func TestAReservedPodHasNotUsedAReservationYet(t *testing.T) {
 	s.PutPod(owner("b", "1"))
 	if got, _ := reconciled(t, s, requests, false); !strings.Contains(fmt.Sprint(got), `"phase":"Succeeded"`) {
 		t.Errorf("after a Binding: wrote %s, want Succeeded", got)
+	}
+}
+
+// A Reservation for one pod says which before the pod is bound, and the announcement outlives the pod.
+func TestAnAnnouncedOwnerKeepsAReservationFromOthers(t *testing.T) {
+	t.Parallel()
+	announced := func(r *v1alpha1.Reservation) {
+		r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "default", Name: "a", UID: "a"}}
+	}
+	waiting := owner("a", "1")
+	waiting.Spec.NodeName, waiting.Annotations = "", nil
+	elsewhere := waiting.DeepCopy()
+	elsewhere.Spec.NodeName = "m"
+	put := func(s *kube.Reservations) { s.Put(newReservation("n", announced)) }
+	wait := func(s *kube.Reservations) { s.PutPod(waiting) }
+	for name, c := range map[string]struct {
+		events []func(*kube.Reservations)
+		want   string // in what is written
+		held   bool   // room is held
+	}{
+		"it is reserved": {[]func(*kube.Reservations){
+			func(s *kube.Reservations) { s.Put(newReservation("n")) }, wait,
+			func(s *kube.Reservations) {
+				if err := s.Use(waiting, "u"); err != nil {
+					t.Error(err)
+				}
+			}, put,
+		}, `"currentOwners":[{"name":"a","namespace":"default","uid":"a"}],"nodeName":"n","phase":"Available"`, false},
+		"it has no node": {[]func(*kube.Reservations){wait, put}, `"currentOwners":null`, true},
+		"it has no node, and comes after the Reservation": {
+			[]func(*kube.Reservations){put, wait}, `"currentOwners":null`, true,
+		},
+		"it is bound": {
+			[]func(*kube.Reservations){put, func(s *kube.Reservations) { s.PutPod(owner("a", "1")) }},
+			`"phase":"Succeeded"`, false,
+		},
+		"it is gone": {[]func(*kube.Reservations){put}, `"name":"a","namespace":"default","uid":"a"`, false},
+		"it was deleted before it had a node": {[]func(*kube.Reservations){
+			put, wait, func(s *kube.Reservations) { s.RemovePod(waiting) },
+		}, `"phase":"Succeeded"`, false},
+		"it was deleted after it was bound": {[]func(*kube.Reservations){
+			put, func(s *kube.Reservations) { s.PutPod(owner("a", "1")) },
+			func(s *kube.Reservations) { s.RemovePod(owner("a", "1")) },
+		}, `"phase":"Succeeded"`, false},
+		"it is bound elsewhere": {[]func(*kube.Reservations){
+			put, wait, func(s *kube.Reservations) { s.PutPod(elsewhere) },
+		}, `"phase":"Succeeded"`, false},
+	} {
+		now := early
+		s, requests, pods := reservations(t, &now)
+		for _, event := range c.events {
+			event(s)
+		}
+		if err := s.Use(owner("b", "1"), "u"); !errors.Is(err, reservation.ErrUsed) {
+			t.Errorf("%s: another pod may use the Reservation: %v", name, err)
+		}
+		if held := pods["u"] != nil; held != c.held {
+			t.Errorf("%s: room is held: %v, want %v", name, held, c.held)
+		}
+		got, _ := reconciled(t, s, requests, false)
+		text := strings.Join(got, "\n")
+		if !strings.Contains(text, c.want) || !strings.Contains(text, `"resourceVersion":"1"`) {
+			t.Errorf("%s: wrote %q, want %s in it, for version 1", name, text, c.want)
+		}
+		if s.Put(newReservation("n")); c.held && s.Use(waiting, "u") != nil {
+			t.Errorf("%s: once the announcement is withdrawn, the pod may not use the Reservation", name)
+		}
+	}
+}
+
+func TestAnOwnerIsAnnouncedOnceBeforeItsBinding(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*v1alpha1.Reservation) // of the Reservation after the pod was reserved
+		want    written
+		refused bool
+	}{
+		"for one pod": {want: written{
+			`PATCH r/status {"metadata":{"resourceVersion":"1","uid":"u"},"status":{"currentOwners":[` +
+				`{"namespace":"default","name":"a","uid":"a"}]}}`,
+		}},
+		"for many": {change: forMany},
+		"it is known": {change: func(r *v1alpha1.Reservation) {
+			r.Status.CurrentOwners = []corev1.ObjectReference{{UID: "a"}}
+		}},
+		"another one was announced": {change: func(r *v1alpha1.Reservation) {
+			r.Status.CurrentOwners = []corev1.ObjectReference{{UID: "b"}}
+		}, refused: true},
+		"the Reservation has expired": {change: func(r *v1alpha1.Reservation) {
+			r.Status.Phase = v1alpha1.ReservationFailed
+		}},
+	} {
+		now := early
+		s, requests, _ := reservations(t, &now)
+		s.Put(newReservation("n"))
+		if err := s.Use(owner("a", "1"), "u"); err != nil {
+			t.Fatal(err)
+		}
+		if c.change != nil {
+			s.Put(newReservation("n", c.change))
+		}
+		err := s.Announce(t.Context(), owner("a", "1"))
+		if diff := cmp.Diff(c.want, *requests); diff != "" && len(c.want)+len(*requests) > 0 ||
+			errors.Is(err, reservation.ErrUsed) != c.refused || err != nil && !c.refused {
+			t.Errorf("%s: %v; requests (-want +got):\n%s", name, err, diff)
+		}
 	}
 }
 

@@ -41,8 +41,8 @@ func (s *Reservations) Bind(ctx context.Context, uid types.UID, node string, rec
 		}
 	}
 	bound := r.DeepCopy()
-	bound.Status.NodeName = node
-	if err := s.writeStatus(ctx, r, s.statusOf(bound, reservation.Available, "", nil)); err != nil {
+	bound.Status.NodeName, bound.ResourceVersion = node, "" // the annotations changed the version
+	if err := s.writeStatus(ctx, bound, s.statusOf(bound, reservation.Available, "", nil)); err != nil {
 		return fmt.Errorf("bind reservation %s: %w", r.Name, err)
 	}
 	return nil
@@ -54,7 +54,10 @@ func (s *Reservations) Bind(ctx context.Context, uid types.UID, node string, rec
 func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded time.Duration,
 	nodeGone func(string) bool,
 ) (again time.Time, err error) {
-	r, _ := s.Find(uid)
+	s.mu.RLock()
+	r := s.objects[uid]
+	void, spent := r != nil && s.isVoid(r), r != nil && s.isSpent(r)
+	s.mu.RUnlock()
 	if r == nil || len(r.Unread) > 0 {
 		return time.Time{}, nil
 	}
@@ -73,7 +76,7 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 	users := s.boundUsers(uid)
 	course := reservation.Course{
 		Now: now, Expires: reservation.Expires(created, set, ttl), Node: r.Status.NodeName,
-		Once: convert.Reservation(r, "").Once, Used: len(users) > 0,
+		Once: convert.IsOnce(r), Used: len(users) > 0 || spent,
 	}
 	course.NodeGone = course.Node != "" && nodeGone(course.Node)
 	phase := reservation.Phase(r.Status.Phase)
@@ -88,11 +91,17 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 	}
 	next, cause := phase.Next(course)
 	status := s.statusOf(r, next, cause, users)
-	if next.IsFinal() {
+	if course.Once && len(users) == 0 && !void {
+		status.CurrentOwners = r.Status.CurrentOwners
+	}
+	if next.IsFinal() && !spent {
 		s.end(r)
 	}
 	if !equalStatus(status, r.Status) {
-		if err := s.writeStatus(ctx, r, status); err != nil {
+		switch err := s.writeStatus(ctx, r, status); {
+		case apierrors.IsConflict(err): // a newer version comes
+			return now.Add(time.Second), nil
+		case err != nil:
 			return now.Add(time.Second), fmt.Errorf("write the status of reservation %s: %w", r.Name, err)
 		}
 	}
@@ -103,7 +112,7 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 func (s *Reservations) end(r *v1alpha1.Reservation) {
 	s.change(r.UID, func() {
 		s.ended[r.UID] = true
-		s.account.Put(convert.Reservation(r, ""))
+		s.account.Put(s.spec(r))
 	})
 }
 
@@ -226,6 +235,9 @@ func (s *Reservations) patch(ctx context.Context, r *v1alpha1.Reservation, part 
 		change["metadata"] = metadata
 	}
 	metadata["uid"] = r.UID
+	if part != "" && r.ResourceVersion != "" {
+		metadata["resourceVersion"] = r.ResourceVersion // so that no announcement is overwritten
+	}
 	text, err := json.Marshal(change)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -211,6 +212,57 @@ func TestReservationsSurviveARestart(t *testing.T) {
 		!cmp.Equal(got.Users, []string{"default/job"}) || got.CPUSet == "" ||
 		strings.Contains(job.CPUSet, got.CPUSet) {
 		t.Errorf("the reservation of %s is %+v", job.CPUSet, got)
+	}
+}
+
+// TestAReservationForOnePodIsUsedOnceThoughItsPodIsGoneAtARestart: the scheduler is killed before each of its writes,
+// and its owner is deleted or not before the next scheduler starts, which finds a second pod for the Reservation.
+func TestAReservationForOnePodIsUsedOnceThoughItsPodIsGoneAtARestart(t *testing.T) {
+	t.Parallel()
+	owner := func(name string) string { return using(name, "web", ", "+lsr, four, useR) }
+	type kill struct{ write, left string }
+	var kills []kill
+	_, err := simulated(t, machine("n0")+reservationFor("r", "web", lsr, four, "")+owner("web"), func(e *engine) {
+		e.api.fault = func(r *http.Request, body []byte) error {
+			kills = append(kills, kill{fmt.Sprint(r.Method, " ", r.URL.Path, " ", string(body)), objectsOf(t, e)})
+			return nil
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kills) != 5 || !strings.Contains(kills[2].write, `{"currentOwners":[`) ||
+		!strings.Contains(kills[3].write, "/binding ") || !strings.Contains(kills[4].write, `"Succeeded"`) {
+		t.Fatalf("%d writes, want CPUs, node, owner, Binding and Succeeded: %+v", len(kills), kills)
+	}
+	for i, k := range kills {
+		for deleted, what := range map[bool]string{false: "is there", true: "was deleted"} {
+			objects := ""
+			for _, object := range strings.SplitAfter(k.left, "\n---") {
+				if !deleted || !strings.Contains(object, `"kind":"Pod"`) {
+					objects += object
+				}
+			}
+			var last *engine
+			r, err := simulated(t, machine("n0")+objects+owner("web2"), func(e *engine) { last = e })
+			if err != nil {
+				t.Fatal(err)
+			}
+			users := ""
+			for _, p := range podsOf(last) {
+				if p.Annotations[annotation.ReservationAllocatedKey] != "" {
+					users += p.Name
+				}
+			}
+			want := "web"
+			if deleted {
+				want = []string{"web2", "web2", "web2", "", ""}[i] // announced before the fourth write
+			}
+			if got := reservationOf(t, r, "r"); users != want || got.Phase != "Succeeded" {
+				t.Errorf("killed before %s, and the owner %s: pods %q use the Reservation, want %q; it is %+v", k.write,
+					what, users, want, got)
+			}
+		}
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// ErrUsed says that a reservation cannot be used: it is gone, or another pod uses it that was to be the only one.
+// ErrUsed says that a reservation cannot be used: it is gone, or another pod uses it, or was announced, that was to be
+// the only one.
 var ErrUsed = errors.New("the reservation is used by another pod, or gone")
 
 // Account has the reservations of a cluster and the pods that use them. It is not safe for concurrent use.
@@ -98,7 +99,7 @@ func (a *Account) Find(uid string) *Spec {
 // Use lets a pod use a reservation, or returns ErrUsed. It replaces what the pod used before.
 func (a *Account) Use(pod, uid string, request Amounts) error {
 	h := a.byUID[uid]
-	if h == nil || h.Node == "" {
+	if h == nil || h.Node == "" || h.Announced {
 		return ErrUsed
 	}
 	others := len(h.users)

@@ -19,7 +19,7 @@ import (
 func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
 	s := &reservation.Spec{
 		UID: string(r.UID), Name: r.Name, Node: node, Created: r.CreationTimestamp.Time, Labels: r.Labels,
-		Once: isOnce(r), Restricted: r.Spec.AllocatePolicy == v1alpha1.ReservationRestricted,
+		Once: IsOnce(r), Restricted: r.Spec.AllocatePolicy == v1alpha1.ReservationRestricted,
 		Unschedulable: r.Spec.Unschedulable, Allocatable: PodAmounts(reservedTemplate(r)),
 	}
 	s.Order, _, _ = parse(r.Labels, annotation.ReservationOrder, annotation.ParseReservationOrder)
@@ -39,7 +39,8 @@ func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
 	return s
 }
 
-func isOnce(r *v1alpha1.Reservation) bool { return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce }
+// IsOnce reports whether a Reservation is for one pod.
+func IsOnce(r *v1alpha1.Reservation) bool { return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce }
 
 func ownerOf(o v1alpha1.ReservationOwner) (owner reservation.Owner) {
 	if r := o.Object; r != nil {
@@ -145,7 +146,7 @@ func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
 	}
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return annotation.SetByScheduler(key) })
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation.ReservePodKey, reservesForMany)
-	if isOnce(r) {
+	if IsOnce(r) {
 		pod.Annotations[annotation.ReservePodKey] = reservesOnce
 	}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

@@ -45,6 +45,7 @@ var (
 	_ fwk.PreScorePlugin    = (*Plugin)(nil)
 	_ fwk.ScorePlugin       = (*Plugin)(nil)
 	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.PreBindPlugin     = (*Plugin)(nil)
 	_ fwk.BindPlugin        = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions = (*Plugin)(nil)
 	_ fwk.SignPlugin        = (*Plugin)(nil)
@@ -405,7 +406,7 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 	var reserve *corev1.Pod
 	if t := placement.OnTrial(cs); t == nil {
-		p.reservations.RemovePod(pod)
+		p.reservations.Release(pod)
 		_, reserve = p.reservations.Find(types.UID(uid))
 	} else {
 		if t.Rooms == nil {
@@ -483,6 +484,20 @@ func (p *Plugin) Usable(pods []*corev1.Pod) func(*corev1.Pod) bool {
 		return nil
 	}
 	return func(on *corev1.Pod) bool { return usable[on.UID] }
+}
+
+// PreBindPreFlight skips pods that use no Reservation for one pod.
+func (p *Plugin) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string,
+) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	if !p.reservations.Announces(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	return nil, nil
+}
+
+// PreBind writes which pod uses a Reservation for one pod, so that no other pod does, whatever happens to this one.
+func (p *Plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+	return fwk.AsStatus(p.reservations.Announce(ctx, pod))
 }
 
 // Bind writes the node of a Reservation, with the CPUs and devices that it has there. Pods are left to other binders.
