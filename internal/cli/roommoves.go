@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"time"
 
@@ -16,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -83,9 +82,9 @@ func (r *roomMoves) create(ctx context.Context, m *view.RoomMove) (name string, 
 	if err != nil {
 		return "", fmt.Errorf("move pod %s: %w", m.Pod, err)
 	}
-	template, err := json.Marshal(map[string]any{"spec": reservation.ReservationSpec{
-		Template: targetTemplate(pod, m.Target),
-	}})
+	room := convert.SuccessorTemplate(pod)
+	room.Spec.NodeName = m.Target
+	template, err := json.Marshal(map[string]any{"spec": reservation.ReservationSpec{Template: room}})
 	if err != nil {
 		return "", fmt.Errorf("encode the reservation for pod %s: %w", m.Pod, err)
 	}
@@ -111,18 +110,6 @@ func (r *roomMoves) create(ctx context.Context, m *view.RoomMove) (name string, 
 	}
 	r.say(made.GetName(), "podmigrationjob/%s moves %s from %s to %s", made.GetName(), m.Pod, m.Node, m.Target)
 	return made.GetName(), nil
-}
-
-// targetTemplate is a pod as it is to be on a node, without what a scheduler and its gang wrote on it.
-func targetTemplate(pod *corev1.Pod, node string) *corev1.PodTemplateSpec {
-	t := &corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations},
-		Spec:       *pod.Spec.DeepCopy(),
-	}
-	t.Annotations = maps.Clone(t.Annotations)
-	maps.DeleteFunc(t.Annotations, func(key, _ string) bool { return annotation.SetByScheduler(key) })
-	t.Spec.NodeName, t.Spec.EphemeralContainers, t.Spec.SchedulingGates = node, nil, nil
-	return t
 }
 
 // report says what has become of the jobs, and returns how many have not ended.

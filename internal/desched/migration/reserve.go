@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/move"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // defaultPlace is the name of the Reservation that is created for a job.
@@ -80,7 +80,7 @@ func reservationFor(j *v1alpha1.PodMigrationJob, pod *corev1.Pod, avoid []string
 	metav1.SetMetaDataAnnotation(&r.ObjectMeta, annotation.MigrationJobKey, string(j.UID))
 	r.Status = reservation.ReservationStatus{}
 	if r.Spec.Template == nil {
-		r.Spec.Template = templateOf(pod)
+		r.Spec.Template = convert.SuccessorTemplate(pod)
 	}
 	if len(r.Spec.Owners) == 0 {
 		r.Spec.Owners = []reservation.ReservationOwner{ownerOf(pod)}
@@ -91,25 +91,6 @@ func reservationFor(j *v1alpha1.PodMigrationJob, pod *corev1.Pod, avoid []string
 	r.Spec.AllocateOnce = new(true)
 	keepOff(&r.Spec.Template.Spec, avoid)
 	return r, nil
-}
-
-// templateOf is a pod without what belongs to its node, its owner and its gang. Its place must not be the CPUs and
-// devices that it has now, and a Reservation is not a member of a gang.
-func templateOf(pod *corev1.Pod) *corev1.PodTemplateSpec {
-	t := &corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
-		},
-		Spec: *pod.Spec.DeepCopy(),
-	}
-	maps.DeleteFunc(t.Labels, func(key, _ string) bool {
-		return key == annotation.PodGroup || key == annotation.CommunityPodGroup || key == annotation.LightweightGang
-	})
-	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {
-		return annotation.SetByScheduler(key) || key == annotation.GangName || key == annotation.SoftEvictionKey
-	})
-	t.Spec.NodeName, t.Spec.SchedulingGroup, t.Spec.SchedulingGates, t.Spec.EphemeralContainers = "", nil, nil, nil
-	return t
 }
 
 // ownerOf matches the successor of a pod: another pod of its controller, the pod itself while it has no node, else a

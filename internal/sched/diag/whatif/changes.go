@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -92,12 +91,8 @@ func (s *session) pending(key string) (*corev1.Pod, error) {
 // successor returns the pod that comes in the place of a bound one, as its controller would create it. Its quotas count
 // it in the place of the other.
 func (s *session) successor(pod *corev1.Pod) *corev1.Pod {
-	next := pod.DeepCopy()
-	next.UID, next.ResourceVersion = types.UID(string(pod.UID)+"-successor"), ""
-	next.Spec.NodeName, next.Status, next.DeletionTimestamp = "", corev1.PodStatus{}, nil
-	maps.DeleteFunc(next.Annotations, func(key, _ string) bool {
-		return annotation.SetByScheduler(key) || key == annotation.GPUMinorsKey
-	})
+	next := convert.Successor(pod)
+	next.UID = types.UID(string(pod.UID) + "-successor")
 	s.successors[string(next.UID)] = true
 	return next
 }
