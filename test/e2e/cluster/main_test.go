@@ -63,7 +63,7 @@ func prepare(root string) error {
 
 // programs are those whose images the chart names, and the proxy's.
 func programs() []string {
-	return []string{"tenon-scheduler", "tenon-manager", "tenon-agent", "tenon-runtime-proxy"}
+	return []string{"tenon-scheduler", "tenon-manager", "tenon-descheduler", "tenon-agent", "tenon-runtime-proxy"}
 }
 
 // buildImages builds the images of a tree of sources as a release does.
