@@ -38,7 +38,8 @@ type Cluster interface {
 type Limits struct {
 	// Moves is the largest number of pods of a set.
 	Moves int
-	// Sets bounds the sets of more than two pods that are looked at.
+	// Sets bounds the search beyond two pods. Sets of one and two pods are all looked at, and count as well: where as
+	// many of them exist, the search ends after them, without proof.
 	Sets int
 	// Targets bounds the assignments of targets that are tried for one set.
 	Targets int

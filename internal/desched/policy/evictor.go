@@ -88,8 +88,7 @@ func (n *round) migrationController(pod *corev1.Pod) []evict.Refusal {
 	}
 	if has(pod, annotation.EvictionInProgress) {
 		refused = append(refused, evict.Refusal{
-			Code:    evict.AlreadyEvicting,
-			Subject: "pod " + pod.Namespace + "/" + pod.Name, Have: 1,
+			Code: evict.AlreadyEvicting, Subject: "pod " + pod.Namespace + "/" + pod.Name, Have: 1,
 		})
 	}
 	if has(pod, annotation.RequestEvictOnly) && n.Settings.Migration.EvictionPolicy != "Eviction" {
@@ -106,8 +105,7 @@ func (n *round) defaultEvictor(pod *corev1.Pod) []evict.Refusal {
 	a := n.profile.Evictor
 	predicates := []evict.Code{
 		evict.BarePod, evict.SystemCritical, evict.PriorityThreshold, evict.LabelSelector, evict.LocalStorage,
-		evict.PVC,
-		evict.MinAge,
+		evict.PVC, evict.MinAge,
 	}
 	refused := slices.DeleteFunc(n.check(n.profile.evictor, pod), func(r evict.Refusal) bool {
 		return !slices.Contains(predicates, r.Code)

@@ -163,8 +163,7 @@ func (n *round) Move(ctx context.Context, pod *corev1.Pod, reason string) bool {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "PodMigrationJob not created", "pod", klog.KObj(pod))
 			d.Refusals = []evict.Refusal{{
-				Code:    evict.LookupFailed,
-				Subject: "create a PodMigrationJob: " + err.Error(),
+				Code: evict.LookupFailed, Subject: "create a PodMigrationJob: " + err.Error(),
 			}}
 		} else {
 			d.Job, job.UID, job.Name = made.Name, string(made.UID), made.Name
@@ -177,8 +176,7 @@ func (n *round) Move(ctx context.Context, pod *corev1.Pod, reason string) bool {
 			"plugin", d.Plugin, "reason", reason, "refusal", d.Refusals[0].String())
 		return false
 	}
-	log.Info("Pod is to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile",
-		d.Profile,
+	log.Info("Pod is to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile", d.Profile,
 		"plugin", d.Plugin, "reason", reason, "job", d.Job)
 	n.accepted = append(n.accepted, job)
 	n.pods[d.Node] = slices.DeleteFunc(slices.Clone(n.pods[d.Node]),

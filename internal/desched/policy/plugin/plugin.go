@@ -77,6 +77,7 @@ func All() map[string]func(args any, r Round) Plugin {
 		"PodLifeTime":                             make1(newLifeTime),
 
 		"RemovePodsViolatingTopologySpreadConstraint": make1(newTopologySpread),
+
 		"RemoveDuplicates":    make1(newDuplicates),
 		"LowNodeUtilization":  make1(newLowNodeUtilization),
 		"HighNodeUtilization": make1(newHighNodeUtilization),
