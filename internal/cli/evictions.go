@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -113,6 +114,11 @@ func evictionOf(j *v1alpha1.PodMigrationJob) view.Eviction {
 		e.Reason = strings.TrimPrefix(j.Status.Reason+": "+j.Status.Message, ": ")
 		if j.Status.Message == "" || strings.HasPrefix(j.Status.Message, j.Status.Reason+": ") {
 			e.Reason = cmp.Or(j.Status.Message, j.Status.Reason)
+		}
+		for _, c := range j.Status.Conditions { // the last step that is not taken
+			if e.Reason == "" && c.Status == metav1.ConditionFalse {
+				e.Reason = strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+			}
 		}
 	}
 	return e

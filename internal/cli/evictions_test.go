@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// evictionServer is an API server with three jobs, and a descheduler.
+// evictionServer is an API server with four jobs, and a descheduler.
 func evictionServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	job := func(name, pod, annotations, status string, old time.Duration) string {
@@ -26,7 +26,10 @@ func evictionServer(t *testing.T) *httptest.Server {
 		"," + job("moved", "web-0", fmt.Sprintf(from, "n0"), `"phase":"Succeeded","status":"Complete","nodeName":"n1",`+
 		`"podRef":{"namespace":"default","name":"web-9"}`, 3*time.Hour) +
 		"," + job("waits", "web-1", "", `"phase":"Pending","reason":"CapNode","message":"CapNode: node n0 has 2 of 2"`,
-		time.Hour)
+		time.Hour) + "," + job("runs", "web-2", fmt.Sprintf(from, "n2"), `"phase":"Running",`+
+		`"status":"ReservationScheduled",`+
+		`"conditions":[{"type":"ReservationCreated","status":"True"},{"type":"ReservationScheduled","status":"False",`+
+		`"reason":"Unschedulable","message":"Insufficient quotas"}]`, 30*time.Minute)
 	answer := view.EvictionLimits{
 		Limits: []view.LimitUse{
 			{Code: "CapNode", Subject: "n0", Have: 2, Limit: 2},
@@ -70,7 +73,7 @@ func TestEvictionsAsGolden(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != ExitOK {
 		t.Fatalf("exit code %d, %v\n%s", code, err, errOut)
 	}
-	if answer.Kind != "Evictions" || len(answer.Jobs) != 3 || answer.Jobs[1].Plugin != "default/RemoveDuplicates" ||
+	if answer.Kind != "Evictions" || len(answer.Jobs) != 4 || answer.Jobs[1].Plugin != "default/RemoveDuplicates" ||
 		len(answer.Limits) != 3 || len(answer.Kept) != 3 {
 		t.Errorf("got %s", out)
 	}

@@ -263,12 +263,12 @@ var singles = map[string]single{
 	},
 	"a pod that terminates": {
 		code: evict.AlreadyEvicting, change: changed(func(p *evict.Pod) { p.Terminating = true }),
-		text: "pod default/p0: 1 pods terminate or migrate already; at most 0 may",
+		text: "pod default/p0 has 1 of 0 pods that may terminate or migrate at a time",
 	},
 	"a pod with a job that waits, when another one is proposed": {
 		code: evict.AlreadyEvicting, move: evict.Move{Round: ago(time.Second)}, change: func(s *evict.State) {
 			s.SetJob(job("a", "p0", func(j *evict.Job) { j.Phase = evict.Waiting }))
-		}, text: "pod default/p0: 1 pods terminate or migrate already; at most 0 may",
+		}, text: "pod default/p0 has 1 of 0 pods that may terminate or migrate at a time",
 	},
 	"a workload of which enough pods migrate": {
 		code: evict.AlreadyEvicting, settings: evict.Settings{
@@ -280,7 +280,7 @@ var singles = map[string]single{
 			for i := range 8 { // another job of a pod has failed
 				s.SetJob(job(fmt.Sprint(i), "p1", func(j *evict.Job) { j.Phase = evict.Failed }))
 			}
-		}, text: "workload Deployment default/web: 2 pods terminate or migrate already; at most 2 may",
+		}, text: "workload Deployment default/web has 2 of 2 pods that may terminate or migrate at a time",
 	},
 	"a workload of which enough pods are not ready": {
 		code: evict.WorkloadUnavailable, change: func(s *evict.State) {

@@ -137,6 +137,26 @@ func (a *Account) AdmitChange(p Pod) *Excess {
 	return a.check(q, claims, 1)
 }
 
+// AdmitAgain reports why pods may not have what they ask for once more, all together; nil when they may. It is asked
+// about pods that are moved: the room that is reserved for them elsewhere counts while they still hold theirs. Limits
+// are those with the request of the room. In the end the account is as before.
+func (a *Account) AdmitAgain(uids ...string) *Excess {
+	var rooms []string
+	for _, uid := range uids {
+		e := a.pods[uid]
+		if e == nil {
+			continue
+		}
+		room := e.pod
+		room.UID, room.Node, room.Gang = "room for "+uid, "", "" // the room of a member is not of its gang
+		room.Nominated, room.Leaving = false, false
+		a.Put(room)
+		defer a.Remove(room.UID)
+		rooms = append(rooms, room.UID)
+	}
+	return a.Admit(rooms...)
+}
+
 // holdAhead adds to claims what is held for nominated pods that come before one of the pods.
 func (a *Account) holdAhead(claims []claim, uids ...string) {
 	for uid, n := range a.nominated {

@@ -558,6 +558,44 @@ func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
 	}
 }
 
+// TestTheRoomOfMovedPodsIsAdmittedBesideThem compares with an account to which the rooms are added as pending pods.
+func TestTheRoomOfMovedPodsIsAdmittedBesideThem(t *testing.T) {
+	t.Parallel()
+	seen := map[bool]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		a := tree(Rules{ByMax: rapid.Bool().Draw(rt, "by max")})
+		moved, rooms := []string{"unknown"}, []string{}
+		var added []Pod
+		for i := range 6 {
+			p := pending(fmt.Sprint("p", i), rapid.SampledFrom([]string{"train", "serve", "ads", ""}).Draw(rt, "quota"),
+				rapid.Int64Range(0, 30).Draw(rt, "CPUs"), onNode)
+			if p.NonPreemptible = rapid.IntRange(0, 3).Draw(rt, "firm") == 0; rapid.Bool().Draw(rt, "member") {
+				p.Gang = "g"
+			}
+			a.Put(p)
+			if rapid.Bool().Draw(rt, "moved") {
+				moved = append(moved, p.UID)
+				p.UID, p.Node, p.Gang = "r"+p.UID, "", ""
+				rooms, added = append(rooms, p.UID), append(added, p)
+			}
+		}
+		hash, got := a.Hash(), a.AdmitAgain(moved...)
+		if a.Hash() != hash {
+			rt.Error("the question changed the account")
+		}
+		for _, p := range added {
+			a.Put(p)
+		}
+		if want := a.Admit(rooms...); (got == nil) != (want == nil) {
+			rt.Errorf("moving %v: got %v, want %v", moved, got, want)
+		}
+		seen[got == nil]++
+	})
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("admitted and refused: %v", seen)
+	}
+}
+
 // TestARefusalNamesThePodsOutsideAllQuotasWhereTheyUseThePool: exactly where the runtime is below the max of the quota,
 // siblings on its path use less above their mins than is lacking, and pods outside all quotas use something.
 func TestARefusalNamesThePodsOutsideAllQuotasWhereTheyUseThePool(t *testing.T) {

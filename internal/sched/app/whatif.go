@@ -9,6 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
@@ -48,6 +50,9 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 			return profiles, nil
 		},
 		Trial: func() whatif.Trial { return placement.NewTrial(s.store) },
+		AdmitAgain: func(uids ...string) bool {
+			return kube.Ask(s.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitAgain(uids...) }) == nil
+		},
 		Admit: elasticquota.Admitted,
 		Reserve: func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 		) (map[string]string, string, *fwk.Status) {

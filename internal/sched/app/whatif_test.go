@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -282,6 +283,19 @@ func TestMakeRoom(t *testing.T) {
 	} {
 		if _, err := a.answer(question); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", question, err, want)
+		}
+	}
+	// A Reservation counts in the quota of its pod while the pod is there: max 15 has no room for twice the 8 CPUs.
+	for most, found := range map[string]bool{"16": true, "15": false} {
+		a := newCluster(t, 30)
+		a.quotas.PutNode(object.Node("a", nil, "cpu", "128"))
+		a.quotas.PutQuota(object.Quota("default/team", corev1.ResourceList{},
+			corev1.ResourceList{"cpu": resource.MustParse(most)}))
+		moved := bound("b1", "b", list(0, 8), object.Label(annotation.QuotaName, "team"))
+		a.quotas.PutPod(moved)
+		got, err := a.answer(`{"ask":{"mode":"makeRoom","pods":["default/large"],"movable":[{"uid":"u-b1"}]}}`)
+		if err != nil || got.Room.Found != found {
+			t.Errorf("with a quota of %s CPUs a plan is found: %t, want %t (%v)", most, got.Room.Found, found, err)
 		}
 	}
 	pair, err := a.answer(`{"ask":{"mode":"makeRoom","pods":["default/large","default/equal"],"movable":[` +

@@ -42,6 +42,8 @@ type Cluster struct {
 	Pod func(namespace, name string) *corev1.Pod
 	// Trial returns the accounts as they are.
 	Trial func() Trial
+	// AdmitAgain reports whether the quotas of bound pods have room for what the pods hold once more, all together.
+	AdmitAgain func(uids ...string) bool
 	// Admit marks a cycle whose pod is not compared with its quota.
 	Admit func(cs fwk.CycleState)
 	// Reserve reserves CPUs and devices on the trial of a cycle, and returns the annotations of the pod and the

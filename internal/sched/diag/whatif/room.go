@@ -202,8 +202,12 @@ func (r *room) Capacity(node string, gone []string, want int) (n int, err error)
 	return n, r.ctx.Err()
 }
 
-// Targets returns the nodes for a successor of the pod, the best score first.
+// Targets returns the nodes for a successor of the pod, the best score first; none where the pod's quotas have no room
+// for the Reservation beside it.
 func (r *room) Targets(uid string) ([]string, error) {
+	if !r.AdmitAgain(uid) {
+		return nil, nil
+	}
 	pod := r.movable[uid]
 	next := r.successor(pod)
 	f, cs, fit, err := r.feasible(next, func(node string) bool { return node != pod.Spec.NodeName })
@@ -216,6 +220,13 @@ func (r *room) Targets(uid string) ([]string, error) {
 // Works places the successors, removes the pods and places the demand, each by a cycle of its own.
 func (r *room) Works(moves []defrag.Move) (bool, error) {
 	r.restart()
+	var uids []string
+	for _, m := range moves {
+		uids = append(uids, m.UID)
+	}
+	if !r.AdmitAgain(uids...) {
+		return false, nil
+	}
 	for _, m := range moves {
 		p, err := r.place(r.successor(r.movable[m.UID]), func(node string) bool { return node == m.Target })
 		if p == nil || err != nil {
