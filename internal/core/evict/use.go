@@ -34,7 +34,8 @@ func (s *State) Uses(p *Policy, now time.Time) (all []Use) {
 		}
 	}, p.interval, 1)
 	if wait := full.Sub(now); wait > 0 && p.interval > 0 {
-		add(RateLimited, "cluster", int((wait+p.interval-1)/p.interval), p.EvictBurst, 0)
+		// Jobs have whole seconds, rounded up: the bucket may seem to lack more than it can hold.
+		add(RateLimited, "cluster", min(int((wait+p.interval-1)/p.interval), p.EvictBurst), p.EvictBurst, 0)
 	}
 	// number adds what the started jobs have, by a value of theirs.
 	number := func(code Code, subject func(j *Job) string, prefix string, limit int) {

@@ -66,6 +66,15 @@ func TestTheLimitsThatAreUsed(t *testing.T) {
 	}
 	// The token of an eviction 1 minute ago is back; at the time of the eviction it was missing.
 	then := s.Uses(p, ago(time.Minute))
+	// An eviction of the current second is recorded as of its end.
+	s.SetJob(job("late", "late", func(j *evict.Job) {
+		j.Phase, j.Evicted, j.Finished = evict.Succeeded, now.Add(time.Second), now.Add(time.Second)
+	}))
+	fast := mustPolicy(t, evict.Settings{EvictQPS: "10", EvictBurst: 1})
+	empty := evict.Use{Code: evict.RateLimited, Subject: "cluster", Have: 1, Limit: 1}
+	if got := s.Uses(fast, now); !slices.Contains(got, empty) {
+		t.Errorf("a bucket of one token: %v", got)
+	}
 	token := evict.Use{Code: evict.RateLimited, Subject: "cluster", Have: 1, Limit: 3}
 	if !slices.Contains(then, token) || slices.Contains(got, token) {
 		t.Errorf("tokens: then %v, now %v", then, got)

@@ -38,9 +38,13 @@ func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnsw
 	}
 	out := &view.RoomAnswer{Pods: slices.Clone(r.Pods), Kept: []view.KeptPod{}}
 	q := &view.WhatIf{Ask: view.Ask{Mode: view.MakeRoom, MaxMoves: r.MaxMoves}}
+	var placed error
 	p.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
 			key := pod.Namespace + "/" + pod.Name
+			if pod.Node != "" && slices.Contains(r.Pods, key) {
+				placed = bad("pod %s is on node %s already", key, pod.Node)
+			}
 			switch {
 			case pod.Succeeded || pod.Failed:
 			case pod.Node != "":
@@ -54,6 +58,9 @@ func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnsw
 			}
 		}
 	})
+	if placed != nil {
+		return nil, placed
+	}
 	if len(out.Pods) == 0 {
 		return nil, bad("gang %s has no pod without a node", r.Gang)
 	}

@@ -110,6 +110,7 @@ func TestTheHandlerAnswers(t *testing.T) {
 		{"reading", "GET", "", nil, nil, 405, "use POST"},
 		{"an unknown field", "POST", `{"pod":"x"}`, nil, nil, 400, `unknown field`},
 		{"nothing", "POST", `{}`, nil, nil, 400, "name pods, or one gang"},
+		{"a pod with a node", "POST", `{"pods":["default/web-0"]}`, nil, nil, 400, "web-0 is on node n0 already"},
 		{"both", "POST", `{"pods":["a/b"],"gang":"a/g"}`, nil, nil, 400, "name pods, or one gang"},
 		{"a gang without pending pods", "POST", `{"gang":"a/g"}`, nil, nil, 400, "gang a/g has no pod without a node"},
 		{
