@@ -1,0 +1,112 @@
+package load
+
+// Rules are by which use a node is judged, and by which percentages of what it can allocate.
+type Rules struct {
+	Usage Percents
+	// Prod is for production pods, by the use of production pods alone, and instead of the other percentages.
+	Prod Percents
+	// ProdWithSystem adds what is not of pods to the use of production pods.
+	ProdWithSystem bool
+	// Aggregated is by the measure AggregatedBy, instead of Usage.
+	Aggregated   Percents
+	AggregatedBy Measure
+}
+
+// Override is what a node says of its own. A group that is nil is as for all nodes.
+type Override struct {
+	Usage, Prod, Aggregated *Percents
+	AggregatedBy            Measure
+}
+
+// Of returns the rules for a node.
+func (r Rules) Of(o Override) Rules {
+	if o.Usage != nil {
+		r.Usage = *o.Usage
+	}
+	if o.Prod != nil {
+		r.Prod = *o.Prod
+	}
+	if o.Aggregated != nil {
+		r.Aggregated, r.AggregatedBy = *o.Aggregated, o.AggregatedBy
+	}
+	return r
+}
+
+// Excess is a resource of which a node would use more than its threshold, in percent.
+type Excess struct {
+	Resource             Resource
+	Percent, Threshold   int64
+	Use, Allocatable     int64
+	ByProd, ByAggregated bool
+}
+
+// Exceeds returns the first resource whose use, rounded to a percent, is above the threshold, with the pod included in
+// the view. A resource that the node does not have is not judged.
+func (r Rules) Exceeds(v View, allocatable Amounts, prod bool) (Excess, bool) {
+	found := Excess{ByProd: prod && !r.Prod.IsZero()}
+	thresholds, use := r.Usage, Amounts{}
+	switch {
+	case found.ByProd:
+		thresholds, use = r.Prod, v.prodUse(r.ProdWithSystem)
+	case !r.Aggregated.IsZero():
+		thresholds, use, found.ByAggregated = r.Aggregated, v.Use(r.AggregatedBy), true
+	case r.Usage.IsZero():
+		return Excess{}, false
+	default:
+		use = v.Use(Measure{})
+	}
+	for i, threshold := range thresholds {
+		if threshold == 0 || allocatable[i] <= 0 {
+			continue
+		}
+		if percent := share(use[i], 100, allocatable[i], allocatable[i]/2); percent > threshold {
+			found.Resource, found.Percent, found.Threshold = Resource(i), percent, threshold
+			found.Use, found.Allocatable = use[i], allocatable[i]
+			return found, true
+		}
+	}
+	return Excess{}, false
+}
+
+func (v View) prodUse(withSystem bool) Amounts {
+	if withSystem {
+		return v.ProdUse().Plus(v.System())
+	}
+	return v.ProdUse()
+}
+
+// Weights are how much each resource counts in a score.
+type Weights struct {
+	Resources Percents // weights, not percentages
+	// Dominant is how much the resource counts of which the least is left.
+	Dominant int64
+}
+
+// Scoring is by which use a node is scored.
+type Scoring struct {
+	Weights Weights
+	By      Measure
+	// Prod scores production pods by the use of production pods alone.
+	Prod, ProdWithSystem bool
+}
+
+// Score returns the weighted mean of what is left of each resource, from 0 to 100, with the pod included in the view.
+// Of a resource that the node does not have, nothing is left.
+func (s Scoring) Score(v View, allocatable Amounts, prod bool) int64 {
+	use := v.Use(s.By)
+	if s.Prod && prod {
+		use = v.prodUse(s.ProdWithSystem)
+	}
+	total, weights, least := int64(0), s.Weights.Dominant, int64(100)
+	for r, weight := range s.Weights.Resources {
+		left := int64(0)
+		if allocatable[r] > use[r] {
+			left = share(allocatable[r]-use[r], 100, allocatable[r], 0)
+		}
+		total, weights, least = total+weight*left, weights+weight, min(least, left)
+	}
+	if weights == 0 {
+		return 0
+	}
+	return (total + s.Weights.Dominant*least) / weights
+}

@@ -1,0 +1,209 @@
+package load
+
+import "time"
+
+// Pod is a pod that is assigned to a node.
+type Pod struct {
+	UID      string
+	Name     string // namespace/name, as reports have it
+	Estimate Amounts
+	Prod     bool // counts in the use of production pods
+	Assigned time.Time
+	// Until is the end of a time in which the estimate counts beside the use that a report has; zero for none.
+	Until time.Time
+	// Initializing is set for a pod whose such time begins when its init containers have ended, until they have.
+	Initializing bool
+}
+
+// Statistic is which value of a time counts.
+type Statistic string
+
+// Statistics.
+const (
+	Average Statistic = "avg"
+	P50     Statistic = "p50"
+	P90     Statistic = "p90"
+	P95     Statistic = "p95"
+	P99     Statistic = "p99"
+)
+
+// Statistics returns all statistics.
+func Statistics() []Statistic { return []Statistic{Average, P50, P90, P95, P99} }
+
+// Measure is which value of a report counts as the use of a node. Zero is its last average.
+type Measure struct {
+	Statistic Statistic     // "" is the last average
+	Duration  time.Duration // 0 is the longest one that the report has
+}
+
+// Aggregate is the use of a node over a time.
+type Aggregate struct {
+	Duration time.Duration
+	Use      map[Statistic]Amounts
+}
+
+// PodUse is what a report has of a pod.
+type PodUse struct {
+	Use  Amounts
+	Prod bool
+}
+
+// Report is what a node used, at a time. A Node keeps it; it must not change.
+type Report struct {
+	Updated    time.Time     // zero for a report that has not been made yet
+	Interval   time.Duration // between reports
+	Use        *Amounts      // of the node; nil where the report lacks it
+	System     Amounts       // of all but pods
+	Aggregates []Aggregate
+	Pods       map[string]PodUse // by namespace/name
+}
+
+// Node is the account of a node. Not safe for concurrent use.
+type Node struct {
+	report *Report // the last one; nil for none
+	pods   map[string]entry
+	view   View
+}
+
+// entry is a pod with what the view contains for it.
+type entry struct {
+	pod Pod
+	// missing is what is added to the use of the node, prod what is added to the use of production pods.
+	missing, prod Amounts
+}
+
+// View is a node's account at a moment. Invariant: each sum is that of the entries.
+type View struct {
+	Report    *Report // nil for none
+	missing   Amounts // Σ of what the report lacks of pods
+	prod      Amounts // Σ of production pods, by report or estimate
+	estimates Amounts // Σ of all estimates
+}
+
+// NewNode returns the account of a node without pods and without a report.
+func NewNode() *Node { return &Node{pods: map[string]entry{}} }
+
+// View returns the account as it is.
+func (n *Node) View() View { return n.view }
+
+// IsEmpty reports whether the account has neither pods nor a report.
+func (n *Node) IsEmpty() bool { return n.report == nil && len(n.pods) == 0 }
+
+// Pod returns a pod by its UID, false for one that is not assigned.
+func (n *Node) Pod(uid string) (Pod, bool) {
+	e, assigned := n.pods[uid]
+	return e.pod, assigned
+}
+
+// Put assigns a pod, or replaces it by its UID.
+func (n *Node) Put(p Pod) {
+	n.Remove(p.UID)
+	e := entry{pod: p}
+	e.missing, e.prod = n.report.lacks(p)
+	n.pods[p.UID] = e
+	n.view.add(e)
+}
+
+// Remove removes a pod, and does nothing for one that is not assigned.
+func (n *Node) Remove(uid string) {
+	if e, assigned := n.pods[uid]; assigned {
+		n.view.remove(e)
+		delete(n.pods, uid)
+	}
+}
+
+// SetReport replaces the report; nil is for none.
+func (n *Node) SetReport(r *Report) {
+	n.report, n.view = r, View{Report: r}
+	for uid, e := range n.pods {
+		e.missing, e.prod = r.lacks(e.pod)
+		n.pods[uid] = e
+		n.view.add(e)
+	}
+}
+
+// lacks returns what is to be added for a pod: to the use of the node, and to that of its production pods.
+func (r *Report) lacks(p Pod) (missing, prod Amounts) {
+	reported, use := false, PodUse{}
+	if r != nil && r.Updated.After(p.Assigned) {
+		use, reported = r.Pods[p.Name]
+	}
+	switch {
+	case !reported:
+		missing = p.Estimate
+	case r.Updated.Add(-r.Interval).Before(p.Assigned) || p.Initializing || r.Updated.Before(p.Until):
+		missing = p.Estimate.most(use.Use).minus(use.Use)
+	}
+	switch {
+	case !p.Prod:
+	case reported && use.Prod:
+		prod = use.Use.Plus(missing)
+	default:
+		prod = p.Estimate
+	}
+	return missing, prod
+}
+
+func (v *View) add(e entry) {
+	v.missing, v.prod = v.missing.Plus(e.missing), v.prod.Plus(e.prod)
+	v.estimates = v.estimates.Plus(e.pod.Estimate)
+}
+
+func (v *View) remove(e entry) {
+	v.missing, v.prod = v.missing.minus(e.missing), v.prod.minus(e.prod)
+	v.estimates = v.estimates.minus(e.pod.Estimate)
+}
+
+// With returns the view with one more pod, for which no report counts.
+func (v View) With(p Pod) View {
+	e := entry{pod: p}
+	e.missing, e.prod = (*Report)(nil).lacks(p)
+	v.add(e)
+	return v
+}
+
+// Use returns what the node uses. Where the report lacks the measure, it is the larger of the last average and of the
+// estimates of all pods.
+func (v View) Use(m Measure) Amounts {
+	if v.Report == nil || v.Report.Use == nil {
+		return v.estimates
+	}
+	average := v.Report.Use.Plus(v.missing)
+	if m.Statistic == "" {
+		return average
+	}
+	if use, has := v.Report.aggregate(m); has {
+		return use.Plus(v.missing)
+	}
+	if m.Duration == 0 {
+		return average
+	}
+	return average.most(v.estimates)
+}
+
+// ProdUse returns what production pods use.
+func (v View) ProdUse() Amounts { return v.prod }
+
+// System returns what the last report says of all but pods.
+func (v View) System() Amounts {
+	if v.Report == nil {
+		return Amounts{}
+	}
+	return v.Report.System
+}
+
+// aggregate returns the measured use, false where the report lacks it.
+func (r *Report) aggregate(m Measure) (use Amounts, has bool) {
+	var longest time.Duration
+	for _, a := range r.Aggregates {
+		one, named := a.Use[m.Statistic]
+		switch {
+		case !named:
+		case a.Duration == m.Duration:
+			return one, true
+		case m.Duration == 0 && a.Duration >= longest:
+			use, has, longest = one, true, a.Duration
+		}
+	}
+	return use, has
+}
