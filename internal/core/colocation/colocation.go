@@ -1,0 +1,135 @@
+package colocation
+
+import "github.com/tenon-project/tenon/internal/core/qos"
+
+// Resource is a resource that is reclaimed.
+type Resource uint8
+
+// Resources: CPU in milli, memory in bytes.
+const (
+	CPU Resource = iota
+	Memory
+	resources
+)
+
+// Amounts is an amount of each Resource.
+type Amounts [resources]int64
+
+// Policy says with what a high pod counts.
+type Policy uint8
+
+// Policies. Use and MaxUseRequest are those that Koordinator calls usage and maxUsageRequest.
+const (
+	Use Policy = iota
+	Request
+	MaxUseRequest
+)
+
+// Rule is how one resource is reclaimed. Percentages are 0 to 100.
+type Rule struct {
+	Policy         Policy
+	ReclaimPercent int64 // of the capacity that all pods together may use
+	BatchPercent   int64 // of the capacity that batch pods have at most
+	MidPercent     int64 // of the allocatable amount that mid pods have at most
+	StaticPercent  int64 // of the capacity that mid pods have under Strategy.MidStatic
+}
+
+// Pod is what counts of a pod.
+type Pod struct {
+	Class    qos.Class
+	Band     qos.Band
+	Request  Amounts // zero if Gone
+	Use      Amounts // zero unless Reported
+	Reported bool    // The report has a row of the pod.
+	Gone     bool    // The report alone has the pod.
+	// Started says that the pod ran when the report was made. What it uses without a row is in the use of the node.
+	Started bool
+}
+
+// High reports whether the pod's resources are not those of batch pods.
+func (p *Pod) High() bool { return p.Band != qos.Batch && p.Band != qos.Free }
+
+// Node is a node at the time of a report.
+type Node struct {
+	Capacity, Allocatable Amounts
+	Reserved              Amounts // the greater of what the kubelet and the node's annotation keep for the system
+	Use                   Amounts // of everything
+	HostUse, HighHostUse  Amounts // of applications outside of pods: all, and those that are neither batch nor free
+	ProdReclaimable       Amounts // what prod pods are predicted not to use
+	ThirdParty            Amounts // what other systems have granted of the batch amounts
+	Pods                  []Pod
+}
+
+// Account is how one resource of a node was divided.
+type Account struct {
+	Capacity, Margin int64
+	Reserved, System int64 // the System uses this, applications of the host included
+	High             int64 // what high pods count
+	Batch, Mid       int64
+	// Bound is the capacity less what the system and high pods use: batch pods never have more.
+	Bound int64
+}
+
+// Compute divides the node.
+func (s *Strategy) Compute(n *Node) (accounts [resources]Account) {
+	for r := range resources {
+		accounts[r] = s.divide(n, r)
+	}
+	return accounts
+}
+
+func (s *Strategy) divide(n *Node, r Resource) Account {
+	rule := s.Rules[r]
+	a := Account{Capacity: n.Capacity[r], Reserved: n.Reserved[r]}
+	a.Margin = a.Capacity - share(a.Capacity, rule.ReclaimPercent)
+	var used, rows, prodRequests int64 // rows: of all pods
+	unattributed := false
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		rows += p.Use[r]
+		if !p.High() {
+			continue
+		}
+		unattributed = unattributed || p.Started && !p.Reported
+		a.High += rule.counts(p, r)
+		used += p.Use[r]
+		if p.Band != qos.Mid {
+			prodRequests += p.Request[r]
+		}
+	}
+	a.System = max(n.Use[r]-rows-n.HostUse[r], 0) + n.HighHostUse[r]
+	apart := max(a.System, a.Reserved)
+	switch {
+	case rule.Policy == Request:
+		apart = a.Reserved
+	case unattributed:
+		apart = a.System + a.Reserved
+	}
+	a.Bound = max(a.Capacity-a.System-used, 0)
+	a.Batch = min(a.Capacity-a.Margin-apart-a.High, share(a.Capacity, rule.BatchPercent), a.Bound) - n.ThirdParty[r]
+	a.Batch = max(a.Batch, 0)
+	if s.MidStatic {
+		a.Mid = share(a.Capacity, rule.StaticPercent)
+	} else {
+		unallocated := max(a.Capacity-max(a.System, a.Reserved)-prodRequests, 0)
+		a.Mid = min(n.ProdReclaimable[r], a.Capacity-n.Use[r]) + share(unallocated, s.MidUnallocatedPercent)
+	}
+	a.Mid = max(min(a.Mid, share(n.Allocatable[r], rule.MidPercent)), 0)
+	return a
+}
+
+// counts returns what a high pod counts of a resource.
+func (rule Rule) counts(p *Pod, r Resource) int64 {
+	switch {
+	case r == CPU && p.Class == qos.LSE && !p.Gone:
+		return p.Request[r]
+	case !p.Reported, rule.Policy == Request && !p.Gone:
+		return p.Request[r]
+	case rule.Policy == MaxUseRequest:
+		return max(p.Request[r], p.Use[r])
+	}
+	return p.Use[r]
+}
+
+// share returns a percentage of an amount without overflow.
+func share(n, percent int64) int64 { return n/100*percent + n%100*percent/100 }
