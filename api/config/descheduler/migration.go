@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -166,11 +167,28 @@ func (r *Rate) UnmarshalJSON(text []byte) error {
 			return err
 		}
 	}
-	number, _ := strings.CutSuffix(said, "/m")
-	if n, err := strconv.ParseFloat(number, 64); err != nil || n < 1e-4 || n > 1e6 {
+	if n, _ := Rate(said).number(); !(n >= 1e-4 && n <= 1e6) {
 		return fmt.Errorf("%q is not allowed: use a number per second from 0.0001 to 1000000, or per minute "+
 			"as \"30/m\"; to evict no pod use paused", said)
 	}
 	*r = Rate(said)
 	return nil
+}
+
+// number returns the number and the time that it is for; 0 for another text.
+func (r Rate) number() (n float64, per time.Duration) {
+	text, perMinute := strings.CutSuffix(string(r), "/m")
+	if per = time.Second; perMinute {
+		per = time.Minute
+	}
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n, per
+	}
+	return 0, per
+}
+
+// Interval is the time between two.
+func (r Rate) Interval() time.Duration {
+	n, per := r.number()
+	return max(time.Duration(float64(per)/n), 1)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // rules checks what fields of the arguments of a plugin must be together.
@@ -19,6 +20,17 @@ func (r *reader) rules(plugin, path string, args any) {
 	switch a := args.(type) {
 	case *MigrationControllerArgs:
 		r.priority(under("priorityThreshold"), a.PriorityThreshold)
+		w := a.ObjectLimiters.Namespace
+		if w == nil || w.Duration.Duration == 0 {
+			break
+		}
+		if most := w.MaxMigrating; most != nil && most.Type == intstr.String {
+			r.refuse(under("objectLimiters.namespace.maxMigrating"),
+				"%q is not allowed: use a number, because a namespace has no replicas", most.StrVal)
+		} else if most == nil && (a.MaxMigratingPerNamespace == nil || *a.MaxMigratingPerNamespace == 0) {
+			r.refuse(under("objectLimiters.namespace.maxMigrating"),
+				"must be there without maxMigratingPerNamespace: use a number from 1 on")
+		}
 	case *DefaultEvictorArgs:
 		r.priority(under("priorityThreshold"), a.PriorityThreshold)
 		a.protect()

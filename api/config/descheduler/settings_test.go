@@ -114,6 +114,32 @@ func TestWhatAFileMayNotSayIsRefusedWithItsPlace(t *testing.T) {
 			limits("{evictQPS: 0}"),
 			`"0" is not allowed: use a number per second from 0.0001`,
 		},
+		"a rate that is not a number": {
+			limits("{evictQPS: NaN}"), `"NaN" is not allowed: use a number per second from 0.0001`,
+		},
+		"a rate per day": {limits("{evictQPS: 30/d}"), `"30/d" is not allowed: use a number per second`},
+		"no burst":       {limits("{evictBurst: 0}"), "evictBurst: 0 is not allowed: use a number from 1 on"},
+		"a domain without a key": {
+			limits("{domainLimits: [{maxMigrating: 1}]}"), "domainLimits[0].topologyKey: must be there",
+		},
+		"half of a workload in words": {
+			limits("{maxUnavailablePerWorkload: half}"), `"half" is not allowed: use a number from 1 on`,
+		},
+		"a share of a namespace": {
+			limits("{objectLimiters: {namespace: {duration: 1m, maxMigrating: 9%}}}"),
+			`objectLimiters.namespace.maxMigrating: "9%" is not allowed: use a number, because`,
+		},
+		"a window of a namespace without a number": {
+			limits("{objectLimiters: {namespace: {duration: 1m}}}"),
+			"objectLimiters.namespace.maxMigrating: must be there without maxMigratingPerNamespace",
+		},
+		"a window of a negative length": {
+			limits("{objectLimiters: {workload: {duration: -1m}}}"), "-60s is not allowed: use a number from 0s on",
+		},
+		"an object without a limiter": {
+			limits("{objectLimiters: {node: {duration: 1m}}}"), "objectLimiters.node: unknown field",
+		},
+		"a negative age": {limits("{minPodAge: -1s}"), "minPodAge: -1s is not allowed: use a number from 0s on"},
 		"a domain without a limit": {
 			limits("{domainLimits: [{topologyKey: zone}]}"), "domainLimits[0].maxMigrating: 0 is not allowed",
 		},

@@ -17,9 +17,10 @@ import (
 )
 
 // free limits nothing that two jobs could share.
-var free = evict.Settings{
-	MaxMigratingPerNode: pointer(0), MaxMigratingPerWorkload: "50%", MaxUnavailablePerWorkload: "50%", EvictBurst: 1000,
-	Windows: map[string]evict.Window{},
+var free = evict.Policy{
+	MaxMigratingPerNode: unlimited, MaxMigratingPerWorkload: share("50%"), MaxUnavailablePerWorkload: share("50%"),
+	EvictBurst:     1000,
+	WorkloadWindow: noWindow,
 }
 
 // waiting puts jobs for pods, with the names of the pods, the first one the oldest.
@@ -111,7 +112,7 @@ func TestTheOrderOfArbitration(t *testing.T) {
 		if test.put != nil {
 			test.put(s)
 		}
-		passed, refused := s.Arbitrate(mustPolicy(t, free), waiting(s, test.jobs...), now)
+		passed, refused := s.Arbitrate(limits(free), waiting(s, test.jobs...), now)
 		if got := names(passed); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v; refused %v", name, got, test.want, refused)
 		}
@@ -124,7 +125,7 @@ func TestWhatPassesIsCompleteAndNothingChanges(t *testing.T) {
 	t.Parallel()
 	s := fleet()
 	before := waiting(s, "a0", "a1", "a2")
-	passed, refused := s.Arbitrate(mustPolicy(t, free), before, now)
+	passed, refused := s.Arbitrate(limits(free), before, now)
 	want := []evict.Job{
 		{
 			UID: "j-a0", Name: "a0", PodUID: "a0", Namespace: "default", Workload: "Deployment default/a",
@@ -149,7 +150,7 @@ func TestWhatPassesIsCompleteAndNothingChanges(t *testing.T) {
 	if diff := gocmp.Diff(before, s.Waiting()); diff != "" {
 		t.Errorf("the State has changed (-before +after):\n%s", diff)
 	}
-	if got := codes(s.Check(mustPolicy(t, free), "a2", now)); got != "" {
+	if got := codes(s.Check(limits(free), "a2", now)); got != "" {
 		t.Errorf("after arbitration: got %q, want no refusal", got)
 	}
 }
@@ -163,8 +164,8 @@ func TestTwoJobsOfAPod(t *testing.T) {
 	waiting(s, "g0", "g1")
 	s.SetJob(evict.Job{UID: "twin", Name: "twin", PodUID: "g0", Created: ago(time.Minute)})
 	settings := whole
-	settings.MaxMigratingPerNode, settings.Windows = pointer(0), map[string]evict.Window{}
-	passed, refused := s.Arbitrate(mustPolicy(t, settings), s.Waiting(), now)
+	settings.MaxMigratingPerNode, settings.WorkloadWindow = unlimited, noWindow
+	passed, refused := s.Arbitrate(limits(settings), s.Waiting(), now)
 	if got := names(passed); !slices.Equal(got, []string{"g0", "g1"}) || refused["twin"].Code != evict.AlreadyEvicting {
 		t.Errorf("passed %v, refused %v; want g0 and g1 passed, twin refused with AlreadyEvicting", got, refused)
 	}
@@ -174,16 +175,16 @@ func TestTwoJobsOfAPod(t *testing.T) {
 func TestGangsPassWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	const n = 4
-	settings := func(change func(s *evict.Settings)) evict.Settings {
+	settings := func(change func(s *evict.Policy)) evict.Policy {
 		s := whole
-		s.MaxMigratingPerNode, s.Windows = pointer(0), map[string]evict.Window{}
+		s.MaxMigratingPerNode, s.WorkloadWindow = unlimited, noWindow
 		if change != nil {
 			change(&s)
 		}
 		return s
 	}
 	tests := map[string]struct {
-		settings evict.Settings
+		settings evict.Policy
 		bond     gang.Bond
 		without  string // the member without a job
 		young    string // the member that is refused for itself
@@ -213,15 +214,15 @@ func TestGangsPassWholeOrNotAtAll(t *testing.T) {
 			settings: settings(nil), bond: gang.Bond{Plain: true}, allowed: 3, want: 3, code: evict.PDBViolation,
 		},
 		"the cluster allows one too few": {
-			settings: settings(func(s *evict.Settings) { s.MaxMigratingGlobally = pointer(n - 1) }),
+			settings: settings(func(s *evict.Policy) { s.MaxMigratingGlobally = n - 1 }),
 			bond:     gang.Bond{Least: n}, allowed: n, code: evict.CapGlobal,
 		},
 		"the cluster allows as many": {
-			settings: settings(func(s *evict.Settings) { s.MaxMigratingGlobally = pointer(n) }),
+			settings: settings(func(s *evict.Policy) { s.MaxMigratingGlobally = n }),
 			bond:     gang.Bond{Least: n}, allowed: n, want: n,
 		},
 		"the workload allows one too few": {
-			settings: settings(func(s *evict.Settings) { s.MaxMigratingPerWorkload = fmt.Sprint(n - 1) }),
+			settings: settings(func(s *evict.Policy) { s.MaxMigratingPerWorkload = share(fmt.Sprint(n - 1)) }),
 			bond:     gang.Bond{Least: n}, allowed: n, code: evict.AlreadyEvicting,
 		},
 	}
@@ -243,7 +244,7 @@ func TestGangsPassWholeOrNotAtAll(t *testing.T) {
 			}
 		}
 		s.SetGang("default/g", test.bond)
-		passed, refused := s.Arbitrate(mustPolicy(t, test.settings), waiting(s, uids...), now)
+		passed, refused := s.Arbitrate(limits(test.settings), waiting(s, uids...), now)
 		if len(passed) != test.want {
 			t.Errorf("%s: passed %v, want %d; refused %v", name, names(passed), test.want, refused)
 		}
@@ -263,8 +264,8 @@ func TestTheBackoffHoldsForAWholeGang(t *testing.T) {
 	s.SetGang("default/g", gang.Bond{Least: 2})
 	s.SetJob(job("last", "gone", evicted(time.Minute), func(j *evict.Job) { j.Workload = "Job g" }))
 	settings := whole
-	settings.Windows = map[string]evict.Window{}
-	passed, refused := s.Arbitrate(mustPolicy(t, settings), waiting(s, "g0", "g1"), now)
+	settings.WorkloadWindow = noWindow
+	passed, refused := s.Arbitrate(limits(settings), waiting(s, "g0", "g1"), now)
 	if len(passed) > 0 || refused["j-g0"].Code != evict.OwnerBackoff || refused["j-g1"].Code != evict.OwnerBackoff {
 		t.Errorf("passed %v, refused %v; want both refused with OwnerBackoff", names(passed), refused)
 	}
@@ -296,11 +297,8 @@ func TestArbitrationAgainstAPlainLoop(t *testing.T) {
 			uids = slices.DeleteFunc(uids, func(uid string) bool { return uid == "b3" })
 		}
 		settings := free
-		settings.MaxMigratingGlobally = pointer(rapid.IntRange(1, 6).Draw(t, "global"))
-		p, err := evict.NewPolicy(settings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		settings.MaxMigratingGlobally = rapid.IntRange(1, 6).Draw(t, "global")
+		p := limits(settings)
 		order := rapid.Permutation(uids).Draw(t, "order")
 		all := waiting(s, order...)
 		want := plainLoop(s, p, all)

@@ -29,7 +29,7 @@ func BenchmarkArbitrate(b *testing.B) {
 					s.SetJob(job(uid, uid, at, func(j *evict.Job) { j.Workload = key }))
 				}
 			}
-			p, waiting := mustPolicy(b, evict.Settings{}), s.Waiting()
+			p, waiting := limits(evict.Policy{}), s.Waiting()
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Arbitrate(p, waiting, now)

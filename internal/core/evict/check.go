@@ -98,7 +98,7 @@ func (s *State) Check(p *Policy, podUID string, now time.Time) []Refusal {
 func (s *State) CheckMove(p *Policy, m Move, now time.Time) (refused []Refusal) {
 	c := s.candidate(p, m, now)
 	for _, k := range checks {
-		if p.skipped[k.gate] || k.predicate && c.pod.Evictable {
+		if p.skips(k.gate) || k.predicate && c.pod.Evictable {
 			continue
 		}
 		if r, refuses := k.run(&c); refuses {

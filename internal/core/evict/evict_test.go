@@ -1,8 +1,10 @@
 package evict_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +22,32 @@ func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 func pointer[T any](v T) *T { return &v }
 
-func mustPolicy(t testing.TB, s evict.Settings) *evict.Policy {
-	t.Helper()
-	p, err := evict.NewPolicy(s)
-	if err != nil {
-		t.Fatal(err)
+// unlimited and noWindow are for limits what a limit and a window of zero are for a configuration.
+const unlimited = -1
+
+var noWindow = &evict.Window{}
+
+// limits returns a policy that has the defaults of the configuration where a field is zero.
+func limits(p evict.Policy) *evict.Policy {
+	p.EvictInterval = cmp.Or(p.EvictInterval, 100*time.Millisecond)
+	p.EvictBurst = cmp.Or(p.EvictBurst, 1)
+	p.MaxMigratingPerNode = cmp.Or(p.MaxMigratingPerNode, 2)
+	p.MinPodAge = cmp.Or(p.MinPodAge, 5*time.Minute)
+	p.ReturnWindow = cmp.Or(p.ReturnWindow, 30*time.Minute)
+	switch p.WorkloadWindow {
+	case nil:
+		p.WorkloadWindow = &evict.Window{Duration: 5 * time.Minute}
+	case noWindow:
+		p.WorkloadWindow = nil
 	}
-	return p
+	return &p
+}
+
+// share is a number or a percentage.
+func share(text string) (i evict.IntOrPercent) {
+	text, i.Percent = strings.CutSuffix(text, "%")
+	i.Number, _ = strconv.Atoi(text) // "" is the zero value
+	return i
 }
 
 // pod is a pod of default/web that serves on a node of its own.
@@ -91,7 +112,7 @@ func codes(refused []evict.Refusal) string {
 // single refuses p0 of ten replicas with exactly one code.
 type single struct {
 	code     evict.Code
-	settings evict.Settings
+	settings evict.Policy
 	change   func(s *evict.State)
 	move     evict.Move
 	text     string // of the refusal, without the code
@@ -145,7 +166,7 @@ var singles = map[string]single{
 		text: "cannot decide: gang default/g is not known",
 	},
 	"a node that is not known": {
-		code: evict.LookupFailed, settings: evict.Settings{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
+		code: evict.LookupFailed, settings: evict.Policy{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
 		change: func(s *evict.State) { s.DeleteNode("n-p0") }, text: "cannot decide: node n-p0 is not known",
 	},
 	"a question about the move that was not answered": {
@@ -153,7 +174,7 @@ var singles = map[string]single{
 		text: "cannot decide: ask the scheduler: timeout",
 	},
 	"a namespace that is excluded": {
-		code: evict.NamespaceNotInCanary, settings: evict.Settings{Exclude: []string{"default"}},
+		code: evict.NamespaceNotInCanary, settings: evict.Policy{Exclude: []string{"default"}},
 		text: "namespace default is not among those whose pods may be evicted",
 	},
 	"a pod of a DaemonSet": {
@@ -186,11 +207,11 @@ var singles = map[string]single{
 		text: "priority 2000000000 is system critical; must be below 2000000000",
 	},
 	"a priority at the threshold": {
-		code: evict.PriorityThreshold, settings: evict.Settings{PriorityThreshold: pointer[int32](7)},
+		code: evict.PriorityThreshold, settings: evict.Policy{PriorityThreshold: pointer[int32](7)},
 		change: changed(func(p *evict.Pod) { p.Priority = 7 }), text: "priority 7 is at or above the threshold 7",
 	},
 	"labels that are not selected": {
-		code: evict.LabelSelector, settings: evict.Settings{LabelSelector: func(l map[string]string) bool {
+		code: evict.LabelSelector, settings: evict.Policy{LabelSelector: func(l map[string]string) bool {
 			return l["a"] == "b"
 		}}, text: "the labels of the pod do not match labelSelector",
 	},
@@ -199,12 +220,12 @@ var singles = map[string]single{
 		text: "volume v is on the node and would be lost",
 	},
 	"a claimed volume": {
-		code: evict.PVC, settings: evict.Settings{IgnorePVCPods: true},
+		code: evict.PVC, settings: evict.Policy{IgnorePVCPods: true},
 		change: changed(func(p *evict.Pod) { p.ClaimedVolume = "c" }),
 		text:   "the pod uses the PersistentVolumeClaim c, and ignorePvcPods is set",
 	},
 	"no other node": {
-		code: evict.NodeFit, settings: evict.Settings{NodeFit: true}, move: evict.Move{Misfit: "0/3 nodes"},
+		code: evict.NodeFit, settings: evict.Policy{NodeFit: true}, move: evict.Move{Misfit: "0/3 nodes"},
 		text: "the pod fits on no other node: 0/3 nodes",
 	},
 	"a target that would be as busy": {
@@ -220,8 +241,8 @@ var singles = map[string]single{
 		text: "utilization of node b: 75 percent predicted, at most 74 allowed",
 	},
 	"too few replicas": {
-		code: evict.ExpectedReplicas, settings: evict.Settings{
-			MaxMigratingPerWorkload: "10", SkipEvictionGates: nil,
+		code: evict.ExpectedReplicas, settings: evict.Policy{
+			MaxMigratingPerWorkload: share("10"), SkipEvictionGates: nil,
 		},
 		text: "workload Deployment default/web has 10 replicas; must have more than 10",
 	},
@@ -235,7 +256,7 @@ var singles = map[string]single{
 		}, text: "3 jobs of the pod failed; at most 3 may, until 2026-11-26T12:22:00Z",
 	},
 	"a pause of everything": {
-		code: evict.Paused, settings: evict.Settings{Paused: true}, text: "evictions are paused",
+		code: evict.Paused, settings: evict.Policy{Paused: true}, text: "evictions are paused",
 	},
 	"a young pod": {
 		code: evict.MinAge, change: changed(func(p *evict.Pod) { p.Created = ago(299 * time.Second) }),
@@ -271,8 +292,8 @@ var singles = map[string]single{
 		}, text: "pod default/p0 has 1 of 0 pods that may terminate or migrate at a time",
 	},
 	"a workload of which enough pods migrate": {
-		code: evict.AlreadyEvicting, settings: evict.Settings{
-			MaxUnavailablePerWorkload: "5", Windows: map[string]evict.Window{},
+		code: evict.AlreadyEvicting, settings: evict.Policy{
+			MaxUnavailablePerWorkload: share("5"), WorkloadWindow: noWindow,
 		},
 		change: func(s *evict.State) {
 			s.SetJob(job("a", "p1"))
@@ -317,58 +338,58 @@ var singles = map[string]single{
 			s.SetJob(job("b", "y", evicted(40*time.Minute)))
 			s.SetJob(job("c", "z"))
 			s.DeleteJob("c")
-		}, settings: evict.Settings{Windows: map[string]evict.Window{"workload": {Duration: time.Hour}}},
+		}, settings: evict.Policy{WorkloadWindow: &evict.Window{Duration: time.Hour}},
 		text: "workload Deployment default/web: 2 of 2 evictions in the window are used, until 2026-11-26T12:10:00Z",
 	},
 	"a window of a workload that a started job will use": {
-		code: evict.CapWorkload, settings: evict.Settings{Windows: map[string]evict.Window{
-			"workload": {Duration: time.Hour, MaxMigrating: "1"},
-		}}, change: func(s *evict.State) { s.SetJob(job("a", "p1")) },
+		code: evict.CapWorkload, settings: evict.Policy{
+			WorkloadWindow: &evict.Window{Duration: time.Hour, MaxMigrating: share("1")},
+		}, change: func(s *evict.State) { s.SetJob(job("a", "p1")) },
 		text: "workload Deployment default/web: 1 of 1 evictions in the window are used",
 	},
 	"a window of a namespace in which two are evicted at once": {
-		code: evict.CapNamespace, settings: evict.Settings{Windows: map[string]evict.Window{
-			"namespace": {Duration: time.Hour, MaxMigrating: "10", Burst: 2},
-		}}, change: func(s *evict.State) {
+		code: evict.CapNamespace, settings: evict.Policy{
+			NamespaceWindow: &evict.Window{Duration: time.Hour, MaxMigrating: share("10"), Burst: 2},
+		}, change: func(s *evict.State) {
 			other("a", evicted(time.Minute))(s)
 			other("b", evicted(time.Minute))(s)
 		}, text: "namespace default: 2 of 10 migrations are used, until 2026-11-26T12:05:00Z",
 	},
 	"a node from which enough pods migrate": {
-		code: evict.CapNode, settings: evict.Settings{MaxMigratingPerNode: pointer(1)},
+		code: evict.CapNode, settings: evict.Policy{MaxMigratingPerNode: 1},
 		change: other("a", func(j *evict.Job) { j.Source = "n-p0" }), text: "node n-p0: 1 of 1 migrations are used",
 	},
 	"a node to which enough pods migrate": {
-		code: evict.CapNode, settings: evict.Settings{MaxMigratingPerTargetNode: pointer(1)},
+		code: evict.CapNode, settings: evict.Policy{MaxMigratingPerTargetNode: 1},
 		change: other("a", func(j *evict.Job) { j.Target = "b" }), move: evict.Move{Target: "b"},
 		text: "node b: 1 of 1 migrations are used",
 	},
 	"a node of which enough pods were proposed in the round": {
-		code: evict.CapNode, settings: evict.Settings{MaxPerRoundAndNode: pointer(1)},
+		code: evict.CapNode, settings: evict.Policy{MaxPerRoundAndNode: pointer(1)},
 		move:   evict.Move{Round: ago(time.Hour)},
 		change: other("a", func(j *evict.Job) { j.Source, j.Phase = "n-p0", evict.Waiting }),
 		text:   "node n-p0 in this round: 1 of 1 migrations are used",
 	},
 	"a namespace from which enough pods migrate": {
-		code: evict.CapNamespace, settings: evict.Settings{MaxMigratingPerNamespace: pointer(1)}, change: other("a"),
+		code: evict.CapNamespace, settings: evict.Policy{MaxMigratingPerNamespace: 1}, change: other("a"),
 		text: "namespace default: 1 of 1 migrations are used",
 	},
 	"a window of a namespace that is used": {
-		code: evict.CapNamespace, settings: evict.Settings{Windows: map[string]evict.Window{
-			"namespace": {Duration: time.Hour, MaxMigrating: "1"},
-		}}, change: other("a", evicted(time.Minute)),
+		code: evict.CapNamespace, settings: evict.Policy{
+			NamespaceWindow: &evict.Window{Duration: time.Hour, MaxMigrating: share("1")},
+		}, change: other("a", evicted(time.Minute)),
 		text: "namespace default: 1 of 1 migrations are used, until 2026-11-26T12:59:00Z",
 	},
 	"a zone from which enough pods migrate": {
-		code: evict.CapDomain, settings: evict.Settings{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
+		code: evict.CapDomain, settings: evict.Policy{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
 		change: other("a", func(j *evict.Job) { j.Source = "n-p1" }), text: "domain zone=a: 1 of 1 migrations are used",
 	},
 	"a cluster in which enough pods migrate": {
-		code: evict.CapGlobal, settings: evict.Settings{MaxMigratingGlobally: pointer(1)},
+		code: evict.CapGlobal, settings: evict.Policy{MaxMigratingGlobally: 1},
 		change: other("a", func(j *evict.Job) { j.Namespace = "b" }), text: "cluster: 1 of 1 migrations are used",
 	},
 	"a round in which enough pods were proposed": {
-		code: evict.CapGlobal, settings: evict.Settings{MaxPerRound: pointer(0)},
+		code: evict.CapGlobal, settings: evict.Policy{MaxPerRound: pointer(0)},
 		move: evict.Move{Round: ago(time.Hour)},
 		text: "cluster in this round: 0 of 0 migrations are used",
 	},
@@ -384,7 +405,7 @@ var singles = map[string]single{
 			"until 2026-11-26T12:04:00Z",
 	},
 	"a bucket without token": {
-		code: evict.RateLimited, settings: evict.Settings{EvictQPS: "1/m"},
+		code: evict.RateLimited, settings: evict.Policy{EvictInterval: time.Minute},
 		change: other("a", evicted(10*time.Second)),
 		text:   "the rate of evictions is used up, until 2026-11-26T12:00:50Z",
 	},
@@ -393,7 +414,7 @@ var singles = map[string]single{
 // TestEachRefusalHasItsOwnCode: D13. Nothing refuses p0 of ten replicas, and each change refuses it with one code.
 func TestEachRefusalHasItsOwnCode(t *testing.T) {
 	t.Parallel()
-	if got := web(10).Check(mustPolicy(t, evict.Settings{}), "p0", now); len(got) > 0 {
+	if got := web(10).Check(limits(evict.Policy{}), "p0", now); len(got) > 0 {
 		t.Fatalf("a pod that serves: got %v, want no refusal", got)
 	}
 	tested := map[evict.Code]bool{}
@@ -406,7 +427,7 @@ func TestEachRefusalHasItsOwnCode(t *testing.T) {
 				test.change(s)
 			}
 			m.PodUID = "p0"
-			got := s.CheckMove(mustPolicy(t, test.settings), m, now)
+			got := s.CheckMove(limits(test.settings), m, now)
 			if len(got) != 1 || got[0].String() != string(test.code)+": "+test.text {
 				t.Errorf("got  %v\nwant [%s: %s]", got, test.code, test.text)
 			}
@@ -446,7 +467,7 @@ func TestWhatLiftsARefusal(t *testing.T) {
 			test.change(s)
 		}
 		test.move.PodUID = "p0"
-		if got := s.CheckMove(mustPolicy(t, test.settings), test.move, now); len(got) > 0 {
+		if got := s.CheckMove(limits(test.settings), test.move, now); len(got) > 0 {
 			t.Errorf("%s: got %v after the flag, want no refusal", name, got)
 		}
 	}
@@ -463,7 +484,7 @@ func TestWhatLiftsARefusal(t *testing.T) {
 		evict.PVC, evict.NodeFit,
 	}
 	for name, test := range singles {
-		check := func(settings evict.Settings, evictable bool) string {
+		check := func(settings evict.Policy, evictable bool) string {
 			s := web(10)
 			if test.change != nil {
 				test.change(s)
@@ -474,7 +495,7 @@ func TestWhatLiftsARefusal(t *testing.T) {
 			}
 			m := test.move
 			m.PodUID = "p0"
-			return codes(s.CheckMove(mustPolicy(t, settings), m, now))
+			return codes(s.CheckMove(limits(settings), m, now))
 		}
 		want := string(test.code)
 		if slices.Contains(predicates, test.code) {
@@ -505,7 +526,7 @@ func TestTheLastMomentOfARefusal(t *testing.T) {
 	m := evict.Move{PodUID: "p0", Target: "b", Forecast: &evict.Forecast{
 		SourceBefore: 80, SourceAfter: 70, TargetBefore: 60, TargetAfter: 75, High: 75.1,
 	}}
-	if got := codes(s.CheckMove(mustPolicy(t, evict.Settings{}), m, now)); got != "" {
+	if got := codes(s.CheckMove(limits(evict.Policy{}), m, now)); got != "" {
 		t.Errorf("got %q for a pod of five minutes and an improvement of five points", got)
 	}
 }
@@ -513,7 +534,7 @@ func TestTheLastMomentOfARefusal(t *testing.T) {
 // TestWhatIsForgottenDoesNotRefuse: objects that are deleted have no effect any more.
 func TestWhatIsForgottenDoesNotRefuse(t *testing.T) {
 	t.Parallel()
-	s, p := web(10), mustPolicy(t, evict.Settings{EvictQPS: "1/h", MaxMigratingPerNode: pointer(1)})
+	s, p := web(10), limits(evict.Policy{EvictInterval: time.Hour, MaxMigratingPerNode: 1})
 	s.SetJob(job("a", "p1", evicted(10*time.Second)))
 	s.SetJob(job("b", "p2", func(j *evict.Job) { j.Source = "n-p0" }))
 	s.SetScaler("default/h", evict.Scaler{Workload: webKey, Current: 2, Desired: 1})
@@ -549,7 +570,7 @@ func TestFinalRefusalsComeFirst(t *testing.T) {
 	s.SetPod(pod("p0", func(p *evict.Pod) {
 		p.Fixed, p.LocalVolume, p.Created = "it is of a DaemonSet", "v", now
 	}))
-	got := s.Check(mustPolicy(t, evict.Settings{Paused: true}), "p0", now)
+	got := s.Check(limits(evict.Policy{Paused: true}), "p0", now)
 	if codes(got) != want {
 		t.Errorf("got %q, want %q", codes(got), want)
 	}

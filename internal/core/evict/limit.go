@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -27,11 +28,12 @@ func nodeCap(c *candidate) (Refusal, bool) {
 	if source == "" {
 		return Refusal{}, false
 	}
-	if n := c.count(c.started, func(j *Job) bool { return j.Source == source }); full(n, p.perNode) {
-		return Refusal{Subject: source, Have: n, Limit: p.perNode}, true
+	if n := c.count(c.started, func(j *Job) bool { return j.Source == source }); full(n, p.MaxMigratingPerNode) {
+		return Refusal{Subject: source, Have: n, Limit: p.MaxMigratingPerNode}, true
 	}
-	if n := c.count(c.started, func(j *Job) bool { return c.target != "" && j.Target == c.target }); full(n, p.target) {
-		return Refusal{Subject: c.target, Have: n, Limit: p.target}, true
+	isTarget := func(j *Job) bool { return c.target != "" && j.Target == c.target }
+	if n := c.count(c.started, isTarget); full(n, p.MaxMigratingPerTargetNode) {
+		return Refusal{Subject: c.target, Have: n, Limit: p.MaxMigratingPerTargetNode}, true
 	}
 	n, refuses := c.inRound(p.MaxPerRoundAndNode, func(j *Job) bool { return j.Source == source })
 	if !refuses {
@@ -43,34 +45,31 @@ func nodeCap(c *candidate) (Refusal, bool) {
 // namespaceCap refuses a pod of a namespace with too many moves, now or in the window.
 func namespaceCap(c *candidate) (Refusal, bool) {
 	p, name := c.policy, c.pod.Namespace
-	if n := c.count(c.started, func(j *Job) bool { return j.Namespace == name }); full(n, p.perSpace) {
-		return Refusal{Subject: name, Have: n, Limit: p.perSpace}, true
+	if n := c.count(c.started, func(j *Job) bool { return j.Namespace == name }); full(n, p.MaxMigratingPerNamespace) {
+		return Refusal{Subject: name, Have: n, Limit: p.MaxMigratingPerNamespace}, true
 	}
 	if n, refuses := c.inRound(p.MaxPerRoundAndNamespace, func(j *Job) bool { return j.Namespace == name }); refuses {
 		return Refusal{Subject: name + " in this round", Have: n, Limit: *p.MaxPerRoundAndNamespace}, true
 	}
-	if p.namespace == nil {
+	if p.NamespaceWindow == nil {
 		return Refusal{}, false
 	}
-	return c.inWindow(name, c.spaceJobs[name], p.namespace, p.namespace.most.n)
+	return c.inWindow(name, c.spaceJobs[name], p.NamespaceWindow, p.NamespaceWindow.MaxMigrating.Number)
 }
 
 // workloadWindow refuses a pod of a workload with too many evictions in the window.
 func workloadWindow(c *candidate) (Refusal, bool) {
-	w := c.policy.workload
+	w := c.policy.WorkloadWindow
 	if c.workload == nil || w == nil {
 		return Refusal{}, false
 	}
-	most := w.most
-	if !most.set {
-		most = c.policy.migrating
-	}
+	most := cmp.Or(w.MaxMigrating, c.policy.MaxMigratingPerWorkload)
 	return c.inWindow(c.workload.Key, c.workloadJob[c.workload.Key], w, most.Of(c.replicas()))
 }
 
 // inWindow refuses an eviction with which an interval of the window's length could have more evictions than its limit,
 // or more at once than its burst. Jobs that have started may evict their pod at any time: they count.
-func (c *candidate) inWindow(subject string, jobs map[string]*Job, w *window, limit int) (Refusal, bool) {
+func (c *candidate) inWindow(subject string, jobs map[string]*Job, w *Window, limit int) (Refusal, bool) {
 	var at []time.Time
 	soon := 0
 	for _, j := range jobs {
@@ -110,8 +109,8 @@ func domainCap(c *candidate) (Refusal, bool) {
 
 // globalCap refuses a pod if the cluster has too many moves.
 func globalCap(c *candidate) (Refusal, bool) {
-	if n := c.count(c.started, isStarted); full(n, c.policy.global) {
-		return Refusal{Subject: "cluster", Have: n, Limit: c.policy.global}, true
+	if n := c.count(c.started, isStarted); full(n, c.policy.MaxMigratingGlobally) {
+		return Refusal{Subject: "cluster", Have: n, Limit: c.policy.MaxMigratingGlobally}, true
 	}
 	n, refuses := c.inRound(c.policy.MaxPerRound, func(*Job) bool { return true })
 	if !refuses {
@@ -128,7 +127,7 @@ func rateLimited(c *candidate) (Refusal, bool) {
 				return
 			}
 		}
-	}, c.policy.interval, c.policy.EvictBurst)
+	}, c.policy.EvictInterval, c.policy.EvictBurst)
 	return Refusal{Until: until}, until.After(c.now)
 }
 
@@ -143,7 +142,7 @@ func nextToken(evictions func(yield func(time.Time) bool), interval time.Duratio
 		}
 		full = full.Add(interval)
 	}
-	return full.Add(-time.Duration(burst-1) * interval)
+	return full.Add(-time.Duration(max(burst, 1)-1) * interval)
 }
 
 // backoffMemory is for how long moves of an owner count.
@@ -216,7 +215,7 @@ func (s *State) Avoid(p *Policy, podUID string, now time.Time) []string {
 	}
 	nodes := map[string]bool{pod.Node: true}
 	for _, j := range s.workloadJob[pod.Workload] {
-		if j.Phase == Started || !j.Evicted.IsZero() && j.Evicted.After(now.Add(-p.returns)) {
+		if j.Phase == Started || !j.Evicted.IsZero() && j.Evicted.After(now.Add(-p.ReturnWindow)) {
 			nodes[j.Source] = true
 		}
 	}

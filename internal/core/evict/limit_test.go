@@ -19,23 +19,23 @@ import (
 func TestEachCapAtItsBoundary(t *testing.T) {
 	t.Parallel()
 	tests := map[evict.Code]struct {
-		settings func(n int) evict.Settings
+		settings func(n int) evict.Policy
 		job      func(j *evict.Job)
 	}{
-		evict.CapGlobal: {settings: func(n int) evict.Settings { return evict.Settings{MaxMigratingGlobally: &n} }},
+		evict.CapGlobal: {settings: func(n int) evict.Policy { return evict.Policy{MaxMigratingGlobally: n} }},
 		evict.CapNode: {
-			settings: func(n int) evict.Settings { return evict.Settings{MaxMigratingPerNode: &n} },
+			settings: func(n int) evict.Policy { return evict.Policy{MaxMigratingPerNode: n} },
 			job:      func(j *evict.Job) { j.Source = "n-p0" },
 		},
-		evict.CapNamespace: {settings: func(n int) evict.Settings {
-			return evict.Settings{MaxMigratingPerNamespace: &n}
+		evict.CapNamespace: {settings: func(n int) evict.Policy {
+			return evict.Policy{MaxMigratingPerNamespace: n}
 		}},
 		evict.CapDomain: {
-			settings: func(n int) evict.Settings {
+			settings: func(n int) evict.Policy {
 				if n == 0 {
-					return evict.Settings{}
+					return evict.Policy{}
 				}
-				return evict.Settings{DomainLimits: []evict.DomainLimit{{"zone", n}}}
+				return evict.Policy{DomainLimits: []evict.DomainLimit{{"zone", n}}}
 			},
 			job: func(j *evict.Job) { j.Source = "n-p1" },
 		},
@@ -56,11 +56,8 @@ func TestEachCapAtItsBoundary(t *testing.T) {
 				if n > 0 && m >= n {
 					want = string(code)
 				}
-				settings := test.settings(n)
-				if settings.MaxMigratingPerNode == nil {
-					settings.MaxMigratingPerNode = pointer(0)
-				}
-				if got := codes(s.Check(mustPolicy(t, settings), "p0", now)); got != want {
+				policy := test.settings(n)
+				if got := codes(s.Check(&policy, "p0", now)); got != want {
 					t.Errorf("limit %d, %d others: got %q, want %q", n, m, got, want)
 				}
 			}
@@ -98,8 +95,8 @@ func TestTheLimitsOfAWorkloadAtTheirBoundaries(t *testing.T) {
 				for i := range n {
 					put(s, fmt.Sprintf("p%d", i+1))
 				}
-				p := mustPolicy(t, evict.Settings{
-					MaxUnavailablePerWorkload: fmt.Sprint(limit), Windows: map[string]evict.Window{},
+				p := limits(evict.Policy{
+					MaxUnavailablePerWorkload: evict.IntOrPercent{Number: limit}, WorkloadWindow: noWindow,
 					SkipEvictionGates: []string{"MaxMigratingPerWorkload"},
 				})
 				want := ""
@@ -136,14 +133,14 @@ func TestReplicasAtTheLimit(t *testing.T) {
 		{5, "5", "ExpectedReplicas"},
 		{6, "5", ""},
 	} {
-		for _, s := range []evict.Settings{
-			{MaxMigratingPerWorkload: test.limit}, {MaxUnavailablePerWorkload: test.limit},
+		for _, s := range []evict.Policy{
+			{MaxMigratingPerWorkload: share(test.limit)}, {MaxUnavailablePerWorkload: share(test.limit)},
 		} {
-			if got := codes(web(test.replicas).Check(mustPolicy(t, s), "p0", now)); got != test.want {
+			if got := codes(web(test.replicas).Check(limits(s), "p0", now)); got != test.want {
 				t.Errorf("limit %q of %d replicas: got %q, want %q", test.limit, test.replicas, got, test.want)
 			}
 			s.SkipExpectedNumber = true
-			if got := codes(web(test.replicas).Check(mustPolicy(t, s), "p0", now)); got != "" {
+			if got := codes(web(test.replicas).Check(limits(s), "p0", now)); got != "" {
 				t.Errorf("limit %q of %d replicas with the check skipped: got %q", test.limit, test.replicas, got)
 			}
 		}
@@ -176,7 +173,7 @@ func TestTheBucketIsExact(t *testing.T) {
 // TestTheBackoffDoubles: 5 minutes after the first move, 240 at most, and none after a day without a move.
 func TestTheBackoffDoubles(t *testing.T) {
 	t.Parallel()
-	p, s := mustPolicy(t, evict.Settings{Windows: map[string]evict.Window{}, EvictQPS: "1000"}), web(10)
+	p, s := limits(evict.Policy{WorkloadWindow: noWindow, EvictInterval: time.Millisecond}), web(10)
 	last := now
 	for n, minutes := range []int{0, 5, 10, 20, 40, 80, 160, 240, 240} {
 		at := last.Add(time.Duration(minutes) * time.Minute)
@@ -200,7 +197,7 @@ func TestTheBackoffDoubles(t *testing.T) {
 // of one move.
 func TestJobsAtTheSameTimeAreOneMove(t *testing.T) {
 	t.Parallel()
-	p, s := mustPolicy(t, evict.Settings{Windows: map[string]evict.Window{}}), web(30)
+	p, s := limits(evict.Policy{WorkloadWindow: noWindow}), web(30)
 	s.SetJob(job("a", "p1", evicted(10*time.Second), func(j *evict.Job) { j.StartedAt = ago(30 * time.Second) }))
 	s.SetJob(job("b", "p2", func(j *evict.Job) { j.StartedAt = ago(20 * time.Second) }))
 	if got := codes(s.Check(p, "p0", now)); got != "" {
@@ -223,7 +220,7 @@ func TestNodesToAvoid(t *testing.T) {
 	s.SetJob(job("b", "p2", evicted(30*time.Minute)))
 	s.SetJob(job("c", "p3"))
 	s.SetJob(job("d", "p4", func(j *evict.Job) { j.Phase = evict.Failed }))
-	got := s.Avoid(mustPolicy(t, evict.Settings{}), "p0", now)
+	got := s.Avoid(limits(evict.Policy{}), "p0", now)
 	if want := []string{"n-p0", "n-p1", "n-p3"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -315,19 +312,17 @@ func TestNoLimitIsExceeded(t *testing.T) {
 		perNode, perSpace, global, perZone := limit("node"), limit("namespace"), limit("global"), limit("zone")
 		perWorkload, unavailable := limit("workload"), limit("unavailable")
 		window, burst := limit("window"), limit("burst")
-		p, err := evict.NewPolicy(evict.Settings{
-			MaxMigratingPerNode: &perNode, MaxMigratingPerNamespace: &perSpace, MaxMigratingGlobally: &global,
-			DomainLimits:            []evict.DomainLimit{{"zone", perZone}},
-			MaxMigratingPerWorkload: fmt.Sprint(perWorkload), MaxUnavailablePerWorkload: fmt.Sprint(unavailable),
-			Windows: map[string]evict.Window{
-				"workload":  {Duration: 20 * time.Minute, MaxMigrating: fmt.Sprint(window)},
-				"namespace": {Duration: 30 * time.Minute, MaxMigrating: "5", Burst: 2},
+		p := limits(evict.Policy{
+			MaxMigratingPerNode: perNode, MaxMigratingPerNamespace: perSpace, MaxMigratingGlobally: global,
+			DomainLimits:              []evict.DomainLimit{{"zone", perZone}},
+			MaxMigratingPerWorkload:   evict.IntOrPercent{Number: perWorkload},
+			MaxUnavailablePerWorkload: evict.IntOrPercent{Number: unavailable},
+			WorkloadWindow: &evict.Window{
+				Duration: 20 * time.Minute, MaxMigrating: evict.IntOrPercent{Number: window},
 			},
-			EvictQPS: "20/h", EvictBurst: burst, SkipExpectedNumber: true,
+			NamespaceWindow: &evict.Window{Duration: 30 * time.Minute, MaxMigrating: share("5"), Burst: 2},
+			EvictInterval:   3 * time.Minute, EvictBurst: burst, SkipExpectedNumber: true,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		w := &world{
 			pods: map[string]evict.Pod{}, jobs: map[string]evict.Job{}, replicas: map[string]int{},
 			budgets: map[string]*gang.Budget{},

@@ -40,8 +40,9 @@ func lookupFailed(c *candidate) (Refusal, bool) {
 func outsideCanary(c *candidate) (Refusal, bool) {
 	p, name := c.policy, c.pod.Namespace
 	labels, known := c.namespaces[name]
-	in := (len(p.included) == 0 || slices.Contains(p.included, name)) && !slices.Contains(p.excluded, name) &&
-		(p.NamespaceSelector == nil || !known || p.NamespaceSelector(labels)) && InRamp(name, p.percent)
+	in := (len(p.Include) == 0 || slices.Contains(p.Include, name)) && !slices.Contains(p.Exclude, name) &&
+		(p.NamespaceSelector == nil || !known || p.NamespaceSelector(labels)) &&
+		(p.NamespacePercent == nil || InRamp(name, *p.NamespacePercent))
 	return Refusal{Subject: name}, !in
 }
 
@@ -131,8 +132,8 @@ func noImprovement(c *candidate) (Refusal, bool) {
 func paused(c *candidate) (Refusal, bool) { return Refusal{}, c.policy.Paused }
 
 func tooYoung(c *candidate) (Refusal, bool) {
-	age, until := c.now.Sub(c.pod.Created), c.pod.Created.Add(c.policy.minAge)
+	age, until := c.now.Sub(c.pod.Created), c.pod.Created.Add(c.policy.MinPodAge)
 	return Refusal{
-		Have: int(age / time.Second), Limit: int(c.policy.minAge / time.Second), Until: until,
+		Have: int(age / time.Second), Limit: int(c.policy.MinPodAge / time.Second), Until: until,
 	}, c.now.Before(until)
 }

@@ -25,17 +25,17 @@ func (s *State) Uses(p *Policy, now time.Time) (all []Use) {
 			all = append(all, Use{Code: code, Subject: subject, Have: have, Limit: limit, Window: window})
 		}
 	}
-	add(CapGlobal, "cluster", len(s.started), p.global, 0)
+	add(CapGlobal, "cluster", len(s.started), p.MaxMigratingGlobally, 0)
 	full := nextToken(func(yield func(time.Time) bool) {
 		for _, j := range s.evicted {
 			if !yield(j.Evicted) {
 				return
 			}
 		}
-	}, p.interval, 1)
-	if wait := full.Sub(now); wait > 0 && p.interval > 0 {
+	}, p.EvictInterval, 1)
+	if wait := full.Sub(now); wait > 0 && p.EvictInterval > 0 {
 		// Jobs have whole seconds, rounded up: the bucket may seem to lack more than it can hold.
-		add(RateLimited, "cluster", min(int((wait+p.interval-1)/p.interval), p.EvictBurst), p.EvictBurst, 0)
+		add(RateLimited, "cluster", min(int((wait+p.EvictInterval-1)/p.EvictInterval), p.EvictBurst), p.EvictBurst, 0)
 	}
 	// number adds what the started jobs have, by a value of theirs.
 	number := func(code Code, subject func(j *Job) string, prefix string, limit int) {
@@ -49,33 +49,30 @@ func (s *State) Uses(p *Policy, now time.Time) (all []Use) {
 			add(code, prefix+value, n, limit, 0)
 		}
 	}
-	number(CapNode, func(j *Job) string { return j.Source }, "", p.perNode)
-	number(CapNode, func(j *Job) string { return j.Target }, "to ", p.target)
-	number(CapNamespace, func(j *Job) string { return j.Namespace }, "", p.perSpace)
+	number(CapNode, func(j *Job) string { return j.Source }, "", p.MaxMigratingPerNode)
+	number(CapNode, func(j *Job) string { return j.Target }, "to ", p.MaxMigratingPerTargetNode)
+	number(CapNamespace, func(j *Job) string { return j.Namespace }, "", p.MaxMigratingPerNamespace)
 	for _, d := range p.DomainLimits {
 		number(CapDomain, func(j *Job) string { return s.nodes[j.Source][d.TopologyKey] }, d.TopologyKey+"=",
 			d.MaxMigrating)
 	}
-	if w := p.namespace; w != nil {
+	if w := p.NamespaceWindow; w != nil {
 		for name, jobs := range s.spaceJobs {
-			r, _ := c.inWindow(name, jobs, w, w.most.n)
+			r, _ := c.inWindow(name, jobs, w, w.MaxMigrating.Number)
 			add(CapNamespace, name, r.Have, r.Limit, w.Duration)
 		}
 	}
-	if w := p.workload; w != nil {
+	if w := p.WorkloadWindow; w != nil {
 		for key, jobs := range s.workloadJob {
 			if c.workload = s.workloads[key]; c.workload == nil {
 				continue // it is deleted: no pod of it can be evicted
 			}
-			most := w.most
-			if !most.set {
-				most = p.migrating
-			}
+			most := cmp.Or(w.MaxMigrating, p.MaxMigratingPerWorkload)
 			r, _ := c.inWindow(key, jobs, w, most.Of(c.replicas()))
 			add(CapWorkload, key, r.Have, r.Limit, w.Duration)
 		}
 	}
-	all = slices.DeleteFunc(all, func(u Use) bool { return p.skipped[gates()[u.Code]] })
+	all = slices.DeleteFunc(all, func(u Use) bool { return p.skips(gates()[u.Code]) })
 	order := map[Code]int{}
 	for i, code := range Codes() {
 		order[code] = i

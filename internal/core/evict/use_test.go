@@ -38,7 +38,7 @@ func mustBeUsed(t *rapid.T, uses []evict.Use, refused []evict.Refusal, ownJob bo
 func TestTheLimitsThatAreUsed(t *testing.T) {
 	t.Parallel()
 	s := web(4)
-	if got := s.Uses(mustPolicy(t, evict.Settings{}), now); len(got) > 0 {
+	if got := s.Uses(limits(evict.Policy{}), now); len(got) > 0 {
 		t.Errorf("without jobs %v are used", got)
 	}
 	for i := range 2 {
@@ -47,9 +47,9 @@ func TestTheLimitsThatAreUsed(t *testing.T) {
 	s.SetJob(job("done", "gone", func(j *evict.Job) {
 		j.Phase, j.Evicted, j.Finished = evict.Succeeded, ago(time.Minute), ago(30*time.Second)
 	}))
-	p := mustPolicy(t, evict.Settings{
-		MaxMigratingGlobally: pointer(9), MaxMigratingPerTargetNode: pointer(5), MaxMigratingPerNamespace: pointer(7),
-		DomainLimits: []evict.DomainLimit{{"zone", 3}}, EvictQPS: "1/m", EvictBurst: 3,
+	p := limits(evict.Policy{
+		MaxMigratingGlobally: 9, MaxMigratingPerTargetNode: 5, MaxMigratingPerNamespace: 7,
+		DomainLimits: []evict.DomainLimit{{"zone", 3}}, EvictInterval: time.Minute, EvictBurst: 3,
 		SkipEvictionGates: []string{"MaxMigratingPerNamespace"},
 	})
 	want := []evict.Use{
@@ -70,7 +70,7 @@ func TestTheLimitsThatAreUsed(t *testing.T) {
 	s.SetJob(job("late", "late", func(j *evict.Job) {
 		j.Phase, j.Evicted, j.Finished = evict.Succeeded, now.Add(time.Second), now.Add(time.Second)
 	}))
-	fast := mustPolicy(t, evict.Settings{EvictQPS: "10", EvictBurst: 1})
+	fast := limits(evict.Policy{EvictInterval: 100 * time.Millisecond, EvictBurst: 1})
 	empty := evict.Use{Code: evict.RateLimited, Subject: "cluster", Have: 1, Limit: 1}
 	if got := s.Uses(fast, now); !slices.Contains(got, empty) {
 		t.Errorf("a bucket of one token: %v", got)

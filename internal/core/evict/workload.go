@@ -13,7 +13,7 @@ func tooFewReplicas(c *candidate) (Refusal, bool) {
 		return Refusal{}, false
 	}
 	n := c.replicas()
-	limit := max(c.policy.migrating.Of(n), c.policy.unavailable.Of(n), 1)
+	limit := max(c.policy.MaxMigratingPerWorkload.Of(n), c.policy.MaxUnavailablePerWorkload.Of(n), 1)
 	return Refusal{Subject: c.workload.Key, Have: n, Limit: limit}, limit >= n
 }
 
@@ -116,7 +116,7 @@ func alreadyEvicting(c *candidate) (Refusal, bool) {
 		leaving[j.PodUID] = leaving[j.PodUID] || j.Phase == Started
 	}
 	delete(leaving, c.pod.UID)
-	have, limit := 0, c.policy.migrating.Of(c.replicas())
+	have, limit := 0, c.policy.MaxMigratingPerWorkload.Of(c.replicas())
 	for _, counts := range leaving {
 		if counts {
 			have++
@@ -131,7 +131,7 @@ func workloadUnavailable(c *candidate) (Refusal, bool) {
 		return Refusal{}, false
 	}
 	n := c.replicas()
-	have, limit := c.unavailable(n), c.policy.unavailable.Of(n)
+	have, limit := c.unavailable(n), c.policy.MaxUnavailablePerWorkload.Of(n)
 	return Refusal{Subject: c.workload.Key, Have: have, Limit: limit}, have >= limit
 }
 

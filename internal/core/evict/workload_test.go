@@ -112,7 +112,7 @@ func TestRollouts(t *testing.T) {
 	for name, test := range tests {
 		s := web(10)
 		workload(test.change)(s)
-		got := s.Check(mustPolicy(t, evict.Settings{AllowParkedPartition: test.parked}), "p0", now)
+		got := s.Check(limits(evict.Policy{AllowParkedPartition: test.parked}), "p0", now)
 		text := ""
 		for _, r := range got {
 			text += r.String()
@@ -127,9 +127,9 @@ func TestRollouts(t *testing.T) {
 // skipped and all flags set.
 func TestNoPodIsEvictedInARollout(t *testing.T) {
 	t.Parallel()
-	p := mustPolicy(t, evict.Settings{
+	p := limits(evict.Policy{
 		SkipEvictionGates: evict.Gates(), AllowParkedPartition: true, AllowUnknownOwners: true,
-		MinPodAge: pointer(time.Duration(0)),
+		MinPodAge: -1,
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string) int { return rapid.IntRange(0, 4).Draw(t, name) }
@@ -163,15 +163,15 @@ func members(s *evict.State, id string, n int) {
 }
 
 // whole allows a gang to be moved as a whole, as far as the limits of its workload are concerned.
-var whole = evict.Settings{
-	MaxMigratingPerWorkload: "100%", MaxUnavailablePerWorkload: "100%", SkipExpectedNumber: true,
+var whole = evict.Policy{
+	MaxMigratingPerWorkload: share("100%"), MaxUnavailablePerWorkload: share("100%"), SkipExpectedNumber: true,
 	AllowUnknownOwners: true,
 }
 
 // TestGangsKeepTheirMinimum: members that a gang can spare may go; else all of its gang group leave, or none.
 func TestGangsKeepTheirMinimum(t *testing.T) {
 	t.Parallel()
-	p := mustPolicy(t, whole)
+	p := limits(whole)
 	tests := map[string]struct {
 		put  func(s *evict.State)
 		want string

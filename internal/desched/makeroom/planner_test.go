@@ -25,9 +25,8 @@ var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 // planner knows a Deployment of two pods, a bare pod, and a gang of which two members have no node.
 func planner(t *testing.T, whatIf func(*view.WhatIf) (*view.WhatIfAnswer, error)) *makeroom.Planner {
 	t.Helper()
-	policy, err := evict.NewPolicy(evict.Settings{})
-	if err != nil {
-		t.Fatal(err)
+	policy := &evict.Policy{
+		MaxMigratingPerNode: 2, EvictInterval: 100 * time.Millisecond, EvictBurst: 1, MinPodAge: 5 * time.Minute,
 	}
 	s := evict.NewState()
 	key := evict.Key("default", "Deployment", "web")

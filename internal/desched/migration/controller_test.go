@@ -352,8 +352,10 @@ func (c *cluster) read(f func(*evict.State)) {
 
 // start starts a controller, as a process that has synced its caches.
 func (c *cluster) start() *migration.Controller {
-	policy, err := evict.NewPolicy(evict.Settings{EvictAllBarePods: true, EvictQPS: "1000"})
-	testkit.Check(c.t, err)
+	policy := &evict.Policy{
+		EvictAllBarePods: true, EvictInterval: time.Millisecond, MaxMigratingPerNode: 2, MinPodAge: 5 * time.Minute,
+		ReturnWindow: 30 * time.Minute, WorkloadWindow: &evict.Window{Duration: 5 * time.Minute},
+	}
 	settings, err := descheduler.Read("", nil)
 	testkit.Check(c.t, err)
 	if c.plan.args != nil {

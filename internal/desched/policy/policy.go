@@ -1,10 +1,10 @@
 package policy
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,17 +19,18 @@ func NewPolicy(s descheduler.Settings, ownNamespace string, class func(name stri
 	error,
 ) {
 	m := s.Migration
-	limits := evict.Settings{
-		Paused: m.Paused, EvictQPS: string(m.EvictQPS), EvictBurst: int(m.EvictBurst),
-		MaxMigratingGlobally: number(m.MaxMigratingGlobally), MaxMigratingPerNode: number(m.MaxMigratingPerNode),
-		MaxMigratingPerNamespace:  number(m.MaxMigratingPerNamespace),
-		MaxMigratingPerTargetNode: number(m.MaxMigratingPerTargetNode),
+	p := &evict.Policy{
+		Paused: m.Paused, EvictInterval: m.EvictQPS.Interval(), EvictBurst: int(m.EvictBurst),
+		MaxMigratingGlobally: limit(m.MaxMigratingGlobally), MaxMigratingPerNode: limit(m.MaxMigratingPerNode),
+		MaxMigratingPerNamespace:  limit(m.MaxMigratingPerNamespace),
+		MaxMigratingPerTargetNode: limit(m.MaxMigratingPerTargetNode),
 		MaxMigratingPerWorkload:   amount(m.MaxMigratingPerWorkload),
 		MaxUnavailablePerWorkload: amount(m.MaxUnavailablePerWorkload),
-		Windows:                   map[string]evict.Window{},
-		Include:                   m.Namespaces.Include, Exclude: m.Namespaces.Exclude, OwnNamespace: ownNamespace,
+		WorkloadWindow:            window(m.ObjectLimiters.Workload),
+		NamespaceWindow:           window(m.ObjectLimiters.Namespace),
+		Include:                   m.Namespaces.Include, Exclude: m.Namespaces.Exclude,
 		NamespaceSelector: matcher(m.Namespaces.Selector), NamespacePercent: number(&m.Namespaces.Percent),
-		MinPodAge: &m.MinPodAge.Duration, ReturnWindow: &m.ReturnWindow.Duration,
+		MinPodAge: m.MinPodAge.Duration, ReturnWindow: m.ReturnWindow.Duration,
 		SkipEvictionGates: m.SkipEvictionGates, SkipExpectedNumber: m.SkipCheckExpectedReplicas,
 		EvictAllBarePods: m.EvictAllBarePods, AllowUnknownOwners: m.AllowUnknownOwners,
 		AllowParkedPartition:    m.AllowParkedPartition,
@@ -37,32 +38,25 @@ func NewPolicy(s descheduler.Settings, ownNamespace string, class func(name stri
 		MaxPerRoundAndNode:      number(s.Limits.MaxNoOfPodsToEvictPerNode),
 		MaxPerRoundAndNamespace: number(s.Limits.MaxNoOfPodsToEvictPerNamespace),
 	}
+	if p.Exclude == nil {
+		p.Exclude = []string{metav1.NamespaceSystem, ownNamespace}
+	}
+	if w := p.NamespaceWindow; w != nil {
+		w.MaxMigrating.Number = cmp.Or(w.MaxMigrating.Number, p.MaxMigratingPerNamespace)
+	}
 	for _, d := range m.DomainLimits {
-		limits.DomainLimits = append(limits.DomainLimits, evict.DomainLimit{
+		p.DomainLimits = append(p.DomainLimits, evict.DomainLimit{
 			TopologyKey: d.TopologyKey, MaxMigrating: int(d.MaxMigrating),
 		})
 	}
-	for key, l := range map[string]*descheduler.ObjectLimiter{
-		"workload": m.ObjectLimiters.Workload, "namespace": m.ObjectLimiters.Namespace,
-	} {
-		if l != nil && l.Duration.Duration > 0 {
-			window := evict.Window{Duration: l.Duration.Duration, MaxMigrating: amount(l.MaxMigrating)}
-			if l.Burst != nil {
-				window.Burst = int(*l.Burst)
-			}
-			limits.Windows[key] = window
-		}
-	}
-	err := predicates(&limits, m.Predicates, class)
-	made, wrong := evict.NewPolicy(limits)
-	if err = errors.Join(err, wrong); err != nil {
+	if err := predicates(p, m.Predicates, class); err != nil {
 		return nil, fmt.Errorf("limits of migrations: %w", err)
 	}
-	return made, nil
+	return p, nil
 }
 
 // predicates adds which pods may be moved at all.
-func predicates(s *evict.Settings, p descheduler.Predicates, class func(string) (int32, error)) error {
+func predicates(s *evict.Policy, p descheduler.Predicates, class func(string) (int32, error)) error {
 	s.EvictFailedBarePods, s.EvictLocalStoragePods = p.EvictFailedBarePods, p.EvictLocalStoragePods
 	s.EvictSystemCriticalPods, s.IgnorePVCPods, s.NodeFit = p.EvictSystemCriticalPods, p.IgnorePVCPods, p.NodeFit
 	s.LabelSelector = matcher(p.LabelSelector)
@@ -83,17 +77,22 @@ func predicates(s *evict.Settings, p descheduler.Predicates, class func(string) 
 // ofProfile returns a policy that has the predicates of a profile's DefaultEvictor. bare lets all pods without an owner
 // pass.
 func ofProfile(a *descheduler.DefaultEvictorArgs, bare bool, class func(string) (int32, error)) (*evict.Policy, error) {
-	limits := evict.Settings{
-		Exclude: []string{}, EvictAllBarePods: bare, MinPodAge: new(time.Duration),
-		AllowUnknownOwners: true,
-	}
+	limits := &evict.Policy{EvictAllBarePods: bare, AllowUnknownOwners: true}
 	if a.MinPodAge != nil {
-		limits.MinPodAge = &a.MinPodAge.Duration
+		limits.MinPodAge = a.MinPodAge.Duration
 	}
-	if err := predicates(&limits, a.Predicates, class); err != nil {
+	if err := predicates(limits, a.Predicates, class); err != nil {
 		return nil, fmt.Errorf("DefaultEvictor: %w", err)
 	}
-	return evict.NewPolicy(limits)
+	return limits, nil
+}
+
+// limit returns a number; 0, which does not limit, for none.
+func limit(n *int32) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
 }
 
 func number(n *int32) *int {
@@ -103,11 +102,25 @@ func number(n *int32) *int {
 	return new(int(*n))
 }
 
-func amount(a *intstr.IntOrString) string {
+// amount returns a number or a percentage that was checked.
+func amount(a *intstr.IntOrString) evict.IntOrPercent {
 	if a == nil {
-		return ""
+		return evict.IntOrPercent{}
 	}
-	return strings.TrimSpace(a.String())
+	n, percent := a.IntValue(), a.Type == intstr.String
+	if percent {
+		n, _ = strconv.Atoi(strings.TrimSuffix(a.StrVal, "%"))
+	}
+	return evict.IntOrPercent{Number: n, Percent: percent}
+}
+
+func window(l *descheduler.ObjectLimiter) *evict.Window {
+	if l == nil || l.Duration.Duration <= 0 {
+		return nil
+	}
+	return &evict.Window{
+		Duration: l.Duration.Duration, MaxMigrating: amount(l.MaxMigrating), Burst: limit(l.Burst),
+	}
 }
 
 func matcher(s *metav1.LabelSelector) func(map[string]string) bool {

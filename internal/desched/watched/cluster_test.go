@@ -87,10 +87,13 @@ func TestWhatIsObservedRefuses(t *testing.T) {
 		}},
 		Status: autoscalingv2.HorizontalPodAutoscalerStatus{CurrentReplicas: 4, DesiredReplicas: 3},
 	}
-	fast := evict.Settings{MaxMigratingPerWorkload: "3", MaxUnavailablePerWorkload: "3"}
+	fast := evict.Policy{
+		MaxMigratingPerWorkload:   evict.IntOrPercent{Number: 3},
+		MaxUnavailablePerWorkload: evict.IntOrPercent{Number: 3},
+	}
 	tests := map[string]struct {
 		put, remove func(c *watched.Cluster)
-		settings    evict.Settings
+		settings    evict.Policy
 		want        string
 	}{
 		"nothing refuses a pod that serves": {put: none, remove: none},
@@ -154,7 +157,7 @@ func TestWhatIsObservedRefuses(t *testing.T) {
 				p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
 				}}}
-			}), remove: atRest, settings: evict.Settings{IgnorePVCPods: true}, want: "PVC",
+			}), remove: atRest, settings: evict.Policy{IgnorePVCPods: true}, want: "PVC",
 		},
 		"an owner of another uid": {
 			put:    pod(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "gone" }),
@@ -255,7 +258,7 @@ func TestNothingIsEvictedBeforeTheCachesAreSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := codes(t, c, "web-0", evict.Settings{}); got != "LookupFailed" {
+	if got := codes(t, c, "web-0", evict.Policy{}); got != "LookupFailed" {
 		t.Errorf("got %q, want LookupFailed", got)
 	}
 	if got := c.Unsynced(); len(got) != 11 {

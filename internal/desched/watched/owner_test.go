@@ -35,14 +35,10 @@ func ownedPod(name, apiVersion, kind, owner string) *corev1.Pod {
 }
 
 // codes are what refuses the eviction of a pod.
-func codes(t *testing.T, c *watched.Cluster, uid string, settings evict.Settings) (text string) {
+func codes(t *testing.T, c *watched.Cluster, uid string, policy evict.Policy) (text string) {
 	t.Helper()
-	policy, err := evict.NewPolicy(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c.Read(func(s *evict.State) {
-		for _, r := range s.Check(policy, uid, now) {
+		for _, r := range s.Check(&policy, uid, now) {
 			text += " " + string(r.Code)
 		}
 	})
@@ -111,11 +107,11 @@ func TestOwnersAreReadAsTheyAreRecorded(t *testing.T) {
 					event(c)
 				}
 				c.Read(func(*evict.State) {}) // between events
-				if got := codes(t, c, "web-0", evict.Settings{}); got != r.Want {
+				if got := codes(t, c, "web-0", evict.Policy{}); got != r.Want {
 					t.Errorf("got %q, want %q", got, r.Want)
 				}
 				c.RemoveOwner(u)
-				if got := codes(t, c, "web-0", evict.Settings{}); got != "LookupFailed" {
+				if got := codes(t, c, "web-0", evict.Policy{}); got != "LookupFailed" {
 					t.Errorf("without the owner: got %q, want LookupFailed", got)
 				}
 				slices.Reverse(events)

@@ -119,20 +119,20 @@ func TestAKindThatIsNotInTheTableIsLookedUp(t *testing.T) {
 			t.Fatalf("unsynced: %v", got)
 		}
 		for name, want := range map[string]string{"f0": "LookupFailed", "c0": "LookupFailed"} {
-			if got := codes(t, c, name, evict.Settings{}); got != want {
+			if got := codes(t, c, name, evict.Policy{}); got != want {
 				t.Errorf("%s before its kind is looked up: got %q, want %q", name, got, want)
 			}
 		}
 		<-time.After(time.Minute)
-		if got := codes(t, c, "f0", evict.Settings{}); got != "LookupFailed" {
+		if got := codes(t, c, "f0", evict.Policy{}); got != "LookupFailed" {
 			t.Errorf("while the server has no Fleets: got %q, want LookupFailed", got)
 		}
-		if got := codes(t, c, "c0", evict.Settings{}); got != "UnknownOwner" {
+		if got := codes(t, c, "c0", evict.Policy{}); got != "UnknownOwner" {
 			t.Errorf("without scale subresource: got %q, want UnknownOwner", got)
 		}
 		s.hide("")
 		<-time.After(5 * time.Minute)
-		if got := codes(t, c, "f0", evict.Settings{}); got != "" {
+		if got := codes(t, c, "f0", evict.Policy{}); got != "" {
 			t.Errorf("with scale subresource: got %q, want no refusal", got)
 		}
 	})
