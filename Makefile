@@ -17,8 +17,8 @@ BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager tenon-descheduler t
 TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m
 # The fast loop: what needs no Kubernetes scheduler, no containers and no local machines.
 UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./api/nearest ./api/node/... ./api/nodeinfo/... \
-             ./api/runtime/... ./api/scheduling/... ./internal/agent/... ./internal/control/admission ./internal/core/... \
-             ./internal/kube/... ./internal/testkit/... ./internal/view ./test/oracle
+             ./api/runtime/... ./api/scheduling/... ./api/slo/... ./internal/agent/... ./internal/control/admission \
+             ./internal/core/... ./internal/kube/... ./internal/testkit/... ./internal/view ./test/oracle
 SYSTEM    := ./cmd/... ./internal/cli ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity \
              ./internal/control/gangstatus ./internal/control/quotaprofile ./internal/control/quotarevoke \
              ./internal/control/quotastatus ./internal/control/webhook ./internal/desched/... ./internal/local/... ./internal/sched/... ./internal/sim \

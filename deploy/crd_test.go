@@ -168,6 +168,71 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			`{spec: {podRef: {namespace: a, name: b}, deleteOptions: {gracePeriodSeconds: -1}}}`,
 			"deleteOptions.gracePeriodSeconds must be 0 or more",
 		},
+		"a metric as Koordinator's agent writes it": {
+			"nodemetrics.slo.koordinator.sh",
+			`{spec: {metricCollectPolicy: {aggregateDurationSeconds: 300, reportIntervalSeconds: 60,
+			  nodeAggregatePolicy: {durations: [5m0s, 10m0s]}, nodeMemoryCollectPolicy: usageWithoutPageCache}},
+			  status: {nodeMetric: {nodeUsage: {resources: {cpu: 1, memory: "2"},
+			  devices: [{type: gpu, id: a, minor: 0, health: false, resources: {x: 1}}]},
+			  aggregatedNodeUsages: [{duration: 5m0s, usage: {p95: {resources: {cpu: 100m}}}}]},
+			  podsMetric: [{name: a, namespace: b, priority: koord-prod, qos: LS, extensions: {any: {a: 1}}}]}}`, "",
+		},
+		"a metric that is averaged over no time": {
+			"nodemetrics.slo.koordinator.sh", `{spec: {metricCollectPolicy: {aggregateDurationSeconds: 0}}}`,
+			"spec.metricCollectPolicy.aggregateDurationSeconds: Invalid value",
+		},
+		"a metric that is reported before it is collected": {
+			"nodemetrics.slo.koordinator.sh", `{spec: {metricCollectPolicy: {reportIntervalSeconds: -60}}}`,
+			"spec.metricCollectPolicy.reportIntervalSeconds: Invalid value",
+		},
+		"a metric over a negative time": {
+			"nodemetrics.slo.koordinator.sh",
+			`{spec: {metricCollectPolicy: {nodeAggregatePolicy: {durations: [-5m]}}}}`,
+			"spec.metricCollectPolicy.nodeAggregatePolicy.durations[0] in body should match",
+		},
+		"a metric of memory that is not known": {
+			"nodemetrics.slo.koordinator.sh",
+			`{spec: {metricCollectPolicy: {nodeMemoryCollectPolicy: rss}}}`,
+			"spec.metricCollectPolicy.nodeMemoryCollectPolicy: Unsupported value: \"rss\"",
+		},
+		"a NodeSLO of Koordinator": {
+			"nodeslos.slo.koordinator.sh",
+			`{spec: {resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 65,
+			  memoryEvictThresholdPercent: 70, memoryEvictLowerPercent: 68, cpuSuppressPolicy: cfsQuota},
+			  resourceQOSStrategy: {beClass: {cpuQOS: {enable: true}, memoryQOS: {wmarkRatio: 95}}},
+			  cpuBurstStrategy: {policy: auto}, systemStrategy: {watermarkScaleFactor: 150}, extensions: {x: {y: 1}},
+			  hostApplications: [{name: nginx, priority: koord-prod, qos: LS,
+			  cgroupPath: {base: CgroupRoot, parentDir: host, relativePath: nginx/}}]}}`, "",
+		},
+		"a NodeSLO that suppresses above the whole node": {
+			"nodeslos.slo.koordinator.sh",
+			`{spec: {resourceUsedThresholdWithBE: {cpuSuppressThresholdPercent: 101}}}`,
+			"spec.resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: Invalid value",
+		},
+		"a NodeSLO with a negative threshold": {
+			"nodeslos.slo.koordinator.sh",
+			`{spec: {resourceUsedThresholdWithBE: {memoryEvictThresholdPercent: -1}}}`,
+			"spec.resourceUsedThresholdWithBE.memoryEvictThresholdPercent: Invalid value",
+		},
+		"a NodeSLO whose percentage is a text": {
+			"nodeslos.slo.koordinator.sh",
+			`{spec: {resourceUsedThresholdWithBE: {cpuSuppressThresholdPercent: "65%"}}}`,
+			"spec.resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: Invalid value: \"string\"",
+		},
+		"a NodeSLO that evicts down to more than it evicts from": {
+			"nodeslos.slo.koordinator.sh",
+			`{spec: {resourceUsedThresholdWithBE: {memoryEvictThresholdPercent: 70, memoryEvictLowerPercent: 70}}}`,
+			"memoryEvictLowerPercent must be less than memoryEvictThresholdPercent",
+		},
+		"a NodeSLO of an unknown policy": {
+			"nodeslos.slo.koordinator.sh", `{spec: {resourceUsedThresholdWithBE: {cpuSuppressPolicy: cpuSet}}}`,
+			"spec.resourceUsedThresholdWithBE.cpuSuppressPolicy: Unsupported value: \"cpuSet\"",
+		},
+		"a NodeSLO with an application outside the cgroup tree": {
+			"nodeslos.slo.koordinator.sh",
+			`{spec: {hostApplications: [{name: a, cgroupPath: {relativePath: ../../etc}}]}}`,
+			"parentDir and relativePath must not contain ..",
+		},
 		"quantities in every spelling": {
 			"elasticquotas.scheduling.sigs.k8s.io",
 			`{spec: {min: {cpu: 1, memory: 1.5Gi}, max: {cpu: "2", memory: 2e9, nvidia.com/gpu: 0}}}`, "",

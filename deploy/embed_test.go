@@ -48,6 +48,8 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 		"devices.scheduling.koordinator.sh":                  {"v1alpha1": true},
 		"reservations.scheduling.koordinator.sh":             {"v1alpha1": true},
 		"podmigrationjobs.scheduling.koordinator.sh":         {"v1alpha1": true},
+		"nodemetrics.slo.koordinator.sh":                     {"v1alpha1": true},
+		"nodeslos.slo.koordinator.sh":                        {"v1alpha1": true},
 	}
 	got := map[string]map[string]bool{}
 	for _, crd := range parse(t, deploy.CRDs()) {
@@ -95,6 +97,15 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 			`{spec: {ttl: 5m, podRef: {namespace: a, name: b}, reservationOptions: {reservationRef: {name: r}}},
 			  status: {phase: Running, status: Eviction, nodeName: n0, podRef: {namespace: a, name: c}}}`,
 			"Phase=Running Status=Eviction Age Node=n0 Reservation=r PodNamespace=a Pod=b NewPod=c TTL=5m",
+		},
+		"NodeMetric": {
+			`{status: {updateTime: "2999-01-02T03:04:05Z",
+			  nodeMetric: {nodeUsage: {resources: {cpu: 1500m, memory: 2Gi}}}}}`,
+			"CPU=1500m Memory=2Gi Updated=<invalid> Age",
+		},
+		"NodeSLO": {
+			`{spec: {resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 65,
+			  cpuSuppressPolicy: cpuset}}}`, "Suppress=true CPU=65 Policy=cpuset Age",
 		},
 		"Device":                 {`{metadata: {annotations: {node.tenon.sh/device-mode: Own}}}`, "Mode=Own Age"},
 		"ClusterNetworkTopology": {`{}`, ""},

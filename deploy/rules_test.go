@@ -413,8 +413,8 @@ func TestCRDsAreKeptByDefault(t *testing.T) {
 		count int
 		keep  string
 	}{
-		"": {11, "keep"}, "crds.keep=false": {11, ""}, "crds.enabled=false": {0, ""},
-		"crds.skip={podgroups.scheduling.x-k8s.io}": {10, "keep"},
+		"": {13, "keep"}, "crds.keep=false": {13, ""}, "crds.enabled=false": {0, ""},
+		"crds.skip={podgroups.scheduling.x-k8s.io}": {12, "keep"},
 	} {
 		found := kinds(render(t, home, "--set", name), "CustomResourceDefinition")
 		if len(found) != want.count {

@@ -81,6 +81,7 @@ type dumped struct {
 const collected = `nodes.v1. noderesourcetopologies.v1alpha2.topology.node.k8s.io
 	devices.v1alpha1.scheduling.koordinator.sh reservations.v1alpha1.scheduling.koordinator.sh
 	podmigrationjobs.v1alpha1.scheduling.koordinator.sh
+	nodemetrics.v1alpha1.slo.koordinator.sh nodeslos.v1alpha1.slo.koordinator.sh
 	compositepodgroups.v1alpha3.scheduling.k8s.io
 	clusternetworktopologies.v1alpha1.scheduling.koordinator.sh numatopologies.v1alpha1.nodeinfo.volcano.sh
 	elasticquotaprofiles.v1alpha1.quota.koordinator.sh elasticquotas.v1alpha1.scheduling.sigs.k8s.io
