@@ -42,7 +42,6 @@ type Reservations struct {
 	shown   map[types.UID]*corev1.Pod // reserve pods as handlers know them
 	ended   map[types.UID]bool        // Reservations that have ended, which their status may not say yet
 	users   map[types.UID]*corev1.Pod // pods that use a Reservation: bound ones, and those that were reserved for
-	unbound map[types.UID]bool        // pods without a node
 	// refused is why Reservations without node were refused last.
 	refused map[types.UID]string
 	changed func(types.UID) // nil before OnChange
@@ -53,7 +52,7 @@ func NewReservations(client rest.Interface, now func() time.Time) *Reservations 
 	return &Reservations{
 		client: client, now: now, account: reservation.NewAccount(), objects: map[types.UID]*v1alpha1.Reservation{},
 		shown: map[types.UID]*corev1.Pod{}, ended: map[types.UID]bool{}, users: map[types.UID]*corev1.Pod{},
-		unbound: map[types.UID]bool{}, refused: map[types.UID]string{},
+		refused: map[types.UID]string{},
 	}
 }
 
@@ -104,13 +103,13 @@ func (s *Reservations) PutPod(p *corev1.Pod) {
 			s.account.Record(string(p.UID), string(uid), convert.PodAmounts(p))
 		})
 	}
-	s.setUnbound(p, p.Spec.NodeName == "")
+	s.setPending(p, p.Spec.NodeName == "")
 }
 
 // RemovePod forgets a pod that was deleted.
 func (s *Reservations) RemovePod(p *corev1.Pod) {
 	s.Release(p)
-	s.setUnbound(p, false)
+	s.setPending(p, false)
 }
 
 // Release ends what a pod uses.
@@ -178,12 +177,18 @@ func (s *Reservations) On(node string) (all []*v1alpha1.Reservation) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for uid, r := range s.objects {
-		if spec := s.account.Find(string(uid)); node != "" && spec != nil && spec.Node == node {
+		spec := s.account.Find(string(uid))
+		if node != "" && spec != nil && spec.Node == node && !s.isSpent(uid) {
 			all = append(all, r)
 		}
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.Reservation) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// isSpent reports whether the one pod of a Reservation has used it. s.mu is held.
+func (s *Reservations) isSpent(uid types.UID) bool {
+	return s.account.Announcement(string(uid)) == reservation.Spent
 }
 
 // UIDs returns those of all Reservations.
@@ -228,9 +233,6 @@ func (s *Reservations) change(uid types.UID, f func()) {
 	defer s.emit.Unlock()
 	s.mu.Lock()
 	f()
-	if r := s.objects[uid]; r != nil && len(r.Status.CurrentOwners) > 0 && convert.IsOnce(r) {
-		s.account.Put(s.spec(r)) // the announced pod may have changed
-	}
 	was, now := s.shown[uid], s.reservePod(s.account, uid)
 	if now != nil {
 		s.shown[uid] = now
@@ -264,7 +266,7 @@ func sameReservePod(a, b *corev1.Pod) bool {
 // nothing.
 func (s *Reservations) reservePod(a *reservation.Account, uid types.UID) *corev1.Pod {
 	r := s.objects[uid]
-	if r == nil || s.ended[uid] || s.isSpent(r) {
+	if r == nil || s.ended[uid] {
 		return nil
 	}
 	if r.Status.NodeName == "" {

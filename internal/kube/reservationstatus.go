@@ -56,7 +56,7 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 ) (again time.Time, err error) {
 	s.mu.RLock()
 	r := s.objects[uid]
-	void, spent := r != nil && s.isVoid(r), r != nil && s.isSpent(r)
+	announcement := s.account.Announcement(string(uid))
 	s.mu.RUnlock()
 	if r == nil || len(r.Unread) > 0 {
 		return time.Time{}, nil
@@ -76,7 +76,7 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 	users := s.boundUsers(uid)
 	course := reservation.Course{
 		Now: now, Expires: reservation.Expires(created, set, ttl), Node: r.Status.NodeName,
-		Once: convert.IsOnce(r), Used: len(users) > 0 || spent,
+		Once: convert.IsOnce(r), Used: len(users) > 0 || announcement == reservation.Spent,
 	}
 	course.NodeGone = course.Node != "" && nodeGone(course.Node)
 	phase := reservation.Phase(r.Status.Phase)
@@ -91,10 +91,10 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 	}
 	next, cause := phase.Next(course)
 	status := s.statusOf(r, next, cause, users)
-	if course.Once && len(users) == 0 && !void {
+	if course.Once && len(users) == 0 && announcement != reservation.Void {
 		status.CurrentOwners = r.Status.CurrentOwners
 	}
-	if next.IsFinal() && !spent {
+	if next.IsFinal() && announcement != reservation.Spent {
 		s.end(r)
 	}
 	if !equalStatus(status, r.Status) {

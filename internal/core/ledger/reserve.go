@@ -6,39 +6,47 @@ import (
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // beside returns the account of a reservation as the pods within it leave it: it holds what they do not.
 func (a *account) beside(m *topo.Machine, accounts []*account) *account {
-	left := newAccount(m, a.Entry)
+	var users []*account
 	for _, user := range accounts {
-		switch {
-		case user.Within != a.UID:
-			continue
-		case a.Once:
-			return &account{Entry: left.Entry}
+		if user.Within == a.UID {
+			users = append(users, user)
 		}
-		left.cpus = left.cpus.Minus(user.cpus)
-		left.devices = device.Minus(left.devices, user.devices)
-		left.holds = slices.Clone(left.holds)
-		for i := range left.holds {
-			for j := range user.holds {
-				h, o := &left.holds[i], &user.holds[j]
-				if h.Node == o.Node && h.Resource == o.Resource && h.Unit == o.Unit {
-					h.N = max(h.N-o.N, 0)
-				}
-			}
-		}
-		left.holds = slices.DeleteFunc(left.holds, func(h align.Hold) bool { return h.N == 0 })
-		if left.milli = max(left.milli-user.milli, 0); left.milli == 0 {
-			left.nodes = 0
-		}
+	}
+	left := newAccount(m, a.Entry)
+	if left = reservation.Rest(left, a.Once, users, (*account).minus); left == nil {
+		return &account{Entry: a.normal()}
 	}
 	if m != nil {
 		left.collectUses(m)
 	}
 	return left
+}
+
+// minus returns a without what another account holds. What it uses remains to be collected.
+func (a *account) minus(user *account) *account {
+	left := *a
+	left.cpus = a.cpus.Minus(user.cpus)
+	left.devices = device.Minus(a.devices, user.devices)
+	left.holds = slices.Clone(a.holds)
+	for i := range left.holds {
+		for j := range user.holds {
+			h, o := &left.holds[i], &user.holds[j]
+			if h.Node == o.Node && h.Resource == o.Resource && h.Unit == o.Unit {
+				h.N = max(h.N-o.N, 0)
+			}
+		}
+	}
+	left.holds = slices.DeleteFunc(left.holds, func(h align.Hold) bool { return h.N == 0 })
+	if left.milli = max(a.milli-user.milli, 0); left.milli == 0 {
+		left.nodes = 0
+	}
+	return &left
 }
 
 // deductUsers returns v with the accounts of reservations as the pods within them leave them now.

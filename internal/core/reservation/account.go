@@ -18,6 +18,10 @@ type Account struct {
 	byKey map[string]map[string]*held
 	// users has the reservation of each pod that uses one, by the pod's UID; the reservation need not be known.
 	users map[string]use
+	// announced has the reservations that name announced pods, by UID.
+	announced map[string]*held
+	// pending has the pods without a node, by UID.
+	pending map[string]bool
 }
 
 type use struct {
@@ -33,7 +37,9 @@ type held struct {
 
 // NewAccount returns an account without reservations.
 func NewAccount() *Account {
-	return &Account{map[string]*held{}, map[string]map[string]*held{}, map[string]use{}}
+	return &Account{
+		map[string]*held{}, map[string]map[string]*held{}, map[string]use{}, map[string]*held{}, map[string]bool{},
+	}
 }
 
 // Clone returns a copy: neither sees what changes in the other.
@@ -47,6 +53,12 @@ func (a *Account) Clone() *Account {
 		b.byKey[key] = make(map[string]*held, len(all))
 		for uid := range all {
 			b.byKey[key][uid] = b.byUID[uid]
+		}
+	}
+	for uid, h := range a.announced { // no other pod's node matters
+		b.announced[uid] = b.byUID[uid]
+		for _, pod := range h.Announced {
+			b.setPending(pod, a.pending[pod])
 		}
 	}
 	return b
@@ -66,6 +78,9 @@ func (a *Account) Put(s *Spec) {
 		}
 	}
 	a.byUID[s.UID] = h
+	if len(s.Announced) > 0 {
+		a.announced[s.UID] = h
+	}
 	a.eachKey(s, func(key string) {
 		if a.byKey[key] == nil {
 			a.byKey[key] = map[string]*held{}
@@ -81,6 +96,7 @@ func (a *Account) Remove(uid string) {
 		return
 	}
 	delete(a.byUID, uid)
+	delete(a.announced, uid)
 	a.eachKey(h.Spec, func(key string) {
 		if delete(a.byKey[key], uid); len(a.byKey[key]) == 0 {
 			delete(a.byKey, key)
@@ -99,7 +115,7 @@ func (a *Account) Find(uid string) *Spec {
 // Use lets a pod use a reservation, or returns ErrUsed. It replaces what the pod used before.
 func (a *Account) Use(pod, uid string, request Amounts) error {
 	h := a.byUID[uid]
-	if h == nil || h.Node == "" || h.Announced {
+	if h == nil || h.Node == "" || a.announcement(h) != NotAnnounced {
 		return ErrUsed
 	}
 	others := len(h.users)
@@ -164,29 +180,29 @@ func (a *Account) Allocated(uid string) Amounts {
 	return sum
 }
 
-// Left is what a reservation keeps beside its users, without zeros: nothing once one uses a reservation for one pod.
+// Left is what a reservation keeps beside its users, without zeros: nothing once one uses a reservation for one pod, or
+// has used it.
 func (a *Account) Left(uid string) Amounts {
-	if h := a.byUID[uid]; h != nil {
+	if h := a.byUID[uid]; h != nil && a.announcement(h) != Spent {
 		return h.left(h.Once)
 	}
 	return Amounts{}
 }
 
 func (h *held) left(once bool) Amounts {
-	if once && len(h.users) > 0 {
-		return Amounts{}
-	}
-	left := maps.Clone(h.Allocatable)
-	for _, request := range h.users {
-		for name, n := range request {
-			if _, reserved := left[name]; reserved {
-				left[name] -= n
-			}
-		}
-	}
+	left := Amounts{}
+	maps.Copy(left, Rest(h.Allocatable, once, slices.Collect(maps.Values(h.users)), subtract))
 	maps.DeleteFunc(left, func(_ string, n int64) bool { return n <= 0 })
-	if left == nil {
-		return Amounts{}
+	return left
+}
+
+// subtract returns what is left of the resources of left.
+func subtract(left, request Amounts) Amounts {
+	left = maps.Clone(left)
+	for name, n := range request {
+		if _, reserved := left[name]; reserved {
+			left[name] -= n
+		}
 	}
 	return left
 }
@@ -218,7 +234,7 @@ func (a *Account) Matching(p *Pod) map[string][]*Spec {
 	found := map[string]*candidate{}
 	for _, key := range keysOf(p) {
 		for uid, h := range a.byKey[key] {
-			if found[uid] == nil && (!h.Once || len(h.users) == 0) && h.Matches(p) {
+			if found[uid] == nil && a.isOpen(h) && h.Matches(p) {
 				found[uid] = &candidate{h, h.leftover(p.Request)}
 			}
 		}

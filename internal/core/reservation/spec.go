@@ -23,8 +23,8 @@ type Spec struct {
 	Order int64
 	// Once is a reservation that one pod uses: what the pod leaves of it is not kept.
 	Once bool
-	// Announced: a pod was announced that does not use the room. No pod may, until the announcement is withdrawn.
-	Announced bool
+	// Announced are the UIDs of the pods that the status names, of a reservation for one pod: see Announcement.
+	Announced []string
 	// Restricted: what the reservation has of a resource is all that its users get of it. RestrictedTo has the
 	// resources for which that counts; nil for all that are reserved.
 	Restricted    bool

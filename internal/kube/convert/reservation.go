@@ -28,6 +28,11 @@ func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
 	for _, name := range options.Resources {
 		s.RestrictedTo = append(s.RestrictedTo, string(name))
 	}
+	if s.Once && node != "" {
+		for _, o := range r.Status.CurrentOwners {
+			s.Announced = append(s.Announced, string(o.UID))
+		}
+	}
 	for _, o := range r.Spec.Owners {
 		s.Owners = append(s.Owners, ownerOf(o))
 	}
