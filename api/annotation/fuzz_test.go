@@ -86,6 +86,10 @@ func FuzzReservationAllocated(f *testing.F) {
 	roundTrip(f, ParseReservationAllocated, `{"name":"r","uid":"u"}`)
 }
 
+func FuzzMigrationRoom(f *testing.F) {
+	roundTrip(f, ParseMigrationRoom, `{"pods":[{"namespace":"a","name":"b","uid":"u","node":"n"}]}`)
+}
+
 func FuzzMigrationStart(f *testing.F) {
 	roundTrip(f, ParseMigrationStart, `{"time":"2026-01-02T03:04:05Z","node":"n","workload":"w","gang":"a/g"}`)
 }

@@ -23,6 +23,8 @@ const (
 	MigrationPlugin = "tenon.sh/migration-plugin"
 	// MigrationReason is why, for people.
 	MigrationReason = "tenon.sh/migration-reason"
+	// MigrationRoomKey holds a MigrationRoom: the pods that get what the pod leaves.
+	MigrationRoomKey = "tenon.sh/migration-room"
 )
 
 // Annotations of a Pod that users of the Kubernetes descheduler set.
@@ -62,6 +64,27 @@ func (s MigrationStart) String() string { return encode(s) }
 // ParseMigrationStart reads a MigrationStart.
 func ParseMigrationStart(text string) (MigrationStart, []Warning, error) {
 	return read[MigrationStart](text, nil)
+}
+
+// MigrationRoom is for whom a job makes room, together with the other jobs of the same pods.
+type MigrationRoom struct {
+	Pods []RoomPod `json:"pods"`
+}
+
+// RoomPod is a pod that waits, and the node on which it fits once all pods have moved.
+type RoomPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Node      string `json:"node"`
+}
+
+// String returns the canonical JSON.
+func (r MigrationRoom) String() string { return encode(r) }
+
+// ParseMigrationRoom reads a MigrationRoom.
+func ParseMigrationRoom(text string) (MigrationRoom, []Warning, error) {
+	return read[MigrationRoom](text, nil)
 }
 
 // SoftEviction asks for the deletion of a pod.

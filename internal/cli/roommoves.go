@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
-	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -82,20 +80,15 @@ func (r *roomMoves) create(ctx context.Context, m *view.RoomMove) (name string, 
 	if err != nil {
 		return "", fmt.Errorf("move pod %s: %w", m.Pod, err)
 	}
-	room := convert.SuccessorTemplate(pod)
-	room.Spec.NodeName = m.Target
-	template, err := json.Marshal(map[string]any{"spec": reservation.ReservationSpec{Template: room}})
-	if err != nil {
-		return "", fmt.Errorf("encode the reservation for pod %s: %w", m.Pod, err)
-	}
 	job := &migration.PodMigrationJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: migration.Resource().GroupVersion().String(), Kind: "PodMigrationJob"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "make-room-"},
 		Spec: migration.PodMigrationJobSpec{
-			Mode:               migration.ReservationFirst,
-			PodRef:             &corev1.ObjectReference{Namespace: namespace, Name: podName, UID: pod.UID},
-			ReservationOptions: &migration.PodMigrateReservationOptions{Template: &runtime.RawExtension{Raw: template}},
+			PodRef: &corev1.ObjectReference{Namespace: namespace, Name: podName, UID: pod.UID},
 		},
+	}
+	if err := convert.MoveTo(job, pod, m.Target); err != nil {
+		return "", err
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
 	if err != nil {

@@ -248,6 +248,19 @@ type CustomPriorityArgs struct {
 	AutoCordon bool `json:"autoCordon,omitempty" refused:"cordon"`
 }
 
+// MakeRoomArgs are those of MakeRoom: pods move so that others fit that wait.
+type MakeRoomArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	Scope           `json:",inline"`
+
+	// PendingFor is how long the scheduler must have found no node for a pod before others move for it.
+	PendingFor metav1.Duration `json:"pendingFor,omitempty" default:"\"5m\"" min:"0"`
+	// MaxMoves is how many pods may move for a pod, or for a gang, that waits.
+	MaxMoves int32 `json:"maxMoves,omitempty" default:"2" min:"1" max:"8"`
+	// MaxWaitingPerRound is for how many pods and gangs that wait the scheduler is asked in a round.
+	MaxWaitingPerRound int32 `json:"maxWaitingPerRound,omitempty" default:"5" min:"1"`
+}
+
 // NodeGroup is a group of nodes of the same price.
 type NodeGroup struct {
 	// Name of the group.

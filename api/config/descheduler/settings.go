@@ -93,6 +93,7 @@ func kinds() map[string]kind {
 		"FragmentationAware":                          {whole, func() any { return new(FragmentationAwareArgs) }},
 		"ScaleDownBinPack":                            {whole, func() any { return new(ScaleDownBinPackArgs) }},
 		"CustomPriority":                              {whole, func() any { return new(CustomPriorityArgs) }},
+		"MakeRoom":                                    {whole, func() any { return new(MakeRoomArgs) }},
 	}
 }
 

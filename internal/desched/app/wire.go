@@ -19,12 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/migration"
 	"github.com/tenon-project/tenon/internal/desched/policy"
 	"github.com/tenon-project/tenon/internal/desched/scheduler"
 	"github.com/tenon-project/tenon/internal/desched/watched"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // parts are what observes, decides and moves.
@@ -70,13 +72,14 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	planner := &makeroom.Planner{Read: p.known.Read, Policy: limits, Now: time.Now}
 	p.handlers = map[string]http.Handler{makeroom.EvictionsPath: http.HandlerFunc(planner.ServeEvictions)}
 	var fitter policy.Fitter = unasked{}
+	var room func(context.Context, *view.RoomRequest, func(*evict.Pod) []evict.Refusal) (*view.RoomAnswer, error)
 	if o.SchedulerAddress != "" {
 		asked, err := scheduler.New(config, o.SchedulerAddress, o.SchedulerCAFile)
 		if err != nil {
 			return nil, err
 		}
 		fitter = asked
-		planner.WhatIf = asked.WhatIf
+		planner.WhatIf, room = asked.WhatIf, planner.PlanAmong
 		p.handlers[makeroom.Path] = planner
 	}
 	counters := migration.NewMetrics()
@@ -88,15 +91,12 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	})
 	if p.plugins, err = policy.New(policy.Options{
 		Settings: o.Settings, Policy: limits, PriorityClass: class, Read: p.known.Read, Unsynced: p.unsynced,
-		Nodes: p.known.Nodes, Pods: p.known.Pods, Fitter: fitter, Clock: clock.RealClock{},
+		Nodes: p.known.Nodes, Pods: p.known.Pods, Jobs: p.known.Jobs.GetStore(), Fitter: fitter, Room: room,
+		Clock: clock.RealClock{},
 		CreateJob: func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
 			return j, objects.Create(ctx, j, client.FieldOwner(Component))
 		},
-		PatchPod: func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-			_, err := pods.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
-				metav1.PatchOptions{FieldManager: Component})
-			return err
-		},
+		PatchPod: patching(pods),
 	}); err != nil {
 		return nil, err
 	}
@@ -111,8 +111,20 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	return p, errors.Join(mgr.Add(p.known), mgr.Add(caching{p.reservations}), mgr.Add(manager.RunnableFunc(p.move)),
-		mgr.Add(p.plugins))
+	nominator := &makeroom.Nominator{
+		Jobs: p.known.Jobs.GetStore(), Pod: p.known.Pod, Patch: patching(pods, "status"), Now: time.Now,
+	}
+	return p, errors.Join(mgr.Add(nominator), mgr.Add(p.known), mgr.Add(caching{p.reservations}),
+		mgr.Add(manager.RunnableFunc(p.move)), mgr.Add(p.plugins))
+}
+
+// patching returns what applies a merge patch to a pod, or to a part of it.
+func patching(client kubernetes.Interface, part ...string) func(context.Context, *corev1.Pod, []byte) error {
+	return func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+		_, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: Component}, part...)
+		return err
+	}
 }
 
 // unsynced returns the kinds of which the caches have not been filled yet.

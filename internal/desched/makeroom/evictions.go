@@ -19,7 +19,7 @@ func (p *Planner) Evictions() *view.EvictionLimits {
 	out := &view.EvictionLimits{Limits: []view.LimitUse{}, Kept: []view.KeptPod{}}
 	p.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
-			switch kept := p.reasons(s, &pod); {
+			switch kept := reasons(s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Now())); {
 			case pod.Succeeded || pod.Failed || pod.Node == "":
 			case len(kept) == 0:
 				out.Movable++

@@ -33,12 +33,22 @@ func bad(format string, args ...any) error { return &Bad{fmt.Sprintf(format, arg
 // Plan returns the smallest set of moves that makes room for the pods of a request, or why there is none. A request
 // that cannot be answered is a *Bad.
 func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnswer, error) {
+	return p.PlanAmong(ctx, r, func(pod *evict.Pod) (refused []evict.Refusal) {
+		p.Read(func(s *evict.State) { refused = s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Now()) })
+		return refused
+	})
+}
+
+// PlanAmong is Plan with the placed pods that refusals has nothing against.
+func (p *Planner) PlanAmong(ctx context.Context, r *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
+) (*view.RoomAnswer, error) {
 	if (len(r.Pods) > 0) == (r.Gang != "") {
 		return nil, bad("name pods, or one gang")
 	}
 	out := &view.RoomAnswer{Pods: slices.Clone(r.Pods), Kept: []view.KeptPod{}}
 	q := &view.WhatIf{Ask: view.Ask{Mode: view.MakeRoom, MaxMoves: r.MaxMoves}}
 	var placed error
+	var running []evict.Pod
 	p.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
 			key := pod.Namespace + "/" + pod.Name
@@ -48,11 +58,7 @@ func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnsw
 			switch {
 			case pod.Succeeded || pod.Failed:
 			case pod.Node != "":
-				if kept := p.reasons(s, &pod); len(kept) > 0 {
-					out.Kept = append(out.Kept, view.KeptPod{Pod: key, Node: pod.Node, Reasons: kept})
-				} else {
-					q.Ask.Movable = append(q.Ask.Movable, view.Movable{UID: pod.UID, Cost: int64(pod.EvictionCost)})
-				}
+				running = append(running, pod)
 			case r.Gang != "" && pod.Gang == r.Gang && !pod.Terminating:
 				out.Pods = append(out.Pods, key)
 			}
@@ -60,6 +66,15 @@ func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnsw
 	})
 	if placed != nil {
 		return nil, placed
+	}
+	for i := range running {
+		pod := &running[i]
+		if kept := reasons(refusals(pod)); len(kept) > 0 {
+			name := pod.Namespace + "/" + pod.Name
+			out.Kept = append(out.Kept, view.KeptPod{Pod: name, Node: pod.Node, Reasons: kept})
+		} else {
+			q.Ask.Movable = append(q.Ask.Movable, view.Movable{UID: pod.UID, Cost: int64(pod.EvictionCost)})
+		}
 	}
 	if len(out.Pods) == 0 {
 		return nil, bad("gang %s has no pod without a node", r.Gang)
@@ -81,9 +96,9 @@ func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnsw
 	return out, nil
 }
 
-// reasons returns why a pod may not be moved now. The rate of evictions does not count: it is waited for.
-func (p *Planner) reasons(s *evict.State, pod *evict.Pod) (kept []view.KeptReason) {
-	for _, r := range s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Now()) {
+// reasons are those for which a pod may not be moved now. The rate of evictions does not count: it is waited for.
+func reasons(refused []evict.Refusal) (kept []view.KeptReason) {
+	for _, r := range refused {
 		if r.Code != evict.RateLimited {
 			kept = append(kept, view.KeptReason{Code: string(r.Code), Message: r.String(), Final: r.Final()})
 		}

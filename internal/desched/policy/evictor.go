@@ -15,7 +15,7 @@ import (
 // evictor is an EvictorPlugin that knows why it refuses.
 type evictor struct {
 	name    string
-	refuses func(pod *corev1.Pod) []evict.Refusal
+	refuses func(pod *corev1.Pod, target string) []evict.Refusal
 }
 
 var _ plugin.EvictorPlugin = evictor{}
@@ -24,7 +24,7 @@ var _ plugin.EvictorPlugin = evictor{}
 func (e evictor) Name() string { return e.name }
 
 // Filter reports whether nothing refuses that the pod be moved.
-func (e evictor) Filter(pod *corev1.Pod) bool { return len(e.refuses(pod)) == 0 }
+func (e evictor) Filter(pod *corev1.Pod) bool { return len(e.refuses(pod, "")) == 0 }
 
 // PreEvictionFilter is Filter: all that is asked before a move can change until then.
 func (e evictor) PreEvictionFilter(pod *corev1.Pod) bool { return e.Filter(pod) }
@@ -38,10 +38,11 @@ func (n *round) evictors() []evictor {
 	return all
 }
 
-// refusals returns all that refuses the move of a pod, and the job that the pod would have.
-func (n *round) refusals(pod *corev1.Pod) (refused []evict.Refusal, job evict.Job) {
+// refusals returns all that refuses the move of a pod, to a node where one is named, and the job that the pod would
+// have.
+func (n *round) refusals(pod *corev1.Pod, target string) (refused []evict.Refusal, job evict.Job) {
 	for _, e := range n.evictors() {
-		for _, r := range e.refuses(pod) {
+		for _, r := range e.refuses(pod, target) {
 			if !slices.ContainsFunc(refused, func(o evict.Refusal) bool { return o.Code == r.Code }) {
 				refused = append(refused, r)
 			}
@@ -51,15 +52,15 @@ func (n *round) refusals(pod *corev1.Pod) (refused []evict.Refusal, job evict.Jo
 		known, _ := s.Pod(string(pod.UID))
 		job = evict.Job{
 			UID: "proposed " + known.UID, PodUID: known.UID, PodName: known.Name, Namespace: known.Namespace,
-			Workload: known.Workload, Gang: known.Gang, Source: known.Node, Created: n.began, StartedAt: n.began,
-			Phase: evict.Started,
+			Workload: known.Workload, Gang: known.Gang, Source: known.Node, Target: target, Created: n.began,
+			StartedAt: n.began, Phase: evict.Started,
 		}
 	})
 	return refused, job
 }
 
-// check asks core/evict about a pod, with all jobs of the round under way.
-func (n *round) check(p *evict.Policy, pod *corev1.Pod) (refused []evict.Refusal) {
+// check asks core/evict about a move, with all jobs of the round under way.
+func (n *round) check(p *evict.Policy, pod *corev1.Pod, target string) (refused []evict.Refusal) {
 	n.Read(func(s *evict.State) {
 		for _, j := range n.accepted {
 			before, known := s.Job(j.UID)
@@ -74,14 +75,14 @@ func (n *round) check(p *evict.Policy, pod *corev1.Pod) (refused []evict.Refusal
 				}
 			}()
 		}
-		refused = s.CheckMove(p, evict.Move{PodUID: string(pod.UID), Round: n.began}, n.Clock.Now())
+		refused = s.CheckMove(p, evict.Move{PodUID: string(pod.UID), Target: target, Round: n.began}, n.Clock.Now())
 	})
 	return refused
 }
 
 // migrationController refuses by the limits of every move. The rate counts when the pod is evicted.
-func (n *round) migrationController(pod *corev1.Pod) []evict.Refusal {
-	refused := slices.DeleteFunc(n.check(n.Policy, pod),
+func (n *round) migrationController(pod *corev1.Pod, target string) []evict.Refusal {
+	refused := slices.DeleteFunc(n.check(n.Policy, pod, target),
 		func(r evict.Refusal) bool { return r.Code == evict.RateLimited })
 	if reason := n.foreign(pod); reason != "" {
 		refused = append(refused, evict.Refusal{Code: evict.Protected, Subject: reason})
@@ -101,13 +102,13 @@ func (n *round) migrationController(pod *corev1.Pod) []evict.Refusal {
 }
 
 // defaultEvictor refuses by the predicates of the profile.
-func (n *round) defaultEvictor(pod *corev1.Pod) []evict.Refusal {
+func (n *round) defaultEvictor(pod *corev1.Pod, _ string) []evict.Refusal {
 	a := n.profile.Evictor
 	predicates := []evict.Code{
 		evict.BarePod, evict.SystemCritical, evict.PriorityThreshold, evict.LabelSelector, evict.LocalStorage,
 		evict.PVC, evict.MinAge,
 	}
-	refused := slices.DeleteFunc(n.check(n.profile.evictor, pod), func(r evict.Refusal) bool {
+	refused := slices.DeleteFunc(n.check(n.profile.evictor, pod, ""), func(r evict.Refusal) bool {
 		return !slices.Contains(predicates, r.Code)
 	})
 	if has(pod, annotation.Evictable) {

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // round is one run of all profiles.
@@ -118,7 +119,7 @@ func (n *round) Pods(node string) []*corev1.Pod { return slices.Clone(n.pods[nod
 
 // Movable reports whether the evictors let the pod be moved; the scheduler is not asked.
 func (n *round) Movable(pod *corev1.Pod) bool {
-	refused, _ := n.refusals(pod)
+	refused, _ := n.refusals(pod, "")
 	return len(refused) == 0
 }
 
@@ -150,45 +151,82 @@ func (n *round) fit(ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node) 
 
 // Move begins to move a pod, and takes it from its node.
 func (n *round) Move(ctx context.Context, pod *corev1.Pod, reason string) bool {
-	d := Decision{
-		Profile: n.profile.Name, Plugin: n.running, Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName,
-		Reason: reason,
-	}
-	var job evict.Job
-	if d.Refusals, job = n.refusals(pod); len(d.Refusals) == 0 {
-		d.Refusals = n.misfits(ctx, pod)
-	}
-	if len(d.Refusals) == 0 && !n.dry() {
-		made, err := n.CreateJob(ctx, n.job(pod, reason))
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "PodMigrationJob not created", "pod", klog.KObj(pod))
-			d.Refusals = []evict.Refusal{{
-				Code: evict.LookupFailed, Subject: "create a PodMigrationJob: " + err.Error(),
-			}}
-		} else {
-			d.Job, job.UID, job.Name = made.Name, string(made.UID), made.Name
+	return len(n.move(ctx, []proposal{{pod: pod}}, reason)) == 0
+}
+
+// proposal is a move that a plugin wants.
+type proposal struct {
+	pod *corev1.Pod
+	// target is the only node that the pod may move to; "" leaves the choice to the scheduler. room is the annotation
+	// of the job that has the pods for which this one moves; "" for none.
+	target, room string
+}
+
+// move begins all moves, or none where the evictors refuse one beside those before it. It returns the pods that they
+// refuse.
+func (n *round) move(ctx context.Context, moves []proposal, reason string) (refused []types.UID) {
+	before := len(n.accepted)
+	var decided []Decision
+	for _, m := range moves {
+		d := Decision{
+			Profile: n.profile.Name, Plugin: n.running, Namespace: m.pod.Namespace, Pod: m.pod.Name,
+			Node: m.pod.Spec.NodeName, Reason: reason,
 		}
+		var job evict.Job
+		if d.Refusals, job = n.refusals(m.pod, m.target); len(d.Refusals) == 0 {
+			d.Refusals = n.misfits(ctx, m)
+		}
+		n.accepted = append(n.accepted, job)
+		if len(d.Refusals) > 0 {
+			refused = append(refused, m.pod.UID)
+			n.record(ctx, d)
+		}
+		decided = append(decided, d)
 	}
+	if len(refused) > 0 {
+		n.accepted = n.accepted[:before]
+		return refused
+	}
+	for i, m := range moves {
+		if !n.dry() {
+			made, err := n.create(ctx, m, reason)
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "PodMigrationJob not created", "pod", klog.KObj(m.pod))
+				decided[i].Refusals = []evict.Refusal{{
+					Code: evict.LookupFailed, Subject: "create a PodMigrationJob: " + err.Error(),
+				}}
+				n.record(ctx, decided[i])
+				n.accepted = n.accepted[:before+i]
+				return append(refused, m.pod.UID)
+			}
+			job := &n.accepted[before+i]
+			decided[i].Job, job.UID, job.Name = made.Name, string(made.UID), made.Name
+		}
+		n.record(ctx, decided[i])
+		n.pods[decided[i].Node] = slices.DeleteFunc(slices.Clone(n.pods[decided[i].Node]),
+			func(p *corev1.Pod) bool { return p.UID == m.pod.UID })
+	}
+	return nil
+}
+
+// record keeps a decision, and logs it.
+func (n *round) record(ctx context.Context, d Decision) {
 	n.decisions = append(n.decisions, d)
-	log := klog.FromContext(ctx)
+	log := klog.FromContext(ctx).WithValues("pod", klog.KRef(d.Namespace, d.Pod), "node", klog.KRef("", d.Node),
+		"profile", d.Profile, "plugin", d.Plugin, "reason", d.Reason)
 	if len(d.Refusals) > 0 {
-		log.V(2).Info("Pod is not to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile", d.Profile,
-			"plugin", d.Plugin, "reason", reason, "refusal", d.Refusals[0].String())
-		return false
+		log.V(2).Info("Pod is not to move", "refusal", d.Refusals[0].String())
+		return
 	}
-	log.Info("Pod is to move", "pod", klog.KObj(pod), "node", klog.KRef("", d.Node), "profile", d.Profile,
-		"plugin", d.Plugin, "reason", reason, "job", d.Job)
-	n.accepted = append(n.accepted, job)
-	n.pods[d.Node] = slices.DeleteFunc(slices.Clone(n.pods[d.Node]),
-		func(p *corev1.Pod) bool { return p.UID == pod.UID })
-	return true
+	log.Info("Pod is to move", "job", d.Job)
 }
 
 // dry reports whether nothing is written.
 func (n *round) dry() bool { return n.Settings.DryRun || n.Settings.Migration.DryRun || n.planOnly }
 
-// job is what is created for a pod.
-func (n *round) job(pod *corev1.Pod, reason string) *v1alpha1.PodMigrationJob {
+// create creates the job of a move.
+func (n *round) create(ctx context.Context, m proposal, reason string) (*v1alpha1.PodMigrationJob, error) {
+	pod := m.pod
 	j := &v1alpha1.PodMigrationJob{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "PodMigrationJob"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -207,7 +245,15 @@ func (n *round) job(pod *corev1.Pod, reason string) *v1alpha1.PodMigrationJob {
 	if n.Settings.GracePeriodSeconds != nil {
 		j.Spec.DeleteOptions = &metav1.DeleteOptions{GracePeriodSeconds: n.Settings.GracePeriodSeconds}
 	}
-	return j
+	if m.room != "" {
+		j.Annotations[annotation.MigrationRoomKey] = m.room
+	}
+	if m.target != "" {
+		if err := convert.MoveTo(j, pod, m.target); err != nil {
+			return nil, err
+		}
+	}
+	return n.CreateJob(ctx, j)
 }
 
 // SetDeletionCost writes a pod's deletion cost, and beside it that the descheduler wrote it: what a user wrote stays.
@@ -232,7 +278,8 @@ func (n *round) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost int32
 }
 
 // misfits asks the scheduler for another node, where an evictor has nodeFit.
-func (n *round) misfits(ctx context.Context, pod *corev1.Pod) []evict.Refusal {
+func (n *round) misfits(ctx context.Context, m proposal) []evict.Refusal {
+	pod := m.pod
 	asks := []descheduler.Predicates{n.Settings.Migration.Predicates}
 	if n.profile.Evictor != nil {
 		asks = append(asks, n.profile.Evictor.Predicates)
@@ -243,7 +290,7 @@ func (n *round) misfits(ctx context.Context, pod *corev1.Pod) []evict.Refusal {
 		}
 		selected, _ := labels.Parse(a.NodeSelector) // it was checked
 		nodes := slices.DeleteFunc(slices.Clone(n.all), func(node *corev1.Node) bool {
-			return !selected.Matches(labels.Set(node.Labels))
+			return !selected.Matches(labels.Set(node.Labels)) || m.target != "" && m.target != node.Name
 		})
 		switch node, err := n.fit(ctx, pod, nodes); {
 		case err != nil:

@@ -84,6 +84,7 @@ func stageOf(t *testing.T, settings descheduler.Settings, nodes []*corev1.Node, 
 			s.patches = append(s.patches, p.Name+" "+string(patch))
 			return s.refuse
 		},
+		Jobs:   cache.NewStore(cache.MetaNamespaceKeyFunc),
 		Fitter: s, Clock: clock.RealClock{},
 	}
 	for _, n := range nodes {

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Fitter asks the scheduler about pods that do not exist yet.
@@ -42,6 +43,12 @@ type Options struct {
 	Unsynced func() []string
 	// Nodes and Pods are the objects of the cluster.
 	Nodes, Pods cache.SharedIndexInformer
+	// Jobs are the PodMigrationJobs of the cluster.
+	Jobs cache.Store
+	// Room asks which of the pods that refusals has nothing against are to move so that others fit; nil where no
+	// scheduler can be asked.
+	Room func(ctx context.Context, r *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
+	) (*view.RoomAnswer, error)
 	// CreateJob creates a PodMigrationJob, and returns it as the API server has it.
 	CreateJob func(context.Context, *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error)
 	// PatchPod applies a merge patch to a pod.

@@ -9,9 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Plugin is part of a profile.
@@ -62,8 +64,23 @@ type Round interface {
 	Fit(ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node) *corev1.Node
 	// Move begins to move a pod, and reports whether the evictors accepted that.
 	Move(ctx context.Context, pod *corev1.Pod, reason string) bool
+	// Waiting returns the pods and gangs that the scheduler finds no node for, in the order in which they are served,
+	// without those that a job makes room for.
+	Waiting() []Waiting
+	// RoomFor asks which movable pods to move so that those that wait fit, without some.
+	RoomFor(ctx context.Context, w Waiting, without map[types.UID]bool, maxMoves int) (*view.RoomAnswer, error)
+	// MoveAll begins all moves of such an answer, or none; it returns the pods that the evictors refuse.
+	MoveAll(ctx context.Context, room *view.RoomAnswer, w Waiting, reason string) []types.UID
 	// SetDeletionCost sets which pods of a ReplicaSet are deleted first, where no user has done so.
 	SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost int32) error
+}
+
+// Waiting is a pod, or all members of a gang, that the scheduler finds no node for.
+type Waiting struct {
+	Pods []*corev1.Pod // one, or those of the gang, by name
+	Gang string        // namespace/name; "" for a pod
+	// Since is when the scheduler found no node for the first time, for the gang's first member.
+	Since time.Time
 }
 
 // All returns the constructors of plugins, by their names.
@@ -84,6 +101,7 @@ func All() map[string]func(args any, r Round) Plugin {
 		"FragmentationAware":  make1(newFragmentationAware),
 		"ScaleDownBinPack":    make1(newScaleDownBinPack),
 		"CustomPriority":      make1(newCustomPriority),
+		"MakeRoom":            make1(newMakeRoom),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -26,6 +27,33 @@ type cluster struct {
 	fits  map[string]string // where the scheduler would place a pod; "" is on the first node
 	moved []string
 	costs map[string]int32
+
+	waiting []Waiting
+	// room are the moves that the scheduler plans, by the pods that must not move.
+	room   func(without map[types.UID]bool) *view.RoomAnswer
+	refuse map[types.UID]bool // pods that cannot move beside others
+	asked  []string           // the pods that room was asked for
+}
+
+func (c *cluster) Waiting() []Waiting { return c.waiting }
+
+func (c *cluster) RoomFor(_ context.Context, w Waiting, without map[types.UID]bool, _ int) (*view.RoomAnswer, error) {
+	c.asked = append(c.asked, w.Pods[0].Name)
+	return c.room(without), nil
+}
+
+func (c *cluster) MoveAll(_ context.Context, room *view.RoomAnswer, _ Waiting, _ string) (refused []types.UID) {
+	for _, m := range room.Moves {
+		if c.refuse[types.UID(m.UID)] {
+			refused = append(refused, types.UID(m.UID))
+		}
+	}
+	for _, m := range room.Moves {
+		if len(refused) == 0 {
+			c.moved = append(c.moved, m.UID+" to "+m.Target)
+		}
+	}
+	return refused
 }
 
 func (c *cluster) Now() time.Time { return now }
@@ -549,5 +577,69 @@ func TestPodsOfEmptierNodesAreDeletedFirst(t *testing.T) {
 	}
 	if len(c.moved) > 0 {
 		t.Errorf("moved %v, want none", c.moved)
+	}
+}
+
+func TestRoomIsMadeForPodsThatWaitLongEnough(t *testing.T) {
+	t.Parallel()
+	waits := func(name string, minutes int) Waiting {
+		return Waiting{
+			Pods:  []*corev1.Pod{object.Pod(name, object.Label("app", name))},
+			Since: now.Add(-time.Duration(minutes) * time.Minute),
+		}
+	}
+	// plan moves the first of a, b and c that may move.
+	plan := func(without map[types.UID]bool) *view.RoomAnswer {
+		for _, uid := range []string{"a", "b", "c"} {
+			if !without[types.UID(uid)] {
+				return &view.RoomAnswer{RoomPlan: view.RoomPlan{
+					Found: true, Moves: []view.RoomMove{{UID: uid, Target: "n2"}},
+				}}
+			}
+		}
+		return &view.RoomAnswer{}
+	}
+	for name, c := range map[string]struct {
+		args         string
+		waiting      []Waiting
+		refuse       []types.UID
+		moved, asked []string
+	}{
+		"one that waits for less is left alone": {
+			"{}", []Waiting{waits("early", 4), waits("late", 5)}, nil, []string{"a to n2"}, []string{"late"},
+		},
+		"the time is an argument": {
+			"{pendingFor: 10m}", []Waiting{waits("early", 9)}, nil, nil, nil,
+		},
+		"no more than so many are asked about": {
+			"{maxWaitingPerRound: 1}", []Waiting{waits("x", 9), waits("y", 9)}, nil, []string{"a to n2"}, []string{"x"},
+		},
+		"only pods of the scope count": {
+			"{labelSelector: {matchLabels: {app: y}}}",
+			[]Waiting{waits("x", 9), waits("y", 9)},
+			nil,
+			[]string{"a to n2"},
+			[]string{"y"},
+		},
+		"another set is looked for where the evictors refuse one": {
+			"{}", []Waiting{waits("x", 9)}, []types.UID{"a", "b"}, []string{"c to n2"}, []string{"x", "x", "x"},
+		},
+		"nothing moves where no set is left": {
+			"{}", []Waiting{waits("x", 9)}, []types.UID{"a", "b", "c"}, nil, []string{"x", "x", "x"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			on := &cluster{waiting: c.waiting, room: plan, refuse: map[types.UID]bool{}}
+			for _, uid := range c.refuse {
+				on.refuse[uid] = true
+			}
+			if diff := cmp.Diff(c.moved, run(t, "MakeRoom", c.args, on)); diff != "" {
+				t.Errorf("moved (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.asked, on.asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -1,0 +1,83 @@
+package makeroom
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+const (
+	// renewal is how often nominations are renewed: a failed attempt of the scheduler ends one.
+	renewal = time.Second
+	// afterwards is how long a pod is nominated once the pods have moved that made room for it.
+	afterwards = time.Minute
+)
+
+// Nominator keeps pods nominated to the nodes on which jobs make room for them, so that the scheduler gives what the
+// pods leave to no other pod of the same priority or a lower one.
+type Nominator struct {
+	Jobs cache.Store
+	// Pod returns a pod, nil where there is none.
+	Pod func(namespace string, uid types.UID) *corev1.Pod
+	// Patch applies a merge patch to the status of a pod.
+	Patch func(ctx context.Context, pod *corev1.Pod, patch []byte) error
+	Now   func() time.Time
+}
+
+// NeedLeaderElection is true: the leader creates the jobs.
+func (*Nominator) NeedLeaderElection() bool { return true }
+
+// Start renews nominations until ctx ends.
+func (n *Nominator) Start(ctx context.Context) error {
+	tick := time.NewTicker(renewal)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			n.Renew(ctx)
+		}
+	}
+}
+
+// Renew nominates each pod that has no node and no nomination. A nomination to another node is the scheduler's own.
+func (n *Nominator) Renew(ctx context.Context) {
+	for _, object := range n.Jobs.List() {
+		j := object.(*v1alpha1.PodMigrationJob)
+		text := j.Annotations[annotation.MigrationRoomKey]
+		if text == "" {
+			continue
+		}
+		state := convert.EvictJob(j)
+		if state.Phase == evict.Failed || state.Phase == evict.Succeeded && n.Now().Sub(state.Finished) > afterwards {
+			continue
+		}
+		room, _, err := annotation.ParseMigrationRoom(text)
+		if err != nil { // another program has written it
+			klog.FromContext(ctx).V(2).Info("Ignored an annotation", "job", klog.KObj(j), "err", err)
+			continue
+		}
+		for _, p := range room.Pods {
+			pod := n.Pod(p.Namespace, types.UID(p.UID))
+			if pod == nil || pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "" {
+				continue
+			}
+			patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"nominatedNodeName":%q}}`, p.UID, p.Node)
+			if err := n.Patch(ctx, pod, patch); err != nil {
+				klog.FromContext(ctx).Error(err, "Pod not nominated", "pod", klog.KObj(pod), "node",
+					klog.KRef("", p.Node))
+			}
+		}
+	}
+}

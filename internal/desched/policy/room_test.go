@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// unplaced returns a pod that the scheduler has found no node for.
+func unplaced(name string, priority int32) *corev1.Pod {
+	p := object.Pod(name, object.Scheduler("tenon-scheduler"), object.Phase(corev1.PodPending))
+	p.Spec.Priority = &priority
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		LastTransitionTime: metav1.NewTime(start),
+	}}
+	return p
+}
+
+// making makes room with more arguments of the profile after it.
+func making(config string) string {
+	return "profiles:\n- name: p\n  plugins: {balance: {enabled: [MakeRoom]}}\n  pluginConfig:\n" +
+		"  - {name: MakeRoom, args: {pendingFor: 0s}}\n" + config
+}
+
+// scheduler makes the stage's scheduler move pods to n2, those of names that may move. It returns for which pods it was
+// asked.
+func (s *stage) scheduler(names ...string) *[]string {
+	var asked []string
+	s.Room = func(_ context.Context, r *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
+	) (*view.RoomAnswer, error) {
+		need := strings.Join(append(r.Pods, r.Gang), "")
+		asked = append(asked, need)
+		out := &view.RoomAnswer{
+			RoomPlan:   view.RoomPlan{Found: true},
+			Placements: []view.WhatIfPlacement{{Pod: need, Node: "n1"}},
+		}
+		for _, name := range names {
+			for pod := range s.state.Pods() {
+				if pod.Name == name && len(refusals(&pod)) == 0 {
+					out.Moves = append(out.Moves, view.RoomMove{Pod: name, UID: pod.UID, Node: pod.Node, Target: "n2"})
+				}
+			}
+		}
+		return out, nil
+	}
+	return &asked
+}
+
+func TestAMoveThatMakesRoomIsAJobWithItsTarget(t *testing.T) {
+	t.Parallel()
+	large := unplaced("large", 0)
+	s := newStage(t, making(noLimits), nodes("n1", "n2"), web("a", "n1"), web("b", "n1"), large)
+	s.scheduler("a")
+	if diff := cmp.Diff([]string{"a"}, s.moved(t)); diff != "" {
+		t.Fatalf("moved (-want +got):\n%s", diff)
+	}
+	j := s.jobs[0]
+	template := string(j.Spec.ReservationOptions.Template.Raw)
+	if !strings.Contains(template, `"nodeName":"n2"`) || j.Spec.Mode != v1alpha1.ReservationFirst {
+		t.Errorf("the job reserves %s with mode %s", template, j.Spec.Mode)
+	}
+	want := `{"pods":[{"namespace":"default","name":"large","uid":"` + string(large.UID) + `","node":"n1"}]}`
+	if got := j.Annotations[annotation.MigrationRoomKey]; got != want {
+		t.Errorf("the job makes room for %s, want %s", got, want)
+	}
+}
+
+func TestOnePodIsServedByOneSetOfMoves(t *testing.T) {
+	t.Parallel()
+	large := unplaced("large", 0)
+	s := newStage(t, making(noLimits), nodes("n1", "n2"), web("a", "n1"), web("b", "n1"), large)
+	asked := s.scheduler("a")
+	_ = s.moved(t)
+	if err := s.Jobs.Add(s.jobs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.moved(t); len(got) != 1 || len(*asked) != 1 {
+		t.Errorf("a job exists: moved %v in both rounds, asked for %v", got, *asked)
+	}
+}
+
+func TestASetIsMovedWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	// The limit lets one pod of the ReplicaSet go, and each of the two alone.
+	s := newStage(t, making("  - {name: MigrationController, args: {maxMigratingPerNode: 1}}\n"), nodes("n1", "n2"),
+		web("a", "n1"), web("b", "n1"), web("c", "n2"), web("d", "n2"), unplaced("large", 0))
+	s.scheduler("a", "b")
+	if diff := cmp.Diff([]string{"a"}, s.moved(t)); diff != "" {
+		t.Errorf("moved (-want +got): the second question leaves out the pod that was refused:\n%s", diff)
+	}
+	if got := s.refused()["b"]; got != string(evict.CapNode) {
+		t.Errorf("b was refused by %q", got)
+	}
+}
+
+func TestNoPodMovesForOneOfALowerPriority(t *testing.T) {
+	t.Parallel()
+	high := func(p *corev1.Pod) { p.Spec.Priority = new(int32(5)) }
+	s := newStage(t, making(noLimits), nodes("n1", "n2"), web("a", "n1", high), web("b", "n1"), unplaced("large", 4))
+	s.scheduler("a", "b")
+	if diff := cmp.Diff([]string{"b"}, s.moved(t)); diff != "" {
+		t.Errorf("moved (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheOrderOfPodsThatWait(t *testing.T) {
+	t.Parallel()
+	late, gone, held, foreign := unplaced("late", 1), unplaced("gone", 9), unplaced("held", 9), unplaced("foreign", 9)
+	late.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(time.Minute))
+	gone.DeletionTimestamp = &metav1.Time{Time: start}
+	held.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
+	foreign.Spec.SchedulerName = "other"
+	s := newStage(t, making(noLimits), nodes("n1"), unplaced("low", 0), late, unplaced("early", 1), gone, held, foreign)
+	asked := s.scheduler()
+	_ = s.moved(t)
+	if diff := cmp.Diff([]string{"default/early", "default/late", "default/low"}, *asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
+
+func TestMembersOfAGangWaitTogether(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, making(noLimits), nodes("n1"), unplaced("g-0", 0), unplaced("g-1", 0), unplaced("x", 0))
+	for _, pod := range slices.Collect(s.state.Pods()) {
+		if strings.HasPrefix(pod.Name, "g-") {
+			pod.Gang = "default/g"
+			s.state.SetPod(pod)
+		}
+	}
+	asked := s.scheduler()
+	_ = s.moved(t)
+	if diff := cmp.Diff([]string{"default/g", "default/x"}, *asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
