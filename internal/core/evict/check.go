@@ -42,6 +42,7 @@ type check struct {
 	code      Code
 	gate      string // may be skipped by this name
 	predicate bool   // is lifted by the pod's annotation
+	workload  bool   // does not refuse a pod without a workload
 	// run returns what the refusal says; false where the check does not refuse.
 	run func(c *candidate) (Refusal, bool)
 }
@@ -52,7 +53,7 @@ var checks = []check{
 	{code: NamespaceNotInCanary, gate: "Namespaces", run: outsideCanary},
 	{code: Protected, run: protected},
 	{code: BarePod, gate: "BarePods", predicate: true, run: bare},
-	{code: UnknownOwner, run: unknownOwner},
+	{code: UnknownOwner, workload: true, run: unknownOwner},
 	{code: SystemCritical, gate: "SystemCritical", predicate: true, run: systemCritical},
 	{code: PriorityThreshold, gate: "PriorityThreshold", predicate: true, run: aboveThreshold},
 	{code: LabelSelector, gate: "LabelSelector", predicate: true, run: unselected},
@@ -60,22 +61,22 @@ var checks = []check{
 	{code: PVC, gate: "PVC", predicate: true, run: claimsVolume},
 	{code: NodeFit, gate: "NodeFit", predicate: true, run: misfit},
 	{code: NoImprovement, run: noImprovement},
-	{code: ExpectedReplicas, gate: "ExpectedReplicas", run: tooFewReplicas},
+	{code: ExpectedReplicas, gate: "ExpectedReplicas", workload: true, run: tooFewReplicas},
 	{code: GaveUp, run: gaveUp},
 	{code: Paused, run: paused},
 	{code: MinAge, run: tooYoung},
-	{code: RolloutInProgress, run: rolloutInProgress},
-	{code: EvictionWouldUpgrade, run: wouldUpgrade},
-	{code: ScalingDown, run: scalingDown},
+	{code: RolloutInProgress, workload: true, run: rolloutInProgress},
+	{code: EvictionWouldUpgrade, workload: true, run: wouldUpgrade},
+	{code: ScalingDown, workload: true, run: scalingDown},
 	{code: GangMinimum, run: breaksGang},
 	{code: AlreadyEvicting, gate: "MaxMigratingPerWorkload", run: alreadyEvicting},
-	{code: WorkloadUnavailable, gate: "MaxUnavailablePerWorkload", run: workloadUnavailable},
+	{code: WorkloadUnavailable, gate: "MaxUnavailablePerWorkload", workload: true, run: workloadUnavailable},
 	{code: PDBViolation, run: violatesBudget},
-	{code: CapWorkload, run: workloadWindow},
-	{code: CapNode, gate: "MaxMigratingPerNode", run: nodeCap},
+	{code: CapWorkload, workload: true, run: workloadWindow},
+	{code: CapNode, gate: "MaxMigratingPerNode", run: capped(CapNode)},
 	{code: CapNamespace, gate: "MaxMigratingPerNamespace", run: namespaceCap},
-	{code: CapDomain, run: domainCap},
-	{code: CapGlobal, gate: "MaxMigratingGlobally", run: globalCap},
+	{code: CapDomain, run: capped(CapDomain)},
+	{code: CapGlobal, gate: "MaxMigratingGlobally", run: capped(CapGlobal)},
 	{code: ReturnWindow, run: returns},
 	{code: OwnerBackoff, run: ownerBackoff},
 	{code: RateLimited, run: rateLimited},
@@ -98,7 +99,7 @@ func (s *State) Check(p *Policy, podUID string, now time.Time) []Refusal {
 func (s *State) CheckMove(p *Policy, m Move, now time.Time) (refused []Refusal) {
 	c := s.candidate(p, m, now)
 	for _, k := range checks {
-		if p.skips(k.gate) || k.predicate && c.pod.Evictable {
+		if p.skips(k.gate) || k.predicate && c.pod.Evictable || k.workload && c.workload == nil {
 			continue
 		}
 		if r, refuses := k.run(&c); refuses {

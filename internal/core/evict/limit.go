@@ -7,60 +7,82 @@ import (
 	"time"
 )
 
-// isStarted reports whether a job runs.
-func isStarted(j *Job) bool { return j.Phase == Started }
-
-// full reports whether a limit allows no further one; 0 does not limit.
-func full(have, limit int) bool { return limit > 0 && have >= limit }
-
-// inRound reports whether the number of jobs that were created in the round, and have a property, has reached a limit.
-func (c *candidate) inRound(limit *int, has func(j *Job) bool) (have int, refuses bool) {
-	if limit == nil || c.move.Round.IsZero() {
-		return 0, false
-	}
-	have = c.count(c.jobs, func(j *Job) bool { return !j.Created.Before(c.move.Round) && has(j) })
-	return have, have >= *limit
+// capacity bounds the jobs with the same value: those that have started and, in a round, those that it created.
+type capacity struct {
+	code    Code
+	value   func(j *Job) string // "" is not counted
+	prefix  string              // of the value in a Use
+	started int                 // 0 does not limit
+	round   *int                // nil does not limit
 }
 
-// nodeCap refuses a move from or to a node with too many.
-func nodeCap(c *candidate) (Refusal, bool) {
-	p, source := c.policy, c.pod.Node
-	if source == "" {
+// capacities returns the limits on numbers of jobs.
+func (c *candidate) capacities() []capacity {
+	p := c.policy
+	all := []capacity{
+		{CapNode, func(j *Job) string { return j.Source }, "", p.MaxMigratingPerNode, p.MaxPerRoundAndNode},
+		{CapNode, func(j *Job) string { return j.Target }, "to ", p.MaxMigratingPerTargetNode, nil},
+		{
+			CapNamespace, func(j *Job) string { return j.Namespace }, "", p.MaxMigratingPerNamespace,
+			p.MaxPerRoundAndNamespace,
+		},
+		{CapGlobal, func(*Job) string { return "cluster" }, "", p.MaxMigratingGlobally, p.MaxPerRound},
+	}
+	for _, d := range p.DomainLimits {
+		all = append(all, capacity{CapDomain, func(j *Job) string {
+			if value := c.nodes[j.Source][d.TopologyKey]; value != "" {
+				return d.TopologyKey + "=" + value
+			}
+			return ""
+		}, "", d.MaxMigrating, nil})
+	}
+	return all
+}
+
+// capped returns the check that refuses a move by the capacities of a code.
+func capped(code Code) func(c *candidate) (Refusal, bool) {
+	return func(c *candidate) (Refusal, bool) {
+		own := &Job{Source: c.pod.Node, Namespace: c.pod.Namespace}
+		if own.Source != "" {
+			own.Target = c.target
+		}
+		for _, k := range c.capacities() {
+			if k.code != code || k.value(own) == "" {
+				continue
+			}
+			r := Refusal{Subject: k.value(own), Limit: k.started}
+			if r.Have = c.count(c.started, func(j *Job) bool {
+				return k.value(j) == r.Subject
+			}); r.Limit > 0 && r.Have >= r.Limit {
+				return r, true
+			}
+			if k.round == nil || c.move.Round.IsZero() {
+				continue
+			}
+			if r.Have, r.Limit = c.count(c.jobs, func(j *Job) bool {
+				return !j.Created.Before(c.move.Round) && k.value(j) == r.Subject
+			}), *k.round; r.Have >= r.Limit {
+				r.Subject += " in this round"
+				return r, true
+			}
+		}
 		return Refusal{}, false
 	}
-	if n := c.count(c.started, func(j *Job) bool { return j.Source == source }); full(n, p.MaxMigratingPerNode) {
-		return Refusal{Subject: source, Have: n, Limit: p.MaxMigratingPerNode}, true
-	}
-	isTarget := func(j *Job) bool { return c.target != "" && j.Target == c.target }
-	if n := c.count(c.started, isTarget); full(n, p.MaxMigratingPerTargetNode) {
-		return Refusal{Subject: c.target, Have: n, Limit: p.MaxMigratingPerTargetNode}, true
-	}
-	n, refuses := c.inRound(p.MaxPerRoundAndNode, func(j *Job) bool { return j.Source == source })
-	if !refuses {
-		return Refusal{}, false
-	}
-	return Refusal{Subject: source + " in this round", Have: n, Limit: *p.MaxPerRoundAndNode}, true
 }
 
 // namespaceCap refuses a pod of a namespace with too many moves, now or in the window.
 func namespaceCap(c *candidate) (Refusal, bool) {
-	p, name := c.policy, c.pod.Namespace
-	if n := c.count(c.started, func(j *Job) bool { return j.Namespace == name }); full(n, p.MaxMigratingPerNamespace) {
-		return Refusal{Subject: name, Have: n, Limit: p.MaxMigratingPerNamespace}, true
+	r, refuses := capped(CapNamespace)(c)
+	if w := c.policy.NamespaceWindow; w != nil && !refuses {
+		return c.inWindow(c.pod.Namespace, c.spaceJobs[c.pod.Namespace], w, w.MaxMigrating.Number)
 	}
-	if n, refuses := c.inRound(p.MaxPerRoundAndNamespace, func(j *Job) bool { return j.Namespace == name }); refuses {
-		return Refusal{Subject: name + " in this round", Have: n, Limit: *p.MaxPerRoundAndNamespace}, true
-	}
-	if p.NamespaceWindow == nil {
-		return Refusal{}, false
-	}
-	return c.inWindow(name, c.spaceJobs[name], p.NamespaceWindow, p.NamespaceWindow.MaxMigrating.Number)
+	return r, refuses
 }
 
 // workloadWindow refuses a pod of a workload with too many evictions in the window.
 func workloadWindow(c *candidate) (Refusal, bool) {
 	w := c.policy.WorkloadWindow
-	if c.workload == nil || w == nil {
+	if w == nil {
 		return Refusal{}, false
 	}
 	most := cmp.Or(w.MaxMigrating, c.policy.MaxMigratingPerWorkload)
@@ -93,30 +115,6 @@ func (c *candidate) inWindow(subject string, jobs map[string]*Job, w *Window, li
 		r.Until = nextToken(slices.Values(at), w.Duration/time.Duration(max(limit, 1)), w.Burst)
 	}
 	return r, r.Until.After(c.now)
-}
-
-// domainCap refuses a pod of a domain with too many moves.
-func domainCap(c *candidate) (Refusal, bool) {
-	for _, d := range c.policy.DomainLimits {
-		value := c.nodes[c.pod.Node][d.TopologyKey]
-		n := c.count(c.started, func(j *Job) bool { return c.nodes[j.Source][d.TopologyKey] == value })
-		if value != "" && n >= d.MaxMigrating {
-			return Refusal{Subject: d.TopologyKey + "=" + value, Have: n, Limit: d.MaxMigrating}, true
-		}
-	}
-	return Refusal{}, false
-}
-
-// globalCap refuses a pod if the cluster has too many moves.
-func globalCap(c *candidate) (Refusal, bool) {
-	if n := c.count(c.started, isStarted); full(n, c.policy.MaxMigratingGlobally) {
-		return Refusal{Subject: "cluster", Have: n, Limit: c.policy.MaxMigratingGlobally}, true
-	}
-	n, refuses := c.inRound(c.policy.MaxPerRound, func(*Job) bool { return true })
-	if !refuses {
-		return Refusal{}, false
-	}
-	return Refusal{Subject: "cluster in this round", Have: n, Limit: *c.policy.MaxPerRound}, true
 }
 
 // rateLimited refuses an eviction for which the token bucket has no token.

@@ -73,8 +73,7 @@ func bare(c *candidate) (Refusal, bool) {
 }
 
 func unknownOwner(c *candidate) (Refusal, bool) {
-	return Refusal{Subject: c.pod.Workload},
-		c.workload != nil && c.workload.Kind == Unknown && !c.policy.AllowUnknownOwners
+	return Refusal{Subject: c.workload.Key}, c.workload.Kind == Unknown && !c.policy.AllowUnknownOwners
 }
 
 func systemCritical(c *candidate) (Refusal, bool) {

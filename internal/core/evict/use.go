@@ -25,7 +25,6 @@ func (s *State) Uses(p *Policy, now time.Time) (all []Use) {
 			all = append(all, Use{Code: code, Subject: subject, Have: have, Limit: limit, Window: window})
 		}
 	}
-	add(CapGlobal, "cluster", len(s.started), p.MaxMigratingGlobally, 0)
 	full := nextToken(func(yield func(time.Time) bool) {
 		for _, j := range s.evicted {
 			if !yield(j.Evicted) {
@@ -37,24 +36,16 @@ func (s *State) Uses(p *Policy, now time.Time) (all []Use) {
 		// Jobs have whole seconds, rounded up: the bucket may seem to lack more than it can hold.
 		add(RateLimited, "cluster", min(int((wait+p.EvictInterval-1)/p.EvictInterval), p.EvictBurst), p.EvictBurst, 0)
 	}
-	// number adds what the started jobs have, by a value of theirs.
-	number := func(code Code, subject func(j *Job) string, prefix string, limit int) {
+	for _, k := range c.capacities() {
 		have := map[string]int{}
 		for _, j := range s.started {
-			if value := subject(j); value != "" {
+			if value := k.value(j); value != "" {
 				have[value]++
 			}
 		}
 		for value, n := range have {
-			add(code, prefix+value, n, limit, 0)
+			add(k.code, k.prefix+value, n, k.started, 0)
 		}
-	}
-	number(CapNode, func(j *Job) string { return j.Source }, "", p.MaxMigratingPerNode)
-	number(CapNode, func(j *Job) string { return j.Target }, "to ", p.MaxMigratingPerTargetNode)
-	number(CapNamespace, func(j *Job) string { return j.Namespace }, "", p.MaxMigratingPerNamespace)
-	for _, d := range p.DomainLimits {
-		number(CapDomain, func(j *Job) string { return s.nodes[j.Source][d.TopologyKey] }, d.TopologyKey+"=",
-			d.MaxMigrating)
 	}
 	if w := p.NamespaceWindow; w != nil {
 		for name, jobs := range s.spaceJobs {

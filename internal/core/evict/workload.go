@@ -9,7 +9,7 @@ import (
 
 // tooFewReplicas refuses pods of workloads that the limits would let lose all replicas.
 func tooFewReplicas(c *candidate) (Refusal, bool) {
-	if c.workload == nil || c.policy.SkipExpectedNumber {
+	if c.policy.SkipExpectedNumber {
 		return Refusal{}, false
 	}
 	n := c.replicas()
@@ -20,9 +20,6 @@ func tooFewReplicas(c *candidate) (Refusal, bool) {
 // rolloutInProgress refuses pods of a workload whose pods are being replaced.
 func rolloutInProgress(c *candidate) (Refusal, bool) {
 	w := c.workload
-	if w == nil {
-		return Refusal{}, false
-	}
 	refuse := func(have, limit int, format string, values ...any) (Refusal, bool) {
 		return Refusal{Subject: w.Key + ": " + fmt.Sprintf(format, values...), Have: have, Limit: limit}, true
 	}
@@ -69,18 +66,12 @@ func rolloutInProgress(c *candidate) (Refusal, bool) {
 // wouldUpgrade refuses pods whose replacement would have a new revision.
 func wouldUpgrade(c *candidate) (Refusal, bool) {
 	w := c.workload
-	if w == nil || w.Kind != StatefulSet || !w.OnDelete || w.CurrentRevision == w.UpdateRevision {
-		return Refusal{}, false
-	}
-	return Refusal{Subject: w.Key}, true
+	return Refusal{Subject: w.Key}, w.Kind == StatefulSet && w.OnDelete && w.CurrentRevision != w.UpdateRevision
 }
 
 // scalingDown refuses pods of a workload that has more replicas than it should have, or will have.
 func scalingDown(c *candidate) (Refusal, bool) {
 	w := c.workload
-	if w == nil {
-		return Refusal{}, false
-	}
 	r := Refusal{Subject: w.Key, Have: w.StatusReplicas, Limit: w.Replicas}
 	leaving := 0
 	for _, p := range c.byWorkload[w.Key] {
@@ -127,9 +118,6 @@ func alreadyEvicting(c *candidate) (Refusal, bool) {
 
 // workloadUnavailable refuses pods of a workload of which too many replicas do not serve.
 func workloadUnavailable(c *candidate) (Refusal, bool) {
-	if c.workload == nil {
-		return Refusal{}, false
-	}
 	n := c.replicas()
 	have, limit := c.unavailable(n), c.policy.MaxUnavailablePerWorkload.Of(n)
 	return Refusal{Subject: c.workload.Key, Have: have, Limit: limit}, have >= limit
