@@ -1,8 +1,13 @@
 package watched
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
+	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -24,43 +29,19 @@ type owner struct {
 	state    evict.Workload // without Key if it belongs to another one
 }
 
-// path is the fields to a value.
-type path []string
-
-func fields(dotted string) path { return strings.Split(dotted, ".") }
-
-// kind is how a kind of owners is read. A path that is nil is of a field that the kind does not have.
+// kind is a kind of owners that is followed from the start.
 type kind struct {
-	group, version, kind, plural    string
-	reads                           evict.Kind
-	partition, paused               path // of the update
-	expected, podsToDelete, reserve path
+	group, version, kind, plural string
+	reads                        evict.Kind
 }
 
 var kinds = []kind{
-	{group: "apps", version: "v1", kind: "Deployment", plural: "deployments", reads: evict.Deployment},
-	{group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets", reads: evict.ReplicaSet},
-	{
-		group: "apps", version: "v1", kind: "StatefulSet", plural: "statefulsets", reads: evict.StatefulSet,
-		partition: fields("spec.updateStrategy.rollingUpdate.partition"),
-	},
-	{
-		group: "apps.kruise.io", version: "v1alpha1", kind: "CloneSet", plural: "clonesets", reads: evict.CloneSet,
-		partition: fields("spec.updateStrategy.partition"), paused: fields("spec.updateStrategy.paused"),
-		expected:     fields("status.expectedUpdatedReplicas"),
-		podsToDelete: fields("spec.scaleStrategy.podsToDelete"),
-	},
-	{
-		group: "apps.kruise.io", version: "v1beta1", kind: "StatefulSet", plural: "statefulsets",
-		reads:     evict.StatefulSet,
-		partition: fields("spec.updateStrategy.rollingUpdate.partition"),
-		paused:    fields("spec.updateStrategy.rollingUpdate.paused"),
-		reserve:   fields("spec.reserveOrdinals"),
-	},
+	{"apps", "v1", "Deployment", "deployments", evict.Deployment},
+	{"apps", "v1", "ReplicaSet", "replicasets", evict.ReplicaSet},
+	{"apps", "v1", "StatefulSet", "statefulsets", evict.StatefulSet},
+	{"apps.kruise.io", "v1alpha1", "CloneSet", "clonesets", evict.CloneSet},
+	{"apps.kruise.io", "v1beta1", "StatefulSet", "statefulsets", evict.StatefulSet},
 }
-
-// scaledKind reads the kinds with the scale subresource that are not in the table.
-var scaledKind = kind{reads: evict.Scaled}
 
 func (k *kind) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.group, Version: k.version, Resource: k.plural}
@@ -93,7 +74,7 @@ func keepOwner(u *unstructured.Unstructured) *unstructured.Unstructured {
 	for _, dotted := range []string{
 		"metadata.managedFields", "metadata.annotations", "spec.template", "spec.volumeClaimTemplates",
 	} {
-		unstructured.RemoveNestedField(u.Object, fields(dotted)...)
+		unstructured.RemoveNestedField(u.Object, strings.Split(dotted, ".")...)
 	}
 	return u
 }
@@ -102,166 +83,150 @@ func keepOwner(u *unstructured.Unstructured) *unstructured.Unstructured {
 func readOwner(u *unstructured.Unstructured) (ownerKey, owner) {
 	key := ownerKey{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}
 	o := owner{uid: u.GetUID(), workload: keyOf(key)}
-	k := kindOf(key)
-	if k == nil {
-		k = &scaledKind
+	reads := evict.Scaled
+	if k := kindOf(key); k != nil {
+		reads = k.reads
 	}
-	if ref := metav1.GetControllerOf(u); k.reads == evict.ReplicaSet && ref != nil {
+	if ref := metav1.GetControllerOf(u); reads == evict.ReplicaSet && ref != nil {
 		o.workload = keyOf(ownerKey{groupOf(ref.APIVersion), ref.Kind, key.namespace, ref.Name})
 		return key, o
 	}
-	o.state = k.read(u.Object)
-	o.state.Key = o.workload
-	if o.state.Fault != "" {
-		o.state.Fault = o.workload + ": " + o.state.Fault
+	var err error
+	if o.state, err = readWorkload(u, reads); err != nil {
+		o.state.Fault = o.workload + ": " + err.Error()
 	}
+	o.state.Key = o.workload
 	return key, o
 }
 
-// reader reads fields of an object. The first one that cannot be read is its fault.
-type reader struct {
-	object map[string]any
-	fault  string
-}
-
-func (r *reader) refuse(p path, rule string, value any) {
-	if r.fault == "" {
-		r.fault = fmt.Sprintf("%s %s, is %v", strings.Join(p, "."), rule, value)
+// scaled is what all kinds have that can be scaled.
+type scaled struct {
+	Metadata struct{ Generation int64 }
+	Spec     struct{ Replicas *uint32 }
+	Status   struct {
+		Replicas, UpdatedReplicas, ReadyReplicas uint32
+		ObservedGeneration                       *int64
 	}
 }
 
-// find returns a value; false if it is absent.
-func (r *reader) find(p path) (any, bool) {
-	if p == nil {
-		return nil, false
-	}
-	value, found, err := unstructured.NestedFieldNoCopy(r.object, p...)
-	if err != nil {
-		r.refuse(p, "must be in objects", err)
-	}
-	return value, found && value != nil && err == nil
-}
-
-// number returns a whole number of 0 or more; 0 if it is absent.
-func (r *reader) number(p path) int {
-	value, found := r.find(p)
-	if !found {
-		return 0
-	}
-	switch n := value.(type) {
-	case int64:
-		if n >= 0 && n <= math.MaxInt32 {
-			return int(n)
+// updated is what the kinds of the table have in addition, each a part of it.
+type updated struct {
+	Spec struct {
+		UpdateStrategy struct {
+			Type          string
+			Partition     any // of a CloneSet: a number or a percentage
+			Paused        bool
+			RollingUpdate struct {
+				Partition any
+				Paused    bool
+			}
 		}
-	case float64: // encoding/json decodes numbers to it
-		if n >= 0 && n <= math.MaxInt32 && n == math.Trunc(n) {
-			return int(n)
-		}
+		ScaleStrategy   struct{ PodsToDelete []string }
+		ReserveOrdinals []any
 	}
-	r.refuse(p, "must be a whole number that fits int32", value)
-	return 0
+	Status struct {
+		Conditions                      []struct{ Type, Status string }
+		CurrentRevision, UpdateRevision string
+		ExpectedUpdatedReplicas         *int
+	}
 }
 
-// numberOf returns a number, or a percentage of all, rounded up as Kruise does it.
-func (r *reader) numberOf(p path, all int) int {
-	value, _ := r.find(p)
-	text, isText := value.(string)
-	if !isText {
-		return r.number(p)
+// readWorkload reads the numbers of an owner. The error is about the first field that cannot be read.
+func readWorkload(u *unstructured.Unstructured, reads evict.Kind) (w evict.Workload, err error) {
+	var all scaled
+	if err := decode(u, &all); err != nil {
+		return w, err
+	} else if all.Spec.Replicas == nil {
+		return w, errors.New("spec.replicas must be a whole number, is absent")
 	}
-	number, isPercent := strings.CutSuffix(text, "%")
-	n, err := strconv.Atoi(number)
-	if err != nil || !isPercent || n < 0 || n > 100 {
-		r.refuse(p, "must be a whole number or 0% to 100%", text)
+	w = evict.Workload{
+		Kind: reads, Replicas: int(*all.Spec.Replicas), StatusReplicas: int(all.Status.Replicas),
+		Updated: int(all.Status.UpdatedReplicas), Ready: int(all.Status.ReadyReplicas),
+		Generation: all.Metadata.Generation,
 	}
-	return (all*n + 99) / 100
-}
-
-func (r *reader) text(p path) string {
-	value, found := r.find(p)
-	text, isText := value.(string)
-	if found && !isText {
-		r.refuse(p, "must be a text", value)
-	}
-	return text
-}
-
-func (r *reader) flag(p path) bool {
-	value, found := r.find(p)
-	flag, isFlag := value.(bool)
-	if found && !isFlag {
-		r.refuse(p, "must be true or false", value)
-	}
-	return flag
-}
-
-func (r *reader) list(p path) []any {
-	value, found := r.find(p)
-	list, isList := value.([]any)
-	if found && !isList {
-		r.refuse(p, "must be a list", value)
-	}
-	return list
-}
-
-// read reads the numbers of an owner.
-func (k *kind) read(object map[string]any) (w evict.Workload) {
-	r := &reader{object: object}
-	w.Kind = k.reads
-	if _, found := r.find(fields("spec.replicas")); !found {
-		r.refuse(fields("spec.replicas"), "must be a whole number that fits int32", "absent")
-	}
-	w.Replicas = r.number(fields("spec.replicas"))
-	w.StatusReplicas = r.number(fields("status.replicas"))
-	w.Updated = r.number(fields("status.updatedReplicas"))
-	w.Ready = r.number(fields("status.readyReplicas"))
-	w.Generation = int64(r.number(fields("metadata.generation")))
-	w.Observed = int64(r.number(fields("status.observedGeneration")))
-	if _, found := r.find(fields("status.observedGeneration")); !found && k.reads == evict.Scaled {
+	if at := all.Status.ObservedGeneration; at != nil {
+		w.Observed = *at
+	} else if reads == evict.Scaled {
 		w.Observed = w.Generation // not every kind has it
 	}
-	if k.reads == evict.Deployment {
-		for _, condition := range r.list(fields("status.conditions")) {
-			c, _ := condition.(map[string]any)
-			w.Stalled = w.Stalled || c["type"] == "Progressing" && c["status"] == "False"
+	if reads == evict.Scaled {
+		return w, nil
+	}
+	var more updated
+	if err := decode(u, &more); err != nil {
+		return w, err
+	}
+	update := more.Spec.UpdateStrategy
+	for _, c := range more.Status.Conditions {
+		w.Stalled = w.Stalled || c.Type == "Progressing" && c.Status == "False"
+	}
+	w.OnDelete, w.PausedUpdate = update.Type == "OnDelete", update.Paused || update.RollingUpdate.Paused
+	w.CurrentRevision, w.UpdateRevision = more.Status.CurrentRevision, more.Status.UpdateRevision
+	w.ExpectedUpdated, w.Leaving = more.Status.ExpectedUpdatedReplicas, more.Spec.ScaleStrategy.PodsToDelete
+	partition := cmp.Or(update.Partition, update.RollingUpdate.Partition)
+	if w.Partition, err = part(partition, w.Replicas); err != nil {
+		return w, err
+	}
+	for _, ordinals := range more.Spec.ReserveOrdinals {
+		names, err := reserved(u.GetName(), fmt.Sprint(ordinals))
+		if err != nil {
+			return w, err
 		}
+		w.Leaving = append(w.Leaving, names...)
 	}
-	if k.reads == evict.StatefulSet {
-		w.OnDelete = r.text(fields("spec.updateStrategy.type")) == "OnDelete"
-		w.CurrentRevision = r.text(fields("status.currentRevision"))
-		w.UpdateRevision = r.text(fields("status.updateRevision"))
-	}
-	w.Partition, w.PausedUpdate = r.numberOf(k.partition, w.Replicas), r.flag(k.paused)
-	if _, found := r.find(k.expected); found {
-		n := r.number(k.expected)
-		w.ExpectedUpdated = &n
-	}
-	for _, name := range r.list(k.podsToDelete) {
-		w.Leaving = append(w.Leaving, fmt.Sprint(name))
-	}
-	for _, ordinals := range r.list(k.reserve) {
-		w.Leaving = append(w.Leaving, r.reserved(k.reserve, ordinals)...)
-	}
-	w.Fault = r.fault
-	return w
+	return w, nil
 }
 
-// reserved returns the names of pods with reserved ordinals: a number, or a range such as "3-5".
-func (r *reader) reserved(p path, ordinals any) (names []string) {
+// decode reads fields of an object.
+func decode(u *unstructured.Unstructured, into any) error {
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	err = decoder.Decode(into)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		wanted := map[reflect.Kind]string{
+			reflect.String: "a text", reflect.Bool: "true or false", reflect.Slice: "a list",
+			reflect.Struct: "an object",
+		}[wrong.Type.Kind()]
+		name := regexp.MustCompile(`\b[A-Z]`).ReplaceAllStringFunc(wrong.Field, strings.ToLower)
+		return fmt.Errorf("%s must be %s, is a %s", name, cmp.Or(wanted, "a whole number"), wrong.Value)
+	}
+	return err
+}
+
+// part reads a number, or a percentage of all, rounded up as Kruise does it.
+func part(value any, all int) (int, error) {
+	if value == nil {
+		return 0, nil
+	}
+	number, isPercent := strings.CutSuffix(fmt.Sprint(value), "%")
+	n, err := strconv.Atoi(number)
+	if _, isText := value.(string); err != nil || n < 0 || isText != isPercent || isPercent && n > 100 {
+		return 0, fmt.Errorf("the partition of the update must be a whole number or 0%% to 100%%, is %v", value)
+	}
+	if isPercent {
+		n = (all*n + 99) / 100
+	}
+	return n, nil
+}
+
+// reserved returns the names of the pods of an owner with reserved ordinals: a number, or a range such as "3-5".
+func reserved(owner, ordinals string) (names []string, err error) {
 	const most = 10_000
-	first, last, isRange := strings.Cut(fmt.Sprint(ordinals), "-")
+	first, last, isRange := strings.Cut(ordinals, "-")
 	if !isRange {
 		last = first
 	}
 	from, err := strconv.Atoi(first)
 	to, errTo := strconv.Atoi(last)
 	if err != nil || errTo != nil || from < 0 || to < from || to-from >= most {
-		r.refuse(p, "must be ordinals or ranges of them", ordinals)
-		return nil
+		return nil, fmt.Errorf("spec.reserveOrdinals must be ordinals or ranges of them, is %s", ordinals)
 	}
-	name := r.text(fields("metadata.name"))
 	for n := from; n <= to; n++ {
-		names = append(names, fmt.Sprintf("%s-%d", name, n))
+		names = append(names, fmt.Sprintf("%s-%d", owner, n))
 	}
-	return names
+	return names, nil
 }
