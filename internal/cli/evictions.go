@@ -32,8 +32,9 @@ The first table has the PodMigrationJobs, the latest last: FROM is the node that
 held for its successor. REASON says why a job waits or has failed.
 
 The second table has the limits on evictions that something counts against. The third one counts the pods that may not
-be evicted now, by the code of the first limit that keeps them; -o json has each of them. The descheduler answers
-both.`,
+be evicted now, by the code of the first limit that keeps them. The fourth one counts the moves that plugins of the
+descheduler proposed in their last round and that were refused, in the same way. -o json has each pod. The descheduler
+answers all but the first.`,
 		Example: `  # what was moved, and what the limits allow
   tenon evictions
 
@@ -157,5 +158,21 @@ func drawEvictions(e *evictions, width int) string {
 		out.WriteString(c.String())
 	}
 	drawKept(&out, e.Movable, e.Kept)
+	if r := e.Round; r != nil {
+		fmt.Fprintf(&out, "\nIn the last round of plugins, %s ago, %s accepted and %d refused.\n",
+			age(time.Since(r.Time)), view.Count(r.Accepted, "move")+" "+wasOrWere(r.Accepted), len(r.Refused))
+		var groups refusalGroups
+		for _, m := range r.Refused {
+			groups.add(m.Plugin, m.KeptPod)
+		}
+		groups.draw(&out)
+	}
 	return out.String()
+}
+
+func wasOrWere(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
 }

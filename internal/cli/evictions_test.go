@@ -37,6 +37,11 @@ func evictionServer(t *testing.T) *httptest.Server {
 			{Code: "RateLimited", Subject: "cluster", Have: 1, Limit: 1},
 		},
 		Movable: roomAnswer().Movable, Kept: roomAnswer().Kept,
+		Round: &view.Round{Time: time.Now().Add(-14 * time.Second), Accepted: 1, Refused: []view.RefusedMove{
+			{KeptPod: roomAnswer().Kept[0], Plugin: "default/PodLifeTime", Wish: "it is too old"},
+			{KeptPod: roomAnswer().Kept[2], Plugin: "default/PodLifeTime", Wish: "it is too old"},
+			{KeptPod: roomAnswer().Kept[0], Plugin: "default/MakeRoom", Wish: "it makes room for pod default/train-0"},
+		}},
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -115,7 +115,10 @@ func askForRoom(ctx context.Context, flags *genericclioptions.ConfigFlags, addre
 // drawRoom draws a plan, or why there is none.
 func drawRoom(a *view.RoomAnswer) string {
 	var out strings.Builder
-	need := strings.Join(a.Pods, ", ")
+	need, bound := strings.Join(a.Pods, ", "), ""
+	if a.Bound != "" {
+		bound = " (bound: " + a.Bound + ")"
+	}
 	switch {
 	case a.Found && len(a.Moves) == 0:
 		fmt.Fprintf(&out, "%s: there is room already, on %s\n", need, strings.Join(nodesOf(a), ", "))
@@ -133,13 +136,13 @@ func drawRoom(a *view.RoomAnswer) string {
 		if a.Proven {
 			fmt.Fprintf(&out, "\nNo smaller set of moves helps (%d sets were looked at).\n", a.Looked)
 		} else {
-			fmt.Fprintf(&out, "\nThe search was cut short after %d sets: a smaller set may exist.\n", a.Looked)
+			fmt.Fprintf(&out, "\nThe search was cut short after %d sets%s: a smaller set may exist.\n", a.Looked, bound)
 		}
 	case a.Proven:
 		fmt.Fprintf(&out, "%s: no set of at most %s helps\n", need, view.Count(a.MaxMoves, "move"))
 	default:
-		fmt.Fprintf(&out, "%s: none of the %d sets of at most %s that were looked at helps\n", need, a.Looked,
-			view.Count(a.MaxMoves, "move"))
+		fmt.Fprintf(&out, "%s: none of the %d sets of at most %s that were looked at helps%s\n", need, a.Looked,
+			view.Count(a.MaxMoves, "move"), bound)
 	}
 	if len(a.Unschedulable) > 0 && a.Unschedulable[0].RootCause != nil {
 		fmt.Fprintf(&out, "Now: %s\n", a.Unschedulable[0].RootCause.Message)
@@ -151,27 +154,50 @@ func drawRoom(a *view.RoomAnswer) string {
 // drawKept draws a line for each code by which pods may not be moved, with the first pod as an example.
 func drawKept(out *strings.Builder, movable int, kept []view.KeptPod) {
 	fmt.Fprintf(out, "\n%s may be moved now, %d may not.\n", view.Count(movable, "pod"), len(kept))
-	if len(kept) == 0 {
+	var groups refusalGroups
+	for _, k := range kept {
+		groups.add("", k)
+	}
+	groups.draw(out)
+}
+
+// refusalGroup is pods that were refused by the same code.
+type refusalGroup struct {
+	plugin, code, example, text string
+	pods                        int
+}
+
+type refusalGroups []*refusalGroup
+
+func (g *refusalGroups) add(plugin string, k view.KeptPod) {
+	first := k.Reasons[0]
+	i := slices.IndexFunc(*g, func(r *refusalGroup) bool { return r.plugin == plugin && r.code == first.Code })
+	if i < 0 {
+		i = len(*g)
+		*g = append(*g, &refusalGroup{plugin: plugin, code: first.Code, example: k.Pod, text: first.Message})
+	}
+	(*g)[i].pods++
+}
+
+// draw draws the groups, the largest first. The column of plugins is left out where no group has one.
+func (g refusalGroups) draw(out *strings.Builder) {
+	if len(g) == 0 {
 		return
 	}
-	type group struct {
-		code, example, text string
-		pods                int
-	}
-	var groups []*group
-	for _, k := range kept {
-		first := k.Reasons[0]
-		i := slices.IndexFunc(groups, func(g *group) bool { return g.code == first.Code })
-		if i < 0 {
-			i, groups = len(groups), append(groups, &group{code: first.Code, example: k.Pod, text: first.Message})
+	slices.SortFunc(g, func(x, y *refusalGroup) int {
+		return cmp.Or(y.pods-x.pods, strings.Compare(x.plugin, y.plugin), strings.Compare(x.code, y.code))
+	})
+	c, plugins := columns{indent: "  "}, g[0].plugin != ""
+	row := func(pods any, code, plugin, example, reason string) {
+		if plugins {
+			c.add(pods, code, plugin, example, reason)
+		} else {
+			c.add(pods, code, example, reason)
 		}
-		groups[i].pods++
 	}
-	slices.SortFunc(groups, func(x, y *group) int { return cmp.Or(y.pods-x.pods, strings.Compare(x.code, y.code)) })
-	c := columns{indent: "  "}
-	c.add("PODS", "CODE", "EXAMPLE", "REASON")
-	for _, g := range groups {
-		c.add(g.pods, g.code, g.example, strings.TrimPrefix(g.text, g.code+": "))
+	row("PODS", "CODE", "PLUGIN", "EXAMPLE", "REASON")
+	for _, r := range g {
+		row(r.pods, r.code, r.plugin, r.example, strings.TrimPrefix(r.text, r.code+": "))
 	}
 	for _, line := range c.lines() {
 		out.WriteString(line + "\n")

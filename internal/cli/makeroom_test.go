@@ -190,6 +190,12 @@ func TestMakeRoomSaysWhatWentWrong(t *testing.T) {
 			change: func(w *roomWorld) { w.answer.Found, w.answer.Moves = false, nil },
 			code:   ExitUnhealthy, writes: 1, want: "no set of at most 2 moves helps",
 		},
+		"a search that was cut short": {
+			change: func(w *roomWorld) {
+				w.answer.Found, w.answer.Moves, w.answer.Proven, w.answer.Bound = false, nil, false, "1.5s"
+			},
+			code: ExitUnhealthy, writes: 1, want: "that were looked at helps (bound: 1.5s)",
+		},
 		"the pod has gone from its node": {
 			change: func(w *roomWorld) { w.moved.UID = "another" }, code: ExitUnexpected, writes: 2,
 			want: "move pod default/web-1: it is not on node n1 any more",

@@ -9,6 +9,25 @@ type EvictionLimits struct {
 	// Movable is the number of placed pods that may be evicted now, Kept are the others, each with its reasons.
 	Movable int       `json:"movable"`
 	Kept    []KeptPod `json:"kept"`
+	// Round is the last round of plugins; absent before the first one has ended.
+	Round *Round `json:"round,omitempty"`
+}
+
+// Round is what became of the moves that plugins proposed together.
+type Round struct {
+	Time time.Time `json:"time"`
+	// Accepted is the number of moves for which a job was created, or would have been but for a dry run. Refused are
+	// the others.
+	Accepted int           `json:"accepted"`
+	Refused  []RefusedMove `json:"refused"`
+}
+
+// RefusedMove is a pod that a plugin, PROFILE/PLUGIN, wanted to move because of Wish.
+type RefusedMove struct {
+	KeptPod
+
+	Plugin string `json:"plugin"`
+	Wish   string `json:"wish"`
 }
 
 // LimitUse is how much of a limit is used.

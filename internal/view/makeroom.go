@@ -1,5 +1,7 @@
 package view
 
+import "github.com/tenon-project/tenon/internal/core/evict"
+
 // RoomRequest asks the descheduler which pods to move so that others fit.
 type RoomRequest struct {
 	// Pods need room, namespace/name each; or all members without a node of Gang do, which is namespace/name.
@@ -28,6 +30,14 @@ type KeptPod struct {
 	Pod     string       `json:"pod"`
 	Node    string       `json:"node"`
 	Reasons []KeptReason `json:"reasons"`
+}
+
+// KeptReasons are those of refusals.
+func KeptReasons(refused []evict.Refusal) (kept []KeptReason) {
+	for _, r := range refused {
+		kept = append(kept, KeptReason{Code: string(r.Code), Message: r.String(), Final: r.Final()})
+	}
+	return kept
 }
 
 // KeptReason is a code of the limits on evictions, with its text.

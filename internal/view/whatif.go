@@ -82,8 +82,10 @@ type RoomPlan struct {
 	MaxMoves int        `json:"maxMoves"`
 	// Proven reports whether no smaller set helps; where none was found, whether none of at most MaxMoves does.
 	Proven bool `json:"proven"`
-	// Looked is the number of sets that were looked at.
-	Looked int `json:"looked"`
+	// Looked is the number of sets that were looked at. Bound is what ended the search before all were, a time or a
+	// number of sets; absent where nothing did.
+	Looked int    `json:"looked"`
+	Bound  string `json:"bound,omitempty"`
 }
 
 // RoomMove is a pod that moves, and what its successor gets on the target node.

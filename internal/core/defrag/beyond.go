@@ -17,22 +17,22 @@ func (s *search) beyond(nodes []string) error {
 	}
 	if s.want > 1 {
 		s.Proven = false // a pod that frees nothing can make room for another move
+	} else { // an option is a set of its own, and small ones were tried
+		options = slices.DeleteFunc(options, func(c set) bool { return len(c.pods) <= exact })
 	}
 	slices.SortFunc(options, compare)
 	next := &unions{options: options}
 	next.push(nil, 0)
-	for looked := 0; len(next.list) > 0; looked++ {
-		if looked == s.limits.Sets {
-			s.Proven = false
-			return nil
-		}
+	for len(next.list) > 0 {
 		u := heap.Pop(next).(union)
 		last := u.members[len(u.members)-1]
 		next.push(u.members[:len(u.members)-1], last+1)
 		if s.want > 1 && len(u.pods) < s.limits.Moves {
 			next.push(u.members, last+1)
 		}
-		s.Sets++
+		if s.spent(len(u.pods)) {
+			return nil
+		}
 		if len(u.pods) <= exact || len(u.pods) > s.limits.Moves || u.gain < s.short || u.clashes {
 			continue
 		}
@@ -44,6 +44,18 @@ func (s *search) beyond(nodes []string) error {
 		}
 	}
 	return nil
+}
+
+// spent counts a set of so many pods, and reports whether the bound is reached.
+func (s *search) spent(pods int) bool {
+	s.Sets++
+	if pods > exact {
+		s.counted++
+	}
+	if s.counted > s.limits.Sets {
+		s.Bounded, s.Proven = true, false
+	}
+	return s.Bounded
 }
 
 // options returns the sets of a node's pods that free more than each of their parts.
@@ -61,8 +73,7 @@ func (s *search) options(node string) (options []set, err error) {
 				first = part[len(part)-1] + 1
 			}
 			for i := first; i < len(pods); i++ {
-				if s.Sets++; size > exact && s.Sets > s.limits.Sets {
-					s.Proven = false
+				if s.spent(size) {
 					return options, nil
 				}
 				grown := append(slices.Clone(part), i)

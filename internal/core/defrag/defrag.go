@@ -38,8 +38,7 @@ type Cluster interface {
 type Limits struct {
 	// Moves is the largest number of pods of a set.
 	Moves int
-	// Sets bounds the search beyond two pods. Sets of one and two pods are all looked at, and count as well: where as
-	// many of them exist, the search ends after them, without proof.
+	// Sets bounds the search beyond two pods. Sets of one and two pods are all looked at, and do not count.
 	Sets int
 	// Targets bounds the assignments of targets that are tried for one set.
 	Targets int
@@ -54,9 +53,12 @@ type Result struct {
 	Proven bool
 	// Sets is the number of sets that were looked at.
 	Sets int
+	// Bounded reports whether Limits.Sets ended the search.
+	Bounded bool
 }
 
-// Search finds the smallest set of moves after which want equal pods fit.
+// Search finds the smallest set of moves after which want equal pods fit. With an error of the Cluster it returns how
+// far it came.
 func Search(c Cluster, nodes []string, pods []Pod, want int, l Limits) (Result, error) {
 	s := &search{
 		Cluster: c, limits: l, want: want, short: want, base: map[string]int{}, known: map[string]int{},
@@ -66,7 +68,7 @@ func Search(c Cluster, nodes []string, pods []Pod, want int, l Limits) (Result, 
 	for _, node := range nodes {
 		n, err := c.Capacity(node, nil, want)
 		if err != nil {
-			return Result{}, err
+			return s.failed(err)
 		}
 		s.base[node] = n
 		s.short -= n
@@ -76,21 +78,26 @@ func Search(c Cluster, nodes []string, pods []Pod, want int, l Limits) (Result, 
 	}
 	if s.short <= 0 {
 		works, err := c.Works(nil)
+		if err != nil {
+			return s.failed(err)
+		}
 		s.Found = works
-		return s.Result, err
+		return s.Result, nil
 	}
 	for size := 1; size <= min(l.Moves, exact) && !s.Found; size++ {
 		if err := s.enumerate(pods, size); err != nil {
-			return Result{}, err
+			return s.failed(err)
 		}
 	}
 	if !s.Found && l.Moves > exact {
 		if err := s.beyond(nodes); err != nil {
-			return Result{}, err
+			return s.failed(err)
 		}
 	}
 	return s.Result, nil
 }
+
+func (s *search) failed(err error) (Result, error) { return Result{Sets: s.Sets}, err }
 
 type search struct {
 	Cluster
@@ -98,6 +105,7 @@ type search struct {
 	limits  Limits
 	want    int
 	short   int            // pods of the demand that do not fit without a move
+	counted int            // sets of more than two pods that were looked at
 	base    map[string]int // capacity of each node without a move
 	known   map[string]int // capacity by node and the pods that are gone
 	targets map[string][]string

@@ -240,17 +240,56 @@ func TestABoundIsReported(t *testing.T) {
 		if !got.Found || len(got.Moves) != 3 {
 			continue
 		}
-		full.Sets = 1
+		full.Sets = 0
 		bounded, err := defrag.Search(a, a.names, pods, 1, full)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bounded.Proven {
+		if bounded.Proven || !bounded.Bounded {
 			t.Errorf("a search that was cut short claims proof: %+v", bounded)
 		}
 		return
 	}
 	t.Error("no case needs three moves")
+}
+
+// TestSmallSetsDoNotCountAgainstTheBound: on clusters with many pods a search for three moves ended without proof
+// before it had looked at the first set of three.
+func TestSmallSetsDoNotCountAgainstTheBound(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(400) {
+		a, pods := random(t, rand.New(rand.NewPCG(5, seed)), 3, 1)
+		full := defrag.Limits{Moves: 3, Sets: 100_000, Targets: 100_000}
+		got, err := defrag.Search(a, a.names, pods, 1, full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !got.Found || len(got.Moves) != 3 {
+			continue
+		}
+		n, pairs := len(pods), 0
+		for i, p := range pods {
+			for _, q := range pods[i+1:] {
+				if p.Node == q.Node {
+					pairs++
+				}
+			}
+		}
+		var same defrag.Result
+		for full.Sets = 0; full.Sets == 0 || same.Bounded; full.Sets++ {
+			if same, err = defrag.Search(a, a.names, pods, 1, full); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if full.Sets > n+pairs {
+			continue
+		}
+		if diff := cmp.Diff(got, same); diff != "" {
+			t.Errorf("with a bound of %d sets (-without +with):\n%s", full.Sets, diff)
+		}
+		return
+	}
+	t.Error("no case needs three moves and has more sets of one and two pods than larger ones")
 }
 
 // failing is a Cluster that cannot answer.
@@ -271,8 +310,8 @@ func TestAnErrorOfTheClusterEndsTheSearch(t *testing.T) {
 	put(a.views, "n0", a.asked["p"])
 	pods := []defrag.Pod{{UID: "p", Node: "n0"}}
 	limits := defrag.Limits{Moves: 2, Sets: 10, Targets: 10}
-	if _, err := defrag.Search(failing{a}, a.names, pods, 1, limits); !errors.Is(err, errAway) {
-		t.Errorf("got error %v, want %v", err, errAway)
+	if got, err := defrag.Search(failing{a}, a.names, pods, 1, limits); !errors.Is(err, errAway) || got.Proven {
+		t.Errorf("got %+v, error %v, want %v without proof", got, err, errAway)
 	}
 	got, err := defrag.Search(a, a.names, pods, 1, limits)
 	if diff := cmp.Diff(defrag.Result{Proven: true, Sets: 1}, got); err != nil || diff != "" {

@@ -13,6 +13,7 @@
 // and a set that helps by such a rule alone is not found.
 //
 // Beyond two pods, the sets of each node that free more than any part of them are options, and unions of options of
-// different nodes are tried in order. Both are bounded by Limits.Sets. The first set that works is the result, and no
-// set of at most two works. For a demand of one pod it is the smallest of all, unless the bound was reached.
+// different nodes are tried in order. Both are bounded by Limits.Sets, which counts the sets of more than two pods. The
+// first set that works is the result, and no set of at most two works. For a demand of one pod it is the smallest of
+// all, unless the bound was reached.
 package defrag

@@ -82,6 +82,7 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		planner.WhatIf, room = asked.WhatIf, planner.PlanAmong
 		p.handlers[makeroom.Path] = planner
 	}
+	planner.Round = func() *view.Round { return p.plugins.Last() }
 	counters := migration.NewMetrics()
 	p.mover = migration.New(migration.Options{
 		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods,

@@ -16,7 +16,7 @@ const EvictionsPath = "/apis/v1/evictions"
 // Evictions returns how much of the limits is used, and which placed pods they keep where they are. Keep in mind that a
 // pod that may be evicted now may not be a moment later: each eviction counts.
 func (p *Planner) Evictions() *view.EvictionLimits {
-	out := &view.EvictionLimits{Limits: []view.LimitUse{}, Kept: []view.KeptPod{}}
+	out := &view.EvictionLimits{Limits: []view.LimitUse{}, Kept: []view.KeptPod{}, Round: p.Round()}
 	p.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
 			switch kept := reasons(s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Now())); {

@@ -20,6 +20,8 @@ type Planner struct {
 	// WhatIf asks the scheduler.
 	WhatIf func(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
 	Now    func() time.Time
+	// Round returns the last round of plugins, nil before the first one has ended.
+	Round func() *view.Round
 }
 
 // Bad is an error of the one who asks.
@@ -97,11 +99,7 @@ func (p *Planner) PlanAmong(ctx context.Context, r *view.RoomRequest, refusals f
 }
 
 // reasons are those for which a pod may not be moved now. The rate of evictions does not count: it is waited for.
-func reasons(refused []evict.Refusal) (kept []view.KeptReason) {
-	for _, r := range refused {
-		if r.Code != evict.RateLimited {
-			kept = append(kept, view.KeptReason{Code: string(r.Code), Message: r.String(), Final: r.Final()})
-		}
-	}
-	return kept
+func reasons(refused []evict.Refusal) []view.KeptReason {
+	rate := func(r evict.Refusal) bool { return r.Code == evict.RateLimited }
+	return view.KeptReasons(slices.DeleteFunc(refused, rate))
 }

@@ -51,6 +51,7 @@ func planner(t *testing.T, whatIf func(*view.WhatIf) (*view.WhatIfAnswer, error)
 	}
 	return &makeroom.Planner{
 		Read: func(f func(*evict.State)) { f(s) }, Policy: policy, Now: func() time.Time { return now },
+		Round:  func() *view.Round { return &view.Round{Time: now, Accepted: 7} },
 		WhatIf: func(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) { return whatIf(q) },
 	}
 }
@@ -199,7 +200,9 @@ func TestTheLimitsAreServed(t *testing.T) {
 		t.Errorf("GET answers %d: %s", code, text)
 	}
 	code, text := ask("POST")
-	for _, want := range []string{`"limits":[]`, `"movable":2`, `"pod":"default/bare"`, `"code":"BarePod"`} {
+	for _, want := range []string{
+		`"limits":[]`, `"movable":2`, `"pod":"default/bare"`, `"code":"BarePod"`, `"accepted":7`,
+	} {
 		if code != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("POST answers %d without %s:\n%s", code, want, text)
 		}

@@ -101,8 +101,14 @@ func TestASetIsMovedWholeOrNotAtAll(t *testing.T) {
 	if diff := cmp.Diff([]string{"a"}, s.moved(t)); diff != "" {
 		t.Errorf("moved (-want +got): the second question leaves out the pod that was refused:\n%s", diff)
 	}
-	if got := s.refused()["b"]; got != string(evict.CapNode) {
-		t.Errorf("b was refused by %q", got)
+	want := &view.Round{Time: s.ended, Accepted: 1, Refused: []view.RefusedMove{{
+		KeptPod: view.KeptPod{Pod: "default/b", Node: "n1", Reasons: []view.KeptReason{{
+			Code: "CapNode", Message: "CapNode: node n1: 1 of 1 migrations are used",
+		}}},
+		Plugin: "p/MakeRoom", Wish: "it makes room for pod default/large",
+	}}}
+	if diff := cmp.Diff(want, s.Last()); diff != "" {
+		t.Errorf("the round (-want +got):\n%s", diff)
 	}
 }
 

@@ -148,7 +148,7 @@ func (s *stage) moved(t *testing.T) (names []string) {
 // refusals are the codes of what refused each pod in the last round.
 func (s *stage) refused() map[string]string {
 	all := map[string]string{}
-	for _, d := range s.Last() {
+	for _, d := range s.last {
 		for _, r := range d.Refusals {
 			all[d.Pod] += string(r.Code) + " "
 		}
@@ -317,7 +317,7 @@ func TestALimitCountsThePodsOfTheRound(t *testing.T) {
 			s := newStage(t, c.config, nodes("n0", "n1"), pods()...)
 			jobs := s.moved(t)
 			accepted := 0
-			for _, d := range s.Last() {
+			for _, d := range s.last {
 				if len(d.Refusals) == 0 {
 					accepted++
 				}

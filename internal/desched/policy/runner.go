@@ -65,8 +65,9 @@ type Runner struct {
 	profiles []profile
 	wake     chan struct{} // has an element when a round is to begin early
 
-	mu   sync.Mutex // guards what is below
-	last []Decision
+	mu    sync.Mutex // guards what is below
+	last  []Decision
+	ended time.Time // when the last round ended; zero before
 }
 
 // profile is one of the settings, with the predicates of its DefaultEvictor; nil if it has none.
@@ -187,7 +188,7 @@ func (r *Runner) Round(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = n.decisions
+	r.last, r.ended = n.decisions, r.Clock.Now()
 	return errors.Join(failed...)
 }
 
@@ -198,9 +199,25 @@ func wrong(name string, s *plugin.Status) error {
 	return fmt.Errorf("plugin %s: %w", name, s.Err)
 }
 
-// Last returns the decisions of the last round that has ended. They must not be changed.
-func (r *Runner) Last() []Decision {
+// Last returns what became of the moves of the last round that has ended; nil before.
+func (r *Runner) Last() *view.Round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last
+	if r.ended.IsZero() {
+		return nil
+	}
+	out := &view.Round{Time: r.ended, Refused: []view.RefusedMove{}}
+	for _, d := range r.last {
+		if len(d.Refusals) == 0 {
+			out.Accepted++
+			continue
+		}
+		out.Refused = append(out.Refused, view.RefusedMove{
+			KeptPod: view.KeptPod{
+				Pod: d.Namespace + "/" + d.Pod, Node: d.Node, Reasons: view.KeptReasons(d.Refusals),
+			},
+			Plugin: d.Profile + "/" + d.Plugin, Wish: d.Reason,
+		})
+	}
+	return out
 }

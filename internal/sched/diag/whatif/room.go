@@ -1,7 +1,9 @@
 package whatif
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,9 +21,11 @@ import (
 const (
 	defaultMoves = 2
 	mostMoves    = 8
-	// setsLooked and targetsTried bound a search for sets of more than two moves: an answer has two seconds.
+	// setsLooked and targetsTried bound a search for sets of more than two moves, searchTime bounds every search: an
+	// answer has two seconds, and says why the pods fit nowhere where no set is found.
 	setsLooked   = 20_000
 	targetsTried = 64
+	searchTime   = 1500 * time.Millisecond
 )
 
 // room is a search for moves that make room for pods. It is the defrag.Cluster of the search.
@@ -81,11 +85,17 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 		}
 	}
 	limits := defrag.Limits{Moves: moves, Sets: setsLooked, Targets: targetsTried}
-	found, err := defrag.Search(r, names, pods, len(demand), limits)
+	found, err := r.search(names, pods, limits)
 	if err != nil {
 		return err
 	}
 	out.Room.Found, out.Room.Proven, out.Room.Looked = found.Found, found.Proven, found.Sets
+	switch {
+	case found.late:
+		out.Room.Bound = searchTime.String()
+	case found.Bounded:
+		out.Room.Bound = fmt.Sprintf("%d sets of more than 2 moves", setsLooked)
+	}
 	if !found.Found {
 		return r.hopeless(out)
 	}
@@ -100,6 +110,28 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 		out.Placements = append(out.Placements, p.describe())
 	}
 	return nil
+}
+
+// outcome is what a search found. late is that its time ended it.
+type outcome struct {
+	defrag.Result
+	late bool
+}
+
+// search runs a search within its time.
+func (r *room) search(names []string, pods []defrag.Pod, limits defrag.Limits) (outcome, error) {
+	whole := r.ctx
+	ctx, cancel := context.WithTimeout(whole, searchTime)
+	r.ctx = ctx
+	defer func() {
+		cancel()
+		r.ctx = whole
+	}()
+	found, err := defrag.Search(r, names, pods, len(r.demand), limits)
+	if err != nil && ctx.Err() != nil && whole.Err() == nil {
+		return outcome{found, true}, nil
+	}
+	return outcome{found, false}, err
 }
 
 // hopeless adds to the answer why the first pod fits nowhere as the cluster is.
