@@ -35,7 +35,7 @@ RACE       = $(sort $(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [a
 RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
-.PHONY: help build images release up down test unit race system alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
+.PHONY: help build images release push up down test unit race system alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
         node-tools test-node test-guest test-cluster bench-agent bench-quota bench-gang bench-device ladder
 
 help: ## List these targets
@@ -49,6 +49,9 @@ images: ## Build OCI images of all programs into bin/images/
 
 release: ## Build archives, SPDX documents and checksums into bin/release/
 	@GO="$(GO)" bash hack/release.sh archives
+
+push: images ## Push images and chart to REGISTRY, and print how to install them
+	@GO="$(GO)" bash hack/release.sh push
 
 bin/tenon: FORCE
 	@GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) ./cmd/tenon

@@ -2,12 +2,14 @@
 # Builds what a release consists of. Equal sources give equal bytes.
 #
 #   release.sh images          bin/images/PROGRAM.tar: OCI images of Linux' architectures, which every runtime imports
-#   release.sh archives        bin/release: archives, SPDX documents, the chart, checksums.txt
+#   release.sh archives        bin/release: archives, SPDX documents, the chart, Krew's manifest, checksums.txt
+#   release.sh push            pushes bin/images and the chart to REGISTRY, and prints the command that installs them
 #   release.sh name PROGRAM    prints the name of a program's image
 #
 # PROGRAMS and PLATFORMS (such as linux/arm64) choose a part, OUT another folder for it; VERSION (default: tag or
-# commit), REGISTRY (localhost) and TAG (VERSION if it is that of a release, else devel) name it. Outside a checkout,
-# VERSION and SOURCE_DATE_EPOCH, the time of the commit, are needed.
+# commit), REGISTRY (localhost) and TAG (VERSION if it is that of a release, else devel) name it. SIGNING_KEY, the file
+# of a private key, signs checksums and images. Outside a checkout, VERSION and SOURCE_DATE_EPOCH, the time of the
+# commit, are needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 VERSION=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*' 2>/dev/null || true)}
@@ -21,8 +23,12 @@ case ${1:-} in
     ;;
   images) out=${OUT:-$PWD/bin/images} platforms="linux/amd64 linux/arm64" ;;
   archives) out=${OUT:-$PWD/bin/release} platforms="linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64" ;;
+  push)
+    out=${OUT:-$PWD/bin/images} platforms=
+    [ "$registry" != localhost ] || { echo "REGISTRY is needed: a registry with its folder, such as registry.example.com/tenon" >&2; exit 2; }
+    ;;
   *)
-    sed -n '2,10s/^# \?//p' "$0" >&2
+    sed -n '2,13s/^# \?//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -71,9 +77,9 @@ sizes() { # OS_ARCH
     }'
 }
 
-# chart packs the chart with Helm's own program, and once more without the times of the files. The version of its
-# application is the tag of the images.
-chart() {
+# chart packs the chart into a folder with Helm's own program, and once more without the times of the files. The version
+# of its application is the tag of the images.
+chart() { # FOLDER
   [ -f deploy/chart/Chart.yaml ] && [ -f hack/tools/helm/go.mod ] || return 0
   local version=${VERSION#v}
   [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || version=0.0.0-g$version # Helm requires a semantic version
@@ -81,8 +87,22 @@ chart() {
   mkdir "$work/chart"
   tar -C "$work/chart" -xzf "$work"/packed/*.tgz
   (cd "$work/chart" && tar --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
-    --format=ustar -cf - *) | gzip -n9 >"$out/$(basename "$work"/packed/*.tgz)"
+    --format=ustar -cf - *) | gzip -n9 >"$1/$(basename "$work"/packed/*.tgz)"
 }
+
+pack=("$work/release" -in "$work" -out "$out" -version "$VERSION" -revision "$revision" -time "$time"
+  -registry "$registry" -tag "$tag" -key "${SIGNING_KEY:-}")
+if [ "$1" = push ]; then
+  mkdir "$work/pushed"
+  chart "$work/pushed"
+  # Helm speaks HTTP to a registry of this machine, as the images' library does.
+  plain=()
+  [[ ! $registry =~ ^(localhost|127\.0\.0\.1)[:/] ]] || plain=(--plain-http)
+  "$GO" -C hack/tools/helm tool helm push "${plain[@]}" "$work"/pushed/*.tgz "oci://$registry/charts"
+  version=$(basename "$work"/pushed/*.tgz .tgz)
+  "${pack[@]}" -chart "oci://$registry/charts/tenon --version ${version#tenon-}" push
+  exit
+fi
 
 for platform in ${PLATFORMS:-$platforms}; do
   programs="tenon-scheduler tenon-manager tenon-descheduler tenon-agent tenon-runtime-proxy kubectl-tenon"
@@ -101,12 +121,12 @@ unset GOOS GOARCH
 
 rm -rf "$out"
 mkdir -p "$out"
-pack=("$work/release" -in "$work" -out "$out" -version "$VERSION" -revision "$revision" -time "$time"
-  -registry "$registry" -tag "$tag")
 "${pack[@]}" "$1"
 if [ "$1" = archives ]; then
-  chart
+  chart "$out"
+  [ -z "$(ls "$out" | grep ^kubectl-tenon)" ] || "${pack[@]}" krew
   "${pack[@]}" checksums
+  [ -z "${SIGNING_KEY:-}" ] || "${pack[@]}" sign
 fi
 for file in "$out"/*; do
   echo "${file#"$PWD"/}: $(du -h "$file" | cut -f1), sha256 $(sha256sum "$file" | cut -d' ' -f1)"

@@ -32,8 +32,9 @@ import (
 
 // notRun are the programs of the pages that this test does not know, each with the reason.
 var notRun = map[string]string{
-	"helm": "deploy: TestHelmKnowsTheCommandsOfThePages",
-	"ctr":  "imports images into the containerd of a node: test/e2e/node", "curl": "asks what serves on a cluster",
+	"helm":   "deploy: TestHelmKnowsTheCommandsOfThePages",
+	"cosign": "reads what hack/tools/release signs, in its tests", "hack/kind.sh": "needs a container engine",
+	"ctr": "imports images into the containerd of a node: test/e2e/node", "curl": "asks what serves on a cluster",
 	"systemctl": "services of a node: test/e2e/node/guest", "sed": "files of a node", "rm": "files of a node",
 	"ln": "files of a node", "mkdir": "files of a node", "cat": "files of a node", "cd": "the shell's",
 	"export": "the shell's", "command": "the shell's", "sleep": "the shell's", "mktemp": "the shell's",

@@ -70,6 +70,8 @@ type Pods struct {
 	NodeSelector map[string]string `json:"nodeSelector" default:"{}"`
 	// Affinity, as in a pod.
 	Affinity map[string]any `json:"affinity" default:"{}"`
+	// Annotations of the pods, such as those by which a service mesh leaves them alone.
+	PodAnnotations map[string]string `json:"podAnnotations" default:"{}"`
 	// More arguments of the program; docs/reference/flags.md lists them.
 	ExtraArgs []string `json:"extraArgs" default:"[]"`
 }
@@ -121,6 +123,9 @@ type Manager struct {
 	Replicated `repository:"tenon-manager" requests:"{cpu: 100m, memory: 128Mi}" limits:"{memory: 1Gi}"`
 	// The webhook configurations. Without them no manifest is refused, and no pod gets defaults.
 	Webhooks Switch `json:"webhooks"`
+	// Use the network of the nodes, with the ports 9443, 8443 and 8081, for an API server that does not reach pods.
+	// Each pod then needs a node of its own.
+	HostNetwork bool `json:"hostNetwork" default:"false"`
 	// Pods that will hold CPUs or devices get the annotation without which a runtime with NRI's default validator would
 	// start their containers while the agent is away.
 	RequireNRIPlugin bool `json:"requireNRIPlugin" default:"true"`

@@ -38,7 +38,7 @@ import (
 func newLeave(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var format string
 	var wait time.Duration
-	var yes bool
+	var yes, dryRun bool
 	l := leaver{removed: map[string][]string{}, answers: map[string]string{}, blocked: map[string]bool{}}
 	c := &cobra.Command{
 		Use:   "leave",
@@ -51,7 +51,10 @@ agents. The exit code is 5 when --wait ends before all is done: the answer says 
 
 To bring one node back, run "kubectl annotate node NAME node.tenon.sh/leave-". To bring all nodes back, do so for each
 of them and run "helm upgrade", which restores the webhooks and the agents.`,
-		Example: `  # before helm uninstall
+		Example: `  # what would be done, node by node
+  tenon leave --dry-run
+
+  # before helm uninstall
   tenon leave --wait 10m --yes
 
   # one node
@@ -76,8 +79,19 @@ of them and run "helm upgrade", which restores the webhooks and the agents.`,
 				return err
 			}
 			l.local = len(local) > 0
+			if dryRun {
+				answer, err := l.plan(c.Context())
+				if err != nil {
+					return err
+				}
+				return printChecks(streams.Out, format, &answer)
+			}
 			if l.name == "" && !yes {
-				if err := confirm(streams, l.config.Host); err != nil {
+				nodes, _, err := l.nodes(c.Context())
+				if err != nil {
+					return err
+				}
+				if err := confirm(streams, l.config.Host, nodes); err != nil {
 					return err
 				}
 			}
@@ -98,18 +112,31 @@ of them and run "helm upgrade", which restores the webhooks and the agents.`,
 	}
 	outputFlag(c, &format)
 	c.Flags().StringVar(&l.name, "node", "", "leave only this node")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done on each node, and change nothing")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "leave all nodes without asking")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "wait so long until all is done")
 	return c
 }
 
-// confirm asks whether all nodes of a cluster are meant. Without a terminal to answer on, it refuses.
-func confirm(streams genericiooptions.IOStreams, cluster string) error {
+// namedNodes is the number of nodes that the question names.
+const namedNodes = 20
+
+// confirm names the nodes of a cluster and asks whether all of them are meant. Without a terminal to answer on, it
+// refuses.
+func confirm(streams genericiooptions.IOStreams, cluster string, nodes []corev1.Node) error {
 	if in, ok := streams.In.(*os.File); ok && !term.IsTerminal(int(in.Fd())) {
 		return usagef("leave without --node acts on all nodes of %s: add --yes, or name one with --node", cluster)
 	}
-	fmt.Fprintf(streams.ErrOut, "Take Tenon off all nodes of %s, and remove its webhooks and agents? [y/N] ", cluster)
+	names := make([]string, len(nodes))
+	for i := range nodes {
+		names[i] = nodes[i].Name
+	}
+	if len(names) > namedNodes {
+		names = append(names[:namedNodes], fmt.Sprintf("and %d more", len(nodes)-namedNodes))
+	}
+	const question = "Nodes of %s: %s.\nTake Tenon off all of them, and remove its webhooks and agents? [y/N] "
+	fmt.Fprintf(streams.ErrOut, question, cluster, strings.Join(names, ", "))
 	answer, err := bufio.NewReader(streams.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -120,6 +147,9 @@ func confirm(streams genericiooptions.IOStreams, cluster string) error {
 	}
 	return usagef("nothing was changed: the answer %q is not yes", strings.TrimSpace(answer))
 }
+
+// installationCheck is the finding about what is not of one node.
+const installationCheck = "installation"
 
 // leaver takes Tenon off nodes.
 type leaver struct {
@@ -138,19 +168,9 @@ type leaver struct {
 func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 	answer = view.NewDiagnosis("Tenon leaves", nil)
 	answer.Kind = "Leave"
-	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
-	nodes, err := l.core.CoreV1().Nodes().List(ctx, linux)
+	nodes, agents, err := l.nodes(ctx)
 	if err != nil {
-		return answer, rightMissing(err, "list on nodes")
-	}
-	if l.name != "" {
-		if nodes.Items, err = only(nodes.Items, l.name); err != nil {
-			return answer, err
-		}
-	}
-	pods, err := l.core.CoreV1().Pods(installedIn()).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
-	if err != nil {
-		return answer, rightMissing(err, "list on pods of namespace "+installedIn())
+		return answer, err
 	}
 	reports, err := l.reports(ctx)
 	if err != nil {
@@ -169,10 +189,9 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 		}
 		answer.Findings = append(answer.Findings, f)
 	}
-	for i := range nodes.Items {
-		n := &nodes.Items[i]
-		here := func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name }
-		waits, err := l.node(ctx, n, l.local || slices.ContainsFunc(pods.Items, here), reports[n.Name])
+	for i := range nodes {
+		n := &nodes[i]
+		waits, err := l.node(ctx, n, l.hasAgent(n, agents), reports[n.Name])
 		if err != nil {
 			return answer, err
 		}
@@ -181,17 +200,77 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 	if l.name != "" || l.local || !answer.Healthy() {
 		return answer, nil
 	}
-	const check = "installation"
+	const check = installationCheck
 	hooks := admissionv1.SchemeGroupVersion
 	err = errors.Join(l.remove(ctx, check, hooks.WithResource("mutatingwebhookconfigurations"), "tenon"),
 		l.remove(ctx, check, hooks.WithResource("validatingwebhookconfigurations"), "tenon"),
 		l.remove(ctx, check, appsv1.SchemeGroupVersion.WithResource("daemonsets"), view.AgentName))
 	waits := ""
-	if len(pods.Items) > 0 {
+	if len(agents) > 0 {
 		waits = "agents have not ended yet"
 	}
 	add(check, waits, "next is helm uninstall")
 	return answer, err
+}
+
+// plan says what step would do until all is done, and changes nothing.
+func (l *leaver) plan(ctx context.Context) (answer view.Diagnosis, err error) {
+	answer = view.NewDiagnosis("Tenon would leave", nil)
+	answer.Kind = "Leave"
+	nodes, agents, err := l.nodes(ctx)
+	if err != nil {
+		return answer, err
+	}
+	reports, err := l.reports(ctx)
+	if err != nil {
+		return answer, err
+	}
+	add := func(check, found string) {
+		answer.Findings = append(answer.Findings, view.Finding{Check: check, Status: view.CheckOK, Found: found})
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		_, remove := convert.Clean(n, func(string) bool { return false })
+		for _, r := range reports[n.Name] {
+			remove = append(remove, r.Resource+"/"+n.Name)
+		}
+		does := "would find nothing to remove"
+		if len(remove) > 0 {
+			does = "would remove " + strings.Join(remove, ", ")
+		}
+		if l.hasAgent(n, agents) {
+			does = "would ask its agent to give the containers' groups back; " + does
+		}
+		add(n.Name, does)
+	}
+	if l.name == "" && !l.local {
+		add(installationCheck, "would remove the webhooks and the agents")
+	}
+	return answer, nil
+}
+
+// nodes returns the nodes that are to be left, and the pods of the agents of all nodes.
+func (l *leaver) nodes(ctx context.Context) ([]corev1.Node, []corev1.Pod, error) {
+	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
+	nodes, err := l.core.CoreV1().Nodes().List(ctx, linux)
+	if err != nil {
+		return nil, nil, rightMissing(err, "list on nodes")
+	}
+	if l.name != "" {
+		if nodes.Items, err = only(nodes.Items, l.name); err != nil {
+			return nil, nil, err
+		}
+	}
+	pods, err := l.core.CoreV1().Pods(installedIn()).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
+	if err != nil {
+		return nil, nil, rightMissing(err, "list on pods of namespace "+installedIn())
+	}
+	return nodes.Items, pods.Items, nil
+}
+
+// hasAgent reports whether a node has an agent, which gives the groups of its containers back.
+func (l *leaver) hasAgent(n *corev1.Node, agents []corev1.Pod) bool {
+	return l.local || slices.ContainsFunc(agents, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name })
 }
 
 // reports returns the kinds of objects that agents have written, by node.

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -259,6 +261,10 @@ func TestAllNodesAreLeftOnlyWhenSomeoneSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closed.Close()
+	nodes := make([]corev1.Node, 22)
+	for i := range nodes {
+		nodes[i].Name = fmt.Sprintf("n%d", i)
+	}
 	for name, test := range map[string]struct {
 		in   io.Reader
 		want string // in the error; "" for none
@@ -272,10 +278,55 @@ func TestAllNodesAreLeftOnlyWhenSomeoneSaysSo(t *testing.T) {
 		"no":                {strings.NewReader("n\n"), "nothing was changed"},
 		"the end":           {strings.NewReader(""), "nothing was changed"},
 	} {
-		err := confirm(genericiooptions.IOStreams{In: test.in, ErrOut: io.Discard}, "https://c")
+		var asked bytes.Buffer
+		err := confirm(genericiooptions.IOStreams{In: test.in, ErrOut: &asked}, "https://c", nodes)
+		question := asked.String()
+		names := strings.Contains(question, "n0, n1") && strings.Contains(question, "n19, and 2 more")
+		if test.in != io.Reader(closed) && !names || strings.Contains(question, "n20") {
+			t.Errorf("%s: the question is %q", name, &asked)
+		}
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
+	}
+}
+
+// TestADryRunOfLeaveSaysWhatWouldBeDoneAndWritesNothing: node b has an agent and nothing else, node c has no agent.
+func TestADryRunOfLeaveSaysWhatWouldBeDoneAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLeaving(t)
+	answer, err := l.plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, f := range answer.Findings {
+		found[f.Check] = f.Found
+	}
+	const ask = "would ask its agent to give the containers' groups back; "
+	for check, want := range map[string]string{
+		"a": ask + "would remove ", "b": ask + "would find nothing to remove", "c": "would remove ",
+		"installation": "would remove the webhooks and the agents",
+	} {
+		if !strings.HasPrefix(found[check], want) {
+			t.Errorf("%s: %q, want it to begin with %q", check, found[check], want)
+		}
+	}
+	for check, part := range map[string]string{"a": "devices/a", "c": "numatopologies/c"} {
+		amount := strings.Contains(found[check], string(annotation.ResourceGPUCore))
+		if !strings.Contains(found[check], part) || !amount {
+			t.Errorf("%s: %q names not all that would be removed", check, found[check])
+		}
+	}
+	actions := l.core.Actions()
+	for _, a := range append(actions, l.objects.Actions()...) {
+		if !slices.Contains([]string{"get", "list"}, a.GetVerb()) {
+			t.Errorf("a dry run does %s on %s", a.GetVerb(), a.GetResource().Resource)
+		}
+	}
+	l.name = "b"
+	if answer, err = l.plan(t.Context()); err != nil || len(answer.Findings) != 1 {
+		t.Errorf("one node: %v, %v, want one finding", answer.Findings, err)
 	}
 }
 

@@ -4,14 +4,17 @@
 //	IN/OS_ARCH/THIRD_PARTY_NOTICES  part of every package of the platform
 //	IN/OS_ARCH/licences             a line "module licence" for each module that is linked
 //
-// and writes images, or archives and SPDX documents. Equal input gives equal bytes: entries are sorted, and all times
+// and writes images, or archives, SPDX documents and the manifest of Krew. It also signs, and pushes images that it has
+// written. Equal input gives equal bytes: entries are sorted, and all times
 // are that of the commit.
 package main
 
 import (
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,11 +33,16 @@ type release struct {
 	time              time.Time // of the commit
 	registry, tag     string    // of the images' names
 	in, out, licence  string
+	chart             string            // that the command after a push installs
+	downloads         string            // URL of the folder with a folder of archives for each version
+	key               *ecdsa.PrivateKey // that signs, or nil
+	stdout            io.Writer
 }
 
 func main() {
 	var r release
 	var seconds int64
+	var key string
 	flag.StringVar(&r.version, "version", "devel", "tag or commit")
 	flag.StringVar(&r.revision, "revision", "", "commit")
 	flag.Int64Var(&seconds, "time", 0, "time of the commit in `seconds` since 1970")
@@ -43,20 +51,34 @@ func main() {
 	flag.StringVar(&r.licence, "licence", "LICENSE", "`file` of the licence")
 	flag.StringVar(&r.in, "in", "", "`folder` of what was built")
 	flag.StringVar(&r.out, "out", "", "`folder` to write to")
+	flag.StringVar(&r.chart, "chart", "deploy/chart", "chart that the printed command installs, after push")
+	flag.StringVar(&r.downloads, "downloads", "https://github.com/tenon-project/tenon/releases/download",
+		"`URL` below which the archives of a version are, for krew")
+	flag.StringVar(&key, "key", "", "`file` of the private key that signs")
 	flag.Parse()
-	r.time = time.Unix(seconds, 0).UTC()
-	if err := r.run(flag.Arg(0)); err != nil {
+	r.time, r.stdout = time.Unix(seconds, 0).UTC(), os.Stdout
+	var err error
+	if key != "" {
+		r.key, err = readKey(key)
+	}
+	if err == nil {
+		err = r.run(flag.Arg(0))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
 func (r *release) run(what string) error {
+	if what == "push" {
+		return r.push()
+	}
 	pack, known := map[string]func([]program) error{
-		"images": r.images, "archives": r.archives, "checksums": func([]program) error { return r.checksums() },
+		"images": r.images, "archives": r.archives, "krew": r.krew, "checksums": r.checksums, "sign": r.signChecksums,
 	}[what]
 	if !known {
-		return fmt.Errorf("unknown package %q: use images, archives or checksums", what)
+		return fmt.Errorf("unknown step %q: use images, archives, krew, checksums, sign or push", what)
 	}
 	programs, err := find(r.in)
 	if err != nil {
@@ -102,23 +124,34 @@ func (r *release) contents(p program) ([]entry, error) {
 	return entries, nil
 }
 
+// sums is the file of checksums.
+const sums = "checksums.txt"
+
 // checksums writes the SHA-256 of every file of the release, as sha256sum --check reads it.
-func (r *release) checksums() error {
-	const name = "checksums.txt"
+func (r *release) checksums([]program) error {
 	files, err := os.ReadDir(r.out) // sorted
 	if err != nil {
 		return err
 	}
 	var lines strings.Builder
 	for _, f := range files {
-		if f.IsDir() || f.Name() == name {
+		if f.IsDir() || strings.HasPrefix(f.Name(), sums) {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(r.out, f.Name()))
+		sum, err := checksum(filepath.Join(r.out, f.Name()))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(content), f.Name())
+		fmt.Fprintf(&lines, "%s  %s\n", sum, f.Name())
 	}
-	return os.WriteFile(filepath.Join(r.out, name), []byte(lines.String()), 0o644)
+	return os.WriteFile(filepath.Join(r.out, sums), []byte(lines.String()), 0o644)
+}
+
+// checksum is the SHA-256 of a file in hexadecimal digits.
+func checksum(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
 }

@@ -302,7 +302,7 @@ func TestTheTagOfTheImages(t *testing.T) {
 
 func TestBadInputIsNamed(t *testing.T) {
 	for what, want := range map[string]string{
-		"wheels": `unknown package "wheels": use images, archives or checksums`,
+		"wheels": `unknown step "wheels": use images, archives, krew, checksums, sign or push`,
 		"images": "OS_ARCH/bin contains no programs",
 	} {
 		r := &release{in: t.TempDir(), out: t.TempDir()}

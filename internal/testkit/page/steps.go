@@ -127,9 +127,10 @@ func Steps() []Step {
 			Why: "tests of nodes: hack/node/level.sh runs the same, with its tools",
 		},
 		{
-			Blocks: "docs/start/install.md make images", Scene: Unrun,
+			Blocks: "docs/start/install.md make push", Scene: Unrun,
 			Why: "level 6 builds and imports images without make and ctr",
 		},
+		{Blocks: "docs/start/install.md hack/kind.sh", Scene: Unrun, Why: "kind, which needs a container engine"},
 		{Blocks: "docs/start/install.md cat >>/var/lib/rancher", Scene: Unrun, Why: "k3s"},
 		{
 			Blocks: "docs/guide/run-the-agent.md kubectl drain", Scene: Unrun,
