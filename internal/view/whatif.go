@@ -50,6 +50,9 @@ type Ask struct {
 	Mode string   `json:"mode,omitempty"`
 	// Nodes are the only ones on which the pods are placed; none means all. It belongs to Schedule.
 	Nodes []string `json:"nodes,omitempty"`
+	// Reserve asks for the successors of removed pods as for Reservations, which are made while the pods still run:
+	// their quotas count both. It belongs to Schedule.
+	Reserve bool `json:"reserve,omitempty"`
 	// MaxMoves and Movable belong to MakeRoom: how many pods may move, 1 to 8 (0 means 2), and which.
 	MaxMoves int       `json:"maxMoves,omitempty"`
 	Movable  []Movable `json:"movable,omitempty"`

@@ -78,6 +78,7 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		if err != nil {
 			return nil, err
 		}
+		asked.Reserving = o.Settings.Migration.DefaultJobMode != string(v1alpha1.EvictDirectly)
 		fitter = asked
 		planner.WhatIf, room = asked.WhatIf, planner.PlanAmong
 		p.handlers[makeroom.Path] = planner

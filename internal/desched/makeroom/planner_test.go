@@ -167,12 +167,14 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 		t.Errorf("got %v, want the status", err)
 	}
 	pod := object.Pod("web", object.On("n0"))
+	c.Reserving = true
 	for _, want := range []string{"n1", ""} {
 		if got, err := c.Fit(t.Context(), pod, []string{"n1", "n2"}); err != nil || got != want {
 			t.Errorf("fits on %q, %v; want %q", got, err, want)
 		}
 	}
-	const want = `{"changes":[{"removePod":"default/web"}],"ask":{"pods":["default/web"],"nodes":["n1","n2"]}}`
+	const want = `{"changes":[{"removePod":"default/web"}],"ask":{"pods":["default/web"],"nodes":["n1","n2"],` +
+		`"reserve":true}}`
 	if asked != want {
 		t.Errorf("asked %s, want %s", asked, want)
 	}

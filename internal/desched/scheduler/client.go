@@ -28,6 +28,9 @@ const (
 
 // Client asks the scheduler at an address. Safe for concurrent use.
 type Client struct {
+	// Reserving asks for nodes where a Reservation can be beside the pod: its quotas count both. It is set before use.
+	Reserving bool
+
 	target string
 	http   *http.Client
 }
@@ -45,7 +48,7 @@ func New(config *rest.Config, address, authority string) (*Client, error) {
 		if base.Hostname() != "127.0.0.1" && base.Hostname() != "::1" {
 			return nil, fmt.Errorf("scheduler address %q is plain and not on 127.0.0.1: use https", address)
 		}
-		return &Client{target, &http.Client{Timeout: timeout}}, nil
+		return &Client{target: target, http: &http.Client{Timeout: timeout}}, nil
 	}
 	config = rest.CopyConfig(config)
 	config.Insecure, config.CAData, config.CAFile, config.ServerName = false, nil, authority, ""
@@ -56,7 +59,7 @@ func New(config *rest.Config, address, authority string) (*Client, error) {
 	}
 	// The transport shows the credentials to every server that it is sent to.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{target, client}, nil
+	return &Client{target: target, http: client}, nil
 }
 
 // Refused is the scheduler's refusal of a question.
@@ -93,7 +96,7 @@ func (c *Client) Fit(ctx context.Context, pod *corev1.Pod, nodes []string) (stri
 		return "", nil
 	}
 	key := pod.Namespace + "/" + pod.Name
-	q := &view.WhatIf{Ask: view.Ask{Pods: []string{key}, Nodes: nodes}}
+	q := &view.WhatIf{Ask: view.Ask{Pods: []string{key}, Nodes: nodes, Reserve: c.Reserving}}
 	if pod.Spec.NodeName != "" {
 		q.Changes = []view.Change{{RemovePod: key}}
 	}

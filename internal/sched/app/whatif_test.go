@@ -297,6 +297,13 @@ func TestMakeRoom(t *testing.T) {
 		if err != nil || got.Room.Found != found {
 			t.Errorf("with a quota of %s CPUs a plan is found: %t, want %t (%v)", most, got.Room.Found, found, err)
 		}
+		for reserve, want := range map[string]bool{"true": found, "false": true} {
+			got, err := a.answer(`{"changes":[{"removePod":"default/b1"}],"ask":{"pods":["default/b1"],"reserve":` +
+				reserve + `}}`)
+			if err != nil || len(got.Placements) == 1 != want || len(got.Unschedulable) == 1 == want {
+				t.Errorf("quota of %s CPUs, reserve %s: got %+v, %v; want a place: %t", most, reserve, got, err, want)
+			}
+		}
 	}
 	pair, err := a.answer(`{"ask":{"mode":"makeRoom","pods":["default/large","default/equal"],"movable":[` +
 		`{"uid":"u-a2"},{"uid":"u-a3"},{"uid":"u-b1"},{"uid":"u-b2"},{"uid":"u-c1"}],"maxMoves":4}}`)
@@ -323,7 +330,8 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"ask":{"pods":["default/none"]}}`:              "ask.pods[0]: pod default/none does not exist",
 		`{"ask":{"pods":["default/on-a"]}}`:              "is bound to node a: remove it with removePod",
 		`{"ask":{"pods":["default/foreign"]}}`:           `spec.schedulerName is "other"; this scheduler serves`,
-		`{"ask":{"mode":"preempt","nodes":["a"]}}`:       "ask.nodes and mode preempt exclude each other",
+		`{"ask":{"mode":"preempt","nodes":["a"]}}`:       "ask.nodes and ask.reserve are not for mode preempt",
+		`{"ask":{"mode":"preempt","reserve":true}}`:      "ask.nodes and ask.reserve are not for mode preempt",
 		`{"ask":{"mode":"guess"}}`:                       `ask.mode is "guess", want schedule, preempt or makeRoom`,
 		`{"changes":[{}]}`:                               "changes[0]: has 0 kinds of change, want one of",
 		`{"changes":[{"cordon":"a","removePod":"x/y"}]}`: "changes[0]: has 2 kinds of change",

@@ -93,7 +93,7 @@ func (s *session) pending(key string) (*corev1.Pod, error) {
 func (s *session) successor(pod *corev1.Pod) *corev1.Pod {
 	next := convert.Successor(pod)
 	next.UID = types.UID(string(pod.UID) + "-successor")
-	s.successors[string(next.UID)] = true
+	s.successors[string(next.UID)] = string(pod.UID)
 	return next
 }
 

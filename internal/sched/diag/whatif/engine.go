@@ -138,7 +138,7 @@ func (e *Engine) begin(ctx context.Context) (*session, error) {
 	e.round++
 	return &session{
 		Engine: e, ctx: ctx, trial: e.Trial(), used: map[string]bool{}, pods: map[string]*corev1.Pod{},
-		successors: map[string]bool{},
+		successors: map[string]string{},
 	}, nil
 }
 

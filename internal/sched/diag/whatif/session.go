@@ -29,8 +29,8 @@ type session struct {
 	used map[string]bool
 	// pods are those that changes added, and the successors of those that they removed, by namespace/name.
 	pods map[string]*corev1.Pod
-	// successors are the pods that come in place of others, by UID: their quotas count them already.
-	successors map[string]bool
+	// successors are the UIDs of pods that others come in place of, by the UIDs of these: quotas count them already.
+	successors map[string]string
 }
 
 // placed is a pod with its node.
@@ -60,22 +60,37 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 		}
 	}
 	var pods []*corev1.Pod
+	var removed []string
 	for i, key := range q.Ask.Pods {
 		pod, err := s.pending(key)
 		if err != nil {
 			return nil, fmt.Errorf("ask.pods[%d]: %w", i, err)
 		}
 		pods = append(pods, pod)
+		if uid := s.successors[string(pod.UID)]; uid != "" {
+			removed = append(removed, uid)
+		}
 	}
 	if q.Ask.Mode == view.MakeRoom {
 		return out, s.makeRoom(q, pods, out)
 	}
 	var allowed func(node string) bool
 	if len(q.Ask.Nodes) > 0 {
-		if q.Ask.Mode == view.Preempt {
-			return nil, bad("ask.nodes and mode %s exclude each other", view.Preempt)
-		}
 		allowed = sets.New(q.Ask.Nodes...).Has
+	}
+	if q.Ask.Mode == view.Preempt && (allowed != nil || q.Ask.Reserve) {
+		return nil, bad("ask.nodes and ask.reserve are not for mode %s", view.Preempt)
+	}
+	if q.Ask.Reserve && !s.AdmitAgain(removed...) {
+		for _, pod := range pods {
+			why, err := s.explain(pod)
+			if err != nil {
+				return nil, err
+			}
+			why.Notes = []string{"the quota has no room for Reservations beside the pods"}
+			out.Unschedulable = append(out.Unschedulable, why)
+		}
+		return out, nil
 	}
 	for _, pod := range pods {
 		if err := s.ask(pod, q.Ask.Mode == view.Preempt, allowed, out); err != nil {
@@ -136,7 +151,7 @@ func (s *session) state(pod *corev1.Pod) fwk.CycleState {
 	cs.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
 	s.trial.Mark(cs)
 	s.Exclude(cs, s.used)
-	if s.successors[string(pod.UID)] {
+	if s.successors[string(pod.UID)] != "" {
 		s.Admit(cs)
 	}
 	return cs
