@@ -245,6 +245,17 @@ func (e *Engine) Devices(uid string) (types []annotation.DeviceType) {
 	return types
 }
 
+// Groups writes the own group of each pod that has one into a map, by UID: of orphans too.
+func (e *Engine) Groups(into map[string]string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for uid, p := range e.pods {
+		if p.Cgroup != "" {
+			into[uid] = p.Cgroup
+		}
+	}
+}
+
 // Binds reports whether a pod that the Engine knows has CPUs of its own.
 func (e *Engine) Binds(uid string) bool {
 	return e.testPod(uid, func(p *pod) bool { return p.Entry.Role.Binds() })

@@ -1,4 +1,4 @@
-package usage_test
+package window_test
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tenon-project/tenon/internal/core/usage"
+	"github.com/tenon-project/tenon/internal/core/window"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -20,7 +20,7 @@ type point struct {
 }
 
 // exact is the statistics of the points of a window by definition.
-func exact(points []point, span time.Duration, now time.Time) usage.Stats {
+func exact(points []point, span time.Duration, now time.Time) window.Stats {
 	var in []int64
 	sum := int64(0)
 	for _, p := range points {
@@ -30,11 +30,11 @@ func exact(points []point, span time.Duration, now time.Time) usage.Stats {
 		}
 	}
 	if len(in) == 0 {
-		return usage.Stats{}
+		return window.Stats{}
 	}
 	slices.Sort(in)
 	rank := func(percent int) int64 { return in[(len(in)*percent+99)/100-1] }
-	return usage.Stats{
+	return window.Stats{
 		Samples: len(in), Avg: sum / int64(len(in)),
 		P50: rank(50), P90: rank(90), P95: rank(95), P99: rank(99),
 	}
@@ -44,7 +44,7 @@ func exact(points []point, span time.Duration, now time.Time) usage.Stats {
 // the exact one, whatever comes when.
 func TestASeriesAgreesWithExactPercentiles(t *testing.T) {
 	t.Parallel()
-	shared := usage.NewBuckets()
+	shared := window.NewBuckets()
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.SampledFrom([]int64{1, 1 << 20}).Draw(t, "unit")
 		s := shared.Series(unit)
@@ -58,7 +58,7 @@ func TestASeriesAgreesWithExactPercentiles(t *testing.T) {
 			points = append(points, point{now, value})
 		}
 		now = now.Add(time.Duration(rapid.Int64Range(0, int64(20*time.Minute)).Draw(t, "later")))
-		for _, span := range usage.Windows() {
+		for _, span := range window.Windows() {
 			want := exact(points, span, now)
 			got, ok := s.Over(span, now)
 			if ok != (want.Samples > 0) || got.Samples != want.Samples || got.Avg != want.Avg {
@@ -77,8 +77,8 @@ func TestASeriesAgreesWithExactPercentiles(t *testing.T) {
 
 func TestASeriesForgetsWhatItCannotDate(t *testing.T) {
 	t.Parallel()
-	s := usage.NewBuckets().Series(1)
-	over := func(span, later time.Duration) usage.Stats {
+	s := window.NewBuckets().Series(1)
+	over := func(span, later time.Duration) window.Stats {
 		t.Helper()
 		got, _ := s.Over(span, start.Add(later))
 		return got
@@ -114,7 +114,7 @@ func TestASeriesForgetsWhatItCannotDate(t *testing.T) {
 
 // TestASeriesIsBounded: samples that come too fast push the oldest out, and a full ring does not allocate.
 func TestASeriesIsBounded(t *testing.T) { // not parallel: it counts allocations
-	s, now := usage.NewBuckets().Series(1), start
+	s, now := window.NewBuckets().Series(1), start
 	add := func() {
 		now = now.Add(100 * time.Millisecond)
 		s.Add(now, int64(now.Second()))
@@ -135,7 +135,7 @@ func TestAMeanAgreesWithTheExactOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		const span = 5 * time.Minute
-		m, now := usage.Mean{}, start
+		m, now := window.Mean{}, start
 		var points []point
 		for range rapid.IntRange(1, 200).Draw(t, "samples") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "pause")))
@@ -162,7 +162,7 @@ func TestAMeanAgreesWithTheExactOne(t *testing.T) {
 
 func TestAMeanForgetsWhatItCannotDate(t *testing.T) {
 	t.Parallel()
-	var m usage.Mean
+	var m window.Mean
 	if got, ok := m.At(start); ok {
 		t.Errorf("without samples: %d", got)
 	}
@@ -207,7 +207,7 @@ func TestRatesOfACounter(t *testing.T) {
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var c usage.Counter
+			var c window.Counter
 			for i, s := range steps {
 				got, ok := c.Advance(start.Add(s.at), s.nanoseconds)
 				if ok != (s.want >= 0) || ok && got != s.want {
@@ -219,7 +219,7 @@ func TestRatesOfACounter(t *testing.T) {
 }
 
 func BenchmarkAddSample(b *testing.B) {
-	s, now := usage.NewBuckets().Series(1), start
+	s, now := window.NewBuckets().Series(1), start
 	b.ReportAllocs()
 	for b.Loop() {
 		now = now.Add(time.Second)

@@ -1,4 +1,4 @@
-package usage
+package window
 
 import (
 	"math/bits"

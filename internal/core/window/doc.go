@@ -1,4 +1,4 @@
-// Package usage summarizes samples of what a node uses: averages and percentiles over the last 5, 10 and 30 minutes, in
+// Package window summarizes samples of an amount: averages and percentiles over the last 5, 10 and 30 minutes, in
 // bounded memory, and rates of counters.
 //
 //	Counter ─► rate ─┬─► Series: average, p50, p90, p95, p99 of each window
@@ -12,4 +12,4 @@
 //
 // A time without samples is not filled in: it counts for nothing. A sample that is older than the last one means that
 // the clock went back: it is not known how old the others are, so they are forgotten.
-package usage
+package window

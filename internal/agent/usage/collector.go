@@ -1,0 +1,347 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/core/window"
+)
+
+const (
+	// Interval is the default time between two ticks.
+	Interval = time.Second
+	// memoryTicks is in how many ticks the memory of all groups is read once.
+	memoryTicks = 5
+	// DefaultAverage is over which time Report averages unless SetAverage was called.
+	DefaultAverage = 5 * time.Minute
+	maxFileBytes   = 256 << 10
+	mebibyte       = 1 << 20
+)
+
+// Options are what a Collector needs.
+type Options struct {
+	Root host.Root
+	// Groups writes into a map the cgroup of each pod by UID: its path below the root of the tree.
+	Groups func(into map[string]string)
+	// Machine returns the node's machine.
+	Machine func() *topo.Machine
+	// Sampled is called after each tick that made a Sample. It must not keep the Sample, and must not call the
+	// Collector. nil for no one.
+	Sampled func(*Sample)
+	// Interval is the time between two ticks; 0 for Interval.
+	Interval time.Duration
+	Clock    clock.WithTicker
+}
+
+// Host is an application that Kubernetes does not run.
+type Host struct {
+	Name string
+	// Group is its cgroup, a path below the root of the tree.
+	Group string
+}
+
+// Collector measures a node. Run does, once; the other methods are safe for concurrent use.
+type Collector struct {
+	o    Options
+	root *os.Root
+	v1   bool
+	buf  []byte
+
+	stat, meminfo, cpuPressure, memoryPressure file
+	cpu                                        window.Counter
+	numa                                       []numaNode
+	numaOf                                     []int // dense NUMA node of each CPU by kernel id, -1 for none
+	machine                                    *topo.Machine
+	groups                                     map[string]string
+	tick                                       int
+
+	mu       sync.Mutex // guards the fields below
+	average  time.Duration
+	sample   Sample
+	sampled  bool
+	pressure Pressure
+	pods     map[string]*group
+	hosts    map[string]*group
+	history  history
+}
+
+// numaNode is a NUMA node that is measured.
+type numaNode struct {
+	meminfo file
+	cpu     window.Counter
+	nanos   int64 // of its CPUs, in this tick
+}
+
+// history is what the node and its system used.
+type history struct {
+	node, system     averages
+	nodeCPU, nodeMem *window.Series
+	sysCPU, sysMem   *window.Series
+}
+
+// New returns a Collector that has measured nothing yet. An error names a Root that cannot be read.
+func New(o Options) (*Collector, error) {
+	layout, err := host.Cgroups(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(o.Root.Path())
+	if err != nil {
+		return nil, fmt.Errorf("open machine root: %w", err)
+	}
+	if o.Interval <= 0 {
+		o.Interval = Interval
+	}
+	shared := window.NewBuckets()
+	return &Collector{
+		o: o, root: root, v1: layout.Version == 1, buf: make([]byte, maxFileBytes),
+		stat: file{name: "proc/stat"}, meminfo: file{name: "proc/meminfo"},
+		cpuPressure: file{name: "proc/pressure/cpu"}, memoryPressure: file{name: "proc/pressure/memory"},
+		groups: map[string]string{}, pods: map[string]*group{}, hosts: map[string]*group{},
+		average: DefaultAverage, sample: Sample{Pods: map[string]Amounts{}, Hosts: map[string]Amounts{}},
+		history: history{
+			nodeCPU: shared.Series(1), nodeMem: shared.Series(mebibyte),
+			sysCPU: shared.Series(1), sysMem: shared.Series(mebibyte),
+		},
+	}, nil
+}
+
+// SetAverage sets over which time Report averages. Another time than before begins anew.
+func (c *Collector) SetAverage(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.average = d
+}
+
+// SetHosts sets the applications to measure.
+func (c *Collector) SetHosts(hosts []Host) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wanted := map[string]string{}
+	for _, h := range hosts {
+		wanted[h.Name] = h.Group
+	}
+	c.keep(c.hosts, wanted)
+}
+
+// Read calls f with the latest Sample, which f must not keep; false while there is none.
+func (c *Collector) Read(f func(*Sample)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sampled {
+		f(&c.sample)
+	}
+	return c.sampled
+}
+
+// Run measures until ctx ends, and returns nil then. The Collector is not usable afterwards.
+func (c *Collector) Run(ctx context.Context) error {
+	defer c.close()
+	ticker := c.o.Clock.NewTicker(c.o.Interval)
+	defer ticker.Stop()
+	for {
+		if c.Tick(c.o.Clock.Now()); c.o.Sampled != nil {
+			c.Read(c.o.Sampled)
+		}
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *Collector) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range []*file{&c.stat, &c.meminfo, &c.cpuPressure, &c.memoryPressure} {
+		f.close()
+	}
+	for i := range c.numa {
+		c.numa[i].meminfo.close()
+	}
+	c.keep(c.pods, nil)
+	c.keep(c.hosts, nil)
+	_ = c.root.Close()
+}
+
+// Tick measures once. Run calls it; a test may do so instead.
+func (c *Collector) Tick(now time.Time) {
+	clear(c.groups)
+	c.o.Groups(c.groups)
+	c.followMachine()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tick++
+	c.keep(c.pods, c.groups)
+	others := c.readGroups(c.pods, c.sample.Pods, now)
+	others.add(c.readGroups(c.hosts, c.sample.Hosts, now))
+	if !c.readNode(now) {
+		return
+	}
+	c.sample.Time, c.sampled = now, true
+	c.sample.System = c.sample.Node.without(others)
+	c.readPressure()
+	h := &c.history
+	h.node.add(c.average, now, c.sample.Node)
+	h.system.add(c.average, now, c.sample.System)
+	h.nodeCPU.Add(now, c.sample.Node.MilliCPU)
+	h.nodeMem.Add(now, c.sample.Node.MemoryBytes)
+	h.sysCPU.Add(now, c.sample.System.MilliCPU)
+	h.sysMem.Add(now, c.sample.System.MemoryBytes)
+}
+
+// keep makes groups those that are wanted, by their path.
+func (c *Collector) keep(groups map[string]*group, wanted map[string]string) {
+	for name, g := range groups {
+		if at, ok := wanted[name]; !ok || at != g.at {
+			g.close()
+			delete(groups, name)
+		}
+	}
+	for name, at := range wanted {
+		if groups[name] == nil {
+			groups[name] = newGroup(at, c.v1)
+		}
+	}
+}
+
+// readGroups measures groups into a part of the Sample, and returns their sum.
+func (c *Collector) readGroups(groups map[string]*group, into map[string]Amounts, now time.Time) (sum Amounts) {
+	clear(into)
+	for name, g := range groups {
+		if !g.read(c.root, c.buf, now, g.turn(name, c.tick)) {
+			continue
+		}
+		g.averages.add(c.average, now, g.used)
+		into[name] = g.used
+		sum.add(g.used)
+	}
+	return sum
+}
+
+// turn reports whether the memory of a group is read in a tick: each group has one of memoryTicks.
+func (g *group) turn(name string, tick int) bool {
+	return len(name) == 0 || (int(name[len(name)-1])+tick)%memoryTicks == 0
+}
+
+// followMachine opens the files of the NUMA nodes of another machine than before.
+func (c *Collector) followMachine() {
+	m := c.o.Machine()
+	if m == c.machine {
+		return
+	}
+	for i := range c.numa {
+		c.numa[i].meminfo.close()
+	}
+	c.machine, c.numa, c.numaOf = m, make([]numaNode, m.NumNUMA()), nil
+	for n := range m.NumNUMA() {
+		id := m.NUMAID(topo.NUMA(n))
+		c.numa[n].meminfo.name = path.Join("sys/devices/system/node", "node"+strconv.Itoa(id), "meminfo")
+		for _, cpu := range m.NUMACPUs(topo.NUMA(n)).Slice() {
+			kernel := m.CPUID(topo.CPU(cpu))
+			for len(c.numaOf) <= kernel {
+				c.numaOf = append(c.numaOf, -1)
+			}
+			c.numaOf[kernel] = n
+		}
+	}
+	c.mu.Lock()
+	c.sample.NUMA = make([]Amounts, len(c.numa))
+	c.mu.Unlock()
+}
+
+// readNode measures the node as a whole and its NUMA nodes; false when it cannot.
+func (c *Collector) readNode(now time.Time) bool {
+	var total int64
+	known, cpus := false, int64(0)
+	for i := range c.numa {
+		c.numa[i].nanos = 0
+	}
+	eachCPU(c.stat.read(c.root, c.buf), func(cpu int, line []byte) {
+		nanos, ok := busy(line)
+		switch {
+		case !ok:
+		case cpu < 0:
+			total, known = nanos, true
+		default:
+			cpus++
+			if cpu < len(c.numaOf) && c.numaOf[cpu] >= 0 {
+				c.numa[c.numaOf[cpu]].nanos += nanos
+			}
+		}
+	})
+	if !known {
+		c.cpu = window.Counter{}
+		return false
+	}
+	for i := range c.numa {
+		if milli, ok := c.numa[i].cpu.Advance(now, c.numa[i].nanos); ok {
+			c.sample.NUMA[i].MilliCPU = milli
+		}
+	}
+	milli, ok := c.cpu.Advance(now, total)
+	memory, all, hasMemory := c.readMemory()
+	if !ok || !hasMemory {
+		return false
+	}
+	c.sample.Capacity = Amounts{MilliCPU: cpus * 1000, MemoryBytes: all}
+	memory.MilliCPU = min(milli, c.sample.Capacity.MilliCPU)
+	c.sample.Node = memory
+	return true
+}
+
+// readMemory reads the memory that is used of the node and of its NUMA nodes, and how much the node has.
+func (c *Collector) readMemory() (used Amounts, total int64, ok bool) {
+	for i := range c.numa {
+		readNUMAMemory(c.numa[i].meminfo.read(c.root, c.buf), &c.sample.NUMA[i])
+	}
+	text := c.meminfo.read(c.root, c.buf)
+	total, hasTotal := field(text, "MemTotal:")
+	free, hasFree := field(text, "MemFree:")
+	available, hasAvailable := field(text, "MemAvailable:")
+	if !hasTotal || !hasFree || !hasAvailable || max(total, free, available) > 1<<50 {
+		return used, 0, false
+	}
+	used.MemoryBytes = max(0, total-available) << 10
+	used.CacheBytes = max(0, max(0, total-free)<<10-used.MemoryBytes)
+	return used, total << 10, true
+}
+
+// readNUMAMemory reads the memory of a NUMA node, whose kernel has no estimate of what is available: the cache is files
+// without shared memory, and what the kernel can reclaim. Memory that cannot be read stays as it was.
+func readNUMAMemory(text []byte, into *Amounts) {
+	total, hasTotal := after(text, "MemTotal:")
+	free, hasFree := after(text, "MemFree:")
+	if !hasTotal || !hasFree || max(total, free) > 1<<50 {
+		return
+	}
+	files, _ := after(text, "FilePages:")
+	shared, _ := after(text, "Shmem:")
+	reclaimable, _ := after(text, "SReclaimable:")
+	used := max(0, total-free)
+	cache := min(used, max(0, files-shared)+reclaimable)
+	into.MemoryBytes, into.CacheBytes = (used-cache)<<10, cache<<10
+}
+
+// readPressure reads how long tasks waited, where the kernel says it.
+func (c *Collector) readPressure() {
+	c.sample.Pressure = nil
+	cpu, hasCPU := hundredths(c.cpuPressure.read(c.root, c.buf), "some avg10=")
+	text := c.memoryPressure.read(c.root, c.buf)
+	some, hasSome := hundredths(text, "some avg10=")
+	full, hasFull := hundredths(text, "full avg10=")
+	if hasCPU && hasSome && hasFull {
+		c.pressure = Pressure{CPUSome: cpu, MemorySome: some, MemoryFull: full}
+		c.sample.Pressure = &c.pressure
+	}
+}
