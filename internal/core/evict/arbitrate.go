@@ -79,12 +79,11 @@ type rank struct {
 	priority           int32
 	class              int
 	eviction, deletion int32
-	usage              float64
 }
 
 func (r rank) compare(o rank) int {
 	return cmp.Or(compareBool(r.idle, o.idle), cmp.Compare(r.priority, o.priority), cmp.Compare(r.class, o.class),
-		cmp.Compare(r.eviction, o.eviction), cmp.Compare(r.deletion, o.deletion), cmp.Compare(o.usage, r.usage))
+		cmp.Compare(r.eviction, o.eviction), cmp.Compare(r.deletion, o.deletion))
 }
 
 func compareBool(a, b bool) int {
@@ -107,7 +106,6 @@ func (s *State) rankOf(j *Job) rank {
 	}
 	r := rank{
 		idle: true, priority: p.Priority, class: classes[p.QoS], eviction: p.EvictionCost, deletion: p.DeletionCost,
-		usage: p.Usage,
 	}
 	for _, o := range s.workloadJob[j.Workload] {
 		r.idle = r.idle && o.Phase != Started

@@ -95,10 +95,6 @@ func TestTheOrderOfArbitration(t *testing.T) {
 			put:  func(s *evict.State) { change(s, "a0", func(p *evict.Pod) { p.DeletionCost = -1 }) },
 			jobs: []string{"b0", "a0"}, want: []string{"a0", "b0"},
 		},
-		"more usage first": {
-			put:  func(s *evict.State) { change(s, "a0", func(p *evict.Pod) { p.Usage = 1 }) },
-			jobs: []string{"b0", "a0"}, want: []string{"a0", "b0"},
-		},
 		"workloads of equal rank alternate": {
 			jobs: []string{"a0", "a1", "b0", "b1", "c0"}, want: []string{"a0", "b0", "c0", "a1", "b1"},
 		},

@@ -11,18 +11,10 @@ type Move struct {
 	// Job is the pod's own job. Empty: its started job, else its oldest one.
 	Job    string
 	Target string // node; empty: that of the job, which may not be known yet
-	// Forecast is the predicted utilization; nil where none was made.
-	Forecast *Forecast
-	Misfit   string // why the scheduler's what-if finds no other node; empty where it finds one or was not asked
-	Fault    string // why a question about the move could not be answered
+	Misfit string // why the scheduler's what-if finds no other node; empty where it finds one or was not asked
+	Fault  string // why a question about the move could not be answered
 	// Round is set for a pod for which a job does not exist yet: since when jobs count against the limits of a round.
 	Round time.Time
-}
-
-// Forecast is the utilization of two nodes, in percent of their most used resource, before and after a move.
-type Forecast struct {
-	SourceBefore, SourceAfter, TargetBefore, TargetAfter float64
-	High                                                 float64 // the threshold of the target
 }
 
 // candidate is a pod with all that the checks need.
@@ -60,7 +52,6 @@ var checks = []check{
 	{code: LocalStorage, gate: "LocalStorage", predicate: true, run: localStorage},
 	{code: PVC, gate: "PVC", predicate: true, run: claimsVolume},
 	{code: NodeFit, gate: "NodeFit", predicate: true, run: misfit},
-	{code: NoImprovement, run: noImprovement},
 	{code: ExpectedReplicas, gate: "ExpectedReplicas", workload: true, run: tooFewReplicas},
 	{code: GaveUp, run: gaveUp},
 	{code: Paused, run: paused},

@@ -29,7 +29,7 @@
 //
 //  1. jobs whose workload has started jobs; the jobs of a gang, or of the pods of a Job, follow each other
 //  2. lower priority, then lower QoS class: BE, LS, LSR and LSE
-//  3. lower eviction cost, lower pod deletion cost, more usage
+//  3. lower eviction cost, then lower pod deletion cost
 //  4. where all this is equal, the workloads alternate; then the older job, then the name
 //
 // Members of a gang that would lose its minimum start with all others of their gang group or not at all: their jobs

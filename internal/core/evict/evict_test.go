@@ -228,18 +228,6 @@ var singles = map[string]single{
 		code: evict.NodeFit, settings: evict.Policy{NodeFit: true}, move: evict.Move{Misfit: "0/3 nodes"},
 		text: "the pod fits on no other node: 0/3 nodes",
 	},
-	"a target that would be as busy": {
-		code: evict.NoImprovement, move: evict.Move{Target: "b", Forecast: &evict.Forecast{
-			SourceBefore: 80, SourceAfter: 70, TargetBefore: 60, TargetAfter: 75.5, High: 90,
-		}},
-		text: "higher utilization of nodes n-p0 and b: 76 percent predicted, at most 75 allowed",
-	},
-	"a target that would be above its threshold": {
-		code: evict.NoImprovement, move: evict.Move{Target: "b", Forecast: &evict.Forecast{
-			SourceBefore: 90, SourceAfter: 70, TargetBefore: 60, TargetAfter: 75, High: 75,
-		}},
-		text: "utilization of node b: 75 percent predicted, at most 74 allowed",
-	},
 	"too few replicas": {
 		code: evict.ExpectedReplicas, settings: evict.Policy{
 			MaxMigratingPerWorkload: share("10"), SkipEvictionGates: nil,
@@ -523,11 +511,8 @@ func TestTheLastMomentOfARefusal(t *testing.T) {
 	t.Parallel()
 	s := web(10)
 	s.SetPod(pod("p0", func(p *evict.Pod) { p.Created = ago(5 * time.Minute) }))
-	m := evict.Move{PodUID: "p0", Target: "b", Forecast: &evict.Forecast{
-		SourceBefore: 80, SourceAfter: 70, TargetBefore: 60, TargetAfter: 75, High: 75.1,
-	}}
-	if got := codes(s.CheckMove(limits(evict.Policy{}), m, now)); got != "" {
-		t.Errorf("got %q for a pod of five minutes and an improvement of five points", got)
+	if got := codes(s.CheckMove(limits(evict.Policy{}), evict.Move{PodUID: "p0", Target: "b"}, now)); got != "" {
+		t.Errorf("got %q for a pod of five minutes", got)
 	}
 }
 

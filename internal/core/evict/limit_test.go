@@ -226,31 +226,6 @@ func TestNodesToAvoid(t *testing.T) {
 	}
 }
 
-// TestTheDetector: more than five samples above the threshold, then more than three below; samples of old measurements
-// do not count.
-func TestTheDetector(t *testing.T) {
-	t.Parallel()
-	d := evict.Detector{Abnormal: 5, Normal: 3, Expiry: time.Minute}
-	for pattern, want := range map[string]bool{
-		"": false, "OOOOO": false, "OOOOOO": true, "OOOOO.O": false, "OOOOOxO": true, "xxxxxxxx": false,
-		"OOOOOO...": true, "OOOOOO....": false, "OOOOOO..O..": true, "OOOOOO...x.": false, "OOOOOO....OOOOO": false,
-		"OOOOOO....OOOOOO": true,
-	} {
-		var samples []evict.Sample
-		for i, c := range pattern {
-			at := now.Add(time.Duration(i) * time.Second)
-			sample := evict.Sample{At: at, Measured: at.Add(-time.Minute), Over: c != '.'}
-			if c == 'x' {
-				sample.Measured = at.Add(-time.Minute - 1)
-			}
-			samples = append(samples, sample)
-		}
-		if got := d.IsAbnormal(samples); got != want {
-			t.Errorf("%s: got %v, want %v", pattern, got, want)
-		}
-	}
-}
-
 // world is a cluster whose pods are evicted whenever the State allows it.
 type world struct {
 	pods     map[string]evict.Pod

@@ -3,7 +3,6 @@ package evict
 import (
 	"hash/fnv"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -104,28 +103,6 @@ func claimsVolume(c *candidate) (Refusal, bool) {
 
 func misfit(c *candidate) (Refusal, bool) {
 	return Refusal{Subject: c.move.Misfit}, c.policy.NodeFit && c.move.Misfit != ""
-}
-
-// improvement is by how many points the higher utilization of two nodes must fall.
-const improvement = 5
-
-// noImprovement refuses a move after which the target is over its threshold, or the busier node is as busy as before.
-func noImprovement(c *candidate) (Refusal, bool) {
-	f := c.move.Forecast
-	if f == nil {
-		return Refusal{}, false
-	}
-	before, after := max(f.SourceBefore, f.TargetBefore), max(f.SourceAfter, f.TargetAfter)
-	if f.TargetAfter >= f.High {
-		return Refusal{
-			Subject: "utilization of node " + c.target,
-			Have:    int(math.Ceil(f.TargetAfter)), Limit: int(math.Ceil(f.High)) - 1,
-		}, true
-	}
-	return Refusal{
-		Subject: "higher utilization of nodes " + c.pod.Node + " and " + c.target,
-		Have:    int(math.Ceil(after)), Limit: int(math.Floor(before - improvement)),
-	}, after > before-improvement
 }
 
 func paused(c *candidate) (Refusal, bool) { return Refusal{}, c.policy.Paused }

@@ -25,7 +25,6 @@ const (
 	LocalStorage         Code = "LocalStorage"
 	PVC                  Code = "PVC"
 	NodeFit              Code = "NodeFit"
-	NoImprovement        Code = "NoImprovement"
 	ExpectedReplicas     Code = "ExpectedReplicas"
 	GaveUp               Code = "GaveUp"
 	Paused               Code = "Paused"

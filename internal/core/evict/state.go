@@ -26,7 +26,6 @@ type Pod struct {
 	QoS          qos.Class
 	EvictionCost int32
 	DeletionCost int32
-	Usage        float64 // of its node's most used resource, in percent; 0 where that is not known
 
 	Created                    time.Time
 	Ready                      bool // the condition Ready of a running pod
