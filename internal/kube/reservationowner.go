@@ -2,7 +2,9 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +39,45 @@ func (s *Reservations) Announce(ctx context.Context, p *corev1.Pod) error {
 		return fmt.Errorf("announce the owner of reservation %s: %w", r.Name, err)
 	}
 	return nil
+}
+
+// LateWrite is how long a request whose answer was lost may still be carried out: etcd gives up after 7 s.
+const LateWrite = 10 * time.Second
+
+// Lead records that this process writes from now on. The first call counts.
+func (s *Reservations) Lead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leading.IsZero() {
+		s.leading = s.now()
+	}
+}
+
+// withdraw returns the time from which a void announcement may be withdrawn; the zero time for now. The process that
+// led before may have sent the Binding of the pod just before it ended, and the informers may not know of it yet: so
+// the announcement remains for LateWrite, and while the API server says that the pod has a node or is gone.
+func (s *Reservations) withdraw(ctx context.Context, r *v1alpha1.Reservation) (from time.Time, err error) {
+	now := s.now()
+	s.mu.RLock()
+	from = s.leading.Add(LateWrite)
+	s.mu.RUnlock()
+	if now.Before(from) {
+		return from, nil
+	}
+	for _, o := range r.Status.CurrentOwners {
+		text, err := s.client.Get().AbsPath("/api/v1/namespaces", o.Namespace, "pods", o.Name).Do(ctx).Raw()
+		var pod corev1.Pod
+		if err == nil {
+			err = json.Unmarshal(text, &pod)
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return now.Add(time.Second), fmt.Errorf("read the announced owner of reservation %s: %w", r.Name, err)
+		}
+		if err != nil || pod.UID != o.UID || pod.Spec.NodeName != "" {
+			return now.Add(time.Second), nil // its event comes
+		}
+	}
+	return time.Time{}, nil
 }
 
 // spec is what the account has of a Reservation. s.mu is held.

@@ -45,6 +45,7 @@ type Reservations struct {
 	// refused is why Reservations without node were refused last.
 	refused map[types.UID]string
 	changed func(types.UID) // nil before OnChange
+	leading time.Time       // when this process began to write; zero before, and where no other process ever wrote
 }
 
 // NewReservations returns an account without Reservations. client writes their status.

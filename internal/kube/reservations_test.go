@@ -28,10 +28,31 @@ import (
 type written []string
 
 func (w *written) RoundTrip(r *http.Request) (*http.Response, error) {
+	if pod, found := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/default/pods/"); found { // it has no node
+		return answer(r, http.StatusOK, fmt.Sprintf(`{"metadata":{"uid":%q}}`, pod)), nil
+	}
 	body, err := io.ReadAll(r.Body)
 	*w = append(*w, fmt.Sprintf("%s %s %s", r.Method, strings.TrimPrefix(r.URL.Path,
 		"/apis/scheduling.koordinator.sh/v1alpha1/reservations/"), body))
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, err
+	return answer(r, http.StatusOK, "{}"), err
+}
+
+func answer(r *http.Request, code int, text string) *http.Response {
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(text)), Request: r}
+}
+
+// live answers reads of a pod, and passes other requests on.
+type live struct {
+	*written
+	code int
+	pod  string
+}
+
+func (l *live) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		return answer(r, l.code, l.pod), nil
+	}
+	return l.written.RoundTrip(r)
 }
 
 // reservations are an account at a time, with what it writes and the reserve pods that it shows.
@@ -40,11 +61,7 @@ func reservations(t *testing.T, now *time.Time) (
 ) {
 	t.Helper()
 	requests, pods = &written{}, map[types.UID]*corev1.Pod{}
-	client, err := kube.NewClient(&rest.Config{Host: "http://test.invalid", Transport: requests})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = kube.NewReservations(client, func() time.Time { return *now })
+	s = kube.NewReservations(clientOf(t, requests), func() time.Time { return *now })
 	s.Profile = "tenon-scheduler"
 	s.Deliver(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { pods[o.(*corev1.Pod).UID] = o.(*corev1.Pod) },
@@ -52,6 +69,15 @@ func reservations(t *testing.T, now *time.Time) (
 		DeleteFunc: func(o any) { delete(pods, o.(*corev1.Pod).UID) },
 	})
 	return s, requests, pods
+}
+
+func clientOf(t *testing.T, transport http.RoundTripper) rest.Interface {
+	t.Helper()
+	client, err := kube.NewClient(&rest.Config{Host: "http://test.invalid", Transport: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 var early = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -302,6 +328,56 @@ func TestAnAnnouncedOwnerKeepsAReservationFromOthers(t *testing.T) {
 		}
 		if s.Put(newReservation("n")); c.held && s.Use(waiting, "u") != nil {
 			t.Errorf("%s: once the announcement is withdrawn, the pod may not use the Reservation", name)
+		}
+	}
+}
+
+// The process that led before may have sent a Binding whose answer nobody got. While the API server may still carry it
+// out, or has done so without the informers knowing, no other pod may use the Reservation.
+func TestAnAnnouncementIsNotWithdrawnWhileABindingMayArrive(t *testing.T) {
+	t.Parallel()
+	announced := func(r *v1alpha1.Reservation) {
+		r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "default", Name: "a", UID: "a"}}
+	}
+	const pending = `{"metadata":{"uid":"a"}}`
+	for name, c := range map[string]struct {
+		led       time.Duration // how long this process has led
+		code      int
+		pod       string
+		withdrawn bool
+		again     time.Duration // when the next look is due, from now on
+		fails     bool
+	}{
+		"one nanosecond before the time is over": {kube.LateWrite - 1, 200, pending, false, 1, false},
+		"the time is over":                       {kube.LateWrite, 200, pending, true, 0, false},
+		"the pod was bound": {
+			kube.LateWrite, 200, `{"metadata":{"uid":"a"},"spec":{"nodeName":"n"}}`, false, time.Second, false,
+		},
+		"another pod has its name":        {kube.LateWrite, 200, `{"metadata":{"uid":"b"}}`, false, time.Second, false},
+		"the pod is gone":                 {kube.LateWrite, 404, "{}", false, time.Second, false},
+		"the API server fails":            {kube.LateWrite, 500, "{}", false, time.Second, true},
+		"the answer is not that of a pod": {kube.LateWrite, 200, "[]", false, time.Second, true},
+	} {
+		now, requests := early, &written{}
+		s := kube.NewReservations(clientOf(t, &live{requests, c.code, c.pod}), func() time.Time { return now })
+		s.Put(newReservation("n", announced))
+		waiting := owner("a", "1")
+		waiting.Spec.NodeName, waiting.Annotations = "", nil
+		s.PutPod(waiting)
+		s.Lead()
+		now = early.Add(c.led)
+		again, err := s.Reconcile(t.Context(), "u", 0, func(string) bool { return false })
+		if (err != nil) != c.fails {
+			t.Errorf("%s: %v, want a failure: %v", name, err, c.fails)
+		}
+		if got := strings.Contains(fmt.Sprint(*requests), `"currentOwners":null`); got != c.withdrawn {
+			t.Errorf("%s: withdrawn: %v, want %v: %s", name, got, c.withdrawn, *requests)
+		}
+		if c.again > 0 && again.Sub(now) != c.again {
+			t.Errorf("%s: the next look is in %s, want %s", name, again.Sub(now), c.again)
+		}
+		if err := s.Use(owner("b", "1"), "u"); !errors.Is(err, reservation.ErrUsed) {
+			t.Errorf("%s: another pod may use the Reservation: %v", name, err)
 		}
 	}
 }

@@ -90,9 +90,20 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 		return time.Time{}, s.delete(ctx, r)
 	}
 	next, cause := phase.Next(course)
-	status := s.statusOf(r, next, cause, users)
-	if course.Once && len(users) == 0 && announcement != reservation.Void {
-		status.CurrentOwners = r.Status.CurrentOwners
+	status, again := s.statusOf(r, next, cause, users), course.Expires
+	if course.Once && len(users) == 0 {
+		from, err := time.Time{}, error(nil)
+		if announcement == reservation.Void {
+			if from, err = s.withdraw(ctx, r); err != nil {
+				return from, err
+			}
+		}
+		if announcement != reservation.Void || !from.IsZero() {
+			status.CurrentOwners = r.Status.CurrentOwners
+		}
+		if !from.IsZero() && (again.IsZero() || from.Before(again)) {
+			again = from
+		}
 	}
 	if next.IsFinal() && announcement != reservation.Spent {
 		s.end(r)
@@ -105,7 +116,7 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 			return now.Add(time.Second), fmt.Errorf("write the status of reservation %s: %w", r.Name, err)
 		}
 	}
-	return course.Expires, nil
+	return again, nil
 }
 
 // end takes the room of a Reservation back before its status says so.

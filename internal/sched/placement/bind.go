@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -87,7 +88,7 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
 	if open, err := p.send(ctx, binding); err != nil &&
-		!(open && p.isBound(ctx, pod, node, time.Now().Add(lateWrite))) {
+		!(open && p.isBound(ctx, pod, node, time.Now().Add(kube.LateWrite))) {
 		return fwk.AsStatus(err)
 	}
 	p.tracker.Order.Leave(node, pod.UID)
@@ -137,12 +138,8 @@ func isOpen(err error) bool {
 	return err != nil && !utilnet.IsConnectionRefused(err)
 }
 
-const (
-	// lateWrite is how long a request whose answer was lost may still be carried out: etcd gives up after 7 s.
-	lateWrite = 10 * time.Second
-	// readPause separates two reads of a pod whose Binding has no definite answer.
-	readPause = 500 * time.Millisecond
-)
+// readPause separates two reads of a pod whose Binding has no definite answer.
+const readPause = 500 * time.Millisecond
 
 // isBound reads a pod until it is known whether it is bound to the node. That it is not counts from the given time on.
 // While the API server does not answer, the pod keeps its reservation.

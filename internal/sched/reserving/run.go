@@ -74,6 +74,7 @@ func (w *Writer) next(ctx context.Context, queue workqueue.TypedRateLimitingInte
 		queue.AddAfter(uid, followerPause)
 		return true
 	}
+	w.Reservations.Lead()
 	again, err := w.Reservations.Reconcile(ctx, uid, w.Reservations.KeepEnded, w.nodeGone)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Failed to reconcile a reservation; it is tried again", "uid", uid)
