@@ -27,6 +27,8 @@ type Reservations struct {
 	Profile string
 	// KeepEnded is how long Reservations that have ended are kept; 0 for ever. It is set before Run of the writer.
 	KeepEnded time.Duration
+	// Preempts is whether pods of lower priority are evicted for Reservations. It is set before the first object.
+	Preempts bool
 
 	client rest.Interface
 	now    func() time.Time
@@ -44,6 +46,9 @@ type Reservations struct {
 	users   map[types.UID]*corev1.Pod // pods that use a Reservation: bound ones, and those that were reserved for
 	// refused is why Reservations without node were refused last.
 	refused map[types.UID]string
+	// nominated are the nodes on which pods were evicted for Reservations without node.
+	nominated map[types.UID]string
+
 	changed func(types.UID) // nil before OnChange
 	leading time.Time       // when this process began to write; zero before, and where no other process ever wrote
 }
@@ -53,7 +58,7 @@ func NewReservations(client rest.Interface, now func() time.Time) *Reservations 
 	return &Reservations{
 		client: client, now: now, account: reservation.NewAccount(), objects: map[types.UID]*v1alpha1.Reservation{},
 		shown: map[types.UID]*corev1.Pod{}, ended: map[types.UID]bool{}, users: map[types.UID]*corev1.Pod{},
-		refused: map[types.UID]string{},
+		refused: map[types.UID]string{}, nominated: map[types.UID]string{},
 	}
 }
 
@@ -82,6 +87,7 @@ func (s *Reservations) Remove(r *v1alpha1.Reservation) {
 		delete(s.objects, r.UID)
 		delete(s.ended, r.UID)
 		delete(s.refused, r.UID)
+		delete(s.nominated, r.UID)
 		s.account.Remove(string(r.UID))
 	})
 }
@@ -150,6 +156,14 @@ func (s *Reservations) Record(p *corev1.Pod) map[string]string {
 	}
 	used := annotation.ReservationAllocated{Name: spec.Name, UID: types.UID(spec.UID)}
 	return map[string]string{annotation.ReservationAllocatedKey: used.String()}
+}
+
+// Returns reports whether what a pod leaves belongs to a Reservation again.
+func (s *Reservations) Returns(p *corev1.Pod) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	spec := s.account.Find(s.account.UsedBy(string(p.UID)))
+	return spec != nil && spec.Node != "" && !spec.Once
 }
 
 // IsEmpty reports whether no Reservation has room.
@@ -223,9 +237,10 @@ func (s *Reservations) Usage(uid types.UID) (*reservation.Spec, reservation.Amou
 	return s.account.Find(string(uid)), s.account.Allocated(string(uid)), pods
 }
 
-// Refuse records why a Reservation without node was refused.
-func (s *Reservations) Refuse(uid types.UID, message string) {
-	s.change(uid, func() { s.refused[uid] = message })
+// Refuse records why a Reservation without node was refused, and the node on which pods were evicted for it, "" for
+// none.
+func (s *Reservations) Refuse(uid types.UID, message, nominated string) {
+	s.change(uid, func() { s.refused[uid], s.nominated[uid] = message, nominated })
 }
 
 // change changes the account, and delivers what becomes of the reserve pod of a Reservation.
@@ -271,7 +286,9 @@ func (s *Reservations) reservePod(a *reservation.Account, uid types.UID) *corev1
 		return nil
 	}
 	if r.Status.NodeName == "" {
-		return convert.PendingReservePod(r, s.Profile)
+		pod := convert.PendingReservePod(r, s.Profile, s.Preempts)
+		pod.Status.NominatedNodeName = s.nominated[uid]
+		return pod
 	}
 	left := a.Left(string(uid))
 	if len(left) == 0 {

@@ -209,7 +209,7 @@ func TestTheStatusOfAReservationFollowsItsPods(t *testing.T) {
 	}{
 		"it waits": {func(s *kube.Reservations) {
 			s.Put(newReservation(""))
-			s.Refuse("u", "0/1 nodes are available")
+			s.Refuse("u", "0/1 nodes are available", "")
 		}, early, false, []string{`"phase":"Pending"`, `"reason":"Unschedulable"`, "0/1 nodes"}, true},
 		"pods use it": {func(s *kube.Reservations) {
 			s.Put(newReservation("n", forMany))
@@ -332,7 +332,7 @@ func TestAnAnnouncedOwnerKeepsAReservationFromOthers(t *testing.T) {
 	}
 }
 
-// The process that led before may have sent a Binding whose answer nobody got. While the API server may still carry it
+// The process that led before may have sent a Binding whose answer was lost. While the API server may still carry it
 // out, or has done so without the informers knowing, no other pod may use the Reservation.
 func TestAnAnnouncementIsNotWithdrawnWhileABindingMayArrive(t *testing.T) {
 	t.Parallel()

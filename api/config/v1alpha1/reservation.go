@@ -24,14 +24,16 @@ type ReservationArgs struct {
 	// DisableGarbageCollection keeps Reservations that have ended until someone deletes them. Default: false.
 	DisableGarbageCollection bool `json:"disableGarbageCollection,omitempty"`
 
-	// EnablePreemption is accepted from configurations of Koordinator, without effect: no pod is evicted for a
-	// Reservation, and no room is taken from one.
-	EnablePreemption *bool `json:"enablePreemption,omitempty"`
-	// MinCandidateNodesPercentage is accepted from configurations of Koordinator, without effect: no pod is evicted for
-	// a Reservation.
+	// EnablePreemption evicts pods of lower priority for a Reservation that fits nowhere, as for a pod with the
+	// priority and the preemption policy of its template. No pod is evicted whose room a Reservation would get back, and no
+	// preemption takes the room of a Reservation. If profiles differ, that of the last one counts. Default: false.
+	EnablePreemption bool `json:"enablePreemption,omitempty"`
+
+	// MinCandidateNodesPercentage is accepted from configurations of Koordinator, without effect: victims are
+	// looked for on as many nodes as for a pod.
 	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
-	// MinCandidateNodesAbsolute is accepted from configurations of Koordinator, without effect: no pod is evicted for a
-	// Reservation.
+	// MinCandidateNodesAbsolute is accepted from configurations of Koordinator, without effect: victims are
+	// looked for on as many nodes as for a pod.
 	MinCandidateNodesAbsolute *int32 `json:"minCandidateNodesAbsolute,omitempty"`
 	// ControllerWorkers is accepted from configurations of Koordinator, without effect: one worker writes each status.
 	ControllerWorkers *int64 `json:"controllerWorkers,omitempty"`

@@ -359,11 +359,6 @@ func (in *ReservationArgs) DeepCopyInto(out *ReservationArgs) {
 		*out = new(int64)
 		**out = **in
 	}
-	if in.EnablePreemption != nil {
-		in, out := &in.EnablePreemption, &out.EnablePreemption
-		*out = new(bool)
-		**out = **in
-	}
 	if in.MinCandidateNodesPercentage != nil {
 		in, out := &in.MinCandidateNodesPercentage, &out.MinCandidateNodesPercentage
 		*out = new(int32)

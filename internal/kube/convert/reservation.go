@@ -169,12 +169,14 @@ func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
 	return pod
 }
 
-// PendingReservePod is the pod that is scheduled for a Reservation without node, in a profile. No pod is evicted for
-// it.
-func PendingReservePod(r *v1alpha1.Reservation, profile string) *corev1.Pod {
+// PendingReservePod is the pod that is scheduled for a Reservation without node, in a profile. Unless it preempts, no
+// pod is evicted for it.
+func PendingReservePod(r *v1alpha1.Reservation, profile string, preempts bool) *corev1.Pod {
 	pod := reservedTemplate(r)
 	pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, profile)
-	pod.Spec.PreemptionPolicy = new(corev1.PreemptNever)
+	if !preempts {
+		pod.Spec.PreemptionPolicy = new(corev1.PreemptNever)
+	}
 	if node := pod.Spec.NodeName; node != "" {
 		pod.Spec.NodeName = ""
 		only := corev1.NodeSelectorRequirement{

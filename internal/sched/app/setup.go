@@ -120,6 +120,9 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {
+			if rooms := pluginOf[*reserving.Plugin](f); rooms != nil {
+				rooms.Guard(p)
+			}
 			r.Guard(f, p)
 		}
 		rooms := roomsOf(f)

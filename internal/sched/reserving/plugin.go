@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	configv1alpha1 "github.com/tenon-project/tenon/api/config/v1alpha1"
@@ -58,7 +59,7 @@ func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactor
 		if err != nil {
 			return nil, fmt.Errorf("arguments of Reservation: %w", err)
 		}
-		r.KeepEnded = decoded.KeepEnded()
+		r.KeepEnded, r.Preempts = decoded.KeepEnded(), decoded.EnablePreemption
 		nodes := h.SharedInformerFactory().Core().V1().Nodes().Lister()
 		return &Plugin{r, q, nodes, h.SnapshotSharedLister()}, nil
 	}
@@ -189,7 +190,15 @@ func (p *Plugin) matching(cs fwk.CycleState, pod *corev1.Pod,
 	return &asked, accountOf(cs, p.reservations).Matching(&asked), nil
 }
 
-// PreFilterExtensions returns nil: victims of preemption are never in a Reservation.
+// Guard keeps preemption from pods whose room belongs to a Reservation again when they are evicted.
+func (p *Plugin) Guard(preemption *defaultpreemption.DefaultPreemption) {
+	may := preemption.IsEligiblePod
+	preemption.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
+		return may(node, victim, preemptor) && !p.reservations.Returns(victim.GetPod())
+	}
+}
+
+// PreFilterExtensions returns nil: victims of preemption are never in a Reservation, see Guard.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Rooms runs the filters of a profile inside Reservations. It is the same for all profiles.

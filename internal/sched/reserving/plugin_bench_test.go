@@ -1,10 +1,13 @@
 package reserving
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/kube"
@@ -41,6 +44,44 @@ func BenchmarkPreFilter(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkPod is all that the plugin does for a pod that may use no Reservation, from its first event to its Binding,
+// on a node that is tried, and all that the account does for its events.
+func BenchmarkPod(b *testing.B) {
+	for _, n := range []int{0, 200} {
+		b.Run(fmt.Sprintf("reservations=%d", n), func(b *testing.B) {
+			p := reservedFor(b, n)
+			rooms := &Rooms{p.reservations}
+			node := framework.NewNodeInfo()
+			node.SetNode(object.Node("n", nil))
+			pod := object.Pod("p", object.UID("p"), object.Label("app", "other"), object.Requests("cpu", "1"))
+			bound := pod.DeepCopy()
+			bound.Spec.NodeName = "n"
+			b.ReportAllocs()
+			for b.Loop() {
+				cs := framework.NewCycleState()
+				p.reservations.PutPod(pod)
+				p.SignPod(b.Context(), pod)
+				p.PreFilter(b.Context(), cs, pod, nil)
+				rooms.Filter(b.Context(), passing{}, cs, pod, node)
+				p.PreScore(b.Context(), cs, pod, nil)
+				p.Reserve(b.Context(), cs, pod, "n")
+				p.PreBindPreFlight(b.Context(), cs, pod, "n")
+				p.reservations.Record(pod)
+				p.reservations.PutPod(bound)
+				p.reservations.RemovePod(bound)
+			}
+		})
+	}
+}
+
+// passing is a profile whose filters pass.
+type passing struct{ framework.Framework }
+
+func (passing) RunFilterPluginsWithNominatedPods(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo,
+) *fwk.Status {
+	return nil
 }
 
 // TestAPodWithoutAReservationCostsTheSameWhateverIsReserved: the Reservations are looked up by what the pod is.

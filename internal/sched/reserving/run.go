@@ -114,11 +114,18 @@ func Fail(core *scheduler.Scheduler, r *kube.Reservations, inner scheduler.Failu
 			core.SchedulingQueue.Done(pod.Pod.UID)
 			return // it is gone, or placed after all
 		}
-		r.Refuse(pod.Pod.UID, status.Message())
-		pod.PodInfo, _ = framework.NewPodInfo(now.DeepCopy()) // its affinity was read before
+		node := now.Status.NominatedNodeName
+		if nominating != nil && nominating.Mode() == fwk.ModeOverride {
+			node = nominating.NominatedNodeName
+		}
+		r.Refuse(pod.Pod.UID, status.Message(), node)
+		now = now.DeepCopy()
+		now.Status.NominatedNodeName = node
+		pod.PodInfo, _ = framework.NewPodInfo(now) // its affinity was read before
 		queue := core.SchedulingQueue
 		if err := queue.AddUnschedulableIfNotPresent(logger, pod, queue.SchedulingCycle()); err != nil {
 			logger.Error(err, "Failed to queue a reservation again", "reservation", klog.KObj(now))
 		}
+		queue.AddNominatedPod(logger, pod.PodInfo, nominating) // so that no other pod takes what victims leave
 	}
 }
