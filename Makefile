@@ -36,7 +36,7 @@ RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
 .PHONY: help build images release push up down test unit race system alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
-        node-tools test-node test-guest test-cluster bench-agent bench-quota bench-gang bench-device ladder
+        node-tools test-node test-guest test-cluster bench-agent bench-quota bench-gang bench-device bench-reservation ladder
 
 help: ## List these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ bench-gang: ## Measure gangs beside other schedulers (an hour)
 
 bench-device: ## Measure pods with GPUs beside plain pods (20 minutes)
 	GO="$(GO)" TAGS=$(TAGS) bash test/bench/device.sh
+
+bench-reservation: ## Measure what Reservations cost other pods (6 minutes)
+	GO="$(GO)" TAGS=$(TAGS) bash test/bench/reservation.sh
 
 # The tests that put our model of the kubelet beside the kubelet's own code.
 ORACLE := $(GO) test -tags '$(TAGS) oracle' -count 1 -v -run 'TestAgreesWithTheKubelet|TestTheProgramsGiveKnownAnswers' ./test/oracle

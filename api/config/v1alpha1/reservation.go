@@ -25,8 +25,9 @@ type ReservationArgs struct {
 	DisableGarbageCollection bool `json:"disableGarbageCollection,omitempty"`
 
 	// EnablePreemption evicts pods of lower priority for a Reservation that fits nowhere, as for a pod with the
-	// priority and the preemption policy of its template. No pod is evicted whose room a Reservation would get back, and no
-	// preemption takes the room of a Reservation. If profiles differ, that of the last one counts. Default: false.
+	// priority and the preemption policy of its template. No pod is evicted whose room a Reservation would get back,
+	// and no preemption takes the room of a Reservation. If profiles differ, that of the last one counts. Default:
+	// false.
 	EnablePreemption bool `json:"enablePreemption,omitempty"`
 
 	// MinCandidateNodesPercentage is accepted from configurations of Koordinator, without effect: victims are

@@ -48,6 +48,8 @@ type cluster struct {
 	config  string
 	leaves  int // of the tree of ElasticQuotas
 	gpus    bool
+
+	reservations int
 }
 
 func connect(kubeconfig string, pid int) (*cluster, error) {

@@ -17,6 +17,11 @@
 // The suite device measures plain pods in both, and in tenon-scheduler plain pods and pods with GPUs, on nodes with
 // GPUs.
 //
+//	compare --suite reservation --tenon bin/tenon-scheduler --go-tests bin [--nodes 1000] [--pods 5000] [--rounds 3]
+//
+// The suite reservation measures plain pods in a cluster without Reservations and in one with 200 that are for other
+// pods.
+//
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's
 // process and of the control plane's between the first and the last bind. Ratios are formed within a round; the table

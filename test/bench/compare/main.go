@@ -145,7 +145,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	suiteName := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler), quota "+
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
-		"scheduler-plugins) or device (pods with GPUs and plain pods, without and with GPUs on the nodes)")
+		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes) or "+
+		"reservation (plain pods without and with Reservations in the cluster)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
@@ -177,8 +178,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = gangSuite(*stock, *community, *tenon, strings.Split(*only, ","))
 	case "device":
 		chosen = deviceSuite(*stock, *tenon)
+	case "reservation":
+		chosen = reservationSuite(*tenon)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota, gang or device", *suiteName)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang, device or reservation", *suiteName)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
@@ -276,6 +279,9 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 			for _, who := range order {
 				if len(kase.among) > 0 && !slices.Contains(kase.among, who.name) {
 					continue
+				}
+				if err := c.setReservations(ctx, who.reservations, b.nodes); err != nil {
+					return results, fmt.Errorf("create Reservations: %w", err)
 				}
 				r := result{Case: kase.name, Nodes: b.nodes, Round: round, Scheduler: who.name}
 				n := pods

@@ -34,6 +34,8 @@ type contender struct {
 	config  string
 	flags   []string
 	native  bool // gangs are those of Kubernetes
+	// reservations is the number of Reservations in the cluster.
+	reservations int
 }
 
 // bench is one series: one control plane with one number of nodes.
