@@ -11,8 +11,6 @@ type Move struct {
 	// Job is the pod's own job. Empty: its started job, else its oldest one.
 	Job    string
 	Target string // node; empty: that of the job, which may not be known yet
-	Misfit string // why the scheduler's what-if finds no other node; empty where it finds one or was not asked
-	Fault  string // why a question about the move could not be answered
 	// Round is set for a pod for which a job does not exist yet: since when jobs count against the limits of a round.
 	Round time.Time
 }
@@ -44,17 +42,30 @@ var checks = []check{
 	{code: LookupFailed, run: lookupFailed},
 	{code: NamespaceNotInCanary, gate: "Namespaces", run: outsideCanary},
 	{code: Protected, run: protected},
-	{code: BarePod, gate: "BarePods", predicate: true, run: bare},
-	{code: UnknownOwner, workload: true, run: unknownOwner},
+	{code: BarePod, gate: "BarePods", predicate: true, run: func(c *candidate) (Refusal, bool) {
+		allowed := c.policy.EvictAllBarePods || c.policy.EvictFailedBarePods && c.pod.Failed
+		return Refusal{}, c.pod.Workload == "" && !allowed
+	}},
+	{code: UnknownOwner, workload: true, run: func(c *candidate) (Refusal, bool) {
+		return Refusal{Subject: c.workload.Key}, c.workload.Kind == Unknown && !c.policy.AllowUnknownOwners
+	}},
 	{code: SystemCritical, gate: "SystemCritical", predicate: true, run: systemCritical},
 	{code: PriorityThreshold, gate: "PriorityThreshold", predicate: true, run: aboveThreshold},
-	{code: LabelSelector, gate: "LabelSelector", predicate: true, run: unselected},
-	{code: LocalStorage, gate: "LocalStorage", predicate: true, run: localStorage},
-	{code: PVC, gate: "PVC", predicate: true, run: claimsVolume},
-	{code: NodeFit, gate: "NodeFit", predicate: true, run: misfit},
+	{code: LabelSelector, gate: "LabelSelector", predicate: true, run: func(c *candidate) (Refusal, bool) {
+		return Refusal{}, c.policy.LabelSelector != nil && !c.policy.LabelSelector(c.pod.Labels)
+	}},
+	{code: LocalStorage, gate: "LocalStorage", predicate: true, run: func(c *candidate) (Refusal, bool) {
+		return Refusal{Subject: c.pod.LocalVolume}, c.pod.LocalVolume != "" && !c.policy.EvictLocalStoragePods
+	}},
+	{code: PVC, gate: "PVC", predicate: true, run: func(c *candidate) (Refusal, bool) {
+		return Refusal{Subject: c.pod.ClaimedVolume}, c.pod.ClaimedVolume != "" && c.policy.IgnorePVCPods
+	}},
+	{code: NodeFit, gate: "NodeFit", run: func(*candidate) (Refusal, bool) {
+		return Refusal{}, false // whoever proposes a move asks the scheduler, which takes too long for a State
+	}},
 	{code: ExpectedReplicas, gate: "ExpectedReplicas", workload: true, run: tooFewReplicas},
 	{code: GaveUp, run: gaveUp},
-	{code: Paused, run: paused},
+	{code: Paused, run: func(c *candidate) (Refusal, bool) { return Refusal{}, c.policy.Paused }},
 	{code: MinAge, run: tooYoung},
 	{code: RolloutInProgress, workload: true, run: rolloutInProgress},
 	{code: EvictionWouldUpgrade, workload: true, run: wouldUpgrade},

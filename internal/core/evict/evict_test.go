@@ -169,10 +169,6 @@ var singles = map[string]single{
 		code: evict.LookupFailed, settings: evict.Policy{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
 		change: func(s *evict.State) { s.DeleteNode("n-p0") }, text: "cannot decide: node n-p0 is not known",
 	},
-	"a question about the move that was not answered": {
-		code: evict.LookupFailed, move: evict.Move{Fault: "ask the scheduler: timeout"},
-		text: "cannot decide: ask the scheduler: timeout",
-	},
 	"a namespace that is excluded": {
 		code: evict.NamespaceNotInCanary, settings: evict.Policy{Exclude: []string{"default"}},
 		text: "namespace default is not among those whose pods may be evicted",
@@ -223,10 +219,6 @@ var singles = map[string]single{
 		code: evict.PVC, settings: evict.Policy{IgnorePVCPods: true},
 		change: changed(func(p *evict.Pod) { p.ClaimedVolume = "c" }),
 		text:   "the pod uses the PersistentVolumeClaim c, and ignorePvcPods is set",
-	},
-	"no other node": {
-		code: evict.NodeFit, settings: evict.Policy{NodeFit: true}, move: evict.Move{Misfit: "0/3 nodes"},
-		text: "the pod fits on no other node: 0/3 nodes",
 	},
 	"too few replicas": {
 		code: evict.ExpectedReplicas, settings: evict.Policy{
@@ -405,7 +397,7 @@ func TestEachRefusalHasItsOwnCode(t *testing.T) {
 	if got := web(10).Check(limits(evict.Policy{}), "p0", now); len(got) > 0 {
 		t.Fatalf("a pod that serves: got %v, want no refusal", got)
 	}
-	tested := map[evict.Code]bool{}
+	tested := map[evict.Code]bool{evict.NodeFit: true} // the scheduler is asked elsewhere
 	for name, test := range singles {
 		tested[test.code] = true
 		t.Run(name, func(t *testing.T) {
@@ -439,7 +431,6 @@ func TestWhatLiftsARefusal(t *testing.T) {
 		"a volume on the node":                   func(test *single) { test.settings.EvictLocalStoragePods = true },
 		"too few replicas":                       func(test *single) { test.settings.SkipExpectedNumber = true },
 		"a claimed volume":                       func(test *single) { test.settings.IgnorePVCPods = false },
-		"no other node":                          func(test *single) { test.settings.NodeFit = false },
 		"three jobs of the pod that failed": func(test *single) {
 			fail := test.change
 			test.change = func(s *evict.State) {
@@ -462,14 +453,14 @@ func TestWhatLiftsARefusal(t *testing.T) {
 	gates := map[evict.Code]string{
 		evict.NamespaceNotInCanary: "Namespaces", evict.BarePod: "BarePods", evict.SystemCritical: "SystemCritical",
 		evict.PriorityThreshold: "PriorityThreshold", evict.LabelSelector: "LabelSelector",
-		evict.LocalStorage: "LocalStorage", evict.PVC: "PVC", evict.NodeFit: "NodeFit",
+		evict.LocalStorage: "LocalStorage", evict.PVC: "PVC",
 		evict.ExpectedReplicas: "ExpectedReplicas", evict.AlreadyEvicting: "MaxMigratingPerWorkload",
 		evict.WorkloadUnavailable: "MaxUnavailablePerWorkload", evict.CapNode: "MaxMigratingPerNode",
 		evict.CapNamespace: "MaxMigratingPerNamespace", evict.CapGlobal: "MaxMigratingGlobally",
 	}
 	predicates := []evict.Code{
 		evict.BarePod, evict.SystemCritical, evict.PriorityThreshold, evict.LabelSelector, evict.LocalStorage,
-		evict.PVC, evict.NodeFit,
+		evict.PVC,
 	}
 	for name, test := range singles {
 		check := func(settings evict.Policy, evictable bool) string {

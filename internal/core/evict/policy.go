@@ -33,7 +33,7 @@ type Policy struct {
 	SkipExpectedNumber bool     // skipCheckExpectedReplicas
 
 	EvictFailedBarePods, EvictAllBarePods, EvictLocalStoragePods, EvictSystemCriticalPods bool
-	IgnorePVCPods, NodeFit, AllowUnknownOwners, AllowParkedPartition                      bool
+	IgnorePVCPods, AllowUnknownOwners, AllowParkedPartition                               bool
 
 	// Pods to evict in one round of the descheduler; nil does not limit.
 	MaxPerRound, MaxPerRoundAndNode, MaxPerRoundAndNamespace *int

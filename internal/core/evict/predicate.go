@@ -21,7 +21,6 @@ func lookupFailed(c *candidate) (Refusal, bool) {
 	}
 	p := c.pod
 	add(p.Fault, true)
-	add(c.move.Fault, true)
 	add("owner "+p.Workload+" is not known", p.Workload != "" && c.workload == nil)
 	if c.workload != nil {
 		add(c.workload.Fault, true)
@@ -65,16 +64,6 @@ func protected(c *candidate) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// bare refuses pods that no controller replaces.
-func bare(c *candidate) (Refusal, bool) {
-	allowed := c.policy.EvictAllBarePods || c.policy.EvictFailedBarePods && c.pod.Failed
-	return Refusal{}, c.pod.Workload == "" && !allowed
-}
-
-func unknownOwner(c *candidate) (Refusal, bool) {
-	return Refusal{Subject: c.workload.Key}, c.workload.Kind == Unknown && !c.policy.AllowUnknownOwners
-}
-
 func systemCritical(c *candidate) (Refusal, bool) {
 	const critical = 2_000_000_000
 	return Refusal{Have: int(c.pod.Priority), Limit: critical},
@@ -88,24 +77,6 @@ func aboveThreshold(c *candidate) (Refusal, bool) {
 	}
 	return Refusal{Have: int(c.pod.Priority), Limit: int(*t)}, true
 }
-
-func unselected(c *candidate) (Refusal, bool) {
-	return Refusal{}, c.policy.LabelSelector != nil && !c.policy.LabelSelector(c.pod.Labels)
-}
-
-func localStorage(c *candidate) (Refusal, bool) {
-	return Refusal{Subject: c.pod.LocalVolume}, c.pod.LocalVolume != "" && !c.policy.EvictLocalStoragePods
-}
-
-func claimsVolume(c *candidate) (Refusal, bool) {
-	return Refusal{Subject: c.pod.ClaimedVolume}, c.pod.ClaimedVolume != "" && c.policy.IgnorePVCPods
-}
-
-func misfit(c *candidate) (Refusal, bool) {
-	return Refusal{Subject: c.move.Misfit}, c.policy.NodeFit && c.move.Misfit != ""
-}
-
-func paused(c *candidate) (Refusal, bool) { return Refusal{}, c.policy.Paused }
 
 func tooYoung(c *candidate) (Refusal, bool) {
 	age, until := c.now.Sub(c.pod.Created), c.pod.Created.Add(c.policy.MinPodAge)

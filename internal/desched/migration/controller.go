@@ -308,11 +308,7 @@ func (c *Controller) changes(j *v1alpha1.PodMigrationJob, status move.Status, do
 	if do == move.Finish && !controllerutil.ContainsFinalizer(j, annotation.MigrationFinalizer) {
 		do = move.Wait
 	}
-	next := v1alpha1.PodMigrationJobStatus{}
-	convert.SetMigrationStatus(&next, &status)
-	was := v1alpha1.PodMigrationJobStatus{}
-	convert.SetMigrationStatus(&was, &c.job(j).Status)
-	return do != move.Wait || !reflect.DeepEqual(next, was)
+	return do != move.Wait || !reflect.DeepEqual(status, c.job(j).Status)
 }
 
 // act does what follows the write of a status. An error is not of the job: it is tried again in the next pass.

@@ -58,7 +58,7 @@ func NewPolicy(s descheduler.Settings, ownNamespace string, class func(name stri
 // predicates adds which pods may be moved at all.
 func predicates(s *evict.Policy, p descheduler.Predicates, class func(string) (int32, error)) error {
 	s.EvictFailedBarePods, s.EvictLocalStoragePods = p.EvictFailedBarePods, p.EvictLocalStoragePods
-	s.EvictSystemCriticalPods, s.IgnorePVCPods, s.NodeFit = p.EvictSystemCriticalPods, p.IgnorePVCPods, p.NodeFit
+	s.EvictSystemCriticalPods, s.IgnorePVCPods = p.EvictSystemCriticalPods, p.IgnorePVCPods
 	s.LabelSelector = matcher(p.LabelSelector)
 	switch t := p.PriorityThreshold; {
 	case t == nil || p.EvictSystemCriticalPods:
