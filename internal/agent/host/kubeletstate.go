@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"maps"
 	"slices"
+
+	"k8s.io/utils/dump"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
@@ -39,9 +43,14 @@ const cpuStateFile = "var/lib/kubelet/cpu_manager_state"
 // the file: the caller keeps what it read before. CPUs that are given twice are no error (GivenTwice).
 func ReadCPUState(root Root) (CPUState, error) { return readState(root, cpuStateFile, parseCPUState) }
 
-// parseCPUState reads versions 2 and 3: entries by pod and container, and in version 3 also podEntries. The checksum is
-// over the text of a structure of Go's: it is not checked, as the kubelet takes 0 for any.
+// parseCPUState reads versions 2 to 4: entries by pod and container, and in version 3 also podEntries; version 4 has
+// both in its data. The checksum of versions 2 and 3 is over the text of a structure of Go's: it is not checked, as the
+// kubelet takes 0 for any.
 func parseCPUState(text []byte) (CPUState, error) {
+	text, err := authoritative(text)
+	if err != nil {
+		return CPUState{}, err
+	}
 	var file struct {
 		PolicyName    string                     `json:"policyName"`
 		DefaultCPUSet string                     `json:"defaultCpuSet"`
@@ -57,13 +66,12 @@ func parseCPUState(text []byte) (CPUState, error) {
 		return CPUState{}, errors.New("has no policyName")
 	}
 	s := CPUState{Policy: file.PolicyName, Pods: map[string][]int{}, Containers: map[string]map[string][]int{}}
-	var err error
 	if s.Default, err = cpuset.ParseIDs(file.DefaultCPUSet); err != nil {
 		return CPUState{}, fmt.Errorf("defaultCpuSet: %w", err)
 	}
 	for uid, raw := range file.Entries {
 		if bytes.HasPrefix(raw, []byte(`"`)) {
-			return CPUState{}, fmt.Errorf("entries[%q]: is of version 1, by container id; versions 2 and 3 are read",
+			return CPUState{}, fmt.Errorf("entries[%q]: is of version 1, by container id; versions 2 to 4 are read",
 				uid)
 		}
 		var containers map[string]string
@@ -83,6 +91,28 @@ func parseCPUState(text []byte) (CPUState, error) {
 		}
 	}
 	return s, nil
+}
+
+// authoritative returns what counts in a record of the kubelet's CPU or memory manager. A kubelet from 1.37 on writes
+// a record as text into the field data, with a checksum of that text, and beside it, for older kubelets, a copy that
+// lacks what was given to pods as a whole.
+func authoritative(text []byte) ([]byte, error) {
+	var file struct {
+		Data     *string `json:"data"`
+		Checksum uint64  `json:"dataChecksum"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return nil, err
+	}
+	if file.Data == nil || *file.Data == "" {
+		return text, nil
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, dump.ForHash(*file.Data)) // a hash takes all that it is given
+	if sum := uint64(h.Sum32()); sum != file.Checksum {
+		return nil, fmt.Errorf("dataChecksum is %d, and the checksum of data is %d", file.Checksum, sum)
+	}
+	return []byte(*file.Data), nil
 }
 
 // GivenTwice returns the CPUs that several pods have, and those that a pod has and the pool too, ascending. A kubelet

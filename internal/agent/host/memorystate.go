@@ -65,7 +65,7 @@ func readState[T any](root Root, name string, parse func([]byte) (T, error)) (st
 	return state, err
 }
 
-// memoryFile is the file in its versions 1 and 2, which adds podEntries.
+// memoryFile is the file in its versions 1 and 2, which adds podEntries, and the data of version 3.
 type memoryFile struct {
 	PolicyName   string                              `json:"policyName"`
 	MachineState map[string]MemoryZone               `json:"machineState"`
@@ -76,6 +76,10 @@ type memoryFile struct {
 }
 
 func parseMemoryState(text []byte) (MemoryState, error) {
+	text, err := authoritative(text)
+	if err != nil {
+		return MemoryState{}, err
+	}
 	var file memoryFile
 	if err := json.Unmarshal(text, &file); err != nil {
 		return MemoryState{}, err

@@ -439,7 +439,7 @@ func TestKubeletCPUState(t *testing.T) {
 		},
 		"version 1, by container id, is refused": {
 			text: `{"policyName":"static","defaultCpuSet":"0-3","entries":{"0123": "4-5"}}`,
-			bad:  file + `: entries["0123"]: is of version 1, by container id; versions 2 and 3 are read`,
+			bad:  file + `: entries["0123"]: is of version 1, by container id; versions 2 to 4 are read`,
 		},
 		"a checksum of 0, which the kubelet takes too": {
 			text: `{"policyName":"static","entries":{"u1":{"a":"2"}},"checksum":0}`,
