@@ -24,7 +24,8 @@ import (
 
 type explainOptions struct {
 	list                      listFlags
-	color, address            string
+	color                     string
+	address, descheduler      string
 	node                      string
 	allNamespaces, everything bool
 	exitCode, hintTable       bool
@@ -89,6 +90,7 @@ and why it waits or how it was placed, as of a pod.`,
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",
 		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
+	deschedulerFlag(c, &o.descheduler)
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "without a name: pods of all namespaces")
 	c.Flags().BoolVar(&o.everything, "all", false,
 		"show all nodes instead of the ten nearest, all masks instead of twenty")
@@ -170,6 +172,7 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 		answer.Notes = append(answer.Notes, key.String())
 	}
 	e.addActual(ctx, &answer, pod)
+	e.addMoves(ctx, &answer, pod)
 	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, answer.Phase) },
 		podName(answer.Pod.Pod))
 }

@@ -68,6 +68,7 @@ type roomWorld struct {
 	verdict migration.PodMigrationJobStatus
 	asked   view.RoomRequest
 	answer  *view.RoomAnswer
+	listed  []migration.PodMigrationJob
 }
 
 func (w *roomWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -103,6 +104,10 @@ func (w *roomWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		w.job.Name, w.job.Status = "make-room-x", w.verdict
 		answer = w.job
+	case "GET " + jobs:
+		answer = map[string]any{
+			"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJobList", "items": w.listed,
+		}
 	case "GET " + jobs + "/make-room-x":
 		answer = w.job
 	default:
@@ -120,7 +125,7 @@ func newRoomWorld(t *testing.T, verdict migration.PodMigrationJobStatus) (*roomW
 		t: t, verdict: verdict, answer: roomAnswer(), moved: pod("web-1", "LSR", "2", "n1", ""),
 		waits: pod("train-0", "LSR", "2", "", ""),
 	}
-	w.moved.UID = "uid-web-1"
+	w.moved.UID, w.waits.UID = "uid-web-1", "uid-train-0"
 	for _, p := range []*corev1.Pod{&w.moved, &w.waits} {
 		p.APIVersion, p.Kind = "v1", "Pod"
 	}
@@ -163,6 +168,10 @@ func TestMakeRoomMovesPodsAndWaits(t *testing.T) {
 	}
 	if got := made.Spec.Template.Spec; got.NodeName != "n2" || len(got.Containers) != 1 {
 		t.Errorf("the reservation is on %q with %d containers", got.NodeName, len(got.Containers))
+	}
+	room := `{"pods":[{"namespace":"default","name":"train-0","uid":"uid-train-0","node":"n1"}]}`
+	if got := w.job.Annotations[annotation.MigrationRoomKey]; got != room {
+		t.Errorf("the job makes room for %s, want %s", got, room)
 	}
 	if _, kept := made.Spec.Template.Annotations[annotation.ResourceStatusKey]; kept {
 		t.Error("the reservation asks for the CPUs of the old node")

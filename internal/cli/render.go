@@ -74,6 +74,7 @@ func (r *renderer) body(p explained) string {
 		r.quotaLimit(p.Quota)
 		r.nodes(p.Candidates)
 	}
+	r.moves(&p)
 	if p.Rejection != nil {
 		r.rejection(*p.Rejection)
 	}

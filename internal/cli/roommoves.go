@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
@@ -27,6 +28,7 @@ type roomMoves struct {
 	cluster
 	out  io.Writer
 	plan *view.RoomAnswer
+	room annotation.MigrationRoom // the pods that wait when the command begins
 	// said is the last line about each object, by name.
 	said map[string]string
 }
@@ -81,8 +83,10 @@ func (r *roomMoves) create(ctx context.Context, m *view.RoomMove) (name string, 
 		return "", fmt.Errorf("move pod %s: %w", m.Pod, err)
 	}
 	job := &migration.PodMigrationJob{
-		TypeMeta:   metav1.TypeMeta{APIVersion: migration.Resource().GroupVersion().String(), Kind: "PodMigrationJob"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "make-room-"},
+		TypeMeta: metav1.TypeMeta{APIVersion: migration.Resource().GroupVersion().String(), Kind: "PodMigrationJob"},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "make-room-", Annotations: map[string]string{annotation.MigrationRoomKey: r.room.String()},
+		},
 		Spec: migration.PodMigrationJobSpec{
 			PodRef: &corev1.ObjectReference{Namespace: namespace, Name: podName, UID: pod.UID},
 		},
@@ -138,11 +142,16 @@ func (r *roomMoves) report(ctx context.Context, jobs []string) (running int, err
 // nominate keeps the pods that need room nominated to their nodes: a failed attempt ends a nomination, and without one
 // another pod could take what a pod that moved has left. It returns how many have no node.
 func (r *roomMoves) nominate(ctx context.Context) (waiting int, err error) {
-	for _, p := range r.plan.Placements {
+	for i, p := range r.plan.Placements {
 		namespace, name, _ := strings.Cut(p.Pod, "/")
 		pod, err := r.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return 0, fmt.Errorf("read pod %s: %w", p.Pod, err)
+		}
+		if i == len(r.room.Pods) { // the first look at the pod
+			r.room.Pods = append(r.room.Pods, annotation.RoomPod{
+				Namespace: namespace, Name: name, UID: string(pod.UID), Node: p.Node,
+			})
 		}
 		if pod.Spec.NodeName != "" {
 			r.say(p.Pod, "%s is on %s", p.Pod, pod.Spec.NodeName)

@@ -32,6 +32,14 @@ type Settings struct {
 	Warnings []string
 }
 
+// Enables reports whether a profile runs a plugin.
+func (s *Settings) Enables(plugin string) bool {
+	return slices.ContainsFunc(s.Profiles, func(p Profile) bool {
+		return slices.ContainsFunc(slices.Concat(p.Deschedule, p.Balance),
+			func(e Enabled) bool { return e.Name == plugin })
+	})
+}
+
 // Profile is a set of plugins that run together.
 type Profile struct {
 	Name string

@@ -113,10 +113,14 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	nominator := &makeroom.Nominator{
-		Jobs: p.known.Jobs.GetStore(), Pod: p.known.Pod, Patch: patching(pods, "status"), Now: time.Now,
+	if o.Settings.Enables("MakeRoom") {
+		if err := mgr.Add(&makeroom.Nominator{
+			Jobs: p.known.Jobs.GetStore(), Pod: p.known.Pod, Patch: patching(pods, "status"), Now: time.Now,
+		}); err != nil {
+			return nil, err
+		}
 	}
-	return p, errors.Join(mgr.Add(nominator), mgr.Add(p.known), mgr.Add(caching{p.reservations}),
+	return p, errors.Join(mgr.Add(p.known), mgr.Add(caching{p.reservations}),
 		mgr.Add(manager.RunnableFunc(p.move)), mgr.Add(p.plugins))
 }
 
