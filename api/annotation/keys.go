@@ -73,6 +73,20 @@ const (
 	NodeSystemQoSResource = "node.koordinator.sh/system-qos-resource"
 )
 
+// NodeColocationStrategy is an annotation of a Node with what counts for it alone of the strategy of colocation: the
+// fields of colocation-config.
+const NodeColocationStrategy = "node.koordinator.sh/colocation-strategy"
+
+// Labels of a Node with a share of its capacity, 0 to 1, which count over the strategy of colocation.
+const (
+	// NodeCPUReclaimRatio and NodeMemoryReclaimRatio are what all pods together may use.
+	NodeCPUReclaimRatio    = "node.koordinator.sh/cpu-reclaim-ratio"
+	NodeMemoryReclaimRatio = "node.koordinator.sh/memory-reclaim-ratio"
+	// NodeMidStaticCPURatio and NodeMidStaticMemoryRatio are what mid pods get in the mode static.
+	NodeMidStaticCPURatio    = "node.koordinator.sh/mid-static-cpu-reserved-ratio"
+	NodeMidStaticMemoryRatio = "node.koordinator.sh/mid-static-memory-reserved-ratio"
+)
+
 // LeaveKey is an annotation of a Node, with any value: its agent gives cgroups back to the kubelet and publishes
 // nothing, and no pod is given CPUs or devices there. `tenon leave` sets it.
 const LeaveKey = "node.tenon.sh/leave"

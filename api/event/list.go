@@ -70,6 +70,7 @@ const (
 	QuotaRevocation
 	OveruseNotRevocable
 	QuotaNotFollowed
+	StrategyInvalid
 	MigrationStarted
 	PodMigrated
 	MigrationFailed
@@ -157,6 +158,7 @@ var facts = [numReasons]Entry{
 	QuotaRevocation:           {Name: "QuotaRevocation", From: manager, On: "ElasticQuota", Normal: true},
 	OveruseNotRevocable:       {Name: "OveruseNotRevocable", From: manager, On: "ElasticQuota"},
 	QuotaNotFollowed:          {Name: "QuotaNotFollowed", From: manager, On: "ElasticQuota"},
+	StrategyInvalid:           {Name: "StrategyInvalid", From: manager, On: "ConfigMap, Node"},
 	MigrationStarted:          {Name: "MigrationStarted", From: descheduler, On: "PodMigrationJob", Normal: true},
 	PodMigrated:               {Name: "PodMigrated", From: descheduler, On: "PodMigrationJob", Normal: true},
 	MigrationFailed:           {Name: "MigrationFailed", From: descheduler, On: "PodMigrationJob"},

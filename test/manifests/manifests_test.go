@@ -86,7 +86,7 @@ func start(t *testing.T) *cluster {
 		RESTConfig: c.managerConfig(t), LeaderElectNamespace: "tenon-system", MetricsAddress: c.metrics, Quotas: quotas,
 		CertFile: serving.CertFile, KeyFile: serving.KeyFile, RequireNRIPlugin: true,
 		WebhookAddress: p.Ports.Address(datadir.Webhooks), HealthAddress: p.Ports.Address(datadir.ManagerHealth),
-		PublishDevices: true,
+		PublishDevices: true, SLOConfigNamespace: "tenon-system",
 	})
 	objects, err := install.Parse(deploy.Webhooks("default-scheduler", "tenon-scheduler")...)
 	testkit.Check(t, err)

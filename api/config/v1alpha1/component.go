@@ -65,4 +65,7 @@ type ManagerConfiguration struct {
 	// SchedulerNames are the schedulers whose pods count, first the one that gets pods with devices of namespaces that
 	// ask for it. Default: pods of every scheduler count.
 	SchedulerNames []string `json:"schedulerNames,omitempty"`
+	// SLOConfigNamespace is that of the ConfigMap slo-controller-config; empty to write no NodeMetrics, NodeSLOs and
+	// amounts of batch and mid pods. Default: tenon-system.
+	SLOConfigNamespace string `json:"sloConfigNamespace,omitempty"`
 }

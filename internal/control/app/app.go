@@ -59,6 +59,9 @@ type Options struct {
 	Quotas *QuotaOptions
 	// PublishDevices shows in Nodes, while this manager leads, what their Device objects say.
 	PublishDevices bool
+	// SLOConfigNamespace is that of the ConfigMap slo-controller-config. "" leaves the use and the reclaimable amounts
+	// of Nodes to another manager.
+	SLOConfigNamespace string
 	// LeaderElectNamespace is where the lease is by which one of several managers leads. "" is for a manager without
 	// others: it leads.
 	LeaderElectNamespace string
@@ -162,7 +165,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	schedulers := convert.NewSchedulers(o.SchedulerNames...)
 	store.Trust(schedulers)
-	known, err := newCluster(config, client, store, schedulers)
+	known, err := newCluster(config, client, store, schedulers, o.SLOConfigNamespace)
 	if err != nil {
 		return err
 	}

@@ -11,16 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	policyinformers "k8s.io/client-go/informers/policy/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/api/config/sloconfig"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
-	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -40,12 +41,15 @@ type cluster struct {
 	devices              cache.SharedIndexInformer
 	topologies           cache.SharedIndexInformer
 	reservations         cache.SharedIndexInformer
-	kinds                kube.Kinds // of devices
+	metrics, slos        cache.SharedIndexInformer
+	strategy             cache.SharedIndexInformer // of a ConfigMap; nil where another manager follows it
+	kinds                kube.Kinds                // of devices
 	synced               []cache.InformerSynced
-	gathered             []cache.InformerSynced // and of gangs and devices, which webhooks do without
+	gathered             []cache.InformerSynced // and of gangs, devices and use, which webhooks do without
 }
 
 func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Quotas, schedulers *convert.Schedulers,
+	sloNamespace string,
 ) (*cluster, error) {
 	reader, err := kube.NewClient(config)
 	if err != nil {
@@ -69,7 +73,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	failed = append(failed, c.budgets.SetTransform(withoutManagedFields), c.nodes.SetTransform(
 		func(object any) (any, error) {
 			if o, err := meta.Accessor(object); err == nil {
-				devicecapacity.Trim(o)
+				convert.WithOwned(o)
 			}
 			return object, nil
 		}))
@@ -103,6 +107,14 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	}
 	follow(c.devices, c.kinds.Handler())
 	c.gathered = slices.Concat(c.synced, []cache.InformerSynced{c.devices.HasSynced})
+	if sloNamespace != "" {
+		c.metrics, c.slos = kube.NewNodeMetricInformer(reader), kube.NewNodeSLOInformer(reader)
+		c.strategy = coreinformers.NewFilteredConfigMapInformer(client, sloNamespace, 0, cache.Indexers{},
+			func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, sloconfig.Name).String()
+			})
+		c.gathered = append(c.gathered, c.metrics.HasSynced, c.slos.HasSynced, c.strategy.HasSynced)
+	}
 	c.synced = c.synced[:webhooks:webhooks]
 	if err := errors.Join(failed...); err != nil {
 		return nil, fmt.Errorf("follow pods, nodes and quotas: %w", err)
@@ -117,6 +129,9 @@ func (c *cluster) Start(ctx context.Context) error {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	others := append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.topologies, c.reservations)
+	if c.strategy != nil {
+		others = append(others, c.metrics, c.slos, c.strategy)
+	}
 	for _, i := range others {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
@@ -168,6 +183,17 @@ func indexByNode(object any) ([]string, error) {
 		return []string{p.Spec.NodeName}, nil
 	}
 	return nil, nil
+}
+
+// podsOn returns the pods that are bound to a node, without the keys that do not count.
+func (c *cluster) podsOn(node string) (pods []*corev1.Pod) {
+	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, node) // fails only without the index
+	for _, object := range onNode {
+		if p, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, c.schedulers.Trusted(p))
+		}
+	}
+	return pods
 }
 
 // room returns what the node of a pod has beside it. The account of the node is made anew: resizes are rare.

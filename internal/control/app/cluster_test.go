@@ -21,7 +21,7 @@ func TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations(t *testing.T) {
 	t.Parallel()
 	config := &rest.Config{Host: "http://cluster.invalid"}
 	c, err := newCluster(config, kubernetes.NewForConfigOrDie(config), kube.NewQuotas(time.Now),
-		convert.NewSchedulers("tenon-scheduler"))
+		convert.NewSchedulers("tenon-scheduler"), "tenon-system")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,9 @@ func NewCommand() *cobra.Command {
 		"`file` with the ElasticQuotaArgs of the scheduler; without it the defaults hold")
 	f.BoolVar(&o.PublishDevices, "publish-device-resources", true,
 		"show the amounts of devices that Tenon gives out in the capacity of their nodes, and the labels of GPUs")
+	f.StringVar(&o.SLOConfigNamespace, "slo-config-namespace", "tenon-system",
+		"`namespace` of the ConfigMap slo-controller-config, by which NodeMetrics, NodeSLOs and the amounts of batch "+
+			"and mid pods in Nodes are written; empty to write none")
 	f.BoolVar(&elect, "leader-elect", true, "elect a leader, which alone writes quotas and evicts pods")
 	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "tenon-system", "`namespace` of the leader's lease")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)

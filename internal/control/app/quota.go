@@ -17,6 +17,7 @@ import (
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
+	"github.com/tenon-project/tenon/internal/control/nodestrategy"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
 	"github.com/tenon-project/tenon/internal/control/quotastatus"
@@ -91,6 +92,12 @@ func addControllers(mgr manager.Manager, all *Options, c *cluster, client kubern
 	if all.PublishDevices {
 		starts = append(starts, devicecapacity.New(devicecapacity.Options{
 			Devices: c.devices, Nodes: c.nodes, Client: client,
+		}).Start)
+	}
+	if c.strategy != nil {
+		starts = append(starts, nodestrategy.New(nodestrategy.Options{
+			Nodes: c.nodes, Metrics: c.metrics, SLOs: c.slos, Config: c.strategy, Pods: c.pods, PodsOn: c.podsOn,
+			Client: objects, Events: recorder,
 		}).Start)
 	}
 	if o.Revoke != nil {

@@ -36,7 +36,7 @@ const (
 // Options are what a controller works with.
 type Options struct {
 	Devices cache.SharedIndexInformer // of devicev1alpha1.Device
-	Nodes   cache.SharedIndexInformer // with the managed fields that Trim keeps
+	Nodes   cache.SharedIndexInformer // with the managed fields that convert.WithOwned keeps
 	Client  kubernetes.Interface
 	Clock   clock.WithTicker // nil is the real one
 }
@@ -54,17 +54,6 @@ func New(o Options) *Controller {
 		o.Clock = clock.RealClock{}
 	}
 	return &Controller{Options: o, lost: map[string]map[corev1.ResourceName]time.Time{}}
-}
-
-// Trim keeps of an object's managed fields what the controller wrote.
-func Trim(object metav1.Object) {
-	var ours []metav1.ManagedFieldsEntry
-	for _, e := range object.GetManagedFields() {
-		if e.Manager == Manager && e.Operation == metav1.ManagedFieldsOperationApply {
-			ours = append(ours, e)
-		}
-	}
-	object.SetManagedFields(ours)
 }
 
 // Start works until ctx ends. The caches must be synced.

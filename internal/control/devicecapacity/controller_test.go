@@ -273,7 +273,7 @@ func TestTrimKeepsWhatTheControllerWrote(t *testing.T) {
 		{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate},
 		{Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, Subresource: status},
 	}
-	Trim(n)
+	convert.WithOwned(n)
 	if len(n.ManagedFields) != 1 || n.ManagedFields[0].Manager != Manager {
 		t.Errorf("kept %v", n.ManagedFields)
 	}

@@ -70,8 +70,11 @@ type Account struct {
 	Bound int64
 }
 
+// Accounts is an Account of each Resource.
+type Accounts [resources]Account
+
 // Compute divides the node.
-func (s *Strategy) Compute(n *Node) (accounts [resources]Account) {
+func (s *Strategy) Compute(n *Node) (accounts Accounts) {
 	for r := range resources {
 		accounts[r] = s.divide(n, r)
 	}

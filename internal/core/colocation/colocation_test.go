@@ -387,7 +387,7 @@ func TestNext(t *testing.T) {
 			if tt.bound == 0 {
 				tt.bound = 100_000
 			}
-			accounts := [resources]Account{CPU: {Capacity: 100_000, Batch: tt.want, Bound: tt.bound}}
+			accounts := Accounts{CPU: {Capacity: 100_000, Batch: tt.want, Bound: tt.bound}}
 			g, write, again := s.Next(accounts, tt.shown, now)
 			if g.Batch[CPU] != tt.next || write != tt.write || again != tt.again {
 				t.Errorf("Next = %d, write %v, again %v; want %d, %v, %v",
@@ -412,7 +412,7 @@ func TestAmountsGrowSlowlyWithinTheBound(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second)
 			bound := rapid.Int64Range(0, capacity).Draw(t, "bound")
 			a := Account{Capacity: capacity, Bound: bound, Batch: rapid.Int64Range(0, bound).Draw(t, "batch")}
-			g, write, _ := s.Next([resources]Account{CPU: a}, shown, now)
+			g, write, _ := s.Next(Accounts{CPU: a}, shown, now)
 			if write {
 				shown = Shown{g, now}
 			}

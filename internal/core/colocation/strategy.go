@@ -38,7 +38,7 @@ type Shown struct {
 // Next returns what a Node is to show now. Amounts shrink at once to what they must, and grow by at most a tenth of the
 // capacity in a minute. Small changes wait for the time of Update, as long as what is shown stays within the bound.
 // write is false where the Node is left as it is; again is then when to ask once more, 0 for at the next report.
-func (s *Strategy) Next(accounts [resources]Account, shown Shown, now time.Time) (g Grant, write bool,
+func (s *Strategy) Next(accounts Accounts, shown Shown, now time.Time) (g Grant, write bool,
 	again time.Duration,
 ) {
 	elapsed := min(max(now.Sub(shown.Since), 0), growthTime)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -13,6 +14,22 @@ import (
 
 // CapacityManager is the field manager under which the manager writes amounts and labels of devices into Nodes.
 const CapacityManager = "tenon-manager-devices"
+
+// ColocationManager is the field manager under which the manager writes batch and mid amounts into Nodes, and the spec
+// of NodeMetrics and NodeSLOs.
+const ColocationManager = "tenon-manager-colocation"
+
+// WithOwned keeps of an object's managed fields what the manager applied.
+func WithOwned(object metav1.Object) {
+	var ours []metav1.ManagedFieldsEntry
+	for _, e := range object.GetManagedFields() {
+		if (e.Manager == CapacityManager || e.Manager == ColocationManager) &&
+			e.Operation == metav1.ManagedFieldsOperationApply {
+			ours = append(ours, e)
+		}
+	}
+	object.SetManagedFields(ours)
+}
 
 // ConditionPrefix begins the types of the conditions that the agent writes into its Node.
 const ConditionPrefix = "tenon.sh/"
@@ -32,7 +49,8 @@ func Clean(node *corev1.Node, keep func(name string) bool) (clean *corev1.Node, 
 	clean.Status.Conditions = slices.DeleteFunc(clean.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return strings.HasPrefix(string(c.Type), ConditionPrefix) && drop("condition", string(c.Type))
 	})
-	for _, name := range Owned(node, CapacityManager, "status", "f:status", "f:capacity") {
+	for _, name := range append(Owned(node, CapacityManager, "status", "f:status", "f:capacity"),
+		Owned(node, ColocationManager, "status", "f:status", "f:capacity")...) {
 		if drop("capacity of", name) {
 			delete(clean.Status.Capacity, corev1.ResourceName(name))
 			delete(clean.Status.Allocatable, corev1.ResourceName(name))

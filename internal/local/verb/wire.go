@@ -114,6 +114,7 @@ func newManager() *cobra.Command {
 			HealthAddress:       address(ports[datadir.ManagerHealth]),
 			Quotas:              quotas,
 			PublishDevices:      true,
+			SLOConfigNamespace:  "tenon-system",
 		})
 	})
 	child.Flags().BoolVar(&fences, "require-nri-plugin", false, "as that of tenon-manager")

@@ -1,0 +1,337 @@
+package nodestrategy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/sloconfig"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// world is an API server with a node of 100 CPUs and 100 GiB, and a controller. It applies as a server does: what the
+// manager does not say any more goes.
+type world struct {
+	nodes, metrics, slos, config, pods *fcache.FakeControllerSource
+	running                            cache.SharedIndexInformer // of pods
+
+	mu      sync.Mutex // guards the rest
+	node    *corev1.Node
+	metric  *slo.NodeMetric
+	slo     *slo.NodeSLO
+	writes  map[string]int
+	refusal error
+	events  chan string
+}
+
+func run(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{writes: map[string]int{}}
+		for _, s := range []**fcache.FakeControllerSource{&w.nodes, &w.metrics, &w.slos, &w.config, &w.pods} {
+			*s = fcache.NewFakeControllerSource()
+		}
+		w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+		w.node.Status.Capacity = object.List("cpu", "100", "memory", "100Gi")
+		w.node.Status.Allocatable = object.List("cpu", "95", "memory", "100Gi")
+		w.nodes.Add(w.node)
+		client := fake.NewSimpleDynamicClient(runtime.NewScheme())
+		client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &unstructured.Unstructured{}, w.apply(a.(clienttesting.PatchAction))
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		follow := func(source *fcache.FakeControllerSource, kind runtime.Object) cache.SharedIndexInformer {
+			i := cache.NewSharedIndexInformer(source, kind, 0, nil)
+			running.Go(func() { i.RunWithContext(ctx) })
+			cache.WaitForCacheSync(ctx.Done(), i.HasSynced)
+			return i
+		}
+		recorder := events.NewFakeRecorder(100)
+		w.events = recorder.Events
+		o := Options{
+			Nodes: follow(w.nodes, &corev1.Node{}), Metrics: follow(w.metrics, &slo.NodeMetric{}),
+			SLOs: follow(w.slos, &slo.NodeSLO{}), Config: follow(w.config, &corev1.ConfigMap{}),
+			Pods: follow(w.pods, &corev1.Pod{}), Client: client, Events: recorder,
+		}
+		o.PodsOn = func(string) (all []*corev1.Pod) {
+			for _, p := range o.Pods.GetStore().List() {
+				all = append(all, p.(*corev1.Pod))
+			}
+			return all
+		}
+		synctest.Wait() // a source refuses to watch from its version 0 what was added before
+		running.Go(func() {
+			if err := New(o).Start(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second) // the ConfigMap is waited for
+		f(w)
+		stop()
+		running.Wait()
+		for _, s := range []*fcache.FakeControllerSource{w.nodes, w.metrics, w.slos, w.config, w.pods} {
+			s.Shutdown()
+		}
+	})
+}
+
+func (w *world) apply(a clienttesting.PatchAction) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refusal != nil {
+		return w.refusal
+	}
+	if o := a.(clienttesting.PatchActionImpl).PatchOptions; a.GetPatchType() != "application/apply-patch+yaml" ||
+		o.Force != nil || o.FieldManager != convert.ColocationManager {
+		return errors.New("not an apply without force")
+	}
+	w.writes[a.GetResource().Resource]++
+	switch a.GetResource().Resource {
+	case "nodemetrics":
+		m := &slo.NodeMetric{}
+		err := json.Unmarshal(a.GetPatch(), m)
+		if w.metric == nil {
+			w.metric = m
+			w.metrics.Add(m)
+			return err
+		}
+		m.Status, w.metric = w.metric.Status, m
+		w.metrics.Modify(m)
+		return err
+	case "nodeslos":
+		w.slo = &slo.NodeSLO{}
+		err := json.Unmarshal(a.GetPatch(), w.slo)
+		w.slos.Modify(w.slo)
+		return err
+	}
+	var said corev1.Node
+	if err := json.Unmarshal(a.GetPatch(), &said); err != nil || a.GetSubresource() != "status" || said.UID != "u" {
+		return errors.Join(err, errors.New("not the status of this node"))
+	}
+	node := w.node.DeepCopy()
+	shown := map[string]any{}
+	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
+		for _, r := range []corev1.ResourceName{
+			convert.BatchCPU, convert.BatchMemory, convert.MidCPU, convert.MidMemory,
+		} {
+			delete(list, r)
+		}
+	}
+	maps.Copy(node.Status.Capacity, said.Status.Capacity)
+	maps.Copy(node.Status.Allocatable, said.Status.Allocatable)
+	for r := range said.Status.Allocatable {
+		shown["f:"+string(r)] = map[string]any{}
+	}
+	node.ManagedFields = nil
+	if len(shown) > 0 {
+		raw, _ := json.Marshal(map[string]any{"f:status": map[string]any{"f:allocatable": shown}})
+		now := metav1.Now()
+		node.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: convert.ColocationManager, Operation: metav1.ManagedFieldsOperationApply, Subresource: "status",
+			Time: &now, FieldsV1: metav1.NewFieldsV1(string(raw)),
+		}}
+	}
+	w.node = node
+	w.nodes.Modify(node)
+	return nil
+}
+
+// configure writes the ConfigMap.
+func (w *world) configure(colocation string) {
+	w.config.Modify(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-system", Name: sloconfig.Name},
+		Data: map[string]string{
+			sloconfig.ColocationKey: colocation,
+			sloconfig.ThresholdKey:  `{"clusterStrategy":{"enable":true}}`,
+		},
+	})
+	synctest.Wait()
+}
+
+// report writes what the agent reports: use of the node, and of the pods default/NAME.
+func (w *world) report(cpu string, pods ...string) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.metric.DeepCopy()
+	now := metav1.Now()
+	m.Status.UpdateTime = &now
+	use := slo.ResourceMap{Resources: object.List("cpu", cpu, "memory", "1Gi")}
+	m.Status.NodeMetric = &slo.NodeMetricInfo{NodeUsage: use}
+	m.Status.PodsMetric = nil
+	for i := 0; i < len(pods); i += 2 {
+		m.Status.PodsMetric = append(m.Status.PodsMetric, &slo.PodMetricInfo{
+			Namespace: "default", Name: pods[i], PodUsage: slo.ResourceMap{Resources: object.List("cpu", pods[i+1])},
+		})
+	}
+	w.metric = m
+	w.metrics.Modify(m)
+}
+
+// after lets time pass, and reports what the agent reports meanwhile, each minute.
+func (w *world) after(minutes int, cpu string, pods ...string) {
+	for range minutes {
+		w.report(cpu, pods...)
+		time.Sleep(time.Minute)
+	}
+	synctest.Wait()
+}
+
+func (w *world) batchCPU() string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	capacity, found := w.node.Status.Capacity[convert.BatchCPU]
+	allocatable := w.node.Status.Allocatable[convert.BatchCPU]
+	switch {
+	case !found:
+		return "none"
+	case capacity.Cmp(allocatable) != 0:
+		return "differs"
+	}
+	return allocatable.String()
+}
+
+func (w *world) want(t *testing.T, what, batchCPU string) {
+	t.Helper()
+	if got := w.batchCPU(); got != batchCPU {
+		t.Errorf("%s: batch-cpu is %s, want %s", what, got, batchCPU)
+	}
+}
+
+func TestANodeShowsWhatItsPodsLeave(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		service := object.Pod("service", object.On("n"), object.Requests("cpu", "40"))
+		started := metav1.Now()
+		service.Status.StartTime = &started
+		w.pods.Add(service)
+		w.after(1, "37", "service", "30")
+		w.want(t, "without a ConfigMap", "none")
+		w.configure(`{"enable":true}`)
+		w.want(t, "at first a tenth of the capacity", "10k")
+		w.after(14, "37", "service", "30") // memory takes the longest
+		w.want(t, "60 % of 100 CPUs, less 7 of the system and 30 of the service", "23k")
+		writes := w.writes["nodes"]
+		w.after(10, "37", "service", "30")
+		if n := w.writes["nodes"] - writes; n > 0 {
+			t.Errorf("%d writes without a change", n)
+		}
+		w.report("57", "service", "50")
+		w.want(t, "it shrinks at once", "3k")
+		w.pods.Add(object.Pod("new", object.On("n"), object.Requests("cpu", "2")))
+		time.Sleep(2 * time.Second)
+		w.want(t, "a pod that is bound counts before the next report", "1k")
+		time.Sleep(16 * time.Minute)
+		w.want(t, "an old report grants nothing", "none")
+		w.after(2, "37", "service", "30")
+		w.want(t, "and again", "21k")
+		w.configure(`{"enable":false}`)
+		w.want(t, "a strategy that is off", "none")
+	})
+}
+
+func TestTheObjectsOfANodeSayWhatTheStrategySays(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		synctest.Wait()
+		if w.slo != nil || *w.metric.Spec.CollectPolicy.ReportIntervalSeconds != 60 {
+			t.Errorf("without a ConfigMap: %v, %v", w.slo, w.metric.Spec)
+		}
+		w.configure(`{"metricReportIntervalSeconds":10,"metricAggregatePolicy":{"durations":["90s"]}}`)
+		policy := w.metric.Spec.CollectPolicy
+		if *policy.ReportIntervalSeconds != 10 || len(policy.NodeAggregatePolicy.Durations) != 1 {
+			t.Errorf("the NodeMetric says %v", policy)
+		}
+		if !*w.slo.Spec.ResourceUsedThresholdWithBE.Enable || len(w.slo.OwnerReferences) != 1 {
+			t.Errorf("the NodeSLO is %v", w.slo)
+		}
+		before := maps.Clone(w.writes)
+		w.after(3, "1")
+		if diff := cmp.Diff(before, w.writes); diff != "" {
+			t.Errorf("writes without a change: %s", diff)
+		}
+		w.slos.Modify(&slo.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+		synctest.Wait()
+		if w.writes["nodeslos"] != before["nodeslos"]+1 {
+			t.Error("a change of another user is not undone")
+		}
+	})
+}
+
+func TestABadConfigMapChangesNothing(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.configure(`{"enable":true}`)
+		w.after(3, "7")
+		w.want(t, "before", "40k")
+		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":101}`)
+		w.after(1, "7")
+		w.want(t, "it is kept", "50k")
+		select {
+		case e := <-w.events:
+			if !strings.Contains(e, "StrategyInvalid") || !strings.Contains(e, "must be 0 to 100") {
+				t.Errorf("Event %q", e)
+			}
+		default:
+			t.Error("no Event")
+		}
+	})
+}
+
+func TestANodeWithABadStrategyGrantsNothing(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.configure(`{"enable":true}`)
+		w.after(1, "7")
+		w.mu.Lock()
+		w.node = w.node.DeepCopy()
+		w.node.Labels = map[string]string{annotation.NodeCPUReclaimRatio: "much"}
+		w.nodes.Modify(w.node)
+		w.mu.Unlock()
+		w.want(t, "with a ratio that cannot be read", "none")
+		w.after(3, "7")
+		if n := len(w.events); n != 1 {
+			t.Errorf("%d Events, want 1", n)
+		}
+	})
+}
+
+func TestWhatAnotherManagerWritesIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		synctest.Wait()
+		w.mu.Lock()
+		w.refusal = apierrors.NewConflict(slo.NodeMetrics().GroupResource(), "n", errors.New("koord-manager"))
+		w.mu.Unlock()
+		w.configure(`{"enable":true}`)
+		w.after(2, "7")
+		w.want(t, "without the field", "none")
+		if !slices.Equal([]int64{60}, []int64{*w.metric.Spec.CollectPolicy.ReportIntervalSeconds}) {
+			t.Errorf("the NodeMetric is %v", w.metric.Spec)
+		}
+	})
+}

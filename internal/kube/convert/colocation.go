@@ -1,0 +1,188 @@
+package convert
+
+import (
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/sloconfig"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
+
+// Amounts of batch and mid pods: CPU in milli, memory in bytes.
+const (
+	BatchCPU    corev1.ResourceName = "kubernetes.io/batch-cpu"
+	BatchMemory corev1.ResourceName = "kubernetes.io/batch-memory"
+	MidCPU      corev1.ResourceName = "kubernetes.io/mid-cpu"
+	MidMemory   corev1.ResourceName = "kubernetes.io/mid-memory"
+)
+
+// Colocation returns a complete strategy as the core has it.
+func Colocation(s *sloconfig.Strategy) colocation.Strategy {
+	policies := map[string]colocation.Policy{
+		sloconfig.Request: colocation.Request, sloconfig.MaxUsageRequest: colocation.MaxUseRequest,
+	}
+	c := colocation.Strategy{
+		MidStatic: *s.MidReclaimMode == sloconfig.MidStatic, MidUnallocatedPercent: *s.MidUnallocatedPercent,
+		Degrade:      time.Duration(*s.DegradeTimeMinutes) * time.Minute,
+		Update:       time.Duration(*s.UpdateTimeThresholdSeconds) * time.Second,
+		DiffPermille: int64(math.Round(*s.ResourceDiffThreshold * 1000)),
+	}
+	c.Rules[colocation.CPU] = colocation.Rule{
+		Policy: policies[*s.CPUCalculatePolicy], ReclaimPercent: *s.CPUReclaimThresholdPercent,
+		BatchPercent: *s.BatchCPUThresholdPercent, MidPercent: *s.MidCPUThresholdPercent,
+		StaticPercent: *s.MidStaticCPUReservedPercent,
+	}
+	c.Rules[colocation.Memory] = colocation.Rule{
+		Policy: policies[*s.MemoryCalculatePolicy], ReclaimPercent: *s.MemoryReclaimThresholdPercent,
+		BatchPercent: *s.BatchMemoryThresholdPercent, MidPercent: *s.MidMemoryThresholdPercent,
+		StaticPercent: *s.MidStaticMemoryReservedPercent,
+	}
+	return c
+}
+
+// Reclaimable returns a Node as package colocation divides it, at the time of a report that has a time and the use of
+// the node. pods are those bound to it. A row of the report is that of the pod with its name, if the pod had started by
+// then; else of a pod that is gone.
+func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colocation.Node {
+	n := &colocation.Node{
+		Capacity: used(node.Status.Capacity), Allocatable: used(node.Status.Allocatable),
+		Use: used(m.Status.NodeMetric.NodeUsage.Resources), Reserved: used(takenOff(node)),
+	}
+	for r := range n.Reserved {
+		n.Reserved[r] = max(n.Reserved[r], n.Capacity[r]-n.Allocatable[r])
+	}
+	if p := m.Status.ProdReclaimableMetric; p != nil {
+		n.ProdReclaimable = used(p.Resource.Resources)
+	}
+	for _, a := range m.Status.HostApplicationMetric {
+		use := used(a.Usage.Resources)
+		high := (&colocation.Pod{Band: reportedBand(a.Priority, a.QoS)}).High()
+		for r := range use {
+			n.HostUse[r] += use[r]
+			if high {
+				n.HighHostUse[r] += use[r]
+			}
+		}
+	}
+	type name struct{ namespace, name string }
+	rows := make(map[name]*slo.PodMetricInfo, len(m.Status.PodsMetric))
+	for _, row := range m.Status.PodsMetric {
+		rows[name{row.Namespace, row.Name}] = row
+	}
+	for _, pod := range pods {
+		if Ended(pod) {
+			continue
+		}
+		p := colocation.Pod{Band: Band(pod), Request: podRequest(pod)}
+		p.Class, _, _ = PodQoS(pod)
+		p.Started = pod.Status.StartTime != nil && !pod.Status.StartTime.After(m.Status.UpdateTime.Time)
+		key := name{pod.Namespace, pod.Name}
+		if row := rows[key]; row != nil && p.Started {
+			p.Use, p.Reported = used(row.PodUsage.Resources), true
+			delete(rows, key)
+		}
+		n.Pods = append(n.Pods, p)
+	}
+	for _, row := range rows {
+		class, _ := ParseClass(row.QoS)
+		n.Pods = append(n.Pods, colocation.Pod{
+			Class: class, Band: reportedBand(row.Priority, row.QoS), Use: used(row.PodUsage.Resources), Reported: true,
+			Gone: true,
+		})
+	}
+	return n
+}
+
+// Band returns the band of a pod: as it says, else that of its QoS class.
+func Band(pod *corev1.Pod) qos.Band {
+	class, band, _ := PodQoS(pod)
+	return bandOr(band, class)
+}
+
+func bandOr(band qos.Band, class qos.Class) qos.Band {
+	switch {
+	case band != qos.NoBand || class == qos.None:
+		return band
+	case class == qos.BE:
+		return qos.Batch
+	}
+	return qos.Prod
+}
+
+func reportedBand(priority, class string) qos.Band {
+	band, _ := qos.ParseBand(priority)
+	c, _ := ParseClass(class)
+	return bandOr(band, c)
+}
+
+// podRequest returns what a pod requests of CPU and memory, as prod or as mid pods do.
+func podRequest(pod *corev1.Pod) colocation.Amounts {
+	all := PodAmounts(pod)
+	return colocation.Amounts{
+		colocation.CPU:    all[string(corev1.ResourceCPU)] + all[string(MidCPU)],
+		colocation.Memory: all[string(corev1.ResourceMemory)] + all[string(MidMemory)],
+	}
+}
+
+// used reads amounts; what is negative counts as none.
+func used(list corev1.ResourceList) colocation.Amounts {
+	all := Amounts(list)
+	return colocation.Amounts{
+		colocation.CPU:    max(all[string(corev1.ResourceCPU)], 0),
+		colocation.Memory: max(all[string(corev1.ResourceMemory)], 0),
+	}
+}
+
+// Granted returns the amounts of a Node's status.
+func Granted(g colocation.Grant) corev1.ResourceList {
+	return ResourceList(map[string]int64{
+		string(BatchCPU): g.Batch[colocation.CPU], string(BatchMemory): g.Batch[colocation.Memory],
+		string(MidCPU): g.Mid[colocation.CPU], string(MidMemory): g.Mid[colocation.Memory],
+	})
+}
+
+// Shown returns what a Node shows of amounts that the manager wrote, and since when.
+func Shown(node *corev1.Node) (shown colocation.Shown) {
+	for _, name := range Owned(node, ColocationManager, "status", "f:status", "f:allocatable") {
+		q := node.Status.Allocatable[corev1.ResourceName(name)]
+		switch corev1.ResourceName(name) {
+		case BatchCPU:
+			shown.Batch[colocation.CPU] = q.Value()
+		case BatchMemory:
+			shown.Batch[colocation.Memory] = q.Value()
+		case MidCPU:
+			shown.Mid[colocation.CPU] = q.Value()
+		case MidMemory:
+			shown.Mid[colocation.Memory] = q.Value()
+		}
+	}
+	for _, e := range node.ManagedFields {
+		if e.Manager == ColocationManager && e.Subresource == "status" && e.Time != nil {
+			shown.Since = e.Time.Time
+		}
+	}
+	return shown
+}
+
+// Reclaim computes what a Node is to show of a report. ok is false where the report grants nothing: there is none, it
+// is too old, or it lacks the use of the node.
+func Reclaim(s *sloconfig.Strategy, node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod, now time.Time) (
+	accounts colocation.Accounts, ok bool,
+) {
+	strategy := Colocation(s)
+	if !*s.Enable || annotation.IsLeaving(node.Annotations) || m == nil || m.Status.UpdateTime == nil ||
+		m.Status.NodeMetric == nil || !strategy.Fresh(m.Status.UpdateTime.Time, now) {
+		return accounts, false
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if _, found := m.Status.NodeMetric.NodeUsage.Resources[name]; !found {
+			return accounts, false
+		}
+	}
+	return strategy.Compute(Reclaimable(node, m, pods)), true
+}

@@ -1,0 +1,86 @@
+package kube
+
+import (
+	"encoding/json"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-project/tenon/api/config/sloconfig"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+)
+
+// NewNodeMetricInformer returns an informer of NodeMetrics without managed fields; what cannot be read of one is left
+// out. A cluster without the resource looks like one without objects until it is installed.
+func NewNodeMetricInformer(client rest.Interface) cache.SharedIndexInformer {
+	return informerOf(client, []schema.GroupVersionResource{slo.NodeMetrics()}, slo.NodeMetricKind,
+		func() *slo.NodeMetricList { return &slo.NodeMetricList{} },
+		func(all *slo.NodeMetricList, m *slo.NodeMetric) { all.Items = append(all.Items, *m) }, readAs[slo.NodeMetric])
+}
+
+// NewNodeSLOInformer is NewNodeMetricInformer of NodeSLOs.
+func NewNodeSLOInformer(client rest.Interface) cache.SharedIndexInformer {
+	return informerOf(client, []schema.GroupVersionResource{slo.NodeSLOs()}, slo.NodeSLOKind,
+		func() *slo.NodeSLOList { return &slo.NodeSLOList{} },
+		func(all *slo.NodeSLOList, s *slo.NodeSLO) { all.Items = append(all.Items, *s) }, readAs[slo.NodeSLO])
+}
+
+// readAs reads an object as far as it can be read.
+func readAs[T any, P interface {
+	*T
+	SetManagedFields([]metav1.ManagedFieldsEntry)
+}](text *json.RawMessage) *T {
+	object := new(T)
+	_ = json.Unmarshal(*text, object) // the API server checks what its CRD says
+	P(object).SetManagedFields(nil)
+	return object
+}
+
+// SLOConfig follows the ConfigMap slo-controller-config. What cannot be used changes nothing: the last one that could
+// be counts on, and without one no Node is reclaimed. Its methods are safe for concurrent use.
+type SLOConfig struct {
+	// Changed is called after each change, with what is wrong with the object; it must be set before Handler is used.
+	Changed func(object *corev1.ConfigMap, problem error)
+
+	mu     sync.Mutex // guards config
+	config *sloconfig.Config
+}
+
+// Get returns what counts; nil without a ConfigMap.
+func (s *SLOConfig) Get() *sloconfig.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config
+}
+
+// Handler makes s follow an informer of the ConfigMap.
+func (s *SLOConfig) Handler() cache.ResourceEventHandler {
+	put := func(object any) {
+		m, ok := object.(*corev1.ConfigMap)
+		if !ok || m.Name != sloconfig.Name {
+			return
+		}
+		config, err := sloconfig.Parse(m.Data)
+		if err == nil {
+			s.set(config)
+		}
+		s.Changed(m, err)
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: put, UpdateFunc: func(_, object any) { put(object) },
+		DeleteFunc: func(any) {
+			s.set(nil)
+			s.Changed(nil, nil)
+		},
+	}
+}
+
+func (s *SLOConfig) set(config *sloconfig.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = config
+}
