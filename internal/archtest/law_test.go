@@ -122,7 +122,7 @@ var reserved = map[string][]string{
 		"internal/sched", "internal/local", "internal/sim", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test",
 	},
 	"sigs.k8s.io/controller-runtime": {
-		"internal/control", "internal/desched", "internal/local", "cmd/tenon", "cmd/tenon-descheduler",
+		"internal/control", "internal/desched", "internal/local", "internal/sim", "cmd/tenon", "cmd/tenon-descheduler",
 		"cmd/tenon-manager", "internal/pins", "test",
 	},
 	"github.com/google/cadvisor": {"internal/local", "cmd/tenon", "test"},

@@ -25,7 +25,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -34,12 +33,14 @@ import (
 // is not safe for concurrent use.
 type apiServer struct {
 	pods, nodes, claims *informer
-	reservations        map[string]*v1alpha1.Reservation // by name
-	reserved            *kube.Reservations               // has each of reservations first
+	reservations        cache.Store
+	reserved            *kube.Reservations // has each of reservations first
 	clock               *stepClock
 	version             int
 	// deleted is called with each pod that was deleted.
 	deleted func(*corev1.Pod)
+	// evicted deletes a pod that was asked to leave. nil: no pod is.
+	evicted func(*corev1.Pod)
 	// fault is called before each request is answered. If it returns an error, the request fails with it. nil: no
 	// request fails.
 	fault func(r *http.Request, body []byte) error
@@ -195,6 +196,11 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 		return pod, nil
 	case verb == "POST binding":
 		return s.bind(pod, body)
+	case verb == "POST eviction":
+		s.evicted(pod)
+		return &metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		}, nil
 	case verb == "DELETE":
 		s.remove(pod)
 		return pod, nil
@@ -220,14 +226,24 @@ func (s *apiServer) bind(old *corev1.Pod, body []byte) (runtime.Object, error) {
 	for key, value := range binding.Annotations {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}
-	started := metav1.NewTime(s.clock.Now())
-	pod.Status.StartTime = &started
+	start(pod, s.clock.Now())
 	s.changes++
 	s.update(old, pod)
 	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
 		Code: http.StatusCreated,
 	}, nil
+}
+
+// start makes a pod one that runs, unless its status says more.
+func start(pod *corev1.Pod, at time.Time) {
+	if s := &pod.Status; s.StartTime == nil {
+		s.StartTime = new(metav1.NewTime(at))
+	}
+	if s := &pod.Status; s.Phase == "" || s.Phase == corev1.PodPending && len(s.Conditions) == 0 {
+		s.Phase = corev1.PodRunning
+		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	}
 }
 
 func (s *apiServer) patch(old *corev1.Pod, patch []byte) (runtime.Object, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,13 +19,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
-// fromCluster are the kinds that --cluster reads, beside PodGroups. It reads pods and therefore not their workloads.
+// fromCluster are the kinds that --cluster reads, beside PodGroups. Pods are not made of their workloads, which are
+// read for the limits of migrations.
 var fromCluster = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("namespaces"), corev1.SchemeGroupVersion.WithResource("nodes"),
 	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
@@ -42,6 +45,8 @@ var fromCluster = []schema.GroupVersionResource{
 	resourcev1.SchemeGroupVersion.WithResource("deviceclasses"),
 	policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), v1alpha2.Resource(), nodeinfo.Resource(),
 	devicev1alpha1.Resource(), devicev1alpha1.NetworkResource(), reservation.Resource(),
+	migration.Resource(), appsv1.SchemeGroupVersion.WithResource("deployments"),
+	appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithResource("statefulsets"),
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
 }
 

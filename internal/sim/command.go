@@ -34,13 +34,14 @@ same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, Deployment, ReplicaSet,
 StatefulSet, DaemonSet, Job, CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota,
-ElasticQuotaProfile, Reservation, PodGroup, CompositePodGroup, RuntimeClass, PersistentVolumeClaim,
-PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, ResourceClaim,
-ResourceClaimTemplate, ResourceSlice, DeviceClass and v1 List. Objects of other APIs are named on standard error
-and skipped. A pod whose volume or claim is not in the input is reported as one that cannot be decided. Pods with
-spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried by priority, highest
-first, then by age where it is given, then in the order of the input, by the scheduler's own queue, plugins and
-preemption. Waiting times do not pass.
+ElasticQuotaProfile, Reservation, PodMigrationJob, PodGroup, CompositePodGroup, RuntimeClass,
+PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment,
+ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass and v1 List. Objects of other APIs are named on
+standard error and skipped. A pod whose volume or claim is not in the input is reported as one that cannot be
+decided. Pods with spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried
+by priority, highest first, then by age where it is given, then in the order of the input, by the scheduler's
+own queue, plugins and preemption. Waiting times do not pass. Then PodMigrationJobs move pods, by the
+descheduler's own steps and limits.
 
 MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It
 adds the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
@@ -54,7 +55,10 @@ adds the Node and the NodeResourceTopology that a local cluster would have; the 
   tenon simulate -f manifests/ -o json
 
   # what a cluster has, and one more workload
-  tenon simulate --cluster -f new.yaml`,
+  tenon simulate --cluster -f new.yaml
+
+  # what a PodMigrationJob would do
+  tenon simulate --cluster -f job.yaml`,
 		RunE: func(c *cobra.Command, args []string) error {
 			files := append(slices.Clone(files), args...)
 			if len(files) == 0 && len(specs) == 0 && !fromCluster {
@@ -161,6 +165,18 @@ func table(r Result) []byte {
 			rows = append(rows, []string{
 				v.Name, v.Phase, cmp.Or(v.Node, "-"), cmp.Or(v.CPUSet, "-"), cmp.Or(view.DevicesText(v.Devices), "-"),
 				cmp.Or(strings.Join(v.Users, ","), "-"), reasonText(v.Reasons),
+			})
+		}
+		alignRows(&out, rows)
+	}
+	if len(r.Migrations) > 0 {
+		out.WriteByte('\n')
+		rows = [][]string{{"MIGRATION", "POD", "FROM", "TO", "PHASE", "REASON"}}
+		for _, m := range r.Migrations {
+			text := strings.TrimPrefix(m.Message, m.Reason+": ")
+			rows = append(rows, []string{
+				m.Name, m.Namespace + "/" + m.Pod, cmp.Or(m.From, "-"), cmp.Or(m.To, "-"), m.Phase,
+				strings.TrimPrefix(m.Reason+": "+text, ": "),
 			})
 		}
 		alignRows(&out, rows)

@@ -39,6 +39,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
@@ -58,7 +59,6 @@ var notBuilt = map[string]string{
 	"PodGroup":         "gangs of APIs that are not read",
 	"ElasticQuotaTree": "quota trees in one object",
 	"NodeMetric":       "load-aware scheduling",
-	"PodMigrationJob":  "descheduling",
 	"Workload":         "templates of PodGroups; give the PodGroup",
 }
 
@@ -75,7 +75,8 @@ const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, Cluste
 	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, " +
 	"VolumeAttachment, " +
 	"RuntimeClass, resource.k8s.io/v1 ResourceClaim, ResourceClaimTemplate, ResourceSlice and DeviceClass, " +
-	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, Reservation, PodGroup of scheduling.k8s.io, " +
+	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, Reservation, PodMigrationJob, " +
+	"PodGroup of scheduling.k8s.io, " +
 	"scheduling.sigs.k8s.io and scheduling.x-k8s.io, CompositePodGroup, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
 
@@ -86,7 +87,7 @@ func isSupported(o runtime.Object) bool {
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
 		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology,
-		*reservation.Reservation,
+		*reservation.Reservation, *migration.PodMigrationJob,
 		*nodev1.RuntimeClass, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass,
 		*storagev1.CSINode, *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment,
 		*resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice,
@@ -155,7 +156,7 @@ func isForeign(group string) bool { return group != "" && !scheme().IsGroupRegis
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
-		profiles.AddToScheme, devicev1alpha1.AddToScheme, reservation.AddToScheme,
+		profiles.AddToScheme, devicev1alpha1.AddToScheme, reservation.AddToScheme, migration.AddToScheme,
 	} {
 		utilruntime.Must(add(legacyscheme.Scheme))
 	}

@@ -26,7 +26,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
-	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -52,6 +51,7 @@ const maxTries = 10
 type engine struct {
 	core   *scheduler.Scheduler
 	api    *apiServer
+	client kubernetes.Interface // of api
 	store  *kube.Store
 	quotas *kube.Quotas
 	gangs  *kube.Gangs
@@ -70,6 +70,7 @@ type engine struct {
 
 	failed    map[types.UID]failure // why the last attempt on a pod failed
 	preempted map[types.UID]preempted
+	moved     map[types.UID]bool // evicted by a PodMigrationJob: a successor has its name
 }
 
 // attempts are n attempts on a pod while the API server's count of changes was changes.
@@ -89,18 +90,19 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	setGates()
 	e := &engine{
 		api: &apiServer{
-			clock: &stepClock{now: w.latest()}, reservations: map[string]*reservation.Reservation{},
+			clock: &stepClock{now: w.latest()}, reservations: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		},
 		store: kube.NewStore(), rank: map[string]int{},
 		began: make(chan *bindingCycle),
 		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
+		moved: map[types.UID]bool{},
 	}
 	e.store.Serve(w.resources)
 	schedulers := convert.NewSchedulers(schedulerNames...)
 	e.store.Trust(schedulers)
 	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = preempted{p, e.preemptor} }
-	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
-	factory := informers.NewSharedInformerFactory(client, 0)
+	e.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
+	factory := informers.NewSharedInformerFactory(e.client, 0)
 	start := e.api.clock.now
 	statuses, err := kube.NewClient(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	if err != nil {
@@ -108,7 +110,7 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	}
 	e.api.reserved = kube.NewReservations(statuses, func() time.Time { return start })
 	e.api.reserved.Profile = schedulerNames[0]
-	e.api.pods = newPods(client, 0).(*informer)
+	e.api.pods = newPods(e.client, 0).(*informer)
 	pods := e.api.reserved.WithReservePods(e.api.pods)
 	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		return pods
@@ -127,7 +129,7 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		e.api.reserved.Deliver(h)
 		e.api.pods.handlers = append(e.api.pods.handlers, h)
 	}
-	if err := e.build(ctx, client, factory); err != nil {
+	if err := e.build(ctx, factory); err != nil {
 		return nil, err
 	}
 	e.load(factory, w)
@@ -144,9 +146,7 @@ func setGates() {
 }
 
 // build makes the scheduling core with the profiles that tenon-scheduler has without a configuration file.
-func (e *engine) build(ctx context.Context, client kubernetes.Interface,
-	factory informers.SharedInformerFactory,
-) error {
+func (e *engine) build(ctx context.Context, factory informers.SharedInformerFactory) error {
 	cfg, err := app.DefaultConfig(schedulerNames)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (e *engine) build(ctx context.Context, client kubernetes.Interface,
 		e.api.reserved)
 	changes := &hooks.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
-	e.core, err = scheduler.New(ctx, client, factory, nil, silent,
+	e.core, err = scheduler.New(ctx, e.client, factory, nil, silent,
 		scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(registry),
 		scheduler.WithPercentageOfNodesToScore(&all),
@@ -236,10 +236,7 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue // the scheduler does not see them
 		}
-		if p.Status.StartTime == nil {
-			at := metav1.NewTime(e.api.clock.Now())
-			p.Status.StartTime = &at
-		}
+		start(p.Pod, e.api.clock.Now())
 		e.api.create(e.api.pods, p.Pod)
 	}
 	e.loadReservations(w)

@@ -17,17 +17,37 @@ import (
 
 // expand adds the pods of a workload, named OWNER-0, OWNER-1….
 func (w *world) expand(o object, p *problems) {
+	inCluster := o.file == clusterName // its pods are there already
 	switch t := o.Object.(type) {
 	case *appsv1.Deployment:
+		if w.addOwner(t, "Deployment"); inCluster {
+			return
+		}
 		// Its pods belong to a ReplicaSet, which default spread constraints look up.
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}
 		set.Spec.Selector = t.Spec.Selector
 		w.listed = append(w.listed, set)
+		set.UID = ownedBy(t, "ReplicaSet").uid()
+		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(t,
+			appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+		w.addOwner(set, "ReplicaSet")
 		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
 	case *appsv1.ReplicaSet:
+		if inCluster {
+			w.addOwner(t, "ReplicaSet")
+			return
+		}
+		t.UID = ownedBy(t, "ReplicaSet").uid()
+		w.addOwner(t, "ReplicaSet")
 		w.listed = append(w.listed, t)
 		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
 	case *appsv1.StatefulSet:
+		if inCluster {
+			w.addOwner(t, "StatefulSet")
+			return
+		}
+		t.UID = ownedBy(t, "StatefulSet").uid()
+		w.addOwner(t, "StatefulSet")
 		first := ptr.Deref(t.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start
 		w.listed = append(w.listed, t)
 		before := len(w.pending)
@@ -49,6 +69,9 @@ func (w *world) expand(o object, p *problems) {
 type owner struct{ namespace, name, kind string }
 
 func ownedBy(o metav1.Object, kind string) owner { return owner{o.GetNamespace(), o.GetName(), kind} }
+
+// uid is what the pods of the owner say it has.
+func (o owner) uid() types.UID { return types.UID("simulated/" + o.kind + "/" + o.name) }
 
 func (w *world) job(at origin, parent owner, spec batchv1.JobSpec, p *problems) {
 	if ptr.Deref(spec.Suspend, false) {
@@ -84,7 +107,7 @@ func (w *world) member(at origin, parent owner, template corev1.PodTemplateSpec,
 	}
 	t.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: group.String(), Kind: parent.kind, Name: parent.name, Controller: ptr.To(true),
-		UID: types.UID("simulated/" + parent.kind + "/" + parent.name),
+		UID: parent.uid(),
 	}}
 	at.object += fmt.Sprintf(", pod %d", i)
 	if t.Spec.NodeName != "" {

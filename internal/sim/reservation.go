@@ -46,8 +46,8 @@ func (w *world) addReservation(at origin, r *v1alpha1.Reservation, p *problems) 
 
 // patchReservation answers a merge patch of a Reservation or of its status.
 func (s *apiServer) patchReservation(name string, patch []byte) (runtime.Object, error) {
-	old := s.reservations[name]
-	if old == nil {
+	old, known, _ := s.reservations.GetByKey(name)
+	if !known {
 		return nil, apierrors.NewNotFound(v1alpha1.Resource().GroupResource(), name)
 	}
 	var was, change map[string]any
@@ -71,7 +71,7 @@ func (s *apiServer) patchReservation(name string, patch []byte) (runtime.Object,
 func (s *apiServer) putReservation(r *v1alpha1.Reservation) {
 	s.stamp(r)
 	r.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("Reservation"))
-	s.reservations[r.Name] = r
+	utilruntime.Must(s.reservations.Add(r))
 	s.reserved.Put(r)
 }
 
@@ -115,7 +115,8 @@ func (e *engine) reconcileReservations(ctx context.Context) {
 // reservationsNow returns the Reservations by name, in their current state.
 func (e *engine) reservationsNow() []Reservation {
 	out := []Reservation{}
-	for _, r := range e.api.reservations {
+	for _, object := range e.api.reservations.List() {
+		r := object.(*v1alpha1.Reservation)
 		one := Reservation{describe.Reservation(r, e.api.reserved, e.store.View(r.Status.NodeName)), []Reason{}}
 		if failed, ok := e.failed[r.UID]; ok && one.Node == "" {
 			one.Reasons = append(one.Reasons, reasons(failed.findings)...)

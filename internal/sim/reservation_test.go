@@ -276,7 +276,7 @@ func objectsOf(t *testing.T, e *engine) (out string) {
 		}
 		out += "\n" + string(text) + "\n---"
 	}
-	for _, r := range e.api.reservations {
+	for _, r := range e.api.reservations.List() {
 		add(r)
 	}
 	for _, o := range e.api.pods.GetStore().List() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 )
 
 // runs is a pod on the node n0 with the label app: other; annotations are YAML.
@@ -36,8 +37,8 @@ func TestAReservationEvictsPodsOnlyIfItIsAskedTo(t *testing.T) {
 			"spec: {containers", "spec: {"+strings.TrimPrefix(c.template+", ", ", ")+"containers", 1)
 		r, err := simulated(t, in, func(e *engine) {
 			if e.api.reserved.Preempts = c.preempts; c.preempts {
-				for _, r := range e.api.reservations {
-					e.api.reserved.Put(r)
+				for _, object := range e.api.reservations.List() {
+					e.api.reserved.Put(object.(*v1alpha1.Reservation))
 				}
 			}
 		})

@@ -24,6 +24,8 @@ type Result struct {
 	Nodes  []Node       `json:"nodes"`
 	// Reservations are those of the input.
 	Reservations []Reservation `json:"reservations"`
+	// Migrations are what the PodMigrationJobs of the input do that have not ended.
+	Migrations []Migration `json:"migrations"`
 }
 
 // Pod is where a pod was placed, or why it was not.

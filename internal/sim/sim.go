@@ -114,9 +114,19 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 		return Result{}, err
 	}
 	e.reconcileReservations(ctx)
+	var err error
+	if r.Migrations, err = e.migrate(ctx, w); err != nil {
+		return Result{}, err
+	}
 	for _, p := range w.existing {
 		p.given = p.Annotations
-		r.Pods = append(r.Pods, e.place(p, Existing))
+		out := e.place(p, Existing)
+		if e.moved[p.UID] {
+			if out, err = e.result(ctx, p); err != nil {
+				return Result{}, err
+			}
+		}
+		r.Pods = append(r.Pods, out)
 	}
 	for _, p := range queued {
 		out, err := e.result(ctx, p)

@@ -337,9 +337,8 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 			"document 1 (Deploymnet a): kind: Deploymnet (apps/v1) is not known",
 		},
 		"a kind of a later time": {
-			"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: PodMigrationJob, metadata: " +
-				"{name: r}}",
-			"(PodMigrationJob r): kind: PodMigrationJob (scheduling.koordinator.sh/v1alpha1) is not supported yet",
+			"{apiVersion: scheduling.k8s.io/v1beta1, kind: Workload, metadata: {name: r}}",
+			"(Workload r): kind: Workload (scheduling.k8s.io/v1beta1) is not supported yet",
 		},
 		"a reservation without owners": {
 			"{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: {name: r}}",

@@ -18,6 +18,7 @@ import (
 	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
@@ -30,7 +31,7 @@ func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *devicev1alpha1.Device,
 		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup, *devicev1alpha1.ClusterNetworkTopology,
-		*reservation.Reservation:
+		*reservation.Reservation, *migration.PodMigrationJob:
 		return named(t)
 	case *profiles.ElasticQuotaProfile:
 		if t.Spec.QuotaName == "" {

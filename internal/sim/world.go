@@ -14,6 +14,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
@@ -55,6 +57,9 @@ type world struct {
 	profiles     []quotaProfile
 	podGroups    []*quotav1alpha1.PodGroup
 	reservations []*reservation.Reservation
+	migrations   []*migration.PodMigrationJob
+	owners       []*unstructured.Unstructured // of pods: workloads
+	live         bool                         // objects are those of a cluster
 	networks     []*devicev1alpha1.ClusterNetworkTopology
 	rules        *quota.Checker
 	namespaces   map[string]*corev1.Namespace
@@ -136,6 +141,7 @@ func (w *world) publishDevices(objects []object) {
 
 func (w *world) add(o object, p *problems) {
 	meta := o.Object.(metav1.Object)
+	w.live = w.live || o.file == clusterName
 	if namespaced(o.Object) && meta.GetNamespace() == "" {
 		meta.SetNamespace(metav1.NamespaceDefault)
 	}
@@ -180,6 +186,8 @@ func (w *world) add(o object, p *problems) {
 		w.podGroups = append(w.podGroups, t)
 	case *reservation.Reservation:
 		w.addReservation(o.origin, t, p)
+	case *migration.PodMigrationJob:
+		w.addMigration(o.origin, t, p)
 	case *devicev1alpha1.ClusterNetworkTopology:
 		w.networks = append(w.networks, t)
 	case *corev1.Pod:
@@ -193,8 +201,9 @@ func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
 		*nodeinfo.Numatopology, *devicev1alpha1.Device, *devicev1alpha1.ClusterNetworkTopology, *nodev1.RuntimeClass,
-		*reservation.Reservation, *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSINode,
-		*storagev1.CSIDriver, *storagev1.VolumeAttachment, *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
+		*reservation.Reservation, *migration.PodMigrationJob, *corev1.PersistentVolume,
+		*storagev1.StorageClass, *storagev1.CSINode, *storagev1.CSIDriver, *storagev1.VolumeAttachment,
+		*resourcev1.ResourceSlice, *resourcev1.DeviceClass:
 		return false
 	}
 	return true

@@ -46,8 +46,13 @@ func simulateCases() []bad {
 		},
 		{
 			"simulate: a kind whose feature is not built",
+			in("{apiVersion: scheduling.k8s.io/v1beta1, kind: Workload, metadata: {name: r}}"),
+			[]string{"document 1 (Workload r)", "is not supported yet: it is about templates of PodGroups"},
+		},
+		{
+			"simulate: a job that names no pod",
 			in("{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: PodMigrationJob, metadata: {name: r}}"),
-			[]string{"document 1 (PodMigrationJob r)", "is not supported yet: it is about descheduling"},
+			[]string{"document 1 (PodMigrationJob r)", "spec.podRef: must be set: the namespace and name of a pod"},
 		},
 		{
 			"simulate: a reservation that every pod could use",

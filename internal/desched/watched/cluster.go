@@ -101,6 +101,14 @@ func New(config *rest.Config, client kubernetes.Interface) (*Cluster, error) {
 	return c, nil
 }
 
+// NewUnconnected returns a Cluster that follows no API server: its caller puts all objects. Owners of kinds that are
+// not in the table are of unknown kinds.
+func NewUnconnected() *Cluster {
+	c := empty()
+	c.lookup.off = true
+	return c
+}
+
 // empty returns a Cluster without objects and informers.
 func empty() *Cluster {
 	c := &Cluster{

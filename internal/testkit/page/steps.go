@@ -156,6 +156,10 @@ func Steps() []Step {
 			Blocks: "docs/guide/reservations.md $ tenon simulate", Scene: Offline,
 			Before: "cp 1.yaml reservation.yaml; cp 2.yaml web.yaml",
 		},
+		{
+			Blocks: "docs/guide/migrate-pods.md $ tenon simulate", Scene: Offline,
+			Before: "cp 1.yaml db.yaml; cp 2.yaml move.yaml",
+		},
 		{Blocks: "docs/guide/devices.md $ tenon simulate", Scene: Offline, Before: "cp 2.yaml train.yaml"},
 		{
 			Blocks: "docs/guide/configuration.md $ tenon check", Scene: Offline, Exit: 2,
