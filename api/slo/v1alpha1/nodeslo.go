@@ -261,7 +261,7 @@ type HostApplicationStrategy struct{}
 
 // CgroupPath is a cgroup of a host application: base, parentDir and relativePath, joined.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.parentDir) ? self.parentDir : ”).split('/').all(p, p != '..') && (has(self.relativePath) ? self.relativePath : ”).split('/').all(p, p != '..')",message="parentDir and relativePath must not contain .."
+// +kubebuilder:validation:XValidation:rule="(!has(self.parentDir) || self.parentDir.split('/').all(p, p != '..')) && (!has(self.relativePath) || self.relativePath.split('/').all(p, p != '..'))",message="parentDir and relativePath must not contain .."
 type CgroupPath struct {
 	// Base is CgroupRoot, the root of the hierarchy; Kubepods, the cgroup of all pods; KubepodsBurstable or
 	// KubepodsBesteffort, those of these classes. Default: CgroupRoot.
