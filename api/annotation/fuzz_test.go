@@ -201,3 +201,8 @@ func FuzzNodeLabels(f *testing.F) {
 		}
 	})
 }
+
+func FuzzExtendedResourceSpec(f *testing.F) {
+	roundTrip(f, ParseExtendedResourceSpec, `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"}}}}`,
+		`{"containers":{"a":{"limits":{"kubernetes.io/batch-memory":-1}}}}`)
+}

@@ -58,9 +58,14 @@ func (r *rig) observe(s []kernel.Group) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOf(t, desired.V2)
+}
+
+func newRigOf(t *testing.T, dialect desired.Dialect) *rig {
+	t.Helper()
 	m := smallMachine(t)
 	r := &rig{t: t}
-	tree, err := kernel.Open(kernel.Options{Machine: m, Observe: r.observe})
+	tree, err := kernel.Open(kernel.Options{Machine: m, Dialect: dialect, Observe: r.observe})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (e *Engine) compare(m *topo.Machine, group string, v *view.CgroupValue) err
 		return err
 	}
 	if v.File != desired.CPUs {
-		if quotaOf(v.Got) != v.Want {
+		if !isSame(v.File, v.Got, v.Want) {
 			v.State = view.Differs
 		}
 		return nil
@@ -102,10 +102,4 @@ func (e *Engine) compare(m *topo.Machine, group string, v *view.CgroupValue) err
 		v.State = view.Differs
 	}
 	return err
-}
-
-// quotaOf returns the quota in a file: cpu.max shows the period behind it.
-func quotaOf(text string) string {
-	quota, _, _ := strings.Cut(text, " ")
-	return quota
 }

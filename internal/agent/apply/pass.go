@@ -519,54 +519,6 @@ func (p *pass) reportStuck() {
 	}
 }
 
-// writePlain writes the files that are not cpusets. Rows come with parents before children: quotas are only ever
-// raised.
-func (p *pass) writePlain() {
-	for _, row := range p.rows {
-		f := file{row.Path, row.File}
-		if row.AtCreation || p.e.plain[f] == row.Value || p.e.isBackingOff(f) && row.Path != p.focus {
-			continue
-		}
-		err := p.e.setPlain(row)
-		switch {
-		case err == nil:
-			p.e.plain[f] = row.Value
-			delete(p.e.faults, f)
-		case isGone(err):
-		default:
-			p.e.failed(f, Record{UID: row.UID, Container: row.Container, Want: row.Value}, err)
-			p.errs = append(p.errs, fmt.Errorf("set %s of %s to %q: %w", row.File, row.Path, row.Value, err))
-		}
-	}
-	clear(p.e.stale)
-}
-
-func (e *Engine) setPlain(row desired.Row) error {
-	got, err := e.o.Cgroup.Read(row.Path, row.File)
-	if err != nil {
-		return err
-	}
-	if quotaOf(got) == row.Value {
-		return nil
-	}
-	r := Record{
-		Kind: Drifted, UID: row.UID, Container: row.Container, Group: row.Path, File: row.File, Want: row.Value,
-		Got: got,
-	}
-	drifted := e.stale[file{row.Path, row.File}] == row.Value
-	if drifted {
-		e.record(r)
-	}
-	if err := e.o.Cgroup.Write(row.Path, row.File, row.Value); err != nil {
-		return err
-	}
-	if drifted {
-		r.Kind, r.Got = DriftRepaired, row.Value
-		e.record(r)
-	}
-	return nil
-}
-
 // dropVanished drops what is known of groups that vanished, and the faults of files that need no retry any more: those
 // that were due and that the pass did not have to try.
 func (p *pass) dropVanished() {

@@ -25,6 +25,7 @@ func FromAPI(pod *convert.Pod) Pod {
 	p := newPod(e, pod.Labels, pod.Annotations, pod.Allocation, pod.Problems)
 	p.Pinnable = e.Guest.CPUs() > 0 && MayBePinned(e)
 	p.Devices = deviceTypes(&pod.Spec)
+	p.Batch, p.WholeBatch = convert.BatchAmounts(pod.Pod)
 	if e.Role.Binds() {
 		p.MilliCPUs, p.MilliCPU = convert.CPULimits(pod.Pod)
 	}
@@ -37,6 +38,7 @@ func FromSandbox(s convert.Sandbox) Pod {
 	e, allocation, problems := convert.ReadSandbox(s)
 	p := newPod(e, s.Labels, s.Annotations, allocation, problems)
 	p.Pinnable = s.Kube == qos.Guaranteed && MayBePinned(e)
+	p.Batch = convert.SandboxBatch(s.Annotations)
 	return p
 }
 

@@ -1,8 +1,6 @@
 package desired
 
 import (
-	"strconv"
-
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
@@ -30,7 +28,7 @@ func (d *decider) appendKubeletRows(to []Row, p *Pod) []Row {
 	}
 	limit := func(milliCPU int64) {
 		if file, _ := d.in.Dialect.Quota(); milliCPU > 0 && !d.in.Kubelet.Unlimited {
-			set(file, strconv.FormatInt(max(milliCPU*period/1000, leastQuota), 10), cpuset.Set{})
+			set(file, quotaOf(milliCPU), cpuset.Set{})
 		}
 	}
 	if row.Path = p.Cgroup; row.Path != "" {

@@ -3,6 +3,7 @@ package desired
 import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Dialect is the cgroup version of a tree.
@@ -61,6 +62,10 @@ type Pod struct {
 	// Uses: the pod uses something of Tenon: a class, an allocation, a wish. Containers of other pods are moved between
 	// the pools, and never held back.
 	Uses bool
+	// Batch is what its containers, by name, request of batch or mid resources, WholeBatch what the pod does; nil and
+	// the zero value without such. WholeBatch is also zero while only a runtime knows the pod.
+	Batch      map[string]convert.Batch
+	WholeBatch convert.Batch
 	// Malformed says why the pod's allocation cannot be read; "" when it can, or there is none. No container of the pod
 	// starts then.
 	Malformed string

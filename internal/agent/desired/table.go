@@ -35,6 +35,9 @@ const (
 	QuotaLifted
 	// MemoryLocal: the NUMA nodes that the pod's memory was allocated on.
 	MemoryLocal
+	// BatchRequest and BatchLimit: the pod's batch or mid resources.
+	BatchRequest
+	BatchLimit
 	// Reverted: the value that the kubelet alone would give to the group.
 	Reverted
 )
@@ -45,6 +48,7 @@ func (c Cause) String() string {
 		"CPUs of the pod's allocation", "CPU shared pool", "CPU shared pool of the pod's NUMA nodes",
 		"whole CPU shared pool: none of it is left on the pod's NUMA nodes", "BE CPU shared pool", "system CPUs",
 		"CPU shared pool: the pod has no allocation", "no quota beside a cpuset", "NUMA nodes of the pod's memory",
+		"request of batch CPUs", "limit of batch resources",
 		"given back to the kubelet",
 	}[c]
 }
@@ -97,7 +101,7 @@ func Compute(in Input) Table {
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		if in.Kubelet != nil {
-			t.Rows = d.appendKubeletRows(t.Rows, p)
+			t.Rows = d.appendKubeletBatch(d.appendKubeletRows(t.Rows, p), p)
 			continue
 		}
 		v, refused := d.decide(p)
@@ -106,6 +110,9 @@ func Compute(in Input) Table {
 			continue
 		}
 		t.Rows = d.appendRows(t.Rows, p, v)
+		if !v.liftsQuota && !v.kubelets {
+			t.Rows = d.appendBatchRows(t.Rows, p)
+		}
 	}
 	slices.SortFunc(t.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.File, b.File))

@@ -1,6 +1,7 @@
 package desired_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -52,6 +54,13 @@ func leafOf(e ledger.Entry) desired.Pod {
 		Entry: e, Cgroup: "kubepods/pod" + e.UID,
 		Leaves: []desired.Leaf{{Path: "kubepods/pod" + e.UID + "/c", Container: "c"}},
 	}
+}
+
+// withBatch is a BE pod whose one container uses batch resources.
+func withBatch(b convert.Batch) desired.Pod {
+	p := leafOf(entry("p", qos.BE, qos.BEPool, ""))
+	p.Batch, p.WholeBatch = map[string]convert.Batch{"c": b}, b
+	return p
 }
 
 // brief is a Row without what a case does not need to repeat.
@@ -163,6 +172,56 @@ func TestEveryRole(t *testing.T) {
 		"BE has the BE pool": {
 			pod:  leafOf(entry("p", qos.BE, qos.BEPool, "")),
 			want: []brief{{"cpuset.cpus", "0,2,4-16,18,20-31", false, desired.BEPool, false}},
+		},
+		"BE with batch resources has their weight and limits, and its pod the sum": {
+			pod: withBatch(convert.Batch{
+				CPU: true, Memory: true, MilliCPU: 500, LimitMilliCPU: 1500, LimitBytes: 1 << 20,
+			}),
+			want: []brief{
+				{"cpu.max", "150000", true, desired.BatchLimit, false},
+				{"cpu.weight", "20", true, desired.BatchRequest, false},
+				{"memory.max", "1048576", true, desired.BatchLimit, false},
+				{"cpu.max", "150000", false, desired.BatchLimit, false},
+				{"cpu.weight", "20", false, desired.BatchRequest, false},
+				{"cpuset.cpus", "0,2,4-16,18,20-31", false, desired.BEPool, false},
+				{"memory.max", "1048576", false, desired.BatchLimit, false},
+			},
+		},
+		"BE with batch resources in v1, where no limit is none": {
+			pod:    withBatch(convert.Batch{CPU: true, Memory: true, MilliCPU: 1000}),
+			change: func(in *desired.Input) { in.Dialect = desired.V1 },
+			want: []brief{
+				{"cpu.cfs_quota_us", "-1", true, desired.BatchLimit, false},
+				{"cpu.shares", "1024", true, desired.BatchRequest, false},
+				{"memory.limit_in_bytes", "-1", true, desired.BatchLimit, false},
+				{"cpu.cfs_quota_us", "-1", false, desired.BatchLimit, false},
+				{"cpu.shares", "1024", false, desired.BatchRequest, false},
+				{"cpuset.cpus", "0,2,4-16,18,20-31", false, desired.BEPool, false},
+				{"memory.limit_in_bytes", "-1", false, desired.BatchLimit, false},
+			},
+		},
+		"amounts beyond what a kernel takes are bounded": {
+			pod: withBatch(convert.Batch{CPU: true, MilliCPU: math.MaxInt64, LimitMilliCPU: math.MaxInt64}),
+			want: []brief{
+				{"cpu.max", "109951162777600", true, desired.BatchLimit, false},
+				{"cpu.weight", "10000", true, desired.BatchRequest, false},
+				{"cpu.max", "109951162777600", false, desired.BatchLimit, false},
+				{"cpu.weight", "10000", false, desired.BatchRequest, false},
+				{"cpuset.cpus", "0,2,4-16,18,20-31", false, desired.BEPool, false},
+			},
+		},
+		"batch resources on a node that is left are those of BestEffort pods": {
+			pod:    withBatch(convert.Batch{CPU: true, Memory: true, MilliCPU: 500, LimitMilliCPU: 9, LimitBytes: 1}),
+			change: func(in *desired.Input) { in.Kubelet = &desired.Kubelet{} },
+			want: []brief{
+				{"cpu.max", "max", true, desired.Reverted, false},
+				{"cpu.weight", "1", true, desired.Reverted, false},
+				{"memory.max", "max", true, desired.Reverted, false},
+				{"cpu.max", "max", false, desired.Reverted, false},
+				{"cpu.weight", "1", false, desired.Reverted, false},
+				{"cpuset.cpus", "0-31", false, desired.Reverted, false},
+				{"memory.max", "max", false, desired.Reverted, false},
+			},
 		},
 		"SYSTEM has the shared pool": {pod: leafOf(entry("p", qos.System, qos.SystemPool,
 			"")), want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}}},

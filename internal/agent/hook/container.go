@@ -142,12 +142,24 @@ func resources(rows []desired.Row) Resources {
 		case desired.Mems:
 			r.Mems = row.Value
 		case desired.QuotaV1, desired.QuotaV2:
-			quota, err := strconv.ParseInt(row.Value, 10, 64)
-			if err != nil {
-				quota = -1 // "max"
-			}
+			quota := number(row.Value)
 			r.Quota = &quota
+		case desired.SharesV1:
+			r.Shares = number(row.Value)
+		case desired.WeightV2:
+			r.Weight = number(row.Value)
+		case desired.MemoryV1, desired.MemoryV2:
+			r.Memory = max(number(row.Value), 0) // no limit is what a container has anyway
 		}
 	}
 	return r
+}
+
+// number returns the number in a value of a row; -1 for "max".
+func number(value string) int64 {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
 }

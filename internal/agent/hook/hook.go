@@ -40,6 +40,8 @@ type Resources struct {
 	CPUs, Mems string
 	// Quota is the CFS quota in microseconds a period; -1 is none.
 	Quota *int64
+	// Shares is the CPU weight of cgroup v1, Weight that of v2, Memory the limit in bytes; 0 is none.
+	Shares, Weight, Memory int64
 }
 
 // Update is a change of a container that exists already.

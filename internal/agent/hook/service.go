@@ -386,6 +386,12 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 	if asked.Quota != nil {
 		a.Quota = want.Quota
 	}
+	if asked.Shares != 0 || asked.Weight != 0 {
+		a.Shares, a.Weight = want.Shares, want.Weight
+	}
+	if asked.Memory != 0 {
+		a.Memory = want.Memory
+	}
 	if s.o.Overridden != nil && overrides(a, asked) {
 		s.o.Overridden()
 	}
@@ -418,7 +424,8 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 func overrides(answer, asked Resources) bool {
 	return asked.CPUs != "" && answer.CPUs != "" && answer.CPUs != asked.CPUs ||
 		asked.Mems != "" && answer.Mems != "" && answer.Mems != asked.Mems ||
-		asked.Quota != nil && answer.Quota != nil && *answer.Quota != *asked.Quota
+		asked.Quota != nil && answer.Quota != nil && *answer.Quota != *asked.Quota ||
+		answer.Shares != 0 && answer.Shares != asked.Shares || answer.Memory != 0 && answer.Memory != asked.Memory
 }
 
 // Updated implements Handler.

@@ -59,6 +59,13 @@ func filesOf(d desired.Dialect) []file {
 			{"cpuset.effective_mems", controlled, effectiveMems, readOnly},
 			{"cpu.cfs_period_us", controlled, decimal(func(g *group) int64 { return g.period }), (*Tree).setPeriodV1},
 			{desired.QuotaV1, controlled, decimal(func(g *group) int64 { return g.limit }), (*Tree).setQuota},
+			{desired.SharesV1, controlled, decimal(func(g *group) int64 { return g.weight }), setWeight(2, 262144)},
+			{desired.MemoryV1, controlled, decimal(func(g *group) int64 {
+				if g.memory == unlimited {
+					return noLimitV1
+				}
+				return g.memory
+			}), (*Tree).setMemory},
 		}...)
 	}
 	return append(files, []file{
@@ -91,6 +98,13 @@ func filesOf(d desired.Dialect) []file {
 			}
 			return quota + " " + format(g.period)
 		}, (*Tree).setQuota},
+		{desired.WeightV2, controlled, decimal(func(g *group) int64 { return g.weight }), setWeight(1, 10000)},
+		{desired.MemoryV2, controlled, func(_ *Tree, g *group) string {
+			if g.memory == unlimited {
+				return "max"
+			}
+			return format(g.memory)
+		}, (*Tree).setMemory},
 	}...)
 }
 

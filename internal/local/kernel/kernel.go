@@ -61,6 +61,8 @@ type group struct {
 	cpus, effective     cpuset.Set
 	mems, effectiveMems cpuset.Set
 	limit, period       int64 // CPU quota, or unlimited, and its period, in microseconds
+	weight              int64 // CPU weight, in the units of the dialect
+	memory              int64 // memory limit in bytes, or unlimited
 	controllers         bool  // v2: subtree_control names all controllers
 	tasks               map[int]cpuset.Set
 	files               map[string]string // as last written to disk
@@ -102,7 +104,10 @@ func Open(o Options) (*Tree, error) {
 func (t *Tree) add(at string, parent *group) *group {
 	g := &group{
 		path: at, parent: parent, children: map[string]*group{}, limit: unlimited, period: defaultPeriod,
-		tasks: map[int]cpuset.Set{}, files: map[string]string{},
+		tasks: map[int]cpuset.Set{}, files: map[string]string{}, memory: unlimited, weight: 100,
+	}
+	if t.o.Dialect == desired.V1 {
+		g.weight = 1024
 	}
 	t.groups[at] = g
 	if parent != nil {

@@ -224,6 +224,35 @@ func (g *group) assignQuota(quota, period int64) error {
 	return nil
 }
 
+// setWeight sets a CPU weight between two bounds: a v1 kernel corrects others, a v2 kernel refuses them.
+func setWeight(least, most int64) writer {
+	return func(t *Tree, g *group, value string) error {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || t.o.Dialect == desired.V2 && (n < least || n > most) {
+			return syscall.EINVAL
+		}
+		g.weight = min(max(n, least), most)
+		return nil
+	}
+}
+
+// noLimitV1 is what a v1 kernel shows of a group without a memory limit.
+const noLimitV1 = 1<<63 - pageBytes
+
+const pageBytes = 4096
+
+// setMemory sets a memory limit, of which the kernel stores whole pages.
+func (t *Tree) setMemory(g *group, value string) error {
+	n, err := t.parseLimit(value)
+	if err != nil {
+		return err
+	}
+	if g.memory = unlimited; n >= 0 && n < noLimitV1 {
+		g.memory = n - n%pageBytes
+	}
+	return nil
+}
+
 // ratio returns a quota as a part of one CPU, in units of 2^-20, by which quotas are compared.
 func ratio(quota, period int64) int64 {
 	if quota == unlimited || period <= 0 {

@@ -177,7 +177,7 @@ func (k *kubelet) create(ctx context.Context, agent *hook.Service, p *pod, obj *
 		}
 	}
 	made.Has.CPUs, made.Has.Mems = cmp.Or(answer.CPUs, made.Has.CPUs), cmp.Or(answer.Mems, made.Has.Mems)
-	made.Has.Quota = answer.Quota
+	made.Has.Quota, made.Has.Weight, made.Has.Memory = answer.Quota, answer.Weight, answer.Memory
 	if err := agent.Check(ctx, *made); err != nil {
 		return err
 	}
@@ -229,7 +229,19 @@ func (k *kubelet) set(group string, r hook.Resources) error {
 			quota = strconv.FormatInt(*r.Quota, 10)
 		}
 	}
-	for _, v := range [][2]string{{desired.Mems, r.Mems}, {desired.CPUs, r.CPUs}, {desired.QuotaV2, quota}} {
+	positive := func(n int64) string {
+		if n <= 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	for _, v := range [][2]string{
+		{desired.Mems, r.Mems},
+		{desired.CPUs, r.CPUs},
+		{desired.QuotaV2, quota},
+		{desired.WeightV2, positive(r.Weight)},
+		{desired.MemoryV2, positive(r.Memory)},
+	} {
 		if v[1] == "" {
 			continue
 		}

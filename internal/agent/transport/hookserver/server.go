@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 )
@@ -177,7 +179,10 @@ func sandbox(m *v1alpha1.PodSandboxMetadata, labels, annotations map[string]stri
 }
 
 func resourcesOf(r *v1alpha1.LinuxContainerResources) hook.Resources {
-	has := hook.Resources{CPUs: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}
+	has := hook.Resources{
+		CPUs: r.GetCpusetCpus(), Mems: r.GetCpusetMems(), Shares: r.GetCpuShares(),
+		Memory: max(r.GetMemoryLimitInBytes(), 0),
+	}
 	if quota := r.GetCpuQuota(); quota != 0 {
 		has.Quota = &quota
 	}
@@ -185,7 +190,12 @@ func resourcesOf(r *v1alpha1.LinuxContainerResources) hook.Resources {
 }
 
 func response(a hook.Resources) *containerAnswer {
-	r := &v1alpha1.LinuxContainerResources{CpusetCpus: a.CPUs, CpusetMems: a.Mems}
+	r := &v1alpha1.LinuxContainerResources{
+		CpusetCpus: a.CPUs, CpusetMems: a.Mems, CpuShares: a.Shares, MemoryLimitInBytes: a.Memory,
+	}
+	if a.Weight > 0 {
+		r.Unified = map[string]string{desired.WeightV2: strconv.FormatInt(a.Weight, 10)}
+	}
 	if a.Quota != nil {
 		r.CpuQuota = *a.Quota
 	}

@@ -1,10 +1,13 @@
 package nri
 
 import (
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 )
@@ -42,6 +45,12 @@ func adjust(to *hook.Resources, r *api.LinuxResources) {
 	if q := r.GetCpu().GetQuota(); q != nil {
 		to.Quota = &q.Value
 	}
+	if s := r.GetCpu().GetShares().GetValue(); s != 0 {
+		to.Shares = int64(min(s, math.MaxInt64))
+	}
+	if limit := r.GetMemory().GetLimit().GetValue(); limit > 0 {
+		to.Memory = limit
+	}
 }
 
 // adjustment returns what is to be set on a new container; nil when nothing is.
@@ -60,6 +69,9 @@ func set(to interface {
 	SetLinuxCPUSetCPUs(string)
 	SetLinuxCPUSetMems(string)
 	SetLinuxCPUQuota(int64)
+	SetLinuxCPUShares(uint64)
+	SetLinuxMemoryLimit(int64)
+	AddLinuxUnified(key, value string)
 }, r hook.Resources,
 ) {
 	if r.CPUs != "" {
@@ -70,6 +82,15 @@ func set(to interface {
 	}
 	if r.Quota != nil {
 		to.SetLinuxCPUQuota(*r.Quota)
+	}
+	if r.Shares > 0 {
+		to.SetLinuxCPUShares(uint64(r.Shares))
+	}
+	if r.Weight > 0 {
+		to.AddLinuxUnified(desired.WeightV2, strconv.FormatInt(r.Weight, 10))
+	}
+	if r.Memory > 0 {
+		to.SetLinuxMemoryLimit(r.Memory)
 	}
 }
 
