@@ -52,8 +52,8 @@ func BatchAmounts(pod *corev1.Pod) (named map[string]Batch, whole Batch) {
 		limitsCPU, limitsMemory = limitsCPU && b.LimitMilliCPU > 0, limitsMemory && b.LimitBytes > 0
 	}
 	whole.CPU, whole.Memory = whole.CPU && cpu, whole.Memory && memory
-	sum := func(is bool, amount func(Batch) int64) int64 {
-		if !is {
+	sum := func(used bool, amount func(Batch) int64) int64 {
+		if !used {
 			return 0
 		}
 		return together(pod, func(c *corev1.Container) int64 { return amount(named[c.Name]) })

@@ -95,7 +95,8 @@ const (
 func TestASandboxHasTheBatchAmountsOfItsAnnotation(t *testing.T) {
 	t.Parallel()
 	got := convert.SandboxBatch(map[string]string{
-		annotation.ExtendedResourceSpecKey: `{"containers":{"a":{"limits":{"kubernetes.io/batch-memory":"1Gi"}},"b":{}}}`,
+		annotation.ExtendedResourceSpecKey: `{"containers":{"b":{},
+			"a":{"limits":{"kubernetes.io/batch-memory":"1Gi"}}}}`,
 	})
 	want := map[string]convert.Batch{"a": {Memory: true, LimitBytes: 1 << 30}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -61,8 +61,9 @@ func TestTheAnnotationSaysTheBatchResourcesOfAContainerWithoutThem(t *testing.T)
 	for _, route := range closed {
 		t.Run(string(route), func(t *testing.T) {
 			w := newWorld(t, route, options{})
-			_, c := w.run(batch("copied", object.Annotation(annotation.ExtendedResourceSpecKey, `{"containers":{"main":{`+
-				`"requests":{"kubernetes.io/batch-cpu":"1k"},"limits":{"kubernetes.io/batch-cpu":"1k"}}}}`)))
+			const amounts = `{"kubernetes.io/batch-cpu":"1k"}`
+			_, c := w.run(batch("copied", object.Annotation(annotation.ExtendedResourceSpecKey,
+				`{"containers":{"main":{"requests":`+amounts+`,"limits":`+amounts+`}}}`)))
 			w.file(c.Group, "cpu.shares", "1024", "cpu.weight", "39")
 			w.file(c.Group, "cpu.cfs_quota_us", "100000", "cpu.max", "100000 100000")
 		})
