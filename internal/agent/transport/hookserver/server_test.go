@@ -144,7 +144,8 @@ func TestQuestionsBecomeStepsOfTheHandler(t *testing.T) {
 	has := hook.Resources{CPUs: "0-3", Mems: "1", Quota: &quota, Shares: 5}
 	container := hook.Container{Pod: pod, ID: "c1", Name: "main", Has: has}
 	now, running := container, container
-	now.Has = hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota, Shares: 5} // what the runtime receives before the start
+	// What the runtime receives before the start.
+	now.Has = hook.Resources{CPUs: "4-5", Mems: "0", Quota: &quota, Shares: 5}
 	running.Running = true
 	bare := container
 	bare.Has = hook.Resources{}
