@@ -41,6 +41,7 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 			o.Spec.Devices = append(o.Spec.Devices, r.device(&found[i], in.Machine))
 		}
 	}
+	r.fillMemory(o.Spec.Devices, in.Node, published)
 	o.Spec.Devices = append(o.Spec.Devices, lost(in, found, published)...)
 	if len(o.Spec.Devices) == 0 {
 		return nil, errors.Join(r.faults...)
