@@ -41,6 +41,9 @@ const (
 	// MakeRoom asks for the smallest set of movable pods after whose move all pods fit. The pods differ in their names
 	// alone; there are no changes.
 	MakeRoom = "makeRoom"
+	// Defragment asks for moves of movable pods with which less of the free GPUs, and of the free CPUs of NUMA nodes,
+	// is of no use for the pods that are expected. There are no pods and no changes.
+	Defragment = "defragment"
 )
 
 // Ask names the pods, namespace/name each, and what is asked about them. They are tried in this order, each beside
@@ -53,9 +56,12 @@ type Ask struct {
 	// Reserve asks for the successors of removed pods as for Reservations, which are made while the pods still run:
 	// their quotas count both. It belongs to Schedule.
 	Reserve bool `json:"reserve,omitempty"`
-	// MaxMoves and Movable belong to MakeRoom: how many pods may move, 1 to 8 (0 means 2), and which.
+	// MaxMoves and Movable belong to MakeRoom and Defragment: how many pods may move, 1 to 8 (0 means 2), and which.
 	MaxMoves int       `json:"maxMoves,omitempty"`
 	Movable  []Movable `json:"movable,omitempty"`
+	// MinFall belongs to Defragment: how much less must be of no use after each move, in percent of a GPU or of the
+	// CPUs of a NUMA node.
+	MinFall int64 `json:"minFall,omitempty"`
 }
 
 // Movable is a bound pod that may be moved, and what that costs: the lower, the better.
@@ -99,6 +105,8 @@ type RoomMove struct {
 	Target   string `json:"target"`
 	Cost     int64  `json:"cost"`
 	Priority int32  `json:"priority"`
+	// Fall is how much less is of no use, as MinFall; absent where room is made.
+	Fall int64 `json:"fall,omitempty"`
 
 	ResourceStatus json.RawMessage `json:"resourceStatus,omitempty"`
 	Devices        json.RawMessage `json:"devices,omitempty"`

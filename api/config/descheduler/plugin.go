@@ -261,6 +261,20 @@ type MakeRoomArgs struct {
 	MaxWaitingPerRound int32 `json:"maxWaitingPerRound,omitempty" default:"5" min:"1"`
 }
 
+// DefragmentArgs are those of Defragment: pods move so that less of the free GPUs and CPUs is of no use.
+type DefragmentArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	Target          `json:",inline"`
+
+	// DryRun decides everything and moves no pod.
+	DryRun bool `json:"dryRun,omitempty"`
+	// MinFall is by how much what is free and of no use must fall with each move, in percent of a GPU or, on nodes
+	// without GPUs, of the CPUs of a NUMA node.
+	MinFall int32 `json:"minFall,omitempty" default:"50" min:"1" max:"6400"`
+	// MaxMovesPerRound is how many pods move in a round.
+	MaxMovesPerRound int32 `json:"maxMovesPerRound,omitempty" default:"2" min:"1" max:"8"`
+}
+
 // NodeGroup is a group of nodes of the same price.
 type NodeGroup struct {
 	// Name of the group.

@@ -102,6 +102,7 @@ func kinds() map[string]kind {
 		"ScaleDownBinPack":                            {whole, func() any { return new(ScaleDownBinPackArgs) }},
 		"CustomPriority":                              {whole, func() any { return new(CustomPriorityArgs) }},
 		"MakeRoom":                                    {whole, func() any { return new(MakeRoomArgs) }},
+		"Defragment":                                  {whole, func() any { return new(DefragmentArgs) }},
 	}
 }
 

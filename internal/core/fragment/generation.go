@@ -184,9 +184,14 @@ func (g *Generation) draw() {
 
 // Fragmentation is FGD's measure of a state, over all specs: the expected part of what is free that a spec cannot use.
 func (g *Generation) Fragmentation(s State) int64 {
+	return Lost(g.specs, s)
+}
+
+// Lost is FGD's measure of a state over some specs, as Generation.Fragmentation.
+func Lost(specs []Weighted, s State) int64 {
 	var h Shape
 	h.set(s, Spec{}, 0)
-	return fragmentation(g.specs, &h)
+	return fragmentation(specs, &h)
 }
 
 // fragmentation is the mean of what each spec cannot use, in micro-GPUs: all that is free where it asks for no GPU or

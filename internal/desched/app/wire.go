@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/migration"
 	"github.com/tenon-project/tenon/internal/desched/policy"
@@ -72,7 +71,6 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	planner := &makeroom.Planner{Read: p.known.Read, Policy: limits, Now: time.Now}
 	p.handlers = map[string]http.Handler{makeroom.EvictionsPath: http.HandlerFunc(planner.ServeEvictions)}
 	var fitter policy.Fitter = unasked{}
-	var room func(context.Context, *view.RoomRequest, func(*evict.Pod) []evict.Refusal) (*view.RoomAnswer, error)
 	if o.SchedulerAddress != "" {
 		asked, err := scheduler.New(config, o.SchedulerAddress, o.SchedulerCAFile)
 		if err != nil {
@@ -80,7 +78,7 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		}
 		asked.Reserving = o.Settings.Migration.DefaultJobMode != string(v1alpha1.EvictDirectly)
 		fitter = asked
-		planner.WhatIf, room = asked.WhatIf, planner.PlanAmong
+		planner.WhatIf = asked.WhatIf
 		p.handlers[makeroom.Path] = planner
 	}
 	planner.Round = func() *view.Round { return p.plugins.Last() }
@@ -91,15 +89,19 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		Read: p.known.Read, Record: p.known.PutJob, Policy: limits, Events: mgr.GetEventRecorder(Component),
 		Metrics: counters, Now: time.Now,
 	})
-	if p.plugins, err = policy.New(policy.Options{
+	rounds := policy.Options{
 		Settings: o.Settings, Policy: limits, PriorityClass: class, Read: p.known.Read, Unsynced: p.unsynced,
-		Nodes: p.known.Nodes, Pods: p.known.Pods, Jobs: p.known.Jobs.GetStore(), Fitter: fitter, Room: room,
+		Nodes: p.known.Nodes, Pods: p.known.Pods, Jobs: p.known.Jobs.GetStore(), Fitter: fitter,
 		Clock: clock.RealClock{},
 		CreateJob: func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
 			return j, objects.Create(ctx, j, client.FieldOwner(Component))
 		},
 		PatchPod: patching(pods),
-	}); err != nil {
+	}
+	if planner.WhatIf != nil {
+		rounds.Room, rounds.Defragment = planner.PlanAmong, planner.Defragment
+	}
+	if p.plugins, err = policy.New(rounds); err != nil {
 		return nil, err
 	}
 	p.forget = func() {

@@ -69,6 +69,38 @@ func (p *Planner) PlanAmong(ctx context.Context, r *view.RoomRequest, refusals f
 	if placed != nil {
 		return nil, placed
 	}
+	if len(out.Pods) == 0 {
+		return nil, bad("gang %s has no pod without a node", r.Gang)
+	}
+	if r.Gang != "" {
+		slices.Sort(out.Pods)
+	}
+	q.Ask.Pods = out.Pods
+	return out, p.ask(ctx, q, running, refusals, out)
+}
+
+// Defragment returns moves of placed pods that refusals has nothing against, with each of which what is free and of no
+// use falls by minFall.
+func (p *Planner) Defragment(ctx context.Context, maxMoves int, minFall int64,
+	refusals func(*evict.Pod) []evict.Refusal,
+) (*view.RoomAnswer, error) {
+	var running []evict.Pod
+	p.Read(func(s *evict.State) {
+		for pod := range s.Pods() {
+			if pod.Node != "" && !pod.Succeeded && !pod.Failed {
+				running = append(running, pod)
+			}
+		}
+	})
+	out := &view.RoomAnswer{}
+	q := &view.WhatIf{Ask: view.Ask{Mode: view.Defragment, MaxMoves: maxMoves, MinFall: minFall}}
+	return out, p.ask(ctx, q, running, refusals, out)
+}
+
+// ask asks the scheduler with the running pods that may be moved.
+func (p *Planner) ask(ctx context.Context, q *view.WhatIf, running []evict.Pod,
+	refusals func(*evict.Pod) []evict.Refusal, out *view.RoomAnswer,
+) error {
 	for i := range running {
 		pod := &running[i]
 		if kept := reasons(refusals(pod)); len(kept) > 0 {
@@ -78,24 +110,18 @@ func (p *Planner) PlanAmong(ctx context.Context, r *view.RoomRequest, refusals f
 			q.Ask.Movable = append(q.Ask.Movable, view.Movable{UID: pod.UID, Cost: int64(pod.EvictionCost)})
 		}
 	}
-	if len(out.Pods) == 0 {
-		return nil, bad("gang %s has no pod without a node", r.Gang)
-	}
-	if r.Gang != "" {
-		slices.Sort(out.Pods)
-	}
 	slices.SortFunc(out.Kept, func(a, b view.KeptPod) int { return strings.Compare(a.Pod, b.Pod) })
 	slices.SortFunc(q.Ask.Movable, func(a, b view.Movable) int { return cmp.Compare(a.UID, b.UID) })
-	q.Ask.Pods, out.Movable = out.Pods, len(q.Ask.Movable)
+	out.Movable = len(q.Ask.Movable)
 	answer, err := p.WhatIf(ctx, q)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if answer.Room == nil {
-		return nil, fmt.Errorf("the scheduler does not know mode %s: it is older than this descheduler", view.MakeRoom)
+		return fmt.Errorf("the scheduler does not know mode %s: it is older than this descheduler", q.Ask.Mode)
 	}
 	out.RoomPlan, out.Placements, out.Unschedulable = *answer.Room, answer.Placements, answer.Unschedulable
-	return out, nil
+	return nil
 }
 
 // reasons are those for which a pod may not be moved now. The rate of evictions does not count: it is waited for.

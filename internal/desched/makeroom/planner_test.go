@@ -213,3 +213,28 @@ func TestTheLimitsAreServed(t *testing.T) {
 		t.Errorf("a pod that has ended or has no node is kept:\n%s", text)
 	}
 }
+
+func TestTheSchedulerFindsMovesThatDefragment(t *testing.T) {
+	t.Parallel()
+	var asked view.WhatIf
+	p := planner(t, func(q *view.WhatIf) (*view.WhatIfAnswer, error) {
+		asked = *q
+		return &view.WhatIfAnswer{Room: &view.RoomPlan{Moves: []view.RoomMove{{UID: "w1", Fall: 60}}}}, nil
+	})
+	keep := func(pod *evict.Pod) (refused []evict.Refusal) {
+		if pod.Name != "web-1" {
+			refused = append(refused, evict.Refusal{Code: evict.Protected})
+		}
+		return refused
+	}
+	got, err := p.Defragment(t.Context(), 3, 50, keep)
+	if err != nil || len(got.Moves) != 1 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	want := view.WhatIf{Ask: view.Ask{
+		Mode: view.Defragment, MaxMoves: 3, MinFall: 50, Movable: []view.Movable{{UID: "w1"}},
+	}}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("question (-want +got):\n%s", diff)
+	}
+}

@@ -87,27 +87,55 @@ func unscheduledSince(pod *corev1.Pod) (time.Time, bool) {
 func (n *round) RoomFor(ctx context.Context, w plugin.Waiting, without map[types.UID]bool, maxMoves int,
 ) (*view.RoomAnswer, error) {
 	if n.Room == nil {
-		return nil, errors.New("no scheduler is named that could say where pods fit")
+		return nil, errNoScheduler
 	}
 	request := &view.RoomRequest{Gang: w.Gang, MaxMoves: maxMoves}
 	if w.Gang == "" {
 		request.Pods = []string{w.Pods[0].Namespace + "/" + w.Pods[0].Name}
 	}
-	movable, most := n.byUID(), corev1helpers.PodPriority(w.Pods[0])
-	return n.Room(ctx, request, func(p *evict.Pod) []evict.Refusal {
-		pod := movable[p.UID]
-		switch {
-		case pod == nil || without[pod.UID]:
-			return []evict.Refusal{{Code: evict.Protected, Subject: "it is not to move in this round"}}
-		case p.Priority > most:
-			return []evict.Refusal{{
-				Code:    evict.Protected,
-				Subject: fmt.Sprintf("its priority %d is above the %d of the pod that waits", p.Priority, most),
-			}}
+	most := corev1helpers.PodPriority(w.Pods[0])
+	return n.Room(ctx, request, n.among(func(pod *corev1.Pod) string {
+		switch priority := corev1helpers.PodPriority(pod); {
+		case without[pod.UID]:
+			return "it is not to move in this round"
+		case priority > most:
+			return fmt.Sprintf("its priority %d is above the %d of the pod that waits", priority, most)
+		}
+		return ""
+	}))
+}
+
+// Fragments asks which of some movable pods to move so that less of what is free is of no use.
+func (n *round) Fragments(ctx context.Context, movable func(*corev1.Pod) bool, maxMoves int, minFall int64,
+) (*view.RoomAnswer, error) {
+	if n.Defragment == nil {
+		return nil, errNoScheduler
+	}
+	return n.Defragment(ctx, maxMoves, minFall, n.among(func(pod *corev1.Pod) string {
+		if movable(pod) {
+			return ""
+		}
+		return "the plugin does not look at it"
+	}))
+}
+
+var errNoScheduler = errors.New("no scheduler is named that could say where pods fit")
+
+// among returns what says why a pod may not be moved: what keeps it, or what the evictors say. Pods of other nodes, and
+// those that were moved in the round, are kept.
+func (n *round) among(keeps func(*corev1.Pod) string) func(*evict.Pod) []evict.Refusal {
+	movable := n.byUID()
+	return func(p *evict.Pod) []evict.Refusal {
+		why, pod := "it is not to move in this round", movable[p.UID]
+		if pod != nil {
+			why = keeps(pod)
+		}
+		if why != "" {
+			return []evict.Refusal{{Code: evict.Protected, Subject: why}}
 		}
 		refused, _ := n.refusals(pod, "")
 		return refused
-	})
+	}
 }
 
 // byUID returns the pods of the profile's nodes that were not moved in the round.
@@ -121,8 +149,8 @@ func (n *round) byUID() map[string]*corev1.Pod {
 	return all
 }
 
-// MoveAll begins the moves of an answer of RoomFor, each to its node. It begins none where the evictors refuse one of
-// them beside the others, and returns the pods that they refuse.
+// MoveAll begins the moves of an answer, each to its node, for pods that wait; none where they are for no pod. It
+// begins none where the evictors refuse one of them beside the others, and returns the pods that they refuse.
 func (n *round) MoveAll(ctx context.Context, room *view.RoomAnswer, w plugin.Waiting, reason string,
 ) (refused []types.UID) {
 	known := n.byUID()
@@ -142,7 +170,11 @@ func (n *round) MoveAll(ctx context.Context, room *view.RoomAnswer, w plugin.Wai
 		if pod == nil {
 			return []types.UID{types.UID(m.UID)}
 		}
-		moves = append(moves, proposal{pod: pod, target: m.Target, room: makes.String()})
+		move := proposal{pod: pod, target: m.Target}
+		if len(makes.Pods) > 0 {
+			move.room = makes.String()
+		}
+		moves = append(moves, move)
 	}
 	return n.move(ctx, moves, reason)
 }

@@ -152,3 +152,40 @@ func TestMembersOfAGangWaitTogether(t *testing.T) {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 }
+
+func TestFragmentsAreLoweredWithinTheLimits(t *testing.T) {
+	t.Parallel()
+	config := func(args string) string {
+		return "profiles:\n- name: p\n  plugins: {balance: {enabled: [Defragment]}}\n  pluginConfig:\n" +
+			"  - {name: Defragment, args: " + args + "}\n" +
+			"  - {name: MigrationController, args: {maxMigratingPerNode: 1}}\n"
+	}
+	for args, want := range map[string][]string{"{}": {"a"}, "{dryRun: true}": nil} {
+		s := newStage(t, config(args), nodes("n1", "n2"), web("a", "n1"), web("b", "n1"), web("c", "n2"),
+			web("d", "n2"))
+		s.Defragment = func(_ context.Context, _ int, _ int64, refusals func(*evict.Pod) []evict.Refusal,
+		) (*view.RoomAnswer, error) {
+			out := &view.RoomAnswer{}
+			for _, name := range []string{"a", "b"} {
+				for pod := range s.state.Pods() {
+					if pod.Name == name && len(refusals(&pod)) == 0 {
+						m := view.RoomMove{UID: pod.UID, Node: pod.Node, Target: "n2", Fall: 50}
+						out.Moves = append(out.Moves, m)
+					}
+				}
+			}
+			return out, nil
+		}
+		if diff := cmp.Diff(want, s.moved(t)); diff != "" {
+			t.Errorf("%s: moved (-want +got):\n%s", args, diff)
+		}
+		if got := s.Last(); got.Accepted != 1 || len(got.Refused) != 1 || got.Refused[0].Reasons[0].Code != "CapNode" {
+			t.Errorf("%s: the round is %+v", args, got)
+		}
+		for _, j := range s.jobs {
+			if _, makes := j.Annotations[annotation.MigrationRoomKey]; makes {
+				t.Error("the job says that it makes room")
+			}
+		}
+	}
+}

@@ -97,6 +97,8 @@ func (n *round) run(ctx context.Context, e descheduler.Enabled) *plugin.Status {
 		n.planOnly = a.DryRun
 	case *descheduler.CustomPriorityArgs:
 		n.planOnly = a.DryRun
+	case *descheduler.DefragmentArgs:
+		n.planOnly = a.DryRun
 	}
 	if n.planOnly {
 		pods, accepted := maps.Clone(n.pods), slices.Clone(n.accepted)

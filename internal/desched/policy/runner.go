@@ -49,6 +49,9 @@ type Options struct {
 	// scheduler can be asked.
 	Room func(ctx context.Context, r *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
 	) (*view.RoomAnswer, error)
+	// Defragment asks for moves of such pods that lower the fragmentation by minFall each; nil as Room.
+	Defragment func(ctx context.Context, maxMoves int, minFall int64, refusals func(*evict.Pod) []evict.Refusal,
+	) (*view.RoomAnswer, error)
 	// CreateJob creates a PodMigrationJob, and returns it as the API server has it.
 	CreateJob func(context.Context, *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error)
 	// PatchPod applies a merge patch to a pod.

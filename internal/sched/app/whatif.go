@@ -53,6 +53,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		AdmitAgain: func(uids ...string) bool {
 			return kube.Ask(s.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitAgain(uids...) }) == nil
 		},
+		Lost:  s.lost,
 		Admit: elasticquota.Admitted,
 		Reserve: func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 		) (map[string]string, string, *fwk.Status) {

@@ -322,18 +322,75 @@ func TestMakeRoom(t *testing.T) {
 	}
 }
 
+// TestDefragment has two nodes with half of two NUMA nodes free each, where half of the pods have a whole one.
+func TestDefragment(t *testing.T) {
+	newCluster := func(t *testing.T) *asked {
+		return newAsked(t, "a", "b").add(
+			bound("a1", "a", list(0, 4)), bound("a2", "a", list(4, 8)), bound("a3", "a", list(8, 8)),
+			bound("a4", "a", list(12, 4)),
+			bound("b1", "b", list(0, 4)), bound("b2", "b", list(4, 8)), bound("b3", "b", list(8, 8)),
+			bound("b4", "b", list(12, 4)),
+		)
+	}
+	const all = `{"uid":"u-a1"},{"uid":"u-a2"},{"uid":"u-b1","cost":1},{"uid":"u-b2"}`
+	first := view.RoomMove{Pod: "default/a1", UID: "u-a1", Node: "a", Target: "b", Priority: 9000, Fall: 50}
+	second := view.RoomMove{Pod: "default/b1", UID: "u-b1", Node: "b", Target: "a", Priority: 9000, Cost: 1, Fall: 50}
+	for name, tt := range map[string]struct {
+		movable string
+		minFall int
+		want    []view.RoomMove
+	}{
+		"the cheaper of two moves that help as much": {all, 50, []view.RoomMove{first}},
+		"a pod that may move":                        {`{"uid":"u-b1","cost":1}`, 1, []view.RoomMove{second}},
+		"no move helps as much as is asked for":      {all, 51, []view.RoomMove{}},
+		"no pod may move":                            {"", 1, []view.RoomMove{}},
+		"a pod of a whole NUMA node has no place":    {`{"uid":"u-a2"}`, 1, []view.RoomMove{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newCluster(t)
+			versions := a.versions()
+			got, err := a.answer(fmt.Sprintf(`{"ask":{"mode":"defragment","maxMoves":1,"minFall":%d,"movable":[%s]}}`,
+				tt.minFall, tt.movable))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got.Room.Moves); diff != "" {
+				t.Errorf("moves (-want +got):\n%s", diff)
+			}
+			if !got.Room.Proven || got.Room.Found != (len(tt.want) > 0) {
+				t.Errorf("got %+v", got.Room)
+			}
+			if diff := cmp.Diff(versions, a.versions()); diff != "" {
+				t.Errorf("the question changed accounts (-before +after):\n%s", diff)
+			}
+		})
+	}
+	a := newCluster(t)
+	for question, want := range map[string]string{
+		`{"ask":{"mode":"defragment"}}`:                            "ask.minFall is 0, want 1 or more",
+		`{"ask":{"mode":"defragment","minFall":1,"maxMoves":9}}`:   "ask.maxMoves is 9, want 1 to 8",
+		`{"ask":{"mode":"defragment","minFall":1,"nodes":["a"]}}`:  "exclude mode defragment",
+		`{"changes":[{"cordon":"a"}],"ask":{"mode":"defragment"}}`: "exclude mode defragment",
+	} {
+		if _, err := a.answer(question); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", question, err, want)
+		}
+	}
+}
+
 func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 	a := newAsked(t, "a").add(bound("on-a", "a", list(0, 4)), exclusive("small", "4"),
 		exclusive("foreign", "4", object.Scheduler("other")))
 	for question, want := range map[string]string{
-		`{"ask":{"pods":["small"]}}`:                     `ask.pods[0]: "small" is not a pod: want namespace/name`,
-		`{"ask":{"pods":["default/none"]}}`:              "ask.pods[0]: pod default/none does not exist",
-		`{"ask":{"pods":["default/on-a"]}}`:              "is bound to node a: remove it with removePod",
-		`{"ask":{"pods":["default/foreign"]}}`:           `spec.schedulerName is "other"; this scheduler serves`,
-		`{"ask":{"mode":"preempt","nodes":["a"]}}`:       "ask.nodes and ask.reserve are not for mode preempt",
-		`{"ask":{"mode":"preempt","reserve":true}}`:      "ask.nodes and ask.reserve are not for mode preempt",
-		`{"ask":{"mode":"guess"}}`:                       `ask.mode is "guess", want schedule, preempt or makeRoom`,
-		`{"changes":[{}]}`:                               "changes[0]: has 0 kinds of change, want one of",
+		`{"ask":{"pods":["small"]}}`:                `ask.pods[0]: "small" is not a pod: want namespace/name`,
+		`{"ask":{"pods":["default/none"]}}`:         "ask.pods[0]: pod default/none does not exist",
+		`{"ask":{"pods":["default/on-a"]}}`:         "is bound to node a: remove it with removePod",
+		`{"ask":{"pods":["default/foreign"]}}`:      `spec.schedulerName is "other"; this scheduler serves`,
+		`{"ask":{"mode":"preempt","nodes":["a"]}}`:  "ask.nodes and ask.reserve are not for mode preempt",
+		`{"ask":{"mode":"preempt","reserve":true}}`: "ask.nodes and ask.reserve are not for mode preempt",
+		`{"ask":{"mode":"guess"}}`: `ask.mode is "guess", want schedule, preempt, ` +
+			`makeRoom or defragment`,
+		`{"changes":[{}]}`: "changes[0]: has 0 kinds of change, want one of",
 		`{"changes":[{"cordon":"a","removePod":"x/y"}]}`: "changes[0]: has 2 kinds of change",
 		`{"changes":[{"cordon":"z"}]}`:                   "changes[0]: cordon: node z does not exist",
 		`{"changes":[{"removePod":"default/small"}]}`:    "pod default/small is not bound to a node",

@@ -109,6 +109,16 @@ func (s *survey) nodes() (list []fragments) {
 	return list
 }
 
+// Lost returns how much of a node's free GPUs expected pods cannot use, in milli; false for a node without GPUs. It may
+// be called on a nil Plugin.
+func (p *Plugin) Lost(v *ledger.View, milliCPU int64) (int64, bool) {
+	if p == nil || v.Devices() == nil || len(gpusIn(v).ids) == 0 {
+		return 0, false
+	}
+	_, lost := p.learner.lost(v, milliCPU)
+	return lost, true
+}
+
 // lost returns what is free of a node's GPUs and how much of that expected pods cannot use, by the values in force.
 func (l *learner) lost(v *ledger.View, milliCPU int64) (free, lost int64) {
 	g := gpusIn(v)

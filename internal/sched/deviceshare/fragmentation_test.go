@@ -74,6 +74,16 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 		state := fragment.State{MilliCPU: []int64{8000, 1000, 500}[i], Free: []int64{1000, 1000}, Model: lastModel}
 		free[i].Lost = values.Fragmentation(state) / 1000
 	}
+	p := &Plugin{learner: l}
+	for i, want := range free {
+		cpus := []int64{8000, 1000, 500}[i]
+		if got, gpus := p.Lost(s.store.View(want.Node), cpus); got != want.Lost || !gpus {
+			t.Errorf("%s: %d of the free GPUs is of no use (has GPUs: %v), want %d", want.Node, got, gpus, want.Lost)
+		}
+	}
+	if _, gpus := p.Lost(s.store.View("plain"), 8000); gpus {
+		t.Error("a node without GPUs has some")
+	}
 	// Half of the demand needs 8 CPUs, the other half 1.
 	if free[0].Lost != 0 || free[1].Lost < 900 || free[1].Lost > 1100 || free[2].Lost != 2000 {
 		t.Errorf("FGD's measure of the nodes: %+v", free)

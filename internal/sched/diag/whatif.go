@@ -70,7 +70,7 @@ func (s *server) whatIf(w http.ResponseWriter, r *http.Request) {
 
 // refuse returns why the caller may not ask a question, "" if the caller may.
 func (s *server) refuse(r *http.Request, q *view.WhatIf, mayRead func(namespace string) bool) string {
-	if q.Ask.Mode == view.MakeRoom && !mayRead("") {
+	if (q.Ask.Mode == view.MakeRoom || q.Ask.Mode == view.Defragment) && !mayRead("") {
 		return "pods of all namespaces cannot be read: get on pods is missing"
 	}
 	pods := slices.Clone(q.Ask.Pods)

@@ -43,6 +43,9 @@ func (t *Trial) Give(node, uid string) {
 	}
 }
 
+// Account returns the account of a node.
+func (t *Trial) Account(node string) *ledger.View { return t.view(node).View }
+
 // Add adds the account of a node that is like another one without pods.
 func (t *Trial) Add(node, like string) {
 	v := t.store.View(like)

@@ -69,6 +69,10 @@ type Round interface {
 	Waiting() []Waiting
 	// RoomFor asks which movable pods to move so that those that wait fit, without some.
 	RoomFor(ctx context.Context, w Waiting, without map[types.UID]bool, maxMoves int) (*view.RoomAnswer, error)
+	// Fragments asks which of some movable pods to move so that less of what is free is of no use, by minFall percent
+	// of a GPU or of a NUMA node's CPUs with each move.
+	Fragments(ctx context.Context, movable func(*corev1.Pod) bool, maxMoves int, minFall int64,
+	) (*view.RoomAnswer, error)
 	// MoveAll begins all moves of such an answer, or none; it returns the pods that the evictors refuse.
 	MoveAll(ctx context.Context, room *view.RoomAnswer, w Waiting, reason string) []types.UID
 	// SetDeletionCost sets which pods of a ReplicaSet are deleted first, where no user has done so.
@@ -102,6 +106,7 @@ func All() map[string]func(args any, r Round) Plugin {
 		"ScaleDownBinPack":    make1(newScaleDownBinPack),
 		"CustomPriority":      make1(newCustomPriority),
 		"MakeRoom":            make1(newMakeRoom),
+		"Defragment":          make1(newDefragment),
 	}
 }
 

@@ -42,6 +42,17 @@ func (c *cluster) RoomFor(_ context.Context, w Waiting, without map[types.UID]bo
 	return c.room(without), nil
 }
 
+func (c *cluster) Fragments(_ context.Context, movable func(*corev1.Pod) bool, maxMoves int, minFall int64,
+) (*view.RoomAnswer, error) {
+	out := &view.RoomAnswer{}
+	for _, p := range c.pods {
+		if movable(p) && len(out.Moves) < maxMoves && minFall <= 60 {
+			out.Moves = append(out.Moves, view.RoomMove{UID: string(p.UID), Target: "n9", Fall: 60})
+		}
+	}
+	return out, nil
+}
+
 func (c *cluster) MoveAll(_ context.Context, room *view.RoomAnswer, _ Waiting, _ string) (refused []types.UID) {
 	for _, m := range room.Moves {
 		if c.refuse[types.UID(m.UID)] {
@@ -639,6 +650,37 @@ func TestRoomIsMadeForPodsThatWaitLongEnough(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.asked, on.asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFragmentsAreLoweredByMovesOfTheTarget(t *testing.T) {
+	t.Parallel()
+	label := func(value string) map[string]string { return map[string]string{"pool": value} }
+	n1, n2 := object.Node("n1", label("gpu")), object.Node("n2", label("cpu"))
+	for name, c := range map[string]struct {
+		args   string
+		refuse types.UID
+		want   []string
+	}{
+		"as many as the round allows":      {"{}", "", []string{"a to n9", "b to n9"}},
+		"one where the arguments say so":   {"{maxMovesPerRound: 1}", "", []string{"a to n9"}},
+		"none that helps too little":       {"{minFall: 61}", "", nil},
+		"none after one that is refused":   {"{}", "a", nil},
+		"those before one that is refused": {"{}", "b", []string{"a to n9"}},
+		"of the nodes that are selected":   {"{nodeSelector: {matchLabels: {pool: cpu}}}", "", []string{"c to n9"}},
+		"none while it is paused":          {"{paused: true}", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			on := &cluster{refuse: map[types.UID]bool{c.refuse: true}}
+			for _, p := range []*corev1.Pod{pod("a", "n1"), pod("b", "n1"), pod("c", "n2")} {
+				p.UID = types.UID(p.Name)
+				on.pods = append(on.pods, p)
+			}
+			if diff := cmp.Diff(c.want, run(t, "Defragment", c.args, on, n1, n2)); diff != "" {
+				t.Errorf("moved (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -44,6 +44,10 @@ type Cluster struct {
 	Trial func() Trial
 	// AdmitAgain reports whether the quotas of bound pods have room for what the pods hold once more, all together.
 	AdmitAgain func(uids ...string) bool
+	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is of no use for
+	// the pods that are expected, in thousandths of a GPU or of a NUMA node; the last argument is the node's free
+	// milli-CPU.
+	Lost func() func(t Trial, node *corev1.Node, milliCPU int64) int64
 	// Admit marks a cycle whose pod is not compared with its quota.
 	Admit func(cs fwk.CycleState)
 	// Reserve reserves CPUs and devices on the trial of a cycle, and returns the annotations of the pod and the

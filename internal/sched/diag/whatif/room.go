@@ -85,13 +85,17 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 		}
 	}
 	limits := defrag.Limits{Moves: moves, Sets: setsLooked, Targets: targetsTried}
-	found, err := r.search(names, pods, limits)
+	var found defrag.Result
+	late, err := s.within(func() (err error) {
+		found, err = defrag.Search(r, names, pods, len(demand), limits)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	out.Room.Found, out.Room.Proven, out.Room.Looked = found.Found, found.Proven, found.Sets
 	switch {
-	case found.late:
+	case late:
 		out.Room.Bound = searchTime.String()
 	case found.Bounded:
 		out.Room.Bound = fmt.Sprintf("%d sets of more than 2 moves", setsLooked)
@@ -112,26 +116,19 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 	return nil
 }
 
-// outcome is what a search found. late is that its time ended it.
-type outcome struct {
-	defrag.Result
-	late bool
-}
-
-// search runs a search within its time.
-func (r *room) search(names []string, pods []defrag.Pod, limits defrag.Limits) (outcome, error) {
-	whole := r.ctx
+// within runs a search within its time, and reports whether that ended it.
+func (s *session) within(search func() error) (late bool, err error) {
+	whole := s.ctx
 	ctx, cancel := context.WithTimeout(whole, searchTime)
-	r.ctx = ctx
+	s.ctx = ctx
 	defer func() {
 		cancel()
-		r.ctx = whole
+		s.ctx = whole
 	}()
-	found, err := defrag.Search(r, names, pods, len(r.demand), limits)
-	if err != nil && ctx.Err() != nil && whole.Err() == nil {
-		return outcome{found, true}, nil
+	if err = search(); err != nil && ctx.Err() != nil && whole.Err() == nil {
+		return true, nil
 	}
-	return outcome{found, false}, err
+	return false, err
 }
 
 // hopeless adds to the answer why the first pod fits nowhere as the cluster is.

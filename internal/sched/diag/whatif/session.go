@@ -42,13 +42,17 @@ type placed struct {
 
 func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	switch q.Ask.Mode {
-	case "", view.Schedule, view.Preempt, view.MakeRoom:
+	case "", view.Schedule, view.Preempt, view.MakeRoom, view.Defragment:
 	default:
-		return nil, bad("ask.mode is %q, want %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt, view.MakeRoom)
+		return nil, bad("ask.mode is %q, want %s, %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt, view.MakeRoom,
+			view.Defragment)
 	}
 	out := &view.WhatIfAnswer{
 		SnapshotGeneration: s.round, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
 		Victims: []view.Victim{},
+	}
+	if q.Ask.Mode == view.Defragment {
+		return out, s.defragment(q, out)
 	}
 	for i := range q.Changes {
 		p, err := s.apply(&q.Changes[i])
