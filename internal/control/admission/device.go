@@ -42,6 +42,28 @@ func (a *Answer) devices(pod *corev1.Pod, kinds device.Kinds) {
 	for _, f := range request.Warnings {
 		a.warn(deviceField(pod, f), "%s", f.Text())
 	}
+	if slices.ContainsFunc(request.Parts, isShare) {
+		a.visible(pod)
+	}
+}
+
+// isShare reports whether a part of a request is parts of GPUs, which other containers may share.
+func isShare(p device.Part) bool {
+	return p.Type == device.GPU && !p.Need.Whole && p.Need.VendorName() == ""
+}
+
+// visible refuses variables by which the runtimes of vendors show GPUs to a container: in a pod with parts of GPUs they
+// would show cards that are not the pod's, wherever the agent does not set them.
+func (a *Answer) visible(pod *corev1.Pod) {
+	for field, c := range containers(pod) {
+		for i, e := range c.Env {
+			vendor := slices.Contains([]string{"NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"}, e.Name)
+			if vendor && (e.ValueFrom != nil || !slices.Contains([]string{"", "void", "none"}, e.Value)) {
+				a.refuse(why.InvalidField, indexed(field+".env", i), "%s is set by Tenon's agent in a pod with parts "+
+					"of GPUs: remove it, or use the value void or none", e.Name)
+			}
+		}
+	}
 }
 
 // deviceField is the path of the field that a fault is about: of a container's request, else of a hint.

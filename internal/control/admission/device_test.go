@@ -242,6 +242,42 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 	}
 }
 
+func TestAPodWithPartsOfGPUsNamesNoVisibleGPUs(t *testing.T) {
+	t.Parallel()
+	const text = " is set by Tenon's agent in a pod with parts of GPUs: remove it, or use the value void or none"
+	half, all := amounts("koordinator.sh/gpu", "50"), corev1.EnvVar{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}
+	for name, test := range map[string]struct {
+		asked corev1.ResourceList
+		env   corev1.EnvVar
+		want  []string
+	}{
+		"all cards": {half, all, []string{"NVIDIA"}},
+		"a card":    {half, corev1.EnvVar{Name: "AMD_VISIBLE_DEVICES", Value: "0"}, []string{"AMD"}},
+		"a value from elsewhere": {half, corev1.EnvVar{
+			Name: "NVIDIA_VISIBLE_DEVICES", ValueFrom: &corev1.EnvVarSource{},
+		}, []string{"NVIDIA"}},
+		"no card":           {half, corev1.EnvVar{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}, nil},
+		"another variable":  {half, corev1.EnvVar{Name: "NVIDIA_DRIVER_CAPABILITIES", Value: "all"}, nil},
+		"whole GPUs":        {amounts("koordinator.sh/gpu", "100"), all, nil},
+		"GPUs of a plugin":  {amounts("nvidia.com/gpu", "1"), all, nil},
+		"a pod without GPU": {amounts("cpu", "1"), all, nil},
+	} {
+		pod := gpuPod(amounts("cpu", "1"), test.asked)
+		pod.Spec.InitContainers = gpuPod(amounts("cpu", "1")).Spec.Containers
+		pod.Spec.InitContainers[0].Name = "init"
+		pod.Spec.InitContainers[0].Env = []corev1.EnvVar{{Name: "PATH"}, test.env}
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{test.env}
+		var want []string
+		for _, vendor := range test.want {
+			want = []string{
+				"spec.initContainers[0].env[1]: " + vendor + "_VISIBLE_DEVICES" + text,
+				"spec.containers[0].env[0]: " + vendor + "_VISIBLE_DEVICES" + text,
+			}
+		}
+		t.Run(name, func(t *testing.T) { check(t, admission.Create(pod, nil), want, nil) })
+	}
+}
+
 func TestAPodThatWillHoldDevicesRequiresThePlugin(t *testing.T) {
 	t.Parallel()
 	hinted := gpuPod(amounts("nvidia.com/gpu", "1"))
