@@ -104,6 +104,12 @@ func Supports() []Support {
 		}},
 		{"descheduling", Done, ObjectKind, []string{"PodMigrationJob.scheduling.koordinator.sh"}},
 
+		{"load-aware scheduling", Done, PodAnnotation, []string{
+			EstimatedScalingFactorsKey, EstimatedSecondsAfterPodScheduled, EstimatedSecondsAfterInitialized,
+		}},
+		{"load-aware scheduling", Done, NodeAnnotation, []string{UsageThresholdsKey}},
+		{"load-aware scheduling", Done, ObjectKind, []string{"NodeMetric.slo.koordinator.sh"}},
+
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
 		{"reservations by running pods, and over running pods", Planned, PodAnnotation, []string{
@@ -112,9 +118,6 @@ func Supports() []Support {
 		{"reservations by running pods, and over running pods", Planned, PodLabel, []string{
 			sched + "operating-mode", pod + "is-pre-allocatable",
 		}},
-		{"load-aware scheduling", Planned, PodAnnotation, []string{sched + "load-estimated-*"}},
-		{"load-aware scheduling", Planned, NodeAnnotation, []string{sched + "usage-thresholds"}},
-		{"load-aware scheduling", Planned, ObjectKind, []string{"NodeMetric.slo.koordinator.sh"}},
 		{colocation, Planned, PodResource, []string{
 			"kubernetes.io/batch-*", "kubernetes.io/mid-*", koord + "batch-*", koord + "mid-*",
 		}},

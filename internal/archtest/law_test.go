@@ -415,9 +415,11 @@ func TestTheLinkerMayDropMethods(t *testing.T) {
 
 // within are the folders of internal/sched that others there may import; app may import all.
 var within = map[string][]string{
-	"diag":      {"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling", "reserving"},
+	"diag": {
+		"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling", "reserving", "loadaware",
+	},
 	"follow":    {"placement", "nodenumaresource"},
-	"placement": {"nodenumaresource", "deviceshare", "reserving"},
+	"placement": {"nodenumaresource", "deviceshare", "reserving", "loadaware"},
 }
 
 func TestPluginsNeverImportEachOther(t *testing.T) {

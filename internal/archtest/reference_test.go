@@ -22,6 +22,7 @@ var notKeys = []string{
 	"cli.tenon.sh/v",     // the version of what the command line prints
 	"tenon.sh/gpu",       // a kind of devices of the Container Device Interface
 	"tenon.sh/placement", // the scheduler's own state of a cycle
+	"tenon.sh/load",      // a part of its signature of pods
 }
 
 // The pages of keys are written from api/annotation, that of Events from api/event: a key that is spelled anywhere else

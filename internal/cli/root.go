@@ -44,7 +44,8 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	for _, verb := range []*cobra.Command{
 		newExplain(flags, streams), newTopology(flags, streams),
 		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams),
-		newReservation(flags, streams), newMakeRoom(flags, streams), newEvictions(flags, streams), newDoctor(flags, streams, doctor),
+		newReservation(flags, streams), newMakeRoom(flags, streams), newEvictions(flags, streams),
+		newDoctor(flags, streams, doctor),
 		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams),
 	} {
 		addVerb(root, verb, flags, display)

@@ -40,7 +40,7 @@ func client(tb testing.TB, objects ...*unstructured.Unstructured) (rest.Interfac
 			"NodeResourceTopology": "noderesourcetopologies", "Numatopology": "numatopologies",
 			"ElasticQuota": "elasticquotas", "PodGroup": "podgroups", "Device": "devices",
 			"CompositePodGroup":      "compositepodgroups",
-			"ClusterNetworkTopology": "clusternetworktopologies",
+			"ClusterNetworkTopology": "clusternetworktopologies", "NodeMetric": "nodemetrics",
 		}[o.GetKind()]
 		path := "/apis/" + o.GetAPIVersion() + "/" + plural
 		s.items[path] = append(s.items[path], text)

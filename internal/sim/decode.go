@@ -46,6 +46,7 @@ import (
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -58,7 +59,7 @@ type object struct {
 var notBuilt = map[string]string{
 	"PodGroup":         "gangs of APIs that are not read",
 	"ElasticQuotaTree": "quota trees in one object",
-	"NodeMetric":       "load-aware scheduling",
+	"NodeSLO":          "colocation",
 	"Workload":         "templates of PodGroups; give the PodGroup",
 }
 
@@ -75,7 +76,7 @@ const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, Cluste
 	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, " +
 	"VolumeAttachment, " +
 	"RuntimeClass, resource.k8s.io/v1 ResourceClaim, ResourceClaimTemplate, ResourceSlice and DeviceClass, " +
-	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, Reservation, PodMigrationJob, " +
+	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, Reservation, PodMigrationJob, NodeMetric, " +
 	"PodGroup of scheduling.k8s.io, " +
 	"scheduling.sigs.k8s.io and scheduling.x-k8s.io, CompositePodGroup, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
@@ -87,7 +88,7 @@ func isSupported(o runtime.Object) bool {
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
 		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology,
-		*reservation.Reservation, *migration.PodMigrationJob,
+		*reservation.Reservation, *migration.PodMigrationJob, *slo.NodeMetric,
 		*nodev1.RuntimeClass, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass,
 		*storagev1.CSINode, *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment,
 		*resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice,
@@ -157,6 +158,7 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
 		profiles.AddToScheme, devicev1alpha1.AddToScheme, reservation.AddToScheme, migration.AddToScheme,
+		slo.AddToScheme,
 	} {
 		utilruntime.Must(add(legacyscheme.Scheme))
 	}
@@ -277,6 +279,13 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		for _, path := range slices.Sorted(maps.Keys(t.Unread)) {
 			d.add(at, "%s: %s", path, t.Unread[path])
 		}
+	case *slo.NodeMetric:
+		m := kube.ReadNodeMetric(text)
+		if m.Problem != "" {
+			d.add(at, "%s", m.Problem)
+			return
+		}
+		out = m
 	}
 	scheme().Default(out)
 	d.objects = append(d.objects, object{at, out})

@@ -35,6 +35,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
@@ -55,6 +56,7 @@ type engine struct {
 	store  *kube.Store
 	quotas *kube.Quotas
 	gangs  *kube.Gangs
+	loads  *kube.Loads
 	rounds *coscheduling.Rounds
 	rank   map[string]int // of nodes by name: the first by name has the highest; decides between equal nodes
 
@@ -92,7 +94,7 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		api: &apiServer{
 			clock: &stepClock{now: w.latest()}, reservations: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		},
-		store: kube.NewStore(), rank: map[string]int{},
+		store: kube.NewStore(), loads: kube.NewLoads(), rank: map[string]int{},
 		began: make(chan *bindingCycle),
 		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
 		moved: map[types.UID]bool{},
@@ -125,11 +127,13 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	// Before all handlers of the scheduler, as in a cluster.
 	e.gangs = kube.NewGangs()
 	e.api.pods.handlers = append(e.api.pods.handlers, e.api.reserved.PodHandler())
-	for _, h := range []cache.ResourceEventHandler{e.quotas.PodHandler(), e.gangs.PodHandler()} {
+	for _, h := range []cache.ResourceEventHandler{
+		e.quotas.PodHandler(), e.gangs.PodHandler(), e.loads.PodHandler(),
+	} {
 		e.api.reserved.Deliver(h)
 		e.api.pods.handlers = append(e.api.pods.handlers, h)
 	}
-	if err := e.build(ctx, factory); err != nil {
+	if err := e.build(ctx, factory, len(w.metrics) > 0); err != nil {
 		return nil, err
 	}
 	e.load(factory, w)
@@ -145,8 +149,9 @@ func setGates() {
 	}))
 }
 
-// build makes the scheduling core with the profiles that tenon-scheduler has without a configuration file.
-func (e *engine) build(ctx context.Context, factory informers.SharedInformerFactory) error {
+// build makes the scheduling core with the profiles that tenon-scheduler has without a configuration file, with
+// LoadAwareScheduling where the input has NodeMetrics.
+func (e *engine) build(ctx context.Context, factory informers.SharedInformerFactory, byLoad bool) error {
 	cfg, err := app.DefaultConfig(schedulerNames)
 	if err != nil {
 		return err
@@ -159,9 +164,12 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 		// It would ask the API server to bind volumes and wait for their controllers. What it has reserved holds.
 		preBind := &cfg.Profiles[i].Plugins.PreBind
 		preBind.Disabled = append(preBind.Disabled, config.Plugin{Name: names.VolumeBinding})
+		if multi := &cfg.Profiles[i].Plugins.MultiPoint; byLoad {
+			multi.Enabled = append(multi.Enabled, config.Plugin{Name: loadaware.Name, Weight: 1})
+		}
 	}
 	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs,
-		e.api.reserved)
+		e.api.reserved, e.loads, func() time.Time { return start })
 	changes := &hooks.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
 	e.core, err = scheduler.New(ctx, e.client, factory, nil, silent,
@@ -177,6 +185,7 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
+	e.loads.OnChange(changes.Node, changes.Shown)
 	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes)
 	e.core.NextPod = e.rounds.Next(e.limitAttempts(e.core.NextPod))
 	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
@@ -186,7 +195,7 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 		name := cfg.Profiles[i].SchedulerName
 		e.orderVictims(e.core.Profiles[name])
 		ranked, err := ranking.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name,
-			deviceshare.Name, reserving.Name)
+			deviceshare.Name, reserving.Name, loadaware.Name)
 		if err != nil {
 			return err
 		}
@@ -231,6 +240,9 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	}
 	for _, d := range w.devices {
 		e.store.PutDevice(d)
+	}
+	for _, m := range w.metrics {
+		e.loads.PutMetric(m)
 	}
 	for _, p := range w.existing {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

@@ -253,9 +253,11 @@ func TestWorkloadsBecomePods(t *testing.T) {
 	template := `{metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]`
 	nodes := `{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
 ---
-{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {taints: [{key: own, effect: NoSchedule}]}, status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
+{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {taints: [{key: own, effect: NoSchedule}]},
+  status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
 ---
-{apiVersion: v1, kind: Node, metadata: {name: n2}, spec: {unschedulable: true}, status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
+{apiVersion: v1, kind: Node, metadata: {name: n2}, spec: {unschedulable: true},
+  status: {capacity: {cpu: "8", memory: 8Gi, pods: "110"}}}
 ---
 `
 	for name, c := range map[string]struct {

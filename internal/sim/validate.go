@@ -24,6 +24,7 @@ import (
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // validate applies the API server's validation. A pod with a node only needs a valid name and node.
@@ -31,7 +32,7 @@ func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *devicev1alpha1.Device,
 		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup, *devicev1alpha1.ClusterNetworkTopology,
-		*reservation.Reservation, *migration.PodMigrationJob:
+		*reservation.Reservation, *migration.PodMigrationJob, *kube.NodeMetric:
 		return named(t)
 	case *profiles.ElasticQuotaProfile:
 		if t.Spec.QuotaName == "" {

@@ -34,6 +34,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -61,6 +62,7 @@ type world struct {
 	owners       []*unstructured.Unstructured // of pods: workloads
 	live         bool                         // objects are those of a cluster
 	networks     []*devicev1alpha1.ClusterNetworkTopology
+	metrics      []*kube.NodeMetric
 	rules        *quota.Checker
 	namespaces   map[string]*corev1.Namespace
 	classes      map[string]*schedulingv1.PriorityClass
@@ -190,6 +192,8 @@ func (w *world) add(o object, p *problems) {
 		w.addMigration(o.origin, t, p)
 	case *devicev1alpha1.ClusterNetworkTopology:
 		w.networks = append(w.networks, t)
+	case *kube.NodeMetric:
+		w.metrics = append(w.metrics, t)
 	case *corev1.Pod:
 		w.addPod(o.origin, t, p)
 	default:
@@ -201,6 +205,7 @@ func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
 		*nodeinfo.Numatopology, *devicev1alpha1.Device, *devicev1alpha1.ClusterNetworkTopology, *nodev1.RuntimeClass,
+		*kube.NodeMetric,
 		*reservation.Reservation, *migration.PodMigrationJob, *corev1.PersistentVolume,
 		*storagev1.StorageClass, *storagev1.CSINode, *storagev1.CSIDriver, *storagev1.VolumeAttachment,
 		*resourcev1.ResourceSlice, *resourcev1.DeviceClass:
@@ -313,6 +318,11 @@ func (w *world) latest() time.Time {
 			if t != nil && t.After(out) {
 				out = t.Time
 			}
+		}
+	}
+	for _, m := range w.metrics {
+		if m.Report.Updated.After(out) {
+			out = m.Report.Updated
 		}
 	}
 	return out

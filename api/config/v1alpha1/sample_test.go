@@ -93,6 +93,18 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 		t.Errorf("the sample keeps ended Reservations for %v, want the default of a day", keep)
 	}
 	namesAll(t, args[4].Args, reflect.TypeFor[v1alpha1.ReservationArgs]())
+
+	load, err := v1alpha1.DecodeLoadAwareScheduling(&runtime.Unknown{Raw: args[5].Args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ofLoad v1alpha1.LoadAwareSchedulingArgs
+	ofLoad.SetDefaults()
+	ofLoad.TypeMeta, load.ProdUsageThresholds, load.SupportedResources = load.TypeMeta, nil, nil
+	if diff := cmp.Diff(ofLoad, load); diff != "" {
+		t.Errorf("the sample does not show the defaults of LoadAwareScheduling (-default +sample):\n%s", diff)
+	}
+	namesAll(t, args[5].Args, reflect.TypeFor[v1alpha1.LoadAwareSchedulingArgs]())
 }
 
 func namesAll(t *testing.T, args json.RawMessage, argsType reflect.Type) {

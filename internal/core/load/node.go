@@ -1,6 +1,9 @@
 package load
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Pod is a pod that is assigned to a node.
 type Pod struct {
@@ -206,4 +209,15 @@ func (r *Report) aggregate(m Measure) (use Amounts, has bool) {
 		}
 	}
 	return use, has
+}
+
+// Pods returns all pods, in no order.
+func (n *Node) Pods() iter.Seq[Pod] {
+	return func(yield func(Pod) bool) {
+		for _, e := range n.pods {
+			if !yield(e.pod) {
+				return
+			}
+		}
+	}
 }

@@ -96,6 +96,8 @@ const (
 	InsufficientDevices
 
 	// Capacity.
+	UsageThreshold
+	MetricExpired
 	InsufficientCPU
 	InsufficientMemory
 	InsufficientEphemeralStorage

@@ -65,6 +65,7 @@ const (
 	gangPlugin    = "Coscheduling"
 	devicePlugin  = "DeviceShare"
 	roomPlugin    = "Reservation"
+	loadPlugin    = "LoadAwareScheduling"
 )
 
 var (
@@ -246,6 +247,12 @@ var facts = [numCodes]Entry{
 	ReservedForOthers: {
 		Name: "ReservedForOthers", Class: Placement, Plugin: roomPlugin, Resolvable: true, Upstream: true,
 	},
+
+	UsageThreshold: {
+		Name: "UsageThreshold", Class: Capacity, Plugin: loadPlugin, Resolvable: true, Amount: true,
+		Extra: "measure",
+	},
+	MetricExpired: {Name: "MetricExpired", Class: Capacity, Plugin: loadPlugin, Resolvable: true},
 
 	InsufficientCPU:    {Name: "InsufficientCPU", Class: Capacity, Plugin: fitPlugin, Resolvable: true, Amount: true},
 	InsufficientMemory: {Name: "InsufficientMemory", Class: Capacity, Plugin: "any", Resolvable: true, Amount: true},

@@ -50,6 +50,10 @@ func (r Reason) Text() string {
 		return text + " on the machine's NUMA node ids"
 	case r.Code == InsufficientExtended && r.Resource != NoResource:
 		return "Insufficient " + string(r.Resource) // as NodeResourcesFit says it
+	case r.Code == UsageThreshold && r.Extra == ByPercentile:
+		return strings.Replace(text, "usage", string(r.Resource)+" aggregated usage", 1)
+	case r.Code == UsageThreshold:
+		return strings.Replace(text, "usage", string(r.Resource)+" usage", 1)
 	case r.Resource != NoResource && r.Code >= DeviceMissing && r.Code <= InsufficientDevices:
 		return r.device(text)
 	case r.Code < numCodes && r.Extra > 0 && r.Extra <= int64(len(variants[r.Code])):
@@ -72,6 +76,13 @@ func (r Reason) device(text string) string {
 	}
 	return text
 }
+
+// ByPods, ByProduction and ByPercentile are Extra of UsageThreshold.
+const (
+	ByPods int64 = iota
+	ByProduction
+	ByPercentile
+)
 
 var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-node"}
 

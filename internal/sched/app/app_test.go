@@ -91,7 +91,7 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	node.Status.Allocatable = object.List("cpu", "128")
 	client := fake.NewClientset(node)
 	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now),
-		kube.NewGangs(), kube.NewReservations(nil, time.Now))
+		kube.NewGangs(), kube.NewReservations(nil, time.Now), kube.NewLoads())
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { seen <- obj.(*corev1.Node).Status.Allocatable.Cpu().String() },

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
@@ -66,14 +67,14 @@ func showSettings(d *strict.Document) error {
 
 // plannedPlugins are plugins of Koordinator that a later version will have, with their features.
 var plannedPlugins = map[string]string{
-	"LoadAwareScheduling": "load-aware scheduling", "SchedulingHint": "scheduling hints",
+	"SchedulingHint": "scheduling hints",
 }
 
 // checkProfile checks the names of plugins, and the arguments of ours; kube-scheduler checks those of its own.
 func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProfile, more []string,
 ) (all strict.Problems) {
 	known := slices.Concat(more, []string{
-		coscheduling.Name, deviceshare.Name, elasticquota.Name, nodenumaresource.Name, reserving.Name,
+		coscheduling.Name, deviceshare.Name, elasticquota.Name, loadaware.Name, nodenumaresource.Name, reserving.Name,
 		topologyspread.Name,
 	})
 	for name := range plugins.NewInTreeRegistry() {
@@ -103,7 +104,7 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 			Validate() field.ErrorList
 		}{
 			coscheduling.Name: &v1alpha1.CoschedulingArgs{}, deviceshare.Name: &v1alpha1.DeviceShareArgs{},
-			elasticquota.Name:     &v1alpha1.ElasticQuotaArgs{},
+			elasticquota.Name: &v1alpha1.ElasticQuotaArgs{}, loadaware.Name: &v1alpha1.LoadAwareSchedulingArgs{},
 			nodenumaresource.Name: &v1alpha1.NodeNUMAResourceArgs{}, reserving.Name: &v1alpha1.ReservationArgs{},
 		}[config.Name]
 		if args == nil {

@@ -29,12 +29,12 @@ func TestTheFileOfAScheduler(t *testing.T) {
 				`did you mean "scoringStrategy"?`,
 		},
 		"a plugin that is planned, one that is there, and one that is not": {
-			"profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling}, " +
+			"profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: SchedulingHint}, " +
 				"{name: Reservation}, {name: Descheduling}]}}\n  pluginConfig:\n  - name: Reservation\n" +
 				"    args: {kind: ReservationArgs, gcDurationSeconds: 0, enablePreemption: false}\n",
-			`s.yaml:5:37: profiles[0].plugins.multiPoint.enabled[0].name: plugin "LoadAwareScheduling" is not in ` +
-				"this version: load-aware scheduling: planned\n" +
-				`s.yaml:5:87: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "Descheduling", ` +
+			`s.yaml:5:37: profiles[0].plugins.multiPoint.enabled[0].name: plugin "SchedulingHint" is not in ` +
+				"this version: scheduling hints: planned\n" +
+				`s.yaml:5:82: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "Descheduling", ` +
 				`did you mean "Coscheduling"?` + "\n" +
 				`s.yaml:8:35: profiles[0].pluginConfig[0].args.gcDurationSeconds: plugin Reservation: Invalid value: ` +
 				"0: must be more than 0, and at most 3155760000 (100 years)",

@@ -38,7 +38,7 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	decisions := placement.NewDecisions(store, placement.NewMetrics(export), tracker)
 	quotas := kube.NewQuotas(time.Now)
 	ours := Registry(decisions, quotas, elasticquota.NewMetrics(export), kube.NewGangs(),
-		kube.NewReservations(nil, time.Now))
+		kube.NewReservations(nil, time.Now), kube.NewLoads(), time.Now)
 	if err := registry.Merge(ours); err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
@@ -58,9 +59,10 @@ type Scheduler struct {
 	registry frameworkruntime.Registry
 	plugins  diag.Plugins // of the profiles, for their endpoints
 
-	// The state of the cluster, which informers fill: accounts of nodes, quotas, gangs and Reservations. All profiles
-	// share it.
+	// The state of the cluster, which informers fill: accounts of nodes, quotas, gangs, Reservations and of what nodes
+	// use. All profiles share it.
 	store    *kube.Store
+	loads    *kube.Loads
 	quotas   *kube.Quotas
 	gangs    *kube.Gangs
 	reserved *kube.Reservations
@@ -84,6 +86,7 @@ var _ ranking.Valuer = (*deviceshare.Plugin)(nil)
 
 // Registry returns our plugins by name.
 func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g *kube.Gangs, r *kube.Reservations,
+	l *kube.Loads, now func() time.Time,
 ) frameworkruntime.Registry {
 	d.Within = reserving.Chosen
 	d.Also = func(p *corev1.Pod) map[string]string {
@@ -98,6 +101,7 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 		coscheduling.Name:     coscheduling.Factory(g, q),
 		deviceshare.Name:      deviceshare.Factory(d),
 		elasticquota.Name:     elasticquota.Factory(q, m),
+		loadaware.Name:        loadaware.Factory(l, now),
 		nodenumaresource.Name: nodenumaresource.Factory(d),
 		reserving.Name:        reserving.Factory(r, q),
 		topologyspread.Name:   topologyspread.New,
@@ -222,11 +226,12 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	quotas.Trust(schedulers)
 	reserved := kube.NewReservations(client, time.Now)
 	reserved.Profile = c.ComponentConfig.Profiles[0].SchedulerName
-	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs, reserved)
-	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, reserved, client)
+	loads := kube.NewLoads()
+	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs, reserved, loads)
+	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, reserved, loads, client)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs, reserved: reserved,
+		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs, reserved: reserved, loads: loads,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
 		plugins: diag.Plugins{},
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
@@ -240,7 +245,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	s.tracker = follow.NewTracker(store, follow.NewMetrics(export), time.Now)
 	placed := placement.NewMetrics(export)
 	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker), quotas, elasticquota.NewMetrics(export),
-		gangs, reserved)
+		gangs, reserved, loads, time.Now)
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
@@ -306,6 +311,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	changes := &hooks.Changes{}
 	s.nodes = s.core.Cache
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
+	s.loads.OnChange(changes.Node, changes.Shown)
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
 	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue)
 	s.core.FailureHandler = reserving.Fail(s.core, s.reserved, s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler)))
@@ -317,7 +323,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	for i := range s.config.ComponentConfig.Profiles {
 		cfg := &s.config.ComponentConfig.Profiles[i]
 		ranked, err := ranking.NewProfile(ctx, s.core.Profiles[cfg.SchedulerName], cfg, changes, nodenumaresource.Name,
-			deviceshare.Name, reserving.Name)
+			deviceshare.Name, reserving.Name, loadaware.Name)
 		if err != nil {
 			return err
 		}

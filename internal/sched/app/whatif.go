@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
@@ -40,7 +41,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 			for i := range s.config.ComponentConfig.Profiles {
 				cfg := &s.config.ComponentConfig.Profiles[i]
 				f, err := ranking.NewProfile(ctx, profiles[cfg.SchedulerName], cfg, &hooks.Changes{},
-					nodenumaresource.Name, deviceshare.Name, reserving.Name)
+					nodenumaresource.Name, deviceshare.Name, reserving.Name, loadaware.Name)
 				if err != nil {
 					return nil, err
 				}

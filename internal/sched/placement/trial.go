@@ -17,6 +17,8 @@ type Trial struct {
 	views map[string]*kube.NodeView
 	// Rooms are the Reservations on trial; nil before a pod uses one.
 	Rooms *kube.ReservationTrial
+	// Loads are the pods that are assigned on trial.
+	Loads kube.LoadTrial
 }
 
 // NewTrial returns the accounts as they are.

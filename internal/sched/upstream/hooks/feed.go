@@ -18,15 +18,16 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Informers returns a factory with upstream's informers of pods and nodes, whose events quotas and gangs get first. The
+// Informers returns a factory with upstream's informers of pods and nodes, whose events the accounts get first. The
 // pods include the reserve pods of Reservations. Namesakes are kept apart: upstream ends the process over an update
 // from a bound pod to its pending namesake. Nodes come without what is reserved on them.
 func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
-	gangs *kube.Gangs, reservations *kube.Reservations,
+	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -34,7 +35,7 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
 	pods := kube.First(gangs.PodHandler(), kube.ByUID(reservations.WithReservePods(core.Pods().Informer())))
-	pods = kube.First(reservations.PodHandler(), pods)
+	pods = kube.First(loads.PodHandler(), kube.First(reservations.PodHandler(), pods))
 	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
 	serve(&corev1.Node{}, kube.Mapped(kube.First(quotas.NodeHandler(), core.Nodes().Informer()), convert.Schedulable))
 	return factory
@@ -51,9 +52,9 @@ type resources struct {
 }
 
 // Resources returns a factory with the objects that describe nodes, which client reads and store has first, those of
-// quotas, which quotas has first, and those of gangs, which gangs has first.
+// quotas, which quotas has first, and those of gangs, which gangs has first. loads has NodeMetrics first.
 func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, quotas *kube.Quotas,
-	gangs *kube.Gangs, reservations *kube.Reservations, client rest.Interface,
+	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads, client rest.Interface,
 ) dynamicinformer.DynamicSharedInformerFactory {
 	r := &resources{
 		DynamicSharedInformerFactory: upstream,
@@ -65,6 +66,7 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}
 	r.ours[reservation.Resource()] = kube.First(reservations.Handler(), kube.NewReservationInformer(client))
+	r.ours[slo.NodeMetrics()] = kube.First(loads.MetricHandler(), kube.NewUsageInformer(client))
 	networks := kube.Distinct(kube.SameNetwork, kube.NewNetworkInformer(client))
 	r.ours[devicev1alpha1.NetworkResource()] = kube.First(gangs.NetworkHandler(), networks)
 	for _, group := range v1alpha1.Groups() {

@@ -32,8 +32,10 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
@@ -51,6 +53,8 @@ type cluster struct {
 	snapshot *schedulercache.Snapshot
 	changes  *hooks.Changes
 	store    *kube.Store
+	loads    *kube.Loads
+	now      time.Time
 	factory  informers.SharedInformerFactory
 	profiles map[string]*Profile
 	sampled  map[string]bool // profiles that ask a part of the nodes
@@ -72,6 +76,7 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), changes: &hooks.Changes{}, store: kube.NewStore(),
+		loads: kube.NewLoads(), now: time.Unix(0, 0),
 		snapshot: schedulercache.NewEmptySnapshot(),
 		factory:  informers.NewSharedInformerFactory(fake.NewClientset(), 0),
 		profiles: map[string]*Profile{}, sampled: map[string]bool{"part": true},
@@ -91,6 +96,8 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 	registry[nodenumaresource.Name] = nodenumaresource.Factory(
 		placement.NewDecisions(c.store, placement.NewMetrics(created), tracker))
 	registry[topologyspread.Name] = topologyspread.New
+	c.loads.OnChange(c.changes.Node, c.changes.Shown)
+	registry[loadaware.Name] = loadaware.Factory(c.loads, func() time.Time { return c.now })
 	for _, name := range []string{"all", "part"} {
 		cfg := profileOf(t, name)
 		f, err := frameworkruntime.NewFramework(t.Context(), registry, cfg,
@@ -102,7 +109,8 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = f.Close() })
-		if c.profiles[name], err = NewProfile(t.Context(), f, cfg, c.changes, nodenumaresource.Name); err != nil {
+		if c.profiles[name], err = NewProfile(t.Context(), f, cfg, c.changes, nodenumaresource.Name,
+			loadaware.Name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,6 +142,9 @@ func profileOf(t testing.TB, name string) *config.KubeSchedulerProfile {
 			}
 		case names.DefaultBinder:
 			enabled = append(enabled, config.Plugin{Name: nodenumaresource.Name, Weight: 2})
+			if name == "all" {
+				enabled = append(enabled, config.Plugin{Name: loadaware.Name, Weight: 3})
+			}
 		}
 		enabled = append(enabled, e)
 	}
@@ -445,7 +456,8 @@ func anyOf[K ~string, V any](c *cluster, m map[K]V) (K, bool) {
 func (c *cluster) disturb() {
 	c.t.Helper()
 	logger := klog.Background()
-	kind := c.rnd.IntN(16)
+	kind := c.rnd.IntN(20)
+	c.now = c.now.Add(time.Duration(c.rnd.IntN(1000)) * time.Millisecond)
 	if len(c.pods) > 60 && c.rnd.IntN(2) > 0 {
 		kind = 0
 	}
@@ -466,6 +478,7 @@ func (c *cluster) disturb() {
 			if err := c.cache.RemovePod(logger, was); err != nil {
 				c.t.Fatal(err)
 			}
+			c.loads.RemovePod(uid)
 			delete(c.pods, uid)
 			return
 		}
@@ -490,6 +503,7 @@ func (c *cluster) disturb() {
 		for uid, p := range c.pods {
 			if p.Spec.NodeName == name {
 				_ = c.cache.RemovePod(logger, p)
+				c.loads.RemovePod(uid)
 				delete(c.pods, uid)
 			}
 		}
@@ -532,7 +546,39 @@ func (c *cluster) disturb() {
 		}
 	case 14, 15:
 		c.renominate(c.rnd.IntN(len(c.waiting)))
+	case 16, 17, 18:
+		name, _ := anyOf(c, c.nodes)
+		c.report(name)
+	case 19: // a node's own thresholds
+		name, _ := anyOf(c, c.nodes)
+		was := c.nodes[name]
+		now := was.DeepCopy()
+		now.Annotations = map[string]string{annotation.UsageThresholdsKey: fmt.Sprintf(
+			`{"usageThresholds":{"cpu":%d}}`, 20+c.rnd.IntN(80))}
+		if c.rnd.IntN(2) == 0 {
+			now.Annotations = nil
+		}
+		c.cache.UpdateNode(logger, was, now)
+		c.nodes[name] = now
 	}
+}
+
+// report makes a report of a node, with a part of its pods, or removes the one that it has.
+func (c *cluster) report(node string) {
+	m := &kube.NodeMetric{ObjectMeta: metav1.ObjectMeta{Name: node}, Report: &load.Report{
+		Updated: c.now, Interval: time.Minute, Pods: map[string]load.PodUse{},
+		Use: &load.Amounts{c.rnd.Int64N(8000), c.rnd.Int64N(16 << 30)},
+	}}
+	if c.rnd.IntN(30) == 0 {
+		c.loads.MetricHandler().OnDelete(m)
+		return
+	}
+	for _, p := range c.pods {
+		if p.Spec.NodeName == node && c.rnd.IntN(3) > 0 {
+			m.Report.Pods[p.Namespace+"/"+p.Name] = load.PodUse{Use: load.Amounts{c.rnd.Int64N(1000), 1 << 20}, Prod: true}
+		}
+	}
+	c.loads.PutMetric(m)
 }
 
 // wait puts a pod into the queue that asks for so many CPUs.

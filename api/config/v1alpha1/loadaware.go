@@ -1,0 +1,176 @@
+package v1alpha1
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tenon-project/tenon/api/annotation"
+)
+
+// LoadAwareSchedulingKind is what the arguments of LoadAwareScheduling may call themselves.
+const LoadAwareSchedulingKind = "LoadAwareSchedulingArgs"
+
+// LoadAwareSchedulingArgs are the arguments of the plugin LoadAwareScheduling, which has the names and meanings of
+// Koordinator's. Thresholds, factors and weights are for cpu and memory.
+//
+// +kubebuilder:object:root=true
+type LoadAwareSchedulingArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// FilterExpiredNodeMetrics refuses nodes whose NodeMetric is too old. With false, an old one counts as a fresh one
+	// in the check of thresholds. Default: true.
+	FilterExpiredNodeMetrics *bool `json:"filterExpiredNodeMetrics,omitempty"`
+	// NodeMetricExpirationSeconds is the age from which a NodeMetric is too old, 0 or more; 0 is for no age. Nodes
+	// with such a NodeMetric get a score of 0, whatever FilterExpiredNodeMetrics says. Default: 180.
+	NodeMetricExpirationSeconds *int64 `json:"nodeMetricExpirationSeconds,omitempty"`
+	// EnableScheduleWhenNodeMetricsExpired skips the check of thresholds on nodes whose NodeMetric is too old, and does
+	// not refuse them. Default: false.
+	EnableScheduleWhenNodeMetricsExpired *bool `json:"enableScheduleWhenNodeMetricsExpired,omitempty"`
+
+	// ResourceWeights are how much what is left of each resource counts in the score, 0 to 100. Default: cpu 1 and
+	// memory 1, unless dominantResourceWeight is set.
+	ResourceWeights map[corev1.ResourceName]int64 `json:"resourceWeights,omitempty"`
+	// DominantResourceWeight is how much the resource counts of which the least is left, 0 to 100. Default: 0.
+	DominantResourceWeight int64 `json:"dominantResourceWeight,omitempty"`
+
+	// UsageThresholds are the percentages of a node's allocatable resources above which it takes no more pods, 0 to
+	// 100; 0 is for none. What is named replaces the default as a whole. Default: cpu 65 and memory 95.
+	UsageThresholds map[corev1.ResourceName]int64 `json:"usageThresholds,omitempty"`
+	// ProdUsageThresholds are the same for production pods, by the use of production pods alone, and in place of all
+	// other thresholds. Default: none.
+	ProdUsageThresholds map[corev1.ResourceName]int64 `json:"prodUsageThresholds,omitempty"`
+	// ScoreAccordingProdUsage scores nodes for production pods by the use of production pods alone. Default: false.
+	ScoreAccordingProdUsage bool `json:"scoreAccordingProdUsage,omitempty"`
+	// ProdUsageIncludeSys adds the use of what is not in pods to that of production pods. Default: false.
+	ProdUsageIncludeSys bool `json:"prodUsageIncludeSys,omitempty"`
+	// Aggregated judges nodes by averages or percentiles over a time. Default: by the last average.
+	Aggregated *LoadAwareAggregatedArgs `json:"aggregated,omitempty"`
+
+	// EstimatedScalingFactors are how much of what a pod asks for it is expected to use, in percent, 1 to 100. A
+	// resource that is not named has its default: cpu 85, memory 70. If profiles differ, those of the last one count.
+	EstimatedScalingFactors map[corev1.ResourceName]int64 `json:"estimatedScalingFactors,omitempty"`
+	// EstimatedSecondsAfterPodScheduled is for how long after a pod was scheduled its estimate counts beside what is
+	// reported of it, 0 or more. Default: until a report covers a whole interval of its life.
+	EstimatedSecondsAfterPodScheduled *int64 `json:"estimatedSecondsAfterPodScheduled,omitempty"`
+	// EstimatedSecondsAfterInitialized is the same, from when its init containers have ended. It counts before
+	// EstimatedSecondsAfterPodScheduled. Default: as if it were not set.
+	EstimatedSecondsAfterInitialized *int64 `json:"estimatedSecondsAfterInitialized,omitempty"`
+	// AllowCustomizeEstimation reads the pod annotations load-estimated-scaling-factors,
+	// load-estimated-seconds-after-pod-scheduled and load-estimated-seconds-after-initialized. Default: false.
+	AllowCustomizeEstimation bool `json:"allowCustomizeEstimation,omitempty"`
+
+	// Estimator is "" or defaultEstimator, which mean the same.
+	Estimator string `json:"estimator,omitempty"`
+	// SupportedResources is accepted from configurations of Koordinator, without effect: nodes are judged by cpu and
+	// memory.
+	SupportedResources []corev1.ResourceName `json:"supportedResources,omitempty"`
+}
+
+// LoadAwareAggregatedArgs judges nodes by averages or percentiles over a time.
+type LoadAwareAggregatedArgs struct {
+	// UsageThresholds replace those of the arguments, and are compared with the type below. Default: none.
+	UsageThresholds map[corev1.ResourceName]int64 `json:"usageThresholds,omitempty"`
+	// UsageAggregationType is avg, p50, p90, p95 or p99. It must be set with UsageThresholds.
+	UsageAggregationType string `json:"usageAggregationType,omitempty"`
+	// UsageAggregatedDuration is over which time, such as 5m. Default: the longest that the NodeMetric has.
+	UsageAggregatedDuration metav1.Duration `json:"usageAggregatedDuration,omitempty"`
+	// ScoreAggregationType is by what nodes are scored: avg, p50, p90, p95 or p99. Default: the last average.
+	ScoreAggregationType string `json:"scoreAggregationType,omitempty"`
+	// ScoreAggregatedDuration is over which time. Default: the longest that the NodeMetric has.
+	ScoreAggregatedDuration metav1.Duration `json:"scoreAggregatedDuration,omitempty"`
+}
+
+// DecodeLoadAwareScheduling is Decode for the plugin LoadAwareScheduling.
+func DecodeLoadAwareScheduling(obj runtime.Object) (LoadAwareSchedulingArgs, error) {
+	return decode[LoadAwareSchedulingArgs](obj, LoadAwareSchedulingKind)
+}
+
+// SetDefaults fills what is not said.
+func (a *LoadAwareSchedulingArgs) SetDefaults() {
+	unless := func(p **bool, value bool) {
+		if *p == nil {
+			*p = &value
+		}
+	}
+	unless(&a.FilterExpiredNodeMetrics, true)
+	unless(&a.EnableScheduleWhenNodeMetricsExpired, false)
+	if a.NodeMetricExpirationSeconds == nil {
+		a.NodeMetricExpirationSeconds = new(int64(180))
+	}
+	type percentages = map[corev1.ResourceName]int64
+	if len(a.ResourceWeights) == 0 && a.DominantResourceWeight == 0 {
+		a.ResourceWeights = percentages{corev1.ResourceCPU: 1, corev1.ResourceMemory: 1}
+	}
+	if len(a.UsageThresholds) == 0 {
+		a.UsageThresholds = percentages{corev1.ResourceCPU: 65, corev1.ResourceMemory: 95}
+	}
+	factors := percentages{corev1.ResourceCPU: 85, corev1.ResourceMemory: 70}
+	maps.Copy(factors, a.EstimatedScalingFactors)
+	a.EstimatedScalingFactors = factors
+}
+
+// Validate returns every field whose value cannot be used.
+func (a *LoadAwareSchedulingArgs) Validate() field.ErrorList {
+	errs := validateKind(a.TypeMeta, LoadAwareSchedulingKind)
+	seconds := func(name string, n *int64) {
+		if n != nil && (*n < 0 || *n > mostSeconds) {
+			errs = append(errs, field.Invalid(field.NewPath(name), *n, "must be 0…3155760000 (100 years)"))
+		}
+	}
+	seconds("nodeMetricExpirationSeconds", a.NodeMetricExpirationSeconds)
+	seconds("estimatedSecondsAfterPodScheduled", a.EstimatedSecondsAfterPodScheduled)
+	seconds("estimatedSecondsAfterInitialized", a.EstimatedSecondsAfterInitialized)
+	if n := a.DominantResourceWeight; n < 0 || n > 100 {
+		errs = append(errs, field.Invalid(field.NewPath("dominantResourceWeight"), n, "must be 0…100"))
+	}
+	errs = append(errs, validateUsage(field.NewPath("resourceWeights"), a.ResourceWeights, 0, "must be 0…100")...)
+	const percent = "must be 0…100 percent; 0 switches the threshold off"
+	errs = append(errs, validateUsage(field.NewPath("usageThresholds"), a.UsageThresholds, 0, percent)...)
+	errs = append(errs, validateUsage(field.NewPath("prodUsageThresholds"), a.ProdUsageThresholds, 0, percent)...)
+	errs = append(errs, validateUsage(field.NewPath("estimatedScalingFactors"), a.EstimatedScalingFactors, 1,
+		"must be 1…100 percent")...)
+	if allowed := []string{"", "defaultEstimator"}; !slices.Contains(allowed, a.Estimator) {
+		errs = append(errs, field.NotSupported(field.NewPath("estimator"), a.Estimator, allowed[1:]))
+	}
+	if g := a.Aggregated; g != nil {
+		at := field.NewPath("aggregated")
+		errs = append(errs, validateUsage(at.Child("usageThresholds"), g.UsageThresholds, 0, percent)...)
+		types := annotation.AggregationTypes()
+		if len(g.UsageThresholds) > 0 && g.UsageAggregationType == "" {
+			errs = append(errs, field.Required(at.Child("usageAggregationType"),
+				"must be set with usageThresholds: avg, p50, p90, p95 or p99"))
+		} else if g.UsageAggregationType != "" && !slices.Contains(types, g.UsageAggregationType) {
+			errs = append(errs, field.NotSupported(at.Child("usageAggregationType"), g.UsageAggregationType, types))
+		}
+		if g.ScoreAggregationType != "" && !slices.Contains(types, g.ScoreAggregationType) {
+			errs = append(errs, field.NotSupported(at.Child("scoreAggregationType"), g.ScoreAggregationType, types))
+		}
+		for name, d := range map[string]metav1.Duration{
+			"usageAggregatedDuration": g.UsageAggregatedDuration, "scoreAggregatedDuration": g.ScoreAggregatedDuration,
+		} {
+			if d.Duration < 0 {
+				errs = append(errs, field.Invalid(at.Child(name), d.Duration.String(), "must not be negative"))
+			}
+		}
+	}
+	return errs
+}
+
+// validateUsage accepts values from least to 100 of the resources whose use is reported.
+func validateUsage(path *field.Path, all map[corev1.ResourceName]int64, least int64, rule string) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch n := all[name]; {
+		case name != corev1.ResourceCPU && name != corev1.ResourceMemory:
+			errs = append(errs, field.NotSupported(path, string(name), []string{"cpu", "memory"}))
+		case n < least || n > 100:
+			errs = append(errs, field.Invalid(path.Key(string(name)), n, rule))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,9 @@
+// Package loadaware is the plugin LoadAwareScheduling: it keeps pods off nodes that use more than their thresholds, and
+// prefers nodes that use little. What a node uses is the account kube.Loads; core/load judges by it.
+//
+// A node's answer for a pod changes only with its account, its allocatable resources and its annotation, or when its
+// NodeMetric becomes too old. Each of these is logged as a change of the node, so that rankings of nodes evaluate it
+// again, and no other node. A pod costs one estimate, and one look at the account for each node that is evaluated.
+//
+// Without any NodeMetric in the cluster, the plugin skips every pod.
+package loadaware

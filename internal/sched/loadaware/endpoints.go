@@ -1,0 +1,78 @@
+package loadaware
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/load"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/diag"
+)
+
+// Diagnostics is the endpoint about the use of a node, at Koordinator's path.
+func (p *Plugin) Diagnostics() diag.Service {
+	return diag.Service{Endpoints: []diag.Endpoint{{
+		Path: "node/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
+			return p.use(r.PathValue("nodeName"), mayRead)
+		},
+	}}}
+}
+
+type nodeUse struct {
+	// Updated is when the use was reported; absent without a NodeMetric.
+	Updated *time.Time `json:"updateTime,omitempty"`
+	Expired bool       `json:"expired,omitempty"`
+	// Use and ProdUse are with the estimates of pods that the report lacks.
+	Use     corev1.ResourceList `json:"use"`
+	ProdUse corev1.ResourceList `json:"prodUse"`
+	// Problem is why the node's annotation usage-thresholds cannot be read, and is not.
+	Problem    string   `json:"problem,omitempty"`
+	Pods       []podUse `json:"pods"`
+	PodsHidden int      `json:"podsHidden,omitempty"`
+}
+
+// podUse has the field names of Koordinator's endpoint.
+type podUse struct {
+	Timestamp time.Time              `json:"timestamp"`
+	Pod       corev1.ObjectReference `json:"pod"`
+	Estimate  corev1.ResourceList    `json:"estimate"`
+}
+
+func (p *Plugin) use(name string, mayRead func(namespace string) bool) any {
+	node, err := p.nodes.Get(name)
+	if err != nil {
+		return nil
+	}
+	view := p.loads.View(name)
+	out := nodeUse{
+		Use: amounts(view.Use(load.Measure{})), ProdUse: amounts(view.ProdUse()), Pods: []podUse{},
+	}
+	if text, has := node.Annotations[annotation.UsageThresholdsKey]; has {
+		out.Problem = p.overrideOf(text).problem
+	}
+	if r := view.Report; r != nil && !r.Updated.IsZero() {
+		out.Updated = &r.Updated
+	}
+	out.Expired = view.Report != nil && !p.expiry.Scores(view.Report, p.now())
+	for _, pod := range p.loads.Pods(name) {
+		namespace, podName, _ := strings.Cut(pod.Name, "/")
+		if !mayRead(namespace) {
+			out.PodsHidden++
+			continue
+		}
+		out.Pods = append(out.Pods, podUse{
+			Timestamp: pod.Assigned, Estimate: amounts(pod.Estimate),
+			Pod: corev1.ObjectReference{Namespace: namespace, Name: podName, UID: types.UID(pod.UID)},
+		})
+	}
+	return out
+}
+
+func amounts(a load.Amounts) corev1.ResourceList {
+	return convert.ResourceList(map[string]int64{"cpu": a[load.CPU], "memory": a[load.Memory]})
+}

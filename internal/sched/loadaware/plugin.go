@@ -1,0 +1,405 @@
+package loadaware
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	slov1alpha1 "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/load"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/kube/memo"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+)
+
+// Name is the plugin's name in profiles, statuses and metrics.
+const Name = "LoadAwareScheduling"
+
+// Plugin judges nodes by what they use.
+type Plugin struct {
+	loads   *kube.Loads
+	now     func() time.Time
+	nodes   corelisters.NodeLister
+	rules   load.Rules
+	expiry  load.Expiry
+	scoring load.Scoring
+
+	overrides *memo.Table[string, override] // by the text of the annotation
+	seed      maphash.Seed
+}
+
+// override is what the annotation of a node says.
+type override struct {
+	load.Override
+	problem string // why it cannot be read
+}
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PreScorePlugin    = (*Plugin)(nil)
+	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+	_ fwk.SignPlugin        = (*Plugin)(nil)
+)
+
+// Factory makes the plugin for each profile. All share l.
+func Factory(l *kube.Loads, now func() time.Time) frameworkruntime.PluginFactory {
+	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		a, err := v1alpha1.DecodeLoadAwareScheduling(args)
+		if err != nil {
+			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
+		}
+		p := newPlugin(l, now, &a)
+		p.nodes = h.SharedInformerFactory().Core().V1().Nodes().Lister()
+		return p, nil
+	}
+}
+
+func newPlugin(l *kube.Loads, now func() time.Time, a *v1alpha1.LoadAwareSchedulingArgs) *Plugin {
+	after := time.Duration(*a.NodeMetricExpirationSeconds) * time.Second
+	l.Enable(convert.LoadSettings{
+		Factors: percents(a.EstimatedScalingFactors), Customized: a.AllowCustomizeEstimation,
+		AfterScheduled:   seconds(a.EstimatedSecondsAfterPodScheduled),
+		AfterInitialized: seconds(a.EstimatedSecondsAfterInitialized),
+	}, after)
+	p := &Plugin{
+		loads: l, now: now,
+		rules: load.Rules{
+			Usage: percents(a.UsageThresholds), Prod: percents(a.ProdUsageThresholds),
+			ProdWithSystem: a.ProdUsageIncludeSys,
+		},
+		expiry: load.Expiry{
+			After: after, Ignore: !*a.FilterExpiredNodeMetrics, Pass: *a.EnableScheduleWhenNodeMetricsExpired,
+		},
+		scoring: load.Scoring{
+			Weights: load.Weights{Resources: percents(a.ResourceWeights), Dominant: a.DominantResourceWeight},
+			Prod:    a.ScoreAccordingProdUsage, ProdWithSystem: a.ProdUsageIncludeSys,
+		},
+		overrides: memo.New[string, override](64), seed: maphash.MakeSeed(),
+	}
+	if g := a.Aggregated; g != nil {
+		p.rules.Aggregated = percents(g.UsageThresholds)
+		p.rules.AggregatedBy = load.Measure{
+			Statistic: load.Statistic(g.UsageAggregationType), Duration: g.UsageAggregatedDuration.Duration,
+		}
+		p.scoring.By = load.Measure{
+			Statistic: load.Statistic(g.ScoreAggregationType), Duration: g.ScoreAggregatedDuration.Duration,
+		}
+	}
+	return p
+}
+
+func seconds(n *int64) *time.Duration {
+	if n == nil {
+		return nil
+	}
+	return new(time.Duration(*n) * time.Second)
+}
+
+// percents reads percentages by the names of resources.
+func percents[K ~string](all map[K]int64) (out load.Percents) {
+	for _, r := range load.Resources() {
+		out[r] = all[K(r.String())]
+	}
+	return out
+}
+
+// Name returns Name.
+func (*Plugin) Name() string { return Name }
+
+const stateKey fwk.StateKey = Name
+
+// cycle is what one scheduling cycle knows of its pod. It does not change.
+type cycle struct {
+	pod    load.Pod
+	daemon bool
+	now    time.Time
+	trial  *placement.Trial // nil for none
+}
+
+// Clone returns c.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+// refusal is a reason with its text, which users of Koordinator search for.
+type refusal struct {
+	why.Reason
+	detail string
+}
+
+// Error returns the text.
+func (r *refusal) Error() string {
+	if r.detail != "" {
+		return r.Text() + ": " + r.detail
+	}
+	return r.Text()
+}
+
+// Finding returns the reason; the reader adds plugin and phase.
+func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason, Detail: r.detail} }
+
+func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
+
+// PreFilter estimates what the pod will use.
+func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	if !p.loads.HasReports() || convert.IsReservePod(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	c, err := p.begin(cs, pod)
+	switch {
+	case err != nil:
+		r := &refusal{why.Reason{Code: why.BadAnnotation}, err.Error()}
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(r)
+	case c.daemon:
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	p.loads.Expire(c.now)
+	return nil, nil
+}
+
+// begin writes what the cycle knows of its pod.
+func (p *Plugin) begin(cs fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
+	c := &cycle{now: p.now(), daemon: convert.IsOfDaemonSet(pod), trial: placement.OnTrial(cs)}
+	estimated, err := p.loads.Estimate(pod, c.now)
+	c.pod = estimated
+	cs.Write(stateKey, c)
+	return c, err
+}
+
+// PreFilterExtensions returns nil: what a node uses does not fall when a pod is chosen as a victim.
+func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// read returns what the cycle knows of its pod; nil where no node is judged. A profile may enable Filter or Score and
+// not PreFilter.
+func (p *Plugin) read(cs fwk.CycleState, pod *corev1.Pod) *cycle {
+	if c := placement.State[*cycle](cs, stateKey); c != nil {
+		return c
+	}
+	if !p.loads.HasReports() || convert.IsReservePod(pod) {
+		return nil
+	}
+	c, err := p.begin(cs, pod)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// Filter refuses nodes that would use more than their thresholds with the pod.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	c := p.read(cs, pod)
+	if c == nil || c.daemon {
+		return nil
+	}
+	if r, refused := p.refuses(c, node.Node(), allocatable(node)); refused {
+		return (&refusal{Reason: r}).status()
+	}
+	return nil
+}
+
+func allocatable(node fwk.NodeInfo) load.Amounts {
+	a := node.GetAllocatable()
+	return load.Amounts{load.CPU: a.GetMilliCPU(), load.Memory: a.GetMemory()}
+}
+
+// refuses returns why a node is refused for the pod of a cycle, false where it is not.
+func (p *Plugin) refuses(c *cycle, node *corev1.Node, allocatable load.Amounts) (why.Reason, bool) {
+	view := p.loads.View(node.Name)
+	switch p.expiry.Check(view.Report, c.now) {
+	case load.Skipped:
+		return why.Reason{}, false
+	case load.Refused:
+		return why.Reason{Code: why.MetricExpired}, true
+	}
+	excess, exceeds := p.rulesOf(node).Exceeds(c.on(node.Name, view), allocatable, c.pod.Prod)
+	if !exceeds {
+		return why.Reason{}, false
+	}
+	r := why.Reason{
+		Code: why.UsageThreshold, Resource: why.Resource(excess.Resource.String()), Unit: why.Percent,
+		Asked: excess.Percent, Free: excess.Threshold,
+	}
+	switch {
+	case excess.ByProd:
+		r.Extra = why.ByProduction
+	case excess.ByAggregated:
+		r.Extra = why.ByPercentile
+	}
+	return r, true
+}
+
+// on returns the view of a node with the pod, and with those that are on trial.
+func (c *cycle) on(node string, v load.View) load.View {
+	if c.trial != nil {
+		v = c.trial.Loads.On(node, v)
+	}
+	return v.With(c.pod)
+}
+
+// rulesOf returns the rules for a node. An annotation that cannot be read changes nothing.
+func (p *Plugin) rulesOf(node *corev1.Node) load.Rules {
+	text, has := node.Annotations[annotation.UsageThresholdsKey]
+	if !has {
+		return p.rules
+	}
+	return p.rules.Of(p.overrideOf(text).Override)
+}
+
+func (p *Plugin) overrideOf(text string) override {
+	hash := maphash.String(p.seed, text)
+	if o, known := p.overrides.Recall(text, hash); known {
+		return o
+	}
+	var o override
+	t, _, err := annotation.ParseUsageThresholds(text)
+	if err != nil {
+		o.problem = err.Error()
+	}
+	group := func(all map[string]int64) *load.Percents {
+		if len(all) == 0 {
+			return nil
+		}
+		return new(percents(all))
+	}
+	o.Usage, o.Prod = group(t.UsageThresholds), group(t.ProdUsageThresholds)
+	if a := t.AggregatedUsage; a != nil {
+		o.Aggregated = group(a.UsageThresholds)
+		o.AggregatedBy = load.Measure{Statistic: load.Statistic(a.UsageAggregationType), Duration: a.Duration()}
+	}
+	p.overrides.Keep(text, hash, o)
+	return o
+}
+
+// PreScore skips pods for which no node is judged.
+func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if p.read(cs, pod) == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score prefers nodes of which much is left. A node without a NodeMetric, or with an old one, gets 0.
+func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	c := p.read(cs, pod)
+	if c == nil {
+		return 0, nil
+	}
+	name := node.Node().Name
+	view := p.loads.View(name)
+	if !p.expiry.Scores(view.Report, c.now) {
+		return 0, nil
+	}
+	return p.scoring.Score(c.on(name, view), allocatable(node), c.pod.Prod), nil
+}
+
+// ScoreExtensions returns nil: scores are final.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// Reserve counts the estimate on the node.
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	if convert.IsReservePod(pod) {
+		return nil
+	}
+	c := placement.State[*cycle](cs, stateKey)
+	if c == nil {
+		c, _ = p.begin(cs, pod) // no node is judged yet: annotations that cannot be read do not count
+	}
+	if t := placement.OnTrial(cs); t != nil {
+		t.Loads.Assign(node, c.pod)
+	} else {
+		p.loads.Assign(node, c.pod)
+	}
+	return nil
+}
+
+// Unreserve removes the estimate.
+func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
+	if t := placement.OnTrial(cs); t != nil {
+		t.Loads.Remove(node, pod.UID)
+	} else if !convert.IsReservePod(pod) {
+		p.loads.RemovePod(pod.UID)
+	}
+}
+
+const metrics fwk.EventResource = "nodemetrics.v1alpha1." + slov1alpha1.GroupName
+
+// EventsToRegister names the events after which a node may use less than its thresholds.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	on := func(r fwk.EventResource, actions fwk.ActionType) fwk.ClusterEventWithHint {
+		return fwk.ClusterEventWithHint{
+			Event: fwk.ClusterEvent{Resource: r, ActionType: actions}, QueueingHintFn: p.hint,
+		}
+	}
+	return []fwk.ClusterEventWithHint{
+		on(metrics, fwk.Add|fwk.Update|fwk.Delete), on(fwk.Pod, fwk.Update|fwk.Delete),
+		on(fwk.Node, fwk.Add|fwk.UpdateNodeAllocatable|fwk.UpdateNodeAnnotation),
+	}, nil
+}
+
+// hint wakes a pod for a node that does not refuse it, and a pod whose own annotations may have changed.
+func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.QueueingHint, error) {
+	if object == nil {
+		object = old
+	}
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	name := ""
+	switch o := object.(type) {
+	case *kube.NodeMetric:
+		name = o.Name
+	case *corev1.Node:
+		name = o.Name
+	case *corev1.Pod:
+		if o.UID == pod.UID {
+			return fwk.Queue, nil
+		}
+		name = o.Spec.NodeName
+	}
+	node, err := p.nodes.Get(name)
+	if name == "" || err != nil {
+		return fwk.QueueSkip, nil
+	}
+	estimated, err := p.loads.Estimate(pod, p.now())
+	if err != nil {
+		return fwk.QueueSkip, nil
+	}
+	has := load.Amounts{
+		load.CPU: node.Status.Allocatable.Cpu().MilliValue(), load.Memory: node.Status.Allocatable.Memory().Value(),
+	}
+	if _, refused := p.refuses(&cycle{pod: estimated, now: p.now()}, node, has); refused {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// signature is all that is read of a pod.
+type signature struct {
+	Estimate     load.Amounts
+	Prod, Daemon bool
+}
+
+// SignPod signs what is read of the pod.
+func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	estimated, err := p.loads.Estimate(pod, time.Time{})
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that cannot be read is not signed")
+	}
+	s := signature{estimated.Estimate, estimated.Prod, convert.IsOfDaemonSet(pod)}
+	return []fwk.SignFragment{{Key: "tenon.sh/load", Value: s}}, nil
+}
