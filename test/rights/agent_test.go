@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
@@ -85,8 +86,10 @@ func (c *cluster) install(t *testing.T) {
 	}
 	for _, name := range []string{"a", "b"} {
 		c.node(t, name)
-		for _, gvr := range []schema.GroupVersionResource{v1alpha2.Resource(), nodeinfo.Resource()} {
-			if name == "a" {
+		for _, gvr := range []schema.GroupVersionResource{
+			v1alpha2.Resource(), nodeinfo.Resource(), slo.NodeMetrics(),
+		} {
+			if name == "a" && gvr != slo.NodeMetrics() {
 				continue // its agent makes them
 			}
 			_, err := c.admin.objects.Resource(gvr).Create(t.Context(), object(gvr, name), metav1.CreateOptions{})
@@ -139,6 +142,7 @@ func object(gvr schema.GroupVersionResource, name string) *unstructured.Unstruct
 		"noderesourcetopologies": "NodeResourceTopology",
 		"numatopologies":         "Numatopology",
 		"devices":                "Device",
+		"nodemetrics":            "NodeMetric",
 	}[gvr.Resource]
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": kind,
@@ -371,6 +375,26 @@ func (c *cluster) topologyAttempts(refused func(string, string, func(context.Con
 			return err
 		}
 	}
+	use := func(node string, sub ...string) func(context.Context, user) error {
+		return func(ctx context.Context, u user) error {
+			o := object(slo.NodeMetrics(), node)
+			o.Object["status"] = map[string]any{"updateTime": "2026-01-02T03:04:05Z"}
+			_, err := u.objects.Resource(slo.NodeMetrics()).Apply(ctx, node, o,
+				metav1.ApplyOptions{FieldManager: "tenon-agent", Force: true}, sub...)
+			return err
+		}
+	}
+	add("the use of its own node is reported", a, "", use("a", "status"))
+	refused("the use of another node is reported", notOwn, use("b", "status"))
+	refused("the spec of its NodeMetric is written", byRBAC, use("a"))
+	refused("a NodeMetric is created", byRBAC, func(ctx context.Context, u user) error {
+		_, err := u.objects.Resource(slo.NodeMetrics()).Create(ctx, object(slo.NodeMetrics(), "c"),
+			metav1.CreateOptions{})
+		return err
+	})
+	refused("a NodeMetric is deleted", byRBAC, func(ctx context.Context, u user) error {
+		return u.objects.Resource(slo.NodeMetrics()).Delete(ctx, "a", metav1.DeleteOptions{})
+	})
 	add("holders of its own devices are written", a, "", holders("a"))
 	refused("holders of another's devices are written", notOwn, holders("b"))
 	refused("another's topology is applied", notOwn, apply("b"))

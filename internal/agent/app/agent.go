@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
+	"github.com/tenon-project/tenon/internal/agent/usage"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -65,6 +66,7 @@ type parts struct {
 	kubelet    *observe.Observer
 	api        *apiServer
 	found      *inventory.Inventory
+	usage      *usage.Collector // nil where the machine has no cgroup tree
 
 	wired chan struct{} // closed once the fields below are set
 	// wire sets these once the version of NodeResourceTopology is known.
@@ -199,6 +201,13 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.usage, err = usage.New(usage.Options{
+		Root: o.Root, Groups: a.enforcer.Groups, Machine: a.Machine, Sampled: a.showUse, Interval: o.UsageInterval,
+		Clock: o.Clock,
+	})
+	if err != nil {
+		a.notes = append(a.notes, "what the node uses is not measured: "+err.Error())
+	}
 	a.transports = transport.New(transport.Options{
 		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
 		Changed: a.requestRefresh, Status: a.status, Metrics: m, Clock: o.Clock,
@@ -286,6 +295,9 @@ func (a *Agent) work(ctx context.Context) error {
 	g.run(a.serveWithoutAPI)
 	g.run(func(ctx context.Context) error { return a.followDevices(ctx, g) })
 	g.run(a.found.Run)
+	if a.usage != nil {
+		g.run(a.usage.Run)
+	}
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
 	return g.wait()
 }
@@ -326,7 +338,7 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 	a.nodes = a.api.node()
 	a.publisher, err = newPublisher(ctx, publisherOptions{
 		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
-		Devices: a.devices, Source: a.fullInput,
+		Devices: a.devices, Use: a.reportUse, Source: a.fullInput,
 		Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
 		API:   a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
 	})

@@ -16,6 +16,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
@@ -37,6 +38,8 @@ type publisherOptions struct {
 	Numatopology bool
 	// Devices returns the node's Device, given the one in the API; nil for none.
 	Devices func(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device
+	// Use returns what the node's NodeMetric reports under a policy; nil while it is not known.
+	Use func(*slo.NodeMetricCollectPolicy) *slo.NodeMetricStatus
 	// Source returns what is known now; Known whether all of the node is.
 	Source func() probe.Input
 	Known  func() bool
@@ -55,6 +58,7 @@ type publisher struct {
 	reporter   *report.Reporter
 	volcano    *report.NumatopologyReporter // nil unless it is asked for
 	devices    *report.DeviceReporter
+	use        *report.MetricReporter
 }
 
 // newPublisher returns a publisher whose parts do not run yet.
@@ -83,6 +87,7 @@ func newPublisher(ctx context.Context, o publisherOptions) (*publisher, error) {
 			}
 			return published
 		})
+	p.use = report.NewMetric(p.target(slo.NodeMetricKind, o.Dynamic.Resource(slo.NodeMetrics())), o.Use)
 	return p, handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
 }
@@ -123,6 +128,7 @@ func (p *publisher) Parts() []func(context.Context) error {
 		func(ctx context.Context) error { p.topologies.RunWithContext(ctx); return nil },
 		p.reporter.Run, p.o.API.waitOutdated,
 		func(ctx context.Context) error { return p.run(ctx, devicev1alpha1.Resource(), p.devices) },
+		func(ctx context.Context) error { return p.run(ctx, slo.NodeMetrics(), p.use) },
 	}
 	if p.volcano != nil {
 		parts = append(parts, func(ctx context.Context) error {

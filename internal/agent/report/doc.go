@@ -9,5 +9,6 @@
 // exporter) keeps them: the agent applies the rest. A program that owns one of the annotations (koordlet) keeps the
 // agent from the whole object, as long as the program has written within the last ten minutes, and the Node's condition
 // tenon.sh/TopologyWriterConflict says so. Edits by a person with kubectl are reverted. A Device that another program
-// writes is left alone until it is deleted. A Numatopology is replaced as a whole: see NumatopologyReporter.
+// writes is left alone until it is deleted. A Numatopology is replaced as a whole: see NumatopologyReporter. The status
+// of a NodeMetric is written where the object exists, on its own interval: see MetricReporter.
 package report

@@ -25,6 +25,8 @@ type Metrics struct {
 	Injection                     *metrics.HistogramVec
 	Mismatch, Caught, Disconnects *metrics.CounterVec
 	Foreign                       *metrics.GaugeVec
+	// UsedCPU and UsedMemory are what nodes use.
+	UsedCPU, UsedMemory *metrics.GaugeVec
 	// MachineChanges and the rest count what happened to the agent and to what it works with.
 	MachineChanges, UncleanEnds, Refused, Unreachable, KubeletStarts, Overridden *metrics.Counter
 	// Age is when each node's topology was last known to be up to date.
@@ -96,6 +98,15 @@ func NewMetrics() *Metrics {
 			Name: "tenon_device_foreign_devices",
 			Help: "Devices of the node that pods have of another program than Tenon's scheduler.",
 		}, []string{"node"}),
+		UsedCPU: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "tenon_node_used_cpus",
+			Help: "CPUs that are used, by who uses them: all, pods or system (what belongs to no pod and no " +
+				"application of NodeSLO).",
+		}, []string{"node", "by"}),
+		UsedMemory: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "tenon_node_used_memory_bytes",
+			Help: "Memory that is used, without page cache, by who uses it: all, pods or system.",
+		}, []string{"node", "by"}),
 		MachineChanges: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_agent_machine_changes_total",
 			Help: "Times that CPUs or NUMA nodes came or went while the agent ran.",
@@ -148,7 +159,7 @@ func RegisterInfo(register func(...metrics.Registerable), version, hash string) 
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
 	register(m.Apply, m.Drift, m.Failures, m.ConditionWrites, m.Connected, m.SlowCalls, m.MachineChanges,
 		m.Health, m.Transitions, m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden,
-		m.Injection, m.Mismatch, m.Caught, m.Disconnects, m.Foreign)
+		m.Injection, m.Mismatch, m.Caught, m.Disconnects, m.Foreign, m.UsedCPU, m.UsedMemory)
 	registerCollector(m.Age)
 	for _, path := range []string{PathNRI, PathCRI, PathReconcile} {
 		m.Apply.WithLabelValues(path)
@@ -186,6 +197,12 @@ func (m *Metrics) ShowDevices(node string, before, now []devicev1alpha1.DeviceIn
 			m.Transitions.WithLabelValues(labels...).Inc()
 		}
 	}
+}
+
+// ShowUse makes the metrics say what a node uses. user is all, pods or system.
+func (m *Metrics) ShowUse(node, user string, milliCPU, memoryBytes int64) {
+	m.UsedCPU.WithLabelValues(node, user).Set(float64(milliCPU) / 1000)
+	m.UsedMemory.WithLabelValues(node, user).Set(float64(memoryBytes))
 }
 
 // reasonOf is why a device does not work, or is likely to fail; "" where neither is so.

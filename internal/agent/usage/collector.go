@@ -21,7 +21,7 @@ const (
 	Interval = time.Second
 	// memoryTicks is in how many ticks the memory of all groups is read once.
 	memoryTicks = 5
-	// DefaultAverage is over which time Report averages unless SetAverage was called.
+	// DefaultAverage is over which time Status averages unless its policy says another.
 	DefaultAverage = 5 * time.Minute
 	maxFileBytes   = 256 << 10
 	mebibyte       = 1 << 20
@@ -115,13 +115,6 @@ func New(o Options) (*Collector, error) {
 	}, nil
 }
 
-// SetAverage sets over which time Report averages. Another time than before begins anew.
-func (c *Collector) SetAverage(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.average = d
-}
-
 // SetHosts sets the applications to measure.
 func (c *Collector) SetHosts(hosts []Host) {
 	c.mu.Lock()
@@ -193,6 +186,7 @@ func (c *Collector) Tick(now time.Time) {
 	c.readPressure()
 	h := &c.history
 	h.node.add(c.average, now, c.sample.Node)
+	c.sample.Average, _ = h.node.over(now)
 	h.system.add(c.average, now, c.sample.System)
 	h.nodeCPU.Add(now, c.sample.Node.MilliCPU)
 	h.nodeMem.Add(now, c.sample.Node.MemoryBytes)

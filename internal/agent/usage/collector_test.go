@@ -151,6 +151,7 @@ func TestWhatANodeUses(t *testing.T) {
 			Time:     start.Add(time.Second),
 			Node:     usage.Amounts{MilliCPU: 2000, MemoryBytes: 400 << 10, CacheBytes: 200 << 10},
 			Capacity: usage.Amounts{MilliCPU: 4000, MemoryBytes: 1000 << 10},
+			Average:  usage.Amounts{MilliCPU: 2000, MemoryBytes: 400 << 10, CacheBytes: 200 << 10},
 			System:   usage.Amounts{MilliCPU: 1250, MemoryBytes: 400<<10 - 3000, CacheBytes: 200<<10 - 2000},
 			Pods:     map[string]usage.Amounts{"a": {MilliCPU: 750, MemoryBytes: 3000, CacheBytes: 2000}},
 			Hosts:    map[string]usage.Amounts{},

@@ -27,6 +27,8 @@ type Sample struct {
 	Time time.Time
 	// Node is all of it, Capacity what the node has: its online CPUs, and its memory in MemoryBytes.
 	Node, Capacity Amounts
+	// Average is Node over the time of the policy of the last Status, DefaultAverage before.
+	Average Amounts
 	// System is what belongs to no pod and to no application of Hosts.
 	System Amounts
 	// Pods are those that have a cgroup and were there a tick earlier too, by the UID that the node knows them by. Pods

@@ -1,0 +1,92 @@
+package usage_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/usage"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+func TestWhatANodeReports(t *testing.T) {
+	t.Parallel()
+	inBothVersions(t, func(t *testing.T, n *node) {
+		pods := []usage.Pod{
+			{UID: "b", Namespace: "y", Name: "b"},
+			{UID: "gone", Namespace: "y", Name: "gone"},
+			{UID: "a", Namespace: "x", Name: "a", Priority: "koord-prod", QoS: "LS"},
+		}
+		if got := n.c.Status(nil, pods, n.now); got != nil {
+			t.Errorf("before the first tick: %+v", got)
+		}
+		n.c.SetHosts([]usage.Host{{Name: "h", Group: "kubepods/podh"}})
+		for i := range 12 { // ten samples of 1 CPU, then one of 2
+			seconds := float64(i)
+			if i == 11 {
+				seconds = 12
+			}
+			n.cpus(seconds, 0, 0, 0)
+			n.pod("a", seconds/2, 5000, 2000)
+			n.pod("b", 0, 3000, 1000)
+			n.pod("h", seconds/4, 700, 100)
+			delete(n.groups, "h")
+			n.tick(time.Second)
+		}
+		resources := func(cpu, memory string) slo.ResourceMap {
+			return slo.ResourceMap{Resources: testobject.List("cpu", cpu, "memory", memory)}
+		}
+		got := n.c.Status(&slo.NodeMetricCollectPolicy{
+			NodeAggregatePolicy: &slo.AggregatePolicy{
+				Durations: []metav1.Duration{{Duration: 5 * time.Minute}, {Duration: 7 * time.Minute}},
+			},
+		}, pods, n.now)
+		if len(got.NodeMetric.AggregatedNodeUsages) != 1 || len(got.NodeMetric.AggregatedSystemUsages) != 1 {
+			t.Fatalf("windows %+v, want that of 5 minutes alone", got.NodeMetric.AggregatedNodeUsages)
+		}
+		percentile := func(kind slo.AggregationType) int64 {
+			used := got.NodeMetric.AggregatedNodeUsages[0].Usage[kind]
+			return used.Resources.Cpu().MilliValue()
+		}
+		p50, p99 := percentile(slo.P50), percentile(slo.P99)
+		if p50 < 1000 || p50 > 1050 || p99 < 2000 || p99 > 2100 {
+			t.Errorf("p50 %d and p99 %d, want 1000 and 2000 and at most 5 %% more", p50, p99)
+		}
+		got.NodeMetric.AggregatedNodeUsages, got.NodeMetric.AggregatedSystemUsages = nil, nil
+		want := &slo.NodeMetricStatus{
+			UpdateTime: ptr.To(metav1.NewTime(n.now)),
+			NodeMetric: &slo.NodeMetricInfo{
+				NodeUsage: resources("1090m", "400Ki"), SystemUsage: resources("272m", "404000"),
+			},
+			PodsMetric: []*slo.PodMetricInfo{
+				{
+					Namespace: "x", Name: "a", Priority: "koord-prod", QoS: "LS",
+					PodUsage: resources("545m", "3000"),
+				},
+				{Namespace: "y", Name: "b", PodUsage: resources("0", "2000")},
+			},
+			HostApplicationMetric: []*slo.HostApplicationMetricInfo{{Name: "h", Usage: resources("272m", "600")}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		cached := n.c.Status(&slo.NodeMetricCollectPolicy{
+			NodeMemoryCollectPolicy: ptr.To(slo.UsageWithPageCache), AggregateDurationSeconds: ptr.To(int64(300)),
+		}, pods, n.now)
+		if m := cached.PodsMetric[0].PodUsage.Resources.Memory().Value(); m != 5000 {
+			t.Errorf("with page cache the pod uses %d bytes, want 5000", m)
+		}
+		if got := n.c.Status(nil, pods, n.now.Add(6*time.Minute)); got != nil {
+			t.Errorf("six minutes after the last sample: %+v, want nothing", got)
+		}
+		n.c.Status(&slo.NodeMetricCollectPolicy{AggregateDurationSeconds: ptr.To(int64(-5))}, pods, n.now)
+		n.tick(time.Second)
+		if got := n.c.Status(nil, nil, n.now); got == nil || len(got.PodsMetric) != 0 {
+			t.Errorf("after a policy of a negative time: %+v", got)
+		}
+	})
+}
