@@ -87,6 +87,9 @@ type watch func(c *Container, lists []hint.Named, answer hint.Answer)
 // run admits container by container. It reports each merge to w, unless that is nil.
 func (a *admission) run(w watch) *Refusal {
 	topology := &a.node.config.Topology
+	if enough := breadth(w == nil && topology.Policy == hint.SingleNUMANode); enough == oneNode {
+		a.devices.enough, a.cpus.enough, a.memory.enough = enough, enough, enough
+	}
 	var whole hint.Answer
 	if topology.Policy != hint.None && topology.PodScope {
 		answer, reason := a.merge(nil, w)

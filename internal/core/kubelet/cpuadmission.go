@@ -19,7 +19,8 @@ type cpuAdmission struct {
 	own       cpuPod
 	available cpuset.Set // CPUs that no pod has, without those that the pod got meanwhile
 	// reuse are the CPUs of the pod's regular init containers that later containers of it may take.
-	reuse cpuset.Set
+	reuse  cpuset.Set
+	enough breadth // of the hints
 	// changed: allocate gave something.
 	changed bool
 }
@@ -44,9 +45,9 @@ func (a *cpuAdmission) hints(c *Container) hint.List {
 		if has.Len() != n {
 			return hint.List{}
 		}
-		return a.policy.hints(has, &cpuset.Set{}, n)
+		return a.policy.hints(has, &cpuset.Set{}, n, a.enough)
 	}
-	return a.policy.hints(&a.available, &a.reuse, n)
+	return a.policy.hints(&a.available, &a.reuse, n, a.enough)
 }
 
 // podHints are those for the whole pod, under pod scope. CPUs that some containers have already may be used again.
@@ -68,10 +69,10 @@ func (a *cpuAdmission) podHints() hint.List {
 		has.Include(cpus)
 	}
 	if has.Len() == n {
-		return a.policy.hints(&has, &cpuset.Set{}, n)
+		return a.policy.hints(&has, &cpuset.Set{}, n, a.enough)
 	}
 	reuse := a.reuse.Union(has)
-	return a.policy.hints(&a.available, &reuse, n)
+	return a.policy.hints(&a.available, &reuse, n, a.enough)
 }
 
 // allocate gives a container its CPUs: inside m as far as that goes, the rest from anywhere; m = 0 is anywhere at once.

@@ -65,7 +65,8 @@ type deviceAdmission struct {
 	// given is what all pods have, with what the containers before have got. It is a copy, and changed in place.
 	given deviceState
 	// reuse is what finished init containers of the pod leave to later ones, by set.
-	reuse []int
+	reuse  []int
+	enough breadth // of the hints
 	// open are the resources of which the pod was given devices that may be others.
 	open []string
 }
@@ -77,7 +78,7 @@ func (a *deviceAdmission) hints(k *kind, available, reuse []int, n int64) hint.L
 		return nil
 	}
 	sets := a.node.sets[k.first:k.last]
-	list, _ := hintsOf(k.walked, func(m topo.NodeSet) bool {
+	list, _ := hintsOf(k.walked, a.enough, func(m topo.NodeSet) bool {
 		capacity := 0
 		for _, d := range sets {
 			if d.Nodes&m != 0 {

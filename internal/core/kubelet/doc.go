@@ -46,6 +46,14 @@
 // F5. A refusal names the cause that the lists would name: it asks for each resource alone, in the order of the lists.
 // (causeOf)
 //
+// # Hints of one node
+//
+// Under single-numa-node a merge reads, of each list, the preferred hints of one node, and otherwise only whether it
+// has any (hint.Rule.Answer, blame). A node that has what is asked would have it with all its units free, so a hint of
+// one node is always preferred, under align-by-socket too. So Admit and Fits walk wider masks of a list only if no node
+// alone has what is asked: whether the list is empty depends on them then. Explain walks all masks, and
+// TestFitsIsTheVerdictOfAdmit compares both. (hintsOf)
+//
 // Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to
 // 1.37, KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.
 package kubelet

@@ -42,7 +42,7 @@ func (s *State) Explain(p *Pod) Explanation {
 	a := s.admission(p)
 	e.Refusal = a.run(func(c *Container, lists []hint.Named, answer hint.Answer) {
 		q := a.node.question(a.pod, c)
-		step := Step{Lists: lists, Cost: a.cost(&q), Uncertain: a.uncertain}
+		step := Step{Lists: lists, Cost: a.cost(&q, lists), Uncertain: a.uncertain}
 		if c != nil {
 			step.Container = c.Name
 		}
@@ -88,12 +88,16 @@ func times(a, b uint64) uint64 {
 }
 
 // cost is the Cost of a merge: of the product of all lists, each of which counts one candidate at least.
-func (a *admission) cost(q *question) time.Duration {
+// lists are those of q; nil makes them.
+func (a *admission) cost(q *question, lists []hint.Named) time.Duration {
 	if slices.ContainsFunc(a.node.walks(q), tooWide) {
 		return slowest
 	}
 	candidates, single := uint64(1), a.node.rule.Policy == hint.SingleNUMANode
-	for _, l := range a.lists(q) {
+	if lists == nil {
+		lists = a.lists(q)
+	}
+	for _, l := range lists {
 		n := uint64(0)
 		for _, h := range l.List {
 			if !single || h.Preferred && h.Mask.Len() == 1 {

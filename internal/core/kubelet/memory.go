@@ -113,7 +113,8 @@ type memoryAdmission struct {
 	pod  *Pod
 	memoryState
 	// reuse is what finished init containers of the pod leave to later containers, by exact set of nodes.
-	reuse []Block
+	reuse  []Block
+	enough breadth // of the hints
 }
 
 func (n *Node) managesMemory(p *Pod) bool {
@@ -141,7 +142,7 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 		return nil
 	}
 	capable := func(m topo.NodeSet) bool { return a.holds(a.node.allocatable, ask, m, false) }
-	list, _ := hintsOf(a.node.all, capable, func(m topo.NodeSet) bool {
+	list, _ := hintsOf(a.node.all, a.enough, capable, func(m topo.NodeSet) bool {
 		return capable(m) && a.allowed(m) && a.holds(a.free, ask, m, true)
 	})
 	if len(list) == 0 {

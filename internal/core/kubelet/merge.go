@@ -20,13 +20,16 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 			return hint.Answer{}, reason
 		}
 	}
-	if reason := a.neverEnds(&q); !reason.OK() {
+	lists, reason := a.neverEnds(&q)
+	if !reason.OK() {
 		if w != nil {
 			w(c, nil, hint.Answer{})
 		}
 		return hint.Answer{}, reason
 	}
-	lists := a.lists(&q)
+	if lists == nil {
+		lists = a.lists(&q)
+	}
 	answer := a.answer(lists)
 	if w != nil {
 		w(c, lists, answer)
@@ -55,20 +58,24 @@ func anyAbove0(counts []int) bool {
 // tooWide reports whether a kubelet does not come to the end of all masks of so many nodes (kubernetes#135541).
 func tooWide(nodes int) bool { return nodes > hint.WalkNodes }
 
-// neverEnds refuses a merge that takes the kubelet longer than hangs. It makes the lists only if full ones would take
-// that long.
-func (a *admission) neverEnds(q *question) why.Reason {
+// neverEnds refuses a merge that takes the kubelet longer than hangs. It makes and returns the lists only if full ones
+// would take that long.
+func (a *admission) neverEnds(q *question) ([]hint.Named, why.Reason) {
 	candidates, wide := uint64(1), false
 	for _, nodes := range a.node.walks(q) {
 		candidates, wide = times(candidates, a.node.masks(nodes)), wide || tooWide(nodes)
 	}
 	if !wide && took(candidates) <= hangs {
-		return why.Reason{}
+		return nil, why.Reason{}
 	}
-	if cost := a.cost(q); cost > hangs {
-		return tooLong(cost)
+	var lists []hint.Named
+	if !wide {
+		lists = a.lists(q)
 	}
-	return why.Reason{}
+	if cost := a.cost(q, lists); cost > hangs {
+		return nil, tooLong(cost)
+	}
+	return lists, why.Reason{}
 }
 
 func tooLong(cost time.Duration) why.Reason {
@@ -130,11 +137,28 @@ func (a *admission) lists(q *question) []hint.Named {
 	return append(named, a.memoryLists(q)...)
 }
 
+// breadth is which hints a merge reads.
+type breadth bool
+
+// Breadths. With oneNode wider masks are read only where no mask of one node has what is asked.
+const (
+	anyNodes breadth = false
+	oneNode  breadth = true
+)
+
 // hintsOf lists the masks of walked nodes that have what is asked, and returns the size of the preferred ones: of the
-// smallest that would have it with all its units free, of all nodes when none would. The list is not nil.
-func hintsOf(walked topo.NodeSet, capable, has func(topo.NodeSet) bool) (hint.List, int) {
-	list, least := make(hint.List, 0, 1<<min(walked.Len(), 8)), walked.Len()
+// smallest that would have it with all its units free, of all nodes when none would. The list is not nil. If masks of
+// one node are enough, wider ones are not walked.
+func hintsOf(walked topo.NodeSet, enough breadth, capable, has func(topo.NodeSet) bool) (hint.List, int) {
+	least, most := walked.Len(), 1<<min(walked.Len(), 8)
+	if enough == oneNode {
+		most = walked.Len()
+	}
+	list := make(hint.List, 0, most)
 	for m := range walked.AllSubsets() {
+		if enough == oneNode && m.Len() > 1 && len(list) > 0 {
+			break
+		}
 		if m.Len() < least && capable(m) {
 			least = m.Len()
 		}
