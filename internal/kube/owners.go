@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,4 +37,12 @@ func NewMigrationInformer(client rest.Interface) cache.SharedIndexInformer {
 			j.SetManagedFields([]metav1.ManagedFieldsEntry(nil))
 			return j
 		})
+}
+
+// WithoutManagedFields is a transform of informers that keeps caches small.
+func WithoutManagedFields(object any) (any, error) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return object, nil
 }

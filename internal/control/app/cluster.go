@@ -70,7 +70,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		c.gangs.Configure(gang.Settings{}, convert.DefaultGangRules()), c.pods.AddIndexers(gangstatus.IndexPods()),
 		c.pods.AddIndexers(cache.Indexers{byNode: indexByNode}),
 	}
-	failed = append(failed, c.budgets.SetTransform(withoutManagedFields), c.nodes.SetTransform(
+	failed = append(failed, c.budgets.SetTransform(kube.WithoutManagedFields), c.nodes.SetTransform(
 		func(object any) (any, error) {
 			if o, err := meta.Accessor(object); err == nil {
 				convert.WithOwned(o)
@@ -81,7 +81,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		if p, ok := object.(*corev1.Pod); ok && convert.Ended(p) {
 			return gangstatus.Trim(p), nil
 		}
-		return withoutManagedFields(object)
+		return kube.WithoutManagedFields(object)
 	}))
 	follow := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) {
 		registration, err := i.AddEventHandler(h)
@@ -233,12 +233,4 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 	store.PutPod(pod)
 	room.Account = store.View(name)
 	return room
-}
-
-// withoutManagedFields keeps caches small.
-func withoutManagedFields(object any) (any, error) {
-	if o, err := meta.Accessor(object); err == nil {
-		o.SetManagedFields(nil)
-	}
-	return object, nil
 }

@@ -12,7 +12,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,7 +76,7 @@ func New(config *rest.Config, client kubernetes.Interface) (*Cluster, error) {
 		}
 	}
 	for _, i := range []cache.SharedIndexInformer{c.Pods, c.Nodes, namespaces, budgets, scalers} {
-		failed = append(failed, i.SetTransform(withoutManagedFields))
+		failed = append(failed, i.SetTransform(kube.WithoutManagedFields))
 	}
 	follow("Pods", kube.ByUID(c.Pods), kube.Handler(c.PutPod, c.RemovePod))
 	follow("Nodes", c.Nodes, kube.Handler(c.PutNode, c.RemoveNode))
@@ -368,12 +367,4 @@ func (c *Cluster) convert(p *corev1.Pod) evict.Pod {
 		}
 	}
 	return out
-}
-
-// withoutManagedFields keeps caches small.
-func withoutManagedFields(object any) (any, error) {
-	if o, err := meta.Accessor(object); err == nil {
-		o.SetManagedFields(nil)
-	}
-	return object, nil
 }
