@@ -29,8 +29,9 @@ func TestMain(m *testing.M) {
 
 func TestBadInputGetsAClearTextAndChangesNothing(t *testing.T) {
 	cases := slices.Concat(webhookCases(), schedulerCases(), deviceCases(), quotaCases(), gangCases(),
-		alignmentCases(), agentCases(), simulateCases(), commandCases())
-	const promised = 400
+		alignmentCases(), agentCases(), simulateCases(), commandCases(),
+		movingCases())
+	const promised = 450
 	if len(cases) < promised {
 		t.Errorf("%d cases, at least %d are promised", len(cases), promised)
 	}
