@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -10,6 +12,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"strings"
 )
 
@@ -65,7 +68,20 @@ func arguments() ([]byte, error) {
 		"They are the `args` of `pluginConfig` in a KubeSchedulerConfiguration ([a sample](scheduler-config.yaml)). " +
 		"An unknown\n" +
 		"field or value is an error at the start.\n")
-	err := eachFile("api/config/v1alpha1", func(files *token.FileSet, file *ast.File) {
+	err := eachFile("api/config/v1alpha1", tables(&b, &accepted))
+	fmt.Fprintf(&b, "\n## Accepted, no effect\n\nConfigurations of Koordinator may set these arguments. Their values "+
+		"change nothing.\n\n| Arguments | Field | Why |\n|---|---|---|\n%s", &accepted)
+	b.WriteString("\n## Arguments of the descheduler\n\nThey are the `args` of `pluginConfig` in a " +
+		"DeschedulerConfiguration ([a sample](descheduler-config.yaml)) or a\nDeschedulerPolicy " +
+		"([a sample](descheduler-policy.yaml)), and the fields of these kinds themselves. An unknown field or value\n" +
+		"is an error at the start. [Flags](flags.md) has those of the program.\n")
+	err = errors.Join(err, eachFile("api/config/descheduler", tables(&b, &accepted)))
+	return b.Bytes(), err
+}
+
+// tables writes a table of the fields of each struct of a file that has some, and apart those without effect.
+func tables(b, accepted *bytes.Buffer) func(*token.FileSet, *ast.File) {
+	return func(files *token.FileSet, file *ast.File) {
 		for _, d := range file.Decls {
 			decl, ok := d.(*ast.GenDecl)
 			if !ok || decl.Tok != token.TYPE {
@@ -74,29 +90,40 @@ func arguments() ([]byte, error) {
 			for _, s := range decl.Specs {
 				spec := s.(*ast.TypeSpec)
 				fields, ok := spec.Type.(*ast.StructType)
-				if !ok || !spec.Name.IsExported() {
-					continue
-				}
-				fmt.Fprintf(&b, "\n## %s\n\n| Field | Type | Meaning |\n|---|---|---|\n", spec.Name.Name)
-				for _, f := range fields.Fields.List {
-					name := jsonName(f)
-					if name == "" {
-						continue
+				if ok && spec.Name.IsExported() {
+					if rows := rowsOf(files, spec.Name.Name, fields, accepted); rows != "" {
+						fmt.Fprintf(b, "\n## %s\n\n| Field | Type | Meaning |\n|---|---|---|\n%s", spec.Name.Name, rows)
 					}
-					meaning := comment(f.Doc, f.Names[0].Name)
-					if reason, ok := strings.CutPrefix(meaning, withoutEffect); ok {
-						fmt.Fprintf(&accepted, "| `%s` | `%s` | %s |\n", spec.Name.Name, name, reason)
-						continue
-					}
-					fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name, strings.TrimPrefix(source(files, f.Type), "*"),
-						meaning)
 				}
 			}
 		}
-	})
-	fmt.Fprintf(&b, "\n## Accepted, no effect\n\nConfigurations of Koordinator may set these arguments. Their values "+
-		"change nothing.\n\n| Arguments | Field | Why |\n|---|---|---|\n%s", &accepted)
-	return b.Bytes(), err
+	}
+}
+
+func rowsOf(files *token.FileSet, owner string, fields *ast.StructType, accepted *bytes.Buffer) string {
+	var b strings.Builder
+	for _, f := range fields.Fields.List {
+		name, kind := jsonName(f), strings.TrimPrefix(source(files, f.Type), "*")
+		if name == "" {
+			if f.Tag != nil && len(f.Names) == 0 && !strings.Contains(kind, ".") {
+				fmt.Fprintf(&b, "| | `%s` | has its fields too. |\n", kind)
+			}
+			continue
+		}
+		meaning := comment(f.Doc, f.Names[0].Name)
+		if reason, ok := strings.CutPrefix(meaning, withoutEffect); ok {
+			fmt.Fprintf(accepted, "| `%s` | `%s` | %s |\n", owner, name, reason)
+			continue
+		}
+		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`"))
+		value := tag.Get("default") // as JSON, or by its name in texts.json
+		if json.Valid([]byte(value)) {
+			meaning += " Default: `" + strings.Trim(value, `"`) + "`."
+		}
+		kind, _, _ = strings.Cut(kind, " {")
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", name, kind, meaning)
+	}
+	return b.String()
 }
 
 func jsonName(f *ast.Field) string {

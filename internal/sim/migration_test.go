@@ -93,8 +93,8 @@ func TestWhatAJobDoes(t *testing.T) {
 		},
 		"a rollout": {
 			two + deployment("web", 2, "", four,
-				"}, status: {observedGeneration: 1, replicas: 3, updatedReplicas: 1}") + moving("m", "web-0", ""),
-			"Pending RolloutInProgress", "web", true,
+				", generation: 1}, status: {observedGeneration: 1, replicas: 3, updatedReplicas: 1}") +
+				moving("m", "web-0", ""), "Pending RolloutInProgress", "web", true,
 		},
 		"a bare pod": {
 			two + shared("web-0", "4", "", "") + moving("m", "web-0", ""), "Failed ForbiddenMigratePod",
