@@ -289,6 +289,14 @@ func (s *Quotas) PutPod(p *corev1.Pod) {
 	})
 }
 
+// Convert returns a pod as the account counts it.
+func (s *Quotas) Convert(p *corev1.Pod) (out quota.Pod) {
+	s.Read(func(*quota.Account) {
+		out = convert.QuotaPod(s.schedulers.Trusted(p), convert.PodAmounts(p).Asked(s.devices))
+	})
+	return out
+}
+
 // amounts returns what a pod counts, with devices under the names that quotas limit. It returns known, what the pod has
 // counted until now, where neither the spec nor a resize has changed it.
 func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {

@@ -20,7 +20,10 @@ type Change struct {
 	Cordon string `json:"cordon,omitempty"`
 	// AddNode adds empty nodes.
 	AddNode *AddNode `json:"addNode,omitempty"`
-	// SetQuota and ScaleGang are refused: the scheduler cannot answer them yet.
+	// SetQuota is {name, min, max}, with min and max of resources as an ElasticQuota has them: what is left out stays.
+	// ScaleGang is {gang, to}: the gang, namespace/name, has so many pods. The new ones are like its first member by
+	// name, and are named MEMBER-whatif-1 and so on; they are placed one after the other. Both come before RemovePod
+	// and AddPod, and are not for mode Preempt.
 	SetQuota  json.RawMessage `json:"setQuota,omitempty"`
 	ScaleGang json.RawMessage `json:"scaleGang,omitempty"`
 }

@@ -56,11 +56,11 @@ func bestOf(c Fragments, pods []Pod, made []Move, moved map[string]bool, least i
 		}
 		for _, target := range targets {
 			s := Step{Move: Move{Pod: p, Target: target}}
-			works := false
-			if s.Fall, works, err = c.Try(made, s.Move); err != nil {
+			fall, works, err := c.Try(made, s.Move)
+			if err != nil {
 				return best, err
 			}
-			if works && s.Fall >= least && (best == nil || s.compare(best) < 0) {
+			if s.Fall = fall; works && s.Fall >= least && (best == nil || s.compare(best) < 0) {
 				best = &s
 			}
 		}

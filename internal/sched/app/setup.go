@@ -124,10 +124,7 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {
-			if rooms := pluginOf[*reserving.Plugin](f); rooms != nil {
-				rooms.Guard(p)
-			}
-			r.Guard(f, p)
+			protect(f, p, r)
 		}
 		rooms := roomsOf(f)
 		for _, e := range f.PreEnqueuePlugins() {
@@ -137,6 +134,14 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 		}
 	}
 	return r
+}
+
+// protect adds the rules of Reservations and gangs to the preemption of a profile.
+func protect(f framework.Framework, p *defaultpreemption.DefaultPreemption, r *coscheduling.Rounds) {
+	if rooms := pluginOf[*reserving.Plugin](f); rooms != nil {
+		rooms.Guard(p)
+	}
+	r.Guard(f, p)
 }
 
 // roomsOf returns what Reservations count in the quotas of a profile, nil for one without the plugin.

@@ -2,15 +2,19 @@ package app
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
@@ -30,6 +34,7 @@ type accountant interface {
 
 // questions is what questions about other clusters read of this scheduler.
 func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
+	guard := coscheduling.NewRounds(coscheduling.Cluster{Gangs: s.gangs})
 	return whatif.Cluster{
 		Cache: s.nodes,
 		Pod:   s.pod,
@@ -45,6 +50,9 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 				if err != nil {
 					return nil, err
 				}
+				if p := PreemptionOf(f); p != nil {
+					protect(f, p, guard)
+				}
 				f.DryRun, f.Rooms = true, &reserving.Rooms{Reservations: s.reserved}
 				profiles[cfg.SchedulerName] = f
 			}
@@ -54,7 +62,15 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		AdmitAgain: func(uids ...string) bool {
 			return kube.Ask(s.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitAgain(uids...) }) == nil
 		},
-		Lost:  s.lost,
+		Lost:   s.lost,
+		Quotas: func() whatif.Quotas { return elasticquota.NewCopy(s.quotas) },
+		Members: func(id string) []*corev1.Pod {
+			members := s.gangs.Pods(func(p *corev1.Pod, state *gang.State) bool {
+				return state.GangOf(string(p.UID)) == id
+			})
+			slices.SortFunc(members, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+			return members
+		},
 		Admit: elasticquota.Admitted,
 		Reserve: func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 		) (map[string]string, string, *fwk.Status) {
@@ -71,6 +87,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		Exclude: reserving.Exclude,
 		Preemption: func(f framework.Framework) *preemption.Evaluator {
 			if p := PreemptionOf(f); p != nil {
+				guard.Forget()
 				return p.Evaluator
 			}
 			return nil

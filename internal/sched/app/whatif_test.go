@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -401,8 +402,12 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"changes":[{"addPod":{"metadata":{"name":"small"}}}]}`: "addPod: pod default/small exists already",
 		`{"changes":[{"addPod":{"metadata":{}}}]}`:               "addPod: metadata.name is empty",
 		`{"changes":[{"addPod":{"metadat":{}}}]}`:                `addPod: json: unknown field "metadat"`,
-		`{"changes":[{"setQuota":{}}]}`:                          "setQuota is not supported",
-		`{"changes":[{"scaleGang":{"gang":"a/b","to":8}}]}`:      "scaleGang is not supported",
+		`{"changes":[{"setQuota":{}}]}`:                          "setQuota: has neither min nor max",
+		`{"changes":[{"setQuota":{"name":"x","max":{}}}]}`:       "setQuota: quota x does not exist",
+		`{"changes":[{"setQuota":{"size":1}}]}`:                  `setQuota: json: unknown field "size"`,
+		`{"changes":[{"removePod":"default/on-a"},{"setQuota":{"name":"x","max":{}}}]}`: "must come " +
+			"before removePod",
+		`{"changes":[{"scaleGang":{"gang":"a/b","to":8}}]}`: `scaleGang: gang "a/b" has no pod`,
 		`{"changes":[{"addPod":{"metadata":{"name":"n"},"spec":{"nodeName":"z"}}}]}`: "spec.nodeName: node z does " +
 			"not exist",
 	} {
@@ -480,6 +485,97 @@ func TestWhatIfWithoutAChangeIsTheNextDecision(t *testing.T) {
 	}
 	if placed < 20 {
 		t.Errorf("only %d of 60 pods were placed: the test proves little", placed)
+	}
+}
+
+// TestWhatIfWithOtherQuotasIsTheNextDecisionWithThem compares a cluster that is asked about another quota, or about one
+// more member of a gang, with one that has it.
+func TestWhatIfWithOtherQuotasIsTheNextDecisionWithThem(t *testing.T) {
+	random := rand.New(rand.NewPCG(37, 9))
+	outcomes := map[string]int{}
+	for range 60 {
+		most, changed := 8+2*random.IntN(16), 8+2*random.IntN(16)
+		scales := random.IntN(2) == 0
+		cpus := map[string]int{}
+		newCluster := func(quota int) *asked {
+			a := newAsked(t, "a", "b", "c")
+			a.quotas.PutNode(object.Node("a", nil, "cpu", "96"))
+			a.quotas.PutQuota(object.Quota("default/team", corev1.ResourceList{},
+				corev1.ResourceList{"cpu": resource.MustParse(fmt.Sprint(quota))}))
+			a.gangs.PutGroup(object.PodGroup("default/g", 1))
+			for i, node := range []string{"a", "b", "c"} {
+				name := fmt.Sprintf("g-%d", i)
+				if cpus[name] == 0 {
+					cpus[name] = 2 + 2*random.IntN(4)
+				}
+				a.know(bound(name, node, list(0, cpus[name]), object.Label(annotation.QuotaName, "team"),
+					object.Label(annotation.PodGroup, "g")))
+			}
+			return a
+		}
+		asked := "next"
+		a, b := newCluster(most), newCluster(changed)
+		next := exclusive("next", fmt.Sprint(2+2*random.IntN(6)), object.Label(annotation.QuotaName, "team"))
+		question := fmt.Sprintf(`{"setQuota":{"name":"team","max":{"cpu":"%d"}}}`, changed)
+		if scales {
+			asked = "g-0-whatif-1"
+			next = exclusive(asked, fmt.Sprint(cpus["g-0"]), object.Label(annotation.QuotaName, "team"),
+				object.Label(annotation.PodGroup, "g"))
+			question += `,{"scaleGang":{"gang":"default/g","to":4}}`
+		} else {
+			a.know(next)
+		}
+		b.know(next)
+		got, err := a.answer(`{"changes":[` + question + `],"ask":{"pods":["default/` + asked + `"]}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := ""
+		if len(got.Placements) > 0 {
+			node = got.Placements[0].Node
+		}
+		want, _ := b.decide(next)
+		if node != want && (node == "" || want == "" || !b.equalScores(next, node, want)) {
+			t.Errorf("%s, quota of %d: what-if says node %q, the scheduler decides %q", asked, changed, node, want)
+		}
+		outcomes[fmt.Sprintf("scales %t, placed %t", scales, node != "")]++
+	}
+	for _, name := range []string{
+		"scales true, placed true", "scales true, placed false", "scales false, placed true",
+		"scales false, placed false",
+	} {
+		if outcomes[name] < 5 {
+			t.Errorf("%s: %d of 60 cases: the test proves little", name, outcomes[name])
+		}
+	}
+}
+
+// know adds pods that quotas and gangs count, too.
+func (a *asked) know(pods ...*corev1.Pod) {
+	a.add(pods...)
+	for _, pod := range pods {
+		a.quotas.PutPod(pod)
+		a.gangs.PutPod(pod)
+	}
+}
+
+// TestAGangIsPreemptedWhole: a what-if named one member as the victim, and the scheduler evicts both.
+func TestAGangIsPreemptedWhole(t *testing.T) {
+	a := newAsked(t, "a", "b")
+	a.gangs.PutGroup(object.PodGroup("default/g", 2))
+	low := []object.PodOption{object.PriorityClass(""), object.Priority(100), object.Label(annotation.PodGroup, "g")}
+	a.know(bound("g-0", "a", list(0, 24), low...), bound("g-1", "b", list(0, 24), low...),
+		exclusive("urgent", "20"))
+	got, err := a.answer(`{"ask":{"pods":["default/urgent"],"mode":"preempt"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []view.Victim{
+		{Pod: "default/g-0", Node: "a", For: "default/urgent"}, {Pod: "default/g-1", Node: "b", For: "default/urgent"},
+	}
+	slices.SortFunc(got.Victims, func(x, y view.Victim) int { return strings.Compare(x.Pod, y.Pod) })
+	if diff := cmp.Diff(want, got.Victims); diff != "" {
+		t.Errorf("victims (-want +got):\n%s", diff)
 	}
 }
 

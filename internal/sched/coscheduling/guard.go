@@ -34,6 +34,9 @@ func (r *Rounds) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
 	p.Evaluator.Interface = whole{p.Evaluator.Interface, r, p, h}
 }
 
+// Forget drops what Guard remembers about gangs.
+func (r *Rounds) Forget() { r.mayWhole.Clear() }
+
 // mayGo reports whether gangs allow a victim of a pod that starts without others. Where there are not enough members
 // above the minimum for all those of the node, it is allowed with its whole group.
 func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may defaultpreemption.IsEligiblePodFunc) bool {

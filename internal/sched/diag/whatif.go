@@ -90,6 +90,16 @@ func (s *server) refuse(r *http.Request, q *view.WhatIf, mayRead func(namespace 
 		if c.AddPod != nil {
 			pods = append(pods, namespaceOfPod(c.AddPod)+"/new")
 		}
+		if c.ScaleGang != nil {
+			var g struct {
+				Gang string `json:"gang"`
+			}
+			_ = json.Unmarshal(c.ScaleGang, &g) // the engine refuses what it cannot read
+			pods = append(pods, g.Gang)
+		}
+		if c.SetQuota != nil && !mayRead("") { // what others use shows in the answer
+			return "pods of all namespaces cannot be read: get on pods is missing"
+		}
 	}
 	for _, pod := range pods {
 		namespace, _ := namespaceOf(pod)

@@ -174,19 +174,33 @@ func isAdmitted(cs fwk.CycleState) bool {
 	return err == nil
 }
 
+// asked is the account that an attempt asks: the cluster's, or a Copy.
+type asked interface {
+	Read(f func(*quota.Account))
+}
+
+func (p *Plugin) asked(cs fwk.CycleState) asked {
+	if data, err := cs.Read(copyKey); err == nil {
+		return data.(*Copy)
+	}
+	return p.quotas
+}
+
 // PreFilter asks the account. The other plugins are asked too, so that preemption has their state. An admitted pod has
 // no more to do with quotas until Reserve: preemption for want of a node only gives its quota back.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.quotas.Limits(pod) || isAdmitted(cs) || p.Rooms != nil && p.Rooms.Covers(cs, pod) {
+	account := p.asked(cs)
+	if account == asked(p.quotas) && !p.quotas.Limits(pod) || isAdmitted(cs) ||
+		p.Rooms != nil && p.Rooms.Covers(cs, pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	uid := string(pod.UID)
-	x := kube.Ask(p.quotas, func(a *quota.Account) *quota.Excess { return a.Admit(uid) })
+	x := kube.Ask(account, func(a *quota.Account) *quota.Excess { return a.Admit(uid) })
 	if x == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	cs.Write(stateKey, &cycle{x, kube.Ask(p.quotas, func(a *quota.Account) *quota.Trial { return a.Try(uid) })})
+	cs.Write(stateKey, &cycle{x, kube.Ask(account, func(a *quota.Account) *quota.Trial { return a.Try(uid) })})
 	return nil, (&refusal{x}).status()
 }
 
@@ -197,7 +211,7 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	if c := read(cs); c != nil && c.trial != nil {
-		p.quotas.Read(func(a *quota.Account) { a.Take(c.trial, string(victim.GetPod().UID)) })
+		p.asked(cs).Read(func(a *quota.Account) { a.Take(c.trial, string(victim.GetPod().UID)) })
 	}
 	return nil
 }
@@ -206,7 +220,7 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	if c := read(cs); c != nil && c.trial != nil {
-		p.quotas.Read(func(a *quota.Account) { a.Give(c.trial, string(added.GetPod().UID)) })
+		p.asked(cs).Read(func(a *quota.Account) { a.Give(c.trial, string(added.GetPod().UID)) })
 	}
 	return nil
 }
@@ -219,7 +233,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, _ f
 	}
 	x := c.excess
 	if c.trial != nil {
-		x = kube.Ask(p.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(c.trial) })
+		x = kube.Ask(p.asked(cs), func(a *quota.Account) *quota.Excess { return a.AdmitTrial(c.trial) })
 	}
 	if x == nil {
 		return nil

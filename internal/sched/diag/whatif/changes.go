@@ -29,7 +29,8 @@ func (s *session) apply(c *view.Change) (*placed, error) {
 	}
 	switch {
 	case set != 1:
-		return nil, bad("has %d kinds of change, want one of removePod, addPod, cordon, addNode", set)
+		return nil, bad("has %d kinds of change, want one of removePod, addPod, cordon, addNode, setQuota, "+
+			"scaleGang", set)
 	case c.RemovePod != "":
 		return nil, s.removeNamed(c.RemovePod)
 	case c.AddPod != nil:
@@ -39,9 +40,88 @@ func (s *session) apply(c *view.Change) (*placed, error) {
 	case c.AddNode != nil:
 		return nil, s.addNodes(c.AddNode)
 	case c.SetQuota != nil:
-		return nil, bad("setQuota is not supported: quotas are as they are in the cluster")
+		return nil, s.setQuota(c.SetQuota)
 	}
-	return nil, bad("scaleGang is not supported: add the gang's further pods with addPod")
+	return nil, s.scaleGang(c.ScaleGang)
+}
+
+// ownQuotas makes the session count quotas by itself.
+func (s *session) ownQuotas() error {
+	if s.quotas != nil {
+		return nil
+	}
+	if len(s.pods) > 0 {
+		return bad("must come before removePod and addPod")
+	}
+	s.quotas = s.Quotas()
+	return nil
+}
+
+func (s *session) setQuota(raw json.RawMessage) error {
+	var q struct {
+		Name string              `json:"name"`
+		Min  corev1.ResourceList `json:"min"`
+		Max  corev1.ResourceList `json:"max"`
+	}
+	if err := strictly(raw, &q); err != nil {
+		return bad("setQuota: %v", err)
+	}
+	if q.Min == nil && q.Max == nil {
+		return bad("setQuota: has neither min nor max")
+	}
+	if err := s.ownQuotas(); err != nil {
+		return bad("setQuota: %v", err)
+	}
+	if wrong := s.quotas.Set(q.Name, q.Min, q.Max); wrong != "" {
+		return bad("setQuota: %s", wrong)
+	}
+	return nil
+}
+
+// scaleGang adds pods that are like the first member of a gang.
+func (s *session) scaleGang(raw json.RawMessage) error {
+	var g struct {
+		Gang string `json:"gang"`
+		To   int    `json:"to"`
+	}
+	if err := strictly(raw, &g); err != nil {
+		return bad("scaleGang: %v", err)
+	}
+	if err := s.ownQuotas(); err != nil {
+		return bad("scaleGang: %v", err)
+	}
+	members := s.Members(g.Gang)
+	switch n := len(members); {
+	case n == 0:
+		return bad("scaleGang: gang %q has no pod: want namespace/name of one that has", g.Gang)
+	case g.To <= n || g.To > n+mostNodes:
+		return bad("scaleGang.to is %d, want %d to %d: the gang has %d pods", g.To, n+1, n+mostNodes, n)
+	}
+	for i := range g.To - len(members) {
+		next := convert.Successor(members[0])
+		next.Name = fmt.Sprintf("%s-whatif-%d", members[0].Name, i+1)
+		key := next.Namespace + "/" + next.Name
+		if s.pods[key] != nil || s.Pod(next.Namespace, next.Name) != nil {
+			return bad("scaleGang: pod %s exists already", key)
+		}
+		s.add(key, next)
+	}
+	return nil
+}
+
+// add makes a pod one that can be asked about.
+func (s *session) add(key string, pod *corev1.Pod) {
+	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprintf("whatif-%d-%d", s.round, len(s.pods))), ""
+	if s.pods[key] = pod; s.quotas != nil {
+		s.quotas.Put(pod)
+	}
+}
+
+// strictly reads JSON without unknown fields.
+func strictly(raw json.RawMessage, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
 }
 
 func (s *session) removeNamed(key string) error {
@@ -94,15 +174,16 @@ func (s *session) successor(pod *corev1.Pod) *corev1.Pod {
 	next := convert.Successor(pod)
 	next.UID = types.UID(string(pod.UID) + "-successor")
 	s.successors[string(next.UID)] = string(pod.UID)
+	if s.quotas != nil {
+		s.quotas.Put(next)
+	}
 	return next
 }
 
 // addPod adds a pod, and places it where it has a node.
 func (s *session) addPod(raw json.RawMessage) (*placed, error) {
 	pod := &corev1.Pod{}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(pod); err != nil {
+	if err := strictly(raw, pod); err != nil {
 		return nil, bad("addPod: %v", err)
 	}
 	if pod.Name == "" {
@@ -115,10 +196,9 @@ func (s *session) addPod(raw json.RawMessage) (*placed, error) {
 	if s.pods[key] != nil || s.Pod(pod.Namespace, pod.Name) != nil {
 		return nil, bad("addPod: pod %s exists already", key)
 	}
-	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprintf("whatif-%d-%d", s.round, len(s.pods))), ""
 	node := pod.Spec.NodeName
 	pod.Spec.NodeName = ""
-	s.pods[key] = pod
+	s.add(key, pod)
 	if node == "" {
 		return nil, nil
 	}

@@ -6,6 +6,7 @@
 // dropped. Nothing that the running scheduler reads is ever written.
 //
 // What it does not try: HTTP extenders are not asked; a gang's members are placed one after the other, without the
-// gang's rules; quotas admit each pod by what is used now. All nodes are scored, and among equal scores the first name
+// gang's rules; quotas admit each pod by what is used now, unless setQuota or scaleGang makes the session count for
+// itself. All nodes are scored, and among equal scores the first name
 // wins, where the running scheduler alternates.
 package whatif

@@ -33,6 +33,18 @@ type Trial interface {
 	Add(node, like string)
 }
 
+// Quotas are quotas and what pods hold of them, as they would be.
+type Quotas interface {
+	// Mark makes a cycle ask these.
+	Mark(cs fwk.CycleState)
+	// Set sets min and max of a quota; nil leaves what it has. It returns what is wrong, "" for nothing.
+	Set(name string, least, most corev1.ResourceList) (wrong string)
+	// Put counts a pod that waits, Reserve makes it hold what it asks for, Remove forgets it.
+	Put(pod *corev1.Pod)
+	Reserve(uid string)
+	Remove(uid string)
+}
+
 // Cluster is what an Engine reads of the scheduler. All functions are required and change nothing.
 type Cluster struct {
 	Cache cache.Cache
@@ -48,6 +60,10 @@ type Cluster struct {
 	// the pods that are expected, in thousandths of a GPU or of a NUMA node; the last argument is the node's free
 	// milli-CPU.
 	Lost func() func(t Trial, node *corev1.Node, milliCPU int64) int64
+	// Quotas returns the quotas as they are.
+	Quotas func() Quotas
+	// Members returns the pods of a gang, namespace/name, by name.
+	Members func(gang string) []*corev1.Pod
 	// Admit marks a cycle whose pod is not compared with its quota.
 	Admit func(cs fwk.CycleState)
 	// Reserve reserves CPUs and devices on the trial of a cycle, and returns the annotations of the pod and the

@@ -25,6 +25,8 @@ type session struct {
 	*Engine
 	ctx   context.Context
 	trial Trial
+	// quotas are those of the session; nil while they are the cluster's.
+	quotas Quotas
 	// used are the Reservations that pods of the session use, by UID. Each counts as used up.
 	used map[string]bool
 	// pods are those that changes added, and the successors of those that they removed, by namespace/name.
@@ -84,6 +86,9 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	}
 	if q.Ask.Mode == view.Preempt && (allowed != nil || q.Ask.Reserve) {
 		return nil, bad("ask.nodes and ask.reserve are not for mode %s", view.Preempt)
+	}
+	if s.quotas != nil && (q.Ask.Mode == view.Preempt || q.Ask.Reserve) {
+		return nil, bad("setQuota and scaleGang are not for mode %s and ask.reserve", view.Preempt)
 	}
 	if q.Ask.Reserve && !s.AdmitAgain(removed...) {
 		for _, pod := range pods {
@@ -155,7 +160,10 @@ func (s *session) state(pod *corev1.Pod) fwk.CycleState {
 	cs.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
 	s.trial.Mark(cs)
 	s.Exclude(cs, s.used)
-	if s.successors[string(pod.UID)] != "" {
+	switch {
+	case s.quotas != nil:
+		s.quotas.Mark(cs)
+	case s.successors[string(pod.UID)] != "":
 		s.Admit(cs)
 	}
 	return cs
@@ -284,6 +292,9 @@ func (s *session) reserve(f framework.Framework, cs fwk.CycleState, pod *corev1.
 		return nil, bad("pod %s/%s: %v", pod.Namespace, pod.Name, err)
 	}
 	info.AddPodInfo(with)
+	if s.quotas != nil {
+		s.quotas.Reserve(string(pod.UID))
+	}
 	return &placed{assumed, node, record}, nil
 }
 
@@ -332,7 +343,7 @@ func (s *session) preempt(pod *corev1.Pod) (*placed, []view.Victim, error) {
 			return nil, nil, err
 		}
 		victims = append(victims, view.Victim{
-			Pod: v.Namespace + "/" + v.Name, Node: chosen.Name(), For: pod.Namespace + "/" + pod.Name,
+			Pod: v.Namespace + "/" + v.Name, Node: v.Spec.NodeName, For: pod.Namespace + "/" + pod.Name,
 		})
 	}
 	p, err := s.place(pod, func(node string) bool { return node == chosen.Name() })
@@ -349,5 +360,8 @@ func (s *session) remove(pod *corev1.Pod) error {
 		return fmt.Errorf("remove pod %s/%s from node %s: %w", pod.Namespace, pod.Name, pod.Spec.NodeName, err)
 	}
 	s.trial.Take(pod.Spec.NodeName, string(pod.UID))
+	if s.quotas != nil {
+		s.quotas.Remove(string(pod.UID))
+	}
 	return nil
 }

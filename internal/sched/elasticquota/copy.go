@@ -1,0 +1,80 @@
+package elasticquota
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+const copyKey fwk.StateKey = Name + "Copy"
+
+// Copy is the account of quotas apart from the cluster's, for questions. Safe for concurrent use.
+type Copy struct {
+	quotas  *kube.Quotas
+	mu      sync.Mutex // guards account
+	account *quota.Account
+}
+
+// NewCopy returns a copy of the account as it is.
+func NewCopy(q *kube.Quotas) *Copy {
+	return &Copy{quotas: q, account: kube.Ask(q, (*quota.Account).Rebuilt)}
+}
+
+// Clone returns c: a dry run has its own quota.Trial.
+func (c *Copy) Clone() fwk.StateData { return c }
+
+// Mark makes an attempt ask the copy.
+func (c *Copy) Mark(cs fwk.CycleState) { cs.Write(copyKey, c) }
+
+// Read calls f with the account, which must not be kept.
+func (c *Copy) Read(f func(*quota.Account)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c.account)
+}
+
+// Set sets min and max of a quota; nil leaves what it has. It returns what is wrong, "" for nothing.
+func (c *Copy) Set(name string, least, most corev1.ResourceList) (wrong string) {
+	c.Read(func(a *quota.Account) {
+		q := a.Forest().Find(name)
+		if q == nil {
+			wrong = "quota " + name + " does not exist"
+			return
+		}
+		next := *q.Spec()
+		if least != nil {
+			next.Min = convert.Amounts(least)
+		}
+		if most != nil {
+			next.Max = convert.Amounts(most)
+		}
+		for _, dimension := range slices.Sorted(maps.Keys(next.Min)) {
+			limit, limited := next.Max[dimension]
+			if n := next.Min[dimension]; n < 0 || limited && limit < n {
+				wrong = "quota " + name + ": min." + dimension + " must be from 0 to max." + dimension
+				return
+			}
+		}
+		a.Set(next)
+	})
+	return wrong
+}
+
+// Put counts a pod that waits.
+func (c *Copy) Put(pod *corev1.Pod) {
+	p := c.quotas.Convert(pod)
+	c.Read(func(a *quota.Account) { a.Put(p) })
+}
+
+// Reserve makes a pod hold what it asks for, whatever the limits.
+func (c *Copy) Reserve(uid string) { c.Read(func(a *quota.Account) { _ = a.Reserve(uid) }) }
+
+// Remove forgets a pod.
+func (c *Copy) Remove(uid string) { c.Read(func(a *quota.Account) { a.Remove(uid) }) }
