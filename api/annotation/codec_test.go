@@ -331,6 +331,23 @@ func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
 			codec(ParseSimulate), `{"runFor":"-5s"}`,
 			"byte 10: runFor: must not be negative",
 		},
+		"a simulated use that is negative": {
+			codec(ParseSimulate), `{"cpu":"-500m"}`,
+			"byte 7: cpu: must not be negative",
+		},
+		"a simulated use that is not a quantity": {
+			codec(ParseSimulate), `{"memory":"NaN"}`,
+			"byte 10: memory: quantities must match the regular expression " +
+				"'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+		},
+		"a simulated use that takes seconds to read": {
+			codec(ParseSimulate), `{"memory":"1e999999999"}`,
+			`byte 10: memory: quantity "1e999999999" is out of range`,
+		},
+		"an unknown pattern of use": {
+			codec(ParseSimulate), `{"cpu":"1","pattern":"square"}`,
+			`byte 21: pattern: Unsupported value "square": supported sine, burst, steps`,
+		},
 		"an exit code above 255": {
 			codec(ParseSimulate), `{"exitCode":256}`,
 			"byte 12: exitCode: must be 0…255",

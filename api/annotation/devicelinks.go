@@ -50,7 +50,7 @@ func (l DeviceLinks) String() string { return encode(l) }
 // ParseDeviceLinks reads DeviceLinks.
 func ParseDeviceLinks(text string) (DeviceLinks, []Warning, error) {
 	return readAmounts(text, func(r *reader, l *DeviceLinks) {
-		r.bandwidth("laneBandwidth", l.LaneBandwidth)
+		r.amount("laneBandwidth", l.LaneBandwidth)
 		for _, one := range l.Links {
 			if len(one.IDs) != 2 {
 				r.refuse("links.ids", Error{Text: fmt.Sprintf("must be 2 devices, got %d", len(one.IDs))})

@@ -182,7 +182,10 @@ func FuzzNetworkTopologySpec(f *testing.F) {
 
 func FuzzReport(f *testing.F) { roundTrip(f, ParseReport, `{"gen":1}`) }
 
-func FuzzSimulate(f *testing.F) { roundTrip(f, ParseSimulate, `{"runFor":"5s","exitCode":1}`) }
+func FuzzSimulate(f *testing.F) {
+	roundTrip(f, ParseSimulate, `{"runFor":"5s","exitCode":1}`,
+		`{"cpu":"500m","memory":"1Gi","pattern":"sine"}`)
+}
 
 func FuzzNodeLabels(f *testing.F) {
 	f.Add("FullPCPUs", "none", "MOSTALLOCATED")

@@ -3,6 +3,7 @@ package annotation
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -47,20 +48,38 @@ type Simulate struct {
 	RunFor *metav1.Duration `json:"runFor,omitempty"`
 	// ExitCode is what they end with.
 	ExitCode int32 `json:"exitCode,omitempty"`
+	// CPU and Memory are what the pod uses in all while its containers run, as far as its node has that; nil = nothing.
+	CPU    *resource.Quantity `json:"cpu,omitempty"`
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	// Pattern is how the use of CPU changes: SimulateSine, SimulateBurst or SimulateSteps; "" = not at all.
+	Pattern string `json:"pattern,omitempty"`
 }
+
+// Values of Simulate.Pattern. All begin anew with each minute of the clock.
+const (
+	// SimulateSine rises from nothing to CPU and falls again.
+	SimulateSine = "sine"
+	// SimulateBurst is CPU for the first ten seconds, and a tenth of it for the rest.
+	SimulateBurst = "burst"
+	// SimulateSteps is 25, 50, 75 and 100 % of CPU, for 15 seconds each.
+	SimulateSteps = "steps"
+)
 
 // String returns the canonical JSON.
 func (s Simulate) String() string { return encode(s) }
 
-// ParseSimulate reads a Simulate. runFor must not be negative, exitCode must be 0…255.
+// ParseSimulate reads a Simulate. runFor, cpu and memory must not be negative, exitCode must be 0…255.
 func ParseSimulate(text string) (Simulate, []Warning, error) {
-	return read(text, func(r *reader, s *Simulate) {
+	return readAmounts(text, func(r *reader, s *Simulate) {
 		if s.RunFor != nil {
 			r.atLeastZero("runFor", int64(s.RunFor.Duration))
 		}
 		if s.ExitCode < 0 || s.ExitCode > 255 {
 			r.refuse("exitCode", Error{Text: "must be 0…255"})
 		}
+		r.amount("cpu", s.CPU)
+		r.amount("memory", s.Memory)
+		r.word("pattern", &s.Pattern, []string{SimulateSine, SimulateBurst, SimulateSteps})
 	})
 }
 

@@ -34,11 +34,11 @@ func ParseGPUPartitionSpec(text string) (GPUPartitionSpec, []Warning, error) {
 	return readAmounts(text, func(r *reader, s *GPUPartitionSpec) {
 		s.AllocatePolicy = cmp.Or(s.AllocatePolicy, PartitionBestEffort)
 		r.word("allocatePolicy", &s.AllocatePolicy, []string{PartitionBestEffort, PartitionRestricted})
-		r.bandwidth("ringBusBandwidth", s.RingBusBandwidth)
+		r.amount("ringBusBandwidth", s.RingBusBandwidth)
 	})
 }
 
-func (r *reader) bandwidth(field string, q *resource.Quantity) {
+func (r *reader) amount(field string, q *resource.Quantity) {
 	if q != nil {
 		r.atLeastZero(field, int64(q.Sign()))
 	}
@@ -112,7 +112,7 @@ func ParseGPUPartitions(text string) (GPUPartitions, []Warning, error) {
 				if minor, bad := repeated(minors); bad {
 					r.refuse(field+".minors", *invalid(minor, "must be listed once in a partition"))
 				}
-				r.bandwidth(field+".ringBusBandwidth", p.GPUPartition.RingBusBandwidth)
+				r.amount(field+".ringBusBandwidth", p.GPUPartition.RingBusBandwidth)
 				table[size] = append(table[size], p.GPUPartition)
 			}
 		}

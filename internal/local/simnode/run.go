@@ -136,6 +136,7 @@ type node struct {
 	events      events.EventRecorder
 	agentEvents events.EventRecorder
 	kubelet     *kubelet
+	use         *use
 }
 
 func open(o Options, index, port int) (*node, error) {
@@ -146,6 +147,9 @@ func open(o Options, index, port int) (*node, error) {
 	}
 	if n.tree, err = kernel.Open(kernel.Options{Dir: n.root.Cgroup(), Dialect: desired.V2, Machine: m}); err == nil {
 		n.kubelet, err = newKubelet(n, m)
+	}
+	if err == nil {
+		n.use, err = newUse(n, m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
@@ -183,6 +187,7 @@ func (n *node) run(ctx context.Context) {
 	wg.Go(func() { n.heartbeat(ctx) })
 	wg.Go(func() { n.lease().Run(ctx) })
 	wg.Go(func() { n.kubelet.run(ctx) })
+	wg.Go(func() { n.use.run(ctx) })
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := n.runAgent(ctx); ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The agent ended, it is started again", "node", n.Name)
@@ -206,7 +211,7 @@ func (n *node) runAgent(ctx context.Context) error {
 		a, err = app.New(app.Options{
 			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client, Dynamic: objects,
 			Kubelet: n.Machine.Kubelet, Switches: switches(),
-			Cgroup: n.tree, Resync: resync, Recorder: n.agentEvents, Shared: n.shared,
+			Cgroup: n.tree, Resync: resync, UsageInterval: useInterval, Recorder: n.agentEvents, Shared: n.shared,
 			Schedulers: convert.NewSchedulers(SchedulerNames()...),
 		})
 		return err
