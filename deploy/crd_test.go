@@ -109,10 +109,10 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: [{object: {name: p}}], ttl: -1h}}`,
 			"spec.ttl in body should match",
 		},
-		"a reservation over running pods": {
+		"a reservation over running pods of any owner": {
 			"reservations.scheduling.koordinator.sh",
-			`{spec: {template: {}, owners: [{object: {name: p}}], preAllocation: true}}`,
-			"preAllocation must be false",
+			`{spec: {template: {}, owners: [{object: {name: p}}], preAllocationPolicy: {mode: Cluster}}}`,
+			"reservation requires cluster mode pre-allocation which is disabled",
 		},
 		"a reservation with an unknown policy": {
 			"reservations.scheduling.koordinator.sh",

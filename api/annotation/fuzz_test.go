@@ -104,6 +104,10 @@ func FuzzEvictionCost(f *testing.F) {
 
 func FuzzReservationOrder(f *testing.F) { plain(f, ParseReservationOrder, "7") }
 
+func FuzzPreAllocatablePriority(f *testing.F) {
+	plain(f, ParsePreAllocatablePriority, "7", "-1", "1e3")
+}
+
 func FuzzSystemQoSResource(f *testing.F) {
 	roundTrip(f, ParseSystemQoSResource, `{"cpuset":"0-1","cpusetExclusive":false}`)
 }

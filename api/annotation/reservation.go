@@ -22,8 +22,15 @@ const (
 	ReservePodKey = "scheduling.koordinator.sh/reserve-pod"
 )
 
+// PreAllocatablePriority is an annotation of a running Pod, a whole number: a Reservation with preAllocation is placed
+// on the room of the pod with the highest one first. Default: 0.
+const PreAllocatablePriority = "pod.koordinator.sh/pre-allocatable-priority"
+
 // Keys of a Reservation.
 const (
+	// PreAllocationRequired is a label: "true" for a Reservation with preAllocation that is placed on the room of
+	// running pods only, even where enough is free. Default: false.
+	PreAllocationRequired = "scheduling.koordinator.sh/pre-allocation-required"
 	// ReservationOrder is a label: of several Reservations on a node that a pod may use, the lowest number other than 0
 	// is used first. Default: 0, which has no order.
 	ReservationOrder = "scheduling.koordinator.sh/reservation-order"
@@ -153,6 +160,11 @@ func ParseReservationAllocated(text string) (ReservationAllocated, []Warning, er
 			r.refuse("uid", Error{Text: "must not be empty"})
 		}
 	})
+}
+
+// ParsePreAllocatablePriority reads a PreAllocatablePriority.
+func ParsePreAllocatablePriority(text string) (int64, []Warning, error) {
+	return ParseReservationOrder(text)
 }
 
 // ParseReservationOrder reads a ReservationOrder.

@@ -94,7 +94,7 @@ func Supports() []Support {
 		{"devices", Done, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
 
 		{"reservations", Done, PodAnnotation, []string{
-			ReservationAffinityKey, ExactMatchReservationKey, ReservationAllocatedKey,
+			ReservationAffinityKey, ExactMatchReservationKey, ReservationAllocatedKey, PreAllocatablePriority,
 		}},
 		{"reservations", Done, PodLabel, []string{ReservationIgnored}},
 		{"reservations", Done, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
@@ -112,12 +112,11 @@ func Supports() []Support {
 
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
-		{"reservations by running pods, and over running pods", Planned, PodAnnotation, []string{
-			sched + "reservation-owners", sched + "reservation-current-owner", pod + "pre-allocatable-priority",
+		{"reservations by running pods", Planned, PodAnnotation, []string{
+			sched + "reservation-owners", sched + "reservation-current-owner",
 		}},
-		{"reservations by running pods, and over running pods", Planned, PodLabel, []string{
-			sched + "operating-mode", pod + "is-pre-allocatable",
-		}},
+		{"reservations by running pods", Planned, PodLabel, []string{sched + "operating-mode"}},
+		{"cluster mode pre-allocation", NotPlanned, PodLabel, []string{pod + "is-pre-allocatable"}},
 		{colocation, Planned, PodResource, []string{
 			"kubernetes.io/batch-*", "kubernetes.io/mid-*", koord + "batch-*", koord + "mid-*",
 		}},

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -65,15 +64,11 @@ func (s *Reservations) withdraw(ctx context.Context, r *v1alpha1.Reservation) (f
 		return from, nil
 	}
 	for _, o := range r.Status.CurrentOwners {
-		text, err := s.client.Get().AbsPath("/api/v1/namespaces", o.Namespace, "pods", o.Name).Do(ctx).Raw()
-		var pod corev1.Pod
-		if err == nil {
-			err = json.Unmarshal(text, &pod)
+		pod, err := s.readPod(ctx, []string{"/api/v1/namespaces", o.Namespace, "pods", o.Name})
+		if err != nil {
+			return now.Add(time.Second), fmt.Errorf("withdraw the owner of reservation %s: %w", r.Name, err)
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return now.Add(time.Second), fmt.Errorf("read the announced owner of reservation %s: %w", r.Name, err)
-		}
-		if err != nil || pod.UID != o.UID || pod.Spec.NodeName != "" {
+		if pod == nil || pod.UID != o.UID || pod.Spec.NodeName != "" {
 			return now.Add(time.Second), nil // its event comes
 		}
 	}

@@ -49,6 +49,9 @@ type Reservations struct {
 	// nominated are the nodes on which pods were evicted for Reservations without node.
 	nominated map[types.UID]string
 
+	// occupants are the running pods on whose room a Reservation was reserved that is not on its node yet.
+	occupants map[types.UID][]*corev1.Pod
+
 	changed func(types.UID) // nil before OnChange
 	leading time.Time       // when this process began to write; zero before, and where no other process ever wrote
 }
@@ -59,6 +62,7 @@ func NewReservations(client rest.Interface, now func() time.Time) *Reservations 
 		client: client, now: now, account: reservation.NewAccount(), objects: map[types.UID]*v1alpha1.Reservation{},
 		shown: map[types.UID]*corev1.Pod{}, ended: map[types.UID]bool{}, users: map[types.UID]*corev1.Pod{},
 		refused: map[types.UID]string{}, nominated: map[types.UID]string{},
+		occupants: map[types.UID][]*corev1.Pod{},
 	}
 }
 
@@ -74,6 +78,9 @@ func (s *Reservations) OnChange(f func(types.UID)) {
 func (s *Reservations) Put(r *v1alpha1.Reservation) {
 	s.change(r.UID, func() {
 		s.objects[r.UID] = r
+		if r.Status.NodeName != "" {
+			delete(s.occupants, r.UID)
+		}
 		if r.Status.Phase.IsFinal() || len(r.Unread) > 0 {
 			s.ended[r.UID] = true
 		}
@@ -88,6 +95,7 @@ func (s *Reservations) Remove(r *v1alpha1.Reservation) {
 		delete(s.ended, r.UID)
 		delete(s.refused, r.UID)
 		delete(s.nominated, r.UID)
+		delete(s.occupants, r.UID)
 		s.account.Remove(string(r.UID))
 	})
 }
@@ -163,7 +171,7 @@ func (s *Reservations) Returns(p *corev1.Pod) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	spec := s.account.Find(s.account.UsedBy(string(p.UID)))
-	return spec != nil && spec.Node != "" && !spec.Once
+	return spec != nil && spec.Node != "" && (!spec.Once || spec.Waiting)
 }
 
 // IsEmpty reports whether no Reservation has room.

@@ -42,7 +42,13 @@ func (s *Reservations) Bind(ctx context.Context, uid types.UID, node string, rec
 	}
 	bound := r.DeepCopy()
 	bound.Status.NodeName, bound.ResourceVersion = node, "" // the annotations changed the version
-	if err := s.writeStatus(ctx, bound, s.statusOf(bound, reservation.Available, "", nil)); err != nil {
+	s.mu.RLock()
+	phase, occupants := reservation.Available, s.occupants[uid]
+	s.mu.RUnlock()
+	if len(occupants) > 0 {
+		phase = reservation.Waiting
+	}
+	if err := s.writeStatus(ctx, bound, s.statusOf(bound, phase, "", occupants)); err != nil {
 		return fmt.Errorf("bind reservation %s: %w", r.Name, err)
 	}
 	return nil
@@ -78,6 +84,13 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 		Now: now, Expires: reservation.Expires(created, set, ttl), Node: r.Status.NodeName,
 		Once: convert.IsOnce(r), Used: len(users) > 0 || announcement == reservation.Spent,
 	}
+	var occupants []corev1.ObjectReference
+	if r.Status.Phase == v1alpha1.ReservationWaiting {
+		if occupants, err = s.adopt(ctx, r, users); err != nil {
+			return now.Add(time.Second), err
+		}
+		course.Occupied, course.Used = len(occupants) > 0, false
+	}
 	course.NodeGone = course.Node != "" && nodeGone(course.Node)
 	phase := reservation.Phase(r.Status.Phase)
 	if phase.IsFinal() {
@@ -91,7 +104,10 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 	}
 	next, cause := phase.Next(course)
 	status, again := s.statusOf(r, next, cause, users), course.Expires
-	if course.Once && len(users) == 0 {
+	if status.Phase == v1alpha1.ReservationWaiting {
+		status.CurrentOwners = occupants
+	}
+	if r.Status.Phase != v1alpha1.ReservationWaiting && course.Once && len(users) == 0 {
 		from, err := time.Time{}, error(nil)
 		if announcement == reservation.Void {
 			if from, err = s.withdraw(ctx, r); err != nil {
@@ -169,6 +185,8 @@ func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase
 		s.set(&status, v1alpha1.ReservationScheduled, metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
 	}
 	switch phase {
+	case reservation.Waiting:
+		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting, "")
 	case reservation.Available:
 		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionTrue, v1alpha1.ReasonAvailable, "")
 	case reservation.Succeeded:

@@ -45,7 +45,7 @@ type ReservationList struct {
 // ReservationSpec is what is reserved, for whom and for how long.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.expires) || !has(self.ttl) || self.ttl in ['24h', '24h0m0s']",message="ttl and expires are mutually exclusive"
-// +kubebuilder:validation:XValidation:rule="!has(self.preAllocation) || !self.preAllocation",message="preAllocation must be false: reservations over running pods are not supported"
+// +kubebuilder:validation:XValidation:rule="!has(self.preAllocationPolicy) || !has(self.preAllocationPolicy.mode) || self.preAllocationPolicy.mode != 'Cluster'",message="reservation requires cluster mode pre-allocation which is disabled"
 type ReservationSpec struct {
 	// Template is scheduled like a pod. With spec.nodeName, only that node is taken.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -67,9 +67,14 @@ type ReservationSpec struct {
 	// Expires is when the reservation expires. Default: ttl after its creation.
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
-	// PreAllocation would reserve room that running pods use. It must be false.
+	// PreAllocation lets the reservation be placed on the room of running pods that an owner entry matches, where too
+	// little is free. It takes their room over when they end, and is Waiting until then. The template, and those pods,
+	// must have no CPUs or devices of their own. Default: false.
 	// +optional
 	PreAllocation bool `json:"preAllocation,omitempty"`
+	// PreAllocationPolicy is which running pods count. Ignored without preAllocation.
+	// +optional
+	PreAllocationPolicy *PreAllocationPolicy `json:"preAllocationPolicy,omitempty"`
 	// AllocateOnce ends the reservation with the first pod that uses it: what the pod leaves is free for others.
 	// Default: true.
 	// +optional
@@ -89,6 +94,26 @@ type ReservationSpec struct {
 	// +listType=atomic
 	Taints []corev1.Taint `json:"taints,omitempty"`
 }
+
+// PreAllocationPolicy is on the room of which running pods a reservation may be placed.
+type PreAllocationPolicy struct {
+	// Mode is Default: pods that an owner entry matches. Cluster is refused: pods of any owner. Default: Default.
+	// +optional
+	// +kubebuilder:validation:Enum="";Default;Cluster
+	Mode PreAllocationMode `json:"mode,omitempty"`
+	// EnableMultiple lets the reservation take over the room of several pods of a node. Default: false, which is one.
+	// +optional
+	EnableMultiple bool `json:"enableMultiple,omitempty"`
+}
+
+// PreAllocationMode is which running pods count.
+type PreAllocationMode string
+
+// Modes. The empty one is PreAllocationDefault.
+const (
+	PreAllocationDefault PreAllocationMode = "Default"
+	PreAllocationCluster PreAllocationMode = "Cluster"
+)
 
 // ReservationAllocatePolicy is where a pod gets what a reservation has too little of.
 type ReservationAllocatePolicy string
@@ -150,7 +175,7 @@ const (
 	ReservationPending ReservationPhase = "Pending"
 	// ReservationAvailable keeps room on a node.
 	ReservationAvailable ReservationPhase = "Available"
-	// ReservationWaiting is a phase of Koordinator's pre-allocation, which is not written.
+	// ReservationWaiting has a node and waits until the pods end on whose room it was placed.
 	ReservationWaiting ReservationPhase = "Waiting"
 	// ReservationSucceeded was used by the one pod that it was for.
 	ReservationSucceeded ReservationPhase = "Succeeded"
@@ -194,6 +219,7 @@ const (
 	ReasonScheduled     = "Scheduled"
 	ReasonUnschedulable = "Unschedulable"
 	ReasonAvailable     = "Available"
+	ReasonWaiting       = "WaitForRunningPods"
 	ReasonSucceeded     = "Succeeded"
 	ReasonExpired       = "Expired"
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Reservation answers about a Reservation that is created (old is nil) or changed: what it said before is not checked
@@ -27,6 +28,7 @@ func Reservation(r, old *v1alpha1.Reservation, kinds device.Kinds) (a Answer) {
 			a.refuse(why.InvalidField, labelField(annotation.ReservationOrder), "%v", err)
 		}
 	}
+	a.boolLabel(r.Labels, annotation.PreAllocationRequired)
 	if len(r.Unread) == 0 {
 		a.reservationSpec(&r.Spec, kinds)
 	}
@@ -45,9 +47,21 @@ func (a *Answer) reservationSpec(s *v1alpha1.ReservationSpec, kinds device.Kinds
 	if s.TTL != nil && s.TTL.Duration < 0 {
 		a.refuse(why.InvalidField, "spec.ttl", "must be 0 or more: it is %s", s.TTL.Duration)
 	}
-	if s.PreAllocation {
-		a.refuse(why.InvalidField, "spec.preAllocation", "must be false: reservations over running pods are not "+
-			"supported")
+	if p := s.PreAllocationPolicy; p != nil {
+		switch p.Mode {
+		case "", v1alpha1.PreAllocationDefault:
+		case v1alpha1.PreAllocationCluster:
+			a.refuse(why.InvalidField, "spec.preAllocationPolicy.mode",
+				"reservation requires cluster mode pre-allocation which is disabled: allowed is Default")
+		default:
+			a.refuse(why.InvalidField, "spec.preAllocationPolicy.mode", "%s",
+				annotation.Unsupported(string(p.Mode), string(v1alpha1.PreAllocationDefault)))
+		}
+	}
+	if t := s.Template; s.PreAllocation && t != nil &&
+		!convert.IsCounted(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}) {
+		a.refuse(why.PreAllocationUnsupported, "spec.preAllocation", "must be false for a template that asks for CPUs "+
+			"or devices of its own: node(s) reservation pre allocation is unsupported with current attributes")
 	}
 	if len(s.Owners) == 0 {
 		a.refuse(why.InvalidField, "spec.owners", "must have at least one entry")
@@ -121,10 +135,14 @@ func (a *Answer) reservation(pod *corev1.Pod) {
 	if _, set := pod.Annotations[annotation.ReservePodKey]; set {
 		a.refuse(why.InvalidField, annotationField(annotation.ReservePodKey), "cannot set in annotations")
 	}
-	if text, ok := pod.Labels[annotation.ReservationIgnored]; ok {
+	parsed(a, pod.Annotations, annotation.PreAllocatablePriority, annotation.ParsePreAllocatablePriority)
+	a.boolLabel(pod.Labels, annotation.ReservationIgnored)
+}
+
+func (a *Answer) boolLabel(labels map[string]string, key string) {
+	if text, ok := labels[key]; ok {
 		if _, ok := annotation.ParseBool(text); !ok {
-			a.refuse(why.InvalidField, labelField(annotation.ReservationIgnored), "%s",
-				annotation.Unsupported(text, "true", "false"))
+			a.refuse(why.InvalidField, labelField(key), "%s", annotation.Unsupported(text, "true", "false"))
 		}
 	}
 }

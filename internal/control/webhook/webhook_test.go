@@ -401,6 +401,30 @@ func TestWhatAReservationSays(t *testing.T) {
 			now:  object("", template+`,`+owners+`,"taints":[{"key":"k","effect":"Evict"}]`, ""),
 			want: `spec.taints[0].effect: Unsupported value "Evict": supported NoSchedule, PreferNoSchedule, NoExecute`,
 		},
+		"the room of running pods": {now: object(
+			`,"labels":{"scheduling.koordinator.sh/pre-allocation-required":"true"}`,
+			template+`,`+owners+`,"preAllocation":true,"preAllocationPolicy":{"enableMultiple":true}`, "")},
+		"the room of running pods of any owner": {
+			now: object("", template+`,`+owners+`,"preAllocation":true,"preAllocationPolicy":{"mode":"Cluster"}`, ""),
+			want: "spec.preAllocationPolicy.mode: reservation requires cluster mode pre-allocation which is " +
+				"disabled: allowed is Default",
+		},
+		"an unknown mode of pre-allocation": {
+			now:  object("", template+`,`+owners+`,"preAllocation":true,"preAllocationPolicy":{"mode":"Node"}`, ""),
+			want: `spec.preAllocationPolicy.mode: Unsupported value "Node": supported Default`,
+		},
+		"exclusive CPUs in the room of running pods": {
+			now: object("", `"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":`+
+				`[{"name":"c","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"2"}}}]}},"preAllocation":true,`+
+				owners, ""),
+			want: "spec.preAllocation: must be false for a template that asks for CPUs or devices of its own",
+		},
+		"pre-allocation that is required in words": {
+			now: object(`,"labels":{"scheduling.koordinator.sh/pre-allocation-required":"always"}`,
+				template+`,`+owners+`,"preAllocation":true`, ""),
+			want: `metadata.labels[scheduling.koordinator.sh/pre-allocation-required]: Unsupported value "always": ` +
+				`supported true, false`,
+		},
 		"an order in words": {
 			now:  object(`,"labels":{"scheduling.koordinator.sh/reservation-order":"first"}`, template+`,`+owners, ""),
 			want: "metadata.labels[scheduling.koordinator.sh/reservation-order]: ",

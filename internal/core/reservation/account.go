@@ -115,7 +115,7 @@ func (a *Account) Find(uid string) *Spec {
 // Use lets a pod use a reservation, or returns ErrUsed. It replaces what the pod used before.
 func (a *Account) Use(pod, uid string, request Amounts) error {
 	h := a.byUID[uid]
-	if h == nil || h.Node == "" || a.announcement(h) != NotAnnounced {
+	if h == nil || h.Node == "" || h.Waiting || a.announcement(h) != NotAnnounced {
 		return ErrUsed
 	}
 	others := len(h.users)
@@ -184,7 +184,7 @@ func (a *Account) Allocated(uid string) Amounts {
 // has used it.
 func (a *Account) Left(uid string) Amounts {
 	if h := a.byUID[uid]; h != nil && a.announcement(h) != Spent {
-		return h.left(h.Once)
+		return h.left(h.Once && !h.Waiting)
 	}
 	return Amounts{}
 }

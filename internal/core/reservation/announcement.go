@@ -36,7 +36,7 @@ func (a *Account) announcement(h *held) Announcement {
 
 // isOpen reports whether further pods may use a reservation. One whose announcement is void may be open soon.
 func (a *Account) isOpen(h *held) bool {
-	return (!h.Once || len(h.users) == 0) && a.announcement(h) != Spent
+	return !h.Waiting && (!h.Once || len(h.users) == 0) && a.announcement(h) != Spent
 }
 
 // Announce returns the UID of the reservation for one pod that has to name a pod before its Binding; "" for a pod that

@@ -8,6 +8,7 @@ type Phase string
 // Phases, as Koordinator writes them.
 const (
 	Pending   Phase = "Pending"   // it has no node
+	Waiting   Phase = "Waiting"   // it waits until the pods end on whose room it was placed
 	Available Phase = "Available" // it keeps room on its node
 	Succeeded Phase = "Succeeded" // the one pod that it was for uses it
 	Failed    Phase = "Failed"    // it has expired, or its node was deleted
@@ -22,6 +23,7 @@ type Course struct {
 	Node         string    // "" before it has one
 	NodeGone     bool      // Node was deleted
 	Once, Used   bool      // one pod may use it; a bound pod uses it
+	Occupied     bool      // pods run on whose room it was placed, and it has waited since for them to end
 }
 
 // Next returns the phase after p, and for Failed the cause.
@@ -29,12 +31,14 @@ func (p Phase) Next(c Course) (next Phase, cause string) {
 	switch {
 	case p.IsFinal():
 		return p, ""
-	case c.Node != "" && c.Once && c.Used:
+	case c.Node != "" && c.Once && c.Used && !c.Occupied:
 		return Succeeded, ""
 	case c.IsExpired():
 		return Failed, "expired at " + c.Expires.UTC().Format(time.RFC3339)
 	case c.NodeGone:
 		return Failed, "node " + c.Node + " was deleted"
+	case c.Node != "" && c.Occupied:
+		return Waiting, ""
 	case c.Node != "":
 		return Available, ""
 	}

@@ -25,6 +25,9 @@ type Spec struct {
 	Once bool
 	// Announced are the UIDs of the pods that the status names, of a reservation for one pod: see Announcement.
 	Announced []string
+	// Waiting: the reservation was placed on the room of running pods, its occupants, and waits until they end. Until
+	// then no other pod uses it, and it keeps what its occupants leave of it, also if it is for one pod.
+	Waiting bool
 	// Restricted: what the reservation has of a resource is all that its users get of it. RestrictedTo has the
 	// resources for which that counts; nil for all that are reserved.
 	Restricted    bool

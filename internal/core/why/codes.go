@@ -36,6 +36,9 @@ const (
 	ReservationAffinity
 	ReservationRestricted
 	ReservedForOthers
+	PreAllocationRequired
+	PreAllocationUnmet
+	PreAllocationUnsupported
 
 	// Gang.
 	GangNotFound

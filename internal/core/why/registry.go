@@ -244,6 +244,11 @@ var facts = [numCodes]Entry{
 	ReservationRestricted: {
 		Name: "ReservationRestricted", Class: Placement, Plugin: roomPlugin, Resolvable: true, Amount: true,
 	},
+	PreAllocationRequired: {Name: "PreAllocationRequired", Class: Placement, Plugin: roomPlugin, Resolvable: true},
+	PreAllocationUnmet:    {Name: "PreAllocationUnmet", Class: Placement, Plugin: roomPlugin, Resolvable: true},
+	PreAllocationUnsupported: {
+		Name: "PreAllocationUnsupported", Class: Placement, Plugin: roomPlugin,
+	},
 	ReservedForOthers: {
 		Name: "ReservedForOthers", Class: Placement, Plugin: roomPlugin, Resolvable: true, Upstream: true,
 	},

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 )
 
@@ -28,7 +29,8 @@ func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
 	for _, name := range options.Resources {
 		s.RestrictedTo = append(s.RestrictedTo, string(name))
 	}
-	if s.Once && node != "" {
+	s.Waiting = r.Status.Phase == v1alpha1.ReservationWaiting
+	if s.Once && node != "" && !s.Waiting {
 		for _, o := range r.Status.CurrentOwners {
 			s.Announced = append(s.Announced, string(o.UID))
 		}
@@ -97,6 +99,28 @@ func ReservationPod(pod *corev1.Pod) (out reservation.Pod, refused error) {
 		})
 	}
 	return out, cmp.Or(affinityErr, err)
+}
+
+// Occupant is a pod as a Reservation may take its room over. ok is false for a pod that is not counted by amounts
+// alone: it has CPUs, NUMA nodes or devices of its own.
+func Occupant(pod *corev1.Pod) (o reservation.Occupant, ok bool) {
+	read, err := ReservationPod(pod)
+	o.Pod = &read
+	o.Priority, _, _ = parse(pod.Annotations, annotation.PreAllocatablePriority, annotation.ParsePreAllocatablePriority)
+	return o, err == nil && !IsReservePod(pod) && UsedReservation(pod) == "" && !ReadPod(pod).Concerns
+}
+
+// RequiresPreAllocation reports whether a Reservation is placed on the room of running pods only.
+func RequiresPreAllocation(r *v1alpha1.Reservation) bool {
+	required, _ := annotation.ParseBool(r.Labels[annotation.PreAllocationRequired])
+	return required
+}
+
+// IsCounted reports whether a pod is counted by amounts alone: it asks for no CPUs or devices of its own.
+func IsCounted(pod *corev1.Pod) bool {
+	class, band, kube := PodQoS(pod)
+	return !qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: kube, MilliCPU: boundMilli(pod)}).Binds() &&
+		len(ServedDevices(pod)) == 0
 }
 
 // AsksForReservations reports whether a pod says which Reservations it may use.

@@ -75,6 +75,8 @@ type cycle struct {
 	pod    reservation.Pod
 	byNode map[string][]*reservation.Spec
 
+	pre *preallocation // of a Reservation that may be placed on the room of running pods; nil for any other pod
+
 	mu     sync.Mutex                   // guards chosen: filters of several nodes run at once
 	chosen map[string]*reservation.Spec // the Reservation that the pod is to use on a node
 }
@@ -125,6 +127,14 @@ func Exclude(cs fwk.CycleState, reservations map[string]bool) {
 // PreFilter finds the Reservations that the pod may use.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
+	if pre := p.preallocationOf(pod); pre != nil {
+		if !convert.IsCounted(pod) {
+			refused := &refusal{why.Reason{Code: why.PreAllocationUnsupported}}
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(refused)
+		}
+		cs.Write(stateKey, &cycle{pre: pre, chosen: map[string]*reservation.Spec{}})
+		return nil, nil
+	}
 	asked, byNode, err := p.matching(cs, pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&unreadable{err})
@@ -231,6 +241,9 @@ func (r *Rooms) Filter(ctx context.Context, f framework.Framework, cs fwk.CycleS
 	node fwk.NodeInfo,
 ) *fwk.Status {
 	c, name := read(cs), node.Node().Name
+	if c != nil && c.pre != nil {
+		return r.filterOver(ctx, f, cs, pod, node, c.pre)
+	}
 	if c == nil || len(c.byNode[name]) == 0 {
 		return f.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
 	}
@@ -259,7 +272,7 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 ) []why.Finding {
 	name, keeping := node.Node().Name, map[string]bool{}
 	c := read(cs)
-	if c != nil && len(c.byNode[name]) > 0 {
+	if c != nil && (c.pre != nil || len(c.byNode[name]) > 0) {
 		status := r.Filter(ctx, f, cs, pod, node)
 		var refused *refusal
 		switch {
@@ -352,9 +365,10 @@ func (*Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, _ [
 	return nil
 }
 
-// Score prefers nodes on which the pod uses a Reservation.
+// Score prefers nodes on which the pod uses a Reservation, or on which a Reservation needs the room of no running pod.
 func (*Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	if read(cs).chosenOn(node.Node().Name) != nil {
+	c := read(cs)
+	if c.pre != nil && len(c.pre.on(node.Node().Name)) == 0 || c.chosenOn(node.Node().Name) != nil {
 		return fwk.MaxScore, nil
 	}
 	return 0, nil
@@ -365,6 +379,10 @@ func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // Reserve makes the pod a user of the Reservation that was chosen, once its CPUs and devices are reserved.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	if c := read(cs); c != nil && c.pre != nil {
+		p.reservations.Occupy(pod.UID, c.pre.on(node))
+		return nil
+	}
 	uid, _ := Chosen(cs, node)
 	if uid == "" {
 		return nil
@@ -409,6 +427,10 @@ func (p *Plugin) exchange(node string, was, now *corev1.Pod) error {
 
 // Unreserve gives back what the pod uses. A second call, or one without Reserve, does nothing.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
+	if c := read(cs); c != nil && c.pre != nil {
+		p.reservations.Occupy(pod.UID, nil)
+		return
+	}
 	uid, _ := Chosen(cs, node)
 	if uid == "" {
 		return
@@ -550,6 +572,9 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 // SignPod signs no pod that may use a Reservation, or must: its place depends on more than the node.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	asked, byNode, err := p.matching(nil, pod)
+	if p.preallocationOf(pod) != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a reservation that may be placed on running pods is not signed")
+	}
 	if err != nil || asked != nil && (asked.Affinity.Required || len(byNode) > 0) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that may use a reservation is not signed")
 	}

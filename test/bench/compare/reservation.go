@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,7 +73,13 @@ func (c *cluster) setReservations(ctx context.Context, n, nodes int) error {
 		if _, err := all.Create(ctx, r, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		status := fmt.Appendf(nil, `{"status":{"phase":"Available","nodeName":%q}}`, nodeName(i*nodes/n))
+		// All that the scheduler would write, so that it writes nothing while pods are measured.
+		const condition = `{"type":%q,"status":"True","reason":%q,"lastProbeTime":%q,"lastTransitionTime":%[3]q}`
+		now := time.Now().UTC().Format(time.RFC3339)
+		status := fmt.Appendf(nil, `{"status":{"phase":"Available","nodeName":%q,"allocatable":{"cpu":"1"},`+
+			`"conditions":[%s,%s]}}`, nodeName(i*nodes/n),
+			fmt.Sprintf(condition, v1alpha1.ReservationScheduled, v1alpha1.ReasonScheduled, now),
+			fmt.Sprintf(condition, v1alpha1.ReservationReady, v1alpha1.ReasonAvailable, now))
 		_, err := all.Patch(ctx, name, types.MergePatchType, status, metav1.PatchOptions{}, "status")
 		return err
 	})

@@ -1,0 +1,93 @@
+package reserving
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/reservation"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// preallocation is what one scheduling cycle knows of a Reservation that may be placed on the room of running pods.
+type preallocation struct {
+	spec               *reservation.Spec
+	required, multiple bool
+
+	mu        sync.Mutex               // guards occupants
+	occupants map[string][]*corev1.Pod // the pods of a node on whose room it is placed there, none where enough is free
+}
+
+func (p *preallocation) choose(node string, pods []*corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.occupants[node] = pods
+}
+
+func (p *preallocation) on(node string) []*corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.occupants[node]
+}
+
+// preallocationOf returns nil for all pods but those of Reservations with preAllocation.
+func (p *Plugin) preallocationOf(pod *corev1.Pod) *preallocation {
+	if !convert.IsReservePod(pod) {
+		return nil
+	}
+	r, _ := p.reservations.Find(pod.UID)
+	if r == nil || !r.Spec.PreAllocation {
+		return nil
+	}
+	policy := r.Spec.PreAllocationPolicy
+	return &preallocation{
+		spec: convert.Reservation(r, ""), required: convert.RequiresPreAllocation(r),
+		multiple: policy != nil && policy.EnableMultiple, occupants: map[string][]*corev1.Pod{},
+	}
+}
+
+// filterOver runs the filters on a node, and where they refuse, as the Reservation finds it without the first of the
+// pods with which they pass, or with several allowed without the first ones.
+func (r *Rooms) filterOver(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
+	node fwk.NodeInfo, pre *preallocation,
+) *fwk.Status {
+	status := f.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
+	if pre.choose(node.Node().Name, nil); status.IsSuccess() && !pre.required ||
+		status.Code() == fwk.UnschedulableAndUnresolvable {
+		return status
+	}
+	var pods []*corev1.Pod
+	for _, info := range node.GetPods() {
+		pods = append(pods, info.GetPod())
+	}
+	occupants := r.Reservations.Occupants(pre.spec, pods)
+	switch {
+	case len(occupants) == 0 && pre.required:
+		return (&refusal{why.Reason{Code: why.PreAllocationRequired}}).status().WithPlugin(Name)
+	case len(occupants) == 0:
+		return status
+	}
+	without := map[string]bool{}
+	for i, o := range occupants {
+		first := i
+		if pre.multiple {
+			first = 0
+		} else {
+			clear(without)
+		}
+		without[string(o.UID)] = true
+		dry, left, failed := leave(ctx, f, cs, pod, node, without)
+		if failed != nil {
+			return failed
+		}
+		if f.RunFilterPluginsWithNominatedPods(ctx, dry, pod, left).IsSuccess() {
+			pre.choose(node.Node().Name, occupants[first:i+1])
+			return nil
+		}
+	}
+	return (&refusal{why.Reason{Code: why.PreAllocationUnmet}}).status().WithPlugin(Name)
+}
