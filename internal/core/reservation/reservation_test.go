@@ -206,14 +206,16 @@ func TestThePhasesOfAReservation(t *testing.T) {
 			reservation.Pending, reservation.Course{Now: now, Node: "n", Occupied: true}, reservation.Waiting, "",
 		},
 		"a running pod is not the one that uses it": {
-			reservation.Waiting, reservation.Course{Node: "n", Once: true, Used: true, Occupied: true},
+			reservation.Waiting,
+			reservation.Course{Node: "n", Once: true, Used: true, Occupied: true},
 			reservation.Waiting, "",
 		},
 		"the running pods have ended": {
 			reservation.Waiting, reservation.Course{Now: now, Node: "n", Once: true}, reservation.Available, "",
 		},
 		"expires while it waits": {
-			reservation.Waiting, reservation.Course{Now: now, Expires: now, Node: "n", Occupied: true},
+			reservation.Waiting,
+			reservation.Course{Now: now, Expires: now, Node: "n", Occupied: true},
 			reservation.Failed, "expired at 2026-01-02T03:04:05Z",
 		},
 		"expires this second": {
