@@ -28,6 +28,8 @@ type Settings struct {
 	Profiles           []Profile
 	// Migration has the limits of every move.
 	Migration MigrationControllerArgs
+	// Written is what the file sets, and where.
+	Written strict.Settings
 	// Warnings are about values that have no effect, or one that is seldom meant. Each begins with its place.
 	Warnings []string
 }
@@ -122,6 +124,9 @@ func Read(file string, text []byte) (Settings, error) {
 	r := reader{inspector: inspector{Document: documents[0]}, kinds: kinds()}
 	r.read()
 	r.Warnings = r.warnings
+	if len(text) > 0 {
+		r.Written = r.Document.Settings()
+	}
 	return r.Settings, r.problems.Err()
 }
 

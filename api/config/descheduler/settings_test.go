@@ -270,6 +270,7 @@ func TestBothKindsSayTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	koordinator.Nodes = kubernetes.Nodes // both select all
+	koordinator.Written, kubernetes.Written = strict.Settings{}, strict.Settings{}
 	a, _ := json.Marshal(koordinator)
 	b, _ := json.Marshal(kubernetes)
 	if diff := cmp.Diff(string(a), string(b)); diff != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,8 +30,8 @@ type Options struct {
 	// RESTConfig, else Kubeconfig (a path), else the service account says where the API server is.
 	RESTConfig *rest.Config
 	Kubeconfig string
-	// ServingAddress serves /metrics and what is below /apis/v1: on loopback plainly, elsewhere over TLS and only to
-	// those whom the API server lets use the path. "" or "0" serves none.
+	// ServingAddress serves /metrics, /configz and what is below /apis/v1: on loopback plainly, elsewhere over TLS and
+	// only to those whom the API server lets use the path. "" or "0" serves none.
 	ServingAddress string
 	// CertFile and KeyFile are in one folder, and read again when they change. Without them the certificate of the
 	// serving address signs itself.
@@ -100,7 +101,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer parts.forget()
 	if o.ServingAddress != "" && o.ServingAddress != "0" {
-		err = mgr.AddMetricsServerExtraHandler("/apis/v1/", answering(mgr.Elected(), parts.handlers))
+		err = errors.Join(mgr.AddMetricsServerExtraHandler("/configz", shown(&o)),
+			mgr.AddMetricsServerExtraHandler("/apis/v1/", answering(mgr.Elected(), parts.handlers)))
 	}
 	if err = errors.Join(err, mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("caches", parts.ready)); err != nil {
@@ -110,6 +112,16 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("run the descheduler: %w", err)
 	}
 	return nil
+}
+
+// shown answers /configz: what the file sets and where, and the limits of all moves with their defaults.
+func shown(o *Options) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{ // the client has gone
+			"settings": o.Settings.Written.All, "dryRun": o.Settings.DryRun, "limits": o.Settings.Migration,
+		})
+	}
 }
 
 // answering serves handlers by their paths while this replica leads: the others know less, and answer 503.

@@ -29,7 +29,8 @@ func free(t *testing.T) string {
 
 func TestRunServesUntilItsContextEnds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	settings, err := descheduler.Read("", nil)
+	text := []byte("apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\ndryRun: true\n")
+	settings, err := descheduler.Read("f.yaml", text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +46,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	await(t, client, "http://"+o.ServingAddress+"/metrics")
 	for path, want := range map[string]string{
 		"/metrics":          `tenon_build_info{component="tenon-descheduler",version="`,
+		"/configz":          `{"field":"dryRun","value":"true","origin":"f.yaml:3"}`,
 		"/apis/v1/makeroom": `503 Service Unavailable {"message":"the instance is not leader"}`,
 	} {
 		if got := get(t, client, "http://"+o.ServingAddress+path); !strings.Contains(got, want) {

@@ -56,8 +56,8 @@ func NewCommand() *cobra.Command {
 		"`names` of the schedulers that place Reservations; default: schedulerNames of the configuration")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; without it the service account is used")
 	f.StringVar(&o.ServingAddress, "serving-address", ":8443",
-		"`host:port` of /metrics and /apis/v1: plain on loopback, else over TLS with the API server's authorization; "+
-			"0 is none")
+		"`host:port` of /metrics, /configz and /apis/v1: plain on loopback, else over TLS with the API server's "+
+			"authorization; 0 is none")
 	f.StringVar(&o.CertFile, "tls-cert-file", "",
 		"certificate `file` of the serving address; without it the certificate signs itself")
 	f.StringVar(&o.KeyFile, "tls-private-key-file", "", "key `file` of the serving address, beside the certificate")
