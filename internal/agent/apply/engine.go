@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -76,6 +77,8 @@ type Engine struct {
 	leaves   map[string]*leaf // by path
 	complete bool             // Prune has completed the list of pods
 	begun    bool             // Begin was called, and the list of pods is not complete yet
+	be       desired.Limit    // of best-effort pods
+	beHeld   bool             // best-effort pods do not grow: their limit is not known yet
 	kubelet  *desired.Kubelet // what groups are to be without the agent; nil while the agent keeps them
 	recheck  bool             // the tree is to be read anew
 	visits   map[string]bool  // UIDs of pods whose groups are to be looked for anew
@@ -261,6 +264,11 @@ func (e *Engine) Binds(uid string) bool {
 	return e.testPod(uid, func(p *pod) bool { return p.Entry.Role.Binds() })
 }
 
+// IsBestEffort reports whether a pod that the Engine knows runs on the BE pool.
+func (e *Engine) IsBestEffort(uid string) bool {
+	return e.testPod(uid, func(p *pod) bool { return p.Entry.Role == qos.BEPool })
+}
+
 func (e *Engine) testPod(uid string, test func(*pod) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -356,6 +364,33 @@ func (e *Engine) KubeletKeepsMemory(keeps bool) {
 // that. No pod has CPUs of its own meanwhile.
 func (e *Engine) ReturnGroups(to *desired.Kubelet) { e.change(func() { e.kubelet = to }) }
 
+// HoldBE lets the groups of best-effort pods keep at most the CPUs that they have until LimitBE is called: an agent that
+// begins does not know yet whether an earlier one suppressed them.
+func (e *Engine) HoldBE() { e.change(func() { e.beHeld = true }) }
+
+// LimitBE bounds what best-effort pods may use, from the next pass on.
+func (e *Engine) LimitBE(l desired.Limit) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.beHeld || e.be != l {
+		e.be, e.beHeld = l, false
+		e.wake()
+	}
+}
+
+// QuotaReachesBE reports whether the group of Kubernetes' BestEffort pods contains all best-effort pods that run, and no
+// other pod: only then does its quota bound those pods alone.
+func (e *Engine) QuotaReachesBE() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.pods {
+		if p.Cgroup != "" && desired.IsBestEffort(p.Cgroup) != (p.Entry.Role == qos.BEPool) {
+			return false
+		}
+	}
+	return true
+}
+
 // View returns the account: the pools are what groups may use now, with the CPUs of pods that have not died yet held
 // back.
 func (e *Engine) View() *ledger.View {
@@ -408,6 +443,7 @@ func (e *Engine) inputOf(pods ...desired.Pod) desired.Input {
 	return desired.Input{
 		View: e.account.View(), Dialect: e.o.Cgroup.Dialect(), Pods: pods,
 		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR, Kubelet: e.kubelet,
+		BE: e.be,
 	}
 }
 

@@ -56,8 +56,11 @@ type pass struct {
 	rows  []desired.Row // of files other than cpuset.cpus
 	errs  []error
 	focus string // path of a leaf that is read again and written without back-off; "" for none
-	moved bool   // this round gave a leaf a set that has no CPU in common with its old one
-	view  *ledger.View
+	// beHeld: groups of best-effort pods that have CPUs do not grow. beLimited: their sets change often, and are not
+	// passed to Moved.
+	beHeld, beLimited bool
+	moved             bool // this round gave a leaf a set that has no CPU in common with its old one
+	view              *ledger.View
 }
 
 // run does one pass: it brings the tree to the table, as far as it is safe right now. It trusts what it knows of the
@@ -112,7 +115,7 @@ func (e *Engine) run(focus string, fresh bool) error {
 // reportAllSets passes every set of the table to Moved, not only those that changed.
 func (p *pass) reportAllSets() {
 	for _, it := range p.items {
-		if it.has && !it.kernel.vanished && !it.kernel.cpus.IsEmpty() {
+		if it.has && !it.kernel.vanished && !it.kernel.cpus.IsEmpty() && !(p.beLimited && it.role == qos.BEPool) {
 			p.e.moved[it.path] = p.m.FormatList(it.kernel.cpus)
 		}
 	}
@@ -279,6 +282,7 @@ func (e *Engine) plan(m *topo.Machine, focus string) *pass {
 	in, _ := e.input()
 	leaves := e.sortedLeaves()
 	p := &pass{e: e, m: m, view: in.View, items: make([]*item, 0, len(leaves)), focus: focus}
+	p.beHeld, p.beLimited = e.beHeld, !in.BE.CPUs.IsEmpty()
 	kstatic := desired.Pinned(in.View)
 	for _, l := range leaves {
 		if l.kernel.vanished {
@@ -438,7 +442,8 @@ func (p *pass) grow() {
 		return 1
 	})
 	for _, it := range order {
-		if it.settled() || it.orphan || !it.has {
+		if it.settled() || it.orphan || !it.has ||
+			p.beHeld && it.role == qos.BEPool && !it.kernel.cpus.IsEmpty() {
 			continue
 		}
 		// A parent that is narrower than the row is not cured by writing again.
@@ -532,7 +537,7 @@ func (p *pass) dropVanished() {
 	}
 	groups := make(map[string]bool, len(e.leaves))
 	for at, l := range e.leaves {
-		groups[at], groups[path.Dir(at)] = !l.kernel.vanished, true
+		groups[at], groups[path.Dir(at)], groups[path.Dir(path.Dir(at))] = !l.kernel.vanished, true, true
 	}
 	e.mu.Unlock()
 	now := e.o.Clock.Now()

@@ -21,7 +21,6 @@ import (
 //	kubepods/besteffort/pod1-2/ID
 //	kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_2.slice/cri-containerd-ID.scope
 const (
-	bestEffort  = "besteffort"
 	podPrefix   = "pod"
 	sliceSuffix = ".slice"
 )
@@ -163,8 +162,7 @@ func (e *Engine) walkPod(group, uid string, seen map[string]bool) error {
 
 // orphanRole returns the role of an unknown pod by its group's path.
 func orphanRole(group string) qos.Role {
-	class := strings.TrimSuffix(path.Base(path.Dir(group)), sliceSuffix)
-	if class == bestEffort || strings.HasSuffix(class, "-"+bestEffort) {
+	if desired.IsBestEffort(group) {
 		return qos.BEPool
 	}
 	return qos.SharedPool

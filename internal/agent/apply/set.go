@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
 // ErrDisjoint is returned for a set that has no CPU in common with what the parent group has: the kernel would take it
@@ -37,7 +38,9 @@ func (p *pass) set(it *item, want cpuset.Set) {
 	switch {
 	case err == nil:
 		delete(e.faults, f)
-		e.moved[it.path] = text
+		if !p.beLimited || it.role != qos.BEPool { // a runtime cannot store a new set each second
+			e.moved[it.path] = text
+		}
 		if !it.settled() {
 			return
 		}

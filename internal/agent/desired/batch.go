@@ -56,7 +56,7 @@ func (d *decider) appendBatch(to []Row, row Row, b convert.Batch) []Row {
 		set(file, value, BatchRequest)
 		file, value = d.in.Dialect.Quota()
 		if b.LimitMilliCPU > 0 {
-			value = quotaOf(b.LimitMilliCPU)
+			value = d.boundQuota(row.Path, quotaOf(b.LimitMilliCPU))
 		}
 		set(file, value, BatchLimit)
 	}

@@ -27,6 +27,8 @@ const (
 	SharedPoolWidened
 	// BEPool: the BE CPU shared pool.
 	BEPool
+	// BESuppressed: the part of the BE CPU shared pool that other pods leave to best-effort pods now.
+	BESuppressed
 	// SystemCPUs: the CPUs reserved for system pods.
 	SystemCPUs
 	// UnallocatedShared: an LSR pod that another scheduler bound, let run on the shared pool by a flag.
@@ -46,7 +48,8 @@ const (
 func (c Cause) String() string {
 	return [...]string{
 		"CPUs of the pod's allocation", "CPU shared pool", "CPU shared pool of the pod's NUMA nodes",
-		"whole CPU shared pool: none of it is left on the pod's NUMA nodes", "BE CPU shared pool", "system CPUs",
+		"whole CPU shared pool: none of it is left on the pod's NUMA nodes", "BE CPU shared pool",
+		"BE CPU shared pool, suppressed to what other pods leave", "system CPUs",
 		"CPU shared pool: the pod has no allocation", "no quota beside a cpuset", "NUMA nodes of the pod's memory",
 		"request of batch CPUs", "limit of batch resources",
 		"given back to the kubelet",
@@ -83,6 +86,8 @@ type Input struct {
 	// Kubelet is set on a node that Tenon leaves: all groups get the values of the kubelet.
 	Kubelet *Kubelet
 	Pods    []Pod
+	// BE bounds best-effort pods.
+	BE Limit
 }
 
 // Table is the desired state. Rows are sorted by path, then file; no two have both in common.
@@ -95,7 +100,9 @@ type Table struct {
 func Compute(in Input) Table {
 	m := in.View.Machine()
 	d := &decider{in: &in, m: m, kstatic: Pinned(in.View)}
-	d.shared, d.be = d.pool(in.View.SharedPool()), d.pool(in.View.BEPool())
+	d.shared = d.pool(in.View.SharedPool())
+	be, cause := d.bePool()
+	d.be, d.beCause = d.pool(be), cause
 	d.system = d.pool(in.View.Facts().System.Intersect(m.Online()))
 	var t Table
 	for i := range in.Pods {
@@ -114,6 +121,7 @@ func Compute(in Input) Table {
 			t.Rows = d.appendBatchRows(t.Rows, p)
 		}
 	}
+	t.Rows = d.appendGroupQuota(t.Rows)
 	slices.SortFunc(t.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.File, b.File))
 	})
@@ -126,6 +134,7 @@ type decider struct {
 	in                 *Input
 	m                  *topo.Machine
 	shared, be, system pool                  // the online CPUs of each pool; empty if it has none
+	beCause            Cause                 // of be
 	kstatic            map[string]cpuset.Set // as Pinned returns it
 }
 
@@ -164,7 +173,7 @@ func (d *decider) decide(p *Pod) (verdict, why.Reason) {
 	case qos.Exclusive, qos.ExclusiveWithBE:
 		return d.exclusive(p)
 	case qos.BEPool:
-		return fromPool(d.be, BEPool)
+		return fromPool(d.be, d.beCause)
 	case qos.SystemPool:
 		if !d.system.set.IsEmpty() {
 			return fromPool(d.system, SystemCPUs)

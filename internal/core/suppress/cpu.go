@@ -44,13 +44,15 @@ const (
 	period = 100_000
 )
 
-// NextCPUs returns the number of CPUs for best-effort pods that have now CPUs, on a node with total CPUs of which they
-// may use usable ones.
-func NextCPUs(now int, allowedMilli int64, usable, total int) int {
-	want := int(min(max(allowedMilli, 0)/1000, int64(usable)))
-	want = max(want, min(MinCPUs, usable))
+// Size is how many CPUs a node has, and how many of them best-effort pods may use; Threads is that of a core.
+type Size struct{ Usable, Total, Threads int }
+
+// NextCPUs returns the number of CPUs for best-effort pods that have now CPUs. A step of growth is at least a core.
+func NextCPUs(now int, allowedMilli int64, s Size) int {
+	floor := min(MinCPUs, s.Usable)
+	want := max(int(min(max(allowedMilli, 0)/1000, int64(s.Usable))), floor)
 	if want > now {
-		want = min(want, max(now+max(total*growthPercent/100, 1), min(MinCPUs, usable)))
+		want = min(want, max(now+max(s.Total*growthPercent/100, s.Threads, 1), floor))
 	}
 	return want
 }

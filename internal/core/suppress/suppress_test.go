@@ -86,7 +86,8 @@ func TestNextCPUs(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := suppress.NextCPUs(test.now, test.allowed, test.usable, test.total); got != test.want {
+			size := suppress.Size{Usable: test.usable, Total: test.total, Threads: 1}
+			if got := suppress.NextCPUs(test.now, test.allowed, size); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})
@@ -122,6 +123,7 @@ func TestGrowthReachesWhatIsAllowedAndShrinkingIsImmediate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.IntRange(1, 256).Draw(t, "total")
 		usable := rapid.IntRange(0, total).Draw(t, "usable")
+		size := suppress.Size{Usable: usable, Total: total, Threads: rapid.IntRange(1, 2).Draw(t, "threads")}
 		capacity := int64(total) * 1000
 		cpus, quota := usable, capacity*100
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
@@ -134,9 +136,9 @@ func TestGrowthReachesWhatIsAllowedAndShrinkingIsImmediate(t *testing.T) {
 			if sum := allowed + u.NonBE + u.System; allowed > 0 && sum*100 > capacity*l.ThresholdPercent {
 				t.Fatalf("%+v: %d allowed is more than %d %%", u, allowed, l.ThresholdPercent)
 			}
-			next := suppress.NextCPUs(cpus, allowed, usable, total)
+			next := suppress.NextCPUs(cpus, allowed, size)
 			if floor := min(suppress.MinCPUs, usable); next < floor || next > usable ||
-				int64(next) > max(allowed/1000, int64(floor)) || next > max(cpus, floor)+max(total/10, 1) {
+				int64(next) > max(allowed/1000, int64(floor)) || next > max(cpus, floor)+max(total/10, size.Threads) {
 				t.Fatalf("%d CPUs after %d with %d allowed of %d on %d", next, cpus, allowed, usable, total)
 			}
 			nextQuota := suppress.NextQuota(quota, allowed, capacity)
@@ -147,7 +149,7 @@ func TestGrowthReachesWhatIsAllowedAndShrinkingIsImmediate(t *testing.T) {
 			cpus, quota = next, nextQuota
 		}
 		for range total + 1 { // an idle node
-			cpus = suppress.NextCPUs(cpus, capacity, usable, total)
+			cpus = suppress.NextCPUs(cpus, capacity, size)
 		}
 		if cpus != usable {
 			t.Fatalf("%d CPUs on an idle node, want %d", cpus, usable)

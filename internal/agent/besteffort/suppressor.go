@@ -1,0 +1,204 @@
+package besteffort
+
+import (
+	"fmt"
+	"sync"
+
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/usage"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/suppress"
+	"github.com/tenon-project/tenon/internal/core/topo"
+)
+
+// Options are what a Suppressor needs.
+type Options struct {
+	Engine *apply.Engine
+	// Reserved returns what is reserved for the system, in milli-CPU.
+	Reserved func() int64
+	// Writes reports whether the agent decides about cpusets now.
+	Writes func() bool
+	// Changed is called when State has changed. It must not block.
+	Changed func(State)
+}
+
+// State is what best-effort pods may use. The zero value is no limit.
+type State struct {
+	// Suppressed reports that they may use less than the BE pool.
+	Suppressed bool
+	// CPUs is how many CPUs they may use, or Quota how many microseconds in a period of 100 ms; the other is 0. Of is the
+	// number of CPUs of the BE pool.
+	CPUs, Of int
+	Quota    int64
+	// Use and Limits are what that follows from.
+	Use    suppress.Use
+	Limits suppress.Limits
+	// Instead reports that the NodeSLO asks for a quota, which would bound other pods too, or not all best-effort pods.
+	Instead bool
+}
+
+// String says what best-effort pods may use, and why.
+func (s State) String() string {
+	if !s.Suppressed {
+		return "best-effort pods may use the whole BE CPU shared pool"
+	}
+	what := fmt.Sprintf("%d of %d CPUs", s.CPUs, s.Of)
+	if s.Quota > 0 {
+		what = fmt.Sprintf("%d ms of CPU time in each 100 ms", s.Quota/1000)
+	}
+	text := fmt.Sprintf("best-effort pods are suppressed to %s: other pods use %dm and the system %dm of %dm, which is "+
+		"%d %% of the node's %dm", what, s.Use.NonBE, max(s.Use.System, s.Use.Reserved),
+		s.Use.Capacity/100*s.Limits.ThresholdPercent, s.Limits.ThresholdPercent, s.Use.Capacity)
+	if s.Instead {
+		text += " (by cpuset: a quota would not bound best-effort pods alone)"
+	}
+	return text
+}
+
+// Suppressor keeps the limit of a node's best-effort pods. It is safe for concurrent use.
+type Suppressor struct {
+	o Options
+
+	mu       sync.Mutex // guards the fields below; held across calls of the engine, which calls nothing back
+	known    bool       // Follow was called
+	strategy *slo.ResourceThresholdStrategy
+	batch    map[string]bool // applications outside of pods that are best-effort
+	keeps    bool            // the quota of BestEffort pods was set, or may have been by an earlier agent
+	state    State
+	order    order
+}
+
+// order is an order of CPUs with what it was computed from.
+type order struct {
+	machine   *topo.Machine
+	pool, lsr cpuset.Set
+	cores     [][]int
+}
+
+// New returns a Suppressor that knows no NodeSLO yet. Until Follow is called, best-effort pods keep at most the CPUs
+// that they have.
+func New(o Options) *Suppressor {
+	o.Engine.HoldBE()
+	return &Suppressor{o: o}
+}
+
+// Follow takes the node's NodeSLO; nil for none. A field that is not set has its default.
+func (s *Suppressor) Follow(object *slo.NodeSLO) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.strategy, s.batch = true, nil, map[string]bool{}
+	if object != nil {
+		s.keeps = true
+		for _, h := range object.Spec.HostApplications {
+			s.batch[h.Name] = h.QoS == qos.BE.String()
+		}
+		if t := object.Spec.ResourceUsedThresholdWithBE; t != nil && t.Enable != nil && *t.Enable {
+			s.strategy = t
+		}
+	}
+	if s.strategy == nil {
+		s.lift()
+	}
+}
+
+// lift ends suppression. The caller holds mu.
+func (s *Suppressor) lift() {
+	s.o.Engine.LimitBE(desired.Limit{KeepsQuota: s.keeps})
+	s.setState(State{})
+}
+
+func (s *Suppressor) setState(now State) {
+	if before := s.state; now != before {
+		s.state = now
+		s.o.Changed(now)
+	}
+}
+
+// State returns what best-effort pods may use now.
+func (s *Suppressor) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Tick takes a measurement and sets the limit that follows from it.
+func (s *Suppressor) Tick(sample *usage.Sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	view := s.o.Engine.View()
+	if s.strategy == nil || view.Machine() == nil || sample.Capacity.MilliCPU <= 0 || !s.o.Writes() {
+		return
+	}
+	now := State{
+		Limits: suppress.Limits{
+			ThresholdPercent: or(s.strategy.CPUSuppressThresholdPercent, defaultThreshold),
+			MinPercent:       or(s.strategy.CPUSuppressMinPercent, 0),
+		},
+		Use: suppress.Use{
+			Capacity: sample.Capacity.MilliCPU, NonBE: s.nonBE(sample), System: sample.System.MilliCPU,
+			Reserved: s.o.Reserved(),
+		},
+	}
+	allowed := now.Use.Allowed(now.Limits)
+	pool := view.BEPool()
+	now.Of = pool.Len()
+	limit := desired.Limit{KeepsQuota: s.keeps}
+	asksQuota := s.strategy.CPUSuppressPolicy == slo.CPUCfsQuotaPolicy
+	if asksQuota && s.o.Engine.QuotaReachesBE() {
+		now.Quota = suppress.NextQuota(s.state.Quota, allowed, now.Use.Capacity)
+		now.Suppressed = now.Quota < int64(now.Of)*100_000
+		limit.Quota = now.Quota
+	} else {
+		before := s.state.CPUs
+		if before == 0 {
+			before = now.Of
+		}
+		m := view.Machine()
+		online := m.Online()
+		n := suppress.NextCPUs(before, allowed, suppress.Size{
+			Usable: now.Of, Total: online.Len(), Threads: m.ThreadsPerCore(),
+		})
+		limit.CPUs = suppress.First(s.orderOf(m, pool, view.LSR()), n)
+		now.CPUs, now.Instead = limit.CPUs.Len(), asksQuota
+		now.Suppressed = now.CPUs < now.Of
+	}
+	s.o.Engine.LimitBE(limit)
+	s.setState(now)
+}
+
+// or returns the value of a field, or its default.
+func or(field *int64, otherwise int64) int64 {
+	if field == nil {
+		return otherwise
+	}
+	return *field
+}
+
+// defaultThreshold is the default of cpuSuppressThresholdPercent.
+const defaultThreshold int64 = 65
+
+// nonBE returns what pods and applications use that are not best-effort. A pod that the engine does not know counts.
+func (s *Suppressor) nonBE(sample *usage.Sample) (milli int64) {
+	for uid, used := range sample.Pods {
+		if !s.o.Engine.IsBestEffort(uid) {
+			milli += used.MilliCPU
+		}
+	}
+	for name, used := range sample.Hosts {
+		if !s.batch[name] {
+			milli += used.MilliCPU
+		}
+	}
+	return milli
+}
+
+// orderOf returns the order of CPUs, computed anew after a change alone.
+func (s *Suppressor) orderOf(m *topo.Machine, pool, lsr cpuset.Set) [][]int {
+	if o := &s.order; o.machine != m || o.pool != pool || o.lsr != lsr {
+		*o = order{m, pool, lsr, suppress.Order(m, pool, lsr)}
+	}
+	return s.order.cores
+}

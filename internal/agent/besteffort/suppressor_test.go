@@ -1,0 +1,289 @@
+package besteffort_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/besteffort"
+	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/usage"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
+)
+
+// fataler is a test, or one case of a property.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// node is a machine of 2 NUMA nodes, 20 cores and 40 CPUs with a best-effort pod, be, whose limit is suppressed.
+type node struct {
+	fataler
+	tree       *kernel.Tree
+	engine     *apply.Engine
+	suppressor *besteffort.Suppressor
+	writes     bool
+	states     []besteffort.State
+}
+
+const fewest = 2 // CPUs of best-effort pods
+
+const bePod, beContainer = "kubepods/besteffort/podbe", "kubepods/besteffort/podbe/c"
+
+func newNode(t fataler, dialect desired.Dialect) *node {
+	t.Helper()
+	m := grid.Machine{Sockets: 2, Cores: 10, Threads: 2, NodeBytes: 1 << 30}.Build(t)
+	n := &node{fataler: t, writes: true}
+	var err error
+	n.tree, err = kernel.Open(kernel.Options{Machine: m, Dialect: dialect})
+	n.must(err)
+	n.engine = apply.New(apply.Options{Cgroup: n.tree})
+	n.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
+	n.suppressor = besteffort.New(besteffort.Options{
+		Engine: n.engine, Reserved: func() int64 { return 0 }, Writes: func() bool { return n.writes },
+		Changed: func(s besteffort.State) { n.states = append(n.states, s) },
+	})
+	n.engine.Prune(func(func(string) bool) {})
+	n.add("be", qos.BEPool, bePod)
+	n.add("ls", qos.SharedPool, "kubepods/podls")
+	n.follow(nil)
+	return n
+}
+
+func (n *node) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+// add adds a pod whose container c runs.
+func (n *node) add(uid string, role qos.Role, group string) {
+	n.Helper()
+	n.engine.Update(desired.Pod{
+		Entry: ledger.Entry{UID: uid, Namespace: "ns", Name: uid, Role: role}, Cgroup: group,
+		Batch: map[string]convert.Batch{"c": {CPU: role == qos.BEPool, MilliCPU: 1000, LimitMilliCPU: 30_000}},
+	})
+	n.must(n.tree.MkdirAll(group + "/c"))
+	if n.tree.Dialect() == desired.V1 {
+		for at, rest := "", strings.Split(group+"/c", "/"); len(rest) > 0; rest = rest[1:] {
+			at = strings.TrimPrefix(at+"/"+rest[0], "/")
+			if n.read(at, desired.CPUs) == "" {
+				n.must(n.tree.Write(at, desired.CPUs, "0-39"))
+				n.must(n.tree.Write(at, desired.Mems, "0"))
+			}
+		}
+	}
+	_, err := n.tree.Spawn(group + "/c")
+	n.must(err)
+	n.engine.AddStarted(apply.Container{PodUID: uid, Name: "c", Group: group + "/c", PodGroup: group}, false)
+	n.must(n.engine.Reconcile())
+}
+
+func (n *node) follow(s *slo.ResourceThresholdStrategy) {
+	n.Helper()
+	object := &slo.NodeSLO{Spec: slo.NodeSLOSpec{ResourceUsedThresholdWithBE: s}}
+	if s == nil {
+		object = nil
+	}
+	n.suppressor.Follow(object)
+	n.must(n.engine.Reconcile())
+}
+
+// tick lets the LS pod use CPUs, and returns how many the best-effort container has after that.
+func (n *node) tick(milli int64) int {
+	n.Helper()
+	n.suppressor.Tick(&usage.Sample{
+		Capacity: usage.Amounts{MilliCPU: 40_000},
+		Pods:     map[string]usage.Amounts{"ls": {MilliCPU: milli}, "be": {MilliCPU: 39_000}},
+	})
+	n.must(n.engine.Reconcile())
+	cpus := cpuset.MustParse(n.read(beContainer, "cpuset.cpus"))
+	return cpus.Len()
+}
+
+func (n *node) read(group, file string) string {
+	n.Helper()
+	text, err := n.tree.Read(group, file)
+	n.must(err)
+	return text
+}
+
+func enabled(policy slo.CPUSuppressPolicy) *slo.ResourceThresholdStrategy {
+	yes := true
+	return &slo.ResourceThresholdStrategy{Enable: &yes, CPUSuppressPolicy: policy}
+}
+
+func TestBestEffortPodsShrinkAtOnceAndGrowInSteps(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, desired.V2)
+	if got := n.tick(40_000); got != 40 {
+		t.Fatalf("without a NodeSLO: %d CPUs, want 40", got)
+	}
+	n.follow(enabled(""))
+	for i, step := range []struct {
+		ls   int64
+		want int
+	}{
+		{0, 26}, {20_000, 6}, {40_000, 2}, {20_000, 6}, {6000, 10}, {6000, 14}, {6000, 18}, {6000, 20}, {25_000, 2},
+	} {
+		if got := n.tick(step.ls); got != step.want {
+			t.Errorf("step %d, with %dm of LS: %d CPUs, want %d", i, step.ls, got, step.want)
+		}
+	}
+	if s := n.suppressor.State(); !s.Suppressed || !strings.Contains(s.String(), "2 of 40 CPUs: other pods use 25000m") {
+		t.Errorf("the state is %q", s)
+	}
+	n.follow(nil)
+	if got := n.tick(40_000); got != 40 || n.suppressor.State().Suppressed {
+		t.Errorf("after the NodeSLO is gone: %d CPUs, %v", got, n.suppressor.State())
+	}
+}
+
+func TestTheQuotaPolicyBoundsTheGroupOfBestEffortPods(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []desired.Dialect{desired.V1, desired.V2} {
+		t.Run(dialect.String(), func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, dialect)
+			file, lifted := dialect.Quota()
+			quota := func(group string) string {
+				word, _, _ := strings.Cut(n.read(group, file), " ")
+				return word
+			}
+			n.follow(enabled(slo.CPUCfsQuotaPolicy))
+			for _, step := range []struct {
+				ls         int64
+				want, pods string
+			}{
+				{0, "2600000", "2600000"},
+				{25_900, "10000", "10000"},
+				{40_000, "2000", "2000"},
+				{0, "402000", "402000"},
+				{0, "802000", "802000"},
+			} {
+				if got := n.tick(step.ls); got != 40 {
+					t.Errorf("%d CPUs, want all", got)
+				}
+				if got, leaf := quota("kubepods/besteffort"), quota(beContainer); got != step.want || leaf != step.pods {
+					t.Errorf("with %dm of LS: quotas %s and %s, want %s and %s", step.ls, got, leaf, step.want, step.pods)
+				}
+			}
+			n.follow(nil)
+			if got, leaf := quota("kubepods/besteffort"), quota(beContainer); got != lifted || leaf != "3000000" {
+				t.Errorf("after the NodeSLO is gone: quotas %s and %s", got, leaf)
+			}
+			// An LS pod in that group would be throttled too.
+			n.follow(enabled(slo.CPUCfsQuotaPolicy))
+			n.add("odd", qos.SharedPool, "kubepods/besteffort/pododd")
+			if got := n.tick(40_000); got != 2 || quota("kubepods/besteffort") != lifted {
+				t.Errorf("beside an LS pod: %d CPUs, quota %s", got, quota("kubepods/besteffort"))
+			}
+			if s := n.suppressor.State(); !strings.Contains(s.String(), "by cpuset") {
+				t.Errorf("the state is %q", s)
+			}
+		})
+	}
+}
+
+func TestBestEffortPodsAreNotWidenedWhileTheNodeSLOIsNotKnown(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, desired.V2)
+	n.follow(enabled(""))
+	n.tick(40_000)
+	next := apply.New(apply.Options{Cgroup: n.tree}) // the agent is started anew
+	next.SetFacts(*n.engine.View().Facts())
+	s := besteffort.New(besteffort.Options{
+		Engine: next, Reserved: func() int64 { return 0 }, Writes: func() bool { return true },
+		Changed: func(besteffort.State) {},
+	})
+	next.Update(desired.Pod{Entry: ledger.Entry{UID: "be", Role: qos.BEPool}})
+	next.Prune(func(yield func(string) bool) { yield("be") })
+	n.must(next.Verify())
+	before := n.read(beContainer, "cpuset.cpus")
+	if cpus := cpuset.MustParse(before); cpus.Len() != 2 {
+		t.Errorf("before the NodeSLO is known: %s, want 2 CPUs", before)
+	}
+	s.Follow(nil)
+	n.must(next.Verify())
+	if got := n.read(beContainer, "cpuset.cpus"); got != "0-39" {
+		t.Errorf("without a NodeSLO: %s, want 0-39", got)
+	}
+}
+
+func TestMeasurementsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	percent := func(n int64) *int64 { return &n }
+	type amounts = map[string]usage.Amounts
+	capacity := usage.Amounts{MilliCPU: 40_000}
+	for name, test := range map[string]struct {
+		sample usage.Sample
+		want   int
+	}{
+		"bad: an empty sample":         {usage.Sample{}, 40},
+		"bad: a negative capacity":     {usage.Sample{Capacity: usage.Amounts{MilliCPU: -1}}, 40},
+		"bad: a negative use":          {usage.Sample{Capacity: capacity, System: usage.Amounts{MilliCPU: -9}}, 26},
+		"pods that vanished":           {usage.Sample{Capacity: capacity, Pods: amounts{}}, 26},
+		"a pod that is not in the API": {usage.Sample{Capacity: capacity, Pods: amounts{"ghost": {MilliCPU: 90_000}}}, 2},
+		"an application":               {usage.Sample{Capacity: capacity, Hosts: amounts{"db": {MilliCPU: 20_000}}}, 6},
+	} {
+		n := newNode(t, desired.V2)
+		n.follow(enabled(""))
+		n.suppressor.Tick(&test.sample)
+		n.must(n.engine.Reconcile())
+		cpus := cpuset.MustParse(n.read(beContainer, "cpuset.cpus"))
+		if cpus.Len() != test.want {
+			t.Errorf("%s: %d CPUs, want %d", name, cpus.Len(), test.want)
+		}
+	}
+	for name, test := range map[string]struct {
+		threshold int64
+		want      int
+	}{"bad: -1 %": {-1, 2}, "bad: 101 %": {101, 40}, "0 %": {0, 2}} {
+		n := newNode(t, desired.V2)
+		s := enabled("")
+		s.CPUSuppressThresholdPercent = percent(test.threshold)
+		n.follow(s)
+		if got := n.tick(0); got != test.want {
+			t.Errorf("%s: %d CPUs, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestBestEffortPodsNeverHaveMoreThanIsLeft follows random loads: after each tick the set is at most what other pods
+// leave, or the minimum, and never has a CPU of an LSE pod.
+func TestBestEffortPodsNeverHaveMoreThanIsLeft(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := newNode(t, desired.V2)
+		n.follow(enabled(""))
+		for i := range rapid.IntRange(1, 8).Draw(t, "ticks") {
+			if rapid.IntRange(0, 3).Draw(t, "bind") == 0 {
+				n.engine.Update(desired.Pod{Entry: ledger.Entry{
+					UID: fmt.Sprint("lse", i), Role: qos.Exclusive, Class: qos.LSE, CPUList: fmt.Sprint(i, ",", i+20),
+				}})
+			}
+			ls := rapid.Int64Range(0, 40_000).Draw(t, "ls")
+			got := n.tick(ls)
+			if got > max(int(26_000-ls)/1000, fewest) {
+				t.Fatalf("%d CPUs beside %dm of LS", got, ls)
+			}
+			cpus, lse := cpuset.MustParse(n.read(beContainer, "cpuset.cpus")), n.engine.View().LSE()
+			if cpus.Overlaps(&lse) {
+				t.Fatalf("CPUs %v with LSE on %v", cpus, lse)
+			}
+		}
+	})
+}
