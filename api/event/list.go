@@ -45,6 +45,7 @@ const (
 	TopologyTooLarge
 	TakeoverPhase
 	NodeLeft
+	BestEffortSuppressed
 	OrphanHeld
 	CheckpointLost
 	ExclusivePolicyIgnored
@@ -133,6 +134,7 @@ var facts = [numReasons]Entry{
 	TopologyTooLarge:          {Name: "TopologyTooLarge", From: agent, On: "Node"},
 	TakeoverPhase:             {Name: "TakeoverPhase", From: agent, On: "Node", Normal: true},
 	NodeLeft:                  {Name: "NodeLeft", From: agent, On: "Node", Condition: true},
+	BestEffortSuppressed:      {Name: "BestEffortSuppressed", From: agent, On: "Node", Condition: true},
 	OrphanHeld:                {Name: "OrphanHeld", From: agent, On: "Node", Normal: true},
 	CheckpointLost:            {Name: "CheckpointLost", From: agent, On: "Node"},
 	ExclusivePolicyIgnored:    {Name: "ExclusivePolicyIgnored", From: scheduler, On: "Pod"},

@@ -16,6 +16,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/apply"
+	"github.com/tenon-project/tenon/internal/agent/besteffort"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
@@ -66,7 +67,8 @@ type parts struct {
 	kubelet    *observe.Observer
 	api        *apiServer
 	found      *inventory.Inventory
-	usage      *usage.Collector // nil where the machine has no cgroup tree
+	usage      *usage.Collector       // nil where the machine has no cgroup tree
+	suppressor *besteffort.Suppressor // nil where usage is
 
 	wired chan struct{} // closed once the fields below are set
 	// wire sets these once the version of NodeResourceTopology is known.
@@ -76,9 +78,11 @@ type parts struct {
 
 // signals are channels that hold one token while there is something to do.
 type signals struct {
-	poke   chan struct{} // the facts may have changed: follow refreshes them
-	claims chan struct{} // the CPUs that pods claim may have changed: follow reports contradictions
-	synced chan struct{} // the devices may have changed: followDevices reads them
+	// suppressed: what best-effort pods may use has changed, which is to be reported.
+	suppressed chan struct{}
+	poke       chan struct{} // the facts may have changed: follow refreshes them
+	claims     chan struct{} // the CPUs that pods claim may have changed: follow reports contradictions
+	synced     chan struct{} // the devices may have changed: followDevices reads them
 }
 
 // refreshed is what refresh has reported, to report only what changes. refresh alone uses it.
@@ -144,7 +148,8 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
 		signals: signals{
-			poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), synced: make(chan struct{}, 1),
+			suppressed: make(chan struct{}, 1),
+			poke:       make(chan struct{}, 1), claims: make(chan struct{}, 1), synced: make(chan struct{}, 1),
 		},
 		parts: parts{wired: make(chan struct{})}, facts: facts{applied: errStarting},
 	}
@@ -207,6 +212,11 @@ func New(o Options) (*Agent, error) {
 	})
 	if err != nil {
 		a.notes = append(a.notes, "what the node uses is not measured: "+err.Error())
+	} else {
+		a.suppressor = besteffort.New(besteffort.Options{
+			Engine: a.enforcer.Engine, Reserved: a.reservedMilli, Writes: a.writes,
+			Changed: func(besteffort.State) { a.wakeSuppression() },
+		})
 	}
 	a.transports = transport.New(transport.Options{
 		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
@@ -297,6 +307,7 @@ func (a *Agent) work(ctx context.Context) error {
 	g.run(a.found.Run)
 	if a.usage != nil {
 		g.run(a.usage.Run)
+		g.run(a.reportSuppression)
 	}
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
 	return g.wait()
@@ -319,6 +330,7 @@ func (a *Agent) join(ctx context.Context, g *group) error {
 		g.run(part)
 	}
 	g.run(a.follow)
+	g.run(a.followSLO)
 	if a.o.WatchKubelet {
 		g.run(a.watchKubelet)
 	}

@@ -34,6 +34,7 @@ import (
 	device "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -92,6 +93,7 @@ func newWorld(t *testing.T, spec string) *world {
 	w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{
 			v1alpha2.Resource(): "NodeResourceTopologyList", device.Resource(): "DeviceList",
+			slo.NodeSLOs(): "NodeSLOList", slo.NodeMetrics(): "NodeMetricList",
 		})
 	w.objects.PrependReactor("patch", "noderesourcetopologies", w.apply)
 	w.options = app.Options{

@@ -18,6 +18,7 @@ func (a *Agent) showUse(s *usage.Sample) {
 	m.ShowUse(a.o.Node, "all", s.Node.MilliCPU, s.Node.MemoryBytes)
 	m.ShowUse(a.o.Node, "pods", pods.MilliCPU, pods.MemoryBytes)
 	m.ShowUse(a.o.Node, "system", s.System.MilliCPU, s.System.MemoryBytes)
+	a.suppressor.Tick(s)
 	select {
 	case <-a.wired:
 		use := func(a usage.Amounts) report.Use { return report.Use{MilliCPU: a.MilliCPU, MemoryBytes: a.MemoryBytes} }

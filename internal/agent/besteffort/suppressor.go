@@ -3,6 +3,7 @@ package besteffort
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -69,6 +70,7 @@ type Suppressor struct {
 	keeps    bool            // the quota of BestEffort pods was set, or may have been by an earlier agent
 	state    State
 	order    order
+	measured time.Time // of the last sample
 }
 
 // order is an order of CPUs with what it was computed from.
@@ -124,12 +126,13 @@ func (s *Suppressor) State() State {
 	return s.state
 }
 
-// Tick takes a measurement and sets the limit that follows from it.
+// Tick takes a measurement and sets the limit that follows from it. One that was taken before has no effect.
 func (s *Suppressor) Tick(sample *usage.Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	view := s.o.Engine.View()
-	if s.strategy == nil || view.Machine() == nil || sample.Capacity.MilliCPU <= 0 || !s.o.Writes() {
+	view, again := s.o.Engine.View(), sample.Time.Equal(s.measured)
+	s.measured = sample.Time
+	if again || s.strategy == nil || view.Machine() == nil || sample.Capacity.MilliCPU <= 0 || !s.o.Writes() {
 		return
 	}
 	now := State{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -36,6 +37,7 @@ type node struct {
 	suppressor *besteffort.Suppressor
 	writes     bool
 	states     []besteffort.State
+	time       time.Time
 }
 
 const fewest = 2 // CPUs of best-effort pods
@@ -105,9 +107,10 @@ func (n *node) follow(s *slo.ResourceThresholdStrategy) {
 // tick lets the LS pod use CPUs, and returns how many the best-effort container has after that.
 func (n *node) tick(milli int64) int {
 	n.Helper()
+	n.time = n.time.Add(time.Second)
 	n.suppressor.Tick(&usage.Sample{
-		Capacity: usage.Amounts{MilliCPU: 40_000},
-		Pods:     map[string]usage.Amounts{"ls": {MilliCPU: milli}, "be": {MilliCPU: 39_000}},
+		Time: n.time, Capacity: usage.Amounts{MilliCPU: 40_000},
+		Pods: map[string]usage.Amounts{"ls": {MilliCPU: milli}, "be": {MilliCPU: 39_000}},
 	})
 	n.must(n.engine.Reconcile())
 	cpus := cpuset.MustParse(n.read(beContainer, "cpuset.cpus"))
@@ -170,9 +173,10 @@ func TestTheQuotaPolicyBoundsTheGroupOfBestEffortPods(t *testing.T) {
 			}{
 				{0, "2600000", "2600000"},
 				{25_900, "10000", "10000"},
-				{40_000, "2000", "2000"},
-				{0, "402000", "402000"},
-				{0, "802000", "802000"},
+				{40_000, "10000", "10000"},
+				{0, "410000", "410000"},
+				{25_000, "100000", "100000"},
+				{0, "500000", "500000"},
 			} {
 				if got := n.tick(step.ls); got != 40 {
 					t.Errorf("%d CPUs, want all", got)
@@ -241,6 +245,7 @@ func TestMeasurementsThatCannotBeUsed(t *testing.T) {
 	} {
 		n := newNode(t, desired.V2)
 		n.follow(enabled(""))
+		test.sample.Time = time.Unix(1, 0)
 		n.suppressor.Tick(&test.sample)
 		n.must(n.engine.Reconcile())
 		cpus := cpuset.MustParse(n.read(beContainer, "cpuset.cpus"))

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"context"
+	"path"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/besteffort"
+	"github.com/tenon-project/tenon/internal/agent/usage"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
+)
+
+// followSLO follows the node's NodeSLO. One that cannot be read leaves the last one in force.
+func (a *Agent) followSLO(ctx context.Context) error {
+	if a.usage == nil {
+		return nil
+	}
+	if served, err := a.api.serves(slo.NodeSLOs()); err == nil && !served {
+		a.suppressor.Follow(nil)
+	}
+	if a.api.waitServed(ctx, slo.NodeSLOs()) != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	inf := a.api.object(slo.NodeSLOs())
+	forget := func(*unstructured.Unstructured) {
+		a.usage.SetHosts(nil)
+		a.suppressor.Follow(nil)
+	}
+	err := handle(inf, func(object *unstructured.Unstructured) {
+		read := &slo.NodeSLO{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, read); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot read the NodeSLO, the last one counts", "node", a.o.Node)
+			return
+		}
+		a.usage.SetHosts(hostsOf(read))
+		a.suppressor.Follow(read)
+	}, forget)
+	if err != nil {
+		return err
+	}
+	watched := make(chan struct{})
+	go func() { defer close(watched); inf.RunWithContext(ctx) }()
+	defer func() { <-watched }()
+	if cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) && len(inf.GetStore().ListKeys()) == 0 {
+		a.suppressor.Follow(nil)
+	}
+	return nil
+}
+
+// hostsOf returns the applications of a NodeSLO whose cgroups can be measured: those below the root. Others count as the
+// system's.
+func hostsOf(object *slo.NodeSLO) (hosts []usage.Host) {
+	for _, h := range object.Spec.HostApplications {
+		if p := h.CgroupPath; p != nil && (p.Base == "" || p.Base == slo.BaseRoot) {
+			group := strings.TrimPrefix(path.Join("/", p.ParentDir, p.RelativePath), "/")
+			if group != "" {
+				hosts = append(hosts, usage.Host{Name: h.Name, Group: group})
+			}
+		}
+	}
+	return hosts
+}
+
+// suppressionPace is the shortest time between two reports of what best-effort pods may use: it changes each second.
+const suppressionPace = 30 * time.Second
+
+// reportSuppression keeps the condition BestEffortSuppressed.
+func (a *Agent) reportSuppression(ctx context.Context) error {
+	reported := besteffort.State{}
+	for {
+		select {
+		case <-a.suppressed:
+		case <-ctx.Done():
+			return nil
+		}
+		now := a.suppressor.State()
+		if now.Suppressed == reported.Suppressed && now.CPUs == reported.CPUs && now.Quota == reported.Quota {
+			continue
+		}
+		err := a.status.Set(ctx, event.BestEffortSuppressed, now.Suppressed, "OtherPodsUseTheNode", now.String())
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot report what best-effort pods may use", "node", a.o.Node)
+			continue
+		}
+		reported = now
+		select {
+		case <-a.o.Clock.After(suppressionPace):
+			a.wakeSuppression() // what changed meanwhile
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// wakeSuppression lets reportSuppression look again.
+func (a *Agent) wakeSuppression() {
+	select {
+	case a.suppressed <- struct{}{}:
+	default:
+	}
+}
+
+// reservedMilli returns what is reserved of the node's CPUs for others than pods: the larger of what the kubelet
+// reserves and what the Node's annotation does.
+func (a *Agent) reservedMilli() int64 {
+	node := a.currentNode()
+	if node == nil {
+		return 0
+	}
+	kubelet := node.Status.Capacity.Cpu().MilliValue() - node.Status.Allocatable.Cpu().MilliValue()
+	r, _, err := annotation.ParseReservation(node.Annotations[annotation.NodeReservation])
+	if err != nil {
+		return max(kubelet, 0) // the topology's problems name the annotation
+	}
+	asked := r.Resources[corev1.ResourceCPU]
+	milli := asked.MilliValue()
+	if ids, err := cpuset.ParseIDs(r.ReservedCPUs); err == nil && len(ids) > 0 {
+		milli = int64(len(ids)) * 1000
+	}
+	return max(kubelet, milli, 0)
+}

@@ -1,0 +1,91 @@
+package app_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tenon-project/tenon/api/event"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+// use lets the node use some of its CPUs for a time, outside of all pods.
+func (w *world) use(used *int64, cpus, seconds int64) {
+	w.t.Helper()
+	for range seconds {
+		*used += cpus * 100 // the kernel counts in 10 ms
+		w.file("proc/stat", stat(*used))
+		later(time.Second)
+	}
+}
+
+// stat is the file of a machine of 64 CPUs that have been used for a time, in 10 ms.
+func stat(used int64) string {
+	text := fmt.Sprintf("cpu  %d 0 0 0 0 0 0 0 0 0\n", used)
+	for i := range 64 {
+		text += fmt.Sprintf("cpu%d %d 0 0 0 0 0 0 0 0 0\n", i, used/64)
+	}
+	return text
+}
+
+func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "arm64-1s")
+		w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
+			GroupVersion: slo.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "nodeslos"}},
+		})
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": slo.GroupVersion().String(), "kind": slo.NodeSLOKind,
+			"metadata": map[string]any{"name": nodeName, "uid": "slo"},
+			"spec": map[string]any{
+				"resourceUsedThresholdWithBE": map[string]any{"enable": true, "cpuSuppressThresholdPercent": int64(50)},
+				"hostApplications":            []any{map[string]any{"name": "db"}},
+			},
+		}}
+		testkit.Check(t, w.objects.Tracker().Create(slo.NodeSLOs(), object, ""))
+		used := int64(0)
+		w.file("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
+		w.file("proc/stat", stat(0))
+		w.file("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 500 kB\nMemAvailable: 600 kB\nBuffers: 0 kB\nCached: 0 kB\n")
+		w.run(func(a *app.Agent) {
+			be := pod("be", "BE", "", "")
+			be.Spec.Containers[0].Resources.Requests, be.Spec.Containers[0].Resources.Limits = nil, nil
+			w.create(be)
+			c, err := w.start(a, be)
+			testkit.Check(t, err)
+			w.use(&used, 30, 3)
+			if got := w.cpuset(c); got != "0-1" {
+				t.Errorf("beside 30 of 64 CPUs, of 32 that may be in use: %s, want 0-1", got)
+			}
+			w.use(&used, 20, 40)
+			if got := w.cpuset(c); got != "0-11" {
+				t.Errorf("beside 20 CPUs: %s, want 0-11", got)
+			}
+			if got, text := w.condition(event.BestEffortSuppressed), w.message(event.BestEffortSuppressed); got != "True" ||
+				!strings.Contains(text, "suppressed to 12 of 64 CPUs") {
+				t.Errorf("condition %q: %s", got, text)
+			}
+			// A measurement that fails and a counter that goes back leave the last limit.
+			w.file("proc/stat", "cpu\n")
+			later(3 * time.Second)
+			w.file("proc/stat", stat(5))
+			later(time.Second)
+			if got := w.cpuset(c); got != "0-11" {
+				t.Errorf("without a measurement: %s, want 0-11", got)
+			}
+			testkit.Check(t, w.objects.Tracker().Delete(slo.NodeSLOs(), "", nodeName))
+			later(time.Minute)
+			if got, status := w.cpuset(c), w.condition(event.BestEffortSuppressed); got != "0-63" || status != "False" {
+				t.Errorf("without a NodeSLO: %s, condition %q", got, status)
+			}
+		})
+	})
+}
