@@ -57,8 +57,8 @@ func (a *Agent) followSLO(ctx context.Context) error {
 	return nil
 }
 
-// hostsOf returns the applications of a NodeSLO whose cgroups can be measured: those below the root. Others count as the
-// system's.
+// hostsOf returns the applications of a NodeSLO whose cgroups can be measured: those below the root. Others count as
+// the system's.
 func hostsOf(object *slo.NodeSLO) (hosts []usage.Host) {
 	for _, h := range object.Spec.HostApplications {
 		if p := h.CgroupPath; p != nil && (p.Base == "" || p.Base == slo.BaseRoot) {

@@ -54,7 +54,7 @@ func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 		used := int64(0)
 		w.file("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
 		w.file("proc/stat", stat(0))
-		w.file("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 500 kB\nMemAvailable: 600 kB\nBuffers: 0 kB\nCached: 0 kB\n")
+		w.file("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 500 kB\nMemAvailable: 600 kB\n")
 		w.run(func(a *app.Agent) {
 			be := pod("be", "BE", "", "")
 			be.Spec.Containers[0].Resources.Requests, be.Spec.Containers[0].Resources.Limits = nil, nil
@@ -69,8 +69,8 @@ func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 			if got := w.cpuset(c); got != "0-11" {
 				t.Errorf("beside 20 CPUs: %s, want 0-11", got)
 			}
-			if got, text := w.condition(event.BestEffortSuppressed), w.message(event.BestEffortSuppressed); got != "True" ||
-				!strings.Contains(text, "suppressed to 12 of 64 CPUs") {
+			got, text := w.condition(event.BestEffortSuppressed), w.message(event.BestEffortSuppressed)
+			if got != "True" || !strings.Contains(text, "suppressed to 12 of 64 CPUs") {
 				t.Errorf("condition %q: %s", got, text)
 			}
 			// A measurement that fails and a counter that goes back leave the last limit.

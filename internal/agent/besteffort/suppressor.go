@@ -26,12 +26,12 @@ type Options struct {
 	Changed func(State)
 }
 
-// State is what best-effort pods may use. The zero value is no limit.
+// State is what best-effort pods may use. The zero value bounds nothing.
 type State struct {
 	// Suppressed reports that they may use less than the BE pool.
 	Suppressed bool
-	// CPUs is how many CPUs they may use, or Quota how many microseconds in a period of 100 ms; the other is 0. Of is the
-	// number of CPUs of the BE pool.
+	// CPUs is how many CPUs they may use, or Quota how many microseconds in a period of 100 ms; the other is 0. Of is
+	// the number of CPUs of the BE pool.
 	CPUs, Of int
 	Quota    int64
 	// Use and Limits are what that follows from.
@@ -50,8 +50,8 @@ func (s State) String() string {
 	if s.Quota > 0 {
 		what = fmt.Sprintf("%d ms of CPU time in each 100 ms", s.Quota/1000)
 	}
-	text := fmt.Sprintf("best-effort pods are suppressed to %s: other pods use %dm and the system %dm of %dm, which is "+
-		"%d %% of the node's %dm", what, s.Use.NonBE, max(s.Use.System, s.Use.Reserved),
+	text := fmt.Sprintf("best-effort pods are suppressed to %s: other pods use %dm and the system %dm of %dm, which "+
+		"is %d %% of the node's %dm", what, s.Use.NonBE, max(s.Use.System, s.Use.Reserved),
 		s.Use.Capacity/100*s.Limits.ThresholdPercent, s.Limits.ThresholdPercent, s.Use.Capacity)
 	if s.Instead {
 		text += " (by cpuset: a quota would not bound best-effort pods alone)"
@@ -102,12 +102,12 @@ func (s *Suppressor) Follow(object *slo.NodeSLO) {
 		}
 	}
 	if s.strategy == nil {
-		s.lift()
+		s.endSuppression()
 	}
 }
 
-// lift ends suppression. The caller holds mu.
-func (s *Suppressor) lift() {
+// endSuppression lets best-effort pods use the whole pool. The caller holds mu.
+func (s *Suppressor) endSuppression() {
 	s.o.Engine.LimitBE(desired.Limit{KeepsQuota: s.keeps})
 	s.setState(State{})
 }

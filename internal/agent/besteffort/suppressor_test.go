@@ -146,7 +146,8 @@ func TestBestEffortPodsShrinkAtOnceAndGrowInSteps(t *testing.T) {
 			t.Errorf("step %d, with %dm of LS: %d CPUs, want %d", i, step.ls, got, step.want)
 		}
 	}
-	if s := n.suppressor.State(); !s.Suppressed || !strings.Contains(s.String(), "2 of 40 CPUs: other pods use 25000m") {
+	const says = "2 of 40 CPUs: other pods use 25000m"
+	if s := n.suppressor.State(); !s.Suppressed || !strings.Contains(s.String(), says) {
 		t.Errorf("the state is %q", s)
 	}
 	n.follow(nil)
@@ -181,8 +182,9 @@ func TestTheQuotaPolicyBoundsTheGroupOfBestEffortPods(t *testing.T) {
 				if got := n.tick(step.ls); got != 40 {
 					t.Errorf("%d CPUs, want all", got)
 				}
-				if got, leaf := quota("kubepods/besteffort"), quota(beContainer); got != step.want || leaf != step.pods {
-					t.Errorf("with %dm of LS: quotas %s and %s, want %s and %s", step.ls, got, leaf, step.want, step.pods)
+				got, leaf := quota("kubepods/besteffort"), quota(beContainer)
+				if got != step.want || leaf != step.pods {
+					t.Errorf("with %dm of LS: quotas %s, %s, want %s, %s", step.ls, got, leaf, step.want, step.pods)
 				}
 			}
 			n.follow(nil)
@@ -240,7 +242,7 @@ func TestMeasurementsThatCannotBeUsed(t *testing.T) {
 		"bad: a negative capacity":     {usage.Sample{Capacity: usage.Amounts{MilliCPU: -1}}, 40},
 		"bad: a negative use":          {usage.Sample{Capacity: capacity, System: usage.Amounts{MilliCPU: -9}}, 26},
 		"pods that vanished":           {usage.Sample{Capacity: capacity, Pods: amounts{}}, 26},
-		"a pod that is not in the API": {usage.Sample{Capacity: capacity, Pods: amounts{"ghost": {MilliCPU: 90_000}}}, 2},
+		"a pod that is not in the API": {usage.Sample{Capacity: capacity, Pods: amounts{"x": {MilliCPU: 90_000}}}, 2},
 		"an application":               {usage.Sample{Capacity: capacity, Hosts: amounts{"db": {MilliCPU: 20_000}}}, 6},
 	} {
 		n := newNode(t, desired.V2)

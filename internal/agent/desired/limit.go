@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
 
-// Limit is what all best-effort pods of a machine may use of its CPUs together. The zero value is no limit.
+// Limit is what all best-effort pods of a machine may use of its CPUs together. The zero value bounds nothing.
 type Limit struct {
 	// CPUs are the CPUs of the BE pool that they may use; empty for all. A set that has none of the pool's CPUs, which
 	// have just become those of other pods, has no effect.
