@@ -364,8 +364,8 @@ func (e *Engine) KubeletKeepsMemory(keeps bool) {
 // that. No pod has CPUs of its own meanwhile.
 func (e *Engine) ReturnGroups(to *desired.Kubelet) { e.change(func() { e.kubelet = to }) }
 
-// HoldBE lets the groups of best-effort pods keep at most the CPUs that they have until LimitBE is called: an agent that
-// begins does not know yet whether an earlier one suppressed them.
+// HoldBE lets the groups of best-effort pods keep at most the CPUs that they have until LimitBE is called: an agent
+// that begins does not know yet whether an earlier one suppressed them.
 func (e *Engine) HoldBE() { e.change(func() { e.beHeld = true }) }
 
 // LimitBE bounds what best-effort pods may use, from the next pass on.
@@ -378,8 +378,8 @@ func (e *Engine) LimitBE(l desired.Limit) {
 	}
 }
 
-// QuotaReachesBE reports whether the group of Kubernetes' BestEffort pods contains all best-effort pods that run, and no
-// other pod: only then does its quota bound those pods alone.
+// QuotaReachesBE reports whether the group of Kubernetes' BestEffort pods contains all best-effort pods that run, and
+// no other pod: only then does its quota bound those pods alone.
 func (e *Engine) QuotaReachesBE() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -442,8 +442,8 @@ func (e *Engine) input() (desired.Input, bool) {
 func (e *Engine) inputOf(pods ...desired.Pod) desired.Input {
 	return desired.Input{
 		View: e.account.View(), Dialect: e.o.Cgroup.Dialect(), Pods: pods,
-		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR, Kubelet: e.kubelet,
-		BE: e.be,
+		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
+		Kubelet: e.kubelet, BE: e.be,
 	}
 }
 

@@ -12,7 +12,7 @@ type Limit struct {
 	// CPUs are the CPUs of the BE pool that they may use; empty for all. A set that has none of the pool's CPUs, which
 	// have just become those of other pods, has no effect.
 	CPUs cpuset.Set
-	// Quota is the quota of the group of Kubernetes' BestEffort pods, in microseconds of a period of 100 ms; 0 for none.
+	// Quota is that of the group of Kubernetes' BestEffort pods, in microseconds of a period of 100 ms; 0 for none.
 	Quota int64
 	// KeepsQuota reports that the quota of that group is Tenon's: without one, it is lifted.
 	KeepsQuota bool
