@@ -153,6 +153,14 @@ func Steps() []Step {
 		{Blocks: "docs/guide/simulate.md $ tenon simulate", Scene: Offline},
 		{Blocks: "docs/guide/quota.md $ tenon simulate", Scene: Offline},
 		{
+			Blocks: "docs/guide/place-by-load.md $ tenon simulate", Scene: Offline,
+			Before: "cp 1.yaml node.yaml; cp 2.yaml pod.yaml",
+		},
+		{
+			Blocks: "docs/guide/place-by-load.md kubectl annotate", Scene: Unrun,
+			Why: "TestFilter of internal/sched/loadaware has thresholds of a node",
+		},
+		{
 			Blocks: "docs/guide/reservations.md $ tenon simulate", Scene: Offline,
 			Before: "cp 1.yaml reservation.yaml; cp 2.yaml web.yaml",
 		},

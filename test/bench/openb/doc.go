@@ -19,4 +19,9 @@
 // pod, in the order of arrival, gets a place if there is one, or else after the smallest set of at most 0, 1, 2 or 4
 // moves that internal/core/defrag finds. All pods may move, at equal cost; a pod that moves keeps its size, and has its
 // new place before it leaves the old one. A search that ended by a bound is counted: it proves nothing.
+//
+// With -burst no trace is read: 500 pods come within 50 seconds to 50 machines of 32 CPUs that already use 5 to 54
+// percent of their CPUs, whatever is requested of them (10 to 59 percent). A pod requests 1 CPU and uses 0.2 to 1.8
+// from a minute after its start on; machines report each minute, each at a second of its own. Pods that no machine
+// takes wait. The scores are those of kube-scheduler by requests, with that of internal/core/load added.
 package main

@@ -53,10 +53,15 @@ func run(args []string, out io.Writer) error {
 	models := flags.String("models", "", "`PERCENT:DRAW` or all: compare rollout with fgd where pods name models")
 	framework := flags.Bool("framework", false, "compare the first seed of rollout with the scheduler (minutes)")
 	room := flags.Bool("room", false, "measure what making room for pods that wait adds (minutes)")
+	byLoad := flags.Bool("burst", false, "measure a burst of pods on nodes that report late; reads no trace")
 	flags.IntVar(&settings.Sequences, "sequences", settings.Sequences, "sequences that rollout offers to a state")
 	flags.Int64Var(&settings.MultiGPU, "multi-gpu", settings.MultiGPU, "thousandths of FGD's measure that rollout adds")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *byLoad && *seeds > 0 {
+		bursts(out, *seeds)
+		return nil
 	}
 	if *nodes == "" || *pods == "" || *seeds < 1 {
 		return fmt.Errorf("-nodes and -pods are required, and -seeds must be 1 or more")

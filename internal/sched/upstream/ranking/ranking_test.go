@@ -55,6 +55,7 @@ type cluster struct {
 	store    *kube.Store
 	loads    *kube.Loads
 	now      time.Time
+	reports  bool // nodes report what they use, in benchmarks
 	factory  informers.SharedInformerFactory
 	profiles map[string]*Profile
 	sampled  map[string]bool // profiles that ask a part of the nodes
