@@ -721,7 +721,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"an unknown subject": {
 			[]string{"top", "num", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{`cannot show "num", did you mean "numa"?: use node, numa or gpu`},
+			[]string{`cannot show "num", did you mean "numa"?: use node, numa, gpu, use or pods`},
 		},
 		"an unknown format": {
 			[]string{"top", "-o", "xml", "--kubeconfig", without},

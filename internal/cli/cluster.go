@@ -60,6 +60,7 @@ func connect(flags *genericclioptions.ConfigFlags) (cluster, error) {
 type account struct {
 	store *kube.Store
 	nodes []*corev1.Node // by name
+	all   []*corev1.Pod
 	// pods holds the live pods of each node, by UID.
 	pods map[string]map[string]qos.Pod
 	// used is the sum of their requests, by node.
@@ -83,6 +84,7 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 	}
 	for i := range pods {
 		p := &pods[i]
+		a.all = append(a.all, p)
 		a.store.PutPod(p)
 		a.reserved.PutPod(p)
 		if node := p.Spec.NodeName; node != "" && !convert.Ended(p) {

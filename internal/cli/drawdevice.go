@@ -79,12 +79,6 @@ func deviceName(o *view.DeviceOnNode) string {
 	return o.Type + " " + strconv.Itoa(int(o.Minor))
 }
 
-// bar has ten cells; one that is in use in part is full.
-func (d *drawing) bar(percent int64) string {
-	full := int(percent+9) / 10
-	return strings.Repeat(d.symbol("█", "#"), full) + strings.Repeat(d.symbol("░", "."), 10-full)
-}
-
 // use says who has how much of a device.
 func (d *drawing) use(o *view.DeviceOnNode) string {
 	var parts []string

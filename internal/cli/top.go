@@ -18,7 +18,7 @@ import (
 func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	c := &cobra.Command{
-		Use:   "top [node | numa | gpu]",
+		Use:   "top [node | numa | gpu | use | pods]",
 		Short: "Show allocated and free CPUs or GPUs by node",
 		Long: `Show allocated and free CPUs with the largest pod that would get exclusive CPUs, or the same of GPUs.
 
@@ -30,7 +30,12 @@ Of GPUs: GPUS counts them, and those that are degraded (likely to fail). USED is
 pod, PARTS those that are shared and have a part left, with the sum of what is left. FIT1 to FIT8 are the numbers of
 pods of 1, 2, 4 and 8 whole GPUs, with a CPU and 1 GiB for each GPU, that the node would still take. STRANDED are GPUs
 that such a pod or a share cannot use, with the cause: unhealthy, kubelet (it gives out the devices), cordon, cpu,
-memory, partition, share (cores or memory alone are left).`,
+memory, partition, share (cores or memory alone are left).
+
+Of use, by the NodeMetrics that agents write: USED is the average over five minutes, unless a NodeMetric says another
+time, P95 the 95th percentile of them, and a bar is what is used of ALLOC, of a pod of REQ. RECLAIM is what pods of
+class koord-prod requested and will not use, BATCH what batch pods are granted, REPORT the age of the report. "-" is
+what no component has reported. Pods that use most CPU come first.`,
 		Example: `  # a row for each node
   tenon top
 
@@ -40,9 +45,13 @@ memory, partition, share (cores or memory alone are left).`,
   # whole GPUs and shares that are free, and what fits
   tenon top gpu
 
+  # what nodes and pods use of what they have
+  tenon top use
+  tenon top pods
+
   # for programs
   tenon top node -o json`,
-		ValidArgs: []string{"node", "numa", "gpu"},
+		ValidArgs: topSubjects(),
 		RunE: func(c *cobra.Command, args []string) error {
 			what, err := topSubject(args)
 			if err != nil {
@@ -50,6 +59,9 @@ memory, partition, share (cores or memory alone are left).`,
 			}
 			if err := list.check(""); err != nil {
 				return err
+			}
+			if what == "use" || what == "pods" {
+				return showUse(c.Context(), flags, streams.Out, &list, what)
 			}
 			return list.show(c.Context(), flags, streams.Out, "", func(w io.Writer, a *account) error {
 				return printTop(w, a, what, list.format, list.width(streams.Out))
@@ -60,12 +72,14 @@ memory, partition, share (cores or memory alone are left).`,
 	return c
 }
 
+func topSubjects() []string { return []string{"node", "numa", "gpu", "use", "pods"} }
+
 func topSubject(args []string) (string, error) {
 	if len(args) == 0 {
 		return "node", nil
 	}
 	if len(args) > 1 {
-		return "", usagef("too many arguments: give node, numa or gpu")
+		return "", usagef("too many arguments: give node, numa, gpu, use or pods")
 	}
 	switch args[0] {
 	case "node", "nodes", "no":
@@ -74,9 +88,12 @@ func topSubject(args []string) (string, error) {
 		return "numa", nil
 	case "gpu", "gpus":
 		return "gpu", nil
+	case "use":
+		return "use", nil
+	case "pods", "pod", "po":
+		return "pods", nil
 	}
-	return "", usagef("cannot show %q%s: use node, numa or gpu", args[0],
-		suggest(args[0], []string{"node", "numa", "gpu"}))
+	return "", usagef("cannot show %q%s: use node, numa, gpu, use or pods", args[0], suggest(args[0], topSubjects()))
 }
 
 func printTop(out io.Writer, a *account, what, format string, width int) error {

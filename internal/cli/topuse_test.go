@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// TestUseAsGolden has a node with a report, one whose report says nothing, and one without; pods of the report, of an
+// earlier pod of their name, and of none.
+func TestUseAsGolden(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	resources := func(list ...string) slo.ResourceMap {
+		return slo.ResourceMap{Resources: testobject.List(list...)}
+	}
+	metric := &slo.NodeMetric{Status: slo.NodeMetricStatus{
+		UpdateTime: ptr.To(metav1.NewTime(now.Add(-12 * time.Second))),
+		NodeMetric: &slo.NodeMetricInfo{
+			NodeUsage: resources("cpu", "17250m", "memory", "3Gi"),
+			AggregatedNodeUsages: []slo.AggregatedUsage{
+				{Duration: metav1.Duration{Duration: time.Hour}, Usage: map[slo.AggregationType]slo.ResourceMap{
+					slo.P95: resources("cpu", "1", "memory", "1Gi"),
+				}},
+				{Duration: metav1.Duration{Duration: time.Minute}, Usage: map[slo.AggregationType]slo.ResourceMap{
+					slo.P95: resources("cpu", "40", "memory", "5Gi"),
+				}},
+			},
+		},
+		ProdReclaimableMetric: &slo.ReclaimableMetric{Resource: resources("cpu", "3", "memory", "1Gi")},
+	}}
+	for i := range pods {
+		p := &pods[i]
+		p.Status.StartTime = ptr.To(metav1.NewTime(now.Add(-time.Hour)))
+		if i == 1 { // it has started after the report: that is about an earlier pod of its name
+			p.Status.StartTime = ptr.To(metav1.NewTime(now))
+		}
+		if i%3 != 2 {
+			metric.Status.PodsMetric = append(metric.Status.PodsMetric, &slo.PodMetricInfo{
+				Namespace: p.Namespace, Name: p.Name, PodUsage: resources("cpu", "1500m", "memory", "100Mi"),
+			})
+		}
+	}
+	nodes[0].Status.Allocatable["kubernetes.io/batch-cpu"] = testobject.List("x", "23000")["x"]
+	nodes[0].Status.Allocatable["kubernetes.io/batch-memory"] = testobject.List("x", "8Gi")["x"]
+	metrics := map[string]*slo.NodeMetric{"epyc": metric, "static": {}, "gone": metric}
+	a := newAccount(nodes, pods, topologies)
+	for name, format := range map[string]string{"top-use.txt": "table", "top-use.json": "json"} {
+		var out strings.Builder
+		if err := printUse(&out, nodeUses(a, metrics, now), format, paint{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out.String())
+	}
+	for name, format := range map[string]string{"top-pods.txt": "table", "top-pods.json": "json"} {
+		var out strings.Builder
+		if err := printPodUse(&out, podUses(a, metrics), format, paint{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out.String())
+	}
+}

@@ -1,0 +1,101 @@
+package describe
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// NodeUse describes what a node uses by its NodeMetric, nil for none, with the requests of its pods.
+func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now time.Time) view.NodeUse {
+	all := node.Status.Allocatable
+	out := view.NodeUse{
+		Node: node.Name, ReportSeconds: -1,
+		CPU: view.AmountUse{
+			Allocatable: view.CPUText(all.Cpu().MilliValue()), Requested: view.CPUText(requested.MilliCPU),
+			UsedPercent: -1,
+		},
+		Memory: view.AmountUse{
+			Allocatable: view.BytesText(all.Memory().Value()), Requested: view.BytesText(requested.MemoryBytes),
+			UsedPercent: -1,
+		},
+	}
+	if q, ok := all["kubernetes.io/batch-cpu"]; ok {
+		out.CPU.Batch = view.CPUText(q.Value())
+	}
+	if q, ok := all["kubernetes.io/batch-memory"]; ok {
+		out.Memory.Batch = view.BytesText(q.Value())
+	}
+	if metric == nil || metric.Status.UpdateTime == nil || metric.Status.NodeMetric == nil {
+		return out
+	}
+	out.ReportSeconds = max(0, int64(now.Sub(metric.Status.UpdateTime.Time)/time.Second))
+	addUse(&out.CPU, &out.Memory, metric.Status.NodeMetric.NodeUsage, all)
+	if p95, ok := shortest(metric.Status.NodeMetric.AggregatedNodeUsages); ok {
+		if q, ok := p95.Resources[corev1.ResourceCPU]; ok {
+			out.CPU.P95 = view.CPUText(q.MilliValue())
+		}
+		if q, ok := p95.Resources[corev1.ResourceMemory]; ok {
+			out.Memory.P95 = view.BytesText(q.Value())
+		}
+	}
+	if r := metric.Status.ProdReclaimableMetric; r != nil {
+		if q, ok := r.Resource.Resources[corev1.ResourceCPU]; ok {
+			out.CPU.Reclaimable = view.CPUText(q.MilliValue())
+		}
+		if q, ok := r.Resource.Resources[corev1.ResourceMemory]; ok {
+			out.Memory.Reclaimable = view.BytesText(q.Value())
+		}
+	}
+	return out
+}
+
+// shortest returns p95 over the shortest time that has one.
+func shortest(all []slo.AggregatedUsage) (found slo.ResourceMap, ok bool) {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b slo.AggregatedUsage) int {
+		return int(a.Duration.Seconds() - b.Duration.Seconds())
+	})
+	for _, u := range sorted {
+		if found, ok = u.Usage[slo.P95]; ok {
+			return found, true
+		}
+	}
+	return found, false
+}
+
+// addUse adds what is used, and how much that is of all.
+func addUse(cpu, memory *view.AmountUse, used slo.ResourceMap, all corev1.ResourceList) {
+	if q, ok := used.Resources[corev1.ResourceCPU]; ok {
+		cpu.Used, cpu.UsedPercent = view.CPUText(q.MilliValue()), view.PercentOf(q.MilliValue(), all.Cpu().MilliValue())
+	}
+	if q, ok := used.Resources[corev1.ResourceMemory]; ok {
+		memory.Used, memory.UsedPercent = view.BytesText(q.Value()), view.PercentOf(q.Value(), all.Memory().Value())
+	}
+}
+
+// PodUse describes what a pod requests and uses by its node's report, nil where the report has no such pod or is older
+// than the pod.
+func PodUse(pod *corev1.Pod, reported *slo.PodMetricInfo) view.PodUse {
+	class, asks := Class(pod), Requests(pod)
+	out := view.PodUse{
+		Pod: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName,
+		QoS: class.Class.String(), Priority: class.Band.String(),
+		CPU:    view.AmountUse{Requested: view.CPUText(asks.MilliCPU), UsedPercent: -1},
+		Memory: view.AmountUse{Requested: view.BytesText(asks.MemoryBytes), UsedPercent: -1},
+	}
+	if reported == nil {
+		return out
+	}
+	addUse(&out.CPU, &out.Memory, reported.PodUsage, nil)
+	if q, ok := reported.PodUsage.Resources[corev1.ResourceCPU]; ok {
+		out.CPU.UsedPercent = view.PercentOf(q.MilliValue(), asks.MilliCPU)
+	}
+	if q, ok := reported.PodUsage.Resources[corev1.ResourceMemory]; ok {
+		out.Memory.UsedPercent = view.PercentOf(q.Value(), asks.MemoryBytes)
+	}
+	return out
+}
