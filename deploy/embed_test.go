@@ -44,6 +44,7 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 		"podgroups.scheduling.sigs.k8s.io":                   {"v1alpha1": true},
 		"clusternetworktopologies.scheduling.koordinator.sh": {"v1alpha1": true},
 		"podgroups.scheduling.x-k8s.io":                      {"v1alpha1": true},
+		"clustercolocationprofiles.config.koordinator.sh":    {"v1alpha1": true},
 		"elasticquotaprofiles.quota.koordinator.sh":          {"v1alpha1": true},
 		"devices.scheduling.koordinator.sh":                  {"v1alpha1": true},
 		"reservations.scheduling.koordinator.sh":             {"v1alpha1": true},

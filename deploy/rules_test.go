@@ -419,8 +419,8 @@ func TestCRDsAreKeptByDefault(t *testing.T) {
 		count int
 		keep  string
 	}{
-		"": {13, "keep"}, "crds.keep=false": {13, ""}, "crds.enabled=false": {0, ""},
-		"crds.skip={podgroups.scheduling.x-k8s.io}": {12, "keep"},
+		"": {14, "keep"}, "crds.keep=false": {14, ""}, "crds.enabled=false": {0, ""},
+		"crds.skip={podgroups.scheduling.x-k8s.io}": {13, "keep"},
 	} {
 		found := kinds(render(t, home, "--set", name), "CustomResourceDefinition")
 		if len(found) != want.count {

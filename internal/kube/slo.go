@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 )
@@ -27,6 +28,15 @@ func NewNodeSLOInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{slo.NodeSLOs()}, slo.NodeSLOKind,
 		func() *slo.NodeSLOList { return &slo.NodeSLOList{} },
 		func(all *slo.NodeSLOList, s *slo.NodeSLO) { all.Items = append(all.Items, *s) }, readAs[slo.NodeSLO])
+}
+
+// NewColocationProfileInformer is NewNodeMetricInformer of ClusterColocationProfiles.
+func NewColocationProfileInformer(client rest.Interface) cache.SharedIndexInformer {
+	type profile = colocation.ClusterColocationProfile
+	type list = colocation.ClusterColocationProfileList
+	return informerOf(client, []schema.GroupVersionResource{colocation.Resource()}, "ClusterColocationProfile",
+		func() *list { return &list{} }, func(all *list, p *profile) { all.Items = append(all.Items, *p) },
+		readAs[profile])
 }
 
 // readAs reads an object as far as it can be read.

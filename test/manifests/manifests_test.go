@@ -61,6 +61,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("the manager has the rights that its controllers need", c.controllers)
 	t.Run("the manifests of the documentation are accepted", c.pages)
 	t.Run("pods of other schedulers are left alone", c.foreign)
+	t.Run("a profile makes batch pods, also beside a LimitRange", c.colocation)
 }
 
 func start(t *testing.T) *cluster {
@@ -104,6 +105,62 @@ func start(t *testing.T) *cluster {
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	testkit.Check(t, err)
 	return c
+}
+
+// colocation creates pods in a namespace whose LimitRange adds limits: batch pods have none of CPU and memory.
+func (c *cluster) colocation(t *testing.T) {
+	for _, text := range []string{
+		`{apiVersion: v1, kind: Namespace, metadata: {name: data, labels: {team: data}}}`,
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: data, name: default}}`,
+		`{apiVersion: v1, kind: LimitRange, metadata: {namespace: data, name: limits}, spec: {limits: [{type: Container,
+  default: {cpu: "1", memory: 1Gi}, defaultRequest: {cpu: 250m, memory: 512Mi}}]}}`,
+		`{apiVersion: config.koordinator.sh/v1alpha1, kind: ClusterColocationProfile, metadata: {name: spark}, spec: {
+  namespaceSelector: {matchLabels: {team: data}}, selector: {matchLabels: {app: spark}}, qosClass: BE,
+  priorityClassName: koord-batch, koordinatorPriority: 10,
+  patch: {spec: {tolerations: [{key: batch, operator: Exists}]}}}}`,
+	} {
+		objects, err := install.Parse([]byte(text))
+		testkit.Check(t, err)
+		testkit.Check(t, c.applier.Apply(t.Context(), objects))
+	}
+	pods := c.client.CoreV1().Pods("data")
+	var got *corev1.Pod
+	for deadline := time.Now().Add(time.Minute); ; { // the manager learns of the profile by a watch
+		pod := object.Pod("spark", object.Scheduler("tenon-scheduler"), object.Label("app", "spark"),
+			object.Requests("cpu", "500m"))
+		pod.Namespace, pod.UID = "data", ""
+		var err error
+		got, err = pods.Create(t.Context(), pod, metav1.CreateOptions{})
+		testkit.Check(t, err)
+		if got.Labels["koordinator.sh/qosClass"] == "BE" || time.Now().After(deadline) {
+			break
+		}
+		testkit.Check(t, pods.Delete(t.Context(), "spark", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+		time.Sleep(50 * time.Millisecond)
+	}
+	if diff := cmp.Diff(corev1.ResourceRequirements{
+		Requests: object.List("kubernetes.io/batch-cpu", "500", "kubernetes.io/batch-memory", "512Mi"),
+		Limits:   object.List("kubernetes.io/batch-cpu", "1k", "kubernetes.io/batch-memory", "1Gi"),
+	}, got.Spec.Containers[0].Resources); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if *got.Spec.Priority != 5000 || got.Labels["koordinator.sh/priority"] != "10" ||
+		got.Status.QOSClass != corev1.PodQOSBestEffort {
+		t.Errorf("priority %d, labels %v, QoS %s", *got.Spec.Priority, got.Labels, got.Status.QOSClass)
+	}
+	bad, err := install.Parse([]byte(`{apiVersion: config.koordinator.sh/v1alpha1, kind: ClusterColocationProfile,
+  metadata: {name: bad}, spec: {selector: {matchExpressions: [{key: a, operator: Like}]}}}`))
+	testkit.Check(t, err)
+	for deadline := time.Now().Add(time.Minute); ; { // profiles do not wait for a manager that is slow
+		err = c.applier.Apply(t.Context(), bad)
+		if err != nil || time.Now().After(deadline) {
+			break
+		}
+		bad[0].SetName(bad[0].GetName() + "x")
+	}
+	if err == nil || !strings.Contains(err.Error(), "spec.selector") {
+		t.Errorf("a profile with a bad selector: %v", err)
+	}
 }
 
 // answer runs a manager until the test ends.

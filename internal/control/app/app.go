@@ -181,6 +181,7 @@ func Run(ctx context.Context, o Options) error {
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, SchedulerName: append(o.SchedulerNames, defaultSchedulerName)[0],
 		RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas, Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
+		Profiles: known.colocation,
 	}, counters)
 	if o.Quotas != nil {
 		m := newWriteMetrics()

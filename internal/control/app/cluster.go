@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	policyinformers "k8s.io/client-go/informers/policy/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -43,7 +45,8 @@ type cluster struct {
 	reservations         cache.SharedIndexInformer
 	metrics, slos        cache.SharedIndexInformer
 	strategy             cache.SharedIndexInformer // of a ConfigMap; nil where another manager follows it
-	kinds                kube.Kinds                // of devices
+	profiles, namespaces cache.SharedIndexInformer
+	kinds                kube.Kinds // of devices
 	synced               []cache.InformerSynced
 	gathered             []cache.InformerSynced // and of gangs, devices and use, which webhooks do without
 }
@@ -62,21 +65,23 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		pods:    coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
 		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
 		devices: kube.NewDeviceInformer(reader), topologies: kube.NewTopologyInformer(reader),
-		reservations: kube.NewReservationInformer(reader),
-		budgets:      policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
+		reservations: kube.NewReservationInformer(reader), profiles: kube.NewColocationProfileInformer(reader),
+		namespaces: coreinformers.NewNamespaceInformer(client, 0, cache.Indexers{}),
+		budgets:    policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
 	c.gangs.Inform(store.SetGang)
 	failed := []error{
 		c.gangs.Configure(gang.Settings{}, convert.DefaultGangRules()), c.pods.AddIndexers(gangstatus.IndexPods()),
 		c.pods.AddIndexers(cache.Indexers{byNode: indexByNode}),
 	}
-	failed = append(failed, c.budgets.SetTransform(kube.WithoutManagedFields), c.nodes.SetTransform(
-		func(object any) (any, error) {
-			if o, err := meta.Accessor(object); err == nil {
-				convert.WithOwned(o)
-			}
-			return object, nil
-		}))
+	failed = append(failed, c.budgets.SetTransform(kube.WithoutManagedFields),
+		c.namespaces.SetTransform(kube.WithoutManagedFields), c.nodes.SetTransform(
+			func(object any) (any, error) {
+				if o, err := meta.Accessor(object); err == nil {
+					convert.WithOwned(o)
+				}
+				return object, nil
+			}))
 	failed = append(failed, c.pods.SetTransform(func(object any) (any, error) {
 		if p, ok := object.(*corev1.Pod); ok && convert.Ended(p) {
 			return gangstatus.Trim(p), nil
@@ -128,7 +133,8 @@ func (c *cluster) Start(ctx context.Context) error {
 	for _, i := range c.quotas {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	others := append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.topologies, c.reservations)
+	others := append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.topologies, c.reservations,
+		c.profiles, c.namespaces)
 	if c.strategy != nil {
 		others = append(others, c.metrics, c.slos, c.strategy)
 	}
@@ -183,6 +189,35 @@ func indexByNode(object any) ([]string, error) {
 		return []string{p.Spec.NodeName}, nil
 	}
 	return nil, nil
+}
+
+// colocation returns the profiles that can be used, sorted by name, and the labels of a namespace.
+func (c *cluster) colocation(namespace string) (profiles []*admission.Profile, l labels.Set, err error) {
+	if !c.profiles.HasSynced() || !c.namespaces.HasSynced() {
+		return nil, nil, errors.New("profiles and namespaces are not known yet: try again")
+	}
+	keys := c.profiles.GetStore().ListKeys()
+	slices.Sort(keys)
+	for _, key := range keys {
+		object, _, err := c.profiles.GetStore().GetByKey(key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if p, ok := object.(*colocation.ClusterColocationProfile); ok {
+			if profile, err := admission.NewProfile(p); err == nil { // else the webhook of profiles refuses it
+				profiles = append(profiles, profile)
+			}
+		}
+	}
+	object, _, err := c.namespaces.GetStore().GetByKey(namespace)
+	n, ok := object.(*corev1.Namespace)
+	if err == nil && !ok && len(profiles) > 0 {
+		err = fmt.Errorf("namespace %s is not known yet: try again", namespace)
+	}
+	if n != nil {
+		l = n.Labels
+	}
+	return profiles, l, err
 }
 
 // podsOn returns the pods that are bound to a node, without the keys that do not count.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,10 +14,12 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -38,6 +42,9 @@ type Rules struct {
 	Room func(pod *corev1.Pod) admission.Room
 	// Kinds are the kinds of devices that Device objects list, beside GPUs, RDMA and FPGA.
 	Kinds func() device.Kinds
+	// Profiles returns the ClusterColocationProfiles, sorted by name, and the labels of a namespace; an error where
+	// they are not known yet.
+	Profiles func(namespace string) ([]*admission.Profile, labels.Set, error)
 	// Quotas answers about elastic quotas; nil checks none.
 	Quotas *Quotas
 }
@@ -50,6 +57,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 		"/mutate-pod-scheduler": h.mutating(func(pod *corev1.Pod) (admission.Mutation, admission.Answer) {
 			return admission.Schedule(pod, rules.Kinds(), rules.SchedulerName), admission.Answer{}
 		}),
+		"/mutate-pod-profile":  h.colocate,
 		"/validate-binding":    h.checkBinding,
 		"/validate-pod":        validating(decoder, h.validatePod),
 		"/validate-pod-resize": validating(decoder, h.validateResize),
@@ -58,6 +66,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 		}),
 	}
 	all["/validate-podgroup"] = validatePodGroup
+	all["/validate-clustercolocationprofile"] = validateProfile
 	all["/validate-reservation"] = h.validateReservation
 	all["/validate-podmigrationjob"] = h.validateMigration
 	if q := rules.Quotas; q != nil {
@@ -109,6 +118,29 @@ func (h handlers) mutating(mutate func(*corev1.Pod) (admission.Mutation, admissi
 		response.Patch, response.PatchType = patch, &kind
 		return response
 	}
+}
+
+// colocate answers requests about pods that are created, by the profiles.
+func (h handlers) colocate(_ context.Context, req ctrl.Request) ctrl.Response {
+	pod := &corev1.Pod{}
+	if err := h.decoder.Decode(req, pod); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	profiles, namespace, err := h.rules.Profiles(req.Namespace)
+	if err != nil {
+		return ctrl.Errored(http.StatusServiceUnavailable, err)
+	}
+	changed, answer := admission.Colocate(pod, namespace, profiles, func(string) int { return rand.IntN(100) })
+	if !answer.Allowed() {
+		return respond(req, answer)
+	}
+	// Both are written by the same types, so that what these do not know is not in the difference.
+	before, err := json.Marshal(pod)
+	after, failed := json.Marshal(changed)
+	if err = errors.Join(err, failed); err != nil {
+		return ctrl.Errored(http.StatusInternalServerError, err)
+	}
+	return ctrl.PatchResponseFromRaw(before, after).WithWarnings(answer.Warnings...)
 }
 
 // checkBinding answers requests to bind a pod. What the pod asks for is not in them.
@@ -180,6 +212,14 @@ func validatePodGroup(_ context.Context, req ctrl.Request) ctrl.Response {
 	}
 	g.Namespace = cmp.Or(g.Namespace, req.Namespace)
 	return respond(req, admission.PodGroup(g, old))
+}
+
+func validateProfile(_ context.Context, req ctrl.Request) ctrl.Response {
+	var p colocation.ClusterColocationProfile
+	if err := json.Unmarshal(req.Object.Raw, &p); err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	return respond(req, admission.CheckProfile(&p))
 }
 
 func (h handlers) validateReservation(_ context.Context, req ctrl.Request) ctrl.Response {
