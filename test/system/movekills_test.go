@@ -2,15 +2,17 @@ package system
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,52 +32,120 @@ import (
 // moveReplicas is the size of each workload that moves.
 const moveReplicas = 4
 
-// replicas watches workloads: which of their pods were ever there, and that at most one of a workload is unavailable.
-type replicas struct {
+// watcher checks each version of pods and jobs.
+type watcher struct {
 	mu       sync.Mutex
 	ready    map[string]map[types.UID]bool // by app
-	seen     map[string]map[types.UID]bool
-	complete map[string]bool // apps that have had all replicas
+	complete map[string]bool               // apps that have had all replicas
+	// floor is how many ready replicas an app must have, and changing why no pod of it may be evicted now.
+	floor    map[string]int
+	changing map[string]string
+	jobs     map[string]*migration.PodMigrationJob // by name
+	wanted   map[types.UID]bool                    // pods that have a job
+	evicted  map[string]int                        // by app
 	broken   []string
 }
 
-func (r *replicas) see(e watch.Event) {
+func (w *watcher) see(e watch.Event) {
 	p, ok := e.Object.(*corev1.Pod)
-	app := ""
-	if ok {
-		app = p.Labels["app"]
-	}
-	if app == "" {
+	if !ok || p.Labels["app"] == "" {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.seen[app] == nil {
-		r.seen[app], r.ready[app] = map[types.UID]bool{}, map[types.UID]bool{}
+	app := p.Labels["app"]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ready[app] == nil {
+		w.ready[app] = map[types.UID]bool{}
 	}
-	r.seen[app][p.UID] = true
-	delete(r.ready[app], p.UID)
+	delete(w.ready[app], p.UID)
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil &&
-			e.Type != watch.Deleted {
-			r.ready[app][p.UID] = true
+		if c.Type == corev1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI" && !w.wanted[p.UID] {
+			w.broken = append(w.broken, fmt.Sprintf("%s was evicted without a job", p.Name))
 		}
 	}
-	n := len(r.ready[app])
-	if r.complete[app] = r.complete[app] || n == moveReplicas; r.complete[app] && n < moveReplicas-1 {
-		r.broken = append(r.broken, fmt.Sprintf("%s has %d ready replicas of %d when %s is %s", app, n, moveReplicas,
-			p.Name, e.Type))
+	if isReady(p) && p.DeletionTimestamp == nil && e.Type != watch.Deleted {
+		w.ready[app][p.UID] = true
 	}
+	n := len(w.ready[app])
+	if w.complete[app] = w.complete[app] || n == moveReplicas; w.complete[app] && n < w.floor[app] {
+		w.broken = append(w.broken, fmt.Sprintf("%s has %d ready replicas, and its budget requires %d, when %s is %s",
+			app, n, w.floor[app], p.Name, e.Type))
+	}
+}
+
+// seeJob checks a version of a job, whose name begins with its app.
+func (w *watcher) seeJob(j *migration.PodMigrationJob) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.jobs[j.Name]
+	w.jobs[j.Name] = j
+	app, _, _ := strings.Cut(j.Name, ".")
+	start := startOf(j)
+	if evicts(j) && (was == nil || !evicts(was)) {
+		if why := w.changing[app]; why != "" {
+			w.broken = append(w.broken, fmt.Sprintf("%s: a pod was evicted during %s", j.Name, why))
+		}
+		if !has(j, migration.ConditionReservationScheduled) || j.Status.NodeName == "" ||
+			j.Status.NodeName == start.Node {
+			w.broken = append(w.broken, fmt.Sprintf("%s: evicted from node %s with room on node %q: %+v", j.Name,
+				start.Node, j.Status.NodeName, j.Status.Conditions))
+		}
+	}
+	if gone := has(j, migration.ConditionEviction); gone && (was == nil || !has(was, migration.ConditionEviction)) {
+		if w.evicted[app]++; w.evicted[app] > 2 {
+			w.broken = append(w.broken, fmt.Sprintf("%s: %d pods of %d were evicted within minutes", app,
+				w.evicted[app], moveReplicas))
+		}
+	}
+	moving := 0
+	for _, other := range w.jobs {
+		if start.Node != "" && startOf(other).Node == start.Node && !other.Status.Phase.IsFinal() {
+			moving++
+		}
+	}
+	if moving > 2 {
+		w.broken = append(w.broken, fmt.Sprintf("%d pods of node %s move at a time", moving, start.Node))
+	}
+}
+
+func startOf(j *migration.PodMigrationJob) annotation.MigrationStart {
+	start, _, _ := annotation.ParseMigrationStart(j.Annotations[annotation.MigrationStartKey])
+	return start
+}
+
+// has reports whether a condition is True.
+func has(j *migration.PodMigrationJob, condition string) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c migration.PodMigrationJobCondition) bool {
+		return c.Type == condition && c.Status == metav1.ConditionTrue
+	})
+}
+
+// evicts reports whether the pod of a job was asked to leave.
+func evicts(j *migration.PodMigrationJob) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c migration.PodMigrationJobCondition) bool {
+		return c.Type == migration.ConditionEviction && c.Reason != migration.ReasonFailedEvict
+	})
+}
+
+// set notes why no pod of an app may be evicted, "" where any may, and how many replicas must be ready.
+func (w *watcher) set(app, changing string, floor int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changing[app], w.floor[app] = changing, floor
 }
 
 // moves are jobs of a cluster.
 type moves struct {
 	*local
+	*watcher
 	jobs dynamic.ResourceInterface
 }
 
 func (m moves) create(t *testing.T, name string, pod *corev1.Pod) {
 	t.Helper()
+	m.mu.Lock()
+	m.wanted[pod.UID] = true
+	m.mu.Unlock()
 	_, err := m.jobs.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": migration.GroupVersion().String(), "kind": migration.Kind,
 		"metadata": map[string]any{"name": name},
@@ -159,93 +229,228 @@ func (m moves) kill(t *testing.T, verb string) {
 	}
 }
 
-// TestPodsMoveSafelyWhileProcessesDie moves a pod of each workload, and kills descheduler, scheduler or manager in the
-// middle. No workload loses more than its budget, no pod is evicted but those that have a job, each successor runs in
-// the room that was reserved for it on another node, and a pod whose workload rolls out stays.
+// watch follows all jobs until ctx ends.
+func (m moves) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		stream, err := m.jobs.Watch(ctx, metav1.ListOptions{}) // from the objects that there are
+		if err != nil {
+			continue
+		}
+		for e := range stream.ResultChan() {
+			o, ok := e.Object.(*unstructured.Unstructured)
+			j := &migration.PodMigrationJob{}
+			if ok && runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, j) == nil {
+				m.seeJob(j)
+			}
+		}
+	}
+}
+
+// patch changes a workload.
+func (m moves) patch(t *testing.T, app string, stateful bool, patch string) {
+	t.Helper()
+	var err error
+	if stateful {
+		_, err = m.client.AppsV1().StatefulSets("default").Patch(t.Context(), app, types.StrategicMergePatchType,
+			[]byte(patch), metav1.PatchOptions{})
+	} else {
+		_, err = m.client.AppsV1().Deployments("default").Patch(t.Context(), app, types.StrategicMergePatchType,
+			[]byte(patch), metav1.PatchOptions{})
+	}
+	testkit.Check(t, err)
+}
+
+// settled waits until a workload has all replicas, of its newest revision.
+func (m moves) settled(t *testing.T, app string, stateful bool, replicas int32) {
+	t.Helper()
+	waitFor(t, time.Minute, app+" to be rolled out", func() error {
+		var seen, generation int64
+		var all, updated, ready int32
+		if stateful {
+			s, err := m.client.AppsV1().StatefulSets("default").Get(t.Context(), app, metav1.GetOptions{})
+			testkit.Check(t, err)
+			seen, generation, all = s.Status.ObservedGeneration, s.Generation, s.Status.Replicas
+			updated, ready = s.Status.UpdatedReplicas, s.Status.ReadyReplicas
+		} else {
+			d, err := m.client.AppsV1().Deployments("default").Get(t.Context(), app, metav1.GetOptions{})
+			testkit.Check(t, err)
+			seen, generation, all = d.Status.ObservedGeneration, d.Generation, d.Status.Replicas
+			updated, ready = d.Status.UpdatedReplicas, d.Status.ReadyReplicas
+		}
+		if seen != generation || all != replicas || updated != replicas || ready != replicas {
+			return fmt.Errorf("%d replicas, %d updated, %d ready", all, updated, ready)
+		}
+		return nil
+	})
+}
+
+// reaches waits until a job has a phase, and a reason if one is given.
+func (m moves) reaches(t *testing.T, name string, want func(s *migration.PodMigrationJobStatus) bool, what string) {
+	t.Helper()
+	// An eviction that is cut off in the middle holds a disruption of the budget for two minutes, as in any cluster.
+	waitFor(t, 3*time.Minute, "job "+name+" "+what, func() error {
+		j, err := m.job(t.Context(), name)
+		if err == nil && !want(&j.Status) {
+			err = fmt.Errorf("it is %s: %s %s", j.Status.Phase, j.Status.Reason, j.Status.Message)
+		}
+		return err
+	})
+}
+
+// roll rolls a workload out while a job asks for one of its old pods: the rollout replaces the pod, and no eviction.
+func (m moves) roll(t *testing.T, name, app string, stateful bool) {
+	t.Helper()
+	old := m.first(t, app)
+	m.set(app, "a rollout", moveReplicas-1)
+	m.patch(t, app, stateful, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"roll":%q}}}}}`, name))
+	m.create(t, name, old)
+	m.settled(t, app, stateful, moveReplicas)
+	m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
+		return s.Phase == migration.PodMigrationJobFailed && s.Reason == migration.ReasonMissingPod
+	}, "to fail: the rollout has replaced its pod")
+	m.set(app, "", moveReplicas-1)
+}
+
+// scale changes the number of replicas, as an autoscaler does.
+func (m moves) scale(t *testing.T, app string, stateful bool, replicas int32) {
+	t.Helper()
+	m.set(app, "", moveReplicas-2)
+	m.patch(t, app, stateful, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+	m.settled(t, app, stateful, replicas)
+	if replicas == moveReplicas {
+		m.set(app, "", moveReplicas-1)
+	}
+}
+
+// autoscale lets a HorizontalPodAutoscaler want fewer replicas while a job waits, and then as many as there are.
+func (m moves) autoscale(t *testing.T, name, app string, stateful bool) {
+	t.Helper()
+	kind := map[bool]string{true: "StatefulSet", false: "Deployment"}[stateful]
+	scalers := m.client.AutoscalingV2().HorizontalPodAutoscalers("default")
+	hpa, err := scalers.Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			MaxReplicas: moveReplicas, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+				APIVersion: "apps/v1", Kind: kind, Name: app,
+			},
+		},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	wants := func(n int32) {
+		hpa.Status.CurrentReplicas, hpa.Status.DesiredReplicas = moveReplicas, n
+		hpa, err = scalers.UpdateStatus(t.Context(), hpa, metav1.UpdateOptions{})
+		testkit.Check(t, err)
+	}
+	m.set(app, "a scale-down", moveReplicas-1)
+	wants(moveReplicas - 1)
+	m.create(t, name, m.first(t, app))
+	m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool { return s.Reason == "ScalingDown" },
+		"to wait for the scale-down")
+	m.set(app, "", moveReplicas-1)
+	wants(moveReplicas)
+}
+
+// TestPodsMoveSafelyWhileProcessesDie moves pods of many workloads, and kills descheduler, scheduler or manager in the
+// middle of each move, with rollouts and changes of the number of replicas in between. At each version that a watcher
+// sees: no workload has fewer ready pods than its budget requires, a pod is evicted only for its job, when its room is
+// held on another node, at most twice for a workload and two at a time for a node, and never while its workload rolls
+// out or scales down. Each successor runs in the room that was held for it.
 func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
-	l := up(t, 1, "--machine", "arm64-1s", "--nodes", "6")
+	apps := size(6, 16)
+	l := up(t, 1, "--machine", "arm64-1s", "--nodes", fmt.Sprint(size(6, 30)))
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
 	testkit.Check(t, err)
 	objects, err := dynamic.NewForConfig(config)
 	testkit.Check(t, err)
-	m := moves{l, objects.Resource(migration.Resource())}
-	for i := range kills() {
-		m.workload(t, fmt.Sprint("app-", i), i%3 == 2)
+	m := moves{l, &watcher{
+		ready: map[string]map[types.UID]bool{}, complete: map[string]bool{}, floor: map[string]int{},
+		changing: map[string]string{}, jobs: map[string]*migration.PodMigrationJob{}, wanted: map[types.UID]bool{},
+		evicted: map[string]int{},
+	}, objects.Resource(migration.Resource())}
+	stateful := func(i int) bool { return i%4 == 3 }
+	for i := range apps {
+		m.set(fmt.Sprint("app-", i), "", moveReplicas-1)
+		m.workload(t, fmt.Sprint("app-", i), stateful(i))
 	}
 	m.workload(t, "rolling", false)
 	stays := m.first(t, "rolling")
-	_, err = m.client.AppsV1().Deployments("default").Patch(t.Context(), "rolling", types.StrategicMergePatchType,
-		[]byte(`{"spec":{"paused":true,"template":{"spec":{"containers":[{"name":"main","image":"next"}]}}}}`),
-		metav1.PatchOptions{})
-	testkit.Check(t, err)
-	m.create(t, "rolling", stays)
-
-	sources := map[string]*corev1.Pod{}
-	for i := range kills() {
-		app := fmt.Sprint("app-", i)
-		sources[app] = m.first(t, app)
-	}
-	r := &replicas{
-		ready: map[string]map[types.UID]bool{}, seen: map[string]map[types.UID]bool{}, complete: map[string]bool{},
+	m.patch(t, "rolling", false,
+		`{"spec":{"paused":true,"template":{"spec":{"containers":[{"name":"main","image":"next"}]}}}}`)
+	m.set("rolling", "a rollout that is paused", moveReplicas-1)
+	m.create(t, "rolling.0", stays)
+	for i := range apps {
+		m.first(t, fmt.Sprint("app-", i))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var following sync.WaitGroup
+	following.Go(func() { m.watch(ctx) })
 	following.Go(func() {
 		l.follow(ctx, func(all []corev1.Pod) {
 			for i := range all {
-				r.see(watch.Event{Type: watch.Modified, Object: &all[i]})
+				m.see(watch.Event{Type: watch.Modified, Object: &all[i]})
 			}
-		}, r.see)
+		}, m.see)
 	})
 	defer following.Wait()
 	defer stop()
 
 	verbs := []string{"__descheduler", schedulerVerb, managerVerb}
-	for i := range kills() {
-		app := fmt.Sprint("app-", i)
-		m.create(t, app, sources[app])
-		waitFor(t, time.Minute, "job "+app+" to begin", func() error {
-			j, err := m.job(t.Context(), app)
-			if err == nil && (j.Status.Phase == "" || j.Status.Phase == migration.PodMigrationJobPending) {
-				err = errors.New("it is pending: " + j.Status.Message)
-			}
-			return err
-		})
+	for i := range apps {
+		other := (i + 5) % apps
+		app, elsewhere := fmt.Sprint("app-", i), fmt.Sprint("app-", other)
+		name := fmt.Sprint(app, ".", i)
+		switch i % 4 {
+		case 1:
+			m.roll(t, name+"-roll", app, stateful(i))
+		case 2:
+			m.scale(t, elsewhere, stateful(other), moveReplicas-1)
+		case 3:
+			m.autoscale(t, name, app, stateful(i))
+		}
+		if i%4 != 3 {
+			m.create(t, name, m.first(t, app))
+		}
+		m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
+			return s.Phase != "" && s.Phase != migration.PodMigrationJobPending
+		}, "to begin")
 		m.kill(t, verbs[i%len(verbs)])
-		waitFor(t, time.Minute, "job "+app+" to succeed", func() error {
-			j, err := m.job(t.Context(), app)
-			if err == nil && j.Status.Phase != migration.PodMigrationJobSucceeded {
-				err = fmt.Errorf("it is %s: %s %s", j.Status.Phase, j.Status.Reason, j.Status.Message)
-			}
-			return err
-		})
-	}
-	for app, source := range sources {
-		j, err := m.job(t.Context(), app)
-		testkit.Check(t, err)
-		p, err := m.client.CoreV1().Pods("default").Get(t.Context(), j.Status.PodRef.Name, metav1.GetOptions{})
-		testkit.Check(t, err)
-		used, _, err := annotation.ParseReservationAllocated(p.Annotations[annotation.ReservationAllocatedKey])
-		if err != nil || used.Name != j.Spec.ReservationOptions.ReservationRef.Name || p.UID != j.Status.PodRef.UID ||
-			p.Spec.NodeName != j.Status.NodeName || p.Spec.NodeName == source.Spec.NodeName {
-			t.Errorf("%s: %s was on %s; its successor %s is on %s in Reservation %q (%v), and the job says %+v", app,
-				source.Name, source.Spec.NodeName, p.Name, p.Spec.NodeName, used.Name, err, j.Status)
+		if i < kills()-apps {
+			m.kill(t, verbs[(i+1)%len(verbs)])
+		}
+		m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
+			return s.Phase == migration.PodMigrationJobSucceeded
+		}, "to succeed")
+		m.checkSuccessor(t, name)
+		if i%4 == 2 {
+			m.scale(t, elsewhere, stateful(other), moveReplicas)
 		}
 	}
-	j, err := m.job(t.Context(), "rolling")
+	j, err := m.job(t.Context(), "rolling.0")
 	testkit.Check(t, err)
 	p, err := m.client.CoreV1().Pods("default").Get(t.Context(), stays.Name, metav1.GetOptions{})
 	if err != nil || p.UID != stays.UID || p.DeletionTimestamp != nil || j.Status.Reason != "RolloutInProgress" {
 		t.Errorf("a pod of a workload that rolls out: %v, %v; its job says %+v", p.UID, err, j.Status)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, text := range r.broken {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, text := range m.broken {
 		t.Error(text)
 	}
-	for app := range sources {
-		if n := len(r.seen[app]); n != moveReplicas+1 {
-			t.Errorf("%s has had %d pods, want one more than its %d replicas", app, n, moveReplicas)
-		}
+	if len(m.watcher.jobs) < apps+1 {
+		t.Errorf("the watcher has seen %d jobs", len(m.watcher.jobs))
+	}
+}
+
+// checkSuccessor checks that the new pod of a job that has succeeded runs in the room that was held for it.
+func (m moves) checkSuccessor(t *testing.T, name string) {
+	t.Helper()
+	j, err := m.job(t.Context(), name)
+	testkit.Check(t, err)
+	p, err := m.client.CoreV1().Pods("default").Get(t.Context(), j.Status.PodRef.Name, metav1.GetOptions{})
+	testkit.Check(t, err)
+	used, _, err := annotation.ParseReservationAllocated(p.Annotations[annotation.ReservationAllocatedKey])
+	if err != nil || used.Name != j.Spec.ReservationOptions.ReservationRef.Name || p.UID != j.Status.PodRef.UID ||
+		p.Spec.NodeName != j.Status.NodeName || p.Spec.NodeName == startOf(j).Node {
+		t.Errorf("%s: the pod was on %s; its successor %s is on %s in Reservation %q (%v), and the job says %+v", name,
+			startOf(j).Node, p.Name, p.Spec.NodeName, used.Name, err, j.Status)
 	}
 }
