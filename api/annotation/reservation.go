@@ -12,6 +12,13 @@ import (
 // ReservationIgnored is a label of a Pod: "true" for one that uses no Reservation, and no room that one keeps.
 const ReservationIgnored = "scheduling.koordinator.sh/reservation-ignored"
 
+// OperatingMode is a label of a Pod, with its values. A pod that is itself a reservation for other pods is refused.
+const (
+	OperatingMode        = "scheduling.koordinator.sh/operating-mode"
+	OperatingRunnable    = "Runnable"
+	OperatingReservation = "Reservation"
+)
+
 // Annotations of a Pod that say which Reservations it may use, written by users.
 const (
 	// ReservationAffinityKey holds a ReservationAffinity.

@@ -115,7 +115,7 @@ func Supports() []Support {
 		{"reservations by running pods", Planned, PodAnnotation, []string{
 			sched + "reservation-owners", sched + "reservation-current-owner",
 		}},
-		{"reservations by running pods", Planned, PodLabel, []string{sched + "operating-mode"}},
+		{"reservations by running pods", Planned, PodLabel, []string{OperatingMode}},
 		{"cluster mode pre-allocation", NotPlanned, PodLabel, []string{pod + "is-pre-allocatable"}},
 		{colocation, Planned, PodResource, []string{
 			"kubernetes.io/batch-*", "kubernetes.io/mid-*", koord + "batch-*", koord + "mid-*",

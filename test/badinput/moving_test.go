@@ -151,8 +151,9 @@ func movingCases() []bad {
 			[]string{"spec.ttl", "must be 0 or more", "-1s"},
 		},
 		{
-			"reservation: over running pods", room(reserve(web, ", preAllocation: true")),
-			[]string{"spec.preAllocation", "must be false", "not supported"},
+			"reservation: over running pods of any owner",
+			room(reserve(web, ", preAllocation: true, preAllocationPolicy: {mode: Cluster}")),
+			[]string{"spec.preAllocationPolicy.mode", "cluster mode pre-allocation", "disabled", "Default"},
 		},
 		{
 			"reservation: a taint without a key", room(reserve(web, ", taints: [{effect: NoSchedule}]")),

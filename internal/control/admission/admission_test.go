@@ -148,6 +148,13 @@ func TestCreate(t *testing.T) {
 			refusals: []string{"metadata.annotations[scheduling.koordinator.sh/reserve-pod]: " +
 				"cannot set in annotations"},
 		},
+		"a pod that is a reservation itself": {
+			pod: newPod(label(annotation.OperatingMode, "Reservation")),
+			refusals: []string{"metadata.labels[scheduling.koordinator.sh/operating-mode]: " +
+				`Unsupported value "Reservation": supported Runnable: create a Reservation instead`},
+			warnings: []string{"metadata.labels[scheduling.koordinator.sh/operating-mode]: " +
+				"has no effect: reservations by running pods: planned"},
+		},
 		"reservations ignored in another word": {
 			pod: newPod(label(annotation.ReservationIgnored, "yes")),
 			refusals: []string{"metadata.labels[scheduling.koordinator.sh/reservation-ignored]: " +

@@ -137,6 +137,10 @@ func (a *Answer) reservation(pod *corev1.Pod) {
 	}
 	parsed(a, pod.Annotations, annotation.PreAllocatablePriority, annotation.ParsePreAllocatablePriority)
 	a.boolLabel(pod.Labels, annotation.ReservationIgnored)
+	if mode := pod.Labels[annotation.OperatingMode]; mode == annotation.OperatingReservation {
+		a.refuse(why.InvalidField, labelField(annotation.OperatingMode), "%s: create a Reservation instead",
+			annotation.Unsupported(mode, annotation.OperatingRunnable))
+	}
 }
 
 func (a *Answer) boolLabel(labels map[string]string, key string) {
