@@ -49,13 +49,13 @@ func TestKeysOfANodeThatHaveNoEffectAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	answer := admission.Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Labels:      map[string]string{"node.koordinator.sh/cpu-bind-polic": "None", "kubernetes.io/arch": "amd64"},
-		Annotations: map[string]string{"scheduling.koordinator.sh/usage-thresholds": "{}"},
+		Annotations: map[string]string{"node.koordinator.sh/raw-allocatable": "{}"},
 	}})
 	want := []string{
 		`metadata.labels[node.koordinator.sh/cpu-bind-polic]: has no effect: unknown key, did you mean ` +
 			`"node.koordinator.sh/cpu-bind-policy"?`,
-		"metadata.annotations[scheduling.koordinator.sh/usage-thresholds]: has no effect: load-aware scheduling: " +
-			"planned",
+		"metadata.annotations[node.koordinator.sh/raw-allocatable]: has no effect: CPU normalization and " +
+			"amplification: planned",
 	}
 	if diff := cmp.Diff(want, answer.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
