@@ -69,7 +69,7 @@ func commandCases() []bad {
 		},
 		{
 			"top: a subject that does not exist", reads("top", "num"),
-			[]string{`cannot show "num"`, `did you mean "numa"?`, "use node, numa or gpu"},
+			[]string{`cannot show "num"`, `did you mean "numa"?`, "use node, numa, gpu, use or pods"},
 		},
 		{"explain: a cluster that is not there", func(t *testing.T) string {
 			t.Helper()
