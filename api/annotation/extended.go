@@ -2,6 +2,10 @@ package annotation
 
 import corev1 "k8s.io/api/core/v1"
 
+// SkipUpdateResources is an annotation of a ClusterColocationProfile: "true" leaves the CPU and memory of its pods as
+// they are.
+const SkipUpdateResources = "config.koordinator.sh/skip-update-resources"
+
 // ExtendedResourceSpecKey holds an ExtendedResourceSpec, written by the webhook that rewrites a pod's CPU and memory.
 const ExtendedResourceSpecKey = "node.koordinator.sh/extended-resource-spec"
 

@@ -41,8 +41,6 @@ type Support struct {
 	Keys []string
 }
 
-const colocation = "colocation"
-
 // Supports returns the keys that users of these projects set, by feature. It is the source of admission warnings, of
 // notes in `tenon explain` and of the support table in the reference.
 func Supports() []Support {
@@ -110,6 +108,18 @@ func Supports() []Support {
 		{"load-aware scheduling", Done, NodeAnnotation, []string{UsageThresholdsKey}},
 		{"load-aware scheduling", Done, ObjectKind, []string{"NodeMetric.slo.koordinator.sh"}},
 
+		{"batch and mid resources", Done, PodResource, []string{
+			"kubernetes.io/batch-*", "kubernetes.io/mid-*", koord + "batch-*", koord + "mid-*",
+		}},
+		{"batch and mid resources", Done, PodAnnotation, []string{ExtendedResourceSpecKey}},
+		{"batch and mid resources", Done, NodeLabel, []string{
+			node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio",
+		}},
+		{"batch and mid resources", Done, NodeAnnotation, []string{node + "colocation-strategy"}},
+		{"batch and mid resources", Done, ObjectKind, []string{
+			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
+		}},
+
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
 		{"reservations by running pods", Planned, PodAnnotation, []string{
@@ -117,15 +127,6 @@ func Supports() []Support {
 		}},
 		{"reservations by running pods", Planned, PodLabel, []string{OperatingMode}},
 		{"cluster mode pre-allocation", NotPlanned, PodLabel, []string{pod + "is-pre-allocatable"}},
-		{colocation, Planned, PodResource, []string{
-			"kubernetes.io/batch-*", "kubernetes.io/mid-*", koord + "batch-*", koord + "mid-*",
-		}},
-		{colocation, Planned, PodAnnotation, []string{node + "extended-resource-spec"}},
-		{colocation, Planned, NodeLabel, []string{node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio"}},
-		{colocation, Planned, NodeAnnotation, []string{node + "colocation-strategy"}},
-		{colocation, Planned, ObjectKind, []string{
-			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
-		}},
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
 			node + "resource-amplification-ratio", node + "raw-allocatable", node + "cpu-normalization-ratio",
 		}},
@@ -202,11 +203,7 @@ func ignored(supports []Support, at Place, key string) string {
 			case known && s.Place == at && s.State == Done:
 				return ""
 			case known && at == PodResource:
-				text := fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
-				if s.Feature == colocation {
-					text += "; without the request the pod is placed, with no amount reserved"
-				}
-				return text
+				return fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
 			case known && s.Place == at:
 				return fmt.Sprintf("has no effect: %s: %s", s.Feature, s.State)
 			case known && s.State == Done:

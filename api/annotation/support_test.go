@@ -51,12 +51,8 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 					"which the agent does not put into containers: not planned",
 			}},
 		},
-		"an amount of colocation, which no component creates": {
-			at: PodResource, keys: []string{"kubernetes.io/batch-cpu"},
-			want: []Ignored{{
-				"kubernetes.io/batch-cpu", "no component of Tenon provides this resource: colocation: planned; " +
-					"without the request the pod is placed, with no amount reserved",
-			}},
+		"batch and mid amounts": {
+			at: PodResource, keys: []string{"kubernetes.io/batch-cpu", "koordinator.sh/mid-memory"},
 		},
 		"a misspelt key": {
 			at: PodLabel, keys: []string{"koordinator.sh/qosclass"},

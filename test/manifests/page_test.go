@@ -27,6 +27,7 @@ import (
 var elsewhere = map[string]string{
 	"kustomize.config.k8s.io/v1beta1": "a file: deploy, TestValuesOfThePagesAreAccepted",
 	"kubescheduler.config.k8s.io/v1":  "a file: internal/control/admission, TestTheManifestsOfTheGuidesAreAccepted",
+	"descheduler/v1alpha2":            "a file: api/config/descheduler, TestTheFilesOfTheGuidesAreAccepted",
 	"kubeflow.org/v2beta1":            "another operator's: internal/sim, TestTheGangsOfTheGuideStart",
 	"kubeflow.org/v1":                 "another operator's: internal/sim, TestTheGangsOfTheGuideStart",
 	"scheduling.k8s.io/v1alpha2":      "an alpha API, off by default: internal/sim, TestTheGangsOfTheGuideStart",

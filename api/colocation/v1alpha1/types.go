@@ -6,9 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// SkipUpdateResources is an annotation of a profile: "true" leaves the CPU and memory of its pods as they are.
-const SkipUpdateResources = "config.koordinator.sh/skip-update-resources"
-
 // ClusterColocationProfile changes pods that are created. Of several profiles that match a pod, the ones with later
 // names are applied later, and win.
 //

@@ -37,13 +37,6 @@ func spec(json string) podOption        { return annot(annotation.ResourceSpecKe
 func onNode(p *corev1.Pod)              { p.Spec.NodeName = "n" }
 func priority(v int32) podOption        { return func(p *corev1.Pod) { p.Spec.Priority = &v } }
 
-// colocation is the warning about a resource of colocation.
-func colocation(name string) string {
-	return "spec.containers[*].resources[" + name +
-		"]: no component of Tenon provides this resource: colocation: planned; without the request the pod is " +
-		"placed, with no amount reserved"
-}
-
 func requests(pairs ...string) podOption {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts(pairs...) }
 }
@@ -131,7 +124,7 @@ func TestCreate(t *testing.T) {
 		"an LS pod of any class":     {pod: newPod(class("LS"), band("koord-mid"))},
 		"limits alone are completed": {pod: newPod(class("LSE"), requests())},
 		"batch amounts of a BE pod": {pod: newPod(class("BE"), requests("kubernetes.io/batch-cpu", "1000"),
-			limits("kubernetes.io/batch-cpu", "2000")), warnings: []string{colocation("kubernetes.io/batch-cpu")}},
+			limits("kubernetes.io/batch-cpu", "2000"))},
 		"constrained burst": {pod: newPod(class("LS"), limits("cpu", "4"),
 			spec(`{"preferredCPUBindPolicy":"ConstrainedBurst"}`))},
 		"required and preferred differ": {pod: newPod(class("LSR"),
@@ -242,7 +235,7 @@ func TestCreate(t *testing.T) {
 		"batch amounts without BE": {pod: newPod(requests("kubernetes.io/batch-cpu", "1000")), refusals: []string{
 			"spec.containers[0].resources[kubernetes.io/batch-cpu]: must specify koordinator QoS BE with koordinator " +
 				"colocation resources",
-		}, warnings: []string{colocation("kubernetes.io/batch-cpu")}},
+		}},
 		"batch amounts of an init container": {
 			pod: newPod(class("LS"), sidecar("1"), func(p *corev1.Pod) {
 				p.Spec.InitContainers[0].Resources.Requests = amounts("kubernetes.io/batch-memory", "1Gi")
@@ -250,13 +243,13 @@ func TestCreate(t *testing.T) {
 			refusals: []string{
 				"spec.initContainers[0].resources[kubernetes.io/batch-memory]: must specify koordinator QoS BE with " +
 					"koordinator colocation resources",
-			}, warnings: []string{colocation("kubernetes.io/batch-memory")},
+			},
 		},
 		"batch amounts under the old name on LS": {pod: newPod(class("LS"),
 			limits("koordinator.sh/batch-memory", "1Gi")), refusals: []string{
 			"spec.containers[0].resources[koordinator.sh/batch-memory]: must specify koordinator QoS BE with " +
 				"koordinator colocation resources",
-		}, warnings: []string{colocation("koordinator.sh/batch-memory")}},
+		}},
 
 		"a spec that is not JSON": {pod: newPod(spec("FullPCPUs")), refusals: []string{
 			specField + "byte 1: invalid character 'F' looking for beginning of value",

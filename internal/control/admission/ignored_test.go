@@ -16,8 +16,8 @@ import (
 
 func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	t.Parallel()
-	mid := object.List("koordinator.sh/mid-cpu", "50", "cpu", "1")
-	container := corev1.Container{Resources: corev1.ResourceRequirements{Requests: mid, Limits: mid}}
+	batch := object.List("kubernetes.io/mid-cpu", "50", "cpu", "1")
+	container := corev1.Container{Resources: corev1.ResourceRequirements{Requests: batch, Limits: batch}}
 	answer := admission.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{
@@ -37,8 +37,6 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 		`metadata.labels[koordinator.sh/qosClas]: has no effect: unknown key, did you mean "koordinator.sh/qosClass"?`,
 		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
 		"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: gang scheduling: planned",
-		"spec.containers[*].resources[koordinator.sh/mid-cpu]: no component of Tenon provides this resource: " +
-			"colocation: planned; without the request the pod is placed, with no amount reserved",
 	}
 	if diff := cmp.Diff(want, answer.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

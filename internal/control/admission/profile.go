@@ -97,7 +97,7 @@ func Colocate(pod *corev1.Pod, namespace labels.Set, profiles []*Profile, draw f
 			return pod, a
 		}
 		out, matched = changed, true
-		skip = skip || p.Annotations[v1alpha1.SkipUpdateResources] == "true"
+		skip = skip || p.Annotations[annotation.SkipUpdateResources] == "true"
 	}
 	renameAliases(out)
 	if band := convert.Band(out); (matched && !skip || rewritten) && (band == qos.Batch || band == qos.Mid) {

@@ -147,7 +147,7 @@ func TestEachFieldOfAProfile(t *testing.T) {
 			p.Spec.Patch = runtime.RawExtension{Raw: []byte(`{"spec":{"tolerations":[{"key":"batch"}]}}`)}
 		}, func(p *corev1.Pod) string { return p.Spec.Tolerations[0].Key }, "batch"},
 		"resources that are to be kept": {func(p *v1alpha1.ClusterColocationProfile) {
-			p.Annotations = map[string]string{v1alpha1.SkipUpdateResources: "true"}
+			p.Annotations = map[string]string{annotation.SkipUpdateResources: "true"}
 		}, func(p *corev1.Pod) string { return p.Spec.Containers[0].Resources.Requests.Cpu().String() }, "1500m"},
 		"mid pods": {func(p *v1alpha1.ClusterColocationProfile) {
 			p.Spec.QoSClass, p.Spec.PriorityClassName = "LS", "koord-mid"

@@ -92,6 +92,8 @@ done; done`
 func Steps() []Step {
 	return []Step{
 		{Blocks: "ARCHITECTURE.md ", Scene: Picture, Why: "a picture"},
+		{Blocks: "docs/guide/protect-latency.md ", Scene: Picture, Why: "a drawing"},
+		{Blocks: "docs/guide/batch.md ", Scene: Picture, Why: "a drawing"},
 		{Blocks: "docs/guide/cpu.md ", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md scheduling.", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md $ kubectl get", Scene: Picture, Why: "a moment"},
