@@ -108,6 +108,9 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 			`{spec: {resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 65,
 			  cpuSuppressPolicy: cpuset}}}`, "Suppress=true CPU=65 Policy=cpuset Age",
 		},
+		"ClusterColocationProfile": {
+			`{spec: {qosClass: BE, priorityClassName: koord-batch}}`, "QoS=BE Priority=koord-batch Age",
+		},
 		"Device":                 {`{metadata: {annotations: {node.tenon.sh/device-mode: Own}}}`, "Mode=Own Age"},
 		"ClusterNetworkTopology": {`{}`, ""},
 		"Numatopology": {

@@ -32,10 +32,11 @@ func TestTheLimitsOfAConfiguration(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]func(p *evict.Policy) (got, want any){
 		"{}": func(p *evict.Policy) (got, want any) {
-			return []any{
+			got = []any{
 				p.EvictInterval.String(), p.EvictBurst, p.MaxMigratingPerNode, p.MaxMigratingGlobally,
 				p.MinPodAge.String(), p.ReturnWindow.String(), p.WorkloadWindow.Duration.String(), p.Exclude,
-			}, []any{
+			}
+			return got, []any{
 				"100ms", 1, 2, 0, "5m0s", "30m0s", "5m0s", []string{"kube-system", "tenon-system"},
 			}
 		},
