@@ -108,8 +108,9 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 		status.CurrentOwners = occupants
 	}
 	if r.Status.Phase != v1alpha1.ReservationWaiting && course.Once && len(users) == 0 {
-		from, err := time.Time{}, error(nil)
+		var from time.Time
 		if announcement == reservation.Void {
+			var err error
 			if from, err = s.withdraw(ctx, r); err != nil {
 				return from, err
 			}

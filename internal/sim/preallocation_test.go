@@ -76,7 +76,7 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := reservationOf(t, r, "r")
-		if string(got.Phase) != c.phase || occupied(last) != c.occupants || got.Left["cpu"] != c.left ||
+		if got.Phase != c.phase || occupied(last) != c.occupants || got.Left["cpu"] != c.left ||
 			!strings.Contains(fmt.Sprint(got.Reasons), c.reason) {
 			t.Errorf("%s: %s on the room of %q, %s CPUs left, want %s, %q, %s: %v", name, got.Phase, occupied(last),
 				got.Left["cpu"], c.phase, c.occupants, c.left, got.Reasons)

@@ -51,7 +51,7 @@ func TestAReservationEvictsPodsOnlyIfItIsAskedTo(t *testing.T) {
 				evicted += p.Name
 			}
 		}
-		if got := reservationOf(t, r, "r"); string(got.Phase) != c.reservation || evicted != c.evicts {
+		if got := reservationOf(t, r, "r"); got.Phase != c.reservation || evicted != c.evicts {
 			t.Errorf("%s: the Reservation is %s, %q evicted, want %s, %q: %v", name, got.Phase, evicted, c.reservation,
 				c.evicts, got.Reasons)
 		}

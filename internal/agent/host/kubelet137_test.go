@@ -29,6 +29,12 @@ func records(t *testing.T, file string, change func(string) string) host.Root {
 	return write(t, map[string]string{"var/lib/kubelet/" + file: change(string(text))})
 }
 
+// before is the part of a text before another one.
+func before(text, end string) string {
+	text, _, _ = strings.Cut(text, end)
+	return text
+}
+
 func unchanged(text string) string { return text }
 
 func TestWhatKubelet137GavePodsAsAWholeIsRead(t *testing.T) {
@@ -75,7 +81,7 @@ func TestBrokenDataOfKubelet137IsAnError(t *testing.T) {
 			"dataChecksum is",
 		},
 		"no checksum": {
-			func(s string) string { return s[:strings.Index(s, `,"dataChecksum"`)] + "}" }, "dataChecksum is 0",
+			func(s string) string { return before(s, `,"dataChecksum"`) + "}" }, "dataChecksum is 0",
 		},
 		"data that is an object": {func(s string) string { return `{"data":{}}` }, "cannot unmarshal"},
 		"an end in the middle":   {func(s string) string { return s[:80] }, "unexpected end"},
@@ -95,7 +101,7 @@ func TestBrokenDataOfKubelet137IsAnError(t *testing.T) {
 		}
 	}
 	empty := func(s string) string {
-		return s[:strings.Index(s, `"data":`)] + `"data":"","dataChecksum":0}`
+		return before(s, `"data":`) + `"data":"","dataChecksum":0}`
 	}
 	if s, err := host.ReadCPUState(records(t, "cpu_manager_state", empty)); err != nil || len(s.Pods[asOne]) != 1 {
 		t.Errorf("without data: %v, %v, want the record of version 2", s, err)

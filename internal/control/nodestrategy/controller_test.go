@@ -35,7 +35,6 @@ import (
 // manager does not say any more goes.
 type world struct {
 	nodes, metrics, slos, config, pods *fcache.FakeControllerSource
-	running                            cache.SharedIndexInformer // of pods
 
 	mu      sync.Mutex // guards the rest
 	node    *corev1.Node
@@ -88,7 +87,7 @@ func run(t *testing.T, f func(w *world)) {
 				t.Error(err)
 			}
 		})
-		time.Sleep(time.Second) // the ConfigMap is waited for
+		time.Sleep(time.Second) //nolint:forbidigo // in synctest's time, the ConfigMap is waited for
 		f(w)
 		stop()
 		running.Wait()
@@ -195,7 +194,7 @@ func (w *world) report(cpu string, pods ...string) {
 func (w *world) after(minutes int, cpu string, pods ...string) {
 	for range minutes {
 		w.report(cpu, pods...)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // in synctest's time
 	}
 	synctest.Wait()
 }
@@ -243,9 +242,9 @@ func TestANodeShowsWhatItsPodsLeave(t *testing.T) {
 		w.report("57", "service", "50")
 		w.want(t, "it shrinks at once", "3k")
 		w.pods.Add(object.Pod("new", object.On("n"), object.Requests("cpu", "2")))
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // in synctest's time
 		w.want(t, "a pod that is bound counts before the next report", "1k")
-		time.Sleep(16 * time.Minute)
+		time.Sleep(16 * time.Minute) //nolint:forbidigo // in synctest's time
 		w.want(t, "an old report grants nothing", "none")
 		w.after(2, "37", "service", "30")
 		w.want(t, "and again", "21k")

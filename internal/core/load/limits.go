@@ -44,7 +44,8 @@ type Excess struct {
 // the view. A resource that the node does not have is not judged.
 func (r Rules) Exceeds(v View, allocatable Amounts, prod bool) (Excess, bool) {
 	found := Excess{ByProd: prod && !r.Prod.IsZero()}
-	thresholds, use := r.Usage, Amounts{}
+	thresholds := r.Usage
+	var use Amounts
 	switch {
 	case found.ByProd:
 		thresholds, use = r.Prod, v.prodUse(r.ProdWithSystem)

@@ -7,12 +7,12 @@ import "slices"
 type Announcement uint8
 
 const (
-	// NotAnnounced: no pod is named, or a pod uses the reservation.
+	// NotAnnounced means that no pod is named, or that a pod uses the reservation.
 	NotAnnounced Announcement = iota
-	// Void: the named pod exists without a node, and the reservation is not kept for it: its Binding failed or was not
-	// sent. No pod may use the reservation until the announcement is withdrawn.
+	// Void means that the named pod exists without a node, and the reservation is not kept for it: its Binding failed
+	// or was not sent. No pod may use the reservation until the announcement is withdrawn.
 	Void
-	// Spent: the named pod is gone, or has a node and does not use the reservation. The reservation counts as used.
+	// Spent means that the named pod is gone, or has a node and does not use the reservation, which counts as used.
 	Spent
 )
 

@@ -371,13 +371,13 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 		}
 		name = o.Spec.NodeName
 	}
-	node, err := p.nodes.Get(name)
-	if name == "" || err != nil {
+	node, _ := p.nodes.Get(name)
+	if node == nil {
 		return fwk.QueueSkip, nil
 	}
 	estimated, err := p.loads.Estimate(pod, p.now())
 	if err != nil {
-		return fwk.QueueSkip, nil
+		return fwk.QueueSkip, nil //nolint:nilerr // only a change of the pod helps
 	}
 	has := load.Amounts{
 		load.CPU: node.Status.Allocatable.Cpu().MilliValue(), load.Memory: node.Status.Allocatable.Memory().Value(),

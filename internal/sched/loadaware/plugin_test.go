@@ -1,6 +1,7 @@
 package loadaware
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -62,22 +63,22 @@ func (j judging) metric(cpu int64, age time.Duration) {
 
 // ask returns why the node is refused, "" where it is not, and its score.
 func (j judging) ask(pod *corev1.Pod) (string, int64) {
-	cs := framework.NewCycleState()
-	_, status := j.PreFilter(nil, cs, pod, nil)
+	cs, ctx := framework.NewCycleState(), context.Background()
+	_, status := j.PreFilter(ctx, cs, pod, nil)
 	if !status.IsSuccess() && !status.IsSkip() {
 		return strings.Join(status.Reasons(), ", "), -1
 	}
 	info := framework.NewNodeInfo()
 	info.SetNode(j.node)
 	if !status.IsSkip() {
-		if status := j.Filter(nil, cs, pod, info); !status.IsSuccess() {
+		if status := j.Filter(ctx, cs, pod, info); !status.IsSuccess() {
 			return strings.Join(status.Reasons(), ", "), -1
 		}
 	}
-	if j.PreScore(nil, cs, pod, nil).IsSkip() {
+	if j.PreScore(ctx, cs, pod, nil).IsSkip() {
 		return "", 0
 	}
-	score, _ := j.Score(nil, cs, pod, info)
+	score, _ := j.Score(ctx, cs, pod, info)
 	return "", score
 }
 
@@ -176,11 +177,11 @@ func TestScoreAndReserve(t *testing.T) {
 	j.metric(2000, 0)
 	_, before := j.ask(onePod("a"))
 	other, cs := onePod("b"), framework.NewCycleState()
-	if status := j.Reserve(nil, cs, other, "n"); !status.IsSuccess() {
+	if status := j.Reserve(t.Context(), cs, other, "n"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	_, reserved := j.ask(onePod("a"))
-	j.Unreserve(nil, cs, other, "n")
+	j.Unreserve(t.Context(), cs, other, "n")
 	_, after := j.ask(onePod("a"))
 	if before != 76 || reserved != 69 || after != before {
 		t.Errorf("scores %d, with a pod that is reserved %d, after it %d; want 76, 69, 76", before, reserved, after)
@@ -188,7 +189,7 @@ func TestScoreAndReserve(t *testing.T) {
 	trial := placement.NewTrial(kube.NewStore())
 	cs = framework.NewCycleState()
 	trial.Mark(cs)
-	j.Reserve(nil, cs, other, "n")
+	j.Reserve(t.Context(), cs, other, "n")
 	if _, got := j.ask(onePod("a")); got != before {
 		t.Errorf("a pod that is reserved on trial changes the score to %d", got)
 	}
@@ -196,12 +197,12 @@ func TestScoreAndReserve(t *testing.T) {
 	info.SetNode(j.node)
 	onTrial := framework.NewCycleState()
 	trial.Mark(onTrial)
-	j.PreFilter(nil, onTrial, onePod("a"), nil)
-	if got, _ := j.Score(nil, onTrial, onePod("a"), info); got != reserved {
+	j.PreFilter(t.Context(), onTrial, onePod("a"), nil)
+	if got, _ := j.Score(t.Context(), onTrial, onePod("a"), info); got != reserved {
 		t.Errorf("on the same trial the score is %d, want %d", got, reserved)
 	}
-	j.Unreserve(nil, cs, other, "n")
-	if got, _ := j.Score(nil, onTrial, onePod("a"), info); got != before {
+	j.Unreserve(t.Context(), cs, other, "n")
+	if got, _ := j.Score(t.Context(), onTrial, onePod("a"), info); got != before {
 		t.Errorf("after it was given back the score is %d, want %d", got, before)
 	}
 	j.metric(2000, time.Hour)

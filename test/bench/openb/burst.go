@@ -162,7 +162,7 @@ func place(nodes []burstNode, p burstPod, now time.Time, r rule) bool {
 		}
 		score := stockScore(asked, all)
 		if r.load {
-			view := n.view(r, now)
+			view := n.view(r)
 			if _, exceeds := limits.Exceeds(view.With(pod), all, true); exceeds {
 				continue
 			}
@@ -187,7 +187,7 @@ func place(nodes []burstNode, p burstPod, now time.Time, r rule) bool {
 }
 
 // view returns the account as a rule counts it.
-func (n *burstNode) view(r rule, now time.Time) use.View {
+func (n *burstNode) view(r rule) use.View {
 	v := n.account.View()
 	if !r.sums || len(v.Report.Aggregates) > 0 {
 		return v
