@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -48,6 +49,7 @@ var fromCluster = []schema.GroupVersionResource{
 	migration.Resource(), appsv1.SchemeGroupVersion.WithResource("deployments"),
 	appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithResource("statefulsets"),
 	quotav1alpha1.Resource(quotav1alpha1.GroupName), quotav1alpha1.Resource(quotav1alpha1.CommunityGroupName),
+	colocation.Resource(),
 }
 
 // clusterName is the file name in the origin of objects that --cluster reads.

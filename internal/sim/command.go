@@ -34,9 +34,10 @@ same bytes.
 
 Input: Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, Deployment, ReplicaSet,
 StatefulSet, DaemonSet, Job, CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota,
-ElasticQuotaProfile, Reservation, PodMigrationJob, PodGroup, CompositePodGroup, RuntimeClass,
-PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment,
-ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass and v1 List. Objects of other APIs are named on
+ElasticQuotaProfile, Reservation, PodMigrationJob, PodGroup, CompositePodGroup, NodeMetric,
+ClusterColocationProfile, the ConfigMap slo-controller-config, RuntimeClass, PersistentVolumeClaim,
+PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, ResourceClaim,
+ResourceClaimTemplate, ResourceSlice, DeviceClass and v1 List. Objects of other APIs are named on
 standard error and skipped. A pod whose volume or claim is not in the input is reported as one that cannot be
 decided. Pods with spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried
 by priority, highest first, then by age where it is given, then in the order of the input, by the scheduler's

@@ -38,6 +38,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
+	"github.com/tenon-project/tenon/api/config/sloconfig"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
@@ -59,7 +61,6 @@ type object struct {
 var notBuilt = map[string]string{
 	"PodGroup":         "gangs of APIs that are not read",
 	"ElasticQuotaTree": "quota trees in one object",
-	"NodeSLO":          "colocation",
 	"Workload":         "templates of PodGroups; give the PodGroup",
 }
 
@@ -77,6 +78,7 @@ const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, Cluste
 	"VolumeAttachment, " +
 	"RuntimeClass, resource.k8s.io/v1 ResourceClaim, ResourceClaimTemplate, ResourceSlice and DeviceClass, " +
 	"Service, Namespace, ElasticQuota, ElasticQuotaProfile, Reservation, PodMigrationJob, NodeMetric, " +
+	"NodeSLO, ClusterColocationProfile, ConfigMap, " +
 	"PodGroup of scheduling.k8s.io, " +
 	"scheduling.sigs.k8s.io and scheduling.x-k8s.io, CompositePodGroup, " +
 	"scheduling.k8s.io/v1 PriorityClass, policy/v1 PodDisruptionBudget and v1 List"
@@ -88,7 +90,8 @@ func isSupported(o runtime.Object) bool {
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
 		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology,
-		*reservation.Reservation, *migration.PodMigrationJob, *slo.NodeMetric,
+		*reservation.Reservation, *migration.PodMigrationJob, *slo.NodeMetric, *slo.NodeSLO,
+		*colocation.ClusterColocationProfile, *corev1.ConfigMap,
 		*nodev1.RuntimeClass, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass,
 		*storagev1.CSINode, *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment,
 		*resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice,
@@ -158,7 +161,7 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
 		profiles.AddToScheme, devicev1alpha1.AddToScheme, reservation.AddToScheme, migration.AddToScheme,
-		slo.AddToScheme,
+		slo.AddToScheme, colocation.AddToScheme,
 	} {
 		utilruntime.Must(add(legacyscheme.Scheme))
 	}
@@ -237,7 +240,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	}
 	// Other API groups use the same kinds for other objects.
 	ofKubernetes := !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
-	if irrelevant.Has(h.Kind) && ofKubernetes {
+	if irrelevant.Has(h.Kind) && ofKubernetes && (h.Kind != "ConfigMap" || h.Metadata.Name != sloconfig.Name) {
 		d.unused[h.Kind]++
 		return
 	}
@@ -285,7 +288,10 @@ func (d *decoder) one(at origin, h header, text []byte) {
 			d.add(at, "%s", m.Problem)
 			return
 		}
-		out = m
+		out = &nodeMetric{m, t}
+	case *slo.NodeSLO:
+		d.unused[h.Kind]++
+		return
 	}
 	scheme().Default(out)
 	d.objects = append(d.objects, object{at, out})

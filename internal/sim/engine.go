@@ -242,7 +242,7 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 		e.store.PutDevice(d)
 	}
 	for _, m := range w.metrics {
-		e.loads.PutMetric(m)
+		e.loads.PutMetric(m.NodeMetric)
 	}
 	for _, p := range w.existing {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

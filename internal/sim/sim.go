@@ -90,7 +90,6 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	r := Result{Pods: []Pod{}, Gangs: []Gang{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
-		p.given = maps.Clone(p.Annotations)
 		refused := hooks.admit(&p, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
 		missing := w.missingObject(p.Pod)
 		switch {
@@ -162,6 +161,8 @@ func (in Input) readObjects(docs []document) (*world, error) {
 	w := newWorld(d.objects, &d.problems)
 	w.prioritize(&d.problems)
 	w.applyRuntimeClasses()
+	w.colocate(in.Warn, &d.problems)
+	w.reclaim(in.Warn, &d.problems)
 	w.followProfiles(&d.problems)
 	if in.Strict {
 		d.refuseForeign()

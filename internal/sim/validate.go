@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
 
+	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -24,7 +25,6 @@ import (
 	profiles "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
-	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // validate applies the API server's validation. A pod with a node only needs a valid name and node.
@@ -32,7 +32,8 @@ func validate(o runtime.Object) field.ErrorList {
 	switch t := o.(type) {
 	case *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology, *devicev1alpha1.Device,
 		*quotav1alpha1.ElasticQuota, *quotav1alpha1.PodGroup, *devicev1alpha1.ClusterNetworkTopology,
-		*reservation.Reservation, *migration.PodMigrationJob, *kube.NodeMetric:
+		*reservation.Reservation, *migration.PodMigrationJob, *nodeMetric,
+		*colocation.ClusterColocationProfile:
 		return named(t)
 	case *profiles.ElasticQuotaProfile:
 		if t.Spec.QuotaName == "" {

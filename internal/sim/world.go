@@ -13,6 +13,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
+	"github.com/tenon-project/tenon/api/config/sloconfig"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -34,15 +37,14 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/quota"
-	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 type pod struct {
 	origin
 	*corev1.Pod
-	given map[string]string // the annotations before the webhooks; nil until then
-	// refused is why the API server refuses the pod before any webhook is asked; empty where it does not.
+	given map[string]string // the annotations before the webhooks
+	// refused is why the pod is refused before webhooks.admit; empty where it is not.
 	refused []Reason
 }
 
@@ -62,10 +64,14 @@ type world struct {
 	owners       []*unstructured.Unstructured // of pods: workloads
 	live         bool                         // objects are those of a cluster
 	networks     []*devicev1alpha1.ClusterNetworkTopology
-	metrics      []*kube.NodeMetric
-	rules        *quota.Checker
-	namespaces   map[string]*corev1.Namespace
-	classes      map[string]*schedulingv1.PriorityClass
+	metrics      []*nodeMetric
+	// colocationProfiles change pods that are created; sorted by name from colocate on. config is that of the ConfigMap
+	// slo-controller-config; nil without it.
+	colocationProfiles []*admission.Profile
+	config             *sloconfig.Config
+	rules              *quota.Checker
+	namespaces         map[string]*corev1.Namespace
+	classes            map[string]*schedulingv1.PriorityClass
 	// listed are objects about whose events no plugin is notified: those of default spread constraints, and
 	// PodDisruptionBudgets.
 	listed   []runtime.Object
@@ -130,15 +136,23 @@ func (w *world) publishDevices(objects []object) {
 		for key, value := range convert.DeviceLabels(d) {
 			metav1.SetMetaDataLabel(&n.ObjectMeta, key, value)
 		}
-		for name, amount := range convert.Capacity(d) {
-			for _, list := range []*corev1.ResourceList{&n.Status.Capacity, &n.Status.Allocatable} {
-				if *list == nil {
-					*list = corev1.ResourceList{}
-				}
-				(*list)[name] = amount
-			}
-		}
+		addAmounts(n, convert.Capacity(d))
 	}
+}
+
+// addAmounts adds amounts to the status of a Node.
+func addAmounts(n *corev1.Node, amounts corev1.ResourceList) {
+	for name, amount := range amounts {
+		addAmount(&n.Status.Capacity, name, amount)
+		addAmount(&n.Status.Allocatable, name, amount)
+	}
+}
+
+func addAmount(list *corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = amount
 }
 
 func (w *world) add(o object, p *problems) {
@@ -192,8 +206,12 @@ func (w *world) add(o object, p *problems) {
 		w.addMigration(o.origin, t, p)
 	case *devicev1alpha1.ClusterNetworkTopology:
 		w.networks = append(w.networks, t)
-	case *kube.NodeMetric:
+	case *nodeMetric:
 		w.metrics = append(w.metrics, t)
+	case *colocation.ClusterColocationProfile:
+		w.addColocationProfile(o.origin, t, p)
+	case *corev1.ConfigMap:
+		w.configure(o.origin, t, p)
 	case *corev1.Pod:
 		w.addPod(o.origin, t, p)
 	default:
@@ -205,7 +223,7 @@ func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
 		*nodeinfo.Numatopology, *devicev1alpha1.Device, *devicev1alpha1.ClusterNetworkTopology, *nodev1.RuntimeClass,
-		*kube.NodeMetric,
+		*nodeMetric, *colocation.ClusterColocationProfile,
 		*reservation.Reservation, *migration.PodMigrationJob, *corev1.PersistentVolume,
 		*storagev1.StorageClass, *storagev1.CSINode, *storagev1.CSIDriver, *storagev1.VolumeAttachment,
 		*resourcev1.ResourceSlice, *resourcev1.DeviceClass:
