@@ -21,16 +21,25 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Profile is a ClusterColocationProfile that can be used.
+// Profile is a ClusterColocationProfile, read.
 type Profile struct {
 	*v1alpha1.ClusterColocationProfile
 	namespaces, pods labels.Selector
 	percent          int
+	fault            error // for which the profile changes no pod
+}
+
+// Unusable is a profile that NewProfile refuses, and that was created while no webhook could say so: it changes no pod,
+// and the creators of pods are warned.
+func Unusable(p *v1alpha1.ClusterColocationProfile, fault error) *Profile {
+	return &Profile{ClusterColocationProfile: p, fault: fault}
 }
 
 // NewProfile returns an error that names the field which cannot be used.
 func NewProfile(p *v1alpha1.ClusterColocationProfile) (*Profile, error) {
-	out := &Profile{p, labels.Everything(), labels.Everything(), 100}
+	out := &Profile{
+		ClusterColocationProfile: p, namespaces: labels.Everything(), pods: labels.Everything(), percent: 100,
+	}
 	for _, s := range []struct {
 		field string
 		said  *metav1.LabelSelector
@@ -86,6 +95,10 @@ func Colocate(pod *corev1.Pod, namespace labels.Set, profiles []*Profile, draw f
 	out, matched, skip := pod.DeepCopy(), false, false
 	_, rewritten := pod.Annotations[annotation.ExtendedResourceSpecKey]
 	for _, p := range profiles {
+		if p.fault != nil {
+			a.warn("ClusterColocationProfile "+p.Name, "has no effect: %v", p.fault)
+			continue
+		}
 		if rewritten || !p.namespaces.Matches(namespace) || !p.pods.Matches(labels.Set(pod.Labels)) ||
 			p.percent < 100 && draw(p.Name) >= p.percent {
 			continue

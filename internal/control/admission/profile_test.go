@@ -225,8 +225,16 @@ func TestWhatAProfileMayNotSay(t *testing.T) {
 	} {
 		p := batchProfile(nil)
 		c.change(&p.Spec)
-		if _, err := admission.NewProfile(p); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+		_, err := admission.NewProfile(p)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+		profiles := []*admission.Profile{admission.Unusable(p, err)}
+		same, answer := admission.Colocate(spark(), nil, profiles, func(string) int { return 0 })
+		warns := len(answer.Warnings) == 1 && strings.Contains(answer.Warnings[0], p.Name+": has no effect: "+c.want)
+		if d := cmp.Diff(spark(), same); d != "" || !warns || !answer.Allowed() {
+			t.Errorf("%s, where it was created all the same: warnings %q, the pod changes (-want +got):\n%s", what,
+				answer.Warnings, d)
 		}
 	}
 	whole := spark(func(p *corev1.Pod) {

@@ -204,9 +204,11 @@ func (c *cluster) colocation(namespace string) (profiles []*admission.Profile, l
 			return nil, nil, err
 		}
 		if p, ok := object.(*colocation.ClusterColocationProfile); ok {
-			if profile, err := admission.NewProfile(p); err == nil { // else the webhook of profiles refuses it
-				profiles = append(profiles, profile)
+			profile, err := admission.NewProfile(p)
+			if err != nil {
+				profile = admission.Unusable(p, err)
 			}
+			profiles = append(profiles, profile)
 		}
 	}
 	object, _, err := c.namespaces.GetStore().GetByKey(namespace)

@@ -573,7 +573,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
 			"mutating/types.pods.tenon.sh", "validating/reservations.tenon.sh",
 			"validating/podmigrationjobs.tenon.sh",
-			// Profiles match plain pods, too, and the manager reports a profile that it cannot read.
+			// Profiles match plain pods, too, and of one that cannot be read their creators are warned.
 			"mutating/profiles.pods.tenon.sh", "validating/clustercolocationprofiles.tenon.sh",
 			"validating/others.resize.pods.tenon.sh":
 			want = admissionregistrationv1.Ignore
