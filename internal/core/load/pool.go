@@ -1,0 +1,183 @@
+package load
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Shares are parts of 10,000 of what a node can allocate; 0 is for a resource that is not judged.
+type Shares [resources]int64
+
+// whole is all that a node can allocate.
+const whole = 10_000
+
+// Band is below which use of all judged resources a node is low, and above which use of any it is high. It judges the
+// resources of High. The zero Band judges none.
+type Band struct{ Low, High Shares }
+
+// Kind is whose use is compared.
+type Kind uint8
+
+// Kinds: all that a node uses, and what its production pods use.
+const (
+	All Kind = iota
+	Prod
+	kinds
+)
+
+// Member is a node of a Pool.
+type Member struct {
+	Allocatable Amounts
+	Use         [kinds]Amounts
+	// Pods may leave, in this order.
+	Pods []PodUse
+	// Closed is set for a node that takes no pods.
+	Closed bool
+
+	left []bool // the pods that have left
+}
+
+// Pool is nodes that pods are moved between.
+type Pool struct {
+	Members []Member
+	Bands   [kinds]Band
+	// Weights are how much a resource counts where uses are compared.
+	Weights [resources]int64
+}
+
+// Deviate takes the bands of a pool as distances from the mean use of its members.
+func (p *Pool) Deviate() {
+	for kind := range kinds {
+		b := &p.Bands[kind]
+		for r := range resources {
+			if b.High[r] == 0 {
+				continue
+			}
+			sum := int64(0)
+			for i := range p.Members {
+				sum += min(p.Members[i].share(kind, r), whole)
+			}
+			mean := sum / int64(max(len(p.Members), 1))
+			b.Low[r], b.High[r] = max(mean-b.Low[r], 0), min(mean+b.High[r], whole)
+		}
+	}
+}
+
+// share returns the use in parts of 10,000.
+func (m *Member) share(kind Kind, r Resource) int64 {
+	if m.Allocatable[r] <= 0 {
+		return 0
+	}
+	return share(m.Use[kind][r], whole, m.Allocatable[r], 0)
+}
+
+// excess returns by how much the use of a resource is above its high threshold; at most 0 where it is not. A resource
+// that the node does not have is not judged.
+func (p *Pool) excess(i int, kind Kind, r Resource) int64 {
+	m := &p.Members[i]
+	if p.Bands[kind].High[r] == 0 || m.Allocatable[r] <= 0 {
+		return 0
+	}
+	return m.Use[kind][r] - share(m.Allocatable[r], p.Bands[kind].High[r], whole, 0)
+}
+
+// IsHigh reports whether the use of any resource is above its high threshold.
+func (p *Pool) IsHigh(i int, kind Kind) bool {
+	return slices.ContainsFunc(Resources(), func(r Resource) bool { return p.excess(i, kind, r) > 0 })
+}
+
+// isLow reports whether the use of each judged resource is below its low threshold.
+func (p *Pool) isLow(i int, kind Kind) bool {
+	m, b := &p.Members[i], p.Bands[kind]
+	return b != Band{} && !slices.ContainsFunc(Resources(), func(r Resource) bool {
+		return b.High[r] > 0 && m.Use[kind][r] >= share(m.Allocatable[r], b.Low[r], whole, 0)
+	})
+}
+
+// Low returns the members that are low and take pods.
+func (p *Pool) Low(kind Kind) (low []int) {
+	for i := range p.Members {
+		if !p.Members[i].Closed && p.isLow(i, kind) {
+			low = append(low, i)
+		}
+	}
+	return low
+}
+
+// Weighted returns the weighted mean of a use, in parts of 10,000 of what a member can allocate.
+func (p *Pool) Weighted(i int, use Amounts) int64 {
+	m := Member{Allocatable: p.Members[i].Allocatable, Use: [kinds]Amounts{use}}
+	sum, weights := int64(0), int64(0)
+	for r, weight := range p.Weights {
+		sum += weight * min(m.share(All, Resource(r)), 100*whole)
+		weights += weight
+	}
+	return sum / max(weights, 1)
+}
+
+// Relieve moves pods from high members to low ones, from the most used one first, until each is high no more, or no low
+// member holds a pod that would help. A target stays below each high threshold with the pod. move gets the targets that
+// do, the least used first, and returns the one that the pod moves to; false where it does not move.
+func (p *Pool) Relieve(kind Kind, high, low []int, move func(source, pod int, targets []int) (target int, ok bool)) {
+	use := func(i int) int64 { return p.Weighted(i, p.Members[i].Use[kind]) }
+	high = slices.Clone(high)
+	slices.SortStableFunc(high, func(a, b int) int { return cmp.Compare(use(b), use(a)) })
+	for _, source := range high {
+		m := &p.Members[source]
+		if m.left == nil {
+			m.left = make([]bool, len(m.Pods))
+		}
+		for i, pod := range m.Pods {
+			if m.left[i] || kind == Prod && !pod.Prod || !p.helps(source, kind, pod) {
+				continue
+			}
+			targets := slices.DeleteFunc(slices.Clone(low), func(t int) bool { return t == source || !p.holds(t, pod) })
+			slices.SortStableFunc(targets, func(a, b int) int { return cmp.Compare(use(a), use(b)) })
+			if len(targets) == 0 {
+				continue
+			}
+			if target, ok := move(source, i, targets); ok {
+				m.left[i] = true
+				p.Members[target].add(pod)
+				m.remove(pod)
+			}
+		}
+	}
+}
+
+// helps reports whether the pod uses some of a resource that is used too much.
+func (p *Pool) helps(source int, kind Kind, pod PodUse) bool {
+	return slices.ContainsFunc(Resources(), func(r Resource) bool {
+		return pod.Use[r] > 0 && p.excess(source, kind, r) > 0
+	})
+}
+
+// holds reports whether the use of a member stays below all high thresholds with a pod.
+func (p *Pool) holds(target int, pod PodUse) bool {
+	m := p.Members[target]
+	m.add(pod)
+	for kind, b := range p.Bands {
+		for r, high := range b.High {
+			judged := high > 0 && (Kind(kind) == All || pod.Prod)
+			if judged && m.Use[kind][r] >= share(m.Allocatable[r], high, whole, 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (m *Member) add(pod PodUse) {
+	m.Use[All] = m.Use[All].Plus(pod.Use)
+	if pod.Prod {
+		m.Use[Prod] = m.Use[Prod].Plus(pod.Use)
+	}
+}
+
+// remove subtracts a pod. Reports of the node and of its pods are not of one moment: no use falls below 0.
+func (m *Member) remove(pod PodUse) {
+	m.Use[All] = m.Use[All].minus(pod.Use).most(Amounts{})
+	if pod.Prod {
+		m.Use[Prod] = m.Use[Prod].minus(pod.Use).most(Amounts{})
+	}
+}
