@@ -599,3 +599,26 @@ func TestTheManagerFollowsTheSchedulersQuotas(t *testing.T) {
 	}
 	t.Error("the manager has no arguments of quotas")
 }
+
+func TestTheDeschedulerReadsTheUseOfNodesForLowNodeLoadAlone(t *testing.T) {
+	t.Parallel()
+	reads := func(plugin string) bool {
+		docs, err := rendered(home, "--set-json",
+			`descheduler.config={"profiles":[{"name":"a","plugins":{"balance":{"enabled":[{"name":"`+plugin+
+				`"}]}}}]}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(docs, func(d document) bool {
+			return d.object.GetKind() == "ClusterRole" && d.object.GetName() == "tenon-descheduler" &&
+				strings.Contains(d.text, "- apiGroups: [slo.koordinator.sh]\n  resources: [nodemetrics]\n  "+
+					"verbs: [list, watch]\n")
+		})
+	}
+	if !reads("LowNodeLoad") {
+		t.Error("LowNodeLoad may not read NodeMetrics")
+	}
+	if reads("LowNodeUtilization") {
+		t.Error("LowNodeUtilization may read NodeMetrics")
+	}
+}

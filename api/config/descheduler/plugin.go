@@ -199,6 +199,67 @@ type HighNodeUtilizationArgs struct {
 	EvictionModes []string `json:"evictionModes,omitempty" allowed:"OnlyThresholdingResources"`
 }
 
+// LowNodeLoadArgs are those of LowNodeLoad: pods move from nodes whose measured use is high to nodes where it is low.
+type LowNodeLoadArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	Target          `json:",inline"`
+	LoadBand        `json:",inline"`
+
+	// DryRun decides everything and moves no pod.
+	DryRun bool `json:"dryRun,omitempty"`
+	// NodeFit moves a pod only to a node that the scheduler finds for it. Without it the least used node is reserved.
+	NodeFit bool `json:"nodeFit,omitempty" default:"true"`
+	// NumberOfNodes is how many low nodes are too few: pods move only while more nodes are low.
+	NumberOfNodes int32 `json:"numberOfNodes,omitempty" min:"0"`
+	// NodeMetricExpirationSeconds is from which age on a NodeMetric does not count. Its node is left out then.
+	NodeMetricExpirationSeconds int64 `json:"nodeMetricExpirationSeconds,omitempty" default:"180" min:"1"`
+	// DetectorCacheTimeout is after which time without a NodeMetric it is forgotten that a node was high. Less than two
+	// rounds count as two.
+	DetectorCacheTimeout metav1.Duration `json:"detectorCacheTimeout,omitempty" default:"\"5m\"" min:"1"`
+	// NodePools are nodes with thresholds of their own, which move pods only among themselves. A node is of the first
+	// pool that selects it. Those of none have the thresholds above; without these, they are left out.
+	NodePools []LoadPool `json:"nodePools,omitempty"`
+}
+
+// LoadPool is a pool of nodes.
+type LoadPool struct {
+	LoadBand `json:",inline"`
+
+	// Name of the pool.
+	Name string `json:"name"`
+	// NodeSelector selects the nodes of the pool.
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+}
+
+// LoadBand says which use of a node is low and which is high. Resources are cpu and memory.
+type LoadBand struct {
+	// LowThresholds below which, for every resource, the use of a node is low.
+	LowThresholds Percentages `json:"lowThresholds,omitempty" min:"1" max:"100"`
+	// HighThresholds above which, for any resource, the use of a node is high. They have the resources of
+	// lowThresholds.
+	HighThresholds Percentages `json:"highThresholds,omitempty" min:"1" max:"100"`
+	// ProdLowThresholds are lowThresholds for the use of production pods alone. Default: it does not count.
+	ProdLowThresholds Percentages `json:"prodLowThresholds,omitempty" min:"1" max:"100"`
+	// ProdHighThresholds are highThresholds for the use of production pods alone: only such pods move for it.
+	ProdHighThresholds Percentages `json:"prodHighThresholds,omitempty" min:"1" max:"100"`
+	// UseDeviationThresholds takes all thresholds as distances from the mean of the pool.
+	UseDeviationThresholds bool `json:"useDeviationThresholds,omitempty"`
+	// ResourceWeights are what resources count where uses are compared. Default: 1 each.
+	ResourceWeights map[string]int64 `json:"resourceWeights,omitempty" min:"1" max:"100"`
+	// AnomalyCondition is how long the use must be high before a pod is moved.
+	AnomalyCondition AnomalyCondition `json:"anomalyCondition,omitempty"`
+}
+
+// AnomalyCondition counts rounds that find a new NodeMetric.
+type AnomalyCondition struct {
+	// Timeout after which a node that was high for long enough is counted from the start again.
+	Timeout metav1.Duration `json:"timeout,omitempty" default:"\"1m\"" min:"1"`
+	// ConsecutiveAbnormalities is how many rounds in a row may find the use high before one more moves pods.
+	ConsecutiveAbnormalities int32 `json:"consecutiveAbnormalities,omitempty" default:"5" min:"1"`
+	// ConsecutiveNormalities is how many rounds in a row may find the use not high before one more ends the anomaly.
+	ConsecutiveNormalities int32 `json:"consecutiveNormalities,omitempty" default:"3" min:"1"`
+}
+
 // FragmentationAwareArgs are those of FragmentationAware: pods leave nodes whose resources are used unevenly.
 type FragmentationAwareArgs struct {
 	metav1.TypeMeta `json:",inline"`

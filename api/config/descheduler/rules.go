@@ -39,22 +39,21 @@ func (r *reader) rules(plugin, path string, args any) {
 			r.refuse(under("excludedTaints"), "is not allowed beside includedTaints: use one of both")
 		}
 	case *LowNodeUtilizationArgs:
-		r.thresholds(under("thresholds"), a.Thresholds)
-		r.thresholds(under("targetThresholds"), a.TargetThresholds)
-		for _, resource := range slices.Sorted(maps.Keys(a.Thresholds)) {
-			high, ok := a.TargetThresholds[resource]
-			switch low := a.Thresholds[resource]; {
-			case !ok && len(a.TargetThresholds) > 0:
-				r.refuse(under("targetThresholds"), "has no %s, which thresholds has", resource)
-			case ok && low > high && !a.UseDeviationThresholds:
-				r.refuse(under("thresholds."+resource), "%v is not allowed: use at most the %v of targetThresholds",
-					low, high)
-			}
+		r.pair(path, "thresholds", "targetThresholds", a.Thresholds, a.TargetThresholds, a.UseDeviationThresholds)
+	case *LowNodeLoadArgs:
+		if len(a.NodePools) == 0 || len(a.LowThresholds)+len(a.HighThresholds) > 0 {
+			r.band(path, a.LoadBand)
 		}
-		for _, resource := range slices.Sorted(maps.Keys(a.TargetThresholds)) {
-			if _, ok := a.Thresholds[resource]; !ok && len(a.Thresholds) > 0 {
-				r.refuse(under("thresholds"), "has no %s, which targetThresholds has", resource)
+		seen := map[string]bool{}
+		for n, pool := range a.NodePools {
+			at := under(fmt.Sprintf("nodePools[%d]", n))
+			if seen[pool.Name] {
+				r.refuse(at+".name", "%q is the name of an earlier pool", pool.Name)
 			}
+			if seen[pool.Name] = true; pool.NodeSelector == nil {
+				r.refuse(at+".nodeSelector", "must be there")
+			}
+			r.band(at, pool.LoadBand)
 		}
 	case *HighNodeUtilizationArgs:
 		r.thresholds(under("thresholds"), a.Thresholds)
@@ -99,6 +98,52 @@ func (r *reader) thresholds(path string, given Percentages) {
 	}
 	for _, resource := range slices.Sorted(maps.Keys(given)) {
 		r.resources(path+"."+resource, []string{resource})
+	}
+}
+
+// pair checks two thresholds that must be there, with the same resources.
+func (r *reader) pair(path, lowName, highName string, low, high Percentages, deviation bool) {
+	under := func(name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+	r.thresholds(under(lowName), low)
+	r.thresholds(under(highName), high)
+	for _, resource := range slices.Sorted(maps.Keys(low)) {
+		most, ok := high[resource]
+		switch least := low[resource]; {
+		case !ok && len(high) > 0:
+			r.refuse(under(highName), "has no %s, which %s has", resource, lowName)
+		case ok && least > most && !deviation:
+			r.refuse(under(lowName+"."+resource), "%v is not allowed: use at most the %v of %s", least, most, highName)
+		}
+	}
+	for _, resource := range slices.Sorted(maps.Keys(high)) {
+		if _, ok := low[resource]; !ok && len(low) > 0 {
+			r.refuse(under(lowName), "has no %s, which %s has", resource, highName)
+		}
+	}
+}
+
+// band checks thresholds of measured use.
+func (r *reader) band(path string, b LoadBand) {
+	r.pair(path, "lowThresholds", "highThresholds", b.LowThresholds, b.HighThresholds, b.UseDeviationThresholds)
+	if len(b.ProdLowThresholds)+len(b.ProdHighThresholds) > 0 {
+		r.pair(path, "prodLowThresholds", "prodHighThresholds", b.ProdLowThresholds, b.ProdHighThresholds,
+			b.UseDeviationThresholds)
+	}
+	named := map[string]string{}
+	for field, given := range map[string]Percentages{
+		"lowThresholds": b.LowThresholds, "prodLowThresholds": b.ProdLowThresholds,
+	} {
+		for resource := range given {
+			named[field+"."+resource] = resource
+		}
+	}
+	for resource := range b.ResourceWeights {
+		named["resourceWeights."+resource] = resource
+	}
+	for _, at := range slices.Sorted(maps.Keys(named)) {
+		if resource := named[at]; resource != "cpu" && resource != "memory" {
+			r.refuse(strings.TrimPrefix(path+"."+at, "."), "%q is not measured: use cpu, memory", resource)
+		}
 	}
 }
 

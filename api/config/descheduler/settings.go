@@ -73,7 +73,6 @@ const (
 const (
 	MigrationController = "MigrationController"
 	DefaultEvictor      = "DefaultEvictor"
-	lowNodeLoad         = "LowNodeLoad"
 )
 
 // kind is what is known of a plugin.
@@ -88,7 +87,6 @@ func kinds() map[string]kind {
 	return map[string]kind{
 		MigrationController: {[]string{evicting, filtering}, func() any { return new(MigrationControllerArgs) }},
 		DefaultEvictor:      {[]string{evicting, filtering, lastLook}, func() any { return new(DefaultEvictorArgs) }},
-		lowNodeLoad:         {whole, func() any { return new(map[string]any) }},
 
 		"RemovePodsViolatingNodeAffinity":             {each, func() any { return new(NodeAffinityArgs) }},
 		"RemovePodsViolatingNodeTaints":               {each, func() any { return new(NodeTaintsArgs) }},
@@ -99,6 +97,7 @@ func kinds() map[string]kind {
 		"RemovePodsViolatingTopologySpreadConstraint": {whole, func() any { return new(TopologySpreadArgs) }},
 		"RemoveDuplicates":                            {whole, func() any { return new(DuplicatesArgs) }},
 		"LowNodeUtilization":                          {whole, func() any { return new(LowNodeUtilizationArgs) }},
+		"LowNodeLoad":                                 {whole, func() any { return new(LowNodeLoadArgs) }},
 		"HighNodeUtilization":                         {whole, func() any { return new(HighNodeUtilizationArgs) }},
 		"FragmentationAware":                          {whole, func() any { return new(FragmentationAwareArgs) }},
 		"ScaleDownBinPack":                            {whole, func() any { return new(ScaleDownBinPackArgs) }},
@@ -242,10 +241,6 @@ func (r *reader) profile(n int, name string, nodes labels.Selector, configs []Pl
 			if !slices.Contains(kind.points, point) {
 				r.refuse(at, "%s is not allowed here: use plugins.%s", plugin, strings.Join(kind.points, ", plugins."))
 				continue
-			}
-			if plugin == lowNodeLoad {
-				r.refuse(at, "LowNodeLoad is not allowed: it needs the use of nodes, which is not measured yet; "+
-					"LowNodeUtilization compares requests")
 			}
 			if used[plugin] = true; args[plugin] == nil {
 				args[plugin] = r.absent(plugin, at)

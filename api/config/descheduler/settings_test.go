@@ -18,6 +18,7 @@ import (
 const (
 	configuration = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n"
 	policy        = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n"
+	loads         = "lowThresholds: {cpu: 45}, highThresholds: {cpu: 75}"
 )
 
 // balance is a configuration with one plugin and its arguments.
@@ -61,9 +62,6 @@ func TestWhatAFileMayNotSayIsRefusedWithItsPlace(t *testing.T) {
 		"a plugin at another point of extension": {
 			policy + "profiles:\n- name: a\n  plugins: {deschedule: {enabled: [RemoveDuplicates]}}\n",
 			"deschedule.enabled[0]: RemoveDuplicates is not allowed here: use plugins.balance",
-		},
-		"LowNodeLoad, whose input is not measured": {
-			balance("LowNodeLoad", "{numberOfNodes: 1}"), "LowNodeLoad is not allowed: it needs the use of nodes",
 		},
 		"two profiles of one name": {
 			policy + "profiles:\n- name: a\n- name: a\n", `profiles[1].name: "a" is the name of an earlier profile`,
@@ -168,6 +166,81 @@ func TestWhatAFileMayNotSayIsRefusedWithItsPlace(t *testing.T) {
 		"a threshold above 100": {
 			balance("HighNodeUtilization", "{thresholds: {cpu: 101}}"),
 			"101 is not allowed: use a number from 0 to 100",
+		},
+		"no load thresholds": {
+			balance("LowNodeLoad", "{}"), "args.lowThresholds: must be there: use percentages of resources",
+		},
+		"no load thresholds without arguments": {
+			policy + "profiles:\n- name: a\n  plugins: {balance: {enabled: [LowNodeLoad]}}\n",
+			"enabled[0]: LowNodeLoad highThresholds: must be there",
+		},
+		"a low load above the high one": {
+			balance("LowNodeLoad", "{lowThresholds: {cpu: 60}, highThresholds: {cpu: 50}}"),
+			"args.lowThresholds.cpu: 60 is not allowed: use at most the 50 of highThresholds",
+		},
+		"a low load of production above the high one": {
+			balance("LowNodeLoad", "{"+loads+", prodLowThresholds: {cpu: 60}, prodHighThresholds: {cpu: 50}}"),
+			"args.prodLowThresholds.cpu: 60 is not allowed: use at most the 50 of prodHighThresholds",
+		},
+		"a load in one of both thresholds": {
+			balance("LowNodeLoad", "{lowThresholds: {cpu: 45}, highThresholds: {cpu: 75, memory: 80}}"),
+			"args.lowThresholds: has no memory, which highThresholds has",
+		},
+		"a load of production in one of both thresholds": {
+			balance("LowNodeLoad", "{"+loads+", prodHighThresholds: {cpu: 50}}"),
+			"args.prodLowThresholds: must be there",
+		},
+		"a load of 0 %": {
+			balance("LowNodeLoad", "{lowThresholds: {cpu: 0}, highThresholds: {cpu: 75}}"),
+			"args.lowThresholds.cpu: 0 is not allowed: use a number from 1 to 100",
+		},
+		"a load of 101 %": {
+			balance("LowNodeLoad", "{lowThresholds: {cpu: 45}, highThresholds: {cpu: 101}}"),
+			"args.highThresholds.cpu: 101 is not allowed: use a number from 1 to 100",
+		},
+		"a negative load of production": {
+			balance("LowNodeLoad", "{"+loads+", prodLowThresholds: {cpu: -1}, prodHighThresholds: {cpu: 50}}"),
+			"args.prodLowThresholds.cpu: -1 is not allowed",
+		},
+		"a load that is not a number": {
+			balance("LowNodeLoad", "{lowThresholds: {cpu: NaN}, highThresholds: {cpu: 75}}"),
+			"args.lowThresholds.cpu: ",
+		},
+		"a load that is not measured": {
+			balance("LowNodeLoad", "{lowThresholds: {pods: 45}, highThresholds: {pods: 75}}"),
+			`args.lowThresholds.pods: "pods" is not measured: use cpu, memory`,
+		},
+		"a weight of what is not measured": {
+			balance("LowNodeLoad", "{"+loads+", resourceWeights: {nvidia.com/gpu: 1}}"),
+			`"nvidia.com/gpu" is not measured: use cpu, memory`,
+		},
+		"a weight of 0": {
+			balance("LowNodeLoad", "{"+loads+", resourceWeights: {cpu: 0}}"),
+			"args.resourceWeights.cpu: 0 is not allowed: use a number from 1 to 100",
+		},
+		"an anomaly of no round": {
+			balance("LowNodeLoad", "{"+loads+", anomalyCondition: {consecutiveAbnormalities: 0}}"),
+			"consecutiveAbnormalities: 0 is not allowed: use a number from 1 on",
+		},
+		"a NodeMetric that expires at once": {
+			balance("LowNodeLoad", "{"+loads+", nodeMetricExpirationSeconds: 0}"),
+			"nodeMetricExpirationSeconds: 0 is not allowed: use a number from 1 on",
+		},
+		"a pool without thresholds": {
+			balance("LowNodeLoad", "{nodePools: [{name: a, nodeSelector: {}}]}"),
+			"args.nodePools[0].highThresholds: must be there",
+		},
+		"a pool without nodes": {
+			balance("LowNodeLoad", "{nodePools: [{name: a, "+loads+"}]}"),
+			"args.nodePools[0].nodeSelector: must be there",
+		},
+		"a pool without a name": {
+			balance("LowNodeLoad", "{nodePools: [{nodeSelector: {}, "+loads+"}]}"),
+			"args.nodePools[0].name: must be there",
+		},
+		"two pools of one name": {
+			balance("LowNodeLoad", "{nodePools: [{name: a, nodeSelector: {}, "+loads+"}, {name: a, nodeSelector: {}, "+
+				loads+"}]}"), `args.nodePools[1].name: "a" is the name of an earlier pool`,
 		},
 		"a misspelt resource": {
 			balance("HighNodeUtilization", "{thresholds: {memroy: 20}}"),
@@ -348,7 +421,7 @@ func TestTheSamplesNameEveryField(t *testing.T) {
 			if file == "descheduler-policy.yaml" {
 				return
 			}
-			known, seen := kinds(), 1 // LowNodeLoad cannot be named
+			known, seen := kinds(), 0
 			for n := 0; documents[0].Has(path("profiles[0].pluginConfig", n)); n++ {
 				var config PluginConfig
 				documents[0].Decode(path("profiles[0].pluginConfig", n), &config)

@@ -29,7 +29,9 @@ func free(t *testing.T) string {
 
 func TestRunServesUntilItsContextEnds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	text := []byte("apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\ndryRun: true\n")
+	text := []byte("apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\ndryRun: true\n" +
+		"profiles:\n- name: p\n  plugins: {balance: {enabled: [{name: LowNodeLoad}]}}\n  pluginConfig:\n" +
+		"  - {name: LowNodeLoad, args: {lowThresholds: {cpu: 45}, highThresholds: {cpu: 75}}}\n")
 	settings, err := descheduler.Read("f.yaml", text)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/migration"
 	"github.com/tenon-project/tenon/internal/desched/policy"
 	"github.com/tenon-project/tenon/internal/desched/scheduler"
 	"github.com/tenon-project/tenon/internal/desched/watched"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -32,6 +35,8 @@ import (
 type parts struct {
 	known        *watched.Cluster
 	reservations cache.SharedIndexInformer
+	metrics      cache.SharedIndexInformer // of NodeMetrics; nil where no plugin reads them
+	metricsRead  []cache.InformerSynced
 	mover        *migration.Controller
 	plugins      *policy.Runner
 	// handlers answer below /apis/v1, by patterns of http.ServeMux, while this replica leads.
@@ -101,6 +106,14 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	if planner.WhatIf != nil {
 		rounds.Room, rounds.Defragment = planner.PlanAmong, planner.Defragment
 	}
+	if o.Settings.Enables("LowNodeLoad") {
+		if rounds.NodeUse, err = p.readMetrics(reader); err != nil {
+			return nil, err
+		}
+		if err := mgr.Add(caching{p.metrics}); err != nil {
+			return nil, err
+		}
+	}
 	if p.plugins, err = policy.New(rounds); err != nil {
 		return nil, err
 	}
@@ -126,6 +139,24 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		mgr.Add(manager.RunnableFunc(p.move)), mgr.Add(p.plugins))
 }
 
+// readMetrics begins to follow NodeMetrics, and returns what knows the use of nodes. Pods that the last report lacks
+// count with the estimates that the scheduler has by default.
+func (p *parts) readMetrics(client rest.Interface) (func(node string) load.View, error) {
+	loads := kube.NewLoads()
+	loads.Enable(convert.LoadSettings{Factors: load.Percents{load.CPU: 85, load.Memory: 70}}, 0)
+	p.metrics = kube.NewUsageInformer(client)
+	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		kube.ByUID(p.known.Pods): loads.PodHandler(), p.metrics: loads.MetricHandler(),
+	} {
+		registered, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return nil, fmt.Errorf("follow the use of nodes: %w", err)
+		}
+		p.metricsRead = append(p.metricsRead, registered.HasSynced)
+	}
+	return loads.View, nil
+}
+
 // patching returns what applies a merge patch to a pod, or to a part of it.
 func patching(client kubernetes.Interface, part ...string) func(context.Context, *corev1.Pod, []byte) error {
 	return func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
@@ -140,6 +171,9 @@ func (p *parts) unsynced() []string {
 	missing := p.known.Unsynced()
 	if !p.reservations.HasSynced() {
 		missing = append(missing, "Reservations")
+	}
+	if slices.ContainsFunc(p.metricsRead, func(read cache.InformerSynced) bool { return !read() }) {
+		missing = append(missing, "NodeMetrics")
 	}
 	return missing
 }

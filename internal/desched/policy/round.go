@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -95,6 +96,8 @@ func (n *round) run(ctx context.Context, e descheduler.Enabled) *plugin.Status {
 	switch a := e.Args.(type) {
 	case *descheduler.FragmentationAwareArgs:
 		n.planOnly = a.DryRun
+	case *descheduler.LowNodeLoadArgs:
+		n.planOnly = a.DryRun
 	case *descheduler.CustomPriorityArgs:
 		n.planOnly = a.DryRun
 	case *descheduler.DefragmentArgs:
@@ -118,6 +121,35 @@ func (n *round) Now() time.Time { return n.began }
 
 // Pods returns the pods of a node that were not moved in the round.
 func (n *round) Pods(node string) []*corev1.Pod { return slices.Clone(n.pods[node]) }
+
+// Interval is the time between two rounds.
+func (n *round) Interval() time.Duration { return n.Settings.Interval }
+
+// Detector returns the profile's.
+func (n *round) Detector() *load.Detector {
+	if n.detectors[n.profile.Name] == nil {
+		n.detectors[n.profile.Name] = &load.Detector{}
+	}
+	return n.detectors[n.profile.Name]
+}
+
+// Load returns the use of a node, and whether a job that has not ended moves a pod from or to it.
+func (n *round) Load(node string) (use load.View, moving bool) {
+	if n.NodeUse != nil {
+		use = n.NodeUse(node)
+	}
+	jobs := slices.Clone(n.accepted)
+	n.Read(func(s *evict.State) {
+		for _, j := range list[*v1alpha1.PodMigrationJob](n.Jobs) {
+			if job, known := s.Job(string(j.UID)); known {
+				jobs = append(jobs, job)
+			}
+		}
+	})
+	return use, slices.ContainsFunc(jobs, func(j evict.Job) bool {
+		return (j.Source == node || j.Target == node) && j.Phase != evict.Succeeded && j.Phase != evict.Failed
+	})
+}
 
 // Movable reports whether the evictors let the pod be moved; the scheduler is not asked.
 func (n *round) Movable(pod *corev1.Pod) bool {

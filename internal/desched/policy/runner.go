@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	// Defragment asks for moves of such pods that lower the fragmentation by minFall each; nil as Room.
 	Defragment func(ctx context.Context, maxMoves int, minFall int64, refusals func(*evict.Pod) []evict.Refusal,
 	) (*view.RoomAnswer, error)
+	// NodeUse returns what a node uses; nil where no plugin asks.
+	NodeUse func(node string) load.View
 	// CreateJob creates a PodMigrationJob, and returns it as the API server has it.
 	CreateJob func(context.Context, *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error)
 	// PatchPod applies a merge patch to a pod.
@@ -67,6 +70,8 @@ type Runner struct {
 
 	profiles []profile
 	wake     chan struct{} // has an element when a round is to begin early
+	// detectors are those of profiles, by name. Only the round that runs uses them.
+	detectors map[string]*load.Detector
 
 	mu    sync.Mutex // guards what is below
 	last  []Decision
@@ -96,7 +101,7 @@ type Decision struct {
 
 // New returns a Runner. It fails if a profile cannot be run.
 func New(o Options) (*Runner, error) {
-	r := &Runner{Options: o, wake: make(chan struct{}, 1)}
+	r := &Runner{Options: o, wake: make(chan struct{}, 1), detectors: map[string]*load.Detector{}}
 	known := plugin.All()
 	for _, p := range o.Settings.Profiles {
 		made := profile{Profile: p}

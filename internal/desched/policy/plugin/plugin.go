@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -75,6 +76,13 @@ type Round interface {
 	) (*view.RoomAnswer, error)
 	// MoveAll begins all moves of such an answer, or none; it returns the pods that the evictors refuse.
 	MoveAll(ctx context.Context, room *view.RoomAnswer, w Waiting, reason string) []types.UID
+	// Load returns the use of a node, with estimates for pods that its last report lacks, and whether a move from or to
+	// the node is under way. The use is without a report where there is none, or none is read.
+	Load(node string) (use load.View, moving bool)
+	// Detector is kept from round to round, one for each profile.
+	Detector() *load.Detector
+	// Interval is the time between two rounds.
+	Interval() time.Duration
 	// SetDeletionCost sets which pods of a ReplicaSet are deleted first, where no user has done so.
 	SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost int32) error
 }
@@ -102,6 +110,7 @@ func All() map[string]func(args any, r Round) Plugin {
 		"RemoveDuplicates":    make1(newDuplicates),
 		"LowNodeUtilization":  make1(newLowNodeUtilization),
 		"HighNodeUtilization": make1(newHighNodeUtilization),
+		"LowNodeLoad":         make1(newLowNodeLoad),
 		"FragmentationAware":  make1(newFragmentationAware),
 		"ScaleDownBinPack":    make1(newScaleDownBinPack),
 		"CustomPriority":      make1(newCustomPriority),
@@ -115,9 +124,15 @@ func make1[A any](construct func(args *A, r Round) Plugin) func(any, Round) Plug
 	return func(args any, r Round) Plugin { return construct(args.(*A), r) }
 }
 
-// Before is the order in which pods are moved: those that ask to be moved last come last, then low priorities come
-// first, then what has the weakest promise of resources, then the youngest.
+// Before is the order in which pods are moved: by class, then the youngest first.
 func Before(a, b *corev1.Pod) int {
+	return cmp.Or(byClass(a, b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// byClass orders pods: those that ask to be moved last come last, then low priorities come first, then what has the
+// weakest promise of resources.
+func byClass(a, b *corev1.Pod) int {
 	prefers := func(p *corev1.Pod) int {
 		_, set := p.Annotations[annotation.PreferNoEviction]
 		return bit(set)
@@ -128,8 +143,7 @@ func Before(a, b *corev1.Pod) int {
 	// Guaranteed has no index, and comes last.
 	last := func(i int) int { return bit(i < 0)*2 + max(i, 0) }
 	return cmp.Or(cmp.Compare(prefers(a), prefers(b)), cmp.Compare(Priority(a), Priority(b)),
-		cmp.Compare(last(class(a)), last(class(b))), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		cmp.Compare(last(class(a)), last(class(b))))
 }
 
 func bit(set bool) int {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/core/load"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -33,7 +35,29 @@ type cluster struct {
 	room   func(without map[types.UID]bool) *view.RoomAnswer
 	refuse map[types.UID]bool // pods that cannot move beside others
 	asked  []string           // the pods that room was asked for
+
+	loads    map[string]*load.Report
+	moving   string // a node that a move is under way from or to
+	detector load.Detector
+	later    time.Duration // after now
 }
+
+func (c *cluster) Load(node string) (load.View, bool) {
+	n := load.NewNode()
+	for _, p := range c.pods {
+		if p.Spec.NodeName == node {
+			one, _ := convert.LoadSettings{Factors: load.Percents{load.CPU: 100, load.Memory: 100}}.Pod(p,
+				convert.AssignedAt(p))
+			n.Put(one)
+		}
+	}
+	n.SetReport(c.loads[node])
+	return n.View(), node == c.moving
+}
+
+func (c *cluster) Detector() *load.Detector { return &c.detector }
+
+func (c *cluster) Interval() time.Duration { return 2 * time.Minute }
 
 func (c *cluster) Waiting() []Waiting { return c.waiting }
 
@@ -67,7 +91,7 @@ func (c *cluster) MoveAll(_ context.Context, room *view.RoomAnswer, _ Waiting, _
 	return refused
 }
 
-func (c *cluster) Now() time.Time { return now }
+func (c *cluster) Now() time.Time { return now.Add(c.later) }
 
 func (c *cluster) Pods(node string) (pods []*corev1.Pod) {
 	for _, p := range c.pods {
