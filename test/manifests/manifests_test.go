@@ -60,8 +60,8 @@ func TestDeploy(t *testing.T) {
 	t.Run("elastic quotas keep the rules of their tree", c.quotas)
 	t.Run("the manager has the rights that its controllers need", c.controllers)
 	t.Run("the manifests of the documentation are accepted", c.pages)
-	t.Run("pods of other schedulers are left alone", c.foreign)
 	t.Run("a profile makes batch pods, also beside a LimitRange", c.colocation)
+	t.Run("pods of other schedulers are left alone", c.foreign) // the last: it takes the webhooks away
 }
 
 func start(t *testing.T) *cluster {
