@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
@@ -171,6 +172,7 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 	for _, key := range convert.Ignored(pod) {
 		answer.Notes = append(answer.Notes, key.String())
 	}
+	e.addSuppression(ctx, &answer, pod)
 	e.addActual(ctx, &answer, pod)
 	e.addMoves(ctx, &answer, pod)
 	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, answer.Phase) },
@@ -217,6 +219,21 @@ func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool 
 		_, _ = fmt.Fprintf(e.warn, "warning: %v; this is what the objects say\n", err)
 	}
 	return err == nil
+}
+
+// addSuppression says of a best-effort pod that runs to what its node suppresses it, and why. The answer is valid
+// without it, so errors are ignored.
+func (e *explanation) addSuppression(ctx context.Context, answer *explained, pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" || convert.Ended(pod) || qos.RoleOf(describe.Class(pod)) != qos.BEPool {
+		return
+	}
+	node, err := e.core.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return
+	}
+	if text := describe.Suppression(node); text != "" {
+		answer.Notes = append(answer.Notes, text)
+	}
 }
 
 // explainPod asks the scheduler, and falls back on what the objects say.

@@ -146,9 +146,17 @@ func useTable(rows []view.NodeUse, p paint, width int) string {
 			row = append(row, p.bar(a.UsedPercent), a.Allocatable, a.Requested, orDash(a.Used), orDash(a.P95),
 				orDash(a.Reclaimable), orDash(a.Batch))
 		}
-		t.add(append(row, "-", age)...)
+		t.add(append(row, suppressedTo(r.Suppressed), age)...)
 	}
 	return t.String()
+}
+
+// suppressedTo shortens what a node says of its best-effort pods to how much they have.
+func suppressedTo(text string) string {
+	if _, after, ok := strings.Cut(text, " suppressed to "); ok {
+		text, _, _ = strings.Cut(after, ":")
+	}
+	return orDash(text)
 }
 
 func podUseTable(rows []view.PodUse, p paint, width int) string {

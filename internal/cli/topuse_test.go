@@ -5,12 +5,49 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
+
+// suppressed is the condition of a node about its best-effort pods.
+func suppressed(status corev1.ConditionStatus) corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: corev1.NodeConditionType(event.BestEffortSuppressed.Condition()), Status: status,
+		Message: "best-effort pods are suppressed to 2 of 40 CPUs: other pods use 25000m",
+	}
+}
+
+func TestExplainSaysToWhatABestEffortPodIsSuppressed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		class, node string
+		status      corev1.ConditionStatus
+		want        bool
+	}{
+		"a best-effort pod":        {"BE", "n", corev1.ConditionTrue, true},
+		"another class":            {"LS", "n", corev1.ConditionTrue, false},
+		"a node that has room":     {"BE", "n", corev1.ConditionFalse, false},
+		"a pod without a node":     {"BE", "", corev1.ConditionTrue, false},
+		"a node that is not there": {"BE", "gone", corev1.ConditionTrue, false},
+	} {
+		node := testobject.Node("n", nil, "cpu", "8")
+		node.Status.Conditions = append(node.Status.Conditions, suppressed(test.status))
+		e := explanation{cluster: cluster{core: fake.NewClientset(node)}}
+		pod := testobject.Pod("a", testobject.Label(annotation.QoSClass, test.class), testobject.On(test.node))
+		var answer explained
+		e.addSuppression(t.Context(), &answer, pod)
+		if got := strings.Contains(strings.Join(answer.Notes, ""), "suppressed to 2 of 40 CPUs"); got != test.want {
+			t.Errorf("%s: notes %q", name, answer.Notes)
+		}
+	}
+}
 
 // TestUseAsGolden has a node with a report, one whose report says nothing, and one without; pods of the report, of an
 // earlier pod of their name, and of none.
@@ -47,6 +84,8 @@ func TestUseAsGolden(t *testing.T) {
 			})
 		}
 	}
+	nodes[0].Status.Conditions = append(nodes[0].Status.Conditions, suppressed(corev1.ConditionTrue))
+	nodes[1].Status.Conditions = append(nodes[1].Status.Conditions, suppressed(corev1.ConditionFalse))
 	nodes[0].Status.Allocatable["kubernetes.io/batch-cpu"] = testobject.List("x", "23000")["x"]
 	nodes[0].Status.Allocatable["kubernetes.io/batch-memory"] = testobject.List("x", "8Gi")["x"]
 	metrics := map[string]*slo.NodeMetric{"epyc": metric, "static": {}, "gone": metric}

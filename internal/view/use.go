@@ -6,6 +6,8 @@ type NodeUse struct {
 	Node   string    `json:"node"`
 	CPU    AmountUse `json:"cpu"`
 	Memory AmountUse `json:"memory"`
+	// Suppressed says to what the node's best-effort pods are suppressed, and why; "" where they are not.
+	Suppressed string `json:"suppressed,omitempty"`
 	// ReportSeconds is how old the node's report is; -1 without one.
 	ReportSeconds int64 `json:"reportSeconds"`
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -24,6 +25,7 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now
 			UsedPercent: -1,
 		},
 	}
+	out.Suppressed = Suppression(node)
 	if q, ok := all["kubernetes.io/batch-cpu"]; ok {
 		out.CPU.Batch = view.CPUText(q.Value())
 	}
@@ -52,6 +54,17 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now
 		}
 	}
 	return out
+}
+
+// Suppression returns to what the best-effort pods of a node are suppressed, and why, by the condition that its agent
+// writes; "" where they are not.
+func Suppression(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if string(c.Type) == event.BestEffortSuppressed.Condition() && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // shortest returns p95 over the shortest time that has one.
