@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type gate struct {
 	fault    error                        // the error of broken
 	busy     types.NamespacedName         // the pod about which a decision is being made
 	since    time.Time                    // when that decision began; zero between decisions
+	others   bool                         // that pod asks for amounts which others write into the Node
 }
 
 const (
@@ -128,6 +130,9 @@ func (g *gate) decide(ctx context.Context, uid types.UID) error {
 		return nil
 	}
 	g.setBusy(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, time.Now())
+	g.mu.Lock()
+	g.others = asksForOthers(obj)
+	g.mu.Unlock()
 	defer g.setBusy(types.NamespacedName{}, time.Time{})
 	refusal, err := g.managers.Admit(obj)
 	if err != nil {
@@ -182,12 +187,41 @@ func (g *gate) ready(now time.Time) corev1.NodeCondition {
 }
 
 // node returns the Node that pods must fit on. Labels that users added are only on that of the API server, not on the
-// cached one.
+// cached one, and so are amounts that others write into its status: the cached one has these for a pod that asks for
+// them.
 func (g *gate) node(ctx context.Context, cached bool) (*corev1.Node, error) {
-	if cached {
+	g.mu.Lock()
+	others := g.others
+	g.mu.Unlock()
+	if cached && !others {
 		return g.k.n.object(), nil
 	}
-	return g.k.n.Client.CoreV1().Nodes().Get(ctx, g.k.n.Name, metav1.GetOptions{})
+	have, err := g.k.n.Client.CoreV1().Nodes().Get(ctx, g.k.n.Name, metav1.GetOptions{})
+	if err != nil || !cached {
+		return have, err
+	}
+	out := g.k.n.object()
+	for name, amount := range have.Status.Allocatable {
+		if _, own := out.Status.Allocatable[name]; !own {
+			out.Status.Allocatable[name] = amount
+		}
+	}
+	return out, nil
+}
+
+// asksForOthers reports whether a pod asks for amounts that this kubelet does not write itself, such as batch CPU. Of
+// those that only look like them, which device plugins have, a kubelet leaves out what its Node lacks.
+func asksForOthers(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			for name := range list[i].Resources.Requests {
+				if strings.HasPrefix(string(name), corev1.ResourceDefaultNamespacePrefix) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func (g *gate) running() containermap.ContainerMap {

@@ -111,6 +111,33 @@ func TestKubeletsReasonsReachThePod(t *testing.T) {
 	}
 }
 
+// The manager writes amounts of batch pods into the Node, and a kubelet admits by the Node of the API server.
+func TestABatchPodIsAdmittedByTheAmountsOfTheNode(t *testing.T) {
+	playLive(t, "xeon-2s", func(b *bench) {
+		testkit.Check(t, b.n.register(t.Context()))
+		nodes := b.n.Client.CoreV1().Nodes()
+		node, err := nodes.Get(t.Context(), b.n.Name, metav1.GetOptions{})
+		testkit.Check(t, err)
+		node.Status.Allocatable["kubernetes.io/batch-cpu"] = resource.MustParse("15k")
+		_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+		testkit.Check(t, err)
+		batch := func(amount string) func(*corev1.Pod) {
+			return func(p *corev1.Pod) {
+				asked := corev1.ResourceList{"kubernetes.io/batch-cpu": resource.MustParse(amount)}
+				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: asked, Limits: asked}
+			}
+		}
+		b.create(podOf("small", "1", batch("10k")))
+		b.until("small", "runs", runs)
+		b.create(podOf("large", "1", batch("6k")))
+		if p := b.until("large", "fails", failed); p.Status.Reason != "OutOfkubernetes.io/batch-cpu" {
+			t.Errorf("status is %s: %s", p.Status.Reason, p.Status.Message)
+		}
+		b.create(podOf("plain", "1"))
+		b.until("plain", "runs", runs)
+	})
+}
+
 // What a pod held is free again when it is gone, containers of the shared pool get out of the way, and the agent reads
 // it all from the files of the kubelet.
 func TestCPUsGoFromPodToPod(t *testing.T) {
