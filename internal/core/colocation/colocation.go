@@ -56,7 +56,6 @@ type Node struct {
 	Use                   Amounts // of everything
 	HostUse, HighHostUse  Amounts // of applications outside of pods: all, and those that are neither batch nor free
 	ProdReclaimable       Amounts // what prod pods are predicted not to use
-	ThirdParty            Amounts // what other systems have granted of the batch amounts
 	Pods                  []Pod
 }
 
@@ -109,8 +108,7 @@ func (s *Strategy) divide(n *Node, r Resource) Account {
 		apart = a.System + a.Reserved
 	}
 	a.Bound = max(a.Capacity-a.System-used, 0)
-	a.Batch = min(a.Capacity-a.Margin-apart-a.High, share(a.Capacity, rule.BatchPercent), a.Bound) - n.ThirdParty[r]
-	a.Batch = max(a.Batch, 0)
+	a.Batch = max(min(a.Capacity-a.Margin-apart-a.High, share(a.Capacity, rule.BatchPercent), a.Bound), 0)
 	if s.MidStatic {
 		a.Mid = share(a.Capacity, rule.StaticPercent)
 	} else {

@@ -92,9 +92,6 @@ func TestBatchCPU(t *testing.T) {
 		"a batch application of the host is still to be had": {
 			node: func(n *Node) { n.HostUse, n.Use = cpu(4_000), cpu(41_000) }, want: 23_000,
 		},
-		"what another system granted is taken off": {
-			node: func(n *Node) { n.ThirdParty = cpu(20_000) }, want: 3_000,
-		},
 		"a busy node has none": {
 			node: func(n *Node) { n.Pods[0].Use, n.Use = cpu(90_000), cpu(97_000) }, want: 0,
 		},
@@ -213,7 +210,7 @@ func table(s *Strategy, n *Node, r Resource) int64 {
 		}
 	}
 	floor := new(big.Int).Div(left.Num(), left.Denom()).Int64() // rounds down, also below zero
-	return max(floor-n.ThirdParty[r], 0)
+	return max(floor, 0)
 }
 
 func drawNode(t *rapid.T) Node {
@@ -222,7 +219,7 @@ func drawNode(t *rapid.T) Node {
 	}
 	n := Node{
 		Capacity: amounts(2000, "capacity"), Reserved: amounts(300, "reserved"), HostUse: amounts(50, "hosts"),
-		ProdReclaimable: amounts(500, "reclaimable"), ThirdParty: amounts(20, "third party"),
+		ProdReclaimable: amounts(500, "reclaimable"),
 	}
 	n.Allocatable = n.Capacity
 	n.Use = amounts(100, "system")

@@ -1,10 +1,7 @@
-// Package suppress decides how much of a node's CPUs best-effort pods may have now, on which CPUs, and which of them
-// are to be evicted.
+// Package suppress decides how much of a node's CPUs best-effort pods may have now, and on which CPUs.
 //
 //	use of the node ─► Allowed ─┬─► NextCPUs ─► Order (a beginning of it)
 //	                            └─► NextQuota
-//	use of memory   ─► Memory.Release ───────┐
-//	satisfaction    ─► Satisfaction.Release ─┴─► Victims
 //
 // What best-effort pods may have is what others leave below a share of the node's CPUs. It shrinks at once and grows in
 // steps of a tenth of the node, so that load which comes back soon finds its CPUs free.
