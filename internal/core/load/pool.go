@@ -115,9 +115,14 @@ func (p *Pool) Weighted(i int, use Amounts) int64 {
 	return sum / max(weights, 1)
 }
 
+// minImprovement is by how much a move lowers a use, so that pods do not leave their nodes for little.
+const minImprovement = 500
+
 // Relieve moves pods from high members to low ones, from the most used one first, until each is high no more, or no low
-// member holds a pod that would help. A target stays below each high threshold with the pod. move gets the targets that
-// do, the least used first, and returns the one that the pod moves to; false where it does not move.
+// member holds a pod that would help. A move helps if of a resource that the source uses too much, the larger use of
+// both members falls by 5 percent of what they can allocate. A target stays below each high threshold with the pod.
+// move gets the targets that do, the least used first, and returns the one that the pod moves to; false where it does
+// not move.
 func (p *Pool) Relieve(kind Kind, high, low []int, move func(source, pod int, targets []int) (target int, ok bool)) {
 	use := func(i int) int64 { return p.Weighted(i, p.Members[i].Use[kind]) }
 	high = slices.Clone(high)
@@ -128,10 +133,12 @@ func (p *Pool) Relieve(kind Kind, high, low []int, move func(source, pod int, ta
 			m.left = make([]bool, len(m.Pods))
 		}
 		for i, pod := range m.Pods {
-			if m.left[i] || kind == Prod && !pod.Prod || !p.helps(source, kind, pod) {
+			if m.left[i] || kind == Prod && !pod.Prod {
 				continue
 			}
-			targets := slices.DeleteFunc(slices.Clone(low), func(t int) bool { return t == source || !p.holds(t, pod) })
+			targets := slices.DeleteFunc(slices.Clone(low), func(t int) bool {
+				return t == source || !p.helps(source, t, kind, pod) || !p.holds(t, pod)
+			})
 			slices.SortStableFunc(targets, func(a, b int) int { return cmp.Compare(use(a), use(b)) })
 			if len(targets) == 0 {
 				continue
@@ -145,10 +152,15 @@ func (p *Pool) Relieve(kind Kind, high, low []int, move func(source, pod int, ta
 	}
 }
 
-// helps reports whether the pod uses some of a resource that is used too much.
-func (p *Pool) helps(source int, kind Kind, pod PodUse) bool {
+// helps reports whether a move lowers the use of a resource that is used too much.
+func (p *Pool) helps(source, target int, kind Kind, pod PodUse) bool {
+	from, to := p.Members[source], p.Members[target]
+	from.remove(pod)
+	to.add(pod)
 	return slices.ContainsFunc(Resources(), func(r Resource) bool {
-		return pod.Use[r] > 0 && p.excess(source, kind, r) > 0
+		before := max(p.Members[source].share(kind, r), p.Members[target].share(kind, r))
+		after := max(from.share(kind, r), to.share(kind, r))
+		return p.excess(source, kind, r) > 0 && before-after >= minImprovement
 	})
 }
 

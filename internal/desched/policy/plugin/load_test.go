@@ -131,6 +131,9 @@ func TestPodsLeaveNodesWhoseUseIsHigh(t *testing.T) {
 		"no pod that the evictors keep": {thresholds, 6, func(s *stage) {
 			s.pods[0] = using(2000, "fixed", "high")
 		}, []string{"b to lower"}},
+		"no pod that lowers the use by less than five percent": {thresholds, 6, func(s *stage) {
+			s.pods[0] = using(499, "small", "high")
+		}, []string{"b to lower"}},
 		"no pod of a DaemonSet": {thresholds, 6, func(s *stage) {
 			s.pods[0] = using(2000, "daemon", "high", owner("DaemonSet", "d"))
 		}, []string{"b to lower"}},
