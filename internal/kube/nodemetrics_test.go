@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -50,8 +51,8 @@ func TestNodeMetricsThatCannotBeReadAreExpired(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, new, want string }{
 		"a use that is not a number": {`"1500m"`, `"NaN"`, "quantities must match"},
-		"a negative use":             {`"1500m"`, `"-1"`, "the use -1 is negative"},
-		"a use that takes seconds":   {`"1500m"`, `"1e999999"`, "1e999999"},
+		"a negative use":             {`"1500m"`, `"-1"`, "the use -1 of cpu is negative"},
+		"a use that takes seconds":   {`"1500m"`, `"1e-9999999"`, "a quantity is out of range"},
 		"a time that is not one":     {`"2026-01-01T00:00:00Z"`, `"yesterday"`, "yesterday"},
 		"a duration that is not one": {`"5m0s"`, `"5"`, "missing unit"},
 		"pods that are no list":      {`"podsMetric":[`, `"podsMetric":0,"x":[`, "podsMetric"},
@@ -108,6 +109,28 @@ func TestTheInformerOfNodeMetrics(t *testing.T) {
 	<-seen
 	if got := loads.View("n").Report.Use; *got != (load.Amounts{1500, 1 << 30}) {
 		t.Errorf("the node uses %v", *got)
+	}
+}
+
+// Each agent writes the NodeMetric of its node: none may keep the manager from reading the others.
+func TestTheInformerOfWholeNodeMetricsReadsNoSlowQuantity(t *testing.T) {
+	t.Parallel()
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON([]byte(strings.NewReplacer(`{"metadata"`,
+		`{"apiVersion":"slo.koordinator.sh/v1alpha1","kind":"NodeMetric","metadata"`, `"1500m"`, `"1e-99999999"`).
+		Replace(wholeMetric))); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := client(t, o)
+	i := kube.NewNodeMetricInformer(c)
+	seen := make(chan any, 1)
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen <- obj }}
+	if _, err := i.AddEventHandler(handler); err != nil {
+		t.Fatal(err)
+	}
+	go i.Run(t.Context().Done())
+	if got := (<-seen).(*slo.NodeMetric); got.Name != "n" || got.Status.NodeMetric != nil {
+		t.Errorf("got %s with %+v", got.Name, got.Status.NodeMetric)
 	}
 }
 

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
@@ -20,14 +22,15 @@ import (
 func NewNodeMetricInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{slo.NodeMetrics()}, slo.NodeMetricKind,
 		func() *slo.NodeMetricList { return &slo.NodeMetricList{} },
-		func(all *slo.NodeMetricList, m *slo.NodeMetric) { all.Items = append(all.Items, *m) }, readAs[slo.NodeMetric])
+		func(all *slo.NodeMetricList, m *slo.NodeMetric) { all.Items = append(all.Items, *m) },
+		readTrimmed[slo.NodeMetric])
 }
 
 // NewNodeSLOInformer is NewNodeMetricInformer of NodeSLOs.
 func NewNodeSLOInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{slo.NodeSLOs()}, slo.NodeSLOKind,
 		func() *slo.NodeSLOList { return &slo.NodeSLOList{} },
-		func(all *slo.NodeSLOList, s *slo.NodeSLO) { all.Items = append(all.Items, *s) }, readAs[slo.NodeSLO])
+		func(all *slo.NodeSLOList, s *slo.NodeSLO) { all.Items = append(all.Items, *s) }, readTrimmed[slo.NodeSLO])
 }
 
 // NewColocationProfileInformer is NewNodeMetricInformer of ClusterColocationProfiles.
@@ -36,18 +39,34 @@ func NewColocationProfileInformer(client rest.Interface) cache.SharedIndexInform
 	type list = colocation.ClusterColocationProfileList
 	return informerOf(client, []schema.GroupVersionResource{colocation.Resource()}, "ClusterColocationProfile",
 		func() *list { return &list{} }, func(all *list, p *profile) { all.Items = append(all.Items, *p) },
-		readAs[profile])
+		readTrimmed[profile])
 }
 
-// readAs reads an object as far as it can be read.
-func readAs[T any, P interface {
-	*T
-	SetManagedFields([]metav1.ManagedFieldsEntry)
-}](text *json.RawMessage) *T {
-	object := new(T)
-	_ = json.Unmarshal(*text, object) // the API server checks what its CRD says
-	P(object).SetManagedFields(nil)
+// readTrimmed reads an object as far as it can be read, without managed fields.
+func readTrimmed[T any, P readable[T]](text *json.RawMessage) *T {
+	object, _ := readAs[T, P](*text) // the API server checks what its CRD says
+	P(object).GetObjectMeta().SetManagedFields(nil)
 	return object
+}
+
+type readable[T any] interface {
+	*T
+	metav1.ObjectMetaAccessor
+}
+
+// readAs reads an object. It refuses quantities that take seconds to read. Where it fails, the object has its metadata,
+// and may have more.
+func readAs[T any, P readable[T]](text []byte) (*T, error) {
+	object, err := new(T), errors.New("a quantity is out of range")
+	if !annotation.HasSlowQuantity(string(text)) {
+		err = json.Unmarshal(text, object)
+	}
+	if err != nil {
+		_ = json.Unmarshal(text, &struct {
+			Metadata metav1.Object `json:"metadata"`
+		}{P(object).GetObjectMeta()})
+	}
+	return object, err
 }
 
 // SLOConfig follows the ConfigMap slo-controller-config. What cannot be used changes nothing: the last one that could

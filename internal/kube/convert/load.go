@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -46,6 +47,67 @@ func (s LoadSettings) Pod(pod *corev1.Pod, assigned time.Time) (load.Pod, error)
 		out.Until = assigned.Add(*s.AfterScheduled)
 	}
 	return out, err
+}
+
+// reportInterval is how often agents report where a NodeMetric does not say it.
+const reportInterval = time.Minute
+
+// LoadReport returns what a NodeMetric says about use. A use that lacks one of cpu and memory counts as not reported.
+// It fails for a use that is negative.
+func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
+	r := &load.Report{Interval: reportInterval, Pods: make(map[string]load.PodUse, len(m.Status.PodsMetric))}
+	if p := m.Spec.CollectPolicy; p != nil && p.ReportIntervalSeconds != nil {
+		if n := *p.ReportIntervalSeconds; n > 0 && n < int64(24*time.Hour/time.Second) {
+			r.Interval = time.Duration(n) * time.Second
+		}
+	}
+	if m.Status.UpdateTime != nil {
+		r.Updated = m.Status.UpdateTime.Time
+	}
+	var err error
+	read := func(use slo.ResourceMap) (out load.Amounts, whole bool) {
+		found := 0
+		for _, resource := range load.Resources() {
+			name := corev1.ResourceName(resource.String())
+			q, has := use.Resources[name]
+			switch {
+			case !has:
+				continue
+			case q.Sign() < 0:
+				err = fmt.Errorf("the use %s of %s is negative", q.String(), name)
+			}
+			out[resource] = min(amount(name, q), load.Most)
+			found++
+		}
+		return out, found == len(out)
+	}
+	for _, p := range m.Status.PodsMetric {
+		if p == nil {
+			continue
+		}
+		if use, whole := read(p.PodUsage); whole {
+			band, _ := qos.ParseBand(p.Priority)
+			r.Pods[p.Namespace+"/"+p.Name] = load.PodUse{Use: use, Prod: band == qos.Prod || p.Priority == ""}
+		}
+	}
+	n := m.Status.NodeMetric
+	if n == nil {
+		return r, err
+	}
+	if use, whole := read(n.NodeUsage); whole {
+		r.Use = &use
+	}
+	r.System, _ = read(n.SystemUsage)
+	for _, over := range n.AggregatedNodeUsages {
+		a := load.Aggregate{Duration: over.Duration.Duration, Use: map[load.Statistic]load.Amounts{}}
+		for statistic, u := range over.Usage {
+			if use, whole := read(u); whole {
+				a.Use[load.Statistic(statistic)] = use
+			}
+		}
+		r.Aggregates = append(r.Aggregates, a)
+	}
+	return r, err
 }
 
 // customize applies the annotations of a pod.
