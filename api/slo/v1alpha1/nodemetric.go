@@ -101,7 +101,7 @@ type NodeMetricStatus struct {
 	// HostApplicationMetric is what the applications use that NodeSLO lists and Kubernetes does not run.
 	// +optional
 	HostApplicationMetric []*HostApplicationMetricInfo `json:"hostApplicationMetric,omitempty"`
-	// ProdReclaimableMetric is what pods of class koord-prod requested and are not expected to use.
+	// ProdReclaimableMetric is what pods of class koord-prod, or of none, requested and are not expected to use.
 	// +optional
 	ProdReclaimableMetric *ReclaimableMetric `json:"prodReclaimableMetric,omitempty"`
 }
@@ -120,6 +120,19 @@ type NodeMetricInfo struct {
 	// AggregatedSystemUsages are averages and percentiles of systemUsage.
 	// +optional
 	AggregatedSystemUsages []AggregatedUsage `json:"aggregatedSystemUsages,omitempty"`
+	// NUMAUsages are what is used of each NUMA node, whoever uses it.
+	// +optional
+	NUMAUsages []NUMAUsage `json:"numaUsages,omitempty"`
+}
+
+// NUMAUsage is what is used of a NUMA node.
+type NUMAUsage struct {
+	// NUMANodeID is the number that the kernel gives the NUMA node.
+	// +optional
+	NUMANodeID int32 `json:"numaNodeID"`
+	// NodeUsage is what all processes use of its CPUs and its memory.
+	// +optional
+	NodeUsage ResourceMap `json:"nodeUsage,omitempty"`
 }
 
 // AggregatedUsage is use over a time.

@@ -42,7 +42,7 @@ func (a *Agent) followSLO(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "Cannot read the NodeSLO, the last one counts", "node", a.o.Node)
 			return
 		}
-		a.usage.SetHosts(hostsOf(read))
+		a.usage.SetHosts(hostsOf(read, a.enforcer.ClassGroup))
 		a.suppressor.Follow(read)
 	}, forget)
 	if err != nil {
@@ -57,15 +57,27 @@ func (a *Agent) followSLO(ctx context.Context) error {
 	return nil
 }
 
-// hostsOf returns the applications of a NodeSLO whose cgroups can be measured: those below the root. Others count as
-// the system's.
-func hostsOf(object *slo.NodeSLO) (hosts []usage.Host) {
+// hostsOf returns the applications of a NodeSLO that have a cgroup of their own. Others count as the system's.
+// classGroup returns the group of the pods of a class, "" for that of all pods.
+func hostsOf(object *slo.NodeSLO, classGroup func(class string) string) (hosts []usage.Host) {
 	for _, h := range object.Spec.HostApplications {
-		if p := h.CgroupPath; p != nil && (p.Base == "" || p.Base == slo.BaseRoot) {
-			group := strings.TrimPrefix(path.Join("/", p.ParentDir, p.RelativePath), "/")
-			if group != "" {
-				hosts = append(hosts, usage.Host{Name: h.Name, Group: group})
-			}
+		if h.CgroupPath == nil {
+			continue
+		}
+		own := strings.TrimPrefix(path.Join("/", h.CgroupPath.ParentDir, h.CgroupPath.RelativePath), "/")
+		base := ""
+		switch h.CgroupPath.Base {
+		case slo.BaseKubepods:
+			base = classGroup("")
+		case slo.BaseBurstable:
+			base = classGroup("burstable")
+		case slo.BaseBesteffort:
+			base = classGroup("besteffort")
+		}
+		if own != "" {
+			hosts = append(hosts, usage.Host{
+				Name: h.Name, Priority: h.Priority, QoS: h.QoS, Group: path.Join(base, own),
+			})
 		}
 	}
 	return hosts

@@ -2,17 +2,20 @@ package app_test
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
+	"github.com/tenon-project/tenon/internal/agent/usage"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -88,4 +91,40 @@ func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestApplicationsOfTheHostAreMeasuredWhereTheirCgroupIs(t *testing.T) {
+	t.Parallel()
+	at := func(base slo.CgroupBase, parent, relative string) *slo.CgroupPath {
+		return &slo.CgroupPath{Base: base, ParentDir: parent, RelativePath: relative}
+	}
+	for name, c := range map[string]struct {
+		at   *slo.CgroupPath
+		want string
+	}{
+		"below the root":               {at("", "a", "b"), "a/b"},
+		"below the root, by name":      {at(slo.BaseRoot, "/a/", ""), "a"},
+		"beside the classes of pods":   {at(slo.BaseKubepods, "", "b"), "kubepods/b"},
+		"beside burstable pods":        {at(slo.BaseBurstable, "a", "b"), "kubepods/burstable/a/b"},
+		"beside best-effort pods":      {at(slo.BaseBesteffort, "a", ""), "kubepods/besteffort/a"},
+		"the group of all pods":        {at(slo.BaseKubepods, "", ""), ""},
+		"the root":                     {at("", "", "/"), ""},
+		"a path that leaves the tree":  {at("", "..", "../a"), "a"},
+		"an application without group": {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := &slo.NodeSLO{Spec: slo.NodeSLOSpec{HostApplications: []slo.HostApplicationSpec{
+				{Name: "db", Priority: "koord-batch", QoS: "BE", CgroupPath: c.at},
+			}}}
+			var want []usage.Host
+			if c.want != "" {
+				want = []usage.Host{{Name: "db", Priority: "koord-batch", QoS: "BE", Group: c.want}}
+			}
+			got := app.HostsOf(object, func(class string) string { return path.Join("kubepods", class) })
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -21,3 +21,6 @@ func WantedPlugins(n *inject.Node, node *corev1.Node, lost func(resource string)
 
 // Table is the desired state of the cgroup tree of this moment.
 func (a *Agent) Table() desired.Table { return a.enforcer.Table() }
+
+// HostsOf are the applications of a NodeSLO that are measured, by their groups.
+var HostsOf = hostsOf

@@ -1,9 +1,12 @@
 package app
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/usage"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -35,9 +38,15 @@ func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricSt
 	var pods []usage.Pod
 	for _, pod := range a.podList() {
 		class, band, _ := convert.PodQoS(pod.Pod)
+		lends := convert.Band(pod.Pod)
+		request := convert.PodAmounts(pod.Pod)
 		pods = append(pods, usage.Pod{
 			UID: convert.NodeUID(pod.Pod), Namespace: pod.Namespace, Name: pod.Name,
 			Priority: band.String(), QoS: class.String(),
+			Prod: class != qos.LSE && (lends == qos.Prod || lends == qos.NoBand) && !convert.Ended(pod.Pod),
+			Request: usage.Amounts{
+				MilliCPU: request[string(corev1.ResourceCPU)], MemoryBytes: request[string(corev1.ResourceMemory)],
+			},
 		})
 	}
 	return a.usage.Status(policy, pods, a.o.Clock.Now())

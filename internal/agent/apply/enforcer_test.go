@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -122,5 +123,29 @@ func TestRunEndsWithItsContextWhateverTheAgentDoes(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Run = %v", err)
 		}
+	}
+}
+
+func TestTheGroupOfAClassIsThatOfTheDriverWhoseGroupsExist(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ exists, all, burstable string }{
+		"the cgroupfs driver": {"a/kubepods", "a/kubepods", "a/kubepods/burstable"},
+		"the systemd driver": {
+			"a.slice/a-kubepods.slice", "a.slice/a-kubepods.slice",
+			"a.slice/a-kubepods.slice/a-kubepods-burstable.slice",
+		},
+		"no pod has started yet": {".", "a/kubepods", "a/kubepods/burstable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(dir, c.exists), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			e := New(Options{Cgroup: Mounted(dir, desired.V2), Roots: kubepods("a")})
+			if got := [2]string{e.ClassGroup(""), e.ClassGroup("burstable")}; got != [2]string{c.all, c.burstable} {
+				t.Errorf("got %q, want %q and %q", got, c.all, c.burstable)
+			}
+		})
 	}
 }

@@ -259,6 +259,26 @@ func (e *Engine) Groups(into map[string]string) {
 	}
 }
 
+// ClassGroup returns the group of the pods of a QoS class of Kubernetes, such as "burstable"; "" is for all pods. Where
+// no such group exists yet, it is that of the cgroupfs driver.
+func (e *Engine) ClassGroup(class string) string {
+	root := e.o.Roots[0]
+	for _, r := range e.o.Roots {
+		if _, err := e.o.Cgroup.Children(r); err == nil {
+			root = r
+			break
+		}
+	}
+	name, isSlice := strings.CutSuffix(root, ".slice")
+	switch {
+	case class == "":
+		return root
+	case isSlice:
+		return path.Join(root, path.Base(name)+"-"+class+".slice")
+	}
+	return path.Join(root, class)
+}
+
 // Binds reports whether a pod that the Engine knows has CPUs of its own.
 func (e *Engine) Binds(uid string) bool {
 	return e.testPod(uid, func(p *pod) bool { return p.Entry.Role.Binds() })

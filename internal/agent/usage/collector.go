@@ -1,10 +1,12 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -44,7 +46,8 @@ type Options struct {
 
 // Host is an application that Kubernetes does not run.
 type Host struct {
-	Name string
+	// Name, Priority and QoS are reported as the NodeSLO has them.
+	Name, Priority, QoS string
 	// Group is its cgroup, a path below the root of the tree.
 	Group string
 }
@@ -71,21 +74,27 @@ type Collector struct {
 	pressure Pressure
 	pods     map[string]*group
 	hosts    map[string]*group
+	said     []Host          // the applications of hosts, by name
+	prod     map[string]bool // the pods that prodCPU and prodMem are of, by UID: those of the last Status
 	history  history
 }
 
 // numaNode is a NUMA node that is measured.
 type numaNode struct {
-	meminfo file
-	cpu     window.Counter
-	nanos   int64 // of its CPUs, in this tick
+	id       int // the kernel's
+	meminfo  file
+	cpu      window.Counter
+	nanos    int64 // of its CPUs, in this tick
+	averages averages
 }
 
-// history is what the node and its system used.
+// history is what the node, its system and its prod pods used. It begins at since.
 type history struct {
+	since            time.Time
 	node, system     averages
 	nodeCPU, nodeMem *window.Series
 	sysCPU, sysMem   *window.Series
+	prodCPU, prodMem *window.Series
 }
 
 // New returns a Collector that has measured nothing yet. An error names a Root that cannot be read.
@@ -111,18 +120,23 @@ func New(o Options) (*Collector, error) {
 		history: history{
 			nodeCPU: shared.Series(1), nodeMem: shared.Series(mebibyte),
 			sysCPU: shared.Series(1), sysMem: shared.Series(mebibyte),
+			prodCPU: shared.Series(1), prodMem: shared.Series(mebibyte),
 		},
 	}, nil
 }
 
-// SetHosts sets the applications to measure.
+// SetHosts sets the applications to measure. Of those with one name the first counts.
 func (c *Collector) SetHosts(hosts []Host) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wanted := map[string]string{}
+	c.said = nil
 	for _, h := range hosts {
-		wanted[h.Name] = h.Group
+		if _, again := wanted[h.Name]; !again {
+			wanted[h.Name], c.said = h.Group, append(c.said, h)
+		}
 	}
+	slices.SortFunc(c.said, func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
 	c.keep(c.hosts, wanted)
 }
 
@@ -185,6 +199,9 @@ func (c *Collector) Tick(now time.Time) {
 	c.sample.System = c.sample.Node.without(others)
 	c.readPressure()
 	h := &c.history
+	if h.since.IsZero() || now.Before(h.since) {
+		h.since = now
+	}
 	h.node.add(c.average, now, c.sample.Node)
 	c.sample.Average, _ = h.node.over(now)
 	h.system.add(c.average, now, c.sample.System)
@@ -192,6 +209,17 @@ func (c *Collector) Tick(now time.Time) {
 	h.nodeMem.Add(now, c.sample.Node.MemoryBytes)
 	h.sysCPU.Add(now, c.sample.System.MilliCPU)
 	h.sysMem.Add(now, c.sample.System.MemoryBytes)
+	for i := range c.numa {
+		c.numa[i].averages.add(c.average, now, c.sample.NUMA[i])
+	}
+	var prod Amounts
+	for uid, used := range c.sample.Pods {
+		if c.prod[uid] {
+			prod.add(used)
+		}
+	}
+	h.prodCPU.Add(now, prod.MilliCPU)
+	h.prodMem.Add(now, prod.MemoryBytes)
 }
 
 // keep makes groups those that are wanted, by their path.
@@ -240,6 +268,7 @@ func (c *Collector) followMachine() {
 	c.machine, c.numa, c.numaOf = m, make([]numaNode, m.NumNUMA()), nil
 	for n := range m.NumNUMA() {
 		id := m.NUMAID(topo.NUMA(n))
+		c.numa[n].id = id
 		c.numa[n].meminfo.name = path.Join("sys/devices/system/node", "node"+strconv.Itoa(id), "meminfo")
 		for _, cpu := range m.NUMACPUs(topo.NUMA(n)).Slice() {
 			kernel := m.CPUID(topo.CPU(cpu))

@@ -17,6 +17,7 @@ type group struct {
 	counter             window.Counter
 	used                Amounts
 	hasMemory           bool
+	since               time.Time // of the first measurement
 	averages            averages
 }
 
@@ -73,10 +74,13 @@ func (g *group) read(root *os.Root, buf []byte, now time.Time, memory bool) bool
 		return false
 	}
 	milli, ok := g.counter.Advance(now, nanoseconds)
-	if ok {
-		g.used.MilliCPU = milli
+	if !ok {
+		return false
 	}
-	return ok
+	if g.used.MilliCPU = milli; g.since.IsZero() || now.Before(g.since) {
+		g.since = now
+	}
+	return true
 }
 
 // cpuTime reads the CPU time that the group has used, in nanoseconds.

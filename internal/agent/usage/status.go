@@ -23,6 +23,9 @@ type Pod struct {
 	UID, Namespace, Name string
 	// Priority is its band, such as koord-prod, QoS its class.
 	Priority, QoS string
+	// Prod says that what it does not use of its Request may be lent to mid pods.
+	Prod    bool
+	Request Amounts
 }
 
 // Status returns what a NodeMetric reports under a policy: of the pods those that are given. It averages over the
@@ -49,6 +52,13 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 			NodeUsage: quantities(node, withCache), SystemUsage: quantities(system, withCache),
 		},
 	}
+	for i := range c.numa {
+		if used, ok := c.numa[i].averages.over(now); ok {
+			out.NodeMetric.NUMAUsages = append(out.NodeMetric.NUMAUsages, slo.NUMAUsage{
+				NUMANodeID: int32(c.numa[i].id), NodeUsage: quantities(used, withCache),
+			})
+		}
+	}
 	durations := window.Windows()
 	if p := policy.NodeAggregatePolicy; p != nil && len(p.Durations) > 0 {
 		durations = nil
@@ -61,6 +71,7 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 		m.AggregatedNodeUsages = appendWindow(m.AggregatedNodeUsages, d, now, h.nodeCPU, h.nodeMem)
 		m.AggregatedSystemUsages = appendWindow(m.AggregatedSystemUsages, d, now, h.sysCPU, h.sysMem)
 	}
+	out.ProdReclaimableMetric = c.reclaimable(pods, now)
 	for _, p := range pods {
 		g := c.pods[p.UID]
 		if g == nil {
@@ -76,17 +87,45 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 	slices.SortFunc(out.PodsMetric, func(a, b *slo.PodMetricInfo) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	for name, g := range c.hosts {
-		if used, ok := g.averages.over(now); ok {
+	for _, h := range c.said {
+		if used, ok := c.hosts[h.Name].averages.over(now); ok {
 			out.HostApplicationMetric = append(out.HostApplicationMetric, &slo.HostApplicationMetricInfo{
-				Name: name, Usage: quantities(used, withCache),
+				Name: h.Name, Priority: h.Priority, QoS: h.QoS, Usage: quantities(used, withCache),
 			})
 		}
 	}
-	slices.SortFunc(out.HostApplicationMetric, func(a, b *slo.HostApplicationMetricInfo) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
 	return out
+}
+
+// Of what prod pods use, peakSpan is how far back the peak is looked for, and marginPercent what is added to it.
+const (
+	peakSpan      = 30 * time.Minute
+	marginPercent = 10
+)
+
+// reclaimable predicts what prod pods requested and will not use: their requests less the peak of what they used
+// together, p95 of CPU and p99 of memory. A pod counts with its request once it was measured for peakSpan. nil before
+// anything was. The pods that are given are those whose use counts from now on.
+func (c *Collector) reclaimable(pods []Pod, now time.Time) *slo.ReclaimableMetric {
+	c.prod = make(map[string]bool, len(pods))
+	var requests Amounts
+	old := func(since time.Time) bool { return !since.IsZero() && now.Sub(since) >= peakSpan }
+	for _, p := range pods {
+		if g := c.pods[p.UID]; g != nil && p.Prod {
+			if c.prod[p.UID] = true; old(g.since) {
+				requests.add(p.Request)
+			}
+		}
+	}
+	cpu, hasCPU := c.history.prodCPU.Over(peakSpan, now)
+	memory, hasMemory := c.history.prodMem.Over(peakSpan, now)
+	if !hasCPU || !hasMemory || !old(c.history.since) {
+		return nil
+	}
+	peak := Amounts{
+		MilliCPU: cpu.P95 + cpu.P95*marginPercent/100, MemoryBytes: memory.P99 + memory.P99*marginPercent/100,
+	}
+	return &slo.ReclaimableMetric{Resource: quantities(requests.without(peak), false)}
 }
 
 func quantities(a Amounts, withCache bool) slo.ResourceMap {

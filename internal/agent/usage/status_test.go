@@ -24,7 +24,10 @@ func TestWhatANodeReports(t *testing.T) {
 		if got := n.c.Status(nil, pods, n.now); got != nil {
 			t.Errorf("before the first tick: %+v", got)
 		}
-		n.c.SetHosts([]usage.Host{{Name: "h", Group: "kubepods/podh"}})
+		n.c.SetHosts([]usage.Host{
+			{Name: "h", Priority: "koord-batch", QoS: "BE", Group: "kubepods/podh"},
+			{Name: "h", Group: "kubepods/poda"}, // the first of a name counts
+		})
 		for i := range 12 { // ten samples of 1 CPU, then one of 2
 			seconds := float64(i)
 			if i == 11 {
@@ -61,6 +64,10 @@ func TestWhatANodeReports(t *testing.T) {
 			UpdateTime: ptr.To(metav1.NewTime(n.now)),
 			NodeMetric: &slo.NodeMetricInfo{
 				NodeUsage: resources("1090m", "400Ki"), SystemUsage: resources("272m", "404000"),
+				NUMAUsages: []slo.NUMAUsage{
+					{NUMANodeID: 0, NodeUsage: resources("1090m", "245Ki")},
+					{NUMANodeID: 1, NodeUsage: resources("0", "245Ki")},
+				},
 			},
 			PodsMetric: []*slo.PodMetricInfo{
 				{
@@ -69,7 +76,9 @@ func TestWhatANodeReports(t *testing.T) {
 				},
 				{Namespace: "y", Name: "b", PodUsage: resources("0", "2000")},
 			},
-			HostApplicationMetric: []*slo.HostApplicationMetricInfo{{Name: "h", Usage: resources("272m", "600")}},
+			HostApplicationMetric: []*slo.HostApplicationMetricInfo{
+				{Name: "h", Priority: "koord-batch", QoS: "BE", Usage: resources("272m", "600")},
+			},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -87,6 +96,48 @@ func TestWhatANodeReports(t *testing.T) {
 		n.tick(time.Second)
 		if got := n.c.Status(nil, nil, n.now); got == nil || len(got.PodsMetric) != 0 {
 			t.Errorf("after a policy of a negative time: %+v", got)
+		}
+	})
+}
+
+// TestWhatProdPodsWillNotUseIsReclaimable lets a prod pod that requests 3 CPUs and 9000 bytes use 1 CPU and 5000 bytes
+// for half an hour, beside a batch pod.
+func TestWhatProdPodsWillNotUseIsReclaimable(t *testing.T) {
+	t.Parallel()
+	inBothVersions(t, func(t *testing.T, n *node) {
+		request := usage.Amounts{MilliCPU: 3000, MemoryBytes: 9 << 20}
+		pods := []usage.Pod{
+			{UID: "a", Name: "a", Prod: true, Request: request}, {UID: "b", Name: "b", Request: request},
+		}
+		seconds := 0.0
+		pass := func(minutes int, cpus float64) *slo.ReclaimableMetric {
+			for range minutes * 6 {
+				seconds += 10 * cpus
+				n.cpus(seconds, seconds, 0, 0)
+				n.pod("a", seconds, 5<<20, 1000)
+				n.pod("b", seconds, 5<<20, 1000)
+				n.tick(10 * time.Second)
+			}
+			return n.c.Status(nil, pods, n.now).ProdReclaimableMetric
+		}
+		pass(1, 1) // the pods are known from now on
+		if got := pass(28, 1); got != nil {
+			t.Errorf("after 29 minutes: %v, want that it is not known", got)
+		}
+		// The buckets of percentiles are 5 % wide at most; 10 % are added.
+		got := pass(3, 1)
+		cpu, memory := got.Resource.Resources.Cpu().MilliValue(), got.Resource.Resources.Memory().Value()
+		if cpu < 3000-1155 || cpu > 3000-1100 || memory > 4<<20 || memory < 2<<20 {
+			t.Errorf("after 32 minutes %dm and %d bytes, want 3 CPUs and 9 MiB less 1 CPU and 5 MiB and a margin", cpu,
+				memory)
+		}
+		pods = append(pods, usage.Pod{UID: "c", Name: "c", Prod: true, Request: request})
+		n.pod("c", 0, 1000, 1)
+		if got := pass(1, 1).Resource.Resources.Cpu().MilliValue(); got != cpu {
+			t.Errorf("beside a new pod %dm, want %dm: its request does not count yet", got, cpu)
+		}
+		if got := pass(2, 3.9).Resource.Resources.Cpu().MilliValue(); got != 0 {
+			t.Errorf("after a peak of 2 minutes %dm, want none", got)
 		}
 	})
 }
