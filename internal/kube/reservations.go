@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -76,16 +77,25 @@ func (s *Reservations) OnChange(f func(types.UID)) {
 
 // Put records a Reservation. One that cannot be read keeps no room.
 func (s *Reservations) Put(r *v1alpha1.Reservation) {
-	s.change(r.UID, func() {
-		s.objects[r.UID] = r
-		if r.Status.NodeName != "" {
-			delete(s.occupants, r.UID)
+	s.change(r.UID, func() { s.record(r) })
+}
+
+// record records a version of a Reservation, unless it is older than what this process has written. s.mu is held.
+func (s *Reservations) record(r *v1alpha1.Reservation) {
+	if was := s.objects[r.UID]; was != nil {
+		order, err := resourceversion.CompareResourceVersion(r.ResourceVersion, was.ResourceVersion)
+		if err == nil && order < 0 {
+			return
 		}
-		if r.Status.Phase.IsFinal() || len(r.Unread) > 0 {
-			s.ended[r.UID] = true
-		}
-		s.account.Put(s.spec(r))
-	})
+	}
+	s.objects[r.UID] = r
+	if r.Status.NodeName != "" {
+		delete(s.occupants, r.UID)
+	}
+	if r.Status.Phase.IsFinal() || len(r.Unread) > 0 {
+		s.ended[r.UID] = true
+	}
+	s.account.Put(s.spec(r))
 }
 
 // Remove forgets a Reservation.

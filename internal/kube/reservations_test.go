@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -184,6 +185,46 @@ func TestTheNodeOfAReservationIsWrittenAfterItsCPUs(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, *requests); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// answers answers each write with the object that it makes.
+type answers struct{ objects []*v1alpha1.Reservation }
+
+func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	text, err := json.Marshal(a.objects[0])
+	a.objects = a.objects[1:]
+	return answer(r, http.StatusOK, string(text)), err
+}
+
+// The successor of a pod that was evicted for a Reservation can come before the event of the Reservation's node.
+func TestAPodUsesAReservationWhoseBindingIsNotAnEventYet(t *testing.T) {
+	t.Parallel()
+	recorded := newReservation("", func(r *v1alpha1.Reservation) { r.ResourceVersion = "9" })
+	recorded.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-3"}`}
+	bound := newReservation("n", func(r *v1alpha1.Reservation) { r.ResourceVersion = "10" })
+	s := kube.NewReservations(clientOf(t, &answers{[]*v1alpha1.Reservation{recorded, bound}}),
+		func() time.Time { return early })
+	s.Put(newReservation(""))
+	record := map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-3"}`}
+	if err := s.Bind(t.Context(), "u", "n", record); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := convert.ReservationPod(podtest.Pod("p", podtest.Label("app", "a"), podtest.Both("cpu", "4")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, late := range []*v1alpha1.Reservation{nil, recorded, bound} {
+		if late != nil {
+			s.Put(late)
+		}
+		if found := s.Matching(&asked); len(found["n"]) != 1 {
+			t.Errorf("after the event of %+v: the pod may use %+v", late, found)
+		}
+	}
+	s.Remove(bound)
+	if found := s.Matching(&asked); len(found) > 0 {
+		t.Errorf("the pod may use %+v, which is gone", found)
 	}
 }
 

@@ -277,7 +277,19 @@ func (s *Reservations) patch(ctx context.Context, r *v1alpha1.Reservation, part 
 	if part != "" {
 		path = append(path, part)
 	}
-	return s.client.Patch(types.MergePatchType).AbsPath(path...).Body(text).Do(ctx).Error()
+	text, err = s.client.Patch(types.MergePatchType).AbsPath(path...).Body(text).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	// A pod that was created because of this write may come before the write's own event.
+	if written, err := ReadReservation(text); err == nil && written.UID == r.UID {
+		s.change(r.UID, func() {
+			if s.objects[r.UID] != nil { // else it was deleted meanwhile
+				s.record(written)
+			}
+		})
+	}
+	return nil
 }
 
 func (s *Reservations) delete(ctx context.Context, r *v1alpha1.Reservation) error {
