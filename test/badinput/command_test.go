@@ -47,6 +47,10 @@ func commandCases() []bad {
 			"up: more schedulers than have ports", up("--schedulers", "9"),
 			[]string{"--schedulers: 9 is not allowed", "use 1 to 3"},
 		},
+		{
+			"up: a configuration of the descheduler that does not exist", up("--descheduler-config", "/none.yaml"),
+			[]string{"open /none.yaml: no such file"},
+		},
 		{"up: a flag that does not exist", up("--machines", "epyc-2s"), []string{"unknown flag: --machines"}},
 		{"down: a folder that holds no cluster", func(t *testing.T) string {
 			t.Helper()

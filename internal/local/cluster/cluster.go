@@ -40,6 +40,8 @@ type Options struct {
 	Lease time.Duration
 	// RevokeAfter is how long a quota may use more than its share while another asks for it; 0 is the default.
 	RevokeAfter time.Duration
+	// DeschedulerConfig is the file of the descheduler's configuration; empty: pods move for PodMigrationJobs alone.
+	DeschedulerConfig string
 	// Flags are further ones of the API server.
 	Flags []string
 	// Report is called with each step, from several goroutines.

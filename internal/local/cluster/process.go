@@ -196,7 +196,7 @@ func (c *Cluster) startDescheduler(ctx context.Context, o Options) error {
 		return nil // it has no rights
 	}
 	ready := readyz("http://"+c.ports.Address(datadir.DeschedulerHealth), nil)
-	if err := c.run(ctx, o, DeschedulerVerb, deschedulerName, ready); err != nil {
+	if err := c.run(ctx, o, DeschedulerVerb, deschedulerName, ready, "--config="+o.DeschedulerConfig); err != nil {
 		return err
 	}
 	c.reportStep("descheduler")

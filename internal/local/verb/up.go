@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +25,7 @@ type upFlags struct {
 	nodes    int
 	replicas int // of the scheduler
 	data     string
+	config   string // of the descheduler; empty for none
 	fences   bool
 	detach   bool
 	demo     bool
@@ -67,6 +69,9 @@ func newUp() *cobra.Command {
 	c.Flags().BoolVar(&f.fences, "require-nri-plugin", false,
 		"for clusters that real nodes join: pods that will hold CPUs carry the annotation "+
 			"required-plugins.noderesource.dev, as in tenon-manager")
+	c.Flags().StringVar(&f.config, "descheduler-config", "",
+		"file with a DeschedulerConfiguration or a DeschedulerPolicy for the descheduler (default: pods move for "+
+			"PodMigrationJobs alone)")
 	c.Flags().BoolVar(&f.detach, "detach", false, "return when the cluster is ready, and leave it running")
 	c.Flags().BoolVar(&f.demo, "demo", false, "when the cluster is ready, apply pods of every class")
 	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets, and start nothing")
@@ -79,6 +84,17 @@ func newUp() *cobra.Command {
 		}
 	}
 	return c
+}
+
+// configOf returns the absolute path of a configuration of the descheduler, once it is one.
+func configOf(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	if _, err := deschedulerSettings(file); err != nil {
+		return "", err
+	}
+	return filepath.Abs(file)
 }
 
 func machineHelp() string {
@@ -117,6 +133,9 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 	}
 	if f.replicas < 1 || f.replicas > datadir.MaxSchedulers {
 		err := fmt.Errorf("--schedulers: %d is not allowed: use 1 to %d", f.replicas, datadir.MaxSchedulers)
+		return &cluster.ExitError{Err: err, Code: 2}
+	}
+	if f.config, err = configOf(f.config); err != nil {
 		return &cluster.ExitError{Err: err, Code: 2}
 	}
 	machines := f.machines
@@ -160,7 +179,7 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: manifests(),
 		Admission: deploy.Webhooks(simnode.SchedulerNames()...), RequireNRIPlugin: f.fences, Report: console.step,
-		Lease: f.lease, RevokeAfter: f.revoke,
+		Lease: f.lease, RevokeAfter: f.revoke, DeschedulerConfig: f.config,
 	})
 	if err != nil {
 		return err

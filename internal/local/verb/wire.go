@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,13 +124,13 @@ func newManager() *cobra.Command {
 }
 
 func newDescheduler() *cobra.Command {
-	return hidden(cluster.DeschedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
-		settings, err := config.Read("", nil)
+	var file string
+	child := hidden(cluster.DeschedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
+		settings, err := deschedulerSettings(file)
 		if err != nil {
 			return err
 		}
 		settings.Migration.SchedulerNames = simnode.SchedulerNames()
-		settings.Migration.MinPodAge.Duration = 0 // who tries it moves pods that were just created
 		logger := klog.Background()
 		serving.UseLogger(logger)
 		return descheduler.Run(klog.NewContext(ctx, logger), descheduler.Options{
@@ -140,6 +141,23 @@ func newDescheduler() *cobra.Command {
 			SchedulerAddress: "http://" + address(ports[datadir.Diagnostics]),
 		})
 	})
+	child.Flags().StringVar(&file, "config", "", "as that of tenon-descheduler")
+	return child
+}
+
+// deschedulerSettings reads the configuration of the descheduler. Without a file, a pod may move when it has just been
+// created: whoever tries a job does not wait.
+func deschedulerSettings(file string) (config.Settings, error) {
+	if file == "" {
+		settings, err := config.Read("", nil)
+		settings.Migration.MinPodAge.Duration = 0
+		return settings, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return config.Settings{}, err
+	}
+	return config.Read(file, text)
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
