@@ -22,10 +22,10 @@ import (
 // use lets the node use some of its CPUs for a time, outside of all pods.
 func (w *world) use(used *int64, cpus, seconds int64) {
 	w.t.Helper()
-	for range seconds {
-		*used += cpus * 100 // the kernel counts in 10 ms
+	for range seconds * int64(time.Second/usage.Interval) {
+		*used += cpus * int64(usage.Interval/(10*time.Millisecond)) // the kernel counts in 10 ms
 		w.file("proc/stat", stat(*used))
-		later(time.Second)
+		later(usage.Interval)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 			w.file("proc/stat", "cpu\n")
 			later(3 * time.Second)
 			w.file("proc/stat", stat(5))
-			later(time.Second)
+			later(usage.Interval)
 			if got := w.cpuset(c); got != "0-11" {
 				t.Errorf("without a measurement: %s, want 0-11", got)
 			}

@@ -71,6 +71,7 @@ type Suppressor struct {
 	state    State
 	order    order
 	measured time.Time // of the last sample
+	moved    time.Time // of the last sample after which they got more or less
 }
 
 // order is an order of CPUs with what it was computed from.
@@ -151,7 +152,7 @@ func (s *Suppressor) Tick(sample *usage.Sample) {
 	limit := desired.Limit{KeepsQuota: s.keeps}
 	asksQuota := s.strategy.CPUSuppressPolicy == slo.CPUCfsQuotaPolicy
 	if asksQuota && s.o.Engine.QuotaReachesBE() {
-		now.Quota = suppress.NextQuota(s.state.Quota, allowed, now.Use.Capacity)
+		now.Quota = s.paced(s.state.Quota, suppress.NextQuota(s.state.Quota, allowed, now.Use.Capacity))
 		now.Suppressed = now.Quota < int64(now.Of)*100_000
 		limit.Quota = now.Quota
 	} else {
@@ -161,15 +162,30 @@ func (s *Suppressor) Tick(sample *usage.Sample) {
 		}
 		m := view.Machine()
 		online := m.Online()
-		n := suppress.NextCPUs(before, allowed, suppress.Size{
+		n := s.paced(int64(before), int64(suppress.NextCPUs(before, allowed, suppress.Size{
 			Usable: now.Of, Total: online.Len(), Threads: m.ThreadsPerCore(),
-		})
-		limit.CPUs = suppress.First(s.orderOf(m, pool, view.LSR()), n)
+		})))
+		limit.CPUs = suppress.First(s.orderOf(m, pool, view.LSR()), int(n))
 		now.CPUs, now.Instead = limit.CPUs.Len(), asksQuota
 		now.Suppressed = now.CPUs < now.Of
 	}
 	s.o.Engine.LimitBE(limit)
 	s.setState(now)
+}
+
+// growthPace is the least time between a change and growth after it: a second, less what a tick may be early.
+const growthPace = time.Second - usage.Interval/2
+
+// paced returns the next amount, or before if that is less and the last change too recent. The caller holds mu.
+func (s *Suppressor) paced(before, next int64) int64 {
+	since := s.measured.Sub(s.moved)
+	if before > 0 && next > before && since >= 0 && since < growthPace {
+		return before
+	}
+	if next != before {
+		s.moved = s.measured
+	}
+	return next
 }
 
 // or returns the value of a field, or its default.

@@ -107,7 +107,13 @@ func (n *node) follow(s *slo.ResourceThresholdStrategy) {
 // tick lets the LS pod use CPUs, and returns how many the best-effort container has after that.
 func (n *node) tick(milli int64) int {
 	n.Helper()
-	n.time = n.time.Add(time.Second)
+	return n.tickAfter(time.Second, milli)
+}
+
+// tickAfter is tick a time after the last one.
+func (n *node) tickAfter(d time.Duration, milli int64) int {
+	n.Helper()
+	n.time = n.time.Add(d)
 	n.suppressor.Tick(&usage.Sample{
 		Time: n.time, Capacity: usage.Amounts{MilliCPU: 40_000},
 		Pods: map[string]usage.Amounts{"ls": {MilliCPU: milli}, "be": {MilliCPU: 39_000}},
@@ -153,6 +159,31 @@ func TestBestEffortPodsShrinkAtOnceAndGrowInSteps(t *testing.T) {
 	n.follow(nil)
 	if got := n.tick(40_000); got != 40 || n.suppressor.State().Suppressed {
 		t.Errorf("after the NodeSLO is gone: %d CPUs, %v", got, n.suppressor.State())
+	}
+}
+
+// However often the node is measured, best-effort pods grow by a step a second, and shrink at once.
+func TestBestEffortPodsGrowOnceASecond(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, desired.V2)
+	n.follow(enabled(""))
+	n.tick(25_000)
+	for i, step := range []struct {
+		after time.Duration
+		ls    int64
+		want  int
+	}{
+		{500 * time.Millisecond, 0, 2},
+		{499 * time.Millisecond, 0, 6},
+		{500 * time.Millisecond, 0, 6},
+		{501 * time.Millisecond, 0, 10},
+		{400 * time.Millisecond, 20_000, 6},
+		{400 * time.Millisecond, 0, 6},
+		{-time.Hour, 0, 10}, // the clock went back
+	} {
+		if got := n.tickAfter(step.after, step.ls); got != step.want {
+			t.Errorf("step %d, %v later with %dm of LS: %d CPUs, want %d", i, step.after, step.ls, got, step.want)
+		}
 	}
 }
 

@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	// Interval is the default time between two ticks.
-	Interval = time.Second
+	// Interval is the default time between two ticks. A tick that comes while a load begins sees only a part of it, so
+	// the use of a load is known two ticks after it began at the latest.
+	Interval = 500 * time.Millisecond
 	// memoryTicks is in how many ticks the memory of all groups is read once.
-	memoryTicks = 5
+	memoryTicks = 10
 	// DefaultAverage is over which time Status averages unless its policy says another.
 	DefaultAverage = 5 * time.Minute
 	maxFileBytes   = 256 << 10

@@ -164,7 +164,7 @@ func TestWhatANodeUses(t *testing.T) {
 		if diff := cmp.Diff(want, n.sample()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		for range 5 { // the memory of each pod is read in one of five ticks
+		for range 10 { // the memory of each pod is read in one of ten ticks
 			n.tick(time.Second)
 		}
 		if got := n.sample().Pods["a"]; got.MemoryBytes != 7000 || got.MilliCPU != 0 {

@@ -3,11 +3,17 @@
 package runtime
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/test/e2e/node/stage"
 )
 
 // BE pods use what LSR pods leave idle, and nothing of an LSE pod.
@@ -46,4 +52,44 @@ func TestBEPodsRunOnTheCPUsOfLSRPodsAndNeverOfLSEPods(t *testing.T) {
 			w.wants(beside, allCPUs)
 		})
 	}
+}
+
+// The machine has two CPUs, which best-effort pods keep in any case: only a quota can take CPU time from them. Nothing
+// else does here: the groups of both classes have the same weight. What the machine does besides is the system's use,
+// so the target is the least quota, which the load alone asks for.
+func TestBEPodsGiveTheirCPUTimeToALoadAndGetItBack(t *testing.T) {
+	w := newWorld(t, byNRI, options{})
+	burn := func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"burn"} }
+	_, be := w.run(batch("be", burn, object.Requests("kubernetes.io/batch-cpu", "1k"),
+		object.Limits("kubernetes.io/batch-cpu", "1500")))
+	b := w.sandbox(pod("ls", withClass("LS"), burn))
+	end := w.plane.Suppress(w.node.Name, 65)
+	stage.Await(w, "a quota of best-effort pods", func() error {
+		u, err := w.s.Use(b.Group)
+		if err == nil && u.Quota < 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	const least = 2 * time.Millisecond
+	r, read := w.s.WatchLoad(w, b.Group, least, func() { w.start(b, "main") })
+	if before := read[0].Quota; before > least {
+		fmt.Printf("     suppression of best-effort pods: from %v to %v in each 100 ms after %v, effective after %v\n",
+			before, least, r.Quota.Round(time.Millisecond), r.Use.Round(time.Millisecond))
+	}
+	from := read[len(read)-1]
+	stage.Await(w, "a second of the load's CPU time", func() error {
+		to, err := w.s.Use(b.Group)
+		if err == nil && to.LS-from.LS < time.Second {
+			err = fmt.Errorf("it used %v", to.LS-from.LS)
+		} else if err == nil && to.BE-from.BE > (to.LS-from.LS)/5 {
+			w.Errorf("best-effort pods used %v beside %v of the load", to.BE-from.BE, to.LS-from.LS)
+		}
+		return err
+	})
+	w.file(be.Group, "cpu.cfs_quota_us", "2000", "cpu.max", "2000 100000")
+	w.condition("tenon.sh/BestEffortSuppressed", "True", "OtherPodsUseTheNode")
+	end()
+	w.file(w.s.BestEffortGroup(), "cpu.cfs_quota_us", "-1", "cpu.max", "max 100000")
+	w.file(be.Group, "cpu.cfs_quota_us", "150000", "cpu.max", "150000 100000")
 }
