@@ -14,7 +14,7 @@ BIN       := bin
 TOOL      := $(GO) tool -modfile=go.tools.mod
 BINARIES  := tenon tenon-scheduler tenon-agent tenon-manager tenon-descheduler tenon-runtime-proxy
 # One set of flags for all tests, so that what one target has tested is cached for the others. `make verify` vets.
-TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m
+TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m $(VERBOSE)
 # The fast loop: what needs no Kubernetes scheduler, no containers and no local machines.
 UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./api/nearest ./api/node/... ./api/nodeinfo/... \
              ./api/runtime/... ./api/scheduling/... ./api/slo/... ./internal/agent/... ./internal/control/admission \
@@ -35,7 +35,7 @@ RACE       = $(sort $(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [a
 RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
-.PHONY: help build images release push up down test unit race system alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
+.PHONY: help build images release push up down test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
         node-tools test-node test-guest test-cluster bench-agent bench-quota bench-gang bench-device bench-reservation ladder
 
 help: ## List these targets
@@ -63,7 +63,12 @@ up: bin/tenon ## Start a local cluster of simulated machines with the demo
 down: ## Stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge --data "$$HOME/.tenon"; else echo "nothing to stop: bin/tenon was never built"; fi
 
-test: verify unit race search system oracle-short alerts ladder ## Run every test for which the tools are built
+# Clusters and levels wait more than they compute: they run beside each other, and each shows its output when it has ended.
+test: verify unit race search packages oracle-short alerts ## Run every test for which the tools are built
+	@$(MAKE) --no-print-directory -j2 --output-sync=target clusters ladder
+
+times: ## Measure how long each target and its slow tests take
+	@bash hack/times.sh
 
 unit: ## Run the fast tests: core, codecs, agent, store
 	$(TEST) $(UNIT)
@@ -81,13 +86,18 @@ search:
 tested-program:
 	@VERSION=devel GO="$(GO)" TAGS=$(TAGS) bash hack/build.sh $(BIN) ./cmd/tenon
 
-system: tested-program ## Test scheduler, simulate, commands and the local cluster
+system: packages clusters ## Test scheduler, simulate, commands and the local cluster
+
+packages:
 	$(TEST) $(SYSTEM)
 	$(TEST) -count=1 $(UNCACHED)
 	@$(ONCE) chart go.mod go.sum deploy docs hack/tools/helm test/chart internal api -- $(TEST) -count=1 $(CHART)
 	$(GO) -C hack/tools/release test -count=1 ./...
 	$(GO) test -tags $(TAGS),nolocal -vet=off ./cmd/tenon
-	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -count=1 -v $(CLUSTERS)
+
+# Most of the time these tests wait, for leases, for pods that end: four clusters beside each other leave two cores idle.
+clusters: tested-program
+	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -count=1 -v -parallel 4 $(CLUSTERS)
 
 # The alert rules, by Prometheus' own program. Without its service discoveries it takes 2 to 7 CPU-minutes to build, once.
 alerts: ## Test the alert rules with promtool

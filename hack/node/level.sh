@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs rungs of the test ladder, see docs/reference/testing.md:
 #
-#   level.sh [--need] 2|3|4|5|6|cluster|fault|bench…
+#   level.sh [--need] 2|3|4|5|6|cluster|fault|bench…        V=1 shows each case, ANEW=1 runs what has passed before
 #
 # What cannot run is one line, NOT RUN: level N (why), and no failure; with --need it is one, but under NODE_TESTS=if-able.
 # A level that has passed with the same tools on the same tree is not run again: its last line is repeated.
@@ -48,13 +48,15 @@ why_not() {
   mkdir "$try" 2>/dev/null && rmdir "$try" || echo "cgroups cannot be made here"
 }
 
-# run LEVEL TAG PACKAGE LIMIT FLAG…: compiles the tests of a package and runs them once per tools and tree.
-run() {
-  local level=$1 tag=$2 package=$3 limit=$4 stamp out code begun
+# begin LEVEL TAG PACKAGE LIMIT FLAG…: compiles the tests of a package and begins to run them, once per tools and tree.
+# Most of the time a level waits: for a kubelet that looks once a second, for containers that end. Two run beside each other.
+jobs=()
+begin() {
+  local level=$1 tag=$2 package=$3 limit=$4 stamp out bin=
   shift 4
   stamp=
   [ -z "$tree" ] || stamp=$cache/passed/${level// /-}-$(basename "${dir:-none}")-$tree
-  if [ -n "$stamp" ] && [ -e "$stamp" ]; then
+  if [ -n "$stamp" ] && [ -e "$stamp" ] && [ -z "${ANEW:-}" ]; then
     echo "$level: passed before with the same tools and tree"
     cat "$stamp"
     return
@@ -62,23 +64,41 @@ run() {
   mkdir -p "$cache/passed" "$cache/test"
   out=${package#test/e2e/}
   out=$cache/test/${out//\//-}.test
-  begun=$(date +%s)
-  $GO test -c -tags "$TAGS $tag" -o "$out" "./$package" || { failed=1; return; }
-  (cd "$package" && TENON_NODE_TOOLS=${dir:-} "$out" -test.timeout "$limit" -test.failfast=false ${V:+-test.v} "$@") 2>&1 | tee "$out.log"
-  code=${PIPESTATUS[0]}
+  $GO test -c -tags "$TAGS $tag" -ldflags '-s -w' -o "$out" "./$package" || { failed=1; return; }
+  case $tag in
+  e2e_node | e2e_cluster) build_programs && bin=$cache/bin || { failed=1; return; } ;;
+  e2e_guest) bin=$cache/bin ;;
+  esac
+  [ ${#jobs[@]} -lt 2 ] || finish
+  (
+    cd "$package" && export TENON_NODE_TOOLS=${dir:-} ${bin:+"TENON_NODE_BIN=$bin" "TENON_BIN=$bin/tenon"}
+    exec "$out" -test.timeout "$limit" -test.failfast=false ${V:+-test.v} "$@" >"$out.log" 2>&1
+  ) &
+  jobs+=("$!"$'\t'"$out"$'\t'"${stamp:--}"$'\t'"$level"$'\t'"$(date +%s)")
+}
+
+# finish shows what the level that began first prints until it ends, and notes that it has passed.
+finish() {
+  local pid out stamp level begun code=0
+  IFS=$'\t' read -r pid out stamp level begun <<<"${jobs[0]}"
+  jobs=("${jobs[@]:1}")
+  tail -n +1 -f --pid="$pid" "$out.log"
+  wait "$pid" || code=$?
   if [ "$code" != 0 ]; then
     echo "$level: FAILED (its output is in ${out#"$PWD"/}.log)"
     failed=1
     return
   fi
-  echo "$level: $(($(date +%s) - begun)) s"
+  echo "$level: $(($(stat -c %Y "$out.log") - begun)) s"
   if grep -q '^NOT RUN' "$out.log"; then
     [ -z "$need" ] || failed=1
     return
   fi
   rm -f "$cache/passed/${level// /-}"-*
-  [ -z "$stamp" ] || grep -E '^(level [0-9]|faults):' "$out.log" >"$stamp"
+  [ "$stamp" = - ] || grep -E '^(level [0-9]|faults):' "$out.log" >"$stamp"
 }
+# Ctrl-C does not reach what runs in the background.
+trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 
 # bench prints figures, each time anew.
 bench() {
@@ -87,12 +107,16 @@ bench() {
   (cd test/bench/agent && TENON_NODE_TOOLS=$dir "$cache/test/bench.test" -test.v -test.timeout 30m) || failed=1
 }
 
+# build_programs makes what levels 3 to 5 and the faults run of Tenon, beside the tools: nothing is linked anew that is current.
+build_programs() {
+  mkdir -p "$cache/bin"
+  GO="$GO" TAGS="$TAGS" bash hack/build.sh "$cache/bin" ./cmd/tenon-agent ./cmd/tenon-runtime-proxy ./cmd/tenon
+}
+
 # build_for_guests makes what is brought into guests that run already.
 build_for_guests() {
-  mkdir -p "$cache/bin"
-  GO="$GO" TAGS="$TAGS" bash hack/build.sh "$cache/bin" ./cmd/tenon-agent ./cmd/tenon-runtime-proxy ./cmd/tenon &&
-    $GO test -c -tags "$TAGS e2e_cgroup" -trimpath -ldflags '-s -w' -o "$cache/bin/cgroup.test" ./test/e2e/node/cgroup || return 1
-  export TENON_NODE_BIN=$cache/bin TENON_BIN=$cache/bin/tenon
+  build_programs &&
+    $GO test -c -tags "$TAGS e2e_cgroup" -trimpath -ldflags '-s -w' -o "$cache/bin/cgroup.test" ./test/e2e/node/cgroup
 }
 
 all=$(tree none) programs=$(tree docs '*.md')
@@ -120,17 +144,18 @@ for level in "$@"; do
     fi
   fi
   case $level in
-  2) run "level 2" e2e_cgroup test/e2e/node/cgroup 10m ;;
-  3) run "level 3" e2e_node test/e2e/node/runtime 20m ;;
-  4) run "level 4" e2e_cluster test/e2e/node/cluster 20m ;;
+  2) begin "level 2" e2e_cgroup test/e2e/node/cgroup 10m ;;
+  3) begin "level 3" e2e_node test/e2e/node/runtime 20m ;;
+  4) begin "level 4" e2e_cluster test/e2e/node/cluster 20m ;;
   5)
     build_for_guests || { failed=1; continue; }
-    run "level 5" e2e_guest test/e2e/node/guest 60m ;;
-  6) run "level 6" e2e_install test/e2e/cluster 15m -test.short ;;
-  cluster) run "whole level 6" e2e_install test/e2e/cluster 40m ;;
+    begin "level 5" e2e_guest test/e2e/node/guest 60m ;;
+  6) begin "level 6" e2e_install test/e2e/cluster 15m -test.short ;;
+  cluster) begin "whole level 6" e2e_install test/e2e/cluster 40m ;;
   bench) bench ;;
-  fault) run "faults" e2e_node test/e2e/node/fault 20m ;;
+  fault) begin "faults" e2e_node test/e2e/node/fault 20m ;;
   *) echo "level.sh: unknown level $level: want 2 to 6, cluster, fault or bench" >&2; exit 2 ;;
   esac
 done
+while [ ${#jobs[@]} != 0 ]; do finish; done
 exit $failed

@@ -174,6 +174,7 @@ func mixed(i int) *corev1.Pod {
 // nodes can take them: no GPU is given twice, and containers get the GPUs that their pods were given and no others. Two
 // pods race for each Reservation for one pod: one gets it, with the CPUs that were reserved, and the other waits.
 func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
+	t.Parallel()
 	repeated := size(2, 5) // the list of seven machines, of which four have GPUs
 	l := up(t, 2, "--nodes", fmt.Sprint(7*repeated), "--machine", "epyc-2s", "--machine", "epyc-256",
 		"--machine", "arm64-1s", "--machine", "hgx-h100=2", "--machine", "t4-2=2")

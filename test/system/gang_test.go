@@ -332,6 +332,7 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 // kill the rest of a gang that has begun follows; and when the gangs that run are gone, those that waited start, until
 // none is left.
 func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
+	t.Parallel()
 	l := watchGangs(t, up(t, 2, "--machine", fmt.Sprintf("xeon-2s=%d", size(16, 40)), "--machine",
 		fmt.Sprintf("t4-2=%d", size(3, 6)), "--machine", fmt.Sprintf("hgx-h100=%d", size(2, 4))))
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherPlace}}

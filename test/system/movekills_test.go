@@ -355,6 +355,7 @@ func (m moves) autoscale(t *testing.T, name, app string, stateful bool) {
 // held on another node, at most twice for a workload and two at a time for a node, and never while its workload rolls
 // out or scales down. Each successor runs in the room that was held for it.
 func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
+	t.Parallel()
 	apps := size(6, 16)
 	l := up(t, 1, "--machine", "arm64-1s", "--nodes", fmt.Sprint(size(6, 30)))
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))

@@ -537,6 +537,7 @@ func (s *state) condition(name string) string {
 // Q1: used > max, wrong or empty status. Q2: borrowed amounts are never returned. Q6: evictions under min.
 // Q15: stale sums.
 func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
+	t.Parallel()
 	l := up(t, 1, "--machine", fmt.Sprintf("xeon-2s=%d", quotaNodes), "--revoke-after", revokeAfter.String())
 	ctx := t.Context()
 	nodes, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

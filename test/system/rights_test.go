@@ -345,6 +345,7 @@ func (b *behaviour) requests() (all []request) {
 // request is refused. Then each right is taken away in turn: the API server refuses a request that it has had, and the
 // behaviour that fails is named.
 func TestEachRightIsNeeded(t *testing.T) {
+	t.Parallel()
 	a := startAudited(t)
 	text, err := os.ReadFile("../../deploy/testdata/rights.yaml")
 	testkit.Check(t, err)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestKubectlNamesTheReleaseThatItIs(t *testing.T) {
+	t.Parallel()
 	text, err := exec.CommandContext(t.Context(), binary(t), "kubectl", "version", "--client", "-o", "json").Output()
 	testkit.Check(t, err)
 	var said struct {

@@ -48,6 +48,7 @@ func volcanoPod(i int) *corev1.Pod {
 // Law (seed 004, where it lists what Volcano lacks): with reservation, pods that are created and bound in parallel get
 // from their kubelets what the scheduler said, and no kubelet rejects one.
 func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
+	t.Parallel()
 	const writers = 20
 	count, nodes := size(500, 1000), size(10, 20)
 	l := up(t, 1, "--machine", fmt.Sprintf("epyc-2s@static,restricted,follow=%d", nodes))
