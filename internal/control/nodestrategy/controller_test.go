@@ -286,10 +286,10 @@ func TestABadConfigMapChangesNothing(t *testing.T) {
 	run(t, func(w *world) {
 		w.configure(`{"enable":true}`)
 		w.after(3, "7")
-		w.want(t, "before", "40k")
+		w.want(t, "before, in steps of 59 seconds: a Node says in whole seconds when it was written", "39499")
 		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":101}`)
 		w.after(1, "7")
-		w.want(t, "it is kept", "50k")
+		w.want(t, "it is kept", "49332")
 		select {
 		case e := <-w.events:
 			if !strings.Contains(e, "StrategyInvalid") || !strings.Contains(e, "must be 0 to 100") {

@@ -163,7 +163,9 @@ func Shown(node *corev1.Node) (shown colocation.Shown) {
 	}
 	for _, e := range node.ManagedFields {
 		if e.Manager == ColocationManager && e.Subresource == "status" && e.Time != nil {
-			shown.Since = e.Time.Time
+			// The time is in whole seconds, rounded down. A second that has not passed would count as growth in each
+			// version that is written within it.
+			shown.Since = e.Time.Add(time.Second)
 		}
 	}
 	return shown
