@@ -32,11 +32,14 @@ func (a *Agent) showUse(s *usage.Sample) {
 
 // reportUse returns what the node's NodeMetric reports under a policy; nil while it is not known.
 func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricStatus {
-	if a.usage == nil {
+	if a.usage == nil || !a.pods.HasSynced() {
 		return nil
 	}
 	var pods []usage.Pod
 	for _, pod := range a.podList() {
+		if convert.Ended(pod.Pod) {
+			continue
+		}
 		class, band, _ := convert.PodQoS(pod.Pod)
 		lends := convert.Band(pod.Pod)
 		request := convert.PodAmounts(pod.Pod)

@@ -88,7 +88,11 @@ func (r *MetricReporter) publish(ctx context.Context, object *unstructured.Unstr
 	if !r.isDue(policy) {
 		return nil
 	}
-	if err := r.report(ctx, policy, object); err != nil {
+	status := r.source(policy)
+	if status == nil {
+		return nil // it is still due
+	}
+	if err := r.report(ctx, status, object); err != nil {
 		return err // it is still due
 	}
 	r.use.Lock()
@@ -104,8 +108,8 @@ func (r *MetricReporter) isDue(policy *slo.NodeMetricCollectPolicy) bool {
 	return r.due || !apiequality.Semantic.DeepEqual(policy, r.policy)
 }
 
-// report writes the status, if there is an object and a status, and no other program writes it.
-func (r *MetricReporter) report(ctx context.Context, policy *slo.NodeMetricCollectPolicy,
+// report writes the status, if there is an object, and no other program writes it.
+func (r *MetricReporter) report(ctx context.Context, status *slo.NodeMetricStatus,
 	object *unstructured.Unstructured,
 ) error {
 	if object == nil {
@@ -115,10 +119,6 @@ func (r *MetricReporter) report(ctx context.Context, policy *slo.NodeMetricColle
 		return r.SetConflict(ctx, true, "ForeignWriter", fmt.Sprintf(
 			"the status of NodeMetric %s was written by %q at %s: tenon-agent does not write it. Stop that program on "+
 				"this node", r.Node, w.name, w.last.UTC().Format(time.RFC3339)))
-	}
-	status := r.source(policy)
-	if status == nil {
-		return nil
 	}
 	if err := r.write(ctx, status, object); err != nil {
 		return err

@@ -78,6 +78,7 @@ type Collector struct {
 	said     []Host          // the applications of hosts, by name
 	prod     map[string]bool // the pods that prodCPU and prodMem are of, by UID: those of the last Status
 	history  history
+	refused  int // how often Status has waited for pods; patience after the first report
 }
 
 // numaNode is a NUMA node that is measured.

@@ -14,6 +14,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/window"
 )
 
+// patience is how often a first report is refused because pods lack their second reading.
+const patience = 5
+
 // minSamples is how many samples a window needs before its percentiles are reported.
 const minSamples = 10
 
@@ -29,7 +32,8 @@ type Pod struct {
 }
 
 // Status returns what a NodeMetric reports under a policy: of the pods those that are given. It averages over the
-// policy's time from now on. It returns nil before the first Sample, and when the last one is older than that time.
+// policy's time from now on. It returns nil before the first Sample, and when the last one is older than that time; the
+// first times also while pods were not read twice, as a report without them says that they are new.
 func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now time.Time) *slo.NodeMetricStatus {
 	if policy == nil {
 		policy = &slo.NodeMetricCollectPolicy{}
@@ -45,6 +49,12 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 	if !ok || !c.sampled || now.Sub(c.sample.Time) > c.average {
 		return nil
 	}
+	unread := func(p Pod) bool { _, read := c.sample.Pods[p.UID]; return !read }
+	if c.refused < patience && slices.ContainsFunc(pods, unread) {
+		c.refused++
+		return nil
+	}
+	c.refused = patience
 	system, _ := c.history.system.over(now)
 	out := &slo.NodeMetricStatus{
 		UpdateTime: ptr.To(metav1.NewTime(now)),

@@ -43,6 +43,11 @@ func TestWhatANodeReports(t *testing.T) {
 		resources := func(cpu, memory string) slo.ResourceMap {
 			return slo.ResourceMap{Resources: testobject.List("cpu", cpu, "memory", memory)}
 		}
+		for range 5 {
+			if got := n.c.Status(nil, pods, n.now); got != nil {
+				t.Errorf("a first report does not wait for the pod that was not read: %+v", got)
+			}
+		}
 		got := n.c.Status(&slo.NodeMetricCollectPolicy{
 			NodeAggregatePolicy: &slo.AggregatePolicy{
 				Durations: []metav1.Duration{{Duration: 5 * time.Minute}, {Duration: 7 * time.Minute}},
