@@ -70,9 +70,58 @@ func pods(t *testing.T, docs []document) map[string]*template {
 	t.Helper()
 	all := map[string]*template{}
 	for _, d := range kinds(docs, "Deployment", "DaemonSet") {
-		all[d.object.GetName()] = as[template](t, d)
+		if d.object.GetName() != nvidia {
+			all[d.object.GetName()] = as[template](t, d)
+		}
 	}
 	return all
+}
+
+// nvidia is the DaemonSet whose container is privileged, so the rules for the others do not hold for it.
+const nvidia = "tenon-nvidia"
+
+// The one privileged container is there where it is asked for alone. It has no account, has no network, and runs on
+// nodes with cards only.
+func TestThePrivilegedReporterHasNoRights(t *testing.T) {
+	t.Parallel()
+	inEverySet(t, func(t *testing.T, docs []document) {
+		i := slices.IndexFunc(docs, func(d document) bool { return d.name() == "DaemonSet tenon-system/"+nvidia })
+		if asked := strings.HasSuffix(t.Name(), "/gpu"); i < 0 || !asked {
+			if i >= 0 || asked {
+				t.Errorf("the reporter is rendered: %t, want %t", i >= 0, asked)
+			}
+			return
+		}
+		spec := as[template](t, docs[i]).Spec.Template.Spec
+		c := spec.Containers[0]
+		if len(spec.Containers) != 1 || spec.ServiceAccountName != "" || *spec.AutomountServiceAccountToken ||
+			spec.HostNetwork || spec.HostIPC || !*c.SecurityContext.ReadOnlyRootFilesystem {
+			t.Errorf("the reporter has more than it needs: %+v", spec)
+		}
+		agent := pods(t, docs)["tenon-agent"].Spec.Template.Spec.Containers[0]
+		if c.Image != agent.Image || c.Args[0] != "report-nvidia" {
+			t.Errorf("the reporter runs %s %v", c.Image, c.Args)
+		}
+		writable := map[string]bool{}
+		for _, m := range c.VolumeMounts {
+			writable[m.Name] = !m.ReadOnly
+		}
+		if diff := cmp.Diff(map[string]bool{"host": false, "out": true}, writable); diff != "" {
+			t.Errorf("what the reporter may write (-want +got):\n%s", diff)
+		}
+		nodes := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		if len(nodes.NodeSelectorTerms) != 4 {
+			t.Errorf("the reporter runs on the nodes %+v", nodes)
+		}
+		closed := slices.ContainsFunc(kinds(docs, "NetworkPolicy"), func(d document) bool {
+			p := as[networkingv1.NetworkPolicy](t, d).Spec
+			return d.object.GetName() == nvidia && len(p.PolicyTypes) == 2 && len(p.Ingress)+len(p.Egress) == 0 &&
+				p.PodSelector.MatchLabels["app.kubernetes.io/name"] == nvidia
+		})
+		if !closed {
+			t.Error("no NetworkPolicy keeps the reporter to itself")
+		}
+	})
 }
 
 func TestNothingRunsBesideTheComponents(t *testing.T) {

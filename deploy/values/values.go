@@ -16,6 +16,9 @@ type Values struct {
 	Descheduler Descheduler `json:"descheduler"`
 	// tenon-agent, on every node.
 	Agent Agent `json:"agent"`
+	// The reporter of NVIDIA's cards: it gives the agent of a node what the driver's nvidia-smi says of memory, links,
+	// MIG devices and health. Its container is privileged, and has no rights in the API.
+	NVIDIA NVIDIA `json:"nvidia"`
 	// Roles for people, bound to no subject.
 	Roles Switch `json:"roles"`
 	// The priority classes koord-prod, koord-mid, koord-batch and koord-free.
@@ -175,6 +178,21 @@ type Agent struct {
 	// Port of the nodes at which agents serve metrics where monitoring is enabled, over TLS and to those whom the API
 	// server lets read them; 0 for none.
 	MetricsPort int `json:"metricsPort" default:"10272" minimum:"0" maximum:"65535"`
+}
+
+// NVIDIA is the settings of the reporter of NVIDIA's cards.
+type NVIDIA struct {
+	// Install it.
+	Enabled bool `json:"enabled" default:"false"`
+	// Labels of the nodes that have such cards; empty for the nodes on which Node Feature Discovery or GPU Feature
+	// Discovery has found one.
+	NodeSelector map[string]string `json:"nodeSelector" default:"{}"`
+	// Taints that the pods tolerate.
+	Tolerations []map[string]any `json:"tolerations" default:"[{operator: Exists}]"`
+	// Requests and limits of the container, in which nvidia-smi runs.
+	Resources Resources `json:"resources" requests:"{cpu: 20m, memory: 32Mi}" limits:"{memory: 256Mi}"`
+	// Time between two runs of nvidia-smi.
+	Every string `json:"every" default:"15s" pattern:"^[0-9]+(s|m)$"`
 }
 
 // NetworkPolicy is the settings of network policies.

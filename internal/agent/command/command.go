@@ -32,7 +32,8 @@ func New() *cobra.Command {
 		Version:      version.String(),
 	}
 	c.Flags().Bool("version", false, "print the version")
-	c.AddCommand(newRunCommand(), newProbeCommand(), newDoctorCommand())
+	c.AddCommand(newRunCommand(), newProbeCommand(), newDoctorCommand(),
+		newReportNVIDIACommand())
 	return c
 }
 

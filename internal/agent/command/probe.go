@@ -82,8 +82,9 @@ func (f *common) probe(ctx context.Context, notes io.Writer) ([]any, error) {
 	}
 	objects := []any{probe.Topology(in)}
 	drivers := inventory.Sysfs(o.Root)
-	if o.Root.Dir == "/" { // a library knows this machine alone
+	if o.Root.Dir == "/" { // a library or a program knows this machine alone
 		drivers = append(drivers, inventory.NVML(o.Root)...)
+		drivers = append(drivers, inventory.SMI(o.Root, inventory.HostSMI(o.Root)))
 	}
 	found, _ := inventory.New(inventory.Options{Root: o.Root, Drivers: drivers, Clock: clock.RealClock{}})
 	if _, err := found.Refresh(ctx); err != nil {

@@ -35,7 +35,7 @@ type Dropped struct {
 	// Status nil means that the device works.
 	Status *DroppedStatus `json:"status,omitempty"`
 	// Processes is what processes use of a GPU's memory, in bytes by process id, where a driver says it.
-	Processes map[int]int64 `json:"-"`
+	Processes map[int]int64 `json:"processes,omitempty"`
 	// IsLost is set by the agent: the device was there since the machine started, and no driver describes it now.
 	IsLost bool `json:"-"`
 }

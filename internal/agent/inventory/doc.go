@@ -2,7 +2,7 @@
 // report in drop files.
 //
 //	sysfs, procfs ─┐                                  health by device, kept
-//	NVML ──────────┼─► Driver ─► a call that may hang ─► for one boot ─► merged ─┐
+//	NVML, program ─┼─► Driver ─► a call that may hang ─► for one boot ─► merged ─┐
 //	               │    events ───────────────────────►                         ├─► []host.Dropped
 //	drop files ────┴────────────────────────────────────────────────────────────┘
 //

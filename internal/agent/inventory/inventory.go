@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -23,6 +24,7 @@ import (
 
 // Options are what an Inventory needs.
 type Options struct {
+	// Root has the drop files; without a folder none are read.
 	Root host.Root
 	// Boot is the boot id: what was known of devices in another boot is dropped. Dir "" keeps nothing.
 	Boot    string
@@ -45,7 +47,8 @@ type Inventory struct {
 	mu      sync.Mutex // guards the fields below, and the lists of drivers; never held across a call out of the package
 	known   []*record
 	dropped []host.Dropped
-	last    []host.Dropped // what Refresh found
+	used    map[string]map[int]int64 // what drop files say of processes, as Processes returns it
+	last    []host.Dropped           // what Refresh found
 }
 
 // record is the health of a device since the machine started, by one driver.
@@ -109,11 +112,21 @@ func (v *Inventory) Refresh(ctx context.Context) (changed bool, err error) {
 			v.observe(d, a)
 		}
 	}
-	dropped, err := host.ReadDropped(v.o.Root)
-	faults = append(faults, err)
+	var dropped []host.Dropped
+	used := map[string]map[int]int64{}
+	if v.o.Root.Dir != "" {
+		var err error
+		dropped, err = host.ReadDropped(v.o.Root)
+		faults = append(faults, err)
+		for i := range dropped {
+			if p := dropped[i].Processes; p != nil {
+				used[dropped[i].UUID], dropped[i].Processes = p, nil
+			}
+		}
+	}
 	kept := healthRecord{Boot: v.o.Boot}
 	v.mu.Lock()
-	v.dropped = dropped
+	v.dropped, v.used = dropped, used
 	found := v.merged()
 	changed, v.last = !reflect.DeepEqual(found, v.last), found
 	for _, r := range v.known {
@@ -234,11 +247,13 @@ func (v *Inventory) Devices(published *devicev1alpha1.Device) []host.Dropped {
 	return v.merged()
 }
 
-// Processes returns what processes use of the memory of GPUs, as drivers said last: bytes by UUID and process id.
+// Processes returns what processes use of the memory of GPUs, as drivers and drop files said last: bytes by UUID and
+// process id.
 func (v *Inventory) Processes() map[string]map[int]int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	used := map[string]map[int]int64{}
+	maps.Copy(used, v.used)
 	for _, d := range v.drivers {
 		for i := range d.list {
 			if d.list[i].Processes != nil {

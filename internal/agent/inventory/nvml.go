@@ -94,10 +94,6 @@ func (l *library) handles() (list []nvml.Device, err error) {
 // has reports whether the driver's library has a function that older ones lack: a call of it would end the process.
 func (l *library) has(function string) bool { return l.Extensions().LookupSymbol(function) == nil }
 
-// cliqueLabel names the GPUs of a rack that one NVLink fabric joins, as NVIDIA's feature discovery does: by the UUID of
-// the fabric and the number of the clique in it.
-const cliqueLabel = "nvidia.com/gpu.clique"
-
 // describe reads what a GPU has; facts that it does not have are left out.
 func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err error) {
 	uuid, r := h.GetUUID()
@@ -137,24 +133,19 @@ func (l *library) describe(h nvml.Device, version string) (d host.Dropped, err e
 			}
 		}
 	}
-	degraded := &host.DroppedStatus{Healthy: true, Degraded: true, ErrCode: "ResetNeeded"}
-	degraded.ErrMessage = "a part of its memory is replaced at the next reset"
 	if state, r := h.GetRetiredPagesPendingStatus(); r == nvml.SUCCESS && state == nvml.FEATURE_ENABLED {
-		d.Status = degraded
+		d.Status = resetNeeded()
 	}
 	if l.has("nvmlDeviceGetSramEccErrorStatus") {
 		if sram, r := h.GetSramEccErrorStatus(); r == nvml.SUCCESS && sram.BThresholdExceeded != 0 {
-			d.Status = &host.DroppedStatus{
-				Healthy: true, Degraded: true, ErrCode: "SRAMErrors",
-				ErrMessage: "its on-chip memory has had more errors than NVIDIA allows",
-			}
+			d.Status = sramErrors()
 		}
 	}
 	switch _, _, pending, failure, r := h.GetRemappedRows(); {
 	case r == nvml.SUCCESS && failure:
-		d.Status = host.Fails("RowRemapFailure", "a part of its memory cannot be replaced")
+		d.Status = rowRemapFailure()
 	case r == nvml.SUCCESS && pending:
-		d.Status = degraded
+		d.Status = resetNeeded()
 	}
 	return d, err
 }
@@ -197,10 +188,7 @@ func (l *library) slicesOf(h nvml.Device, gpu *host.Dropped) (list []host.Droppe
 	if mode, _, r := h.GetMigMode(); r != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
 		return nil
 	}
-	d := *gpu
 	minor, _ := h.GetMinorNumber()
-	d.Minor, d.ModuleID, d.Processes = "", "", nil
-	d.Topology.P2PLinks, d.Topology.SwitchLanes, d.Topology.LaneBandwidth = nil, 0, ""
 	n, _ := h.GetMaxMigDeviceCount()
 	for i := range n {
 		slice, r := h.GetMigDeviceHandleByIndex(i)
@@ -215,20 +203,9 @@ func (l *library) slicesOf(h nvml.Device, gpu *host.Dropped) (list []host.Droppe
 		if r1 != nvml.SUCCESS || r2 != nvml.SUCCESS || r3 != nvml.SUCCESS || r4 != nvml.SUCCESS || r5 != nvml.SUCCESS {
 			continue
 		}
-		profile := strings.ReplaceAll(name[strings.LastIndex(name, " ")+1:], "+", ".") // as in names of resources
-		d.UUID, d.Labels = uuid, map[string]string{
-			annotation.MIGParentLabel: gpu.UUID, annotation.MIGProfileLabel: profile,
-		}
-		maps.Copy(d.Labels, gpu.Labels)
-		d.Resources = map[string]string{
-			"gpu-core":   strconv.Itoa(min(int(has.GpuInstanceSliceCount)*100/7, 100)),
-			"gpu-memory": strconv.FormatUint(has.MemorySizeMB<<20, 10),
-		}
-		files, err := host.SliceFiles(l.root, minor, gi, ci)
-		if d.Files, d.Status = files, gpu.Status; err != nil {
-			d.Files, d.Status = nil, host.Fails("NoDeviceFile", "%v", err)
-		}
-		list = append(list, d)
+		profile := name[strings.LastIndex(name, " ")+1:]
+		d := migDevice(gpu, uuid, profile, int(has.GpuInstanceSliceCount), int64(has.MemorySizeMB)<<20)
+		list = append(list, withSliceFiles(l.root, d, minor, gi, ci))
 	}
 	if len(list) == 0 {
 		gpu.Status = host.Fails("NoMIGDevice", "its MIG mode is on, and it has no MIG device")
