@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/besteffort"
 	"github.com/tenon-project/tenon/internal/agent/hook"
@@ -108,8 +109,10 @@ type facts struct {
 	shown       []devicev1alpha1.DeviceInfo // by the metrics; never changed
 	// deviceMode is the mode that this agent has read last of the Device; "" before it has.
 	deviceMode annotation.DeviceMode
-	given      ledger.Facts // those that the engine was given last
-	applied    error        // why the cgroup tree is not in order yet; nil once it was
+	given      ledger.Facts          // those that the engine was given last
+	metric     *slo.NodeMetricStatus // of the node, last; nil before the first report. Never changed
+	batch      batchParts            // what was published last
+	applied    error                 // why the cgroup tree is not in order yet; nil once it was
 }
 
 // reading is the machine, and what the kernel said of its parts when it was read.

@@ -11,12 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/usage"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // use lets the node use some of its CPUs for a time, outside of all pods.
@@ -45,7 +49,7 @@ func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 		w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
 			GroupVersion: slo.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "nodeslos"}},
 		})
-		object := &unstructured.Unstructured{Object: map[string]any{
+		nodeSLO := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": slo.GroupVersion().String(), "kind": slo.NodeSLOKind,
 			"metadata": map[string]any{"name": nodeName, "uid": "slo"},
 			"spec": map[string]any{
@@ -53,7 +57,7 @@ func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 				"hostApplications":            []any{map[string]any{"name": "db"}},
 			},
 		}}
-		testkit.Check(t, w.objects.Tracker().Create(slo.NodeSLOs(), object, ""))
+		testkit.Check(t, w.objects.Tracker().Create(slo.NodeSLOs(), nodeSLO, ""))
 		used := int64(0)
 		w.file("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
 		w.file("proc/stat", stat(0))
@@ -114,17 +118,73 @@ func TestApplicationsOfTheHostAreMeasuredWhereTheirCgroupIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			object := &slo.NodeSLO{Spec: slo.NodeSLOSpec{HostApplications: []slo.HostApplicationSpec{
+			nodeSLO := &slo.NodeSLO{Spec: slo.NodeSLOSpec{HostApplications: []slo.HostApplicationSpec{
 				{Name: "db", Priority: "koord-batch", QoS: "BE", CgroupPath: c.at},
 			}}}
 			var want []usage.Host
 			if c.want != "" {
 				want = []usage.Host{{Name: "db", Priority: "koord-batch", QoS: "BE", Group: c.want}}
 			}
-			got := app.HostsOf(object, func(class string) string { return path.Join("kubepods", class) })
+			got := app.HostsOf(nodeSLO, func(class string) string { return path.Join("kubepods", class) })
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// zoneBatch returns what the published topology says of batch-cpu, by zone; "" where it says nothing.
+func (w *world) zoneBatch() (text string) {
+	w.t.Helper()
+	got, err := w.objects.Tracker().Get(v1alpha2.Resource(), "", nodeName)
+	testkit.Check(w.t, err)
+	o := &v1alpha2.NodeResourceTopology{}
+	testkit.Check(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(
+		got.(*unstructured.Unstructured).Object, o))
+	for _, z := range o.Zones {
+		for _, r := range z.Resources {
+			if r.Name == "kubernetes.io/batch-cpu" {
+				text += z.Name + "=" + r.Allocatable.String() + " "
+			}
+		}
+	}
+	return text
+}
+
+func TestBatchAmountsAreInTheZonesOfANodeThatAlignsPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "epyc-2s")
+		w.run(func(*app.Agent) {
+			grant := func(milli string) {
+				node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+				testkit.Check(t, err)
+				node.Status.Allocatable = object.List("kubernetes.io/batch-cpu", milli,
+					"kubernetes.io/batch-memory", "4Gi")
+				_, err = w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+				testkit.Check(t, err)
+				later(20 * time.Second)
+			}
+			want := func(when, want string) {
+				t.Helper()
+				if got := w.zoneBatch(); got != want {
+					t.Errorf("%s: %q, want %q", when, got, want)
+				}
+			}
+			grant("8000")
+			want("a Node that aligns nothing", "")
+			w.label(annotation.NodeNUMATopologyPolicy, "SingleNUMANode")
+			later(20 * time.Second)
+			want("four NUMA nodes of equal size", "node-0=2k node-1=2k node-2=2k node-3=2k ")
+			writes := w.applies.Load()
+			later(10 * time.Minute)
+			if got := w.applies.Load(); got != writes {
+				t.Errorf("%d writes without a change, want none", got-writes)
+			}
+			grant("4000")
+			want("the manager grants half", "node-0=1k node-1=1k node-2=1k node-3=1k ")
+			grant("0")
+			want("it grants nothing more of CPU", "node-0=0 node-1=0 node-2=0 node-3=0 ")
+		})
+	})
 }

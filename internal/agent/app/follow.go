@@ -178,7 +178,7 @@ func sameSettings(a, b *corev1.Node) bool {
 		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion &&
 		a.Status.NodeInfo.BootID == b.Status.NodeInfo.BootID &&
 		a.Status.DaemonEndpoints == b.Status.DaemonEndpoints && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
-		slices.Equal(exhausted(a, nil), exhausted(b, nil))
+		slices.Equal(exhausted(a, nil), exhausted(b, nil)) && convert.BatchOf(a) == convert.BatchOf(b)
 }
 
 func (a *Agent) currentNode() *corev1.Node {

@@ -258,5 +258,6 @@ func (a *Agent) fullInput() probe.Input {
 			in.Entries = append(in.Entries, pod.Entry)
 		}
 	}
+	in.Batch = a.batchByNUMA(&in)
 	return in
 }

@@ -4,9 +4,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/usage"
+	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -52,5 +56,52 @@ func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricSt
 			},
 		})
 	}
-	return a.usage.Status(policy, pods, a.o.Clock.Now())
+	status := a.usage.Status(policy, pods, a.o.Clock.Now())
+	if status != nil {
+		a.mu.Lock()
+		a.metric = status
+		a.mu.Unlock()
+	}
+	return status
+}
+
+// batchParts are what batch pods may have of each NUMA node, and what that was computed for.
+type batchParts struct {
+	granted colocation.Amounts
+	machine *topo.Machine
+	parts   map[int]corev1.ResourceList // never changed
+}
+
+// batchByNUMA returns what batch pods may have of each NUMA node of a Node that aligns pods to them, by its kernel id;
+// nil of another Node. It is computed anew only when the Node grants another amount: it must not change with each
+// report, as the whole object would be written.
+func (a *Agent) batchByNUMA(in *probe.Input) map[int]corev1.ResourceList {
+	m, view := in.Machine, a.enforcer.View()
+	if in.Node == nil || in.Draft.Facts.Topology == hint.None || view.Machine() == nil {
+		return nil
+	}
+	granted := convert.BatchOf(in.Node)
+	a.mu.Lock()
+	last, report := a.batch, a.metric
+	a.mu.Unlock()
+	switch {
+	case granted == colocation.Amounts{}:
+		return nil
+	case last.granted == granted && last.machine == m:
+		return last.parts
+	}
+	capacity, pool := map[int]colocation.Amounts{}, view.BEPool()
+	for n := range topo.NUMA(m.NumNUMA()) {
+		own := colocation.Amounts{colocation.Memory: m.MemoryBytes(n)}
+		if known, ok := view.Machine().NUMAByID(m.NUMAID(n)); ok {
+			cpus := pool.Intersect(view.Machine().NUMACPUs(known))
+			own[colocation.CPU] = int64(cpus.Len()) * 1000
+		}
+		capacity[m.NUMAID(n)] = own
+	}
+	parts := convert.SpreadBatch(granted, report, capacity)
+	a.mu.Lock()
+	a.batch = batchParts{granted, m, parts}
+	a.mu.Unlock()
+	return parts
 }

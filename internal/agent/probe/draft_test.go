@@ -19,7 +19,8 @@ func TestADraftIsOfAllThatItIsMadeOf(t *testing.T) {
 	t.Parallel()
 	kinds := vary.Whole(&corev1.Node{}, &topo.Machine{}, metav1.Now(), []ledger.Entry{{}}, []*convert.Pod{{}},
 		probe.KubeletState{CPU: recorded(t).State.CPU}, &probe.Draft{}, map[string]string{"other": "x"},
-		map[string]bool{"other": true}, map[int32]corev1.ResourceList{7: nil})
+		map[string]bool{"other": true}, map[int32]corev1.ResourceList{7: nil},
+		map[int]corev1.ResourceList{7: nil})
 	in := example(t)
 	vary.Fill(&in, kinds)
 	d := probe.NewDraft(in, convert.Facts)
@@ -29,7 +30,9 @@ func TestADraftIsOfAllThatItIsMadeOf(t *testing.T) {
 	vary.Each(&in, kinds, func(field string) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(field, "."), ".")
 		name, _, _ = strings.Cut(name, "[")
-		free := map[string]bool{"Since": true, "Entries": true, "Pods": true, "State": true, "Draft": true}[name]
+		free := map[string]bool{
+			"Since": true, "Entries": true, "Pods": true, "State": true, "Batch": true, "Draft": true,
+		}[name]
 		if d.IsOf(in) != free {
 			t.Errorf("with another %s IsOf = %v, want %v", field, !free, free)
 		}

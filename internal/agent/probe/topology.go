@@ -38,6 +38,8 @@ type Input struct {
 	Pods []*convert.Pod
 	// State is what the kubelet's managers have recorded.
 	State KubeletState
+	// Batch is what batch pods may have of each NUMA node, by its kernel id; nil where pods are not aligned to them.
+	Batch map[int]corev1.ResourceList
 	// Draft is the one of this input; nil to make it.
 	Draft *Draft
 }
@@ -58,7 +60,7 @@ type Reader func(*corev1.Node, *v1alpha2.NodeResourceTopology, convert.Args) (le
 
 // NewDraft writes the draft of an input and reads its facts. That is nearly all that a topology costs.
 func NewDraft(in Input, read Reader) *Draft {
-	in.Entries, in.Pods, in.State, in.Draft = nil, nil, KubeletState{}, nil
+	in.Entries, in.Pods, in.State, in.Batch, in.Draft = nil, nil, KubeletState{}, nil, nil
 	d := &Draft{input: in, topology: draft(in)}
 	d.Facts, d.Problems = read(in.Node, d.topology, convert.DefaultArgs())
 	return d

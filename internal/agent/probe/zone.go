@@ -56,7 +56,7 @@ func heldMemory(in Input) map[memoryKey]int64 {
 
 // resources are the amounts of one NUMA node. Capacity is what the machine has, allocatable what is left of it beside
 // reservations, available what is left of that beside all that pods have there: exclusive CPUs, requests that are
-// constrained to the node, the kubelet's memory blocks and devices.
+// constrained to the node, the kubelet's memory blocks and devices. What batch pods are granted is its own amount.
 func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64, devices []deviceGroup,
 ) v1alpha2.ResourceInfoList {
 	var list v1alpha2.ResourceInfoList
@@ -68,6 +68,12 @@ func resources(in Input, n topo.NUMA, v *ledger.View, held map[memoryKey]int64, 
 		list = append(list, info)
 	}
 	list = append(list, memoryOf(in, n, held)...)
+	batch := in.Batch[m.NUMAID(n)]
+	for _, name := range slices.Sorted(maps.Keys(batch)) {
+		q := batch[name]
+		free := max(0, q.Value()-held[memoryKey{m.NUMAID(n), string(name)}])
+		list = append(list, amount(string(name), q.Format, q.Value(), q.Value(), free))
+	}
 	return append(list, deviceResources(devices, m.NUMAID(n))...)
 }
 

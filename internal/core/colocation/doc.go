@@ -12,6 +12,8 @@
 // as the Policy says; a pod without a row in the report counts with its request, and the CPUs of an LSE pod, which are
 // never reclaimed, always do. A pod that is gone counts with its row until the next report has none.
 //
+// Spread divides what a node grants batch pods over its NUMA nodes, by what others leave of each.
+//
 // Two rules hold under every policy:
 //
 //   - What is granted, what high pods use and what the system uses is never more than the capacity (Account.Bound).

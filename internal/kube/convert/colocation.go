@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -169,6 +171,48 @@ func Shown(node *corev1.Node) (shown colocation.Shown) {
 		}
 	}
 	return shown
+}
+
+// BatchOf returns what a Node grants batch pods.
+func BatchOf(node *corev1.Node) colocation.Amounts {
+	batchCPU, batchMemory := node.Status.Allocatable[BatchCPU], node.Status.Allocatable[BatchMemory]
+	return colocation.Amounts{
+		colocation.CPU: max(batchCPU.Value(), 0), colocation.Memory: max(batchMemory.Value(), 0),
+	}
+}
+
+// SpreadBatch divides what a Node grants batch pods over its NUMA nodes, by the last report; nil for none. capacity is
+// what batch pods could have of each NUMA node, by its kernel id.
+func SpreadBatch(granted colocation.Amounts, m *slo.NodeMetricStatus, capacity map[int]colocation.Amounts) (
+	parts map[int]corev1.ResourceList,
+) {
+	ids := slices.Sorted(maps.Keys(capacity))
+	zones, batchUse := make([]colocation.Zone, len(ids)), colocation.Amounts{}
+	for i, id := range ids {
+		zones[i].Capacity = capacity[id]
+	}
+	if m != nil && m.NodeMetric != nil {
+		for _, u := range m.NodeMetric.NUMAUsages {
+			if i, ok := slices.BinarySearch(ids, int(u.NUMANodeID)); ok {
+				zones[i].Use = used(u.NodeUsage.Resources)
+			}
+		}
+		for _, row := range m.PodsMetric {
+			if (&colocation.Pod{Band: reportedBand(row.Priority, row.QoS)}).High() {
+				continue
+			}
+			for r, n := range used(row.PodUsage.Resources) {
+				batchUse[r] += n
+			}
+		}
+	}
+	parts = make(map[int]corev1.ResourceList, len(ids))
+	for i, part := range colocation.Spread(granted, batchUse, zones) {
+		parts[ids[i]] = ResourceList(map[string]int64{
+			string(BatchCPU): part[colocation.CPU], string(BatchMemory): part[colocation.Memory],
+		})
+	}
+	return parts
 }
 
 // Reclaim computes what a Node is to show of a report. ok is false where the report grants nothing: there is none, it

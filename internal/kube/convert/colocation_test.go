@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/config/sloconfig"
@@ -48,5 +49,33 @@ func TestApplicationsOfTheHostCountByTheirClass(t *testing.T) {
 				t.Errorf("batch CPU %d, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// TestBatchAmountsFollowWhatOthersUseOfNUMANodes has two NUMA nodes of 10 CPUs, and batch pods that use 4 CPUs.
+func TestBatchAmountsFollowWhatOthersUseOfNUMANodes(t *testing.T) {
+	t.Parallel()
+	used := func(cpu string) slo.ResourceMap { return slo.ResourceMap{Resources: object.List("cpu", cpu)} }
+	report := &slo.NodeMetricStatus{
+		NodeMetric: &slo.NodeMetricInfo{NUMAUsages: []slo.NUMAUsage{
+			{NUMANodeID: 5, NodeUsage: used("8")},
+			{NUMANodeID: 0, NodeUsage: used("4")},
+			{NUMANodeID: 9, NodeUsage: used("9")},
+		}},
+		PodsMetric: []*slo.PodMetricInfo{
+			{Name: "batch", QoS: "BE", Priority: "koord-batch", PodUsage: used("4")},
+			{Name: "service", QoS: "LS", Priority: "koord-prod", PodUsage: used("7")},
+		},
+	}
+	ten := colocation.Amounts{colocation.CPU: 10_000, colocation.Memory: 1 << 30}
+	got := map[int]string{}
+	for id, list := range convert.SpreadBatch(colocation.Amounts{colocation.CPU: 6000}, report,
+		map[int]colocation.Amounts{0: ten, 5: ten}) {
+		cpu, memory := list[convert.BatchCPU], list[convert.BatchMemory]
+		got[id] = cpu.String() + " " + memory.String()
+	}
+	// Others use 2 CPUs of node 0 and 6 of node 5: 8 and 4 are left.
+	if diff := cmp.Diff(map[int]string{0: "4k 0", 5: "2k 0"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
