@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -268,17 +269,17 @@ func (n *node) published(ctx context.Context) (map[string]string, error) {
 	return obj.GetAnnotations(), nil
 }
 
-// end removes the node's pods, then the node.
+// end removes the node with its pods, at once: that pods end well is what waves and cases look at.
 func (n *node) end(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := n.removePods(ctx); err != nil {
-		t.Errorf("remove the pods of %s: %v", n.name, err)
-	}
 	if n.stopAgent != nil {
 		n.stopAgent()
 	}
 	n.kubelet.Kill()
+	if err := n.removePods(ctx); err != nil {
+		t.Errorf("remove the pods of %s: %v", n.name, err)
+	}
 	if err := n.w.removeSandboxes(ctx); err != nil {
 		t.Errorf("remove the sandboxes of %s: %v", n.name, err)
 	}
@@ -290,21 +291,22 @@ func (n *node) end(t testing.TB) {
 	}
 }
 
-// removeSandboxes removes what kubelets leave in the runtime for a minute: the next node is another machine.
+// removeSandboxes removes all sandboxes with their containers.
 func (w *world) removeSandboxes(ctx context.Context) error {
 	list, err := w.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		return err
 	}
-	for _, s := range list.GetItems() {
-		if err := stage.RemoveSandbox(ctx, w.cri, s.GetId()); err != nil {
-			return err
-		}
+	errs := make([]error, len(list.GetItems()))
+	var removing sync.WaitGroup
+	for i, s := range list.GetItems() {
+		removing.Go(func() { errs[i] = stage.RemoveSandbox(ctx, w.cri, s.GetId()) })
 	}
-	return nil
+	removing.Wait()
+	return errors.Join(errs...)
 }
 
-// removePods deletes all pods of the node and waits until the kubelet has ended them.
+// removePods removes all pods from the API, and waits until none is left: a controller may make a last one.
 func (n *node) removePods(ctx context.Context) error {
 	pods := n.w.client.CoreV1().Pods(metav1.NamespaceDefault)
 	for {
@@ -316,9 +318,7 @@ func (n *node) removePods(ctx context.Context) error {
 			return nil
 		}
 		for i := range list.Items {
-			if list.Items[i].DeletionTimestamp == nil {
-				_ = pods.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}) // it may be gone
-			}
+			_ = pods.Delete(ctx, list.Items[i].Name, *metav1.NewDeleteOptions(0)) // it may be gone
 		}
 		select {
 		case <-ctx.Done():
