@@ -3,7 +3,7 @@
 #
 #   times.sh unit system level-4 …      all of `make test` and `make test-node` where none is named
 #
-# What has passed before runs again, but for packages whose results Go has kept. Wall clock and CPU are in seconds.
+# What has passed before runs again. Wall clock and CPU are in seconds.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export ANEW=1 V=1
@@ -16,7 +16,7 @@ printf '| Target | Wall clock | CPU | Tests above 5 s |\n|---|---:|---:|---|\n'
 for target in "${targets[@]}"; do
   case $target in
   level-*) run=(bash hack/node/level.sh "${target#level-}") ;;
-  *) run=(make -s "$target" VERBOSE=-v) ;;
+  *) run=(make -s "$target" VERBOSE="-v -count=1") ;;
   esac
   took=$({ time "${run[@]}" >"$log" 2>&1 || echo "FAILED: ${run[*]}" >&3; } 3>&2 2>&1)
   awk -v target="$target" -v took="$took" '
