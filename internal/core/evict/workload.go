@@ -3,6 +3,7 @@ package evict
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
@@ -217,13 +218,15 @@ func (c *candidate) remaining(id string) (n int) {
 func (p *Pod) holds() bool { return p.Node != "" && !p.Succeeded && !p.Failed }
 
 // replaces reports whether a member was created after the move that the candidate's job is part of evicted another one.
+// Both times are whole seconds, that of the eviction rounded up: a member that is as old as the eviction counts, unless
+// it moves itself.
 func (c *candidate) replaces(p *Pod) bool {
-	if c.job == nil || c.job.Phase != Started {
+	if c.job == nil || c.job.Phase != Started || len(c.jobsOf[p.UID]) > 0 {
 		return false
 	}
 	for _, id := range c.groupOf(p.Gang) {
 		for _, j := range c.gangJobs[id] {
-			if !j.Evicted.IsZero() && !j.Evicted.Before(c.job.StartedAt) && !p.Created.Before(j.Evicted) {
+			if !j.Evicted.IsZero() && !j.Evicted.Before(c.job.StartedAt) && !p.Created.Before(j.Evicted.Truncate(time.Second)) {
 				return true
 			}
 		}

@@ -221,6 +221,19 @@ func TestGangsKeepTheirMinimum(t *testing.T) {
 				p.Gang, p.Workload, p.Created = "default/g", "Job g", ago(20*time.Second)
 			}))
 		}},
+		"the last of a move whose first member was replaced within the second": {put: func(s *evict.State) {
+			members(s, "g", 2)
+			s.SetGang("default/g", gang.Bond{Least: 2})
+			ofGang := func(j *evict.Job) { j.Gang, j.Workload = "default/g", "Job g" }
+			s.SetJob(job("a", "g1", evicted(30*time.Second), ofGang, func(j *evict.Job) {
+				j.Evicted = j.Evicted.Add(time.Second - 1) // as objects have it
+			}))
+			s.SetJob(job("b", "g0", ofGang))
+			s.DeletePod("g1")
+			s.SetPod(pod("new", func(p *evict.Pod) {
+				p.Gang, p.Workload, p.Created = "default/g", "Job g", ago(30*time.Second)
+			}))
+		}},
 	}
 	for name, test := range tests {
 		s := web(10)
