@@ -202,7 +202,7 @@ func TestMakeRoom(t *testing.T) {
 			bound("b1", "b", list(0, 8)), bound("b2", "b", list(4, 16)),
 			bound("c1", "c", list(0, 20)),
 			exclusive("large", "14"), exclusive("equal", "14"), exclusive("huge", "30"), exclusive("small", "4"),
-			exclusive("quota", "4"),
+			exclusive("quota", "4"), exclusive("pair-0", "10"), exclusive("pair-1", "10"),
 		)
 	}
 	for name, tt := range map[string]struct {
@@ -233,6 +233,9 @@ func TestMakeRoom(t *testing.T) {
 				{Pod: "default/a3", UID: "u-a3", Node: "a", Target: "b", Priority: 9000},
 			}},
 			map[string]string{"default/large": "a"},
+		},
+		"a set that takes the room of the second pod leaves nothing behind": {
+			`"default/pair-0","default/pair-1"`, `{"uid":"u-b1"},{"uid":"u-b2"}`, view.RoomPlan{Proven: true}, nil,
 		},
 		"no set helps": {`"default/huge"`, `{"uid":"u-a1"},{"uid":"u-a2"}`, view.RoomPlan{Proven: true}, nil},
 	} {

@@ -246,9 +246,15 @@ func (r *room) Targets(uid string) ([]string, error) {
 	return r.rank(f, cs, next, fit)
 }
 
-// Works places the successors, removes the pods and places the demand, each by a cycle of its own.
-func (r *room) Works(moves []defrag.Move) (bool, error) {
+// Works places the successors, removes the pods and places the demand, each by a cycle of its own. Nothing remains of a
+// set that does not work.
+func (r *room) Works(moves []defrag.Move) (works bool, err error) {
 	r.restart()
+	defer func() {
+		if !works {
+			r.restart()
+		}
+	}()
 	var uids []string
 	for _, m := range moves {
 		uids = append(uids, m.UID)
