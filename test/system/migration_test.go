@@ -103,11 +103,10 @@ func placed(t *testing.T, l *local) <-chan reservationv1alpha1.Reservation {
 	return found
 }
 
-// TestPodMovesToTheCPUsAndTheGPUThatWereHeldForIt: the successor of a pod has the very CPUs and GPU that its
-// Reservation had before the pod was evicted, whatever becomes of the controller in between.
-func TestPodMovesToTheCPUsAndTheGPUThatWereHeldForIt(t *testing.T) {
-	t.Parallel()
-	l := up(t, 1, "--machine", "hgx-h100=2")
+// successorHasWhatWasHeld: the successor of a pod has the very CPUs and GPU that its Reservation had before the pod was
+// evicted, whatever becomes of the controller in between.
+func successorHasWhatWasHeld(t *testing.T, l *local) {
+	defer rooms{l, "default"}.end(t)
 	pods := func(labels string) (list []corev1.Pod) {
 		all, err := l.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: labels})
 		testkit.Check(t, err)
