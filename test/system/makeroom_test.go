@@ -43,8 +43,8 @@ profiles:
     args: {minPodAge: 0s}
 `
 
-// TestPodsMoveToRoomThatIsHeld moves pods with CPUs and GPUs of their own: by jobs, for pods and gangs that wait, and by
-// policies.
+// TestPodsMoveToRoomThatIsHeld moves pods with CPUs and GPUs of their own: by jobs, for pods and gangs that wait, and
+// by policies.
 func TestPodsMoveToRoomThatIsHeld(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "descheduler.yaml")
@@ -243,8 +243,8 @@ func (r rooms) moved(t *testing.T, want int, places <-chan reservation.Reservati
 				startOf(j).Node, p.Name, p.Spec.NodeName, used.Name, err, name, place.Status.NodeName)
 		}
 		for _, key := range []string{annotation.ResourceStatusKey, annotation.DeviceAllocatedKey} {
-			if of, has := place.Annotations[key], p.Annotations[key]; of != has && !sameJSON(t, of, has) {
-				t.Errorf("%s was held as %q, and %s has %q", key, of, p.Name, has)
+			if was, has := place.Annotations[key], p.Annotations[key]; was != has && !sameJSON(t, was, has) {
+				t.Errorf("%s was held as %q, and %s has %q", key, was, p.Name, has)
 			}
 		}
 	}
@@ -473,8 +473,8 @@ func roomByPolicy(t *testing.T, l *local, config string) {
 	defer useConfig(t, l, config, noPolicies)
 	jobs := r.moved(t, 1, places)
 	r.runsOn(t, "train", startOf(&jobs[0]).Node)
-	if by := jobs[0].Annotations[annotation.MigrationPlugin]; by != "policy/MakeRoom" {
-		t.Errorf("the job is of %q", by)
+	if plugin := jobs[0].Annotations[annotation.MigrationPlugin]; plugin != "policy/MakeRoom" {
+		t.Errorf("the job is of %q", plugin)
 	}
 }
 
@@ -508,7 +508,7 @@ func defragmentByPolicy(t *testing.T, l *local, config string) {
 		"{minFall: 50, evictableNamespaces: {include: [fragments]}}"))
 	defer useConfig(t, l, config, noPolicies)
 	jobs := r.moved(t, 1, places)
-	if by := jobs[0].Annotations[annotation.MigrationPlugin]; by != "policy/Defragment" {
-		t.Errorf("the job is of %q", by)
+	if plugin := jobs[0].Annotations[annotation.MigrationPlugin]; plugin != "policy/Defragment" {
+		t.Errorf("the job is of %q", plugin)
 	}
 }

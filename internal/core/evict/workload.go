@@ -226,7 +226,8 @@ func (c *candidate) replaces(p *Pod) bool {
 	}
 	for _, id := range c.groupOf(p.Gang) {
 		for _, j := range c.gangJobs[id] {
-			if !j.Evicted.IsZero() && !j.Evicted.Before(c.job.StartedAt) && !p.Created.Before(j.Evicted.Truncate(time.Second)) {
+			at := j.Evicted.Truncate(time.Second)
+			if !at.IsZero() && !j.Evicted.Before(c.job.StartedAt) && !p.Created.Before(at) {
 				return true
 			}
 		}
