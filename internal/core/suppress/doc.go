@@ -1,7 +1,10 @@
-// Package suppress decides how much of a node's CPUs best-effort pods may have now, and on which CPUs.
+// Package suppress decides how much of a node's CPUs best-effort pods may have now, on which CPUs, and which of them are
+// evicted where that is not enough.
 //
 //	use of the node ─► Allowed ─┬─► NextCPUs ─► Order (a beginning of it)
 //	                            └─► NextQuota
+//	memory in use ─► Excess ─────────────────────┐
+//	requested, allowed ─► Unmet ─► Lasting.For ──┴─► Victims
 //
 // What best-effort pods may have is what others leave below a share of the node's CPUs. It shrinks at once and grows in
 // steps of a tenth of the node, so that load which comes back soon finds its CPUs free.
@@ -11,4 +14,7 @@
 // is a part of each larger one, and pods keep CPUs when the size changes. The order is found by choosing, for each
 // place, the part that lacks most of its share of the next CPU. As the parts lack one CPU together, the chosen one
 // lacks something, so no part is ever a core ahead of its share. It costs the product of cores and parts.
+//
+// Victims go in the order of priority, then of use over request, until what is needed is free: without the last of them
+// it would not be. Pods that leave already count as gone.
 package suppress

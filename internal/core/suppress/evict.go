@@ -1,0 +1,106 @@
+package suppress
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// Bounds are two shares in percent: at the first, or beyond it, pods are evicted until the second is reached.
+type Bounds struct{ FromPercent, ToPercent int64 }
+
+// Excess returns how much of what is used of a capacity has to go until it is at ToPercent; 0 while it is below
+// FromPercent, and where FromPercent is 0 or less.
+func Excess(used, capacity int64, b Bounds) int64 {
+	if capacity <= 0 || b.FromPercent <= 0 || used < percentOf(capacity, b.FromPercent) {
+		return 0
+	}
+	return max(used-percentOf(capacity, min(b.ToPercent, b.FromPercent)), 0)
+}
+
+// Unmet returns how much of what best-effort pods request has to go until what they may use is ToPercent of the rest; 0
+// while it is FromPercent of all or more, and where FromPercent is 0 or less. A ToPercent below FromPercent counts as
+// that.
+func Unmet(requested, allowed int64, b Bounds) int64 {
+	allowed = max(allowed, 0)
+	if requested <= 0 || b.FromPercent <= 0 || allowed >= percentOf(requested, b.FromPercent) {
+		return 0
+	}
+	to := min(max(b.FromPercent, b.ToPercent), 100)
+	return max(requested-(allowed/to*100+allowed%to*100/to), 0)
+}
+
+// Pod is a best-effort pod that may be evicted.
+type Pod struct {
+	UID string
+	// Priority and SubPriority order pods: those with lower ones are evicted first.
+	Priority, SubPriority int32
+	// Used and Requested are amounts of the resource that is short.
+	Used, Requested int64
+	// Frees is what its eviction frees of what is needed: what it uses, or what it requests.
+	Frees int64
+	// IsLeaving reports that the pod is being deleted: it frees its amount without an eviction.
+	IsLeaving bool
+}
+
+// Victims returns the pods to evict, in this order, so that an amount is free: no more pods than the order needs, and
+// all that free something if they are not enough. Pods that leave count first.
+func Victims(pods []Pod, need int64) (victims []Pod) {
+	for _, p := range pods {
+		if p.IsLeaving {
+			need -= max(p.Frees, 0)
+		}
+	}
+	for _, p := range slices.SortedFunc(slices.Values(pods), comparePods) {
+		if need <= 0 {
+			break
+		}
+		if !p.IsLeaving && p.Frees > 0 {
+			victims = append(victims, p)
+			need -= p.Frees
+		}
+	}
+	return victims
+}
+
+// comparePods orders pods by priority, then by how much more they use than they request.
+func comparePods(a, b Pod) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority), compareRatio(b, a),
+		cmp.Compare(b.Used, a.Used), cmp.Compare(a.UID, b.UID))
+}
+
+// compareRatio compares use over request. A pod that uses something and requests nothing is above all others.
+func compareRatio(a, b Pod) int {
+	times := func(a, b Pod) (high, low uint64) {
+		requested := max(b.Requested, 0)
+		if b.Used <= 0 {
+			requested = max(requested, 1) // 0 of nothing is 0
+		}
+		return bits.Mul64(uint64(max(a.Used, 0)), uint64(requested))
+	}
+	highA, lowA := times(a, b)
+	highB, lowB := times(b, a)
+	return cmp.Or(cmp.Compare(highA, highB), cmp.Compare(lowA, lowB))
+}
+
+// gap is the longest time between two measurements that are taken as one series.
+const gap = 10 * time.Second
+
+// Lasting is how long something has been so, by a series of measurements. The zero value has seen none.
+type Lasting struct{ since, last time.Time }
+
+// For takes a measurement and reports whether it has been so for a time. A clock that went back, and a gap in the
+// measurements, begin the time anew.
+func (l *Lasting) For(window time.Duration, now time.Time, isSo bool) bool {
+	since, passed := l.since, now.Sub(l.last)
+	*l = Lasting{since: now, last: now}
+	if !isSo {
+		l.since = time.Time{}
+		return false
+	}
+	if !since.IsZero() && passed >= 0 && passed <= gap {
+		l.since = since
+	}
+	return now.Sub(l.since) >= window
+}
