@@ -98,6 +98,10 @@ func FuzzSoftEviction(f *testing.F) {
 	roundTrip(f, ParseSoftEviction, `{"timestamp":"2026-01-02T03:04:05Z","deleteOptions":{"gracePeriodSeconds":3}}`)
 }
 
+func FuzzEvictionPolicy(f *testing.F) {
+	roundTrip(f, ParseEvictionPolicy, `["BEMemoryEvict","BECPUEvict"]`, `"BEMemoryEvict"`)
+}
+
 func FuzzEvictionCost(f *testing.F) {
 	plain(f, ParseEvictionCost, "2147483647", "+3", "007", "2147483648")
 }

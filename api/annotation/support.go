@@ -120,6 +120,9 @@ func Supports() []Support {
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
 
+		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey}},
+
+		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
 		{"reservations by running pods", Planned, PodAnnotation, []string{

@@ -46,6 +46,7 @@ const (
 	TakeoverPhase
 	NodeLeft
 	BestEffortSuppressed
+	BestEffortEvicted
 	OrphanHeld
 	CheckpointLost
 	ExclusivePolicyIgnored
@@ -135,6 +136,7 @@ var facts = [numReasons]Entry{
 	TakeoverPhase:             {Name: "TakeoverPhase", From: agent, On: "Node", Normal: true},
 	NodeLeft:                  {Name: "NodeLeft", From: agent, On: "Node", Condition: true},
 	BestEffortSuppressed:      {Name: "BestEffortSuppressed", From: agent, On: "Node", Condition: true},
+	BestEffortEvicted:         {Name: "BestEffortEvicted", From: agent, On: "Pod"},
 	OrphanHeld:                {Name: "OrphanHeld", From: agent, On: "Node", Normal: true},
 	CheckpointLost:            {Name: "CheckpointLost", From: agent, On: "Node"},
 	ExclusivePolicyIgnored:    {Name: "ExclusivePolicyIgnored", From: scheduler, On: "Pod"},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
@@ -172,6 +173,9 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 	for _, key := range convert.Ignored(pod) {
 		answer.Notes = append(answer.Notes, key.String())
 	}
+	if text := describe.Eviction(pod); text != "" {
+		answer.Notes = append(answer.Notes, text)
+	}
 	e.addSuppression(ctx, &answer, pod)
 	e.addActual(ctx, &answer, pod)
 	e.addMoves(ctx, &answer, pod)
@@ -205,6 +209,12 @@ func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, er
 		other := elsewhere.Items[0].Namespace
 		return nil, usagef("pod %q not found in namespace %q; it exists in namespace %q (try -n %s)", name, e.namespace,
 			other, other)
+	}
+	why, err := e.lastEvent(ctx, event.BestEffortEvicted.String(), func(o corev1.ObjectReference) bool {
+		return o.Kind == "Pod" && o.Name == name
+	})
+	if err == nil && why != "" {
+		return nil, usagef("pod %q not found in namespace %q; it was %s", name, e.namespace, why)
 	}
 	return nil, usagef("pod %q not found in namespace %q%s", name, e.namespace,
 		suggest(name, e.words(ctx, e.namespace, "pod", nameOf)))

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/describe"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -46,6 +47,36 @@ func TestExplainSaysToWhatABestEffortPodIsSuppressed(t *testing.T) {
 		if got := strings.Contains(strings.Join(answer.Notes, ""), "suppressed to 2 of 40 CPUs"); got != test.want {
 			t.Errorf("%s: notes %q", name, answer.Notes)
 		}
+	}
+}
+
+func TestExplainSaysWhyABestEffortPodWasEvicted(t *testing.T) {
+	t.Parallel()
+	const why = "evicted: the node uses 75 % of its memory"
+	record := func(name, pod string, second int) *corev1.Event {
+		return &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: name},
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: pod}, Reason: "BestEffortEvicted", Message: name,
+			EventTime: metav1.NewMicroTime(time.Unix(int64(second), 0)),
+		}
+	}
+	e := explanation{namespace: "default", cluster: cluster{core: fake.NewClientset(
+		record("earlier", "gone", 1), record(why, "gone", 2), record("other", "else", 3),
+	)}}
+	_, err := e.readPod(t.Context(), "gone")
+	if want := `pod "gone" not found in namespace "default"; it was ` + why; err == nil || err.Error() != want {
+		t.Errorf("of a pod that is gone: %v, want %s", err, want)
+	}
+	pod := testobject.Pod("a")
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.DisruptionTarget, Reason: "EvictionByEvictionAPI", Message: "x"},
+	}
+	if got := describe.Eviction(pod); got != "" {
+		t.Errorf("of a pod that another program evicts: %q", got)
+	}
+	pod.Status.Conditions[0].Reason, pod.Status.Conditions[0].Message = "BestEffortEvicted", "m"
+	if got := describe.Eviction(pod); got != "evicted: m" {
+		t.Errorf("of a pod that ends: %q", got)
 	}
 }
 

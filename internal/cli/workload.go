@@ -85,7 +85,9 @@ func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (w
 		return owner == nil || !slices.Contains(owners, owner.UID)
 	})
 	if out.Pods, err = e.explainPods(ctx, pods.Items); err == nil && len(out.Pods) < desired {
-		out.Refusal, err = e.refusal(ctx, owners)
+		out.Refusal, err = e.lastEvent(ctx, "FailedCreate", func(o corev1.ObjectReference) bool {
+			return slices.Contains(owners, o.UID)
+		})
 	}
 	return out, err
 }
@@ -155,8 +157,10 @@ func (e *explanation) readWorkload(ctx context.Context, kind, name string) (uid 
 	return w.UID, w.Spec.Selector, int(wanted), err
 }
 
-func (e *explanation) refusal(ctx context.Context, owners []types.UID) (string, error) {
-	const reason = "FailedCreate"
+// lastEvent returns the text of the newest Event in the namespace with a reason about one of some objects; "" without
+// one.
+func (e *explanation) lastEvent(ctx context.Context, reason string, isAbout func(corev1.ObjectReference) bool,
+) (string, error) {
 	found, err := e.core.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("reason", reason).String(),
 	})
@@ -164,7 +168,7 @@ func (e *explanation) refusal(ctx context.Context, owners []types.UID) (string, 
 		return "", fmt.Errorf("list events: %w", err)
 	}
 	about := slices.DeleteFunc(found.Items, func(e corev1.Event) bool {
-		return e.Reason != reason || !slices.Contains(owners, e.InvolvedObject.UID)
+		return e.Reason != reason || !isAbout(e.InvolvedObject)
 	})
 	if len(about) == 0 {
 		return "", nil

@@ -197,6 +197,10 @@ func (c *cluster) awaitPolicies(t *testing.T, a user) {
 				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 			return err
 		},
+		notItsPod: func(ctx context.Context) error {
+			return a.typed.CoreV1().Pods(namespace).Delete(ctx, "agent-b",
+				metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		},
 		"an Event of an agent wants": func(ctx context.Context) error {
 			e := event("a", "Node", "a")
 			e.ReportingInstance = "x"
@@ -295,6 +299,12 @@ const (
 	others   = "an agent may change nothing but conditions"
 	foreign  = "an agent may change conditions of the type tenon.sh/"
 	tooMuch  = "an agent may set at most 16 conditions"
+	// Of pods.
+	notItsPod = "an agent may only evict pods of its own node, a"
+	notBE     = "an agent may only evict pods with the label koordinator.sh/qosClass: BE"
+	noGrace   = "an agent may not delete a pod without its grace period"
+	otherThan = "an agent may change nothing but conditions of a pod"
+	notTarget = "an agent may set no condition of a pod but DisruptionTarget"
 	// The API server's own rules.
 	mismatch  = "does not match"
 	immutable = "field is immutable"
@@ -309,8 +319,6 @@ func TestTheAgentOfANodeCannotBreakOut(t *testing.T) {
 	c.awaitPolicies(t, a)
 	merge, strategic := types.MergePatchType, types.StrategicMergePatchType
 
-	// All that is not the agent's stays as it is.
-	before := c.snapshot(t)
 	attempts := map[string]attempt{}
 	add := func(name string, who user, says string, try func(context.Context, user) error) {
 		if _, twice := attempts[name]; twice {
@@ -322,7 +330,10 @@ func TestTheAgentOfANodeCannotBreakOut(t *testing.T) {
 	c.topologyAttempts(refused, add, a, unbound)
 	c.nodeAttempts(refused, add, a, unbound, merge, strategic)
 	c.eventAttempts(t, refused, add, a, b, unbound)
+	c.evictionAttempts(t, refused, add, a, unbound)
 	c.otherAttempts(refused)
+	// All that is not the agent's stays as it is.
+	before := c.snapshot(t)
 	for name, at := range attempts {
 		t.Run(name, func(t *testing.T) {
 			err := at.try(t.Context(), at.who)
@@ -612,13 +623,99 @@ func (c *cluster) eventAttempts(t *testing.T, refused func(string, string, func(
 	add("a token of no node sends an Event", unbound, noNode, send(event("", "Pod", "p")))
 }
 
+// evictionAttempts evicts pods as an agent does, and in other ways. Each pod is attacked alone.
+func (c *cluster) evictionAttempts(t *testing.T, refused func(string, string, func(context.Context, user) error),
+	add func(string, user, string, func(context.Context, user) error), a, unbound user,
+) {
+	t.Helper()
+	pod := func(name, node, class string, priority int32) {
+		p := testobject.Pod(namespace+"/"+name, testobject.Container("c", "x"))
+		p.Spec.NodeName, p.Labels = node, map[string]string{annotation.QoSClass: class}
+		p.Spec.ServiceAccountName, p.Spec.AutomountServiceAccountToken = "tenon-agent", new(bool)
+		if priority > 0 {
+			p.Spec.PriorityClassName = "system-node-critical"
+		}
+		made, err := c.admin.typed.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		testkit.Check(t, err)
+		made.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		made.Status.Phase, made.Status.PodIP = corev1.PodRunning, "10.1.0.1"
+		_, err = c.admin.typed.CoreV1().Pods(namespace).UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
+		testkit.Check(t, err)
+	}
+	remove := func(name string, o metav1.DeleteOptions) func(context.Context, user) error {
+		return func(ctx context.Context, u user) error {
+			return u.typed.CoreV1().Pods(namespace).Delete(ctx, name, o)
+		}
+	}
+	patch := func(name, text string) func(context.Context, user) error {
+		return func(ctx context.Context, u user) error {
+			_, err := u.typed.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(text),
+				metav1.PatchOptions{}, "status")
+			return err
+		}
+	}
+	target := func(kind, status, reason, message string) string {
+		return fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":%q,"message":%q}]}}`, kind, status,
+			reason, message)
+	}
+	const reason = "BestEffortEvicted"
+	evicts := target("DisruptionTarget", "True", reason, "m")
+	pod("batch", "a", "BE", 0)
+	pod("batch-b", "b", "BE", 0)
+	pod("service", "a", "LS", 0)
+	pod("plain", "a", "", 0)
+	pod("critical", "a", "BE", 1)
+	pod("pending", "", "BE", 0)
+	pod("kept", "a", "BE", 0)
+	add("a best-effort pod of its node is evicted", a, "", func(ctx context.Context, u user) error {
+		if err := patch("batch", evicts)(ctx, u); err != nil {
+			return err
+		}
+		return remove("batch", metav1.DeleteOptions{})(ctx, u)
+	})
+	for name, says := range map[string]string{
+		"batch-b": notItsPod, "pending": notItsPod, "service": notBE, "plain": notBE, "critical": notBE,
+	} {
+		refused("the pod is deleted: "+name, says, remove(name, metav1.DeleteOptions{}))
+		refused("the pod gets a condition: "+name, says, patch(name, evicts))
+	}
+	zero := int64(0)
+	refused("the pod is deleted without its grace period", noGrace,
+		remove("kept", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
+	for name, text := range map[string]string{
+		"its phase":       `{"status":{"phase":"Failed"}}`,
+		"its address":     `{"status":{"podIP":"10.0.0.9","podIPs":[{"$patch":"replace"},{"ip":"10.0.0.9"}]}}`,
+		"its reason":      `{"status":{"reason":"Evicted"}}`,
+		"its message":     `{"status":{"message":"m"}}`,
+		"a label":         `{"metadata":{"labels":{"x":"y"}}}`,
+		"its class":       `{"metadata":{"labels":{"koordinator.sh/qosClass":null}}}`,
+		"an annotation":   `{"metadata":{"annotations":{"x":"y"}}}`,
+		"a finalizer":     `{"metadata":{"finalizers":["x/y"]}}`,
+		"a field removed": `{"status":{"phase":null,"podIP":null,"podIPs":null}}`,
+	} {
+		refused("of a pod of its node: "+name, otherThan, patch("kept", text))
+	}
+	for name, text := range map[string]string{
+		"Ready":                   target("Ready", "False", reason, "m"),
+		"DisruptionTarget, False": target("DisruptionTarget", "False", reason, "m"),
+		"DisruptionTarget, in the name of the Eviction API": target("DisruptionTarget", "True",
+			"EvictionByEvictionAPI", "m"),
+		"DisruptionTarget, with a long text": target("DisruptionTarget", "True", reason,
+			strings.Repeat("m", 1025)),
+		"Ready removed": `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`,
+	} {
+		refused("the condition of a pod of its node: "+name, notTarget, patch("kept", text))
+	}
+	add("a token of no node evicts a pod", unbound, noNode, remove("kept", metav1.DeleteOptions{}))
+}
+
 func (c *cluster) otherAttempts(refused func(string, string, func(context.Context, user) error)) {
 	refused("a pod is created", byRBAC, func(ctx context.Context, u user) error {
 		_, err := u.typed.CoreV1().Pods("default").Create(ctx, testobject.Pod("x", testobject.Container("c", "x")),
 			metav1.CreateOptions{})
 		return err
 	})
-	for _, sub := range []string{"", "status", "resize", "ephemeralcontainers"} {
+	for _, sub := range []string{"", "resize", "ephemeralcontainers"} {
 		refused("a pod is patched: "+sub, byRBAC, func(ctx context.Context, u user) error {
 			_, err := u.typed.CoreV1().Pods(namespace).Patch(ctx, "agent-a", types.MergePatchType, []byte(`{}`),
 				metav1.PatchOptions{}, strings.Fields(sub)...)
@@ -635,8 +732,8 @@ func (c *cluster) otherAttempts(refused func(string, string, func(context.Contex
 		return u.typed.CoreV1().RESTClient().Get().Namespace(namespace).Resource("pods").Name("agent-b").SubResource(
 			"log").Do(ctx).Error()
 	})
-	refused("a pod is deleted", byRBAC, func(ctx context.Context, u user) error {
-		return u.typed.CoreV1().Pods(namespace).Delete(ctx, "agent-b", metav1.DeleteOptions{})
+	refused("all pods are deleted", byRBAC, func(ctx context.Context, u user) error {
+		return u.typed.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	})
 	refused("secrets are read", byRBAC, func(ctx context.Context, u user) error {
 		_, err := u.typed.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
@@ -704,6 +801,9 @@ func (c *cluster) snapshot(t *testing.T) string {
 	pods, err := c.admin.typed.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	testkit.Check(t, err)
 	for i := range pods.Items {
+		if pods.Items[i].Name == "batch" {
+			continue // it is evicted
+		}
 		lines = append(lines, "pod "+pods.Items[i].Name+" "+pods.Items[i].ResourceVersion)
 	}
 	return strings.Join(lines, "\n")

@@ -89,8 +89,8 @@ type ResourceThresholdStrategy struct {
 	// +optional
 	// +kubebuilder:validation:Enum=cpuset;cfsQuota
 	CPUSuppressPolicy CPUSuppressPolicy `json:"cpuSuppressPolicy,omitempty"`
-	// MemoryEvictThresholdPercent is the use of the node's memory above which best-effort pods are evicted.
-	// Default: 70.
+	// MemoryEvictThresholdPercent is the use of the node's memory from which on best-effort pods are evicted.
+	// Default: none; no pod is evicted for memory.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -100,50 +100,52 @@ type ResourceThresholdStrategy struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MemoryEvictLowerPercent *int64 `json:"memoryEvictLowerPercent,omitempty"`
-	// MemoryAllocatableEvictThresholdPercent is the share of batch-memory in Node.status above which requests of
-	// best-effort pods lead to evictions. Default: 110.
+	// MemoryAllocatableEvictThresholdPercent is accepted from manifests of Koordinator, without effect.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MemoryAllocatableEvictThresholdPercent *int64 `json:"memoryAllocatableEvictThresholdPercent,omitempty"`
-	// MemoryAllocatableEvictLowerPercent is the share down to which pods are evicted. Default: 100.
+	// MemoryAllocatableEvictLowerPercent is accepted from manifests of Koordinator, without effect.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MemoryAllocatableEvictLowerPercent *int64 `json:"memoryAllocatableEvictLowerPercent,omitempty"`
-	// CPUEvictBESatisfactionUpperPercent is the share of their CPU requests at which best-effort pods are satisfied.
+	// CPUEvictBESatisfactionUpperPercent is the share of their CPU requests at which best-effort pods are satisfied:
+	// until what they may use is so much, pods are evicted. Default: none; no pod is evicted for CPU.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	CPUEvictBESatisfactionUpperPercent *int64 `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
-	// CPUEvictBESatisfactionLowerPercent is the share below which best-effort pods are evicted.
+	// CPUEvictBESatisfactionLowerPercent is the share below which best-effort pods are evicted. Default: none; no pod
+	// is evicted for CPU.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	CPUEvictBESatisfactionLowerPercent *int64 `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
 	// CPUEvictBEUsageThresholdPercent is the use of what best-effort pods may have, from which on they are evicted.
+	// Default: 90.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	CPUEvictBEUsageThresholdPercent *int64 `json:"cpuEvictBEUsageThresholdPercent,omitempty"`
-	// CPUEvictTimeWindowSeconds is how long pods must be unsatisfied before they are evicted.
+	// CPUEvictTimeWindowSeconds is how long pods must be unsatisfied without a break before they are evicted.
+	// Default: 60.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	CPUEvictTimeWindowSeconds *int64 `json:"cpuEvictTimeWindowSeconds,omitempty"`
-	// CPUEvictThresholdPercent is the use of the node's CPUs above which pods are evicted.
+	// CPUEvictThresholdPercent is accepted from manifests of Koordinator, without effect.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	CPUEvictThresholdPercent *int64 `json:"cpuEvictThresholdPercent,omitempty"`
-	// CPUEvictLowerPercent is the use down to which they are.
+	// CPUEvictLowerPercent is accepted from manifests of Koordinator, without effect.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	CPUEvictLowerPercent *int64 `json:"cpuEvictLowerPercent,omitempty"`
-	// CPUAllocatableEvictThresholdPercent is the share of batch-cpu in Node.status above which requests of best-effort
-	// pods lead to evictions. Default: 110.
+	// CPUAllocatableEvictThresholdPercent is accepted from manifests of Koordinator, without effect.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	CPUAllocatableEvictThresholdPercent *int64 `json:"cpuAllocatableEvictThresholdPercent,omitempty"`
-	// CPUAllocatableEvictLowerPercent is the share down to which pods are evicted. Default: 100.
+	// CPUAllocatableEvictLowerPercent is accepted from manifests of Koordinator, without effect.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	CPUAllocatableEvictLowerPercent *int64 `json:"cpuAllocatableEvictLowerPercent,omitempty"`
@@ -152,10 +154,10 @@ type ResourceThresholdStrategy struct {
 	// +optional
 	// +kubebuilder:validation:Enum=evictByRealLimit;evictByAllocatable
 	CPUEvictPolicy CPUEvictPolicy `json:"cpuEvictPolicy,omitempty"`
-	// EvictEnabledPriorityThreshold is the highest priority of pods that are evicted for the use of the node.
+	// EvictEnabledPriorityThreshold is accepted from manifests of Koordinator, without effect.
 	// +optional
 	EvictEnabledPriorityThreshold *int32 `json:"evictEnabledPriorityThreshold,omitempty"`
-	// AllocatableEvictPriorityThreshold is the highest priority of pods that are evicted for their requests.
+	// AllocatableEvictPriorityThreshold is accepted from manifests of Koordinator, without effect.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=7999

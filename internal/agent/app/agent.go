@@ -70,6 +70,7 @@ type parts struct {
 	found      *inventory.Inventory
 	usage      *usage.Collector       // nil where the machine has no cgroup tree
 	suppressor *besteffort.Suppressor // nil where usage is
+	evictor    *besteffort.Evictor    // nil where usage is
 
 	wired chan struct{} // closed once the fields below are set
 	// wire sets these once the version of NodeResourceTopology is known.
@@ -220,6 +221,10 @@ func New(o Options) (*Agent, error) {
 			Engine: a.enforcer.Engine, Reserved: a.reservedMilli, Writes: a.writes,
 			Changed: func(besteffort.State) { a.wakeSuppression() },
 		})
+		a.evictor = besteffort.NewEvictor(besteffort.EvictorOptions{
+			Pods: a.evictable, State: a.suppressor.State, BatchMilli: a.batchMilli,
+			Evict: a.status.Evict, Failed: a.status.NotEvicted,
+		})
 	}
 	a.transports = transport.New(transport.Options{
 		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
@@ -311,6 +316,7 @@ func (a *Agent) work(ctx context.Context) error {
 	if a.usage != nil {
 		g.run(a.usage.Run)
 		g.run(a.reportSuppression)
+		g.run(a.evictor.Run)
 	}
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
 	return g.wait()

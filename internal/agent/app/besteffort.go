@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/besteffort"
 	"github.com/tenon-project/tenon/internal/agent/usage"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // followSLO follows the node's NodeSLO. One that cannot be read leaves the last one in force.
@@ -26,7 +27,7 @@ func (a *Agent) followSLO(ctx context.Context) error {
 		return nil
 	}
 	if served, err := a.api.serves(slo.NodeSLOs()); err == nil && !served {
-		a.suppressor.Follow(nil)
+		a.followThresholds(nil)
 	}
 	if a.api.waitServed(ctx, slo.NodeSLOs()) != nil {
 		return nil //nolint:nilerr // ctx has ended
@@ -34,7 +35,7 @@ func (a *Agent) followSLO(ctx context.Context) error {
 	inf := a.api.object(slo.NodeSLOs())
 	forget := func(*unstructured.Unstructured) {
 		a.usage.SetHosts(nil)
-		a.suppressor.Follow(nil)
+		a.followThresholds(nil)
 	}
 	err := handle(inf, func(object *unstructured.Unstructured) {
 		read := &slo.NodeSLO{}
@@ -43,7 +44,7 @@ func (a *Agent) followSLO(ctx context.Context) error {
 			return
 		}
 		a.usage.SetHosts(hostsOf(read, a.enforcer.ClassGroup))
-		a.suppressor.Follow(read)
+		a.followThresholds(read)
 	}, forget)
 	if err != nil {
 		return err
@@ -52,9 +53,36 @@ func (a *Agent) followSLO(ctx context.Context) error {
 	go func() { defer close(watched); inf.RunWithContext(ctx) }()
 	defer func() { <-watched }()
 	if cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) && len(inf.GetStore().ListKeys()) == 0 {
-		a.suppressor.Follow(nil)
+		a.followThresholds(nil)
 	}
 	return nil
+}
+
+func (a *Agent) followThresholds(object *slo.NodeSLO) {
+	a.suppressor.Follow(object)
+	a.evictor.Follow(object)
+}
+
+// evictable returns the pods of which best-effort ones may be evicted; false while not all are known, or the agent
+// leaves the node.
+func (a *Agent) evictable() (pods []*corev1.Pod, known bool) {
+	if a.leaving.Load() || !a.isWired() || !a.pods.HasSynced() {
+		return nil, false
+	}
+	for _, pod := range a.podList() {
+		pods = append(pods, pod.Pod)
+	}
+	return pods, true
+}
+
+// batchMilli returns what the Node shows as batch-cpu.
+func (a *Agent) batchMilli() int64 {
+	node := a.currentNode()
+	if node == nil {
+		return 0
+	}
+	shown := node.Status.Allocatable[convert.BatchCPU]
+	return shown.Value()
 }
 
 // hostsOf returns the applications of a NodeSLO that have a cgroup of their own. Others count as the system's.

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
@@ -42,26 +45,94 @@ func stat(used int64) string {
 	return text
 }
 
+// newMeasured returns a world whose use is measured, with a NodeSLO.
+func newMeasured(t *testing.T, thresholds map[string]any) *world {
+	t.Helper()
+	w := newWorld(t, "arm64-1s")
+	w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
+		GroupVersion: slo.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "nodeslos"}},
+	})
+	nodeSLO := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": slo.GroupVersion().String(), "kind": slo.NodeSLOKind,
+		"metadata": map[string]any{"name": nodeName, "uid": "slo"},
+		"spec": map[string]any{
+			"resourceUsedThresholdWithBE": thresholds, "hostApplications": []any{map[string]any{"name": "db"}},
+		},
+	}}
+	testkit.Check(t, w.objects.Tracker().Create(slo.NodeSLOs(), nodeSLO, ""))
+	w.file("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
+	w.file("proc/stat", stat(0))
+	w.file("proc/meminfo", meminfo(600))
+	return w
+}
+
+// meminfo is the file of a machine of 1000 KiB.
+func meminfo(available int) string {
+	return fmt.Sprintf("MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: %d kB\n", available)
+}
+
+// TestBestEffortPodsAreEvictedForTheMemoryOfTheNode: the best-effort pod that uses memory goes, with a condition and an
+// Event, and the others are left.
+func TestBestEffortPodsAreEvictedForTheMemoryOfTheNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newMeasured(t, map[string]any{"enable": true, "memoryEvictThresholdPercent": int64(70)})
+		recorder := events.NewFakeRecorder(100)
+		w.options.Recorder = recorder
+		used := int64(0)
+		w.run(func(a *app.Agent) {
+			conditions := map[string][]corev1.PodCondition{}
+			w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				name := action.(clienttesting.DeleteAction).GetName()
+				found, err := w.client.Tracker().Get(action.GetResource(), action.GetNamespace(), name)
+				if err == nil {
+					conditions[name] = found.(*corev1.Pod).Status.Conditions
+				}
+				return false, nil, nil
+			})
+			for name, class := range map[string]string{"be": "BE", "idle": "BE", "service": "LS"} {
+				p := pod(name, class, "", "")
+				p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Resources.Limits = nil, nil
+				w.create(p)
+				c, err := w.start(a, p)
+				testkit.Check(t, err)
+				kib := map[string]int{"be": 100, "service": 500}[name]
+				group := "sys/fs/cgroup/" + c.Pod.Cgroup
+				w.file(group+"/cpu.stat", "usage_usec 1\n")
+				w.file(group+"/memory.current", fmt.Sprintln(kib<<10))
+				w.file(group+"/memory.stat", "inactive_file 0\nactive_file 0\n")
+			}
+			w.use(&used, 1, 5)
+			w.file("proc/meminfo", meminfo(250))
+			w.use(&used, 1, 3)
+			left, err := w.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+			testkit.Check(t, err)
+			if len(left.Items) != 2 || len(conditions) != 1 {
+				t.Fatalf("%d pods are left, evicted %v; want idle and service left", len(left.Items), conditions)
+			}
+			got := conditions["be"]
+			if len(got) != 1 || got[0].Type != corev1.DisruptionTarget || got[0].Reason != "BestEffortEvicted" ||
+				!strings.Contains(got[0].Message, "the node uses 75 % of its memory") {
+				t.Errorf("the evicted pod says %v", got)
+			}
+			reported := false
+			for len(recorder.Events) > 0 {
+				e := <-recorder.Events
+				const want = "BestEffortEvicted evicted: the node uses 75 % of its memory"
+				reported = reported || strings.Contains(e, want)
+			}
+			if !reported {
+				t.Error("no Event says that the pod was evicted")
+			}
+		})
+	})
+}
+
 func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
-		w.client.Resources = append(w.client.Resources, &metav1.APIResourceList{
-			GroupVersion: slo.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: "nodeslos"}},
-		})
-		nodeSLO := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": slo.GroupVersion().String(), "kind": slo.NodeSLOKind,
-			"metadata": map[string]any{"name": nodeName, "uid": "slo"},
-			"spec": map[string]any{
-				"resourceUsedThresholdWithBE": map[string]any{"enable": true, "cpuSuppressThresholdPercent": int64(50)},
-				"hostApplications":            []any{map[string]any{"name": "db"}},
-			},
-		}}
-		testkit.Check(t, w.objects.Tracker().Create(slo.NodeSLOs(), nodeSLO, ""))
+		w := newMeasured(t, map[string]any{"enable": true, "cpuSuppressThresholdPercent": int64(50)})
 		used := int64(0)
-		w.file("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n")
-		w.file("proc/stat", stat(0))
-		w.file("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 500 kB\nMemAvailable: 600 kB\n")
 		w.run(func(a *app.Agent) {
 			be := pod("be", "BE", "", "")
 			be.Spec.Containers[0].Resources.Requests, be.Spec.Containers[0].Resources.Limits = nil, nil

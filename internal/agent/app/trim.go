@@ -1,7 +1,10 @@
 package app
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -20,7 +23,10 @@ func trimmer(schedulers *convert.Schedulers) cache.TransformFunc {
 }
 
 func trim(pod *corev1.Pod) *corev1.Pod {
-	pod.ManagedFields, pod.OwnerReferences = nil, nil
+	pod.ManagedFields = nil
+	pod.OwnerReferences = slices.DeleteFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.Kind != "DaemonSet"
+	})
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation) // the object once more
 	s := &pod.Spec
 	*s = corev1.PodSpec{

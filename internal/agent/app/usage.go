@@ -26,6 +26,7 @@ func (a *Agent) showUse(s *usage.Sample) {
 	m.ShowUse(a.o.Node, "pods", pods.MilliCPU, pods.MemoryBytes)
 	m.ShowUse(a.o.Node, "system", s.System.MilliCPU, s.System.MemoryBytes)
 	a.suppressor.Tick(s)
+	a.evictor.Tick(s)
 	select {
 	case <-a.wired:
 		use := func(a usage.Amounts) report.Use { return report.Use{MilliCPU: a.MilliCPU, MemoryBytes: a.MemoryBytes} }

@@ -92,19 +92,27 @@ func New(o Options) *Suppressor {
 func (s *Suppressor) Follow(object *slo.NodeSLO) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.strategy, s.batch = true, nil, map[string]bool{}
+	s.known, s.strategy, s.batch = true, thresholdsOf(object), map[string]bool{}
 	if object != nil {
 		s.keeps = true
 		for _, h := range object.Spec.HostApplications {
 			s.batch[h.Name] = h.QoS == qos.BE.String()
 		}
-		if t := object.Spec.ResourceUsedThresholdWithBE; t != nil && t.Enable != nil && *t.Enable {
-			s.strategy = t
-		}
 	}
 	if s.strategy == nil {
 		s.endSuppression()
 	}
+}
+
+// thresholdsOf returns the thresholds of a NodeSLO; nil where they are not enabled.
+func thresholdsOf(object *slo.NodeSLO) *slo.ResourceThresholdStrategy {
+	if object == nil {
+		return nil
+	}
+	if t := object.Spec.ResourceUsedThresholdWithBE; t != nil && t.Enable != nil && *t.Enable {
+		return t
+	}
+	return nil
 }
 
 // endSuppression lets best-effort pods use the whole pool. The caller holds mu.

@@ -9,6 +9,7 @@ import (
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/agent/besteffort"
 )
 
 // Metrics of the agents of one process.
@@ -25,6 +26,8 @@ type Metrics struct {
 	Injection                     *metrics.HistogramVec
 	Mismatch, Caught, Disconnects *metrics.CounterVec
 	Foreign                       *metrics.GaugeVec
+	// Evictions counts best-effort pods.
+	Evictions *metrics.CounterVec
 	// UsedCPU and UsedMemory are what nodes use.
 	UsedCPU, UsedMemory *metrics.GaugeVec
 	// MachineChanges and the rest count what happened to the agent and to what it works with.
@@ -107,6 +110,11 @@ func NewMetrics() *Metrics {
 			Name: "tenon_node_used_memory_bytes",
 			Help: "Memory that is used, without page cache, by who uses it: all, pods or system.",
 		}, []string{"node", "by"}),
+		Evictions: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_agent_evictions_total",
+			Help: "Evictions of best-effort pods, by cause (memory or cpu-satisfaction) and outcome (evicted or " +
+				"failed).",
+		}, []string{"cause", "outcome"}),
 		MachineChanges: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_agent_machine_changes_total",
 			Help: "Times that CPUs or NUMA nodes came or went while the agent ran.",
@@ -159,13 +167,17 @@ func RegisterInfo(register func(...metrics.Registerable), version, hash string) 
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
 	register(m.Apply, m.Drift, m.Failures, m.ConditionWrites, m.Connected, m.SlowCalls, m.MachineChanges,
 		m.Health, m.Transitions, m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden,
-		m.Injection, m.Mismatch, m.Caught, m.Disconnects, m.Foreign, m.UsedCPU, m.UsedMemory)
+		m.Injection, m.Mismatch, m.Caught, m.Disconnects, m.Foreign, m.UsedCPU, m.UsedMemory, m.Evictions)
 	registerCollector(m.Age)
 	for _, path := range []string{PathNRI, PathCRI, PathReconcile} {
 		m.Apply.WithLabelValues(path)
 	}
 	for _, path := range []string{PathNRI, PathCRI} {
 		m.Connected.WithLabelValues(path)
+	}
+	for _, cause := range []besteffort.Cause{besteffort.Memory, besteffort.CPUSatisfaction} {
+		m.Evictions.WithLabelValues(string(cause), outcomeEvicted)
+		m.Evictions.WithLabelValues(string(cause), outcomeFailed)
 	}
 	for _, kind := range []event.Reason{event.Drifted, event.EffectiveWiderThanDesired, event.DeviceMismatch} {
 		m.Drift.WithLabelValues(kind.String())

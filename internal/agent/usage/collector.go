@@ -60,25 +60,24 @@ type Collector struct {
 	v1   bool
 	buf  []byte
 
-	stat, meminfo, cpuPressure, memoryPressure file
-	cpu                                        window.Counter
-	numa                                       []numaNode
-	numaOf                                     []int // dense NUMA node of each CPU by kernel id, -1 for none
-	machine                                    *topo.Machine
-	groups                                     map[string]string
-	tick                                       int
+	stat, meminfo, pressure file
+	cpu                     window.Counter
+	numa                    []numaNode
+	numaOf                  []int // dense NUMA node of each CPU by kernel id, -1 for none
+	machine                 *topo.Machine
+	groups                  map[string]string
+	tick                    int
 
-	mu       sync.Mutex // guards the fields below
-	average  time.Duration
-	sample   Sample
-	sampled  bool
-	pressure Pressure
-	pods     map[string]*group
-	hosts    map[string]*group
-	said     []Host          // the applications of hosts, by name
-	prod     map[string]bool // the pods that prodCPU and prodMem are of, by UID: those of the last Status
-	history  history
-	refused  int // how often Status has waited for pods; patience after the first report
+	mu      sync.Mutex // guards the fields below
+	average time.Duration
+	sample  Sample
+	sampled bool
+	pods    map[string]*group
+	hosts   map[string]*group
+	said    []Host          // the applications of hosts, by name
+	prod    map[string]bool // the pods that prodCPU and prodMem are of, by UID: those of the last Status
+	history history
+	refused int // how often Status has waited for pods; patience after the first report
 }
 
 // numaNode is a NUMA node that is measured.
@@ -116,8 +115,8 @@ func New(o Options) (*Collector, error) {
 	return &Collector{
 		o: o, root: root, v1: layout.Version == 1, buf: make([]byte, maxFileBytes),
 		stat: file{name: "proc/stat"}, meminfo: file{name: "proc/meminfo"},
-		cpuPressure: file{name: "proc/pressure/cpu"}, memoryPressure: file{name: "proc/pressure/memory"},
-		groups: map[string]string{}, pods: map[string]*group{}, hosts: map[string]*group{},
+		pressure: file{name: "proc/pressure/memory"},
+		groups:   map[string]string{}, pods: map[string]*group{}, hosts: map[string]*group{},
 		average: DefaultAverage, sample: Sample{Pods: map[string]Amounts{}, Hosts: map[string]Amounts{}},
 		history: history{
 			nodeCPU: shared.Series(1), nodeMem: shared.Series(mebibyte),
@@ -172,7 +171,7 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, f := range []*file{&c.stat, &c.meminfo, &c.cpuPressure, &c.memoryPressure} {
+	for _, f := range []*file{&c.stat, &c.meminfo, &c.pressure} {
 		f.close()
 	}
 	for i := range c.numa {
@@ -199,7 +198,7 @@ func (c *Collector) Tick(now time.Time) {
 	}
 	c.sample.Time, c.sampled = now, true
 	c.sample.System = c.sample.Node.without(others)
-	c.readPressure()
+	c.sample.MemoryPressure, _ = hundredths(c.pressure.read(c.root, c.buf), "full avg10=")
 	h := &c.history
 	if h.since.IsZero() || now.Before(h.since) {
 		h.since = now
@@ -356,17 +355,4 @@ func readNUMAMemory(text []byte, into *Amounts) {
 	used := max(0, total-free)
 	cache := min(used, max(0, files-shared)+reclaimable)
 	into.MemoryBytes, into.CacheBytes = (used-cache)<<10, cache<<10
-}
-
-// readPressure reads how long tasks waited, where the kernel says it.
-func (c *Collector) readPressure() {
-	c.sample.Pressure = nil
-	cpu, hasCPU := hundredths(c.cpuPressure.read(c.root, c.buf), "some avg10=")
-	text := c.memoryPressure.read(c.root, c.buf)
-	some, hasSome := hundredths(text, "some avg10=")
-	full, hasFull := hundredths(text, "full avg10=")
-	if hasCPU && hasSome && hasFull {
-		c.pressure = Pressure{CPUSome: cpu, MemorySome: some, MemoryFull: full}
-		c.sample.Pressure = &c.pressure
-	}
 }

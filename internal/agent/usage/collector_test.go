@@ -143,7 +143,6 @@ func TestWhatANodeUses(t *testing.T) {
 		}
 		n.cpus(1, 0.5, 0.5, 0)
 		n.pod("a", 10.75, 9000, 2000)
-		n.write("proc/pressure/cpu", "some avg10=12.34 avg60=0.00 avg300=0.00 total=1\n")
 		n.write("proc/pressure/memory",
 			"some avg10=1.00 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.05 avg60=0.00 avg300=0.00 total=1\n")
 		n.tick(time.Second)
@@ -159,7 +158,7 @@ func TestWhatANodeUses(t *testing.T) {
 				{MilliCPU: 1500, MemoryBytes: 245 << 10, CacheBytes: 55 << 10},
 				{MilliCPU: 500, MemoryBytes: 245 << 10, CacheBytes: 55 << 10},
 			},
-			Pressure: &usage.Pressure{CPUSome: 1234, MemorySome: 100, MemoryFull: 5},
+			MemoryPressure: 5,
 		}
 		if diff := cmp.Diff(want, n.sample()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -327,10 +326,10 @@ func TestWhatCannotBeReadIsNotGuessed(t *testing.T) {
 		"a NUMA node without memory files": func(t *testing.T, n *node) {
 			before := n.sample().NUMA[1]
 			remove(n, "sys/devices/system/node/node1")
-			n.write("proc/pressure/cpu", "some avg10=nan\n")
+			n.write("proc/pressure/memory", "full avg10=nan\n")
 			n.tick(time.Second)
 			got := n.sample()
-			if !got.Time.Equal(n.now) || got.NUMA[1].MemoryBytes != before.MemoryBytes || got.Pressure != nil {
+			if !got.Time.Equal(n.now) || got.NUMA[1].MemoryBytes != before.MemoryBytes || got.MemoryPressure != 0 {
 				t.Errorf("got %+v", got)
 			}
 		},

@@ -1,8 +1,8 @@
 // Package usage measures what a node, its pods and its host applications use: each half second, from files under a Root.
 //
-//	/proc/stat, /proc/meminfo, /proc/pressure ─┐
-//	sys/devices/system/node/nodeN/meminfo ─────┼─► Collector ─► Sample ─► Options.Sampled, Read
-//	cgroups of pods and applications ──────────┘        └─► core/window: Series, Mean ─► Report
+//	/proc/stat, meminfo, pressure/memory ──┐
+//	sys/devices/system/node/nodeN/meminfo ─┼─► Collector ─► Sample ─► Options.Sampled, Read
+//	cgroups of pods and applications ──────┘        └─► core/window: Series, Mean ─► Report
 //
 // Nothing is started, and nothing is asked over a network. Files are kept open: a tick reads each from its beginning,
 // and allocates nothing for a pod that it knows. The CPU time of all pods is read each half second; their memory, which

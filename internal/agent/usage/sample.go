@@ -38,11 +38,8 @@ type Sample struct {
 	Hosts map[string]Amounts
 	// NUMA are the NUMA nodes of the machine, by dense index. Empty while the machine is not known.
 	NUMA []Amounts
-	// Pressure is how long tasks of the node waited; nil where the kernel does not say.
-	Pressure *Pressure
-}
-
-// Pressure is the share of the last 10 seconds, in hundredths of a percent, in which some or all tasks waited.
-type Pressure struct {
-	CPUSome, MemorySome, MemoryFull int64
+	// MemoryPressure is the share of the last 10 seconds, in hundredths of a percent, in which all tasks of the node
+	// that could run waited for memory; 0 where the kernel does not say. Tasks of one group that is at its own limit do
+	// not raise it while others run.
+	MemoryPressure int64
 }

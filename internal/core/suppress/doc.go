@@ -1,4 +1,4 @@
-// Package suppress decides how much of a node's CPUs best-effort pods may have now, on which CPUs, and which of them are
+// Package suppress decides how much of a node's CPUs best-effort pods may have now, on which CPUs, and which pods are
 // evicted where that is not enough.
 //
 //	use of the node ─► Allowed ─┬─► NextCPUs ─► Order (a beginning of it)

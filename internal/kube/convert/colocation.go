@@ -131,6 +131,13 @@ func podRequest(pod *corev1.Pod) colocation.Amounts {
 	}
 }
 
+// BestEffortRequest returns what a best-effort pod requests, of whichever kind of CPU and memory.
+func BestEffortRequest(pod *corev1.Pod) (milliCPU, memoryBytes int64) {
+	all := PodAmounts(pod)
+	ordinary := podRequest(pod)
+	return ordinary[colocation.CPU] + all[string(BatchCPU)], ordinary[colocation.Memory] + all[string(BatchMemory)]
+}
+
 // used reads amounts; what is negative counts as none.
 func used(list corev1.ResourceList) colocation.Amounts {
 	all := Amounts(list)

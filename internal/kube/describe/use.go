@@ -67,6 +67,17 @@ func Suppression(node *corev1.Node) string {
 	return ""
 }
 
+// Eviction returns why a pod that ends was evicted by the agent of its node, by the condition that it writes; "" where
+// it was not.
+func Eviction(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Reason == event.BestEffortEvicted.String() {
+			return "evicted: " + c.Message
+		}
+	}
+	return ""
+}
+
 // shortest returns p95 over the shortest time that has one.
 func shortest(all []slo.AggregatedUsage) (found slo.ResourceMap, ok bool) {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b slo.AggregatedUsage) int {
