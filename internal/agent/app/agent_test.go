@@ -70,6 +70,13 @@ type world struct {
 	unasked bool
 }
 
+// inWorld runs a test beside others, with a clock of its own, on a node of a machine spec.
+func inWorld(t *testing.T, spec string, play func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { play(t, newWorld(t, spec)) })
+}
+
 // newWorld makes a node of a machine spec such as arm64-1s@static.
 func newWorld(t *testing.T, spec string) *world {
 	t.Helper()
@@ -224,9 +231,7 @@ func (w *world) cpuset(c hook.Container) string {
 }
 
 func TestAllocationReachesTheCgroupAndThePublishedPools(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.run(func(a *app.Agent) {
 			if err := a.Ready(); err != nil {
 				t.Fatalf("not ready after 5 s: %v", err)
@@ -273,9 +278,7 @@ func TestAllocationReachesTheCgroupAndThePublishedPools(t *testing.T) {
 }
 
 func TestMemoryStaysOnTheNUMANodesItWasAllocatedOn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "xeon-2s")
+	inWorld(t, "xeon-2s", func(t *testing.T, w *world) {
 		w.run(func(a *app.Agent) {
 			local := pod("local", "LSR", "4", "")
 			local.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"24-25,72-73",` +
@@ -295,9 +298,7 @@ func TestMemoryStaysOnTheNUMANodesItWasAllocatedOn(t *testing.T) {
 }
 
 func TestContainerOfAnUnallocatedLSEPodDoesNotStart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.run(func(a *app.Agent) {
 			lse := pod("lse", "LSE", "2", "")
 			w.create(lse)
@@ -309,9 +310,7 @@ func TestContainerOfAnUnallocatedLSEPodDoesNotStart(t *testing.T) {
 }
 
 func TestDriftIsRepairedAndReportedOnThePod(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		w.options.Shared = app.NewShared()
@@ -355,9 +354,7 @@ func TestDriftIsRepairedAndReportedOnThePod(t *testing.T) {
 }
 
 func TestGroupsOfUnknownPodsAndALostCheckpointAreReported(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		orphan := "kubepods/poduid-gone/c1"
@@ -390,9 +387,7 @@ func TestGroupsOfUnknownPodsAndALostCheckpointAreReported(t *testing.T) {
 }
 
 func TestTakeoverIsReportedOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		for range 2 {
@@ -412,9 +407,7 @@ func TestTakeoverIsReportedOnce(t *testing.T) {
 }
 
 func TestFollowModeWritesNoCPUSet(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
 			if a.Mode() != annotation.ModeFollow || w.published(annotation.TopologyMode) != "Follow" {
@@ -442,9 +435,7 @@ func TestFollowModeWritesNoCPUSet(t *testing.T) {
 
 // TestPodsPinnedBetweenTwoTakeoversKeepTheirCPUs: the second take-over begins when it begins, not when the first did.
 func TestPodsPinnedBetweenTwoTakeoversKeepTheirCPUs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		w.run(func(a *app.Agent) {
 			later(time.Hour)
 			w.label(annotation.TopologyMode, "Follow")
@@ -482,9 +473,7 @@ func TestPodsPinnedBetweenTwoTakeoversKeepTheirCPUs(t *testing.T) {
 }
 
 func TestWishThatCannotBeMetIsACondition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.label(annotation.TopologyMode, "Follow")
 		w.run(func(a *app.Agent) {
 			if a.Mode() != annotation.ModeOwn || w.condition(modeConflict) != "True" {
@@ -500,9 +489,7 @@ func TestWishThatCannotBeMetIsACondition(t *testing.T) {
 }
 
 func TestPhaseOnePublishesTheTopologyAndHoldsNothingBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		w.options.Switches = probe.Switches{}
 		w.run(func(a *app.Agent) {
 			if w.published(annotation.TopologyMode) != "Blind" ||
@@ -523,9 +510,7 @@ func TestPhaseOnePublishesTheTopologyAndHoldsNothingBack(t *testing.T) {
 }
 
 func TestPodsThatTheKubeletPinnedBeforeTheTakeoverKeepTheirCPUs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-old":{"main":"4-5"}},"checksum":1}`)
 		old := pod("old", "", "2", "")
 		old.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
@@ -585,9 +570,7 @@ func (w *world) file(name, text string) {
 }
 
 func TestAgentWaitsForTheDefinitionOfItsObject(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		var served atomic.Bool
 		w.client.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if served.Load() {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,9 +74,7 @@ func TestUnusableInputIsReportedOnThePod(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "hybrid")
+			inWorld(t, "hybrid", func(t *testing.T, w *world) {
 				recorder := events.NewFakeRecorder(100)
 				w.options.Recorder = recorder
 				w.run(func(a *app.Agent) {
@@ -114,9 +111,7 @@ func TestUnusableInputIsReportedOnThePod(t *testing.T) {
 }
 
 func TestChangeOfARunningPodsAllocationIsReportedAndNotFollowed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		w.run(func(a *app.Agent) {
@@ -159,9 +154,7 @@ func TestChangeOfARunningPodsAllocationIsReportedAndNotFollowed(t *testing.T) {
 }
 
 func TestValueThatTheKernelRefusesIsReportedOnThePodAndRetried(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		broken := &brokenTree{Cgroup: w.tree}
@@ -213,9 +206,7 @@ func (b *brokenTree) Write(group, file, value string) error {
 }
 
 func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid@static,reserved=0")
+	inWorld(t, "hybrid@static,reserved=0", func(t *testing.T, w *world) {
 		w.run(func(a *app.Agent) {
 			late := pod("late", "", "2", "")
 			w.create(late)
@@ -246,9 +237,7 @@ func TestKubeletThatAssignsExclusiveCPUsIsReported(t *testing.T) {
 }
 
 func TestSecondAgentOfAMachineIsRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		w.run(func(*app.Agent) {
 			second, err := app.New(w.options)
 			testkit.Check(t, err)

@@ -3,7 +3,6 @@ package app_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +18,7 @@ import (
 // TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame: the CPUs of a pod that was deleted go to the next one, while
 // the processes of the first may still end.
 func TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		h := w.recordEvents()
 		gap := make(chan *watch.RaceFreeFakeWatcher, 1)
 		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
@@ -58,9 +55,7 @@ func TestAConflictNamesNoPodThatWasGoneBeforeTheOtherCame(t *testing.T) {
 
 // TestARecordOfADeletedPodDoesNotOverlap: a kubelet forgets a pod in its record later than the API does.
 func TestARecordOfADeletedPodDoesNotOverlap(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid@static,reserved=0")
+	inWorld(t, "hybrid@static,reserved=0", func(t *testing.T, w *world) {
 		w.run(func(a *app.Agent) {
 			lsr := pod("lsr", "LSR", "2", "2-3")
 			w.create(lsr)

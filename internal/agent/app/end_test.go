@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,9 +65,7 @@ func (h *heard) metric(name string) string {
 }
 
 func TestARefusedAgentIsReportedByItselfAndCountedByTheFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		h := w.recordEvents()
 		w.run(func(*app.Agent) {
 			for range 3 {
@@ -97,9 +94,7 @@ func TestARefusedAgentIsReportedByItselfAndCountedByTheFirst(t *testing.T) {
 }
 
 func TestARefusedAgentThatCannotTellSaysWhy(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		w.recordEvents()
 		w.run(func(*app.Agent) {
 			w.client.PrependReactor("create", "events",
@@ -114,9 +109,7 @@ func TestARefusedAgentThatCannotTellSaysWhy(t *testing.T) {
 }
 
 func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		lock := w.root.Path("var/lib/tenon-agent/lock")
 		quiet := func(when, count string) {
 			t.Helper()
@@ -170,9 +163,7 @@ func TestAnAgentThatWasNotStoppedIsReportedByTheNext(t *testing.T) {
 }
 
 func TestAnAPIServerOutageIsReported(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		h := w.recordEvents()
 		var gone atomic.Bool
 		watches := make(chan watch.Interface, 100)
@@ -223,9 +214,7 @@ func TestAnAPIServerOutageIsReported(t *testing.T) {
 }
 
 func TestAKubeletRestartIsReported(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		h := w.recordEvents()
 		socket := w.root.Path("var/lib/kubelet/pod-resources/kubelet.sock")
 		testkit.Check(t, os.MkdirAll(filepath.Dir(socket), 0o755))

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,9 +32,7 @@ func inspected(t *testing.T, a *app.Agent, namespace, name string) (int, view.Cg
 }
 
 func TestWhatTheKernelHasIsServed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		idle, err := app.New(w.options)
 		testkit.Check(t, err)
 		if code, _ := inspected(t, idle, "default", "lsr"); code != http.StatusNotFound {
@@ -96,9 +93,7 @@ func TestWhatTheKernelHasIsServed(t *testing.T) {
 }
 
 func TestAnAgentThatDoesNotWriteSaysSo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static")
+	inWorld(t, "arm64-1s@static", func(t *testing.T, w *world) {
 		w.options.Switches = probe.Switches{QueryKubelet: true}
 		w.run(func(a *app.Agent) {
 			w.create(pod("lsr", "LSR", "4", ""))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,9 +27,7 @@ func (w *world) generation() int64 {
 }
 
 func TestGenerationGoesOnAfterTheObjectWasDeletedWhileTheAgentWasDown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.run(func(*app.Agent) {
 			w.create(pod("lsr", "LSR", "2", "2-3"))
 			later(time.Minute)
@@ -53,9 +50,7 @@ func TestGenerationGoesOnAfterTheObjectWasDeletedWhileTheAgentWasDown(t *testing
 
 // TestAgentStartsAnewWhenTheNewerVersionIsServed: not one write of v1alpha1 happens after that.
 func TestAgentStartsAnewWhenTheNewerVersionIsServed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		old := v1alpha1.GroupVersion().WithResource("noderesourcetopologies")
 		w.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{

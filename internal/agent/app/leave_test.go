@@ -65,9 +65,7 @@ func (w *world) groups(c hook.Container) map[string]string {
 // TestANodeIsLeftAndComesBack: what runs goes on with what the kubelet gives, nothing is published or held back, also
 // by an agent that starts meanwhile, and without the annotation all is as before.
 func TestANodeIsLeftAndComesBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "xeon-2s")
+	inWorld(t, "xeon-2s", func(t *testing.T, w *world) {
 		var bound, shared hook.Container
 		start := func(a *app.Agent, p *corev1.Pod) hook.Container {
 			w.create(p)
@@ -129,9 +127,7 @@ func TestANodeIsLeftAndComesBack(t *testing.T) {
 
 // TestANodeIsLeftThatAStaticKubeletHas: groups have what the kubelet's record says.
 func TestANodeIsLeftThatAStaticKubeletHas(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		w.state(`{"policyName":"static","defaultCpuSet":"0-1,6-63","entries":{"uid-bound":{"main":"2-5"}},` +
 			`"checksum":0}`)
 		w.run(func(a *app.Agent) {
@@ -154,9 +150,7 @@ func TestANodeIsLeftThatAStaticKubeletHas(t *testing.T) {
 
 // TestAKernelThatRefusesHoldsALeavingNode: it is reported, tried again, and the node is left once it works.
 func TestAKernelThatRefusesHoldsALeavingNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		broken := &brokenTree{Cgroup: w.tree}
 		w.options.Cgroup = broken
 		w.run(func(a *app.Agent) {
@@ -180,9 +174,7 @@ func TestAKernelThatRefusesHoldsALeavingNode(t *testing.T) {
 
 // TestPodsThatNeedTheAgentHoldALeavingNode: without a runtime that is known to ignore the fence, fenced pods hold.
 func TestPodsThatNeedTheAgentHoldALeavingNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.unasked, w.options.NRISocket = true, "/nonexistent/nri.sock"
 		w.run(func(*app.Agent) {
 			fenced, allocated := pod("fenced", "LSR", "4", "0-3"), pod("gpu", "", "1", "")
@@ -211,9 +203,7 @@ func TestPodsThatNeedTheAgentHoldALeavingNode(t *testing.T) {
 
 // TestALeftNodeHasNoOtherConditions: what the agent would report is true of no agent.
 func TestALeftNodeHasNoOtherConditions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.run(func(*app.Agent) {
 			w.mark(true)
 			w.client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {

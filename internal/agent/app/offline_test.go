@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,9 +34,7 @@ func (w *world) away() *atomic.Bool {
 // TestAnAgentRestartedWithoutTheAPIServerServesThePodsOfItsCheckpoint: it waited for the API server, and neither a
 // restarted container nor a changed cpuset got what the pod was granted.
 func TestAnAgentRestartedWithoutTheAPIServerServesThePodsOfItsCheckpoint(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		gone := w.away()
 		node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 		testkit.Check(t, err)
@@ -114,9 +111,7 @@ func TestAnAgentRestartedWithoutTheAPIServerServesThePodsOfItsCheckpoint(t *test
 
 // TestAnAgentWithoutACheckpointWaitsForTheAPIServer: what it does not know it does not guess.
 func TestAnAgentWithoutACheckpointWaitsForTheAPIServer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		gone := w.away()
 		gone.Store(true)
 		w.run(func(a *app.Agent) {

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/agent/app"
@@ -26,9 +25,7 @@ func (h *hangingTree) Children(group string) ([]string, error) {
 }
 
 func TestAgentIsAliveWhileItsLoopsMove(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		tree := &hangingTree{Cgroup: w.tree, release: make(chan struct{})}
 		w.options.Cgroup = tree
 		w.run(func(a *app.Agent) {

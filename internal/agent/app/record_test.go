@@ -55,9 +55,7 @@ const (
 // TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays: torn, impossible and foreign records are reported and
 // change nothing; the next good one is used.
 func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0,memory-static,restricted")
+	inWorld(t, "arm64-1s@static,reserved=0,memory-static,restricted", func(t *testing.T, w *world) {
 		w.options.Devices = func() []host.Device {
 			return []host.Device{
 				{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
@@ -121,9 +119,7 @@ func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 // TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre: on machines whose cores differ in threads the kubelet does so.
 // An old record in its place would keep what has long changed.
 func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid@static,reserved=0")
+	inWorld(t, "hybrid@static,reserved=0", func(t *testing.T, w *world) {
 		w.label(annotation.TopologyMode, "Follow")
 		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-19","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
 		w.create(pod("a", "", "2", ""))
@@ -160,9 +156,7 @@ func TestCPUsThatTheKubeletGaveTwiceArePublishedAsTheyAre(t *testing.T) {
 // TestMachineThatShrinksIsPublishedAnew: CPUs that go offline are gone from the report, and the pod that holds them
 // gets an Event; files that contradict themselves change nothing.
 func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		w.run(func(a *app.Agent) {
@@ -210,9 +204,7 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 
 // TestNUMANodeWithoutCPUsAndABadDistanceRow.
 func TestNUMANodeWithoutCPUsAndABadDistanceRow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "epyc-2s")
+	inWorld(t, "epyc-2s", func(t *testing.T, w *world) {
 		w.file("sys/devices/system/node/node4/cpulist", "\n")
 		w.file("sys/devices/system/node/node4/meminfo", "Node 4 MemTotal: 1048576 kB\n")
 		for _, n := range []string{"0", "1", "2", "3", "4"} {
@@ -316,9 +308,7 @@ func TestNoValueReachesTheCgroupTreeWhileTheAgentDoesNotWrite(t *testing.T) {
 
 // TestPodsAreForgottenWhileTheAgentDoesNotWrite: once they are gone from the API and their processes have died.
 func TestPodsAreForgottenWhileTheAgentDoesNotWrite(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		w.label(annotation.TopologyMode, "Follow")
 		tree := &writes{Cgroup: w.tree}
 		w.options.Cgroup = tree

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +21,7 @@ import (
 
 // TestANodeWhoseRuntimeIsNotConnectedSaysSo: the rest of the agent works, and the cause is reported once.
 func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.unasked, w.options.Recorder, w.options.NRISocket = true, recorder, w.root.Path("missing.sock")
 		metric := w.metrics()
@@ -57,9 +54,7 @@ func TestANodeWhoseRuntimeIsNotConnectedSaysSo(t *testing.T) {
 
 // TestAStaticPodIsKnownByTheUIDOfItsNode: its object in the API is a mirror with another one.
 func TestAStaticPodIsKnownByTheUIDOfItsNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "hybrid")
+	inWorld(t, "hybrid", func(t *testing.T, w *world) {
 		w.run(func(a *app.Agent) {
 			mirror := pod("static", "LSR", "2", "2-3")
 			mirror.UID, mirror.Annotations[corev1.MirrorPodAnnotationKey] = "of-the-api", "of-the-node"
@@ -89,9 +84,7 @@ func TestAStaticPodIsKnownByTheUIDOfItsNode(t *testing.T) {
 // TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs: the kubelet records it by the UID of its node, the API has a mirror
 // pod.
 func TestAStaticPodThatTheKubeletPinnedKeepsItsCPUs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s@static,reserved=0")
+	inWorld(t, "arm64-1s@static,reserved=0", func(t *testing.T, w *world) {
 		mirror := pod("static", "", "2", "")
 		mirror.UID, mirror.Annotations[corev1.MirrorPodAnnotationKey] = "of-the-api", "of-the-node"
 		mirror.Status.QOSClass = corev1.PodQOSGuaranteed

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,9 +86,7 @@ func (w *world) policy() annotation.KubeletCPUManager {
 
 // TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns: mode, published policies, reserved CPUs and who keeps memory.
 func TestTheKubeletsSettingsAreFollowedWhileTheAgentRuns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "xeon-2s")
+	inWorld(t, "xeon-2s", func(t *testing.T, w *world) {
 		k := &talker{config: none()}
 		w.ask(k)
 		w.label(annotation.TopologyMode, "Follow")
@@ -160,9 +157,7 @@ func memoryRows(a *app.Agent) (n int) {
 // TestSettingsOfAKubeletThatDoesNotAnswer: the order is what it says, what it said last, what its files show, none; all
 // but the first is a condition.
 func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: none(), settingsErr: errDown}
 		w.ask(k)
 		degraded := func(when, says string) {
@@ -226,9 +221,7 @@ func TestSettingsOfAKubeletThatDoesNotAnswer(t *testing.T) {
 // TestTheKubeletIsNotAskedHotly: at every resync while it answers, ever more rarely while it does not, and at once when
 // another kubelet may run.
 func TestTheKubeletIsNotAskedHotly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static()}
 		w.ask(k)
 		w.options.Resync = 30 * time.Second
@@ -294,9 +287,7 @@ func TestTheKubeletIsNotAskedHotly(t *testing.T) {
 
 // TestAKubeletThatKeepsItsPodsElsewhereEndsTheAgent: the next one knows.
 func TestAKubeletThatKeepsItsPodsElsewhereEndsTheAgent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: none()}
 		k.config.CgroupRoot = "/tenon"
 		w.ask(k)
@@ -345,9 +336,7 @@ func (w *world) remove(p *corev1.Pod) {
 // TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated: a dead socket, a busy kubelet, one that names no pod after a
 // restart, an answer about another machine.
 func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		gpus := []host.Device{
 			{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
 			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}},
@@ -409,9 +398,7 @@ func TestAnAnswerThatFailsNeverMeansThatNothingIsAllocated(t *testing.T) {
 
 // TestOneRefusalOfABusyKubeletIsNotReported: the next question is answered.
 func TestOneRefusalOfABusyKubeletIsNotReported(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static()}
 		w.ask(k)
 		ask := w.options.AskResources
@@ -434,9 +421,7 @@ func TestOneRefusalOfABusyKubeletIsNotReported(t *testing.T) {
 // TestAPodThatIsMadeAnewGetsNothingOfItsNamesake: the kubelet reports names, and the API's pod of that name may be a
 // later one.
 func TestAPodThatIsMadeAnewGetsNothingOfItsNamesake(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{
 			Namespace: "default",
 			Name:      "db-0", Containers: has(4, 5),
@@ -485,9 +470,7 @@ func TestAPodThatIsMadeAnewGetsNothingOfItsNamesake(t *testing.T) {
 // TestTheKubeletsFilesFillInWhatItDoesNotReport: init containers, pods that just started. Where both contain a
 // container and disagree, the answer counts and a condition reports it.
 func TestTheKubeletsFilesFillInWhatItDoesNotReport(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{
 			Namespace: "default",
 			Name:      "a", Containers: has(4, 5),
@@ -545,9 +528,7 @@ func TestTheKubeletsFilesFillInWhatItDoesNotReport(t *testing.T) {
 
 // TestADeviceOfAnUnlistedResourceIsItsPods: a plugin may be gone while its devices are still in use.
 func TestADeviceOfAnUnlistedResourceIsItsPods(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		gone := kubeletapi.Container{Devices: []host.Device{
 			{Resource: "y/gone", ID: "u0", NUMAIDs: []int{0}},
 			{Resource: "y/gone", ID: "u1"},
@@ -570,9 +551,7 @@ func TestADeviceOfAnUnlistedResourceIsItsPods(t *testing.T) {
 
 // TestDevicesThatAreLostAreUnhealthy: the kubelet reports only healthy ones, its Node's capacity counts all.
 func TestDevicesThatAreLostAreUnhealthy(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		gpus := []host.Device{
 			{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
 			{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}},
@@ -610,9 +589,7 @@ func TestDevicesThatAreLostAreUnhealthy(t *testing.T) {
 // TestTheWholeTakeOver goes through the phases of a take-over: the kubelet keeps the CPUs, new pods are ours, the
 // kubelet's policy becomes none, and the last pod that it pinned ends.
 func TestTheWholeTakeOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		recorder := events.NewFakeRecorder(100)
 		w.options.Recorder = recorder
 		k := &talker{config: static()}
@@ -723,9 +700,7 @@ func TestTheWholeTakeOver(t *testing.T) {
 
 // TestPinsDoNotOutliveAReboot: no container does.
 func TestPinsDoNotOutliveAReboot(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static()}
 		w.ask(k)
 		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-old":{"main":"4-5"}},"checksum":1}`)
@@ -744,9 +719,7 @@ func TestPinsDoNotOutliveAReboot(t *testing.T) {
 
 // TestNothingIsWrittenWhileNothingChanges counts every write to the API.
 func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static(), resourcesErr: errDown}
 		w.ask(k)
 		w.state(`{"policyName":"static","defaultCpuSet":"0-3,6-63","entries":{"uid-a":{"main":"4-5"}},"checksum":1}`)
@@ -774,9 +747,7 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 
 // TestAnAnswerThatIsAMomentOldDoesNotContradict: files are read more often than the kubelet is asked.
 func TestAnAnswerThatIsAMomentOldDoesNotContradict(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static(), resources: kubeletapi.Resources{Pods: []kubeletapi.Pod{{
 			Namespace: "default",
 			Name:      "a", Containers: has(4, 5),
@@ -804,9 +775,7 @@ func TestAnAnswerThatIsAMomentOldDoesNotContradict(t *testing.T) {
 // TestAKubeletThatTheModelDoesNotKnowIsACondition: it was taken for the newest that the model knows, and
 // nothing said so.
 func TestAKubeletThatTheModelDoesNotKnowIsACondition(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: none()}
 		w.ask(k)
 		runs := func(version string) {

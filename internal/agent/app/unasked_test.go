@@ -16,9 +16,7 @@ import (
 
 // No runtime or proxy asks the agent: it finds containers by the API and the tree.
 func TestAContainerThatStartedUnaskedIsMovedAtThePodsNextEvent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.unasked, w.options.Resync = true, time.Hour
 		w.run(func(*app.Agent) {
 			if got := w.condition(event.EnforcementDegraded); got != "True" {

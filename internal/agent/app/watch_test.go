@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,9 +73,7 @@ func TestAChangeOfTheKubeletsRecordIsSeenAtOnce(t *testing.T) {
 // A StatefulSet's pod keeps its name: whoever did not watch while it was deleted and made anew lists another pod in its
 // place.
 func TestAPodRecreatedDuringAWatchGapLeavesNoGhost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "arm64-1s")
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		w.options.Resync = time.Hour // nothing but the list itself repairs
 		gap := make(chan *watch.RaceFreeFakeWatcher, 1)
 		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
