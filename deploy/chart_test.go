@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/deploy/values"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the manifests and the golden files")
@@ -81,9 +82,7 @@ func (d document) name() string {
 func render(t *testing.T, namespace string, more ...string) []document {
 	t.Helper()
 	docs, err := rendered(namespace, more...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return docs
 }
 
@@ -131,9 +130,7 @@ func set(t *testing.T, name string) []document {
 		return rendered(home, "--values", filepath.Join("testdata", name+".yaml"))
 	}))
 	docs, err := once.(func() ([]document, error))()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return docs
 }
 
@@ -141,15 +138,11 @@ func set(t *testing.T, name string) []document {
 func golden(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, []byte(want), 0o644))
 		return
 	}
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(string(got), want); diff != "" {
 		t.Errorf("%s is not what the chart renders; bash hack/generate.sh writes it (-is +should be):\n%s", file, diff)
 	}
@@ -165,13 +158,9 @@ func TestTheManifestsAreTheChart(t *testing.T) {
 		files[d.template] = append(files[d.template], text)
 	}
 	listed, err := os.ReadFile("manifests/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var k struct{ Resources []string }
-	if err := yaml.Unmarshal(listed, &k); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.Unmarshal(listed, &k))
 	want := append(slices.Collect(maps.Keys(files)), "namespace.yaml")
 	slices.Sort(want)
 	slices.Sort(k.Resources)
@@ -267,13 +256,9 @@ func TestHelmRefusesBadValues(t *testing.T) {
 func TestANullValueIsRefusedOrIsEmpty(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("chart/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var all map[string]any
-	if err := yaml.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.Unmarshal(text, &all))
 	refused, tried := 0, 0
 	var walk func(path string, keys map[string]any)
 	walk = func(path string, keys map[string]any) {
@@ -321,9 +306,7 @@ func TestNotes(t *testing.T) {
 		err = os.WriteFile(filepath.Join(dir, "templates", "notes.yaml"), []byte(`{{ define "notes" }}`+string(text)+
 			`{{ end }}{apiVersion: v1, kind: ConfigMap, data: {notes: {{ include "notes" . | quote }}}}`), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for name, test := range map[string]struct {
 		namespace string
 		values    []string
@@ -352,9 +335,7 @@ func TestNotes(t *testing.T) {
 				"templates/notes.yaml",
 			}, test.values...)...)
 			var c corev1.ConfigMap
-			if err := errors.Join(err, yaml.Unmarshal([]byte(out), &c)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, errors.Join(err, yaml.Unmarshal([]byte(out), &c)))
 			text := c.Data["notes"]
 			for _, want := range test.has {
 				if !strings.Contains(text, want) {
@@ -374,13 +355,9 @@ func TestNotes(t *testing.T) {
 func TestTheSchemaDescribesEveryKey(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("chart/values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var root map[string]any
-	if err := yaml.UnmarshalStrict(text, &root); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict(text, &root))
 	keys := 0
 	var walk func(path string, s map[string]any) error
 	walk = func(path string, s map[string]any) error {
@@ -409,21 +386,13 @@ func TestTheSchemaDescribesEveryKey(t *testing.T) {
 func TestTheTypesAreTheValues(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("chart/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var typed values.Values
-	if err := yaml.UnmarshalStrict(text, &typed); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict(text, &typed))
 	back, err := yaml.Marshal(typed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var want, got map[string]any
-	if err := errors.Join(yaml.Unmarshal(text, &want), yaml.Unmarshal(back, &got)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(yaml.Unmarshal(text, &want), yaml.Unmarshal(back, &got)))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("values (-file +types):\n%s", diff)
 	}
@@ -434,9 +403,7 @@ func TestTheTypesAreTheValues(t *testing.T) {
 		err = errors.Join(err, e)
 		templates.Write(text)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var used func(map[string]any)
 	used = func(keys map[string]any) {
 		for name, below := range keys {

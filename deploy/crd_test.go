@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func definitions(t *testing.T) map[string]*apiextensions.CustomResourceDefinition {
@@ -26,15 +27,11 @@ func definitions(t *testing.T) map[string]*apiextensions.CustomResourceDefinitio
 	all := map[string]*apiextensions.CustomResourceDefinition{}
 	for _, doc := range deploy.CRDs() {
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(doc, &crd); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.UnmarshalStrict(doc, &crd))
 		apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
 		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 		into, s := &apiextensions.CustomResourceDefinition{}, runtime.NewScheme()
-		if err := errors.Join(apiextensionsv1.RegisterConversions(s), s.Convert(&crd, into, nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(apiextensionsv1.RegisterConversions(s), s.Convert(&crd, into, nil)))
 		for _, v := range crd.Spec.Versions {
 			if v.Storage {
 				into.Status.StoredVersions = []string{v.Name}
@@ -357,22 +354,14 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 				t.Fatalf("no %s", test.crd)
 			}
 			var object map[string]any
-			if err := decode(test.object, &object); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, decode(test.object, &object))
 			properties, err := apiextensions.GetSchemaForVersion(crd, "v1alpha1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			validator, _, err := apivalidation.NewSchemaValidator(properties.OpenAPIV3Schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			errs := apivalidation.ValidateCustomResource(nil, object, validator)
 			structural, err := schema.NewStructural(properties.OpenAPIV3Schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			defaulting.Default(object, structural)
 			errs = append(errs, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
 			if rules := cel.NewValidator(structural, true, celconfig.PerCallLimit); rules != nil && len(errs) == 0 {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func parse(t *testing.T, docs [][]byte) []*unstructured.Unstructured {
@@ -56,9 +57,7 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 	for _, crd := range parse(t, deploy.CRDs()) {
 		got[crd.GetName()] = map[string]bool{}
 		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, v := range versions {
 			v := v.(map[string]any)
 			if v["served"] != true {
@@ -128,9 +127,7 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 	}
 	for _, doc := range deploy.CRDs() {
 		var crd apiextensions.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(doc, &crd); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.UnmarshalStrict(doc, &crd))
 		for _, v := range crd.Spec.Versions {
 			kind := crd.Spec.Names.Kind
 			if len(crd.Spec.Versions) > 1 {
@@ -142,9 +139,7 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 				t.Fatal(err)
 			}
 			table, err := columns.ConvertToTable(t.Context(), o, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			var got []string
 			for i, h := range table.ColumnDefinitions[1:] { // after the name
 				text := h.Name
@@ -172,9 +167,7 @@ func TestNumatopologyHasVolcanosShape(t *testing.T) {
 				}
 			}
 		}
-		if err := yaml.Unmarshal(doc, &crd); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.Unmarshal(doc, &crd))
 		if len(crd.Spec.Names.ShortNames) != 1 || crd.Spec.Names.ShortNames[0] != "numatopo" {
 			continue
 		}
@@ -199,9 +192,7 @@ func TestPriorityClassesAreKoordinators(t *testing.T) {
 	}
 	for _, doc := range docs {
 		var c schedulingv1.PriorityClass
-		if err := yaml.UnmarshalStrict(doc, &c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.UnmarshalStrict(doc, &c))
 		if c.Value != want[c.Name] || c.GlobalDefault {
 			t.Errorf("%s = %d, global default %v; want %d, false", c.Name, c.Value, c.GlobalDefault, want[c.Name])
 		}
@@ -216,9 +207,7 @@ func TestEveryBindingNamesAServiceAccountThatExists(t *testing.T) {
 			accounts[o.GetName()] = true
 		}
 		subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, s := range subjects {
 			s := s.(map[string]any)
 			if s["namespace"] != "tenon-system" || !accounts[s["name"].(string)] {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 )
 
@@ -57,9 +58,7 @@ func TestValuesOfThePagesAreAccepted(t *testing.T) {
 		default:
 			settings++
 			file := filepath.Join(t.TempDir(), "values.yaml")
-			if err := os.WriteFile(file, []byte(block.Text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(file, []byte(block.Text), 0o600))
 			if docs, err := rendered(home, "--values", file); err != nil || len(docs) < 40 {
 				t.Errorf("%s: %d documents, %v", block, len(docs), err)
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // agentPolicy is the policy that keeps an agent to its own node.
@@ -30,15 +31,11 @@ func agentPolicy(t *testing.T) admissionregistrationv1.ValidatingAdmissionPolicy
 	t.Helper()
 	for _, doc := range deploy.RBAC() {
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
-		if err := yaml.Unmarshal(doc, &policy); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.Unmarshal(doc, &policy))
 		if policy.Kind != "ValidatingAdmissionPolicy" || policy.Name != "tenon-agent-own-node" {
 			continue
 		}
-		if err := yaml.UnmarshalStrict(doc, &policy); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.UnmarshalStrict(doc, &policy))
 		return policy
 	}
 	t.Fatal("no ValidatingAdmissionPolicy")
@@ -51,9 +48,7 @@ func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressio
 ) []bool {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, v := range variables {
 		compiled := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
 			cel.OptionalVariableDeclarations{}, environment.NewExpressions)
@@ -74,9 +69,7 @@ func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressio
 		metav1.GroupVersionKind(attributes.GetKind()))
 	results, _, err := evaluator.ForInput(compiler.CreateContext(t.Context()), versioned, request,
 		cel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	answers := make([]bool, len(results))
 	for i, r := range results {
 		if r.Error != nil {
@@ -92,9 +85,7 @@ func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressio
 func TestPoliciesMatchTheAccountThatTheAgentRunsAs(t *testing.T) {
 	t.Parallel()
 	var ds appsv1.DaemonSet
-	if err := yaml.UnmarshalStrict(deploy.Agent()[0], &ds); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict(deploy.Agent()[0], &ds))
 	account := rbacv1.Subject{
 		Kind: "ServiceAccount", Namespace: ds.Namespace, Name: ds.Spec.Template.Spec.ServiceAccountName,
 	}
@@ -114,9 +105,7 @@ func TestPoliciesMatchTheAccountThatTheAgentRunsAs(t *testing.T) {
 				MatchConditions   []admissionregistrationv1.MatchCondition
 			}
 		}
-		if err := yaml.Unmarshal(doc, &o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.Unmarshal(doc, &o))
 		switch o.Kind {
 		case "ServiceAccount":
 			made = made || o.Metadata.Namespace == account.Namespace && o.Metadata.Name == account.Name
@@ -245,9 +234,7 @@ func TestThePolicyJudgesAllThatAnAgentMayWrite(t *testing.T) {
 	matched := map[string]bool{}
 	for _, doc := range deploy.RBAC() {
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
-		if err := yaml.Unmarshal(doc, &policy); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.Unmarshal(doc, &policy))
 		if policy.Kind != "ValidatingAdmissionPolicy" {
 			continue
 		}
@@ -259,9 +246,7 @@ func TestThePolicyJudgesAllThatAnAgentMayWrite(t *testing.T) {
 	}
 	for _, doc := range deploy.RBAC() {
 		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal(doc, &role); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.Unmarshal(doc, &role))
 		if role.Kind != "ClusterRole" || role.Name != "tenon-agent" {
 			continue
 		}

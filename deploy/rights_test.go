@@ -15,6 +15,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // decoded are the objects of a kind that the chart renders with its default values.
@@ -23,9 +25,7 @@ func decoded[T any](t *testing.T, kind string) (all []T) {
 	for _, d := range set(t, "default") {
 		if d.object.GetKind() == kind {
 			var o T
-			if err := yaml.UnmarshalStrict([]byte(d.text), &o); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, yaml.UnmarshalStrict([]byte(d.text), &o))
 			all = append(all, o)
 		}
 	}
@@ -153,9 +153,7 @@ func readNeeds(t *testing.T) (n needs) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &n)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return n
 }
 

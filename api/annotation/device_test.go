@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	. "github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func FuzzDeviceAllocations(f *testing.F) {
@@ -241,9 +242,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, warnings, err := test.parse(test.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("parse %s (-want +got):\n%s", test.text, diff)
 			}

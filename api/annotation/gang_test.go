@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const gather = `{"gatherStrategy":[{"layer":`
@@ -78,9 +79,7 @@ func TestParseGangAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, warnings, err := test.parse(test.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("parse %.99q (-want +got):\n%s", test.text, diff)
 			}
@@ -216,13 +215,9 @@ func TestTheLargestListsAreReadInLinearTime(t *testing.T) {
 		"distinct": manyGangs(1 << 15), "equal": strings.Split(strings.Repeat("a/b ", 1<<15), " ")[:1<<15],
 	} {
 		text, err := json.Marshal(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		start := time.Now()
-		if err := json.Unmarshal(text, new([]string)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal(text, new([]string)))
 		decoded := time.Since(start)
 		start = time.Now()
 		_, _, err = ParseGangGroups(string(text))

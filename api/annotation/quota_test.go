@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	. "github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func FuzzAmounts(f *testing.F) {
@@ -74,9 +75,7 @@ func TestParseQuotaAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, warnings, err := test.parse(test.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("parse %s (-want +got):\n%s", test.text, diff)
 			}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestTextsAndReasonsMatch: each reason has its texts and each text its reason, in the order of the list, none twice.
@@ -27,9 +29,7 @@ func TestTextsAndReasonsMatch(t *testing.T) {
 		t.Errorf("texts.json has %d keys on lines of their own and %d in all: %v", len(got), len(keys), keys)
 	}
 	source, err := os.ReadFile("list.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	block := regexp.MustCompile(`(?s)none Reason = iota\n(.*?)\n\n\tnumReasons\n`).FindSubmatch(source)
 	if block == nil {
 		t.Fatal("list.go has no block of constants from none to numReasons")

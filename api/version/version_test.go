@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // built is what a program says that hack/build.sh has built.
@@ -16,9 +18,7 @@ func built(t *testing.T, version string) string {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	text, err := exec.CommandContext(t.Context(), filepath.Join(folder, "print")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return string(text)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/nearest"
 	"github.com/tenon-project/tenon/internal/cli"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // check runs the verb, and returns what it prints.
@@ -30,9 +31,7 @@ func check(t *testing.T, args ...string) (string, error) {
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -51,9 +50,7 @@ func TestTheSamplesHaveEveryField(t *testing.T) {
 			t.Errorf("%s: %v %s", name, err, out)
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for field := range nearest.Fields(argsType) {
 			if !strings.Contains(string(text), "\n"+field+":") {
 				t.Errorf("%s lacks %s", name, field)

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // exclusivePod asks for four CPUs of its own.
@@ -41,9 +42,7 @@ func simulate(t *testing.T, in string, args ...string) string {
 
 func simulated(t *testing.T, in string, args ...string) (r sim.Result) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(simulate(t, in, append(args, "-o", "json")...)), &r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(simulate(t, in, append(args, "-o", "json")...)), &r))
 	return r
 }
 
@@ -88,13 +87,9 @@ func TestMachinesTakeKubeletSettings(t *testing.T) {
 
 func TestCapturedMachinesGiveEqualBytes(t *testing.T) {
 	d, _, err := machine.Parse("hybrid")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	capture := filepath.Join(t.TempDir(), "captured")
-	if err := d.Write(capture); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Write(capture))
 	args := []string{"--machine", capture, "--machine", "snc2", "-f", "-", "-o", "json"}
 	first := simulate(t, exclusivePod, args...)
 	if second := simulate(t, exclusivePod, args...); second != first {
@@ -108,9 +103,7 @@ func TestCapturedMachinesGiveEqualBytes(t *testing.T) {
 
 func TestTheGuideShowsMachines(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "simulate.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	pods := filepath.Join("..", "..", "internal", "sim", "testdata", "guide", "pods.yaml")
 	if want := simulate(t, "", "--machine", "epyc-2s=2", "-f", pods); !strings.Contains(string(guide), want) {
 		t.Errorf("docs/guide/simulate.md does not show:\n%s", want)

@@ -50,9 +50,7 @@ func TestTheProgramsKnowTheCommandsOfThePages(t *testing.T) {
 	programs := programsOfThePages()
 	root := testkit.RepoRoot(t)
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	known, used := 0, map[string]bool{}
 	for _, block := range page.Blocks(t) {
 		switch block.Language {

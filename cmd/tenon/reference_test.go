@@ -26,6 +26,7 @@ import (
 	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/flags.md")
@@ -88,9 +89,7 @@ func TestTheReferenceHasAllFlags(t *testing.T) {
 	}
 	name := filepath.Join("..", "..", "docs", "reference", "flags.md")
 	if *update {
-		if err := os.WriteFile(name, page.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(name, page.Bytes(), 0o644))
 	}
 	if have, err := os.ReadFile(name); err != nil || !bytes.Equal(have, page.Bytes()) {
 		t.Errorf("%s is not current (%v): go test ./cmd/tenon -run Flags -update", name, err)
@@ -99,9 +98,7 @@ func TestTheReferenceHasAllFlags(t *testing.T) {
 
 func TestTheReferenceHasAllArguments(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "arguments.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var walk func(structType reflect.Type)
 	walk = func(structType reflect.Type) {
 		for structType.Kind() == reflect.Pointer || structType.Kind() == reflect.Slice {

@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
@@ -40,14 +41,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
@@ -147,16 +144,12 @@ func TestTopologyAsGolden(t *testing.T) {
 		"topology-nodes.txt": "table", "topology-wide.txt": wide, "topology-list.json": "json", "topology.yaml": "yaml",
 	} {
 		var out strings.Builder
-		if err := printTopology(&out, a, "", format, paint{}, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, printTopology(&out, a, "", format, paint{}, 0))
 		golden(t, name, out.String())
 	}
 	nodes, pods, topologies := example(t)
 	var out strings.Builder
-	if err := printTopology(&out, newAccount(nodes[1:2], pods, topologies), "static", "json", paint{}, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printTopology(&out, newAccount(nodes[1:2], pods, topologies), "static", "json", paint{}, 0))
 	golden(t, "topology.json", out.String())
 }
 
@@ -198,9 +191,7 @@ func TestMoreThan26PodsGetTwoColumns(t *testing.T) {
 	a := newAccount([]corev1.Node{node("big", "256", nil)}, pods,
 		[]v1alpha2.NodeResourceTopology{topology(t, "big", shape{2, 4, 16, 2}, nil)})
 	var out strings.Builder
-	if err := printTopology(&out, a, "big", "table", paint{}, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printTopology(&out, a, "big", "table", paint{}, 0))
 	golden(t, "topology-256.txt", out.String())
 }
 
@@ -211,9 +202,7 @@ func TestTopAsGolden(t *testing.T) {
 		"top-numa.json": {"numa", "json"},
 	} {
 		var out strings.Builder
-		if err := printTop(&out, a, c.what, c.format, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, printTop(&out, a, c.what, c.format, 0))
 		golden(t, name, out.String())
 	}
 }
@@ -361,9 +350,7 @@ func TestExplanationsAsGolden(t *testing.T) {
 		"explain-rejected.json": {Pod: turnedDown()},
 	} {
 		var out strings.Builder
-		if err := printAnswer(&out, "json", answer, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, printAnswer(&out, "json", answer, nil))
 		golden(t, name, out.String())
 	}
 }
@@ -459,9 +446,7 @@ func kubeconfig(t *testing.T, server string, replicas ...string) string {
 	c.Clusters["here"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
 	if len(replicas) > 0 {
 		extension, err := json.Marshal(map[string]any{"diagnostics": replicas[0], "standby": replicas[1:]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		c.Clusters["here"].Extensions = map[string]runtime.Object{extensionName: &runtime.Unknown{
 			Raw: extension, ContentType: runtime.ContentTypeJSON,
 		}}
@@ -470,9 +455,7 @@ func kubeconfig(t *testing.T, server string, replicas ...string) string {
 	c.Contexts["tenon"] = &clientcmdapi.Context{Cluster: "here", AuthInfo: "me"}
 	c.CurrentContext = "tenon"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*c, path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, clientcmd.WriteToFile(*c, path))
 	return path
 }
 
@@ -840,9 +823,7 @@ func TestPendingPodsAreGroupedByRootCause(t *testing.T) {
 	groups := groupPending(answers)
 	var out strings.Builder
 	golden(t, "pending.txt", (&renderer{now: born.Add(time.Hour)}).pending(groups))
-	if err := printAnswer(&out, "json", newList("PendingList", groups), nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printAnswer(&out, "json", newList("PendingList", groups), nil))
 	golden(t, "pending.json", out.String())
 }
 

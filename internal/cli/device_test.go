@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -37,9 +38,7 @@ func putDevice(t *testing.T, a *account, node, annotations string, cards ...stri
 	t.Helper()
 	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{%s}},"spec":{"devices":[%s]}}`,
 		node, annotations, strings.Join(cards, ",")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	a.store.PutDevice(d)
 }
 
@@ -97,16 +96,12 @@ func TestDevicesAsGolden(t *testing.T) {
 		"top-gpu.txt": {"gpu", "table"}, "top-gpu.json": {"gpu", "json"},
 	} {
 		var out strings.Builder
-		if err := printTop(&out, a, c.what, c.format, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, printTop(&out, a, c.what, c.format, 0))
 		golden(t, name, out.String())
 	}
 	var out strings.Builder
 	one := &account{store: a.store, nodes: a.nodes[3:4], pods: a.pods}
-	if err := printTopology(&out, one, "pairs", "yaml", paint{}, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printTopology(&out, one, "pairs", "yaml", paint{}, 0))
 	_, devices, _ := strings.Cut(out.String(), "\ndevices:\n")
 	devices, _, _ = strings.Cut(devices, "\nkind:")
 	golden(t, "topology-devices.yaml", devices)

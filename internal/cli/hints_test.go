@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -68,9 +69,7 @@ func TestHintsAsGolden(t *testing.T) {
 	golden(t, "hints-refused.txt", r.hints("ns/p", refusedHints()))
 	golden(t, "hints-own.txt", r.hints("ns/p", ownHints()))
 	var out strings.Builder
-	if err := printAnswer(&out, "json", refusedHints(), nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printAnswer(&out, "json", refusedHints(), nil))
 	golden(t, "hints-refused.json", out.String())
 	r.width, r.ascii = 60, true
 	for _, line := range strings.Split(r.hints("ns/p", refusedHints()), "\n") {

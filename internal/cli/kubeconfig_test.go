@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestTheLocalClusterIsFoundWhenNothingElseNamesACluster(t *testing.T) {
@@ -32,12 +34,8 @@ func TestTheLocalClusterIsFoundWhenNothingElseNamesACluster(t *testing.T) {
 			home := t.TempDir()
 			for _, f := range test.files {
 				f = filepath.Join(home, f)
-				if err := os.MkdirAll(filepath.Dir(f), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(f, nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, os.MkdirAll(filepath.Dir(f), 0o700))
+				testkit.Check(t, os.WriteFile(f, nil, 0o600))
 			}
 			env := func(key string) string {
 				if value, ok := test.env[key]; ok || key != "HOME" {

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -65,9 +66,7 @@ func TestKubeletsAsGolden(t *testing.T) {
 	a := kubelets(t)
 	golden(t, "kubelets.txt", pictures(a, paint{}))
 	var out strings.Builder
-	if err := printTopology(&out, a, "", "yaml", paint{}, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printTopology(&out, a, "", "yaml", paint{}, 0))
 	golden(t, "kubelets.yaml", out.String())
 }
 

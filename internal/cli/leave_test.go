@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -175,9 +176,7 @@ func TestAClusterIsLeft(t *testing.T) {
 	l.next()
 	statuses := map[string]view.CheckStatus{}
 	under, err := l.step(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, f := range under.Findings {
 		statuses[f.Check] = f.Status
 	}
@@ -200,9 +199,7 @@ func TestAClusterIsLeft(t *testing.T) {
 		t.Errorf("before the agents have ended: %v", waits)
 	}
 	for _, name := range []string{"agent-a", "agent-b"} {
-		if err := l.core.CoreV1().Pods(agentNamespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.core.CoreV1().Pods(agentNamespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	l.next()
 	answer, err := l.step(t.Context())
@@ -210,9 +207,7 @@ func TestAClusterIsLeft(t *testing.T) {
 		t.Errorf("after all: %+v, %v", answer, err)
 	}
 	var text strings.Builder
-	if err := answer.Print(&text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, answer.Print(&text))
 	golden(t, "leave.txt", text.String())
 	for _, name := range []string{"a", "b", "c"} {
 		n := l.get(name)
@@ -257,9 +252,7 @@ func TestANodeIsLeftAlone(t *testing.T) {
 func TestAllNodesAreLeftOnlyWhenSomeoneSaysSo(t *testing.T) {
 	t.Parallel()
 	closed, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer closed.Close()
 	nodes := make([]corev1.Node, 22)
 	for i := range nodes {
@@ -296,9 +289,7 @@ func TestADryRunOfLeaveSaysWhatWouldBeDoneAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLeaving(t)
 	answer, err := l.plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	found := map[string]string{}
 	for _, f := range answer.Findings {
 		found[f.Check] = f.Found

@@ -15,6 +15,7 @@ import (
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -163,9 +164,7 @@ func TestMakeRoomMovesPodsAndWaits(t *testing.T) {
 		t.Errorf("the job moves %v by %s", ref, w.job.Spec.Mode)
 	}
 	var made struct{ Spec reservation.ReservationSpec }
-	if err := json.Unmarshal(w.job.Spec.ReservationOptions.Template.Raw, &made); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(w.job.Spec.ReservationOptions.Template.Raw, &made))
 	if got := made.Spec.Template.Spec; got.NodeName != "n2" || len(got.Containers) != 1 {
 		t.Errorf("the reservation is on %q with %d containers", got.NodeName, len(got.Containers))
 	}

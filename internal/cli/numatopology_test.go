@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -44,9 +45,7 @@ func volcanos(cpuManager string) *account {
 
 func TestTopologyOfANodeThatVolcanoDescribes(t *testing.T) {
 	var out strings.Builder
-	if err := printTopology(&out, volcanos("static"), "n", "table", paint{}, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printTopology(&out, volcanos("static"), "n", "table", paint{}, 0))
 	for _, want := range []string{
 		"mode: Follow (assumed)", "CPU static, reserved 0 (Numatopology)",
 		"topology restricted, scope container (Numatopology)", "may be stale",

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -129,9 +130,7 @@ func TestAPodThatItsQuotaHoldsBackAsGolden(t *testing.T) {
 	all := explain(func(string) bool { return true })
 	golden(t, "explain-quota.txt", r.pod(explained{Pod: all}, corev1.PodPending))
 	text, err := json.MarshalIndent(all.Quota, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	golden(t, "explain-quota.json", string(text)+"\n")
 	hidden := explain(func(string) bool { return false })
 	if s := hidden.Quota.Shortages[0]; len(s.Borrowers) != 0 || s.BorrowersHidden != 2 {

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // reservationJSON is a Reservation of four exclusive CPUs and 8Gi.
@@ -94,9 +95,7 @@ func TestTheAccountOfANodeHasReservations(t *testing.T) {
 	})
 	for _, text := range reservationList() {
 		r, err := kube.ReadReservation([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		a.reserved.Put(r)
 	}
 	if pool := a.node("n").SharedPool; pool != "8-15" {

@@ -26,6 +26,7 @@ import (
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -91,9 +92,7 @@ func readFrom(t *testing.T, objects []runtime.Object, refuse func(clienttesting.
 		ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.Now()},
 	}
 	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(topology)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	older, current := &unstructured.Unstructured{Object: maps.Clone(u)}, v1alpha2.Resource()
 	older.SetAPIVersion("topology.node.k8s.io/v1alpha1")
 	core := fake.NewClientset(objects...)
@@ -108,9 +107,7 @@ func readFrom(t *testing.T, objects []runtime.Object, refuse func(clienttesting.
 	core.PrependReactor("*", "*", react)
 	custom.PrependReactor("*", "*", react)
 	r := newStatusReader(cluster{core: core, dynamic: custom})
-	if err := r.read(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, r.read(t.Context(), "default"))
 	return view.StatusOf(&r.in)
 }
 

@@ -11,33 +11,27 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // unpack returns the files of an archive by name.
 func unpack(t *testing.T, name string) map[string]string {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer f.Close()
 	zipped, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	files := map[string]string{}
 	for archive := tar.NewReader(zipped); ; {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		text, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		files[strings.TrimPrefix(h.Name, "tenon-sysdump/")] = string(text)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
@@ -81,9 +83,7 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			answer, err := e.explainWorkload(t.Context(), c.kind, c.name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			r := renderer{now: born}
 			text := r.workload(answer)
 			for _, want := range c.want {

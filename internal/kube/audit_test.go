@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestDifferencesBetweenAccountsAndPods(t *testing.T) {
@@ -70,9 +71,7 @@ func TestReservationInFlightIsNotADifference(t *testing.T) {
 	s.PutNode(node("n", nil))
 	s.PutTopology(topology(t, "n", machine(t, 1, 4)))
 	pending := pod("p", "", 2, "")
-	if err := s.Commit("n", mustOffer(t, s, pending)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Commit("n", mustOffer(t, s, pending)))
 	if got := s.Differences([]*corev1.Pod{pending}); len(got) != 0 {
 		t.Errorf("got %v, want none", got)
 	}
@@ -93,9 +92,7 @@ func TestDifferencesBetweenQuotasAndPods(t *testing.T) {
 	if found := s.Differences([]*corev1.Pod{asking("p", "team", "n", 1)}); found != nil {
 		t.Errorf("a scheduler without the plugin keeps no account: %v", found)
 	}
-	if err := s.Configure(quota.Config{}, quota.Rules{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(quota.Config{}, quota.Rules{}))
 	same, gone, moved, ended := asking("same", "team", "n", 1), asking("gone", "team", "n", 2),
 		asking("moved", "team", "", 3), asking("ended", "team", "n", 4)
 	for _, p := range []*corev1.Pod{same, gone, moved, ended} {

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -288,9 +289,7 @@ func TestARecreatedDeviceFindsItsHolders(t *testing.T) {
 	if !reason.OK() {
 		t.Fatal(reason)
 	}
-	if err := s.Commit("n", offer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Commit("n", offer))
 	before := statuses(s.View("n"))
 	s.PutPod(holding("a", "n", convert.Allocations(offer.Entry.Devices).String()))
 	s.RemoveDevice("n")
@@ -398,9 +397,7 @@ func TestKindsOfAllNodes(t *testing.T) {
 	s := kube.NewStore()
 	put := func(node, devices string) *device.Kinds {
 		d, err := kube.ReadDevice([]byte(`{"metadata":{"name":"` + node + `"},"spec":{"devices":[` + devices + `]}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		s.PutDevice(d)
 		return s.Kinds().Load()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -42,9 +43,7 @@ func podGroup(group string, least int32) *v1alpha1.PodGroup {
 func gangs(t *testing.T) (*kube.Gangs, func() []string) {
 	t.Helper()
 	s := kube.NewGangs()
-	if err := s.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(gang.Settings{}, convert.DefaultGangRules()))
 	h := &gangHandler{T: t}
 	s.Handle(h)
 	return s, func() []string {
@@ -124,9 +123,7 @@ func TestAGangThatHasBegunIsNotHeldBack(t *testing.T) {
 			if cause == "arguments" {
 				defaults.Policy = gang.MatchPolicy(policy)
 			}
-			if err := s.Configure(defaults, convert.DefaultGangRules()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, s.Configure(defaults, convert.DefaultGangRules()))
 			g := podGroup(v1alpha1.GroupName, 2)
 			a, b := inGroup("a"), inGroup("b")
 			switch cause {
@@ -213,9 +210,7 @@ func TestQuotasLearnWhatHoldsGangsTogether(t *testing.T) {
 	t.Parallel()
 	s := kube.NewGangs()
 	bonds := followBonds(s)
-	if err := s.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(gang.Settings{}, convert.DefaultGangRules()))
 	moved := inGroup("a")
 	moved.Labels = map[string]string{annotation.PodGroup: "other"}
 	listing := podGroup(v1alpha1.GroupName, 3)
@@ -323,9 +318,7 @@ func TestWhatAnEventDecidesReachesTheHandler(t *testing.T) {
 	t.Parallel()
 	s, h := kube.NewGangs(), &gangHandler{T: t}
 	settings := gang.Settings{Mode: gang.NonStrict, Wait: time.Minute}
-	if err := s.Configure(settings, convert.DefaultGangRules()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(settings, convert.DefaultGangRules()))
 	s.Handle(h)
 	a, b := memberOf("a", "2"), memberOf("b", "2")
 	s.PutPod(a)
@@ -435,9 +428,7 @@ func TestAllProfilesMustGiveEqualDefaultsOfGangs(t *testing.T) {
 func TestGangsFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	s := kube.NewGangs()
-	if err := s.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(gang.Settings{}, convert.DefaultGangRules()))
 	opened := &counter{}
 	s.Handle(opened)
 	const members = 50

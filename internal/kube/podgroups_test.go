@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func publishedPodGroup(group, name string, spec map[string]any) *unstructured.Unstructured {
@@ -308,9 +309,7 @@ func podGroups(group string) v1alpha1.GangKind {
 func decoded(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, u.UnmarshalJSON([]byte(text)))
 	return u
 }
 
@@ -328,9 +327,7 @@ func TestTheVersionOfPodGroupsFollowsTheServer(t *testing.T) {
 		i := kube.NewPodGroupInformer(c, podGroups(v1alpha1.NativeGroupName))
 		// client-go's own would sleep until the process began, which is decades after the bubble's time.
 		err := i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		start(t, i)
 		version := func() string {
 			t.Helper()

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -299,9 +300,7 @@ func TestALimitThatCannotBeReadStaysInForce(t *testing.T) {
 	put := func(least, most string) {
 		q, err := kube.ReadQuota([]byte(`{"metadata":{"name":"team","namespace":"a"},` +
 			`"spec":{"min":{"cpu":"` + least + `"},"max":{"cpu":"` + most + `"}}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		s.PutQuota(q)
 	}
 	put("1", "2")
@@ -362,9 +361,7 @@ func TestStatusDoesNotChangeAQuota(t *testing.T) {
 		},
 	}}, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{})
 	_, s := clockAt()
-	if err := s.Configure(quota.Config{}, quota.Rules{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(quota.Config{}, quota.Rules{}))
 	i := kube.First(s.QuotaHandler(), kube.Distinct(kube.SameQuota, w))
 	changed := make(chan int64, 3)
 	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, updated any) {
@@ -458,9 +455,7 @@ func TestNoAccountIsKeptForProfilesWithoutThePlugin(t *testing.T) {
 		t.Error("the account has what came before Configure")
 	}
 	_, s = clockAt()
-	if err := s.Configure(quota.Config{}, quota.Rules{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(quota.Config{}, quota.Rules{}))
 	put()
 	if got := report(t, s, "team"); got.Used["cpu"] != 2000 || got.Runtime["cpu"] != 2000 {
 		t.Errorf("after Configure: %+v", got)

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -255,9 +256,7 @@ func TestProfilesMustAgreeOnArguments(t *testing.T) {
 	s := kube.NewStore()
 	args := convert.DefaultArgs()
 	args.MinSharedCPUs = 4
-	if err := s.Configure(args); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Configure(args))
 	if err := s.Configure(args); err != nil {
 		t.Errorf("equal arguments: %v", err)
 	}
@@ -286,18 +285,14 @@ func TestRevertRestoresTheAccountAndSparesAConfirmedPod(t *testing.T) {
 	s.PutTopology(topology(t, "n", machine(t, 1, 4)))
 	before := accountOf(s.View("n"))
 	offer := mustOffer(t, s, pod("a", "", 2, ""))
-	if err := s.Commit("n", offer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Commit("n", offer))
 	s.Revert("n", offer)
 	s.Revert("n", offer)
 	if diff := cmp.Diff(before, accountOf(s.View("n"))); diff != "" {
 		t.Errorf("after commit and revert (-before +after):\n%s", diff)
 	}
 	offer = mustOffer(t, s, pod("a", "", 2, ""))
-	if err := s.Commit("n", offer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Commit("n", offer))
 	s.PutPod(pod("a", "n", 2, offer.Entry.CPUList))
 	s.Revert("n", offer)
 	if _, held := s.View("n").Entry("a"); !held {
@@ -547,9 +542,7 @@ func TestAForgedAllocationOfAPodOfAnotherSchedulerHoldsNothing(t *testing.T) {
 	} {
 		s := kube.NewStore()
 		s.Trust(convert.NewSchedulers("tenon-scheduler", "koord-scheduler"))
-		if err := s.Configure(convert.DefaultArgs()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.Configure(convert.DefaultArgs()))
 		s.PutNode(node("n", nil))
 		s.PutTopology(topology(t, "n", machine(t, 2, 8)))
 		p := pod("p", "n", 4, "0-3")

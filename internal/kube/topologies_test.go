@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func object(t *testing.T, version, name, text string) *unstructured.Unstructured {
@@ -129,9 +130,7 @@ func TestFirstHasEachEventBeforeTheQueue(t *testing.T) {
 	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 		seen <- s.View(obj.(metav1.Object).GetName()).Machine() != nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	start(t, i)
 	if !<-seen {
 		t.Error("the handler ran before the store had the object")

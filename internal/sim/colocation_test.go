@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const (
@@ -162,9 +163,7 @@ func TestNodesShowTheAmountsOfTheManager(t *testing.T) {
 		},
 	} {
 		docs, err := readDocuments([]string{stdin}, strings.NewReader(c.input), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		var warn strings.Builder
 		w, err := Input{Warn: &warn}.readWorld(docs)
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -139,9 +140,7 @@ func reported(t *testing.T, files map[string]string, want string, pods ...string
 	root := host.Root{Dir: t.TempDir()}
 	for name, text := range files {
 		at := root.Path(name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)))
 	}
 	o := inventory.Options{Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{}}
 	found, err1 := inventory.New(o)
@@ -149,9 +148,7 @@ func reported(t *testing.T, files map[string]string, want string, pods ...string
 	object, err3 := probe.Device(probe.Input{NodeName: "n0"}, found.Devices(nil), nil, metav1.Now())
 	cards, err4 := host.ReadCards(root)
 	device, err5 := json.Marshal(object)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(err1, err2, err3, err4, err5))
 	var amounts []string
 	for name, q := range convert.Capacity(object) {
 		amounts = append(amounts, fmt.Sprint(name, ": ", q.String()))

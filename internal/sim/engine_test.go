@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // plain is a node without a topology; shared is a pod without exclusive CPUs.
@@ -49,17 +50,11 @@ func simulated(t *testing.T, in string, change func(*engine)) (Result, error) {
 	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	defer cancel()
 	docs, err := readDocuments([]string{stdin}, strings.NewReader(in), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w, err := Input{Warn: io.Discard}.readWorld(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	e, err := newEngine(ctx, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	change(e)
 	r, err := e.decide(ctx, w, io.Discard)
 	for _, p := range e.core.SchedulingQueue.InFlightPods() { // a leak (kubernetes #140478) but for what waits
@@ -198,9 +193,7 @@ func TestEqualBytesWhateverRunsBeside(t *testing.T) {
 func TestARankingPlacesAsAPassOverAllNodesDoes(t *testing.T) {
 	in := crowd() + fleet(8, 60)
 	ranked, err := simulated(t, in, func(*engine) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	passed, err := simulated(t, in, func(e *engine) {
 		for _, f := range e.core.Profiles {
 			p := f.(*profile)
@@ -292,9 +285,7 @@ func TestPodsThatWaitForAPermit(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			for i := range 3 {
 				p := stateOf(r, fmt.Sprintf("g-%d", i))
 				if p.State != c.want || (p.Node == "") != (c.want == Unschedulable) {
@@ -350,9 +341,7 @@ func TestAPodThatWaitsForAPermitHoldsUpNoBinding(t *testing.T) {
 			p.Framework = &gangOf{Framework: p.Framework, size: 2}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if took := time.Since(began); took > 10*without+time.Second { // a Binding waits two seconds
 		t.Errorf("it took %v, and %v without permits: a Binding has waited", took, without)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -405,9 +406,7 @@ func stepped(t *testing.T, in string, after func(*engine)) (r Result, assumed, t
 			e.core.Profiles[name] = &countingProfile{f, &tried}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return r, assumed, tried
 }
 
@@ -597,9 +596,7 @@ func TestWhatHelpsAnotherKindOfMemberWakesTheGang(t *testing.T) {
 			return schedule(ctx, f, s, p)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got, want := states(r), "a0 Scheduled, a1 Scheduled, b Unschedulable"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -683,9 +680,7 @@ func TestTheGangsOfTheGuideStart(t *testing.T) {
 					p.APIVersion, p.Kind = "v1", "Pod"
 					p.Name = fmt.Sprintf("%s-%s-%d", job.Metadata.Name, strings.ToLower(role), i)
 					pod, err := json.Marshal(&p)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Check(t, err)
 					in += "\n" + string(pod) + "\n---"
 				}
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -45,17 +46,11 @@ func newLive(t testing.TB, in string) *live {
 	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	t.Cleanup(cancel)
 	docs, err := readDocuments([]string{stdin}, strings.NewReader(in), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w, err := Input{Warn: io.Discard}.readWorld(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	e, err := newEngine(ctx, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return &live{TB: t, engine: e, ctx: ctx}
 }
 
@@ -908,9 +903,7 @@ func TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails(t *testing.T) {
 		other = o.(*corev1.Pod)
 	}
 	info, err := framework.NewPodInfo(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	l.core.SchedulingQueue.AddNominatedPod(klog.Background(), info,
 		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n0"})
 	other = other.DeepCopy()

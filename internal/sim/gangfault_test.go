@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // bindings counts the requests to bind, by pod, and knows the nodes that were asked for.
@@ -94,9 +95,7 @@ func TestABindingOfAMemberFails(t *testing.T) {
 			}
 			w := worldOf(t, in, nil)
 			e, err := newEngine(ctx, w)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			var b bindings
 			left := c.times
 			b.watch(e, func(pod string) (carried bool, refused error) {
@@ -113,9 +112,7 @@ func TestABindingOfAMemberFails(t *testing.T) {
 				return c.err
 			})
 			r, err := e.decide(ctx, w, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			for _, p := range r.Pods {
 				if p.State != Scheduled {
 					t.Errorf("%s is %s %v", p.Name, p.State, p.Reasons)
@@ -137,9 +134,7 @@ func TestABindingThatFailsAgainLeavesADegradedGang(t *testing.T) {
 	defer cancel()
 	w := worldOf(t, transaction("b0", ""), nil)
 	e, err := newEngine(ctx, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var b bindings
 	b.watch(e, func(pod string) (carried bool, refused error) {
 		if pod == "a1" && b.tries[pod] <= attempts {
@@ -164,9 +159,7 @@ func TestABindingThatFailsAgainLeavesADegradedGang(t *testing.T) {
 		return next(logger)
 	}
 	r, err := e.decide(ctx, w, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if p := stateOf(r, "a1"); p.State != Scheduled || !looked || b.tries["a1"] != attempts+1 {
 		t.Errorf("after %d tries %+v", b.tries["a1"], p)
 	}
@@ -185,9 +178,7 @@ func TestANodeGoesWhileItsMembersAreReserved(t *testing.T) {
 		ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 		w := worldOf(t, in, nil)
 		e, err := newEngine(ctx, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		calls := 0
 		watchSteps(e, func(string, *corev1.Pod) *fwk.Status {
 			if calls++; calls == i+1 {
@@ -218,9 +209,7 @@ func TestTwoLeadersForAMoment(t *testing.T) {
 		ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 		w := worldOf(t, in, nil)
 		e, err := newEngine(ctx, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		var successor *engine
 		calls := 0
 		watchSteps(e, func(string, *corev1.Pod) *fwk.Status {
@@ -251,9 +240,7 @@ func TestTwoLeadersForAMoment(t *testing.T) {
 		}
 		atRest(t, successor)
 		again, err := newEngine(ctx, worldOf(t, in, podsOf(successor)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if what := accountsOf(again).differ(accountsOf(successor)); len(what) > 0 {
 			t.Errorf("%s %d: the successor has other accounts than one that starts now: %v", steps[i], i+1, what)
 		}

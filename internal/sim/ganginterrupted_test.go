@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // tenMembers is a gang of ten pods of 2 CPUs on two nodes that just hold them. annotations are more of its pods.
@@ -71,13 +72,9 @@ func resume(t *testing.T, in string, api map[string]*corev1.Pod) Result {
 	defer cancel()
 	w := worldOf(t, in, api)
 	e, err := newEngine(ctx, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	r, err := e.decide(ctx, w, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return r
 }
 

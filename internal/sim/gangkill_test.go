@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // The steps of a transaction.
@@ -167,13 +168,9 @@ func (p *steppedProfile) RunBindPlugins(ctx context.Context, state fwk.CycleStat
 func worldOf(t *testing.T, in string, has map[string]*corev1.Pod) *world {
 	t.Helper()
 	docs, err := readDocuments([]string{stdin}, strings.NewReader(in), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w, err := Input{Warn: io.Discard}.readWorld(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	pending := w.pending
 	w.pending = nil
 	for _, p := range pending {
@@ -320,9 +317,7 @@ func killed(t *testing.T, in string, call int) (api map[string]*corev1.Pod, step
 	defer cancel()
 	w := worldOf(t, in, nil)
 	e, err := newEngine(ctx, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	watchSteps(e, func(step string, _ *corev1.Pod) *fwk.Status {
 		if api == nil {
 			if steps = append(steps, step); len(steps) != call {
@@ -339,9 +334,7 @@ func killed(t *testing.T, in string, call int) (api map[string]*corev1.Pod, step
 		r, err = e.decide(ctx, w, io.Discard)
 	}()
 	<-ended
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if api == nil {
 		api = podsOf(e)
 		atRest(t, e)
@@ -398,23 +391,17 @@ func recovers(t *testing.T, in string, api map[string]*corev1.Pod) {
 	}
 	w := worldOf(t, in+thief, api)
 	e, err := newEngine(ctx, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	atRest(t, e)
 	if bound == 0 {
 		clean, err := newEngine(ctx, worldOf(t, in, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if what := accountsOf(clean).differ(accountsOf(e)); len(what) > 0 {
 			t.Errorf("other accounts than before the transaction: %v", what)
 		}
 	}
 	r, err := e.decide(ctx, w, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, p := range r.Pods {
 		want := p.Name != "thief"
 		if (p.Node != "") != want {
@@ -459,9 +446,7 @@ func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 			defer cancel()
 			w := worldOf(t, c.in, nil)
 			e, err := newEngine(ctx, w)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			reserved := map[string]bool{}
 			watchSteps(e, func(step string, pod *corev1.Pod) *fwk.Status {
 				if step == commit {
@@ -486,9 +471,7 @@ func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 				return next(logger)
 			}
 			r, err := e.decide(ctx, w, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if before == nil {
 				t.Fatal("no round")
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -427,9 +428,7 @@ func waitFor(t *testing.T, metadata string, reasons ...string) {
 			return result, err
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := "a0 Scheduled, a1 Scheduled, a2 Scheduled, a3 Scheduled, b Unschedulable, l0 Preempted, l1 Preempted, " +
 		"l2 Existing"
 	if got := states(r); got != want {
@@ -457,9 +456,7 @@ func TestVictimsThatHaveNotStarted(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got, want := states(r), "a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Preempted"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -488,9 +485,7 @@ func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got := states(r); strings.Count(got, " Existing") != 1 || !strings.Contains(got, "a0 GangNotReady") {
 		t.Errorf("got %s, want one that was evicted before the gang was known to be short of a1", got)
 	}

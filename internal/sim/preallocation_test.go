@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // occupant is a pod on the node n0 with the label app: web; annotations are YAML.
@@ -72,9 +73,7 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 		}
 		var last *engine
 		r, err := simulated(t, plain("n0", 8)+c.running+reserved, func(e *engine) { last = e })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		got := reservationOf(t, r, "r")
 		if got.Phase != c.phase || occupied(last) != c.occupants || got.Left["cpu"] != c.left ||
 			!strings.Contains(fmt.Sprint(got.Reasons), c.reason) {
@@ -101,9 +100,7 @@ func TestAWaitingReservationGetsTheRoomOfItsPodsWhenTheyEnd(t *testing.T) {
 			return nil
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var end *engine
 	if _, err := simulated(t, in+reserved, func(e *engine) { end = e }); err != nil {
 		t.Fatal(err)
@@ -112,9 +109,7 @@ func TestAWaitingReservationGetsTheRoomOfItsPodsWhenTheyEnd(t *testing.T) {
 	for _, k := range kills {
 		var last *engine
 		r, err := simulated(t, plain("n0", 8)+k.left+next, func(e *engine) { last = e })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		got := reservationOf(t, r, "r")
 		if p := placements(r); got.Phase != "Waiting" || occupied(last) != "a" || p["next"] != "Unschedulable" ||
 			p["foreign"] != "Unschedulable" {
@@ -138,9 +133,7 @@ func objectsWithout(t *testing.T, e *engine, pods ...string) string {
 	for _, name := range pods {
 		for _, o := range e.api.pods.GetStore().List() {
 			if p := o.(*corev1.Pod); p.Name == name {
-				if err := e.api.pods.GetStore().Delete(p); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, e.api.pods.GetStore().Delete(p))
 			}
 		}
 	}

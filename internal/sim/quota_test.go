@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const gpu = "nvidia.com/gpu"
@@ -260,13 +261,9 @@ func TestAListOfQuotasNeedNotNameTheirKind(t *testing.T) {
 	docs, err := readDocuments([]string{"-"}, strings.NewReader(plain("n0", 16)+
 		"\n{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: ElasticQuotaList, metadata: {}, "+
 		"items: [{metadata: {name: q}, spec: {max: {cpu: 1}}}]}"), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w, err := Input{Warn: io.Discard}.readWorld(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(w.quotas) != 1 || w.quotas[0].Name != "q" || w.quotas[0].GroupVersionKind().Group != community {
 		t.Errorf("got %+v", w.quotas)
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // reservationFor is a Reservation for pods with the label app; spec goes into its spec, amounts are its requests and
@@ -189,9 +190,7 @@ func TestReservationsSurviveARestart(t *testing.T) {
 	keep := func(in string) Result {
 		var last *engine
 		r, err := simulated(t, in, func(e *engine) { last = e })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		left = objectsOf(t, last)
 		return r
 	}
@@ -228,9 +227,7 @@ func TestAReservationForOnePodIsUsedOnceThoughItsPodIsGoneAtARestart(t *testing.
 			return nil
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(kills) != 5 || !strings.Contains(kills[2].write, `{"currentOwners":[`) ||
 		!strings.Contains(kills[3].write, "/binding ") || !strings.Contains(kills[4].write, `"Succeeded"`) {
 		t.Fatalf("%d writes, want CPUs, node, owner, Binding and Succeeded: %+v", len(kills), kills)
@@ -245,9 +242,7 @@ func TestAReservationForOnePodIsUsedOnceThoughItsPodIsGoneAtARestart(t *testing.
 			}
 			var last *engine
 			r, err := simulated(t, machine("n0")+objects+owner("web2"), func(e *engine) { last = e })
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			users := ""
 			for _, p := range podsOf(last) {
 				if p.Annotations[annotation.ReservationAllocatedKey] != "" {
@@ -271,9 +266,7 @@ func objectsOf(t *testing.T, e *engine) (out string) {
 	t.Helper()
 	add := func(o any) {
 		text, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		out += "\n" + string(text) + "\n---"
 	}
 	for _, r := range e.api.reservations.List() {

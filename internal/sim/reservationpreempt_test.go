@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // runs is a pod on the node n0 with the label app: other; annotations are YAML.
@@ -42,9 +43,7 @@ func TestAReservationEvictsPodsOnlyIfItIsAskedTo(t *testing.T) {
 				}
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		evicted := ""
 		for _, p := range r.Pods {
 			if p.State == Preempted {

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // slots are a resource of this test alone. Each unit has an id, a NUMA node and 100 shares, of which pods hold any
@@ -102,22 +103,14 @@ const pending = "}, spec: {"
 func simulateSlots(t *testing.T, table *convert.Resources, manifests ...string) (map[string]Pod, *engine) {
 	t.Helper()
 	docs, err := readDocuments([]string{"-"}, strings.NewReader(strings.Join(manifests, "")), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w, err := Input{Warn: io.Discard}.readWorld(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w.resources = table
 	e, err := newEngine(withoutLog(t.Context()), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	r, err := e.decide(t.Context(), w, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	pods := map[string]Pod{}
 	for _, p := range r.Pods {
 		pods[p.Name] = p

@@ -22,6 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -41,14 +42,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
@@ -57,9 +54,7 @@ func golden(t *testing.T, name string, got []byte) {
 func printed(t *testing.T, r Result, format string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Print(&out, r, format); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, Print(&out, r, format))
 	return out.Bytes()
 }
 
@@ -118,17 +113,13 @@ func TestOneOfEachClassAsGolden(t *testing.T) {
 // The guide shows files and what comes of them; here it is held to both.
 func TestTheGuideShowsWhatHappens(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "simulate.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	node, pods := filepath.Join("testdata", "guide", "node.yaml"), filepath.Join("testdata", "guide", "pods.yaml")
 	r, _ := simulate(t, "", node, pods)
 	shown := []string{string(printed(t, r, "table"))}
 	for _, file := range []string{node, pods} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		shown = append(shown, string(text))
 	}
 	for _, want := range shown {
@@ -491,12 +482,8 @@ func TestFilesAndFolders(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	write("b.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {capacity: {cpu: 8, pods: 110}}}")
 	write("sub/a.json",
@@ -552,9 +539,7 @@ func TestACurrentClusterIsInput(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], " +
 		"clusters: [{name: c, cluster: {server: '" + api.URL + "'}}]}"
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	var out bytes.Buffer
 	in := "{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [{name: c, image: i, resources: " +
 		"{requests: {cpu: 2}}}]}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: of-g, labels: " +
@@ -562,9 +547,7 @@ func TestACurrentClusterIsInput(t *testing.T) {
 		cpuPod("of-h", 1, "", own("h"))
 	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: io.Discard}, Machines{})
 	c.SetArgs([]string{"--cluster", "--kubeconfig", kubeconfig, "-f", "-"})
-	if err := c.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.ExecuteContext(t.Context()))
 	for _, want := range []string{
 		"a          there  Existing       n0", "default    new    Unschedulable  -",
 		"InsufficientCPU: 1 Insufficient cpu", "gang default/g has 1 of the 2 members",

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -232,9 +233,7 @@ func TestGPUsOfTheKubelet(t *testing.T) {
 		},
 		Foreign: []device.Foreign{{UID: "p", Names: []string{"a"}}, {UID: "gone", Names: []string{"a::1"}}},
 	}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	l := ledger.New(ledger.Facts{Devices: inv, OwnDevices: true, MinSharedCPUs: -1})
 	l.Put(ledger.Entry{UID: "p", Namespace: "d", Name: "p", Unallocated: true})
 	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40}

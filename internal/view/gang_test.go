@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -28,9 +29,7 @@ func TestAGangHasTheKeysOfTheSeed(t *testing.T) {
 	s.Place("p1", created)
 	s.Fail("p2", why.Finding{}, time.Time{})
 	text, err := json.Marshal(view.GangOf(s, "ns/g"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := `{"name":"ns/g","waitTime":60000000000,"createTime":"2001-09-09T01:46:40Z","mode":"NonStrict",` +
 		`"gangMatchPolicy":"once-satisfied","minRequiredNumber":3,"totalChildrenNum":3,"gangGroup":["ns/g"],` +
 		`"children":["ns/p1","ns/p2","ns/p3"],"pendingChildren":["ns/p2","ns/p3"],"waitingForBindChildren":["ns/p1"],` +

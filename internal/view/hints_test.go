@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -30,9 +31,7 @@ func follow(t *testing.T, busy string) *ledger.View {
 	t.Helper()
 	m := sparse(t)
 	reserved, _, err := m.ParseList("0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	release, ok := kubelet.ModelOf("v1.36.3")
 	if !ok {
 		t.Fatal("no model of 1.36")

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -137,13 +138,9 @@ func TestTheOrderOfNodesDoesNotMatter(t *testing.T) {
 		shuffled := rapid.Permutation(slices.Clone(findings)).Draw(t, "order")
 		subject := describe.Pod(pending())
 		one, err := json.Marshal(view.Explain(subject, view.Verdict{Served: true, Findings: findings}, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		other, err := json.Marshal(view.Explain(subject, view.Verdict{Served: true, Findings: shuffled}, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if string(one) != string(other) {
 			t.Fatalf("explanations differ:\n%s\n%s", one, other)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var looked = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -184,9 +186,7 @@ func TestStatusAsATable(t *testing.T) {
 	t.Parallel()
 	status := StatusOf(sound())
 	var out strings.Builder
-	if err := status.Print(&out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, status.Print(&out))
 	for _, want := range []string{
 		"tenon-scheduler  2/2   v0.2.0\n", "ok      tenon-scheduler-leader  tenon-scheduler-a\n",
 		"Tenon in namespace tenon-system\n",

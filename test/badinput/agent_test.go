@@ -133,13 +133,9 @@ func agentCases() []bad {
 func captured(t *testing.T) string {
 	t.Helper()
 	d, _, err := machine.Parse("xeon-2s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	dir := filepath.Join(testkit.Dir(t), "machine")
-	if err := d.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Write(dir))
 	return dir
 }
 
@@ -202,8 +198,6 @@ func account(status string) func(*testing.T) string {
 func podFrom(t *testing.T, manifest string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict([]byte(manifest), p))
 	return p
 }

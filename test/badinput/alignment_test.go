@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const (
@@ -147,9 +148,7 @@ func problems(list []convert.Problem) string {
 func object[T any](t *testing.T, manifest string) *T {
 	t.Helper()
 	o := new(T)
-	if err := yaml.UnmarshalStrict([]byte(manifest), o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict([]byte(manifest), o))
 	return o
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // bad is one case. try hands the input in, fails the test when anything changed, and returns what the user sees.
@@ -72,9 +74,7 @@ func digest(t *testing.T, dir string) string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
@@ -90,7 +90,5 @@ func unchanged(t *testing.T, dir string, do func()) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
 }

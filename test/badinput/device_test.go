@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const (
@@ -354,9 +355,7 @@ func deviceCases() (cases []bad) {
 		cases = append(cases, bad{"scheduler: devices: " + d.name, func(t *testing.T) string {
 			t.Helper()
 			pod := &corev1.Pod{}
-			if err := yaml.UnmarshalStrict([]byte(d.manifest), pod); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, yaml.UnmarshalStrict([]byte(d.manifest), pod))
 			args := convert.DefaultArgs()
 			args.Devices = true
 			r, reason, detail := convert.Request(pod, args)

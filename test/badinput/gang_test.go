@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const (
@@ -366,9 +367,7 @@ func unguardedGangs(t *testing.T) *gangs {
 		Gangs: kube.NewGangs(), t: t, now: time.Unix(1_800_000_000, 0), pods: map[string]*corev1.Pod{},
 		groups: map[string]*v1alpha1.PodGroup{},
 	}
-	if err := g.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, g.Configure(gang.Settings{}, convert.DefaultGangRules()))
 	g.pod("bystander-0", 0, "", `name: bystander, min-available: "2"`)
 	g.pod("bystander-1", 0, "", `name: bystander, min-available: "2"`)
 	return g

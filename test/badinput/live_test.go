@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // warnings keeps what the API server warns of.
@@ -69,15 +71,11 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 		t.Fatalf("tenon up: exit code %d: %s", code, answer)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	warned := &warnings{}
 	config.WarningHandler = warned
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	says := func(answer string, want ...string) {
 		t.Helper()
 		for _, w := range want {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	descheduler "github.com/tenon-project/tenon/internal/desched/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // reserve is a Reservation; owners and rest are YAML of its spec.
@@ -71,9 +72,7 @@ func stays(world, job string) func(*testing.T) string {
 			}
 		}
 		text, err := json.Marshal(r.Migrations[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return strings.ReplaceAll(string(text), `\"`, `"`)
 	}
 }
@@ -87,9 +86,7 @@ func without(manifests string) func(*testing.T) string {
 			t.Fatalf("reservations %+v", r.Reservations)
 		}
 		text, err := json.Marshal(r.Reservations[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return r.Reservations[0].Phase + string(text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/local/verb"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func simulateCases() []bad {
@@ -144,9 +145,7 @@ func simulated(t *testing.T, manifests string) (r sim.Result, warnings string) {
 	r, err := sim.Run(t.Context(), sim.Input{
 		Paths: []string{"-"}, Stdin: strings.NewReader(manifests), Warn: &warn,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return r, warn.String()
 }
 
@@ -160,9 +159,7 @@ func allFree(t *testing.T, r sim.Result, want string) {
 	}
 	for _, n := range r.Nodes {
 		text, err := json.Marshal(n.SharedPools)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if string(text) != want {
 			t.Errorf("shared pools of %s are %s, want %s", n.Name, text, want)
 		}

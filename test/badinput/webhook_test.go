@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const (
@@ -193,13 +194,9 @@ func (d doors) Register(path string, h http.Handler) { d[path] = h }
 func review(t *testing.T, path, manifest, old string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, corev1.AddToScheme(scheme))
 	metrics, err := webhook.NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	d := doors{}
 	webhook.Register(d, ctrl.NewDecoder(scheme), webhook.Rules{
 		RequireNRIPlugin: true, Kinds: func() device.Kinds { return nil },
@@ -211,9 +208,7 @@ func review(t *testing.T, path, manifest, old string) *admissionv1.AdmissionResp
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
@@ -231,9 +226,7 @@ func review(t *testing.T, path, manifest, old string) *admissionv1.AdmissionResp
 func raw(t *testing.T, manifest string) runtime.RawExtension {
 	t.Helper()
 	text, err := yaml.YAMLToJSONStrict([]byte(manifest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return runtime.RawExtension{Raw: text}
 }
 

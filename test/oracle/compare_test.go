@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // modelProgram answers as our own model would, spelled as a program spells it. It tests the comparison, not the model.
@@ -174,9 +175,7 @@ func TestEqualAnswersAreEqual(t *testing.T) {
 	for i := range uint64(400) {
 		c := Draw("1.36", 1, i)
 		out, err := Run(&c, &modelProgram{kubelet: "1.36"}, SkipHanging)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		// twin does not reuse devices by id, and takes a refused pod's CPUs back also where another pod has them: that
 		// happens where cores differ in threads.
 		if out.Difference != "" && !strings.Contains(out.Difference, "devices") && !differs(&c.Machine) {
@@ -268,9 +267,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 			t.Parallel()
 			c := oneOfAll()
 			out, err := Run(&c, &modelProgram{kubelet: "1.36", wrong: wrong.spoil}, SkipHanging)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if !strings.Contains(out.Difference, wrong.found) || len(out.Documented) > 0 {
 				t.Errorf("found %q (documented %v), want a difference of %s", out.Difference, out.Documented,
 					wrong.found)

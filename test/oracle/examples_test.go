@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // even is a machine of equal nodes with dense ids; siblings are far apart: CPU n and n + number of cores.
@@ -219,9 +220,7 @@ func TestTheProgramsGiveKnownAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := e.machine()
 			a, err := p.Ask(&Request{Start: &m})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			for _, s := range e.steps {
 				r := &Request{Delete: s.Delete}
 				if s.Admit != nil {
@@ -246,9 +245,7 @@ func TestTheProgramsGiveKnownAnswers(t *testing.T) {
 			}
 			c := Case{Kubelet: *minors, Machine: m, Steps: e.steps}
 			o, err := Run(&c, p, ExpectHang)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if o.Difference != "" || o.States == 0 && !o.NeverStarts {
 				t.Errorf("our model: %d states compared, difference %s", o.States, o.Difference)
 			}
@@ -263,19 +260,13 @@ func TestTheProgramsGiveKnownAnswersAfterACappedMerge(t *testing.T) {
 		t.Skip("kubelets before 1.36 merge more combinations, of every pod of the case")
 	}
 	text, err := os.ReadFile("testdata/capped.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	c := Case{}
-	if err := json.Unmarshal(text, &c); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(text, &c))
 	p := &program{path: build(t, *minors), dir: t.TempDir()}
 	defer p.stop()
 	o, err := Run(&c, p, SkipHanging)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(o.Capped) != 1 || o.States != 3 || o.Difference != "" {
 		t.Errorf("%d capped merges, %d states, difference %q", len(o.Capped), o.States, o.Difference)
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var (
@@ -22,9 +24,7 @@ func core(file string) string { return filepath.Join("..", "..", "internal", "co
 func mutated(t *testing.T, m mutant) string {
 	t.Helper()
 	b, err := os.ReadFile(core(m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if n := strings.Count(string(b), m.from); n != 1 || m.from == m.to {
 		t.Fatalf("%s: %q occurs %d times, want once", m.file, m.from, n)
 	}
@@ -51,17 +51,11 @@ func TestMutantsAreKilled(t *testing.T) {
 		dir := t.TempDir()
 		source, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 		original, err := filepath.Abs(core(m.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		b, err := json.Marshal(map[string]map[string]string{"Replace": {original: source}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for file, text := range map[string]string{source: mutated(t, m), overlay: string(b)} {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 		args := []string{
 			"test", "-overlay", overlay, "-tags", "nomsgpack oracle", "-count", "1", "-timeout", "1h", "-run",

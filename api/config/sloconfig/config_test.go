@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestWhatTheConfigMapMayNotSayIsRefusedByField(t *testing.T) {
@@ -120,9 +121,7 @@ func TestWhatTheConfigMapMayNotSayIsRefusedByField(t *testing.T) {
 func parse(t *testing.T, data map[string]string) *sloconfig.Config {
 	t.Helper()
 	c, err := sloconfig.Parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return c
 }
 
@@ -218,9 +217,7 @@ func TestNodeSLOSaysWhatTheKeysSay(t *testing.T) {
 			`"cpuBurstStrategy":{"policy":"auto"}}`,
 	} {
 		spec, err := c.NodeSLO(node("pool", pool))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if got, _ := json.Marshal(spec); string(got) != want {
 			t.Errorf("pool %s:\n%s\nwant\n%s", pool, got, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -103,9 +104,7 @@ func TestProblemsHaveTheirPlaces(t *testing.T) {
 func TestValidationIsLocated(t *testing.T) {
 	t.Parallel()
 	all, err := Parse("f.yaml", []byte("args:\n  parts:\n  - {reserved: 1}\n  limits:\n    a.b: 2\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var s sample
 	if problems := all[0].Decode("", &s); len(problems) > 0 {
 		t.Fatal(problems)
@@ -195,18 +194,14 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 		Nested      *part           `json:"nested"`
 	}
 	all, err := Parse("a.yaml", []byte("resync: 30s\nexempt: [a, b]\nnriSocket: null\ngatesOfCPU: {X: true}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var into schema
 	if problems := all[0].Decode("", &into); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	l := line{map[string]string{"resync": "5s", "nri-socket": "/s"}, map[string]bool{"resync": true}}
 	s, err := Apply(all[0], schema{}, l.flags())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := "[{exempt a;b; a.yaml:2} {gatesOfCPU X=true; a.yaml:4} {nriSocket /s a.yaml:3} {resync 5s --resync}]"
 	if got := fmt.Sprint(s.All); got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestDecode(t *testing.T) {
@@ -67,9 +68,7 @@ func TestDecode(t *testing.T) {
 				tt.want(&want)
 			}
 			got, err := v1alpha1.Decode(tt.obj)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("arguments (-want +got):\n%s", diff)
 			}

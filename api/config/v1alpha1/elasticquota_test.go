@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestDecodeElasticQuota(t *testing.T) {
@@ -14,9 +15,7 @@ func TestDecodeElasticQuota(t *testing.T) {
 	a, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: []byte(
 		"kind: ElasticQuotaArgs\nenableRuntimeQuota: false\ndefaultQuotaGroupMax: {cpu: 100}\ndelayEvictTime: 5m\n" +
 			"missingQuotaPolicy: Reject\n")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if *a.EnableRuntimeQuota || !*a.EnableCheckParentQuota || !*a.DisableDefaultQuotaPreemption ||
 		a.DefaultQuotaGroupMax.Cpu().Value() != 100 || a.DelayEvictTime.Minutes() != 5 ||
 		a.MissingQuotaPolicy != v1alpha1.MissingQuotaReject {

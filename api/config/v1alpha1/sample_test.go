@@ -13,15 +13,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // The sample in the reference is loaded as the scheduler loads it, names every argument and shows the defaults.
 func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/reference/scheduler-config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var sample struct {
 		Profiles []struct {
 			PluginConfig []struct {
@@ -30,14 +29,10 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &sample); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.Unmarshal(text, &sample))
 	args := sample.Profiles[0].PluginConfig
 	got, err := v1alpha1.Decode(&runtime.Unknown{Raw: args[0].Args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := v1alpha1.Default()
 	want.TypeMeta, want.MinSharedCPUs = got.TypeMeta, got.MinSharedCPUs // its default depends on the node
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -46,9 +41,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	namesAll(t, args[0].Args, reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]())
 
 	quotas, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: args[1].Args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var defaults v1alpha1.ElasticQuotaArgs
 	defaults.SetDefaults()
 	// Their defaults are no limit.
@@ -60,9 +53,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	namesAll(t, args[1].Args, reflect.TypeFor[v1alpha1.ElasticQuotaArgs]())
 
 	gangs, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: args[2].Args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	ofGangs := v1alpha1.CoschedulingArgs{
 		TypeMeta: gangs.TypeMeta, ControllerWorkers: gangs.ControllerWorkers,
 		SkipCheckScheduleCycle: gangs.SkipCheckScheduleCycle, AwareNetworkTopology: gangs.AwareNetworkTopology,
@@ -74,9 +65,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	namesAll(t, args[2].Args, reflect.TypeFor[v1alpha1.CoschedulingArgs]())
 
 	devices, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: args[3].Args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var ofDevices v1alpha1.DeviceShareArgs
 	ofDevices.SetDefaults()
 	ofDevices.TypeMeta, ofDevices.GPUShareUnsupportedModels = devices.TypeMeta, devices.GPUShareUnsupportedModels
@@ -86,18 +75,14 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	namesAll(t, args[3].Args, reflect.TypeFor[v1alpha1.DeviceShareArgs]())
 
 	rooms, err := v1alpha1.DecodeReservation(&runtime.Unknown{Raw: args[4].Args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if keep := rooms.KeepEnded(); keep != 24*time.Hour {
 		t.Errorf("the sample keeps ended Reservations for %v, want the default of a day", keep)
 	}
 	namesAll(t, args[4].Args, reflect.TypeFor[v1alpha1.ReservationArgs]())
 
 	load, err := v1alpha1.DecodeLoadAwareScheduling(&runtime.Unknown{Raw: args[5].Args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var ofLoad v1alpha1.LoadAwareSchedulingArgs
 	ofLoad.SetDefaults()
 	ofLoad.TypeMeta, load.ProdUsageThresholds, load.SupportedResources = load.TypeMeta, nil, nil
@@ -110,9 +95,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 func namesAll(t *testing.T, args json.RawMessage, argsType reflect.Type) {
 	t.Helper()
 	var said map[string]any
-	if err := json.Unmarshal(args, &said); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(args, &said))
 	for f := range argsType.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if _, ok := said[name]; name != "" && !ok {

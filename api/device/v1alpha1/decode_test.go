@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // published is an object as Koordinator's agent and scheduler write it.
@@ -31,14 +32,10 @@ const published = `{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"De
 func TestObjectsOfKoordinatorAreReadAndWrittenUnchanged(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, v1alpha1.AddToScheme(scheme))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	typed, _, err := decoder.Decode([]byte(published), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	got, warnings, err := v1alpha1.Decode([]byte(published))
 	if err != nil || len(warnings) > 0 || len(got.Unread) > 0 {
 		t.Fatalf("%v, %v, %v", warnings, err, got.Unread)
@@ -47,16 +44,10 @@ func TestObjectsOfKoordinatorAreReadAndWrittenUnchanged(t *testing.T) {
 		t.Errorf("differs from what a typed client reads (-typed +got):\n%s", diff)
 	}
 	text, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var before, after any
-	if err := json.Unmarshal([]byte(published), &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &after); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(published), &before))
+	testkit.Check(t, json.Unmarshal(text, &after))
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
@@ -208,9 +199,7 @@ func TestDecodeLeavesOutWhatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, _, err := v1alpha1.Decode([]byte(`{"spec":{"devices":[` + good + `,` + test.device + `]}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if len(got.Spec.Devices) != 1 || got.Spec.Devices[0].ID != "good" {
 				t.Errorf("devices %+v, want the good one alone", got.Spec.Devices)
 			}
@@ -225,9 +214,7 @@ func TestDecodeLeavesOutWhatCannotBeRead(t *testing.T) {
 func TestDecodeKeepsTheRestOfAnOddObject(t *testing.T) {
 	t.Parallel()
 	got, _, err := v1alpha1.Decode([]byte(`{"metadata":{"name":"n"},"spec":{"devices":{}},"status":[]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := &v1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Unread: map[string]string{
 		"spec.devices": "want a list, got object", "status": "want an object, got array",
 	}}

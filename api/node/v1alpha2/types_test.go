@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // seed is the shape of the example in seed 000.
@@ -35,21 +36,13 @@ zones:
 func TestBothVersionsReadTheSameObject(t *testing.T) {
 	t.Parallel()
 	var old v1alpha1.NodeResourceTopology
-	if err := yaml.UnmarshalStrict([]byte(seed), &old); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict([]byte(seed), &old))
 	text, err := json.Marshal(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var now v1alpha2.NodeResourceTopology
-	if err := json.Unmarshal(text, &now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(text, &now))
 	again, err := json.Marshal(now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(string(text), string(again)); diff != "" {
 		t.Errorf("v1alpha1 changed when read as v1alpha2 (-before +after):\n%s", diff)
 	}
@@ -71,13 +64,9 @@ func TestRequiredListsAreAlwaysWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text, err := json.Marshal(tt.object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			var fields map[string]json.RawMessage
-			if err := json.Unmarshal(text, &fields); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, json.Unmarshal(text, &fields))
 			for _, f := range tt.want {
 				if _, ok := fields[f]; !ok {
 					t.Errorf("%s is not in %s", f, text)
@@ -94,14 +83,10 @@ func TestSchemeKnowsBothVersions(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, add(scheme))
 	}
 	object, kind, err := serializer.NewCodecFactory(scheme).UniversalDeserializer().Decode([]byte(seed), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if _, ok := object.(*v1alpha1.NodeResourceTopology); !ok || kind.GroupVersion() != v1alpha1.GroupVersion() {
 		t.Errorf("decoded %T, %s", object, kind)
 	}

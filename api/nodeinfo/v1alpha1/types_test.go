@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // foreign is an object as Volcano's exporter writes it: zeros are left out.
@@ -21,13 +22,9 @@ const foreign = `{"apiVersion":"nodeinfo.volcano.sh/v1alpha1","kind":"Numatopolo
 func TestObjectsOfVolcanoAreRead(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, v1alpha1.AddToScheme(scheme))
 	object, kind, err := serializer.NewCodecFactory(scheme).UniversalDeserializer().Decode([]byte(foreign), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	got, ok := object.(*v1alpha1.Numatopology)
 	if !ok || kind.GroupVersion() != v1alpha1.GroupVersion() {
 		t.Fatalf("decoded %T, %s", object, kind)
@@ -57,9 +54,7 @@ func TestNoZeroIsDropped(t *testing.T) {
 	text, err := json.Marshal(v1alpha1.NumatopoSpec{
 		NumaResMap: map[string]v1alpha1.ResourceInfo{"cpu": {}}, CPUDetail: map[string]v1alpha1.CPUInfo{"0": {}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	const want = `{"numares":{"cpu":{"allocatable":"","capacity":0}},"cpuDetail":{"0":{"numa":0,"socket":0,"core":0}}}`
 	if string(text) != want {
 		t.Errorf("encoded %s, want %s", text, want)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestObjectsOfKoordinatorKeepTheirFields reads and writes objects with every kind of field, also with those that this
@@ -52,25 +53,15 @@ func TestObjectsOfKoordinatorKeepTheirFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := map[string]any{}
-			if err := json.Unmarshal([]byte(tt.text), &want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, json.Unmarshal([]byte(tt.text), &want))
 			converter := runtime.DefaultUnstructuredConverter
-			if err := converter.FromUnstructured(want, tt.into); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, converter.FromUnstructured(want, tt.into))
 			fields, err := converter.ToUnstructured(tt.into.DeepCopyObject())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			written, err := json.Marshal(fields)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			got := map[string]any{}
-			if err := json.Unmarshal(written, &got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, json.Unmarshal(written, &got))
 			unstructured.RemoveNestedField(got, "metadata", "creationTimestamp")
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("after reading and writing (-want +got):\n%s", diff)

@@ -75,16 +75,12 @@ func TestAPodOfAnotherSchedulerIsPlainToTheAgent(t *testing.T) {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable},
 	}
 	trusted, err := trimmer(convert.NewSchedulers("tenon-scheduler", "volcano"))(pod.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if e := desired.FromAPI(trusted.(*convert.Pod)); !e.Uses || e.Entry.CPUList != "0-3" || len(e.Entry.Devices) != 1 {
 		t.Fatalf("of a trusted scheduler the agent sees %+v, want the allocation", e)
 	}
 	foreign, err := trimmer(convert.NewSchedulers("tenon-scheduler"))(pod.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	plain := pod.DeepCopy()
 	plain.Labels = map[string]string{"app": "a"}
 	plain.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes": "x"}

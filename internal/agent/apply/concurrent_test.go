@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -51,9 +52,7 @@ func TestHooksAndPassesSideBySide(t *testing.T) {
 				}
 			}
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		e := apply.New(apply.Options{Cgroup: tree})
 		e.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 		e.Prune(func(func(string) bool) {})
@@ -116,9 +115,7 @@ func TestAPoolThatMovesWhileAContainerStartsRefusesNothing(t *testing.T) {
 			}
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	engine := apply.New(apply.Options{Cgroup: tree})
 	engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	engine.Prune(func(func(string) bool) {})
@@ -127,9 +124,7 @@ func TestAPoolThatMovesWhileAContainerStartsRefusesNothing(t *testing.T) {
 	if _, err := engine.Create(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.MkdirAll(c.Group); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, tree.MkdirAll(c.Group))
 	if err := tree.Write(c.Group, desired.CPUs, "0-2"); err != nil { // the pass of Start writes another set
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -44,9 +45,7 @@ func newEnforcer(t *testing.T, writes bool) (*Enforcer, *testclock.FakeClock) {
 			Report: func(Record) {}, Timed: func(time.Duration) {},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return enforcer, clock
 }
 
@@ -139,9 +138,7 @@ func TestTheGroupOfAClassIsThatOfTheDriverWhoseGroupsExist(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if err := os.MkdirAll(filepath.Join(dir, c.exists), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.MkdirAll(filepath.Join(dir, c.exists), 0o755))
 			e := New(Options{Cgroup: Mounted(dir, desired.V2), Roots: kubepods("a")})
 			if got := [2]string{e.ClassGroup(""), e.ClassGroup("burstable")}; got != [2]string{c.all, c.burstable} {
 				t.Errorf("got %q, want %q and %q", got, c.all, c.burstable)

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,9 +67,7 @@ func newRigOf(t *testing.T, dialect desired.Dialect) *rig {
 	m := smallMachine(t)
 	r := &rig{t: t}
 	tree, err := kernel.Open(kernel.Options{Machine: m, Dialect: dialect, Observe: r.observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	r.wire = &wire{Tree: tree}
 	r.engine = apply.New(apply.Options{
 		Cgroup: r.wire,
@@ -384,9 +383,7 @@ func TestCheckpointThatCannotBeReadIsRefused(t *testing.T) {
 		"a malformed cpuset": `{"version":1,"grants":{"u":{"class":"LSE","cpuset":"1-"}}}`,
 	} {
 		file := filepath.Join(t.TempDir(), "grants.json")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 		if got, err := apply.File(file).Load(); err == nil {
 			t.Errorf("%s was read as %v", name, got)
 		}
@@ -397,13 +394,9 @@ func TestMountedTreeWritesOneValueOnce(t *testing.T) {
 	t.Parallel()
 	for dialect, path := range map[desired.Dialect]string{desired.V2: "g", desired.V1: "cpuset/g"} {
 		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, path, "child"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Join(dir, path, "child"), 0o755))
 		file := filepath.Join(dir, path, desired.CPUs)
-		if err := os.WriteFile(file, []byte("0-3\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, []byte("0-3\n"), 0o644))
 		tree := apply.Mounted(dir, dialect)
 		if got, err := tree.Read("g", desired.CPUs); err != nil || got != "0-3" {
 			t.Errorf("%v: read %q (%v), want 0-3", dialect, got, err)

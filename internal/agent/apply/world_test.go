@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -136,17 +137,11 @@ func newWorld(t *rapid.T, m *topo.Machine, d desired.Dialect, c apply.Checkpoint
 		pods: map[string]*simPod{}, leaves: map[string]*simLeaf{},
 	}
 	tree, err := kernel.Open(kernel.Options{Dialect: d, Machine: m, Observe: w.observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w.tree, w.wire = tree, &wire{Tree: tree}
 	besteffort := path.Dir(w.groupOf(&simPod{Pod: desired.Pod{Entry: ledger.Entry{UID: "x", Role: qos.BEPool}}}))
-	if err := tree.MkdirAll(path.Join(besteffort, "x")); err != nil {
-		t.Fatal(err)
-	}
-	if err := tree.Rmdir(path.Join(besteffort, "x")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, tree.MkdirAll(path.Join(besteffort, "x")))
+	testkit.Check(t, tree.Rmdir(path.Join(besteffort, "x")))
 	w.facts = ledger.Facts{Machine: m, MinSharedCPUs: -1}
 	w.boot()
 	return w

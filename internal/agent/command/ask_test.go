@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestWhoIsAskedFollowsFromTheFlags: settings by flag take precedence over the kubelet's, and phase 1 asks no kubelet.
@@ -67,9 +68,7 @@ func TestWhoIsAskedFollowsFromTheFlags(t *testing.T) {
 			var ask askFlags
 			flags.add(fs)
 			ask.add(fs)
-			if err := fs.Parse(tt.args); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, fs.Parse(tt.args))
 			o := app.Options{
 				Node: "n0", Root: host.Root{Dir: "/"},
 				Switches: probe.Switches{QueryKubelet: !tt.blind, CPUSetAllocator: !tt.blind},

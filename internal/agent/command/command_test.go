@@ -48,13 +48,9 @@ func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 func tree(t *testing.T, name string) string {
 	t.Helper()
 	d, _, err := machine.Parse(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	dir := filepath.Join(testkit.Dir(t), "my-machine")
-	if err := d.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Write(dir))
 	return dir
 }
 
@@ -69,9 +65,7 @@ func TestProbePrintsOneListAndDocuments(t *testing.T) {
 		APIVersion, Kind string
 		Items            []v1alpha2.NodeResourceTopology
 	}
-	if err := gojson.Unmarshal([]byte(text), &list); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, gojson.Unmarshal([]byte(text), &list))
 	if list.APIVersion != "v1" || list.Kind != "List" || len(list.Items) != 1 {
 		t.Fatalf("%s %s of %d items, want a v1 List of one", list.APIVersion, list.Kind, len(list.Items))
 	}
@@ -88,9 +82,7 @@ func TestProbePrintsOneListAndDocuments(t *testing.T) {
 		t.Fatalf("probe -o yaml = %v, %.40q", err, text)
 	}
 	var fromYAML v1alpha2.NodeResourceTopology
-	if err := yaml.UnmarshalStrict([]byte(strings.TrimPrefix(text, "---\n")), &fromYAML); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict([]byte(strings.TrimPrefix(text, "---\n")), &fromYAML))
 	if fromYAML.Name != "n7" ||
 		fromYAML.Annotations[annotation.CPUTopology] != nrt.Annotations[annotation.CPUTopology] {
 		t.Errorf("yaml describes another machine than json")
@@ -103,9 +95,7 @@ func TestProbeOfEqualTreesPrintsEqualBytes(t *testing.T) {
 	for range 2 {
 		text, _, err := run(t, "probe", "--root", tree(t, "snc2"), "--node-name", "n0", "--kubelet",
 			"static,full-pcpus-only,distribute-cpus-across-numa,reserved=0,56")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		texts = append(texts, text)
 	}
 	if texts[0] != texts[1] {
@@ -155,14 +145,10 @@ func TestHealthAndMetricsAreServed(t *testing.T) {
 	defer server.Close()
 	get := func(path string) (int, string) {
 		r, err := http.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer r.Body.Close()
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return r.StatusCode, string(body)
 	}
 	if code, text := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "not published") {
@@ -179,12 +165,8 @@ func TestHealthAndMetricsAreServed(t *testing.T) {
 func TestProbePrintsWhatIsPublishedForVolcanoAndWhatTheKubeletRecorded(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "hybrid")
-	if err := os.MkdirAll(filepath.Join(dir, "var/lib/kubelet"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, memoryFile), []byte(memoryRecord), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Join(dir, "var/lib/kubelet"), 0o755))
+	testkit.Check(t, os.WriteFile(filepath.Join(dir, memoryFile), []byte(memoryRecord), 0o644))
 	args := []string{
 		"probe", "--root", dir, "--kubelet", "static,reserved=0-1,memory-static,restricted",
 		"--publish-numatopology", "-o", "json",
@@ -200,9 +182,7 @@ func TestProbePrintsWhatIsPublishedForVolcanoAndWhatTheKubeletRecorded(t *testin
 			Spec     nodeinfo.NumatopoSpec
 		}
 	}
-	if err := gojson.Unmarshal([]byte(text), &list); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, gojson.Unmarshal([]byte(text), &list))
 	if len(list.Items) != 2 || list.Items[0].Kind != "NodeResourceTopology" || list.Items[1].Kind != "Numatopology" {
 		t.Fatalf("items: %+v", list.Items)
 	}
@@ -214,9 +194,7 @@ func TestProbePrintsWhatIsPublishedForVolcanoAndWhatTheKubeletRecorded(t *testin
 		got.Policies["TopologyManagerPolicy"] != "restricted" {
 		t.Errorf("Numatopology = %+v", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, memoryFile), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(filepath.Join(dir, memoryFile), []byte("{"), 0o644))
 	text, notes, err = run(t, args...)
 	if err != nil || strings.Contains(text, "numa-state") ||
 		!strings.Contains(notes, "cannot be used: "+filepath.Join(dir, memoryFile)) {
@@ -232,12 +210,8 @@ func TestProbeKnowsTheKubeletFromTheMachinesFiles(t *testing.T) {
 	put := func(name, text string) {
 		t.Helper()
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		testkit.Check(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	prints := func(want, note string, args ...string) {
 		t.Helper()

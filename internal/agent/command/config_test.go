@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/nearest"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const configHeader = "apiVersion: config.tenon.sh/v1alpha1\nkind: AgentConfiguration\n"
@@ -21,13 +22,9 @@ const configHeader = "apiVersion: config.tenon.sh/v1alpha1\nkind: AgentConfigura
 func checkConfig(t *testing.T, text string) (strict.Settings, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "agent.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	d, err := strict.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	d.File = "agent.yaml"
 	return CheckConfig(d)
 }
@@ -68,9 +65,7 @@ func TestTheFileOfAnAgent(t *testing.T) {
 func TestEveryFieldOfTheFileHasAFlag(t *testing.T) {
 	t.Parallel()
 	settings, err := checkConfig(t, configHeader+"nriSocket: ''\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	names := nearest.Fields(reflect.TypeFor[v1alpha1.AgentConfiguration]())
 	if len(settings.All) != len(names)-2 { // apiVersion and kind
 		t.Errorf("%d settings of %d fields", len(settings.All), len(names)-2)
@@ -86,13 +81,9 @@ func TestAFlagOfTheAgentWinsOverItsFile(t *testing.T) {
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	var r runFlags
 	r.add(fs)
-	if err := fs.Parse([]string{"--resync=7s", "--device-exempt=mine"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, fs.Parse([]string{"--resync=7s", "--device-exempt=mine"}))
 	all, err := strict.Parse("f", []byte(configHeader+"resync: 9s\ndeviceExempt: [theirs]\ncgroupRoot: /pods\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if _, err := r.complete(fs, all[0]); err != nil {
 		t.Fatal(err)
 	}

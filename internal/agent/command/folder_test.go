@@ -41,9 +41,7 @@ func folders() map[string]struct{ path, fails, test string } {
 func TestEachFolderOfTheDaemonSetIsNeeded(t *testing.T) {
 	t.Parallel()
 	var ds appsv1.DaemonSet
-	if err := yaml.UnmarshalStrict(deploy.Agent()[0], &ds); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict(deploy.Agent()[0], &ds))
 	if err := agentOn(t, nodeWithout(t, ""), time.Minute); err != nil {
 		t.Fatalf("with all folders: %v", err)
 	}
@@ -91,16 +89,12 @@ func nodeWithout(t *testing.T, path string) string {
 		if err == nil {
 			err = os.WriteFile(name, []byte(text), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	if path != "" {
 		at := filepath.Join(dir, path)
 		_ = os.MkdirAll(filepath.Dir(at), 0o755) // it is there
-		if err := errors.Join(os.RemoveAll(at), os.WriteFile(at, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(os.RemoveAll(at), os.WriteFile(at, nil, 0o600)))
 	}
 	return dir
 }

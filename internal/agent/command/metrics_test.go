@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestMetricsAreForThoseWhomTheAPIServerLetsReadThem, and it is asked once a minute for each token.
@@ -117,15 +119,11 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	address := free.Addr().String()
 	_ = free.Close() // the port is free again
 	stop, err := serveMetrics(t.Context(), address, "n", file, http.NotFoundHandler())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer stop()
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
@@ -136,9 +134,7 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 		"http://" + address + "/metrics":  http.StatusBadRequest,
 	} {
 		response, err := client.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if _ = response.Body.Close(); response.StatusCode != want {
 			t.Errorf("%s: %s, want %d", url, response.Status, want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const twoCards = `<nvidia_smi_log><driver_version>570.133.20</driver_version>
@@ -39,14 +40,10 @@ func TestTheAgentReadsWhatTheReporterWrites(t *testing.T) {
 		}
 	})
 	agent, err := inventory.New(inventory.Options{Root: root, Clock: clock.RealClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	look := func() []host.Dropped {
 		t.Helper()
-		if err := r.report(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, r.report(t.Context()))
 		if _, err := agent.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -83,12 +80,8 @@ func TestAMachineWithoutADriverHasNoCards(t *testing.T) {
 	out := root.Path(host.DropDirs()[0])
 	file := filepath.Join(out, nvidiaFile)
 	old := []byte(`[{"uuid":"GPU-1"}]`)
-	if err := errors.Join(os.MkdirAll(out, 0o755), os.WriteFile(file, old, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err := newReporter(root.Dir, out, inventory.HostSMI).report(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(os.MkdirAll(out, 0o755), os.WriteFile(file, old, 0o600)))
+	testkit.Check(t, newReporter(root.Dir, out, inventory.HostSMI).report(t.Context()))
 	if text, err := os.ReadFile(file); err != nil || string(text) != "[]\n" {
 		t.Errorf("%s: %v", text, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/mem"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func FuzzRawCodec(f *testing.F) {
@@ -17,17 +19,13 @@ func FuzzRawCodec(f *testing.F) {
 		received := mem.BufferSlice{mem.Copy(message[:cut], pool), mem.Copy(message[cut:], pool)}
 		var codec rawCodec
 		var fr frame
-		if err := codec.Unmarshal(received, &fr); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, codec.Unmarshal(received, &fr))
 		received.Free() // as gRPC does
 		if got := fr.bytes(); !bytes.Equal(got, message) {
 			t.Fatalf("received %x, want %x", got, message)
 		}
 		sent, err := codec.Marshal(&fr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if got := sent.Materialize(); !bytes.Equal(got, message) {
 			t.Errorf("sent %x, want %x", got, message)
 		}

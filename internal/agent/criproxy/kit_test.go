@@ -27,6 +27,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // patience bounds waits for something that happens soon.
@@ -85,9 +86,7 @@ func newRuntime(t testing.TB) *runtime {
 func folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -273,9 +272,7 @@ func newOptions(t testing.TB, runtimeSocket string, change ...func(*criproxy.Opt
 	for _, c := range change {
 		c(&o)
 	}
-	if err := os.MkdirAll(o.HooksDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(o.HooksDir, 0o755))
 	return o
 }
 
@@ -287,9 +284,7 @@ func start(t testing.TB, o criproxy.Options) *proxy {
 func startDraining(t testing.TB, o criproxy.Options, drain time.Duration) *proxy {
 	t.Helper()
 	p, err := criproxy.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p.SetDrain(drain)
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	ready, done := make(chan struct{}), make(chan error, 1)
@@ -320,9 +315,7 @@ func connect(t testing.TB, socket string, o ...grpc.DialOption) *grpc.ClientConn
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.MaxCallSendMsgSize(64<<20)),
 	}, o...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -336,9 +329,7 @@ func (p *proxy) kubelet(t testing.TB) cri.RuntimeServiceClient {
 // register writes a registration.
 func (p *proxy) register(t testing.TB, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.hooks, name), []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(filepath.Join(p.hooks, name), []byte(content), 0o644))
 }
 
 // allHooks is the list of a registration for every hook.
@@ -537,8 +528,6 @@ func imagesAt(socket string) func(*criproxy.Options) {
 func marshal(t testing.TB, m proto.Message) wire {
 	t.Helper()
 	w, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return w
 }

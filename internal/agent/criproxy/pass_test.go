@@ -23,6 +23,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // methods are all that cri-api has, by full name.
@@ -154,9 +155,7 @@ func TestEveryMethodPassesByteForByte(t *testing.T) {
 			ctx := metadata.NewOutgoingContext(t.Context(),
 				metadata.Pairs("trace", "x", "trace", "y", "some-bin", "\xfe\x00"))
 			out, header, trailer, err := call(ctx, conn, method, request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if !bytes.Equal(got, request) {
 				t.Errorf("the runtime got %x, want %x", got, request)
 			}
@@ -206,9 +205,7 @@ func TestStatusAndDetailsPass(t *testing.T) {
 	} {
 		want, err := status.New(codes.Code(42),
 			"a code of tomorrow: ü").WithDetails(&v1alpha1.HugepageLimit{PageSize: "2MB", Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		rt.on(method, func(s grpc.ServerStream) error {
 			s.SetTrailer(metadata.Pairs("why", "so"))
 			return want.Err()
@@ -246,9 +243,7 @@ func TestAnUnknownServiceStreamsBothWays(t *testing.T) {
 	})
 	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
 		grpc.ForceCodecV2(wireCodec{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	expect := func(want string) {
 		t.Helper()
 		var w wire
@@ -259,14 +254,10 @@ func TestAnUnknownServiceStreamsBothWays(t *testing.T) {
 	expect("hello")
 	for i := range 3 {
 		w := wire(fmt.Sprint(i))
-		if err := s.SendMsg(&w); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.SendMsg(&w))
 		expect(fmt.Sprintf("%d!", i))
 	}
-	if err := s.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.CloseSend())
 	var w wire
 	_ = s.RecvMsg(&w)
 	if got := s.Trailer().Get("end"); !slices.Equal(got, []string{"EOF"}) {
@@ -287,13 +278,9 @@ func TestHeadersComeBeforeTheFirstMessage(t *testing.T) {
 	})
 	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true},
 		cri.RuntimeService_GetContainerEvents_FullMethodName, grpc.ForceCodecV2(wireCodec{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w := wire{}
-	if err := s.SendMsg(&w); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.SendMsg(&w))
 	header, err := s.Header()
 	close(release)
 	if err != nil || !slices.Equal(header.Get("early"), []string{"yes"}) {
@@ -378,9 +365,7 @@ func TestMessagesOf17MiBPass(t *testing.T) {
 		})
 		out, _, _, err := call(t.Context(), conn, method, request)
 		rt.on(method, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if !bytes.Equal(got, request) || len(out) != 1 || !bytes.Equal(out[0], big) {
 			t.Errorf("%s: a message of %d bytes changed on its way", method, len(big))
 		}
@@ -427,9 +412,7 @@ func TestARuntimeThatRestartsIsFoundAgain(t *testing.T) {
 		_, err := c.Version(t.Context(), &cri.VersionRequest{})
 		return err
 	}
-	if err := version(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, version())
 	rt.stop()
 	if err := version(); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a runtime: got %v, want Unavailable", err)

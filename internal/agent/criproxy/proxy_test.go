@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
 	"github.com/tenon-project/tenon/internal/agent/socket"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestOptionsThatAreWrong(t *testing.T) {
@@ -165,9 +166,7 @@ func TestTheProxyListensOnlyWhenItKnowsTheRuntime(t *testing.T) {
 	dir := folder(t)
 	o := criproxy.Options{Listen: filepath.Join(dir, "cri.sock"), Runtime: rt.socket, HooksDir: dir}
 	p, err := criproxy.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- p.Run(ctx, func() { close(ready) }) }()
@@ -210,9 +209,7 @@ func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
 	version := func(c cri.RuntimeServiceClient) error {
 		return second(c.Version(t.Context(), &cri.VersionRequest{}))
 	}
-	if err := version(before); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, version(before))
 	for what, remove := range map[string]func() error{
 		"the socket": func() error { return os.Remove(p.socket) },
 		"the folder": func() error { // at once, as it is made again meanwhile
@@ -220,9 +217,7 @@ func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
 			return os.Rename(filepath.Dir(p.socket), away)
 		},
 	} {
-		if err := remove(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, remove())
 		eventually(t, what+" is there again", func() error { return socket.Probe(t.Context(), p.socket) })
 		if f, err := os.Stat(p.socket); err != nil || f.Mode().Perm() != 0o600 {
 			t.Errorf("%s: got %v, %v, want mode 600", what, f, err)

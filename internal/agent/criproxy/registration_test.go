@@ -15,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const hookList = "PreRunPodSandbox, PostStopPodSandbox, PreCreateContainer, PreStartContainer, PostStartContainer, " +
@@ -83,14 +84,10 @@ func TestRegistrations(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "some.json")
-			if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(path, []byte(c.content), 0o600))
 			got, err := criproxy.ReadRegistration(path)
 			if len(c.err) == 0 {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				if diff := cmp.Diff(&c.want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -156,18 +153,14 @@ func TestAChangeOfTheHooksFolderCountsFromTheNextCallOn(t *testing.T) {
 	expect("a file that became unreadable keeps its last meaning", [2]int{1, 1})
 	p.register(t, "one.json", two.registration(criproxy.Ignore))
 	expect("a file that names another server", [2]int{0, 2})
-	if err := os.Remove(filepath.Join(p.hooks, "one.json")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(filepath.Join(p.hooks, "one.json")))
 	expect("a file less", [2]int{0, 1})
 	p.register(t, "three.json",
 		`{"remote-endpoint":"/x","failure-policy":"Sometimes","runtime-hooks":["PreRunPodSandbox"]}`)
 	p.register(t, "three.yaml", one.registration(criproxy.Fail))
 	p.register(t, ".three.json", one.registration(criproxy.Fail))
 	expect("files that register nothing", [2]int{0, 1})
-	if err := os.RemoveAll(p.hooks); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.RemoveAll(p.hooks))
 	expect("no folder", [2]int{0, 0})
 }
 
@@ -186,16 +179,10 @@ func TestAMalformedRegistrationHoldsBackWhatMustBeEnforced(t *testing.T) {
 func TestOnlyRegularFilesAreRegistrations(t *testing.T) {
 	rt, h := newRuntime(t), newHooks(t)
 	p := newProxy(t, rt.socket)
-	if err := unix.Mkfifo(filepath.Join(p.hooks, "a.json"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, unix.Mkfifo(filepath.Join(p.hooks, "a.json"), 0o600))
 	large, err := os.Create(filepath.Join(p.hooks, "b.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(large.Truncate(1<<40), large.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, errors.Join(large.Truncate(1<<40), large.Close()))
 	p.register(t, "c.json", h.registration(criproxy.Ignore))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

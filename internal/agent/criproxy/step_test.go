@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // podConfig is a pod of the kubelet's; more are annotations and, with the prefix label:, labels.
@@ -73,15 +74,11 @@ func containerConfig(name string) *cri.ContainerConfig {
 func runPod(t *testing.T, c cri.RuntimeServiceClient, config *cri.PodSandboxConfig) (sandbox, container string) {
 	t.Helper()
 	b, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: config, RuntimeHandler: "runc"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	k, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
 		PodSandboxId: b.GetPodSandboxId(), Config: containerConfig("main"), SandboxConfig: config,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return b.GetPodSandboxId(), k.GetContainerId()
 }
 
@@ -100,9 +97,7 @@ func TestHooksReceiveTheRequestsToTheRuntime(t *testing.T) {
 		second(c.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: container})),
 		second(c.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: sandbox})),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	meta := &v1alpha1.PodSandboxMetadata{Name: "a", Uid: "uid-a", Namespace: "default", Attempt: 1}
 	pod := &v1alpha1.PodSandboxHookRequest{
@@ -476,9 +471,7 @@ func TestAContainerOfAnExclusivePodCannotPassAsPlain(t *testing.T) {
 	p.register(t, "a.json", h.registration(criproxy.Ignore))
 	c := p.kubelet(t)
 	b, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: podConfig("a", exclusive()...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	h.stop()
 	for _, config := range []*cri.PodSandboxConfig{nil, podConfig("a"), podConfig("b")} {
 		_, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
@@ -545,9 +538,7 @@ func TestAHookLeavesTheRuntimeSomeOfTheCallersTime(t *testing.T) {
 		}
 		_, err := c.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: podConfig("a")})
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if got := <-left; got > want {
 			t.Errorf("of %v the hook gets %v, want %v or less", given, got, want)
 		}
@@ -664,9 +655,7 @@ func TestAPartOfAnIDIsTheSameContainer(t *testing.T) {
 		func(s grpc.ServerStream) error { return s.SendMsg(&wire{}) })
 	_, err := c.UpdateContainerResources(t.Context(),
 		&cri.UpdateContainerResourcesRequest{ContainerId: container[:len(container)-2]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: container}); err != nil {
 		t.Fatal(err)
 	}
@@ -710,16 +699,12 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 		second(c.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: container})),
 		second(c.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: sandbox})),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	if s, k := p.Size(); s != 2 || k != 2 {
 		t.Errorf("before: %d sandboxes, %d containers, want two of each", s, k)
 	}
-	if err := p.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, p.Sweep(t.Context()))
 	if s, k := p.Size(); s != 1 || k != 1 {
 		t.Errorf("after: %d sandboxes, %d containers, want one of each", s, k)
 	}
@@ -730,9 +715,7 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 		w := wire{}
 		return s.SendMsg(&w)
 	})
-	if err := p.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, p.Sweep(t.Context()))
 	if s, k := p.Size(); s != 2 || k != 1 {
 		t.Errorf("with a pod that came meanwhile: %d sandboxes, %d containers, want 2 and 1", s, k)
 	}

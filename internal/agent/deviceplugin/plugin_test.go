@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // kubelet is what a kubelet has for device plugins.
@@ -38,9 +39,7 @@ func start(t *testing.T, dir string) *kubelet {
 	k := &kubelet{dir: dir, server: grpc.NewServer(), registered: make(chan *pluginapi.RegisterRequest, 10)}
 	pluginapi.RegisterRegistrationServer(k.server, k)
 	l, err := net.Listen("unix", filepath.Join(dir, "kubelet.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	go func() { _ = k.server.Serve(l) }()
 	t.Cleanup(k.server.Stop)
 	return k
@@ -67,16 +66,12 @@ func (k *kubelet) wantPlugin(t *testing.T, resource string, devices int) {
 	}
 	conn, err := grpc.NewClient("unix:"+filepath.Join(k.dir, r.GetEndpoint()),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	k.plugin = conn
 	p := pluginapi.NewDevicePluginClient(conn)
 	stream, err := p.ListAndWatch(t.Context(), &pluginapi.Empty{}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	list, err := stream.Recv()
 	if err != nil || len(list.GetDevices()) != devices {
 		t.Errorf("it lists %v, %v; want %d devices", list.GetDevices(), err, devices)
@@ -111,9 +106,7 @@ func (k *kubelet) end() {
 func TestAPluginRegistersWheneverAKubeletLeaves(t *testing.T) {
 	t.Parallel()
 	root, err := os.MkdirTemp("", "tenon-") // a test's own folder has too long a name for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	dir := filepath.Join(root, pluginapi.DevicePluginPath)
 	var mu sync.Mutex
@@ -131,9 +124,7 @@ func TestAPluginRegistersWheneverAKubeletLeaves(t *testing.T) {
 			errs = append(errs, err.Error())
 		})
 	})
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(dir, 0o750))
 	k := start(t, dir)
 	k.wantPlugin(t, annotation.ResourcePresence, 2)
 	k.end()

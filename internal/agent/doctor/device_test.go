@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // withGPU is a machine with one GPU on which all is well but for the files of /dev, which withFiles makes.
@@ -34,13 +35,9 @@ func withGPU() map[string]string {
 // withFiles makes character devices: links to one that every machine has.
 func withFiles(t *testing.T, root host.Root, names ...string) {
 	t.Helper()
-	if err := os.MkdirAll(root.Path("dev"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(root.Path("dev"), 0o755))
 	for _, name := range names {
-		if err := os.Symlink("/dev/null", filepath.Join(root.Path("dev"), name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Symlink("/dev/null", filepath.Join(root.Path("dev"), name)))
 	}
 }
 

@@ -31,14 +31,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
@@ -95,26 +91,18 @@ func good() map[string]string {
 func lay(t *testing.T, files map[string]string) host.Root {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for name, text := range files {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		if text == socket {
 			l, err := new(net.ListenConfig).Listen(t.Context(), "unix", file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 			continue
 		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	return host.Root{Dir: dir}
 }
@@ -136,9 +124,7 @@ func TestAMachineOnWhichAllIsWell(t *testing.T) {
 	t.Parallel()
 	d := view.NewDiagnosis("machine /", Machine(answers(lay(t, good()), "v2.4.2")))
 	var b strings.Builder
-	if err := d.Print(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Print(&b))
 	if !d.Healthy() {
 		t.Error("a check fails")
 	}
@@ -162,9 +148,7 @@ func TestAMachineWithEverythingWrong(t *testing.T) {
 	o.AskAgent = func() error { return errors.New("the node's topology is not published yet") }
 	d := view.NewDiagnosis("machine /", Machine(o))
 	var b strings.Builder
-	if err := d.Print(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Print(&b))
 	if d.Healthy() {
 		t.Error("no check fails")
 	}
@@ -204,9 +188,7 @@ func FuzzRuntimeFiles(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, runtime, kubelet string) {
 		for i, text := range []string{runtime, kubelet} {
-			if err := os.WriteFile(filepath.Join(root.Dir, files[i]), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(filepath.Join(root.Dir, files[i]), []byte(text), 0o644))
 		}
 		for _, finding := range Machine(Options{Root: root}) {
 			settled := finding.Status == OK || finding.Status == Unknown
@@ -618,9 +600,7 @@ func TestALinkOutOfTheRootIsNotFollowed(t *testing.T) {
 	root := lay(t, good())
 	file := root.Path("var/lib/kubelet/config.yaml")
 	outside := filepath.Join(t.TempDir(), "config.yaml")
-	if err := errors.Join(os.Rename(file, outside), os.Symlink(outside, file)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(os.Rename(file, outside), os.Symlink(outside, file)))
 	for _, f := range Machine(answers(root, "2.4.2")) {
 		if f.Check == "kubelet-config" && f.Status == OK {
 			t.Errorf("another machine's file counts: %+v", f)

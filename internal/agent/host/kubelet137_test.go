@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // The records in testdata/kubelet-1.37 were written by the state packages of kubelet 1.37.2 with the feature
@@ -23,9 +24,7 @@ const (
 func records(t *testing.T, file string, change func(string) string) host.Root {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "kubelet-1.37", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return write(t, map[string]string{"var/lib/kubelet/" + file: change(string(text))})
 }
 
@@ -40,9 +39,7 @@ func unchanged(text string) string { return text }
 func TestWhatKubelet137GavePodsAsAWholeIsRead(t *testing.T) {
 	t.Parallel()
 	cpus, err := host.ReadCPUState(records(t, "cpu_manager_state", unchanged))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := host.CPUState{
 		Policy: "static", Default: []int{0, 1, 6, 7},
 		Pods: map[string][]int{byContainer: {2, 3}, asOne: {4, 5}},
@@ -54,9 +51,7 @@ func TestWhatKubelet137GavePodsAsAWholeIsRead(t *testing.T) {
 		t.Errorf("cpu_manager_state (-want +got):\n%s", d)
 	}
 	memory, err := host.ReadMemoryState(records(t, "memory_manager_state", unchanged))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	pods := map[string]map[string][]host.MemoryBlock{
 		byContainer: {"main": {{NUMAIDs: []int{0}, Type: "memory", Bytes: 2 << 30}}},
 		asOne:       {host.WholePod: {{NUMAIDs: []int{0}, Type: "memory", Bytes: 3 << 30}}},

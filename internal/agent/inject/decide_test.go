@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // file is a device file of the test machine.
@@ -270,9 +271,7 @@ func TestDecide(t *testing.T) {
 				test.node(n)
 			}
 			got, err := inject.Decide(n, &test.container)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.env, got.Env); diff != "" {
 				t.Errorf("variables (-want +got):\n%s", diff)
 			}
@@ -295,9 +294,7 @@ func TestDecide(t *testing.T) {
 func exempt(t *testing.T, text string) []inject.Exemption {
 	t.Helper()
 	e, err := inject.ParseExemption(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return []inject.Exemption{e}
 }
 

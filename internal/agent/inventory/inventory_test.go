@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/core/device"
 	local "github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -342,9 +343,7 @@ func TestDriversAndDropFilesOfPresetsAgree(t *testing.T) {
 	published := 0
 	for _, preset := range local.Presets() {
 		root := host.Root{Dir: filepath.Join(t.TempDir(), preset.Name)}
-		if err := preset.Write(root.Dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, preset.Write(root.Dir))
 		v, err1 := inventory.New(inventory.Options{
 			Root: root, Drivers: inventory.Sysfs(root), Clock: clock.RealClock{},
 		})

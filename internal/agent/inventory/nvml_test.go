@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // newServer is a DGX A100 of the library's mock, with what that leaves out: eight GPUs on a switch, without faults.
@@ -179,9 +180,7 @@ func TestMIGDevicesThatExist(t *testing.T) {
 		"proc/driver/nvidia/capabilities/gpu1/mig/gi5/ci0/access": "DeviceFileMinor: 49\nDeviceFileMode: 292\n",
 	} {
 		at := root.Path(name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)))
 	}
 	devices := listIn(t, server, root, 9)
 	if diff := cmp.Diff(want, devices[8]); diff != "" {

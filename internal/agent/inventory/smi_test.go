@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -28,9 +29,7 @@ const want = "want.json"
 func recorded(t *testing.T, file string) (about string, parts map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	list := strings.Split("\n"+string(text), "\n-- ")
 	parts = map[string]string{}
 	for _, part := range list[1:] {
@@ -76,9 +75,7 @@ func TestRecordedMachines(t *testing.T) {
 					}
 				}
 				text = strings.TrimPrefix(text, "\n") + "\n-- " + want + " --\n" + string(got) + "\n"
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 				return
 			}
 			if d := cmp.Diff(strings.TrimSpace(parts[want]), string(got)); d != "" {
@@ -101,9 +98,7 @@ func slicesRoot(t *testing.T) host.Root {
 	} {
 		file := root.Path(name)
 		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	return root
 }
@@ -217,9 +212,7 @@ func TestMain(m *testing.M) {
 func TestTheProgramRunsInTheRootOfItsDriver(t *testing.T) {
 	_, parts := recorded(t, "testdata/smi/h100-pcie.txtar")
 	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	root := slicesRoot(t)
 	if list, err := inventory.SMI(root, inventory.HostSMI(root)).Devices(); len(list) != 0 || err != nil {
 		t.Errorf("devices %v of a machine without a driver: %v", list, err)
@@ -228,9 +221,7 @@ func TestTheProgramRunsInTheRootOfItsDriver(t *testing.T) {
 		file := root.Path(driver, "usr/bin/nvidia-smi")
 		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, self, 0o755),
 			os.WriteFile(root.Path(driver, "answer"), []byte(parts["-q -x"]), 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		list, err := inventory.SMI(root, inventory.HostSMI(root)).Devices()
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 			text := "NOT RUN: " + t.Name() + ": wants root and a static test program"

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // answer is what a kubelet 1.36 says, cut down to some fields that are read and some that are not.
@@ -28,9 +29,7 @@ const answer = `{"kubeletconfig":{"enableServer":true,"syncFrequency":"1m0s","ad
 func TestSettingsAreReadAsTheKubeletSpellsThem(t *testing.T) {
 	t.Parallel()
 	got, err := kubeletapi.ParseConfig([]byte(answer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := kubeletapi.Config{
 		Kubelet: annotation.Kubelet{
 			CPU: annotation.KubeletCPU{
@@ -57,9 +56,7 @@ func TestSettingsAreReadAsTheKubeletSpellsThem(t *testing.T) {
 func TestWhatAKubeletLeavesOutHasItsDefault(t *testing.T) {
 	t.Parallel()
 	got, err := kubeletapi.ParseConfig([]byte(`{"kubeletconfig":{"cpuManagerPolicy":"none"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := kubeletapi.Config{
 		Kubelet: annotation.Kubelet{
 			CPU: annotation.KubeletCPU{Policy: "none"}, Memory: annotation.KubeletMemory{Policy: "None"},

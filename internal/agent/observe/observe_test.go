@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -38,13 +39,9 @@ func TestRecordsThatCannotBeUsedLeaveTheLastGoodOneInForce(t *testing.T) {
 			t.Parallel()
 			root := host.Root{Dir: t.TempDir()}
 			file := root.Path("var/lib/kubelet/cpu_manager_state")
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.MkdirAll(filepath.Dir(file), 0o755))
 			if tt.text != "" {
-				if err := os.WriteFile(file, []byte(tt.text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, os.WriteFile(file, []byte(tt.text), 0o644))
 			}
 			last := probe.KubeletState{CPU: host.CPUState{Policy: "static", Pods: map[string][]int{"u": {1, 2}}}}
 			static := annotation.Kubelet{CPU: annotation.KubeletCPU{Policy: "static"}}

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -49,15 +50,11 @@ func TestTheDeviceObject(t *testing.T) {
 		gpu("GPU-b", "1", linked("0")), gpu("GPU-a", "0", linked("1")),
 		{Type: "dpu", UUID: "0000:01:00.0", Resources: map[string]string{"example.com/dpu": "1"}},
 	}, nil, metav1.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	text, err := yaml.Marshal(map[string]any{
 		"labels": got.Labels, "annotations": got.Annotations, "owner": got.OwnerReferences[0].UID, "spec": got.Spec,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	const card = `
     health: true
     id: GPU-%
@@ -317,9 +314,7 @@ func TestWhatDriversKnowIsPublished(t *testing.T) {
 	text, err := yaml.Marshal(map[string]any{
 		"annotations": got.Annotations, "labels": got.Labels, "devices": got.Spec.Devices,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := `annotations:
   node.tenon.sh/device-links: '{"bridges":{"0000:3b:00.0":["pci0000:3a","0000:3a:01.0"]}}'
   node.tenon.sh/device-mode: Own
@@ -387,9 +382,7 @@ func TestTheLeastBandwidthCounts(t *testing.T) {
 		}))
 	}
 	o, err := probe.Device(probe.Input{}, found, nil, metav1.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	links, _, err := annotation.ParseDeviceLinks(o.Annotations[annotation.DeviceLinksKey])
 	if err != nil || links.LaneBandwidth == nil || links.LaneBandwidth.String() != "20G" {
 		t.Errorf("annotations %v, %v; want lanes with 20G", o.Annotations, err)
@@ -408,9 +401,7 @@ func TestLanesToASwitch(t *testing.T) {
 			}))
 		}
 		object, err := probe.Device(probe.Input{NodeName: "n"}, found, nil, metav1.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		facts, problems := new(convert.Known).Read(convert.Sources{Devices: &convert.Devices{Device: object}},
 			convert.DefaultArgs())
 		if len(problems) > 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -119,9 +120,7 @@ func TestNumatopologyNeverOffersACPUTwice(t *testing.T) {
 		}
 		o := probe.Numatopology(in)
 		free, err := cpuset.ParseIDs(o.Spec.NumaResMap["cpu"].Allocatable)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, other := range []string{held, pinned} {
 			ids, _ := cpuset.ParseIDs(other)
 			taken = append(taken, ids...)

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -206,9 +207,7 @@ func TestOfflineCPUsAreNotPublished(t *testing.T) {
 	m := grid.Build(t, spec)
 	nrt := probe.Topology(probe.Input{NodeName: "n0", Machine: m, Mode: ownMode})
 	d, _, err := annotation.ParseCPUTopologyDetail(nrt.Annotations[annotation.CPUTopology])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	cores := map[int32]bool{}
 	for _, c := range d.Detail {
 		if c.ID == 0 || c.ID == 16 {
@@ -281,9 +280,7 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 			annotation.CPUSharedPoolsKey: v.SharedPool(), annotation.BECPUSharedPoolsKey: v.BEPool(),
 		} {
 			parts, _, err := annotation.ParseCPUSharedPools(nrt.Annotations[key])
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			var union cpuset.Set
 			for _, p := range parts {
 				set, _, err := v.Machine().ParseList(p.CPUSet)

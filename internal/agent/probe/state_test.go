@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const gib = 1 << 30
@@ -178,9 +179,7 @@ func TestOwnModeReportsTheKubeletsRecordToo(t *testing.T) {
 	in.Mode, in.Pins = annotation.ModeOwn, nil
 	out := probe.Topology(in)
 	state, _, err := annotation.ParseNUMAState(out.Annotations[annotation.NUMAStateKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if c := state.Pods["a"]["main"]; c.CPUs != "4-5" || len(c.Memory) != 1 || len(c.Devices) != 1 {
 		t.Errorf("container = %+v, want its CPUs, memory and devices", c)
 	}

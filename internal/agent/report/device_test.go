@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // deviceServer is an API server for Devices that can delete them.
@@ -59,9 +60,7 @@ func TestTheNodesDeviceIsKept(t *testing.T) {
 		gv := devicev1alpha1.GroupVersion()
 		fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{},
 			plain{}, plain{}, gv.WithKind("Device"), gv, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		api := deviceServer{&server{fields: fields, gv: gv, kind: "Device"}}
 		var mu sync.Mutex
 		var want, seen *devicev1alpha1.Device

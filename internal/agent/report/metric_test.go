@@ -18,6 +18,7 @@ import (
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // metricServer is an API server for NodeMetrics that notes which subresource was applied.
@@ -40,9 +41,7 @@ func TestTheNodesUseIsReported(t *testing.T) {
 		gv := slo.GroupVersion()
 		fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{},
 			plain{}, plain{}, gv.WithKind(slo.NodeMetricKind), gv, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		api := &metricServer{server: &server{fields: fields, gv: gv, kind: slo.NodeMetricKind}}
 		var mu sync.Mutex
 		var policy *slo.NodeMetricCollectPolicy

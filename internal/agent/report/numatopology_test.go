@@ -17,6 +17,7 @@ import (
 
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // numatopologyServer is an API server for Numatopologies: writes at an older version are conflicts, managedFields are
@@ -32,9 +33,7 @@ func newNumatopologyServer(t *testing.T) *numatopologyServer {
 	fields, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), converter{},
 		plain{}, plain{},
 		nodeinfo.GroupVersion().WithKind("Numatopology"), nodeinfo.GroupVersion(), "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return &numatopologyServer{server: &server{fields: fields, gv: nodeinfo.GroupVersion()}}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/report"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -571,9 +572,7 @@ func TestGenerationGrowsByOneForEachChangeOverRestartsAndDeletions(t *testing.T)
 		gen := func() int64 {
 			object, _ := w.server.state()
 			r, _, err := annotation.ParseReport(object.GetAnnotations()[annotation.ReportKey])
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if r != kept {
 				t.Errorf("kept %+v, published %+v", kept, r)
 			}

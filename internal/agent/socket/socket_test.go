@@ -11,20 +11,17 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/agent/socket"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestASecondProcessIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "x.sock")
 	lock, err := socket.Claim(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if _, err := socket.Claim(path); !errors.Is(err, socket.ErrClaimed) || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want ErrClaimed with the path", err)
 	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, lock.Close())
 	again, err := socket.Claim(path)
 	if err != nil {
 		t.Fatalf("after the first has ended: %v", err)
@@ -37,14 +34,10 @@ func TestTheSocketIsItsOwnersAlone(t *testing.T) {
 	old := syscall.Umask(0) // the widest that a process may have been started with
 	defer syscall.Umask(old)
 	l, err := socket.Listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer l.Close()
 	f, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got := f.Mode().Perm(); got != 0o600 {
 		t.Errorf("mode %o, want 600", got)
 	}
@@ -58,33 +51,23 @@ func TestWhatStandsAtTheSocketsPath(t *testing.T) {
 		"nothing": {func(*testing.T, string) {}, ""},
 		"the socket of a dead process": {func(t *testing.T, path string) {
 			l, err := net.Listen("unix", path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			l.(*net.UnixListener).SetUnlinkOnClose(false)
 			_ = l.Close()
 		}, ""},
 		"the socket of a living one": {func(t *testing.T, path string) {
 			l, err := net.Listen("unix", path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 		}, "another program listens there"},
 		"a file": {func(t *testing.T, path string) {
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(path, nil, 0o600))
 		}, "a file that is not a socket"},
 		"a folder": {func(t *testing.T, path string) {
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.Mkdir(path, 0o700))
 		}, "a file that is not a socket"},
 		"a link": {func(t *testing.T, path string) {
-			if err := os.Symlink("/dev/null", path); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.Symlink("/dev/null", path))
 		}, "a file that is not a socket"},
 	}
 	for name, c := range cases {
@@ -93,9 +76,7 @@ func TestWhatStandsAtTheSocketsPath(t *testing.T) {
 			c.before(t, path)
 			l, err := socket.Listen(context.Background(), path)
 			if c.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				_ = l.Close()
 				return
 			}

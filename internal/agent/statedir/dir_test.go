@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestFilesAreReadAsTheyWereWritten(t *testing.T) {
@@ -16,16 +17,10 @@ func TestFilesAreReadAsTheyWereWritten(t *testing.T) {
 	if text, err := dir.Read("a.json"); text != "" || err != nil {
 		t.Errorf("a missing file is %q, %v", text, err)
 	}
-	if err := errors.Join(dir.Remove("a.json"), dir.Write("a.json", "1"), dir.Write("a.json", "2")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(dir.Remove("a.json"), dir.Write("a.json", "1"), dir.Write("a.json", "2")))
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(dir.Path("a.json"), old, old); err != nil {
-		t.Fatal(err)
-	}
-	if err := dir.Write("a.json", "2"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Chtimes(dir.Path("a.json"), old, old))
+	testkit.Check(t, dir.Write("a.json", "2"))
 	if s, err := os.Stat(dir.Path("a.json")); err != nil || time.Since(s.ModTime()) < time.Minute {
 		t.Errorf("an equal text was written again (%v)", err)
 	}
@@ -35,9 +30,7 @@ func TestFilesAreReadAsTheyWereWritten(t *testing.T) {
 	if err := dir.Write("a.json/b", "3"); err == nil {
 		t.Error("a file below a file was written")
 	}
-	if err := dir.Remove("a.json"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, dir.Remove("a.json"))
 	if text, err := dir.Read("a.json"); text != "" || err != nil {
 		t.Errorf("a removed file is %q, %v", text, err)
 	}
@@ -47,9 +40,7 @@ func TestOneAgentHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	dir := statedir.Of(host.Root{Dir: t.TempDir()})
 	first, err := dir.Lock(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if _, err := dir.Lock(time.Now()); !errors.Is(err, statedir.ErrSecondAgent) {
 		t.Errorf("a second lock: %v, want %v", err, statedir.ErrSecondAgent)
 	}
@@ -58,9 +49,7 @@ func TestOneAgentHoldsTheLock(t *testing.T) {
 	}
 	first.Release() // it was not stopped
 	second, err := dir.Lock(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer second.Release()
 	if !second.Unclean || second.Ends != 1 {
 		t.Errorf("after an agent that was killed: %+v, want one unclean end", second)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestLongMessageOfAConditionIsNotRefusedByThePolicy(t *testing.T) {
@@ -24,9 +25,7 @@ func TestLongMessageOfAConditionIsNotRefusedByThePolicy(t *testing.T) {
 	})
 	for range 2 { // the second message is the same and is not written again
 		err := r.Set(t.Context(), event.KubeletStateUnreadable, true, "Unusable", strings.Repeat("é", 2000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	got, err := client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 	if err != nil || len(got.Status.Conditions) != 1 {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // The gauge has one line for each device that is listed, and the counter one for each change between working and not.
@@ -51,9 +52,7 @@ func TestTheHealthOfDevicesIsShown(t *testing.T) {
 		m.ShowDevices("n", was, step.devices)
 		was = step.devices
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		var got []string
 		for _, f := range families {
 			for _, s := range f.GetMetric() {
@@ -79,9 +78,7 @@ func TestVersionAndConfigurationAreShown(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	RegisterInfo(registry.MustRegister, "v1.2.3", "00ff")
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	got := map[string]string{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

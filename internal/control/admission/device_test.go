@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -124,9 +125,7 @@ func applyPatch(t *testing.T, steps []admission.Step, pod *corev1.Pod) {
 		for _, part := range parts[:len(parts)-1] {
 			if list, ok := at.([]any); ok {
 				i, err := strconv.Atoi(part)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				at = list[i]
 				continue
 			}
@@ -152,9 +151,7 @@ func through(t *testing.T, from, into any) {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 }
 
 // A pod that the webhook has rewritten asks for exactly what it asked before, whatever it asked.

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 )
 
@@ -40,9 +41,7 @@ type guide struct {
 func readGuide(t *testing.T, name string) *guide {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guide", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	g := &guide{text: string(text)}
 	for _, block := range page.Blocks(t) {
 		if block.File != "docs/guide/"+name || block.Language != "yaml" {
@@ -214,9 +213,7 @@ func TestTheGuideOfDevicesSaysWhatHappens(t *testing.T) {
 		check(t, admission.Create(p, nil), nil, nil)
 	}
 	reference, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "devices.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	row := regexp.MustCompile("(?m)^\\| `([a-z.]+/[^`]*: [^`]*)` \\| (.*) \\|$")
 	rows := row.FindAllStringSubmatch(string(reference), -1)
 	if len(rows) < 15 {

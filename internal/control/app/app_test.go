@@ -24,27 +24,22 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/internal/control/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // certificate writes a certificate for 127.0.0.1 that signs itself.
 func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "webhook.crt"), filepath.Join(dir, "webhook.key")
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
@@ -52,9 +47,7 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 		certFile: certPEM,
 		keyFile:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 	} {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, text, 0o600))
 	}
 	roots = x509.NewCertPool()
 	roots.AppendCertsFromPEM(certPEM)
@@ -65,9 +58,7 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -112,9 +103,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 		`"spec":{"containers":[{"name":"c"}]}}}}`
 	resp, err := client.Post("https://"+o.WebhookAddress+"/validate-pod", "application/json",
 		bytes.NewBufferString(review))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	text, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if want := "LSR Pod must declare the requested CPUs"; err != nil || !strings.Contains(string(text), want) {
@@ -179,9 +168,7 @@ func await(t *testing.T, client *http.Client, url string) {
 	defer tick.Stop()
 	for {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if resp, err := client.Do(req); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
@@ -199,14 +186,10 @@ func await(t *testing.T, client *http.Client, url string) {
 func get(t *testing.T, client *http.Client, url string) string {
 	t.Helper()
 	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return string(body)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -22,9 +23,7 @@ func TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations(t *testing.T) {
 	config := &rest.Config{Host: "http://cluster.invalid"}
 	c, err := newCluster(config, kubernetes.NewForConfigOrDie(config), kube.NewQuotas(time.Now),
 		convert.NewSchedulers("tenon-scheduler"), "tenon-system")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	pod := func(name, node, scheduler string) *corev1.Pod {
 		return object.Pod(name, object.UID(name), object.On(node), object.Class("LS"), object.Scheduler(scheduler),
 			object.Requests("cpu", "2", "memory", "1Gi"), object.Annotation(annotation.ResourceStatusKey,
@@ -37,24 +36,16 @@ func TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations(t *testing.T) {
 		resized, ended, pod("beside", "n", "tenon-scheduler"), pod("foreign", "n", "volcano"),
 		pod("elsewhere", "m", "tenon-scheduler"),
 	} {
-		if err := c.pods.GetIndexer().Add(p); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, c.pods.GetIndexer().Add(p))
 	}
-	if err := c.nodes.GetStore().Add(object.Node("n", nil, "cpu", "16", "memory", "64Gi")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.topologies.GetStore().Add(object.Topology("n", grid.Worked().Build(t), nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.nodes.GetStore().Add(object.Node("n", nil, "cpu", "16", "memory", "64Gi")))
+	testkit.Check(t, c.topologies.GetStore().Add(object.Topology("n", grid.Worked().Build(t), nil)))
 	c.reserved.Profile = "tenon-scheduler"
 	r, err := kube.ReadReservation([]byte(`{"metadata":{"name":"r","uid":"reserved","annotations":{"` +
 		annotation.ResourceStatusKey + `":"{\"cpuset\":\"0-2\"}"}},"spec":{"owners":[{"object":{"name":"later"}}],` +
 		`"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":[{"resources":` +
 		`{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}}]}}},"status":{"phase":"Available","nodeName":"n"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	c.reserved.Put(r)
 	room := c.room(resized)
 	if got := room.Others.Cpu().Value(); got != 7 {

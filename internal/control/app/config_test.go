@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const configHeader = "apiVersion: config.tenon.sh/v1alpha1\nkind: ManagerConfiguration\n"
@@ -13,14 +14,10 @@ const configHeader = "apiVersion: config.tenon.sh/v1alpha1\nkind: ManagerConfigu
 func apply(t *testing.T, text, quotaArgs string, flags ...string) (*Options, []string, error) {
 	t.Helper()
 	all, err := strict.Parse("manager.yaml", []byte(configHeader+text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var o Options
 	cmd := NewCommand()
-	if err := cmd.ParseFlags(flags); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.ParseFlags(flags))
 	err = o.apply(cmd.Flags(), all[0], quotaArgs)
 	ids, _ := cmd.Flags().GetStringSlice("scheduler-identities") // it exists
 	return &o, ids, err

@@ -15,18 +15,15 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestQuotasAreRevokedAsGangsAreEvicted: what a PodGroup says counts, though no pod says it.
 func TestQuotasAreRevokedAsGangsAreEvicted(t *testing.T) {
 	t.Parallel()
 	store, gangs := kube.NewQuotas(time.Now), kube.NewGangs()
-	if err := store.Configure(quota.Config{}, quota.Rules{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := gangs.Configure(gang.Settings{}, convert.DefaultGangRules()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, store.Configure(quota.Config{}, quota.Rules{}))
+	testkit.Check(t, gangs.Configure(gang.Settings{}, convert.DefaultGangRules()))
 	gangs.Inform(store.SetGang)
 	for _, name := range []string{"a", "b", "c"} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}

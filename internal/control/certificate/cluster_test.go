@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // server has at most one object of each resource, and refuses an update of what is not the latest version.
@@ -200,9 +201,7 @@ func settled(t *testing.T) (*server, *Keeper, *time.Time) {
 		Client:    s.client(func(string, string) error { return nil }),
 		Namespace: "ns", Secret: "certificates", Now: func() time.Time { return now },
 	})
-	if err := s.syncUntilStable(t, k); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.syncUntilStable(t, k))
 	return s, k, &now
 }
 

@@ -18,15 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestTheFirstPassesMakeAndPublishCertificates(t *testing.T) {
 	t.Parallel()
 	s, k, _ := settled(t)
 	c, err := k.GetCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for where, bundle := range s.bundles() {
 		if n := len(parse(*bundle)); n != 1 {
 			t.Errorf("%s has %d authorities, want 1", where, n)
@@ -265,9 +265,7 @@ func TestACertificateIsReplacedWithoutARestart(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- k.Start(ctx) }()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: k.GetCertificate})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
@@ -303,9 +301,7 @@ func TestACertificateIsReplacedWithoutARestart(t *testing.T) {
 	await("no certificate is served", func() bool { return serial() != "" })
 	first := serial()
 	secret, err := client.CoreV1().Secrets("ns").Get(ctx, "certificates", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, "tenon.sh/rotate-certificates", rotateNow)
 	if _, err := client.CoreV1().Secrets("ns").Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -332,13 +328,9 @@ func TestTheClockIsThatOfTheAPIServer(t *testing.T) {
 	var clock Clock
 	ask := func() {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		resp, err := clock.Wrap(http.DefaultTransport).RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		resp.Body.Close()
 	}
 	if ask(); clock.Now().UTC().Year() != 2030 {
@@ -363,9 +355,7 @@ func TestDataIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	s, _, now := settled(t)
 	current := s.state(*now)
-	if err := current.issue(*now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, current.issue(*now))
 	read := decode(current.hosts, current.data(), "", *now)
 	if !maps.EqualFunc(read.data(), current.data(), func(a, b []byte) bool { return string(a) == string(b) }) ||
 		read.pending == nil || read.signer == nil {

@@ -22,6 +22,7 @@ import (
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/deploy"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -43,14 +44,10 @@ func hooks(t *testing.T) map[string]hook {
 	all := map[string]hook{}
 	for _, doc := range deploy.Webhooks() {
 		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal(doc, &kind); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.Unmarshal(doc, &kind))
 		if kind.Kind == "MutatingWebhookConfiguration" {
 			var c admissionregistrationv1.MutatingWebhookConfiguration
-			if err := yaml.UnmarshalStrict(doc, &c); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, yaml.UnmarshalStrict(doc, &c))
 			for _, w := range c.Webhooks {
 				all["mutating/"+w.Name] = hook{
 					"mutating", w.Name, w.FailurePolicy, w.TimeoutSeconds,
@@ -60,9 +57,7 @@ func hooks(t *testing.T) map[string]hook {
 			continue
 		}
 		var c admissionregistrationv1.ValidatingWebhookConfiguration
-		if err := yaml.UnmarshalStrict(doc, &c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.UnmarshalStrict(doc, &c))
 		for _, w := range c.Webhooks {
 			all["validating/"+w.Name] = hook{
 				"validating", w.Name, w.FailurePolicy, w.TimeoutSeconds,
@@ -582,9 +577,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			t.Errorf("%s: failurePolicy = %s, want %s", name, *h.policy, want)
 		}
 		selector, err := metav1.LabelSelectorAsSelector(h.namespaces)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create && h.rules[0].Resources[0] == "pods"
 		asked := map[string]bool{"default": true, "kube-system": !creates, "tenon-system": !creates}
 		switch name { // a namespace asks for these

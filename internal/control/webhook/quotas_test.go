@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/badquota"
 )
 
@@ -33,18 +34,14 @@ const quotaKeys = "quota.scheduling.koordinator.sh/"
 func parseQuota(t *testing.T, text string) map[string]any {
 	t.Helper()
 	o, err := badquota.Object(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return o
 }
 
 func typedQuota(t *testing.T, text string) *v1alpha1.ElasticQuota {
 	t.Helper()
 	raw, err := json.Marshal(parseQuota(t, text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	q := &v1alpha1.ElasticQuota{}
 	if err := json.Unmarshal(raw, q); err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -87,13 +84,9 @@ func serveQuotas(t *testing.T, relax bool, pods []string, quotas ...string) quot
 	q := webhook.NewQuotas(s.store, func() bool { return true })
 	q.RelaxResourceKeys = relax
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, corev1.AddToScheme(scheme))
 	metrics, err := webhook.NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	webhook.Register(s.mux, ctrl.NewDecoder(scheme), webhook.Rules{
 		Schedulers: []string{scheduler}, Quotas: q, Kinds: func() device.Kinds { return nil },
 	}, metrics)

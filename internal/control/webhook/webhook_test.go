@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/control/webhook"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const scheduler = "system:serviceaccount:tenon-system:tenon-scheduler"
@@ -34,14 +35,10 @@ func (m mux) Register(path string, h http.Handler) { m[path] = h }
 func serve(t *testing.T) (mux, *prometheus.Registry) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, corev1.AddToScheme(scheme))
 	registry := prometheus.NewRegistry()
 	metrics, err := webhook.NewMetrics(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	m := mux{}
 	known := map[string]*corev1.Pod{
 		"default/gpu": with("nvidia.com/gpu"), "default/plain": with("cpu"), "default/dpu": with("example.com/dpu"),
@@ -64,9 +61,7 @@ func ask(t *testing.T, h http.Handler, operation admissionv1.Operation, user str
 			return runtime.RawExtension{}
 		}
 		text, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return runtime.RawExtension{Raw: text}
 	}
 	return send(t, h, &admissionv1.AdmissionRequest{
@@ -82,9 +77,7 @@ func send(t *testing.T, h http.Handler, request *admissionv1.AdmissionRequest) *
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
 	rec := httptest.NewRecorder()

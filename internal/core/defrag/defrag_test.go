@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -193,9 +194,7 @@ func TestTheSmallestSetOfMovesIsFound(t *testing.T) {
 				a, pods := random(t, r, tt.nodes, tt.want)
 				limits := defrag.Limits{Moves: tt.moves, Sets: 100_000, Targets: 100_000}
 				got, err := defrag.Search(a, a.names, pods, tt.want, limits)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				moved := []defrag.Pod{}
 				for _, m := range got.Moves {
 					moved = append(moved, m.Pod)
@@ -234,17 +233,13 @@ func TestABoundIsReported(t *testing.T) {
 		a, pods := random(t, rand.New(rand.NewPCG(5, seed)), 3, 1)
 		full := defrag.Limits{Moves: 3, Sets: 100_000, Targets: 100_000}
 		got, err := defrag.Search(a, a.names, pods, 1, full)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if !got.Found || len(got.Moves) != 3 {
 			continue
 		}
 		full.Sets = 0
 		bounded, err := defrag.Search(a, a.names, pods, 1, full)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if bounded.Proven || !bounded.Bounded {
 			t.Errorf("a search that was cut short claims proof: %+v", bounded)
 		}
@@ -261,9 +256,7 @@ func TestSmallSetsDoNotCountAgainstTheBound(t *testing.T) {
 		a, pods := random(t, rand.New(rand.NewPCG(5, seed)), 3, 1)
 		full := defrag.Limits{Moves: 3, Sets: 100_000, Targets: 100_000}
 		got, err := defrag.Search(a, a.names, pods, 1, full)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if !got.Found || len(got.Moves) != 3 {
 			continue
 		}

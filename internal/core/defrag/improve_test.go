@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-project/tenon/internal/core/defrag"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // bins are nodes with equal room. What is free of one in vain is the rest of a division by three.
@@ -97,9 +98,7 @@ func TestEachMoveLowersTheFragmentationTheMost(t *testing.T) {
 		b, pods := newBins(r)
 		least := 1 + r.Int64N(2)
 		got, err := defrag.Improve(b, pods, 3, least)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		lengths[len(got)]++
 		var made []defrag.Move
 		for i := range 3 {
@@ -142,9 +141,7 @@ func TestASearchThatEndsEarlyReturnsWhatItHasFound(t *testing.T) {
 	for seed := range uint64(200) {
 		b, pods := newBins(rand.New(rand.NewPCG(38, seed)))
 		whole, err := defrag.Improve(b, pods, 2, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for last := b.asked; b.fails < last; {
 			b.fails, b.asked = b.fails+1, 0
 			got, err := defrag.Improve(b, pods, 2, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // hgx is a server of eight groups of a GPU and a NIC, each below a root complex of its own, on two NUMA nodes; GPUs
@@ -552,13 +553,9 @@ func TestEqualServersShareAClass(t *testing.T) {
 		b.Devices[i].Minor += 3
 	}
 	one, err := device.NewInventory(&a, nil, &classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	two, err := device.NewInventory(&b, nil, &classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if &one.Weights()[0] != &two.Weights()[0] {
 		t.Error("equal servers have tables of their own")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -20,9 +21,7 @@ func inventory(t interface {
 ) *device.Inventory {
 	t.Helper()
 	inv, err := device.NewInventory(spec, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return inv
 }
 
@@ -75,9 +74,7 @@ func TestNUMANodesAreThoseOfTheMachine(t *testing.T) {
 		})
 	}
 	inv, err := device.NewInventory(&spec, m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for id, want := range map[string]topo.NodeSet{"a": 1, "b": 4, "c": 0, "d": 0, "e": 2, "gone": 0} {
 		if got := inv.NodesOf(device.GPU, id); got != want {
 			t.Errorf("%s is on %v, want %v", id, got, want)
@@ -138,9 +135,7 @@ func TestKindsOfAnInventory(t *testing.T) {
 		one("c", "koordinator.sh/batch-cpu", 1),
 		one("d", "nvidia.com/gpu", 1), one("e", "example.com/e", 4), one("f", "x.kubernetes.io/f", 4),
 	}}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := device.Kinds{
 		{Type: "dpu", Resource: "example.com/dpu", Unit: 1},
 		{Type: "e", Resource: "example.com/e", Unit: 4},

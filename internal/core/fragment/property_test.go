@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -63,9 +64,7 @@ func drawSupplied(t *rapid.T, memo fragment.Memo, free fragment.Supply) (
 		Seed: rapid.Uint64().Draw(t, "seed"),
 	}
 	g, err := fragment.New(specs, free, settings, memo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return g, specs, settings
 }
 
@@ -152,9 +151,7 @@ func TestEqualSpecsGiveEqualValues(t *testing.T) {
 			mixed[i].Weight *= factor // weights are proportions
 		}
 		other, err := fragment.New(mixed, free, settings, newMemo())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if !slices.EqualFunc(g.Sequences(), other.Sequences(), slices.Equal) {
 			t.Fatal("the sequences differ")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write what the scripts print")
@@ -34,14 +35,10 @@ func TestScripts(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		got := run(t, string(text))
 		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(file, []byte(got), 0o600))
 		}
 		if diff := cmp.Diff(string(text), got); diff != "" && !*update {
 			t.Errorf("%s (-want +got):\n%s", file, diff)

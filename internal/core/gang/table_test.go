@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // protocol is the scheduling cycle of Koordinator's release 0.7 as its table has it, for one gang whose members must
@@ -119,9 +120,7 @@ func TestGangsThatHaveEndedAreForgotten(t *testing.T) {
 		s.Put(member(i, "node"))
 		s.Remove(fmt.Sprint("ns/", i))
 	}
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Check())
 	for i, want := range map[int]why.Code{0: why.GangNotReady, 1: why.None, gangs - 1: why.None} {
 		s.Put(member(i, ""))
 		if got := s.Gate(fmt.Sprint("ns/", i)).Code; got != want {

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // forest is CompositePodGroups and PodGroups by name, each PodGroup with a pod of its name.
@@ -87,9 +88,7 @@ func (f forest) oracle(id string) (group []string, refused bool) {
 
 // compare holds a State to the oracle.
 func (f forest) compare(t *rapid.T, s *gang.State) {
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Check())
 	for id := range f.podGroups {
 		group, refused := f.oracle(id)
 		r := s.Gate(id)

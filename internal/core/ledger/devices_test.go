@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -125,9 +126,7 @@ func TestUnknownHolders(t *testing.T) {
 						}
 					}
 					inv, err := device.NewInventory(&s, f.Machine, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Check(t, err)
 					f.Devices = inv
 				}
 				account.SetFacts(f)

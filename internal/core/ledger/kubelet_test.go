@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -316,9 +317,7 @@ func TestAReportCountsMoreThanAPrediction(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s is refused", uid)
 		}
-		if err := l.Commit(o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Commit(o))
 	}
 	where := func() string {
 		out := ""

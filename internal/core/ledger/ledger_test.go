@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -250,13 +251,9 @@ func TestAmend(t *testing.T) {
 		t.Parallel()
 		l := ledger.New(ledger.Facts{Machine: worked(t)})
 		was := offerOf(l, guarded(lsr("a", ""), "0-1"))
-		if err := l.Commit(was); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Commit(was))
 		offer := offerOf(l, guarded(lsr("a", ""), "2-3"))
-		if err := l.Amend(was, offer); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Amend(was, offer))
 		if e, _ := l.View().Entry("a"); !e.Equal(offer.Entry) {
 			t.Errorf("entry %+v, want %+v", e, offer.Entry)
 		}
@@ -273,9 +270,7 @@ func TestAmend(t *testing.T) {
 		t.Parallel()
 		l := ledger.New(ledger.Facts{Machine: worked(t)})
 		was := offerOf(l, guarded(lsr("a", "0-1"), "0-1"))
-		if err := l.Commit(was); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Commit(was))
 		before := l.View()
 		if err := l.Amend(was, offerOf(l, guarded(lsr("a", "2-3"), "0-1"))); !errors.Is(err, ledger.ErrTaken) ||
 			l.View() != before {
@@ -290,9 +285,7 @@ func TestRevert(t *testing.T) {
 		t.Parallel()
 		l := ledger.New(ledger.Facts{Machine: worked(t)})
 		o := offerOf(l, lse("a", "0-1"))
-		if err := l.Commit(o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Commit(o))
 		version := l.View().Version()
 		l.Put(o.Entry)
 		if got := l.View().Version(); got != version {
@@ -307,13 +300,9 @@ func TestRevert(t *testing.T) {
 		t.Parallel()
 		l := ledger.New(ledger.Facts{Machine: worked(t)})
 		first := offerOf(l, lse("a", "0-1"))
-		if err := l.Commit(first); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Commit(first))
 		l.Revert(first)
-		if err := l.Commit(offerOf(l, lse("a", "2-3"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Commit(offerOf(l, lse("a", "2-3"))))
 		l.Revert(first)
 		if got := l.View().LSE().String(); got != "2-3" {
 			t.Errorf("LSE CPUs: got %q, want 2-3", got)
@@ -323,9 +312,7 @@ func TestRevert(t *testing.T) {
 		t.Parallel()
 		l := ledger.New(ledger.Facts{Machine: worked(t)})
 		o := offerOf(l, lse("a", "0-1"))
-		if err := l.Commit(o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Commit(o))
 		l.Revert(o)
 		if err := l.Commit(o); !errors.Is(err, ledger.ErrExpired) {
 			t.Errorf("got %v, want ErrExpired", err)

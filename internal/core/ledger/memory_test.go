@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // drawMemory draws amounts on NUMA nodes that may not be there, some of nothing, some twice, in any order.
@@ -98,9 +99,7 @@ func TestMemoryIsHeldOnNUMANodes(t *testing.T) {
 	free := func() []int64 { return align.Find(l.View().Summary().Rows, "memory").Free }
 
 	offer := offerOf(l, withMemory(lsr("a", "0-1"), gib(0, 40), gib(1, 8)))
-	if err := l.Commit(offer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, l.Commit(offer))
 	if diff := cmp.Diff([]int64{24 << 30, 56 << 30, 32 << 30, 32 << 30}, free()); diff != "" {
 		t.Errorf("after a commit (-want +got):\n%s", diff)
 	}

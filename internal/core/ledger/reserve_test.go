@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -137,9 +138,7 @@ func TestAReservationForOnePodHasOne(t *testing.T) {
 	facts := ledger.Facts{Machine: grid.Machine{Cores: 4, Threads: 2}.Build(t)}
 	l := ledger.New(facts, reserve(lsr("r", "0-3"), true))
 	one, other := offerOf(l, within(lsr("one", "0-1"), "r")), offerOf(l, within(lsr("other", "2-3"), "r"))
-	if err := l.Commit(one); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, l.Commit(one))
 	if err := l.Commit(other); !errors.Is(err, ledger.ErrExpired) {
 		t.Errorf("a second pod that was placed before: %v, want ErrExpired", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -181,9 +182,7 @@ func TestWhoGivesTheDevicesOut(t *testing.T) {
 		Devices: []device.Device{{Type: device.GPU, ID: "a", Healthy: true}},
 		Foreign: []device.Foreign{{UID: "u", Names: []string{"x"}}},
 	}, m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	closed := ledger.Facts{Machine: m, Devices: unknown}
 	ownClosed := closed
 	ownClosed.OwnDevices = true
@@ -403,9 +402,7 @@ func TestDevicesAndTheRestAreFoundTogether(t *testing.T) {
 		if r.facts.Topology == hint.SingleNUMANode && offer.Nodes.Len() > 1 {
 			t.Fatalf("a pod for one NUMA node is on %b", offer.Nodes)
 		}
-		if err := account.Commit(offer); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, account.Commit(offer))
 		before, again := account.View(), offer
 		if err := account.Commit(again); err == nil {
 			t.Fatal("the offer commits twice")

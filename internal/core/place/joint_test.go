@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -302,9 +303,7 @@ func TestCommittedMemoryComesBack(t *testing.T) {
 		if !reason.OK() {
 			return
 		}
-		if err := account.Commit(offer); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, account.Commit(offer))
 		for _, a := range offer.Entry.Amounts {
 			was, now := align.Find(before.Summary().Rows, a.Resource).Free[a.NUMAID],
 				align.Find(account.View().Summary().Rows, a.Resource).Free[a.NUMAID]

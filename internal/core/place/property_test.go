@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // cases is how many random views each property meets, unless -rapid.checks says otherwise.
@@ -390,9 +391,7 @@ func TestPromisesToLSPodsAreKept(t *testing.T) {
 			if !reason.OK() {
 				continue
 			}
-			if err := account.Commit(offer); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, account.Commit(offer))
 			uids = append(uids, r.UID)
 			after := account.View()
 			if got, want := poolOracle(after).served, o.served+offer.Entry.MilliCPU; got != want {
@@ -443,9 +442,7 @@ func TestExclusiveCPUsAreHeldOnce(t *testing.T) {
 			if !reason.OK() {
 				continue
 			}
-			if err := account.Commit(offer); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, account.Commit(offer))
 			offers = append(offers, offer)
 			if rapid.Bool().Draw(t, "confirm") {
 				account.Put(offer.Entry)

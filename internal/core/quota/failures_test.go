@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // The tests of this file are named after failures of other quota systems: Q1 to Q27 in the reference. A mark such as
@@ -285,9 +286,7 @@ func TestTakingBackMoreThanThereIsIsExact(t *testing.T) {
 func TestDecisionsUseNoFloats(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	if len(names) == 0 {
 		t.Fatal("no files")
@@ -295,9 +294,7 @@ func TestDecisionsUseNoFloats(t *testing.T) {
 	for _, name := range names {
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.Ident:

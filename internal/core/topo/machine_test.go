@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -375,9 +376,7 @@ func TestSpecRoundTrips(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := topo.New(drawSpec(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		again, err := topo.New(m.Spec())
 		if err != nil {
 			t.Fatalf("New(m.Spec()): %v", err)
@@ -396,14 +395,10 @@ func TestOrderOfTheDescriptionIsIrrelevant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := drawSpec(t)
 		m, err := topo.New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		spec.CPUs = rapid.Permutation(spec.CPUs).Draw(t, "shuffled")
 		again, err := topo.New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if !m.Equal(again) {
 			t.Fatal("the order of CPUs made another machine")
 		}
@@ -415,9 +410,7 @@ func TestEverythingPartitionsTheCPUs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := topo.New(drawSpec(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		var byCore, byNode cpuset.Set
 		most := 0
 		for c := range m.NumCores() {

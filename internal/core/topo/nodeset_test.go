@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestNodeSetListsItsNodes(t *testing.T) {
@@ -80,9 +81,7 @@ func TestNodeSetsOfAMachine(t *testing.T) {
 		spec.CPUs = append(spec.CPUs, topo.CPUSpec{ID: 7 * i, Core: i, L3: -1, Socket: n / 50, NUMA: n})
 	}
 	m, err := topo.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got, want := m.NodesWithCPUs(), topo.NodeSet(0b1101); got != want || m.TooWide() {
 		t.Errorf("NUMA nodes with CPUs: got %v, want %v", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -130,9 +131,7 @@ func TestSurfacesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for _, o := range why.Obstacles(drawFindings(t)) {
 			text, err := json.Marshal(o.Wire())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			var wire why.Wire
 			if err := json.Unmarshal(text, &wire); err != nil {
 				t.Fatalf("%s: %v", text, err)

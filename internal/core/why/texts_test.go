@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestTextsAndCodesMatch: each code has its texts and each text its code, in the order of the codes, none twice.
@@ -32,9 +34,7 @@ func TestTextsAndCodesMatch(t *testing.T) {
 func TestCodesAreNamedAsTheirConstants(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("codes.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	block := regexp.MustCompile(`(?s)None Code = iota\n(.*?)\n\tnumCodes\n`).FindSubmatch(source)
 	if block == nil {
 		t.Fatal("codes.go has no block of constants from None to numCodes")

@@ -14,15 +14,14 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/internal/desched/app"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // free is an address that was free a moment ago.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -33,9 +32,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 		"profiles:\n- name: p\n  plugins: {balance: {enabled: [{name: LowNodeLoad}]}}\n  pluginConfig:\n" +
 		"  - {name: LowNodeLoad, args: {lowThresholds: {cpu: 45}, highThresholds: {cpu: 75}}}\n")
 	settings, err := descheduler.Read("f.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	o := app.Options{
 		RESTConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Settings: settings, Namespace: "tenon-system",
 		HealthAddress: free(t), ServingAddress: free(t), LeaderElectNamespace: "tenon-system",
@@ -88,14 +85,10 @@ func await(t *testing.T, client *http.Client, url string) {
 func get(t *testing.T, client *http.Client, url string) string {
 	t.Helper()
 	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return resp.Status + " " + string(body)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/watched"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // server is an API server with one NodeMetric and one pod that it does not contain.
@@ -49,21 +50,15 @@ func TestTheUseOfNodesIsThatOfNodeMetricsWithEstimatesOfNewPods(t *testing.T) {
 	t.Parallel()
 	config := &rest.Config{Host: "http://server.invalid", Transport: server{}, QPS: -1}
 	pods, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	reader, err := kube.NewClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p := &parts{reservations: kube.NewReservationInformer(reader)}
 	if p.known, err = watched.New(config, pods); err != nil {
 		t.Fatal(err)
 	}
 	use, err := p.readMetrics(reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if missing := strings.Join(p.unsynced(), " "); !strings.Contains(missing, "NodeMetrics") {
 		t.Errorf("the caches of %s are not complete, want NodeMetrics among them", missing)
 	}

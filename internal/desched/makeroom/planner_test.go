@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/scheduler"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -64,9 +65,7 @@ func TestThePlannerOffersThePodsThatMayMove(t *testing.T) {
 		return &view.WhatIfAnswer{Room: &view.RoomPlan{Found: true, Moves: []view.RoomMove{}}}, nil
 	})
 	got, err := p.Plan(t.Context(), &view.RoomRequest{Gang: "default/train", MaxMoves: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := view.WhatIf{Ask: view.Ask{
 		Mode: view.MakeRoom, MaxMoves: 3, Pods: []string{"default/train-0", "default/train-1"},
 		Movable: []view.Movable{{UID: "w0", Cost: 7}, {UID: "w1"}},
@@ -153,9 +152,7 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	c, err := scheduler.New(&rest.Config{BearerToken: "mine"}, server.URL, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got, err := c.WhatIf(t.Context(), &view.WhatIf{}); err != nil || got.SnapshotGeneration != 4 {
 		t.Errorf("got %+v, %v; want snapshot 4", got, err)
 	}

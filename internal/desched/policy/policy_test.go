@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestAConfigurationMayNameTheGatesThatExist, and no other.
@@ -63,13 +64,9 @@ func TestTheLimitsOfAConfiguration(t *testing.T) {
 	} {
 		s, err := descheduler.Read("f", []byte("apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofiles:\n"+
 			"- pluginConfig: [{name: MigrationController, args: "+args+"}]\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		p, err := NewPolicy(s, "tenon-system", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		got, want := want(p)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", args, diff)

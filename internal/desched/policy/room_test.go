@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -84,9 +85,7 @@ func TestOnePodIsServedByOneSetOfMoves(t *testing.T) {
 	s := newStage(t, making(noLimits), nodes("n1", "n2"), web("a", "n1"), web("b", "n1"), large)
 	asked := s.scheduler("a")
 	_ = s.moved(t)
-	if err := s.Jobs.Add(s.jobs[0]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Jobs.Add(s.jobs[0]))
 	if got := s.moved(t); len(got) != 1 || len(*asked) != 1 {
 		t.Errorf("a job exists: moved %v in both rounds, asked for %v", got, *asked)
 	}

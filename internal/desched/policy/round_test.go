@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -46,9 +47,7 @@ func newStage(t *testing.T, config string, nodes []*corev1.Node, pods ...*corev1
 	t.Helper()
 	settings, err := descheduler.Read("f.yaml",
 		[]byte("apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n"+config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return stageOf(t, settings, nodes, pods...)
 }
 
@@ -61,9 +60,7 @@ func stageOf(t *testing.T, settings descheduler.Settings, nodes []*corev1.Node, 
 		return 0, fmt.Errorf("no PriorityClass %s", name)
 	}
 	limits, err := NewPolicy(settings, "tenon-system", class)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	s := &stage{state: evict.NewState(), fits: map[string]string{}}
 	options := Options{
 		Settings: settings, Policy: limits, PriorityClass: class,
@@ -136,9 +133,7 @@ func (s *stage) Fit(_ context.Context, p *corev1.Pod, nodes []string) (string, e
 // moved runs a round and returns the pods for which there are jobs, in order.
 func (s *stage) moved(t *testing.T) (names []string) {
 	t.Helper()
-	if err := s.Round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Round(t.Context()))
 	for _, j := range s.jobs {
 		names = append(names, j.Spec.PodRef.Name)
 	}

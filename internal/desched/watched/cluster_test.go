@@ -17,6 +17,7 @@ import (
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/watched"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -255,9 +256,7 @@ func TestAStaleStateOfAJobIsIgnored(t *testing.T) {
 func TestNothingIsEvictedBeforeTheCachesAreSynced(t *testing.T) {
 	t.Parallel()
 	c, err := watched.New(&rest.Config{Host: "http://server.invalid"}, fake.NewClientset())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got := codes(t, c, "web-0", evict.Policy{}); got != "LookupFailed" {
 		t.Errorf("got %q, want LookupFailed", got)
 	}

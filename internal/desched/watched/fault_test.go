@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestAnOwnerThatCannotBeReadSaysWhy: with the field and what it must be.
@@ -39,12 +41,8 @@ func TestAnOwnerThatCannotBeReadSaysWhy(t *testing.T) {
 	} {
 		var object map[string]any
 		const cloneSet = "{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, metadata: {namespace: a, name: b}}"
-		if err := yaml.Unmarshal([]byte(cloneSet), &object); err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal([]byte(test.object), &object); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.Unmarshal([]byte(cloneSet), &object))
+		testkit.Check(t, yaml.Unmarshal([]byte(test.object), &object))
 		want := "CloneSet.apps.kruise.io a/b: " + test.fault
 		if _, o := readOwner(&unstructured.Unstructured{Object: object}); o.state.Fault != want {
 			t.Errorf("%s\ngot  %s\nwant %s", test.object, o.state.Fault, want)

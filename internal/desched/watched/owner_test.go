@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/watched"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -58,9 +59,7 @@ func readRecorded(t *testing.T) (all []recorded) {
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, &all)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return all
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/watched"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // server is an API server that has some objects, by the path of their list. Other lists are missing. Its watches never
@@ -90,9 +91,7 @@ func start(t *testing.T, s *server) *watched.Cluster {
 		}
 	}
 	c, err := watched.New(&rest.Config{Host: "http://server.invalid", Transport: s, QPS: -1}, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()

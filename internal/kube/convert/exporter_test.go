@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // cpusOfTwoNodes is what koordlet, or our agent in the annotations of an object that another program owns, adds to
@@ -111,9 +112,7 @@ zones:
 func exporterObject(t *testing.T, text string) *v1alpha2.NodeResourceTopology {
 	t.Helper()
 	nrt := &v1alpha2.NodeResourceTopology{}
-	if err := yaml.UnmarshalStrict([]byte(text), nrt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict([]byte(text), nrt))
 	return nrt
 }
 

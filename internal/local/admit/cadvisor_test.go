@@ -90,17 +90,11 @@ func TestMachineIsDescribedAsCadvisorWould(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(testkit.Dir(t), "node")
-			if err := d.Write(dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, d.Write(dir))
 			nodes, cpus, err := sysinfo.GetNodesInfo(treeFS{SysFs: sysfs.NewRealSysFs(), dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			read, err := host.Read(host.Root{Dir: dir}, d.Arch())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			got, want := machineInfo(read.Machine),
 				&cadvisor.MachineInfo{NumCores: cpus, NumSockets: read.Machine.NumSockets(), Topology: nodes}
 			compare(t, got, want)
@@ -113,9 +107,7 @@ func compare(t *testing.T, got, want *cadvisor.MachineInfo) {
 	t.Helper()
 	derive := func(info *cadvisor.MachineInfo) *topology.CPUTopology {
 		out, err := topology.Discover(klog.Background(), info)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return out
 	}
 	if diff := cmp.Diff(derive(want), derive(got)); diff != "" {

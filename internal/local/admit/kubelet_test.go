@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -57,9 +58,7 @@ type failer interface {
 func newWorld(t failer, dir, spec string) *world {
 	t.Helper()
 	d, _, err := machine.Parse(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	m := grid.Build(t, d.Spec())
 	return &world{
 		machine: m, settings: d.Kubelet, dir: filepath.Join(dir, "var/lib/kubelet"),
@@ -94,9 +93,7 @@ func (w *world) boot(t failer, period time.Duration, running containermap.Contai
 			return nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return k
 }
 
@@ -347,9 +344,7 @@ func (w *world) recorded(t failer) (map[types.UID]allocation, []int) {
 		t.Fatalf("read cpu_manager_state: %+v, %v", cpu, err)
 	}
 	text, err := os.ReadFile(filepath.Join(w.dir, "memory_manager_state"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var memory struct {
 		PolicyName string
 		Entries    map[types.UID]map[string][]struct {
@@ -436,9 +431,7 @@ func (h *history) admit(t *rapid.T) {
 		fmt.Sprint(rapid.IntRange(1, 150).Draw(t, "GiB"), "Gi"))
 	p.CreationTimestamp = metav1.Unix(int64(h.number), 0)
 	refusal, err := h.kubelet.Admit(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if refusal == nil {
 		h.live[p.UID] = p
 	} else if !slices.Contains([]string{
@@ -521,9 +514,7 @@ func inTwoGroups(held map[types.UID]allocation) bool {
 func (h *history) check(t *rapid.T) {
 	got, free := h.recorded(t)
 	reserved, err := cpuset.ParseIDs(h.settings.CPU.Reserved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	owner := map[int]types.UID{}
 	for _, c := range free {
 		owner[c] = "unowned"

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -244,9 +245,7 @@ func newFollowed(t *testing.T, policy string) *followed {
 	config.Memory.Static = true
 	config.Topology.Policy, _ = hint.ParsePolicy(policy)
 	state, err := host.ReadMemoryState(w.root())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var inventory kubelet.Inventory
 	for i := range w.machine.NumNUMA() {
 		zone := map[string]int64{}
@@ -269,13 +268,9 @@ func (w *world) root() host.Root { return host.Root{Dir: filepath.Join(w.dir, ".
 func (f *followed) report(t *testing.T) {
 	t.Helper()
 	cpus, err := host.ReadCPUState(f.root())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	memory, err := host.ReadMemoryState(f.root())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	f.given, f.gen = nil, f.gen+1
 	for _, p := range f.live {
 		uid := string(p.UID)
@@ -370,9 +365,7 @@ func sidecar(c corev1.Container) corev1.Container {
 func (f *followed) admit(t *testing.T, p *startedPod) bool {
 	t.Helper()
 	refusal, err := f.kubelet.Admit(p.Pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if refusal != nil {
 		f.forget(p.UID)
 		return false

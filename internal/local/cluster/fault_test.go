@@ -11,14 +11,13 @@ import (
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/pki"
 	"github.com/tenon-project/tenon/internal/local/plane"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestErrorsThatPeopleMeetSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	dir, err := datadir.Resolve("/data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	full := &fs.PathError{Op: "write", Path: "/data/x", Err: syscall.ENOSPC}
 	for name, test := range map[string]struct {
 		err  error

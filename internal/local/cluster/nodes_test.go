@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestExpand(t *testing.T) {
@@ -65,9 +66,7 @@ func TestExpand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := Expand(test.specs, test.count)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Expand(%v, %d) (-want +got):\n%s", test.specs, test.count, diff)
 			}
@@ -107,17 +106,11 @@ func TestUnknownMachinesAreNamed(t *testing.T) {
 
 func TestACapturedMachineIsFoundFromAnyFolder(t *testing.T) {
 	captured := filepath.Join(t.TempDir(), "box")
-	if err := os.Mkdir(captured, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := machine.Presets()[0].Write(captured); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Mkdir(captured, 0o700))
+	testkit.Check(t, machine.Presets()[0].Write(captured))
 	t.Chdir(filepath.Dir(captured))
 	got, err := Expand([]string{"./box@static=2"}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := []datadir.Node{
 		{Name: "box-0", Machine: captured + "@static"},
 		{Name: "box-1", Machine: captured + "@static"},

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/kubeconf"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -36,12 +37,8 @@ func node(name, uid string) *corev1.Node {
 func newTokens(t *testing.T, objects ...runtime.Object) (*tokens, *fake.Clientset, *[]string) {
 	t.Helper()
 	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dir.Make(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, dir.Make())
 	client := fake.NewClientset(objects...)
 	asked := &[]string{}
 	var mu sync.Mutex // guards asked
@@ -76,14 +73,10 @@ func TestTokens(t *testing.T) {
 	}
 	step("a node that is there gets a token, others do not", epoch, "Node a 1")
 	step("a fresh token is kept", epoch.Add(tokenLife/2-time.Second))
-	if err := client.Tracker().Add(node("b", "2")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, client.Tracker().Add(node("b", "2")))
 	step("a node that comes later gets its token then", epoch.Add(time.Minute), "Node b 2")
 	step("at half of its life a token is renewed", epoch.Add(tokenLife/2), "Node a 1")
-	if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node("a", "3"), ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node("a", "3"), ""))
 	step("a Node that was made anew needs another token", epoch.Add(tokenLife/2), "Node a 3")
 
 	text, err := os.ReadFile(filepath.Join(tk.dir.PKI(), "agent-a.token"))
@@ -149,23 +142,17 @@ func TestNodesOfAnEarlierStartAreRemoved(t *testing.T) {
 		nodes:  []datadir.Node{{Name: "a", Machine: "epyc-2s"}, {Name: "new", Machine: "epyc-2s"}},
 		report: func(s Step) { news = append(news, s.Text) },
 	}
-	if err := c.removeOldNodes(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.removeOldNodes(t.Context(), client))
 	if diff := cmp.Diff([]string{"removed 1 node of the last start with 1 pod: old"}, news); diff != "" {
 		t.Errorf("news (-want +got):\n%s", diff)
 	}
 	pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(pods.Items) != 2 {
 		t.Errorf("pods left: %v, want those of no removed node", pods.Items)
 	}
 	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(list.Items) != 1 || list.Items[0].Name != "a" {
 		t.Errorf("left: %v, want a alone", list.Items)
 	}
@@ -202,21 +189,13 @@ func TestChooseNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.MkdirAll(dir.Node("x-0"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
+			testkit.Check(t, os.MkdirAll(dir.Node("x-0"), 0o700))
 			if test.saved != nil {
-				if err := dir.SaveNodes(test.saved); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, dir.SaveNodes(test.saved))
 			}
 			got, err := (&Cluster{dir: dir}).chooseNodes(test.asked)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -235,8 +214,6 @@ func TestChooseNodes(t *testing.T) {
 func defaults(t *testing.T) []datadir.Node {
 	t.Helper()
 	nodes, err := Expand(DefaultMachines(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return nodes
 }

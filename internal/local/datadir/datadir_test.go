@@ -12,40 +12,32 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func folder(t *testing.T) Dir {
 	t.Helper()
 	d, err := Resolve(filepath.Join(t.TempDir(), "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Make(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, d.Make())
 	return d
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestPortsAreKeptAcrossStarts(t *testing.T) {
 	t.Parallel()
 	d := folder(t)
 	first, err := d.Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	numbers := first.numbers()
 	first.Close()
 	second, err := d.Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer second.Close()
 	// Another process of this machine may have taken one in between: then the start must say so.
 	want := numbers
@@ -56,9 +48,7 @@ func TestPortsAreKeptAcrossStarts(t *testing.T) {
 		t.Errorf("ports of the second start (-want +got):\n%s", diff)
 	}
 	saved, err := d.SavedPorts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(second.numbers(), saved); diff != "" {
 		t.Errorf("saved ports (-want +got):\n%s", diff)
 	}
@@ -68,18 +58,12 @@ func TestBusyPortIsReplacedAndReported(t *testing.T) {
 	t.Parallel()
 	d := folder(t)
 	other, err := (&Ports{ephemeral: ephemeralPorts()}).listenAnywhere()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer func() { _ = other.Close() }()
 	busy := other.Addr().(*net.TCPAddr).Port
-	if err := d.writeJSON("ports.json", map[Service]int{APIServer: busy}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.writeJSON("ports.json", map[Service]int{APIServer: busy}))
 	p, err := d.Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer p.Close()
 	want := []Move{{Service: APIServer, Old: busy, New: p.Port(APIServer)}}
 	if diff := cmp.Diff(want, p.Moved); diff != "" {
@@ -93,9 +77,7 @@ func TestBusyPortIsReplacedAndReported(t *testing.T) {
 func TestEveryPortIsOnLoopback(t *testing.T) {
 	t.Parallel()
 	p, err := folder(t).Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer p.Close()
 	for _, s := range Services() {
 		if !strings.HasPrefix(p.Address(s), "127.0.0.1:") {
@@ -110,9 +92,7 @@ func TestPortsAreOutsideTheEphemeralRange(t *testing.T) {
 	d := folder(t)
 	write(t, d.path("ports.json"), fmt.Sprintf(`{%q: %d}`, APIServer, ephemeral.first))
 	p, err := d.Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer p.Close()
 	for _, s := range Services() {
 		if port := p.Port(s); ephemeral.contains(port) {
@@ -168,9 +148,7 @@ func TestOneOwnerAtATime(t *testing.T) {
 	t.Parallel()
 	d := folder(t)
 	lock, err := d.Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var inUse *InUse
 	if _, err := d.Lock(); !errors.As(err, &inUse) {
 		t.Fatalf("second lock: %v, want *InUse", err)
@@ -183,13 +161,9 @@ func TestOneOwnerAtATime(t *testing.T) {
 		t.Errorf("Running() = %+v, %v, %v; want %+v", owner, running, err, inUse.Owner)
 	}
 	shared, err := syscall.Dup(int(lock.(held).Fd())) // as a child process has it between fork and exec
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = syscall.Close(shared) })
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, lock.Close())
 	if _, running, err := d.Running(); running || err != nil {
 		t.Errorf("after Close: running %v, %v", running, err)
 	}
@@ -198,14 +172,10 @@ func TestOneOwnerAtATime(t *testing.T) {
 func TestSignalSparesALaterProcessWithTheSameID(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	start, err := startTime(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if err := (Owner{PID: cmd.Process.Pid, Start: start - 1}).Signal(syscall.SIGKILL); err == nil {
 		t.Error("a process with another start time was signalled")
 	}
@@ -232,9 +202,7 @@ func TestFolderThatOthersOwnOrMayWriteIsRefused(t *testing.T) {
 			t.Parallel()
 			d := folder(t)
 			path := d.path(test.part)
-			if err := os.Chmod(path, test.mode); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.Chmod(path, test.mode))
 			want := &NotPrivate{Folder: path, Owner: os.Geteuid(), User: os.Geteuid(), Mode: test.mode.Perm()}
 			got := map[string]error{"Make": d.Make()}
 			if test.part == "" {
@@ -268,9 +236,7 @@ func TestSocketPathsFitTheKernel(t *testing.T) {
 			t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 			d := Dir{root: root}
 			p, err := d.Socket("etcd-peer.sock")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if len(p) > socketPathLimit {
 				t.Errorf("%s has %d bytes, limit %d", p, len(p), socketPathLimit)
 			}
@@ -287,13 +253,9 @@ func TestPurge(t *testing.T) {
 		t.Parallel()
 		d := folder(t)
 		lock, err := d.Lock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		_ = lock.Close()
-		if err := d.Purge(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, d.Purge())
 		if _, err := os.Stat(d.Root()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the folder is still there: %v", err)
 		}
@@ -303,9 +265,7 @@ func TestPurge(t *testing.T) {
 		d := folder(t)
 		write(t, d.path("lock"), "")
 		write(t, d.path("thesis.txt"), "years of work")
-		if err := d.Purge(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, d.Purge())
 		entries, err := os.ReadDir(d.Root())
 		if err != nil || len(entries) != 1 || entries[0].Name() != "thesis.txt" {
 			t.Errorf("left: %v, %v; want thesis.txt alone", entries, err)
@@ -316,9 +276,7 @@ func TestPurge(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "kubeconfig"), "precious")
 		d, err := Resolve(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if err := d.Purge(); err == nil {
 			t.Error("a folder without a lock file was purged")
 		}
@@ -340,9 +298,7 @@ func TestWriteFileLeavesNothingHalf(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	for _, text := range []string{"first", "second"} {
-		if err := WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, WriteFile(path, []byte(text), 0o600))
 		if got, _ := os.ReadFile(path); string(got) != text {
 			t.Errorf("got %q, want %q", got, text)
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const configuration = `
@@ -26,12 +28,8 @@ spec: {clientConfig: {service: {path: /x}}}
 func TestPointWebhooksChangesTheClientAlone(t *testing.T) {
 	t.Parallel()
 	got, err := Parse([]byte(configuration))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := PointWebhooks(got, "https://127.0.0.1:9443", []byte("authority")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, PointWebhooks(got, "https://127.0.0.1:9443", []byte("authority")))
 	want, err := Parse([]byte(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -48,9 +46,7 @@ kind: Service
 metadata: {name: untouched}
 spec: {clientConfig: {service: {path: /x}}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -61,9 +57,7 @@ func TestPointWebhooksRefusesOneWithoutAService(t *testing.T) {
 	objects, err := Parse([]byte(
 		`{"kind":"MutatingWebhookConfiguration","apiVersion":"v1","metadata":{"name":"x"},` +
 			`"webhooks":[{"name":"a","clientConfig":{"url":"https://elsewhere"}}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if err := PointWebhooks(objects, "https://127.0.0.1:9443", nil); err == nil {
 		t.Error("a webhook that leads elsewhere was accepted")
 	}

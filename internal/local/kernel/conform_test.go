@@ -21,9 +21,7 @@ func TestRulesOfTheKernel(t *testing.T) {
 					t.Parallel()
 					pair := grid.Machine{Cores: 2, NodeBytes: 1 << 30}.Build(t)
 					k, err := kernel.Open(kernel.Options{Dir: dir, Dialect: d, Machine: pair})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Check(t, err)
 					s.Tell(t, rulebook.Simulated{Tree: k}, d)
 				})
 			}

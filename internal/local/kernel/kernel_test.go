@@ -82,21 +82,15 @@ func TestLaterProcessTakesUpGroupsAndTasks(t *testing.T) {
 	for _, d := range []desired.Dialect{desired.V1, desired.V2} {
 		o := kernel.Options{Dir: testkit.Dir(t), Dialect: d, Machine: machine(t)}
 		k, err := kernel.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := k.MkdirAll("kubepods/burstable/pod1/c1"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
+		testkit.Check(t, k.MkdirAll("kubepods/burstable/pod1/c1"))
 		run(t, k, []step{
 			{do: "write", at: "kubepods/burstable/pod1/c1", file: desired.CPUs, text: "2,5"},
 			{do: "write", at: "kubepods/burstable/pod1/c1", file: desired.Mems, text: "1"},
 			{do: "spawn", at: "kubepods/burstable/pod1/c1"},
 		})
 		again, err := kernel.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if diff := cmp.Diff(k.Snapshot(), again.Snapshot(),
 			cmp.Comparer(func(a, b cpuset.Set) bool { return a == b })); diff != "" {
 			t.Errorf("%v: the tree changed over a restart (-before +after):\n%s", d, diff)
@@ -108,14 +102,10 @@ func TestHandMadeEditIsAWriteUnderTheSameRules(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	k, err := kernel.Open(kernel.Options{Dir: dir, Machine: machine(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	run(t, k, []step{{do: "mkdir", at: "g"}, {do: "write", at: "g", file: desired.CPUs, text: "0-1"}})
 	edit := func(text string) {
-		if err := os.WriteFile(filepath.Join(dir, "g", desired.CPUs), []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(filepath.Join(dir, "g", desired.CPUs), []byte(text+"\n"), 0o644))
 	}
 	edit("0-3")
 	run(t, k, []step{{do: "read", at: "g", file: v2Effective, text: "0-3"}})
@@ -139,9 +129,7 @@ func TestFaultsAndObserver(t *testing.T) {
 			return nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	run(t, k, []step{
 		{do: "mkdir", at: "g"},
 		{do: "write", at: "g", file: desired.CPUs, text: "1", want: syscall.EINTR},

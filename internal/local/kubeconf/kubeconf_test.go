@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenon-project/tenon/internal/local/pki"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var cluster = Cluster{
@@ -19,13 +20,9 @@ var cluster = Cluster{
 func TestAdministratorsFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := WriteCertificate(path, cluster, pki.Pair{Cert: []byte("certificate"), Key: []byte("key")}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, WriteCertificate(path, cluster, pki.Pair{Cert: []byte("certificate"), Key: []byte("key")}))
 	config, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if config.CurrentContext != "tenon" {
 		t.Errorf("current context is %q, want tenon", config.CurrentContext)
 	}
@@ -39,9 +36,7 @@ func TestAdministratorsFile(t *testing.T) {
 		t.Errorf("extension tenon.sh is %s, want %s", got, want)
 	}
 	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if rest.Host != cluster.Server || string(rest.CAData) != "authority" || string(rest.CertData) != "certificate" ||
 		string(rest.KeyData) != "key" {
 		t.Errorf("client configuration is %+v", rest)
@@ -55,16 +50,10 @@ func TestTokenIsReadFromItsFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, token := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("abc"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteToken(path, cluster, token); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(token, []byte("abc"), 0o600))
+	testkit.Check(t, WriteToken(path, cluster, token))
 	rest, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if rest.BearerTokenFile != token {
 		t.Errorf("token file is %q, want %q: a token that is renewed must be read again", rest.BearerTokenFile, token)
 	}

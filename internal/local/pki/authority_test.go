@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var (
@@ -43,9 +45,7 @@ func TestCertificatesVouchForTheirSubject(t *testing.T) {
 		t.Helper()
 		block, _ := pem.Decode(p.Cert)
 		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if _, err := cert.Verify(x509.VerifyOptions{
 			Roots: roots, CurrentTime: epoch, DNSName: host,
 			KeyUsages: []x509.ExtKeyUsage{usage},
@@ -138,14 +138,10 @@ func TestTokenKeyIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, err := open(t, dir, epoch).TokenKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	// Its certificate runs out, but tokens are checked with the key alone.
 	second, err := open(t, dir, epoch.Add(2*leafLife)).TokenKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if !bytes.Equal(first.Key, second.Key) {
 		t.Error("two years later tokens are signed with another key")
 	}
@@ -177,9 +173,7 @@ func TestFilesAreForTheOwnerAlone(t *testing.T) {
 	p := issue(t, a, "x", server)
 	for _, file := range []string{p.CertFile, p.KeyFile, a.CertificateFile()} {
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v, want 0600", file, info.Mode().Perm())
 		}
@@ -188,16 +182,12 @@ func TestFilesAreForTheOwnerAlone(t *testing.T) {
 
 func overwrite(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 func remove(t *testing.T, file string) {
 	t.Helper()
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(file))
 }
 
 func swapKey(t *testing.T, p Pair) {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // asParent makes this test binary play a parent that is killed; its value is the folder to work in.
@@ -57,14 +59,10 @@ func TestAChildThatDiesIsStartedAgain(t *testing.T) {
 	spec := shell(dir, "exec sleep 600", nil)
 	spec.Ended = func(how error, _ time.Duration) { ended <- how }
 	c, err := Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer c.Stop()
 	first := c.PID()
-	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, syscall.Kill(first, syscall.SIGKILL))
 	if how := <-ended; !strings.Contains(how.Error(), "killed") {
 		t.Errorf("the end is reported as %q, want killed", how)
 	}
@@ -103,9 +101,7 @@ func TestStopAsksFirst(t *testing.T) {
 	spec := shell(dir, script, exists(ready))
 	spec.Ended = func(error, time.Duration) { t.Error("a stop is reported as an end") }
 	c, err := Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	c.Stop()
 	if _, err := os.Stat(done); err != nil {
 		t.Errorf("the child could not put its things in order: %v", err)
@@ -137,14 +133,10 @@ func TestChildrenEndWithAParentThatIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asParent+"="+dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Start())
 	pid := filepath.Join(dir, "pid")
 	await(t, func() bool { text, err := os.ReadFile(pid); return err == nil && len(text) > 0 })
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	await(t, func() bool { return !alive(t, pid) })
 }
@@ -153,9 +145,7 @@ func TestChildrenEndWithAParentThatIsKilled(t *testing.T) {
 func alive(t *testing.T, file string) bool {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

@@ -11,15 +11,14 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // report returns what the user's process makes of what a detached one says.
 func report(t *testing.T, say func(*console)) (string, error) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	c := &console{out: io.Discard, report: writer}
 	say(c)
 	_ = writer.Close() // closed already after a good start

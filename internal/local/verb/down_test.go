@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestDownRefusesWhenTheKubeconfigInUseIsOfAnotherCluster(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	usual, err := datadir.Resolve("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	other := filepath.Join(t.TempDir(), "kubeconfig")
 	for name, test := range map[string]struct {
 		inUse string

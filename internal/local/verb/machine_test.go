@@ -22,15 +22,14 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // accounts returns the Devices of machines, and the accounts of all their nodes.
 func accounts(t *testing.T, machines ...string) (map[string]*devicev1alpha1.Device, *kube.Store) {
 	t.Helper()
 	objects, err := MachineObjects(machines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	devices, store := map[string]*devicev1alpha1.Device{}, kube.NewStore()
 	for _, o := range objects {
 		switch o := o.(type) {
@@ -51,9 +50,7 @@ func deviceRules(t *testing.T) func(d *devicev1alpha1.Device) error {
 	t.Helper()
 	for _, doc := range deploy.CRDs() {
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(doc, &crd); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, yaml.UnmarshalStrict(doc, &crd))
 		if crd.Spec.Names.Kind != "Device" {
 			continue
 		}
@@ -63,13 +60,9 @@ func deviceRules(t *testing.T) func(d *devicev1alpha1.Device) error {
 			t.Fatal(err)
 		}
 		validator, _, err := apivalidation.NewSchemaValidator(properties)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		structural, err := schema.NewStructural(properties)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
 		return func(d *devicev1alpha1.Device) error {
 			var object map[string]any

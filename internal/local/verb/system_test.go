@@ -26,6 +26,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -155,9 +156,7 @@ func (s system) child(verb string) int {
 // TestSystem starts one cluster and treats it as users and machines do. The steps build on each other.
 func TestSystem(t *testing.T) {
 	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	s := system{t: t, dir: dir}
 	defer func() { _, _ = s.run("down") }()
 
@@ -209,21 +208,15 @@ func TestSystem(t *testing.T) {
 	})
 	t.Run("diagnostics are where the kubeconfig says", func(t *testing.T) {
 		config, err := clientcmd.LoadFromFile(dir.Kubeconfig())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		extension, ok := config.Clusters["tenon"].Extensions["tenon.sh"].(*runtime.Unknown)
 		if !ok {
 			t.Fatalf("the kubeconfig has no extension tenon.sh: %v", config.Clusters["tenon"].Extensions)
 		}
 		var address struct{ Diagnostics string }
-		if err := json.Unmarshal(extension.Raw, &address); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal(extension.Raw, &address))
 		response, err := http.Get(address.Diagnostics + "/apis/v1/__services__")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer func() { _ = response.Body.Close() }()
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("status %s", response.Status)
@@ -245,9 +238,7 @@ func TestSystem(t *testing.T) {
 			if old == 0 {
 				t.Fatalf("no process %s", verb)
 			}
-			if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, syscall.Kill(old, syscall.SIGKILL))
 			s.await(verb+" is back", func(context.Context) (bool, error) {
 				p := s.child(verb)
 				return p != 0 && p != old, nil
@@ -262,21 +253,15 @@ func TestSystem(t *testing.T) {
 	})
 	t.Run("a start after kill -9 goes on with the same data", func(t *testing.T) {
 		owner, _, err := dir.Running()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := owner.Signal(syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
+		testkit.Check(t, owner.Signal(syscall.SIGKILL))
 		s.await("the folder is free and the children are gone", func(context.Context) (bool, error) {
 			_, running, err := dir.Running()
 			return !running && s.children() == 0, err
 		})
 		s.must("up", "--detach")
 		again, err := s.client().CoreV1().Pods("default").Get(t.Context(), "pinned", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if again.UID != first.UID ||
 			again.Annotations[annotation.ResourceStatusKey] != first.Annotations[annotation.ResourceStatusKey] {
 			t.Errorf("the pinned pod is another one, or has other CPUs: %v, was %v", again.Annotations,

@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -111,9 +112,7 @@ func writeKubeconfig(t testing.TB) string {
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: " +
 		"u}}]\n" +
 		"clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u}]\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(config, []byte(text), 0o600))
 	return config
 }
 
@@ -135,30 +134,20 @@ func newSchedulerWith(t testing.TB, with []Option, args ...string) *Scheduler {
 		args...)); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.applyGates(); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.ComponentGlobalsRegistry.Set(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, o.applyGates())
+	testkit.Check(t, o.ComponentGlobalsRegistry.Set())
 	s, err := Setup(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return s
 }
 
 func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {
 	s := newScheduler(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	s.options.LegacyDebugAddress = free.Addr().String()
 	_ = free.Close()
-	if err := s.servePlain(t.Context(), func(err error) { t.Error(err) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.servePlain(t.Context(), func(err error) { t.Error(err) }))
 	for path, value := range map[string]string{
 		"/debug/flags/v": "5", "/debug/flags/s": "7", "/debug/flags/f": "true",
 		"/apis/v1/__services__": "", "/apis/v1/plugins/NodeNUMAResource/other": "",
@@ -166,13 +155,9 @@ func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {
 		for _, method := range []string{"PUT", "POST", "PATCH", "DELETE"} {
 			r, err := http.NewRequestWithContext(t.Context(), method,
 				"http://"+s.options.LegacyDebugAddress+path, strings.NewReader(value))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			body, _ := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
 			if answer.StatusCode != http.StatusMethodNotAllowed ||
@@ -194,22 +179,16 @@ func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	s := newScheduler(t)
 	diagnostics, err := s.diagnostics(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	server := httptest.NewServer(s.server(t.Context()).Endpoints(diagnostics))
 	t.Cleanup(server.Close)
 	get := func(path string) (int, string) {
 		t.Helper()
 		r, err := http.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer r.Body.Close()
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return r.StatusCode, string(body)
 	}
 	expect := func(path string, code int, text string) {
@@ -242,9 +221,7 @@ func TestEndpoints(t *testing.T) {
 	for name, reason := range map[string]string{"rejected": "TopologyAffinityError", "crashed": ""} {
 		pod := testPod(name)
 		pod.Spec.NodeName, pod.Status = "n", corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason}
-		if err := s.failed.GetStore().Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.failed.GetStore().Add(pod))
 	}
 	expect("/apis/v1/explain/pods/default/rejected", 200, `"rejection":{"node":"n","reason":"TopologyAffinityError"}`)
 	expect("/apis/v1/explain/pods/default/crashed", 404, "cannot find pod")
@@ -261,9 +238,7 @@ func expectDevices(t *testing.T, s *Scheduler, expect func(path string, code int
 	}
 	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":{"name":"n","annotations":{%q:"Own"}},"spec":{"devices":`+
 		`[%s,%s]}}`, annotation.DeviceModeKey, gpu("GPU-a", 0), gpu("GPU-b", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	s.store.PutDevice(d)
 	amounts := object.List("koordinator.sh/gpu", "50")
 	pod := testPod("shares")
@@ -274,9 +249,7 @@ func expectDevices(t *testing.T, s *Scheduler, expect func(path string, code int
 	pod.Annotations = map[string]string{annotation.DeviceAllocatedKey: `{"gpu":[{"minor":1,"id":"GPU-b","resources":` +
 		`{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}}]}`}
 	s.store.PutPod(pod)
-	if err := s.config.InformerFactory.Core().V1().Pods().Informer().GetStore().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.config.InformerFactory.Core().V1().Pods().Informer().GetStore().Add(pod))
 	expect("/apis/v1/explain/pods/default/shares", 200, `"devices":{"gpu":[{"minor":1,"id":"GPU-b",`)
 	expect("/apis/v1/explain/pods/default/shares", 200, `"decided":"mask"`)
 	expect("/apis/v1/explain/pods/default/shares", 200, `"held":true`)
@@ -297,9 +270,7 @@ func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "scheduler.yaml")
-			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.WriteFile(file, []byte(c.text), 0o600))
 			o := NewOptions()
 			o.ConfigFile = file
 			o.SecureServing.BindPort, o.Master = 0, "http://127.0.0.1:1"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestTheFileOfAScheduler(t *testing.T) {
@@ -51,9 +52,7 @@ func TestTheFileOfAScheduler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all, err := strict.Parse("s.yaml", []byte(header+c.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			err = CheckConfig(all[0])
 			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got\n%v\nwant\n%s", err, c.want)
@@ -66,13 +65,9 @@ func TestTheFileOfAScheduler(t *testing.T) {
 func TestTheSampleIsCheckedAtStart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/reference/scheduler-config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	all, err := strict.Parse("s.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, d := range all {
 		if err := CheckConfig(d); err != nil {
 			t.Error(err)

@@ -10,15 +10,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // devicesProfile is upstream's profile with further plugins, as a filter each, and arguments of NodeResourcesFit.
 func devicesProfile(t *testing.T, groups, resources []string, plugins ...string) *config.KubeSchedulerProfile {
 	t.Helper()
 	cfg, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p := &cfg.Profiles[0]
 	for _, name := range plugins {
 		p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, config.Plugin{Name: name})

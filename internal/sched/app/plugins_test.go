@@ -16,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // greeter is a third-party plugin with an endpoint.
@@ -42,31 +43,23 @@ func TestEndpointsOfAnotherPluginAreServedBesideOurs(t *testing.T) {
 		"clientConnection: {kubeconfig: " + writeKubeconfig(t) + "}\n" +
 		"profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Greeter}]}}\n" +
 		"- schedulerName: b\n  plugins: {multiPoint: {enabled: [{name: Greeter}]}}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	s := newSchedulerWith(t, []Option{WithPlugin("Greeter", newGreeter)}, "--config="+file)
 	s.store.MarkSynced()
 	s.tracker.Leading.Store(true)
 	diagnostics, err := s.diagnostics(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	server := httptest.NewServer(s.server(t.Context()).Endpoints(diagnostics))
 	t.Cleanup(server.Close)
 	settings, err := http.Get(server.URL + "/configz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer settings.Body.Close()
 	if text, err := io.ReadAll(settings.Body); err != nil || !strings.Contains(string(text),
 		`{"field":"leaderElection.leaderElect","value":"false","origin":"`+file+`:3"}`) {
 		t.Errorf("/configz has no origins: %v\n%s", err, text)
 	}
 	resp, err := http.Get(server.URL + "/apis/v1/plugins/Greeter/hello/world")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK || string(body) != "hello world" {

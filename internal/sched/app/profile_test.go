@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // newFramework makes the first profile of cfg with every plugin that needs no DRA objects.
@@ -39,9 +40,7 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	quotas := kube.NewQuotas(time.Now)
 	ours := Registry(decisions, quotas, elasticquota.NewMetrics(export), kube.NewGangs(),
 		kube.NewReservations(nil, time.Now), kube.NewLoads(), time.Now)
-	if err := registry.Merge(ours); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, registry.Merge(ours))
 	profile := cfg.Profiles[0].DeepCopy()
 	profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled,
 		config.Plugin{Name: names.DynamicResources})
@@ -58,9 +57,7 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
 		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
@@ -75,13 +72,9 @@ func namesOf(plugins []config.Plugin) []string {
 
 func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 	cfg, err := DefaultConfig(NewOptions().SchedulerNames)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	upstream, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var want []string
 	for _, name := range namesOf(upstream.Profiles[0].Plugins.MultiPoint.Enabled) {
 		switch name {
@@ -118,9 +111,7 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 // One plugin without SignPlugin disables the reuse of results for the whole profile.
 func TestEveryPluginOfTheDefaultProfileSigns(t *testing.T) {
 	cfg, err := DefaultConfig(NewOptions().SchedulerNames)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	f := newFramework(t, cfg)
 	pod := testPod("plain")
 	if got := f.SignPod(t.Context(), pod); len(got) == 0 {

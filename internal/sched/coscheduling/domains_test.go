@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const inOneBlock = `{"gatherStrategy":[{"layer":"Block","strategy":"MustGather"}]}`
@@ -31,9 +32,7 @@ func TestANodeThatComesIntoADomainWakesAGang(t *testing.T) {
 		gangs.PutPod(pod)
 	}
 	events, err := p.EventsToRegister(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	node := func(block string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"block": block}}}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestTheBoundPartOfAnInterruptedGangIsKeptForEver where the gang or the argument says Evict: two of its three members
@@ -44,9 +45,7 @@ func TestTheBoundPartOfAnInterruptedGangIsKeptForEver(t *testing.T) {
 			t.Parallel()
 			gangs := kube.NewGangs()
 			defaults := gang.Settings{Interrupted: gang.Interrupted(c.argument)}
-			if err := gangs.Configure(defaults, convert.DefaultGangRules()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, gangs.Configure(defaults, convert.DefaultGangRules()))
 			w := newWriter(t, gangs)
 			var evicted []string
 			w.Client.(*fake.Clientset).PrependReactor("create", "pods",

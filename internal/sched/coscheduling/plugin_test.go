@@ -41,6 +41,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -530,9 +531,7 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 				}
 				return true, &corev1.Pod{}, nil
 			})
-			if err := store.Add(victim); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, store.Add(victim))
 			evicted := make(chan error, 1)
 			go func() {
 				preempt := coscheduling.NewRounds(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
@@ -544,9 +543,7 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 				t.Fatalf("it is evicted before it is known to go: %v", err)
 			case <-time.After(20 * time.Millisecond):
 			}
-			if err := then(store, victim.DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, then(store, victim.DeepCopy()))
 			if err := <-evicted; err != nil {
 				t.Error(err)
 			}
@@ -562,9 +559,7 @@ func TestAllVictimsOfAGangAreWaitedForAtOnce(t *testing.T) {
 		store := h.factory.Core().V1().Pods().Informer().GetStore()
 		victims := []*corev1.Pod{member("a", "", ""), member("b", "", ""), member("c", "", "")}
 		for _, p := range victims {
-			if err := store.Add(p); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, store.Add(p))
 		}
 		takes := func() time.Duration {
 			begun := time.Now()
@@ -743,9 +738,7 @@ func TestTheQueueIsInOrder(t *testing.T) {
 	var queued []fwk.QueuedPodInfo
 	for i, pod := range want {
 		info, err := framework.NewPodInfo(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		queued = append(queued, &framework.QueuedPodInfo{PodInfo: info, Timestamp: at(300 + int64(i)).Time})
 	}
 	for i, a := range queued {

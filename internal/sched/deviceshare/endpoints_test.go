@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestSummariesOfDevices(t *testing.T) {
@@ -33,9 +34,7 @@ func TestSummariesOfDevices(t *testing.T) {
 			return ""
 		}
 		text, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return string(text)
 	}
 	all := func(string) bool { return true }

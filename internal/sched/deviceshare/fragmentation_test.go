@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -41,9 +42,7 @@ func surveyed(t *testing.T, l *learner, models, cpus map[string]string) *survey 
 			continue
 		}
 		d, err := kube.ReadDevice(fmt.Appendf(nil, device, name, annotation.DeviceModeKey, models[name]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		s.store.PutDevice(d)
 	}
 	return s
@@ -104,9 +103,7 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 	service := endpoints(nil, nil, s.nodes)
 	ask := func(may bool) string {
 		text, err := json.Marshal(service.Endpoints[2].Answer(&http.Request{}, func(string) bool { return may }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return string(text)
 	}
 	if got := ask(false); got != `{"models":[],"nodes":[]}` {
@@ -121,13 +118,9 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 	}
 
 	registry := basemetrics.NewKubeRegistry()
-	if err := registry.CustomRegister(NewGauges(kube.NewStore(), &Plugin{survey: s})); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, registry.CustomRegister(NewGauges(kube.NewStore(), &Plugin{survey: s})))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	got := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const memory = 80 << 30 // of the GPUs in tests, in bytes
@@ -40,9 +41,7 @@ type amounts = map[string]int64
 func viewOf(t testing.TB, own bool, devices []device.Device, entries ...ledger.Entry) *ledger.View {
 	t.Helper()
 	inventory, err := device.NewInventory(&device.Spec{Devices: devices}, nil, &device.Classes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	l := ledger.New(ledger.Facts{Devices: inventory, OwnDevices: own, MinSharedCPUs: -1})
 	for _, e := range entries {
 		l.Put(e)

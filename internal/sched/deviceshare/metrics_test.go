@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -29,9 +30,7 @@ func TestTheGaugesOfDevices(t *testing.T) {
 	} {
 		const object = `{"metadata":{"name":%q,"annotations":{%q:"Own"}},"spec":{"devices":[%s]}}`
 		d, err := kube.ReadDevice(fmt.Appendf(nil, object, node, annotation.DeviceModeKey, devices))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		store.PutDevice(d)
 		store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	}
@@ -40,13 +39,9 @@ func TestTheGaugesOfDevices(t *testing.T) {
 		`{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"30",`+
 			`"koordinator.sh/gpu-memory":"2Ki"}}]}`)))
 	registry := basemetrics.NewKubeRegistry()
-	if err := registry.CustomRegister(NewGauges(store, nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, registry.CustomRegister(NewGauges(store, nil)))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	got := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -103,9 +104,7 @@ func TestHintsAndPartitionsCount(t *testing.T) {
 		inventory, err := device.NewInventory(&device.Spec{
 			Devices: devices, Partitions: device.Partitions{Policy: policy, Table: table},
 		}, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return ledger.New(ledger.Facts{Devices: inventory, OwnDevices: true, MinSharedCPUs: -1}, entries...).View()
 	}
 	third, slow := asks(t, amounts{device.GPUPercent: 30}), asks(t, amounts{device.GPUPercent: 30})

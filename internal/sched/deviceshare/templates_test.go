@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // The templates are those of the ConfigMap; what cannot be read of it leaves the last ones.
@@ -21,9 +22,7 @@ func TestTemplatesFollowTheirConfigMap(t *testing.T) {
 		client, all := fake.NewClientset(), &templates{}
 		f := informers.NewSharedInformerFactory(client, 0)
 		c := v1alpha1.GPUTemplatesConfig{ConfigMapNamespace: "n", ConfigMapName: "m"}
-		if err := all.follow(f, &c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, all.follow(f, &c))
 		other := v1alpha1.GPUTemplatesConfig{ConfigMapNamespace: "n", ConfigMapName: "o"}
 		if err := all.follow(f, &c); err != nil {
 			t.Error(err)
@@ -57,9 +56,7 @@ func TestTemplatesFollowTheirConfigMap(t *testing.T) {
 			{func() error { return maps.Delete(ctx, "m", metav1.DeleteOptions{}) }, ""},
 		} {
 			synctest.Wait()
-			if err := step.do(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, step.do())
 			synctest.Wait()
 			var names []string
 			if list := all.Load(); list != nil {

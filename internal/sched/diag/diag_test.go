@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
@@ -198,9 +199,7 @@ func config(t *testing.T) Config {
 func serve(t *testing.T, c Config) http.Handler {
 	t.Helper()
 	h, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return h
 }
 
@@ -353,9 +352,7 @@ func TestEveryListedPathAnswers(t *testing.T) {
 	h := serve(t, config(t))
 	_, body, _ := ask(h, http.MethodGet, "/apis/v1/__services__", "")
 	var services map[string][]string
-	if err := json.Unmarshal([]byte(body), &services); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(body), &services))
 	for method, paths := range services {
 		for _, path := range paths {
 			path = strings.NewReplacer(":nodeName", "node-1", ":namespace", "default", ":name", "lse").Replace(path)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/badquota"
 )
@@ -33,13 +34,9 @@ func TestTheSchedulerOutlivesBadQuotas(t *testing.T) {
 		var objects []*v1alpha1.ElasticQuota
 		for _, text := range slices.Concat(c.World, []string{c.Object}) {
 			o, err := badquota.Object(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			raw, err := json.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			q, _ := kube.ReadQuota(raw) // what cannot be read is left out
 			objects = append(objects, q)
 			f.quotas.PutQuota(q)

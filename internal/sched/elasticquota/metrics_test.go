@@ -11,6 +11,7 @@ import (
 	basemetrics "k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -18,13 +19,9 @@ import (
 func gathered(t *testing.T, quotas *kube.Quotas) map[string]float64 {
 	t.Helper()
 	registry := basemetrics.NewKubeRegistry()
-	if err := registry.CustomRegister(NewResources(quotas)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, registry.CustomRegister(NewResources(quotas)))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	out := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -38,6 +38,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -110,9 +111,7 @@ func newFixture(t testing.TB, args string) *fixture {
 		multi.Enabled = append(multi.Enabled, config.Plugin{Name: name, Weight: 1})
 	}
 	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	profile.PluginConfig = defaults.Profiles[0].PluginConfig
 	if args != "" {
 		profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
@@ -126,9 +125,7 @@ func newFixture(t testing.TB, args string) *fixture {
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	f.Plugin = made.(*Plugin)
 	for _, name := range []string{"n", "m"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -170,9 +167,7 @@ func (f *fixture) put(
 	for _, change := range more {
 		change(pod)
 	}
-	if err := f.informers.Core().V1().Pods().Informer().GetStore().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.informers.Core().V1().Pods().Informer().GetStore().Add(pod))
 	if _, err := f.client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,9 +194,7 @@ func (f *fixture) attempt(t *testing.T, pod *corev1.Pod) (refused *fwk.Status, p
 	_, refused, _ = f.framework.RunPreFilterPlugins(t.Context(), cs, pod)
 	if refused.IsSuccess() {
 		all, err := f.snapshot.NodeInfos().List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, n := range all {
 			status := f.framework.RunFilterPluginsWithNominatedPods(t.Context(), cs, pod, n)
 			if status.IsSuccess() {
@@ -224,9 +217,7 @@ func (f *fixture) attempt(t *testing.T, pod *corev1.Pod) (refused *fwk.Status, p
 func (f *fixture) placed(t *testing.T) map[string][]string {
 	t.Helper()
 	all, err := f.snapshot.NodeInfos().List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	out := map[string][]string{}
 	for _, n := range all {
 		for _, p := range n.GetPods() {
@@ -509,9 +500,7 @@ func TestEventsWakeOnlyPodsThatTheyCanHelp(t *testing.T) {
 		t.Fatal("the pod is admitted")
 	}
 	registered, err := f.EventsToRegister(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var resources []string
 	for _, e := range registered {
 		resources = append(resources, string(e.Event.Resource))
@@ -524,9 +513,7 @@ func TestEventsWakeOnlyPodsThatTheyCanHelp(t *testing.T) {
 	}
 	hint := func(old, object any) fwk.QueueingHint {
 		h, err := registered[0].QueueingHintFn(klog.Background(), pod, old, object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return h
 	}
 	f.remove(other)
@@ -640,9 +627,7 @@ func TestEndpoints(t *testing.T) {
 					r := httptest.NewRequest(http.MethodGet, "/?"+query, nil)
 					r.SetPathValue("name", "train")
 					text, err := json.Marshal(e.Answer(r, mayRead))
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Check(t, err)
 					return string(text)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -23,9 +24,7 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 		object.Annotation(annotation.DeviceAllocatedKey,
 			`{"gpu":[{"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50"}}]}`))
 	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := known.Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, known.Add(pod))
 	store := kube.NewStore()
 	a := &auditor{account: store, pods: corelisters.NewPodLister(known)}
 	for i, step := range []struct {

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -36,16 +37,12 @@ type judging struct {
 func newJudging(t *testing.T, args string, annotations map[string]string) judging {
 	t.Helper()
 	a, err := v1alpha1.DecodeLoadAwareScheduling(&runtime.Unknown{Raw: []byte(args)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p := newPlugin(kube.NewLoads(), func() time.Time { return now }, &a)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: annotations}}
 	node.Status.Allocatable = object.List("cpu", "10", "memory", "10Gi", "pods", "100")
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	if err := factory.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, factory.Core().V1().Nodes().Informer().GetIndexer().Add(node))
 	p.nodes = factory.Core().V1().Nodes().Lister()
 	return judging{p, node}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -61,9 +62,7 @@ func ask(t *testing.T, path string, wrong ...follow.Misprediction) (status int, 
 			return authorizer.DecisionAllow, "", nil
 		}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, diag.PluginPrefix+path, nil)
 	h.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "someone"})))
 	text, _ := io.ReadAll(w.Result().Body)

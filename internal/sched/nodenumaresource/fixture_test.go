@@ -33,6 +33,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -131,13 +132,9 @@ func newFixture(t *testing.T, args string, binders ...string) *fixture {
 		frameworkruntime.WithPodActivator(activator),
 		frameworkruntime.WithPodNominator(promised),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p, err := factory(t.Context(), pluginArgs(profile), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return &fixture{
 		Plugin: p.(*Plugin), framework: f, factory: factory, client: client, store: store, events: recorder.Events,
 		clock: clock, woken: activator, nominated: promised, tracker: tracker, metrics: measured,
@@ -155,9 +152,7 @@ func pluginArgs(p *config.KubeSchedulerProfile) runtime.Object {
 func (f *fixture) after(t *testing.T, resource fwk.EventResource) fwk.QueueingHintFn {
 	t.Helper()
 	events, err := f.EventsToRegister(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	i := slices.IndexFunc(events, func(e fwk.ClusterEventWithHint) bool { return e.Event.Resource == resource })
 	if i < 0 {
 		t.Fatalf("no event of %s", resource)
@@ -185,9 +180,7 @@ func (f *fixture) request(t *testing.T, pod *corev1.Pod) *place.Request {
 func (f *fixture) counted(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := f.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			var values []string
@@ -297,9 +290,7 @@ func (f *fixture) preFilter(t *testing.T, pod *corev1.Pod) (cs fwk.CycleState, s
 // schedule runs a whole cycle of the plugin on one node and returns the CPUs that the Binding carries.
 func (f *fixture) schedule(t *testing.T, pod *corev1.Pod, n fwk.NodeInfo) string {
 	t.Helper()
-	if err := f.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.client.Tracker().Add(pod))
 	cs, skipped := f.preFilter(t, pod)
 	if skipped {
 		t.Fatalf("pod %s does not concern the plugin", pod.Name)
@@ -315,18 +306,14 @@ func (f *fixture) schedule(t *testing.T, pod *corev1.Pod, n fwk.NodeInfo) string
 		}
 	}
 	status, _, err := annotation.ParseResourceStatus(placement.Read(cs).Record()[annotation.ResourceStatusKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return status.CPUSet
 }
 
 func podInfo(t *testing.T, pod *corev1.Pod) fwk.PodInfo {
 	t.Helper()
 	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return info
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // predicted makes a node whose kubelet of 1.36 has these settings and whose mode is the given one.
@@ -53,9 +54,7 @@ func guaranteed(name string, n int, options ...podOption) *corev1.Pod {
 // bind runs a whole cycle and returns what the Binding carries.
 func (f *fixture) bind(t *testing.T, pod *corev1.Pod, n fwk.NodeInfo) map[string]string {
 	t.Helper()
-	if err := f.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.client.Tracker().Add(pod))
 	cs, skipped := f.preFilter(t, pod)
 	if skipped {
 		t.Fatalf("pod %s does not concern the plugin", pod.Name)
@@ -558,9 +557,7 @@ func TestPodThatIsNotStartedIsReported(t *testing.T) {
 			now := metav1.NewTime(f.clock.Now())
 			pod.Status.StartTime = &now
 		}
-		if err := pods.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, pods.Add(pod))
 	}
 	for _, step := range []time.Duration{4 * time.Minute, 2 * time.Minute, 5 * time.Minute} {
 		f.clock.advance(step)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestPodsThatAskForNothingOfOursAreSkippedEverywhere(t *testing.T) {
@@ -276,9 +277,7 @@ func TestSharedPoolsOfAnLSPodTravelInTheBinding(t *testing.T) {
 	f.schedule(t, pod, n)
 	binding := f.client.Actions()[0].(clienttesting.CreateAction).GetObject().(*corev1.Binding)
 	status, _, err := annotation.ParseResourceStatus(binding.Annotations[annotation.ResourceStatusKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if status.CPUSet != "" || len(status.CPUSharedPools) != 1 || status.CPUSharedPools[0].CPUSet != "" ||
 		len(status.NUMANodeResources) != 1 {
 		t.Errorf("got %s, want one shared pool without CPUs, with its amounts", status)
@@ -290,9 +289,7 @@ func TestAnotherBinderGetsTheRecordAsAPatchBefore(t *testing.T) {
 	f := newFixture(t, "", names.DefaultBinder, Name)
 	n := f.addNode("n", machine(t, "amd64", 2, 4, 2))
 	pod := lsr("p", 2)
-	if err := f.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.client.Tracker().Add(pod))
 	cs, _ := f.preFilter(t, pod)
 	if s := f.Reserve(t.Context(), cs, pod, n.Node().Name); !s.IsSuccess() {
 		t.Fatal(s.Message())
@@ -304,9 +301,7 @@ func TestAnotherBinderGetsTheRecordAsAPatchBefore(t *testing.T) {
 		t.Fatal(s.Message())
 	}
 	patched, err := f.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got := patched.Annotations[annotation.ResourceStatusKey]; got != `{"cpuset":"0,8"}` {
 		t.Errorf("annotation: got %s", got)
 	}

@@ -20,14 +20,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // reserve runs a cycle up to Reserve, which is repeated, as by the queue, while the account moves under it.
 func (f *fixture) reserve(t *testing.T, pod *corev1.Pod, n fwk.NodeInfo) fwk.CycleState {
 	t.Helper()
-	if err := f.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.client.Tracker().Add(pod))
 	cs, _ := f.preFilter(t, pod)
 	if s := f.Filter(t.Context(), cs, pod, n); !s.IsSuccess() {
 		t.Fatalf("filter %s: %s", pod.Name, s.Message())
@@ -78,9 +77,7 @@ func (f *fixture) checkBound(t *testing.T, node string, bound []*corev1.Binding)
 		}
 		state = after
 		carried, _, err := annotation.ParsePredictedPlacement(b.Annotations[annotation.PredictedPlacementKey])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		given := fmt.Sprint(convert.Placed(kubelet.HeldOf(v.Machine(), placement)))
 		if got := fmt.Sprint(carried.Containers); got != given {
 			t.Errorf("the Binding of %s carries %s, the kubelet gives %s", b.Name, got, given)
@@ -161,9 +158,7 @@ func TestPreBindPredictsAnewToo(t *testing.T) {
 		t.Fatal(s.Message())
 	}
 	written, err := f.client.CoreV1().Pods(b.Namespace).Get(t.Context(), "b", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	const want = `{"model":"1.36","gen":1,"containers":{"c":{"mask":[0],"preferred":true,"cpus":"1,9"}}}`
 	if got := written.Annotations[annotation.PredictedPlacementKey]; got != want {
 		t.Errorf("the pod carries %s, want %s", got, want)

@@ -21,6 +21,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // addGPUs gives a node GPUs <node>-0, <node>-1, ….
@@ -192,15 +193,11 @@ func TestHintsKnowTypesOfDeviceObjects(t *testing.T) {
 				continue
 			}
 			events, err := e.EventsToRegister(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			for _, on := range events {
 				if on.Event.Resource == fwk.Pod && on.Event.ActionType&fwk.Delete != 0 {
 					hint, err := on.QueueingHintFn(klog.Background(), waiting, holder, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Check(t, err)
 					hints = append(hints, hint)
 				}
 			}
@@ -247,9 +244,7 @@ func TestAPartOfAnNPUIsOneOfItsTemplates(t *testing.T) {
 				"koordinator.sh/gpu-memory: 6Gi}}",
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	b.factory.StartWithContext(t.Context())
 	text, tries := "", 0
 	again := func(context.Context) (bool, error) { // until the ConfigMap is read

@@ -6,6 +6,7 @@ import (
 	basemetrics "k8s.io/component-base/metrics"
 
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // A pod that gets one GPU of each of two pairs misses the lanes between two of one pair.
@@ -21,9 +22,7 @@ func TestLinkRegretIsObserved(t *testing.T) {
 		})
 	}
 	inventory, err := device.NewInventory(&spec, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	registry := basemetrics.NewKubeRegistry()
 	m, account := NewMetrics(registry.MustRegister), device.NewView(inventory, func(func(*device.Holding) bool) {})
 	m.granted(nil, nil)
@@ -35,9 +34,7 @@ func TestLinkRegretIsObserved(t *testing.T) {
 		m.granted(account, grants)
 	}
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, f := range families {
 		if f.GetName() != "tenon_device_link_regret" {
 			continue

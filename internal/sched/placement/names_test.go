@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -122,9 +123,7 @@ func newBenchWith(t *testing.T, args string, nodes int, profiles ...[]plugin) *b
 			nodenumaresource.Name: nodenumaresource.Factory(d), otherName: newOther(d),
 			deviceshare.Name: deviceshare.Factory(d),
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for i := range nodes {
 		b.addNode(t, fmt.Sprintf("n%d", i))
 	}
@@ -151,9 +150,7 @@ func (b *bench) hold(t *testing.T, node, cpus string) {
 	p.Spec.NodeName = node
 	p.Annotations = map[string]string{annotation.ResourceStatusKey: annotation.ResourceStatus{CPUSet: cpus}.String()}
 	b.store.PutPod(p)
-	if err := b.Cache.AddPod(klog.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Cache.AddPod(klog.Background(), p))
 }
 
 // pod asks for CPUs of its own.
@@ -166,12 +163,8 @@ func pod(name, profile string, cpus int64) *corev1.Pod {
 // try runs one scheduling cycle for a pod.
 func (b *bench) try(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	if err := b.client.Tracker().Add(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.pods.Add(p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(p))
+	testkit.Check(t, b.pods.Add(p))
 	b.SchedulingQueue.Add(t.Context(), p)
 	b.ScheduleOne(t.Context())
 }
@@ -180,9 +173,7 @@ func (b *bench) try(t *testing.T, p *corev1.Pod) {
 func (b *bench) counted(t *testing.T, name, value string) (sum float64) {
 	t.Helper()
 	families, err := b.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			if family.GetName() == name && m.GetLabel()[0].GetValue() == value {

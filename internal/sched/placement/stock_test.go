@@ -34,6 +34,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -71,9 +72,7 @@ func deviceProfile(t *testing.T, dra fwk.SharedDRAManager) (framework.Framework,
 	}, frameworkruntime.WithClientSet(client), frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()),
 		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
 		frameworkruntime.WithSharedDRAManager(dra))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f, store
 }
@@ -207,9 +206,7 @@ func TestAPodThatWaitsForAVendorsResourceWakesWhenANodeOffersIt(t *testing.T) {
 			continue
 		}
 		events, err := p.EventsToRegister(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, e := range events {
 			if e.Event.Resource == fwk.Node && e.Event.ActionType&fwk.UpdateNodeAllocatable != 0 {
 				hint = e.QueueingHintFn

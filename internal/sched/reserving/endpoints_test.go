@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -21,16 +22,12 @@ func TestTheReservationsOfANodeAreInKoordinatorsShape(t *testing.T) {
 	nodes := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Nodes()
 	p.nodes = nodes.Lister()
 	for _, name := range []string{"n", "empty"} {
-		if err := nodes.Informer().GetStore().Add(object.Node(name, nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, nodes.Informer().GetStore().Add(object.Node(name, nil)))
 	}
 	r, err := kube.ReadReservation([]byte(`{"metadata":{"name":"r1","uid":"u1"},"spec":{"allocateOnce":false,` +
 		`"allocatePolicy":"Restricted","owners":[{"controller":{"kind":"Job","name":"j"}}],"template":{"spec":` +
 		`{"containers":[{"resources":{"requests":{"cpu":"4"}}}]}}},"status":{"phase":"Available","nodeName":"n"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p.reservations.Put(r)
 	for _, namespace := range []string{"open", "closed"} {
 		user := object.Pod("p", object.UID("uid-"+namespace), object.On("n"), object.Both("cpu", "1"),
@@ -43,9 +40,7 @@ func TestTheReservationsOfANodeAreInKoordinatorsShape(t *testing.T) {
 		request.SetPathValue("nodeName", node)
 		text, err := json.Marshal(p.Diagnostics().Endpoints[0].Answer(request,
 			func(namespace string) bool { return namespace == "open" }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return string(text)
 	}
 	for node, want := range map[string]string{

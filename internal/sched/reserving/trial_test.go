@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -25,9 +26,7 @@ func TestATrialLeavesASnapshotAsItWas(t *testing.T) {
 		}
 		p.snapshot = cache.NewSnapshot(held, []*corev1.Node{object.Node("n0", nil)})
 		node, err := p.snapshot.NodeInfos().Get("n0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		cs, trial := framework.NewCycleState(), placement.NewTrial(kube.NewStore())
 		trial.Mark(cs)
 		pod := object.Pod("p", object.UID("p"), object.Label("app", "web"), object.Requests("cpu", "1"))

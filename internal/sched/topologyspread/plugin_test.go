@@ -14,6 +14,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // newHandle is a framework without plugins over the objects.
@@ -23,9 +25,7 @@ func newHandle(t *testing.T, objects ...runtime.Object) fwk.Handle {
 	f, err := frameworkruntime.NewFramework(t.Context(), nil, nil,
 		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)),
 		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return f
 }
 
@@ -33,9 +33,7 @@ func newPlugin(t *testing.T, args runtime.Object, objects ...runtime.Object) *Pl
 	t.Helper()
 	h := newHandle(t, objects...)
 	p, err := New(t.Context(), args, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	stop := make(chan struct{})
 	h.SharedInformerFactory().Start(stop)
 	h.SharedInformerFactory().WaitForCacheSync(stop)

@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // execute runs a command line.
@@ -44,15 +46,11 @@ func (runtime) ListContainers(context.Context, *cri.ListContainersRequest) (*cri
 
 func TestRunCheckAndEnd(t *testing.T) {
 	dir, err := os.MkdirTemp("", "cri")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	at := func(name string) string { return filepath.Join(dir, name) }
 	l, err := net.Listen("unix", at("runtime.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	s := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(s, runtime{})
 	go func() { _ = s.Serve(l) }()
@@ -64,9 +62,7 @@ func TestRunCheckAndEnd(t *testing.T) {
 		t.Errorf("check without a proxy: got %q, %v, want an error with the socket", out, err)
 	}
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at("notify.sock"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer manager.Close()
 	t.Setenv("NOTIFY_SOCKET", at("notify.sock"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,9 +71,7 @@ func TestRunCheckAndEnd(t *testing.T) {
 		_, err := execute(ctx, append([]string{"run"}, flags...)...)
 		done <- err
 	}()
-	if err := manager.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, manager.SetReadDeadline(time.Now().Add(20*time.Second)))
 	received := make([]byte, 64)
 	n, err := manager.Read(received)
 	if err != nil || string(received[:n]) != "READY=1" {
@@ -96,9 +90,7 @@ func TestRunCheckAndEnd(t *testing.T) {
 		"b.json": `{"remote-endpoint":"/unused","failure-policy":"Ignore","runtime-hooks":["PreStartContainer"]}`,
 		"c.json": `{"failure-policy":"Never"}`,
 	} {
-		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(at(name), []byte(content), 0o600))
 	}
 	out, err = execute(t.Context(), append([]string{"check"}, flags...)...)
 	for _, line := range []string{
@@ -157,9 +149,7 @@ func TestTheFile(t *testing.T) {
 	write := func(fields string) {
 		t.Helper()
 		text := "apiVersion: config.tenon.sh/v1alpha1\nkind: RuntimeProxyConfiguration\n" + fields
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	for fields, want := range map[string]string{
 		"listne: /a\n":            `proxy.yaml:3:1: listne: unknown field, did you mean "listen"?`,

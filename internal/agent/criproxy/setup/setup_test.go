@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/criproxy"
 	"github.com/tenon-project/tenon/internal/agent/criproxy/setup"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 const (
@@ -33,12 +34,8 @@ func node(t *testing.T) setup.Setup {
 func put(t *testing.T, s setup.Setup, path, content string) {
 	t.Helper()
 	path = filepath.Join(s.Root, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Check(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 // tree is every file below the node's root.
@@ -53,18 +50,14 @@ func tree(t *testing.T, s setup.Setup) map[string]string {
 		files[strings.TrimPrefix(path, s.Root)] = string(content)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return files
 }
 
 func install(t *testing.T, s setup.Setup) []string {
 	t.Helper()
 	did, err := s.Install(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return did
 }
 
@@ -80,9 +73,7 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 	}
 	after := tree(t, s)
 	var config map[string]any
-	if err := yaml.Unmarshal([]byte(after[dropIn]), &config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.Unmarshal([]byte(after[dropIn]), &config))
 	want := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"containerRuntimeEndpoint": "unix:///run/tenon/cri.sock",
@@ -91,9 +82,7 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 		t.Errorf("drop-in (-want +got):\n%s", diff)
 	}
 	r, err := criproxy.ParseRegistration([]byte(after[registration]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if r.Endpoint != "/run/tenon/hooks.sock" || r.Policy != criproxy.Ignore ||
 		!slices.Contains(r.Hooks, criproxy.PreStartContainer) {
 		t.Errorf("registration %+v, want the agent's socket, Ignore, and PreStartContainer among the hooks", r)
@@ -111,9 +100,7 @@ func TestInstallTwiceAndUninstallTwice(t *testing.T) {
 		{"not there: " + dropIn, "not there: " + registration, stop},
 	} {
 		did, err := s.Uninstall(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if diff := cmp.Diff(want, did); diff != "" {
 			t.Errorf("uninstall %d (-want +got):\n%s", i, diff)
 		}
@@ -140,9 +127,7 @@ func TestWhatOthersWroteIsKept(t *testing.T) {
 	put(t, s, registration, custom)
 	install(t, s)
 	did, err := s.Uninstall(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got := tree(t, s)[registration]; got != custom ||
 		!slices.Contains(did, "kept, as it was changed: "+registration) {
 		t.Errorf("the registration is %q, reported %q, want it kept", got, did)
@@ -202,9 +187,7 @@ func TestWhatPreventsAKubeletFromReadingTheDropInIsReported(t *testing.T) {
 			put(t, s, "/proc/8/cmdline", "")
 			put(t, s, "/etc/kubernetes/kubelet.conf.d/99-other.conf", c.other)
 			l, err := net.Listen("unix", listening(t, &s))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			defer l.Close()
 			did := install(t, s)
 			got := did[2 : len(did)-1]
@@ -219,13 +202,9 @@ func TestWhatPreventsAKubeletFromReadingTheDropInIsReported(t *testing.T) {
 func listening(t *testing.T, s *setup.Setup) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Symlink(dir, filepath.Join(s.Root, "run")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Symlink(dir, filepath.Join(s.Root, "run")))
 	s.Listen = "/run/cri.sock"
 	return filepath.Join(dir, "cri.sock")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestDevicesTravelInBothDirections(t *testing.T) {
@@ -31,9 +32,7 @@ func TestDevicesTravelInBothDirections(t *testing.T) {
 	}
 	request.ContainerCdiDevices, request.ContainerPrivileged = []string{"nvidia.com/gpu=0"}, true
 	got, err := c.PreCreateContainerHook(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := &v1alpha1.ContainerResourceHookResponse{
 		ContainerResources: &v1alpha1.LinuxContainerResources{CpusetCpus: "4-5"},
 		ContainerEnvs:      map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-a"},

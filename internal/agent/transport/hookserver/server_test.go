@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 	"github.com/tenon-project/tenon/internal/agent/transport/hookserver"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,9 +106,7 @@ func serve(t *testing.T, h hook.Handler, change ...func(*hookserver.Options)) (v
 	go func() { done <- hookserver.Serve(ctx, o) }()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close()
 		cancel()
@@ -316,9 +315,7 @@ func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
 		},
 		func() error { _, err := client.PostStopContainerHook(t.Context(), containerRequest); return err },
 	} {
-		if err := question(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, question())
 	}
 	want := []string{"RunPodSandbox", "CreateContainer", "StartContainer", "StartContainer", "UpdateContainerResources"}
 	mu.Lock()
@@ -339,9 +336,7 @@ func TestAProxyIsKnownBeforeItsFirstContainer(t *testing.T) {
 	})
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer conn.Close()
 	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Error(err)
@@ -364,9 +359,7 @@ func TestTheEndOfTheLastProxyIsHeard(t *testing.T) {
 	for range 3 {
 		conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if _, err := v1alpha1.NewRuntimeHookServiceClient(conn).PreRunPodSandboxHook(t.Context(),
 			podRequest); err != nil {
 			t.Fatal(err)
@@ -377,9 +370,7 @@ func TestTheEndOfTheLastProxyIsHeard(t *testing.T) {
 		if len(left) > 0 {
 			t.Error("heard while a proxy is connected")
 		}
-		if err := conn.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, conn.Close())
 	}
 	<-left
 	if len(left) > 0 {
@@ -393,14 +384,10 @@ func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
 		if _, err := client.PreRunPodSandboxHook(t.Context(), podRequest); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Remove(path))
 		conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		client = v1alpha1.NewRuntimeHookServiceClient(conn)
 	}

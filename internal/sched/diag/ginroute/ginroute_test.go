@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // provider is a plugin as one would write it for Koordinator.
@@ -43,9 +44,7 @@ func TestProvidersAreMountedOnce(t *testing.T) {
 		g.POST("/gang/:name", hello)
 	}, &calls}
 	mounts, err := Mounts([]fwk.Plugin{p, silent("NodeName")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if calls != 1 || len(mounts) != 1 {
 		t.Fatalf("got %d calls and %d mounts, want 1 and 1", calls, len(mounts))
 	}

@@ -6,6 +6,8 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
@@ -26,9 +28,7 @@ func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
 			b := newBench(t, "a", "b", "c")
 			pod := testPod("p")
 			pod.Status.NominatedNodeName = "c"
-			if err := b.client.Tracker().Add(pod); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, b.client.Tracker().Add(pod))
 			b.refuseAfterPreemption(t, pod, map[string]*fwk.Status{"a": tainted(), "b": tainted(), "c": full()},
 				c.outcome)
 			message := b.condition(t, "p")
@@ -45,9 +45,7 @@ func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
 func TestPreemptionIsReportedWithTheRerunFilters(t *testing.T) {
 	b := newBench(t, "a")
 	pod := testPod("p")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	statuses := map[string]*fwk.Status{"a": full()}
 	fit := &framework.FitError{
 		Pod: pod, NumAllNodes: 1,

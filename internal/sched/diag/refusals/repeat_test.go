@@ -9,6 +9,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestCausesChangeWithWhoRefusesForWhatAndHowOften(t *testing.T) {
@@ -45,9 +47,7 @@ func TestCausesChangeWithWhoRefusesForWhatAndHowOften(t *testing.T) {
 func TestARepeatedRefusalIsCountedAndNotReadAgain(t *testing.T) {
 	b := newBench(t, "a", "b")
 	pod := testPod("p")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	statuses := map[string]*fwk.Status{"a": full(), "b": tainted()}
 	b.refuse(t, pod, statuses)
 	first, _ := b.reporter.last(pod.UID)

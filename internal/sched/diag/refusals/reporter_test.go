@@ -27,6 +27,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -132,9 +133,7 @@ func (b *bench) refuseAfterPreemption(t testing.TB, pod *corev1.Pod, statuses ma
 		PostFilterMsg: outcome,
 	}}
 	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	b.handle(
 		t.Context(),
 		b.framework,
@@ -157,9 +156,7 @@ func full() *fwk.Status {
 func (b *bench) condition(t *testing.T, name string) string {
 	t.Helper()
 	pod, err := b.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
 			return c.Message
@@ -171,9 +168,7 @@ func (b *bench) condition(t *testing.T, name string) string {
 func TestEventAndConditionNameTheRootCause(t *testing.T) {
 	b := newBench(t, "a", "b", "c")
 	pod := testPod("p")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	b.refuse(t, pod, map[string]*fwk.Status{"a": tainted(), "b": tainted(), "c": full()})
 	if len(b.framework.notes.all) != 1 {
 		t.Fatalf("got Events %q, want one", b.framework.notes.all)
@@ -192,9 +187,7 @@ func TestEventAndConditionNameTheRootCause(t *testing.T) {
 func TestSameCauseIsReportedOnceAndAnotherOneAtOnce(t *testing.T) {
 	b := newBench(t, "a", "b")
 	pod := testPod("p")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	both := func() map[string]*fwk.Status { return map[string]*fwk.Status{"a": full(), "b": full()} }
 	steps := []struct {
 		text     string
@@ -239,9 +232,7 @@ func exclusive(node string) why.Finding {
 func TestReportedRootCauseIsTheOneOfExplain(t *testing.T) {
 	b := newBench(t, "a", "b", "c")
 	pod := testPod("p")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	capacity := func(node string) why.Finding {
 		return why.Finding{
 			Reason: why.Reason{
@@ -278,9 +269,7 @@ func TestReportedRootCauseIsTheOneOfExplain(t *testing.T) {
 func TestFiltersAreAskedAgainOnlyForAnotherRefusalOrAfterAMinute(t *testing.T) {
 	b := newBench(t, "a", "b")
 	pod := testPod("p")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	b.verdict.Findings = []why.Finding{exclusive("a"), exclusive("b")}
 	b.takes = 10 * time.Millisecond
 	for _, s := range []struct {
@@ -314,9 +303,7 @@ func TestTheFirstReportOfEachPodNamesTheRootCause(t *testing.T) {
 		evaluated int
 	}{{"", 1}, {"", 2}, {"x", 3}, {"x", 3}, {"y", 4}, {"x", 5}} {
 		pod := testPod("p" + strconv.Itoa(i))
-		if err := b.client.Tracker().Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, b.client.Tracker().Add(pod))
 		b.signature = s.signature
 		b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
 		if b.evaluated != s.evaluated {
@@ -329,9 +316,7 @@ func TestTheFirstReportOfEachPodNamesTheRootCause(t *testing.T) {
 	}
 	b.now = b.now.Add(repeatAfter)
 	pod := testPod("later")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	if b.refuse(t, pod, map[string]*fwk.Status{"a": full()}); b.evaluated != 6 {
 		t.Errorf("a minute later: filters ran %d times so far, want 6", b.evaluated)
 	}
@@ -342,9 +327,7 @@ func TestTheFirstReportOfEachPodNamesTheRootCause(t *testing.T) {
 func TestARootCauseIsKeptWhileTheFiltersRest(t *testing.T) {
 	b := newBench(t, "a", "b")
 	pod := testPod("p")
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	b.verdict.Findings, b.takes = []why.Finding{exclusive("a"), exclusive("b")}, 10*time.Second
 	b.refuse(t, pod, map[string]*fwk.Status{"a": full(), "b": full()})
 	said := b.condition(t, "p")
@@ -400,9 +383,7 @@ func TestRefusalsBeyondTheBudgetSendNoEventButTheirCondition(t *testing.T) {
 	b := newBench(t, "a")
 	for i := range eventsBurst + 20 {
 		pod := testPod("p" + string(rune('a'+i/26)) + string(rune('a'+i%26)))
-		if err := b.client.Tracker().Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, b.client.Tracker().Add(pod))
 		b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
 		if b.condition(t, pod.Name) == "" {
 			t.Fatalf("pod %d has no condition", i)
@@ -417,19 +398,13 @@ func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
 	b := newBench(t, "a")
 	pod := testPod("p")
 	b.reporter.pending[pod.UID] = attempt{}
-	if err := b.client.Tracker().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.client.Tracker().Add(pod))
 	c := &conditions{reporting: &reporting{Framework: b.framework, ctx: t.Context(), reporter: b.reporter}}
 	_, err := c.PatchPodStatus(pod, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse},
 		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	got, err := b.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got.Status.NominatedNodeName != "a" || len(got.Status.Conditions) != 0 {
 		t.Errorf("got %+v, want the node alone", got.Status)
 	}
@@ -438,9 +413,7 @@ func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
 func TestErrorsAreLeftToUpstream(t *testing.T) {
 	b := newBench(t, "a")
 	info, err := framework.NewPodInfo(testPod("p"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	b.handle(t.Context(), b.framework, &framework.QueuedPodInfo{PodInfo: info}, fwk.NewStatus(fwk.Error, "boom"), nil,
 		b.now)
 	if diff := cmp.Diff([]string{"FailedScheduling boom"}, b.framework.notes.all); diff != "" {

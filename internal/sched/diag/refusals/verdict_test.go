@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -76,9 +77,7 @@ func profile(t *testing.T, lister fwk.SharedLister, nominated nominations, plugi
 		SchedulerName: "tenon-scheduler",
 		Plugins:       &config.Plugins{QueueSort: first, Bind: first, PreFilter: enabled, Filter: enabled},
 	}, frameworkruntime.WithSnapshotSharedLister(lister), frameworkruntime.WithPodNominator(nominated))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return f
 }
 
@@ -120,9 +119,7 @@ func TestEveryFilterIsHeardOnEveryNode(t *testing.T) {
 		&plugin{name: names.NodeResourcesFit, filter: reject("Insufficient cpu", "n1", "n2")},
 		&plugin{name: "Ours", filter: ours})
 	v, err := Of(t.Context(), f, asking("6", "1Gi"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	shortage := why.Reason{Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 6000, Free: 4000}
 	want := []why.Finding{
 		{
@@ -205,9 +202,7 @@ func TestRoomReservedForNominatedPodIsReported(t *testing.T) {
 	priority := int32(100)
 	high.Spec.Priority = &priority
 	info, err := framework.NewPodInfo(high)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p := &plugin{name: "Full"}
 	f := profile(t, nodes, nominations{"n0": {info}}, p, &plugin{name: "Count"})
 	calls := 0

@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -218,9 +219,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 				}},
 			},
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	made, counted := &calls{}, &Events{}
 	s.SchedulingQueue = counted.Watch(&replacedQueue{s.SchedulingQueue, made, counted}, &Changes{})
 	s.Cache = &replacedCache{s.Cache, made}
@@ -248,9 +247,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	nodes, pods := client.CoreV1().Nodes(), client.CoreV1().Pods("default")
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	var node *corev1.Node
 	for _, name := range []string{"a", "b"} {

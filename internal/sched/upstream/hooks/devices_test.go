@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestAccountsHaveDevicesBeforeTheQueue: the queue asks for Devices by the name that the plugins register, gets our
@@ -35,9 +36,7 @@ func TestAccountsHaveDevicesBeforeTheQueue(t *testing.T) {
 	}))
 	t.Cleanup(served.Close)
 	client, err := kube.NewClient(&rest.Config{Host: served.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	store := kube.NewStore()
 	none := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	others := dynamicinformer.NewDynamicSharedInformerFactory(none, 0)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestNodesAreLoggedWhereOtherPodsAreNominated: what the queue of Kubernetes says of each node changes for no call
@@ -232,13 +234,9 @@ func TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods(t *testing.
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 		q.Add(ctx, pod)
 		info, err := q.Pop(logger)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		info.UnschedulablePlugins = sets.New(plugins...)
-		if err := q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()))
 	}
 	refuse("sibling", "Siblings")
 	refuse("asked", "Siblings", "Fit")

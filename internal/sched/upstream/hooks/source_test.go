@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the sums of upstream's functions, after they have been read")
@@ -23,9 +25,7 @@ func TestUpstreamFunctionsAreThoseThatWereRead(t *testing.T) {
 	t.Parallel()
 	const sums = "testdata/upstream.sha256"
 	recorded, err := os.ReadFile(sums)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
 	if err != nil {
 		t.Fatalf("find the sources of Kubernetes: %v", err)
@@ -54,9 +54,7 @@ func TestUpstreamFunctionsAreThoseThatWereRead(t *testing.T) {
 		}
 	}
 	if *update && !t.Failed() {
-		if err := os.WriteFile(sums, current.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(sums, current.Bytes(), 0o644))
 	}
 }
 
@@ -64,14 +62,10 @@ func TestUpstreamFunctionsAreThoseThatWereRead(t *testing.T) {
 func functionsOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	positions := token.NewFileSet()
 	file, err := parser.ParseFile(positions, path, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	functions := map[string]string{}
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)

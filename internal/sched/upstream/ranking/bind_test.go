@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // slowBinder is a framework whose Bindings end when they are released.
@@ -131,13 +132,9 @@ func TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle(t *testing.T) {
 			try := func(uid types.UID) string {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 				info, err := framework.NewPodInfo(pod)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				result, err := schedule(t.Context(), p, nil, &framework.QueuedPodInfo{PodInfo: info})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				return result.SuggestedHost
 			}
 			var tried []string

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // node is the engine over the kernel of this machine; the test plays the kubelet and the runtime. The last CPU is what
@@ -48,9 +49,7 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	passed(t)
 	reading, err := host.Read(host.Root{Dir: "/"}, runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	m := reading.Machine
 	ids := m.Online().Slice()
 	var one cpuset.Set

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/local/kernel"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/test/e2e/node/cgroup/rulebook"
 )
@@ -22,9 +23,7 @@ func TestKernelsAgree(t *testing.T) {
 			t.Run(fmt.Sprintf("simulated %v: %s", d, s.Name), func(t *testing.T) {
 				passed(t)
 				k, err := kernel.Open(kernel.Options{Dialect: d, Machine: pair})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				s.Tell(t, rulebook.Simulated{Tree: k}, d)
 			})
 		}

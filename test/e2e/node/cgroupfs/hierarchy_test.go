@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestMountsAreRead(t *testing.T) {
@@ -59,9 +61,7 @@ func folders(t *testing.T, groups ...string) Hierarchies {
 	}
 	for _, g := range groups {
 		for _, dir := range hs.Dirs(g) {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, os.MkdirAll(dir, 0o755))
 		}
 	}
 	return hs
@@ -93,9 +93,7 @@ func TestOnlyGroupsOfTestsAreRemoved(t *testing.T) {
 func TestWhatDeadTestsLeftIsSwept(t *testing.T) {
 	t.Parallel()
 	dead := exec.Command("true")
-	if err := dead.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, dead.Run())
 	gone, own := Name(dead.Process.Pid), Name(os.Getpid())
 	hs := folders(t, gone+"/1/kubepods", own+"/1", "tenon-e2e-odd", "tenon-e2")
 	if diff := cmp.Diff(3, len(hs.Left())); diff != "" {

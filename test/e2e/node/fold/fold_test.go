@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
@@ -60,9 +61,7 @@ func FuzzFoldingKeepsTheIds(f *testing.F) {
 			t.Fatalf("%q is %v, written %q, read back %v, %v", list, ids, text, again, err)
 		}
 		folded, err := fold.CPUs(list, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, bit := range []int{0, 1} {
 			has := false
 			for _, id := range ids {
@@ -85,9 +84,7 @@ func TestFailedChangeLeavesTheOldSetInForce(t *testing.T) {
 	if _, known, err := s.Get("c1"); known || err != nil {
 		t.Fatalf("Get of an unknown container = %v, %v; want false, nil", known, err)
 	}
-	if err := s.Change("c1", "test", set("2-3"), func(fold.Set) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Change("c1", "test", set("2-3"), func(fold.Set) error { return nil }))
 	broken := errors.New("EBUSY")
 	err := s.Change("c1", "test", set("4-5"), func(want fold.Set) error {
 		r, _, err := s.Get("c1")

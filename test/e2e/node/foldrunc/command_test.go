@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 func TestCallsOfContainerdAreUnderstood(t *testing.T) {
@@ -57,9 +59,7 @@ func TestCallsOfContainerdAreUnderstood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := parse(tt.args)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if tt.want.flags == nil {
 				got.flags = nil // those that are not compared
 			}

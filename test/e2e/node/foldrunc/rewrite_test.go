@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
@@ -46,9 +47,7 @@ func TestOnlyCpusetsAreRewritten(t *testing.T) {
 				t.Errorf("cpusetOf = %+v, %v; want %+v", asked, err, tt.asked)
 			}
 			got, err := folded(json.RawMessage(tt.text), 2, "linux", "resources", "cpu")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if !sameJSON(t, string(got), tt.want) {
 				t.Errorf("folded:\n got %s\nwant %s", got, tt.want)
 			}

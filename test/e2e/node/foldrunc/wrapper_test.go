@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/fold"
 )
 
@@ -29,16 +30,10 @@ func install(t *testing.T) (program, dir string) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	runc := filepath.Join(dir, "runc")
-	if err := os.WriteFile(runc, []byte(strings.ReplaceAll(stub, "%DIR%", dir)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(runc, []byte(strings.ReplaceAll(stub, "%DIR%", dir)), 0o700))
 	text, err := json.Marshal(settings{Runc: runc, Store: dir, CPUs: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(program+".json", text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, os.WriteFile(program+".json", text, 0o600))
 	return program, dir
 }
 
@@ -56,22 +51,16 @@ func TestProgramFoldsAndRecords(t *testing.T) {
 		cmd.Stdin = strings.NewReader(in)
 		return cmd.Run()
 	}
-	if err := call("", "--root", "/x", "create", "--bundle", dir, "c1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, call("", "--root", "/x", "create", "--bundle", dir, "c1"))
 	if text, err := os.ReadFile(bundle); err != nil ||
 		!sameJSON(t, string(text), `{"linux":{"resources":{"cpu":{"cpus":"0-1","mems":"0"}}}}`) {
 		t.Errorf("the bundle has %s, %v", text, err)
 	}
-	if err := call(`{"cpu":{"cpus":"12"}}`, "update", "--resources=-", "c1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, call(`{"cpu":{"cpus":"12"}}`, "update", "--resources=-", "c1"))
 	if r, _, err := store.Get("c1"); err != nil || r.Set != (fold.Set{CPUs: "12", Mems: "1"}) || len(r.Log) != 2 {
 		t.Errorf("the record is %+v, %v; want CPU 12 and node 1, two entries", r, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "exit"), []byte("7"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(filepath.Join(dir, "exit"), []byte("7"), 0o600))
 	err := call(`{"cpu":{"cpus":"13"}}`, "update", "--resources=-", "c1")
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 7 {
 		t.Errorf("a failing runc ends the program with %v, want its own status 7", err)

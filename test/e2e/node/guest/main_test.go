@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
 )
 
@@ -146,9 +147,7 @@ func begin(t *testing.T, shape vm.Shape) *vm.Guest {
 		}
 	}
 	g, err := found.image.Start(t.Context(), shape, disk, found.programs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("console of the guest:\n%s", g.Console())
@@ -212,8 +211,6 @@ func await(t *testing.T, what string, ask func() error) {
 func script(t *testing.T, g *vm.Guest, text string) string {
 	t.Helper()
 	out, err := g.Run(t.Context(), text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return out
 }

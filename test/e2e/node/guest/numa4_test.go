@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
@@ -53,9 +54,7 @@ func TestFourNodes(t *testing.T) {
 	check(t, four, "phase 2: pods that the kubelet pinned keep their CPUs, later ones get ours", func(t *testing.T) {
 		before := lives(n.look(t), []*corev1.Pod{pinned, burst})
 		n.agent = []string{"--resync=2s"}
-		if err := errors.Join(n.Kill(t.Context(), "TERM", "tenon-agent"), n.startAgent(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, errors.Join(n.Kill(t.Context(), "TERM", "tenon-agent"), n.startAgent(t.Context())))
 		n.takenOver(t, 1)
 		n.create(t, n.pod("later", "LSE", "4", "64Mi"))
 		later = n.running(t, "later")[0]
@@ -102,9 +101,7 @@ func TestFourNodes(t *testing.T) {
 func topologyIsTrue(t *testing.T, n *node) {
 	t.Helper()
 	zones, _, err := unstructured.NestedSlice(n.report(t).Object, "zones")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var got []string
 	for _, zone := range zones {
 		z, ok := zone.(map[string]any)
@@ -144,9 +141,7 @@ func topologyIsTrue(t *testing.T, n *node) {
 func (n *node) report(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	object, err := n.plane.dynamic.Resource(topologies).Get(t.Context(), n.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return object
 }
 
@@ -189,9 +184,7 @@ func (s cpuState) cpusFor(t *testing.T, p *corev1.Pod) cpuset.Set {
 func (n *node) kubeletState(t *testing.T) cpuState {
 	t.Helper()
 	var s cpuState
-	if err := json.Unmarshal([]byte(script(t, n.Guest, "cat /var/lib/kubelet/cpu_manager_state")), &s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(script(t, n.Guest, "cat /var/lib/kubelet/cpu_manager_state")), &s))
 	return s
 }
 
@@ -211,9 +204,7 @@ func kubeletInsists(t *testing.T, n *node, own, pinned, shared *corev1.Pod) {
 	t.Helper()
 	before := lives(n.look(t), []*corev1.Pod{own, pinned, shared})
 	n.watch(t)
-	if err := errors.Join(n.Kill(t.Context(), "TERM", "kubelet"), n.StartKubelet(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(n.Kill(t.Context(), "TERM", "kubelet"), n.StartKubelet(t.Context())))
 	n.create(t, n.pod("other", "LSE", "2", "64Mi"))
 	other := n.running(t, "other")[0]
 	n.remove(t, "other")

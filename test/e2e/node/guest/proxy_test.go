@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
 )
 
@@ -55,9 +56,7 @@ cat >>/etc/containerd/config.toml <<'end'
 end
 sed -i '/default_validator/,/enable/d' /etc/containerd/config.toml
 `)
-	if err := errors.Join(n.Kill(t.Context(), "TERM", "containerd"), n.startContainerd(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(n.Kill(t.Context(), "TERM", "containerd"), n.startContainerd(t.Context())))
 }
 
 // installProxy puts the proxy between the kubelet, which does not run yet, and a containerd without NRI.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/vm"
 )
 
@@ -74,9 +75,7 @@ func reloads(t *testing.T, n *node, r *residents) {
 	before := lives(n.look(t), r.pods())
 	n.watch(t)
 	for range times {
-		if err := n.reload(t); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, n.reload(t))
 		n.holds(t, r.sets(t, n))
 	}
 	w := n.watched(t)

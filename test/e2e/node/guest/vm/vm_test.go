@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/test/e2e/node/guest/wire"
 )
 
@@ -169,9 +170,7 @@ func TestImageNamesWhatIsMissing(t *testing.T) {
 		if err := i.Check(); err == nil || !strings.Contains(err.Error(), filepath.Join(i.Dir, name)) {
 			t.Errorf("without %s: %v", name, err)
 		}
-		if err := os.WriteFile(i.file(name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(i.file(name), nil, 0o600))
 	}
 	if err := i.Check(); err != nil {
 		t.Errorf("a whole image: %v", err)
