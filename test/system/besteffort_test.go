@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
@@ -335,6 +336,9 @@ func (b *batchLedger) check() (broken []string, grants int) {
 		metrics := b.metrics[name]
 		slices.SortFunc(metrics, func(x, y reported) int { return cmp.Compare(x.version, y.version) })
 		for i, s := range versions {
+			if s.capacity[0] == 0 || s.capacity[1] == 0 {
+				broken = append(broken, fmt.Sprintf("%s at %d: its own amounts are gone: %+v", name, s.version, s))
+			}
 			if s.batch == (grant{}) {
 				continue
 			}
@@ -553,7 +557,7 @@ func (c *colocation) granted(t *testing.T, want bool) {
 // share, and these are back at their share within seconds. Each batch amount is at most what the last reports allow
 // (M1), and grows by at most a tenth of the node a minute, whichever manager writes it. No batch pod is bound beyond
 // it. A manager that is stopped grants nothing, and what agents that are stopped have reported grants nothing once it
-// is a minute old.
+// is a minute old. What is not granted any more is gone from the Nodes, and nothing else of them.
 func TestBestEffortPodsYieldWhileAgentsAndManagerDie(t *testing.T) {
 	l := up(t, 1, "--machine", "arm64-1s", "--nodes", fmt.Sprint(size(3, 20)))
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
@@ -628,6 +632,10 @@ func TestBestEffortPodsYieldWhileAgentsAndManagerDie(t *testing.T) {
 		c.granted(t, true)
 		c.await(t, 20)
 	}
+	_, err = l.client.CoreV1().ConfigMaps("tenon-system").Patch(t.Context(), "slo-controller-config",
+		types.MergePatchType, []byte(`{"data":{"colocation-config":"{\"enable\":false}"}}`), metav1.PatchOptions{})
+	testkit.Check(t, err)
+	c.granted(t, false)
 	stop()
 	following.Wait()
 	broken, grants := c.check()

@@ -204,9 +204,7 @@ func (c *Controller) grant(ctx context.Context, node *corev1.Node, metric *slo.N
 		if shown.Since.IsZero() {
 			return 0, nil
 		}
-		return 0, c.apply(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), map[string]any{
-			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node.Name, "uid": node.UID},
-		}, "status")
+		return 0, c.show(ctx, node, corev1.ResourceList{})
 	}
 	strategy := convert.Colocation(s)
 	amounts, write, again := strategy.Next(accounts, shown, now)
@@ -217,8 +215,13 @@ func (c *Controller) grant(ctx context.Context, node *corev1.Node, metric *slo.N
 	if !write {
 		return again, nil
 	}
-	list := convert.Granted(amounts)
-	return again, c.apply(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), map[string]any{
+	return again, c.show(ctx, node, convert.Granted(amounts))
+}
+
+// show writes amounts into a Node. An empty list is written too: an API server that finds none takes the kubelet's
+// amounts away together with those of this manager, where the Node has had them since it was created.
+func (c *Controller) show(ctx context.Context, node *corev1.Node, list corev1.ResourceList) error {
+	return c.apply(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node.Name, "uid": node.UID},
 		"status": map[string]any{"capacity": list, "allocatable": list},
 	}, "status")

@@ -157,7 +157,8 @@ func Granted(g colocation.Grant) corev1.ResourceList {
 
 // Shown returns what a Node shows of amounts that the manager wrote, and since when.
 func Shown(node *corev1.Node) (shown colocation.Shown) {
-	for _, name := range Owned(node, ColocationManager, "status", "f:status", "f:allocatable") {
+	names := Owned(node, ColocationManager, "status", "f:status", "f:allocatable")
+	for _, name := range names {
 		q := node.Status.Allocatable[corev1.ResourceName(name)]
 		switch corev1.ResourceName(name) {
 		case BatchCPU:
@@ -171,7 +172,7 @@ func Shown(node *corev1.Node) (shown colocation.Shown) {
 		}
 	}
 	for _, e := range node.ManagedFields {
-		if e.Manager == ColocationManager && e.Subresource == "status" && e.Time != nil {
+		if e.Manager == ColocationManager && e.Subresource == "status" && e.Time != nil && len(names) > 0 {
 			// The time is in whole seconds, rounded down. A second that has not passed would count as growth in each
 			// version that is written within it.
 			shown.Since = e.Time.Add(time.Second)
