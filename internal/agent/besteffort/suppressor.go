@@ -50,9 +50,10 @@ func (s State) String() string {
 	if s.Quota > 0 {
 		what = fmt.Sprintf("%d ms of CPU time in each 100 ms", s.Quota/1000)
 	}
-	text := fmt.Sprintf("best-effort pods are suppressed to %s: other pods use %dm and the system %dm of %dm, which "+
-		"is %d %% of the node's %dm", what, s.Use.NonBE, max(s.Use.System, s.Use.Reserved),
-		s.Use.Capacity/100*s.Limits.ThresholdPercent, s.Limits.ThresholdPercent, s.Use.Capacity)
+	cpus := func(milli int64) float64 { return float64((milli+50)/100) / 10 }
+	text := fmt.Sprintf("best-effort pods are suppressed to %s: other pods use %g CPUs and the system %g of %g, which "+
+		"is %d %% of the node's %g", what, cpus(s.Use.NonBE), cpus(max(s.Use.System, s.Use.Reserved)),
+		cpus(s.Use.Capacity/100*s.Limits.ThresholdPercent), s.Limits.ThresholdPercent, cpus(s.Use.Capacity))
 	if s.Instead {
 		text += " (by cpuset: a quota would not bound best-effort pods alone)"
 	}

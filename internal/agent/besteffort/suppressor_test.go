@@ -152,7 +152,7 @@ func TestBestEffortPodsShrinkAtOnceAndGrowInSteps(t *testing.T) {
 			t.Errorf("step %d, with %dm of LS: %d CPUs, want %d", i, step.ls, got, step.want)
 		}
 	}
-	const says = "2 of 40 CPUs: other pods use 25000m"
+	const says = "2 of 40 CPUs: other pods use 25 CPUs and"
 	if s := n.suppressor.State(); !s.Suppressed || !strings.Contains(s.String(), says) {
 		t.Errorf("the state is %q", s)
 	}

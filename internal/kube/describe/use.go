@@ -30,7 +30,7 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now
 		out.CPU.Batch = view.CPUText(q.Value())
 	}
 	if q, ok := all["kubernetes.io/batch-memory"]; ok {
-		out.Memory.Batch = view.BytesText(q.Value())
+		out.Memory.Batch = measured(q.Value())
 	}
 	if metric == nil || metric.Status.UpdateTime == nil || metric.Status.NodeMetric == nil {
 		return out
@@ -39,10 +39,10 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now
 	addUse(&out.CPU, &out.Memory, metric.Status.NodeMetric.NodeUsage, all)
 	if p95, ok := shortest(metric.Status.NodeMetric.AggregatedNodeUsages); ok {
 		if q, ok := p95.Resources[corev1.ResourceCPU]; ok {
-			out.CPU.P95 = view.CPUText(q.MilliValue())
+			out.CPU.P95 = measuredCPU(q.MilliValue())
 		}
 		if q, ok := p95.Resources[corev1.ResourceMemory]; ok {
-			out.Memory.P95 = view.BytesText(q.Value())
+			out.Memory.P95 = measured(q.Value())
 		}
 	}
 	if r := metric.Status.ProdReclaimableMetric; r != nil {
@@ -50,10 +50,29 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now
 			out.CPU.Reclaimable = view.CPUText(q.MilliValue())
 		}
 		if q, ok := r.Resource.Resources[corev1.ResourceMemory]; ok {
-			out.Memory.Reclaimable = view.BytesText(q.Value())
+			out.Memory.Reclaimable = measured(q.Value())
 		}
 	}
 	return out
+}
+
+// measuredCPU is a measured amount of CPU, to a hundredth of a CPU, or a tenth from 10 CPUs on.
+func measuredCPU(milli int64) string {
+	unit := int64(10)
+	if milli >= 10_000 {
+		unit = 100
+	}
+	return view.CPUText((milli + unit/2) / unit * unit)
+}
+
+// measured is an amount of memory that follows from measurements, in whole MiB, or GiB from 10 GiB on: to the byte it
+// would be long and say no more.
+func measured(bytes int64) string {
+	unit := int64(1 << 20)
+	if bytes >= 10<<30 {
+		unit = 1 << 30
+	}
+	return view.BytesText(bytes / unit * unit)
 }
 
 // Suppression returns to what the best-effort pods of a node are suppressed, and why, by the condition that its agent
@@ -94,17 +113,23 @@ func shortest(all []slo.AggregatedUsage) (found slo.ResourceMap, ok bool) {
 // addUse adds what is used, and how much that is of all.
 func addUse(cpu, memory *view.AmountUse, used slo.ResourceMap, all corev1.ResourceList) {
 	if q, ok := used.Resources[corev1.ResourceCPU]; ok {
-		cpu.Used, cpu.UsedPercent = view.CPUText(q.MilliValue()), view.PercentOf(q.MilliValue(), all.Cpu().MilliValue())
+		cpu.Used, cpu.UsedPercent = measuredCPU(q.MilliValue()), view.PercentOf(q.MilliValue(), all.Cpu().MilliValue())
 	}
 	if q, ok := used.Resources[corev1.ResourceMemory]; ok {
-		memory.Used, memory.UsedPercent = view.BytesText(q.Value()), view.PercentOf(q.Value(), all.Memory().Value())
+		memory.Used, memory.UsedPercent = measured(q.Value()), view.PercentOf(q.Value(), all.Memory().Value())
 	}
 }
 
 // PodUse describes what a pod requests and uses by its node's report, nil where the report has no such pod or is older
 // than the pod.
 func PodUse(pod *corev1.Pod, reported *slo.PodMetricInfo) view.PodUse {
-	class, asks := Class(pod), Requests(pod)
+	class, asks, all := Class(pod), Requests(pod), requests(pod)
+	if cpu, ok := all["kubernetes.io/batch-cpu"]; ok && asks.MilliCPU == 0 {
+		asks.MilliCPU = cpu.Value()
+	}
+	if memory, ok := all["kubernetes.io/batch-memory"]; ok && asks.MemoryBytes == 0 {
+		asks.MemoryBytes = memory.Value()
+	}
 	out := view.PodUse{
 		Pod: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName,
 		QoS: class.Class.String(), Priority: class.Band.String(),
