@@ -6,8 +6,8 @@ import _ "embed"
 var demo []byte
 
 // Demo returns pods of every class, one that cannot fit, a tree of quotas with pods that ask for more than it has, a
-// gang that starts, one that lacks a member, and pods with GPUs, of which one cannot fit.
-// All carry the label DemoLabel; those whose order counts have the scheduling gate DemoGate.
+// gang that starts, one that lacks a member, pods with GPUs, of which one cannot fit, and batch pods beside a service
+// with a wave of load. All carry the label DemoLabel; those whose order counts have the scheduling gate DemoGate.
 func Demo() []byte { return demo }
 
 // DemoGate is the scheduling gate of pods that are placed after all others, and whose requests must be known before any

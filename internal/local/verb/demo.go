@@ -22,6 +22,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -75,6 +76,7 @@ func outcome(pods []corev1.Pod) string {
 	explained, shown := map[bool]string{}, map[bool]string{} // a pod that is pending, and a node; true for devices
 	exclusive := map[bool]bool{}                             // the node has a pod with CPUs of its own
 	devicesOn := map[string]bool{}
+	batch := "" // a pod that runs in what services leave
 	for i := range pods {
 		devicesOn[pods[i].Spec.NodeName] = devicesOn[pods[i].Spec.NodeName] || asksForDevices(&pods[i])
 	}
@@ -86,6 +88,9 @@ func outcome(pods []corev1.Pod) string {
 				explained[devices] = p.Name
 			}
 			continue
+		}
+		if asksBatch(p) && (batch == "" || p.Name < batch) {
+			batch = p.Name
 		}
 		own := p.Labels[annotation.QoSClass] == "LSE" || p.Labels[annotation.QoSClass] == "LSR"
 		if shown[devices] == "" || own && !exclusive[devices] && (devices || !devicesOn[p.Spec.NodeName]) {
@@ -108,6 +113,9 @@ func outcome(pods []corev1.Pod) string {
 		}
 	}
 	fmt.Fprintf(&b, "  %[1]s quota --rounds\n  %[1]s gang\n", name())
+	if batch != "" {
+		fmt.Fprintf(&b, "  %[1]s top use -w\n  %[1]s explain pod/%[2]s\n", name(), batch)
+	}
 	return b.String()
 }
 
@@ -119,6 +127,14 @@ func asksForDevices(p *corev1.Pod) bool {
 			}
 		}
 		return false
+	})
+}
+
+// asksBatch reports whether a pod asks for what the manager grants of what others leave.
+func asksBatch(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		_, asks := c.Resources.Requests[convert.BatchCPU]
+		return asks
 	})
 }
 
@@ -227,5 +243,6 @@ func settled(p *corev1.Pod) bool {
 		return true
 	}
 	_, c := podutil.GetPodCondition(&p.Status, corev1.PodScheduled)
-	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
+		!asksBatch(p) // nothing is granted before the first reports
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/deploy/examples"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -45,11 +46,13 @@ func TestTheOutcomeOfTheDemoNamesTheNextCommands(t *testing.T) {
 	got := outcome([]corev1.Pod{
 		pod("web", "LS", "n1"), pod("search", "LSR", "n0"), pod("cannot-fit", "LSR", ""), pod("eval", "", ""),
 		asks(pod("big", "", "")), asks(pod("tune", "", "n2")),
+		*object.Pod("nightly", object.Class("BE"), object.On("n1"), object.Requests(string(convert.BatchCPU), "500")),
 	})
-	want := "Demo: 3 pods are placed, 3 pending (big, cannot-fit, eval). Go on with:\n" +
+	want := "Demo: 4 pods are placed, 3 pending (big, cannot-fit, eval). Go on with:\n" +
 		"  " + name() + " explain pod/cannot-fit\n  " + name() + " topology node/n0\n" +
 		"  " + name() + " explain pod/big\n  " + name() + " topology node/n2\n" +
-		"  " + name() + " quota --rounds\n  " + name() + " gang\n"
+		"  " + name() + " quota --rounds\n  " + name() + " gang\n" +
+		"  " + name() + " top use -w\n  " + name() + " explain pod/nightly\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
