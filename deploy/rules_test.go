@@ -649,25 +649,34 @@ func TestTheManagerFollowsTheSchedulersQuotas(t *testing.T) {
 	t.Error("the manager has no arguments of quotas")
 }
 
-func TestTheDeschedulerReadsTheUseOfNodesForLowNodeLoadAlone(t *testing.T) {
+// Rights of the descheduler that only some configurations need are not granted to others.
+func TestTheDeschedulerHasTheRightsOfItsConfiguration(t *testing.T) {
 	t.Parallel()
-	reads := func(plugin string) bool {
-		docs, err := rendered(home, "--set-json",
-			`descheduler.config={"profiles":[{"name":"a","plugins":{"balance":{"enabled":[{"name":"`+plugin+
-				`"}]}}}]}`)
-		if err != nil {
-			t.Fatal(err)
+	const nodeMetrics = "- apiGroups: [slo.koordinator.sh]\n  resources: [nodemetrics]\n  verbs: [list, watch]\n"
+	const requests = "- apiGroups: [lifecycle.k8s.io]\n  resources: [evictionrequests]\n" +
+		"  verbs: [get, list, watch, create, delete]\n"
+	plugin := `{"profiles":[{"name":"a","plugins":{"balance":{"enabled":[{"name":"%s"}]}}}]}`
+	policy := `{"profiles":[{"name":"a","pluginConfig":[{"name":"MigrationController",` +
+		`"args":{"evictionPolicy":"%s"}}]}]}`
+	for right, c := range map[string]struct{ config, with, without string }{
+		nodeMetrics: {plugin, "LowNodeLoad", "LowNodeUtilization"},
+		requests:    {policy, "Request", "Eviction"},
+	} {
+		has := func(value string) bool {
+			docs, err := rendered(home, "--set-json", "descheduler.config="+fmt.Sprintf(c.config, value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(docs, func(d document) bool {
+				return d.object.GetKind() == "ClusterRole" && d.object.GetName() == "tenon-descheduler" &&
+					strings.Contains(d.text, right)
+			})
 		}
-		return slices.ContainsFunc(docs, func(d document) bool {
-			return d.object.GetKind() == "ClusterRole" && d.object.GetName() == "tenon-descheduler" &&
-				strings.Contains(d.text, "- apiGroups: [slo.koordinator.sh]\n  resources: [nodemetrics]\n  "+
-					"verbs: [list, watch]\n")
-		})
-	}
-	if !reads("LowNodeLoad") {
-		t.Error("LowNodeLoad may not read NodeMetrics")
-	}
-	if reads("LowNodeUtilization") {
-		t.Error("LowNodeUtilization may read NodeMetrics")
+		if !has(c.with) {
+			t.Errorf("%s has not the right\n%s", c.with, right)
+		}
+		if has(c.without) {
+			t.Errorf("%s has the right\n%s", c.without, right)
+		}
 	}
 }

@@ -39,6 +39,9 @@ const (
 	OwnDeletionCost = "tenon.sh/pod-deletion-cost"
 )
 
+// EvictionRequester is the requester of an EvictionRequest that the descheduler makes.
+const EvictionRequester = "tenon.sh/descheduler"
+
 // Keys of Reservations and pods that the descheduler writes.
 const (
 	// MigrationJobKey is an annotation of a Reservation: the UID of the PodMigrationJob that it was created for.

@@ -106,7 +106,7 @@ func TestWhatAFileMayNotSayIsRefusedWithItsPlace(t *testing.T) {
 			`"PDB" is not allowed: use MaxUnavailablePerWorkload,`,
 		},
 		"the eviction policy that only newer clusters have": {
-			limits("{evictionPolicy: Request}"), `"Request" is not allowed: use Eviction, Delete, SoftEviction`,
+			limits("{evictionPolicy: Ask}"), `"Ask" is not allowed: use Eviction, Delete, SoftEviction, Request`,
 		},
 		"a rate of nothing": {
 			limits("{evictQPS: 0}"),

@@ -8,7 +8,9 @@
 //	                                   │ Wait      until it is on a node     │
 //	                                   │ Evict     after every check passes  │
 //	                                   │ Wait      until the pod is gone     │
-//	                                   └ Wait      until a new pod is Ready ─┴► Failed, Aborted ─ Release, Remove
+//	                                   └ Wait      until a new pod is Ready ─┴► Failed, Aborted
+//
+// A job that has ended takes what it leaves back: Withdraw, Release, Remove.
 //
 // The status is written before the action. A process that ends between the two is followed by one that reads the same
 // object, takes the same step, and repeats an action that has no effect when it is repeated: a reservation has the name

@@ -21,12 +21,13 @@ type Action string
 
 // Actions. Each has the same effect when it is repeated.
 const (
-	Wait    Action = ""
-	Reserve Action = "Reserve" // create the reservation, or adopt one that an earlier process created
-	Evict   Action = "Evict"   // the pod with the UID of the job
-	Release Action = "Release" // delete the reservation
-	Finish  Action = "Finish"  // remove the finalizer
-	Remove  Action = "Remove"  // delete the job
+	Wait     Action = ""
+	Reserve  Action = "Reserve"  // create the reservation, or adopt one that an earlier process created
+	Evict    Action = "Evict"    // the pod with the UID of the job
+	Withdraw Action = "Withdraw" // delete the request for the eviction
+	Release  Action = "Release"  // delete the reservation
+	Finish   Action = "Finish"   // remove the finalizer
+	Remove   Action = "Remove"   // delete the job
 )
 
 // World is what the API server has beside a job.
@@ -43,6 +44,9 @@ type World struct {
 	Refused *Refusal
 	// Unready counts the other pods of the gang that have to move together with this pod and are not ready to.
 	Unready int
+	// Requested: an object requests the eviction from other programs, and can be withdrawn. While it may be answered,
+	// the pod is Asked; where all have given up, that is a final Failure.
+	Requested bool
 	// Failure is what the last action of this process returned; nil for success, and where there was none.
 	Failure *Failure
 	// Memory is how long after its end the limits need the job.
@@ -348,9 +352,20 @@ func (t *turn) forbid(r Refusal) Action {
 	return t.fail(Failed, ForbiddenMigratePod, r.Text)
 }
 
-// fail ends a job. An eviction without an answer is waited for: whether the place is kept depends on it.
+// withdrawn is what the condition Eviction says while a request is withdrawn that may still be answered.
+const withdrawn = "the request for the eviction is withdrawn"
+
+// fail ends a job. A request for the eviction is withdrawn first. An eviction without an answer is waited for: whether
+// the place is kept depends on it.
 func (t *turn) fail(phase Phase, reason, message string) Action {
-	if c := t.s.Find(Eviction); c.Reason == Evicting && t.untouched() {
+	c := t.s.Find(Eviction)
+	if c.Reason == Evicting && t.Requested && !t.gone() && !t.Pod.Terminating {
+		if c.Message != withdrawn {
+			t.s.set(t.Now, Condition{Type: Eviction, Reason: Evicting, Message: withdrawn, Probed: t.Now})
+		}
+		return Withdraw
+	}
+	if c.Reason == Evicting && t.untouched() {
 		if t.Now.Before(c.Probed.Add(answerTime)) {
 			return Wait
 		}
@@ -371,6 +386,8 @@ func (t *turn) failureOf(a Action) *Failure {
 func (t *turn) clean() Action {
 	owned := t.Place != nil && !t.Place.Foreign
 	switch {
+	case t.Requested:
+		return Withdraw
 	case owned && (t.Place.Expired || !t.s.isEvicted() && !t.Place.Used):
 		return Release
 	case t.Deleting || t.Now.Before(t.removal()):

@@ -36,6 +36,7 @@ type cluster struct {
 	failure         *move.Failure
 	evictions       int
 	evictAt         time.Time // of an eviction without an answer
+	requestedAt     time.Time // of the request for an eviction
 	finished        bool
 	removed         bool
 	problems        []string
@@ -55,6 +56,9 @@ type script struct {
 	refusal                              move.Refusal
 	// unanswered is how long an eviction takes that has no answer; 0: it has one.
 	unanswered time.Duration
+	// requests: other programs are requested to evict the pod, which do so after answered and give up after givenUp.
+	requests          bool
+	answered, givenUp time.Duration
 }
 
 func newCluster(s script) *cluster {
@@ -79,6 +83,10 @@ func (c *cluster) tick(d time.Duration) {
 		c.remove()
 	}
 	if !c.evictAt.IsZero() && !c.now.Before(c.evictAt) && c.goneAt.IsZero() {
+		c.evictions++
+		c.remove()
+	}
+	if !c.requestedAt.IsZero() && after(c.requestedAt, c.answered) && c.goneAt.IsZero() {
 		c.evictions++
 		c.remove()
 	}
@@ -139,6 +147,12 @@ func (c *cluster) step(killed bool, k kill) (move.Action, bool) {
 		pod := *c.pod
 		w.Pod = &pod
 	}
+	if w.Requested = !c.requestedAt.IsZero(); w.Requested && c.pod != nil && c.pod.UID == "old" {
+		w.Pod.Asked = c.givenUp == 0 || c.now.Before(c.requestedAt.Add(c.givenUp))
+		if !w.Pod.Asked && w.Failure == nil {
+			w.Failure = &move.Failure{Action: move.Evict, Text: "NoFurtherResponder", Final: true}
+		}
+	}
 	status, do := move.Step(&c.job, w)
 	changed := !reflect.DeepEqual(status, c.job.Status)
 	c.job.Status, c.failure = status, nil
@@ -175,13 +189,22 @@ func (c *cluster) act(do move.Action) {
 			if c.evictAt.IsZero() {
 				c.evictAt = c.now.Add(c.unanswered)
 			}
+		} else if c.requests {
+			if c.requestedAt.IsZero() {
+				c.requestedAt = c.now
+			}
 		} else if c.pod != nil && c.pod.UID == "old" && !c.pod.Terminating {
 			c.evictions++
 			c.remove()
 		}
+	case move.Withdraw:
+		c.requestedAt = time.Time{}
 	case move.Release:
 		c.place = nil
 	case move.Finish:
+		if !c.requestedAt.IsZero() {
+			c.problems = append(c.problems, "the job ended and left its request")
+		}
 		c.finished = true
 	case move.Remove:
 		c.removed = true
@@ -314,6 +337,29 @@ func TestStep(t *testing.T) {
 			script: with(func(s *script) { s.stopAt, s.unanswered = 4*time.Second, 30*time.Second }),
 			phase:  move.Aborted, message: "a user stopped the job", stage: "Eviction", evictions: 1, keeps: true,
 		},
+		"other programs evict the pod on request": {
+			script: with(func(s *script) { s.requests, s.answered = true, time.Minute }),
+			phase:  move.Succeeded, stage: "Complete", evictions: 1, keeps: true,
+		},
+		"no program answers the request": {
+			script: with(func(s *script) { s.requests = true }), phase: move.Failed, reason: "Timeout",
+			stage:   "Eviction",
+			message: "the job did not end within 5m0s: the request for the eviction is withdrawn",
+		},
+		"all programs give the request up": {
+			script: with(func(s *script) { s.requests, s.givenUp = true, time.Minute }), phase: move.Failed,
+			reason: "FailedEvict", message: "NoFurtherResponder", stage: "Eviction",
+		},
+		"a user stops a job that has requested the eviction": {
+			script: with(func(s *script) { s.requests, s.stopAt = true, time.Minute }), phase: move.Aborted,
+			message: "a user stopped the job", stage: "Eviction",
+		},
+		"a pod is evicted just before its request is withdrawn": {
+			script: with(func(s *script) {
+				s.requests, s.stopAt, s.answered = true, time.Minute, 58*time.Second
+			}),
+			phase: move.Aborted, message: "a user stopped the job", stage: "Eviction", evictions: 1, keeps: true,
+		},
 		"another client deletes the pod when the place is kept": {
 			script: with(func(s *script) {
 				s.podDeletedAt, s.refusedUntil, s.refusal = time.Minute, time.Hour, retryable
@@ -367,7 +413,9 @@ func genScript(t *rapid.T) script {
 		bindAfter: seconds("bindAfter", 8), readyAfter: seconds("readyAfter", 8),
 		refusedUntil: rare("refusedUntil"), tooMany: rare("tooMany"), pauseUntil: rare("pauseUntil"),
 		stopAt: rare("stopAt"), podDeletedAt: rare("podDeletedAt"), placeDeletedAt: rare("placeDeletedAt"),
-		refusal: move.Refusal{Code: "CapNode", Text: "x", Final: rapid.Bool().Draw(t, "final")},
+		refusal:  move.Refusal{Code: "CapNode", Text: "x", Final: rapid.Bool().Draw(t, "final")},
+		requests: rapid.IntRange(0, 3).Draw(t, "requests") == 0, answered: seconds("answered", 8),
+		givenUp: rare("givenUp"),
 	}
 	if s.pending {
 		s.direct, s.podDeletedAt = false, 0

@@ -35,6 +35,7 @@ import (
 type parts struct {
 	known        *watched.Cluster
 	reservations cache.SharedIndexInformer
+	requests     cache.SharedIndexInformer // of EvictionRequests; nil where none are made
 	metrics      cache.SharedIndexInformer // of NodeMetrics; nil where no plugin reads them
 	metricsRead  []cache.InformerSynced
 	mover        *migration.Controller
@@ -87,9 +88,19 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		p.handlers[makeroom.Path] = planner
 	}
 	planner.Round = func() *view.Round { return p.plugins.Last() }
+	var requests cache.Store
+	if o.Settings.Migration.EvictionPolicy == "Request" {
+		if p.requests, err = migration.RequestInformer(pods.Discovery(), reader); err != nil {
+			return nil, err
+		}
+		if err := mgr.Add(caching{p.requests}); err != nil {
+			return nil, err
+		}
+		requests = p.requests.GetStore()
+	}
 	counters := migration.NewMetrics()
 	p.mover = migration.New(migration.Options{
-		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods,
+		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods, Requests: requests,
 		Jobs: p.known.Jobs.GetStore(), Reservations: p.reservations.GetStore(), Pod: p.known.Pod,
 		Read: p.known.Read, Record: p.known.PutJob, Policy: limits, Events: mgr.GetEventRecorder(Component),
 		Metrics: counters, Now: time.Now,
@@ -171,6 +182,9 @@ func (p *parts) unsynced() []string {
 	missing := p.known.Unsynced()
 	if !p.reservations.HasSynced() {
 		missing = append(missing, "Reservations")
+	}
+	if p.requests != nil && !p.requests.HasSynced() {
+		missing = append(missing, "EvictionRequests")
 	}
 	if slices.ContainsFunc(p.metricsRead, func(read cache.InformerSynced) bool { return !read() }) {
 		missing = append(missing, "NodeMetrics")

@@ -41,8 +41,9 @@ const (
 
 // Values of evictionPolicy beside Eviction, the Eviction API, which keeps PodDisruptionBudgets.
 const (
-	byDelete = "Delete"       // a delete request
-	bySoft   = "SoftEviction" // an annotation: another program deletes the pod
+	byDelete  = "Delete"       // a delete request
+	bySoft    = "SoftEviction" // an annotation: another program deletes the pod
+	byRequest = "Request"      // an EvictionRequest: other programs evict the pod
 )
 
 // Options are what a controller reads and writes.
@@ -50,12 +51,13 @@ type Options struct {
 	// Args are of the plugin MigrationController, complete and checked. DryRun writes nothing, whatever they say.
 	Args   descheduler.MigrationControllerArgs
 	DryRun bool
-	// Client reads and writes jobs and Reservations without a cache, see NewClient. Pods reads and evicts pods.
+	// Client reads and writes jobs, Reservations and EvictionRequests without a cache, see NewClient. Pods reads and
+	// evicts pods.
 	Client client.Client
 	Pods   kubernetes.Interface
-	// Jobs, Reservations and Pod are caches.
-	Jobs, Reservations cache.Store
-	Pod                func(namespace string, uid types.UID) *corev1.Pod
+	// Jobs, Reservations, Requests and Pod are caches. Requests are of RequestInformer, with evictionPolicy Request.
+	Jobs, Reservations, Requests cache.Store
+	Pod                          func(namespace string, uid types.UID) *corev1.Pod
 	// Read calls a function with the state of the cluster. Record makes a job that was written part of it.
 	Read   func(func(*evict.State))
 	Record func(*v1alpha1.PodMigrationJob)
@@ -295,7 +297,7 @@ func (c *Controller) step(ctx context.Context, j *v1alpha1.PodMigrationJob, from
 	if err != nil {
 		return move.Status{}, move.Wait, err
 	}
-	w.Failure = failure
+	w.Failure = cmp.Or(failure, w.Failure)
 	if refused != nil {
 		w.Refused = refused
 	}
@@ -318,6 +320,8 @@ func (c *Controller) act(ctx context.Context, j *v1alpha1.PodMigrationJob, do mo
 		return c.reserve(ctx, j)
 	case move.Evict:
 		return c.evict(ctx, j), nil
+	case move.Withdraw:
+		return nil, c.withdraw(ctx, j)
 	case move.Release:
 		place, err := readPlace(ctx, j, live{c})
 		if err != nil || place == nil {
@@ -342,11 +346,13 @@ func (c *Controller) evict(ctx context.Context, j *v1alpha1.PodMigrationJob) *mo
 	options.Preconditions = metav1.NewUIDPreconditions(string(j.Spec.PodRef.UID))
 	namespace, name := j.Spec.PodRef.Namespace, j.Spec.PodRef.Name
 	var err error
-	switch c.Args.EvictionPolicy {
-	case byDelete:
+	switch policy := c.Args.EvictionPolicy; {
+	case policy == byDelete:
 		err = c.Pods.CoreV1().Pods(namespace).Delete(ctx, name, *options)
-	case bySoft:
+	case policy == bySoft:
 		err = c.ask(ctx, j, options)
+	case c.requestsEviction(j):
+		err = c.request(ctx, j)
 	default:
 		err = kube.Evict(ctx, c.Pods, namespace, name, options)
 	}

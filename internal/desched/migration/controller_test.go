@@ -16,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -48,6 +49,7 @@ type cluster struct {
 	events *events.FakeRecorder
 	jobs   cache.Store
 	places cache.Store
+	asked  cache.Store // EvictionRequests
 	plan   plan
 	bond   gang.Bond
 
@@ -70,11 +72,14 @@ type plan struct {
 	// Passes after which something happens; 0 is at once, negative is never.
 	scheduled, gone, bound, ready int
 	tooMany                       int // answers 429 to so many evictions
-	evictError                    error
+	answered, givenUp             int // of EvictionRequests
+	stop                          int // a user stops the job; 0 is never
+	evictError, requestError      error
 	createError                   error
 	refuse                        bool // The pod is of a priority that may not be evicted.
 	replicas                      int
 	args                          func(*args)
+	policy                        string // evictionPolicy, "" for the default
 	dry                           bool
 	unready                       bool          // Another pod of the workload is not Ready.
 	refusedBefore                 time.Duration // so long, a rollout of the workload runs
@@ -94,6 +99,7 @@ func newCluster(t *testing.T, p plan) *cluster {
 		begin:  time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC),
 		jobs:   cache.NewStore(cache.MetaNamespaceKeyFunc),
 		places: cache.NewStore(cache.MetaNamespaceKeyFunc), pods: fake.NewClientset(), plan: p,
+		asked: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	}
 	scheme, err := migration.NewScheme()
 	testkit.Check(t, err)
@@ -102,6 +108,9 @@ func newCluster(t *testing.T, p plan) *cluster {
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if _, ok := o.(*reservation.Reservation); ok && p.createError != nil {
 				return p.createError
+			}
+			if _, ok := o.(*unstructured.Unstructured); ok && p.requestError != nil {
+				return p.requestError
 			}
 			if o.GetUID() == "" {
 				o.SetUID(types.UID("uid-of-" + o.GetName()))
@@ -364,7 +373,7 @@ func (c *cluster) start() *migration.Controller {
 	c.killed = false
 	return migration.New(migration.Options{
 		Args: settings.Migration, DryRun: c.plan.dry, Client: c.client, Pods: c.pods, Jobs: c.jobs,
-		Reservations: c.places,
+		Reservations: c.places, Requests: c.asked,
 		Pod: func(namespace string, uid types.UID) *corev1.Pod {
 			list, err := c.pods.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
 			testkit.Check(c.t, err)
@@ -391,7 +400,48 @@ func (c *cluster) sync() {
 	for i := range list.Items {
 		places = append(places, &list.Items[i])
 	}
-	testkit.Check(c.t, errors.Join(c.jobs.Replace(jobs, ""), c.places.Replace(places, "")))
+	var asked []any
+	for _, r := range c.requests() {
+		asked = append(asked, r)
+	}
+	testkit.Check(c.t, errors.Join(c.jobs.Replace(jobs, ""), c.places.Replace(places, ""), c.asked.Replace(asked, "")))
+}
+
+// requests returns the EvictionRequests.
+func (c *cluster) requests() (all []*unstructured.Unstructured) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("lifecycle.k8s.io/v1alpha1")
+	list.SetKind("EvictionRequestList")
+	testkit.Check(c.t, c.client.List(c.t.Context(), list))
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+// answer lets programs evict the pod of an EvictionRequest, or give it up.
+func (c *cluster) answer(r *unstructured.Unstructured, after func(time.Time, int) bool) error {
+	name, _, _ := unstructured.NestedString(r.Object, "spec", "target", "pod", "name")
+	uid, _, _ := unstructured.NestedString(r.Object, "spec", "target", "pod", "uid")
+	requester, _, _ := unstructured.NestedString(r.Object, "spec", "requester")
+	intent, _, _ := unstructured.NestedString(r.Object, "spec", "intent")
+	p := c.pod(name)
+	if requester != annotation.EvictionRequester || intent != "Eviction" || p != nil && p.UID == types.UID(uid) &&
+		p.Labels[annotation.PodGroup] != "" {
+		c.problems = append(c.problems, fmt.Sprintf("requested: %v", r.Object["spec"]))
+	}
+	created := r.GetCreationTimestamp().Time
+	switch {
+	case after(created, c.plan.givenUp):
+		conditions := []any{map[string]any{
+			"type": "Failed", "status": "True", "reason": "NoFurtherResponder", "message": "none is left",
+		}}
+		testkit.Check(c.t, unstructured.SetNestedSlice(r.Object, conditions, "status", "conditions"))
+		return c.client.Update(c.t.Context(), r)
+	case after(created, c.plan.answered) && p != nil && p.UID == types.UID(uid) && p.DeletionTimestamp == nil:
+		return c.evict("a", name, &p.UID)
+	}
+	return nil
 }
 
 // live lets the other programs act once.
@@ -403,6 +453,15 @@ func (c *cluster) live() {
 	for i := range list.Items {
 		r := &list.Items[i]
 		c.other(func() error { return c.schedule(r, after) })
+	}
+	for _, r := range c.requests() {
+		c.other(func() error { return c.answer(r, after) })
+	}
+	for _, j := range c.list() {
+		if c.plan.stop > 0 && after(c.begin, c.plan.stop) && !j.Status.Phase.IsFinal() {
+			metav1.SetMetaDataAnnotation(&j.ObjectMeta, annotation.AbortMigration, "true")
+			c.other(func() error { return c.client.Update(c.t.Context(), j) })
+		}
 	}
 	pods, err := c.pods.CoreV1().Pods("a").List(c.t.Context(), metav1.ListOptions{})
 	testkit.Check(c.t, err)
@@ -505,6 +564,9 @@ func (c *cluster) run(d time.Duration) {
 			break
 		}
 	}
+	if left := c.requests(); len(left) > 0 {
+		c.problems = append(c.problems, fmt.Sprintf("%d EvictionRequests are left", len(left)))
+	}
 	if len(c.problems) > 0 {
 		c.t.Fatal(strings.Join(c.problems, "\n"))
 	}
@@ -531,7 +593,7 @@ func (c *cluster) end(name string) end {
 }
 
 func usual() plan {
-	return plan{target: target, owner: "ReplicaSet", scheduled: 1, gone: 1, bound: 2, ready: 1}
+	return plan{target: target, owner: "ReplicaSet", scheduled: 1, gone: 1, bound: 2, ready: 1, givenUp: -1}
 }
 
 func succeeded() end {
@@ -542,6 +604,12 @@ func TestJobs(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*plan)) plan {
 		p := usual()
+		change(&p)
+		return p
+	}
+	byRequest := func(change func(*plan)) plan {
+		p := usual()
+		p.args = func(a *args) { a.EvictionPolicy = "Request" }
 		change(&p)
 		return p
 	}
@@ -575,6 +643,41 @@ func TestJobs(t *testing.T) {
 		"another program deletes the pod": {
 			plan: with(func(p *plan) { p.args = func(a *args) { a.EvictionPolicy = "SoftEviction" } }),
 			want: end{Phase: "Succeeded", Stage: "Complete", New: "new-p", Place: true},
+		},
+		"other programs evict the pod on request": {
+			plan: byRequest(func(p *plan) { p.answered = 20 }), want: succeeded(),
+		},
+		"other programs evict a pod without a place on request": {
+			plan: byRequest(func(*plan) {}), change: direct,
+			want: end{Phase: "Succeeded", Stage: "Complete", Evictions: 1},
+		},
+		"no program answers the request": {
+			plan: byRequest(func(p *plan) { p.answered = -1 }),
+			want: end{
+				Phase: "Failed", Reason: "Timeout", Stage: "Eviction",
+				Message: "the job did not end within 5m0s: the request for the eviction is withdrawn",
+			},
+		},
+		"all programs give the request up": {
+			plan: byRequest(func(p *plan) { p.answered, p.givenUp = -1, 10 }),
+			want: end{
+				Phase: "Failed", Reason: "FailedEvict", Stage: "Eviction",
+				Message: "EvictionRequest: NoFurtherResponder: none is left",
+			},
+		},
+		"a user stops the job that has requested the eviction": {
+			plan: byRequest(func(p *plan) { p.answered, p.stop = -1, 30 }),
+			want: end{Phase: "Aborted", Stage: "Eviction", Message: "a user stopped the job"},
+		},
+		"the API server refuses the request": {
+			plan: byRequest(func(p *plan) {
+				p.requestError = apierrors.NewForbidden(corev1.Resource("evictionrequests"), "r",
+					errors.New("a PodGroup"))
+			}),
+			want: end{
+				Phase: "Failed", Reason: "FailedEvict", Stage: "Eviction",
+				Message: `evictionrequests "r" is forbidden: a PodGroup`,
+			},
 		},
 		"a pod that does not exist": {
 			plan: usual(), change: func(j *v1alpha1.PodMigrationJob) { j.Spec.PodRef.UID = "gone" },
@@ -839,7 +942,7 @@ func TestGangMovesWholeOrNotAtAll(t *testing.T) {
 			t.Parallel()
 			p := usual()
 			p.owner, p.target = "", test.target
-			p.args = func(a *args) { a.DefaultJobTTL.Duration = time.Minute }
+			p.args = func(a *args) { a.DefaultJobTTL.Duration, a.EvictionPolicy = time.Minute, "Request" }
 			c := newCluster(t, p)
 			c.bond = gang.Bond{Least: 2}
 			c.addPod("p", "old-p", source, member)
@@ -866,11 +969,16 @@ func TestJobEndsTheSameAfterAKillAtEachWrite(t *testing.T) {
 	fails := func(p plan) plan { p.bound = -1; return p }
 	stateful := usual()
 	stateful.owner = "StatefulSet"
+	requested := usual()
+	requested.policy = "Request"
 	for name, p := range map[string]plan{
-		"a pod moves": usual(), "a pod keeps its name": stateful, "no node has room": failed,
+		"other programs evict the pod": requested,
+		"a pod moves":                  usual(), "a pod keeps its name": stateful, "no node has room": failed,
 		"no pod uses the place": fails(usual()),
 	} {
-		p.args = func(a *args) { a.DefaultJobTTL.Duration = 40 * time.Second }
+		p.args = func(a *args) {
+			a.DefaultJobTTL.Duration, a.EvictionPolicy = 40*time.Second, stdcmp.Or(p.policy, a.EvictionPolicy)
+		}
 		run := func(kill int, before bool) (*cluster, end) {
 			c := newCluster(t, p)
 			c.kill, c.before = kill, before

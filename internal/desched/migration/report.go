@@ -32,7 +32,8 @@ func NewMetrics() *Metrics {
 		}, []string{"phase", "reason"}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_descheduler_evictions_total",
-			Help: "Evictions that were asked for, by outcome: evicted, refused by the Eviction API, or failed.",
+			Help: "Evictions that were asked for, by outcome: evicted, also by another program that was asked to, " +
+				"refused by the Eviction API, or failed.",
 		}, []string{"outcome"}),
 		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenon_descheduler_jobs_blocked",
@@ -86,15 +87,19 @@ func (c *Controller) reportEviction(ctx context.Context, j *v1alpha1.PodMigratio
 			"reason", failure.Text)
 		return
 	}
-	log.Info("Pod evicted", "podMigrationJob", j.Name, "pod", klog.KRef(ref.Namespace, ref.Name),
-		"target", j.Status.NodeName)
+	done := "evicted"
+	if c.Args.EvictionPolicy == bySoft || c.requestsEviction(j) {
+		done = "eviction requested"
+	}
+	log.Info("Pod evicted, or another program asked to evict it", "podMigrationJob", j.Name, "pod",
+		klog.KRef(ref.Namespace, ref.Name), "target", j.Status.NodeName)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}}
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	if r := event.PodEvicted; j.Status.NodeName == "" {
-		c.Events.Eventf(pod, nil, r.Type(), r.String(), "Evict", "evicted by PodMigrationJob %s", j.Name)
+		c.Events.Eventf(pod, nil, r.Type(), r.String(), "Evict", "%s by PodMigrationJob %s", done, j.Name)
 	} else {
 		c.Events.Eventf(pod, nil, r.Type(), r.String(), "Evict",
-			"evicted by PodMigrationJob %s: node %s has reserved room for its successor", j.Name, j.Status.NodeName)
+			"%s by PodMigrationJob %s: node %s has reserved room for its successor", done, j.Name, j.Status.NodeName)
 	}
 }
 

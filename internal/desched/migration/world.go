@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -19,10 +20,11 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// source is where pods and Reservations are read: nil for one that does not exist.
+// source is where objects are read: nil for one that does not exist.
 type source interface {
 	pod(ctx context.Context, ref corev1.ObjectReference) (*corev1.Pod, error)
 	place(ctx context.Context, name string) (*reservation.Reservation, error)
+	request(ctx context.Context, j *v1alpha1.PodMigrationJob) (*unstructured.Unstructured, error)
 }
 
 // cached reads caches.
@@ -72,6 +74,9 @@ func (c *Controller) world(ctx context.Context, j *v1alpha1.PodMigrationJob, m *
 	}
 	if old != nil {
 		w.Pod = podOf(old)
+	}
+	if err := c.readRequest(ctx, j, m, w, from); err != nil {
+		return nil, err
 	}
 	r, err := readPlace(ctx, j, from)
 	if err != nil {
