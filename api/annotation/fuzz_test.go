@@ -74,6 +74,14 @@ func FuzzReservationAffinity(f *testing.F) {
 			`"values":["r"]}]}]}}`)
 }
 
+func FuzzReservationOwners(f *testing.F) {
+	roundTrip(f, ParseReservationOwners, `[{"labelSelector":{"matchLabels":{"app":"web"}}}]`)
+}
+
+func FuzzCurrentOwner(f *testing.F) {
+	roundTrip(f, ParseCurrentOwner, `{"namespace":"a","name":"p","uid":"u"}`)
+}
+
 func FuzzExactMatchReservation(f *testing.F) {
 	roundTrip(f, ParseExactMatchReservation, `{"resourceNames":["cpu"]}`)
 }

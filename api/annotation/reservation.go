@@ -7,17 +7,59 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 )
 
 // ReservationIgnored is a label of a Pod: "true" for one that uses no Reservation, and no room that one keeps.
 const ReservationIgnored = "scheduling.koordinator.sh/reservation-ignored"
 
-// OperatingMode is a label of a Pod, with its values. A pod that is itself a reservation for other pods is refused.
+// OperatingMode is a label of a Pod, with its values. A pod of mode Reservation keeps its room for the pod that
+// ReservationOwners names: it runs until that pod comes, and is deleted then. Default: Runnable.
 const (
 	OperatingMode        = "scheduling.koordinator.sh/operating-mode"
 	OperatingRunnable    = "Runnable"
 	OperatingReservation = "Reservation"
 )
+
+// Annotations of a pod of mode Reservation.
+const (
+	// ReservationOwnersKey holds the pods that may use the room, as spec.owners of a Reservation: one of them does.
+	ReservationOwnersKey = "scheduling.koordinator.sh/reservation-owners"
+	// ReservationCurrentOwnerKey holds an ObjectReference to the pod that uses the room, written by the scheduler
+	// before it deletes the pod of mode Reservation.
+	ReservationCurrentOwnerKey = "scheduling.koordinator.sh/reservation-current-owner"
+)
+
+// ReservationOwners are the pods that may use the room of a pod.
+type ReservationOwners []v1alpha1.ReservationOwner
+
+// String returns the canonical JSON.
+func (o ReservationOwners) String() string { return encode(o) }
+
+// ParseReservationOwners reads ReservationOwners.
+func ParseReservationOwners(text string) (ReservationOwners, []Warning, error) {
+	return read(text, func(r *reader, o *ReservationOwners) {
+		if len(*o) == 0 {
+			r.refuse("", Error{Text: "must have at least one entry"})
+		}
+	})
+}
+
+// CurrentOwner refers to the pod that uses the room of a pod.
+type CurrentOwner corev1.ObjectReference
+
+// String returns the canonical JSON.
+func (o CurrentOwner) String() string { return encode(o) }
+
+// ParseCurrentOwner reads a CurrentOwner.
+func ParseCurrentOwner(text string) (CurrentOwner, []Warning, error) {
+	return read(text, func(r *reader, o *CurrentOwner) {
+		if o.UID == "" {
+			r.refuse("uid", Error{Text: "must not be empty"})
+		}
+	})
+}
 
 // Annotations of a Pod that say which Reservations it may use, written by users.
 const (

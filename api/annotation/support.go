@@ -93,8 +93,9 @@ func Supports() []Support {
 
 		{"reservations", Done, PodAnnotation, []string{
 			ReservationAffinityKey, ExactMatchReservationKey, ReservationAllocatedKey, PreAllocatablePriority,
+			ReservationOwnersKey, ReservationCurrentOwnerKey,
 		}},
-		{"reservations", Done, PodLabel, []string{ReservationIgnored}},
+		{"reservations", Done, PodLabel, []string{ReservationIgnored, OperatingMode}},
 		{"reservations", Done, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
 
 		{"descheduling", Done, PodAnnotation, []string{
@@ -125,10 +126,6 @@ func Supports() []Support {
 		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
-		{"reservations by running pods", Planned, PodAnnotation, []string{
-			sched + "reservation-owners", sched + "reservation-current-owner",
-		}},
-		{"reservations by running pods", Planned, PodLabel, []string{OperatingMode}},
 		{"cluster mode pre-allocation", NotPlanned, PodLabel, []string{pod + "is-pre-allocatable"}},
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
 			node + "resource-amplification-ratio", node + "raw-allocatable", node + "cpu-normalization-ratio",

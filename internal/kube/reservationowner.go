@@ -19,7 +19,7 @@ func (s *Reservations) Announces(p *corev1.Pod) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	uid, err := s.account.Announce(string(p.UID))
-	return uid != "" || err != nil
+	return uid != "" || err != nil || s.reserving[types.UID(s.account.UsedBy(string(p.UID)))] != nil
 }
 
 // Announce writes which pod uses its Reservation for one pod, before the pod is bound. It fails where the Reservation
@@ -33,7 +33,11 @@ func (s *Reservations) Announce(ctx context.Context, p *corev1.Pod) error {
 		return err
 	}
 	owners := []corev1.ObjectReference{{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}
-	err = s.patch(ctx, r, "status", map[string]any{"status": map[string]any{"currentOwners": owners}})
+	if s.reservingPod(p) != nil {
+		err = s.nameUser(ctx, r, &owners[0])
+	} else {
+		err = s.patch(ctx, r, "status", map[string]any{"status": map[string]any{"currentOwners": owners}})
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("announce the owner of reservation %s: %w", r.Name, err)
 	}

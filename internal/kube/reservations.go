@@ -53,6 +53,10 @@ type Reservations struct {
 	// occupants are the running pods on whose room a Reservation was reserved that is not on its node yet.
 	occupants map[types.UID][]*corev1.Pod
 
+	// reserving are the pods of mode Reservation, which are the reserve pods of what they keep. The API server delivers
+	// their events.
+	reserving map[types.UID]*corev1.Pod
+
 	changed func(types.UID) // nil before OnChange
 	leading time.Time       // when this process began to write; zero before, and where no other process ever wrote
 }
@@ -63,7 +67,7 @@ func NewReservations(client rest.Interface, now func() time.Time) *Reservations 
 		client: client, now: now, account: reservation.NewAccount(), objects: map[types.UID]*v1alpha1.Reservation{},
 		shown: map[types.UID]*corev1.Pod{}, ended: map[types.UID]bool{}, users: map[types.UID]*corev1.Pod{},
 		refused: map[types.UID]string{}, nominated: map[types.UID]string{},
-		occupants: map[types.UID][]*corev1.Pod{},
+		occupants: map[types.UID][]*corev1.Pod{}, reserving: map[types.UID]*corev1.Pod{},
 	}
 }
 
@@ -116,9 +120,11 @@ func (s *Reservations) PutPod(p *corev1.Pod) {
 	if p.Spec.NodeName != "" && !convert.Ended(p) {
 		uid = types.UID(convert.UsedReservation(p))
 	}
-	switch {
-	case convert.IsReservePod(p):
+	if convert.IsReservePod(p) {
 		return
+	}
+	s.putReserving(p)
+	switch {
 	case uid == "" && p.Spec.NodeName == "":
 	case uid == "":
 		s.Release(p)
@@ -133,6 +139,7 @@ func (s *Reservations) PutPod(p *corev1.Pod) {
 
 // RemovePod forgets a pod that was deleted.
 func (s *Reservations) RemovePod(p *corev1.Pod) {
+	s.removeReserving(p)
 	s.Release(p)
 	s.setPending(p, false)
 }
@@ -168,11 +175,12 @@ func (s *Reservations) Use(p *corev1.Pod, uid string) (err error) {
 func (s *Reservations) Record(p *corev1.Pod) map[string]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	spec := s.account.Find(s.account.UsedBy(string(p.UID)))
-	if spec == nil {
+	used := annotation.ReservationAllocated{
+		Name: s.account.UsedName(string(p.UID)), UID: types.UID(s.account.UsedBy(string(p.UID))),
+	}
+	if used.Name == "" {
 		return nil
 	}
-	used := annotation.ReservationAllocated{Name: spec.Name, UID: types.UID(spec.UID)}
 	return map[string]string{annotation.ReservationAllocatedKey: used.String()}
 }
 
@@ -275,8 +283,10 @@ func (s *Reservations) change(uid types.UID, f func()) {
 	}
 	changed := s.changed
 	s.mu.Unlock()
+	isReal := func(p *corev1.Pod) bool { return p != nil && !convert.IsReservePod(p) }
 	for _, h := range s.handlers {
 		switch {
+		case isReal(was) || isReal(now):
 		case was == nil && now != nil:
 			h.OnAdd(now, false)
 		case was != nil && now == nil:
@@ -301,6 +311,11 @@ func sameReservePod(a, b *corev1.Pod) bool {
 func (s *Reservations) reservePod(a *reservation.Account, uid types.UID) *corev1.Pod {
 	r := s.objects[uid]
 	if r == nil || s.ended[uid] {
+		return nil
+	}
+	if pod := s.reserving[uid]; pod != nil && len(a.Left(string(uid))) > 0 {
+		return pod
+	} else if pod != nil {
 		return nil
 	}
 	if r.Status.NodeName == "" {
@@ -334,7 +349,9 @@ func (s *Reservations) Deliver(h cache.ResourceEventHandler) {
 	s.mu.RLock()
 	shown := make([]*corev1.Pod, 0, len(s.shown))
 	for _, pod := range s.shown {
-		shown = append(shown, pod)
+		if convert.IsReservePod(pod) {
+			shown = append(shown, pod)
+		}
 	}
 	s.mu.RUnlock()
 	for _, pod := range shown {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -398,10 +399,23 @@ func TestAnAnnouncementIsNotWithdrawnWhileABindingMayArrive(t *testing.T) {
 		"the pod is gone":                 {kube.LateWrite, 404, "{}", false, time.Second, false},
 		"the API server fails":            {kube.LateWrite, 500, "{}", false, time.Second, true},
 		"the answer is not that of a pod": {kube.LateWrite, 200, "[]", false, time.Second, true},
+		"of a reserving pod, not yet":     {kube.LateWrite - 1, 200, pending, false, 1, false},
+		"of a reserving pod":              {kube.LateWrite, 200, pending, true, 0, false},
+		"of a reserving pod, bound": {
+			kube.LateWrite, 200, `{"metadata":{"uid":"a"},"spec":{"nodeName":"n"}}`, false, time.Second, false,
+		},
 	} {
 		now, requests := early, &written{}
 		s := kube.NewReservations(clientOf(t, &live{requests, c.code, c.pod}), func() time.Time { return now })
-		s.Put(newReservation("n", announced))
+		withdrawal := `"currentOwners":null`
+		if strings.Contains(name, "reserving pod") {
+			s.PutPod(reservingPod(annotation.ReservationCurrentOwnerKey,
+				`{"namespace":"default","name":"a","uid":"a"}`))
+			withdrawal = `PATCH /api/v1/namespaces/other/pods/r {"metadata":{"annotations":{` +
+				`"scheduling.koordinator.sh/reservation-current-owner":null},"resourceVersion":"1","uid":"u"}}`
+		} else {
+			s.Put(newReservation("n", announced))
+		}
 		waiting := owner("a", "1")
 		waiting.Spec.NodeName, waiting.Annotations = "", nil
 		s.PutPod(waiting)
@@ -411,7 +425,7 @@ func TestAnAnnouncementIsNotWithdrawnWhileABindingMayArrive(t *testing.T) {
 		if (err != nil) != c.fails {
 			t.Errorf("%s: %v, want a failure: %v", name, err, c.fails)
 		}
-		if got := strings.Contains(fmt.Sprint(*requests), `"currentOwners":null`); got != c.withdrawn {
+		if got := strings.Contains(fmt.Sprint(*requests), withdrawal); got != c.withdrawn {
 			t.Errorf("%s: withdrawn: %v, want %v: %s", name, got, c.withdrawn, *requests)
 		}
 		if c.again > 0 && again.Sub(now) != c.again {
@@ -419,6 +433,109 @@ func TestAnAnnouncementIsNotWithdrawnWhileABindingMayArrive(t *testing.T) {
 		}
 		if err := s.Use(owner("b", "1"), "u"); !errors.Is(err, reservation.ErrUsed) {
 			t.Errorf("%s: another pod may use the Reservation: %v", name, err)
+		}
+	}
+}
+
+// reservingPod is a pod of mode Reservation for pods with the label app.
+func reservingPod(annotations ...string) *corev1.Pod {
+	p := podtest.Pod("other/r", podtest.Class("LSR"), podtest.Both("cpu", "4"), podtest.On("n"))
+	p.UID, p.ResourceVersion = "u", "1"
+	metav1.SetMetaDataLabel(&p.ObjectMeta, annotation.OperatingMode, annotation.OperatingReservation)
+	podtest.Annotate(p, annotation.ReservationOwnersKey, `[{"labelSelector":{"matchLabels":{"app":"a"}}}]`)
+	podtest.Annotate(p, annotations...)
+	return p
+}
+
+// stopping answers a DELETE, and reads of the pod until it is gone.
+type stopping struct {
+	*written
+	reads int // until the pod is gone
+}
+
+func (s *stopping) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch {
+	case r.Method != http.MethodGet:
+		return s.written.RoundTrip(r)
+	case s.reads == 0:
+		return answer(r, http.StatusNotFound, "{}"), nil
+	}
+	s.reads--
+	return answer(r, http.StatusOK, `{"metadata":{"uid":"u"}}`), nil
+}
+
+func TestAReservingPodEndsBeforeItsUserIsBound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reads int
+		took  time.Duration
+		want  string
+	}{
+		"it is gone at once":  {},
+		"it takes 30 seconds": {30, 30 * time.Second, ""},
+		"it runs on": {
+			1000, 2 * time.Minute, "pod other/r, which keeps the room, did not end within 2m0s",
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			requests := &written{}
+			s := kube.NewReservations(clientOf(t, &stopping{requests, c.reads}), time.Now)
+			user := owner("a", "1")
+			if err := s.Vacate(t.Context(), user); err != nil || len(*requests) > 0 {
+				t.Errorf("%s: a pod that uses nothing: %v, %v", name, err, *requests)
+			}
+			s.PutPod(reservingPod())
+			if err := s.Use(user, "u"); err != nil {
+				t.Fatal(err)
+			}
+			start, text := time.Now(), ""
+			if err := s.Vacate(t.Context(), user); err != nil {
+				text = err.Error()
+			}
+			if took := time.Since(start); text != c.want || took != c.took {
+				t.Errorf("%s: %q after %v, want %q after %v", name, text, took, c.want, c.took)
+			}
+			want := written{`DELETE /api/v1/namespaces/other/pods/r {"kind":"DeleteOptions","apiVersion":"v1",` +
+				`"preconditions":{"uid":"u"}}`}
+			if diff := cmp.Diff(want, *requests); diff != "" {
+				t.Errorf("%s: requests (-want +got):\n%s", name, diff)
+			}
+		})
+	}
+}
+
+// A pod of mode Reservation keeps its room until a pod uses it, and shows no reserve pod: it is one itself.
+func TestAReservingPodIsItsOwnReservePod(t *testing.T) {
+	t.Parallel()
+	now := early
+	s, _, shown := reservations(t, &now)
+	s.PutPod(reservingPod())
+	if _, reserve := s.Find("u"); reserve == nil || reserve.Name != "r" || len(shown) > 0 {
+		t.Errorf("the reserve pod is %v, and %v are shown", reserve, shown)
+	}
+	if err := s.Use(owner("a", "1"), "u"); err != nil {
+		t.Fatal(err)
+	}
+	if _, reserve := s.Find("u"); reserve != nil {
+		t.Errorf("a used reserving pod keeps %v", reserve)
+	}
+	s.RemovePod(reservingPod())
+	want := map[string]string{annotation.ReservationAllocatedKey: `{"name":"r","uid":"u"}`}
+	if diff := cmp.Diff(want, s.Record(owner("a", "1"))); diff != "" || len(s.UIDs()) > 0 || len(shown) > 0 {
+		t.Errorf("the record (-want +got):\n%s\n%v are known, and %v are shown", diff, s.UIDs(), shown)
+	}
+	for what, change := range map[string]func(*corev1.Pod){
+		"without a node":     func(p *corev1.Pod) { p.Spec.NodeName = "" },
+		"that has ended":     func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
+		"of mode Runnable":   func(p *corev1.Pod) { p.Labels[annotation.OperatingMode] = "Runnable" },
+		"for unknown owners": func(p *corev1.Pod) { podtest.Annotate(p, annotation.ReservationOwnersKey, "[") },
+	} {
+		p := reservingPod()
+		s.PutPod(p)
+		p = p.DeepCopy()
+		change(p)
+		if s.PutPod(p); len(s.UIDs()) > 0 {
+			t.Errorf("a pod %s keeps room", what)
 		}
 	}
 }

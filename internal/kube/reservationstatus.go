@@ -62,10 +62,16 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 ) (again time.Time, err error) {
 	s.mu.RLock()
 	r := s.objects[uid]
-	announcement := s.account.Announcement(string(uid))
+	announcement, reserving := s.account.Announcement(string(uid)), s.reserving[uid] != nil
 	s.mu.RUnlock()
-	if r == nil || len(r.Unread) > 0 {
+	switch {
+	case r == nil || len(r.Unread) > 0 || reserving && announcement != reservation.Void:
 		return time.Time{}, nil
+	case reserving:
+		if from, err := s.withdraw(ctx, r); err != nil || !from.IsZero() {
+			return from, err
+		}
+		return time.Time{}, s.nameUser(ctx, r, nil)
 	}
 	now, ttl := s.now(), time.Duration(0)
 	if r.Spec.TTL != nil {

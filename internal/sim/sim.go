@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -270,6 +271,8 @@ func (e *engine) place(p pod, state string) Pod {
 	if preemptor := lost.preemptor; preemptor != nil {
 		text = fmt.Sprintf("preempted by pod %s/%s of priority %d", preemptor.Namespace, preemptor.Name,
 			corev1helpers.PodPriority(preemptor))
+	} else if user := convert.CurrentOwner(lost.pod); user != nil {
+		text = fmt.Sprintf("pod %s/%s uses the room that it kept", user.Namespace, user.Name)
 	}
 	return e.outcome(lost.pod, Preempted, Reason{Code: why.Preempted, Message: text})
 }

@@ -141,12 +141,31 @@ func TestCreate(t *testing.T) {
 			refusals: []string{"metadata.annotations[scheduling.koordinator.sh/reserve-pod]: " +
 				"cannot set in annotations"},
 		},
-		"a pod that is a reservation itself": {
+		"a pod that keeps its room for another one": {
+			pod: newPod(label(annotation.OperatingMode, "Reservation"), annot(annotation.ReservationOwnersKey,
+				`[{"controller":{"kind":"ReplicaSet","name":"web"}}]`)),
+		},
+		"a pod that keeps its room for no pod": {
 			pod: newPod(label(annotation.OperatingMode, "Reservation")),
+			refusals: []string{"metadata.annotations[scheduling.koordinator.sh/reservation-owners]: must be set " +
+				"for a pod with the label scheduling.koordinator.sh/operating-mode=Reservation: it says which pod " +
+				"may use the room"},
+		},
+		"a pod that keeps its room for every pod": {
+			pod: newPod(label(annotation.OperatingMode, "Reservation"),
+				annot(annotation.ReservationOwnersKey, `[{"labelSelector":{}}]`)),
+			refusals: []string{"metadata.annotations[scheduling.koordinator.sh/reservation-owners][0].labelSelector: " +
+				"must not be empty: it would match every pod of the cluster"},
+		},
+		"owners without an entry": {
+			pod: newPod(label(annotation.OperatingMode, "Reservation"), annot(annotation.ReservationOwnersKey, `[]`)),
+			refusals: []string{"metadata.annotations[scheduling.koordinator.sh/reservation-owners]: " +
+				"byte 0: must have at least one entry"},
+		},
+		"a pod of another mode": {
+			pod: newPod(label(annotation.OperatingMode, "Reserve")),
 			refusals: []string{"metadata.labels[scheduling.koordinator.sh/operating-mode]: " +
-				`Unsupported value "Reservation": supported Runnable: create a Reservation instead`},
-			warnings: []string{"metadata.labels[scheduling.koordinator.sh/operating-mode]: " +
-				"has no effect: reservations by running pods: planned"},
+				`Unsupported value "Reserve": supported Runnable, Reservation`},
 		},
 		"reservations ignored in another word": {
 			pod: newPod(label(annotation.ReservationIgnored, "yes")),

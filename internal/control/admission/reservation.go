@@ -137,9 +137,20 @@ func (a *Answer) reservation(pod *corev1.Pod) {
 	}
 	parsed(a, pod.Annotations, annotation.PreAllocatablePriority, annotation.ParsePreAllocatablePriority)
 	a.boolLabel(pod.Labels, annotation.ReservationIgnored)
-	if mode := pod.Labels[annotation.OperatingMode]; mode == annotation.OperatingReservation {
-		a.refuse(why.InvalidField, labelField(annotation.OperatingMode), "%s: create a Reservation instead",
-			annotation.Unsupported(mode, annotation.OperatingRunnable))
+	owners, _ := parsed(a, pod.Annotations, annotation.ReservationOwnersKey, annotation.ParseReservationOwners)
+	for i := range owners {
+		a.reservationOwner(indexed(annotationField(annotation.ReservationOwnersKey), i), &owners[i])
+	}
+	switch mode := pod.Labels[annotation.OperatingMode]; mode {
+	case "", annotation.OperatingRunnable:
+	case annotation.OperatingReservation:
+		if _, set := pod.Annotations[annotation.ReservationOwnersKey]; !set {
+			a.refuse(why.InvalidField, annotationField(annotation.ReservationOwnersKey), "must be set for a pod with "+
+				"the label %s=%s: it says which pod may use the room", annotation.OperatingMode, mode)
+		}
+	default:
+		a.refuse(why.InvalidField, labelField(annotation.OperatingMode), "%s", annotation.Unsupported(mode,
+			annotation.OperatingRunnable, annotation.OperatingReservation))
 	}
 }
 

@@ -251,7 +251,7 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 	}
 	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, name) // fails only without the index
 	for _, r := range c.reserved.On(name) {
-		if _, reserve := c.reserved.Find(r.UID); reserve != nil {
+		if _, reserve := c.reserved.Find(r.UID); reserve != nil && convert.IsReservePod(reserve) {
 			onNode = append(onNode, reserve)
 		}
 	}

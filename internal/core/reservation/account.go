@@ -26,6 +26,7 @@ type Account struct {
 
 type use struct {
 	reservation string // its UID
+	name        string // "" where the reservation was not known when the pod began to use it
 	request     Amounts
 }
 
@@ -135,10 +136,11 @@ func (a *Account) Record(pod, uid string, request Amounts) {
 	if request == nil {
 		request = Amounts{}
 	}
-	a.users[pod] = use{uid, request}
+	u := use{reservation: uid, request: request}
 	if h := a.byUID[uid]; h != nil {
-		h.users[pod] = request
+		h.users[pod], u.name = request, h.Name
 	}
+	a.users[pod] = u
 }
 
 // Release ends what a pod uses, and returns the UID of the reservation; "" for a pod that used none.
@@ -156,6 +158,9 @@ func (a *Account) Release(pod string) (uid string) {
 
 // UsedBy returns the UID of the reservation that a pod uses, "" for none.
 func (a *Account) UsedBy(pod string) string { return a.users[pod].reservation }
+
+// UsedName returns the name of the reservation that a pod uses, "" for none and where it was not known.
+func (a *Account) UsedName(pod string) string { return a.users[pod].name }
 
 // Users returns the UIDs of the pods that use a reservation, sorted.
 func (a *Account) Users(uid string) []string {

@@ -52,7 +52,10 @@ func read(pod *corev1.Pod, args Args) *Pod {
 		amounts = func() []align.Amount { return onNodes(p.Allocation, args.Resources) }
 	}
 	d.hold(e, milli, args.DefaultExclusive, amounts)
-	if e.Within = UsedReservation(pod); !e.Reserves {
+	if ReservingPod(pod) != nil {
+		e.Reserves, e.Once = true, true
+	}
+	if e.Within = UsedReservation(pod); !IsReservePod(pod) {
 		e.Guest = guest(pod, kube, d.predicted)
 	}
 	p.Concerns = e.CPUList != "" || e.NUMAIDs != nil || e.Guest != nil || e.Devices != nil ||

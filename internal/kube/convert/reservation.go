@@ -46,6 +46,41 @@ func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
 	return s
 }
 
+// ReservingPod returns what a pod on a node keeps that is of mode Reservation, as a Reservation for one pod of its name
+// and UID; nil for any other pod, and where it cannot be read for whom. One that is being deleted takes no further
+// pods.
+func ReservingPod(pod *corev1.Pod) *v1alpha1.Reservation {
+	owners, _, err := parse(pod.Annotations, annotation.ReservationOwnersKey, annotation.ParseReservationOwners)
+	if !keepsRoom(pod) || len(owners) == 0 || err != nil || pod.Spec.NodeName == "" || Ended(pod) ||
+		UsedReservation(pod) != "" {
+		return nil
+	}
+	r := &v1alpha1.Reservation{ObjectMeta: pod.ObjectMeta}
+	r.Spec = v1alpha1.ReservationSpec{
+		Template: &corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}, Owners: owners,
+		Unschedulable: pod.DeletionTimestamp != nil,
+	}
+	r.Status = v1alpha1.ReservationStatus{Phase: v1alpha1.ReservationAvailable, NodeName: pod.Spec.NodeName}
+	r.Status.Allocatable = ResourceList(PodAmounts(reservedTemplate(r)))
+	if user := CurrentOwner(pod); user != nil {
+		r.Status.CurrentOwners = []corev1.ObjectReference{*user}
+	}
+	return r
+}
+
+func keepsRoom(pod *corev1.Pod) bool {
+	return pod.Labels[annotation.OperatingMode] == annotation.OperatingReservation
+}
+
+// CurrentOwner returns the pod that uses the room of a pod of mode Reservation, nil for none.
+func CurrentOwner(pod *corev1.Pod) *corev1.ObjectReference {
+	user, found, err := parse(pod.Annotations, annotation.ReservationCurrentOwnerKey, annotation.ParseCurrentOwner)
+	if !found || err != nil {
+		return nil
+	}
+	return (*corev1.ObjectReference)(&user)
+}
+
 // IsOnce reports whether a Reservation is for one pod.
 func IsOnce(r *v1alpha1.Reservation) bool { return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce }
 
@@ -76,6 +111,7 @@ func ReservationPod(pod *corev1.Pod) (out reservation.Pod, refused error) {
 		}
 	}
 	out.Ignores, _ = annotation.ParseBool(pod.Labels[annotation.ReservationIgnored])
+	out.Ignores = out.Ignores || keepsRoom(pod) // what it left to its user would belong to two
 	exact, _, err := parse(pod.Annotations, annotation.ExactMatchReservationKey, annotation.ParseExactMatchReservation)
 	for _, name := range exact.ResourceNames {
 		out.Exact = append(out.Exact, string(name))
@@ -107,7 +143,8 @@ func Occupant(pod *corev1.Pod) (o reservation.Occupant, ok bool) {
 	read, err := ReservationPod(pod)
 	o.Pod = &read
 	o.Priority, _, _ = parse(pod.Annotations, annotation.PreAllocatablePriority, annotation.ParsePreAllocatablePriority)
-	return o, err == nil && !IsReservePod(pod) && UsedReservation(pod) == "" && !ReadPod(pod).Concerns
+	return o, err == nil && !IsReservePod(pod) && !keepsRoom(pod) &&
+		UsedReservation(pod) == "" && !ReadPod(pod).Concerns
 }
 
 // RequiresPreAllocation reports whether a Reservation is placed on the room of running pods only.

@@ -526,9 +526,13 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *core
 	return nil, nil
 }
 
-// PreBind writes which pod uses a Reservation for one pod, so that no other pod does, whatever happens to this one.
+// PreBind writes which pod uses a Reservation for one pod, so that no other pod does, whatever happens to this one. A
+// pod that keeps the room ends first.
 func (p *Plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
-	return fwk.AsStatus(p.reservations.Announce(ctx, pod))
+	if err := p.reservations.Announce(ctx, pod); err != nil {
+		return fwk.AsStatus(err)
+	}
+	return fwk.AsStatus(p.reservations.Vacate(ctx, pod))
 }
 
 // Bind writes the node of a Reservation, with the CPUs and devices that it has there. Pods are left to other binders.
