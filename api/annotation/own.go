@@ -86,7 +86,8 @@ func ParseSimulate(text string) (Simulate, []Warning, error) {
 // SetByScheduler reports whether a pod's annotation belongs to the scheduler alone.
 func SetByScheduler(key string) bool {
 	switch key {
-	case ResourceStatusKey, DeviceAllocatedKey, ReservationAllocatedKey, PredictedPlacementKey, ReservationCurrentOwnerKey:
+	case ResourceStatusKey, DeviceAllocatedKey, ReservationAllocatedKey, PredictedPlacementKey,
+		ReservationCurrentOwnerKey:
 		return true
 	}
 	return strings.HasPrefix(key, BindKeyPrefix)

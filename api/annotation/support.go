@@ -126,7 +126,9 @@ func Supports() []Support {
 		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
-		{"cluster mode pre-allocation", NotPlanned, PodLabel, []string{pod + "is-pre-allocatable"}},
+		{"pre-allocation on the room of any pod, which Koordinator has off by default", NotPlanned, PodLabel, []string{
+			pod + "is-pre-allocatable",
+		}},
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
 			node + "resource-amplification-ratio", node + "raw-allocatable", node + "cpu-normalization-ratio",
 		}},

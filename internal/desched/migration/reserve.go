@@ -89,7 +89,7 @@ func reservationFor(j *v1alpha1.PodMigrationJob, pod *corev1.Pod, avoid []string
 		r.Spec.TTL = &metav1.Duration{Duration: ttl}
 	}
 	r.Spec.AllocateOnce = new(true)
-	keepOff(&r.Spec.Template.Spec, avoid)
+	convert.RequireNodes(&r.Spec.Template.Spec, corev1.NodeSelectorOpNotIn, avoid...)
 	return r, nil
 }
 
@@ -107,29 +107,4 @@ func ownerOf(pod *corev1.Pod) reservation.ReservationOwner {
 		object.UID = pod.UID
 	}
 	return reservation.ReservationOwner{Object: object}
-}
-
-// keepOff adds a required node anti-affinity. A requirement on a field may have one value only; terms are alternatives.
-func keepOff(spec *corev1.PodSpec, nodes []string) {
-	if len(nodes) == 0 {
-		return
-	}
-	if spec.Affinity == nil {
-		spec.Affinity = &corev1.Affinity{}
-	}
-	if spec.Affinity.NodeAffinity == nil {
-		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if *required == nil {
-		*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
-	}
-	for i := range (*required).NodeSelectorTerms {
-		t := &(*required).NodeSelectorTerms[i]
-		for _, node := range nodes {
-			t.MatchFields = append(t.MatchFields, corev1.NodeSelectorRequirement{
-				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node},
-			})
-		}
-	}
 }

@@ -240,23 +240,7 @@ func PendingReservePod(r *v1alpha1.Reservation, profile string, preempts bool) *
 	}
 	if node := pod.Spec.NodeName; node != "" {
 		pod.Spec.NodeName = ""
-		only := corev1.NodeSelectorRequirement{
-			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-		}
-		if pod.Spec.Affinity == nil {
-			pod.Spec.Affinity = &corev1.Affinity{}
-		}
-		if pod.Spec.Affinity.NodeAffinity == nil {
-			pod.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
-		}
-		required := &pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-		if *required == nil {
-			*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
-		}
-		for i := range (*required).NodeSelectorTerms { // terms are alternatives
-			t := &(*required).NodeSelectorTerms[i]
-			t.MatchFields = append(t.MatchFields, only)
-		}
+		RequireNodes(&pod.Spec, corev1.NodeSelectorOpIn, node)
 	}
 	pod.Status.Phase = corev1.PodPending
 	for _, c := range r.Status.Conditions {
@@ -268,6 +252,32 @@ func PendingReservePod(r *v1alpha1.Reservation, profile string, preempts bool) *
 		}
 	}
 	return pod
+}
+
+// RequireNodes adds a required node affinity, or anti-affinity, to each of some nodes. A requirement on a field has one
+// value; terms are alternatives.
+func RequireNodes(spec *corev1.PodSpec, operator corev1.NodeSelectorOperator, nodes ...string) {
+	if len(nodes) == 0 {
+		return
+	}
+	if spec.Affinity == nil {
+		spec.Affinity = &corev1.Affinity{}
+	}
+	if spec.Affinity.NodeAffinity == nil {
+		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if *required == nil {
+		*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+	}
+	for i := range (*required).NodeSelectorTerms {
+		t := &(*required).NodeSelectorTerms[i]
+		for _, node := range nodes {
+			t.MatchFields = append(t.MatchFields, corev1.NodeSelectorRequirement{
+				Key: metav1.ObjectNameField, Operator: operator, Values: []string{node},
+			})
+		}
+	}
 }
 
 // HoldingReservePod is the pod that holds the room of a Reservation on its node: what its users leave of it. It cannot
