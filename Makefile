@@ -165,7 +165,7 @@ soak: ## Search with fresh seeds, fuzz and kill (hours)
 
 # Schedulers and managers are killed 20 times where `make test` kills them 6 times, and more pods meet more kubelets.
 kills: tested-program
-	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -timeout 2h -count=1 -v -run 'Die$$|UnderConcurrency$$' ./test/system -soak
+	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -timeout 2h -count=1 -v -parallel 1 -run 'Die$$|UnderConcurrency$$' ./test/system -soak
 
 nightly: cc tested-program ## Race all tests, kill, run all levels and a million states (a night)
 	CGO_ENABLED=1 $(TEST) -timeout 6h -race ./...

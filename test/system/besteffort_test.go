@@ -559,6 +559,7 @@ func (c *colocation) granted(t *testing.T, want bool) {
 // it. A manager that is stopped grants nothing, and what agents that are stopped have reported grants nothing once it
 // is a minute old. What is not granted any more is gone from the Nodes, and nothing else of them.
 func TestBestEffortPodsYieldWhileAgentsAndManagerDie(t *testing.T) {
+	t.Parallel()
 	l := up(t, 1, "--machine", "arm64-1s", "--nodes", fmt.Sprint(size(3, 20)))
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
 	testkit.Check(t, err)
