@@ -1,15 +1,34 @@
 package main
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/view"
 )
+
+// definitions are the names of the chart's CustomResourceDefinitions.
+func definitions() (names []string) {
+	for _, text := range deploy.CRDs() {
+		var o metav1.PartialObjectMetadata
+		utilruntime.Must(yaml.Unmarshal(text, &o)) // it is a part of the program
+		names = append(names, o.Name)
+	}
+	return names
+}
 
 // doctors examine for the verb doctor.
 var doctors = cli.Doctor{
 	Machine: examineMachine,
 	Node: func(o cli.NodeObjects) view.Diagnosis {
 		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
+	},
+	Cluster: func(o cli.ClusterObjects) view.Diagnosis {
+		return view.NewDiagnosis("cluster before an installation in "+o.Namespace.Name,
+			doctor.Cluster(doctor.ClusterView(o), definitions()))
 	},
 }

@@ -35,9 +35,10 @@ func NewCheck(streams genericiooptions.IOStreams, checks Checks) *cobra.Command 
 	var schema string
 	c := &cobra.Command{
 		Use:   "check config|manifest|values FILE…",
-		Short: "Check configuration, manifests or chart values without a cluster",
+		Short: "Check configuration, manifests or chart values, or a cluster before an installation",
 		Long: `Check configuration, manifests or chart values without a cluster: all problems at once, each with ` +
 			`its place.
+tenon check cluster says what a cluster lacks before an installation.
 
 config is the file of tenon-scheduler, tenon-manager or tenon-agent, as it is checked at start; manifest is what the
 webhooks would answer; values are those of the chart, by its schema. The exit code is 2 when something is wrong.`,
@@ -52,7 +53,7 @@ webhooks would answer; values are those of the chart, by its schema. The exit co
 
   # the values for helm
   tenon check values --schema deploy/chart/values.schema.json values.yaml`,
-		ValidArgs: []string{"config", "manifest", "values"},
+		ValidArgs: []string{"config", "manifest", "values"}, // and cluster, which is a verb below
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 || !slices.Contains(c.ValidArgs, args[0]) {
 				return usagef("give config, manifest or values, and files")

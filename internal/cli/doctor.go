@@ -25,6 +25,8 @@ type Doctor struct {
 	Machine func(ctx context.Context, root, agent string) (view.Diagnosis, error)
 	// Node examines what the API says of a node.
 	Node func(NodeObjects) view.Diagnosis
+	// Cluster examines a cluster that is to get Tenon.
+	Cluster func(ClusterObjects) view.Diagnosis
 }
 
 // NodeObjects is what the API says of a node.

@@ -52,6 +52,11 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	}
 	root.AddCommand(newVersion(streams))
 	root.AddCommand(others...)
+	for _, verb := range others {
+		if verb.Name() == "check" {
+			addVerb(verb, newCheckCluster(flags, streams, doctor), flags, display)
+		}
+	}
 	return root
 }
 

@@ -352,6 +352,7 @@ func Steps() []Step {
 		},
 
 		{Blocks: "README.md helm install", Scene: Release, Replace: []string{"REGISTRY", "localhost"}},
+		{Blocks: "docs/start/install.md tenon check", Scene: Release},
 		{
 			Blocks: "docs/start/install.md kubectl create", Scene: Release,
 			Before: "helm uninstall tenon --namespace tenon-system; kubectl delete namespace tenon-system; " +

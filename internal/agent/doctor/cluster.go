@@ -1,0 +1,212 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ClusterView is what the API says of a cluster that is to get Tenon.
+type ClusterView struct {
+	// Version is the API server's, as in v1.36.3.
+	Version string
+	// Policies says that the API server serves ValidatingAdmissionPolicies.
+	Policies bool
+	Nodes    []corev1.Node
+	// CRDs are the CustomResourceDefinitions, by name, with the Helm release NAMESPACE/NAME of each; "" for none.
+	CRDs map[string]string
+	// Programs are the names of DaemonSets and Deployments, as NAMESPACE/NAME.
+	Programs []string
+	// Namespace is where Tenon is to be installed; without a UID it does not exist.
+	Namespace corev1.Namespace
+	// Denied is what the caller may not do, and an installation does.
+	Denied []string
+}
+
+// The oldest Kubernetes that the chart takes.
+const oldestKubernetes = "1.36"
+
+// Cluster checks before an installation what a cluster lacks, and what of it another program has. ours are the names of
+// the chart's CustomResourceDefinitions.
+func Cluster(v ClusterView, ours []string) []Finding {
+	var all findings
+	all.add("version", v.version())
+	all.add("policies", v.policies())
+	all.add("rights", v.rights())
+	all.add("namespace", v.level())
+	all.add("definitions", v.definitions(ours))
+	all.add("schedulers", v.programs()...)
+	all.add("nodes", v.platforms())
+	all.add("runtime-version", v.runtimes()...)
+	all.add("gpus", v.gpus())
+	return all
+}
+
+func (v *ClusterView) version() Finding {
+	f := ok("API server", "%s", v.Version)
+	old, readable := isBefore(v.Version, oldestKubernetes)
+	switch {
+	case !readable:
+		return f.Because(Unknown, "its version cannot be read", "install on Kubernetes "+oldestKubernetes+" or newer")
+	case old:
+		return f.Because(Fail, "the chart refuses it: nothing of Tenon is tested with it",
+			"update the control plane to "+oldestKubernetes+" or newer")
+	}
+	return f
+}
+
+func (v *ClusterView) policies() Finding {
+	const where = "admissionregistration.k8s.io/v1"
+	if !v.Policies {
+		return ok(where, "no ValidatingAdmissionPolicy").Because(Fail,
+			"nothing would keep an agent to the objects of its own node",
+			"serve admissionregistration.k8s.io/v1 and its admission plugin ValidatingAdmissionPolicy")
+	}
+	return ok(where, "ValidatingAdmissionPolicy")
+}
+
+func (v *ClusterView) rights() Finding {
+	if len(v.Denied) > 0 {
+		return ok("you", "may not %s", strings.Join(v.Denied, ", ")).Because(Fail,
+			"helm install would stop half-way", "install as a user with the ClusterRole cluster-admin")
+	}
+	return ok("you", "may install the chart")
+}
+
+func (v *ClusterView) level() Finding {
+	const key = "pod-security.kubernetes.io/enforce"
+	where := "namespace " + v.Namespace.Name
+	if v.Namespace.UID == "" {
+		return ok(where, "does not exist yet: kubectl create namespace %s", v.Namespace.Name)
+	}
+	level, set := v.Namespace.Labels[key]
+	switch {
+	case !set:
+		return ok(where, "no label %s: the default of the cluster holds", key)
+	case level == "privileged":
+		return ok(where, "%s=%s", key, level)
+	}
+	return ok(where, "%s=%s", key, level).Because(Fail,
+		"the agent's pods are refused there: they use the network, the processes and some folders of their node",
+		fmt.Sprintf("kubectl label --overwrite namespace %s %s=privileged", v.Namespace.Name, key))
+}
+
+func (v *ClusterView) definitions(ours []string) Finding {
+	const where = "CustomResourceDefinitions"
+	var others []string
+	there := 0
+	for _, name := range ours {
+		release, exists := v.CRDs[name]
+		if !exists {
+			continue
+		}
+		there++
+		if release != v.Namespace.Name+"/tenon" {
+			others = append(others, name)
+		}
+	}
+	if len(others) > 0 {
+		return ok(where, "%d of %d belong to another program", len(others), len(ours)).Because(Warn,
+			"Helm stops at an object that is not of its release",
+			"leave them to their owner: --set 'crds.skip={"+strings.Join(others, ",")+"}'")
+	}
+	return ok(where, "%d of %d exist", there, len(ours))
+}
+
+// others are the programs that do what Tenon does, with the page that describes the move.
+var others = map[string]string{ //nolint:gochecknoglobals // a constant
+	"koord-scheduler": "from-koordinator.md", "koord-manager": "from-koordinator.md",
+	"koordlet": "from-koordinator.md", "koord-descheduler": "from-koordinator.md",
+	"volcano-scheduler": "from-volcano.md",
+}
+
+func (v *ClusterView) programs() (found []Finding) {
+	for _, program := range v.Programs {
+		_, name, _ := strings.Cut(program, "/")
+		if page := others[name]; page != "" {
+			found = append(found, ok(program, "runs").Because(Warn,
+				"it decides about pods, nodes or objects that Tenon decides about, too",
+				"move step by step: docs/start/"+page))
+		}
+	}
+	if found == nil {
+		return []Finding{ok("", "none that does what Tenon does")}
+	}
+	return found
+}
+
+func (v *ClusterView) platforms() Finding {
+	count := map[string]int{}
+	var left []string
+	for i := range v.Nodes {
+		info := &v.Nodes[i].Status.NodeInfo
+		platform := info.OperatingSystem + "/" + info.Architecture
+		if count[platform]++; platform != "linux/amd64" && platform != "linux/arm64" {
+			left = append(left, v.Nodes[i].Name)
+		}
+	}
+	var parts []string
+	for _, platform := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%d %s", count[platform], platform))
+	}
+	f := ok("", "%s", strings.Join(parts, ", "))
+	if len(left) > 0 {
+		slices.Sort(left)
+		f = f.Because(Warn, "Tenon has no image for "+strings.Join(left, ", ")+": no pod gets CPUs of its own there",
+			"nothing is to be done where that is meant")
+	}
+	return f
+}
+
+// runtimes judges each release of a container runtime once.
+func (v *ClusterView) runtimes() (found []Finding) {
+	nodes := map[string][]string{}
+	for i := range v.Nodes {
+		text := v.Nodes[i].Status.NodeInfo.ContainerRuntimeVersion
+		nodes[text] = append(nodes[text], v.Nodes[i].Name)
+	}
+	for _, text := range slices.Sorted(maps.Keys(nodes)) {
+		where := nodes[text][0]
+		if more := len(nodes[text]) - 1; more > 0 {
+			where += fmt.Sprintf(" and %d more", more)
+		}
+		name, version, readable := strings.Cut(text, "://")
+		switch {
+		case name == simulated:
+			found = append(found, ok(where, "%s: a simulated node", text))
+		case readable:
+			found = append(found, versionFinding(where, name, version))
+		default:
+			found = append(found, unknown(where, "%q", text))
+		}
+	}
+	return found
+}
+
+func (v *ClusterView) gpus() Finding {
+	cards, offered := 0, 0
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		labelled := n.Labels["nvidia.com/gpu.present"] == "true" ||
+			n.Labels["feature.node.kubernetes.io/pci-10de.present"] == "true"
+		plugin := n.Status.Allocatable["nvidia.com/gpu"]
+		if labelled || !plugin.IsZero() {
+			cards++
+		}
+		if !plugin.IsZero() {
+			offered++
+		}
+	}
+	if cards == 0 {
+		return ok("", "no node says that it has cards of NVIDIA")
+	}
+	f := ok("", "%d nodes with cards of NVIDIA; the device plugin offers those of %d", cards, offered)
+	if offered > 0 {
+		return f.Because(Warn, "parts of cards and whole cards of Tenon must not be the device plugin's, too",
+			"install with --set nvidia.enabled=true, and move node by node: docs/guide/move-gpus.md")
+	}
+	return f.Because(OK, "", "install with --set nvidia.enabled=true")
+}
