@@ -114,6 +114,8 @@ func (c *cluster) colocation(t *testing.T) {
 		`{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: data, name: default}}`,
 		`{apiVersion: v1, kind: LimitRange, metadata: {namespace: data, name: limits}, spec: {limits: [{type: Container,
   default: {cpu: "1", memory: 1Gi}, defaultRequest: {cpu: 250m, memory: 512Mi}}]}}`,
+		`{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: sandbox}, handler: sandbox,
+  overhead: {podFixed: {cpu: 100m, memory: 64Mi}}}`,
 		`{apiVersion: config.koordinator.sh/v1alpha1, kind: ClusterColocationProfile, metadata: {name: spark}, spec: {
   namespaceSelector: {matchLabels: {team: data}}, selector: {matchLabels: {app: spark}}, qosClass: BE,
   priorityClassName: koord-batch, koordinatorPriority: 10,
@@ -147,6 +149,17 @@ func (c *cluster) colocation(t *testing.T) {
 	if *got.Spec.Priority != 5000 || got.Labels["koordinator.sh/priority"] != "10" ||
 		got.Status.QOSClass != corev1.PodQOSBestEffort {
 		t.Errorf("priority %d, labels %v, QoS %s", *got.Spec.Priority, got.Labels, got.Status.QOSClass)
+	}
+	sandboxed := object.Pod("sandboxed", object.Scheduler("tenon-scheduler"), object.Label("app", "spark"),
+		object.Requests("cpu", "500m"), func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("sandbox") })
+	sandboxed.Namespace, sandboxed.UID = "data", ""
+	got, err := pods.Create(t.Context(), sandboxed, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	if diff := cmp.Diff(object.List("cpu", "100m", "memory", "64Mi"), got.Spec.Overhead); diff != "" {
+		t.Errorf("overhead of a sandbox (-want +got):\n%s", diff)
+	}
+	if q := got.Spec.Containers[0].Resources.Requests["kubernetes.io/batch-cpu"]; q.Value() != 500 {
+		t.Errorf("a batch pod in a sandbox requests %+v", got.Spec.Containers[0].Resources.Requests)
 	}
 	bad, err := install.Parse([]byte(`{apiVersion: config.koordinator.sh/v1alpha1, kind: ClusterColocationProfile,
   metadata: {name: bad}, spec: {selector: {matchExpressions: [{key: a, operator: Like}]}}}`))

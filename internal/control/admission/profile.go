@@ -208,7 +208,8 @@ func renameAliases(pod *corev1.Pod) {
 	}
 }
 
-// rewrite makes the CPU and memory of a pod those of its band.
+// rewrite makes the CPU and memory of a pod's containers those of its band. The overhead of a RuntimeClass stays: the
+// API server refuses a pod whose overhead is not that of its class.
 func (a *Answer) rewrite(pod *corev1.Pod, band qos.Band) {
 	if pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0 {
 		a.refuse(why.InvalidField, "spec.resources", "resources of the whole pod cannot be those of a %s pod: write "+
@@ -231,12 +232,6 @@ func (a *Answer) rewrite(pod *corev1.Pod, band qos.Band) {
 		}
 		if len(own.Requests)+len(own.Limits) > 0 {
 			spec.Containers[c.Name] = own
-		}
-	}
-	for native, name := range renames(band) {
-		if q, ok := pod.Spec.Overhead[native]; ok {
-			pod.Spec.Overhead[name] = inBand(native, q)
-			delete(pod.Spec.Overhead, native)
 		}
 	}
 	if len(spec.Containers) > 0 {

@@ -77,8 +77,7 @@ func TestAProfileMakesABatchPod(t *testing.T) {
 	}, got.Spec.InitContainers[0].Resources); diff != "" {
 		t.Errorf("a limit without a request: %s", diff)
 	}
-	if diff := cmp.Diff(object.List("kubernetes.io/batch-cpu", "250", "kubernetes.io/batch-memory", "64Mi"),
-		got.Spec.Overhead); diff != "" {
+	if diff := cmp.Diff(object.List("cpu", "250m", "memory", "64Mi"), got.Spec.Overhead); diff != "" {
 		t.Error(diff)
 	}
 	if got.Labels[annotation.QoSClass] != "BE" || got.Spec.PriorityClassName != "koord-batch" ||
