@@ -116,7 +116,9 @@ func Supports() []Support {
 		{"batch and mid resources", Done, NodeLabel, []string{
 			node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio",
 		}},
-		{"batch and mid resources", Done, NodeAnnotation, []string{node + "colocation-strategy"}},
+		{"batch and mid resources", Done, NodeAnnotation, []string{
+			node + "colocation-strategy", NodeThirdPartyAllocations,
+		}},
 		{"batch and mid resources", Done, ObjectKind, []string{
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
@@ -124,6 +126,9 @@ func Supports() []Support {
 		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey}},
 
 		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},
+		{"what batch pods and YARN may have together", NotPlanned, NodeAnnotation, []string{
+			node + "originExtendedAllocatable",
+		}},
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
 		{"pre-allocation on the room of any pod, which Koordinator has off by default", NotPlanned, PodLabel, []string{

@@ -188,6 +188,11 @@ func (s Strategy) onNode(node *corev1.Node) (Strategy, error) {
 		}
 		s = s.over(&said)
 	}
+	if text, ok := node.Annotations[annotation.NodeThirdPartyAllocations]; ok {
+		if _, _, err := annotation.ParseThirdPartyAllocations(text); err != nil {
+			return s, fmt.Errorf("metadata.annotations[%s]: %w", annotation.NodeThirdPartyAllocations, err)
+		}
+	}
 	for _, label := range []struct {
 		key     string
 		percent **int64

@@ -56,6 +56,7 @@ type Node struct {
 	Use                   Amounts // of everything
 	HostUse, HighHostUse  Amounts // of applications outside of pods: all, and those that are neither batch nor free
 	ProdReclaimable       Amounts // what prod pods are predicted not to use
+	ThirdParty            Amounts // what other schedulers have given away of what batch pods may have
 	Pods                  []Pod
 }
 
@@ -108,7 +109,8 @@ func (s *Strategy) divide(n *Node, r Resource) Account {
 		apart = a.System + a.Reserved
 	}
 	a.Bound = max(a.Capacity-a.System-used, 0)
-	a.Batch = max(min(a.Capacity-a.Margin-apart-a.High, share(a.Capacity, rule.BatchPercent), a.Bound), 0)
+	a.Batch = max(min(a.Capacity-a.Margin-apart-a.High, share(a.Capacity, rule.BatchPercent), a.Bound)-
+		n.ThirdParty[r], 0)
 	if s.MidStatic {
 		a.Mid = share(a.Capacity, rule.StaticPercent)
 	} else {

@@ -92,6 +92,12 @@ func TestBatchCPU(t *testing.T) {
 		"a batch application of the host is still to be had": {
 			node: func(n *Node) { n.HostUse, n.Use = cpu(4_000), cpu(41_000) }, want: 23_000,
 		},
+		"what another scheduler has given away is taken off": {
+			node: func(n *Node) { n.ThirdParty = cpu(20_000) }, want: 3_000,
+		},
+		"another scheduler has given away more than there is": {
+			node: func(n *Node) { n.ThirdParty = cpu(90_000) }, want: 0,
+		},
 		"a busy node has none": {
 			node: func(n *Node) { n.Pods[0].Use, n.Use = cpu(90_000), cpu(97_000) }, want: 0,
 		},

@@ -58,6 +58,13 @@ func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colo
 	for r := range n.Reserved {
 		n.Reserved[r] = max(n.Reserved[r], n.Capacity[r]-n.Allocatable[r])
 	}
+	// What cannot be read is a problem of the strategy, under which the Node grants nothing.
+	third, _, _ := annotation.ParseThirdPartyAllocations(node.Annotations[annotation.NodeThirdPartyAllocations])
+	for _, one := range third.Allocations {
+		for r, given := range batchIn(one.Resources) {
+			n.ThirdParty[r] += min(given, math.MaxInt64-n.ThirdParty[r])
+		}
+	}
 	if p := m.Status.ProdReclaimableMetric; p != nil {
 		n.ProdReclaimable = used(p.Resource.Resources)
 	}
@@ -182,8 +189,11 @@ func Shown(node *corev1.Node) (shown colocation.Shown) {
 }
 
 // BatchOf returns what a Node grants batch pods.
-func BatchOf(node *corev1.Node) colocation.Amounts {
-	batchCPU, batchMemory := node.Status.Allocatable[BatchCPU], node.Status.Allocatable[BatchMemory]
+func BatchOf(node *corev1.Node) colocation.Amounts { return batchIn(node.Status.Allocatable) }
+
+// batchIn returns the batch amounts of a list; what is negative counts as none.
+func batchIn(list corev1.ResourceList) colocation.Amounts {
+	batchCPU, batchMemory := list[BatchCPU], list[BatchMemory]
 	return colocation.Amounts{
 		colocation.CPU: max(batchCPU.Value(), 0), colocation.Memory: max(batchMemory.Value(), 0),
 	}
