@@ -73,6 +73,7 @@ const (
 	OveruseNotRevocable
 	QuotaNotFollowed
 	StrategyInvalid
+	StrategyIgnored
 	MigrationStarted
 	PodMigrated
 	MigrationFailed
@@ -163,6 +164,7 @@ var facts = [numReasons]Entry{
 	OveruseNotRevocable:       {Name: "OveruseNotRevocable", From: manager, On: "ElasticQuota"},
 	QuotaNotFollowed:          {Name: "QuotaNotFollowed", From: manager, On: "ElasticQuota"},
 	StrategyInvalid:           {Name: "StrategyInvalid", From: manager, On: "ConfigMap, Node"},
+	StrategyIgnored:           {Name: "StrategyIgnored", From: manager, On: "ConfigMap"},
 	MigrationStarted:          {Name: "MigrationStarted", From: descheduler, On: "PodMigrationJob", Normal: true},
 	PodMigrated:               {Name: "PodMigrated", From: descheduler, On: "PodMigrationJob", Normal: true},
 	MigrationFailed:           {Name: "MigrationFailed", From: descheduler, On: "PodMigrationJob"},

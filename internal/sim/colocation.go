@@ -120,6 +120,9 @@ func draw(profile, namespace, name string) int {
 // reclaim gives Nodes the batch and mid amounts that the manager would write into their status, without the delay with
 // which they grow. Nodes of a cluster have what they show.
 func (w *world) reclaim(warn io.Writer, p *problems) {
+	if w.config != nil && len(w.config.Ignored) > 0 {
+		warnf(warn, "warning: ConfigMap %s: has no effect: %s", sloconfig.Name, strings.Join(w.config.Ignored, ", "))
+	}
 	now, on := w.latest(), w.podsByNode()
 	metrics := map[string]*slo.NodeMetric{}
 	for _, m := range w.metrics {

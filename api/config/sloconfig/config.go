@@ -97,7 +97,7 @@ type layers struct {
 
 // Config is what the ConfigMap says; nil is a cluster without it.
 type Config struct {
-	// Ignored are keys that have no effect, sorted.
+	// Ignored are keys, and fields of keys, that are set and have no effect on any node.
 	Ignored []string
 
 	strategy   Strategy
@@ -135,18 +135,25 @@ func (c *Config) read(key string, d *strict.Document) error {
 	case ThresholdKey:
 		var t thresholds
 		return c.readLayers(key, d, &t, func() (errs field.ErrorList) {
+			check := func(path *field.Path, t *slo.ResourceThresholdStrategy) {
+				errs = append(errs, validateThresholds(path, t)...)
+				for _, name := range t.Unread() {
+					c.Ignored = append(c.Ignored, key+": "+path.Child(name).String())
+				}
+			}
 			if t.ClusterStrategy != nil {
-				errs = validateThresholds(field.NewPath("clusterStrategy"), t.ClusterStrategy)
+				check(field.NewPath("clusterStrategy"), t.ClusterStrategy)
 			}
 			for i := range t.NodeStrategies {
-				errs = append(errs, validateThresholds(field.NewPath("nodeStrategies").Index(i),
-					&t.NodeStrategies[i].ResourceThresholdStrategy)...)
+				check(field.NewPath("nodeStrategies").Index(i), &t.NodeStrategies[i].ResourceThresholdStrategy)
 			}
 			return errs
 		})
-	case QoSKey:
+	case QoSKey: // the rest reaches NodeSLOs, whose readers may be other programs
+		c.Ignored = append(c.Ignored, key)
 		return c.readLayers(key, d, &classes{}, nil)
 	case BurstKey, SystemKey:
+		c.Ignored = append(c.Ignored, key)
 		return c.readLayers(key, d, &free{}, nil)
 	case ApplicationsKey:
 		return c.readApplications(d)

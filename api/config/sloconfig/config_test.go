@@ -205,7 +205,8 @@ func TestNodeSLOSaysWhatTheKeysSay(t *testing.T) {
 			{"nodeSelector":{"matchLabels":{"pool":"a"}},"applications":[]}]}`,
 		"cpu-normalization-config": `{"enable":true}`,
 	})
-	if diff := cmp.Diff([]string{"cpu-normalization-config"}, c.Ignored); diff != "" {
+	ignored := []string{"cpu-burst-config", "cpu-normalization-config", "resource-qos-config"}
+	if diff := cmp.Diff(ignored, c.Ignored); diff != "" {
 		t.Error(diff)
 	}
 	for pool, want := range map[string]string{

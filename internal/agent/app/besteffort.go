@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,11 +38,16 @@ func (a *Agent) followSLO(ctx context.Context) error {
 		a.usage.SetHosts(nil)
 		a.followThresholds(nil)
 	}
+	var ignored []string
 	err := handle(inf, func(object *unstructured.Unstructured) {
 		read := &slo.NodeSLO{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, read); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot read the NodeSLO, the last one counts", "node", a.o.Node)
 			return
+		}
+		if unread := read.Spec.Unread(); !slices.Equal(unread, ignored) {
+			klog.FromContext(ctx).Info("Fields of the NodeSLO have no effect", "node", a.o.Node, "fields", unread)
+			ignored = unread
 		}
 		a.usage.SetHosts(hostsOf(read, a.enforcer.ClassGroup))
 		a.followThresholds(read)

@@ -129,8 +129,11 @@ func (c *Controller) changed(ctx context.Context) func(*corev1.ConfigMap, error)
 	return func(m *corev1.ConfigMap, problem error) {
 		if problem != nil {
 			klog.FromContext(ctx).Error(problem, "ConfigMap not usable; the last one that was is kept")
-			c.report(m, problem)
+			c.report(m, event.StrategyInvalid, problem.Error())
 			return
+		}
+		if config := c.config.Get(); config != nil && len(config.Ignored) > 0 {
+			c.report(m, event.StrategyIgnored, "have no effect: "+strings.Join(config.Ignored, ", "))
 		}
 		for _, name := range c.Nodes.GetStore().ListKeys() {
 			c.queue.Add(name)
@@ -138,9 +141,7 @@ func (c *Controller) changed(ctx context.Context) func(*corev1.ConfigMap, error)
 	}
 }
 
-func (c *Controller) report(about runtime.Object, problem error) {
-	e := event.StrategyInvalid
-	text := problem.Error()
+func (c *Controller) report(about runtime.Object, e event.Reason, text string) {
 	c.Events.Eventf(about, nil, e.Type(), e.String(), "Follow", "%s", text[:min(len(text), 1000)])
 }
 
@@ -159,7 +160,7 @@ func (c *Controller) follow(ctx context.Context, name string) (again time.Durati
 		delete(c.bad, name)
 	case c.bad[name] != problem.Error():
 		c.bad[name] = problem.Error()
-		c.report(node, problem)
+		c.report(node, event.StrategyInvalid, problem.Error())
 	}
 	metric, err := get[slo.NodeMetric](c.Metrics, name)
 	if err != nil {

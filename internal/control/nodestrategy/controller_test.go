@@ -301,6 +301,32 @@ func TestABadConfigMapChangesNothing(t *testing.T) {
 	})
 }
 
+func TestWhatHasNoEffectIsNamed(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.config.Modify(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-system", Name: sloconfig.Name},
+			Data: map[string]string{
+				sloconfig.ThresholdKey: `{"clusterStrategy":{"enable":true},
+					"nodeStrategies":[{"nodeSelector":{},"cpuEvictThresholdPercent":90}]}`,
+				sloconfig.BurstKey:         `{"clusterStrategy":{"policy":"auto"}}`,
+				"cpu-normalization-config": `{"enable":true}`,
+			},
+		})
+		synctest.Wait()
+		want := "Warning StrategyIgnored have no effect: cpu-burst-config, cpu-normalization-config, " +
+			"resource-threshold-config: nodeStrategies[0].cpuEvictThresholdPercent"
+		select {
+		case e := <-w.events:
+			if e != want {
+				t.Errorf("Event %q, want %q", e, want)
+			}
+		default:
+			t.Error("no Event")
+		}
+	})
+}
+
 func TestANodeWithABadStrategyGrantsNothing(t *testing.T) {
 	t.Parallel()
 	run(t, func(w *world) {
