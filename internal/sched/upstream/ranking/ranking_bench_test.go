@@ -44,19 +44,51 @@ func BenchmarkCycleBesideNominatedPods(b *testing.B) {
 	}
 }
 
-// BenchmarkCycleByLoad is BenchmarkCycle with LoadAwareScheduling, which skips all pods while no node has a NodeMetric.
-// In every sixtieth cycle a node gets a new
-// NodeMetric, as of 1,000 nodes that report each minute at 1,000 pods/s.
+// BenchmarkCycleByLoad is BenchmarkCycle without and with LoadAwareScheduling, by rankings, in turns of 500 pods. Each
+// turn begins with the other of the two. Before every sixtieth pod a node gets a new NodeMetric, as of 1,000 nodes that
+// report each minute at 1,000 pods/s. without-µs/pod and more-µs/pod are user + system time.
 func BenchmarkCycleByLoad(b *testing.B) {
-	for _, owned := range []bool{false, true} {
-		for _, reports := range []bool{false, true} {
-			b.Run(fmt.Sprintf("owned=%t/reports=%t", owned, reports), func(b *testing.B) {
-				c := newCluster(b, 1)
-				c.reports = reports
-				c.benchmarkCycle(b, 1000, owned, true, -1)
+	for _, nodes := range []int{100, 1000, 5000} {
+		for _, m := range []mix{{sizes: 1}, {sizes: 50}, {owners: 1}, {owners: 50}} {
+			b.Run(fmt.Sprintf("nodes=%d/sizes=%d/owners=%d", nodes, m.sizes, m.owners), func(b *testing.B) {
+				clusters, spent := [2]*cluster{}, [2]time.Duration{}
+				for i := range clusters {
+					c := newClusterBy(b, 1, i == 1)
+					c.prepare(nodes, m, -1)
+					c.reports, c.bound = true, c.loads.PodHandler()
+					for n := range nodes {
+						c.reportIdle(n)
+					}
+					clusters[i] = c
+				}
+				turn := func(i int) {
+					from := processTime()
+					for k := range 500 {
+						if k%60 == 0 {
+							clusters[i].reportIdle(clusters[i].cycles / 60 % nodes)
+						}
+						clusters[i].cycle(true)
+					}
+					spent[i] += processTime() - from
+				}
+				for b.Loop() {
+					for i := range 4 { // without, with, with, without
+						turn((i + 1) / 2 % 2)
+					}
+				}
+				perPod := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N*1000) }
+				b.ReportMetric(perPod(spent[0]), "without-µs/pod")
+				b.ReportMetric(perPod(spent[1]-spent[0]), "more-µs/pod")
 			})
 		}
 	}
+}
+
+// processTime is the user and system time of the process so far.
+func processTime() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // reportIdle makes a report of a node that uses little, and of 30 pods.
@@ -93,40 +125,54 @@ func (c *cluster) disturbed(cycle int) {
 	}
 }
 
+// mix is which pods come: of so many sizes, or of so many ReplicaSets, half of them with a Service.
+type mix struct{ sizes, owners int }
+
 func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool, waiting int) {
 	b.Helper()
-	newCluster(b, 1).benchmarkCycle(b, nodes, owned, ranked, waiting)
+	c, m := newCluster(b, 1), mix{sizes: 50}
+	if owned {
+		m = mix{owners: 50}
+	}
+	c.prepare(nodes, m, waiting)
+	from := processTime()
+	b.ResetTimer()
+	for i := range b.N {
+		if waiting > 0 {
+			c.disturbed(i)
+		}
+		c.cycle(ranked)
+	}
+	b.ReportMetric(float64((processTime()-from).Microseconds())/float64(b.N), "cpu-µs/pod")
+	b.ReportMetric(float64(c.hinted)/float64(b.N), "ranked/pod")
 }
 
-func (c *cluster) benchmarkCycle(b *testing.B, nodes int, owned, ranked bool, waiting int) {
-	b.Helper()
-	logger := klog.Background()
+// prepare adds nodes, and controllers for the pods of a mix. Where pods wait, the other nodes have no CPUs.
+func (c *cluster) prepare(nodes int, m mix, waiting int) {
+	c.t.Helper()
+	c.mix, c.find = m, nodes*max(5, 50-nodes/125)/100 // upstream's sample
 	res := object.List("cpu", "32", "memory", "256Gi", "pods", "250")
 	for i := range nodes {
 		name := fmt.Sprintf("bench-%05d", i)
 		if waiting >= 0 && i >= waiting+withRoom {
 			res = object.List("pods", "250")
 		}
-		c.cache.AddNode(logger, &corev1.Node{
+		c.cache.AddNode(klog.Background(), &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:   name,
 				Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprint(i % 3)},
 			},
 			Status: corev1.NodeStatus{Allocatable: res},
 		})
-		if c.reports {
-			c.reportIdle(i)
-		}
 	}
-	const apps = 50
-	for i := range apps {
+	for i := range m.owners {
 		app := fmt.Sprintf("app-%d", i)
 		meta := metav1.ObjectMeta{Namespace: "default", Name: app}
 		selector := map[string]string{"app": app}
 		_ = c.factory.Apps().V1().ReplicaSets().Informer().GetIndexer().Add(&appsv1.ReplicaSet{
 			ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: selector}},
 		})
-		if i%2 == 0 {
+		if i%2 == 0 && m.owners > 1 {
 			_ = c.factory.Core().V1().Services().Informer().GetIndexer().Add(&corev1.Service{
 				ObjectMeta: meta,
 				Spec:       corev1.ServiceSpec{Selector: selector},
@@ -137,120 +183,117 @@ func (c *cluster) benchmarkCycle(b *testing.B, nodes int, owned, ranked bool, wa
 		c.wait("32")
 		c.nominate(i, fmt.Sprintf("bench-%05d", i))
 	}
-	p, ctx, yes := c.profiles["all"], b.Context(), true
-	find := nodes * max(5, 50-nodes/125) / 100 // upstream's sample
-	hinted := 0
-	var from, to syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &from)
-	b.ResetTimer()
-	for i := range b.N {
-		if waiting > 0 {
-			c.disturbed(i)
-		}
-		if c.reports && i%60 == 0 {
-			c.reportIdle(i / 60 % nodes)
-		}
-		name, app := fmt.Sprintf("plain-%d", i), "app"
-		request := int64(100)
-		if owned {
-			app = fmt.Sprintf("app-%d", i%apps)
-		} else {
-			request = int64(50 + 2*(i%apps))
-		}
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "bench", Name: name, UID: types.UID(name),
-				Labels: map[string]string{"app": app},
-			},
-			Spec: corev1.PodSpec{
-				SchedulerName: "all",
-				Containers: []corev1.Container{{
-					Name: "c", Image: "image",
-					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-						corev1.ResourceCPU:    *resource.NewMilliQuantity(request, resource.DecimalSI),
-						corev1.ResourceMemory: resource.MustParse("128Mi"),
-					}},
+}
+
+// nextOfMix returns the next pod of the mix.
+func (c *cluster) nextOfMix() *corev1.Pod {
+	i, yes := c.cycles, true
+	name, app, request := fmt.Sprintf("plain-%d", i), "app", int64(100)
+	switch {
+	case c.mix.owners > 0:
+		app = fmt.Sprintf("app-%d", i%c.mix.owners)
+	case c.mix.sizes > 1:
+		request = int64(50 + 2*(i%c.mix.sizes))
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bench", Name: name, UID: types.UID(name),
+			Labels: map[string]string{"app": app},
+		},
+		Spec: corev1.PodSpec{
+			SchedulerName: "all",
+			Containers: []corev1.Container{{
+				Name: "c", Image: "image",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU:    *resource.NewMilliQuantity(request, resource.DecimalSI),
+					corev1.ResourceMemory: resource.MustParse("128Mi"),
 				}},
-			},
+			}},
+		},
+	}
+	if c.mix.owners > 0 {
+		pod.Namespace = "default"
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, Controller: &yes,
+		}}
+	}
+	return pod
+}
+
+// cycle schedules the next pod of the mix.
+func (c *cluster) cycle(ranked bool) {
+	c.t.Helper()
+	logger, ctx, p, pod := klog.Background(), c.t.Context(), c.profiles["all"], c.nextOfMix()
+	c.cycles++
+	if err := c.cache.UpdateSnapshot(logger, c.snapshot); err != nil {
+		c.t.Fatal(err)
+	}
+	state, f := framework.NewCycleState(), p.Framework
+	if ranked {
+		f = p
+	}
+	if _, status, _ := f.RunPreFilterPlugins(ctx, state, pod); !status.IsSuccess() {
+		c.t.Fatal(status)
+	}
+	signature := f.SignPod(ctx, pod)
+	node := ""
+	if ranked {
+		node = p.GetNodeHint(ctx, pod, signature, state, 0)
+	}
+	if node != "" {
+		c.hinted++
+		info, err := c.snapshot.NodeInfos().Get(node)
+		if err != nil || !f.RunFilterPluginsWithNominatedPods(ctx, state, pod, info).IsSuccess() {
+			c.t.Fatal("the hint is refused")
 		}
-		if owned {
-			pod.Namespace = "default"
-			pod.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app,
-				Controller: &yes,
-			}}
-		}
-		if err := c.cache.UpdateSnapshot(logger, c.snapshot); err != nil {
-			b.Fatal(err)
-		}
-		state, f := framework.NewCycleState(), p.Framework
-		if ranked {
-			f = p
-		}
-		if _, status, _ := f.RunPreFilterPlugins(ctx, state, pod); !status.IsSuccess() {
-			b.Fatal(status)
-		}
-		signature := f.SignPod(ctx, pod)
-		node := ""
-		if ranked {
-			node = p.GetNodeHint(ctx, pod, signature, state, 0)
-		}
-		if node != "" {
-			hinted++
-			info, err := c.snapshot.NodeInfos().Get(node)
-			if err != nil || !f.RunFilterPluginsWithNominatedPods(ctx, state, pod, info).IsSuccess() {
-				b.Fatal("the hint is refused")
+		f.StoreScheduleResults(ctx, signature, node, node, nil, 0)
+	} else {
+		all, _ := c.snapshot.NodeInfos().List()
+		feasible, found := make([]fwk.NodeInfo, c.find), atomic.Int64{}
+		start := c.start
+		f.Parallelizer().Until(ctx, len(all), func(k int) {
+			if found.Load() >= int64(c.find) {
+				return
 			}
-			f.StoreScheduleResults(ctx, signature, node, node, nil, 0)
-		} else {
-			all, _ := c.snapshot.NodeInfos().List()
-			feasible, found := make([]fwk.NodeInfo, find), atomic.Int64{}
-			start := c.start
-			f.Parallelizer().Until(ctx, len(all), func(k int) {
-				if found.Load() >= int64(find) {
-					return
-				}
-				n := all[(start+k)%len(all)]
-				if f.RunFilterPluginsWithNominatedPods(ctx, state, pod, n).IsSuccess() {
-					if at := found.Add(1); at <= int64(find) {
-						feasible[at-1] = n
-					}
-				}
-			}, "Filter")
-			c.start += find
-			feasible = feasible[:min(int(found.Load()), find)]
-			if status := f.RunPreScorePlugins(ctx, state, pod, feasible); !status.IsSuccess() {
-				b.Fatal(status)
-			}
-			scores, status := f.RunScorePlugins(ctx, state, pod, feasible)
-			if !status.IsSuccess() {
-				b.Fatal(status)
-			}
-			best := scores[0]
-			for _, s := range scores {
-				if s.TotalScore > best.TotalScore {
-					best = s
+			n := all[(start+k)%len(all)]
+			if f.RunFilterPluginsWithNominatedPods(ctx, state, pod, n).IsSuccess() {
+				if at := found.Add(1); at <= int64(c.find) {
+					feasible[at-1] = n
 				}
 			}
-			if node = best.Name; ranked {
-				f.StoreScheduleResults(ctx, signature, "", node, nil, 0)
+		}, "Filter")
+		c.start += c.find
+		feasible = feasible[:min(int(found.Load()), c.find)]
+		if status := f.RunPreScorePlugins(ctx, state, pod, feasible); !status.IsSuccess() {
+			c.t.Fatal(status)
+		}
+		scores, status := f.RunScorePlugins(ctx, state, pod, feasible)
+		if !status.IsSuccess() {
+			c.t.Fatal(status)
+		}
+		best := scores[0]
+		for _, s := range scores {
+			if s.TotalScore > best.TotalScore {
+				best = s
 			}
 		}
-		assumed := pod.DeepCopy()
-		assumed.Spec.NodeName = node
-		if err := c.cache.AssumePod(logger, assumed); err != nil {
-			b.Fatal(err)
-		}
-		if c.reports {
-			estimated, _ := c.loads.Estimate(assumed, c.now)
-			c.loads.Assign(node, estimated)
-		}
-		if err := c.cache.AddPod(logger, assumed.DeepCopy()); err != nil {
-			b.Fatal(err)
+		if node = best.Name; ranked {
+			f.StoreScheduleResults(ctx, signature, "", node, nil, 0)
 		}
 	}
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &to)
-	cpu := func(r syscall.Rusage) time.Duration { return time.Duration(r.Utime.Nano() + r.Stime.Nano()) }
-	b.ReportMetric(float64((cpu(to)-cpu(from)).Microseconds())/float64(b.N), "cpu-µs/pod")
-	b.ReportMetric(float64(hinted)/float64(b.N), "ranked/pod")
+	assumed := pod.DeepCopy()
+	assumed.Spec.NodeName = node
+	if err := c.cache.AssumePod(logger, assumed); err != nil {
+		c.t.Fatal(err)
+	}
+	bound := assumed.DeepCopy()
+	if c.reports {
+		if status := f.RunReservePluginsReserve(ctx, state, assumed, node); !status.IsSuccess() {
+			c.t.Fatal(status)
+		}
+		c.bound.OnUpdate(pod, bound)
+	}
+	if err := c.cache.AddPod(logger, bound); err != nil {
+		c.t.Fatal(err)
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	toolscache "k8s.io/client-go/tools/cache"
 	basemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -55,7 +56,6 @@ type cluster struct {
 	store    *kube.Store
 	loads    *kube.Loads
 	now      time.Time
-	reports  bool // nodes report what they use, in benchmarks
 	factory  informers.SharedInformerFactory
 	profiles map[string]*Profile
 	sampled  map[string]bool // profiles that ask a part of the nodes
@@ -67,6 +67,14 @@ type cluster struct {
 	waiting []*corev1.Pod // pods of the queue, which are nominated to nodes
 	made    int
 
+	// Of benchmarks: which pods come, how many have come, of how many nodes upstream takes a sample, and whether nodes
+	// report what they use; then pods are reserved, and bound has them.
+	mix     mix
+	cycles  int
+	find    int
+	reports bool
+	bound   toolscache.ResourceEventHandler
+
 	hinted, spread, whole int // pods placed by a ranking, by one with spreading, by a pass over the nodes
 }
 
@@ -74,6 +82,12 @@ type cluster struct {
 const sampleOf = 7
 
 func newCluster(t testing.TB, seed uint64) *cluster {
+	t.Helper()
+	return newClusterBy(t, seed, true)
+}
+
+// newClusterBy makes a cluster with or without LoadAwareScheduling.
+func newClusterBy(t testing.TB, seed uint64, load bool) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), changes: &hooks.Changes{}, store: kube.NewStore(),
@@ -100,7 +114,7 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 	c.loads.OnChange(c.changes.Node, c.changes.Shown)
 	registry[loadaware.Name] = loadaware.Factory(c.loads, func() time.Time { return c.now })
 	for _, name := range []string{"all", "part"} {
-		cfg := profileOf(t, name)
+		cfg := profileOf(t, name, load)
 		f, err := frameworkruntime.NewFramework(t.Context(), registry, cfg,
 			frameworkruntime.WithInformerFactory(c.factory),
 			frameworkruntime.WithSnapshotSharedLister(c.snapshot),
@@ -122,7 +136,7 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 }
 
 // profileOf is the default profile with our plugins; the one that samples packs nodes and weighs spreading otherwise.
-func profileOf(t testing.TB, name string) *config.KubeSchedulerProfile {
+func profileOf(t testing.TB, name string, load bool) *config.KubeSchedulerProfile {
 	t.Helper()
 	cfg, err := latest.Default()
 	if err != nil {
@@ -143,7 +157,7 @@ func profileOf(t testing.TB, name string) *config.KubeSchedulerProfile {
 			}
 		case names.DefaultBinder:
 			enabled = append(enabled, config.Plugin{Name: nodenumaresource.Name, Weight: 2})
-			if name == "all" {
+			if name == "all" && load {
 				enabled = append(enabled, config.Plugin{Name: loadaware.Name, Weight: 3})
 			}
 		}
