@@ -28,10 +28,14 @@ type Changes struct {
 	seen, seenSets uint64
 }
 
-// Node logs a node that has changed. The change itself must be visible before the call.
+// Node logs a node that has changed. The change itself must be visible before the call. A node that is the last in the
+// log already is not logged again before the next snapshot: several accounts report the node of one pod.
 func (c *Changes) Node(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.next > c.seen && c.log[(c.next-1)%changesKept] == name {
+		return
+	}
 	c.log[c.next%changesKept] = name
 	c.next++
 }
