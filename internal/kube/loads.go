@@ -99,6 +99,14 @@ func (l *Loads) assignedAt(pod *corev1.Pod) (at time.Time, assigned bool) {
 	return p.Assigned, assigned
 }
 
+// IsAssigned reports whether a pod counts on a node.
+func (l *Loads) IsAssigned(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, assigned := l.pods[uid]
+	return assigned
+}
+
 // Estimate returns what the account knows of a pod that is assigned now. It fails for annotations that cannot be read.
 func (l *Loads) Estimate(pod *corev1.Pod, now time.Time) (load.Pod, error) {
 	return l.settings.Pod(pod, now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,16 +125,22 @@ func (*Plugin) Name() string { return Name }
 
 const stateKey fwk.StateKey = Name
 
-// cycle is what one scheduling cycle knows of its pod. It does not change.
+// cycle is what one scheduling cycle knows of its pod.
 type cycle struct {
 	pod    load.Pod
 	daemon bool
 	now    time.Time
 	trial  *placement.Trial // nil for none
+	// nominated are the pods that are nominated to the node for which the framework has cloned the cycle.
+	nominated []load.Pod
 }
 
-// Clone returns c.
-func (c *cycle) Clone() fwk.StateData { return c }
+// Clone returns a copy, to which nominated pods may be added.
+func (c *cycle) Clone() fwk.StateData {
+	out := *c
+	out.nominated = slices.Clip(c.nominated)
+	return &out
+}
 
 // refusal is a reason with its text, which users of Koordinator search for.
 type refusal struct {
@@ -181,8 +188,30 @@ func (p *Plugin) begin(cs fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 	return c, err
 }
 
-// PreFilterExtensions returns nil: what a node uses does not fall when a pod is chosen as a victim.
-func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+// PreFilterExtensions returns p, which counts nominated pods.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// AddPod counts a pod that is nominated to a node. A victim that stays after all was never removed.
+func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, _ fwk.NodeInfo,
+) *fwk.Status {
+	c, pod := placement.State[*cycle](cs, stateKey), added.GetPod()
+	if c != nil && !convert.IsReservePod(pod) && !p.loads.IsAssigned(pod.UID) {
+		estimated, _ := p.loads.Estimate(pod, c.now) // what cannot be read of it does not count
+		c.nominated = append(c.nominated, estimated)
+	}
+	return nil
+}
+
+// RemovePod removes a nominated pod. What a node uses does not fall when a pod is chosen as a victim.
+func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo,
+) *fwk.Status {
+	if c := placement.State[*cycle](cs, stateKey); c != nil {
+		c.nominated = slices.DeleteFunc(slices.Clone(c.nominated), func(n load.Pod) bool {
+			return n.UID == string(removed.GetPod().UID)
+		})
+	}
+	return nil
+}
 
 // read returns what the cycle knows of its pod; nil where no node is judged. A profile may enable Filter or Score and
 // not PreFilter.
@@ -243,10 +272,13 @@ func (p *Plugin) refuses(c *cycle, node *corev1.Node, allocatable load.Amounts) 
 	return r, true
 }
 
-// on returns the view of a node with the pod, and with those that are on trial.
+// on returns the view of a node with the pod, with those that are on trial, and with those that are nominated.
 func (c *cycle) on(node string, v load.View) load.View {
 	if c.trial != nil {
 		v = c.trial.Loads.On(node, v)
+	}
+	for _, n := range c.nominated {
+		v = v.With(n)
 	}
 	return v.With(c.pod)
 }
