@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"pgregory.net/rapid"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/load"
@@ -191,6 +192,50 @@ func TestLoadsFollowPods(t *testing.T) {
 	if got := loads.Pods("n"); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
+}
+
+// A scheduler that starts between two Bindings reads pods and NodeMetrics in any order, and counts what the last one did.
+func TestARestartedSchedulerCountsTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		live, restarted := kube.NewLoads(), kube.NewLoads()
+		for _, l := range []*kube.Loads{live, restarted} {
+			l.Enable(convert.LoadSettings{Factors: load.Percents{85, 70}}, time.Hour)
+		}
+		second := func(name string) time.Time {
+			return time.Unix(int64(rapid.IntRange(0, 200).Draw(t, name)), 0).UTC()
+		}
+		var events []func(*kube.Loads)
+		report := &load.Report{
+			Updated: second("updated"), Interval: time.Minute, Use: &load.Amounts{3000, 1 << 30},
+			Pods: map[string]load.PodUse{},
+		}
+		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
+			bound := loadPod(fmt.Sprint(i), "n")
+			at := second("bound")
+			bound.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at),
+			}}
+			if rapid.Bool().Draw(t, "reported") {
+				report.Pods["default/"+bound.Name] = load.PodUse{Use: load.Amounts{100, 1 << 20}, Prod: true}
+			}
+			estimated, _ := live.Estimate(bound, at)
+			live.Assign("n", estimated)
+			if rapid.Bool().Draw(t, "seen") {
+				live.PutPod(bound)
+			}
+			events = append(events, func(l *kube.Loads) { l.PutPod(bound) })
+		}
+		metric := &kube.NodeMetric{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Report: report}
+		live.PutMetric(metric)
+		events = append(events, func(l *kube.Loads) { l.PutMetric(metric) })
+		for _, event := range rapid.Permutation(events).Draw(t, "order") {
+			event(restarted)
+		}
+		if got, want := restarted.View("n"), live.View("n"); got != want {
+			t.Fatalf("after a restart %+v, before %+v", got, want)
+		}
+	})
 }
 
 func TestReportsExpireOnce(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/api/annotation"
 )
 
 // usedNode is a node with a NodeMetric.
@@ -53,5 +55,66 @@ func TestPodsAvoidNodesThatUseMuch(t *testing.T) {
 				t.Errorf("%s: reasons %v, want %s", name, codes, want)
 			}
 		}
+	}
+}
+
+// TestEachPodCountsOnceBesideOtherFeatures: nodes of 10 CPUs, of which 6.5 may be used. A pod of 1 CPU is expected to use
+// 0.85.
+func TestEachPodCountsOnceBesideOtherFeatures(t *testing.T) {
+	t.Parallel()
+	const now = `"2026-01-01T00:10:00Z"`
+	member := func(name string, cpus int) string {
+		return cpuPod(name, cpus, fmt.Sprintf(`, annotations: {%s: g, %s: '3'}`, annotation.GangName,
+			annotation.GangMinAvailable), "")
+	}
+	const low, high = ", priority: 1", ", priority: 1000"
+	for name, c := range map[string]struct {
+		input string
+		want  map[string]string // node of each pod; "" for one that waits
+	}{
+		"a Reservation uses nothing, and its owner counts once": {
+			usedNode("n0", "2", now) + reservationFor("r", "web", "a: b", "cpu: 4", "") +
+				using("owner", "web", "", "cpu: 4", "") + cpuPod("first", 1, "", "") + cpuPod("second", 1, "", ""),
+			map[string]string{"owner": "n0", "first": "n0", "second": ""}, // 2 + 3.4 + 0.85
+		},
+		"a pod beside an unused Reservation": {
+			usedNode("n0", "2", now) + reservationFor("r", "web", "a: b", "cpu: 6", "") + cpuPod("first", 1, "", ""),
+			map[string]string{"first": "n0"},
+		},
+		"members of a gang count for each other": {
+			usedNode("n0", "4800m", now) + usedNode("n1", "5", now) + member("a", 1) + member("b", 1) + member("c", 1),
+			map[string]string{"a": "n0", "b": "n1", "c": "n0"},
+		},
+		"a gang that does not start leaves nothing behind": {
+			usedNode("n0", "5", now) + usedNode("n1", "5", now) + member("a", 1) + member("b", 1) + member("c", 1) +
+				cpuPod("first", 1, "", low) + cpuPod("second", 1, "", low) + cpuPod("third", 1, "", low),
+			map[string]string{"a": "", "b": "", "c": "", "first": "n0", "second": "n1", "third": ""},
+		},
+		"no pod is preempted for a node that uses too much": {
+			usedNode("n0", "9", now) + cpuPod("victim", 9, "", low+", nodeName: n0") + cpuPod("first", 9, "", high),
+			map[string]string{"victim": "n0", "first": ""},
+		},
+		"a pod of another scheduler counts by its estimate": {
+			usedNode("n0", "5", now) + cpuPod("foreign", 1, "", ", nodeName: n0, schedulerName: other") +
+				cpuPod("first", 1, "", ""),
+			map[string]string{"foreign": "n0", "first": ""},
+		},
+	} {
+		r, _ := simulate(t, c.input, "-")
+		for pod, node := range c.want {
+			if got := stateOf(r, pod); got.Node != node {
+				t.Errorf("%s: %s is on %q, want %q: %+v", name, pod, got.Node, node, got.Reasons)
+			}
+		}
+	}
+}
+
+func TestAPodThatIsRefusedForUseTakesNothingOfItsQuota(t *testing.T) {
+	t.Parallel()
+	const inQuota = ", labels: {quota.scheduling.koordinator.sh/name: q}"
+	r, _ := simulate(t, usedNode("n0", "9", `"2026-01-01T00:10:00Z"`)+elastic(koordinator, "q", "",
+		"{cpu: 4}", "{cpu: 4}")+cpuPod("a", 4, inQuota, ""), "-")
+	if got := stateOf(r, "a"); got.Node != "" || r.Quotas[0].Used["cpu"] != "0" {
+		t.Errorf("the pod is on %q, its quota has %v in use", got.Node, r.Quotas[0].Used)
 	}
 }

@@ -209,6 +209,46 @@ func TestScoreAndReserve(t *testing.T) {
 	}
 }
 
+// The framework clones a cycle for each node with nominated pods, and removes and adds victims on copies.
+func TestNominatedPodsCountAndVictimsStay(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, `{}`, nil)
+	j.metric(5000, 0)
+	info := framework.NewNodeInfo()
+	info.SetNode(j.node)
+	cs, pod := framework.NewCycleState(), onePod("a")
+	j.PreFilter(t.Context(), cs, pod, nil)
+	passes := func(cs fwk.CycleState) bool { return j.Filter(t.Context(), cs, pod, info).IsSuccess() }
+	extensions := j.PreFilterExtensions()
+	put := func(name string, change func(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo,
+	) *fwk.Status, on fwk.CycleState,
+	) {
+		p, err := framework.NewPodInfo(onePod(name))
+		if err != nil || !change(t.Context(), on, pod, p, info).IsSuccess() {
+			t.Fatal(name, err)
+		}
+	}
+	one, two := cs.Clone(), cs.Clone()
+	put("b", extensions.AddPod, one)
+	put("c", extensions.AddPod, two)
+	put("c", extensions.RemovePod, two)
+	if !passes(cs) || passes(one) || !passes(two) {
+		t.Errorf("the node passes: %v; with a nominated pod: %v; without it again: %v; want all but the second",
+			passes(cs), passes(one), passes(two))
+	}
+	j.Reserve(t.Context(), framework.NewCycleState(), onePod("v"), "n")
+	victim := cs.Clone()
+	put("v", extensions.RemovePod, victim)
+	if passes(victim) {
+		t.Error("the use of a victim does not count")
+	}
+	j.metric(4500, 0)
+	put("v", extensions.AddPod, victim)
+	if !passes(victim) {
+		t.Error("a victim that stays counts twice")
+	}
+}
+
 func TestPodsWakeForANodeThatDoesNotRefuseThem(t *testing.T) {
 	t.Parallel()
 	j := newJudging(t, `{}`, nil)

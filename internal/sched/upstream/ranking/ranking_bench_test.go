@@ -45,8 +45,8 @@ func BenchmarkCycleBesideNominatedPods(b *testing.B) {
 	}
 }
 
-// BenchmarkCycleByLoad is BenchmarkCycle without and with LoadAwareScheduling, by rankings: 50 pods without, 100 with and
-// 50 without, and so on, so that what else the machine does hits both. Before every sixtieth pod a node gets a new
+// BenchmarkCycleByLoad is BenchmarkCycle without and with LoadAwareScheduling, by rankings: 50 pods without, 100 with
+// and 50 without, and so on, so that what else the machine does hits both. Before every sixtieth pod a node gets a new
 // NodeMetric, as of 1,000 nodes that report each minute at 1,000 pods/s. without-µs/pod and more-µs/pod are user +
 // system time, more-B/pod is allocated. A garbage collection hits either.
 func BenchmarkCycleByLoad(b *testing.B) {
