@@ -653,6 +653,8 @@ func TestTheManagerFollowsTheSchedulersQuotas(t *testing.T) {
 func TestTheDeschedulerHasTheRightsOfItsConfiguration(t *testing.T) {
 	t.Parallel()
 	const nodeMetrics = "- apiGroups: [slo.koordinator.sh]\n  resources: [nodemetrics]\n  verbs: [list, watch]\n"
+	const nomination = "- apiGroups: [\"\"]\n  resources: [pods/status]\n  verbs: [patch]\n"
+	const costs = "- apiGroups: [\"\"]\n  resources: [pods]\n  verbs: [patch]\n"
 	const requests = "- apiGroups: [lifecycle.k8s.io]\n  resources: [evictionrequests]\n" +
 		"  verbs: [get, list, watch, create, delete]\n"
 	plugin := `{"profiles":[{"name":"a","plugins":{"balance":{"enabled":[{"name":"%s"}]}}}]}`
@@ -660,6 +662,8 @@ func TestTheDeschedulerHasTheRightsOfItsConfiguration(t *testing.T) {
 		`"args":{"evictionPolicy":"%s"}}]}]}`
 	for right, c := range map[string]struct{ config, with, without string }{
 		nodeMetrics: {plugin, "LowNodeLoad", "LowNodeUtilization"},
+		nomination:  {plugin, "MakeRoom", "LowNodeLoad"},
+		costs:       {plugin, "ScaleDownBinPack", "MakeRoom"},
 		requests:    {policy, "Request", "Eviction"},
 	} {
 		has := func(value string) bool {

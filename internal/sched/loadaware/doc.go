@@ -5,7 +5,7 @@
 // NodeMetric becomes too old. Each of these is logged as a change of the node, so that rankings of nodes evaluate it
 // again, and no other node. A pod costs one estimate, and one look at the account for each node that is evaluated.
 //
-// A pod that is nominated to a node counts there for the pods that come before it. Victims count until they are gone.
+// A pod that is nominated to a node counts there for pods of a lower priority. Victims count until they are gone.
 //
 // Without any NodeMetric in the cluster, the plugin skips every pod.
 package loadaware

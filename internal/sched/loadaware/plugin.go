@@ -191,7 +191,7 @@ func (p *Plugin) begin(cs fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 // PreFilterExtensions returns p, which counts nominated pods.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod counts a pod that is nominated to a node. A victim that stays after all was never removed.
+// AddPod counts a pod that is nominated to a node. A victim that is kept after all was never removed.
 func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	c, pod := placement.State[*cycle](cs, stateKey), added.GetPod()

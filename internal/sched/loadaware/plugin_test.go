@@ -210,7 +210,7 @@ func TestScoreAndReserve(t *testing.T) {
 }
 
 // The framework clones a cycle for each node with nominated pods, and removes and adds victims on copies.
-func TestNominatedPodsCountAndVictimsStay(t *testing.T) {
+func TestNominatedPodsAndVictimsCount(t *testing.T) {
 	t.Parallel()
 	j := newJudging(t, `{}`, nil)
 	j.metric(5000, 0)
@@ -245,7 +245,7 @@ func TestNominatedPodsCountAndVictimsStay(t *testing.T) {
 	j.metric(4500, 0)
 	put("v", extensions.AddPod, victim)
 	if !passes(victim) {
-		t.Error("a victim that stays counts twice")
+		t.Error("a victim that is kept counts twice")
 	}
 }
 
