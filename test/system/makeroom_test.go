@@ -64,6 +64,9 @@ func TestPodsMoveToRoomThatIsHeld(t *testing.T) {
 		{"a policy brings the free GPUs of two nodes together", func(t *testing.T, l *local) {
 			defragmentByPolicy(t, l, config)
 		}},
+		{"a policy takes a pod off a node that uses too much", func(t *testing.T, l *local) {
+			relieveByPolicy(t, l, config)
+		}},
 	} {
 		if !t.Run(c.name, func(t *testing.T) { c.try(t, l) }) {
 			return
@@ -510,5 +513,32 @@ func defragmentByPolicy(t *testing.T, l *local, config string) {
 	jobs := r.moved(t, 1, places)
 	if plugin := jobs[0].Annotations[annotation.MigrationPlugin]; plugin != "policy/Defragment" {
 		t.Errorf("the job is of %q", plugin)
+	}
+}
+
+// relieveByPolicy: two pods request little, and use 52 of the 64 CPUs of their node by its reports. One of them moves to
+// the node that uses nothing, where it is within the thresholds.
+func relieveByPolicy(t *testing.T, l *local, config string) {
+	r := newRooms(t, l, "load")
+	defer r.end(t)
+	_, err := l.client.CoreV1().ConfigMaps("tenon-system").Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "slo-controller-config"},
+		Data: map[string]string{
+			"colocation-config": `{"metricAggregateDurationSeconds":2,"metricReportIntervalSeconds":1}`,
+		},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	r.deploy(t, "busy", pod("busy", object.Requests("cpu", "1", "memory", "1Gi"), object.Grace(1),
+		object.Annotation("tenon.sh/simulate", `{"cpu":"26","memory":"1Gi"}`)), armNode, armNode)
+	places := placed(t, l)
+	useConfig(t, l, config, fmt.Sprintf(onePolicy, "LowNodeLoad", "{lowThresholds: {cpu: 45}, highThresholds: "+
+		"{cpu: 75}, anomalyCondition: {consecutiveAbnormalities: 2}, evictableNamespaces: {include: [load]}, "+
+		"nodeSelector: {matchLabels: {kubernetes.io/arch: arm64}}}"))
+	defer useConfig(t, l, config, noPolicies)
+	jobs := r.moved(t, 1, places)
+	p := r.pod(t, jobs[0].Status.PodRef.Name)
+	if plugin := jobs[0].Annotations[annotation.MigrationPlugin]; plugin != "policy/LowNodeLoad" ||
+		p.Spec.NodeName != otherArmNode {
+		t.Errorf("the job is of %q, and moved its pod to %s", plugin, p.Spec.NodeName)
 	}
 }

@@ -175,9 +175,13 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	if err != nil {
 		return fmt.Errorf("find the binary to start the components with: %w", err)
 	}
+	given := manifests()
+	if f.config != "" {
+		given = append(given, []byte(pluginRights), []byte(pluginRightsBound))
+	}
 	begun := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
-		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: manifests(),
+		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: given,
 		Admission: deploy.Webhooks(simnode.SchedulerNames()...), RequireNRIPlugin: f.fences, Report: console.step,
 		Lease: f.lease, RevokeAfter: f.revoke, DeschedulerConfig: f.config,
 	})

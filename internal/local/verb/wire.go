@@ -34,6 +34,24 @@ func manifests() [][]byte {
 	return slices.Concat(deploy.CRDs(), deploy.RBAC(), deploy.PriorityClasses())
 }
 
+// pluginRights is what the chart gives the descheduler for single plugins and fields of its configuration.
+const pluginRights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: tenon-descheduler-plugins}
+rules:
+- {apiGroups: [slo.koordinator.sh], resources: [nodemetrics], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods, pods/status], verbs: [patch]}
+- {apiGroups: [""], resources: [pods], verbs: [delete]}
+- {apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: [get]}
+`
+
+const pluginRightsBound = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: tenon-descheduler-plugins}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenon-descheduler-plugins}
+subjects: [{kind: ServiceAccount, namespace: tenon-system, name: tenon-descheduler}]
+`
+
 // ports are those of the services, saved by the process that started the cluster.
 type ports = map[datadir.Service]int
 
