@@ -194,7 +194,8 @@ func TestLoadsFollowPods(t *testing.T) {
 	}
 }
 
-// A scheduler that starts between two Bindings reads pods and NodeMetrics in any order, and counts what the last one did.
+// A scheduler that starts between two Bindings reads pods and NodeMetrics in any order, and counts what the one before
+// it did.
 func TestARestartedSchedulerCountsTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -58,8 +58,8 @@ func TestPodsAvoidNodesThatUseMuch(t *testing.T) {
 	}
 }
 
-// TestEachPodCountsOnceBesideOtherFeatures: nodes of 10 CPUs, of which 6.5 may be used. A pod of 1 CPU is expected to use
-// 0.85.
+// TestEachPodCountsOnceBesideOtherFeatures: nodes of 10 CPUs, of which 6.5 may be used. A pod of 1 CPU is expected to
+// use 0.85.
 func TestEachPodCountsOnceBesideOtherFeatures(t *testing.T) {
 	t.Parallel()
 	const now = `"2026-01-01T00:10:00Z"`

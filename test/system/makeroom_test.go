@@ -516,8 +516,8 @@ func defragmentByPolicy(t *testing.T, l *local, config string) {
 	}
 }
 
-// relieveByPolicy: two pods request little, and use 52 of the 64 CPUs of their node by its reports. One of them moves to
-// the node that uses nothing, where it is within the thresholds.
+// relieveByPolicy: two pods request little, and use 52 of the 64 CPUs of their node by its reports. One of them moves
+// to the node that uses nothing, where it is within the thresholds.
 func relieveByPolicy(t *testing.T, l *local, config string) {
 	r := newRooms(t, l, "load")
 	defer r.end(t)
