@@ -100,11 +100,11 @@ finish() {
 # Ctrl-C does not reach what runs in the background.
 trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 
-# bench prints figures, each time anew.
+# bench prints figures, each time anew; of the measurements whose names match RUN, if it is set.
 bench() {
   mkdir -p "$cache/test"
   $GO test -c -tags "$TAGS e2e_node" -o "$cache/test/bench.test" ./test/bench/agent || { failed=1; return; }
-  (cd test/bench/agent && TENON_NODE_TOOLS=$dir "$cache/test/bench.test" -test.v -test.timeout 30m) || failed=1
+  (cd test/bench/agent && TENON_NODE_TOOLS=$dir "$cache/test/bench.test" -test.v -test.timeout 30m ${RUN:+-test.run "$RUN"}) || failed=1
 }
 
 # build_programs makes what levels 3 to 5 and the faults run of Tenon, beside the tools: nothing is linked anew that is current.

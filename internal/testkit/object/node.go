@@ -5,10 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -43,6 +45,17 @@ func Topology(node string, m *topo.Machine, annotations map[string]string) *v1al
 	}
 	maps.Copy(t.Annotations, annotations)
 	return t
+}
+
+// NodeSLO returns the NodeSLO of a node whose best-effort pods are suppressed up to a use of the node in percent.
+func NodeSLO(node string, policy slo.CPUSuppressPolicy, percent int64) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": slo.GroupVersion().String(), "kind": slo.NodeSLOKind,
+		"metadata": map[string]any{"name": node},
+		"spec": map[string]any{"resourceUsedThresholdWithBE": map[string]any{
+			"enable": true, "cpuSuppressThresholdPercent": percent, "cpuSuppressPolicy": string(policy),
+		}},
+	}}
 }
 
 // Quota returns an ElasticQuota named "namespace/name", with labels from keys and values in turn.

@@ -58,6 +58,10 @@ func TestTwoNodes(t *testing.T) {
 	check(t, two, "memory comes from the NUMA node of the pod's CPUs",
 		func(t *testing.T) { memoryIsLocal(t, n, r.lsr) })
 	check(t, two, "a group that was changed by hand is set back", func(t *testing.T) { setBack(t, n, r) })
+	check(t, two, "batch pods have the weight and the limits of their batch resources",
+		func(t *testing.T) { batchValues(t, n) })
+	check(t, two, "best-effort pods give way to a load, on all NUMA nodes, and get all back",
+		func(t *testing.T) { bestEffortGivesWay(t, n, r) })
 	check(t, two, "while the agent is dead no pod with CPUs of its own starts, and others do",
 		func(t *testing.T) { agentDies(t, n, r, annotation.NRIPlugin) })
 	check(t, two, "a restart of containerd changes no running pod, and new ones get their CPUs", func(t *testing.T) {

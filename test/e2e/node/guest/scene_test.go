@@ -113,7 +113,7 @@ func (n *node) readyNode(ctx context.Context) error {
 }
 
 // option changes a pod before it is sent.
-type option func(*corev1.Pod)
+type option = object.PodOption
 
 // oneNode asks for CPUs and memory of one NUMA node.
 func oneNode(p *corev1.Pod) {

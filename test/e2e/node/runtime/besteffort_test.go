@@ -72,21 +72,28 @@ func TestBEPodsGiveTheirCPUTimeToALoadAndGetItBack(t *testing.T) {
 		return err
 	})
 	const least = 2 * time.Millisecond
-	r, read := w.s.WatchLoad(w, b.Group, least, func() { w.start(b, "main") })
-	if before := read[0].Quota; before > least {
-		fmt.Printf("     suppression of best-effort pods: from %v to %v in each 100 ms after %v, effective after %v\n",
-			before, least, r.Quota.Round(time.Millisecond), r.Use.Round(time.Millisecond))
+	r, known := stage.React(w.s.Watch(b.Group, func() {
+		w.start(b, "main")
+		w.file(w.s.BestEffortGroup(), "cpu.cfs_quota_us", "2000", "cpu.max", "2000 100000")
+		from, err := w.s.Use(b.Group)
+		testkit.Check(w, err)
+		stage.Await(w, "a second of the load's CPU time", func() error {
+			to, err := w.s.Use(b.Group)
+			switch be, ls := to.BE-from.BE, to.LS-from.LS; {
+			case err != nil:
+				return err
+			case ls < time.Second:
+				return fmt.Errorf("it used %v", ls)
+			case be > ls/5:
+				w.Errorf("best-effort pods used %v beside %v of the load", be, ls)
+			}
+			return nil
+		})
+	}), least)
+	if known {
+		fmt.Printf("     best-effort pods have the least quota %v after a load began, and keep to it after %v\n",
+			r.Quota.Round(time.Millisecond), r.Use.Round(time.Millisecond))
 	}
-	from := read[len(read)-1]
-	stage.Await(w, "a second of the load's CPU time", func() error {
-		to, err := w.s.Use(b.Group)
-		if err == nil && to.LS-from.LS < time.Second {
-			err = fmt.Errorf("it used %v", to.LS-from.LS)
-		} else if err == nil && to.BE-from.BE > (to.LS-from.LS)/5 {
-			w.Errorf("best-effort pods used %v beside %v of the load", to.BE-from.BE, to.LS-from.LS)
-		}
-		return err
-	})
 	w.file(be.Group, "cpu.cfs_quota_us", "2000", "cpu.max", "2000 100000")
 	w.condition("tenon.sh/BestEffortSuppressed", "True", "OtherPodsUseTheNode")
 	end()

@@ -4,17 +4,18 @@ package stage
 
 import (
 	"fmt"
+	"os"
 	"path"
+	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // BestEffortGroup is the cgroup that a kubelet makes for BestEffort pods.
@@ -24,16 +25,8 @@ func (s *Stage) BestEffortGroup() string { return path.Join(s.group, "kubepods",
 // Its end takes the NodeSLO away; it is called when the test ends, if not before.
 func (p *Plane) Suppress(node string, percent int64) (end func()) {
 	p.t.Helper()
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&slo.NodeSLO{
-		TypeMeta:   metav1.TypeMeta{APIVersion: slo.GroupVersion().String(), Kind: slo.NodeSLOKind},
-		ObjectMeta: metav1.ObjectMeta{Name: node},
-		Spec: slo.NodeSLOSpec{ResourceUsedThresholdWithBE: &slo.ResourceThresholdStrategy{
-			Enable: new(true), CPUSuppressThresholdPercent: &percent, CPUSuppressPolicy: slo.CPUCfsQuotaPolicy,
-		}},
-	})
-	must(p.t, err)
-	_, err = p.Dynamic.Resource(slo.NodeSLOs()).Create(p.t.Context(), &unstructured.Unstructured{Object: object},
-		metav1.CreateOptions{})
+	_, err := p.Dynamic.Resource(slo.NodeSLOs()).Create(p.t.Context(),
+		object.NodeSLO(node, slo.CPUCfsQuotaPolicy, percent), metav1.CreateOptions{})
 	must(p.t, err)
 	end = func() {
 		ctx, cancel := timeout(patience)
@@ -42,6 +35,49 @@ func (p *Plane) Suppress(node string, percent int64) (end func()) {
 	}
 	p.t.Cleanup(end)
 	return end
+}
+
+// HideOthers lets /proc/stat count what pods use alone, until the test ends: other work of the machine is no use of the
+// node then, though it takes CPU time from all.
+func (s *Stage) HideOthers() {
+	s.t.Helper()
+	real, err := os.ReadFile("/proc/stat")
+	must(s.t, err)
+	_, rest, _ := strings.Cut(string(real), "\nintr")
+	f, err := os.Create(s.Path("stat"))
+	must(s.t, err)
+	write := func() {
+		used, err := s.used(path.Join(s.group, "kubepods"))
+		if err != nil {
+			return // there is no pod yet
+		}
+		text, n := "", int64(goruntime.NumCPU())
+		for i := int64(-1); i < n; i++ {
+			name, ticks := "cpu ", used.Milliseconds()/10
+			if i >= 0 {
+				name, ticks = fmt.Sprint("cpu", i), ticks/n
+			}
+			text += fmt.Sprintf("%s %012d 0 0 0 0 0 0 0 0 0\n", name, ticks)
+		}
+		_, _ = f.WriteAt([]byte(text+"intr"+rest), 0)
+	}
+	must(s.t, s.hierarchies.Make(path.Join(s.group, "kubepods")))
+	write()
+	Bind(s.t, f.Name(), "/proc/stat")
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(10 * time.Millisecond); ; write() {
+			select {
+			case <-tick.C:
+			case <-ended:
+				tick.Stop()
+				_ = f.Close()
+				return
+			}
+		}
+	}()
+	s.t.Cleanup(func() { close(ended); <-done })
 }
 
 // Use is the CPU time that best-effort pods and another group have used at a time, and the quota of the former in a
@@ -94,50 +130,66 @@ func (s *Stage) quota(group string) (time.Duration, error) {
 	return time.Duration(n) * time.Microsecond, err
 }
 
+// Watch calls load, and returns what best-effort pods and a group have used meanwhile, read each 5 ms.
+func (s *Stage) Watch(ls string, load func()) []Use {
+	ended, read := make(chan struct{}), make(chan []Use)
+	go func() {
+		var all []Use
+		defer func() { read <- all }()
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			if u, err := s.Use(ls); err == nil {
+				all = append(all, u)
+			}
+			select {
+			case <-tick.C:
+			case <-ended:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	func() {
+		defer close(ended)
+		load()
+	}()
+	return <-read
+}
+
 // Reaction is how long after the beginning of a load best-effort pods had a quota of no more than a target, and used no
 // more than that.
 type Reaction struct{ Quota, Use time.Duration }
 
-// period is that of quotas.
-const period = quotaPeriod * time.Microsecond
+// Begun returns the index at which the load of the group that was watched has begun: the group has used 20 ms.
+func Begun(read []Use) int {
+	return max(0, slices.IndexFunc(read, func(u Use) bool { return u.LS-read[0].LS >= 20*time.Millisecond }))
+}
 
-// WatchLoad reads what best-effort pods and a group use from before load is called until both have reached what follows
-// from it: the group uses CPUs, and best-effort pods no more than a target in each period of quotas. It returns what it
-// read. A use counts with 3 ms more than the target: the kernel takes back what was too much in later periods.
-func (s *Stage) WatchLoad(t testing.TB, ls string, target time.Duration, load func()) (Reaction, []Use) {
-	t.Helper()
-	const started, tolerance, step = 20 * time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond
-	called := make(chan struct{})
-	go func() { defer close(called); load() }()
-	var read []Use
-	var r Reaction
-	begun := -1
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(step) {
-		u, err := s.Use(ls)
-		must(t, err)
-		read = append(read, u)
-		now := len(read) - 1
-		if begun < 0 && u.LS-read[0].LS >= started {
-			begun = now
-		}
-		if begun < 0 {
+// React returns the reaction to the load of the group that was watched; false if best-effort pods had no more than the
+// target before, or no quota, or never came down to it. In the first period of a quota 3 ms more than the target count as the
+// target: the kernel takes back in later periods what was too much.
+func React(read []Use, target time.Duration) (r Reaction, ok bool) {
+	const tolerance, period = 3 * time.Millisecond, quotaPeriod * time.Microsecond
+	begun := Begun(read)
+	if read[begun].Quota <= target {
+		return r, false
+	}
+	for first, u := range read[begun:] {
+		if u.Quota > target {
 			continue
 		}
 		since := u.At.Sub(read[begun].At)
-		if r.Quota == 0 && u.Quota >= 0 && u.Quota <= target {
+		if r.Quota == 0 {
 			r.Quota = since
 		}
-		first := begun
-		for first < now && u.At.Sub(read[first+1].At) >= period {
-			first++
-		}
-		if r.Quota > 0 && u.At.Sub(read[first].At) >= period && u.BE-read[first].BE <= target+tolerance {
-			r.Use = max(since-period, r.Quota)
-			<-called
-			return r, read
+		for _, later := range read[begun+first:] {
+			if later.At.Sub(u.At) >= period {
+				if later.BE-u.BE <= target+tolerance {
+					r.Use = since
+					return r, true
+				}
+				break
+			}
 		}
 	}
-	t.Fatalf("waited %v for best-effort pods to use %v in %v, they have %+v of late", patience, target, period,
-		read[max(0, len(read)-30):])
-	return r, read
+	return r, false
 }
