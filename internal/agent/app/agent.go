@@ -210,10 +210,15 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.usage, err = usage.New(usage.Options{
+	measured := usage.Options{
 		Root: o.Root, Groups: a.enforcer.Groups, Machine: a.Machine, Sampled: a.showUse, Interval: o.UsageInterval,
 		Clock: o.Clock,
-	})
+	}
+	if o.UsageInterval == 0 {
+		measured.Yields = a.enforcer.IsBestEffort
+		measured.Glanced = func(at time.Time, milliCPU int64) { a.suppressor.Glance(at, milliCPU) }
+	}
+	a.usage, err = usage.New(measured)
 	if err != nil {
 		a.notes = append(a.notes, "what the node uses is not measured: "+err.Error())
 	} else {

@@ -75,7 +75,8 @@ type Options struct {
 	CgroupRoot string
 	// Resync is the time between two looks at the whole tree and at the kubelet's state; default 30 s.
 	Resync time.Duration
-	// UsageInterval is the time between two measurements of what the node uses; default 0.5 s.
+	// UsageInterval is the time between two measurements of what the node uses; default 1 s, with a glance
+	// each half second.
 	UsageInterval time.Duration
 
 	// NRISocket is the runtime's NRI socket, HookSocket the one on which the runtime proxy asks; "" for none.

@@ -1,7 +1,7 @@
 // Package besteffort makes the best-effort pods of a node give way to the others, as the NodeSLO of the node says.
 //
 //	NodeSLO ────────────┬─► Suppressor (core/suppress) ─► desired.Limit ─► apply.Engine
-//	usage.Sample ───────┴─► Evictor (core/suppress) ─► Eviction ─► status.Reporter: deletes the pod
+//	usage.Collector ────┴─► Evictor (core/suppress) ─► Eviction ─► status.Reporter: deletes the pod
 //
 // It decides nothing that core/suppress does not: it adds up what pods use and request, and hands the limit to the
 // engine, whose table and order of writes hold for it too. Without a NodeSLO, or with one that is not enabled,

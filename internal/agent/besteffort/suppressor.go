@@ -71,8 +71,10 @@ type Suppressor struct {
 	keeps    bool            // the quota of BestEffort pods was set, or may have been by an earlier agent
 	state    State
 	order    order
-	measured time.Time // of the last sample
-	moved    time.Time // of the last sample after which they got more or less
+	hosts    int64     // milli-CPU of those applications in the last sample
+	sampled  time.Time // of the last sample
+	measured time.Time // when what the limit follows from was measured
+	moved    time.Time // when that last gave them more or less
 }
 
 // order is an order of CPUs with what it was computed from.
@@ -140,9 +142,34 @@ func (s *Suppressor) State() State {
 func (s *Suppressor) Tick(sample *usage.Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	view, again := s.o.Engine.View(), sample.Time.Equal(s.measured)
-	s.measured = sample.Time
-	if again || s.strategy == nil || view.Machine() == nil || sample.Capacity.MilliCPU <= 0 || !s.o.Writes() {
+	if sample.Time.Equal(s.sampled) {
+		return
+	}
+	s.sampled = sample.Time
+	nonBE, hosts := s.sum(sample)
+	s.hosts = hosts
+	s.limit(sample.Time, suppress.Use{
+		Capacity: sample.Capacity.MilliCPU, NonBE: nonBE, System: sample.System.MilliCPU, Reserved: s.o.Reserved(),
+	})
+}
+
+// Glance takes what is used, in a shorter time than that of a sample, by others than best-effort pods and the system.
+// More than in the last sample is a load that has begun; less has no effect before the next sample.
+func (s *Suppressor) Glance(at time.Time, milliCPU int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	use := s.state.Use
+	if milliCPU -= s.hosts; milliCPU > use.NonBE {
+		use.NonBE = milliCPU
+		s.limit(at, use)
+	}
+}
+
+// limit sets the limit that follows from a use. The caller holds mu.
+func (s *Suppressor) limit(at time.Time, use suppress.Use) {
+	view := s.o.Engine.View()
+	s.measured = at
+	if s.strategy == nil || view.Machine() == nil || use.Capacity <= 0 || !s.o.Writes() {
 		return
 	}
 	now := State{
@@ -150,10 +177,7 @@ func (s *Suppressor) Tick(sample *usage.Sample) {
 			ThresholdPercent: or(s.strategy.CPUSuppressThresholdPercent, defaultThreshold),
 			MinPercent:       or(s.strategy.CPUSuppressMinPercent, 0),
 		},
-		Use: suppress.Use{
-			Capacity: sample.Capacity.MilliCPU, NonBE: s.nonBE(sample), System: sample.System.MilliCPU,
-			Reserved: s.o.Reserved(),
-		},
+		Use: use,
 	}
 	allowed := now.Use.Allowed(now.Limits)
 	pool := view.BEPool()
@@ -182,8 +206,9 @@ func (s *Suppressor) Tick(sample *usage.Sample) {
 	s.setState(now)
 }
 
-// growthPace is the least time between a change and growth after it: a second, less what a tick may be early.
-const growthPace = time.Second - usage.Interval/2
+// growthPace is the least time between a change and growth after it: that between two samples, less what one may be
+// early, and more than that between a glance and the next sample.
+const growthPace = usage.Interval * 3 / 4
 
 // paced returns the next amount, or before if that is less and the last change too recent. The caller holds mu.
 func (s *Suppressor) paced(before, next int64) int64 {
@@ -208,19 +233,22 @@ func or(field *int64, otherwise int64) int64 {
 // defaultThreshold is the default of cpuSuppressThresholdPercent.
 const defaultThreshold int64 = 65
 
-// nonBE returns what pods and applications use that are not best-effort. A pod that the engine does not know counts.
-func (s *Suppressor) nonBE(sample *usage.Sample) (milli int64) {
+// sum returns what pods and applications use that are not best-effort, and what such applications use. A pod that the
+// engine does not know is not best-effort.
+func (s *Suppressor) sum(sample *usage.Sample) (milli, hosts int64) {
 	for uid, used := range sample.Pods {
 		if !s.o.Engine.IsBestEffort(uid) {
 			milli += used.MilliCPU
 		}
 	}
 	for name, used := range sample.Hosts {
-		if !s.batch[name] {
+		if s.batch[name] {
+			hosts += used.MilliCPU
+		} else {
 			milli += used.MilliCPU
 		}
 	}
-	return milli
+	return milli, hosts
 }
 
 // orderOf returns the order of CPUs, computed anew after a change alone.

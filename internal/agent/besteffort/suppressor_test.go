@@ -162,6 +162,48 @@ func TestBestEffortPodsShrinkAtOnceAndGrowInSteps(t *testing.T) {
 	}
 }
 
+// A glance sees a load begin, and nothing else.
+func TestBestEffortPodsShrinkAtAGlance(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, desired.V2)
+	object := &slo.NodeSLO{Spec: slo.NodeSLOSpec{
+		ResourceUsedThresholdWithBE: enabled(""),
+		HostApplications:            []slo.HostApplicationSpec{{Name: "batch", QoS: qos.BE.String()}},
+	}}
+	glance := func(milli int64) int {
+		n.time = n.time.Add(time.Second / 2)
+		n.suppressor.Glance(n.time, milli)
+		n.must(n.engine.Reconcile())
+		cpus := cpuset.MustParse(n.read(beContainer, "cpuset.cpus"))
+		return cpus.Len()
+	}
+	if got := glance(40_000); got != 40 {
+		t.Errorf("without a NodeSLO: %d CPUs, want 40", got)
+	}
+	n.suppressor.Follow(object)
+	if got := glance(40_000); got != 40 {
+		t.Errorf("before a sample: %d CPUs, want 40", got)
+	}
+	n.time = n.time.Add(time.Second)
+	n.suppressor.Tick(&usage.Sample{
+		Time: n.time, Capacity: usage.Amounts{MilliCPU: 40_000}, System: usage.Amounts{MilliCPU: 2000},
+		Pods:  map[string]usage.Amounts{"ls": {MilliCPU: 10_000}},
+		Hosts: map[string]usage.Amounts{"batch": {MilliCPU: 5000}},
+	})
+	for i, step := range []struct {
+		milli int64
+		want  int
+	}{{5000, 14}, {15_000, 14}, {19_000, 10}, {15_000, 10}, {40_000, 2}} {
+		if got := glance(step.milli); got != step.want {
+			t.Errorf("step %d, at a glance of %dm: %d CPUs, want %d", i, step.milli, got, step.want)
+		}
+	}
+	n.follow(enabled(""))
+	if got := n.tickAfter(time.Second/2, 0); got != 2 {
+		t.Errorf("half a second later: %d CPUs, want 2", got)
+	}
+}
+
 // However often the node is measured, best-effort pods grow by a step a second, and shrink at once.
 func TestBestEffortPodsGrowOnceASecond(t *testing.T) {
 	t.Parallel()

@@ -19,11 +19,10 @@ import (
 )
 
 const (
-	// Interval is the default time between two ticks. A tick that comes while a load begins sees only a part of it, so
-	// the use of a load is known two ticks after it began at the latest.
-	Interval = 500 * time.Millisecond
+	// Interval is the default time between two ticks.
+	Interval = time.Second
 	// memoryTicks is in how many ticks the memory of all groups is read once.
-	memoryTicks = 10
+	memoryTicks = 5
 	// DefaultAverage is over which time Status averages unless its policy says another.
 	DefaultAverage = 5 * time.Minute
 	maxFileBytes   = 256 << 10
@@ -40,6 +39,11 @@ type Options struct {
 	// Sampled is called after each tick that made a Sample. It must not keep the Sample, and must not call the
 	// Collector. nil for no one.
 	Sampled func(*Sample)
+	// Glanced is called at each tick and in the middle between two with what others use than the pods that Yields
+	// reports, and than the System of the last Sample, in milli-CPU since it was called last: it sees a load of which a
+	// tick sees a part. It must not call the Collector. nil for no one.
+	Glanced func(at time.Time, milliCPU int64)
+	Yields  func(uid string) bool
 	// Interval is the time between two ticks; 0 for Interval.
 	Interval time.Duration
 	Clock    clock.WithTicker
@@ -61,7 +65,7 @@ type Collector struct {
 	buf  []byte
 
 	stat, meminfo, pressure file
-	cpu                     window.Counter
+	cpu, glanced            window.Counter
 	numa                    []numaNode
 	numaOf                  []int // dense NUMA node of each CPU by kernel id, -1 for none
 	machine                 *topo.Machine
@@ -154,11 +158,21 @@ func (c *Collector) Read(f func(*Sample)) bool {
 // Run measures until ctx ends, and returns nil then. The Collector is not usable afterwards.
 func (c *Collector) Run(ctx context.Context) error {
 	defer c.close()
-	ticker := c.o.Clock.NewTicker(c.o.Interval)
+	pause := c.o.Interval
+	if c.o.Glanced != nil {
+		pause /= 2
+	}
+	ticker := c.o.Clock.NewTicker(pause)
 	defer ticker.Stop()
-	for {
-		if c.Tick(c.o.Clock.Now()); c.o.Sampled != nil {
-			c.Read(c.o.Sampled)
+	for whole := true; ; whole = !whole || c.o.Glanced == nil {
+		now := c.o.Clock.Now()
+		if whole {
+			if c.Tick(now); c.o.Sampled != nil {
+				c.Read(c.o.Sampled)
+			}
+		}
+		if c.o.Glanced != nil {
+			c.Glance(now)
 		}
 		select {
 		case <-ticker.C():
@@ -221,6 +235,32 @@ func (c *Collector) Tick(now time.Time) {
 	}
 	h.prodCPU.Add(now, prod.MilliCPU)
 	h.prodMem.Add(now, prod.MemoryBytes)
+}
+
+// Glance measures the node and the pods that yield, and leaves the Sample as it is. Run calls it; a test may do so
+// instead.
+func (c *Collector) Glance(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	milli, ok := int64(0), false
+	eachCPU(c.stat.read(c.root, c.buf), func(id int, line []byte) {
+		if nanos, read := busy(line); id < 0 && read {
+			milli, ok = c.glanced.Advance(now, nanos)
+		}
+	})
+	milli = min(milli, c.sample.Capacity.MilliCPU) - c.sample.System.MilliCPU
+	for uid, g := range c.pods {
+		if !c.o.Yields(uid) {
+			continue
+		}
+		if nanos, read := g.cpuTime(g.cpu.read(c.root, c.buf)); read {
+			used, known := g.glanced.Advance(now, nanos)
+			milli, ok = milli-used, ok && known // what a pod used before it was known is not that of others
+		}
+	}
+	if ok && c.sampled {
+		c.o.Glanced(now, max(0, milli))
+	}
 }
 
 // keep makes groups those that are wanted, by their path.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,8 @@ type node struct {
 	groups map[string]string
 	c      *usage.Collector
 	now    time.Time
+	// glances are what was reported.
+	glances []int64
 }
 
 func newNode(t testing.TB, v1 bool) *node {
@@ -43,6 +46,8 @@ func newNode(t testing.TB, v1 bool) *node {
 	c, err := usage.New(usage.Options{
 		Root: host.Root{Dir: n.dir}, Groups: func(into map[string]string) { maps.Copy(into, n.groups) },
 		Machine: func() *topo.Machine { return m }, Clock: clock.RealClock{},
+		Yields:  func(uid string) bool { return strings.HasPrefix(uid, "be") },
+		Glanced: func(_ time.Time, milli int64) { n.glances = append(n.glances, milli) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +168,7 @@ func TestWhatANodeUses(t *testing.T) {
 		if diff := cmp.Diff(want, n.sample()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		for range 10 { // the memory of each pod is read in one of ten ticks
+		for range 5 { // the memory of each pod is read in one of five ticks
 			n.tick(time.Second)
 		}
 		if got := n.sample().Pods["a"]; got.MemoryBytes != 7000 || got.MilliCPU != 0 {
@@ -372,6 +377,44 @@ func TestARootWithoutCgroupsIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no cgroup hierarchy is mounted") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A glance reports what others use than the pods that yield and the system, since the last glance.
+func TestAGlanceSeesALoadOfOthers(t *testing.T) {
+	t.Parallel()
+	inBothVersions(t, func(t *testing.T, n *node) {
+		glance := func(later time.Duration, want ...int64) {
+			t.Helper()
+			n.now, n.glances = n.now.Add(later), nil
+			n.c.Glance(n.now)
+			if !slices.Equal(n.glances, want) {
+				t.Errorf("got %v, want %v", n.glances, want)
+			}
+		}
+		n.pod("be", 0, 100, 10)
+		n.pod("ls", 0, 100, 10)
+		glance(0) // nothing is known
+		n.tick(0)
+		n.cpus(1, 1, 0, 0)
+		n.pod("be", 1, 100, 10)
+		n.tick(time.Second) // the system uses 1 CPU
+		glance(0)           // the pod is new
+		n.cpus(1.5, 1.5, 0.5, 0)
+		n.pod("be", 1.5, 100, 10)
+		glance(500*time.Millisecond, 1000)
+		n.cpus(1.75, 1.5, 0.5, 0)
+		n.pod("be", 1.75, 100, 10)
+		glance(500*time.Millisecond, 0)
+		n.write("proc/stat", "cpu\n")
+		glance(500 * time.Millisecond)
+		if got := n.sample(); got.Pods["be"].MilliCPU != 1000 || got.Node.MilliCPU != 2000 {
+			t.Errorf("the Sample has changed: %+v", got)
+		}
+		n.cpus(2, 2, 2, 2)
+		delete(n.groups, "be")
+		n.tick(500 * time.Millisecond)
+		glance(0, 1000) // of 4 CPUs, of which the tick took 3 for the system
+	})
 }
 
 // TestATickAllocatesNothingForAPod compares ticks with 250 pods and with none.

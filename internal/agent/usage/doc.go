@@ -1,12 +1,13 @@
-// Package usage measures what a node, its pods and its host applications use: each half second, from files under a Root.
+// Package usage measures what a node, its pods and its host applications use: each second, from files under a Root.
 //
 //	/proc/stat, meminfo, pressure/memory ──┐
 //	sys/devices/system/node/nodeN/meminfo ─┼─► Collector ─► Sample ─► Options.Sampled, Read
 //	cgroups of pods and applications ──────┘        └─► core/window: Series, Mean ─► Report
 //
 // Nothing is started, and nothing is asked over a network. Files are kept open: a tick reads each from its beginning,
-// and allocates nothing for a pod that it knows. The CPU time of all pods is read each half second; their memory, which
-// the kernel has to add up, each fifth second, a tenth of the pods at a time.
+// and allocates nothing for a pod that it knows. The CPU time of all pods is read each second; their memory, which the
+// kernel has to add up, each fifth second, a fifth of the pods at a time. Each half second, a glance at the node and a
+// few of the pods says whether others have begun to use more.
 //
 // CPU of a node is its time in user, nice, system, irq and softirq; what a hypervisor took is not used by the node.
 // Memory is what is left without page cache: MemTotal less MemAvailable of the node, current less inactive_file and

@@ -14,7 +14,7 @@ type group struct {
 	at                  string // its path below the root of the tree
 	cpu, current, stats file
 	v1                  bool
-	counter             window.Counter
+	counter, glanced    window.Counter
 	used                Amounts
 	hasMemory           bool
 	since               time.Time // of the first measurement

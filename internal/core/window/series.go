@@ -14,8 +14,8 @@ const (
 	windows = 3
 	// buckets is enough for 5·10^11 units. Larger samples count as that much.
 	buckets = 512
-	// maxSamples bounds the ring: two a second for the longest window. Of more, the oldest are forgotten early.
-	maxSamples = 3601
+	// maxSamples bounds the ring: a sample a second for the longest window. Of more, the oldest are forgotten early.
+	maxSamples = 1801
 )
 
 // Series is the samples of one amount. Its zero value is not usable.

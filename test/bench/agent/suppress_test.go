@@ -133,7 +133,8 @@ func spread(values []float64, format string) string {
 // runPod runs a pod with one container, and returns its group.
 func (m *machine) runPod(name string, options ...object.PodOption) string {
 	m.Helper()
-	p := object.Pod(name, append([]object.PodOption{object.On(m.node.Name), object.Grace(0), object.Probe}, options...)...)
+	options = append([]object.PodOption{object.On(m.node.Name), object.Grace(0), object.Probe}, options...)
+	p := object.Pod(name, options...)
 	p.Spec.HostNetwork = true
 	p, err := m.plane.Client.CoreV1().Pods(p.Namespace).Create(m.Context(), p, metav1.CreateOptions{})
 	testkit.Check(m, err)
@@ -197,8 +198,8 @@ func (m *machine) load(one *side, group string) (did [2]float64) {
 			break
 		}
 	}
-	for part, of := range [][2]int{{begun, half}, {half, len(read) - 1}} {
-		pod, load := read[of[1]].BE-read[of[0]].BE, read[of[1]].LS-read[of[0]].LS
+	for part, span := range [][2]int{{begun, half}, {half, len(read) - 1}} {
+		pod, load := read[span[1]].BE-read[span[0]].BE, read[span[1]].LS-read[span[0]].LS
 		one.took[part] = append(one.took[part], 100*float64(pod)/float64(max(1, pod+load)))
 	}
 	target := time.Duration(0) // the most that the pod may use in the second part

@@ -37,8 +37,8 @@ func (p *Plane) Suppress(node string, percent int64) (end func()) {
 	return end
 }
 
-// HideOthers lets /proc/stat count what pods use alone, until the test ends: other work of the machine is no use of the
-// node then, though it takes CPU time from all.
+// HideOthers lets /proc/stat count what pods use alone, until the test ends: other work of the machine does not count
+// as the node's then, though it takes CPU time from all.
 func (s *Stage) HideOthers() {
 	s.t.Helper()
 	real, err := os.ReadFile("/proc/stat")
@@ -49,7 +49,7 @@ func (s *Stage) HideOthers() {
 	write := func() {
 		used, err := s.used(path.Join(s.group, "kubepods"))
 		if err != nil {
-			return // there is no pod yet
+			return // it does not exist yet
 		}
 		text, n := "", int64(goruntime.NumCPU())
 		for i := int64(-1); i < n; i++ {
@@ -165,8 +165,8 @@ func Begun(read []Use) int {
 }
 
 // React returns the reaction to the load of the group that was watched; false if best-effort pods had no more than the
-// target before, or no quota, or never came down to it. In the first period of a quota 3 ms more than the target count as the
-// target: the kernel takes back in later periods what was too much.
+// target before, or no quota, or never came down to it. In the first period of a quota 3 ms more than the target count
+// as the target: the kernel takes back in later periods what was too much.
 func React(read []Use, target time.Duration) (r Reaction, ok bool) {
 	const tolerance, period = 3 * time.Millisecond, quotaPeriod * time.Microsecond
 	begun := Begun(read)
