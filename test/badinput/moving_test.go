@@ -8,8 +8,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/internal/core/reservation"
 	descheduler "github.com/tenon-project/tenon/internal/desched/app"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -89,6 +93,35 @@ func without(manifests string) func(*testing.T) string {
 		testkit.Check(t, err)
 		return r.Reservations[0].Phase + string(text)
 	}
+}
+
+// unused hands a Reservation to the scheduler that no webhook saw, which must not let any pod use it.
+func unused(manifest string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		text, err := yaml.YAMLToJSON([]byte(manifest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := kube.ReadReservation(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if convert.Reservation(r, "n0").Matches(&reservation.Pod{Labels: map[string]string{"app": "web"}}) {
+			t.Error("any pod may use it")
+		}
+		return "it is for no pod"
+	}
+}
+
+// migrated is a job that has moved another pod of the Deployment web at a time.
+func migrated(at string) string {
+	return strings.ReplaceAll(`{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: PodMigrationJob, metadata: `+
+		`{name: earlier, annotations: {descheduler.koordinator.sh/passed-arbitration: "true", `+
+		`tenon.sh/migration-start: '{"time":"AT","node":"n0","workload":"Deployment default/web"}'}}, `+
+		`spec: {podRef: {namespace: default, name: web-7, uid: gone}}, status: {phase: Succeeded, conditions: `+
+		`[{type: Eviction, status: "True", reason: EvictComplete, lastProbeTime: "AT", `+
+		`lastTransitionTime: "AT"}]}}`+"\n---\n", "AT", at)
 }
 
 func serverOf(name, cpus string) string {
@@ -303,6 +336,19 @@ func movingCases() []bad {
 			"fault: a pod of another UID",
 			stays(two+replicas("2", "", ""), migrate("podRef: {namespace: default, name: web-0, uid: other}")),
 			[]string{`"phase":"Failed"`, "MissingPod"},
+		},
+		{
+			"fault: webhook away: a reservation whose owners match everything",
+			unused(reserve("{labelSelector: {}}", "")), []string{"for no pod"},
+		},
+		{
+			"fault: webhook away: a reservation with an empty owner", unused(reserve("{}", "")),
+			[]string{"for no pod"},
+		},
+		{
+			"fault: clock skew: an eviction that is still to come",
+			stays(two+replicas("2", "", "")+migrated("2099-01-01T00:00:00Z"), migrate(webPod)),
+			[]string{`"phase":"Pending"`, "CapWorkload", "until 2099-01-01T00:05:00Z"},
 		},
 		{
 			"fault: a room that does not exist",

@@ -88,7 +88,12 @@ func (s *Spec) Matches(p *Pod) bool {
 		slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.matches(p) })
 }
 
+// matches reports whether a pod is one that the owner names. An owner that names none matches none: the webhook, which
+// refuses it, may be away.
 func (o *Owner) matches(p *Pod) bool {
+	if o.Object == nil && o.Controller == nil && len(o.Selector) == 0 {
+		return false
+	}
 	if r := o.Object; r != nil {
 		self := Reference{p.UID, "v1", "Pod", p.Namespace, p.Name}
 		if !r.names(&self) {

@@ -75,6 +75,7 @@ type plan struct {
 	answered, givenUp             int // of EvictionRequests
 	stop                          int // a user stops the job; 0 is never
 	evictError, requestError      error
+	noAnswer                      int // evictions that the API server is gone for
 	createError                   error
 	refuse                        bool // The pod is of a priority that may not be evicted.
 	replicas                      int
@@ -189,6 +190,10 @@ func (c *cluster) evict(namespace, name string, uid *types.UID) error {
 	}
 	if c.plan.evictError != nil {
 		return c.plan.evictError
+	}
+	if c.plan.noAnswer > 0 {
+		c.plan.noAnswer--
+		return errors.New("dial tcp: connection refused")
 	}
 	if c.plan.tooMany > 0 {
 		c.plan.tooMany--
@@ -752,6 +757,9 @@ func TestJobs(t *testing.T) {
 				Phase: "Failed", Reason: "Timeout", Stage: "Eviction",
 				Message: "the job did not end within 5m0s: a PodDisruptionBudget needs 3 pods",
 			},
+		},
+		"the API server is gone between the last check and the eviction": {
+			plan: with(func(p *plan) { p.noAnswer = 20 }), want: succeeded(),
 		},
 		"the eviction is forbidden": {
 			plan: with(func(p *plan) {
