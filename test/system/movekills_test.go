@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,11 +27,27 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // moveReplicas is the size of each workload that moves.
 const moveReplicas = 4
+
+// outside is a namespace of which the descheduler may move no pod.
+const outside = "outside"
+
+// canary is the configuration of the descheduler; dryRun is whether it may write nothing.
+const canary = `apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+dryRun: %t
+profiles:
+- name: canary
+  pluginConfig:
+  - name: MigrationController
+    args: {minPodAge: 0s, namespaces: {exclude: [outside]}}
+`
 
 // watcher checks each version of pods and jobs.
 type watcher struct {
@@ -43,6 +60,8 @@ type watcher struct {
 	jobs     map[string]*migration.PodMigrationJob // by name
 	wanted   map[types.UID]bool                    // pods that have a job
 	evicted  map[string]int                        // by app
+	left     map[string]map[string]bool            // nodes that pods of an app have left, or leave, by app
+	dry      bool                                  // the descheduler may write nothing
 	broken   []string
 }
 
@@ -81,6 +100,16 @@ func (w *watcher) seeJob(j *migration.PodMigrationJob) {
 	w.jobs[j.Name] = j
 	app, _, _ := strings.Cut(j.Name, ".")
 	start := startOf(j)
+	if start.Node != "" && w.left[app] == nil {
+		w.left[app] = map[string]bool{}
+	}
+	waits := j.Status.Phase == "" || j.Status.Phase == migration.PodMigrationJobPending // as jobs are created
+	if w.dry && (!waits || j.Status.Reason != "" || len(j.Annotations) > 0 || len(j.Finalizers) > 0) {
+		w.broken = append(w.broken, fmt.Sprintf("%s was written in a dry run: %+v", j.Name, j))
+	}
+	if j.Spec.PodRef.Namespace == outside && (start.Node != "" || j.Spec.ReservationOptions != nil) {
+		w.broken = append(w.broken, fmt.Sprintf("%s has started outside of the canary: %+v", j.Name, j))
+	}
 	if evicts(j) && (was == nil || !evicts(was)) {
 		if why := w.changing[app]; why != "" {
 			w.broken = append(w.broken, fmt.Sprintf("%s: a pod was evicted during %s", j.Name, why))
@@ -89,6 +118,10 @@ func (w *watcher) seeJob(j *migration.PodMigrationJob) {
 			j.Status.NodeName == start.Node {
 			w.broken = append(w.broken, fmt.Sprintf("%s: evicted from node %s with room on node %q: %+v", j.Name,
 				start.Node, j.Status.NodeName, j.Status.Conditions))
+		}
+		if w.left[app][start.Node] = true; w.left[app][j.Status.NodeName] {
+			w.broken = append(w.broken, fmt.Sprintf("%s: a pod goes to node %s, which another one has left", j.Name,
+				j.Status.NodeName))
 		}
 	}
 	if gone := has(j, migration.ConditionEviction); gone && (was == nil || !has(was, migration.ConditionEviction)) {
@@ -187,8 +220,60 @@ func (m moves) first(t *testing.T, app string) (found *corev1.Pod) {
 	return found
 }
 
-// workload creates a Deployment, or a StatefulSet where stateful, with a budget of one unavailable replica.
-func (m moves) workload(t *testing.T, app string, stateful bool) {
+// second returns a pod of an app that is on another node than the pod of a job, and not the same.
+func (m moves) second(t *testing.T, app, job string) *corev1.Pod {
+	t.Helper()
+	j, err := m.job(t.Context(), job)
+	testkit.Check(t, err)
+	all, err := m.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+	testkit.Check(t, err)
+	i := slices.IndexFunc(all.Items, func(p corev1.Pod) bool {
+		return p.UID != j.Spec.PodRef.UID && p.DeletionTimestamp == nil
+	})
+	return &all.Items[i]
+}
+
+// pairEnds waits until a job has succeeded, and another one of its workload has ended or waits for a later time. Each
+// of their successors may use the room of either: the job whose room another successor uses first leaves its pod.
+func (m moves) pairEnds(t *testing.T, jobs ...string) {
+	t.Helper()
+	succeeded := 0
+	for _, name := range jobs {
+		m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
+			return s.Phase == migration.PodMigrationJobSucceeded || s.Reason == migration.ReasonMissingReservation ||
+				s.Reason == string(evict.OwnerBackoff)
+		}, "to end")
+		if j, err := m.job(t.Context(), name); err == nil && j.Status.Phase == migration.PodMigrationJobSucceeded {
+			succeeded++
+			m.checkSuccessor(t, name)
+		}
+	}
+	if succeeded == 0 {
+		t.Errorf("none of the jobs %v has succeeded", jobs)
+	}
+}
+
+// addOutsider creates a pod outside of the canary, which may be evicted otherwise, with a job.
+func (m moves) addOutsider(t *testing.T) {
+	t.Helper()
+	_, err := m.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: outside},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	p := pod(outside, object.Label("app", outside),
+		object.Annotation("descheduler.alpha.kubernetes.io/evict", "true"))
+	p.Namespace = outside
+	waitFor(t, time.Minute, "the pod outside of the canary", func() error {
+		p, err := m.client.CoreV1().Pods(outside).Create(t.Context(), p, metav1.CreateOptions{})
+		if err == nil {
+			m.create(t, outside+".0", p)
+		}
+		return err
+	})
+}
+
+// workload creates a Deployment, or a StatefulSet where stateful, with a budget of some unavailable replicas.
+func (m moves) workload(t *testing.T, app string, stateful bool, unavailable int) {
 	t.Helper()
 	labels := map[string]string{"app": app}
 	meta, selector := metav1.ObjectMeta{Name: app}, &metav1.LabelSelector{MatchLabels: labels}
@@ -212,9 +297,10 @@ func (m moves) workload(t *testing.T, app string, stateful bool) {
 		}, metav1.CreateOptions{})
 	}
 	testkit.Check(t, err)
-	one := intstr.FromInt32(1)
+	m.set(app, "", moveReplicas-unavailable)
+	most := intstr.FromInt(unavailable)
 	_, err = m.client.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: selector},
+		ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &most, Selector: selector},
 	}, metav1.CreateOptions{})
 	testkit.Check(t, err)
 }
@@ -353,11 +439,14 @@ func (m moves) autoscale(t *testing.T, name, app string, stateful bool) {
 // middle of each move, with rollouts and changes of the number of replicas in between. At each version that a watcher
 // sees: no workload has fewer ready pods than its budget requires, a pod is evicted only for its job, when its room is
 // held on another node, at most twice for a workload and two at a time for a node, and never while its workload rolls
-// out or scales down. Each successor runs in the room that was held for it.
+// out or scales down. No pod goes to a node that another one of its workload has left. Nothing is written in a dry run,
+// and nothing of a namespace outside of the canary. Each successor runs in the room that was held for it.
 func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
 	t.Parallel()
 	apps := size(6, 16)
-	l := up(t, 1, "--machine", "arm64-1s", "--nodes", fmt.Sprint(size(6, 30)))
+	limits := filepath.Join(t.TempDir(), "descheduler.yaml")
+	testkit.Check(t, os.WriteFile(limits, fmt.Appendf(nil, canary, true), 0o600))
+	l := up(t, 1, "--machine", "arm64-1s", "--nodes", fmt.Sprint(size(6, 30)), "--descheduler-config", limits)
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
 	testkit.Check(t, err)
 	objects, err := dynamic.NewForConfig(config)
@@ -365,19 +454,19 @@ func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
 	m := moves{l, &watcher{
 		ready: map[string]map[types.UID]bool{}, complete: map[string]bool{}, floor: map[string]int{},
 		changing: map[string]string{}, jobs: map[string]*migration.PodMigrationJob{}, wanted: map[types.UID]bool{},
-		evicted: map[string]int{},
+		evicted: map[string]int{}, left: map[string]map[string]bool{}, dry: true,
 	}, objects.Resource(migration.Resource())}
 	stateful := func(i int) bool { return i%4 == 3 }
+	// Of every fourth workload, two pods move at a time.
+	pair := func(i int) bool { return i%4 == 0 }
 	for i := range apps {
-		m.set(fmt.Sprint("app-", i), "", moveReplicas-1)
-		m.workload(t, fmt.Sprint("app-", i), stateful(i))
+		m.workload(t, fmt.Sprint("app-", i), stateful(i), map[bool]int{true: 2, false: 1}[pair(i)])
 	}
-	m.workload(t, "rolling", false)
+	m.workload(t, "rolling", false, 1)
 	stays := m.first(t, "rolling")
 	m.patch(t, "rolling", false,
 		`{"spec":{"paused":true,"template":{"spec":{"containers":[{"name":"main","image":"next"}]}}}}`)
 	m.set("rolling", "a rollout that is paused", moveReplicas-1)
-	m.create(t, "rolling.0", stays)
 	for i := range apps {
 		m.first(t, fmt.Sprint("app-", i))
 	}
@@ -394,6 +483,24 @@ func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
 	defer following.Wait()
 	defer stop()
 
+	m.create(t, "rolling.0", stays)
+	m.create(t, "app-0.0", m.first(t, "app-0"))
+	m.addOutsider(t)
+	waitFor(t, time.Minute, "the dry run to say what it would do", func() error {
+		text, err := os.ReadFile(filepath.Join(l.dir, "log", "descheduler.log"))
+		if err == nil && !strings.Contains(string(text), `"Job would start" podMigrationJob="app-0.0"`) {
+			err = fmt.Errorf("the log is %s", text)
+		}
+		return err
+	})
+	if out, err := m.tenon("kubectl", "get", "reservations", "-o", "name"); err != nil || out != "" {
+		t.Errorf("a dry run has created Reservations: %v %s", err, out)
+	}
+	m.mu.Lock()
+	m.dry = false
+	m.mu.Unlock()
+	useConfig(t, l, limits, fmt.Sprintf(canary, false))
+
 	verbs := []string{"__descheduler", schedulerVerb, managerVerb}
 	for i := range apps {
 		other := (i + 5) % apps
@@ -407,8 +514,11 @@ func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
 		case 3:
 			m.autoscale(t, name, app, stateful(i))
 		}
-		if i%4 != 3 {
+		if i%4 != 3 && i != 0 {
 			m.create(t, name, m.first(t, app))
+		}
+		if pair(i) {
+			m.create(t, name+"-second", m.second(t, app, name))
 		}
 		m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
 			return s.Phase != "" && s.Phase != migration.PodMigrationJobPending
@@ -417,10 +527,14 @@ func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
 		if i < kills()-apps {
 			m.kill(t, verbs[(i+1)%len(verbs)])
 		}
-		m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
-			return s.Phase == migration.PodMigrationJobSucceeded
-		}, "to succeed")
-		m.checkSuccessor(t, name)
+		if pair(i) {
+			m.pairEnds(t, name, name+"-second")
+		} else {
+			m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
+				return s.Phase == migration.PodMigrationJobSucceeded
+			}, "to succeed")
+			m.checkSuccessor(t, name)
+		}
 		if i%4 == 2 {
 			m.scale(t, elsewhere, stateful(other), moveReplicas)
 		}
@@ -430,6 +544,10 @@ func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
 	p, err := m.client.CoreV1().Pods("default").Get(t.Context(), stays.Name, metav1.GetOptions{})
 	if err != nil || p.UID != stays.UID || p.DeletionTimestamp != nil || j.Status.Reason != "RolloutInProgress" {
 		t.Errorf("a pod of a workload that rolls out: %v, %v; its job says %+v", p.UID, err, j.Status)
+	}
+	if j, err = m.job(t.Context(), "outside.0"); err != nil || j.Status.Phase == migration.PodMigrationJobSucceeded ||
+		!strings.Contains(j.Status.Message, string(evict.NamespaceNotInCanary)) {
+		t.Errorf("a pod outside of the canary: %v; its job says %+v", err, j.Status)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
