@@ -339,7 +339,8 @@ func movingCases() []bad {
 		},
 		{
 			"fault: webhook away: a reservation whose owners match everything",
-			unused(reserve("{labelSelector: {}}", "")), []string{"for no pod"},
+			unused(reserve("{labelSelector: {}}", "")),
+			[]string{"for no pod"},
 		},
 		{
 			"fault: webhook away: a reservation with an empty owner", unused(reserve("{}", "")),
