@@ -105,7 +105,7 @@ func (m *sampled) next() (u used, fresh bool, err error) {
 	u = used{at: info.ModTime(), services: map[string]float64{}, best: map[string]float64{}}
 	text, err := os.ReadFile(stat)
 	if err != nil {
-		return u, false, nil
+		return u, false, err
 	}
 	fields := strings.Fields(string(text))
 	if len(fields) < 5 {
@@ -121,16 +121,15 @@ func (m *sampled) next() (u used, fresh bool, err error) {
 		if err != nil || d.Name() != "cpu.stat" || !podDir.MatchString(path) {
 			return err
 		}
-		text, err := os.ReadFile(path)
-		usec, errNumber := strconv.ParseFloat(strings.TrimSpace(strings.TrimPrefix(string(text), "usage_usec ")), 64)
-		if err != nil || errNumber != nil {
-			return nil // the pod has just ended, or starts
-		}
+		text, _ := os.ReadFile(path)
+		usec, unwritten := strconv.ParseFloat(strings.TrimSpace(strings.TrimPrefix(string(text), "usage_usec ")), 64)
 		into := u.services
 		if strings.Contains(path, "/besteffort/") {
 			into = u.best
 		}
-		into[podOf(filepath.Dir(path))] = usec / 1e6
+		if unwritten == nil { // else the pod has just ended, or starts
+			into[podOf(filepath.Dir(path))] = usec / 1e6
+		}
 		return nil
 	})
 	after, errAfter := os.Stat(stat)

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestABestEffortPodIsEvictedForMemory(t *testing.T) {
 	testkit.Check(t, err)
 	waitFor(t, time.Minute, "nightly-evicted to be evicted", func() error {
 		if p, err := pods.Get(t.Context(), "nightly-evicted", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v, conditions %v", err, p.Status.Conditions)
+			return errors.Join(err, fmt.Errorf("it is there with the conditions %v", p.Status.Conditions))
 		}
 		events, err := l.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {

@@ -56,7 +56,6 @@ type host struct {
 	texts   []string
 	fails   int // so many evictions fail
 	failed  int
-	node    usage.Amounts
 	press   int64
 }
 
@@ -119,7 +118,7 @@ func (h *host) remove(names ...string) {
 // seconds lets time pass while the node uses units of memory.
 func (h *host) seconds(n int, memory int64) {
 	for range n {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // the clock is the bubble's
 		h.evictor.Tick(&usage.Sample{
 			Time: time.Now(), Node: usage.Amounts{MemoryBytes: memory * unit},
 			Capacity: usage.Amounts{MilliCPU: 10_000, MemoryBytes: 100 * unit}, Pods: h.used, MemoryPressure: h.press,

@@ -41,9 +41,9 @@ func (p *Plane) Suppress(node string, percent int64) (end func()) {
 // as the node's then, though it takes CPU time from all.
 func (s *Stage) HideOthers() {
 	s.t.Helper()
-	real, err := os.ReadFile("/proc/stat")
+	kernel, err := os.ReadFile("/proc/stat")
 	must(s.t, err)
-	_, rest, _ := strings.Cut(string(real), "\nintr")
+	_, rest, _ := strings.Cut(string(kernel), "\nintr")
 	f, err := os.Create(s.Path("stat"))
 	must(s.t, err)
 	write := func() {
