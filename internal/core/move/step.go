@@ -345,7 +345,23 @@ func (t *turn) expire() Action {
 		reason = Unschedulable
 	}
 	return t.fail(Failed, reason, fmt.Sprintf("the job did not end within %v: %s", t.TTL,
-		cmp.Or(waits.Message, "it waits for the reservation to get a node")))
+		cmp.Or(waits.Message, t.missing())))
+}
+
+// missing names the step that a job without a message waits for.
+func (t *turn) missing() string {
+	evicting := t.s.Find(Eviction).Reason == Evicting
+	switch {
+	case evicting && t.untouched():
+		return "no answer to the eviction, and the pod still runs"
+	case evicting:
+		return "the pod is asked to end, and still exists"
+	case t.Direct || t.s.Find(ReservationScheduled).True:
+		return "the eviction has not begun"
+	case t.Place == nil:
+		return "the reservation does not exist yet"
+	}
+	return "the reservation has no node yet"
 }
 
 func (t *turn) forbid(r Refusal) Action {

@@ -45,6 +45,8 @@ type cluster struct {
 // script is what the other programs do, by times since the start.
 type script struct {
 	direct, pending, statefulSet bool
+	// late: the job passes arbitration when its time is over.
+	late bool
 	// target is the node of the reservation; "" for none.
 	target string
 	// scheduledAfter is how long the scheduler takes, bindAfter and readyAfter how long the new pod takes; 0: for ever.
@@ -68,6 +70,9 @@ func newCluster(s script) *cluster {
 	c.pod = &move.Pod{Reference: move.Reference{Namespace: "a", Name: "p", UID: "old"}, Node: source, Ready: true}
 	if s.pending {
 		c.pod.Node, c.job.Source = "", ""
+	}
+	if s.late {
+		c.now = start.Add(ttl)
 	}
 	c.tick(0)
 	return c
@@ -268,7 +273,7 @@ func TestStep(t *testing.T) {
 		},
 		"no node has room": {
 			script: with(func(s *script) { s.target = "" }), phase: move.Failed, reason: "Timeout",
-			message: "the job did not end within 5m0s: it waits for the reservation to get a node",
+			message: "the job did not end within 5m0s: the reservation has no node yet",
 			stage:   "ReservationCreated",
 		},
 		"the place is on the node of the pod": {
@@ -336,6 +341,24 @@ func TestStep(t *testing.T) {
 		"an eviction without an answer takes effect after a user stops the job": {
 			script: with(func(s *script) { s.stopAt, s.unanswered = 4*time.Second, 30*time.Second }),
 			phase:  move.Aborted, message: "a user stopped the job", stage: "Eviction", evictions: 1, keeps: true,
+		},
+		"no eviction has an answer or takes effect": {
+			script: with(func(s *script) { s.unanswered = 10 * time.Hour }), phase: move.Failed, reason: "Timeout",
+			message: "the job did not end within 5m0s: no answer to the eviction, and the pod still runs",
+			stage:   "Eviction",
+		},
+		"the pod does not end": {
+			script: with(func(s *script) { s.graceful = 10 * time.Hour }), phase: move.Failed, reason: "Timeout",
+			message: "the job did not end within 5m0s: the pod is asked to end, and still exists",
+			stage:   "Eviction", evictions: 1, keeps: true,
+		},
+		"a direct eviction that starts late": {
+			script: script{direct: true, late: true}, phase: move.Failed, reason: "Timeout",
+			message: "the job did not end within 5m0s: the eviction has not begun",
+		},
+		"a move that starts late": {
+			script: script{late: true}, phase: move.Failed, reason: "Timeout",
+			message: "the job did not end within 5m0s: the reservation does not exist yet",
 		},
 		"other programs evict the pod on request": {
 			script: with(func(s *script) { s.requests, s.answered = true, time.Minute }),
