@@ -112,10 +112,7 @@ func evictionOf(j *v1alpha1.PodMigrationJob) view.Eviction {
 		e.From = start.Node
 	}
 	if e.Phase != string(v1alpha1.PodMigrationJobSucceeded) && e.Phase != string(v1alpha1.PodMigrationJobSucceed) {
-		e.Reason = strings.TrimPrefix(j.Status.Reason+": "+j.Status.Message, ": ")
-		if j.Status.Message == "" || strings.HasPrefix(j.Status.Message, j.Status.Reason+": ") {
-			e.Reason = cmp.Or(j.Status.Message, j.Status.Reason)
-		}
+		e.Reason = reasonOf(&j.Status)
 		for _, c := range j.Status.Conditions { // the last step that is not taken
 			if e.Reason == "" && c.Status == metav1.ConditionFalse {
 				e.Reason = strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
@@ -123,6 +120,14 @@ func evictionOf(j *v1alpha1.PodMigrationJob) view.Eviction {
 		}
 	}
 	return e
+}
+
+// reasonOf returns the reason and the message of a job; a message that begins with the reason is enough.
+func reasonOf(s *v1alpha1.PodMigrationJobStatus) string {
+	if s.Message == "" || s.Reason == "" || strings.HasPrefix(s.Message, s.Reason+": ") {
+		return cmp.Or(s.Message, s.Reason)
+	}
+	return s.Reason + ": " + s.Message
 }
 
 // drawEvictions draws the jobs, the limits that are used, and a line for each code that keeps pods.

@@ -194,6 +194,12 @@ func TestMakeRoomSaysWhatWentWrong(t *testing.T) {
 			},
 			code: ExitUnhealthy, writes: 3, want: "all moves have ended, and 1 pod still has no node",
 		},
+		"a message that begins with the reason is printed once": {
+			verdict: migration.PodMigrationJobStatus{
+				Phase: migration.PodMigrationJobFailed, Reason: "RateLimited", Message: "RateLimited: 1 of 1",
+			},
+			code: ExitUnhealthy, writes: 3, want: "podmigrationjob/make-room-x: Failed RateLimited: 1 of 1\n",
+		},
 		"no set helps": {
 			change: func(w *roomWorld) { w.answer.Found, w.answer.Moves = false, nil },
 			code:   ExitUnhealthy, writes: 1, want: "no set of at most 2 moves helps",

@@ -125,11 +125,7 @@ func (r *roomMoves) report(ctx context.Context, jobs []string) (running int, err
 			return 0, fmt.Errorf("read podmigrationjob %s: %w", name, err)
 		}
 		s := &job.Status
-		line := strings.TrimRight(fmt.Sprintf("%s %s", s.Phase, s.Reason), " ")
-		if s.Message != "" {
-			line += ": " + s.Message
-		}
-		if line != "" {
+		if line := strings.TrimSpace(string(s.Phase) + " " + reasonOf(s)); line != "" {
 			r.say(name, "podmigrationjob/%s: %s", name, line)
 		}
 		if !s.Phase.IsFinal() {
