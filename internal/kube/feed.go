@@ -1,8 +1,13 @@
 package kube
 
 import (
+	"context"
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -43,6 +48,37 @@ func Handler[T any](put, remove func(T)) cache.ResourceEventHandler {
 				remove(o)
 			}
 		},
+	}
+}
+
+// ByName returns a handler that adds the name of each object that changes, with its namespace if it has one.
+func ByName(add func(name string)) cache.ResourceEventHandler {
+	changed := func(object any) {
+		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+			add(name)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }, DeleteFunc: changed,
+	}
+}
+
+// Work looks at each key of a queue until ctx ends, and shuts the queue down then. It looks at a key again after the
+// time that look returns, 0 for at the next event, and after an error, later with each one. failure says in the log
+// what has failed.
+func Work[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], failure string,
+	look func(context.Context, K) (again time.Duration, err error),
+) {
+	defer context.AfterFunc(ctx, queue.ShutDown)()
+	for key, ended := queue.Get(); !ended; key, ended = queue.Get() {
+		again, err := look(ctx, key)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, failure, "key", key)
+			queue.AddRateLimited(key)
+		} else if queue.Forget(key); again > 0 {
+			queue.AddAfter(key, again)
+		}
+		queue.Done(key)
 	}
 }
 

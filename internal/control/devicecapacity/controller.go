@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -61,14 +61,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: c.Clock})
 	defer c.queue.ShutDown()
-	enqueue := func(object any) {
-		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-			c.queue.Add(name)
-		}
-	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, DeleteFunc: enqueue, UpdateFunc: func(_, node any) { enqueue(node) },
-	}
+	handler := kube.ByName(c.queue.Add)
 	for _, i := range []cache.SharedIndexInformer{c.Devices, c.Nodes} {
 		registration, err := i.AddEventHandler(handler)
 		if err != nil {
@@ -76,25 +69,8 @@ func (c *Controller) Start(ctx context.Context) error {
 		}
 		defer func() { _ = i.RemoveEventHandler(registration) }()
 	}
-	context.AfterFunc(ctx, c.queue.ShutDown)
-	for {
-		name, ended := c.queue.Get()
-		if ended {
-			return nil
-		}
-		again, err := c.follow(ctx, name)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			klog.FromContext(ctx).Error(err, "Devices of a node not shown in it", "node", name)
-			c.queue.AddRateLimited(name)
-		case again > 0:
-			c.queue.Forget(name)
-			c.queue.AddAfter(name, again)
-		default:
-			c.queue.Forget(name)
-		}
-		c.queue.Done(name)
-	}
+	kube.Work(ctx, c.queue, "Devices of a node not shown in it", c.follow)
+	return nil
 }
 
 // follow makes a Node what its Device object says, and returns after what time less is to be shown; 0 for never.

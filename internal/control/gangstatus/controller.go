@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -99,7 +98,6 @@ func Trim(p *corev1.Pod) *corev1.Pod {
 func (c *Controller) Start(ctx context.Context) error {
 	c.queue = workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second))
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
 	defer c.queue.ShutDown()
 	pod := kube.Handler(c.enqueuePod, c.enqueuePod)
 	group := kube.Handler(c.enqueueGroup, c.enqueueGroup)
@@ -122,19 +120,10 @@ func (c *Controller) Start(ctx context.Context) error {
 		defer stop()
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesPerSecond)
-	for {
-		id, ends := c.queue.Get()
-		if ends {
-			return nil
-		}
-		if err := c.update(ctx, id, limit); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "PodGroup status not written", "podGroup", id)
-			c.queue.AddRateLimited(id)
-		} else {
-			c.queue.Forget(id)
-		}
-		c.queue.Done(id)
-	}
+	kube.Work(ctx, c.queue, "PodGroup status not written", func(ctx context.Context, id string) (time.Duration, error) {
+		return 0, c.update(ctx, id, limit)
+	})
+	return nil
 }
 
 // withOld shows a handler what an update replaces too: a pod may have left its gang.

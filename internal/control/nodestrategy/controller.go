@@ -65,11 +65,6 @@ func (c *Controller) Start(ctx context.Context) error {
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: c.Clock})
 	defer c.queue.ShutDown()
 	c.config.Changed = c.changed(ctx)
-	byName := func(object any) {
-		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-			c.queue.Add(name)
-		}
-	}
 	byPod := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
@@ -85,10 +80,7 @@ func (c *Controller) Start(ctx context.Context) error {
 			byPod(p)
 		}
 	}}
-	nodes := cache.ResourceEventHandlerFuncs{
-		AddFunc: byName, DeleteFunc: byName, UpdateFunc: func(_, object any) { byName(object) },
-	}
-	configured := false
+	nodes, configured := kube.ByName(c.queue.Add), false
 	for _, f := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
@@ -103,25 +95,8 @@ func (c *Controller) Start(ctx context.Context) error {
 			configured = true
 		}
 	}
-	context.AfterFunc(ctx, c.queue.ShutDown)
-	for {
-		name, ended := c.queue.Get()
-		if ended {
-			return nil
-		}
-		again, err := c.follow(ctx, name)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			klog.FromContext(ctx).Error(err, "Strategy of a node not followed", "node", name)
-			c.queue.AddRateLimited(name)
-		case again > 0:
-			c.queue.Forget(name)
-			c.queue.AddAfter(name, again)
-		default:
-			c.queue.Forget(name)
-		}
-		c.queue.Done(name)
-	}
+	kube.Work(ctx, c.queue, "Strategy of a node not followed", c.follow)
+	return nil
 }
 
 // changed looks at all Nodes again, and reports what is wrong with a ConfigMap.

@@ -3,7 +3,6 @@ package reserving
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,41 +50,22 @@ func (w *Writer) Run(ctx context.Context) {
 	for _, uid := range w.Reservations.UIDs() { // some came before OnChange
 		queue.Add(uid)
 	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for w.next(ctx, queue) {
-		}
-	})
-	<-ctx.Done()
-	queue.ShutDown()
-	running.Wait()
+	kube.Work(ctx, queue, "Failed to reconcile a reservation; it is tried again", w.reconcile)
 }
 
 // followerPause is how often a process that does not lead looks whether it does.
 const followerPause = 5 * time.Second
 
-func (w *Writer) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.UID]) bool {
-	uid, done := queue.Get()
-	if done {
-		return false
-	}
-	defer queue.Done(uid)
+func (w *Writer) reconcile(ctx context.Context, uid types.UID) (time.Duration, error) {
 	if !w.Leading() {
-		queue.AddAfter(uid, followerPause)
-		return true
+		return followerPause, nil
 	}
 	w.Reservations.Lead()
 	again, err := w.Reservations.Reconcile(ctx, uid, w.Reservations.KeepEnded, w.nodeGone)
-	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Failed to reconcile a reservation; it is tried again", "uid", uid)
-		queue.AddRateLimited(uid)
-		return true
+	if again.IsZero() {
+		return 0, err
 	}
-	queue.Forget(uid)
-	if !again.IsZero() {
-		queue.AddAfter(uid, max(time.Until(again), 0))
-	}
-	return true
+	return max(time.Until(again), 1), err
 }
 
 func (w *Writer) nodeGone(name string) bool {
