@@ -118,7 +118,6 @@ func TestParse(t *testing.T) {
 			want:  PodCPUAllocs{{Namespace: "default", Name: "p", UID: "u", CPUSet: "4-8", ManagedByKubelet: true}},
 		},
 		"null for no allocations": {parse: codec(ParsePodCPUAllocs), text: `null`, want: PodCPUAllocs{}},
-		"null for no pools":       {parse: codec(ParseCPUSharedPools), text: `null`, want: CPUSharedPools{}},
 		"a node reservation": {
 			parse: codec(ParseReservation),
 			text:  `{"resources":{"cpu":"2"},"reservedCPUs":"0-1","applyPolicy":"ReservedCPUsOnly"}`,

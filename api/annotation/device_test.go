@@ -50,10 +50,6 @@ func FuzzDevicesCheckpoints(f *testing.F) {
 		`[{"podUID":"u","deviceIDs":{"1":["b"],"-1":["a","b"]},"allocResp":"AA=="}]`)
 }
 
-func FuzzGPUMinors(f *testing.F) { roundTrip(f, ParseGPUMinors, "0,1", " 7 , 128 ", "1,1", "-1") }
-
-func FuzzBindTimestamp(f *testing.F) { plain(f, ParseBindTimestamp, "1767323045000000000", "1e9") }
-
 func FuzzDeviceMode(f *testing.F) { plain(f, ParseDeviceMode, "Moving", "follow") }
 
 func FuzzGPUPartitionPolicy(f *testing.F) { plain(f, ParseGPUPartitionPolicy, "Honor", "prefer") }
@@ -237,7 +233,6 @@ func TestParseDeviceAnnotations(t *testing.T) {
 		"a kubelet that gave nothing away": {
 			parse: codec(ParseDevicesCheckpoints), text: `null`, want: DevicesCheckpoints{}, written: `[]`,
 		},
-		"minors": {parse: codec(ParseGPUMinors), text: `0, 2`, want: GPUMinors{0, 2}, written: `0,2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -437,12 +432,6 @@ func TestDeviceAnnotationsAreRefusedWithFieldAndRule(t *testing.T) {
 			codec(ParseDevicesCheckpoints), `[{"podUID":"u","deviceIDs":"a"}]`, "",
 			`want a list of ids, or lists by NUMA node, got "a"`,
 		},
-		"minors in words": {codec(ParseGPUMinors), `0,one`, "", "must be minors from 0 on, separated by"},
-		"no minors":       {codec(ParseGPUMinors), ``, "", "must be minors from 0 on"},
-		"a time in words": {
-			codec(ParseBindTimestamp), `2026-01-02T03:04:05Z`, "", "must be a whole number of nanoseconds since 1970",
-		},
-		"a time before 1970": {codec(ParseBindTimestamp), `-1`, "", "from 0"},
 		"an unknown device mode": {
 			codec(ParseDeviceMode), `Blind`, "", `Unsupported value "Blind": supported Own, Follow, Moving`,
 		},

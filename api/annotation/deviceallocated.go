@@ -107,25 +107,3 @@ func (m GPUMinors) String() string {
 	}
 	return strings.Join(out, ",")
 }
-
-// ParseGPUMinors reads GPUMinors. Two GPUs may have one minor.
-func ParseGPUMinors(text string) (GPUMinors, []Warning, error) {
-	var minors GPUMinors
-	for part := range strings.SplitSeq(text, ",") {
-		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 31)
-		if err != nil {
-			return nil, nil, invalid(text, "must be minors from 0 on, separated by commas, such as 0,1")
-		}
-		minors = append(minors, int32(n))
-	}
-	return minors, nil, nil
-}
-
-// ParseBindTimestamp reads nanoseconds since 1970 (BindTimestampKey).
-func ParseBindTimestamp(text string) (int64, []Warning, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, nil, invalid(text, "must be a whole number of nanoseconds since 1970, from 0")
-	}
-	return n, nil, nil
-}

@@ -58,10 +58,6 @@ func FuzzPodCPUAllocs(f *testing.F) {
 	roundTrip(f, ParsePodCPUAllocs, `[{"cpu":"4-8","managedByKubelet":"true"}]`)
 }
 
-func FuzzCPUSharedPools(f *testing.F) {
-	roundTrip(f, ParseCPUSharedPools, `[{"socket":0,"node":0,"cpuset":"0-3"}]`)
-}
-
 func FuzzReservation(f *testing.F) {
 	roundTrip(f, ParseReservation, `{"resources":{"cpu":2},"applyPolicy":"default"}`)
 }
@@ -100,10 +96,6 @@ func FuzzMigrationRoom(f *testing.F) {
 
 func FuzzMigrationStart(f *testing.F) {
 	roundTrip(f, ParseMigrationStart, `{"time":"2026-01-02T03:04:05Z","node":"n","workload":"w","gang":"a/g"}`)
-}
-
-func FuzzSoftEviction(f *testing.F) {
-	roundTrip(f, ParseSoftEviction, `{"timestamp":"2026-01-02T03:04:05Z","deleteOptions":{"gracePeriodSeconds":3}}`)
 }
 
 func FuzzEvictionPolicy(f *testing.F) {

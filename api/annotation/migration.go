@@ -101,8 +101,3 @@ type SoftEviction struct {
 
 // String returns the canonical JSON.
 func (s SoftEviction) String() string { return encode(s) }
-
-// ParseSoftEviction reads a SoftEviction.
-func ParseSoftEviction(text string) (SoftEviction, []Warning, error) {
-	return read[SoftEviction](text, nil)
-}

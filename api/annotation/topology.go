@@ -177,12 +177,3 @@ func (p CPUSharedPools) String() string {
 	}
 	return encode(out)
 }
-
-// ParseCPUSharedPools reads CPUSharedPools.
-func ParseCPUSharedPools(text string) (CPUSharedPools, []Warning, error) {
-	return read(text, func(_ *reader, p *CPUSharedPools) {
-		if *p == nil {
-			*p = CPUSharedPools{}
-		}
-	})
-}

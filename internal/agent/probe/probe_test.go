@@ -1,6 +1,7 @@
 package probe_test
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -189,7 +190,8 @@ func TestNodeReservationIsCopiedAndTakenOff(t *testing.T) {
 			t.Errorf("%s = %q, want the Node's", key, nrt.Annotations[key])
 		}
 	}
-	pools, _, err := annotation.ParseCPUSharedPools(nrt.Annotations[annotation.CPUSharedPoolsKey])
+	var pools annotation.CPUSharedPools
+	err := json.Unmarshal([]byte(nrt.Annotations[annotation.CPUSharedPoolsKey]), &pools)
 	if err != nil || pools[1].CPUSet != "" || len(pools) != 4 {
 		t.Errorf("pools = %+v, %v, want four parts, that of node 1 empty", pools, err)
 	}
@@ -279,8 +281,8 @@ func TestPublishedPoolsEqualTheAccountBuiltFromThePublishedObject(t *testing.T) 
 		for key, pool := range map[string]cpuset.Set{
 			annotation.CPUSharedPoolsKey: v.SharedPool(), annotation.BECPUSharedPoolsKey: v.BEPool(),
 		} {
-			parts, _, err := annotation.ParseCPUSharedPools(nrt.Annotations[key])
-			testkit.Check(t, err)
+			var parts annotation.CPUSharedPools
+			testkit.Check(t, json.Unmarshal([]byte(nrt.Annotations[key]), &parts))
 			var union cpuset.Set
 			for _, p := range parts {
 				set, _, err := v.Machine().ParseList(p.CPUSet)

@@ -30,9 +30,6 @@ const (
 	P99     Statistic = "p99"
 )
 
-// Statistics returns all statistics.
-func Statistics() []Statistic { return []Statistic{Average, P50, P90, P95, P99} }
-
 // Measure is which value of a report counts as the use of a node. Zero is its last average.
 type Measure struct {
 	Statistic Statistic     // "" is the last average

@@ -1,7 +1,7 @@
 package placement
 
 import (
-	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,10 +36,9 @@ func TestDevicesAreRecordedWithoutATopology(t *testing.T) {
 	}
 	c.adapt = true
 	record := c.Record()
-	at, _, err := annotation.ParseBindTimestamp(record[annotation.BindTimestampKey])
-	minors, _, faults := annotation.ParseGPUMinors(record[annotation.GPUMinorsKey])
-	if err != nil || faults != nil || at == 0 || !slices.Equal(minors, annotation.GPUMinors{1}) || len(record) != 3 {
-		t.Errorf("for device plugins: %v, %v, %v", record, err, faults)
+	at, err := strconv.ParseInt(record[annotation.BindTimestampKey], 10, 64)
+	if err != nil || at <= 0 || record[annotation.GPUMinorsKey] != "1" || len(record) != 3 {
+		t.Errorf("for device plugins: %v, %v", record, err)
 	}
 	c.Offer.Entry.Devices = nil
 	if got := c.Record(); got != nil {

@@ -4,6 +4,7 @@ package fabricated
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -220,8 +221,8 @@ func (n *node) comparePools(ctx context.Context, want pools, differ func(string,
 		annotation.CPUSharedPoolsKey:   want.shared,
 		annotation.BECPUSharedPoolsKey: want.be,
 	} {
-		list, _, err := annotation.ParseCPUSharedPools(keys[key])
-		if err != nil {
+		var list annotation.CPUSharedPools
+		if err := json.Unmarshal([]byte(keys[key]), &list); err != nil {
 			differ("%s: %v", key, err)
 			continue
 		}
