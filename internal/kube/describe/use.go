@@ -14,65 +14,57 @@ import (
 // NodeUse describes what a node uses by its NodeMetric, nil for none, with the requests of its pods.
 func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now time.Time) view.NodeUse {
 	all := node.Status.Allocatable
-	out := view.NodeUse{
-		Node: node.Name, ReportSeconds: -1,
-		CPU: view.AmountUse{
-			Allocatable: view.CPUText(all.Cpu().MilliValue()), Requested: view.CPUText(requested.MilliCPU),
-			UsedPercent: -1,
-		},
-		Memory: view.AmountUse{
-			Allocatable: view.BytesText(all.Memory().Value()), Requested: view.BytesText(requested.MemoryBytes),
-			UsedPercent: -1,
-		},
-	}
-	out.Suppressed = Suppression(node)
+	out := view.NodeUse{Node: node.Name, ReportSeconds: -1, Suppressed: Suppression(node)}
+	out.CPU, out.Memory = requestedUse(requested)
+	out.CPU.Allocatable = view.CPUText(all.Cpu().MilliValue())
+	out.Memory.Allocatable = view.BytesText(all.Memory().Value())
 	if q, ok := all["kubernetes.io/batch-cpu"]; ok {
 		out.CPU.Batch = view.CPUText(q.Value())
 	}
-	if q, ok := all["kubernetes.io/batch-memory"]; ok {
-		out.Memory.Batch = measured(q.Value())
-	}
+	_, out.Memory.Batch = measured(all, "kubernetes.io/batch-memory")
 	if metric == nil || metric.Status.UpdateTime == nil || metric.Status.NodeMetric == nil {
 		return out
 	}
 	out.ReportSeconds = max(0, int64(now.Sub(metric.Status.UpdateTime.Time)/time.Second))
-	addUse(&out.CPU, &out.Memory, metric.Status.NodeMetric.NodeUsage, all)
-	if p95, ok := shortest(metric.Status.NodeMetric.AggregatedNodeUsages); ok {
-		if q, ok := p95.Resources[corev1.ResourceCPU]; ok {
-			out.CPU.P95 = measuredCPU(q.MilliValue())
-		}
-		if q, ok := p95.Resources[corev1.ResourceMemory]; ok {
-			out.Memory.P95 = measured(q.Value())
-		}
-	}
+	use := metric.Status.NodeMetric
+	addUse(&out.CPU, &out.Memory, use.NodeUsage, all.Cpu().MilliValue(), all.Memory().Value())
+	p95 := shortest(use.AggregatedNodeUsages).Resources
+	_, out.CPU.P95 = measured(p95, corev1.ResourceCPU)
+	_, out.Memory.P95 = measured(p95, corev1.ResourceMemory)
 	if r := metric.Status.ProdReclaimableMetric; r != nil {
 		if q, ok := r.Resource.Resources[corev1.ResourceCPU]; ok {
 			out.CPU.Reclaimable = view.CPUText(q.MilliValue())
 		}
-		if q, ok := r.Resource.Resources[corev1.ResourceMemory]; ok {
-			out.Memory.Reclaimable = measured(q.Value())
-		}
+		_, out.Memory.Reclaimable = measured(r.Resource.Resources, corev1.ResourceMemory)
 	}
 	return out
 }
 
-// measuredCPU is a measured amount of CPU, to a hundredth of a CPU, or a tenth from 10 CPUs on.
-func measuredCPU(milli int64) string {
-	unit := int64(10)
-	if milli >= 10_000 {
-		unit = 100
-	}
-	return view.CPUText((milli + unit/2) / unit * unit)
+// requestedUse describes requests of which no use is known.
+func requestedUse(r view.Room) (cpu, memory view.AmountUse) {
+	return view.AmountUse{Requested: view.CPUText(r.MilliCPU), UsedPercent: -1},
+		view.AmountUse{Requested: view.BytesText(r.MemoryBytes), UsedPercent: -1}
 }
 
-// measured is an amount of memory that follows from measurements, in whole MiB, or GiB from 10 GiB on: to the byte it
-// would be long and say no more.
-func measured(bytes int64) string {
-	unit := int64(1 << 20)
+// measured returns an amount that follows from measurements, and its text, "" for none: CPU to a hundredth of a CPU, or
+// a tenth from 10 CPUs on; memory in whole MiB, or GiB from 10 GiB on. A longer text would say no more.
+func measured(list corev1.ResourceList, name corev1.ResourceName) (amount int64, text string) {
+	q, ok := list[name]
+	if !ok {
+		return 0, ""
+	}
+	if name == corev1.ResourceCPU {
+		milli, unit := q.MilliValue(), int64(10)
+		if milli >= 10_000 {
+			unit = 100
+		}
+		return milli, view.CPUText((milli + unit/2) / unit * unit)
+	}
+	bytes, unit := q.Value(), int64(1<<20)
 	if bytes >= 10<<30 {
 		unit = 1 << 30
 	}
-	return view.BytesText(bytes / unit * unit)
+	return bytes, view.BytesText(bytes / unit * unit)
 }
 
 // Suppression returns to what the best-effort pods of a node are suppressed, and why, by the condition that its agent
@@ -98,25 +90,25 @@ func Eviction(pod *corev1.Pod) string {
 }
 
 // shortest returns p95 over the shortest time that has one.
-func shortest(all []slo.AggregatedUsage) (found slo.ResourceMap, ok bool) {
+func shortest(all []slo.AggregatedUsage) slo.ResourceMap {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b slo.AggregatedUsage) int {
 		return int(a.Duration.Seconds() - b.Duration.Seconds())
 	})
 	for _, u := range sorted {
-		if found, ok = u.Usage[slo.P95]; ok {
-			return found, true
+		if found, ok := u.Usage[slo.P95]; ok {
+			return found
 		}
 	}
-	return found, false
+	return slo.ResourceMap{}
 }
 
-// addUse adds what is used, and how much that is of all.
-func addUse(cpu, memory *view.AmountUse, used slo.ResourceMap, all corev1.ResourceList) {
-	if q, ok := used.Resources[corev1.ResourceCPU]; ok {
-		cpu.Used, cpu.UsedPercent = measuredCPU(q.MilliValue()), view.PercentOf(q.MilliValue(), all.Cpu().MilliValue())
+// addUse adds what is used, and how much that is of thousandths of a CPU and of bytes.
+func addUse(cpu, memory *view.AmountUse, used slo.ResourceMap, milli, bytes int64) {
+	if n, text := measured(used.Resources, corev1.ResourceCPU); text != "" {
+		cpu.Used, cpu.UsedPercent = text, view.PercentOf(n, milli)
 	}
-	if q, ok := used.Resources[corev1.ResourceMemory]; ok {
-		memory.Used, memory.UsedPercent = measured(q.Value()), view.PercentOf(q.Value(), all.Memory().Value())
+	if n, text := measured(used.Resources, corev1.ResourceMemory); text != "" {
+		memory.Used, memory.UsedPercent = text, view.PercentOf(n, bytes)
 	}
 }
 
@@ -133,18 +125,9 @@ func PodUse(pod *corev1.Pod, reported *slo.PodMetricInfo) view.PodUse {
 	out := view.PodUse{
 		Pod: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName,
 		QoS: class.Class.String(), Priority: class.Band.String(),
-		CPU:    view.AmountUse{Requested: view.CPUText(asks.MilliCPU), UsedPercent: -1},
-		Memory: view.AmountUse{Requested: view.BytesText(asks.MemoryBytes), UsedPercent: -1},
 	}
-	if reported == nil {
-		return out
-	}
-	addUse(&out.CPU, &out.Memory, reported.PodUsage, nil)
-	if q, ok := reported.PodUsage.Resources[corev1.ResourceCPU]; ok {
-		out.CPU.UsedPercent = view.PercentOf(q.MilliValue(), asks.MilliCPU)
-	}
-	if q, ok := reported.PodUsage.Resources[corev1.ResourceMemory]; ok {
-		out.Memory.UsedPercent = view.PercentOf(q.Value(), asks.MemoryBytes)
+	if out.CPU, out.Memory = requestedUse(asks); reported != nil {
+		addUse(&out.CPU, &out.Memory, reported.PodUsage, asks.MilliCPU, asks.MemoryBytes)
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package simnode
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,30 +43,27 @@ func newUse(n *node, m *topo.Machine) (*use, error) {
 	u := &use{n: n, m: m, busy: make([]int64, m.NumCPUs()), pods: map[string]int64{}, last: time.Now()}
 	u.started = u.last
 	var err error
-	if u.keptStat, err = u.keep("proc/stat", "cpu"); err != nil {
+	if u.keptStat, err = u.take("proc/stat", "cpu"); err != nil {
 		return nil, err
 	}
-	if u.keptMemory, err = u.keep("proc/meminfo", "Mem"); err != nil {
+	if u.keptMemory, err = u.take("proc/meminfo", "Mem"); err != nil {
 		return nil, err
 	}
 	for i := range m.NumNUMA() {
 		u.memory += m.MemoryBytes(topo.NUMA(i)) >> 10
 	}
-	for _, file := range []string{"proc/stat", "proc/meminfo"} {
-		if err := os.Remove(n.root.Path(file)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-	}
 	return u, u.write(nil)
 }
 
-// keep returns the lines of a file that do not begin with a prefix.
-func (u *use) keep(file, prefix string) (string, error) {
+// take removes a file, if there is one, and returns its lines that do not begin with a prefix.
+func (u *use) take(file, prefix string) (kept string, err error) {
 	text, err := os.ReadFile(u.n.root.Path(file))
+	if err == nil {
+		err = os.Remove(u.n.root.Path(file))
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
-	kept := ""
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, prefix) {
 			kept += strings.TrimSuffix(line, "\n") + "\n"
@@ -194,28 +189,29 @@ func (u *use) spend(group string, want, passed int64, left []int64, quotas map[s
 
 // quota returns how much CPU time a group may use in a time.
 func (u *use) quota(group string, passed int64) int64 {
+	var quota, period int64
 	text, err := u.n.tree.Read(group, desired.QuotaV2)
-	if err != nil {
-		return math.MaxInt64
+	if err == nil {
+		_, err = fmt.Sscan(text, &quota, &period)
 	}
-	quota, period, _ := strings.Cut(text, " ")
-	q, err := strconv.ParseInt(quota, 10, 64)
-	p, errPeriod := strconv.ParseInt(period, 10, 64)
-	if err != nil || errPeriod != nil || p <= 0 {
-		return math.MaxInt64 // max
+	if err != nil || period <= 0 {
+		return math.MaxInt64 // it says max, or the group has ended
 	}
-	return int64(float64(q) / float64(p) * float64(passed))
+	return int64(float64(quota) / float64(period) * float64(passed))
 }
 
 // write writes all files. memory is what each pod that runs has, by its group.
 func (u *use) write(memory map[string]int64) error {
 	var errs []error
+	put := func(file, format string, args ...any) {
+		errs = append(errs, overwrite(u.n.root.Path(file), fmt.Appendf(nil, format, args...)))
+	}
 	sum := int64(0)
 	for at, used := range memory {
 		sum += used
 		errs = append(errs, u.writeGroup(at, used))
 	}
-	var cpus, all bytes.Buffer
+	var cpus strings.Builder
 	total, up := int64(0), int64(u.last.Sub(u.started))
 	for i, busy := range u.busy {
 		total += busy
@@ -223,19 +219,17 @@ func (u *use) write(memory map[string]int64) error {
 		fmt.Fprintf(&cpus, "cpu%d %018d 0 0 %018d 0 0 0 0 0 0\n", id, busy/1e7, idle/1e7)
 	}
 	idle := max(0, up*int64(len(u.busy))-total)
-	fmt.Fprintf(&all, "cpu  %018d 0 0 %018d 0 0 0 0 0 0\n%s%s", total/1e7, idle/1e7, cpus.Bytes(), u.keptStat)
-	errs = append(errs, overwrite(u.n.root.Path("proc/stat"), all.Bytes()))
+	put("proc/stat", "cpu  %018d 0 0 %018d 0 0 0 0 0 0\n%s%s", total/1e7, idle/1e7, cpus.String(), u.keptStat)
 	free := func(total, used int64) int64 { return max(0, total-total/50-used) } // the system uses 2 %
 	available := free(u.memory, sum>>10)
-	errs = append(errs, overwrite(u.n.root.Path("proc/meminfo"), fmt.Appendf(nil,
-		"MemTotal:       %d kB\nMemFree:        %018d kB\nMemAvailable:   %018d kB\n%s", u.memory, available, available,
-		u.keptMemory)))
+	put("proc/meminfo", "MemTotal:       %d kB\nMemFree:        %018d kB\nMemAvailable:   %018d kB\n%s", u.memory,
+		available, available, u.keptMemory)
 	for i := range u.m.NumNUMA() {
 		id, kib := u.m.NUMAID(topo.NUMA(i)), u.m.MemoryBytes(topo.NUMA(i))>>10
 		rest := free(kib, int64(float64(sum>>10)*float64(kib)/float64(max(1, u.memory))))
-		errs = append(errs, overwrite(u.n.root.Path(fmt.Sprintf("sys/devices/system/node/node%d/meminfo", id)),
-			fmt.Appendf(nil, "Node %d MemTotal: %15d kB\nNode %d MemFree:  %15d kB\nNode %d MemUsed:  %15d kB\n", id, kib,
-				id, rest, id, kib-rest)))
+		put(fmt.Sprintf("sys/devices/system/node/node%d/meminfo", id),
+			"Node %[1]d MemTotal: %15[2]d kB\nNode %[1]d MemFree:  %15[3]d kB\nNode %[1]d MemUsed:  %15[4]d kB\n",
+			id, kib, rest, kib-rest)
 	}
 	return errors.Join(errs...)
 }
