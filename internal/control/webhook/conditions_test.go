@@ -100,10 +100,9 @@ func (h hook) matches(t *testing.T, object, old runtime.Object) bool {
 }
 
 func pod(labelled, annotations map[string]string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: labelled, Annotations: annotations},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
-	}
+	p := testobject.Pod("p", testobject.Container("c", ""))
+	p.Labels, p.Annotations = labelled, annotations
+	return p
 }
 
 func elasticQuota(labelled, annotations map[string]string, ceiling string) *v1alpha1.ElasticQuota {
@@ -132,9 +131,7 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	batchInit.Spec.InitContainers = with("kubernetes.io/batch-cpu").Spec.Containers
 	gpuInit := pod(nil, nil)
 	gpuInit.Spec.InitContainers = with("kubernetes.io/gpu-memory").Spec.Containers
-	node := func(l map[string]string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: l}}
-	}
+	node := func(l map[string]string) *corev1.Node { return testobject.Node("n", l) }
 	named := with("nvidia.com/gpu")
 	named.Spec.SchedulerName = "volcano"
 	tests := map[string]struct {

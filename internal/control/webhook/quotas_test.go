@@ -12,8 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -25,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
+	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/test/badquota"
 )
 
@@ -60,9 +59,7 @@ func serveQuotas(t *testing.T, relax bool, pods []string, quotas ...string) quot
 	t.Helper()
 	s := quotaServer{mux{}, kube.NewQuotas(time.Now)}
 	put := func(namespace, named string, holds corev1.ResourceList) {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Labels: map[string]string{annotation.QuotaName: named},
-		}}
+		p := testobject.Pod(namespace+"/", testobject.Label(annotation.QuotaName, named))
 		s.store.Read(func(a *quota.Account) { p.UID = types.UID(fmt.Sprint(len(a.Counts()), named, namespace)) })
 		if holds != nil {
 			p.Spec.NodeName = "n0"
@@ -433,18 +430,12 @@ func TestABoundPodUsesNoMoreThanItsQuotaAllows(t *testing.T) {
 	t.Parallel()
 	s := serveQuotas(t, false, nil,
 		"{name: full, min: {cpu: 4}, max: {cpu: 4}}", "{name: empty, min: {cpu: 4}, max: {cpu: 4}}")
-	s.store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}, Status: corev1.NodeStatus{
-		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("100")},
-		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-	}})
+	node := testobject.Node("n0", nil, "cpu", "100")
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	s.store.PutNode(node)
 	bound := func(name, quota, cpu string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
-		p.Labels = map[string]string{annotation.QuotaName: quota}
-		p.Spec.NodeName = "n0"
-		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)},
-		}}}
-		return p
+		return testobject.Pod("n/"+name, testobject.Label(annotation.QuotaName, quota), testobject.On("n0"),
+			testobject.Container("c", ""), testobject.Requests("cpu", cpu))
 	}
 	s.store.PutPod(bound("a", "full", "3"))
 	s.store.PutPod(bound("out", "", "3"))

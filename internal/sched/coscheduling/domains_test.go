@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 const inOneBlock = `{"gatherStrategy":[{"layer":"Block","strategy":"MustGather"}]}`
@@ -33,9 +34,7 @@ func TestANodeThatComesIntoADomainWakesAGang(t *testing.T) {
 	}
 	events, err := p.EventsToRegister(t.Context())
 	testkit.Check(t, err)
-	node := func(block string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"block": block}}}
-	}
+	node := func(block string) *corev1.Node { return object.Node("n", map[string]string{"block": block}) }
 	asked := 0
 	for _, e := range events {
 		if e.Event.Resource != fwk.Node {

@@ -102,7 +102,7 @@ func TestPodsOfAnIncompleteGangAreHeldWithAReason(t *testing.T) {
 		{member("f", "faulty", "none"), why.BadAnnotation, `"none"`},
 		{inObject, why.GangNotFound, "PodGroup ns/none does not exist"},
 		{listing, why.GangGroupNotMutual, "gang ns/other, which the pod's gang lists, does not exist or lists other"},
-		{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "plain", UID: "plain"}}, why.None, ""},
+		{object.Pod("ns/plain"), why.None, ""},
 	} {
 		gangs.PutPod(c.pod)
 		status := p.PreEnqueue(t.Context(), c.pod)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // newHandle is a framework without plugins over the objects.
@@ -42,10 +43,7 @@ func newPlugin(t *testing.T, args runtime.Object, objects ...runtime.Object) *Pl
 }
 
 func pod(change func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: "p",
-		Labels: map[string]string{"app": "a"},
-	}}
+	p := object.Pod("p", object.Label("app", "a"))
 	if change != nil {
 		change(p)
 	}

@@ -10,9 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -21,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // TestNodesAreLoggedWhereOtherPodsAreNominated: what the queue of Kubernetes says of each node changes for no call
@@ -31,9 +30,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 	ctx := klog.NewContext(t.Context(), logger)
 	var exist []runtime.Object
 	for i := range 3 {
-		p := &corev1.Pod{}
-		p.Namespace, p.Name = "n", fmt.Sprint("p", i)
-		exist = append(exist, p)
+		exist = append(exist, object.Pod(fmt.Sprint("n/p", i)))
 	}
 	said := func(nominated []fwk.PodInfo) string {
 		var all []string
@@ -62,7 +59,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			name := fmt.Sprint("p", rapid.IntRange(0, 2).Draw(rt, "pod"))
 			was, from := nominated(), c.seen
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}}
+			pod := object.Pod("n/" + name)
 			pod.Status.NominatedNodeName = rapid.SampledFrom(places).Draw(rt, "status")
 			cpus := resource.NewQuantity(rapid.Int64Range(0, 1).Draw(rt, "CPUs"), resource.DecimalSI)
 			pod.Spec.Containers = make([]corev1.Container, 1)
@@ -169,7 +166,7 @@ func TestPodsThatAreHeldBackAreAskedAboutOnceAtStart(t *testing.T) {
 	}
 	const pods = 3
 	for i := range pods {
-		q.Add(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint(i))}})
+		q.Add(ctx, object.Pod(fmt.Sprint("p", i)))
 	}
 	for range 10 {
 		comes()
@@ -199,7 +196,7 @@ func TestPodsThatAreHeldBackNoLongerStart(t *testing.T) {
 	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
 		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}))
 	q := Hold(inner)
-	q.Add(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "1"}})
+	q.Add(ctx, object.Pod("p"))
 	gate.open = true
 	q.Run(logger)
 	defer q.Close()
@@ -231,7 +228,7 @@ func TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods(t *testing.
 	events := &Events{SiblingPlugin: "Siblings"}
 	q := events.Watch(inner, &Changes{})
 	refuse := func(name string, plugins ...string) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		pod := object.Pod(name)
 		q.Add(ctx, pod)
 		info, err := q.Pop(logger)
 		testkit.Check(t, err)
@@ -242,9 +239,9 @@ func TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods(t *testing.
 	refuse("asked", "Siblings", "Fit")
 	refuse("plain", "Fit")
 	refuse("gone", "Siblings")
-	q.Delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "gone"}})
+	q.Delete(object.Pod("gone"))
 	refuse("gone", "Fit") // and is refused by another plugin when it comes again
-	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	assigned := object.Pod("a", object.On("n"))
 	for _, c := range []struct {
 		event fwk.ClusterEvent
 		check queue.PreEnqueueCheck

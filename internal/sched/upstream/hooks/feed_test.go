@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // innerCache fails the test when the store is behind.
@@ -42,15 +42,11 @@ func TestAccountsHearOfEveryEventBeforeTheSchedulersCache(t *testing.T) {
 	inner := &innerCache{}
 	c := (&Changes{}).Watch(inner, store)
 	logger := klog.Background()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}}
-	pod.Labels = map[string]string{annotation.QoSClass: "LSR"}
-	pod.Spec.NodeName = "n"
-	pod.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-1"}`}
+	pod := object.Pod("p", object.Class("LSR"), object.On("n"), object.CPUs("0-1"))
 	other := pod.DeepCopy()
 	other.Annotations[annotation.ResourceStatusKey] = `{"cpuset":"2-3"}`
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	labelled := node.DeepCopy()
-	labelled.Labels = map[string]string{annotation.NodeNUMATopologyPolicy: "Restricted"}
+	node := object.Node("n", nil)
+	labelled := object.Node("n", map[string]string{annotation.NodeNUMATopologyPolicy: "Restricted"})
 	held := func(want string) func() {
 		return func() {
 			e, _ := store.View("n").Entry("p")
