@@ -17,3 +17,6 @@ func ShapeOf(s State) (h Shape) {
 	h.set(s, Spec{}, 0)
 	return h
 }
+
+// Fragmentation is Lost over the specs of the generation.
+func (g *Generation) Fragmentation(s State) int64 { return Lost(g.specs, s) }

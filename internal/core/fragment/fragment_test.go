@@ -83,6 +83,19 @@ func TestFGDRatesAShareOnTheUsedGPUAboveOneOnTheWholeGPU(t *testing.T) {
 	}
 }
 
+// The weights of 5,000 arrivals together are more than 2^36.
+func TestLostOfHeavySpecs(t *testing.T) {
+	t.Parallel()
+	specs := []fragment.Weighted{
+		{Spec: fragment.Spec{GPUs: 1, Milli: 1000}, Weight: 3 << 36},
+		{Spec: fragment.Spec{GPUs: 8, Milli: 1000}, Weight: 1 << 36},
+	}
+	free := []int64{1000, 1000, 1000, 1000, 1000, 1000}
+	if got := fragment.Lost(specs, fragment.State{MilliCPU: 96000, Free: free}); got != 1_500_000 {
+		t.Errorf("a quarter of the pods cannot use 6 free GPUs: %d micro-GPUs are lost, want 1500000", got)
+	}
+}
+
 func TestShareGoesToTheGPUThatOthersCannotUse(t *testing.T) {
 	t.Parallel()
 	g := generation(t, mixed(), fragment.Standard())

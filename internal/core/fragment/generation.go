@@ -182,12 +182,7 @@ func (g *Generation) draw() {
 	}
 }
 
-// Fragmentation is FGD's measure of a state, over all specs: the expected part of what is free that a spec cannot use.
-func (g *Generation) Fragmentation(s State) int64 {
-	return Lost(g.specs, s)
-}
-
-// Lost is FGD's measure of a state over some specs, as Generation.Fragmentation.
+// Lost is FGD's measure of a state over some specs: how much of what is free they cannot use on average, in micro-GPUs.
 func Lost(specs []Weighted, s State) int64 {
 	var h Shape
 	h.set(s, Spec{}, 0)
@@ -213,7 +208,7 @@ func fragmentation(specs []Weighted, h *Shape) int64 {
 	if weights == 0 {
 		return 0
 	}
-	return lost * micro / weights
+	return lost/weights*micro + lost%weights*micro/weights // lost*micro can be more than an int64 holds
 }
 
 // Demand is how many of a million pods with GPUs ask for so many.

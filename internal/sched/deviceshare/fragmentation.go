@@ -119,7 +119,8 @@ func (p *Plugin) Lost(v *ledger.View, milliCPU int64) (int64, bool) {
 	return lost, true
 }
 
-// lost returns what is free of a node's GPUs and how much of that expected pods cannot use, by the values in force.
+// lost returns what is free of a node's GPUs and how much of that expected pods cannot use: pods like
+// all that have arrived, also since the generation in force was computed, which takes dozens of arrivals.
 func (l *learner) lost(v *ledger.View, milliCPU int64) (free, lost int64) {
 	g := gpusIn(v)
 	for _, milli := range g.free {
@@ -135,7 +136,10 @@ func (l *learner) lost(v *ledger.View, milliCPU int64) (free, lost int64) {
 		model = lastModel
 	}
 	s := fragment.State{MilliCPU: milliCPU, Free: g.free, Model: model}
-	return free, l.latest.Fragmentation(s) * fragment.Whole / 1_000_000
+	if l.asked == nil {
+		l.asked = l.demand.Specs()
+	}
+	return free, fragment.Lost(l.asked, s) * fragment.Whole / 1_000_000
 }
 
 // byModel adds up nodes.

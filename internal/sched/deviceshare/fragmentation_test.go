@@ -48,6 +48,26 @@ func surveyed(t *testing.T, l *learner, models, cpus map[string]string) *survey 
 	return s
 }
 
+// TestGPUsAreValuedByTheFirstPods: no pod asks for less than 2 GPUs, and few have arrived since the first values.
+func TestGPUsAreValuedByTheFirstPods(t *testing.T) {
+	t.Parallel()
+	l := newLearner()
+	s := surveyed(t, l, map[string]string{"a": "X"}, map[string]string{"a": "64"})
+	l.begin(none())
+	lost := func() int64 { return s.nodes()[0].Lost }
+	if got := lost(); got != 0 {
+		t.Errorf("before the first pod, %d of 2 GPUs is of no use, want 0", got)
+	}
+	for range 3 {
+		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: 8, Milli: 1000}, none)
+	}
+	// One pod in four is the pod with one GPU that is expected at the start.
+	if got := lost(); got < 1490 || got > 1510 || l.current().number != 1 {
+		t.Errorf("after three pods with 8 GPUs, %d of 2 GPUs is of no use (generation %d), want 1500", got,
+			l.current().number)
+	}
+}
+
 // Of what is free, a pod that needs more CPUs than the node has, or more GPUs, can use nothing.
 func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 	t.Parallel()
@@ -68,10 +88,10 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 		t.Error("a question has changed what is learnt")
 	}
 	l.demand.Count(fragment.Spec{MilliCPU: 1000, GPUs: 1, Milli: 1000})
-	values := l.current()
+	l.current()
 	for i := range free {
 		state := fragment.State{MilliCPU: []int64{8000, 1000, 500}[i], Free: []int64{1000, 1000}, Model: lastModel}
-		free[i].Lost = values.Fragmentation(state) / 1000
+		free[i].Lost = fragment.Lost(l.demand.Specs(), state) / 1000
 	}
 	p := &Plugin{learner: l}
 	for i, want := range free {

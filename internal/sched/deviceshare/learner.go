@@ -35,7 +35,8 @@ type learner struct {
 
 	mu     sync.Mutex // guards everything below
 	demand *fragment.Histogram
-	latest *generation // in force; nil before the first pod is scored
+	asked  []fragment.Weighted // the specs of demand; nil until they are read after an arrival
+	latest *generation         // in force; nil before the first pod is scored
 	next   <-chan *generation
 	left   int // arrivals until next is in force
 	models map[string]fragment.Model
@@ -91,6 +92,7 @@ func (l *learner) count(s fragment.Spec) (last *generation, specs []fragment.Wei
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	due := l.demand.Count(s)
+	l.asked = nil
 	if l.next != nil {
 		if l.left--; l.left == 0 {
 			l.latest, l.next = <-l.next, nil
