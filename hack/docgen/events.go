@@ -16,7 +16,7 @@ func events() []byte {
 
 Beside these, tenon-scheduler sends kube-scheduler's own Events; the message of FailedScheduling begins with a
 [reason code](reasons.md). An Event marked *condition* comes with a condition of the Node, ` + "`tenon.sh/NAME`" + `,
-which is True while the situation lasts. [The agent](agent.md) describes how the agent works.
+which is True while the situation lasts. What kube-scheduler says of room to reserve is about the Reservation. [The agent](agent.md) describes how the agent works.
 `)
 	last := ""
 	for _, e := range event.List() {

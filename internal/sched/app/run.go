@@ -46,7 +46,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 func (s *Scheduler) recorder(name string) events.EventRecorderLogger {
-	return s.config.EventBroadcaster.NewRecorder(name)
+	return &recorder{s.config.EventBroadcaster.NewRecorder(name), s.reserved}
 }
 
 // markSynced opens the queue when every handler has had every object that existed at start: from then on the accounts

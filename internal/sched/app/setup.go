@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -266,7 +265,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 	cc := s.config
 	var completed []schedulerconfig.KubeSchedulerProfile
 	core, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
-		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
+		s.recorder,
 		scheduler.WithComponentConfigVersion(cc.ComponentConfig.APIVersion),
 		scheduler.WithKubeConfig(cc.KubeConfig),
 		scheduler.WithProfiles(cc.ComponentConfig.Profiles...),

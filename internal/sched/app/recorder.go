@@ -1,0 +1,54 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// recorder sends Events. What is about a reserve pod, which no API server has, it sends about the Reservation.
+type recorder struct {
+	events.EventRecorderLogger
+	reserved *kube.Reservations
+}
+
+func (r *recorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
+	return &recorder{r.EventRecorderLogger.WithLogger(logger), r.reserved}
+}
+
+func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	if owner, reserves := r.reservationOf(regarding); reserves {
+		if owner == nil {
+			return
+		}
+		pod := klog.KObj(regarding.(*corev1.Pod)).String()
+		note, args = "%s", []any{strings.ReplaceAll(fmt.Sprintf(note, args...), pod, "Reservation "+owner.Name)}
+		regarding = owner
+	}
+	if owner, reserves := r.reservationOf(related); reserves && owner != nil {
+		related = owner
+	}
+	r.EventRecorderLogger.Eventf(regarding, related, kind, reason, action, note, args...)
+}
+
+// reservationOf returns the Reservation of a reserve pod, nil for one that is gone.
+func (r *recorder) reservationOf(o runtime.Object) (owner *corev1.ObjectReference, reserves bool) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || !convert.IsReservePod(pod) {
+		return nil, false
+	}
+	if found, _ := r.reserved.Find(pod.UID); found != nil {
+		owner = &corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion().String(), Kind: "Reservation", Name: found.Name, UID: found.UID,
+		}
+	}
+	return owner, true
+}
