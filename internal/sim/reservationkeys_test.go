@@ -43,13 +43,18 @@ func TestWhichReservationAPodUses(t *testing.T) {
 	}
 }
 
-// TestPreemptionTakesNothingFromAReservation: 4 of 6 CPUs are kept, and a pod of high priority asks for 3.
+// TestPreemptionTakesNothingFromAReservation: 4 of 6 CPUs are kept, and a pod of high priority asks for 3. It gets the room
+// of a pod that can be evicted, although what keeps the 4 CPUs would be the least important victim without a priority.
 func TestPreemptionTakesNothingFromAReservation(t *testing.T) {
 	t.Parallel()
+	low := strings.Replace(runs("low", "cpu: 4", 10, ""), "n0", "n1", 1)
 	for name, c := range map[string]struct{ in, want string }{
 		"a Reservation for one pod": {reservationFor("r", "web", "a: b", "cpu: 4", ""), "Unschedulable"},
 		"a Reservation for many":    {reservationFor("r", "web", "a: b", "cpu: 4", shares), "Unschedulable"},
 		"a pod":                     {runs("r", "cpu: 4", 0, ""), "Scheduled n0"},
+		"a Reservation, and a pod on another node": {
+			plain("n1", 6) + low + reservationFor("r", "web", "a: b", "cpu: 4", ""), "Scheduled n1",
+		},
 	} {
 		if at := strings.LastIndex(c.in, "}"); strings.Contains(c.in, "Reservation") {
 			c.in = c.in[:at] + ", status: {phase: Available, nodeName: n0}" + c.in[at:]
