@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	step "github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -114,7 +115,7 @@ func (w *watcher) seeJob(j *migration.PodMigrationJob) {
 		if why := w.changing[app]; why != "" {
 			w.broken = append(w.broken, fmt.Sprintf("%s: a pod was evicted during %s", j.Name, why))
 		}
-		if !has(j, migration.ConditionReservationScheduled) || j.Status.NodeName == "" ||
+		if !has(j, step.ReservationScheduled) || j.Status.NodeName == "" ||
 			j.Status.NodeName == start.Node {
 			w.broken = append(w.broken, fmt.Sprintf("%s: evicted from node %s with room on node %q: %+v", j.Name,
 				start.Node, j.Status.NodeName, j.Status.Conditions))
@@ -124,7 +125,7 @@ func (w *watcher) seeJob(j *migration.PodMigrationJob) {
 				j.Status.NodeName))
 		}
 	}
-	if gone := has(j, migration.ConditionEviction); gone && (was == nil || !has(was, migration.ConditionEviction)) {
+	if gone := has(j, step.Eviction); gone && (was == nil || !has(was, step.Eviction)) {
 		if w.evicted[app]++; w.evicted[app] > 2 {
 			w.broken = append(w.broken, fmt.Sprintf("%s: %d pods of %d were evicted within minutes", app,
 				w.evicted[app], moveReplicas))
@@ -156,7 +157,7 @@ func has(j *migration.PodMigrationJob, condition string) bool {
 // evicts reports whether the pod of a job was asked to leave.
 func evicts(j *migration.PodMigrationJob) bool {
 	return slices.ContainsFunc(j.Status.Conditions, func(c migration.PodMigrationJobCondition) bool {
-		return c.Type == migration.ConditionEviction && c.Reason != migration.ReasonFailedEvict
+		return c.Type == step.Eviction && c.Reason != step.FailedEvict
 	})
 }
 
@@ -240,7 +241,7 @@ func (m moves) pairEnds(t *testing.T, jobs ...string) {
 	succeeded := 0
 	for _, name := range jobs {
 		m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
-			return s.Phase == migration.PodMigrationJobSucceeded || s.Reason == migration.ReasonMissingReservation ||
+			return s.Phase == migration.PodMigrationJobSucceeded || s.Reason == step.MissingReservation ||
 				s.Reason == string(evict.OwnerBackoff)
 		}, "to end")
 		if j, err := m.job(t.Context(), name); err == nil && j.Status.Phase == migration.PodMigrationJobSucceeded {
@@ -392,7 +393,7 @@ func (m moves) roll(t *testing.T, name, app string, stateful bool) {
 	m.create(t, name, old)
 	m.settled(t, app, stateful, moveReplicas)
 	m.reaches(t, name, func(s *migration.PodMigrationJobStatus) bool {
-		return s.Phase == migration.PodMigrationJobFailed && s.Reason == migration.ReasonMissingPod
+		return s.Phase == migration.PodMigrationJobFailed && s.Reason == step.MissingPod
 	}, "to fail: the rollout has replaced its pod")
 	m.set(app, "", moveReplicas-1)
 }

@@ -176,39 +176,6 @@ type PodMigrationJobStatus struct {
 	PreemptedPodsReservation []PodMigrationJobPreemptedReservation `json:"preemptedPodsReservation,omitempty"`
 }
 
-// Types of conditions, in the order of the steps.
-const (
-	ConditionReservationCreated   = "ReservationCreated"
-	ConditionReservationScheduled = "ReservationScheduled"
-	ConditionPreemption           = "Preemption"
-	ConditionEviction             = "Eviction"
-	ConditionPodScheduled         = "PodScheduled"
-	ConditionPodBoundReservation  = "PodBoundReservation"
-	ConditionReservationBound     = "ReservationBound"
-	ConditionBoundPodReady        = "BoundPodReady"
-)
-
-// Reasons of conditions and jobs.
-const (
-	ReasonTimeout                   = "Timeout"
-	ReasonFailedCreateReservation   = "FailedCreateReservation"
-	ReasonUnschedulable             = "Unschedulable"
-	ReasonReservationExpired        = "ReservationExpired"
-	ReasonMissingPod                = "MissingPod"
-	ReasonMissingReservation        = "MissingReservation"
-	ReasonForbiddenMigratePod       = "ForbiddenMigratePod"
-	ReasonPreempting                = "Preempting"
-	ReasonPreemptComplete           = "PreemptComplete"
-	ReasonEvicting                  = "Evicting"
-	ReasonFailedEvict               = "FailedEvict"
-	ReasonEvictComplete             = "EvictComplete"
-	ReasonWaitForPodBindReservation = "WaitForPodBindReservation"
-	ReasonWaitForBoundPodReady      = "WaitForBoundPodReady"
-)
-
-// StatusComplete is the Status of a job that has succeeded.
-const StatusComplete = "Complete"
-
 // PodMigrationJobCondition is a condition, in Koordinator's shape.
 type PodMigrationJobCondition struct {
 	// Type is the step.

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/desched/watched"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -201,8 +202,8 @@ func TestJobsAreReadFromTheirObjects(t *testing.T) {
 			Phase: migration.PodMigrationJobSucceeded, NodeName: "n7",
 			Conditions: []migration.PodMigrationJobCondition{
 				{
-					Type: migration.ConditionEviction, Status: metav1.ConditionTrue,
-					Reason: migration.ReasonEvictComplete, LastProbeTime: at(-50), LastTransitionTime: at(-40),
+					Type: move.Eviction, Status: metav1.ConditionTrue,
+					Reason: move.EvictComplete, LastProbeTime: at(-50), LastTransitionTime: at(-40),
 				},
 				{Type: "Ended", Status: metav1.ConditionTrue, LastTransitionTime: at(-30)},
 			},
