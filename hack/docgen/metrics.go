@@ -88,7 +88,8 @@ func component(path string) string {
 	return "tenon-scheduler"
 }
 
-// fromCall reads New…(Opts{Name: …, Help: …}, []string{labels…}) and NewDesc(name, help, labels, …).
+// fromCall reads New…(Opts{Name: …, Help: …}, []string{labels…}), new…(name, help, labels…) and
+// NewDesc(name, help, labels, …).
 func fromCall(call *ast.CallExpr) (metric, bool) {
 	kind, ok := kindOf(call.Fun)
 	if !ok {
@@ -124,6 +125,8 @@ func fromCall(call *ast.CallExpr) (metric, bool) {
 				m.name = s
 			case m.help == "":
 				m.help = s
+			case s != "":
+				m.labels = append(m.labels, s)
 			}
 		}
 	}
@@ -139,7 +142,7 @@ func kindOf(fun ast.Expr) (string, bool) {
 		name = f.Name
 	}
 	for _, kind := range []string{"Counter", "Gauge", "Histogram"} {
-		if strings.HasPrefix(name, "New"+kind) {
+		if strings.HasPrefix(strings.ToLower(name), "new"+strings.ToLower(kind)) {
 			return strings.ToLower(kind), true
 		}
 	}

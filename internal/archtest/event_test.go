@@ -49,7 +49,7 @@ func unlisted(files *token.FileSet, file *ast.File) []string {
 }
 
 // The page of Events is written from api/event: what is sent and not listed would be missing there. The Events of
-// kube-scheduler itself pass through the scheduler's reporting and its recorder; simulated nodes send those of a kubelet.
+// kube-scheduler itself pass through the scheduler's reporting and recorder; simulated nodes send those of a kubelet.
 func TestEveryEventIsListed(t *testing.T) {
 	for _, folder := range []string{"internal/agent", "internal/sched", "internal/control", "internal/kube"} {
 		err := filepath.WalkDir(filepath.Join(root(t), folder), func(path string, d fs.DirEntry, err error) error {

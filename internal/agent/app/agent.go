@@ -183,7 +183,7 @@ func New(o Options) (*Agent, error) {
 		Published: func(key string) string { return a.publisher.Published(key) },
 		Status:    a.status, Metrics: o.Shared.Metrics, Resync: o.Resync, Clock: o.Clock,
 	})
-	if o.AskKubelet != nil && o.CgroupRoot == "" && len(o.CgroupRoots) == 0 {
+	if o.AskKubelet != nil && o.CgroupRoot == "" {
 		a.o.CgroupRoot, _ = a.kubelet.CgroupRoot()
 		a.o.guessesRoot = true
 	}
@@ -195,7 +195,7 @@ func New(o Options) (*Agent, error) {
 	a.enforcer, err = apply.NewEnforcer(apply.EnforcerOptions{
 		Node: o.Node, Root: o.Root, CgroupRoot: a.o.CgroupRoot, Allowed: o.Switches.CPUSetAllocator,
 		Engine: apply.Options{
-			Cgroup: o.Cgroup, Roots: o.CgroupRoots, Resync: o.Resync, Clock: o.Clock,
+			Cgroup: o.Cgroup, Resync: o.Resync, Clock: o.Clock,
 			KubeletKeepsMemory:  known.KeepsMemory(),
 			AllowUnallocatedLSR: o.AllowUnallocatedLSR,
 			Checkpoint:          apply.File(a.dir.Path(grantsFile)),

@@ -67,9 +67,7 @@ type Options struct {
 
 	// Cgroup is the tree that is kept; nil for the one that is mounted below Root.
 	Cgroup apply.Cgroup
-	// CgroupRoots are the groups below which pods live; default those of both cgroup drivers below CgroupRoot.
-	CgroupRoots []string
-	// CgroupRoot is the group below which the kubelet makes those, as its cgroupRoot says. "" is what the
+	// CgroupRoot is the group below which the kubelet makes the groups of pods, as its cgroupRoot says. "" is what the
 	// kubelet said last where AskKubelet is there, and "/" otherwise; with "" Run ends with ErrCgroupRoot when it says
 	// another.
 	CgroupRoot string

@@ -66,9 +66,7 @@ func NewEnforcer(o EnforcerOptions) (*Enforcer, error) {
 			dialect = desired.V1
 		}
 		engine.Cgroup, e.mounted = Mounted(o.Root.Cgroup(), dialect), o.Allowed
-		if len(engine.Roots) == 0 {
-			engine.Roots = kubepods(o.CgroupRoot)
-		}
+		engine.Roots = kubepods(o.CgroupRoot)
 	}
 	engine.Report = func(r Record) {
 		e.noteDrift(r)

@@ -36,6 +36,18 @@ type Metrics struct {
 	Age *Ages
 }
 
+func newCounter(name, help string) *metrics.Counter {
+	return metrics.NewCounter(&metrics.CounterOpts{Name: name, Help: help})
+}
+
+func newCounters(name, help string, labels ...string) *metrics.CounterVec {
+	return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func newGauges(name, help string, labels ...string) *metrics.GaugeVec {
+	return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help}, labels)
+}
+
 // NewMetrics returns metrics that are not registered anywhere.
 func NewMetrics() *Metrics {
 	return &Metrics{
@@ -45,102 +57,55 @@ func NewMetrics() *Metrics {
 				"cri (one question of its proxy) or reconcile (all containers of the node).",
 			Buckets: metrics.ExponentialBuckets(1e-4, 4, 8),
 		}, []string{"path"}),
-		Drift: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_agent_drift_total",
-			Help: "Values of the cgroup tree that something else changed, and running containers that can use other " +
-				"devices than their own, by kind.",
-		}, []string{"kind"}),
-		Failures: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_agent_enforcement_failures_total",
-			Help: "Containers held back and values that could not be set, by code.",
-		}, []string{"code"}),
-		ConditionWrites: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_agent_condition_writes_total",
-			Help: "Writes of Node conditions, by condition.",
-		}, []string{"condition"}),
-		Connected: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "tenon_agent_runtime_connected",
-			Help: "1 while a container runtime is connected by NRI, or a proxy that has asked, by path: nri or cri.",
-		}, []string{"path"}),
-		SlowCalls: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_agent_slow_calls_total",
-			Help: "Calls of a container runtime that took longer than 50 ms, by path and call.",
-		}, []string{"path", "call"}),
-		Health: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "tenon_device_health",
-			Help: "1 for a device of the node that works, 0 for one that does not, by type, id and the reason of its " +
-				"condition: of one that works, why it is likely to fail; empty without one.",
-		}, []string{"node", "type", "id", "reason"}),
-		Transitions: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_device_health_transitions_total",
-			Help: "Times that a device of the node stopped working, by type, id and reason, or works again; then the " +
-				"reason is empty or why it is likely to fail.",
-		}, []string{"node", "type", "id", "reason"}),
+		Drift: newCounters("tenon_agent_drift_total", "Values of the cgroup tree that something else changed, and "+
+			"running containers that can use other devices than their own, by kind.", "kind"),
+		Failures: newCounters("tenon_agent_enforcement_failures_total", "Containers held back and values that could "+
+			"not be set, by code.", "code"),
+		ConditionWrites: newCounters("tenon_agent_condition_writes_total", "Writes of Node conditions, by "+
+			"condition.", "condition"),
+		Connected: newGauges("tenon_agent_runtime_connected", "1 while a container runtime is connected by NRI, or a "+
+			"proxy that has asked, by path: nri or cri.", "path"),
+		SlowCalls: newCounters("tenon_agent_slow_calls_total", "Calls of a container runtime that took longer than 50 "+
+			"ms, by path and call.", "path", "call"),
+		Health: newGauges("tenon_device_health", "1 for a device of the node that works, 0 for one that does not, by "+
+			"type, id and the reason of its condition: of one that works, why it is likely to fail; empty without "+
+			"one.", "node", "type", "id", "reason"),
+		Transitions: newCounters("tenon_device_health_transitions_total", "Times that a device of the node stopped "+
+			"working, by type, id and reason, or works again; then the reason is empty or why it is likely to "+
+			"fail.", "node", "type", "id", "reason"),
 		Injection: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "tenon_device_injection_seconds",
 			Help:    "Time to decide which devices a container of a node with devices is created with.",
 			Buckets: metrics.ExponentialBuckets(1e-5, 4, 10),
 		}, []string{"node"}),
-		Mismatch: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_device_allocation_mismatch_total",
-			Help: "Times that allocations of devices were contradicted, by source: kernel (a running container can " +
-				"use other devices than its own), PodResources (who has devices is not clear by the kubelet's word) " +
-				"or NVML (a pod's processes use more memory of a GPU).",
-		}, []string{"node", "source"}),
-		Caught: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_device_failopen_total",
-			Help: "Containers that the runtime was about to create with other devices than their own, and that the " +
-				"agent's validation refused.",
-		}, []string{"node"}),
-		Disconnects: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_device_nri_disconnects_total",
-			Help: "Times that the agent lost the container runtime, or could not connect to it, once for each " +
-				"cause in a row.",
-		}, []string{"node"}),
-		Foreign: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "tenon_device_foreign_devices",
-			Help: "Devices of the node that pods have of another program than Tenon's scheduler.",
-		}, []string{"node"}),
-		UsedCPU: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "tenon_node_used_cpus",
-			Help: "CPUs that are used, by who uses them: all, pods or system (what belongs to no pod and no " +
-				"application of NodeSLO).",
-		}, []string{"node", "by"}),
-		UsedMemory: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "tenon_node_used_memory_bytes",
-			Help: "Memory that is used, without page cache, by who uses it: all, pods or system.",
-		}, []string{"node", "by"}),
-		Evictions: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "tenon_agent_evictions_total",
-			Help: "Evictions of best-effort pods, by cause (memory or cpu-satisfaction) and outcome (evicted or " +
-				"failed).",
-		}, []string{"cause", "outcome"}),
-		MachineChanges: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "tenon_agent_machine_changes_total",
-			Help: "Times that CPUs or NUMA nodes came or went while the agent ran.",
-		}),
-		UncleanEnds: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "tenon_agent_unclean_ends_total",
-			Help: "Times that agents of this node ended without being stopped, since the first one that " +
-				"kept its state here.",
-		}),
-		Refused: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "tenon_agent_refused_agents_total",
-			Help: "Other agents that wanted to work on this machine and were refused.",
-		}),
-		Unreachable: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "tenon_agent_api_unreachable_seconds_total",
-			Help: "Time for which the API server did not answer the agent; it grows while that lasts.",
-		}),
-		KubeletStarts: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "tenon_agent_kubelet_restarts_total",
-			Help: "Times that the kubelet made its PodResources socket anew while the agent ran.",
-		}),
-		Overridden: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "tenon_agent_overridden_updates_total",
-			Help: "Updates of containers that the runtime was asked for and that the agent answered with " +
-				"other values, as those of a static kubelet.",
-		}),
+		Mismatch: newCounters("tenon_device_allocation_mismatch_total", "Times that allocations of devices were "+
+			"contradicted, by source: kernel (a running container can use other devices than its own), PodResources "+
+			"(who has devices is not clear by the kubelet's word) or NVML (a pod's processes use more memory of a "+
+			"GPU).", "node", "source"),
+		Caught: newCounters("tenon_device_failopen_total", "Containers that the runtime was about to create with "+
+			"other devices than their own, and that the agent's validation refused.", "node"),
+		Disconnects: newCounters("tenon_device_nri_disconnects_total", "Times that the agent lost the container "+
+			"runtime, or could not connect to it, once for each cause in a row.", "node"),
+		Foreign: newGauges("tenon_device_foreign_devices", "Devices of the node that pods have of another program "+
+			"than Tenon's scheduler.", "node"),
+		UsedCPU: newGauges("tenon_node_used_cpus", "CPUs that are used, by who uses them: all, pods or system (what "+
+			"belongs to no pod and no application of NodeSLO).", "node", "by"),
+		UsedMemory: newGauges("tenon_node_used_memory_bytes", "Memory that is used, without page cache, by who uses "+
+			"it: all, pods or system.", "node", "by"),
+		Evictions: newCounters("tenon_agent_evictions_total", "Evictions of best-effort pods, by cause (memory or "+
+			"cpu-satisfaction) and outcome (evicted or failed).", "cause", "outcome"),
+		MachineChanges: newCounter("tenon_agent_machine_changes_total", "Times that CPUs or NUMA nodes came or went "+
+			"while the agent ran."),
+		UncleanEnds: newCounter("tenon_agent_unclean_ends_total", "Times that agents of this node ended without being "+
+			"stopped, since the first one that kept its state here."),
+		Refused: newCounter("tenon_agent_refused_agents_total", "Other agents that wanted to work on this machine and "+
+			"were refused."),
+		Unreachable: newCounter("tenon_agent_api_unreachable_seconds_total", "Time for which the API server did not "+
+			"answer the agent; it grows while that lasts."),
+		KubeletStarts: newCounter("tenon_agent_kubelet_restarts_total", "Times that the kubelet made its PodResources "+
+			"socket anew while the agent ran."),
+		Overridden: newCounter("tenon_agent_overridden_updates_total", "Updates of containers that the runtime was "+
+			"asked for and that the agent answered with other values, as those of a static kubelet."),
 		Age: &Ages{
 			desc: metrics.NewDesc("tenon_topology_age_seconds",
 				"Time since the published topology was last known to be up to date.", []string{"node"}, nil,
@@ -152,12 +117,8 @@ func NewMetrics() *Metrics {
 
 // RegisterInfo makes metrics say which version of the agent runs with which configuration.
 func RegisterInfo(register func(...metrics.Registerable), version, hash string) {
-	build := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "tenon_build_info", Help: "1, with the version of the binary.",
-	}, []string{"component", "version"})
-	inForce := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "tenon_config_info", Help: "1, with a hash of the configuration in force.",
-	}, []string{"component", "hash"})
+	build := newGauges("tenon_build_info", "1, with the version of the binary.", "component", "version")
+	inForce := newGauges("tenon_config_info", "1, with a hash of the configuration in force.", "component", "hash")
 	register(build, inForce)
 	build.WithLabelValues(Controller, version).Set(1)
 	inForce.WithLabelValues(Controller, hash).Set(1)
