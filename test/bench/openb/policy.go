@@ -27,7 +27,7 @@ func newPolicy(name string, t *trace, nodes []node, settings fragment.Settings) 
 	case "rollout":
 		return rollout(nodes, settings)
 	case "fgd":
-		return fgd(t, settings)
+		return fgd(t), nil
 	case "random":
 		p.score = func(n *node, p *pod) (int64, uint64, bool) {
 			gpus := suitable(n, p)
@@ -121,7 +121,7 @@ func rollout(nodes []node, settings fragment.Settings) (*policy, error) {
 func fgdScore(fall int64) int64 { return int64(100 / (1 + math.Exp(-float64(fall)/1_000_000))) }
 
 // fgd knows the specs of the trace: the most frequent ones, of 95 percent of the pods.
-func fgd(t *trace, settings fragment.Settings) (*policy, error) {
+func fgd(t *trace) *policy {
 	typical, pods := slices.Clone(t.specs), int64(0)
 	slices.SortStableFunc(typical, func(a, b fragment.Weighted) int { return cmp.Compare(b.Weight, a.Weight) })
 	for i := range typical {
@@ -130,11 +130,10 @@ func fgd(t *trace, settings fragment.Settings) (*policy, error) {
 			break
 		}
 	}
-	generation, err := fragment.New(typical, fragment.Supply{}, settings, newMemo())
 	return &policy{score: func(n *node, p *pod) (best int64, gpus uint64, fits bool) {
-		now := generation.Fragmentation(n.State)
+		now := fragment.Lost(typical, n.State)
 		try := func(choice uint64) {
-			after := generation.Fragmentation(n.after(p, choice))
+			after := fragment.Lost(typical, n.after(p, choice))
 			if score := fgdScore(now - after); !fits || score > best {
 				best, gpus, fits = score, choice, true
 			}
@@ -151,7 +150,7 @@ func fgd(t *trace, settings fragment.Settings) (*policy, error) {
 			}
 		}
 		return best, gpus, fits
-	}, arrive: func(*pod) (bool, error) { return false, nil }}, err
+	}, arrive: func(*pod) (bool, error) { return false, nil }}
 }
 
 // after is what is free when a pod has taken its share of some GPUs.
