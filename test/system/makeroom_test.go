@@ -2,6 +2,7 @@ package system
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -447,9 +448,16 @@ func gangMovesWhole(t *testing.T, l *local) {
 func useConfig(t *testing.T, l *local, file, text string) {
 	t.Helper()
 	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
-	pids, err := l.processes("__descheduler")
-	testkit.Check(t, err)
-	testkit.Check(t, syscall.Kill(pids[0], syscall.SIGKILL))
+	waitFor(t, time.Minute, "a descheduler to stop", func() error {
+		pids, err := l.processes("__descheduler")
+		if err == nil && pids[0] == 0 { // it starts again, and no process has the PID
+			err = errors.New("none runs")
+		}
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pids[0], syscall.SIGKILL)
+	})
 }
 
 const onePolicy = noPolicies + `- name: policy
