@@ -489,30 +489,21 @@ func roomByPolicy(t *testing.T, l *local, config string) {
 	}
 }
 
-// defragmentByPolicy: five GPUs are free on each of two nodes, and pods of eight are expected. The scheduler expects
-// the pods that it finds when it starts.
+// defragmentByPolicy: five GPUs are free on each of two nodes, and pods of eight are expected, as some have come.
 func defragmentByPolicy(t *testing.T, l *local, config string) {
 	r := newRooms(t, l, "fragments")
 	defer r.end(t)
-	large := withGPU("large", "800", object.Grace(1))
-	large.Spec.NodeSelector = map[string]string{corev1.LabelHostname: otherGPUNode}
-	r.create(t, large)
-	r.runsOn(t, "large", otherGPUNode)
-	pids, err := l.processes(schedulerVerb)
-	testkit.Check(t, err)
-	testkit.Check(t, syscall.Kill(pids[0], syscall.SIGKILL))
-	waitFor(t, time.Minute, "the scheduler to be back", func() error {
-		now, err := l.processes(schedulerVerb)
-		if err == nil && (now[0] == 0 || now[0] == pids[0]) {
-			err = fmt.Errorf("processes %v", now)
-		}
-		if err == nil {
-			_, err = l.leader()
-		}
-		return err
-	})
+	larges := []string{"large-0", "large-1", "large-2"} // one runs, and the others wait
+	for _, name := range larges {
+		large := withGPU(name, "800", object.Grace(1))
+		large.Spec.NodeSelector = map[string]string{corev1.LabelHostname: otherGPUNode}
+		r.create(t, large)
+	}
+	r.runsOn(t, "large-0", otherGPUNode)
 	r.deploy(t, "part", withGPU("part", "300", object.Grace(1)), gpuNode)
-	testkit.Check(t, r.client.CoreV1().Pods(r.namespace).Delete(t.Context(), "large", metav1.DeleteOptions{}))
+	for _, name := range slices.Backward(larges) {
+		testkit.Check(t, r.client.CoreV1().Pods(r.namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
 	r.scale(t, "part", 2, otherGPUNode)
 	places := placed(t, l)
 	useConfig(t, l, config, fmt.Sprintf(onePolicy, "Defragment",
