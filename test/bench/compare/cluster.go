@@ -50,6 +50,7 @@ type cluster struct {
 	gpus    bool
 
 	reservations int
+	reports      bool // the nodes have NodeMetrics
 }
 
 func connect(kubeconfig string, pid int) (*cluster, error) {

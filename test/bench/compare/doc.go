@@ -22,6 +22,10 @@
 // The suite reservation measures plain pods in a cluster without Reservations and in one with 200 that are for other
 // pods.
 //
+//	compare --suite load --tenon bin/tenon-scheduler [--nodes 1000] [--pods 2000] [--rounds 5]
+//
+// The suite load measures plain pods without and with LoadAwareScheduling, on nodes that report each minute.
+//
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's
 // process and of the control plane's between the first and the last bind. Ratios are formed within a round; the table

@@ -44,7 +44,8 @@ type suite struct {
 	beside     []string // those that ratios of gangs are formed against
 	plane      []string // more flags of the API server
 	cases      []benchCase
-	digits     int // of ratios, after the point
+	reports    bool // each node has a NodeMetric, which is renewed each minute
+	digits     int  // of ratios, after the point
 	benchmarks []benchmark
 }
 
@@ -145,8 +146,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	suiteName := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler), quota "+
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
-		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes) or "+
-		"reservation (plain pods without and with Reservations in the cluster)")
+		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes), "+
+		"reservation (plain pods without and with Reservations in the cluster) or load (tenon-scheduler's default "+
+		"profile without and with LoadAwareScheduling)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
@@ -180,8 +182,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = deviceSuite(*stock, *tenon)
 	case "reservation":
 		chosen = reservationSuite(*tenon)
+	case "load":
+		chosen = loadSuite(*tenon)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota, gang, device or reservation", *suiteName)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation or load", *suiteName)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
@@ -283,6 +287,12 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 				if err := c.setReservations(ctx, who.reservations, b.nodes); err != nil {
 					return results, fmt.Errorf("create Reservations: %w", err)
 				}
+				stopReports := func() {}
+				if s.reports {
+					if stopReports, err = c.startReports(ctx, b.nodes); err != nil {
+						return results, fmt.Errorf("write NodeMetrics: %w", err)
+					}
+				}
 				r := result{Case: kase.name, Nodes: b.nodes, Round: round, Scheduler: who.name}
 				n := pods
 				if kase.perNode {
@@ -299,6 +309,7 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 				default:
 					r.Figures, err = b.burst(ctx, who, id, kase.load, n, n)
 				}
+				stopReports()
 				if ctx.Err() != nil {
 					return results, ctx.Err()
 				}

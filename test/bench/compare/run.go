@@ -82,7 +82,7 @@ func (b *bench) arguments(who contender, port int) []string {
 // configure writes the configuration that the contender has by default with other plugins in the place of some. The
 // file disables what upstream would add to the plugins that it names.
 func (b *bench) configure(ctx context.Context, who contender) (string, error) {
-	if len(who.instead) == 0 {
+	if len(who.instead) == 0 && who.also == "" {
 		return "", nil
 	}
 	file := filepath.Join(b.scratch, who.name+".yaml")
