@@ -132,10 +132,6 @@ const (
 	settling = 5 * time.Second
 	// overdue is how long after the end of its grace period a pod still counts as one that leaves.
 	overdue = 30 * time.Second
-	// pressed is the share of the last 10 seconds, in hundredths of a percent, in which all tasks waited for memory,
-	// from which on pods are evicted before the threshold, if the node uses pressedPercent of its memory.
-	pressed              = 1000
-	pressedPercent int64 = 70
 	// critical is the lowest priority of pods that a node cannot do without.
 	critical = 2_000_000_000
 )
@@ -188,8 +184,8 @@ func (e *Evictor) forMemory(sample *usage.Sample) []Eviction {
 	from := or(e.strategy.MemoryEvictThresholdPercent, 0)
 	b := suppress.Bounds{FromPercent: from, ToPercent: or(e.strategy.MemoryEvictLowerPercent, from-2)}
 	over := fmt.Sprintf("at or above %d %%", from)
-	if early := max(b.ToPercent, pressedPercent); from > early && sample.MemoryPressure >= pressed {
-		b.FromPercent = early
+	b, isEarly := b.Early(sample.MemoryPressure)
+	if isEarly {
 		over = fmt.Sprintf("and all tasks waited for memory in %d %% of 10 s", sample.MemoryPressure/100)
 	}
 	used, capacity := sample.Node.MemoryBytes, sample.Capacity.MemoryBytes
@@ -233,10 +229,9 @@ func (e *Evictor) forCPU(sample *usage.Sample) []Eviction {
 		used += p.Used
 		requested += p.Requested
 	}
-	need := suppress.Unmet(requested, allowed, b)
-	isShort := need > 0 && used*100 >= allowed*or(e.strategy.CPUEvictBEUsageThresholdPercent, usageThreshold)
+	need := suppress.Short(requested, allowed, used, or(e.strategy.CPUEvictBEUsageThresholdPercent, usageThreshold), b)
 	window := time.Duration(or(e.strategy.CPUEvictTimeWindowSeconds, lowWindow)) * time.Second
-	if !e.low.For(window, sample.Time, isShort) {
+	if !e.low.For(window, sample.Time, need > 0) {
 		return nil
 	}
 	why := fmt.Sprintf("for %s best-effort pods may use less than %d %% of the CPU that they request, now %dm of %dm: "+
@@ -314,4 +309,4 @@ func evictions(victims []suppress.Pod, byUID map[string]*corev1.Pod, cause Cause
 	return list
 }
 
-func percent(amount, total int64) int64 { return int64(float64(amount) / float64(max(total, 1)) * 100) }
+func percent(amount, total int64) int64 { return amount * 100 / max(total, 1) }

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -161,8 +160,9 @@ func (s *smi) describe(gpu *element, version string) (d host.Dropped, err error)
 	if memory, ok := gpu.bytes("fb_memory_usage", "total"); ok {
 		d.Resources = map[string]string{"gpu-memory": strconv.FormatInt(memory, 10)}
 	}
-	for i := range gpu.children("processes") {
-		p := &gpu.at("processes").Children[i]
+	processes := gpu.children("processes")
+	for i := range processes {
+		p := &processes[i]
 		pid, err := strconv.Atoi(p.text("pid"))
 		if memory, ok := p.bytes("used_memory"); ok && err == nil {
 			if d.Processes == nil {
@@ -290,17 +290,24 @@ func nominalRate(rate float64) string {
 	return "100G"
 }
 
-// slices describes the MIG devices of the GPUs that are in MIG mode. A GPU in this mode without one cannot be used.
+// slices describes the MIG devices of the GPUs that are in MIG mode. A GPU in this mode without one, or of which they
+// cannot be read, cannot be used: it would be given out as a whole one.
 func (s *smi) slices(ctx context.Context, gpus []*element, list []host.Dropped) (found []host.Dropped, err error) {
 	var names []byte
+	asked := false
 	for i := range gpus {
 		if gpus[i].text("mig_mode", "current_mig") != "Enabled" {
 			continue
 		}
-		if names == nil {
+		if !asked {
 			if names, err = s.run(ctx, "-L"); err != nil {
-				return nil, fmt.Errorf("nvidia-smi -L: %w", err)
+				err = fmt.Errorf("nvidia-smi -L: %w", err)
 			}
+			asked = true
+		}
+		if err != nil {
+			list[i].Status = host.Fails("Unread", "its MIG mode is on: %v", err)
+			continue
 		}
 		before := len(found)
 		for _, name := range sliceNames(names, list[i].UUID) {
@@ -314,7 +321,7 @@ func (s *smi) slices(ctx context.Context, gpus []*element, list []host.Dropped) 
 			list[i].Status = host.Fails("NoMIGDevice", "its MIG mode is on, and it has no MIG device")
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // slice returns the MIG device with an index; nil where there is none.
@@ -337,7 +344,7 @@ type sliceName struct {
 // sliceNames returns the MIG devices that nvidia-smi -L lists below a GPU.
 func sliceNames(text []byte, gpu string) (list []sliceName) {
 	inside := false
-	for line := range strings.Lines(string(bytes.TrimSpace(text))) {
+	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if m := gpuPattern.FindStringSubmatch(line); m != nil {
 			inside = m[1] == gpu

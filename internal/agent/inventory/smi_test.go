@@ -129,6 +129,21 @@ func TestLinksAreAskedForOnce(t *testing.T) {
 	look(2, "another driver")
 }
 
+// A GPU whose MIG devices cannot be read is not given out as a whole one.
+func TestAGPUInMIGModeIsNotGivenOutWhole(t *testing.T) {
+	_, parts := recorded(t, "testdata/smi/a100-mig.txtar")
+	delete(parts, "-L")
+	list, err := inventory.SMI(slicesRoot(t), program(parts)).Devices()
+	if err == nil || len(list) != 2 {
+		t.Fatalf("devices %v, error %v", list, err)
+	}
+	for _, d := range list {
+		if d.Status == nil || d.Status.Healthy || d.Status.ErrCode != "Unread" {
+			t.Errorf("%s has the status %+v", d.UUID, d.Status)
+		}
+	}
+}
+
 func TestAnswersThatCannotBeRead(t *testing.T) {
 	exit := func(code int) error {
 		err := exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprint("exit ", code)).Run()

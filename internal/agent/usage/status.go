@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/colocation"
 	"github.com/tenon-project/tenon/internal/core/window"
 )
 
@@ -107,14 +108,11 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 	return out
 }
 
-// Of what prod pods use, peakSpan is how far back the peak is looked for, and marginPercent what is added to it.
-const (
-	peakSpan      = 30 * time.Minute
-	marginPercent = 10
-)
+// peakSpan is how far back the peak of what prod pods use is looked for.
+const peakSpan = 30 * time.Minute
 
-// reclaimable predicts what prod pods requested and will not use: their requests less the peak of what they used
-// together, p95 of CPU and p99 of memory. A pod counts with its request once it was measured for peakSpan. nil before
+// reclaimable predicts what prod pods requested and will not use: by the peak of what they used together, p95
+// of CPU and p99 of memory. A pod counts with its request once it was measured for peakSpan. nil before
 // anything was. The pods that are given are those whose use counts from now on.
 func (c *Collector) reclaimable(pods []Pod, now time.Time) *slo.ReclaimableMetric {
 	c.prod = make(map[string]bool, len(pods))
@@ -132,10 +130,9 @@ func (c *Collector) reclaimable(pods []Pod, now time.Time) *slo.ReclaimableMetri
 	if !hasCPU || !hasMemory || !old(c.history.since) {
 		return nil
 	}
-	peak := Amounts{
-		MilliCPU: cpu.P95 + cpu.P95*marginPercent/100, MemoryBytes: memory.P99 + memory.P99*marginPercent/100,
-	}
-	return &slo.ReclaimableMetric{Resource: quantities(requests.without(peak), false)}
+	rest := colocation.Predict(colocation.Amounts{requests.MilliCPU, requests.MemoryBytes},
+		colocation.Amounts{cpu.P95, memory.P99})
+	return &slo.ReclaimableMetric{Resource: quantities(Amounts{MilliCPU: rest[0], MemoryBytes: rest[1]}, false)}
 }
 
 func quantities(a Amounts, withCache bool) slo.ResourceMap {

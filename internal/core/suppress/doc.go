@@ -3,8 +3,8 @@
 //
 //	use of the node ─► Allowed ─┬─► NextCPUs ─► Order (a beginning of it)
 //	                            └─► NextQuota
-//	memory in use ─► Excess ─────────────────────┐
-//	requested, allowed ─► Unmet ─► Lasting.For ──┴─► Victims
+//	memory in use ─► Excess, by Bounds or Early ───────┐
+//	requested, allowed, used ─► Short ─► Lasting.For ──┴─► Victims
 //
 // What best-effort pods may have is what others leave below a share of the node's CPUs. It shrinks at once and grows in
 // steps of a tenth of the node, so that load which comes back soon finds its CPUs free.

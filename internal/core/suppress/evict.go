@@ -10,6 +10,23 @@ import (
 // Bounds are two shares in percent: at the first, or beyond it, pods are evicted until the second is reached.
 type Bounds struct{ FromPercent, ToPercent int64 }
 
+// Memory that tasks wait for: from pressed on, in hundredths of a percent of the last 10 seconds, pods are evicted
+// before the threshold, if pressedPercent of the node's memory is used.
+const (
+	pressed        int64 = 1000
+	pressedPercent int64 = 70
+)
+
+// Early returns the bounds that hold while all tasks wait for memory in a part of the last 10 seconds, in hundredths of
+// a percent; false where the part is too small to change b.
+func (b Bounds) Early(waiting int64) (Bounds, bool) {
+	from := max(b.ToPercent, pressedPercent)
+	if waiting < pressed || b.FromPercent <= from {
+		return b, false
+	}
+	return Bounds{from, b.ToPercent}, true
+}
+
 // Excess returns how much of what is used of a capacity has to go until it is at ToPercent; 0 while it is below
 // FromPercent, and where FromPercent is 0 or less.
 func Excess(used, capacity int64, b Bounds) int64 {
@@ -29,6 +46,15 @@ func Unmet(requested, allowed int64, b Bounds) int64 {
 	}
 	to := min(max(b.FromPercent, b.ToPercent), 100)
 	return max(requested-(allowed/to*100+allowed%to*100/to), 0)
+}
+
+// Short is Unmet while best-effort pods use a share, in percent, of what they may use: pods that want no more lack
+// nothing.
+func Short(requested, allowed, used, sharePercent int64, b Bounds) int64 {
+	if used < percentOf(max(allowed, 0), sharePercent) {
+		return 0
+	}
+	return Unmet(requested, allowed, b)
 }
 
 // Pod is a best-effort pod that may be evicted.

@@ -50,6 +50,54 @@ func TestExcess(t *testing.T) {
 	}
 }
 
+func TestPressureEvictsEarly(t *testing.T) {
+	t.Parallel()
+	b := suppress.Bounds{FromPercent: 90, ToPercent: 80}
+	for name, test := range map[string]struct {
+		bounds  suppress.Bounds
+		waiting int64
+		want    suppress.Bounds
+		early   bool
+	}{
+		"no task waits":                         {b, 0, b, false},
+		"tasks wait in a little less than 10 %": {b, 999, b, false},
+		"tasks wait in 10 %":                    {b, 1000, suppress.Bounds{80, 80}, true},
+		"the lower bound is below 70 %":         {suppress.Bounds{90, 50}, 1000, suppress.Bounds{70, 50}, true},
+		"the threshold is 71 %":                 {suppress.Bounds{71, 60}, 5000, suppress.Bounds{70, 60}, true},
+		"the threshold is 70 %":                 {suppress.Bounds{70, 60}, 5000, suppress.Bounds{70, 60}, false},
+		"no threshold is set":                   {suppress.Bounds{}, 10000, suppress.Bounds{}, false},
+		"bad: a negative part":                  {b, -1, b, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, early := test.bounds.Early(test.waiting); got != test.want || early != test.early {
+				t.Errorf("got %v, %t, want %v, %t", got, early, test.want, test.early)
+			}
+		})
+	}
+}
+
+func TestPodsThatWantNoMoreAreNotShort(t *testing.T) {
+	t.Parallel()
+	b := suppress.Bounds{FromPercent: 20, ToPercent: 40}
+	for name, test := range map[string]struct{ allowed, used, share, want int64 }{
+		"they use all that they may":            {100, 100, 90, 750},
+		"they use the share of it":              {100, 90, 90, 750},
+		"they use a little less":                {100, 89, 90, 0},
+		"they may use nothing, and use nothing": {0, 0, 90, 1000},
+		"they may use as much as they need":     {200, 200, 90, 0},
+		"bad: what they may use is negative":    {-100, 0, 90, 1000},
+		"bad: a share of 101 is 100":            {100, 100, 101, 750},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := suppress.Short(1000, test.allowed, test.used, test.share, b); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 func TestUnmet(t *testing.T) {
 	t.Parallel()
 	b := suppress.Bounds{FromPercent: 20, ToPercent: 40}

@@ -91,8 +91,8 @@ func (c *Controller) reportEviction(ctx context.Context, j *v1alpha1.PodMigratio
 	if c.Args.EvictionPolicy == bySoft || c.requestsEviction(j) {
 		done = "eviction requested"
 	}
-	log.Info("Pod evicted, or another program asked to evict it", "podMigrationJob", j.Name, "pod",
-		klog.KRef(ref.Namespace, ref.Name), "target", j.Status.NodeName)
+	log.Info("Pod is to leave its node", "by", done, "podMigrationJob", j.Name,
+		"pod", klog.KRef(ref.Namespace, ref.Name), "target", j.Status.NodeName)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}}
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	if r := event.PodEvicted; j.Status.NodeName == "" {
