@@ -63,9 +63,11 @@ up: bin/tenon ## Start a local cluster of simulated machines with the demo
 down: ## Stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge --data "$$HOME/.tenon"; else echo "nothing to stop: bin/tenon was never built"; fi
 
-# Clusters and levels wait more than they compute: they run beside each other, and each shows its output when it has ended.
+# Clusters and levels wait more than they compute: they run beside each other, and each shows its output when it has ended;
+# what failed in both comes last.
 test: verify unit race search packages oracle-short alerts ## Run every test for which the tools are built
-	@$(MAKE) --no-print-directory -j2 --output-sync=target clusters ladder
+	@rm -f $(BIN)/failed.log
+	@$(MAKE) --no-print-directory -j2 --output-sync=target clusters ladder || { cat $(BIN)/failed.log; exit 1; }
 
 times: ## Measure how long each target and its slow tests take
 	@bash hack/times.sh
@@ -97,7 +99,7 @@ packages:
 
 # Most of the time these tests wait, for leases, for pods that end: four clusters beside each other leave two cores idle.
 clusters: tested-program
-	TENON_BIN=$(CURDIR)/$(BIN)/tenon $(TEST) -count=1 -v -parallel 4 $(CLUSTERS)
+	@TENON_BIN=$(CURDIR)/$(BIN)/tenon bash hack/shortly.sh $(BIN)/clusters.log $(TEST) -count=1 -v -parallel 4 $(CLUSTERS)
 
 # The alert rules, by Prometheus' own program. Without its service discoveries it takes 2 to 7 CPU-minutes to build, once.
 alerts: ## Test the alert rules with promtool

@@ -50,7 +50,7 @@ why_not() {
 
 # begin LEVEL TAG PACKAGE LIMIT FLAG…: compiles the tests of a package and begins to run them, once per tools and tree.
 # Most of the time a level waits: for a kubelet that looks once a second, for containers that end. Two run beside each other.
-jobs=()
+jobs=() broken=()
 begin() {
   local level=$1 tag=$2 package=$3 limit=$4 stamp out bin=
   shift 4
@@ -86,7 +86,7 @@ finish() {
   wait "$pid" || code=$?
   if [ "$code" != 0 ]; then
     echo "$level: FAILED (its output is in ${out#"$PWD"/}.log)"
-    failed=1
+    failed=1 broken+=("$out.log")
     return
   fi
   echo "$level: $(($(stat -c %Y "$out.log") - begun)) s"
@@ -158,4 +158,5 @@ for level in "$@"; do
   esac
 done
 while [ ${#jobs[@]} != 0 ]; do finish; done
+[ ${#broken[@]} = 0 ] || { mkdir -p bin && bash hack/failed.sh "${broken[@]}" | tee -a bin/failed.log; }
 exit $failed
