@@ -82,6 +82,9 @@ func (r *renderer) body(p explained) string {
 		if p.Rejection == nil {
 			r.placement(*p.Placement)
 			r.devices(p.Placement)
+			if i := p.Placement.Isolation; i != nil {
+				r.line("isolation", isolationText(i))
+			}
 		}
 		r.kubelet(*p.Placement)
 	}

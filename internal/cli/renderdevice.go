@@ -46,6 +46,17 @@ func (r *renderer) devices(p *view.Placement) {
 	r.line("  as of now", text)
 }
 
+// isolationText says how strong the isolation of a part of a GPU is.
+func isolationText(i *view.Isolation) string {
+	switch i.Strength {
+	case view.IsolationHard:
+		return "hard: a MIG device has memory and compute of its own"
+	case view.IsolationCooperative:
+		return "cooperative: " + i.By + " limits programs that load it"
+	}
+	return "none: nothing keeps the pods on the GPU to their parts"
+}
+
 // sets is a table of sets with their keys, best first.
 func (r *renderer) sets(list []view.DeviceSet) []string {
 	t := columns{indent: "  ", width: r.width, paint: r.paint, right: len(list[0].Keys)}

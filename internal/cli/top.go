@@ -156,7 +156,7 @@ func gpuTable(rows []view.GPULoad, width int) string {
 		return "no node has a Device object with GPUs\n"
 	}
 	t := columns{width: width}
-	t.add("NODE", "MODEL", "GPUS", "USED", "FREE", "PARTS", "FIT1", "FIT2", "FIT4", "FIT8", "STRANDED")
+	t.add("NODE", "MODEL", "GPUS", "USED", "FREE", "PARTS", "FIT1", "FIT2", "FIT4", "FIT8", "ISOLATION", "STRANDED")
 	for _, r := range rows {
 		gpus, parts, stranded := strconv.Itoa(r.GPUs), "-", []string{}
 		if r.Degraded > 0 {
@@ -169,7 +169,7 @@ func gpuTable(rows []view.GPULoad, width int) string {
 			stranded = append(stranded, fmt.Sprintf("%d %s", s.GPUs, s.Cause))
 		}
 		used := strconv.FormatFloat(float64(r.UsedPercent)/100, 'f', -1, 64)
-		t.add(r.Node, r.Model, gpus, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"],
+		t.add(r.Node, r.Model, gpus, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"], r.Isolation,
 			cmp.Or(strings.Join(stranded, ", "), "-"))
 	}
 	return t.String()

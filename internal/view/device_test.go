@@ -212,7 +212,7 @@ func TestGPUsThatNoPartitionHasAreStranded(t *testing.T) {
 	load, has := view.GPULoadOf("n", "Own", accountOf(cards(t, 4, device.HonorPartitions, table...),
 		map[int]int64{2: 100}), room)
 	want := view.GPULoad{
-		Node: "n", Model: "nvidia-T4", Mode: "Own", GPUs: 4, UsedPercent: 100, Free: 3,
+		Node: "n", Model: "nvidia-T4", Mode: "Own", Isolation: "none", GPUs: 4, UsedPercent: 100, Free: 3,
 		Fit: map[string]int{"1": 1, "2": 1, "4": 0, "8": 0}, Stranded: []view.Stranded{{Cause: "partition", GPUs: 1}},
 	}
 	if diff := cmp.Diff(want, load); diff != "" || !has {

@@ -15,6 +15,9 @@ type GPULoad struct {
 	// Model is that of all GPUs, "mixed" where they differ.
 	Model string `json:"model"`
 	Mode  string `json:"mode"`
+	// Isolation is the strength of what keeps pods to their parts of the node's GPUs: none, cooperative (for pods that
+	// ask for the node's library) or hard.
+	Isolation string `json:"isolation"`
 	// GPUs are those that pods can be given; UsedPercent is what pods have of them, 100 for one GPU.
 	GPUs        int   `json:"gpus"`
 	UsedPercent int64 `json:"usedPercent"`
@@ -50,6 +53,7 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 	if account == nil {
 		return out, false
 	}
+	out.Isolation = isolationOnNode(v)
 	unhealthy, useless := 0, 0
 	for d := range account.Devices() {
 		if d.Type != device.GPU || !d.Offered {

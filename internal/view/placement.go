@@ -48,7 +48,7 @@ func PlacementOf(s Subject, v *ledger.View) *Placement {
 		}
 	}
 	if len(e.Devices) > 0 {
-		out.Devices = DevicesOf(v, e.Devices)
+		out.Devices, out.Isolation = DevicesOf(v, e.Devices), isolationOf(v, e.Devices, s.Isolation)
 	}
 	if !known {
 		e = ledger.Entry{Role: qos.RoleOf(s.Class)}

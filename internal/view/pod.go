@@ -55,6 +55,8 @@ type Subject struct {
 	Class qos.Pod
 	// Predicted is what the pod's scheduler wrote on it.
 	Predicted Containers
+	// Isolation is the library that is to keep the pod to its parts of GPUs, by its label; "" for none.
+	Isolation string
 }
 
 // States of a pod.
@@ -120,6 +122,8 @@ type Placement struct {
 	// where no scheduler was asked.
 	Devices map[string][]Device `json:"devices,omitempty"`
 	Choice  *DeviceChoice       `json:"deviceChoice,omitempty"`
+	// Isolation is that of the parts of GPUs among Devices; absent where all GPUs are whole.
+	Isolation *Isolation `json:"isolation,omitempty"`
 	// Predicted is what the scheduler predicted that the node's kubelet gives the pod, by container; absent where it
 	// predicted nothing. Actual is what the node reports; absent while it has not. Differs says in which way they are
 	// not the same, once both are known: mask, cpus, memory, device.

@@ -32,6 +32,7 @@ func Pod(pod *corev1.Pod) view.Subject {
 			Candidates: []view.Candidate{},
 		},
 		Node: pod.Spec.NodeName, Ended: convert.Ended(pod), Class: Class(pod),
+		Isolation: pod.Labels[annotation.GPUIsolationLabel],
 	}
 	if reason, rejected := convert.Rejected(pod); rejected {
 		out.Head.Rejection = &view.Rejection{Node: pod.Spec.NodeName, Reason: reason, Message: pod.Status.Message}
