@@ -217,3 +217,7 @@ func FuzzExtendedResourceSpec(f *testing.F) {
 	roundTrip(f, ParseExtendedResourceSpec, `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"}}}}`,
 		`{"containers":{"a":{"limits":{"kubernetes.io/batch-memory":-1}}}}`)
 }
+
+func FuzzRawAllocatable(f *testing.F) {
+	roundTrip(f, ParseRawAllocatable, `{"cpu":"10","memory":"16Gi"}`, `{"cpu":"-1"}`, `{"cpu":"NaN"}`)
+}

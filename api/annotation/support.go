@@ -106,7 +106,7 @@ func Supports() []Support {
 		{"load-aware scheduling", Done, PodAnnotation, []string{
 			EstimatedScalingFactorsKey, EstimatedSecondsAfterPodScheduled, EstimatedSecondsAfterInitialized,
 		}},
-		{"load-aware scheduling", Done, NodeAnnotation, []string{UsageThresholdsKey}},
+		{"load-aware scheduling", Done, NodeAnnotation, []string{UsageThresholdsKey, RawAllocatableKey}},
 		{"load-aware scheduling", Done, ObjectKind, []string{"NodeMetric.slo.koordinator.sh"}},
 
 		{"batch and mid resources", Done, PodResource, []string{
@@ -135,7 +135,7 @@ func Supports() []Support {
 			pod + "is-pre-allocatable",
 		}},
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
-			node + "resource-amplification-ratio", node + "raw-allocatable", node + "cpu-normalization-ratio",
+			node + "resource-amplification-ratio", node + "cpu-normalization-ratio",
 		}},
 		{"per-NUMA kubelet reservation", Planned, NodeLabel, []string{node + "enable-numa-reservation"}},
 		{"preemption policies", Planned, PodLabel, []string{

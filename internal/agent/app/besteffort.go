@@ -13,12 +13,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/besteffort"
 	"github.com/tenon-project/tenon/internal/agent/usage"
-	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/colocation"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -156,22 +155,10 @@ func (a *Agent) wakeSuppression() {
 	}
 }
 
-// reservedMilli returns what is reserved of the node's CPUs for others than pods: the larger of what the kubelet
-// reserves and what the Node's annotation does.
+// reservedMilli returns what the node keeps of its CPUs for others than pods.
 func (a *Agent) reservedMilli() int64 {
-	node := a.currentNode()
-	if node == nil {
-		return 0
+	if node := a.currentNode(); node != nil {
+		return convert.Reserved(node)[colocation.CPU]
 	}
-	kubelet := node.Status.Capacity.Cpu().MilliValue() - node.Status.Allocatable.Cpu().MilliValue()
-	r, _, err := annotation.ParseReservation(node.Annotations[annotation.NodeReservation])
-	if err != nil {
-		return max(kubelet, 0) // the topology's problems name the annotation
-	}
-	asked := r.Resources[corev1.ResourceCPU]
-	milli := asked.MilliValue()
-	if ids, err := cpuset.ParseIDs(r.ReservedCPUs); err == nil && len(ids) > 0 {
-		milli = int64(len(ids)) * 1000
-	}
-	return max(kubelet, milli, 0)
+	return 0
 }

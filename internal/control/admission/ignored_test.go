@@ -46,13 +46,17 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 func TestKeysOfANodeThatHaveNoEffectAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	answer := admission.Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Labels:      map[string]string{"node.koordinator.sh/cpu-bind-polic": "None", "kubernetes.io/arch": "amd64"},
-		Annotations: map[string]string{"node.koordinator.sh/raw-allocatable": "{}"},
+		Labels: map[string]string{"node.koordinator.sh/cpu-bind-polic": "None", "kubernetes.io/arch": "amd64"},
+		Annotations: map[string]string{
+			"node.koordinator.sh/cpu-normalization-ratio": "1.2", "node.koordinator.sh/raw-allocatable": `{"cpu":"-1"}`,
+		},
 	}})
 	want := []string{
+		"metadata.annotations[node.koordinator.sh/raw-allocatable]: byte 7: cpu: must not be negative; " +
+			"the annotation is ignored",
 		`metadata.labels[node.koordinator.sh/cpu-bind-polic]: has no effect: unknown key, did you mean ` +
 			`"node.koordinator.sh/cpu-bind-policy"?`,
-		"metadata.annotations[node.koordinator.sh/raw-allocatable]: has no effect: CPU normalization and " +
+		"metadata.annotations[node.koordinator.sh/cpu-normalization-ratio]: has no effect: CPU normalization and " +
 			"amplification: planned",
 	}
 	if diff := cmp.Diff(want, answer.Warnings); diff != "" {

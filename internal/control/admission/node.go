@@ -25,6 +25,10 @@ func Node(node *corev1.Node) Answer {
 		r, warnings, err := annotation.ParseSystemQoSResource(text)
 		a.nodeValue(annotation.NodeSystemQoSResource, r.CPUSet, warnings, err)
 	}
+	if text, ok := node.Annotations[annotation.RawAllocatableKey]; ok {
+		_, warnings, err := annotation.ParseRawAllocatable(text)
+		a.nodeValue(annotation.RawAllocatableKey, "", warnings, err)
+	}
 	a.ignored(convert.IgnoredOfNode(node))
 	return a
 }

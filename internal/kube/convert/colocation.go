@@ -52,11 +52,8 @@ func Colocation(s *sloconfig.Strategy) colocation.Strategy {
 // then; else of a pod that is gone.
 func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colocation.Node {
 	n := &colocation.Node{
-		Capacity: used(node.Status.Capacity), Allocatable: used(node.Status.Allocatable),
-		Use: used(m.Status.NodeMetric.NodeUsage.Resources), Reserved: used(takenOff(node)),
-	}
-	for r := range n.Reserved {
-		n.Reserved[r] = max(n.Reserved[r], n.Capacity[r]-n.Allocatable[r])
+		Capacity: used(node.Status.Capacity), Allocatable: used(RawAllocatable(node)),
+		Use: used(m.Status.NodeMetric.NodeUsage.Resources), Reserved: Reserved(node),
 	}
 	// What cannot be read is a problem of the strategy, under which the Node grants nothing.
 	third, _, _ := annotation.ParseThirdPartyAllocations(node.Annotations[annotation.NodeThirdPartyAllocations])
@@ -105,6 +102,15 @@ func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colo
 		})
 	}
 	return n
+}
+
+// Reserved returns what a Node keeps for others than pods: the greater of what its kubelet and its annotations keep.
+func Reserved(node *corev1.Node) colocation.Amounts {
+	reserved, capacity, allocatable := used(takenOff(node)), used(node.Status.Capacity), used(RawAllocatable(node))
+	for r := range reserved {
+		reserved[r] = max(reserved[r], capacity[r]-allocatable[r])
+	}
+	return reserved
 }
 
 // Band returns the band of a pod: as it says, else that of its QoS class.

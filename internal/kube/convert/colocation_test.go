@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/colocation"
@@ -49,6 +50,23 @@ func TestApplicationsOfTheHostCountByTheirClass(t *testing.T) {
 				t.Errorf("batch CPU %d, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAmplifiedAmountsAreNotLent has a node of 100 CPUs of which the kubelet keeps 50, and whose status says 95.
+func TestAmplifiedAmountsAreNotLent(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{
+		"": 5000, `{"cpu":"50"}`: 50_000, `{"cpu":"99"}`: 5000, `{"cpu":1e`: 5000,
+	} {
+		node := object.Node("n", nil, "cpu", "95", "memory", "100Gi")
+		node.Status.Capacity = object.List("cpu", "100", "memory", "100Gi")
+		if text != "" {
+			node.Annotations = map[string]string{annotation.RawAllocatableKey: text}
+		}
+		if got := convert.Reserved(node)[colocation.CPU]; got != want {
+			t.Errorf("%s: %d of the CPUs are reserved, want %d", text, got, want)
+		}
 	}
 }
 

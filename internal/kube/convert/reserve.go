@@ -34,6 +34,22 @@ func Schedulable(node *corev1.Node) *corev1.Node {
 	return &reduced
 }
 
+// RawAllocatable returns what a Node can allocate: where another program has amplified an amount, what it was before.
+// An annotation that cannot be read, and one that says more than the Node shows, change nothing.
+func RawAllocatable(node *corev1.Node) corev1.ResourceList {
+	raw, amplified, err := parse(node.Annotations, annotation.RawAllocatableKey, annotation.ParseRawAllocatable)
+	if !amplified || err != nil {
+		return node.Status.Allocatable
+	}
+	all := maps.Clone(node.Status.Allocatable)
+	for name, was := range raw {
+		if shown, ok := all[name]; ok && was.Sign() > 0 && was.Cmp(shown) < 0 {
+			all[name] = was
+		}
+	}
+	return all
+}
+
 func takenOff(node *corev1.Node) corev1.ResourceList {
 	taken := corev1.ResourceList{}
 	var reserved []int

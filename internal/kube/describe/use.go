@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -27,7 +28,8 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now
 	}
 	out.ReportSeconds = max(0, int64(now.Sub(metric.Status.UpdateTime.Time)/time.Second))
 	use := metric.Status.NodeMetric
-	addUse(&out.CPU, &out.Memory, use.NodeUsage, all.Cpu().MilliValue(), all.Memory().Value())
+	has := convert.RawAllocatable(node)
+	addUse(&out.CPU, &out.Memory, use.NodeUsage, has.Cpu().MilliValue(), has.Memory().Value())
 	p95 := shortest(use.AggregatedNodeUsages).Resources
 	_, out.CPU.P95 = measured(p95, corev1.ResourceCPU)
 	_, out.Memory.P95 = measured(p95, corev1.ResourceMemory)

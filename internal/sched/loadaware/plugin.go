@@ -38,7 +38,8 @@ type Plugin struct {
 	expiry  load.Expiry
 	scoring load.Scoring
 
-	overrides *memo.Table[string, override] // by the text of the annotation
+	overrides *memo.Table[string, override]     // by the text of the annotation
+	raw       *memo.Table[string, load.Amounts] // by the text of the annotation
 	seed      maphash.Seed
 }
 
@@ -91,7 +92,7 @@ func newPlugin(l *kube.Loads, now func() time.Time, a *v1alpha1.LoadAwareSchedul
 			Weights: load.Weights{Resources: percents(a.ResourceWeights), Dominant: a.DominantResourceWeight},
 			Prod:    a.ScoreAccordingProdUsage, ProdWithSystem: a.ProdUsageIncludeSys,
 		},
-		overrides: memo.New[string, override](64), seed: maphash.MakeSeed(),
+		overrides: memo.New[string, override](64), raw: memo.New[string, load.Amounts](64), seed: maphash.MakeSeed(),
 	}
 	if g := a.Aggregated; g != nil {
 		p.rules.Aggregated = percents(g.UsageThresholds)
@@ -235,15 +236,40 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	if c == nil || c.daemon {
 		return nil
 	}
-	if r, refused := p.refuses(c, node.Node(), allocatable(node)); refused {
+	if r, refused := p.refuses(c, node.Node(), p.allocatable(node)); refused {
 		return (&refusal{Reason: r}).status()
 	}
 	return nil
 }
 
-func allocatable(node fwk.NodeInfo) load.Amounts {
+// allocatable returns what a node has to use: where a program has amplified its status, what it was before.
+func (p *Plugin) allocatable(node fwk.NodeInfo) load.Amounts {
 	a := node.GetAllocatable()
-	return load.Amounts{load.CPU: a.GetMilliCPU(), load.Memory: a.GetMemory()}
+	return p.unamplified(node.Node(), load.Amounts{load.CPU: a.GetMilliCPU(), load.Memory: a.GetMemory()})
+}
+
+func (p *Plugin) unamplified(node *corev1.Node, shown load.Amounts) load.Amounts {
+	text, amplified := node.Annotations[annotation.RawAllocatableKey]
+	if !amplified {
+		return shown
+	}
+	hash := maphash.String(p.seed, text)
+	raw, known := p.raw.Recall(text, hash)
+	if !known {
+		list, _, _ := annotation.ParseRawAllocatable(text) // what cannot be read changes nothing
+		raw = amountsOf(corev1.ResourceList(list))
+		p.raw.Keep(text, hash, raw)
+	}
+	for r, n := range raw {
+		if n > 0 {
+			shown[r] = min(shown[r], n)
+		}
+	}
+	return shown
+}
+
+func amountsOf(list corev1.ResourceList) load.Amounts {
+	return load.Amounts{load.CPU: list.Cpu().MilliValue(), load.Memory: list.Memory().Value()}
 }
 
 // refuses returns why a node is refused for the pod of a cycle, false where it is not.
@@ -336,7 +362,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, no
 	if !p.expiry.Scores(view.Report, c.now) {
 		return 0, nil
 	}
-	return p.scoring.Score(c.on(name, view), allocatable(node), c.pod.Prod), nil
+	return p.scoring.Score(c.on(name, view), p.allocatable(node), c.pod.Prod), nil
 }
 
 // ScoreExtensions returns nil: scores are final.
@@ -411,9 +437,7 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 	if err != nil {
 		return fwk.QueueSkip, nil //nolint:nilerr // only a change of the pod helps
 	}
-	has := load.Amounts{
-		load.CPU: node.Status.Allocatable.Cpu().MilliValue(), load.Memory: node.Status.Allocatable.Memory().Value(),
-	}
+	has := p.unamplified(node, amountsOf(node.Status.Allocatable))
 	if _, refused := p.refuses(&cycle{pod: estimated, now: p.now()}, node, has); refused {
 		return fwk.QueueSkip, nil
 	}

@@ -1,6 +1,7 @@
 package loadaware
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -96,7 +97,8 @@ func TestFilter(t *testing.T) {
 	const expired, hot = "node(s) nodeMetric expired", "node(s) cpu usage exceed threshold"
 	for name, c := range map[string]struct {
 		args       string
-		annotation string
+		annotation string // usage-thresholds without a key
+		key        string
 		cpu        int64 // 0 for no NodeMetric
 		age        time.Duration
 		pod        object.PodOption
@@ -123,6 +125,14 @@ func TestFilter(t *testing.T) {
 		"a threshold of the node":       {annotation: `{"usageThresholds":{"cpu":95}}`, cpu: 8000},
 		"a lower threshold of the node": {annotation: `{"usageThresholds":{"cpu":10}}`, cpu: 1000, want: hot},
 		"one that cannot be read":       {annotation: `{"usageThresholds":{"cpu":-1}}`, cpu: 5700, want: hot},
+		"CPUs that another program has amplified are not there": {
+			key:        annotation.RawAllocatableKey,
+			annotation: `{"cpu":"5"}`, cpu: 2500, want: hot,
+		},
+		"amplified CPUs that cannot be read count as they are shown": {
+			key:        annotation.RawAllocatableKey,
+			annotation: `{"cpu":"-5"}`, cpu: 2500,
+		},
 		"a percentile": {
 			args: `"aggregated":{"usageThresholds":{"cpu":60},"usageAggregationType":"p95"}`, cpu: 1,
 			want: "node(s) cpu aggregated usage exceed threshold",
@@ -145,7 +155,7 @@ func TestFilter(t *testing.T) {
 	} {
 		var annotations map[string]string
 		if c.annotation != "" {
-			annotations = map[string]string{annotation.UsageThresholdsKey: c.annotation}
+			annotations = map[string]string{cmp.Or(c.key, annotation.UsageThresholdsKey): c.annotation}
 		}
 		j := newJudging(t, "{"+c.args+"}", annotations)
 		if c.cpu > 0 {
@@ -201,6 +211,10 @@ func TestScoreAndReserve(t *testing.T) {
 	j.Unreserve(t.Context(), cs, other, "n")
 	if got, _ := j.Score(t.Context(), onTrial, onePod("a"), info); got != before {
 		t.Errorf("after it was given back the score is %d, want %d", got, before)
+	}
+	j.node.Annotations = map[string]string{annotation.RawAllocatableKey: `{"cpu":"5","memory":"20Gi"}`}
+	if _, got := j.ask(onePod("a")); got != 62 {
+		t.Errorf("of 5 CPUs that were amplified to 10 the score is %d, want 62", got)
 	}
 	j.metric(2000, time.Hour)
 	j.expiry.Pass = true

@@ -116,7 +116,7 @@ func (l lowNodeLoad) measure(band descheduler.LoadBand, nodes []*corev1.Node) *l
 		}
 		m := load.Member{Closed: !takes(node) || moving}
 		m.Use[load.All], m.Use[load.Prod] = use.Use(load.Measure{}), use.ProdUse()
-		for name, n := range amounts(node.Status.Allocatable) {
+		for name, n := range amounts(convert.RawAllocatable(node)) {
 			for _, r := range load.Resources() {
 				if r.String() == name {
 					m.Allocatable[r] = min(max(n, 0), load.Most)
