@@ -577,13 +577,7 @@ func TestBestEffortPodsYieldWhileAgentsAndManagerDie(t *testing.T) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer stop()
-	following.Go(func() {
-		l.follow(ctx, func(all []corev1.Pod) {
-			for i := range all {
-				c.seePod(watch.Event{Type: watch.Modified, Object: &all[i]})
-			}
-		}, c.seePod)
-	})
+	following.Go(func() { l.follow(ctx, c.seePod) })
 	following.Go(func() {
 		versions(ctx, objects.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), c.seeNode)
 	})

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -98,29 +99,49 @@ func (o *observer) facts() map[string]podFact {
 	return maps.Clone(o.pods)
 }
 
-// follow watches all pods of a namespace from the beginning until ctx ends. It lists again when a watch breaks, so
-// nothing is missed but states in between.
-func (l *local) follow(ctx context.Context, list func([]corev1.Pod), see func(watch.Event)) {
+// follow shows see each change of a pod until ctx ends. It lists again when a watch breaks: pods that went meanwhile are
+// shown as deleted, in their last known state, before the others; states in between are missed.
+func (l *local) follow(ctx context.Context, see func(watch.Event)) {
+	l.followWith(ctx, see, func(all, gone []*corev1.Pod) {
+		for _, pod := range gone {
+			see(watch.Event{Type: watch.Deleted, Object: pod})
+		}
+		for _, pod := range all {
+			see(watch.Event{Type: watch.Modified, Object: pod})
+		}
+	})
+}
+
+// followWith is follow with what each list of pods, and those of which it is the first without, is shown to.
+func (l *local) followWith(ctx context.Context, see func(watch.Event), list func(all, gone []*corev1.Pod)) {
 	pods := l.client.CoreV1().Pods(metav1.NamespaceAll)
+	known := map[types.UID]*corev1.Pod{}
 	for ctx.Err() == nil {
-		all, err := pods.List(ctx, metav1.ListOptions{})
+		listed, err := pods.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			continue
 		}
-		list(all.Items)
-		w, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: all.ResourceVersion})
+		before := known
+		known = map[types.UID]*corev1.Pod{}
+		all := make([]*corev1.Pod, len(listed.Items))
+		for i := range listed.Items {
+			all[i] = &listed.Items[i]
+			known[all[i].UID] = all[i]
+			delete(before, all[i].UID)
+		}
+		list(all, slices.Collect(maps.Values(before)))
+		w, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: listed.ResourceVersion})
 		if err != nil {
 			continue
 		}
 		for e := range w.ResultChan() {
+			if pod, ok := e.Object.(*corev1.Pod); ok {
+				if known[pod.UID] = pod; e.Type == watch.Deleted {
+					delete(known, pod.UID)
+				}
+			}
 			see(e)
 		}
-	}
-}
-
-func (o *observer) list(pods []corev1.Pod) {
-	for i := range pods {
-		o.see(watch.Event{Type: watch.Modified, Object: &pods[i]})
 	}
 }
 
@@ -185,7 +206,7 @@ func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 	defer stop()
 	seen := &observer{pods: map[string]podFact{}, live: map[string]podFact{}}
 	var observers sync.WaitGroup
-	observers.Go(func() { l.follow(watching, seen.list, seen.see) })
+	observers.Go(func() { l.follow(watching, seen.see) })
 
 	forest, err := trees(l.dir)
 	testkit.Check(t, err)

@@ -74,12 +74,6 @@ type gangWatch struct {
 	events int
 }
 
-func (w *gangWatch) list(pods []corev1.Pod) {
-	for i := range pods {
-		w.see(watch.Event{Type: watch.Modified, Object: &pods[i]})
-	}
-}
-
 // see judges what is bound after each change of a pod: nodes have what their pods take (G3), and no gang (G1) and no
 // group (G2) is in part for longer than it takes to bind it.
 func (w *gangWatch) see(e watch.Event) {
@@ -317,7 +311,7 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 	}
 	watching, stop := context.WithCancel(t.Context())
 	var observers sync.WaitGroup
-	observers.Go(func() { l.follow(watching, load.seen.list, load.seen.see) })
+	observers.Go(func() { l.follow(watching, load.seen.see) })
 	t.Cleanup(func() {
 		stop()
 		observers.Wait()

@@ -475,11 +475,15 @@ func TestPodsMoveSafelyWhileProcessesDie(t *testing.T) {
 	var following sync.WaitGroup
 	following.Go(func() { m.watch(ctx) })
 	following.Go(func() {
-		l.follow(ctx, func(all []corev1.Pod) {
-			for i := range all {
-				m.see(watch.Event{Type: watch.Modified, Object: &all[i]})
+		// Ready pods count first: one may be the successor of a pod that went while nothing was watched.
+		l.followWith(ctx, m.see, func(all, gone []*corev1.Pod) {
+			for _, pod := range all {
+				m.see(watch.Event{Type: watch.Modified, Object: pod})
 			}
-		}, m.see)
+			for _, pod := range gone {
+				m.see(watch.Event{Type: watch.Deleted, Object: pod})
+			}
+		})
 	})
 	defer following.Wait()
 	defer stop()

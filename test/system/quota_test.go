@@ -147,22 +147,6 @@ func newHoldings(all []share) *holdings {
 	return h
 }
 
-func (h *holdings) list(pods []corev1.Pod) {
-	gone := func() map[types.UID]holding {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return maps.Clone(h.pods)
-	}()
-	for i := range pods {
-		delete(gone, pods[i].UID)
-		h.see(watch.Event{Type: watch.Modified, Object: &pods[i]})
-	}
-	for uid, p := range gone {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: p.name}}
-		h.see(watch.Event{Type: watch.Deleted, Object: pod})
-	}
-}
-
 // see follows one change of a pod. A pod holds its amounts until it is gone or has ended.
 func (h *holdings) see(e watch.Event) {
 	pod, ok := e.Object.(*corev1.Pod)
@@ -564,7 +548,7 @@ func TestQuotasHoldWhileSchedulerAndManagerDie(t *testing.T) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var observer sync.WaitGroup
-	observer.Go(func() { l.follow(watching, held.list, held.see) })
+	observer.Go(func() { l.follow(watching, held.see) })
 	w := &load{local: l, held: held, random: rand.New(rand.NewPCG(3, 0)), running: map[int][]string{}}
 
 	// Three departments ask for all that they may use and get it: the fourth needs little, and lends.
