@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
@@ -70,6 +71,8 @@ type roomWorld struct {
 	asked   view.RoomRequest
 	answer  *view.RoomAnswer
 	listed  []migration.PodMigrationJob
+	// isBoundFirst: the pod that waits is bound between the look at it and its nomination.
+	isBoundFirst bool
 }
 
 func (w *roomWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -93,6 +96,15 @@ func (w *roomWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		answer = w.waits
 	case "PATCH /api/v1/namespaces/default/pods/train-0/status":
+		if w.isBoundFirst {
+			w.waits.Spec.NodeName = "n1"
+			rw.WriteHeader(http.StatusUnprocessableEntity)
+			answer = metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+				Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity,
+			}
+			break
+		}
 		if want := `"nominatedNodeName":"n1"`; !strings.Contains(string(body), want) {
 			w.t.Errorf("patch %s does not contain %s", body, want)
 		}
@@ -135,6 +147,15 @@ func newRoomWorld(t *testing.T, verdict migration.PodMigrationJobStatus) (*roomW
 	t.Cleanup(api.Close)
 	return w, []string{
 		"make-room", "pod/train-0", "--kubeconfig", kubeconfig(t, api.URL), "--descheduler", api.URL,
+	}
+}
+
+func TestMakeRoomForAPodThatIsBoundMeanwhile(t *testing.T) {
+	w, args := newRoomWorld(t, migration.PodMigrationJobStatus{Phase: migration.PodMigrationJobSucceeded})
+	w.isBoundFirst = true
+	code, out, errOut := run(t, "tenon", args...)
+	if code != ExitOK || !strings.Contains(out, "default/train-0 is on n1") {
+		t.Errorf("exit code %d\n%s%s", code, out, errOut)
 	}
 }
 

@@ -160,6 +160,9 @@ func (r *roomMoves) nominate(ctx context.Context) (waiting int, err error) {
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"nominatedNodeName":%q}}`, pod.UID, p.Node)
 		_, err = r.core.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: "tenon"}, "status")
+		if apierrors.IsInvalid(err) { // it has been bound since it was read
+			continue
+		}
 		if err != nil {
 			return 0, fmt.Errorf("nominate pod %s to node %s: %w", p.Pod, p.Node,
 				rightMissing(err, "patch on pods/status of namespace "+namespace))

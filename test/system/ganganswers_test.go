@@ -90,9 +90,6 @@ func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 	if code, text := get(plugin + "gang/default/none"); code != http.StatusNotFound {
 		t.Errorf("a gang that does not exist: %d %s", code, text)
 	}
-	err = l.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), "train-2", metav1.DeleteOptions{})
-	testkit.Check(t, err)
-	member(3, 1)
 	lines := func(state gang.Status, message string) error {
 		for line := range strings.Lines(watched.String()) {
 			if f := strings.Fields(line); len(f) > 1 && f[0] == "default/train" && f[1] == string(state) &&
@@ -102,12 +99,15 @@ func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 		}
 		return fmt.Errorf("no line with %s and %q:\n%s", state, message, watched.String())
 	}
+	waitFor(t, time.Minute, "the watch to name the member that does not fit", func() error {
+		return lines(gang.StatusWaiting, "pod default/train-2 does not")
+	})
+	err = l.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), "train-2", metav1.DeleteOptions{})
+	testkit.Check(t, err)
+	member(3, 1)
 	waitFor(t, time.Minute, "the watch to show that the gang runs", func() error {
 		return lines(gang.StatusBound, "")
 	})
-	if err := lines(gang.StatusWaiting, "pod default/train-2 does not"); err != nil {
-		t.Error(err)
-	}
 	testkit.Check(t, watch.Process.Signal(syscall.SIGINT))
 	if err := watch.Wait(); err != nil {
 		t.Errorf("the watch ended with %v\n%s", err, watched.String())
