@@ -99,8 +99,8 @@ func (o *observer) facts() map[string]podFact {
 	return maps.Clone(o.pods)
 }
 
-// follow shows see each change of a pod until ctx ends. It lists again when a watch breaks: pods that went meanwhile are
-// shown as deleted, in their last known state, before the others; states in between are missed.
+// follow shows see each change of a pod until ctx ends. It lists again when a watch breaks: pods that went meanwhile
+// are shown as deleted, in their last known state, before the others; states in between are missed.
 func (l *local) follow(ctx context.Context, see func(watch.Event)) {
 	l.followWith(ctx, see, func(all, gone []*corev1.Pod) {
 		for _, pod := range gone {
