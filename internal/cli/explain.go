@@ -177,6 +177,7 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 		answer.Notes = append(answer.Notes, text)
 	}
 	e.addSuppression(ctx, &answer, pod)
+	e.addReclaim(ctx, &answer, pod)
 	e.addActual(ctx, &answer, pod)
 	e.addMoves(ctx, &answer, pod)
 	return e.print(answer, answer.RootCause != nil, func() string { return e.render.pod(answer, answer.Phase) },

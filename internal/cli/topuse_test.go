@@ -5,16 +5,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/sloconfig"
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // suppressed is the condition of a node about its best-effort pods.
@@ -46,6 +53,42 @@ func TestExplainSaysToWhatABestEffortPodIsSuppressed(t *testing.T) {
 		e.addSuppression(t.Context(), &answer, pod)
 		if got := strings.Contains(strings.Join(answer.Notes, ""), "suppressed to 2 of 40 CPUs"); got != test.want {
 			t.Errorf("%s: notes %q", name, answer.Notes)
+		}
+	}
+}
+
+func TestExplainSaysWhatIsReclaimedForABatchPodThatWaits(t *testing.T) {
+	t.Parallel()
+	asks := testobject.Requests("kubernetes.io/batch-cpu", "1000")
+	const old = "node n grants batch pods nothing: its NodeMetric has no report of the last 15 minutes"
+	const off = "node n grants batch pods nothing: colocation-config of slo-controller-config is not enabled for it"
+	for name, test := range map[string]struct {
+		config, node string
+		resources    testobject.PodOption
+		want         []string
+	}{
+		"amounts are on":            {`{"enable":true}`, "", asks, []string{old}},
+		"amounts are off":           {`{}`, "", asks, []string{off}},
+		"no ConfigMap":              {"", "", asks, []string{off}},
+		"one that cannot be read":   {`{"enable":7}`, "", asks, nil},
+		"a pod that has its node":   {`{"enable":true}`, "n", asks, nil},
+		"a pod that is not a batch": {`{"enable":true}`, "", testobject.Requests("cpu", "1"), nil},
+	} {
+		core := fake.NewClientset(testobject.Node("n", nil, "cpu", "8"))
+		if test.config != "" {
+			testkit.Check(t, core.Tracker().Add(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: installedIn(), Name: sloconfig.Name},
+				Data:       map[string]string{sloconfig.ColocationKey: test.config},
+			}))
+		}
+		e := explanation{cluster: cluster{core: core, dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(
+			runtime.NewScheme(), map[schema.GroupVersionResource]string{slo.NodeMetrics(): "NodeMetricList"},
+		)}}
+		answer := explained{Pod: view.Pod{Candidates: []view.Candidate{{Node: "n"}, {Node: "gone"}}}}
+		e.addReclaim(t.Context(), &answer, testobject.Pod("a", testobject.Container("c", "i"), test.resources,
+			testobject.On(test.node)))
+		if diff := cmp.Diff(test.want, answer.Notes); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

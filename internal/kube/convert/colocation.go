@@ -146,9 +146,14 @@ func podRequest(pod *corev1.Pod) colocation.Amounts {
 
 // BestEffortRequest returns what a best-effort pod requests, of whichever kind of CPU and memory.
 func BestEffortRequest(pod *corev1.Pod) (milliCPU, memoryBytes int64) {
+	ordinary, batch := podRequest(pod), BatchRequest(pod)
+	return ordinary[colocation.CPU] + batch[colocation.CPU], ordinary[colocation.Memory] + batch[colocation.Memory]
+}
+
+// BatchRequest returns what a pod requests of batch amounts.
+func BatchRequest(pod *corev1.Pod) colocation.Amounts {
 	all := PodAmounts(pod)
-	ordinary := podRequest(pod)
-	return ordinary[colocation.CPU] + all[string(BatchCPU)], ordinary[colocation.Memory] + all[string(BatchMemory)]
+	return colocation.Amounts{colocation.CPU: all[string(BatchCPU)], colocation.Memory: all[string(BatchMemory)]}
 }
 
 // used reads amounts; what is negative counts as none.

@@ -56,17 +56,25 @@ func measured(list corev1.ResourceList, name corev1.ResourceName) (amount int64,
 		return 0, ""
 	}
 	if name == corev1.ResourceCPU {
-		milli, unit := q.MilliValue(), int64(10)
-		if milli >= 10_000 {
-			unit = 100
-		}
-		return milli, view.CPUText((milli + unit/2) / unit * unit)
+		return q.MilliValue(), cpuText(q.MilliValue())
 	}
-	bytes, unit := q.Value(), int64(1<<20)
+	return q.Value(), memoryText(q.Value())
+}
+
+func cpuText(milli int64) string {
+	unit := int64(10)
+	if milli >= 10_000 {
+		unit = 100
+	}
+	return view.CPUText((milli + unit/2) / unit * unit)
+}
+
+func memoryText(bytes int64) string {
+	unit := int64(1 << 20)
 	if bytes >= 10<<30 {
 		unit = 1 << 30
 	}
-	return bytes, view.BytesText(bytes / unit * unit)
+	return view.BytesText(bytes / unit * unit)
 }
 
 // Suppression returns to what the best-effort pods of a node are suppressed, and why, by the condition that its agent
