@@ -205,13 +205,18 @@ func (c *Collector) Tick(now time.Time) {
 	defer c.mu.Unlock()
 	c.tick++
 	c.keep(c.pods, c.groups)
-	others := c.readGroups(c.pods, c.sample.Pods, now)
-	others.add(c.readGroups(c.hosts, c.sample.Hosts, now))
+	others, isNew := c.readGroups(c.pods, c.sample.Pods, now)
+	hosts, _ := c.readGroups(c.hosts, c.sample.Hosts, now)
+	others.add(hosts)
 	if !c.readNode(now) {
 		return
 	}
-	c.sample.Time, c.sampled = now, true
+	before := c.sample.System.MilliCPU
 	c.sample.System = c.sample.Node.without(others)
+	if isNew && c.sampled { // what such a pod has used is not that of the system
+		c.sample.System.MilliCPU = min(c.sample.System.MilliCPU, before)
+	}
+	c.sample.Time, c.sampled = now, true
 	c.sample.MemoryPressure, _ = hundredths(c.pressure.read(c.root, c.buf), "full avg10=")
 	h := &c.history
 	if h.since.IsZero() || now.Before(h.since) {
@@ -278,18 +283,23 @@ func (c *Collector) keep(groups map[string]*group, wanted map[string]string) {
 	}
 }
 
-// readGroups measures groups into a part of the Sample, and returns their sum.
-func (c *Collector) readGroups(groups map[string]*group, into map[string]Amounts, now time.Time) (sum Amounts) {
+// readGroups measures groups into a part of the Sample, and returns their sum, and whether one of a pod that yields was
+// read for the first time.
+func (c *Collector) readGroups(groups map[string]*group, into map[string]Amounts, now time.Time) (
+	sum Amounts, isNew bool,
+) {
 	clear(into)
 	for name, g := range groups {
-		if !g.read(c.root, c.buf, now, g.turn(name, c.tick)) {
+		read, first := g.read(c.root, c.buf, now, g.turn(name, c.tick)), !g.tried
+		if g.tried = true; !read {
+			isNew = isNew || first && c.o.Yields != nil && c.o.Yields(name)
 			continue
 		}
 		g.averages.add(c.average, now, g.used)
 		into[name] = g.used
 		sum.add(g.used)
 	}
-	return sum
+	return sum, isNew
 }
 
 // turn reports whether the memory of a group is read in a tick: each group has one of memoryTicks.

@@ -417,6 +417,33 @@ func TestAGlanceSeesALoadOfOthers(t *testing.T) {
 	})
 }
 
+// The tick that reads a pod for the first time does not know what it has used since the last one.
+func TestWhatANewBestEffortPodUsesIsNotThatOfTheSystem(t *testing.T) {
+	t.Parallel()
+	inBothVersions(t, func(t *testing.T, n *node) {
+		system := func(seconds float64, want int64) {
+			t.Helper()
+			n.cpus(seconds, seconds, seconds, seconds)
+			if n.tick(time.Second); n.sample().System.MilliCPU != want {
+				t.Errorf("the system uses %d, want %d", n.sample().System.MilliCPU, want)
+			}
+		}
+		n.tick(0)
+		system(0.25, 1000)
+		n.pod("be", 3, 100, 10)
+		system(1.25, 1000) // of 4, of which the pod used 3
+		n.pod("be", 6, 100, 10)
+		system(2.25, 1000)
+		n.pod("ls", 2, 100, 10) // another pod does not yield: what it uses counts at once
+		n.pod("be", 7, 100, 10)
+		system(3.25, 3000)
+		n.groups["be"] = "gone" // it cannot be read: what it uses counts from the second time on
+		n.pod("ls", 2, 100, 10)
+		system(4.25, 3000)
+		system(5.25, 4000)
+	})
+}
+
 // TestATickAllocatesNothingForAPod compares ticks with 250 pods and with none.
 func TestATickAllocatesNothingForAPod(t *testing.T) { // not parallel: it counts allocations
 	for name, v1 := range map[string]bool{"v1": true, "v2": false} {

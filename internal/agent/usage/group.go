@@ -16,7 +16,7 @@ type group struct {
 	v1                  bool
 	counter, glanced    window.Counter
 	used                Amounts
-	hasMemory           bool
+	hasMemory, tried    bool
 	since               time.Time // of the first measurement
 	averages            averages
 }
