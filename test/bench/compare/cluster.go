@@ -198,6 +198,8 @@ type workload struct {
 // alternating is the number of workloads in the cases that have several.
 const alternating = 50
 
+func podName(run string, i int) string { return fmt.Sprintf("%s-%05d", run, i) }
+
 func (w workload) pod(run string, i int) *corev1.Pod {
 	req := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(w.cpu), corev1.ResourceMemory: resource.MustParse(w.memory),
@@ -211,7 +213,7 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("%s-%05d", run, i), Namespace: namespace,
+			Name: podName(run, i), Namespace: namespace,
 			Labels: map[string]string{"app": app}, Annotations: w.annotations,
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{

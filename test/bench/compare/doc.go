@@ -26,6 +26,11 @@
 //
 // The suite load measures plain pods without and with LoadAwareScheduling, on nodes that report each minute.
 //
+//	compare --suite backlog --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--nodes 1000,5000]
+//
+// The suite backlog measures an open loop of plain pods without other pods, beside pods that fit nowhere, and while
+// nodes and bound pods change besides.
+//
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's
 // process and of the control plane's between the first and the last bind. Ratios are formed within a round; the table

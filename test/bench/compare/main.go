@@ -35,6 +35,8 @@ type benchCase struct {
 	arrive      bool     // gangs come one after the other to a warm scheduler
 	beside      workload // of gangs that come while an open loop lasts
 	besidePods  int      // plain pods that come each second beside gangs that arrive
+	backlog     int      // pods beside an open loop that fit nowhere
+	churn       int      // changes of nodes and bound pods each second beside an open loop
 }
 
 // suite is what is measured beside what.
@@ -147,8 +149,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	suiteName := flags.String("suite", "stock", "what is compared: stock (kube-scheduler with tenon-scheduler), quota "+
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
 		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes), "+
-		"reservation (plain pods without and with Reservations in the cluster) or load (tenon-scheduler's default "+
-		"profile without and with LoadAwareScheduling)")
+		"reservation (plain pods without and with Reservations in the cluster), load (tenon-scheduler's default "+
+		"profile without and with LoadAwareScheduling) or backlog (plain pods beside pods that fit nowhere)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
@@ -184,8 +186,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = reservationSuite(*tenon)
 	case "load":
 		chosen = loadSuite(*tenon)
+	case "backlog":
+		chosen = backlogSuite(*stock, *tenon)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation or load", *suiteName)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load or backlog", *suiteName)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
@@ -326,6 +330,9 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 					megabytes(float64(r.Figures.PeakMemory)), load(), r.Error)
 				if kase.gangs != nil {
 					fmt.Fprintf(os.Stderr, "    %+v\n", r.Figures.Gangs)
+				}
+				if kase.backlog > 0 {
+					fmt.Fprintf(os.Stderr, "    %+v\n", r.Figures.Refused)
 				}
 				if err := c.clean(ctx); err != nil {
 					return results, fmt.Errorf("clean up: %w", err)

@@ -24,7 +24,11 @@ type figures struct {
 	BatchHints     map[string]float64 `json:"batch,omitempty"`
 	Startup        time.Duration
 	Gangs          gangFigures `json:"gangs,omitzero"`
+	Refused        refused     `json:"refused,omitzero"`
 }
+
+// refused is the attempts that ended without a node, and how long one took.
+type refused struct{ Attempts, Milliseconds float64 }
 
 func (f figures) complete() bool { return f.Bound == f.Of && f.Gangs.Partial == 0 }
 
@@ -138,6 +142,13 @@ func (b *binds) rates() (perSecond float64, p50, p99 time.Duration) {
 		perSecond = float64(len(times)-1) / times[len(times)-1].Sub(times[0]).Seconds()
 	}
 	return perSecond, percentile(latencies, 0.50), percentile(latencies, 0.99)
+}
+
+func (b *binds) isBound(pod string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, known := b.bound[pod]
+	return known
 }
 
 func (b *binds) count() int {

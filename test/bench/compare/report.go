@@ -70,6 +70,20 @@ func table(w io.Writer, results []result, s suite, sizes []int) {
 			}
 		}
 	}
+	for _, nodes := range sizes {
+		for _, c := range s.cases {
+			for _, who := range s.contenders {
+				rows, base := pick(results, c.name, nodes, who.name), pick(results, c.name, nodes, s.base)
+				if c.backlog == 0 || len(rows) == 0 {
+					continue
+				}
+				took := func(f figures) float64 { return f.Refused.Milliseconds }
+				fmt.Fprintf(w, "\n- %d nodes, %s, %s: %.0f attempts without a node, %.2f ms each, × %s: %s", nodes,
+					c.title, who.name, median(rows, func(f figures) float64 { return f.Refused.Attempts }),
+					median(rows, took), s.base, s.ratio(rows, base, took))
+			}
+		}
+	}
 	fmt.Fprintf(w, "\nBatching (`scheduler_batch_attempts_total`, last round):\n\n")
 	for _, nodes := range sizes {
 		for _, c := range s.cases {

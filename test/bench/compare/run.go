@@ -142,7 +142,7 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 
 	began := time.Now()
 	for i := range n {
-		seen.due(fmt.Sprintf("%s-%05d", run, i), began)
+		seen.due(podName(run, i), began)
 	}
 	p, port, err := b.command(ctx, who, run)
 	if err != nil {
@@ -193,6 +193,11 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 			return figures{}, err
 		}
 	}
+	if kase.backlog > 0 {
+		if err := b.cluster.addRunning(ctx, run, b.nodes); err != nil {
+			return figures{}, fmt.Errorf("fill nodes: %w", err)
+		}
+	}
 	if kase.early {
 		if err := release(ctx); err != nil {
 			return figures{}, err
@@ -217,8 +222,14 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 		return figures{}, err
 	}
 	began := time.Now()
-	created, stored := make(chan error, n+1), func() {}
+	created, stored := make(chan error, n+2), func() {}
 	defer func() { stored() }()
+	go func() { created <- b.cluster.addBacklog(ctx, run, kase.backlog) }()
+	if kase.churn > 0 {
+		churning, stopChurn := context.WithCancel(ctx)
+		defer stopChurn()
+		go b.cluster.churn(churning, run, b.nodes, kase.churn, seen)
+	}
 	for i := range n {
 		if i == n/4 {
 			stored = b.profile(ctx, port, run)
@@ -236,7 +247,7 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 			created <- err
 		}()
 	}
-	for range n + 1 {
+	for range n + 2 {
 		if err := <-created; err != nil {
 			return figures{}, fmt.Errorf("create pod or PodGroup: %w", err)
 		}
@@ -286,11 +297,31 @@ func (b *bench) finish(ctx context.Context, p *process, port int, seen *binds, f
 			return f, err
 		}
 		f.BatchHints = scrape(ctx, port, "scheduler_batch_attempts_total", "scheduler_batch_cache_flushed_total")
+		f.Refused = refusedOf(scrape(ctx, port, attempts+"_sum", attempts+"_count"))
 	}
 	if seen.size > 0 {
 		return b.finishGangs(ctx, p, seen, f, from, to)
 	}
 	return f, nil
+}
+
+// attempts is the metric of how long scheduling attempts take.
+const attempts = "scheduler_scheduling_attempt_duration_seconds"
+
+// refusedOf reads the attempts that ended without a node.
+func refusedOf(counters map[string]float64) (r refused) {
+	var seconds float64
+	for name, value := range counters {
+		switch {
+		case !strings.Contains(name, `result="unschedulable"`):
+		case strings.Contains(name, "_sum"):
+			seconds += value
+		default:
+			r.Attempts += value
+		}
+	}
+	r.Milliseconds = seconds * 1000 / max(1, r.Attempts)
+	return r
 }
 
 // scrape reads counters from the scheduler's metrics, keyed by name and labels. What cannot be read is left out.
