@@ -320,7 +320,8 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue)
 	s.core.FailureHandler = reserving.Fail(s.core, s.reserved, s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler)))
 	refused := ranking.NewRejections()
-	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(s.core.SchedulePod)))
+	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(
+		ranking.Remember(s.rankedProfile, s.core.SchedulePod))))
 	s.gate = &hooks.Gate{
 		Open: s.store.Synced(), Bindings: hooks.NewBindings(), Leading: func() { s.tracker.Leading.Store(true) },
 	}
@@ -355,4 +356,10 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	}
 	_ = legacyregistry.CustomRegister(deviceshare.NewGauges(s.store, devices))
 	return nil
+}
+
+// rankedProfile returns the profile of a scheduler name.
+func (s *Scheduler) rankedProfile(name string) *ranking.Profile {
+	p, _ := s.core.Profiles[name].(*ranking.Profile)
+	return p
 }

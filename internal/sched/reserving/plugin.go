@@ -235,6 +235,9 @@ func (i *inside) Explain(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	return i.rooms.Explain(ctx, i.Framework, cs, pod, node, findings)
 }
 
+// Concern reports whether the pod of a cycle may use a Reservation, or is one.
+func (*Rooms) Concern(cs fwk.CycleState) bool { return read(cs) != nil }
+
 // Filter runs the filters on a node, as the pod finds it that uses the first Reservation with which they pass; without
 // one where they pass with none, unless the pod must use one.
 func (r *Rooms) Filter(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,

@@ -6,5 +6,7 @@
 // the scheduler's own snapshot does. Attempt reads a failed attempt as it was.
 //
 // Reporter replaces what kube-scheduler's failure handler writes: the Event and the condition of a refused pod name the
-// root cause of the findings, once for each cause.
+// root cause of the findings, once for each cause. The pods of one signature share what was found for the first one, as
+// long as nodes refuse for the same causes. A profile that ranks nodes keeps a hash of the causes, so that a repeated
+// refusal takes no look at the nodes.
 package refusals

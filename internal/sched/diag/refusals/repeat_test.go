@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -70,5 +71,46 @@ func TestARepeatedRefusalIsCountedAndNotReadAgain(t *testing.T) {
 	gone := &framework.PodInfo{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}}
 	if b.reporter.repeats(&framework.QueuedPodInfo{PodInfo: gone}, first.causes) {
 		t.Error("a pod that is gone must not come back")
+	}
+}
+
+// summarized is a profile that knows a summary of each refusal.
+type summarized struct {
+	*refusing
+	reasons string
+	hash    uint64
+}
+
+func (s *summarized) Summary(*framework.FitError) (string, uint64, bool) {
+	return s.reasons, s.hash, true
+}
+
+// TestASummaryStandsForTheNodes: of a refusal that the profile knows a summary of, no node is read, what upstream's
+// handler gets has the same text and plugins, and a change of the summary is another cause.
+func TestASummaryStandsForTheNodes(t *testing.T) {
+	b := newBench(t, "a", "b", "c")
+	statuses := map[string]*fwk.Status{"a": full(), "b": full(), "c": tainted()}
+	fit := &framework.FitError{Pod: testPod("p"), NumAllNodes: 3, Diagnosis: framework.Diagnosis{
+		NodeToStatus: framework.NewNodeToStatus(statuses, nil), UnschedulablePlugins: sets.New("NodeResourcesFit"),
+		PendingPlugins: sets.New("Ours"), PostFilterMsg: "preemption: none.",
+	}}
+	status := fwk.NewStatus(fwk.Unschedulable).WithError(fit)
+	f := &summarized{b.framework, "1 " + tainted().Message() + ", 2 " + full().Message(), 5}
+	short := brief(f, status)
+	said := fitOf(short)
+	if short.Message() != status.Message() || short.Code() != status.Code() || said.Diagnosis.NodeToStatus.Len() != 0 {
+		t.Errorf("got %q with %d nodes, want %q with none", short.Message(), said.Diagnosis.NodeToStatus.Len(),
+			status.Message())
+	}
+	if !said.Diagnosis.UnschedulablePlugins.Has("NodeResourcesFit") || !said.Diagnosis.PendingPlugins.Has("Ours") {
+		t.Errorf("got %+v, want the plugins of the refusal", said.Diagnosis)
+	}
+	was := causesOf(f, status)
+	f.hash = 6
+	if now := causesOf(f, status); was == 0 || now == was {
+		t.Errorf("got the causes %d after %d, want others", now, was)
+	}
+	if got := brief(b.framework, status); got != status {
+		t.Errorf("got %v for a profile without summaries, want the status itself", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/lru"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -50,7 +51,7 @@ type Reporter struct {
 	rests   time.Time  // until then all filters run for no pod of which they ran within a minute
 	pending map[types.UID]attempt
 	latest  single
-	lastRun filterRun
+	runs    *lru.Cache // profile and signature → filterRun
 }
 
 // attempt is the last refusal of a pod.
@@ -78,19 +79,42 @@ type single struct {
 	analysis
 }
 
-// filterRun is the last run of all filters. The pods of one signature that are refused for the same causes within a
-// minute share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
+// filterRun is the last run of all filters for the pods of a signature. Those that are refused for the same causes
+// within a minute share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
 type filterRun struct {
-	profile, signature string
-	causes             causes
-	at                 time.Time
+	causes causes
+	at     time.Time
 	analysis
 }
 
-// isOf reports whether the run says what another one would say now.
-func (r *filterRun) isOf(o filterRun) bool {
-	return r.signature != "" && r.profile == o.profile && r.signature == o.signature && r.causes == o.causes &&
-		o.at.Sub(r.at) < repeatAfter
+// runKey is what runs are known by.
+type runKey struct{ profile, signature string }
+
+// runsKept bounds the runs that are remembered.
+const runsKept = 1024
+
+// summarizer is a profile that knows how all nodes refuse a pod.
+type summarizer interface {
+	// Summary returns the reasons as FitError counts them, and a hash of who refuses how many nodes for which reasons;
+	// false where that takes a look at each node.
+	Summary(fit *framework.FitError) (reasons string, hash uint64, ok bool)
+}
+
+// brief returns a status with the text of one that f knows a summary of, and without the nodes: to make the text of
+// these takes a pass over all nodes.
+func brief(f framework.Framework, status *fwk.Status) *fwk.Status {
+	fit := ByFilters(status)
+	s, summarizes := f.(summarizer)
+	if fit == nil || !summarizes {
+		return status
+	}
+	reasons, _, ok := s.Summary(fit)
+	if !ok {
+		return status
+	}
+	short := &framework.FitError{Pod: fit.Pod, NumAllNodes: fit.NumAllNodes, Diagnosis: fit.Diagnosis}
+	short.Diagnosis.NodeToStatus, short.Diagnosis.PreFilterMsg = framework.NewDefaultNodeToStatus(), reasons
+	return fwk.NewStatus(status.Code()).WithError(short)
 }
 
 // refusal is one label pair of tenon_refusals_total.
@@ -102,6 +126,7 @@ func NewReporter(client clientset.Interface, register func(...metrics.Registerab
 ) *Reporter {
 	r := &Reporter{
 		client: client, decided: decided, clock: clock, filters: Of, pending: map[types.UID]attempt{},
+		runs:   lru.New(runsKept),
 		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_refusals_total",
@@ -120,15 +145,14 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
-		causes := causesOf(f, status)
+		causes, short := causesOf(f, status), brief(f, status)
 		if r.repeats(pod, causes) {
 			f = &reporting{Framework: f, ctx: ctx, reporter: r}
-		} else if findings, nodes := Attempt(f, pod.Pod, status); len(findings) > 0 {
-			found := r.analyze(ctx, f, pod, status, causes, findings, nodes)
+		} else if found, ok := r.explain(ctx, f, pod, status, causes); ok {
 			report := r.remember(pod, found, causes)
 			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
 		}
-		inner(ctx, f, pod, status, nominating, start)
+		inner(ctx, f, pod, short, nominating, start)
 	}
 }
 
@@ -157,39 +181,42 @@ func (r *Reporter) count(a attempt) {
 	}
 }
 
-// analyze adds the refusals of the other filters to each node's first one, which may hide the root cause that explain
-// finds.
-func (r *Reporter) analyze(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
-	c causes, findings []why.Finding, nodes int,
-) analysis {
-	byFilters := ByFilters(status) != nil
-	if len(findings) == 1 && !byFilters {
-		return r.analyzeSingle(findings[0], nodes)
+// explain analyzes a refusal, or recalls what was found for a pod of the same signature; false for another failure. It
+// adds the refusals of the other filters to each node's first one, which may hide the root cause that explain finds.
+func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+	c causes,
+) (analysis, bool) {
+	start, key := r.clock.Now(), runKey{f.ProfileName(), string(pod.PodSignature)}
+	if last, ran := r.runs.Get(key); ran && key.signature != "" {
+		if run := last.(filterRun); c != 0 && run.causes == c && start.Sub(run.at) < repeatAfter {
+			return run.analysis, true
+		}
+	}
+	findings, nodes := Attempt(f, pod.Pod, status)
+	switch byFilters := ByFilters(status) != nil; {
+	case len(findings) == 0:
+		return analysis{}, false
+	case len(findings) == 1 && !byFilters:
+		return r.analyzeSingle(findings[0], nodes), true
+	case !byFilters:
+		return analyze(findings, nodes), true
 	}
 	found := analyze(findings, nodes)
-	if !byFilters {
-		return found
-	}
-	this := filterRun{profile: f.ProfileName(), signature: string(pod.PodSignature), causes: c, at: r.clock.Now()}
-	r.mu.Lock()
-	last := r.lastRun
-	r.mu.Unlock()
-	if last.isOf(this) {
-		return last.analysis
-	}
 	v, err := r.filters(ctx, f, pod.Pod)
 	end := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rests = end.Add(restPerRun * end.Sub(this.at))
+	r.rests = end.Add(restPerRun * end.Sub(start))
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod.Pod), "err", err)
-		return found
+		return found, true
 	}
 	all := Completed(v.Findings, findings)
-	this.analysis = analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
-	r.lastRun = this
-	return this.analysis
+	found = analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
+	if key.signature != "" {
+		r.runs.Add(key, filterRun{c, start, found})
+	}
+	return found, true
 }
 
 func analyze(findings []why.Finding, nodes int) analysis {
@@ -313,11 +340,16 @@ func causesOf(f framework.Framework, status *fwk.Status) causes {
 	if fit == nil {
 		return 0
 	}
+	sum := maphash.String(causeSeed, fit.Diagnosis.PostFilterMsg)
+	if s, summarizes := f.(summarizer); summarizes {
+		if _, hash, ok := s.Summary(fit); ok {
+			return causes(max(sum+hash, 1))
+		}
+	}
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return 0
 	}
-	sum := maphash.String(causeSeed, fit.Diagnosis.PostFilterMsg)
 	for _, n := range nodes {
 		refused := fit.Diagnosis.NodeToStatus.Get(n.Node().Name)
 		cause := maphash.String(causeSeed, refused.Plugin())

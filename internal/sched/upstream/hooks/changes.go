@@ -52,7 +52,9 @@ func (c *Changes) Shown(name string) {
 	c.next++
 }
 
-func (c *Changes) nodeSet() {
+// nodeSet logs a node that came or went.
+func (c *Changes) nodeSet(name string) {
+	c.Node(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sets++
@@ -139,7 +141,7 @@ func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
 
 func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
 	w.store.PutNode(node)
-	defer w.changes.nodeSet()
+	defer w.changes.nodeSet(node.Name)
 	return w.Cache.AddNode(logger, node)
 }
 
@@ -151,7 +153,7 @@ func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framew
 
 func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	w.store.RemoveNode(node.Name)
-	defer w.changes.nodeSet()
+	defer w.changes.nodeSet(node.Name)
 	return w.Cache.RemoveNode(logger, node)
 }
 

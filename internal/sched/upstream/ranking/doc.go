@@ -9,6 +9,11 @@
 //	                                                 ▼
 //	GetNodeHint ◄────────────────────────────── best node ──► upstream runs all filters on it
 //
+// A pod that all nodes refuse leaves a refusal: the status of each node, and counts of them (Remember). The next pod of
+// which the filters read the same asks the changed nodes alone, and where all nodes refuse it too, PreFilter leaves no
+// node to ask. Its FitError is the one of a pass over all nodes. Preemption looks at no node where no pod of lower
+// priority runs.
+//
 // The node is a proposal, as upstream's hint is: a pod that the filters refuse is evaluated on all nodes. A test
 // compares each proposal with the node that a pass over all nodes gives. Rejections remembers to which nodes the API
 // server refused to bind a pod, so that such a node does not win every cycle.

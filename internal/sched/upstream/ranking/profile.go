@@ -78,6 +78,8 @@ type Rooms interface {
 	// Filter runs the filters of f on a node as the pod finds it.
 	Filter(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 	) *fwk.Status
+	// Concern reports whether the pod of the cycle may use some of it.
+	Concern(state fwk.CycleState) bool
 	// Explain completes what the filters of f by themselves find on a node.
 	Explain(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 		findings []why.Finding) []why.Finding
@@ -114,6 +116,10 @@ type Profile struct {
 	valuer   Valuer   // nil without
 	affinity fwk.PreScorePlugin
 	rankings *lru.Cache // key → *ranking
+	refusals *lru.Cache // key → *refusal
+	lowest   priorities
+	attempt  attempt
+	refused  atomic.Pointer[refusal] // of the attempt; nil unless all nodes refuse its pod. Binding cycles read it too
 
 	// The nodes of the snapshot, by name; they hold while the log's set of nodes is the same.
 	names []string
@@ -134,7 +140,10 @@ func NewProfile(
 	ctx context.Context, f framework.Framework, cfg *config.KubeSchedulerProfile, changes *hooks.Changes,
 	localPlugins ...string,
 ) (*Profile, error) {
-	p := &Profile{Framework: f, changes: changes, usable: true, rankings: lru.New(rankingsKept)}
+	p := &Profile{
+		Framework: f, changes: changes, usable: true, rankings: lru.New(rankingsKept),
+		refusals: lru.New(refusalsKept),
+	}
 	made := map[string]fwk.Plugin{}
 	for _, e := range f.EnqueueExtensions() {
 		made[e.Name()] = e
@@ -193,6 +202,9 @@ func (p *Profile) GetNodeHint(
 		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
 	}()
 	p.used, p.feasible, p.key = nil, nil, ""
+	if p.refused.Load() != nil {
+		return ""
+	}
 	p.rejected.Store(0)
 	p.refusing.Store(&rejections{pod.UID, p.Rejections.reasons(pod.UID)})
 	if p.Together != nil {
@@ -221,34 +233,39 @@ func (p *Profile) GetNodeHint(
 // more than each node by itself and the pods that they are spread against.
 func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
 ) string {
-	if signature == nil || !p.usable || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" ||
-		len(p.Rejections.reasons(pod.UID)) > 0 {
+	if !p.usable || p.affinity != nil && !p.affinity.PreScore(ctx, state, pod, nil).IsSkip() {
 		return ""
 	}
-	silent := state.GetSkipFilterPlugins()
-	for _, name := range p.across {
-		if !silent.Has(name) {
-			return ""
-		}
-	}
-	// Labels are signed for the affinity of other pods alone, which has nothing to say: pods of StatefulSets and of
-	// indexed Jobs, each with a label of its own, are of one class.
-	if p.affinity != nil && !p.affinity.PreScore(ctx, state, pod, nil).IsSkip() {
-		return ""
-	}
-	labels, err := json.Marshal(pod.Labels)
-	if err != nil {
-		return ""
-	}
-	key := bytes.Replace(signature, slices.Concat([]byte(`"`+fwk.LabelsSignerName+`":`), labels), nil, 1)
-	key = strconv.AppendInt(append(key, ' '), int64(corev1helpers.PodPriority(pod)), 10) // nominated pods yield to it
-	if p.spreader != nil {
+	key := p.filterKey(pod, signature, state)
+	if key != nil && p.spreader != nil {
 		key = append(append(key, ' '), p.spreader.SpreadKey(pod)...)
 	}
 	return string(key)
 }
 
-// RunPreFilterPlugins reports the pod to the profile's Valuer.
+// filterKey is all that filters read of a pod; nil for one whose nodes depend on more than each node by itself.
+func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) []byte {
+	if signature == nil || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" ||
+		len(p.Rejections.reasons(pod.UID)) > 0 {
+		return nil
+	}
+	silent := state.GetSkipFilterPlugins()
+	for _, name := range p.across {
+		if !silent.Has(name) {
+			return nil
+		}
+	}
+	// Labels are signed for the affinity of other pods alone, which has nothing to say: pods of StatefulSets and of
+	// indexed Jobs, each with a label of its own, are of one class.
+	labels, err := json.Marshal(pod.Labels)
+	if err != nil {
+		return nil
+	}
+	key := bytes.Replace(signature, slices.Concat([]byte(`"`+fwk.LabelsSignerName+`":`), labels), nil, 1)
+	return strconv.AppendInt(append(key, ' '), int64(corev1helpers.PodPriority(pod)), 10) // nominated pods yield to it
+}
+
+// RunPreFilterPlugins reports the pod to the profile's Valuer. It leaves no node where all are known to refuse the pod.
 func (p *Profile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 ) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
 	result, status, refusing := p.Framework.RunPreFilterPlugins(ctx, state, pod)
@@ -258,6 +275,9 @@ func (p *Profile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState,
 		p.valuer.Recall()
 	default:
 		p.valuer.Arrived(state, pod)
+	}
+	if status.IsSuccess() && result.AllNodes() && p.recall(ctx, state, pod) {
+		return nowhere(), status, refusing
 	}
 	return result, status, refusing
 }
@@ -288,10 +308,13 @@ func (p *Profile) leftOut(state fwk.CycleState, pod *corev1.Pod) sets.Set[string
 	return left
 }
 
-// RunPostFilterPlugins looks for no victims for a pod that starts with others.
+// RunPostFilterPlugins looks for no victims for a pod that starts with others, nor where there can be none.
 func (p *Profile) RunPostFilterPlugins(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.hasNoVictims(pod) {
+		return p.Framework.RunPostFilterPlugins(ctx, state, pod, withoutVictims{nodes})
+	}
 	if p.Together == nil || p.Together.Alone(pod) {
 		return p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
 	}

@@ -1,0 +1,283 @@
+package ranking
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// refusalsKept bounds the refusals that a profile remembers; the least recently used one goes. One has a status for
+// each node.
+const refusalsKept = 64
+
+// refusal is how all nodes refuse the pods of one key. The next pod of the key asks only the nodes that have changed
+// since; while all of them refuse it too, no other node is asked.
+//
+// Invariant: counts, reasons and sum are those of statuses.
+type refusal struct {
+	seen     uint64                 // position in the log of changes up to which statuses hold
+	statuses map[string]*fwk.Status // by node; the scheduling loop alone changes it
+	nodes    *framework.NodeToStatus
+	counts   map[verdict]int // of nodes
+	reasons  map[string]int  // how many nodes give a reason, as FitError counts them
+	sum      uint64          // of a hash for each node of its plugin and reasons
+}
+
+// verdict is who refuses a node, and whether evicting pods could help.
+type verdict struct {
+	plugin string
+	code   fwk.Code
+}
+
+// attempt is the last attempt on a pod.
+type attempt struct {
+	pod       types.UID
+	underWay  bool // its nodes are being chosen
+	signature fwk.PodSignature
+	seen      uint64 // position in the log when it began
+	key       string // what refusals are known by; "" for a pod that asks all nodes
+}
+
+var reasonSeed = maphash.MakeSeed()
+
+func newRefusal(seen uint64, statuses *framework.NodeToStatus) *refusal {
+	r := &refusal{
+		seen: seen, statuses: make(map[string]*fwk.Status, statuses.Len()), counts: map[verdict]int{},
+		reasons: map[string]int{},
+	}
+	r.nodes = framework.NewNodeToStatus(r.statuses, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
+	statuses.ForEachExplicitNode(r.set)
+	return r
+}
+
+// set records how a node refuses the pods.
+func (r *refusal) set(node string, status *fwk.Status) {
+	r.remove(node)
+	r.statuses[node] = status
+	r.count(status, 1)
+}
+
+func (r *refusal) remove(node string) {
+	if was, known := r.statuses[node]; known {
+		r.count(was, -1)
+		delete(r.statuses, node)
+	}
+}
+
+// count adds a status n times.
+func (r *refusal) count(s *fwk.Status, n int) {
+	hash := maphash.String(reasonSeed, s.Plugin())
+	for _, text := range s.Reasons() {
+		hash = 31*hash + maphash.String(reasonSeed, text)
+		if r.reasons[text] += n; r.reasons[text] == 0 {
+			delete(r.reasons, text)
+		}
+	}
+	r.sum += uint64(n) * hash
+	key := verdict{s.Plugin(), s.Code()}
+	if r.counts[key] += n; r.counts[key] == 0 {
+		delete(r.counts, key)
+	}
+}
+
+// summary is the reasons as FitError has them, without a look at the nodes.
+func (r *refusal) summary() string {
+	texts := make([]string, 0, len(r.reasons))
+	for text, n := range r.reasons {
+		texts = append(texts, fmt.Sprintf("%d %s", n, text))
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
+}
+
+// diagnose writes what a pass over all nodes would have found.
+func (r *refusal) diagnose(d *framework.Diagnosis) {
+	d.NodeToStatus, d.UnschedulablePlugins, d.PendingPlugins = r.nodes, nil, nil
+	for v := range r.counts {
+		d.AddPluginStatus(fwk.NewStatus(v.code).WithPlugin(v.plugin))
+	}
+}
+
+// Remember keeps how all nodes refused a pod, in the profile of its name, and lets schedule ask only the nodes that
+// have changed since for the next pod of which the filters read the same. profile returns nil for one that keeps none.
+func Remember(profile func(name string) *Profile, schedule schedulePod) schedulePod {
+	return func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo,
+	) (scheduler.ScheduleResult, error) {
+		p := profile(f.ProfileName())
+		if p == nil {
+			return schedule(ctx, f, state, pod)
+		}
+		p.refused.Store(nil)
+		p.refusing.Store(&rejections{pod.Pod.UID, p.Rejections.reasons(pod.Pod.UID)})
+		p.attempt = attempt{pod: pod.Pod.UID, underWay: true, signature: pod.PodSignature}
+		p.attempt.seen, _ = p.changes.Position()
+		result, err := schedule(ctx, f, state, pod)
+		p.attempt.underWay = false
+		known, fit := p.refused.Load(), (*framework.FitError)(nil)
+		switch {
+		case !errors.As(err, &fit):
+		case known != nil:
+			known.diagnose(&fit.Diagnosis)
+		case p.attempt.key != "" && fit.Diagnosis.PreFilterMsg == "" && p.coversAll(fit) &&
+			!fit.Diagnosis.UnschedulablePlugins.Has(framework.ExtenderName):
+			r := newRefusal(p.attempt.seen, fit.Diagnosis.NodeToStatus)
+			fit.Diagnosis.NodeToStatus = r.nodes
+			p.refusals.Add(p.attempt.key, r)
+			p.refused.Store(r)
+		}
+		return result, err
+	}
+}
+
+// coversAll reports whether each node has a status of its own.
+func (p *Profile) coversAll(fit *framework.FitError) bool {
+	all, err := p.SnapshotSharedLister().NodeInfos().List()
+	return err == nil && len(all) > 0 && fit.Diagnosis.NodeToStatus.Len() == len(all)
+}
+
+// recall reports whether all nodes refuse the pod of the attempt under way, by what is remembered and by the filters
+// on the nodes that have changed. The state must be that of the pod after PreFilter.
+func (p *Profile) recall(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
+	a := &p.attempt
+	if !a.underWay || a.pod != pod.UID || p.Rooms != nil && p.Rooms.Concern(state) ||
+		p.Together != nil && (p.Together.IsMember(pod) || p.Together.Within() != "") {
+		return false
+	}
+	key := p.filterKey(pod, a.signature, state)
+	if key == nil {
+		return false
+	}
+	if policy := pod.Spec.PreemptionPolicy; policy != nil {
+		key = append(append(key, ' '), *policy...)
+	}
+	a.key = string(key)
+	known, ok := p.refusals.Get(a.key)
+	if !ok {
+		return false
+	}
+	r := known.(*refusal)
+	if !p.refresh(ctx, r, state, pod) {
+		p.refusals.Remove(a.key)
+		return false
+	}
+	p.refused.Store(r)
+	return true
+}
+
+// refresh asks the nodes that have changed, and reports whether all nodes refuse the pod.
+func (p *Profile) refresh(ctx context.Context, r *refusal, state fwk.CycleState, pod *corev1.Pod) bool {
+	seen, _ := p.changes.Position()
+	changed, logged := p.changes.Since(r.seen)
+	nodes := p.SnapshotSharedLister().NodeInfos()
+	all, err := nodes.List()
+	if !logged || err != nil || len(changed) > len(all) {
+		return false
+	}
+	names := slices.Compact(slices.Sorted(slices.Values(changed)))
+	statuses := make([]*fwk.Status, len(names)) // nil for a node that is gone
+	ask := func(i int) {
+		if node, err := nodes.Get(names[i]); err == nil {
+			if statuses[i] = p.RunFilterPluginsWithNominatedPods(ctx, state, pod, node); statuses[i] == nil {
+				statuses[i] = fwk.NewStatus(fwk.Success)
+			}
+		}
+	}
+	if len(names) < parallelFrom {
+		for i := range names {
+			ask(i)
+		}
+	} else {
+		p.Parallelizer().Until(ctx, len(names), ask, metrics.Filter)
+	}
+	for i, name := range names {
+		switch {
+		case statuses[i] == nil:
+			r.remove(name)
+		case !statuses[i].IsRejected():
+			return false
+		default:
+			r.set(name, statuses[i])
+		}
+	}
+	r.seen = seen
+	return len(r.statuses) == len(all) && ctx.Err() == nil
+}
+
+// Summary returns the reasons of a refusal by all nodes as FitError counts them, and a hash of who refuses how many
+// nodes for which reasons; false if that takes a look at the nodes.
+func (p *Profile) Summary(fit *framework.FitError) (reasons string, hash uint64, ok bool) {
+	r := p.refused.Load()
+	if r == nil || fit.Diagnosis.NodeToStatus != r.nodes {
+		return "", 0, false
+	}
+	return r.summary(), r.sum, true
+}
+
+// hasNoVictims reports whether all nodes refuse the pod, and none runs a pod of lower priority.
+func (p *Profile) hasNoVictims(pod *corev1.Pod) bool {
+	return p.attempt.pod == pod.UID && p.refused.Load() != nil && corev1helpers.PodPriority(pod) <= p.lowest.update(p)
+}
+
+// priorities is the lowest priority among the pods of each node that has some.
+//
+// Invariant: nodes counts byNode by priority.
+type priorities struct {
+	seen   uint64
+	byNode map[string]int32 // nil before the first use
+	nodes  map[int32]int
+}
+
+// update returns the lowest priority of all pods that run. It looks at the pods of the nodes that have changed.
+func (l *priorities) update(p *Profile) int32 {
+	seen, _ := p.changes.Position()
+	changed, logged := p.changes.Since(l.seen)
+	nodes := p.SnapshotSharedLister().NodeInfos()
+	if l.byNode == nil || !logged {
+		all, err := nodes.List()
+		if err != nil {
+			return math.MinInt32
+		}
+		l.byNode, l.nodes, changed = make(map[string]int32, len(all)), map[int32]int{}, nil
+		for _, n := range all {
+			changed = append(changed, n.Node().Name)
+		}
+	}
+	l.seen = seen
+	for _, name := range changed {
+		if was, known := l.byNode[name]; known {
+			delete(l.byNode, name)
+			if l.nodes[was]--; l.nodes[was] == 0 {
+				delete(l.nodes, was)
+			}
+		}
+		if node, err := nodes.Get(name); err == nil && len(node.GetPods()) > 0 {
+			now := corev1helpers.PodPriority(slices.MinFunc(node.GetPods(), func(a, b fwk.PodInfo) int {
+				return cmp.Compare(corev1helpers.PodPriority(a.GetPod()), corev1helpers.PodPriority(b.GetPod()))
+			}).GetPod())
+			l.byNode[name] = now
+			l.nodes[now]++
+		}
+	}
+	if len(l.nodes) == 0 {
+		return math.MaxInt32
+	}
+	return slices.Min(slices.Collect(maps.Keys(l.nodes)))
+}
+
+// nowhere is what PreFilter returns for a pod that all nodes refuse: none of them is asked.
+func nowhere() *fwk.PreFilterResult { return &fwk.PreFilterResult{NodeNames: sets.New[string]()} }

@@ -1,0 +1,191 @@
+package ranking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// choose is the core's step that chooses a node, in short. It counts in asked the nodes whose filters it runs.
+func (c *cluster) choose(asked *int) schedulePod {
+	return func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo,
+	) (scheduler.ScheduleResult, error) {
+		nodes, err := c.snapshot.NodeInfos().List()
+		testkit.Check(c.t, err)
+		fit := &framework.FitError{Pod: pod.Pod, NumAllNodes: len(nodes)}
+		fit.Diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus()
+		allowed, status, _ := f.RunPreFilterPlugins(ctx, state, pod.Pod)
+		if !status.IsSuccess() {
+			fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
+			fit.Diagnosis.PreFilterMsg = status.Message()
+			return scheduler.ScheduleResult{}, fit
+		}
+		f.GetNodeHint(ctx, pod.Pod, pod.PodSignature, state, 0)
+		var feasible []fwk.NodeInfo
+		for _, n := range nodes {
+			if !allowed.AllNodes() && !allowed.NodeNames.Has(n.Node().Name) {
+				continue
+			}
+			*asked++
+			status := f.RunFilterPluginsWithNominatedPods(ctx, state, pod.Pod, n)
+			if status.IsSuccess() {
+				feasible = append(feasible, n)
+				continue
+			}
+			fit.Diagnosis.NodeToStatus.Set(n.Node().Name, status)
+			fit.Diagnosis.AddPluginStatus(status)
+		}
+		if len(feasible) == 0 {
+			return scheduler.ScheduleResult{}, fit
+		}
+		return scheduler.ScheduleResult{SuggestedHost: feasible[0].Node().Name, FeasibleNodes: len(feasible)}, nil
+	}
+}
+
+// large makes a pod of one of several shapes for which there is seldom room, or none.
+func (c *cluster) large(shape int) *corev1.Pod {
+	p := c.pod([]int{0, 2, 4, 7, 14, 16, 18}[shape%7])
+	p.Spec.SchedulerName = "all"
+	switch shape {
+	case 0:
+		object.Requests("cpu", "64", "memory", "1Gi")(p)
+	case 1:
+		object.Requests("cpu", "15", "memory", "1Gi")(p)
+	case 2:
+		p.Spec.NodeSelector = map[string]string{"disk": "none"}
+	case 3:
+		object.Requests("cpu", "1", "memory", "31Gi")(p)
+	case 4:
+		object.Both("cpu", "16", "memory", "1Gi")(p)
+	case 5:
+		object.Both("cpu", "14", "memory", "1Gi")(p)
+	case 6:
+		object.Requests("cpu", "13", "memory", "20Gi")(p)
+	case 7:
+		object.Requests("cpu", "15", "memory", "30Gi")(p)
+		p.Spec.Priority = new(int32)
+		*p.Spec.Priority = 7
+	}
+	return p
+}
+
+// said is all that is shown of a refusal, or follows from it: the message is a function of the findings.
+type said struct {
+	nodes            map[string]string
+	plugins, pending []string
+	text             string
+	findings         []why.Finding
+	count            int // of nodes
+}
+
+func (c *cluster) saidOf(f framework.Framework, fit *framework.FitError) said {
+	out := said{nodes: map[string]string{}, text: fit.Error()}
+	fit.Diagnosis.NodeToStatus.ForEachExplicitNode(func(node string, s *fwk.Status) {
+		out.nodes[node] = fmt.Sprint(s.Code(), s.Plugin(), s.Reasons())
+	})
+	out.plugins, out.pending = sets.List(fit.Diagnosis.UnschedulablePlugins), sets.List(fit.Diagnosis.PendingPlugins)
+	out.findings, out.count = refusals.Attempt(f, fit.Pod, fwk.NewStatus(fwk.Unschedulable).WithError(fit))
+	return out
+}
+
+// TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays: a pod that all nodes have refused is refused again by what is
+// remembered, with the same codes, counts, root cause and text as by a pass over all nodes.
+func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
+	c := newCluster(t, 2)
+	c.wait("12")
+	c.wait("12")
+	p, asked, passed := c.profiles["all"], 0, 0
+	remembering := Remember(func(name string) *Profile { return c.profiles[name] }, c.choose(&asked))
+	refused, recalled, placed, hopeless := 0, 0, 0, 0
+	for step := range 10_000 {
+		switch kind := c.rnd.IntN(4); {
+		case kind == 0 || len(c.pods) > 100:
+			c.disturb()
+		case kind == 1:
+			c.schedule(t.Context(), c.pod(c.rnd.IntN(workloads)))
+		}
+		testkit.Check(t, c.cache.UpdateSnapshot(klog.Background(), c.snapshot))
+		pod := c.large(c.rnd.IntN(8))
+		info, err := framework.NewPodInfo(pod)
+		testkit.Check(t, err)
+		queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: p.SignPod(t.Context(), pod)}
+
+		before, state := asked, framework.NewCycleState()
+		result, err := remembering(t.Context(), p, state, queued)
+		_, want := c.choose(&passed)(t.Context(), p.Framework, framework.NewCycleState(), queued)
+		var got, fit *framework.FitError
+		if errors.As(want, &fit) != errors.As(err, &got) {
+			t.Fatalf("step %d, %v: got %v, %v; a pass says %v", step, pod.Labels, result, err, want)
+		}
+		if fit == nil {
+			placed++
+			continue
+		}
+		refused++
+		if pass, memory := c.saidOf(p.Framework, fit), c.saidOf(p, got); !reflect.DeepEqual(pass, memory) {
+			t.Fatalf("step %d, %v (-pass +got):\n%s", step, pod.Labels,
+				cmp.Diff(pass, memory, cmp.AllowUnexported(said{})))
+		}
+		if got.Diagnosis.PreFilterMsg != "" {
+			continue
+		}
+		if before == asked {
+			recalled++
+		}
+		c.compareSummary(p, got)
+		if p.hasNoVictims(pod) {
+			hopeless++
+		}
+		if p.refused.Load() != nil && p.hasNoVictims(pod) != (c.lowestPriority() >= corev1helpers.PodPriority(pod)) {
+			t.Fatalf("step %d: some pod has a lower priority: %t", step, !p.hasNoVictims(pod))
+		}
+	}
+	t.Logf("%d refused, %d of them by memory, %d where preemption has no victims, %d placed; %d nodes asked, "+
+		"%d by passes", refused, recalled, hopeless, placed, asked, passed)
+	if recalled < refused/2 || placed < 500 || hopeless < 1000 || refused-hopeless < 500 {
+		t.Error("too few of a kind for the steps to mean anything")
+	}
+}
+
+// compareSummary compares the text that is made of counts with that of a pass.
+func (c *cluster) compareSummary(p *Profile, fit *framework.FitError) {
+	c.t.Helper()
+	reasons, _, ok := p.Summary(fit)
+	if !ok {
+		return
+	}
+	short := framework.FitError{NumAllNodes: fit.NumAllNodes}
+	short.Diagnosis.PreFilterMsg = reasons
+	if got, want := short.Error(), fit.Error(); got != want {
+		c.t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func (c *cluster) lowestPriority() int32 {
+	lowest := int32(math.MaxInt32)
+	nodes, err := c.snapshot.NodeInfos().List()
+	testkit.Check(c.t, err)
+	for _, n := range nodes {
+		for _, i := range n.GetPods() {
+			lowest = min(lowest, corev1helpers.PodPriority(i.GetPod()))
+		}
+	}
+	return lowest
+}
